@@ -1,0 +1,86 @@
+//! What a network function needs of a packet's memory, whatever holds it.
+
+/// A packet in memory: DPDK's mbuf, or plain memory in tests.
+///
+/// A packet lies in one or more segments. [`data`](Self::data) is the first of them, which is where
+/// headers are; [`len_bytes`](Self::len_bytes) counts all.
+///
+/// Each packet carries eight bytes of metadata beside its data, in which a stage leaves what it
+/// found for the stages behind it. They hold anything when a packet arrives.
+pub trait PacketBuf {
+    /// The bytes of the first segment.
+    fn data(&self) -> &[u8];
+
+    /// The bytes of the first segment, to be written.
+    fn data_mut(&mut self) -> &mut [u8];
+
+    /// Length of the whole packet in bytes, over all segments.
+    fn len_bytes(&self) -> usize;
+
+    /// Makes the packet `count` bytes longer at its front and returns the whole first segment. The
+    /// new bytes hold anything.
+    ///
+    /// # Errors
+    /// [`NoRoom`] where the headroom is smaller; the packet is as it was.
+    fn prepend(&mut self, count: usize) -> Result<&mut [u8], NoRoom>;
+
+    /// Makes the packet `count` bytes longer at its end and returns the new bytes, which hold
+    /// anything.
+    ///
+    /// # Errors
+    /// [`NoRoom`] where the tailroom of the last segment is smaller; the packet is as it was.
+    fn append(&mut self, count: usize) -> Result<&mut [u8], NoRoom>;
+
+    /// Takes `count` bytes off the front of the first segment.
+    ///
+    /// # Errors
+    /// [`NoRoom`] where the first segment is shorter; the packet is as it was.
+    fn trim_front(&mut self, count: usize) -> Result<(), NoRoom>;
+
+    /// Cuts the packet to `len_bytes` bytes; a packet that is no longer stays as it is. Segments
+    /// that fall away are freed.
+    fn truncate(&mut self, len_bytes: usize);
+
+    /// The eight bytes of metadata.
+    fn metadata(&self) -> [u8; 8];
+
+    /// Writes the eight bytes of metadata.
+    fn set_metadata(&mut self, metadata: [u8; 8]);
+
+    /// When the packet was received, in nanoseconds since the epoch, where its device says so: a
+    /// capture file does.
+    fn timestamp_ns(&self) -> Option<u64>;
+}
+
+/// There is not as much room in the packet's memory as was asked for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("{wanted_bytes} bytes wanted, room for {available_bytes}: {side}")]
+pub struct NoRoom {
+    /// How many bytes were wanted.
+    pub wanted_bytes: usize,
+    /// How many there are.
+    pub available_bytes: usize,
+    /// Which room it is.
+    pub side: Room,
+}
+
+/// A part of a packet's memory.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Room {
+    /// The unused bytes before the first segment's data.
+    Headroom,
+    /// The unused bytes behind the last segment's data.
+    Tailroom,
+    /// The data of the first segment.
+    Data,
+}
+
+impl std::fmt::Display for Room {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Headroom => "headroom (ask for more with the mempool)",
+            Self::Tailroom => "tailroom (ask for larger buffers with the mempool)",
+            Self::Data => "data in the first segment",
+        })
+    }
+}

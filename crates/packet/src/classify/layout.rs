@@ -1,0 +1,228 @@
+//! What classification leaves in a packet's metadata.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::{
+    Header,
+    classify::{
+        Kind, Summary, headers,
+        plain::{self, HeadersV4, HeadersV6},
+    },
+    flow_key::FlowKey,
+    ip::Fragment,
+    seed::Seed,
+};
+
+const KIND: u8 = 0b111;
+const KIND_OTHER: u8 = 0;
+const KIND_ARP: u8 = 1;
+const KIND_IPV4: u8 = 2;
+const KIND_IPV6: u8 = 3;
+const KIND_MALFORMED: u8 = 4;
+const TUNNEL: u8 = 1 << 3;
+const ICMP_ERROR: u8 = 1 << 4;
+const FIRST_FRAGMENT: u8 = 1 << 5;
+const LATER_FRAGMENT: u8 = 1 << 6;
+/// The keyed header is quoted, and the quote ends before the transport header.
+const CUT: u8 = 1 << 7;
+/// In a malformed frame, which has no other flags, the bits above the kind name the header.
+const HEADER_SHIFT: u32 = KIND.count_ones();
+
+/// What classification found, in the eight bytes of a packet's metadata: the hash of its flow, its
+/// shard, where the keyed header is (see [`crate::classify`]), and what it is.
+///
+/// The flow key is read again from the frame's bytes where it is needed. That frame should
+/// be as it was when it was classified: a packet that was changed must be classified again. With
+/// another frame, or a layout made of any eight bytes, the answers mean nothing; but no method ever
+/// panics.
+#[derive(
+    Clone, Copy, Debug, Default, Eq, PartialEq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct Layout {
+    hash: u32,
+    /// The upper half of the shard's hash: enough to share flows evenly among 127 workers.
+    shard: u16,
+    l3_offset: u8,
+    flags: u8,
+}
+
+impl Layout {
+    /// The layout of a frame whose first segment is `frame`, and which has `len_bytes` bytes over all
+    /// segments.
+    #[inline]
+    pub fn of(frame: &[u8], len_bytes: usize, seed: &Seed) -> Self {
+        match HeadersV4::find(frame, len_bytes) {
+            Some(headers) => {
+                let key = headers.key();
+                Self::plain(seed.hash_v4(&key), seed.shard_v4(&key), KIND_IPV4)
+            }
+            None => Self::of_any(frame, len_bytes, seed),
+        }
+    }
+
+    /// [`of`](Self::of) any frame: apart, so that `of` stays small where it is inlined.
+    #[inline(never)]
+    fn of_any(frame: &[u8], len_bytes: usize, seed: &Seed) -> Self {
+        match HeadersV6::find(frame, len_bytes) {
+            Some(headers) => {
+                let key = headers.key();
+                Self::plain(seed.hash_v6(&key), seed.shard_v6(&key), KIND_IPV6)
+            }
+            None => Self::walk(frame, len_bytes, seed),
+        }
+    }
+
+    #[inline]
+    const fn plain(hash: u32, shard: u32, flags: u8) -> Self {
+        Self { hash, shard: upper_half(shard), l3_offset: plain::L3_OFFSET as u8, flags }
+    }
+
+    fn walk(frame: &[u8], len_bytes: usize, seed: &Seed) -> Self {
+        let summary = Summary::walk(frame, len_bytes);
+        let key = summary.key(frame);
+        let fragment = match summary.fragment {
+            Fragment::None => 0,
+            Fragment::First => FIRST_FRAGMENT,
+            Fragment::Later => LATER_FRAGMENT,
+        };
+        let tunnel = if summary.is_tunnel { TUNNEL } else { 0 };
+        let icmp_error = if summary.is_icmp_error { ICMP_ERROR } else { 0 };
+        let is_cut =
+            summary.is_icmp_error && summary.l4_offset == 0 && summary.fragment != Fragment::Later;
+        let cut = if is_cut { CUT } else { 0 };
+        Self {
+            hash: key.map_or(0, |key| seed.hash(&key)),
+            shard: key.map_or(0, |key| upper_half(seed.shard(&key))),
+            l3_offset: summary.l3_offset as u8,
+            flags: kind_bits(summary.kind) | fragment | tunnel | icmp_error | cut,
+        }
+    }
+
+    /// The layout that these eight bytes hold: [`PacketBuf::metadata`](crate::PacketBuf::metadata).
+    #[inline]
+    pub const fn from_metadata(metadata: [u8; 8]) -> Self {
+        zerocopy::transmute!(metadata)
+    }
+
+    /// The layout's eight bytes, for [`PacketBuf::set_metadata`](crate::PacketBuf::set_metadata).
+    #[inline]
+    pub const fn to_metadata(self) -> [u8; 8] {
+        zerocopy::transmute!(self)
+    }
+
+    /// The symmetric hash of the flow's five fields: [`Seed::hash`]; 0 where the frame is not IP.
+    #[inline]
+    pub const fn hash(&self) -> u32 {
+        self.hash
+    }
+
+    /// What the frame carries.
+    #[inline]
+    pub const fn kind(&self) -> Kind {
+        match self.flags & KIND {
+            KIND_ARP => Kind::Arp,
+            KIND_IPV4 => Kind::Ipv4,
+            KIND_IPV6 => Kind::Ipv6,
+            KIND_MALFORMED => Kind::Malformed(Header::from_index(self.flags >> HEADER_SHIFT)),
+            _ => Kind::Other,
+        }
+    }
+
+    /// Whether there is a keyed header, so that the packet belongs to a flow.
+    #[inline]
+    pub const fn is_ip(&self) -> bool {
+        matches!(self.flags & KIND, KIND_IPV4 | KIND_IPV6)
+    }
+
+    #[inline]
+    const fn has(&self, flag: u8) -> bool {
+        self.is_ip() && self.flags & flag != 0
+    }
+
+    /// Whether the keyed header is inside an IP-in-IP tunnel. The outer one begins at
+    /// [`ethernet::l3_offset`](crate::ethernet::l3_offset).
+    #[inline]
+    pub const fn is_tunnel(&self) -> bool {
+        self.has(TUNNEL)
+    }
+
+    /// Whether the keyed header is quoted by an ICMP or ICMPv6 error: its source sent the packet that
+    /// the error is about, and is whom the error is for.
+    #[inline]
+    pub const fn is_icmp_error(&self) -> bool {
+        self.has(ICMP_ERROR)
+    }
+
+    /// Which part of a datagram the keyed header begins.
+    #[inline]
+    pub const fn fragment(&self) -> Fragment {
+        if self.has(LATER_FRAGMENT) {
+            Fragment::Later
+        } else if self.has(FIRST_FRAGMENT) {
+            Fragment::First
+        } else {
+            Fragment::None
+        }
+    }
+
+    /// Where the keyed header begins, in bytes; 0 where there is none.
+    #[inline]
+    pub const fn l3_offset(&self) -> usize {
+        self.l3_offset as usize
+    }
+
+    /// Where what the keyed header carries begins, in bytes, read from `frame`: the first segment of
+    /// the packet that the layout is of. `None` for later fragments, for quotes that end before, and
+    /// where there is no keyed header.
+    #[inline]
+    pub fn l4_offset(&self, frame: &[u8]) -> Option<usize> {
+        if self.flags & (LATER_FRAGMENT | CUT) != 0 {
+            return None;
+        }
+        match self.flags & KIND {
+            KIND_IPV4 => headers::payload_v4(frame, self.l3_offset()),
+            KIND_IPV6 => headers::payload_v6(frame, self.l3_offset()),
+            _ => None,
+        }
+    }
+
+    /// The key of the packet's flow, oriented as [`FlowKey`] says, read from `frame`: the first
+    /// segment of the packet that the layout is of. `None` where it is not IP.
+    #[inline]
+    pub fn key(&self, frame: &[u8]) -> Option<FlowKey> {
+        let l3_offset = self.l3_offset();
+        let l4_offset = self.l4_offset(frame).unwrap_or(0);
+        match self.flags & KIND {
+            KIND_IPV4 => headers::key_v4(frame, l3_offset, l4_offset).map(FlowKey::V4),
+            KIND_IPV6 => {
+                let is_later = self.flags & LATER_FRAGMENT != 0;
+                headers::key_v6(frame, l3_offset, l4_offset, is_later).map(FlowKey::V6)
+            }
+            _ => None,
+        }
+    }
+
+    /// The upper half of the symmetric hash of the flow's two addresses, [`Seed::shard`], in the
+    /// upper half of the result; 0 where the frame is not IP.
+    #[inline]
+    pub const fn shard(&self) -> u32 {
+        (self.shard as u32) << 16
+    }
+}
+
+/// The upper half of a hash: what a share of its range is taken by.
+const fn upper_half(hash: u32) -> u16 {
+    (hash >> 16) as u16
+}
+
+#[inline]
+const fn kind_bits(kind: Kind) -> u8 {
+    match kind {
+        Kind::Other => KIND_OTHER,
+        Kind::Arp => KIND_ARP,
+        Kind::Ipv4 => KIND_IPV4,
+        Kind::Ipv6 => KIND_IPV6,
+        Kind::Malformed(header) => KIND_MALFORMED | (header as u8) << HEADER_SHIFT,
+    }
+}

@@ -1,0 +1,183 @@
+//! One pass over a frame: what it is, where its headers are, which flow it belongs to.
+//!
+//! A packet belongs to the flow of its *keyed* header, which is
+//! - the inner header of an IP-in-IP packet (unwrapped once);
+//! - the quoted header of an ICMP error, tunnelled or not;
+//! - else the packet's own IP header.
+//!
+//! So a request, its fragments, its reply, the reply in a tunnel, and an error that a router sends
+//! about any of them have the same two addresses in their keys, and the same shard. Nothing is looked
+//! for inside a fragmented tunnel packet or a fragmented ICMP error: their later fragments don't show
+//! what they carry, and all must meet. A fragment of a whole tunnel's inner packet is a fragment like
+//! any other.
+//!
+//! ```
+//! use hotloop_packet::{build::{tcp, time_exceeded}, classify::{Kind, classify}, seed::Seed};
+//!
+//! let seed = Seed::new(42);
+//! let request = tcp().from("10.0.0.1:1000").to("192.0.2.1:80").build();
+//! let layout = classify(&request, &seed);
+//! assert_eq!((layout.kind(), layout.l3_offset(), layout.l4_offset(&request)), (Kind::Ipv4, 14, Some(34)));
+//! let key = layout.key(&request).unwrap();
+//! assert_eq!(layout.hash(), seed.hash(&key));
+//!
+//! let error = time_exceeded(&request).build();
+//! let layout = classify(&error, &seed);
+//! assert!(layout.is_icmp_error());
+//! assert_eq!(layout.key(&error), Some(key));
+//! ```
+
+mod headers;
+mod layout;
+mod plain;
+mod summary;
+
+pub use layout::Layout;
+pub use summary::{Kind, Summary};
+
+use crate::{PacketBuf, seed::Seed};
+
+/// Classifies a frame that lies in one segment: its layout, for the stages behind.
+#[inline]
+pub fn classify(frame: &[u8], seed: &Seed) -> Layout {
+    Layout::of(frame, frame.len(), seed)
+}
+
+/// Classifies a packet: its layout, for the stages behind. Headers are looked for in the first
+/// segment; payloads may go on in others.
+#[inline]
+pub fn classify_packet<P: PacketBuf>(packet: &P, seed: &Seed) -> Layout {
+    Layout::of(packet.data(), packet.len_bytes(), seed)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{
+        Header,
+        build::{echo_request, protocol, tcp, udp, unreachable},
+        ip::protocol as number,
+        memory::MemPacket,
+    };
+
+    const SEED: Seed = Seed::new(42);
+
+    /// The header that is wrong once this byte of the frame has this value.
+    fn wrong(frame: &[u8], at: usize, value: u8) -> Option<Header> {
+        let mut frame = frame.to_vec();
+        frame[at] = value;
+        match classify(&frame, &SEED).kind() {
+            Kind::Malformed(header) => Some(header),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn names_the_header_that_is_wrong() {
+        let (v4, v6) = ("192.0.2.1:80", "[2001:db8::2]:80");
+        for (to, ip, l4_offset) in [(v4, Header::Ipv4, 34), (v6, Header::Ipv6, 54)] {
+            let datagram = udp().to(to).payload([7; 16]).build();
+            assert_eq!(wrong(&datagram, 14, 0x50), Some(ip));
+            assert_eq!(wrong(&datagram, if to == v4 { 16 } else { 18 }, 0xff), Some(ip));
+            assert_eq!(wrong(&datagram, l4_offset + 4, 1), Some(Header::Udp));
+            assert_eq!(wrong(&datagram, l4_offset + 5, 7), Some(Header::Udp));
+            assert_eq!(wrong(&datagram, l4_offset + 5, 8), None);
+            assert_eq!(wrong(&datagram, l4_offset + 5, 24), None);
+            assert_eq!(wrong(&datagram, l4_offset + 5, 25), Some(Header::Udp));
+            let segment = tcp().to(to).build();
+            assert_eq!(wrong(&segment, l4_offset + 12, 0x40), Some(Header::Tcp));
+            assert_eq!(wrong(&segment, l4_offset + 12, 0x60), Some(Header::Tcp));
+            let error = unreachable(&datagram).build();
+            assert_eq!(wrong(&error, l4_offset + 8, 0x50), Some(ip));
+            for (source, destination) in [("10.9.0.1", "10.9.0.2"), ("::1", "::2")] {
+                let tunnelled = udp().to(to).tunnelled(source, destination).build();
+                let inner_offset = if source == "::1" { 54 } else { 34 };
+                assert_eq!(wrong(&tunnelled, inner_offset, 0x50), Some(ip));
+                assert_eq!(wrong(&tunnelled, tunnelled.len() - 3, 9), Some(Header::Udp));
+            }
+        }
+        assert_eq!(wrong(&udp().build(), 14, 0x44), Some(Header::Ipv4));
+        assert_eq!(wrong(&udp().build(), 17, 19), Some(Header::Ipv4));
+        let options = udp().to(v6).extension(number::HOP_BY_HOP, &[0; 6]).build();
+        assert_eq!(wrong(&options, 55, 9), Some(Header::Ipv6Extension));
+        let short = protocol(number::ICMP).payload([8; 7]).build();
+        assert_eq!(wrong(&short, 0, 2), Some(Header::Icmp));
+        let short = protocol(number::ICMPV6).to(v6).payload([128; 7]).build();
+        assert_eq!(wrong(&short, 0, 2), Some(Header::Icmpv6));
+        assert_eq!(wrong(&udp().build()[..13], 0, 2), Some(Header::Ethernet));
+    }
+
+    #[test]
+    fn a_header_too_deep_for_the_layout_is_refused() {
+        let extended = |body_bytes: usize| {
+            let options = vec![0; body_bytes];
+            let inner = udp().build();
+            let outer =
+                protocol(number::IPV4).to("::1").extension(number::DESTINATION_OPTIONS, &options);
+            let frame = outer.payload(&inner[14..]).build();
+            classify(&frame, &SEED)
+        };
+        let deepest = extended(198);
+        assert_eq!((deepest.l3_offset(), deepest.kind()), (254, Kind::Ipv4));
+        assert_eq!(extended(206).kind(), Kind::Malformed(Header::Ipv6Extension));
+    }
+
+    #[test]
+    fn offsets_behind_tags_options_and_extension_headers() {
+        let seen = |frame: Vec<u8>| {
+            let layout = classify(&frame, &SEED);
+            (layout.kind(), layout.l3_offset(), layout.l4_offset(&frame).unwrap())
+        };
+        assert_eq!(seen(tcp().build()), (Kind::Ipv4, 14, 34));
+        assert_eq!(seen(tcp().vlan(7).build()), (Kind::Ipv4, 18, 38));
+        assert_eq!(seen(tcp().qinq(7, 8).ipv4_options(&[1; 40]).build()), (Kind::Ipv4, 22, 82));
+        assert_eq!(seen(tcp().to("::1").build()), (Kind::Ipv6, 14, 54));
+        let extended = tcp().to("::1").extension(number::ROUTING, &[0; 22]);
+        assert_eq!(seen(extended.clone().vlan(1).build()), (Kind::Ipv6, 18, 82));
+        assert_eq!(seen(extended.tunnelled("10.0.0.1", "10.0.0.2").build()), (Kind::Ipv6, 34, 98));
+        assert_eq!(seen(unreachable(&echo_request(7, 1).build()).build()), (Kind::Ipv4, 42, 62));
+        let summary = Summary::of(&tcp().tunnelled("::1", "::2").vlan(1).build(), 98);
+        assert_eq!((summary.outer_l3_offset, summary.l3_offset, summary.l4_offset), (18, 58, 78));
+        assert_eq!((summary.is_tunnel, summary.protocol), (true, number::TCP));
+    }
+
+    #[test]
+    fn all_segments_count() {
+        let packet = MemPacket::from(udp());
+        assert_eq!(classify_packet(&packet, &SEED), classify(packet.data(), &SEED));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(10_000))]
+
+        /// The short way for usual packets finds what the long way finds.
+        #[test]
+        fn the_short_way_equals_the_long_way(
+            is_tcp: bool,
+            is_v6: bool,
+            changes in prop::collection::vec((12usize..76, any::<u8>()), 0..3),
+            length in 30usize..100,
+            len_bytes in 30usize..120,
+        ) {
+            let builder = if is_tcp { tcp() } else { udp() };
+            let to = if is_v6 { "::1" } else { "192.0.2.1" };
+            let mut frame = builder.to(to).payload([7; 16]).build();
+            for (at, byte) in changes {
+                if let Some(place) = frame.get_mut(at) {
+                    *place = byte;
+                }
+            }
+            frame.truncate(length);
+            for len_bytes in [frame.len(), frame.len().max(len_bytes)] {
+                let long = Summary::walk(&frame, len_bytes);
+                prop_assert_eq!(Summary::of(&frame, len_bytes), long);
+                let layout = Layout::of(&frame, len_bytes, &SEED);
+                prop_assert_eq!(layout.kind(), long.kind);
+                prop_assert_eq!(layout.key(&frame), long.key(&frame));
+                prop_assert_eq!(layout.hash(), long.key(&frame).map_or(0, |key| SEED.hash(&key)));
+            }
+        }
+    }
+}

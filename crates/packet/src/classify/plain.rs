@@ -1,0 +1,133 @@
+//! The usual packets, for which no header needs to be walked through.
+
+use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned, big_endian::U16};
+
+use crate::{
+    classify::{Kind, Summary},
+    ethernet,
+    flow_key::{FlowKeyV4, FlowKeyV6},
+    ip::{Fragment, protocol},
+};
+
+pub(super) const L3_OFFSET: usize = 14;
+pub(super) const L4_OFFSET_V4: usize = 34;
+pub(super) const L4_OFFSET_V6: usize = 54;
+
+/// Ethernet, IPv4 and the first eight bytes of TCP or UDP.
+#[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(super) struct HeadersV4 {
+    macs: [u8; 12],
+    ethertype: U16,
+    version_ihl: u8,
+    tos: u8,
+    total_length: U16,
+    identification: U16,
+    flags_fragment: U16,
+    ttl: u8,
+    protocol: u8,
+    checksum: U16,
+    addresses: [u8; 8],
+    ports: [u8; 4],
+    udp_length: U16,
+    udp_checksum: U16,
+}
+
+/// Ethernet, IPv6 and the first eight bytes of TCP or UDP.
+#[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(super) struct HeadersV6 {
+    macs: [u8; 12],
+    ethertype: U16,
+    version_class: u8,
+    class_label: [u8; 3],
+    payload_length: U16,
+    next_header: u8,
+    hop_limit: u8,
+    addresses: [u8; 32],
+    ports: [u8; 4],
+    udp_length: U16,
+    udp_checksum: U16,
+}
+
+impl HeadersV4 {
+    /// The headers of a usual packet, known to be whole: TCP or UDP in IPv4 without options or
+    /// fragments, in a frame without VLAN tag. [`Summary::walk`] would say the same of it.
+    #[inline]
+    pub(super) fn find(frame: &[u8], len_bytes: usize) -> Option<&Self> {
+        let (headers, rest) = Self::ref_from_prefix(frame).ok()?;
+        // The flag that forbids fragments may be set.
+        let is_fragment = headers.flags_fragment.get() & 0x3fff != 0;
+        let is_ipv4 = headers.ethertype == ethernet::ETHERTYPE_IPV4;
+        if !is_ipv4 || headers.version_ihl != 0x45 || is_fragment {
+            return None;
+        }
+        let l4_bytes = usize::from(headers.total_length.get()).checked_sub(20)?;
+        let is_whole = L4_OFFSET_V4 + l4_bytes <= len_bytes
+            && is_transport_whole(headers.protocol, headers.udp_length, rest, l4_bytes);
+        is_whole.then_some(headers)
+    }
+
+    #[inline]
+    pub(super) fn key(&self) -> FlowKeyV4 {
+        FlowKeyV4::from_wire(self.addresses, self.ports, self.protocol)
+    }
+
+    #[inline]
+    pub(super) const fn summary(&self) -> Summary {
+        summary(Kind::Ipv4, self.protocol, L4_OFFSET_V4)
+    }
+}
+
+impl HeadersV6 {
+    /// The headers of a usual packet, known to be whole: TCP or UDP in IPv6 without extension headers,
+    /// in a frame without VLAN tag. [`Summary::walk`] would say the same of it.
+    #[inline]
+    pub(super) fn find(frame: &[u8], len_bytes: usize) -> Option<&Self> {
+        let (headers, rest) = Self::ref_from_prefix(frame).ok()?;
+        if headers.ethertype != ethernet::ETHERTYPE_IPV6 || headers.version_class >> 4 != 6 {
+            return None;
+        }
+        let l4_bytes = usize::from(headers.payload_length.get());
+        let is_whole = L4_OFFSET_V6 + l4_bytes <= len_bytes
+            && is_transport_whole(headers.next_header, headers.udp_length, rest, l4_bytes);
+        is_whole.then_some(headers)
+    }
+
+    #[inline]
+    pub(super) fn key(&self) -> FlowKeyV6 {
+        FlowKeyV6::from_wire(self.addresses, self.ports, self.next_header)
+    }
+
+    #[inline]
+    pub(super) const fn summary(&self) -> Summary {
+        summary(Kind::Ipv6, self.next_header, L4_OFFSET_V6)
+    }
+}
+
+const fn summary(kind: Kind, protocol: u8, l4_offset: usize) -> Summary {
+    Summary {
+        kind,
+        protocol,
+        fragment: Fragment::None,
+        is_tunnel: false,
+        is_icmp_error: false,
+        outer_l3_offset: L3_OFFSET,
+        l3_offset: L3_OFFSET,
+        l4_offset,
+    }
+}
+
+/// Whether this is a TCP or UDP header that fits. `rest` is what is behind its first eight bytes, and
+/// `l4_bytes` its length with its payload.
+#[inline]
+fn is_transport_whole(protocol: u8, udp_length: U16, rest: &[u8], l4_bytes: usize) -> bool {
+    match (protocol, rest.first_chunk::<12>()) {
+        (protocol::UDP, _) => (8..=l4_bytes).contains(&usize::from(udp_length.get())),
+        (protocol::TCP, Some(rest)) => {
+            let header_bytes = usize::from(rest[4] >> 4) * 4;
+            (20..=l4_bytes).contains(&header_bytes)
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,144 @@
+//! What a frame is, and where its headers are.
+
+use crate::{
+    Header,
+    classify::{
+        headers::{self, Ip},
+        plain::{HeadersV4, HeadersV6},
+    },
+    ethernet,
+    flow_key::FlowKey,
+    ip::Fragment,
+};
+
+/// What a frame carries.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Kind {
+    /// Neither IP nor ARP.
+    Other,
+    /// ARP.
+    Arp,
+    /// The keyed header is IPv4.
+    Ipv4,
+    /// The keyed header is IPv6.
+    Ipv6,
+    /// A header is cut, or contradicts itself or what is around it.
+    Malformed(Header),
+}
+
+/// What one pass over a frame found.
+///
+/// The keyed header is the one that the packet's flow is read from: see [`crate::classify`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Summary {
+    /// What the frame carries.
+    pub kind: Kind,
+    /// What the keyed header carries: see [`crate::ip::protocol`]; 0 where there is none.
+    pub protocol: u8,
+    /// Which part of a datagram the keyed header begins.
+    pub fragment: Fragment,
+    /// Whether the keyed header is inside an IP-in-IP tunnel.
+    pub is_tunnel: bool,
+    /// Whether the keyed header is quoted by an ICMP or ICMPv6 error.
+    pub is_icmp_error: bool,
+    /// Where the frame's own (outermost) IP header begins, in bytes; 0 where there is none.
+    pub outer_l3_offset: usize,
+    /// Where the keyed header begins, in bytes: 14 to 255; 0 where there is none.
+    pub l3_offset: usize,
+    /// Where what the keyed header carries begins, in bytes; 0 for later fragments, for quotes that
+    /// end before, and where there is no keyed header.
+    pub l4_offset: usize,
+}
+
+impl Summary {
+    /// Looks at a frame whose first segment, which holds all headers, is `frame`, and which has
+    /// `len_bytes` bytes over all segments.
+    ///
+    /// Versions, lengths and bounds of each header are checked, of TCP, UDP and ICMP too; checksums
+    /// are not.
+    #[inline]
+    pub fn of(frame: &[u8], len_bytes: usize) -> Self {
+        match HeadersV4::find(frame, len_bytes) {
+            Some(headers) => headers.summary(),
+            None => Self::of_any(frame, len_bytes),
+        }
+    }
+
+    /// [`of`](Self::of) any frame: apart, so that `of` stays small where it is inlined.
+    #[inline(never)]
+    fn of_any(frame: &[u8], len_bytes: usize) -> Self {
+        match HeadersV6::find(frame, len_bytes) {
+            Some(headers) => headers.summary(),
+            None => Self::walk(frame, len_bytes),
+        }
+    }
+
+    /// What kinds without a keyed header look like.
+    pub(super) const fn without_header(kind: Kind) -> Self {
+        Self {
+            kind,
+            protocol: 0,
+            fragment: Fragment::None,
+            is_tunnel: false,
+            is_icmp_error: false,
+            outer_l3_offset: 0,
+            l3_offset: 0,
+            l4_offset: 0,
+        }
+    }
+
+    /// [`of`](Self::of), header by header.
+    pub(super) fn walk(frame: &[u8], len_bytes: usize) -> Self {
+        let Some((ethertype, offset)) = ethernet::network_layer(frame) else {
+            return Self::without_header(Kind::Malformed(Header::Ethernet));
+        };
+        let ip = match ethertype {
+            ethernet::ETHERTYPE_IPV4 => headers::ipv4(frame, offset, len_bytes),
+            ethernet::ETHERTYPE_IPV6 => headers::ipv6(frame, offset, len_bytes),
+            ethernet::ETHERTYPE_ARP => return Self::without_header(Kind::Arp),
+            _ => return Self::without_header(Kind::Other),
+        };
+        match ip.and_then(|ip| Self::from_ip(frame, ip)) {
+            Ok(summary) => summary,
+            Err(header) => Self::without_header(Kind::Malformed(header)),
+        }
+    }
+
+    /// Looks into a tunnel, and at what an ICMP error quotes.
+    fn from_ip(frame: &[u8], outer: Ip) -> Result<Self, Header> {
+        let inner = headers::tunnelled(frame, &outer)?;
+        let (ip, is_tunnel) = inner.map_or((outer, false), |inner| (inner, true));
+        let own_l4_offset = headers::transport(frame, &ip)?;
+        let quoted = headers::quoted(frame, &ip)?;
+        let is_icmp_error = quoted.is_some();
+        let (ip, l4_offset) = quoted.unwrap_or((ip, own_l4_offset));
+        if ip.l3_offset > usize::from(u8::MAX) {
+            // Only extension headers get this far.
+            return Err(Header::Ipv6Extension);
+        }
+        Ok(Self {
+            kind: if ip.is_v6 { Kind::Ipv6 } else { Kind::Ipv4 },
+            protocol: ip.protocol,
+            fragment: ip.fragment,
+            is_tunnel,
+            is_icmp_error,
+            outer_l3_offset: outer.l3_offset,
+            l3_offset: ip.l3_offset,
+            l4_offset,
+        })
+    }
+
+    /// The key of the packet's flow, read from the frame that this summary is of. `None` where it is
+    /// not IP.
+    #[inline]
+    pub fn key(&self, frame: &[u8]) -> Option<FlowKey> {
+        let later = self.fragment == Fragment::Later;
+        match self.kind {
+            Kind::Ipv4 => headers::key_v4(frame, self.l3_offset, self.l4_offset).map(FlowKey::V4),
+            Kind::Ipv6 => {
+                headers::key_v6(frame, self.l3_offset, self.l4_offset, later).map(FlowKey::V6)
+            }
+            _ => None,
+        }
+    }
+}

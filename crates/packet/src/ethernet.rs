@@ -1,0 +1,260 @@
+//! Ethernet II frames, with up to two VLAN tags (IEEE 802.1Q, and 802.1ad's QinQ).
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, big_endian::U16};
+
+pub use crate::mac::{BadMacAddress, MacAddress};
+use crate::{Header, Malformed, PacketBuf};
+
+/// Length in bytes of an Ethernet header without VLAN tags.
+pub const HEADER_BYTES: usize = 14;
+
+/// Length in bytes of one VLAN tag.
+pub const VLAN_TAG_BYTES: usize = 4;
+
+/// How many VLAN tags are looked through. A frame with more has a VLAN tag's EtherType as its own.
+pub const VLAN_TAGS_MAX: usize = 2;
+
+/// EtherType of IPv4.
+pub const ETHERTYPE_IPV4: u16 = 0x0800;
+/// EtherType of ARP.
+pub const ETHERTYPE_ARP: u16 = 0x0806;
+/// EtherType of IPv6.
+pub const ETHERTYPE_IPV6: u16 = 0x86dd;
+/// EtherType of a VLAN tag (802.1Q).
+pub const ETHERTYPE_VLAN: u16 = 0x8100;
+/// EtherType of an outer VLAN tag (802.1ad).
+pub const ETHERTYPE_QINQ: u16 = 0x88a8;
+
+const fn is_tag(ethertype: u16) -> bool {
+    matches!(ethertype, ETHERTYPE_VLAN | ETHERTYPE_QINQ)
+}
+
+/// The fixed part of an Ethernet header: 14 bytes.
+#[derive(
+    Clone, Copy, Debug, Eq, PartialEq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub struct EthernetHeader {
+    /// The station that the frame is for.
+    pub destination: MacAddress,
+    /// The station that sent the frame.
+    pub source: MacAddress,
+    /// What follows: a protocol, or a VLAN tag.
+    pub ethertype: U16,
+}
+
+/// A VLAN tag: four bytes, its EtherType first.
+#[derive(
+    Clone, Copy, Debug, Eq, PartialEq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub struct VlanTag {
+    ethertype: U16,
+    control: U16,
+}
+
+impl VlanTag {
+    /// A tag with this EtherType ([`ETHERTYPE_VLAN`] or [`ETHERTYPE_QINQ`]) and this VLAN, of which
+    /// the low twelve bits count.
+    pub const fn new(ethertype: u16, vlan: u16) -> Self {
+        Self { ethertype: U16::new(ethertype), control: U16::new(vlan & 0xfff) }
+    }
+
+    /// The EtherType that marks the tag.
+    pub const fn ethertype(&self) -> u16 {
+        self.ethertype.get()
+    }
+
+    /// The VLAN: 0 to 4,095.
+    pub const fn vlan(&self) -> u16 {
+        self.control.get() & 0xfff
+    }
+
+    /// The frame's priority (802.1p): 0 to 7.
+    pub const fn priority(&self) -> u8 {
+        (self.control.get() >> 13) as u8
+    }
+}
+
+/// A checked view of a frame.
+#[derive(Clone, Copy, Debug)]
+pub struct EthernetView<'a> {
+    header: &'a EthernetHeader,
+    tags: &'a [VlanTag],
+    ethertype: u16,
+    payload: &'a [u8],
+}
+
+impl<'a> EthernetView<'a> {
+    /// The view of `frame`, which begins with the destination's address.
+    ///
+    /// # Errors
+    /// [`Malformed::Cut`] where the frame ends within its header or a VLAN tag.
+    pub fn parse(frame: &'a [u8]) -> Result<Self, Malformed> {
+        let cut = |wanted| Malformed::cut(Header::Ethernet, wanted, frame.len());
+        let (header, _) = EthernetHeader::ref_from_prefix(frame).map_err(|_| cut(HEADER_BYTES))?;
+        let (ethertype, offset) =
+            network_layer(frame).ok_or_else(|| cut(HEADER_BYTES + VLAN_TAG_BYTES))?;
+        let payload = frame.get(offset..).unwrap_or_default();
+        let tags = frame.get(HEADER_BYTES - 2..offset - 2).unwrap_or_default();
+        let tags = <[VlanTag]>::ref_from_bytes(tags).unwrap_or_default();
+        Ok(Self { header, tags, ethertype, payload })
+    }
+
+    /// The station that the frame is for.
+    pub fn destination(&self) -> MacAddress {
+        self.header.destination
+    }
+
+    /// The station that sent the frame.
+    pub fn source(&self) -> MacAddress {
+        self.header.source
+    }
+
+    /// The VLAN tags, outermost first: none to two.
+    pub fn vlan_tags(&self) -> &'a [VlanTag] {
+        self.tags
+    }
+
+    /// The EtherType behind the VLAN tags. Below 1,536 it is a length (IEEE 802.3).
+    pub fn ethertype(&self) -> u16 {
+        self.ethertype
+    }
+
+    /// Where the payload begins, in bytes from the frame's start.
+    pub fn l3_offset(&self) -> usize {
+        HEADER_BYTES + size_of_val(self.tags)
+    }
+
+    /// What is behind the header and its tags, padding included.
+    pub fn payload(&self) -> &'a [u8] {
+        self.payload
+    }
+}
+
+/// The EtherType behind a frame's VLAN tags, and where what it announces begins, in bytes. `None`
+/// where the frame ends within its header or a tag.
+#[inline]
+pub fn network_layer(frame: &[u8]) -> Option<(u16, usize)> {
+    let header = frame.first_chunk::<HEADER_BYTES>()?;
+    let ethertype = u16::from_be_bytes([header[12], header[13]]);
+    if is_tag(ethertype) { behind_tags(frame) } else { Some((ethertype, HEADER_BYTES)) }
+}
+
+#[cold]
+fn behind_tags(frame: &[u8]) -> Option<(u16, usize)> {
+    let ethertype_at = |offset: usize| {
+        let bytes = frame.get(offset..)?.first_chunk::<2>()?;
+        Some(u16::from_be_bytes(*bytes))
+    };
+    let mut offset = HEADER_BYTES;
+    for _ in 0..VLAN_TAGS_MAX {
+        if !is_tag(ethertype_at(offset - 2)?) {
+            break;
+        }
+        offset += VLAN_TAG_BYTES;
+    }
+    Some((ethertype_at(offset - 2)?, offset))
+}
+
+/// Where what is behind the Ethernet header and its VLAN tags begins, in bytes: 14, 18 or 22.
+/// `None` where the frame ends within them.
+#[inline]
+pub fn l3_offset(frame: &[u8]) -> Option<usize> {
+    network_layer(frame).map(|(_, offset)| offset)
+}
+
+/// Swaps a frame's source and destination, as a reflector does. A frame below 14 bytes stays as it
+/// is.
+#[inline]
+pub fn swap_addresses<P: PacketBuf>(packet: &mut P) {
+    let Some(header) = packet.data_mut().first_chunk_mut::<HEADER_BYTES>() else { return };
+    // Both addresses, twelve bytes, in two registers: two loads and two stores.
+    let [a, b, c, d, e, f, g, h, i, j, k, l, ..] = *header;
+    let low = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
+    let high = u64::from(u32::from_le_bytes([i, j, k, l]));
+    let destination = low & 0xffff_ffff_ffff;
+    let source = low >> 48 | high << 16;
+    let swapped_low = source | destination << 48;
+    let swapped_high = (destination >> 16) as u32;
+    header[..8].copy_from_slice(&swapped_low.to_le_bytes());
+    header[8..12].copy_from_slice(&swapped_high.to_le_bytes());
+}
+
+/// Writes a frame's source and destination, as a router does. A frame below 14 bytes stays as it
+/// is.
+#[inline]
+pub fn set_addresses<P: PacketBuf>(packet: &mut P, source: MacAddress, destination: MacAddress) {
+    let Some(header) = packet.data_mut().first_chunk_mut::<HEADER_BYTES>() else { return };
+    header[..6].copy_from_slice(&destination.bytes());
+    header[6..12].copy_from_slice(&source.bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{build::udp, memory::MemPacket};
+
+    #[test]
+    fn plain_tagged_and_doubly_tagged() {
+        let plain = udp().build();
+        let view = EthernetView::parse(&plain).unwrap();
+        assert_eq!((view.ethertype(), view.l3_offset()), (ETHERTYPE_IPV4, 14));
+        assert!(view.vlan_tags().is_empty());
+
+        let tagged = udp().vlan(100).build();
+        let view = EthernetView::parse(&tagged).unwrap();
+        assert_eq!((view.ethertype(), view.l3_offset()), (ETHERTYPE_IPV4, 18));
+        assert_eq!(view.vlan_tags(), [VlanTag::new(ETHERTYPE_VLAN, 100)]);
+        assert_eq!(view.vlan_tags()[0].priority(), 0);
+
+        let double = udp().qinq(7, 4095).build();
+        let view = EthernetView::parse(&double).unwrap();
+        assert_eq!((view.ethertype(), view.l3_offset()), (ETHERTYPE_IPV4, 22));
+        assert_eq!(view.vlan_tags().iter().map(VlanTag::vlan).collect::<Vec<_>>(), [7, 4095]);
+        assert_eq!(view.vlan_tags()[0].ethertype(), ETHERTYPE_QINQ);
+        assert_eq!(view.payload(), &plain[14..]);
+    }
+
+    #[test]
+    fn a_third_tag_is_what_the_frame_carries() {
+        let mut frame = udp().qinq(7, 8).build();
+        frame.splice(12..12, [0x88, 0xa8, 0, 6]);
+        assert_eq!(network_layer(&frame), Some((ETHERTYPE_VLAN, 22)));
+    }
+
+    #[test]
+    fn cut_frames_are_refused() {
+        let frame = udp().qinq(7, 8).build();
+        for length in 0..22 {
+            assert_eq!(l3_offset(&frame[..length]), None);
+            let error = EthernetView::parse(&frame[..length]).unwrap_err();
+            assert_eq!(error.header(), Header::Ethernet);
+        }
+        assert_eq!(l3_offset(&frame[..22]), Some(22));
+    }
+
+    #[test]
+    fn addresses_are_swapped_and_written() {
+        let mut packet = MemPacket::new(&(0..60).collect::<Vec<u8>>());
+        swap_addresses(&mut packet);
+        assert_eq!(packet.data()[..14], [6, 7, 8, 9, 10, 11, 0, 1, 2, 3, 4, 5, 12, 13]);
+        let expected: Vec<u8> = (12..60).collect();
+        assert_eq!(packet.data()[12..], expected);
+
+        set_addresses(&mut packet, MacAddress::new([1; 6]), MacAddress::new([2; 6]));
+        assert_eq!(packet.data()[..14], [2, 2, 2, 2, 2, 2, 1, 1, 1, 1, 1, 1, 12, 13]);
+        assert_eq!(packet.data()[12..], expected);
+    }
+
+    #[test]
+    fn runts_stay_as_they_are() {
+        for length in 0..14 {
+            let bytes: Vec<u8> = (0..length).collect();
+            let mut packet = MemPacket::new(&bytes);
+            swap_addresses(&mut packet);
+            set_addresses(&mut packet, MacAddress::BROADCAST, MacAddress::BROADCAST);
+            assert_eq!(packet.data(), bytes);
+        }
+    }
+}

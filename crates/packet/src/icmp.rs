@@ -1,0 +1,179 @@
+//! ICMP for IPv4 (RFC 792).
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, big_endian::U16};
+
+use crate::{Header, Malformed, checksum};
+
+/// Length in bytes of the part that every message has.
+pub const HEADER_BYTES: usize = 8;
+
+/// Types of message.
+pub mod kind {
+    /// Answers an echo request.
+    pub const ECHO_REPLY: u8 = 0;
+    /// A packet could not be delivered; code 4: it is too big, and must not be fragmented.
+    pub const DESTINATION_UNREACHABLE: u8 = 3;
+    /// A router was congested (no longer sent: RFC 6633).
+    pub const SOURCE_QUENCH: u8 = 4;
+    /// There is a better way.
+    pub const REDIRECT: u8 = 5;
+    /// To be answered with what it carries.
+    pub const ECHO_REQUEST: u8 = 8;
+    /// A packet took too many hops, or its fragments too long.
+    pub const TIME_EXCEEDED: u8 = 11;
+    /// A packet's header has a mistake.
+    pub const PARAMETER_PROBLEM: u8 = 12;
+}
+
+/// The code of [`kind::DESTINATION_UNREACHABLE`] for a packet that is too big.
+pub const CODE_FRAGMENTATION_NEEDED: u8 = 4;
+
+/// Whether messages of this type quote the packet that they are about.
+#[inline]
+pub const fn is_error(kind: u8) -> bool {
+    matches!(kind, 3 | 4 | 5 | 11 | 12)
+}
+
+/// Whether messages of this type are an echo's request or reply.
+#[inline]
+pub const fn is_echo(kind: u8) -> bool {
+    matches!(kind, kind::ECHO_REQUEST | kind::ECHO_REPLY)
+}
+
+/// What every ICMP message begins with: 8 bytes, of which the last four depend on the type.
+#[derive(
+    Clone, Copy, Debug, Eq, PartialEq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub struct IcmpHeader {
+    kind: u8,
+    code: u8,
+    checksum: U16,
+    identifier: U16,
+    sequence: U16,
+}
+
+impl IcmpHeader {
+    /// The message's type: see [`kind`].
+    #[inline]
+    pub const fn kind(&self) -> u8 {
+        self.kind
+    }
+
+    /// The message's code, by which types are told apart further.
+    #[inline]
+    pub const fn code(&self) -> u8 {
+        self.code
+    }
+
+    /// The checksum, as sent.
+    #[inline]
+    pub const fn checksum(&self) -> u16 {
+        self.checksum.get()
+    }
+
+    /// An echo's identifier, which its reply repeats.
+    pub const fn echo_identifier(&self) -> Option<u16> {
+        if is_echo(self.kind) { Some(self.identifier.get()) } else { None }
+    }
+
+    /// An echo's sequence number, which its reply repeats.
+    pub const fn echo_sequence(&self) -> Option<u16> {
+        if is_echo(self.kind) { Some(self.sequence.get()) } else { None }
+    }
+
+    /// The size in bytes that would have fitted, of a message that says that a packet was too big
+    /// (RFC 1191; 0 from routers older than that).
+    pub const fn mtu_bytes(&self) -> Option<u16> {
+        match (self.kind, self.code) {
+            (kind::DESTINATION_UNREACHABLE, CODE_FRAGMENTATION_NEEDED) => Some(self.sequence.get()),
+            _ => None,
+        }
+    }
+}
+
+/// A checked view of an ICMP message.
+#[derive(Clone, Copy, Debug)]
+pub struct IcmpView<'a> {
+    header: &'a IcmpHeader,
+    message: &'a [u8],
+    payload: &'a [u8],
+}
+
+impl<'a> IcmpView<'a> {
+    /// The view of the message in `bytes`, an IPv4 packet's payload.
+    ///
+    /// # Errors
+    /// [`Malformed::Cut`] where there are fewer than 8 bytes.
+    #[inline]
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let Ok((header, payload)) = IcmpHeader::ref_from_prefix(bytes) else {
+            return Err(Malformed::cut(Header::Icmp, HEADER_BYTES, bytes.len()));
+        };
+        Ok(Self { header, message: bytes, payload })
+    }
+
+    /// What follows the header: an echo's data, or the packet that an error quotes.
+    #[inline]
+    pub const fn payload(&self) -> &'a [u8] {
+        self.payload
+    }
+
+    /// The IPv4 packet that an error quotes, cut: for
+    /// [`Ipv4View::parse_cut`](crate::ipv4::Ipv4View::parse_cut).
+    pub const fn quoted(&self) -> Option<&'a [u8]> {
+        if is_error(self.header.kind) { Some(self.payload) } else { None }
+    }
+
+    /// Whether the message's checksum is right.
+    pub fn is_checksum_right(&self) -> bool {
+        checksum::checksum(self.message) == 0
+    }
+}
+
+impl std::ops::Deref for IcmpView<'_> {
+    type Target = IcmpHeader;
+
+    #[inline]
+    fn deref(&self) -> &IcmpHeader {
+        self.header
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        build::{echo_request, too_big, udp},
+        ipv4::Ipv4View,
+    };
+
+    #[test]
+    fn echo() {
+        let frame = echo_request(7, 9).payload(b"ping").build();
+        let view = IcmpView::parse(&frame[34..]).unwrap();
+        assert_eq!((view.kind(), view.code()), (kind::ECHO_REQUEST, 0));
+        assert_eq!((view.echo_identifier(), view.echo_sequence()), (Some(7), Some(9)));
+        assert_eq!((view.payload(), view.quoted(), view.mtu_bytes()), (&b"ping"[..], None, None));
+        assert!(view.is_checksum_right());
+    }
+
+    #[test]
+    fn an_error_quotes_its_packet() {
+        let about = udp().to("198.51.100.7:53").payload([1; 64]).build();
+        let frame = too_big(&about, 1400).build();
+        let view = IcmpView::parse(&frame[34..]).unwrap();
+        assert_eq!((view.kind(), view.mtu_bytes()), (3, Some(1400)));
+        assert_eq!((view.echo_identifier(), view.echo_sequence()), (None, None));
+        let quoted = Ipv4View::parse_cut(view.quoted().unwrap()).unwrap();
+        assert_eq!(quoted.destination().to_string(), "198.51.100.7");
+        assert!(view.is_checksum_right());
+    }
+
+    #[test]
+    fn cut_messages_are_refused() {
+        for length in 0..8 {
+            assert!(IcmpView::parse(&[0; 8][..length]).is_err());
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! ICMP for IPv6 (RFC 4443).
+
+use std::net::Ipv6Addr;
+
+use zerocopy::{
+    FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned,
+    big_endian::{U16, U32},
+};
+
+use crate::{Header, Malformed, checksum, ip::protocol};
+
+/// Length in bytes of the part that every message of RFC 4443 has.
+pub const HEADER_BYTES: usize = 8;
+
+/// Types of message.
+pub mod kind {
+    /// A packet could not be delivered.
+    pub const DESTINATION_UNREACHABLE: u8 = 1;
+    /// A packet was too big for a link.
+    pub const PACKET_TOO_BIG: u8 = 2;
+    /// A packet took too many hops, or its fragments too long.
+    pub const TIME_EXCEEDED: u8 = 3;
+    /// A packet's header has a mistake.
+    pub const PARAMETER_PROBLEM: u8 = 4;
+    /// To be answered with what it carries.
+    pub const ECHO_REQUEST: u8 = 128;
+    /// Answers an echo request.
+    pub const ECHO_REPLY: u8 = 129;
+}
+
+/// Whether messages of this type quote the packet that they are about.
+#[inline]
+pub const fn is_error(kind: u8) -> bool {
+    matches!(kind, 1..=4)
+}
+
+/// Whether messages of this type are an echo's request or reply.
+#[inline]
+pub const fn is_echo(kind: u8) -> bool {
+    matches!(kind, kind::ECHO_REQUEST | kind::ECHO_REPLY)
+}
+
+/// What every ICMPv6 message begins with: 8 bytes, of which the last four depend on the type.
+#[derive(
+    Clone, Copy, Debug, Eq, PartialEq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub struct Icmpv6Header {
+    kind: u8,
+    code: u8,
+    checksum: U16,
+    identifier: U16,
+    sequence: U16,
+}
+
+impl Icmpv6Header {
+    /// The message's type: see [`kind`].
+    #[inline]
+    pub const fn kind(&self) -> u8 {
+        self.kind
+    }
+
+    /// The message's code, by which types are told apart further.
+    #[inline]
+    pub const fn code(&self) -> u8 {
+        self.code
+    }
+
+    /// The checksum, as sent.
+    #[inline]
+    pub const fn checksum(&self) -> u16 {
+        self.checksum.get()
+    }
+
+    /// An echo's identifier, which its reply repeats.
+    pub const fn echo_identifier(&self) -> Option<u16> {
+        if is_echo(self.kind) { Some(self.identifier.get()) } else { None }
+    }
+
+    /// An echo's sequence number, which its reply repeats.
+    pub const fn echo_sequence(&self) -> Option<u16> {
+        if is_echo(self.kind) { Some(self.sequence.get()) } else { None }
+    }
+
+    /// The size in bytes that would have fitted, of a message that says that a packet was too big.
+    pub fn mtu_bytes(&self) -> Option<u32> {
+        let word: U32 = zerocopy::transmute!([self.identifier, self.sequence]);
+        (self.kind == kind::PACKET_TOO_BIG).then_some(word.get())
+    }
+}
+
+/// A checked view of an ICMPv6 message.
+#[derive(Clone, Copy, Debug)]
+pub struct Icmpv6View<'a> {
+    header: &'a Icmpv6Header,
+    message: &'a [u8],
+    payload: &'a [u8],
+}
+
+impl<'a> Icmpv6View<'a> {
+    /// The view of the message in `bytes`, an IPv6 packet's payload behind its extension headers.
+    ///
+    /// # Errors
+    /// [`Malformed::Cut`] where there are fewer than 8 bytes.
+    #[inline]
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let Ok((header, payload)) = Icmpv6Header::ref_from_prefix(bytes) else {
+            return Err(Malformed::cut(Header::Icmpv6, HEADER_BYTES, bytes.len()));
+        };
+        Ok(Self { header, message: bytes, payload })
+    }
+
+    /// What follows the header: an echo's data, or the packet that an error quotes.
+    #[inline]
+    pub const fn payload(&self) -> &'a [u8] {
+        self.payload
+    }
+
+    /// The IPv6 packet that an error quotes, cut: for
+    /// [`Ipv6View::parse_cut`](crate::ipv6::Ipv6View::parse_cut).
+    pub const fn quoted(&self) -> Option<&'a [u8]> {
+        if is_error(self.header.kind) { Some(self.payload) } else { None }
+    }
+
+    /// Whether the message's checksum is right, sent between these two: it covers them.
+    pub fn is_checksum_right(&self, source: Ipv6Addr, destination: Ipv6Addr) -> bool {
+        checksum::transport_v6(source, destination, protocol::ICMPV6, self.message) == 0
+    }
+}
+
+impl std::ops::Deref for Icmpv6View<'_> {
+    type Target = Icmpv6Header;
+
+    #[inline]
+    fn deref(&self) -> &Icmpv6Header {
+        self.header
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        build::{echo_reply, too_big, udp},
+        ipv6::Ipv6View,
+    };
+
+    #[test]
+    fn echo() {
+        let frame = echo_reply(7, 9).to("2001:db8::2").payload(b"pong").build();
+        let view = Icmpv6View::parse(&frame[54..]).unwrap();
+        assert_eq!((view.kind(), view.code()), (kind::ECHO_REPLY, 0));
+        assert_eq!((view.echo_identifier(), view.echo_sequence()), (Some(7), Some(9)));
+        assert_eq!((view.payload(), view.quoted(), view.mtu_bytes()), (&b"pong"[..], None, None));
+    }
+
+    #[test]
+    fn an_error_quotes_its_packet() {
+        let about = udp().to("[2001:db8::2]:53").payload([1; 64]).build();
+        let frame = too_big(&about, 1_400).build();
+        let outer = Ipv6View::parse(&frame[14..]).unwrap();
+        let view = Icmpv6View::parse(outer.payload()).unwrap();
+        assert_eq!((view.kind(), view.mtu_bytes()), (2, Some(1_400)));
+        assert_eq!((view.echo_identifier(), view.echo_sequence()), (None, None));
+        let quoted = Ipv6View::parse_cut(view.quoted().unwrap()).unwrap();
+        assert_eq!(quoted.destination().to_string(), "2001:db8::2");
+        assert!(view.is_checksum_right(outer.source(), outer.destination()));
+        assert!(!view.is_checksum_right(outer.source(), Ipv6Addr::LOCALHOST));
+    }
+
+    #[test]
+    fn cut_messages_are_refused() {
+        for length in 0..8 {
+            assert!(Icmpv6View::parse(&[0; 8][..length]).is_err());
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! What IPv4 and IPv6 share: protocol numbers, fragments, congestion marks.
+
+/// Protocol numbers (IANA's registry), as IPv4's protocol and IPv6's next header hold them.
+pub mod protocol {
+    /// IPv6's hop-by-hop options.
+    pub const HOP_BY_HOP: u8 = 0;
+    /// ICMP for IPv4.
+    pub const ICMP: u8 = 1;
+    /// An IPv4 packet: IP in IP (RFC 2003).
+    pub const IPV4: u8 = 4;
+    /// TCP.
+    pub const TCP: u8 = 6;
+    /// UDP.
+    pub const UDP: u8 = 17;
+    /// An IPv6 packet (RFC 2473, RFC 4213).
+    pub const IPV6: u8 = 41;
+    /// IPv6's routing header.
+    pub const ROUTING: u8 = 43;
+    /// IPv6's fragment header.
+    pub const FRAGMENT: u8 = 44;
+    /// The authentication header (RFC 4302).
+    pub const AUTHENTICATION: u8 = 51;
+    /// ICMP for IPv6.
+    pub const ICMPV6: u8 = 58;
+    /// Nothing follows (IPv6).
+    pub const NO_NEXT_HEADER: u8 = 59;
+    /// IPv6's destination options.
+    pub const DESTINATION_OPTIONS: u8 = 60;
+}
+
+/// Which part of a datagram a packet is.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub enum Fragment {
+    /// All of it.
+    #[default]
+    None,
+    /// Its first fragment, which holds the transport header.
+    First,
+    /// Another of its fragments: there is no transport header, so there are no ports.
+    Later,
+}
+
+impl Fragment {
+    #[inline]
+    pub(crate) const fn new(offset: u16, more: bool) -> Self {
+        match (offset, more) {
+            (0, false) => Self::None,
+            (0, true) => Self::First,
+            _ => Self::Later,
+        }
+    }
+}
+
+/// The congestion mark in the low two bits of IPv4's TOS and of IPv6's traffic class (RFC 3168).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(u8)]
+pub enum Ecn {
+    /// The transport does not understand congestion marks.
+    NotEct = 0,
+    /// Not congested so far, ECT(1).
+    Ect1 = 1,
+    /// Not congested so far, ECT(0).
+    Ect0 = 2,
+    /// Congestion experienced.
+    Ce = 3,
+}
+
+impl Ecn {
+    /// The mark in a TOS or traffic class.
+    #[inline]
+    pub const fn of(traffic_class: u8) -> Self {
+        match traffic_class & 3 {
+            0 => Self::NotEct,
+            1 => Self::Ect1,
+            2 => Self::Ect0,
+            _ => Self::Ce,
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Out of the tunnel.
+
+use std::net::IpAddr;
+
+use crate::{
+    Header, Malformed, PacketBuf,
+    ethernet::{self, ETHERTYPE_IPV4, ETHERTYPE_IPV6},
+    ip::{Ecn, Fragment, protocol},
+    ipip::DecapsulateError,
+    ipv4::{Ipv4Header, Ipv4View},
+    ipv6::{self, Ipv6Header, Ipv6View},
+};
+
+/// The tunnel that a packet came through.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Decapsulated {
+    /// The outer header's source.
+    pub source: IpAddr,
+    /// The outer header's destination.
+    pub destination: IpAddr,
+}
+
+/// Takes the outer IP header, with its options or extension headers, off the IP-in-IP packet of a
+/// frame, whatever its addresses are.
+///
+/// The inner packet stays as it is, its TTL and differentiated services included: who forwards it
+/// then counts the hop, as for any packet. Only its congestion mark becomes what RFC 6040, section
+/// 4.2 says. What is behind the inner packet is cut off.
+///
+/// # Errors
+/// [`DecapsulateError`]; the packet is as it was.
+pub fn decapsulate<P: PacketBuf>(packet: &mut P) -> Result<Decapsulated, DecapsulateError> {
+    let frame = packet.data();
+    let cut = Malformed::cut(Header::Ethernet, ethernet::HEADER_BYTES, frame.len());
+    let (ethertype, l3_offset) = ethernet::network_layer(frame).ok_or(cut)?;
+    let bytes = &frame[l3_offset..];
+    let len_bytes = packet.len_bytes().saturating_sub(l3_offset);
+    let outer = match ethertype {
+        ETHERTYPE_IPV4 => Outer::v4(bytes, len_bytes)?,
+        ETHERTYPE_IPV6 => Outer::v6(bytes, len_bytes)?,
+        _ => return Err(DecapsulateError::NotIp { ethertype }),
+    };
+    let inner = Inner::read(bytes, &outer)?;
+    let ecn = joined_ecn(Ecn::of(inner.traffic_class), outer.ecn)?;
+
+    let mut link_header = [0; ethernet::HEADER_BYTES + 2 * ethernet::VLAN_TAG_BYTES];
+    link_header[..l3_offset].copy_from_slice(&frame[..l3_offset]);
+    link_header[l3_offset - 2..l3_offset].copy_from_slice(&inner.ethertype.to_be_bytes());
+    packet.trim_front(outer.header_bytes)?;
+    let bytes = packet.data_mut();
+    bytes[..l3_offset].copy_from_slice(&link_header[..l3_offset]);
+    let traffic_class = inner.traffic_class & !3 | ecn as u8;
+    if traffic_class != inner.traffic_class {
+        inner.set_traffic_class(&mut bytes[l3_offset..], traffic_class);
+    }
+    packet.truncate(l3_offset + inner.total_bytes);
+    Ok(Decapsulated { source: outer.source, destination: outer.destination })
+}
+
+/// The inner congestion mark behind the tunnel: RFC 6040, figure 4.
+fn joined_ecn(inner: Ecn, outer: Ecn) -> Result<Ecn, DecapsulateError> {
+    match (inner, outer) {
+        (Ecn::NotEct, Ecn::Ce) => Err(DecapsulateError::Congestion),
+        (Ecn::NotEct, _) => Ok(Ecn::NotEct),
+        (Ecn::Ce, _) | (_, Ecn::Ce) => Ok(Ecn::Ce),
+        (Ecn::Ect0, Ecn::Ect1) => Ok(Ecn::Ect1),
+        (inner, _) => Ok(inner),
+    }
+}
+
+/// The outer header, checked.
+struct Outer {
+    source: IpAddr,
+    destination: IpAddr,
+    ecn: Ecn,
+    protocol: u8,
+    /// Length in bytes, options or extension headers included.
+    header_bytes: usize,
+    /// Length in bytes of what the outer packet carries.
+    payload_bytes: usize,
+}
+
+impl Outer {
+    fn v4(bytes: &[u8], len_bytes: usize) -> Result<Self, DecapsulateError> {
+        let view = Ipv4View::parse_cut(bytes)?;
+        let total = usize::from(view.total_length());
+        if total > len_bytes {
+            return Err(Malformed::cut(Header::Ipv4, total, len_bytes).into());
+        }
+        if view.fragment() != Fragment::None {
+            return Err(DecapsulateError::Fragment);
+        }
+        if !view.is_checksum_right() {
+            return Err(DecapsulateError::Checksum);
+        }
+        Ok(Self {
+            source: view.source().into(),
+            destination: view.destination().into(),
+            ecn: Ecn::of(view.tos()),
+            protocol: view.protocol(),
+            header_bytes: view.header_bytes(),
+            payload_bytes: total - view.header_bytes(),
+        })
+    }
+
+    fn v6(bytes: &[u8], len_bytes: usize) -> Result<Self, DecapsulateError> {
+        let view = Ipv6View::parse_cut(bytes)?;
+        let payload_bytes = usize::from(view.payload_length());
+        let total = ipv6::HEADER_BYTES + payload_bytes;
+        if total > len_bytes {
+            return Err(Malformed::cut(Header::Ipv6, total, len_bytes).into());
+        }
+        let chain = view.chain()?;
+        if chain.fragment != Fragment::None {
+            return Err(DecapsulateError::Fragment);
+        }
+        Ok(Self {
+            source: view.source().into(),
+            destination: view.destination().into(),
+            ecn: Ecn::of(view.traffic_class()),
+            protocol: chain.protocol,
+            header_bytes: ipv6::HEADER_BYTES + chain.offset_bytes,
+            // The chain lies within the payload.
+            payload_bytes: payload_bytes - chain.offset_bytes,
+        })
+    }
+}
+
+/// The inner header, checked.
+struct Inner {
+    ethertype: u16,
+    traffic_class: u8,
+    /// Length in bytes of the packet.
+    total_bytes: usize,
+}
+
+impl Inner {
+    /// Reads the header behind `outer`, which `bytes` begin with.
+    fn read(bytes: &[u8], outer: &Outer) -> Result<Self, DecapsulateError> {
+        let bytes = bytes.get(outer.header_bytes..).unwrap_or_default();
+        let bytes = bytes.get(..outer.payload_bytes).unwrap_or(bytes);
+        let (inner, header) = match outer.protocol {
+            protocol::IPV4 => {
+                let view = Ipv4View::parse_cut(bytes)?;
+                let total_bytes = usize::from(view.total_length());
+                let traffic_class = view.tos();
+                (Self { ethertype: ETHERTYPE_IPV4, traffic_class, total_bytes }, Header::Ipv4)
+            }
+            protocol::IPV6 => {
+                let view = Ipv6View::parse_cut(bytes)?;
+                let total_bytes = ipv6::HEADER_BYTES + usize::from(view.payload_length());
+                let traffic_class = view.traffic_class();
+                (Self { ethertype: ETHERTYPE_IPV6, traffic_class, total_bytes }, Header::Ipv6)
+            }
+            protocol => return Err(DecapsulateError::NotTunnel { protocol }),
+        };
+        if inner.total_bytes > outer.payload_bytes {
+            return Err(Malformed::cut(header, inner.total_bytes, outer.payload_bytes).into());
+        }
+        Ok(inner)
+    }
+
+    fn set_traffic_class(&self, bytes: &mut [u8], traffic_class: u8) {
+        // Both succeed: `read` has seen the header.
+        if self.ethertype == ETHERTYPE_IPV4 {
+            if let Ok(header) = Ipv4Header::parse_mut(bytes) {
+                header.set_tos(traffic_class);
+            }
+        } else if let Ok(header) = Ipv6Header::parse_mut(bytes) {
+            header.set_traffic_class(traffic_class);
+        }
+    }
+}

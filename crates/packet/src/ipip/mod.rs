@@ -1,0 +1,102 @@
+//! IP in IP, in all four combinations of families (RFC 2003, RFC 2473, RFC 4213).
+//!
+//! [`encapsulate`] puts an outer IP header between a frame's Ethernet header and its packet;
+//! [`decapsulate`] takes it away. VLAN tags and addresses of the Ethernet header stay, its EtherType
+//! follows the outermost packet. Only headers are touched, so a packet may have any number of
+//! segments; its headers must lie in the first.
+//!
+//! ```
+//! use hotloop_packet::{PacketBuf, build::udp, ipip, memory::MemPacket};
+//! use std::net::{Ipv4Addr, Ipv6Addr};
+//!
+//! let (balancer, backend) = (Ipv6Addr::LOCALHOST, "2001:db8::7".parse::<Ipv6Addr>()?);
+//! let frame = udp().ttl(9).to("203.0.113.10:53").build();
+//! let mut packet = MemPacket::new(&frame);
+//! ipip::encapsulate(&mut packet, balancer, backend)?;
+//! assert_eq!(packet.len_bytes(), frame.len() + 40);
+//!
+//! let tunnel = ipip::decapsulate(&mut packet)?;
+//! assert_eq!(tunnel.destination, backend);
+//! assert_eq!(packet.data(), udp().ttl(8).to("203.0.113.10:53").build());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod decapsulate;
+mod encapsulate;
+
+use std::net::IpAddr;
+
+pub use decapsulate::{Decapsulated, decapsulate};
+pub use encapsulate::{Tunnel, encapsulate};
+
+use crate::{Malformed, NoRoom};
+
+/// TTL or hop limit of outer headers.
+pub const OUTER_TTL: u8 = 64;
+
+/// Why a packet was not encapsulated. It is as it was.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum EncapsulateError {
+    /// The two ends of the tunnel are of two families.
+    #[error("a tunnel from {source_address} to {destination}: both ends must be of one family")]
+    MixedFamilies {
+        /// The tunnel's source.
+        source_address: IpAddr,
+        /// The tunnel's destination.
+        destination: IpAddr,
+    },
+    /// The frame carries something else than IP.
+    #[error("EtherType {ethertype:#06x} is neither IPv4 nor IPv6")]
+    NotIp {
+        /// The frame's EtherType, behind VLAN tags.
+        ethertype: u16,
+    },
+    /// The packet's header is cut or inconsistent.
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    /// The packet would leave with a TTL of 0 (RFC 2003, section 3.1).
+    #[error("the packet's TTL has expired")]
+    TtlExpired,
+    /// The packet would be longer than its outer header can say.
+    #[error("a packet of {packet_bytes} bytes does not fit into a tunnel's")]
+    TooBig {
+        /// The packet's length in bytes before it is wrapped.
+        packet_bytes: usize,
+    },
+    /// There is no headroom for the outer header.
+    #[error(transparent)]
+    NoRoom(#[from] NoRoom),
+}
+
+/// Why a packet was not decapsulated. It is as it was.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum DecapsulateError {
+    /// The frame carries something else than IP.
+    #[error("EtherType {ethertype:#06x} is neither IPv4 nor IPv6")]
+    NotIp {
+        /// The frame's EtherType, behind VLAN tags.
+        ethertype: u16,
+    },
+    /// The outer packet carries no IP.
+    #[error("protocol {protocol} is neither IPv4 nor IPv6 in IP")]
+    NotTunnel {
+        /// What it carries: see [`crate::ip::protocol`].
+        protocol: u8,
+    },
+    /// The outer or the inner header is cut or inconsistent.
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    /// The outer header's checksum is wrong.
+    #[error("the outer header's checksum is wrong")]
+    Checksum,
+    /// The outer packet is a fragment.
+    #[error("the outer packet is a fragment")]
+    Fragment,
+    /// The outer packet met congestion, which the inner one's sender would not understand: it must
+    /// be dropped (RFC 6040, section 4.2).
+    #[error("congestion that the inner packet cannot show")]
+    Congestion,
+    /// The packet's memory did not let go of the outer header.
+    #[error(transparent)]
+    NoRoom(#[from] NoRoom),
+}

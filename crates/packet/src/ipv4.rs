@@ -1,0 +1,336 @@
+//! IPv4 (RFC 791), with options and fragments.
+
+use std::net::Ipv4Addr;
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, big_endian::U16};
+
+use crate::{Header, Malformed, checksum, checksum::Sum, ip::Fragment};
+
+/// Length in bytes of a header without options.
+pub const HEADER_BYTES: usize = 20;
+
+/// Length in bytes of the longest header.
+pub const HEADER_BYTES_MAX: usize = 60;
+
+const MORE_FRAGMENTS: u16 = 0x2000;
+const DONT_FRAGMENT: u16 = 0x4000;
+const FRAGMENT_OFFSET: u16 = 0x1fff;
+
+/// The fixed part of an IPv4 header: 20 bytes.
+#[derive(
+    Clone, Copy, Debug, Eq, PartialEq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub struct Ipv4Header {
+    version_ihl: u8,
+    tos: u8,
+    total_length: U16,
+    identification: U16,
+    flags_fragment: U16,
+    ttl: u8,
+    protocol: u8,
+    checksum: U16,
+    source: [u8; 4],
+    destination: [u8; 4],
+}
+
+impl Ipv4Header {
+    /// The header at the start of `bytes`, to be changed in place.
+    ///
+    /// # Errors
+    /// [`Malformed`] where the bytes end within the header (options included), or its version or
+    /// header length is impossible. The total length is not looked at.
+    #[inline]
+    pub fn parse_mut(bytes: &mut [u8]) -> Result<&mut Self, Malformed> {
+        split(bytes)?;
+        let available_bytes = bytes.len();
+        match Self::mut_from_prefix(bytes) {
+            Ok((header, _)) => Ok(header),
+            Err(_) => Err(Malformed::cut(Header::Ipv4, HEADER_BYTES, available_bytes)),
+        }
+    }
+
+    /// The version: 4 in every checked header.
+    #[inline]
+    pub const fn version(&self) -> u8 {
+        self.version_ihl >> 4
+    }
+
+    /// Length in bytes, options included: 20 to 60 in every checked header.
+    #[inline]
+    pub const fn header_bytes(&self) -> usize {
+        (self.version_ihl & 0xf) as usize * 4
+    }
+
+    /// Differentiated services and congestion mark: the second byte.
+    #[inline]
+    pub const fn tos(&self) -> u8 {
+        self.tos
+    }
+
+    /// Length in bytes of header and payload together.
+    #[inline]
+    pub const fn total_length(&self) -> u16 {
+        self.total_length.get()
+    }
+
+    /// The identification, by which fragments of one datagram are known.
+    #[inline]
+    pub const fn identification(&self) -> u16 {
+        self.identification.get()
+    }
+
+    /// Whether routers must not fragment the packet.
+    #[inline]
+    pub const fn dont_fragment(&self) -> bool {
+        self.flags_fragment.get() & DONT_FRAGMENT != 0
+    }
+
+    /// Whether fragments behind this one follow.
+    #[inline]
+    pub const fn more_fragments(&self) -> bool {
+        self.flags_fragment.get() & MORE_FRAGMENTS != 0
+    }
+
+    /// Where the fragment's payload begins in the datagram's, in bytes.
+    #[inline]
+    pub const fn fragment_offset_bytes(&self) -> usize {
+        (self.flags_fragment.get() & FRAGMENT_OFFSET) as usize * 8
+    }
+
+    /// Which part of a datagram the packet is.
+    #[inline]
+    pub const fn fragment(&self) -> Fragment {
+        Fragment::new(self.flags_fragment.get() & FRAGMENT_OFFSET, self.more_fragments())
+    }
+
+    /// How many more hops the packet may take.
+    #[inline]
+    pub const fn ttl(&self) -> u8 {
+        self.ttl
+    }
+
+    /// What the payload is: see [`crate::ip::protocol`].
+    #[inline]
+    pub const fn protocol(&self) -> u8 {
+        self.protocol
+    }
+
+    /// The header's checksum, as sent.
+    #[inline]
+    pub const fn checksum(&self) -> u16 {
+        self.checksum.get()
+    }
+
+    /// The source.
+    #[inline]
+    pub const fn source(&self) -> Ipv4Addr {
+        let [a, b, c, d] = self.source;
+        Ipv4Addr::new(a, b, c, d)
+    }
+
+    /// The destination.
+    #[inline]
+    pub const fn destination(&self) -> Ipv4Addr {
+        let [a, b, c, d] = self.destination;
+        Ipv4Addr::new(a, b, c, d)
+    }
+
+    /// Takes one hop off the TTL and corrects the checksum. Returns whether it did: a TTL of 0 stays
+    /// as it is.
+    #[inline]
+    pub fn decrement_ttl(&mut self) -> bool {
+        let Some(ttl) = self.ttl.checked_sub(1) else { return false };
+        let old = u16::from_be_bytes([self.ttl, self.protocol]);
+        let new = u16::from_be_bytes([ttl, self.protocol]);
+        self.checksum.set(checksum::update(self.checksum.get(), old, new));
+        self.ttl = ttl;
+        true
+    }
+
+    /// Writes differentiated services and congestion mark, and corrects the checksum.
+    #[inline]
+    pub fn set_tos(&mut self, tos: u8) {
+        let old = u16::from_be_bytes([self.version_ihl, self.tos]);
+        let new = u16::from_be_bytes([self.version_ihl, tos]);
+        self.checksum.set(checksum::update(self.checksum.get(), old, new));
+        self.tos = tos;
+    }
+}
+
+/// Writes the checksum of the IPv4 header at the start of `bytes`, computed anew over its options
+/// too.
+///
+/// # Errors
+/// [`Malformed`] as [`Ipv4Header::parse_mut`] says.
+pub fn fill_checksum(bytes: &mut [u8]) -> Result<(), Malformed> {
+    let header = Ipv4Header::parse_mut(bytes)?;
+    header.checksum.set(0);
+    let header_bytes = header.header_bytes();
+    let sum = checksum::checksum(bytes.get(..header_bytes).unwrap_or_default());
+    Ipv4Header::parse_mut(bytes)?.checksum.set(sum);
+    Ok(())
+}
+
+/// A checked view of an IPv4 packet.
+#[derive(Clone, Copy, Debug)]
+pub struct Ipv4View<'a> {
+    header: &'a Ipv4Header,
+    options: &'a [u8],
+    payload: &'a [u8],
+}
+
+impl<'a> Ipv4View<'a> {
+    /// The view of the packet at the start of `bytes`; what follows it, padding say, is left out.
+    ///
+    /// # Errors
+    /// [`Malformed`] where version, header length or total length is impossible, or the packet
+    /// longer than `bytes`. The checksum is not looked at: see
+    /// [`is_checksum_right`](Self::is_checksum_right).
+    #[inline]
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let view = Self::parse_cut(bytes)?;
+        let total = usize::from(view.total_length());
+        if total > bytes.len() {
+            return Err(Malformed::cut(Header::Ipv4, total, bytes.len()));
+        }
+        Ok(view)
+    }
+
+    /// The view of a packet whose payload may go on behind `bytes`: in the first segment of several,
+    /// or quoted by an ICMP error. [`payload`](Self::payload) is then what there is of it.
+    ///
+    /// # Errors
+    /// [`Malformed`] where version, header length or total length is impossible, or the header
+    /// itself is cut.
+    #[inline]
+    pub fn parse_cut(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let (header, options, rest) = split(bytes)?;
+        let total = usize::from(header.total_length());
+        let Some(payload_bytes) = total.checked_sub(header.header_bytes()) else {
+            return Err(Malformed::inconsistent(Header::Ipv4, "total length"));
+        };
+        let payload = rest.get(..payload_bytes).unwrap_or(rest);
+        Ok(Self { header, options, payload })
+    }
+
+    /// The header's options: up to 40 bytes.
+    #[inline]
+    pub const fn options(&self) -> &'a [u8] {
+        self.options
+    }
+
+    /// What the packet carries.
+    #[inline]
+    pub const fn payload(&self) -> &'a [u8] {
+        self.payload
+    }
+
+    /// Whether the header's checksum is right.
+    #[inline]
+    pub fn is_checksum_right(&self) -> bool {
+        Sum::default().bytes(self.header.as_bytes()).bytes(self.options).checksum() == 0
+    }
+}
+
+impl std::ops::Deref for Ipv4View<'_> {
+    type Target = Ipv4Header;
+
+    #[inline]
+    fn deref(&self) -> &Ipv4Header {
+        self.header
+    }
+}
+
+/// The fixed header, the options, and what is behind.
+#[inline]
+fn split(bytes: &[u8]) -> Result<(&Ipv4Header, &[u8], &[u8]), Malformed> {
+    let cut = |wanted| Malformed::cut(Header::Ipv4, wanted, bytes.len());
+    let Ok((header, rest)) = Ipv4Header::ref_from_prefix(bytes) else {
+        return Err(cut(HEADER_BYTES));
+    };
+    if header.version() != 4 {
+        return Err(Malformed::inconsistent(Header::Ipv4, "version"));
+    }
+    let Some(option_bytes) = header.header_bytes().checked_sub(HEADER_BYTES) else {
+        return Err(Malformed::inconsistent(Header::Ipv4, "header length"));
+    };
+    let Some((options, rest)) = rest.split_at_checked(option_bytes) else {
+        return Err(cut(header.header_bytes()));
+    };
+    Ok((header, options, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::build::udp;
+
+    fn packet() -> Vec<u8> {
+        udp().ipv4_options(&[1, 1, 1, 0]).ttl(7).tos(0xb8).payload(b"hello").build()[14..].to_vec()
+    }
+
+    #[test]
+    fn fields() {
+        let bytes = packet();
+        let view = Ipv4View::parse(&bytes).unwrap();
+        assert_eq!((view.version(), view.header_bytes(), view.total_length()), (4, 24, 37));
+        assert_eq!((view.ttl(), view.tos(), view.protocol()), (7, 0xb8, 17));
+        assert_eq!(view.source(), Ipv4Addr::new(10, 0, 0, 1));
+        assert_eq!(view.options(), [1, 1, 1, 0]);
+        assert_eq!(view.payload().len(), 13);
+        assert!(view.is_checksum_right());
+        assert_eq!(view.fragment(), Fragment::None);
+    }
+
+    #[test]
+    fn fragments() {
+        let frames = udp().payload([7; 100]).build_fragments(60);
+        let views: Vec<_> = frames.iter().map(|f| Ipv4View::parse(&f[14..]).unwrap()).collect();
+        let seen: Vec<_> =
+            views.iter().map(|v| (v.fragment(), v.fragment_offset_bytes())).collect();
+        let expected = [(Fragment::First, 0), (Fragment::Later, 40), (Fragment::Later, 80)];
+        assert_eq!(seen, expected);
+        assert!(views[1].more_fragments() && !views[2].more_fragments());
+        assert_eq!(views[0].identification(), views[2].identification());
+    }
+
+    #[test]
+    fn impossible_headers_are_refused() {
+        let good = packet();
+        let field = |at: usize, value: u8| {
+            let mut bytes = good.clone();
+            bytes[at] = value;
+            Ipv4View::parse(&bytes).unwrap_err()
+        };
+        let inconsistent = |field| Malformed::inconsistent(Header::Ipv4, field);
+        assert_eq!(field(0, 0x66), inconsistent("version"));
+        assert_eq!(field(0, 0x44), inconsistent("header length"));
+        assert_eq!(field(3, 23), inconsistent("total length"));
+        assert_eq!(field(3, 38), Malformed::cut(Header::Ipv4, 38, 37));
+        for length in 0..24 {
+            assert!(matches!(Ipv4View::parse_cut(&good[..length]), Err(Malformed::Cut { .. })));
+        }
+        let cut = Ipv4View::parse_cut(&good[..26]).unwrap();
+        assert_eq!(cut.payload().len(), 2);
+    }
+
+    #[test]
+    fn changes_keep_the_checksum_right() {
+        let mut bytes = packet();
+        let header = Ipv4Header::parse_mut(&mut bytes).unwrap();
+        assert!(header.decrement_ttl());
+        header.set_tos(0x13);
+        let (changed, view) = (bytes.clone(), Ipv4View::parse(&bytes).unwrap());
+        assert_eq!((view.ttl(), view.tos()), (6, 0x13));
+        assert!(view.is_checksum_right());
+        fill_checksum(&mut bytes).unwrap();
+        assert_eq!(bytes, changed);
+
+        bytes[8] = 0;
+        let header = Ipv4Header::parse_mut(&mut bytes).unwrap();
+        assert!(!header.decrement_ttl());
+        assert_eq!(header.ttl(), 0);
+        assert!(!Ipv4View::parse(&bytes).unwrap().is_checksum_right());
+    }
+}

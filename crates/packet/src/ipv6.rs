@@ -1,0 +1,395 @@
+//! IPv6 (RFC 8200), with extension headers and fragments.
+
+use std::net::Ipv6Addr;
+
+use zerocopy::{
+    FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned,
+    big_endian::{U16, U32},
+};
+
+use crate::{
+    Header, Malformed,
+    ip::{Fragment, protocol},
+};
+
+/// Length in bytes of the fixed header.
+pub const HEADER_BYTES: usize = 40;
+
+/// How many extension headers are walked through; more of them make a packet malformed. RFC 8504,
+/// section 5.3 allows a limit of eight options in a header; a limit on headers bounds a packet's
+/// work in the same way.
+pub const EXTENSION_HEADERS_MAX: usize = 8;
+
+/// The fixed IPv6 header: 40 bytes.
+#[derive(
+    Clone, Copy, Debug, Eq, PartialEq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub struct Ipv6Header {
+    version_class_label: U32,
+    payload_length: U16,
+    next_header: u8,
+    hop_limit: u8,
+    source: [u8; 16],
+    destination: [u8; 16],
+}
+
+impl Ipv6Header {
+    /// The header at the start of `bytes`, to be changed in place.
+    ///
+    /// # Errors
+    /// [`Malformed`] where the bytes end within the header, or the version is not 6. The payload's
+    /// length is not looked at.
+    #[inline]
+    pub fn parse_mut(bytes: &mut [u8]) -> Result<&mut Self, Malformed> {
+        split(bytes)?;
+        let available_bytes = bytes.len();
+        match Self::mut_from_prefix(bytes) {
+            Ok((header, _)) => Ok(header),
+            Err(_) => Err(Malformed::cut(Header::Ipv6, HEADER_BYTES, available_bytes)),
+        }
+    }
+
+    /// The version: 6 in every checked header.
+    #[inline]
+    pub const fn version(&self) -> u8 {
+        (self.version_class_label.get() >> 28) as u8
+    }
+
+    /// Differentiated services and congestion mark.
+    #[inline]
+    pub const fn traffic_class(&self) -> u8 {
+        (self.version_class_label.get() >> 20) as u8
+    }
+
+    /// The flow label: 20 bits.
+    #[inline]
+    pub const fn flow_label(&self) -> u32 {
+        self.version_class_label.get() & 0xf_ffff
+    }
+
+    /// Length in bytes of all that follows this header, extension headers included.
+    #[inline]
+    pub const fn payload_length(&self) -> u16 {
+        self.payload_length.get()
+    }
+
+    /// What follows this header: an extension header, or what the packet carries.
+    #[inline]
+    pub const fn next_header(&self) -> u8 {
+        self.next_header
+    }
+
+    /// How many more hops the packet may take.
+    #[inline]
+    pub const fn hop_limit(&self) -> u8 {
+        self.hop_limit
+    }
+
+    /// The source.
+    #[inline]
+    pub const fn source(&self) -> Ipv6Addr {
+        Ipv6Addr::from_bits(u128::from_be_bytes(self.source))
+    }
+
+    /// The destination.
+    #[inline]
+    pub const fn destination(&self) -> Ipv6Addr {
+        Ipv6Addr::from_bits(u128::from_be_bytes(self.destination))
+    }
+
+    /// Takes one hop off the hop limit. Returns whether it did: a limit of 0 stays as it is.
+    #[inline]
+    pub fn decrement_hop_limit(&mut self) -> bool {
+        let Some(hop_limit) = self.hop_limit.checked_sub(1) else { return false };
+        self.hop_limit = hop_limit;
+        true
+    }
+
+    /// Writes differentiated services and congestion mark.
+    #[inline]
+    pub fn set_traffic_class(&mut self, traffic_class: u8) {
+        let others = self.version_class_label.get() & 0xf00f_ffff;
+        self.version_class_label.set(others | u32::from(traffic_class) << 20);
+    }
+}
+
+/// A checked view of an IPv6 packet.
+#[derive(Clone, Copy, Debug)]
+pub struct Ipv6View<'a> {
+    header: &'a Ipv6Header,
+    payload: &'a [u8],
+}
+
+impl<'a> Ipv6View<'a> {
+    /// The view of the packet at the start of `bytes`; what follows it, padding say, is left out.
+    ///
+    /// # Errors
+    /// [`Malformed`] where the version is not 6, or the packet is longer than `bytes`. Extension
+    /// headers are looked at by [`chain`](Self::chain).
+    #[inline]
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let view = Self::parse_cut(bytes)?;
+        let total = HEADER_BYTES + usize::from(view.payload_length());
+        if total > bytes.len() {
+            return Err(Malformed::cut(Header::Ipv6, total, bytes.len()));
+        }
+        Ok(view)
+    }
+
+    /// The view of a packet whose payload may go on behind `bytes`: in the first segment of several,
+    /// or quoted by an ICMPv6 error. [`payload`](Self::payload) is then what there is of it.
+    ///
+    /// # Errors
+    /// [`Malformed`] where the version is not 6, or the header itself is cut.
+    #[inline]
+    pub fn parse_cut(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let (header, rest) = split(bytes)?;
+        let payload = rest.get(..usize::from(header.payload_length())).unwrap_or(rest);
+        Ok(Self { header, payload })
+    }
+
+    /// All that follows the fixed header, extension headers included.
+    #[inline]
+    pub const fn payload(&self) -> &'a [u8] {
+        self.payload
+    }
+
+    /// What is behind the extension headers.
+    ///
+    /// # Errors
+    /// [`Malformed`] as [`walk`] says.
+    #[inline]
+    pub fn chain(&self) -> Result<Chain, Malformed> {
+        walk(self.header.next_header, self.payload)
+    }
+}
+
+impl std::ops::Deref for Ipv6View<'_> {
+    type Target = Ipv6Header;
+
+    #[inline]
+    fn deref(&self) -> &Ipv6Header {
+        self.header
+    }
+}
+
+#[inline]
+fn split(bytes: &[u8]) -> Result<(&Ipv6Header, &[u8]), Malformed> {
+    let Ok((header, rest)) = Ipv6Header::ref_from_prefix(bytes) else {
+        return Err(Malformed::cut(Header::Ipv6, HEADER_BYTES, bytes.len()));
+    };
+    if header.version() != 6 {
+        return Err(Malformed::inconsistent(Header::Ipv6, "version"));
+    }
+    Ok((header, rest))
+}
+
+/// IPv6's fragment header (RFC 8200, section 4.5): 8 bytes.
+#[derive(
+    Clone, Copy, Debug, Eq, PartialEq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub struct FragmentHeader {
+    next_header: u8,
+    reserved: u8,
+    offset_more: U16,
+    identification: U32,
+}
+
+impl FragmentHeader {
+    /// A header; of `offset_bytes` the multiples of eight count, and less than 65,536.
+    pub const fn new(
+        next_header: u8,
+        offset_bytes: usize,
+        more: bool,
+        identification: u32,
+    ) -> Self {
+        Self {
+            next_header,
+            reserved: 0,
+            offset_more: U16::new(offset_bytes as u16 & 0xfff8 | more as u16),
+            identification: U32::new(identification),
+        }
+    }
+
+    /// What the datagram's fragmented part begins with.
+    pub const fn next_header(&self) -> u8 {
+        self.next_header
+    }
+
+    /// Where the fragment's payload begins in the datagram's fragmented part, in bytes.
+    pub const fn offset_bytes(&self) -> usize {
+        (self.offset_more.get() & 0xfff8) as usize
+    }
+
+    /// Whether fragments behind this one follow.
+    pub const fn more_fragments(&self) -> bool {
+        self.offset_more.get() & 1 == 1
+    }
+
+    /// The identification, by which fragments of one datagram are known.
+    pub const fn identification(&self) -> u32 {
+        self.identification.get()
+    }
+
+    /// Which part of a datagram the packet is. [`Fragment::None`] for an atomic fragment, which is a
+    /// whole datagram (RFC 6946).
+    pub const fn fragment(&self) -> Fragment {
+        Fragment::new(self.offset_more.get() >> 3, self.more_fragments())
+    }
+}
+
+/// What is behind an IPv6 packet's extension headers.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Chain {
+    /// What the packet carries: see [`crate::ip::protocol`].
+    pub protocol: u8,
+    /// Where that begins, in bytes behind the fixed header.
+    pub offset_bytes: usize,
+    /// Which part of a datagram the packet is. Of a later fragment `protocol` is what the fragmented
+    /// part begins with, which may be an extension header.
+    pub fragment: Fragment,
+}
+
+/// Walks through the extension headers: hop-by-hop options, routing, fragment, authentication,
+/// destination options, mobility (RFC 6275), HIP (RFC 7401) and Shim6 (RFC 5533). `payload` is what
+/// follows the fixed header, and `next_header` what that header calls it. Behind the header of a
+/// later fragment nothing can be read, and the walk ends.
+///
+/// # Errors
+/// [`Malformed`] where a header is cut, or there are more than [`EXTENSION_HEADERS_MAX`].
+#[inline]
+pub fn walk(next_header: u8, payload: &[u8]) -> Result<Chain, Malformed> {
+    let chain = Chain { protocol: next_header, offset_bytes: 0, fragment: Fragment::None };
+    if is_extension(next_header) { walk_extensions(chain, payload) } else { Ok(chain) }
+}
+
+#[inline]
+pub(crate) const fn is_extension(next_header: u8) -> bool {
+    matches!(next_header, 0 | 43 | 44 | 51 | 60 | 135 | 139 | 140)
+}
+
+fn walk_extensions(mut chain: Chain, payload: &[u8]) -> Result<Chain, Malformed> {
+    for _ in 0..EXTENSION_HEADERS_MAX {
+        if !is_extension(chain.protocol) {
+            return Ok(chain);
+        }
+        let rest = payload.get(chain.offset_bytes..).unwrap_or_default();
+        let cut = |wanted| Malformed::cut(Header::Ipv6Extension, wanted, rest.len());
+        // Every extension header has at least eight bytes.
+        let first = rest.first_chunk::<8>().ok_or_else(|| cut(8))?;
+        let header_bytes = match chain.protocol {
+            protocol::FRAGMENT => 8,
+            protocol::AUTHENTICATION => (usize::from(first[1]) + 2) * 4,
+            _ => (usize::from(first[1]) + 1) * 8,
+        };
+        if header_bytes > rest.len() {
+            return Err(cut(header_bytes));
+        }
+        if chain.protocol == protocol::FRAGMENT {
+            let header: FragmentHeader = zerocopy::transmute!(*first);
+            // An atomic fragment inside a fragment does not make it whole.
+            if header.fragment() != Fragment::None {
+                chain.fragment = header.fragment();
+            }
+        }
+        chain.protocol = first[0];
+        chain.offset_bytes += header_bytes;
+        if chain.fragment == Fragment::Later {
+            return Ok(chain);
+        }
+    }
+    if is_extension(chain.protocol) {
+        return Err(Malformed::inconsistent(Header::Ipv6Extension, "number of extension headers"));
+    }
+    Ok(chain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::build::{tcp, udp};
+
+    #[test]
+    fn fields_and_changes() {
+        let mut frame = udp().to("[2001:db8::2]:53").ttl(9).tos(0xb9).payload(b"hello").build();
+        let view = Ipv6View::parse(&frame[14..]).unwrap();
+        assert_eq!((view.version(), view.payload_length(), view.next_header()), (6, 13, 17));
+        assert_eq!((view.hop_limit(), view.traffic_class(), view.flow_label()), (9, 0xb9, 0));
+        assert_eq!(view.destination().to_string(), "2001:db8::2");
+        let chain = view.chain().unwrap();
+        assert_eq!(chain, Chain { protocol: 17, offset_bytes: 0, fragment: Fragment::None });
+
+        let header = Ipv6Header::parse_mut(&mut frame[14..]).unwrap();
+        header.set_traffic_class(0x42);
+        assert!(header.decrement_hop_limit());
+        assert_eq!((header.hop_limit(), header.traffic_class(), header.version()), (8, 0x42, 6));
+        header.hop_limit = 0;
+        assert!(!header.decrement_hop_limit());
+    }
+
+    #[test]
+    fn walks_through_every_kind_of_extension_header() {
+        let frame = tcp()
+            .to("[2001:db8::2]:80")
+            .extension(protocol::HOP_BY_HOP, &[1, 4, 0, 0, 0, 0])
+            .extension(protocol::DESTINATION_OPTIONS, &[0; 14])
+            .extension(protocol::AUTHENTICATION, &[0; 22])
+            .build();
+        let chain = Ipv6View::parse(&frame[14..]).unwrap().chain().unwrap();
+        let expected = Chain { protocol: 6, offset_bytes: 8 + 16 + 24, fragment: Fragment::None };
+        assert_eq!(chain, expected);
+    }
+
+    #[test]
+    fn fragments() {
+        let frames = udp().to("[2001:db8::2]:80").payload([7; 100]).build_fragments(96);
+        let chains: Vec<_> = frames
+            .iter()
+            .map(|frame| Ipv6View::parse(&frame[14..]).unwrap().chain().unwrap())
+            .collect();
+        let fragments = [Fragment::First, Fragment::Later, Fragment::Later];
+        let expected = fragments.map(|fragment| Chain { protocol: 17, offset_bytes: 8, fragment });
+        assert_eq!(chains, expected);
+    }
+
+    #[test]
+    fn an_atomic_fragment_is_a_whole_datagram() {
+        let mut payload = FragmentHeader::new(17, 0, false, 7).as_bytes().to_vec();
+        payload.extend([0; 8]);
+        let chain = walk(protocol::FRAGMENT, &payload).unwrap();
+        assert_eq!(chain, Chain { protocol: 17, offset_bytes: 8, fragment: Fragment::None });
+    }
+
+    #[test]
+    fn the_walk_is_bounded() {
+        let headers = |count: usize| {
+            let mut payload = [protocol::DESTINATION_OPTIONS, 0, 1, 4, 0, 0, 0, 0].repeat(count);
+            payload[(count - 1) * 8] = protocol::UDP;
+            walk(protocol::DESTINATION_OPTIONS, &payload)
+        };
+        let longest = headers(EXTENSION_HEADERS_MAX).unwrap();
+        assert_eq!((longest.protocol, longest.offset_bytes), (17, 64));
+        let error = headers(EXTENSION_HEADERS_MAX + 1).unwrap_err();
+        assert!(matches!(error, Malformed::Inconsistent { header: Header::Ipv6Extension, .. }));
+    }
+
+    #[test]
+    fn cut_packets_are_refused() {
+        let frame = udp().to("[2001:db8::2]:53").extension(protocol::HOP_BY_HOP, &[0; 14]).build();
+        let packet = &frame[14..];
+        for length in 0..packet.len() {
+            assert!(matches!(Ipv6View::parse(&packet[..length]), Err(Malformed::Cut { .. })));
+        }
+        for length in 40..56 {
+            let error = Ipv6View::parse_cut(&packet[..length]).unwrap().chain().unwrap_err();
+            assert_eq!(error.header(), Header::Ipv6Extension);
+        }
+        assert!(Ipv6View::parse_cut(&packet[..56]).unwrap().chain().is_ok());
+        let mut wrong = packet.to_vec();
+        wrong[0] = 0x45;
+        let expected = Malformed::inconsistent(Header::Ipv6, "version");
+        assert_eq!(Ipv6View::parse(&wrong).unwrap_err(), expected);
+    }
+}

@@ -1,0 +1,98 @@
+//! What can be wrong with a header.
+
+/// A protocol whose header can be malformed.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[repr(u8)]
+pub enum Header {
+    /// Ethernet, VLAN tags included.
+    Ethernet = 0,
+    /// ARP for IPv4 over Ethernet.
+    Arp = 1,
+    /// IPv4, options included.
+    Ipv4 = 2,
+    /// IPv6's fixed header.
+    Ipv6 = 3,
+    /// The chain of IPv6 extension headers.
+    Ipv6Extension = 4,
+    /// TCP, options included.
+    Tcp = 5,
+    /// UDP.
+    Udp = 6,
+    /// ICMP for IPv4.
+    Icmp = 7,
+    /// ICMP for IPv6.
+    Icmpv6 = 8,
+}
+
+impl Header {
+    /// The header with this number, the first one where there is none.
+    pub(crate) const fn from_index(index: u8) -> Self {
+        match index {
+            1 => Self::Arp,
+            2 => Self::Ipv4,
+            3 => Self::Ipv6,
+            4 => Self::Ipv6Extension,
+            5 => Self::Tcp,
+            6 => Self::Udp,
+            7 => Self::Icmp,
+            8 => Self::Icmpv6,
+            _ => Self::Ethernet,
+        }
+    }
+}
+
+impl std::fmt::Display for Header {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Ethernet => "Ethernet",
+            Self::Arp => "ARP",
+            Self::Ipv4 => "IPv4",
+            Self::Ipv6 => "IPv6",
+            Self::Ipv6Extension => "IPv6 extension",
+            Self::Tcp => "TCP",
+            Self::Udp => "UDP",
+            Self::Icmp => "ICMP",
+            Self::Icmpv6 => "ICMPv6",
+        })
+    }
+}
+
+/// A header that cannot be used: it is cut, or contradicts itself or what is around it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum Malformed {
+    /// There are fewer bytes than the header needs.
+    #[error("{header} header cut: {wanted_bytes} bytes wanted, {available_bytes} there")]
+    Cut {
+        /// Whose header.
+        header: Header,
+        /// How many bytes it needs, as far as could be read.
+        wanted_bytes: usize,
+        /// How many there are.
+        available_bytes: usize,
+    },
+    /// A field holds a value that cannot be.
+    #[error("{header} header with an impossible {field}")]
+    Inconsistent {
+        /// Whose header.
+        header: Header,
+        /// The field's name in the RFC.
+        field: &'static str,
+    },
+}
+
+impl Malformed {
+    /// Whose header is malformed.
+    pub const fn header(&self) -> Header {
+        match self {
+            Self::Cut { header, .. } | Self::Inconsistent { header, .. } => *header,
+        }
+    }
+
+    pub(crate) const fn cut(header: Header, wanted_bytes: usize, available_bytes: usize) -> Self {
+        Self::Cut { header, wanted_bytes, available_bytes }
+    }
+
+    pub(crate) const fn inconsistent(header: Header, field: &'static str) -> Self {
+        Self::Inconsistent { header, field }
+    }
+}

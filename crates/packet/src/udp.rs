@@ -1,0 +1,170 @@
+//! UDP (RFC 768).
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, big_endian::U16};
+
+use crate::{Header, Malformed, checksum, ip::protocol};
+
+/// Length in bytes of the header.
+pub const HEADER_BYTES: usize = 8;
+
+/// The UDP header: 8 bytes.
+#[derive(
+    Clone, Copy, Debug, Eq, PartialEq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub struct UdpHeader {
+    source_port: U16,
+    destination_port: U16,
+    length: U16,
+    checksum: U16,
+}
+
+impl UdpHeader {
+    /// The source's port.
+    #[inline]
+    pub const fn source_port(&self) -> u16 {
+        self.source_port.get()
+    }
+
+    /// The destination's port.
+    #[inline]
+    pub const fn destination_port(&self) -> u16 {
+        self.destination_port.get()
+    }
+
+    /// Length in bytes of header and payload together.
+    #[inline]
+    pub const fn length(&self) -> u16 {
+        self.length.get()
+    }
+
+    /// The checksum, as sent: 0 where the sender made none (IPv4 only).
+    #[inline]
+    pub const fn checksum(&self) -> u16 {
+        self.checksum.get()
+    }
+}
+
+/// A checked view of a UDP datagram.
+#[derive(Clone, Copy, Debug)]
+pub struct UdpView<'a> {
+    header: &'a UdpHeader,
+    payload: &'a [u8],
+}
+
+impl<'a> UdpView<'a> {
+    /// The view of the datagram at the start of `bytes`, an IP packet's payload.
+    ///
+    /// # Errors
+    /// [`Malformed`] where the bytes end within the header or before the length that it states, or
+    /// that is below 8.
+    #[inline]
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let view = Self::parse_cut(bytes)?;
+        let length = usize::from(view.length());
+        if length > bytes.len() {
+            return Err(Malformed::cut(Header::Udp, length, bytes.len()));
+        }
+        Ok(view)
+    }
+
+    /// The view of a datagram whose payload may go on behind `bytes`: in the first segment of
+    /// several, in a first fragment, or quoted by an ICMP error.
+    ///
+    /// # Errors
+    /// [`Malformed`] where the bytes end within the header, or its length is below 8.
+    #[inline]
+    pub fn parse_cut(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let Ok((header, rest)) = UdpHeader::ref_from_prefix(bytes) else {
+            return Err(Malformed::cut(Header::Udp, HEADER_BYTES, bytes.len()));
+        };
+        let Some(payload_bytes) = usize::from(header.length()).checked_sub(HEADER_BYTES) else {
+            return Err(Malformed::inconsistent(Header::Udp, "length"));
+        };
+        Ok(Self { header, payload: rest.get(..payload_bytes).unwrap_or(rest) })
+    }
+
+    /// The datagram's payload.
+    #[inline]
+    pub const fn payload(&self) -> &'a [u8] {
+        self.payload
+    }
+}
+
+impl std::ops::Deref for UdpView<'_> {
+    type Target = UdpHeader;
+
+    #[inline]
+    fn deref(&self) -> &UdpHeader {
+        self.header
+    }
+}
+
+/// Writes the checksum of the whole UDP datagram `message`, sent in IPv4. Fewer than 8 bytes stay as
+/// they are.
+pub fn fill_checksum_v4(source: Ipv4Addr, destination: Ipv4Addr, message: &mut [u8]) {
+    fill(message, |message| checksum::transport_v4(source, destination, protocol::UDP, message));
+}
+
+/// Writes the checksum of the whole UDP datagram `message`, sent in IPv6. Fewer than 8 bytes stay as
+/// they are.
+pub fn fill_checksum_v6(source: Ipv6Addr, destination: Ipv6Addr, message: &mut [u8]) {
+    fill(message, |message| checksum::transport_v6(source, destination, protocol::UDP, message));
+}
+
+fn fill(message: &mut [u8], compute: impl Fn(&[u8]) -> u16) {
+    let Ok((header, _)) = UdpHeader::mut_from_prefix(message) else { return };
+    header.checksum.set(0);
+    // 0 says that there is no checksum; 0xffff is the same number in one's complement.
+    let sum = match compute(message) {
+        0 => 0xffff,
+        sum => sum,
+    };
+    if let Ok((header, _)) = UdpHeader::mut_from_prefix(message) {
+        header.checksum.set(sum);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::build::udp;
+
+    #[test]
+    fn fields() {
+        let frame = udp().from("10.0.0.1:1000").to("192.0.2.1:53").payload(b"hello").build();
+        let view = UdpView::parse(&frame[34..]).unwrap();
+        assert_eq!((view.source_port(), view.destination_port(), view.length()), (1000, 53, 13));
+        assert_eq!(view.payload(), b"hello");
+        let (source, destination) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(192, 0, 2, 1));
+        assert_eq!(checksum::transport_v4(source, destination, 17, &frame[34..]), 0);
+    }
+
+    #[test]
+    fn impossible_lengths_are_refused() {
+        let frame = udp().payload(b"hello").build();
+        for length in 0..13 {
+            let error = UdpView::parse(&frame[34..34 + length]).unwrap_err();
+            assert!(matches!(error, Malformed::Cut { header: Header::Udp, .. }));
+        }
+        assert_eq!(UdpView::parse_cut(&frame[34..44]).unwrap().payload(), b"he");
+        let mut bytes = frame[34..].to_vec();
+        bytes[5] = 7;
+        let expected = Malformed::inconsistent(Header::Udp, "length");
+        assert_eq!(UdpView::parse_cut(&bytes).unwrap_err(), expected);
+    }
+
+    #[test]
+    fn a_checksum_of_zero_is_sent_as_all_ones() {
+        let (source, destination) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
+        let mut message = vec![0, 1, 0, 2, 0, 10, 0, 0, 0, 0];
+        fill_checksum_v4(source, destination, &mut message);
+        // With its own checksum as payload, the sum before the complement is all ones.
+        let sum: [u8; 2] = message[6..8].try_into().unwrap();
+        message[8..10].copy_from_slice(&sum);
+        fill_checksum_v4(source, destination, &mut message);
+        assert_eq!(message[6..8], [0xff, 0xff]);
+    }
+}
