@@ -1,0 +1,36 @@
+//! What ends a task: one message and an exit code.
+
+use std::fmt;
+use std::path::Path;
+
+/// A task that can't go on.
+#[derive(Debug)]
+pub struct Failure {
+    message: String,
+    /// 1 when something was tried and failed, 2 when the machine or the arguments don't allow it.
+    pub exit_code: u8,
+}
+
+impl Failure {
+    /// Something was tried and failed.
+    pub fn failed(message: impl Into<String>) -> Self {
+        Self { message: message.into(), exit_code: 1 }
+    }
+
+    /// The machine or the arguments don't allow it.
+    pub fn refused(message: impl Into<String>) -> Self {
+        Self { message: message.into(), exit_code: 2 }
+    }
+
+    /// A file that could not be read, written or made: for `map_err`.
+    pub fn file<E: fmt::Display>(doing: &str, path: &Path) -> impl FnOnce(E) -> Self {
+        let what = format!("{doing} {}", path.display());
+        move |error| Self::failed(format!("{what}: {error}"))
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}

@@ -1,0 +1,122 @@
+//! `cargo xtask`: sets up, shows, tests and measures the project. It builds where DPDK is absent, so
+//! that it can install it.
+
+#![forbid(unsafe_code)]
+
+mod bench;
+mod demo;
+mod failure;
+mod process;
+mod sanitize;
+mod setup;
+mod test;
+mod tidy;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use failure::Failure;
+use workspace::Workspace;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", about, long_about = None)]
+/// Sets up, shows, tests and measures hotloop.
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Find out what is missing to build hotloop, and install it
+    ///
+    /// Looks for libdpdk >= 22.11 (headers and drivers), pkg-config, a C compiler, libclang and
+    /// libpcap. What is missing is installed with apt, dnf, pacman or zypper, through sudo where
+    /// that is needed. Where it can't be installed the command to run is printed, and the exit
+    /// code is 2.
+    Setup {
+        /// Also what the benchmarks measure against (dpdk-testpmd)
+        #[arg(long)]
+        bench: bool,
+    },
+    /// Run a capture of real traffic through the load balancer, and a UDP source into a UDP sink
+    ///
+    /// Sets up, builds the examples, runs tests/captures/clients.pcap through ipip-lb in both
+    /// deployments, shows what went to which backend and what was dropped why, compares the two
+    /// outputs packet by packet, then joins udp-source and udp-sink by a net_memif pair and shows
+    /// their rates. Needs neither root, hugepages nor a NIC.
+    Demo,
+    /// Run all that a change can break: formatting, lints, docs, tidy, tests, loom, sanitizer
+    ///
+    /// Sets up first. Stops at the first step that fails and says which. A step whose tool this
+    /// toolchain lacks is skipped with the reason; where CI=true that is a failure.
+    Test,
+    /// Run the tests of the crates that hold unsafe code under AddressSanitizer
+    Sanitize,
+    /// Measure one group of benchmarks beside its peers
+    ///
+    /// Prints a table and writes GROUP.json into target/bench. Exit code 0 when measured,
+    /// whatever the figures.
+    Bench {
+        /// The group, as `--list` names it
+        #[arg(required_unless_present = "list")]
+        group: Option<String>,
+        /// Print the groups there are
+        #[arg(long)]
+        list: bool,
+        /// Handed to the benchmark
+        #[arg(last = true)]
+        arguments: Vec<String>,
+    },
+    /// Check what the compiler doesn't: the crates' graph, lengths, leftovers, where unsafe stands
+    Tidy,
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse().task) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("\nxtask: {failure}");
+            ExitCode::from(failure.exit_code)
+        }
+    }
+}
+
+fn run(task: Task) -> Result<(), Failure> {
+    let workspace = Workspace::enter()?;
+    match task {
+        Task::Setup { bench } => setup::run(setup::Wanted { testpmd: bench }),
+        Task::Demo => demo::run(&workspace),
+        Task::Test => test::run(&workspace),
+        Task::Sanitize => sanitize::run(&workspace),
+        Task::Bench { list: true, .. } => bench::list(&workspace),
+        Task::Bench { group, arguments, .. } => {
+            bench::run(&workspace, &group.unwrap_or_default(), &arguments)
+        }
+        Task::Tidy => tidy::run(&workspace),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent_and_every_command_is_explained() {
+        let command = Arguments::command();
+        command.clone().debug_assert();
+        for task in command.get_subcommands() {
+            assert!(task.get_about().is_some(), "{} is not explained", task.get_name());
+        }
+    }
+
+    #[test]
+    fn bench_takes_a_group_or_list() {
+        assert!(Arguments::try_parse_from(["xtask", "bench"]).is_err());
+        assert!(Arguments::try_parse_from(["xtask", "bench", "--list"]).is_ok());
+        assert!(Arguments::try_parse_from(["xtask", "bench", "forward", "--", "--quick"]).is_ok());
+    }
+}

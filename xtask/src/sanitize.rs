@@ -1,0 +1,73 @@
+//! `cargo xtask sanitize`: the tests of the crates that hold unsafe code, under AddressSanitizer.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::failure::Failure;
+use crate::process;
+use crate::test::Outcome;
+use crate::workspace::Workspace;
+
+/// The crates that hold unsafe code and run it in their tests.
+const PACKAGES: [&str; 5] =
+    ["hotloop-ring", "hotloop-arena", "hotloop-flow", "hotloop-stage", "hotloop-dpdk"];
+
+/// Sets up and runs the step on its own.
+pub fn run(workspace: &Workspace) -> Result<(), Failure> {
+    crate::setup::ensure(crate::setup::Wanted::default())?;
+    if let Outcome::Skipped(why) = step(workspace)? {
+        println!("skipped: {why}");
+    }
+    Ok(())
+}
+
+/// One step of `cargo xtask test`.
+pub fn step(workspace: &Workspace) -> Result<Outcome, Failure> {
+    let host = process::output(Command::new(rustc()).arg("-vV"))?
+        .lines()
+        .find_map(|line| line.strip_prefix("host: ").map(str::to_owned))
+        .ok_or_else(|| Failure::failed("rustc -vV names no host"))?;
+    let sysroot = process::output(Command::new(rustc()).args(["--print", "sysroot"]))?;
+    let libraries = Path::new(sysroot.trim()).join("lib/rustlib").join(&host).join("lib");
+    if !has_runtime(&libraries) {
+        let why = format!("this toolchain ships no AddressSanitizer runtime for {host}");
+        return Ok(Outcome::Skipped(why));
+    }
+
+    let mut command = process::cargo(&["test", "--tests", "--target", &host]);
+    command.args(PACKAGES.iter().flat_map(|package| ["--package", package]));
+    command
+        // The flag is unstable, the runtime that it needs is shipped with stable.
+        .env("RUSTC_BOOTSTRAP", "1")
+        .env("RUSTFLAGS", "-Zsanitizer=address")
+        .env("CARGO_TARGET_DIR", workspace.target_directory.join("sanitize"))
+        // Mempools are never freed, and DPDK keeps what it made until the process ends.
+        .env("ASAN_OPTIONS", "detect_leaks=0");
+    process::run(&mut command).map(|()| Outcome::Passed)
+}
+
+fn rustc() -> PathBuf {
+    std::env::var_os("RUSTC").map_or_else(|| "rustc".into(), PathBuf::from)
+}
+
+fn has_runtime(libraries: &Path) -> bool {
+    std::fs::read_dir(libraries).into_iter().flatten().flatten().any(|file| {
+        let name = file.file_name().to_string_lossy().into_owned();
+        name.starts_with("librustc") && name.contains("_rt.asan.")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_runtime_is_told_from_other_sanitizers() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("librustc-stable_rt.lsan.a"), "").unwrap();
+        assert!(!has_runtime(folder.path()));
+        std::fs::write(folder.path().join("librustc-stable_rt.asan.a"), "").unwrap();
+        assert!(has_runtime(folder.path()));
+        assert!(!has_runtime(&folder.path().join("absent")));
+    }
+}

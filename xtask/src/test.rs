@@ -1,0 +1,120 @@
+//! `cargo xtask test`: all that a change can break, in the order of what it costs to know.
+
+use std::env;
+use std::process::Command;
+use std::time::Instant;
+
+use crate::failure::Failure;
+use crate::process;
+use crate::sanitize;
+use crate::setup::{self, Wanted};
+use crate::tidy;
+use crate::workspace::Workspace;
+
+/// What came of a step that did not fail.
+pub enum Outcome {
+    /// It ran and passed.
+    Passed,
+    /// It can't run here, with the reason.
+    Skipped(String),
+}
+
+type Step = fn(&Workspace) -> Result<Outcome, Failure>;
+
+const STEPS: [(&str, Step); 9] = [
+    ("format", format),
+    ("clippy", clippy),
+    ("docs", docs),
+    ("tidy", |workspace| tidy::run(workspace).map(passed)),
+    ("tests: unit, integration, virtual devices, compile-fail, doc", tests),
+    ("tests of hotloop without DPDK", tests_without_dpdk),
+    ("docs of hotloop without DPDK", docs_without_dpdk),
+    ("loom", loom),
+    ("sanitizer", sanitize::step),
+];
+
+/// Runs every step; the first that fails ends it.
+pub fn run(workspace: &Workspace) -> Result<(), Failure> {
+    setup::ensure(Wanted::default())?;
+    let started = Instant::now();
+    let mut skipped = Vec::new();
+    for (name, step) in STEPS {
+        println!("\n== {name}");
+        let step_started = Instant::now();
+        let outcome = step(workspace)
+            .map_err(|failure| Failure::failed(format!("the step «{name}» failed: {failure}")))?;
+        let seconds = step_started.elapsed().as_secs_f64();
+        match outcome {
+            Outcome::Passed => println!("-- {name}: passed in {seconds:.1} s"),
+            Outcome::Skipped(why) => {
+                println!("-- {name}: skipped: {why}");
+                skipped.push(name);
+            }
+        }
+    }
+    println!("\nAll passed in {} s.", started.elapsed().as_secs());
+    if !skipped.is_empty() {
+        println!("Skipped, with the reason above: {}", skipped.join(", "));
+    }
+    Ok(())
+}
+
+fn format(_: &Workspace) -> Result<Outcome, Failure> {
+    with_component("fmt", "rustfmt", &mut process::cargo(&["fmt", "--all", "--check"]))
+}
+
+fn clippy(_: &Workspace) -> Result<Outcome, Failure> {
+    let arguments = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
+    with_component("clippy", "clippy", &mut process::cargo(&arguments))
+}
+
+/// A component that this toolchain lacks is skipped, and fails where CI has to have it.
+fn with_component(
+    subcommand: &str,
+    component: &str,
+    command: &mut Command,
+) -> Result<Outcome, Failure> {
+    if process::quiet_output(&mut process::cargo(&[subcommand, "--version"])).is_none() {
+        let why = format!("this toolchain has no {component}: rustup component add {component}");
+        return if env::var("CI").is_ok_and(|ci| ci == "true") {
+            Err(Failure::refused(why))
+        } else {
+            Ok(Outcome::Skipped(why))
+        };
+    }
+    process::run(command).map(passed)
+}
+
+fn docs(_: &Workspace) -> Result<Outcome, Failure> {
+    let mut command = process::cargo(&["doc", "--workspace", "--no-deps"]);
+    process::run(command.env("RUSTDOCFLAGS", "-Dwarnings")).map(passed)
+}
+
+fn docs_without_dpdk(_: &Workspace) -> Result<Outcome, Failure> {
+    let mut command =
+        process::cargo(&["doc", "-p", "hotloop", "--no-deps", "--no-default-features"]);
+    process::run(command.env("RUSTDOCFLAGS", "-Dwarnings")).map(passed)
+}
+
+fn tests(_: &Workspace) -> Result<Outcome, Failure> {
+    process::run(&mut process::cargo(&["test", "--workspace"])).map(passed)
+}
+
+fn tests_without_dpdk(_: &Workspace) -> Result<Outcome, Failure> {
+    process::run(&mut process::cargo(&["test", "-p", "hotloop", "--no-default-features"]))
+        .map(passed)
+}
+
+/// In a target folder of its own: the flag would make everything else build again.
+fn loom(workspace: &Workspace) -> Result<Outcome, Failure> {
+    let mut command =
+        process::cargo(&["test", "--release", "-p", "hotloop-ring", "--test", "loom"]);
+    command
+        .env("RUSTFLAGS", "--cfg loom")
+        .env("CARGO_TARGET_DIR", workspace.target_directory.join("loom"));
+    process::run(&mut command).map(passed)
+}
+
+fn passed((): ()) -> Outcome {
+    Outcome::Passed
+}
