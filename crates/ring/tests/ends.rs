@@ -1,0 +1,193 @@
+//! How a ring ends, and two threads on one.
+#![cfg(not(loom))]
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use hotloop_ring::{Consumer, Mesh, Producer, ring};
+
+fn assert_send<T: Send>(_: &T) {}
+
+#[test]
+fn ends_may_move_to_other_threads() {
+    let (tx, rx) = ring::<Box<u8>>(1);
+    assert_send(&tx);
+    assert_send(&rx);
+    let mesh = Mesh::<Box<u8>>::new(1, 1, 1);
+    assert_send(&mesh.rows[0]);
+    assert_send(&mesh.columns[0]);
+}
+
+#[test]
+fn exactly_the_capacity_fits() {
+    for capacity in 0..40 {
+        let (mut tx, _rx) = ring(capacity);
+        let pushed_count = (0..100).take_while(|&number| tx.push(number).is_ok()).count();
+        assert_eq!(pushed_count, capacity);
+        assert_eq!(tx.capacity(), capacity);
+    }
+}
+
+#[test]
+#[should_panic(expected = "at most 2^63")]
+fn too_large_a_ring_is_refused() {
+    drop(ring::<()>(usize::MAX));
+}
+
+#[test]
+fn items_without_size_are_counted() {
+    let (mut tx, mut rx) = ring(3);
+    assert_eq!(tx.push_burst(5, || ()), 3);
+    assert_eq!(rx.pop_burst(5, |()| ()), 3);
+    assert_eq!(rx.pop(), None);
+}
+
+#[test]
+fn a_closed_ring_is_finished_once_empty() {
+    let (mut tx, mut rx) = ring(4);
+    tx.push_slice(&[1, 2]);
+    drop(tx);
+    assert!(rx.is_closed() && !rx.is_finished());
+    assert_eq!((rx.pop(), rx.pop(), rx.pop()), (Some(1), Some(2), None));
+    assert!(rx.is_finished());
+}
+
+#[test]
+fn pushes_into_a_closed_ring_work_while_there_is_room() {
+    let (mut tx, rx) = ring(2);
+    let item = Arc::new(());
+    drop(rx);
+    assert!(tx.is_closed());
+    assert_eq!(tx.push_burst(5, || item.clone()), 2);
+    assert!(tx.push(item.clone()).is_err());
+    drop(tx);
+    assert_eq!(Arc::strong_count(&item), 1);
+}
+
+/// Counts its drops, and panics in them where told to.
+struct Fragile {
+    drops: Arc<AtomicUsize>,
+    panics: bool,
+}
+
+impl Drop for Fragile {
+    fn drop(&mut self) {
+        self.drops.fetch_add(1, Ordering::Relaxed);
+        if self.panics {
+            resume_unwind(Box::new("drop"));
+        }
+    }
+}
+
+#[test]
+fn a_panic_in_an_items_drop_neither_repeats_nor_loses_a_drop() {
+    for panic_index in 0..5 {
+        let drops = Arc::new(AtomicUsize::new(0));
+        let (mut tx, mut rx) = ring(5);
+        // Leaves the items lying across the end of the slots.
+        let mut indices = 0..;
+        for _ in 0..6 {
+            tx.push(Fragile { drops: Arc::default(), panics: false }).ok().unwrap();
+            rx.pop();
+        }
+        tx.push_burst(5, || Fragile {
+            drops: drops.clone(),
+            panics: indices.next() == Some(panic_index),
+        });
+        drop(tx);
+        assert!(catch_unwind(AssertUnwindSafe(|| drop(rx))).is_err());
+        assert_eq!(drops.load(Ordering::Relaxed), 5);
+    }
+}
+
+#[test]
+fn a_panic_in_a_popped_items_drop_leaves_the_rest_in_the_ring() {
+    let drops = Arc::new(AtomicUsize::new(0));
+    let (mut tx, mut rx) = ring(4);
+    let mut panics = [false, true, false, false].into_iter();
+    tx.push_burst(4, || Fragile { drops: drops.clone(), panics: panics.next().unwrap() });
+    assert!(catch_unwind(AssertUnwindSafe(|| rx.pop_burst(4, drop))).is_err());
+    assert_eq!((rx.len(), tx.free_count()), (2, 2));
+    assert_eq!(rx.pop_burst(4, drop), 2);
+    assert_eq!(drops.load(Ordering::Relaxed), 4);
+}
+
+#[test]
+fn high_water_is_exact_above_an_eighth() {
+    let (mut tx, mut rx) = ring(64);
+    for _ in 0..10 {
+        tx.push_slice(&[0; 5]);
+        rx.pop_slice(&mut [1; 5]);
+    }
+    assert!((5..=8).contains(&tx.high_water()));
+    tx.push_slice(&[0; 33]);
+    assert_eq!(tx.high_water(), 33);
+    rx.pop_slice(&mut [1; 33]);
+    tx.push_slice(&[0; 20]);
+    assert_eq!(tx.high_water(), 33);
+    tx.push_slice(&[0; 64]);
+    assert_eq!(tx.high_water(), 64);
+}
+
+/// Sends 0..`total` in bursts of changing sizes.
+fn send(mut tx: Producer<Box<usize>>, total: usize) {
+    let mut next = 0;
+    while next < total {
+        let burst_count = (next % 67).min(total - next).max(1);
+        let pushed_count = tx.push_burst(burst_count, || {
+            next += 1;
+            Box::new(next - 1)
+        });
+        if pushed_count == 0 {
+            thread::yield_now();
+        }
+    }
+}
+
+/// Takes until the end, and returns how many came, in order.
+fn receive(mut rx: Consumer<Box<usize>>) -> usize {
+    let mut expected = 0;
+    while !rx.is_finished() {
+        let popped_count = rx.pop_burst(1 + expected % 71, |item| {
+            assert_eq!(*item, expected);
+            expected += 1;
+        });
+        if popped_count == 0 {
+            thread::yield_now();
+        }
+    }
+    expected
+}
+
+#[test]
+fn a_million_items_cross_in_order() {
+    for capacity in [1, 7, 64, 1024] {
+        let total = if capacity == 1024 { 1_000_000 } else { 20_000 };
+        let (tx, rx) = ring(capacity);
+        let sender = thread::spawn(move || send(tx, total));
+        assert_eq!(receive(rx), total);
+        sender.join().unwrap();
+    }
+}
+
+#[test]
+fn ends_dropped_on_two_threads_drop_every_item() {
+    let alive = Arc::new(());
+    for round in 0..500 {
+        let (mut tx, mut rx) = ring(8);
+        let item = alive.clone();
+        let sender = thread::spawn(move || {
+            for _ in 0..round % 11 {
+                tx.push(item.clone()).ok();
+            }
+        });
+        for _ in 0..round % 7 {
+            rx.pop();
+        }
+        drop(rx);
+        sender.join().unwrap();
+        assert_eq!(Arc::strong_count(&alive), 1, "round {round}");
+    }
+}

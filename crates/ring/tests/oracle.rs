@@ -1,0 +1,203 @@
+//! Any sequence of operations on a ring gives what a `VecDeque` gives, and every item is dropped
+//! once.
+#![cfg(not(loom))]
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::rc::Rc;
+
+use hotloop_ring::ring;
+use proptest::prelude::*;
+
+/// How often each item was dropped, by its number.
+type Drops = Rc<RefCell<Vec<u32>>>;
+
+struct Item {
+    number: usize,
+    drops: Drops,
+}
+
+impl Drop for Item {
+    fn drop(&mut self) {
+        self.drops.borrow_mut()[self.number] += 1;
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Op {
+    Push,
+    /// Of this many; the closure panics at the second number, where there is one.
+    PushBurst(usize, Option<usize>),
+    Pop,
+    /// As for a push.
+    PopBurst(usize, Option<usize>),
+    Room(usize),
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let panic_at = || prop_oneof![4 => Just(None), 1 => (0..8_usize).prop_map(Some)];
+    prop_oneof![
+        2 => Just(Op::Push),
+        3 => (0..12_usize, panic_at()).prop_map(|(count, at)| Op::PushBurst(count, at)),
+        2 => Just(Op::Pop),
+        3 => (0..12_usize, panic_at()).prop_map(|(count, at)| Op::PopBurst(count, at)),
+        1 => (0..12_usize).prop_map(Op::Room),
+    ]
+}
+
+/// The ring, what should be in it, and the items made so far.
+struct Run {
+    tx: hotloop_ring::Producer<Item>,
+    rx: hotloop_ring::Consumer<Item>,
+    oracle: VecDeque<usize>,
+    drops: Drops,
+    fill_max: usize,
+}
+
+fn make(drops: &Drops) -> Item {
+    let number = drops.borrow().len();
+    drops.borrow_mut().push(0);
+    Item { number, drops: drops.clone() }
+}
+
+impl Run {
+    fn new(capacity: usize) -> Self {
+        let (tx, rx) = ring(capacity);
+        Self { tx, rx, oracle: VecDeque::new(), drops: Drops::default(), fill_max: 0 }
+    }
+
+    fn made_count(&self) -> usize {
+        self.drops.borrow().len()
+    }
+
+    fn apply(&mut self, op: Op) {
+        let free_count = self.tx.capacity() - self.oracle.len();
+        match op {
+            Op::Push => {
+                let item = make(&self.drops);
+                let number = item.number;
+                match self.tx.push(item) {
+                    Ok(()) => self.oracle.push_back(number),
+                    Err(back) => assert_eq!((back.number, free_count), (number, 0)),
+                }
+            }
+            Op::PushBurst(count, panic_at) => self.push_burst(count, panic_at, free_count),
+            Op::Pop => {
+                assert_eq!(self.rx.pop().map(|item| item.number), self.oracle.pop_front());
+            }
+            Op::PopBurst(count, panic_at) => self.pop_burst(count, panic_at),
+            Op::Room(wanted_count) => {
+                assert_eq!(self.tx.room_for(wanted_count), wanted_count.min(free_count));
+                assert_eq!(self.tx.free_count(), free_count);
+            }
+        }
+        self.fill_max = self.fill_max.max(self.oracle.len());
+        self.check();
+    }
+
+    fn push_burst(&mut self, count: usize, panic_at: Option<usize>, free_count: usize) {
+        let first = self.made_count();
+        let drops = self.drops.clone();
+        let pushed = catch_unwind(AssertUnwindSafe(|| {
+            self.tx.push_burst(count, || {
+                if panic_at == Some(drops.borrow().len() - first) {
+                    resume_unwind(Box::new("next"));
+                }
+                make(&drops)
+            })
+        }));
+        let expected_count = count.min(free_count);
+        match pushed {
+            Ok(pushed_count) => assert_eq!(pushed_count, expected_count),
+            Err(_) => assert!(panic_at.is_some_and(|at| at < expected_count)),
+        }
+        let written_count = expected_count.min(panic_at.unwrap_or(usize::MAX));
+        assert_eq!(self.made_count() - first, written_count, "`next` is called once an item");
+        self.oracle.extend(first..first + written_count);
+    }
+
+    fn pop_burst(&mut self, count: usize, panic_at: Option<usize>) {
+        let mut popped = Vec::new();
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            self.rx.pop_burst(count, |item| {
+                popped.push(item.number);
+                if panic_at == Some(popped.len() - 1) {
+                    resume_unwind(Box::new("each"));
+                }
+            })
+        }));
+        let ready_count = count.min(self.oracle.len());
+        match result {
+            Ok(popped_count) => assert_eq!(popped_count, ready_count),
+            Err(_) => assert!(panic_at.is_some_and(|at| at < ready_count)),
+        }
+        let taken_count = ready_count.min(panic_at.map_or(usize::MAX, |at| at + 1));
+        assert!(popped.iter().copied().eq(self.oracle.drain(..taken_count)), "order, and all");
+    }
+
+    fn check(&self) {
+        let count = self.oracle.len();
+        assert_eq!((self.tx.len(), self.rx.len()), (count, count));
+        assert_eq!((self.tx.is_empty(), self.rx.is_empty()), (count == 0, count == 0));
+        assert!(!self.tx.is_closed() && !self.rx.is_closed() && !self.rx.is_finished());
+        let inside: Vec<_> = self.oracle.iter().copied().collect();
+        for (number, &dropped_count) in self.drops.borrow().iter().enumerate() {
+            assert_eq!(dropped_count, u32::from(!inside.contains(&number)), "item {number}");
+        }
+        let high_water = self.tx.high_water();
+        assert!(high_water >= self.fill_max && high_water <= self.tx.capacity());
+        if self.fill_max > self.tx.capacity() / 8 {
+            assert_eq!(high_water, self.fill_max);
+        }
+    }
+
+    fn end(self, is_producer_first: bool) {
+        let Self { tx, rx, oracle, drops, .. } = self;
+        if is_producer_first {
+            drop(tx);
+            assert!(rx.is_closed());
+            assert_eq!(rx.is_finished(), oracle.is_empty());
+            drop(rx);
+        } else {
+            drop(rx);
+            assert!(tx.is_closed());
+            assert_eq!(tx.len(), oracle.len(), "items outlive the consumer");
+            drop(tx);
+        }
+        assert!(drops.borrow().iter().all(|&count| count == 1));
+    }
+}
+
+proptest! {
+    #[test]
+    fn behaves_like_a_queue(
+        capacity in 0..20_usize,
+        ops in prop::collection::vec(op(), 0..100),
+        is_producer_first: bool,
+    ) {
+        let mut run = Run::new(capacity);
+        for op in ops {
+            run.apply(op);
+        }
+        run.end(is_producer_first);
+    }
+
+    #[test]
+    fn slices_move_prefixes(capacity in 0..20_usize, sizes in prop::collection::vec((0..12_usize, 0..12_usize), 0..50)) {
+        let (mut tx, mut rx) = ring(capacity);
+        let mut oracle = VecDeque::new();
+        let mut numbers = 0..;
+        for (push_count, pop_count) in sizes {
+            let items: Vec<u32> = numbers.by_ref().take(push_count).collect();
+            let pushed_count = tx.push_slice(&items);
+            prop_assert_eq!(pushed_count, push_count.min(capacity - oracle.len()));
+            oracle.extend(&items[..pushed_count]);
+            let mut out = vec![u32::MAX; pop_count];
+            let popped_count = rx.pop_slice(&mut out);
+            prop_assert_eq!(popped_count, pop_count.min(oracle.len()));
+            prop_assert!(out[..popped_count].iter().copied().eq(oracle.drain(..popped_count)));
+            prop_assert!(out[popped_count..].iter().all(|&untouched| untouched == u32::MAX));
+        }
+    }
+}
