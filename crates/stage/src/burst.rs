@@ -1,0 +1,276 @@
+//! A burst: up to 64 items that move through the engine together.
+
+use std::fmt;
+use std::mem::MaybeUninit;
+
+/// How many items a burst holds.
+///
+/// 64 is where looking flows up in bursts stops gaining: memory latency is hidden by the prefetches
+/// of the items ahead.
+pub const BURST_CAPACITY: usize = 64;
+
+/// Up to 64 items in the order in which they came, stored inline.
+///
+/// A burst is a queue: [`push`](Self::push) at the end, [`pop`](Self::pop) from the front. What is
+/// left in it when it is dropped is dropped with it.
+pub struct Burst<T> {
+    /// Index of the first item. Invariant: `front <= end`.
+    front: usize,
+    /// Index behind the last item. Invariant: `end <= BURST_CAPACITY`.
+    end: usize,
+    /// How many items a source may fill it up to. Invariant: `limit <= BURST_CAPACITY`.
+    limit: usize,
+    /// Invariant: the slots `front..end` are initialised, and no others.
+    slots: [MaybeUninit<T>; BURST_CAPACITY],
+}
+
+impl<T> Burst<T> {
+    /// An empty burst.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            front: 0,
+            end: 0,
+            limit: BURST_CAPACITY,
+            slots: [const { MaybeUninit::uninit() }; BURST_CAPACITY],
+        }
+    }
+
+    /// How many items are in it.
+    #[inline(always)]
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.end - self.front
+    }
+
+    /// Whether nothing is in it.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.end == self.front
+    }
+
+    /// Whether no further item fits.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_full(&self) -> bool {
+        self.len() == BURST_CAPACITY
+    }
+
+    /// How many items a source may still put into it: 64, or the limit that was set, less what is
+    /// in it.
+    #[inline(always)]
+    #[must_use]
+    pub const fn room(&self) -> usize {
+        self.limit.saturating_sub(self.len())
+    }
+
+    /// Sets how many items a source may fill the burst up to, at most 64. The engine lowers it for
+    /// a source that can wait, to what every ring behind it has room for.
+    #[inline(always)]
+    pub const fn set_limit(&mut self, limit: usize) {
+        self.limit = if limit < BURST_CAPACITY { limit } else { BURST_CAPACITY };
+    }
+
+    /// Puts an item at the end.
+    ///
+    /// # Panics
+    /// When the burst is full.
+    #[inline(always)]
+    pub fn push(&mut self, item: T) {
+        if self.end == BURST_CAPACITY {
+            self.compact();
+        }
+        self.slots[self.end].write(item);
+        self.end += 1;
+    }
+
+    /// Takes the item at the front.
+    #[inline(always)]
+    pub fn pop(&mut self) -> Option<T> {
+        if self.front == self.end {
+            (self.front, self.end) = (0, 0);
+            return None;
+        }
+        let slot = &self.slots[self.front];
+        self.front += 1;
+        // SAFETY: 1. The slot was in `front..end`, so it is initialised. 2. `front` has moved past
+        // it, so it is read this once.
+        Some(unsafe { slot.assume_init_read() })
+    }
+
+    /// The items, front first.
+    #[inline(always)]
+    #[must_use]
+    pub fn as_slice(&self) -> &[T] {
+        let slots = &self.slots[self.front..self.end];
+        // SAFETY: 1. The slots `front..end` are initialised. 2. `MaybeUninit<T>` has the layout of
+        // `T`.
+        unsafe { &*(std::ptr::from_ref(slots) as *const [T]) }
+    }
+
+    /// The items, front first, to be changed.
+    #[inline(always)]
+    pub fn as_mut_slice(&mut self) -> &mut [T] {
+        let slots = &mut self.slots[self.front..self.end];
+        // SAFETY: 1. The slots `front..end` are initialised. 2. `MaybeUninit<T>` has the layout of
+        // `T`. 3. The borrow of `self` is exclusive.
+        unsafe { &mut *(std::ptr::from_mut(slots) as *mut [T]) }
+    }
+
+    /// Drops all items.
+    pub fn clear(&mut self) {
+        while self.pop().is_some() {}
+    }
+
+    /// The free slots behind the last item, as many as [`room`](Self::room) says, for a driver that
+    /// writes items itself. [`assume_pushed`](Self::assume_pushed) makes them items.
+    #[inline(always)]
+    pub fn spare_mut(&mut self) -> &mut [MaybeUninit<T>] {
+        if self.front > 0 {
+            self.compact();
+        }
+        let end = self.end + self.room();
+        &mut self.slots[self.end..end]
+    }
+
+    /// Makes the first `count` slots of [`spare_mut`](Self::spare_mut) items of the burst.
+    ///
+    /// # Safety
+    /// 1. Nothing was done to the burst since `spare_mut` returned them. 2. The first `count` of
+    ///    them have been initialised, and are owned by nobody else.
+    #[inline(always)]
+    pub unsafe fn assume_pushed(&mut self, count: usize) {
+        debug_assert!(self.end + count <= BURST_CAPACITY);
+        self.end += count;
+    }
+
+    /// Gives up the first `count` items without dropping them: a driver has taken them over.
+    ///
+    /// Leaks them when nobody has.
+    ///
+    /// # Panics
+    /// When there are fewer.
+    #[inline(always)]
+    pub fn forget_front(&mut self, count: usize) {
+        assert!(count <= self.len(), "{count} items given up of {}", self.len());
+        self.front += count;
+        if self.front == self.end {
+            (self.front, self.end) = (0, 0);
+        }
+    }
+
+    /// Moves the items to the first slots.
+    #[cold]
+    fn compact(&mut self) {
+        let count = self.len();
+        let slots = self.slots.as_mut_ptr();
+        // SAFETY: `front <= BURST_CAPACITY`, so the pointer stays within the array or one behind.
+        let from = unsafe { slots.add(self.front) };
+        // SAFETY: 1. `front..end` and `0..count` lie within the array. 2. `copy` allows them to
+        // overlap. 3. The indices are set so that what was moved is owned once.
+        unsafe { std::ptr::copy(from, slots, count) };
+        (self.front, self.end) = (0, count);
+    }
+}
+
+impl<T> Default for Burst<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> Drop for Burst<T> {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+impl<T> Extend<T> for Burst<T> {
+    /// # Panics
+    /// When they don't fit.
+    fn extend<I: IntoIterator<Item = T>>(&mut self, items: I) {
+        for item in items {
+            self.push(item);
+        }
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Burst<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.as_slice()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::rc::Rc;
+
+    #[test]
+    fn items_leave_in_the_order_in_which_they_came() {
+        let mut burst = Burst::new();
+        burst.extend(0..64);
+        assert!(burst.is_full());
+        assert_eq!(burst.as_slice(), (0..64).collect::<Vec<_>>());
+        for expected in 0..40 {
+            assert_eq!(burst.pop(), Some(expected));
+        }
+        burst.extend(64..104);
+        assert_eq!(burst.len(), 64);
+        for expected in 40..104 {
+            assert_eq!(burst.pop(), Some(expected));
+        }
+        assert_eq!(burst.pop(), None);
+    }
+
+    #[test]
+    #[should_panic = "index out of bounds"]
+    fn a_65th_item_panics() {
+        Burst::new().extend(0..65);
+    }
+
+    #[test]
+    fn each_item_is_dropped_once() {
+        let item = Rc::new(());
+        let mut burst = Burst::new();
+        for _ in 0..64 {
+            burst.push(Rc::clone(&item));
+        }
+        for _ in 0..10 {
+            burst.pop();
+        }
+        assert_eq!(Rc::strong_count(&item), 55);
+        assert_eq!(burst.spare_mut().len(), 10);
+        burst.push(Rc::clone(&item));
+        drop(burst);
+        assert_eq!(Rc::strong_count(&item), 1);
+    }
+
+    #[test]
+    fn a_limit_bounds_what_a_source_may_add() {
+        let mut burst = Burst::new();
+        burst.set_limit(10);
+        burst.extend(0..4);
+        assert_eq!((burst.room(), burst.spare_mut().len()), (6, 6));
+        burst.set_limit(2);
+        assert_eq!((burst.room(), burst.spare_mut().len()), (0, 0));
+        burst.set_limit(1000);
+        assert_eq!(burst.room(), 60);
+    }
+
+    #[test]
+    fn a_driver_writes_and_takes_items_itself() {
+        let mut burst = Burst::new();
+        for slot in &mut burst.spare_mut()[..3] {
+            slot.write(7_u8);
+        }
+        // SAFETY: three slots were written, nothing happened since.
+        unsafe { burst.assume_pushed(3) };
+        assert_eq!(burst.as_mut_slice(), [7, 7, 7]);
+        burst.forget_front(2);
+        assert_eq!(burst.len(), 1);
+        burst.forget_front(1);
+        assert!(burst.is_empty());
+    }
+}

@@ -1,0 +1,78 @@
+//! A stage's counters on one core.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A counter with one writer, which anybody may read at any time.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds `count`. Only the one writer may call it: it loads and stores, so that it costs no
+    /// locked instruction, and a second writer's counts would be lost.
+    #[inline(always)]
+    pub fn add(&self, count: u64) {
+        self.0.store(self.0.load(Relaxed).wrapping_add(count), Relaxed);
+    }
+
+    /// Sets the counter, for one that shows a state. Only the one writer may call it.
+    #[inline(always)]
+    pub fn set(&self, value: u64) {
+        self.0.store(value, Relaxed);
+    }
+
+    /// The count now.
+    #[inline]
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// What one stage on one core counts: written by that core alone, summed once a burst, on cache
+/// lines of its own (two: x86-64 fetches lines in pairs).
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct Counters {
+    /// Packets taken.
+    pub received: Counter,
+    /// Packets given on, created ones among them.
+    pub emitted: Counter,
+    /// Packets that the stage made itself.
+    pub created: Counter,
+    /// Packets that the stage keeps for later, at the end of the last burst.
+    pub held: Counter,
+    /// Packets that came in and neither left, nor were dropped, nor are held.
+    pub unattributed: Counter,
+    /// Packets that left without having come in or having been created.
+    pub uncreated: Counter,
+    /// Packets lost to a panic.
+    pub panicked: Counter,
+    dropped: Box<[Counter]>,
+    reasons: &'static [&'static str],
+}
+
+impl Counters {
+    /// Counters of a stage that drops for the reasons named.
+    #[must_use]
+    pub fn new(reasons: &'static [&'static str]) -> Self {
+        let dropped = reasons.iter().map(|_| Counter::default()).collect();
+        Self { dropped, reasons, ..Self::default() }
+    }
+
+    /// Counts one drop for the reason at `index`.
+    #[inline(always)]
+    pub fn count_drop(&self, index: usize) {
+        self.dropped[index].add(1);
+    }
+
+    /// Drops so far, for all reasons.
+    #[must_use]
+    pub fn dropped_sum(&self) -> u64 {
+        self.dropped.iter().map(Counter::count).sum()
+    }
+
+    /// Drops so far, each with its reason's name.
+    pub fn dropped(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.reasons.iter().copied().zip(self.dropped.iter().map(Counter::count))
+    }
+}

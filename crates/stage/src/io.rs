@@ -1,0 +1,101 @@
+//! Where packets come from and where they go.
+
+use crate::{Burst, Error, Facts};
+use std::sync::Arc;
+
+/// Where packets come from: an RX queue, memory in tests.
+///
+/// [`poll`](Self::poll) may not block, allocate, lock or make a system call in steady state.
+pub trait Source {
+    /// What it yields.
+    type Item;
+
+    /// Puts what has arrived into `burst`, at most as many as its [`room`](Burst::room), and says
+    /// how many.
+    fn poll(&mut self, burst: &mut Burst<Self::Item>) -> usize;
+
+    /// Called once, after every core has claimed its queues and before the first poll: sizes pools,
+    /// starts devices.
+    ///
+    /// # Errors
+    /// Whatever keeps the device from starting; the engine does not run then.
+    fn start(&mut self, facts: &Facts) -> Result<(), Error> {
+        let _ = facts;
+        Ok(())
+    }
+
+    /// The devices behind it, whose own counters and pools the engine compares with what it counted.
+    /// A device with several queues is returned by each; the engine knows it by its name.
+    fn devices(&self) -> Vec<Arc<dyn Device>> {
+        Vec::new()
+    }
+
+    /// Whether it can wait, as a file can: then it is polled only for what every ring has room for.
+    fn lossless(&self) -> bool {
+        false
+    }
+
+    /// Whether nothing will ever come again.
+    fn finished(&self) -> bool {
+        false
+    }
+}
+
+/// Where packets go: a TX queue, memory in tests.
+pub trait Sink {
+    /// What it takes.
+    type Item;
+
+    /// Sends from the front of `burst` what it can, leaves the unsent in it, and says how many went.
+    fn send(&mut self, burst: &mut Burst<Self::Item>) -> usize;
+
+    /// As [`Source::start`].
+    ///
+    /// # Errors
+    /// Whatever keeps the device from starting; the engine does not run then.
+    fn start(&mut self, facts: &Facts) -> Result<(), Error> {
+        let _ = facts;
+        Ok(())
+    }
+
+    /// As [`Source::devices`].
+    fn devices(&self) -> Vec<Arc<dyn Device>> {
+        Vec::new()
+    }
+}
+
+/// A device with counters and pools of its own, which outlives the queues taken from it.
+pub trait Device: Send + Sync {
+    /// Its name, the same for every queue of it.
+    fn name(&self) -> String;
+
+    /// What it counted since it was started. It goes on answering after [`stop`](Self::stop).
+    fn counters(&self) -> DeviceCounters;
+
+    /// Stops it. Called after every queue of it was dropped and the threads that polled them were
+    /// joined, so that what its descriptors hold goes back to the pools.
+    ///
+    /// # Errors
+    /// What the device says; the engine reports it and fails the run.
+    fn stop(&self) -> Result<(), Error>;
+
+    /// Looks whether every packet of its pools is back, each exactly once. Called after every
+    /// device of the run was stopped. The error says which pool lacks what.
+    ///
+    /// # Errors
+    /// A pool that is not whole.
+    fn check_pools(&self) -> Result<(), Error>;
+}
+
+/// A device's own counters, in packets.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct DeviceCounters {
+    /// Packets handed to its RX queues' pollers.
+    pub received: u64,
+    /// Packets taken over by its TX queues.
+    pub sent: u64,
+    /// Packets lost because no RX descriptor was free.
+    pub imissed: u64,
+    /// Packets lost because no mbuf was free.
+    pub rx_nombuf: u64,
+}

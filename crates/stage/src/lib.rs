@@ -1,0 +1,53 @@
+//! The vocabulary of a network function.
+//!
+//! A [`Source`] fills a [`Burst`], each [`Stage`] turns a packet into what the next one takes or
+//! drops it for a named reason through [`Cx::drop`], and a [`Sink`] sends what is left. Nothing here
+//! knows threads, rings or devices: whoever drives the stages brings those.
+//!
+//! - Every packet ends in one output or one counted drop: a [`Dropped`] comes from [`Cx::drop`]
+//!   alone.
+//! - A burst owns its items: what is forgotten in it is dropped with it, once.
+//!
+//! ```
+//! use hotloop_stage::{Carries, Counters, Cx, DropReason, Stage, Tick, Verdict, drop_reasons};
+//!
+//! drop_reasons! {
+//!     /// Why small packets are dropped.
+//!     pub enum SizeDrop { TooSmall = "too_small" }
+//! }
+//!
+//! /// Drops what is shorter than an Ethernet frame may be.
+//! struct MinimumSize;
+//!
+//! impl<P: Carries> Stage<P> for MinimumSize {
+//!     type Out = P;
+//!     type Drop = SizeDrop;
+//!
+//!     fn packet(&mut self, cx: &mut Cx<'_, SizeDrop>, packet: P) -> Verdict<P> {
+//!         if packet.carried().len() < 60 { cx.drop(packet, SizeDrop::TooSmall) } else { Ok(packet) }
+//!     }
+//! }
+//! ```
+
+#![deny(unsafe_code)]
+
+#[allow(unsafe_code, reason = "a burst owns slots that are not always initialised")]
+mod burst;
+mod core;
+mod counters;
+mod error;
+mod io;
+mod stage;
+mod tagged;
+mod tick;
+mod verdict;
+
+pub use burst::{BURST_CAPACITY, Burst};
+pub use core::{Core, Facts, Role};
+pub use counters::{Counter, Counters};
+pub use error::Error;
+pub use io::{Device, DeviceCounters, Sink, Source};
+pub use stage::{BurstStage, Each, Output, Stage, Tally, each};
+pub use tagged::{Classified, Classify, Tagged};
+pub use tick::Tick;
+pub use verdict::{Carries, Cx, DropReason, Dropped, NoDrops, Verdict};

@@ -1,0 +1,171 @@
+//! Stages: what happens to packets between source and sink.
+
+use crate::{Burst, Cx, DropReason, NoDrops, Verdict};
+
+/// One packet in, one verdict out: what most network functions are made of.
+///
+/// None of the methods may block, allocate, lock or make a system call in steady state.
+///
+/// ```
+/// use hotloop_stage::{Cx, NoDrops, Stage, Verdict};
+///
+/// /// Counts what passes.
+/// struct Count(u64);
+///
+/// impl<T> Stage<T> for Count {
+///     type Out = T;
+///     type Drop = NoDrops;
+///
+///     fn packet(&mut self, _: &mut Cx<'_, NoDrops>, packet: T) -> Verdict<T> {
+///         self.0 += 1;
+///         Ok(packet)
+///     }
+/// }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "the stage `{Self}` does not take what comes out of the one before it",
+    label = "a stage that takes `{In}` belongs here",
+    note = "what a stage emits (`Stage::Out`) is what the next one takes (`Stage<In>`)"
+)]
+pub trait Stage<In> {
+    /// What a packet becomes: what the next stage takes.
+    type Out;
+
+    /// Why it drops packets; [`NoDrops`] where it never does.
+    type Drop: DropReason;
+
+    /// Whether [`prepare`](Self::prepare) is to be called. A stage that prepares sees its packets
+    /// in bursts; any other is fused with its neighbours.
+    const PREPARES: bool = false;
+
+    /// Called with a burst before `packet` is with each item of it: to hash, to prefetch, to look
+    /// all of them up at once.
+    #[inline(always)]
+    fn prepare(&mut self, cx: &mut Cx<'_, Self::Drop>, burst: &[In]) {
+        let _ = (cx, burst);
+    }
+
+    /// Works on one packet. Mark it `#[inline]`.
+    fn packet(&mut self, cx: &mut Cx<'_, Self::Drop>, packet: In) -> Verdict<Self::Out>;
+
+    /// Called once a loop, with or without packets: housekeeping in bounded steps.
+    #[inline(always)]
+    fn tick(&mut self, cx: &mut Cx<'_, Self::Drop>) {
+        let _ = cx;
+    }
+}
+
+/// Bursts in, any number of packets out: for stages that hold packets, split or join them, or make
+/// packets of their own.
+pub trait BurstStage<In> {
+    /// What comes out.
+    type Out;
+
+    /// Why it drops packets.
+    type Drop: DropReason;
+
+    /// Works on a burst. What it leaves in `input` counts as neither emitted nor held, so it takes
+    /// all.
+    fn process(
+        &mut self,
+        cx: &mut Cx<'_, Self::Drop>,
+        input: &mut Burst<In>,
+        out: &mut Output<'_, Self::Out>,
+    );
+
+    /// Called once a loop, with or without packets.
+    #[inline(always)]
+    fn tick(&mut self, cx: &mut Cx<'_, Self::Drop>, out: &mut Output<'_, Self::Out>) {
+        let _ = (cx, out);
+    }
+
+    /// Called at the end, when no packet will come any more: gives up or drops what it holds.
+    fn finish(&mut self, cx: &mut Cx<'_, Self::Drop>, out: &mut Output<'_, Self::Out>) {
+        let _ = (cx, out);
+    }
+
+    /// How many packets it holds between calls.
+    fn held(&self) -> usize {
+        0
+    }
+
+    /// How many packets it may hold at most, for the size of the pools.
+    fn held_max(&self) -> usize {
+        0
+    }
+}
+
+/// Where a [`BurstStage`] puts packets.
+pub struct Output<'a, T> {
+    burst: &'a mut Burst<T>,
+    spill: &'a mut dyn FnMut(&mut Burst<T>),
+    tally: &'a mut Tally,
+}
+
+/// How many packets a stage put into its [`Output`].
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Tally {
+    /// All of them.
+    pub emitted: u64,
+    /// Those that the stage made itself.
+    pub created: u64,
+}
+
+impl<'a, T> Output<'a, T> {
+    /// For whoever drives a stage: collects in `burst`, calls `spill`, which must empty it, when it
+    /// is full, and counts in `tally`, which so outlives a panic of the stage.
+    pub fn new(
+        burst: &'a mut Burst<T>,
+        spill: &'a mut dyn FnMut(&mut Burst<T>),
+        tally: &'a mut Tally,
+    ) -> Self {
+        Self { burst, spill, tally }
+    }
+
+    /// Gives on a packet that came in.
+    #[inline]
+    pub fn push(&mut self, packet: T) {
+        if self.burst.is_full() {
+            (self.spill)(self.burst);
+        }
+        self.tally.emitted += 1;
+        self.burst.push(packet);
+    }
+
+    /// Gives on a packet that the stage made, and counts it as created.
+    #[inline]
+    pub fn push_created(&mut self, packet: T) {
+        self.tally.created += 1;
+        self.push(packet);
+    }
+}
+
+impl<T> std::fmt::Debug for Output<'_, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Output").field("tally", self.tally).finish_non_exhaustive()
+    }
+}
+
+/// A stage that is a function of each packet and never drops. [`each`] makes it.
+#[derive(Clone, Copy, Debug)]
+pub struct Each<F>(F);
+
+/// A stage that applies `function` to each packet.
+///
+/// ```
+/// # use hotloop_stage::each;
+/// let double = each(|number: u64| number * 2);
+/// ```
+pub const fn each<F>(function: F) -> Each<F> {
+    Each(function)
+}
+
+impl<In, Out, F: FnMut(In) -> Out> Stage<In> for Each<F> {
+    type Out = Out;
+    type Drop = NoDrops;
+
+    #[inline(always)]
+    fn packet(&mut self, _: &mut Cx<'_, NoDrops>, packet: In) -> Verdict<Out> {
+        Ok((self.0)(packet))
+    }
+}

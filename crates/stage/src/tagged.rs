@@ -1,0 +1,155 @@
+//! What a stage proved about a packet, travelling with it.
+
+use crate::{Carries, Cx, NoDrops, Stage, Tick, Verdict};
+use hotloop_packet::PacketBuf;
+use hotloop_packet::classify::{Kind, Layout};
+use hotloop_packet::flow_key::FlowKey;
+use hotloop_packet::seed::Seed;
+use std::marker::PhantomData;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+/// A packet with a value of type `M` in its metadata.
+///
+/// It is made by writing that value, so a stage that takes `Tagged<P, M>` stands behind one that has
+/// found it out. The value lies in the packet's own memory: the item is no larger than the packet's
+/// handle. `M` takes at most eight bytes, and any bytes are a value of it: whoever overwrites the
+/// metadata of [`packet`](Self::packet) gets a wrong value, never an undefined one.
+#[derive(Debug)]
+pub struct Tagged<P, M> {
+    /// The packet.
+    pub packet: P,
+    tag: PhantomData<M>,
+}
+
+impl<P: PacketBuf, M: Copy + FromBytes + Immutable + IntoBytes> Tagged<P, M> {
+    const TAG_BYTES: usize = {
+        assert!(size_of::<M>() <= 8, "a tag takes at most eight bytes");
+        size_of::<M>()
+    };
+
+    /// Writes `tag` into the packet's metadata.
+    #[inline]
+    pub fn new(mut packet: P, tag: M) -> Self {
+        let mut metadata = [0; 8];
+        metadata[..Self::TAG_BYTES].copy_from_slice(tag.as_bytes());
+        packet.set_metadata(metadata);
+        Self { packet, tag: PhantomData }
+    }
+
+    /// Reads the value.
+    #[inline]
+    pub fn tag(&self) -> M {
+        let metadata = self.packet.metadata();
+        M::read_from_bytes(&metadata[..Self::TAG_BYTES]).expect("as many bytes as the type has")
+    }
+}
+
+impl<P: PacketBuf, M> Carries for Tagged<P, M> {
+    fn carried(&self) -> &[u8] {
+        self.packet.data()
+    }
+
+    #[inline]
+    fn arrival(&self) -> Option<Tick> {
+        self.packet.arrival()
+    }
+}
+
+/// A packet that [`Classify`] has looked at: what it is, where its headers are, the hash of its flow
+/// and its shard.
+///
+/// All of it describes the packet as it was then; a stage that changes headers classifies again
+/// before it asks again.
+pub type Classified<P> = Tagged<P, Layout>;
+
+impl<P: PacketBuf> Tagged<P, Layout> {
+    /// What the packet is.
+    #[inline]
+    pub fn kind(&self) -> Kind {
+        self.tag().kind()
+    }
+
+    /// The key of its flow, read from the header that it goes by: the inner one of a tunnel, the
+    /// quoted one of an ICMP error. None where it is not IP.
+    #[inline]
+    pub fn key(&self) -> Option<FlowKey> {
+        self.tag().key(self.packet.data())
+    }
+
+    /// The symmetric hash of the two addresses: both directions of a connection, its fragments, and
+    /// the errors about it have the same. For a graph's `shard_by`.
+    #[inline]
+    pub fn shard(&self) -> u32 {
+        self.tag().shard()
+    }
+
+    /// The symmetric hash of all five fields of its flow; 0 where it is not IP.
+    #[inline]
+    pub fn hash(&self) -> u32 {
+        self.tag().hash()
+    }
+}
+
+/// The stage that classifies each packet. It drops none: a malformed packet's
+/// [`kind`](Tagged::kind) says so.
+#[derive(Clone, Copy, Debug)]
+pub struct Classify {
+    seed: Seed,
+}
+
+impl Classify {
+    /// Classifies with hashes of this seed. Cores that are to agree on a packet's shard have the same.
+    #[must_use]
+    pub const fn seeded(seed: u64) -> Self {
+        Self { seed: Seed::new(seed) }
+    }
+}
+
+impl<P: PacketBuf> Stage<P> for Classify {
+    type Out = Classified<P>;
+    type Drop = NoDrops;
+
+    #[inline]
+    fn packet(&mut self, _: &mut Cx<'_, NoDrops>, packet: P) -> Verdict<Classified<P>> {
+        let layout = Layout::of(packet.data(), packet.len_bytes(), &self.seed);
+        Ok(Tagged::new(packet, layout))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Counters, DropReason};
+    use hotloop_packet::build::udp;
+    use hotloop_packet::memory::MemPacket;
+
+    fn classified(frame: &[u8]) -> Classified<MemPacket> {
+        let counters = Counters::new(NoDrops::NAMES);
+        let mut cx = Cx::new(&counters, Tick::default(), 0);
+        Classify::seeded(7).packet(&mut cx, MemPacket::new(frame)).expect("it never drops")
+    }
+
+    #[test]
+    fn a_packet_keeps_what_was_found() {
+        let there = classified(&udp().from("10.0.0.1:1000").to("198.51.100.7:53").build());
+        let back = classified(&udp().from("198.51.100.7:53").to("10.0.0.1:1000").build());
+        assert_eq!(there.kind(), Kind::Ipv4);
+        assert_eq!(there.key().map(|key| key.destination_port()), Some(53));
+        assert_eq!((there.shard(), there.hash()), (back.shard(), back.hash()));
+        assert_ne!(there.hash(), 0);
+    }
+
+    #[test]
+    fn what_is_not_ip_has_no_key() {
+        let other = classified(&[0; 60]);
+        assert_eq!((other.kind(), other.key()), (Kind::Other, None));
+    }
+
+    #[test]
+    fn a_tag_travels_in_the_packet() {
+        let packet = Tagged::new(MemPacket::new(&[1, 2, 3]), 0x0102_0304_u32);
+        assert_eq!(packet.tag(), 0x0102_0304);
+        assert_eq!(packet.carried(), [1, 2, 3]);
+        assert_eq!(size_of::<Tagged<MemPacket, u64>>(), size_of::<MemPacket>());
+    }
+}

@@ -1,0 +1,70 @@
+//! The engine's time.
+
+use std::fmt;
+use std::time::Duration;
+
+/// A point in time, in nanoseconds since whatever the driver of the engine counts from: the start
+/// of a clock, the epoch of a capture's timestamps, zero in a test.
+///
+/// It is read once a loop, so that all packets of a burst have one time.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Tick(u64);
+
+impl Tick {
+    /// The point `ns` nanoseconds after the clock's zero.
+    #[inline]
+    #[must_use]
+    pub const fn from_ns(ns: u64) -> Self {
+        Self(ns)
+    }
+
+    /// Nanoseconds since the clock's zero.
+    #[inline]
+    #[must_use]
+    pub const fn as_ns(self) -> u64 {
+        self.0
+    }
+
+    /// Nanoseconds from `earlier` to this; 0 where it is not earlier.
+    #[inline]
+    #[must_use]
+    pub const fn ns_since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+impl From<Tick> for u64 {
+    #[inline]
+    fn from(tick: Tick) -> Self {
+        tick.0
+    }
+}
+
+impl std::ops::Add<Duration> for Tick {
+    type Output = Self;
+
+    /// Saturates at the end of time, 584 years after zero.
+    fn add(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
+impl fmt::Display for Tick {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:09} s", self.0 / 1_000_000_000, self.0 % 1_000_000_000)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_saturates_at_both_ends() {
+        let (early, late) = (Tick::from_ns(10), Tick::from_ns(25));
+        assert_eq!(late.ns_since(early), 15);
+        assert_eq!(early.ns_since(late), 0);
+        assert_eq!((Tick::from_ns(u64::MAX) + Duration::from_secs(1)).as_ns(), u64::MAX);
+        assert_eq!(Tick::from_ns(1_500_000_000).to_string(), "1.500000000 s");
+    }
+}

@@ -1,0 +1,145 @@
+//! What becomes of a packet: one output, or one counted drop.
+
+use crate::{Counters, Tick};
+use hotloop_packet::PacketBuf;
+use std::marker::PhantomData;
+
+/// The reasons for which a stage drops packets. [`drop_reasons!`](crate::drop_reasons) writes it.
+pub trait DropReason: Copy + 'static {
+    /// The reasons' names as they stand in reports and metrics, by [`index`](Self::index). A name
+    /// is part of a program's interface.
+    const NAMES: &'static [&'static str];
+
+    /// The reason's place in [`NAMES`](Self::NAMES).
+    fn index(self) -> usize;
+}
+
+/// The reasons of a stage that never drops.
+#[derive(Clone, Copy, Debug)]
+pub enum NoDrops {}
+
+impl DropReason for NoDrops {
+    const NAMES: &'static [&'static str] = &[];
+
+    fn index(self) -> usize {
+        match self {}
+    }
+}
+
+/// Declares an enum of drop reasons, each with the name it has in reports.
+///
+/// ```
+/// use hotloop_stage::{DropReason, drop_reasons};
+///
+/// drop_reasons! {
+///     /// Why the router drops.
+///     pub enum RouterDrop { NoRoute = "no_route", TtlExpired = "ttl_expired" }
+/// }
+/// assert_eq!(RouterDrop::NAMES, ["no_route", "ttl_expired"]);
+/// assert_eq!(RouterDrop::TtlExpired.index(), 1);
+/// ```
+#[macro_export]
+macro_rules! drop_reasons {
+    ($(#[$meta:meta])* $vis:vis enum $name:ident {
+        $($(#[$reason_meta:meta])* $reason:ident = $text:literal),+ $(,)?
+    }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+        $vis enum $name {
+            $(#[doc = concat!("Counted as `", $text, "`.")] $(#[$reason_meta])* $reason),+
+        }
+
+        impl $crate::DropReason for $name {
+            const NAMES: &'static [&'static str] = &[$($text),+];
+
+            #[inline]
+            fn index(self) -> usize {
+                self as usize
+            }
+        }
+    };
+}
+
+/// Proof that a packet was dropped and counted. It comes from [`Cx::drop`] alone.
+#[derive(Debug)]
+#[must_use = "return it: it stands for the packet that was dropped"]
+pub struct Dropped(());
+
+/// What a stage says of a packet: what it becomes, or that it was dropped.
+pub type Verdict<T> = Result<T, Dropped>;
+
+/// What a packet carries, for whoever looks at packets on their way: a capture of what is dropped
+/// reads it.
+pub trait Carries {
+    /// The bytes of the packet's first segment.
+    fn carried(&self) -> &[u8];
+
+    /// When it was received, where its device says so. The engine's capture clock goes by it.
+    fn arrival(&self) -> Option<Tick> {
+        None
+    }
+}
+
+impl<P: PacketBuf> Carries for P {
+    #[inline]
+    fn carried(&self) -> &[u8] {
+        self.data()
+    }
+
+    #[inline]
+    fn arrival(&self) -> Option<Tick> {
+        self.timestamp_ns().map(Tick::from_ns)
+    }
+}
+
+/// What a stage is called with beside its packets: the time, the packet's place in its burst, and
+/// the only way to drop.
+#[derive(Debug)]
+pub struct Cx<'a, D> {
+    counters: &'a Counters,
+    now: Tick,
+    index: usize,
+    dropped_count: u64,
+    reasons: PhantomData<D>,
+}
+
+impl<'a, D: DropReason> Cx<'a, D> {
+    /// For whoever drives a stage: calls for the packet at `index` of a burst, at `now`, with drops
+    /// counted in `counters`.
+    #[inline(always)]
+    #[must_use]
+    pub const fn new(counters: &'a Counters, now: Tick, index: usize) -> Self {
+        Self { counters, now, index, dropped_count: 0, reasons: PhantomData }
+    }
+
+    /// Drops a packet and counts it under `reason`. The result is the verdict to return.
+    #[inline]
+    #[allow(clippy::should_implement_trait, reason = "nothing to do with the trait Drop")]
+    pub fn drop<I: Carries, T>(&mut self, packet: I, reason: D) -> Verdict<T> {
+        self.counters.count_drop(reason.index());
+        self.dropped_count += 1;
+        drop(packet);
+        Err(Dropped(()))
+    }
+
+    /// The time of this burst.
+    #[inline]
+    #[must_use]
+    pub const fn now(&self) -> Tick {
+        self.now
+    }
+
+    /// The packet's place in the burst that `prepare` saw; 0 for a stage that does not prepare.
+    #[inline]
+    #[must_use]
+    pub const fn index(&self) -> usize {
+        self.index
+    }
+
+    /// How many packets were dropped through this value.
+    #[inline(always)]
+    #[must_use]
+    pub const fn dropped_count(&self) -> u64 {
+        self.dropped_count
+    }
+}
