@@ -1,0 +1,210 @@
+//! A stage that sees packets singly, in its place in a chain.
+
+use super::{Down, Head, Inlet, Line, Passage, Place, settle, stage_name};
+use crate::culprit::blame;
+use hotloop_stage::{BURST_CAPACITY, Burst, Counters, Cx, DropReason, Stage, Tick};
+use std::sync::Arc;
+
+/// A chain and one more stage.
+pub struct Then<H: Head, A> {
+    head: H,
+    stage: A,
+    /// What waits for `prepare`; unused where the stage does not prepare.
+    burst: Burst<H::Out>,
+    counters: Arc<Counters>,
+    /// Drops counted when the stage last settled.
+    dropped_seen: u64,
+}
+
+impl<H: Head, A: Stage<H::Out>> Then<H, A> {
+    pub(crate) fn new(head: H, stage: A) -> Self {
+        let counters = Arc::new(Counters::new(A::Drop::NAMES));
+        Self { head, stage, burst: Burst::new(), counters, dropped_seen: 0 }
+    }
+}
+
+/// The stage at work on one burst: counts in registers, settles at the end.
+struct Link<'a, In, A, K> {
+    stage: &'a mut A,
+    burst: &'a mut Burst<In>,
+    counters: &'a Counters,
+    dropped_seen: &'a mut u64,
+    now: Tick,
+    received: u64,
+    emitted: u64,
+    dropped: u64,
+    down: &'a mut K,
+}
+
+impl<In, A: Stage<In>, K: Down<A::Out>> Link<'_, In, A, K> {
+    #[inline(always)]
+    fn one(&mut self, item: In, index: usize) {
+        self.received += 1;
+        let mut cx = Cx::new(self.counters, self.now, index);
+        let verdict = blame(stage_name::<A>, || self.stage.packet(&mut cx, item));
+        self.dropped += cx.dropped_count();
+        if let Ok(out) = verdict {
+            self.emitted += 1;
+            self.down.accept(out);
+        }
+    }
+
+    #[inline(always)]
+    fn whole_burst(&mut self) {
+        let mut cx = Cx::new(self.counters, self.now, 0);
+        blame(stage_name::<A>, || self.stage.prepare(&mut cx, self.burst.as_slice()));
+        self.dropped += cx.dropped_count();
+        let mut index = 0;
+        while let Some(item) = self.burst.pop() {
+            self.one(item, index);
+            index += 1;
+        }
+    }
+
+    #[inline(always)]
+    fn settle(&mut self) {
+        let passage = Passage {
+            received: std::mem::take(&mut self.received),
+            emitted: std::mem::take(&mut self.emitted),
+            dropped: std::mem::take(&mut self.dropped),
+            ..Passage::default()
+        };
+        *self.dropped_seen += passage.dropped;
+        settle(self.counters, passage, false);
+    }
+
+    /// After a panic: the drops of the packet that was at work were counted, but not by this link.
+    #[cold]
+    fn settle_unwinding(&mut self) {
+        let dropped_sum = self.counters.dropped_sum();
+        let passage = Passage {
+            received: self.received,
+            emitted: self.emitted,
+            dropped: dropped_sum - *self.dropped_seen,
+            ..Passage::default()
+        };
+        *self.dropped_seen = dropped_sum;
+        settle(self.counters, passage, true);
+    }
+}
+
+impl<In, A: Stage<In>, K: Down<A::Out>> Down<In> for Link<'_, In, A, K> {
+    #[inline(always)]
+    fn accept(&mut self, item: In) {
+        if A::PREPARES {
+            self.burst.push(item);
+            if self.burst.is_full() {
+                self.whole_burst();
+            }
+        } else {
+            self.one(item, 0);
+        }
+    }
+
+    #[inline(always)]
+    fn flush(&mut self) {
+        if A::PREPARES && !self.burst.is_empty() {
+            self.whole_burst();
+        }
+        self.settle();
+        self.down.flush();
+    }
+}
+
+/// Settles when a stage below or this one panics; otherwise `flush` has left nothing to settle.
+struct Settled<'a, In, A: Stage<In>, K: Down<A::Out>>(Link<'a, In, A, K>);
+
+impl<In, A: Stage<In>, K: Down<A::Out>> Down<In> for Settled<'_, In, A, K> {
+    #[inline(always)]
+    fn accept(&mut self, item: In) {
+        self.0.accept(item);
+    }
+
+    #[inline(always)]
+    fn flush(&mut self) {
+        self.0.flush();
+    }
+}
+
+impl<In, A: Stage<In>, K: Down<A::Out>> Drop for Settled<'_, In, A, K> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.0.received != 0 {
+            self.0.settle_unwinding();
+        }
+    }
+}
+
+impl<H: Head, A: Stage<H::Out>> Then<H, A> {
+    #[inline(always)]
+    fn with_link<K: Down<A::Out>>(
+        &mut self,
+        now: Tick,
+        down: &mut K,
+        work: impl FnOnce(&mut H, &mut Settled<'_, H::Out, A, K>),
+    ) {
+        let mut link = Settled(Link {
+            stage: &mut self.stage,
+            burst: &mut self.burst,
+            counters: &self.counters,
+            dropped_seen: &mut self.dropped_seen,
+            now,
+            received: 0,
+            emitted: 0,
+            dropped: 0,
+            down,
+        });
+        work(&mut self.head, &mut link);
+    }
+}
+
+impl<H: Head, A: Stage<H::Out>> Head for Then<H, A> {
+    type In = H::In;
+    type Out = A::Out;
+
+    #[inline(always)]
+    fn inlet(&mut self) -> &mut Inlet<H::In> {
+        self.head.inlet()
+    }
+
+    #[inline(always)]
+    fn run<K: Down<A::Out>>(&mut self, now: Tick, down: &mut K) {
+        self.with_link(now, down, |head, link| head.run(now, link));
+    }
+
+    #[inline(always)]
+    fn tick<K: Down<A::Out>>(&mut self, now: Tick, down: &mut K) {
+        self.with_link(now, down, |head, link| head.tick(now, link));
+        let mut cx = Cx::new(&self.counters, now, 0);
+        blame(stage_name::<A>, || self.stage.tick(&mut cx));
+        if cx.dropped_count() > 0 {
+            // A stage that sees packets singly has none to drop here.
+            self.dropped_seen += cx.dropped_count();
+            self.counters.uncreated.add(cx.dropped_count());
+        }
+    }
+
+    fn finish<K: Down<A::Out>>(&mut self, now: Tick, down: &mut K) {
+        self.with_link(now, down, |head, link| head.finish(now, link));
+    }
+
+    fn in_flight(&self) -> usize {
+        self.head.in_flight() + self.burst.len()
+    }
+
+    fn in_flight_max(&self) -> usize {
+        self.head.in_flight_max() + if A::PREPARES { BURST_CAPACITY } else { 1 }
+    }
+
+    fn abandon(&mut self) {
+        self.head.abandon();
+        self.counters.received.add(self.burst.len() as u64);
+        self.counters.panicked.add(self.burst.len() as u64);
+        self.burst.clear();
+    }
+
+    fn lines(&self, lines: &mut Vec<Line>) {
+        self.head.lines(lines);
+        lines.push(Line::new(Place::Stage, stage_name::<A>(), &self.counters));
+    }
+}

@@ -1,0 +1,44 @@
+//! Where the engine's time comes from.
+
+use hotloop_stage::Tick;
+
+/// Where the engine's time comes from.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Clock {
+    /// The CPU's time-stamp counter, read once a loop; zero is when the engine started.
+    #[default]
+    Wall,
+    /// The packets' own arrival times, as a capture file has them: each packet runs at the time at
+    /// which it arrived, and time stands still without packets. It never goes back: on a worker that
+    /// takes packets from several dispatchers, it is the latest of what they sent.
+    Capture,
+}
+
+/// A clock that runs.
+#[derive(Debug)]
+pub(crate) enum Running {
+    Wall { clock: quanta::Clock, start: u64 },
+    Capture,
+}
+
+impl Running {
+    pub(crate) fn start(clock: Clock) -> Self {
+        match clock {
+            Clock::Wall => {
+                let clock = quanta::Clock::new();
+                let start = clock.raw();
+                Self::Wall { clock, start }
+            }
+            Clock::Capture => Self::Capture,
+        }
+    }
+
+    /// The time now; zero where the packets' own arrival moves time on.
+    #[inline]
+    pub(crate) fn now(&self) -> Tick {
+        match self {
+            Self::Wall { clock, start } => Tick::from_ns(clock.delta_as_nanos(*start, clock.raw())),
+            Self::Capture => Tick::from_ns(0),
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! What the cores of a run share, and the handle by which the calling thread steers it.
+
+use crate::chain::{Line, Place};
+use crate::deployment::Deployment;
+use crate::ledger::Baseline;
+use crate::worker::Devices;
+use hotloop_stage::{Error, Facts};
+use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+/// How often a waiting control looks whether the run has ended.
+const LOOK_INTERVAL: Duration = Duration::from_millis(5);
+
+/// What the cores of a run share. On the packet path only `stop` is read.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    stop: AtomicBool,
+    /// Cores whose sources have said that nothing will come again.
+    exhausted_count: AtomicUsize,
+    deployment: Deployment,
+    start: Mutex<Start>,
+    changed: Condvar,
+}
+
+/// The start, agreed upon step by step.
+#[derive(Debug)]
+struct Start {
+    phase: Phase,
+    built: Vec<Built>,
+    started_count: usize,
+    failure: Option<Error>,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Phase {
+    Building,
+    Starting(Facts),
+    Running,
+    Aborted,
+}
+
+/// What a core tells of the worker it built.
+#[derive(Debug)]
+pub(crate) struct Built {
+    pub(crate) in_flight_max: usize,
+    pub(crate) devices: Devices,
+    pub(crate) lines: Vec<Line>,
+}
+
+impl Built {
+    /// Packets that all cores together have sent, and dropped.
+    fn left(all: &[Self]) -> (u64, u64) {
+        let lines = || all.iter().flat_map(|built| &built.lines);
+        let sinks = lines().filter(|line| line.place == Place::Sink);
+        let dropped = |line: &Line| line.counters.dropped_sum() + line.counters.panicked.count();
+        (sinks.map(|line| line.counters.emitted.count()).sum(), lines().map(dropped).sum())
+    }
+}
+
+impl Shared {
+    pub(crate) fn new(deployment: Deployment) -> Self {
+        let start =
+            Start { phase: Phase::Building, built: Vec::new(), started_count: 0, failure: None };
+        Self {
+            stop: AtomicBool::new(false),
+            exhausted_count: AtomicUsize::new(0),
+            deployment,
+            start: Mutex::new(start),
+            changed: Condvar::new(),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Stops the run when dropped, so that a control that panics ends it too.
+    pub(crate) fn stop_on_drop(&self) -> impl Drop {
+        struct Stop<'a>(&'a Shared);
+        impl Drop for Stop<'_> {
+            fn drop(&mut self) {
+                self.0.stop();
+            }
+        }
+        Stop(self)
+    }
+
+    pub(crate) fn count_exhausted(&self) {
+        self.exhausted_count.fetch_add(1, Ordering::Release);
+    }
+
+    fn is_exhausted(&self) -> bool {
+        self.exhausted_count.load(Ordering::Acquire) >= self.deployment.receiver_count()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Start> {
+        self.start.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn wait_while(&self, mut waits: impl FnMut(&mut Start) -> bool) -> MutexGuard<'_, Start> {
+        self.changed
+            .wait_while(self.lock(), |start| waits(start))
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Keeps the first failure of the start, and ends it.
+    pub(crate) fn fail(&self, error: Error) {
+        let mut start = self.lock();
+        start.failure.get_or_insert(error);
+        start.phase = Phase::Aborted;
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn take_failure(&self) -> Option<Error> {
+        self.lock().failure.take()
+    }
+
+    /// A core has built its worker. Returns what devices are to be started with, or nothing where
+    /// the start failed elsewhere.
+    pub(crate) fn built(&self, built: Built) -> Option<Facts> {
+        self.lock().built.push(built);
+        self.changed.notify_all();
+        match self.wait_while(|start| start.phase == Phase::Building).phase {
+            Phase::Starting(facts) => Some(facts),
+            _ => None,
+        }
+    }
+
+    /// A core has started its devices. Says whether to run.
+    pub(crate) fn started(&self) -> bool {
+        self.lock().started_count += 1;
+        self.changed.notify_all();
+        let start = self.wait_while(|start| matches!(start.phase, Phase::Starting(_)));
+        start.phase == Phase::Running
+    }
+
+    /// Leads the cores through the start, and returns the devices with their counters as the run
+    /// begins, or nothing where it failed.
+    pub(crate) fn lead_start(&self) -> Option<Baseline> {
+        let core_count = self.deployment.core_count();
+        let mut start = self
+            .wait_while(|start| start.phase == Phase::Building && start.built.len() < core_count);
+        if start.phase == Phase::Aborted {
+            return None;
+        }
+        let in_flight_max = start.built.iter().map(|built| built.in_flight_max).sum();
+        start.phase = Phase::Starting(Facts { in_flight_max, thread_count: core_count });
+        drop(start);
+        self.changed.notify_all();
+
+        let mut start = self.wait_while(|start| {
+            matches!(start.phase, Phase::Starting(_)) && start.started_count < core_count
+        });
+        if start.phase == Phase::Aborted {
+            return None;
+        }
+        let baseline = Baseline::of(start.built.iter().map(|built| &built.devices));
+        start.phase = Phase::Running;
+        drop(start);
+        self.changed.notify_all();
+        Some(baseline)
+    }
+}
+
+/// A running engine, seen from the thread that called [`Plan::run`](crate::Plan::run).
+#[derive(Debug)]
+pub struct Control<'a> {
+    shared: &'a Shared,
+}
+
+/// Why a wait ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Waited {
+    /// SIGINT or SIGTERM came.
+    Signal,
+    /// Every source has said that nothing will come again.
+    Finished,
+    /// The time was up.
+    Elapsed,
+    /// The run is ending because a stage panicked.
+    Stopped,
+}
+
+/// What the cores have counted up to now, in packets. Read while they run, the figures are of
+/// slightly different moments: what left is read before what came, and again after it.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Counts {
+    /// Received from sources.
+    pub received: u64,
+    /// Taken over by sinks.
+    pub sent: u64,
+    /// Made by stages.
+    pub created: u64,
+    /// Dropped by stages and by the engine.
+    pub dropped: u64,
+    /// How many packets there may be inside the engine at most.
+    pub in_flight_max: u64,
+    /// Sent or dropped before `received` and `created` were read; `sent` and `dropped` were read
+    /// after them.
+    left_before: u64,
+}
+
+impl Counts {
+    /// Packets inside the engine, by the counts: between these two, which are the same once no core
+    /// runs.
+    #[must_use]
+    pub const fn in_flight(&self) -> RangeInclusive<i64> {
+        let entered = self.received + self.created;
+        let least = entered.wrapping_sub(self.sent + self.dropped).cast_signed();
+        least..=entered.wrapping_sub(self.left_before).cast_signed()
+    }
+
+    /// Whether the account holds while running: what is in flight is neither less than nothing nor
+    /// more than there can be.
+    #[must_use]
+    pub const fn is_plausible(&self) -> bool {
+        let in_flight = self.in_flight();
+        *in_flight.start() <= self.in_flight_max.cast_signed() && *in_flight.end() >= 0
+    }
+}
+
+impl<'a> Control<'a> {
+    pub(crate) const fn new(shared: &'a Shared) -> Self {
+        Self { shared }
+    }
+
+    /// Waits for SIGINT or SIGTERM, for the end of every source, or for a stage's panic.
+    pub fn wait_for_signal(&self) -> Waited {
+        self.wait(None, Some(&signals()))
+    }
+
+    /// As [`wait_for_signal`](Self::wait_for_signal), for `duration` at most.
+    pub fn wait_for_signal_or(&self, duration: Duration) -> Waited {
+        self.wait(Instant::now().checked_add(duration), Some(&signals()))
+    }
+
+    /// Waits for the end of every source, or for a stage's panic.
+    pub fn wait_until_finished(&self) -> Waited {
+        self.wait(None, None)
+    }
+
+    /// Waits for `duration`, or for less where the run ends before.
+    pub fn wait_for(&self, duration: Duration) -> Waited {
+        self.wait(Instant::now().checked_add(duration), None)
+    }
+
+    fn wait(&self, until: Option<Instant>, signal: Option<&AtomicBool>) -> Waited {
+        loop {
+            if self.shared.is_stopping() {
+                return Waited::Stopped;
+            }
+            if signal.is_some_and(|signal| signal.load(Ordering::Relaxed)) {
+                return Waited::Signal;
+            }
+            if self.shared.is_exhausted() {
+                return Waited::Finished;
+            }
+            let rest = until.map(|until| until.saturating_duration_since(Instant::now()));
+            match rest {
+                Some(Duration::ZERO) => return Waited::Elapsed,
+                Some(rest) => std::thread::sleep(rest.min(LOOK_INTERVAL)),
+                None => std::thread::sleep(LOOK_INTERVAL),
+            }
+        }
+    }
+
+    /// What the cores have counted up to now.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        let start = self.shared.lock();
+        let (sent, dropped) = Built::left(&start.built);
+        let mut counts = Counts { left_before: sent + dropped, ..Counts::default() };
+        fence(Ordering::SeqCst);
+        for built in &start.built {
+            counts.in_flight_max += built.in_flight_max as u64;
+            counts.created +=
+                built.lines.iter().map(|line| line.counters.created.count()).sum::<u64>();
+            if built.devices.sources.is_some() {
+                let inlet = built.lines.first();
+                counts.received += inlet.map_or(0, |line| line.counters.received.count());
+            }
+        }
+        fence(Ordering::SeqCst);
+        (counts.sent, counts.dropped) = Built::left(&start.built);
+        counts
+    }
+}
+
+/// The flag that SIGINT and SIGTERM set. It is registered once a process, at the first wait, and
+/// stays set: a second run would end at once, as the user asked for.
+fn signals() -> Arc<AtomicBool> {
+    static FLAG: std::sync::OnceLock<Arc<AtomicBool>> = std::sync::OnceLock::new();
+    Arc::clone(FLAG.get_or_init(|| {
+        let flag = Arc::new(AtomicBool::new(false));
+        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+            signal_hook::flag::register(signal, Arc::clone(&flag))
+                .expect("SIGINT and SIGTERM may be handled");
+        }
+        flag
+    }))
+}

@@ -1,0 +1,191 @@
+//! From a graph to a plan, and from a plan to a run.
+
+use crate::assembly::Assembly;
+use crate::clock::{Clock, Running};
+use crate::control::{Control, Shared};
+use crate::deployment::{Deployment, Idle, PlanError};
+use crate::graph::{self, Graph, Site};
+use crate::placement::Placement;
+use crate::report::{Report, RunError};
+use crate::thread::CoreThread;
+use crate::topology::Topology;
+use hotloop_stage::Error;
+use std::path::Path;
+
+/// The most packets that one ring between two cores may be asked to hold.
+pub const RING_CAPACITY_MAX: usize = 1 << 20;
+
+/// How many packets the rings to one worker hold together, unless the plan says otherwise.
+const WORKER_RINGS_CAPACITY: usize = 4096;
+
+/// The least that one of them holds.
+const RING_CAPACITY_MIN: usize = 64;
+
+/// The engine. It has no state of its own: a run belongs to its [`Plan`].
+#[derive(Clone, Copy, Debug)]
+pub struct Engine;
+
+impl Engine {
+    /// Plans a network function for a deployment. Nothing is opened or started yet.
+    ///
+    /// # Errors
+    /// A deployment that makes no sense, or does not suit the graph.
+    pub fn plan<G: Graph>(graph: G, deployment: Deployment) -> Result<Plan<G>, PlanError> {
+        graph::check::<G>(deployment)?;
+        let rings = deployment.rings_per_worker().max(1);
+        Ok(Plan {
+            graph,
+            deployment,
+            clock: Clock::default(),
+            idle: Idle::default(),
+            ring_capacity: (WORKER_RINGS_CAPACITY / rings).max(RING_CAPACITY_MIN),
+            placement: None,
+        })
+    }
+}
+
+/// A network function, and how it is to run.
+pub struct Plan<G> {
+    graph: G,
+    deployment: Deployment,
+    clock: Clock,
+    idle: Idle,
+    ring_capacity: usize,
+    placement: Option<Placement>,
+}
+
+impl<G: Graph> Plan<G> {
+    /// Sets where time comes from; the CPU's counter unless set.
+    #[must_use]
+    pub fn clock(self, clock: Clock) -> Self {
+        Self { clock, ..self }
+    }
+
+    /// Sets what cores do when there is nothing to do; [`Idle::Spin`] unless set.
+    #[must_use]
+    pub fn idle(self, idle: Idle) -> Self {
+        Self { idle, ..self }
+    }
+
+    /// Sets how many packets each ring between two cores holds. Unless set, the rings to one worker
+    /// hold 4,096 together, and each at least 64.
+    ///
+    /// # Errors
+    /// 0, or more than [`RING_CAPACITY_MAX`].
+    pub fn ring_capacity(self, ring_capacity: usize) -> Result<Self, PlanError> {
+        if ring_capacity == 0 || ring_capacity > RING_CAPACITY_MAX {
+            return Err(PlanError::RingCapacity { asked: ring_capacity });
+        }
+        Ok(Self { ring_capacity, ..self })
+    }
+
+    /// Sets which CPU each core runs on; placed by the machine's topology unless set.
+    ///
+    /// # Errors
+    /// As many CPUs as there are cores are needed.
+    pub fn placement(self, placement: Placement) -> Result<Self, PlanError> {
+        let (cpus, cores) = (placement.seats().len(), self.deployment.core_count());
+        if cpus != cores {
+            return Err(PlanError::Placement { cpus, cores });
+        }
+        Ok(Self { placement: Some(placement), ..self })
+    }
+
+    /// The deployment planned for.
+    #[must_use]
+    pub const fn deployment(&self) -> Deployment {
+        self.deployment
+    }
+
+    /// The placement asked for, or the one that the machine's topology gives.
+    #[must_use]
+    pub fn placement_now(&self) -> Placement {
+        self.placement.clone().unwrap_or_else(|| {
+            let topology = Topology::read(Path::new("/"));
+            Placement::automatic(&topology, self.deployment.core_count(), None)
+        })
+    }
+
+    /// Runs it: each core on a thread of its own, pinned, and `control` on the calling thread. When
+    /// `control` returns, or a stage panics, the engine stops polling, works off what is inside,
+    /// ends every thread, and draws up the account.
+    ///
+    /// # Errors
+    /// A factory or device that fails, before any packet is polled; a stage that panicked; an
+    /// account that is not whole. The last two carry the report.
+    pub fn run(self, control: impl FnOnce(&Control)) -> Result<Report, RunError> {
+        let placement = self.placement_now();
+        let shared = Shared::new(self.deployment);
+        let clock = Running::start(self.clock);
+        let ends = graph::mesh::<G::Crossing>(self.deployment, self.ring_capacity);
+        let cores = self.deployment.roles().into_iter().zip(ends).zip(placement.seats());
+
+        let (baseline, ends) = std::thread::scope(|scope| {
+            let mut threads = Vec::new();
+            for (((role, index), ends), &seat) in cores {
+                let paced = self.clock == Clock::Capture;
+                let thread = CoreThread::new(role, index, seat, self.idle, paced, &shared, &clock);
+                let (graph, worker_count) = (&self.graph, self.deployment.worker_count());
+                let spawned = std::thread::Builder::new().name(format!("{role}-{index}"));
+                let spawned = spawned.spawn_scoped(scope, move || {
+                    thread.run(|site| graph.worker(site, ends, worker_count))
+                });
+                match spawned {
+                    Ok(thread) => threads.push(thread),
+                    Err(error) => shared.fail(error.into()),
+                }
+            }
+            let baseline = shared.lead_start();
+            if baseline.is_some() {
+                let _stop = shared.stop_on_drop();
+                control(&Control::new(&shared));
+            }
+            // Joined by hand: only then are the threads' own destructors known to have run.
+            let joined = threads.into_iter().map(|thread| thread.join());
+            let ends: Vec<_> = joined
+                .filter_map(|end| end.expect("a core's thread catches what its stages panic with"))
+                .collect();
+            (baseline, ends)
+        });
+        match (shared.take_failure(), baseline) {
+            (None, Some(baseline)) => {
+                Report::settle(self.deployment, &placement, &baseline, ends).into_result()
+            }
+            (failure, _) => Err(RunError::Start(
+                failure
+                    .unwrap_or_else(|| Error::message("the engine was stopped before it started")),
+            )),
+        }
+    }
+
+    /// Makes and starts every core's worker on the calling thread, for a driver that steps them one
+    /// by one: a simulator, a test.
+    ///
+    /// # Errors
+    /// The first factory or device that fails.
+    pub fn assemble(&self) -> Result<Assembly<'_>, Error> {
+        let paced = self.clock == Clock::Capture;
+        let ends = graph::mesh::<G::Crossing>(self.deployment, self.ring_capacity);
+        let mut assembly = Assembly::new(self.deployment);
+        for ((role, index), ends) in self.deployment.roles().into_iter().zip(ends) {
+            let core = hotloop_stage::Core::new(index, role, None, None);
+            let site = Site { core: &core, paced };
+            let worker = self.graph.worker(&site, ends, self.deployment.worker_count())?;
+            assembly.add(core, worker);
+        }
+        assembly.start()?;
+        Ok(assembly)
+    }
+}
+
+impl<G> std::fmt::Debug for Plan<G> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Plan")
+            .field("deployment", &self.deployment)
+            .field("clock", &self.clock)
+            .field("idle", &self.idle)
+            .field("ring_capacity", &self.ring_capacity)
+            .field("placement", &self.placement)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,115 @@
+//! The account of a run: what every place counted, what the devices counted, and whether it agrees.
+
+use crate::chain::Line;
+use crate::culprit::Panic;
+use crate::worker::{Devices, Tally, Worker};
+use hotloop_stage::{Core, Device, DeviceCounters, Role};
+use std::sync::Arc;
+
+/// How one core ended.
+#[derive(Debug)]
+pub(crate) struct CoreEnd {
+    pub(crate) role: Role,
+    pub(crate) index: usize,
+    pub(crate) cpu: Option<usize>,
+    pub(crate) lcore: Option<u32>,
+    pub(crate) tally: Tally,
+    pub(crate) lines: Vec<Line>,
+    /// Packets left inside, found by walking.
+    pub(crate) in_flight: usize,
+    /// What its stage panicked with.
+    pub(crate) panic: Option<Panic>,
+}
+
+impl CoreEnd {
+    pub(crate) fn of(core: &Core, worker: &dyn Worker, panic: Option<Panic>) -> Self {
+        Self {
+            role: core.role(),
+            index: core.index(),
+            cpu: core.cpu(),
+            lcore: core.lcore(),
+            tally: worker.tally(),
+            lines: worker.lines(),
+            in_flight: worker.in_flight(),
+            panic,
+        }
+    }
+}
+
+/// The devices of a run, each once, with their counters as it began.
+#[derive(Default)]
+pub(crate) struct Baseline {
+    devices: Vec<(Arc<dyn Device>, DeviceCounters)>,
+    /// Whether every source has a device to be compared with.
+    sources_counted: bool,
+    /// Whether every sink has.
+    sinks_counted: bool,
+}
+
+impl Baseline {
+    pub(crate) fn of<'a>(workers: impl Iterator<Item = &'a Devices>) -> Self {
+        let mut baseline = Self { devices: Vec::new(), sources_counted: true, sinks_counted: true };
+        for devices in workers {
+            baseline.sources_counted &= devices.sources.as_ref().is_none_or(|all| !all.is_empty());
+            baseline.sinks_counted &= devices.sinks.as_ref().is_none_or(|all| !all.is_empty());
+            let all = devices.sources.iter().chain(&devices.sinks).flatten();
+            all.for_each(|device| baseline.add(device));
+        }
+        baseline
+    }
+
+    fn add(&mut self, device: &Arc<dyn Device>) {
+        let name = device.name();
+        if self.devices.iter().all(|(known, _)| known.name() != name) {
+            self.devices.push((Arc::clone(device), device.counters()));
+        }
+    }
+
+    /// After the threads were joined: reads the devices' counters, stops them all, then looks at
+    /// their pools.
+    pub(crate) fn settle(&self) -> Settled {
+        let mut settled = Settled { pools_whole: true, ..Settled::default() };
+        for (device, before) in &self.devices {
+            let now = device.counters();
+            // A device that counts backwards disagrees with the engine's count, and so is found.
+            settled.received += now.received.saturating_sub(before.received);
+            settled.sent += now.sent.saturating_sub(before.sent);
+            settled.imissed += now.imissed.saturating_sub(before.imissed);
+            settled.rx_nombuf += now.rx_nombuf.saturating_sub(before.rx_nombuf);
+        }
+        for (device, _) in &self.devices {
+            if let Err(error) = device.stop() {
+                settled.findings.push(format!("{} does not stop: {error}", device.name()));
+            }
+        }
+        for (device, _) in &self.devices {
+            if let Err(error) = device.check_pools() {
+                settled.pools_whole = false;
+                settled.findings.push(format!("{}: {error}", device.name()));
+            }
+        }
+        settled.is_received_counted = self.sources_counted;
+        settled.is_sent_counted = self.sinks_counted;
+        settled
+    }
+}
+
+impl std::fmt::Debug for Baseline {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names: Vec<_> = self.devices.iter().map(|(device, _)| device.name()).collect();
+        f.debug_struct("Baseline").field("devices", &names).finish_non_exhaustive()
+    }
+}
+
+/// What the devices say in the end.
+#[derive(Debug, Default)]
+pub(crate) struct Settled {
+    pub(crate) received: u64,
+    pub(crate) sent: u64,
+    pub(crate) imissed: u64,
+    pub(crate) rx_nombuf: u64,
+    pub(crate) is_received_counted: bool,
+    pub(crate) is_sent_counted: bool,
+    pub(crate) pools_whole: bool,
+    pub(crate) findings: Vec<String>,
+}

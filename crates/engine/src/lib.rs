@@ -1,0 +1,94 @@
+//! The engine: runs a graph of stages over cores.
+//!
+//! A graph starts at a [`source`], goes through stages, may have one boundary (`shard_by`) at which
+//! packets go to the worker that owns them, and ends in a sink. The same graph runs in either
+//! [`Deployment`]: *run-to-completion*, where each core does everything for its own queues, and
+//! *pipeline*, where dispatch cores hand packets to workers over lock-free rings.
+//!
+//! - The engine knows no protocol and no driver: it moves items from a
+//!   [`Source`](hotloop_stage::Source) to a [`Sink`](hotloop_stage::Sink).
+//! - In steady state a core allocates nothing, takes no lock and makes no system call.
+//! - At every exit, also after a signal or a panic, every packet is accounted for: the [`Report`]
+//!   says whether received + created = sent + dropped, at each stage and against the devices' own
+//!   counters. Where it does not, the run is an error.
+//! - One boundary a graph; at most 127 cores.
+//!
+//! ```
+//! use hotloop_engine::{Deployment, Engine, source};
+//! use hotloop_stage::{Burst, Carries, Sink, Source, each};
+//!
+//! /// Any item can go through a graph.
+//! struct Number(u64);
+//!
+//! impl Carries for Number {
+//!     fn carried(&self) -> &[u8] { &[] }
+//! }
+//!
+//! struct Count(u64);
+//!
+//! impl Source for Count {
+//!     type Item = Number;
+//!     fn poll(&mut self, burst: &mut Burst<Number>) -> usize {
+//!         let count = (burst.room() as u64).min(self.0);
+//!         self.0 -= count;
+//!         burst.extend((0..count).map(Number));
+//!         count as usize
+//!     }
+//!     fn finished(&self) -> bool { self.0 == 0 }
+//! }
+//!
+//! struct Nothing;
+//!
+//! impl Sink for Nothing {
+//!     type Item = Number;
+//!     fn send(&mut self, burst: &mut Burst<Number>) -> usize {
+//!         let count = burst.len();
+//!         burst.clear();
+//!         count
+//!     }
+//! }
+//!
+//! # fn main() -> Result<(), hotloop_stage::Error> {
+//! let graph = source(|_| Ok::<_, std::io::Error>(Count(1000)))
+//!     .stage(|_| each(|number: Number| Number(number.0 + 1)))
+//!     .shard_by(|number| number.0 as u32)
+//!     .sink(|_| Ok::<_, std::io::Error>(Nothing));
+//!
+//! let plan = Engine::plan(graph, Deployment::run_to_completion(2))?;
+//! let report = plan.run(|control| { control.wait_until_finished(); })?;
+//! assert_eq!((report.received, report.sent), (2000, 2000));
+//! # Ok(())
+//! # }
+//! ```
+#![forbid(unsafe_code)]
+
+mod assembly;
+mod chain;
+mod clock;
+mod control;
+mod culprit;
+mod deployment;
+mod engine;
+mod graph;
+mod ledger;
+mod placement;
+mod report;
+mod report_text;
+mod router;
+mod sources;
+mod thread;
+mod topology;
+mod worker;
+
+pub use assembly::Assembly;
+pub use chain::{Outlet, Outlets, Routed, outlets};
+pub use clock::Clock;
+pub use control::{Control, Counts, Waited};
+pub use deployment::{Deployment, Idle, PlanError};
+pub use engine::{Engine, Plan, RING_CAPACITY_MAX};
+pub use graph::{Graph, Sharded, Unsharded, source};
+pub use placement::{Placement, PlacementError, Seat};
+pub use report::{DeviceTotals, NicLoss, Report, RunError, StageReport, WorkerReport};
+pub use router::Shard;
+pub use sources::{Sources, sources};
+pub use topology::{Cpu, Topology};

@@ -1,0 +1,111 @@
+//! Which CPU each core of a deployment runs on.
+
+use crate::topology::{Cpu, Topology};
+
+/// Where one core runs.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Seat {
+    /// The CPU it is pinned to; none leaves it to the kernel.
+    pub cpu: Option<usize>,
+    /// That CPU's NUMA node.
+    pub node: Option<u32>,
+    /// Whether another core of the deployment runs on the same CPU.
+    pub is_shared: bool,
+}
+
+/// Where each core of a deployment runs, dispatchers first, and what is worth knowing about it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Placement {
+    seats: Vec<Seat>,
+    notes: Vec<String>,
+}
+
+impl Placement {
+    /// Places `core_count` cores: on the port's NUMA node before others, on physical cores before
+    /// their siblings, leaving the first CPU to control, logging and the kernel itself where one is
+    /// to spare. Where there are too few, cores share CPUs, and the notes say so.
+    #[must_use]
+    pub fn automatic(topology: &Topology, core_count: usize, port_node: Option<u32>) -> Self {
+        let mut cpus = topology.cpus.clone();
+        let mut notes = Vec::new();
+        if core_count < cpus.len() {
+            cpus.remove(0);
+        } else {
+            notes.push(format!(
+                "no CPU is left to control: {core_count} cores on {} CPUs",
+                cpus.len()
+            ));
+        }
+        let is_remote = |cpu: &Cpu| port_node.is_some() && cpu.node != port_node;
+        cpus.sort_by_key(|cpu| (is_remote(cpu), cpu.sibling_index, cpu.id));
+        if cpus.is_empty() {
+            let seat = Seat { cpu: None, node: None, is_shared: core_count > 1 };
+            return Self { seats: vec![seat; core_count], notes };
+        }
+        if core_count > cpus.len() {
+            notes.push(format!(
+                "{core_count} cores share {} CPUs and yield to each other when idle: expect a \
+                 fraction of the speed",
+                cpus.len()
+            ));
+        }
+        let remote_count = cpus.iter().take(core_count).filter(|cpu| is_remote(cpu)).count();
+        if remote_count > 0 {
+            notes.push(format!("{remote_count} cores run on another NUMA node than the port's"));
+        }
+        let seats = (0..core_count).map(|index| {
+            let cpu = cpus[index % cpus.len()];
+            // How many cores fall on this CPU, counting round.
+            let place = index % cpus.len();
+            let is_shared = core_count.saturating_sub(place).div_ceil(cpus.len()) > 1;
+            Seat { cpu: Some(cpu.id), node: cpu.node, is_shared }
+        });
+        Self { seats: seats.collect(), notes }
+    }
+
+    /// Places cores on the CPUs named, in order: dispatchers first. The same CPU may be named more
+    /// than once; its cores then yield to each other.
+    ///
+    /// # Errors
+    /// A CPU that this process may not use.
+    pub fn explicit(topology: &Topology, cpus: &[usize]) -> Result<Self, PlacementError> {
+        let seat = |&id: &usize| {
+            let cpu = topology.cpus.iter().find(|cpu| cpu.id == id);
+            let cpu = cpu.ok_or_else(|| PlacementError {
+                asked: id,
+                usable: topology.cpus.iter().map(|cpu| cpu.id).collect(),
+            })?;
+            let is_shared = cpus.iter().filter(|&&other| other == id).count() > 1;
+            Ok(Seat { cpu: Some(id), node: cpu.node, is_shared })
+        };
+        let seats = cpus.iter().map(seat).collect::<Result<_, _>>()?;
+        Ok(Self { seats, notes: Vec::new() })
+    }
+
+    /// No placement, for cores that are stepped on one thread.
+    pub(crate) const fn nowhere() -> Self {
+        Self { seats: Vec::new(), notes: Vec::new() }
+    }
+
+    /// Each core's place, dispatchers first.
+    #[must_use]
+    pub fn seats(&self) -> &[Seat] {
+        &self.seats
+    }
+
+    /// What is worth knowing, in words.
+    #[must_use]
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+}
+
+/// A CPU was named that can't be used.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("CPU {asked} is offline or outside this process's mask; it may use {usable:?}")]
+pub struct PlacementError {
+    /// The CPU named.
+    pub asked: usize,
+    /// The CPUs that may be used.
+    pub usable: Vec<usize>,
+}

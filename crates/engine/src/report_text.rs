@@ -1,0 +1,55 @@
+//! The report for people.
+
+use crate::report::Report;
+use std::fmt;
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.deployment)?;
+        writeln!(f, "  received {:>14}", self.received)?;
+        writeln!(f, "  created  {:>14}", self.created)?;
+        writeln!(f, "  sent     {:>14}", self.sent)?;
+        writeln!(f, "  dropped  {:>14}", self.dropped_sum())?;
+        for (reason, count) in &self.dropped {
+            writeln!(f, "    {reason:<22} {count:>14}")?;
+        }
+        let share = percent(self.crossed, self.received);
+        writeln!(f, "  crossed  {:>14}  ({share:.1} % went to another core)", self.crossed)?;
+        let loss = self.nic_loss;
+        let (imissed, rx_nombuf) = (loss.imissed, loss.rx_nombuf);
+        writeln!(f, "  lost before the engine: {imissed} imissed, {rx_nombuf} rx_nombuf")?;
+        writeln!(f, "  {:<22} {:>14} {:>14} {:>14}", "stage", "received", "emitted", "dropped")?;
+        for stage in &self.stages {
+            let dropped: u64 = stage.dropped.values().sum();
+            let (name, received, emitted) = (&stage.name, stage.received, stage.emitted);
+            writeln!(f, "  {name:<22} {received:>14} {emitted:>14} {dropped:>14}")?;
+        }
+        let at = |number: Option<usize>| number.map_or("-".to_owned(), |number| number.to_string());
+        writeln!(
+            f,
+            "  {:<22} {:>6} {:>7} {:>14} {:>14}",
+            "core", "cpu", "lcore", "received", "sent"
+        )?;
+        for worker in &self.workers {
+            let name = format!("{} {}", worker.role, worker.index);
+            let (cpu, lcore) = (at(worker.cpu), at(worker.lcore.map(|lcore| lcore as usize)));
+            let (received, sent) = (worker.received, worker.sent);
+            writeln!(f, "  {name:<22} {cpu:>6} {lcore:>7} {received:>14} {sent:>14}")?;
+        }
+        for note in &self.notes {
+            writeln!(f, "  note: {note}")?;
+        }
+        for finding in &self.findings {
+            writeln!(f, "  NOT WHOLE: {finding}")?;
+        }
+        let balance = if self.balanced { "balanced" } else { "NOT balanced" };
+        let pools = if self.pools_whole { "pools whole" } else { "pools NOT whole" };
+        write!(f, "  {balance}, {pools}, {} in flight", self.in_flight)
+    }
+}
+
+/// `part` of `whole` in percent; 0 of nothing.
+#[allow(clippy::cast_precision_loss, reason = "a share for people")]
+fn percent(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
+}

@@ -1,0 +1,52 @@
+//! Several sources polled as one.
+
+use hotloop_stage::{Burst, Device, Error, Facts, Source};
+use std::sync::Arc;
+
+/// Several sources polled as one. [`sources`] makes it.
+#[derive(Debug)]
+pub struct Sources<S> {
+    sources: Vec<S>,
+    /// Which is polled first next time, so that a busy one does not starve the others.
+    first: usize,
+}
+
+/// Polls several sources, such as a queue of each port, in turn.
+pub fn sources<S: Source>(sources: impl IntoIterator<Item = S>) -> Sources<S> {
+    Sources { sources: sources.into_iter().collect(), first: 0 }
+}
+
+impl<S: Source> Source for Sources<S> {
+    type Item = S::Item;
+
+    #[inline]
+    fn poll(&mut self, burst: &mut Burst<S::Item>) -> usize {
+        let count = self.sources.len();
+        let mut polled = 0;
+        for step in 0..count {
+            if burst.room() == 0 {
+                break;
+            }
+            polled += self.sources[(self.first + step) % count].poll(burst);
+        }
+        self.first = if self.first + 1 >= count { 0 } else { self.first + 1 };
+        polled
+    }
+
+    fn start(&mut self, facts: &Facts) -> Result<(), Error> {
+        self.sources.iter_mut().try_for_each(|source| source.start(facts))
+    }
+
+    fn devices(&self) -> Vec<Arc<dyn Device>> {
+        self.sources.iter().flat_map(Source::devices).collect()
+    }
+
+    /// One that can't wait makes all of them such.
+    fn lossless(&self) -> bool {
+        self.sources.iter().all(Source::lossless)
+    }
+
+    fn finished(&self) -> bool {
+        self.sources.iter().all(Source::finished)
+    }
+}
