@@ -1,0 +1,219 @@
+//! A stage alone, on plain memory: what unit tests of stages use.
+
+use hotloop_packet::memory::MemPacket;
+use hotloop_stage::{BURST_CAPACITY, Burst, Counters, Cx, DropReason, Stage, Tick};
+use std::marker::PhantomData;
+use std::time::Duration;
+
+/// Puts a stage on the bench, at time zero.
+///
+/// ```
+/// use hotloop_packet::PacketBuf;
+/// use hotloop_stage::{Cx, Stage, Verdict, drop_reasons};
+/// use hotloop_testing::bench;
+///
+/// drop_reasons! { pub enum SizeDrop { TooSmall = "too_small" } }
+///
+/// struct MinimumSize;
+///
+/// impl<P: PacketBuf> Stage<P> for MinimumSize {
+///     type Out = P;
+///     type Drop = SizeDrop;
+///
+///     fn packet(&mut self, cx: &mut Cx<'_, SizeDrop>, packet: P) -> Verdict<P> {
+///         if packet.len_bytes() < 60 { cx.drop(packet, SizeDrop::TooSmall) } else { Ok(packet) }
+///     }
+/// }
+///
+/// let out = bench(MinimumSize).feed([vec![0; 59], vec![0; 60]]);
+/// assert_eq!(out.packets().len(), 1);
+/// assert_eq!(out.dropped(SizeDrop::TooSmall), 1);
+/// ```
+pub const fn bench<S>(stage: S) -> Bench<S> {
+    Bench { stage, now: Tick::from_ns(0), burst_len: BURST_CAPACITY }
+}
+
+/// A stage on the bench, driven as the engine drives it. [`bench()`] makes it.
+///
+/// Packets come in bursts; `prepare` sees each burst before `packet` sees its items, where the stage
+/// prepares; `tick` follows each burst.
+#[derive(Clone, Debug)]
+pub struct Bench<S> {
+    stage: S,
+    now: Tick,
+    burst_len: usize,
+}
+
+impl<S> Bench<S> {
+    /// Sets the time.
+    #[must_use]
+    pub const fn at(mut self, now: Tick) -> Self {
+        self.now = now;
+        self
+    }
+
+    /// Feeds in bursts of `burst_len` instead of 64.
+    ///
+    /// # Panics
+    /// When it is 0 or more than 64.
+    #[must_use]
+    pub const fn in_bursts_of(mut self, burst_len: usize) -> Self {
+        assert!(burst_len > 0 && burst_len <= BURST_CAPACITY, "a burst is of 1 to 64 packets");
+        self.burst_len = burst_len;
+        self
+    }
+
+    /// Lets time pass. The stage sees it with the next packet or tick.
+    pub fn advance(&mut self, duration: Duration) -> &mut Self {
+        self.now = self.now + duration;
+        self
+    }
+
+    /// The stage.
+    pub const fn stage(&self) -> &S {
+        &self.stage
+    }
+
+    /// The stage, to be changed between packets.
+    pub const fn stage_mut(&mut self) -> &mut S {
+        &mut self.stage
+    }
+
+    /// Feeds packets in plain memory: made of frames, of bytes, or by the builders of
+    /// [`build`](crate::build).
+    ///
+    /// # Panics
+    /// As [`feed_items`](Self::feed_items).
+    pub fn feed<F: Into<MemPacket>>(
+        &mut self,
+        packets: impl IntoIterator<Item = F>,
+    ) -> Outcome<S::Out, S::Drop>
+    where
+        S: Stage<MemPacket>,
+    {
+        self.feed_items(packets.into_iter().map(Into::into))
+    }
+
+    /// Feeds items of the stage's own input type: what the stage before it gave on.
+    ///
+    /// # Panics
+    /// When the stage's own arithmetic is wrong, as the ledger would find: a packet was returned as
+    /// dropped that was not counted, or counted as dropped and given on, or the stage drops in
+    /// `prepare` or `tick`.
+    pub fn feed_items<In>(
+        &mut self,
+        items: impl IntoIterator<Item = In>,
+    ) -> Outcome<S::Out, S::Drop>
+    where
+        S: Stage<In>,
+    {
+        let mut outcome = Outcome::new();
+        let mut items = items.into_iter().peekable();
+        while items.peek().is_some() {
+            let mut burst = Burst::new();
+            burst.extend(items.by_ref().take(self.burst_len));
+            self.run(burst, &mut outcome);
+            self.tick::<In>();
+        }
+        outcome
+    }
+
+    /// Calls the stage's `tick` once, as a loop without packets does.
+    ///
+    /// # Panics
+    /// When the stage drops in it.
+    pub fn tick<In>(&mut self)
+    where
+        S: Stage<In>,
+    {
+        let counters = Counters::new(S::Drop::NAMES);
+        self.stage.tick(&mut Cx::new(&counters, self.now, 0));
+        assert_eq!(counters.dropped_sum(), 0, "uncreated: `tick` has no packet to drop");
+    }
+
+    fn run<In>(&mut self, mut burst: Burst<In>, outcome: &mut Outcome<S::Out, S::Drop>)
+    where
+        S: Stage<In>,
+    {
+        let counters = Counters::new(S::Drop::NAMES);
+        if S::PREPARES {
+            self.stage.prepare(&mut Cx::new(&counters, self.now, 0), burst.as_slice());
+            assert_eq!(counters.dropped_sum(), 0, "uncreated: `prepare` owns no packet to drop");
+        }
+        let mut index = 0;
+        while let Some(item) = burst.pop() {
+            let mut cx = Cx::new(&counters, self.now, if S::PREPARES { index } else { 0 });
+            let verdict = self.stage.packet(&mut cx, item);
+            match (verdict, cx.dropped_count()) {
+                (Ok(packet), 0) => outcome.packets.push(packet),
+                (Err(_), 1) => {}
+                (Err(_), 0) => panic!("unattributed: a packet was dropped without being counted"),
+                (_, count) => panic!("uncreated: {count} drops counted for one packet"),
+            }
+            outcome.received_count += 1;
+            index += 1;
+        }
+        outcome.count_drops(&counters);
+    }
+}
+
+/// What a stage made of the packets it was fed.
+#[derive(Clone, Debug)]
+pub struct Outcome<T, D> {
+    pub(crate) packets: Vec<T>,
+    pub(crate) received_count: u64,
+    pub(crate) created_count: u64,
+    dropped_counts: Vec<u64>,
+    reasons: PhantomData<D>,
+}
+
+impl<T, D: DropReason> Outcome<T, D> {
+    pub(crate) fn new() -> Self {
+        let dropped_counts = vec![0; D::NAMES.len()];
+        let packets = Vec::new();
+        let (received_count, created_count) = (0, 0);
+        Self { packets, received_count, created_count, dropped_counts, reasons: PhantomData }
+    }
+
+    pub(crate) fn count_drops(&mut self, counters: &Counters) {
+        for (sum, (_, count)) in self.dropped_counts.iter_mut().zip(counters.dropped()) {
+            *sum += count;
+        }
+    }
+
+    /// The packets that came out, in order.
+    #[must_use]
+    pub fn packets(&self) -> &[T] {
+        &self.packets
+    }
+
+    /// The packets that came out, to be fed to the next stage.
+    #[must_use]
+    pub fn into_packets(self) -> Vec<T> {
+        self.packets
+    }
+
+    /// How many packets were dropped for this reason.
+    #[must_use]
+    pub fn dropped(&self, reason: D) -> u64 {
+        self.dropped_counts[reason.index()]
+    }
+
+    /// How many packets were dropped, for all reasons.
+    #[must_use]
+    pub fn dropped_sum(&self) -> u64 {
+        self.dropped_counts.iter().sum()
+    }
+
+    /// How many packets went in.
+    #[must_use]
+    pub const fn received(&self) -> u64 {
+        self.received_count
+    }
+
+    /// How many packets the stage made itself.
+    #[must_use]
+    pub const fn created(&self) -> u64 {
+        self.created_count
+    }
+}

@@ -1,0 +1,190 @@
+//! A burst stage alone, on plain memory.
+
+use crate::bench::Outcome;
+use hotloop_packet::memory::MemPacket;
+use hotloop_stage::{
+    BURST_CAPACITY, Burst, BurstStage, Counters, Cx, DropReason, Output, Tally, Tick,
+};
+use std::time::Duration;
+
+/// Puts a burst stage on the bench, at time zero.
+///
+/// ```
+/// use hotloop_packet::memory::MemPacket;
+/// use hotloop_stage::{Burst, BurstStage, Cx, NoDrops, Output};
+/// use hotloop_testing::bench_burst;
+///
+/// /// Sends each packet twice.
+/// struct Mirror;
+///
+/// impl BurstStage<MemPacket> for Mirror {
+///     type Out = MemPacket;
+///     type Drop = NoDrops;
+///
+///     fn process(
+///         &mut self,
+///         _: &mut Cx<'_, NoDrops>,
+///         input: &mut Burst<MemPacket>,
+///         out: &mut Output<'_, MemPacket>,
+///     ) {
+///         while let Some(packet) = input.pop() {
+///             out.push_created(packet.clone());
+///             out.push(packet);
+///         }
+///     }
+/// }
+///
+/// let out = bench_burst(Mirror).feed([vec![1], vec![2]]);
+/// assert_eq!((out.packets().len(), out.received(), out.created()), (4, 2, 2));
+/// ```
+pub const fn bench_burst<S>(stage: S) -> BurstBench<S> {
+    BurstBench { stage, now: Tick::from_ns(0), burst_len: BURST_CAPACITY }
+}
+
+/// A burst stage on the bench, driven as the engine drives it. [`bench_burst`] makes it.
+///
+/// After every call the stage's arithmetic is checked: in + created + held before = out + dropped +
+/// held after.
+#[derive(Clone, Debug)]
+pub struct BurstBench<S> {
+    stage: S,
+    now: Tick,
+    burst_len: usize,
+}
+
+/// Which of the stage's calls is meant.
+#[derive(Clone, Copy)]
+enum Call {
+    Process,
+    Tick,
+    Finish,
+}
+
+impl<S> BurstBench<S> {
+    /// Sets the time.
+    #[must_use]
+    pub const fn at(mut self, now: Tick) -> Self {
+        self.now = now;
+        self
+    }
+
+    /// Feeds in bursts of `burst_len` instead of 64.
+    ///
+    /// # Panics
+    /// When it is 0 or more than 64.
+    #[must_use]
+    pub const fn in_bursts_of(mut self, burst_len: usize) -> Self {
+        assert!(burst_len > 0 && burst_len <= BURST_CAPACITY, "a burst is of 1 to 64 packets");
+        self.burst_len = burst_len;
+        self
+    }
+
+    /// Lets time pass. The stage sees it with the next call.
+    pub fn advance(&mut self, duration: Duration) -> &mut Self {
+        self.now = self.now + duration;
+        self
+    }
+
+    /// The stage.
+    pub const fn stage(&self) -> &S {
+        &self.stage
+    }
+
+    /// The stage, to be changed between calls.
+    pub const fn stage_mut(&mut self) -> &mut S {
+        &mut self.stage
+    }
+
+    /// Feeds packets in plain memory, as [`Bench::feed`](crate::Bench::feed) does.
+    ///
+    /// # Panics
+    /// As [`feed_items`](Self::feed_items).
+    pub fn feed<F: Into<MemPacket>>(
+        &mut self,
+        packets: impl IntoIterator<Item = F>,
+    ) -> Outcome<S::Out, S::Drop>
+    where
+        S: BurstStage<MemPacket>,
+    {
+        self.feed_items(packets.into_iter().map(Into::into))
+    }
+
+    /// Feeds items of the stage's own input type. `tick` follows each burst.
+    ///
+    /// # Panics
+    /// When the stage's arithmetic is wrong, as the ledger would find, or when it holds more than
+    /// its `held_max`.
+    pub fn feed_items<In>(
+        &mut self,
+        items: impl IntoIterator<Item = In>,
+    ) -> Outcome<S::Out, S::Drop>
+    where
+        S: BurstStage<In>,
+    {
+        let mut outcome = Outcome::new();
+        let mut items = items.into_iter().peekable();
+        while items.peek().is_some() {
+            let mut burst = Burst::new();
+            burst.extend(items.by_ref().take(self.burst_len));
+            self.call(Call::Process, burst, &mut outcome);
+            self.call::<In>(Call::Tick, Burst::new(), &mut outcome);
+        }
+        outcome
+    }
+
+    /// Calls the stage's `tick` once, as a loop without packets does.
+    ///
+    /// # Panics
+    /// As [`feed_items`](Self::feed_items).
+    pub fn tick<In>(&mut self) -> Outcome<S::Out, S::Drop>
+    where
+        S: BurstStage<In>,
+    {
+        let mut outcome = Outcome::new();
+        self.call::<In>(Call::Tick, Burst::new(), &mut outcome);
+        outcome
+    }
+
+    /// Calls the stage's `finish`, as a drain does.
+    ///
+    /// # Panics
+    /// As [`feed_items`](Self::feed_items), and when the stage still holds packets.
+    pub fn finish<In>(&mut self) -> Outcome<S::Out, S::Drop>
+    where
+        S: BurstStage<In>,
+    {
+        let mut outcome = Outcome::new();
+        self.call::<In>(Call::Finish, Burst::new(), &mut outcome);
+        assert_eq!(self.stage.held(), 0, "packets held after `finish`");
+        outcome
+    }
+
+    fn call<In>(&mut self, call: Call, mut input: Burst<In>, all: &mut Outcome<S::Out, S::Drop>)
+    where
+        S: BurstStage<In>,
+    {
+        let counters = Counters::new(S::Drop::NAMES);
+        let (received, held_before) = (input.len() as u64, self.stage.held() as u64);
+        let (mut burst, mut tally) = (Burst::new(), Tally::default());
+        let packets = &mut all.packets;
+        let mut spill = |burst: &mut Burst<S::Out>| {
+            packets.extend(std::iter::from_fn(|| burst.pop()));
+        };
+        let mut out = Output::new(&mut burst, &mut spill, &mut tally);
+        let mut cx = Cx::new(&counters, self.now, 0);
+        match call {
+            Call::Process => self.stage.process(&mut cx, &mut input, &mut out),
+            Call::Tick => self.stage.tick(&mut cx, &mut out),
+            Call::Finish => self.stage.finish(&mut cx, &mut out),
+        }
+        spill(&mut burst);
+        let entered = received + tally.created + held_before;
+        let left = tally.emitted + counters.dropped_sum() + self.stage.held() as u64;
+        assert!(entered <= left, "unattributed: {} packets", entered - left);
+        assert!(entered >= left, "uncreated: {} packets", left - entered);
+        assert!(self.stage.held() <= self.stage.held_max(), "more packets held than `held_max`");
+        all.received_count += received;
+        all.created_count += tally.created;
+        all.count_drops(&counters);
+    }
+}

@@ -1,0 +1,76 @@
+//! What tests of packet programs need: I/O in memory, packets, captures, faults, and proof.
+//!
+//! - [`bench()`] and [`bench_burst()`] drive one stage on plain memory; the test owns time.
+//! - [`build`] makes packets of all kinds; [`read_capture`] and [`write_capture`] read and write
+//!   capture files.
+//! - [`MemoryPort`] is a port whose wire is memory. Its packets come from a [`PacketPool`] and have
+//!   an identity, so that a lost, forgotten or doubled one is found.
+//! - [`Faults`] injects what devices do to one (loss, truncation, no mbuf, partial and full TX) from
+//!   a seed; [`Plant`] makes a source, stage or sink break the ledger on purpose.
+//! - [`AllocGuard`] counts allocations and [`syscalls`] counts system calls, each by thread;
+//!   [`Steady`] does both to the engine's threads, once they are warm.
+//! - [`simulator`] runs a whole network function on one thread, in the order of a seed.
+//!
+//! ```
+//! use hotloop_packet::PacketBuf;
+//! use hotloop_stage::{Cx, Stage, Verdict, drop_reasons};
+//! use hotloop_testing::bench;
+//! use hotloop_testing::build::udp;
+//!
+//! drop_reasons! { pub enum RouterDrop { TtlExpired = "ttl_expired" } }
+//!
+//! #[derive(Default)]
+//! struct Router;
+//!
+//! impl<P: PacketBuf> Stage<P> for Router {
+//!     type Out = P;
+//!     type Drop = RouterDrop;
+//!
+//!     fn packet(&mut self, cx: &mut Cx<'_, RouterDrop>, packet: P) -> Verdict<P> {
+//!         let ttl = packet.data()[22];
+//!         if ttl <= 1 { cx.drop(packet, RouterDrop::TtlExpired) } else { Ok(packet) }
+//!     }
+//! }
+//!
+//! let out = bench(Router::default()).feed([udp().ttl(1).to("198.51.100.7:53")]);
+//! assert!(out.packets().is_empty());
+//! assert_eq!(out.dropped(RouterDrop::TtlExpired), 1);
+//! ```
+//!
+//! Everything that is random follows from a seed. Nothing here is for production: queues in memory
+//! take locks, and copy what they are fed. Linux with glibc only: system calls are counted by
+//! `ptrace(2)`.
+
+#![deny(unsafe_code)]
+
+#[allow(unsafe_code, reason = "`GlobalAlloc` is an unsafe trait")]
+mod alloc_guard;
+mod bench;
+mod bench_burst;
+mod capture;
+mod faults;
+mod frame;
+mod planted;
+mod pool;
+mod port;
+mod port_queues;
+mod rng;
+pub mod simulator;
+mod steady;
+pub mod syscalls;
+
+pub use alloc_guard::{AllocCounts, AllocGuard, Armed};
+pub use bench::{Bench, Outcome, bench};
+pub use bench_burst::{BurstBench, bench_burst};
+pub use capture::{Capture, CaptureError, read_capture, write_capture};
+pub use faults::{FaultRates, Faults, FaultySink, FaultySource};
+pub use frame::Frame;
+pub use hotloop_packet::build;
+pub use planted::{
+    Plant, PlantedBurstStage, PlantedDrop, PlantedSink, PlantedSource, PlantedStage,
+};
+pub use pool::{NotWhole, PacketPool, PooledPacket};
+pub use port::{MemoryPort, PortConfig};
+pub use port_queues::{MemoryRx, MemoryTx};
+pub use rng::Rng;
+pub use steady::{Steady, SteadyThread, Watched};

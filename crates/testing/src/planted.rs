@@ -1,0 +1,256 @@
+//! Faults planted on purpose, which the engine's ledger must find.
+
+use hotloop_stage::{
+    Burst, BurstStage, Carries, Counters, Cx, Device, DropReason, Error, Facts, NoDrops, Output,
+    Sink, Source, Stage, Verdict, drop_reasons,
+};
+use std::fmt;
+use std::sync::Arc;
+
+/// What happens to one packet that must not.
+pub enum Plant<T> {
+    /// It is freed, and counted nowhere.
+    Lose,
+    /// It is neither freed nor given on: its memory never comes home.
+    Forget,
+    /// It is given on and there is a second one, made by this function:
+    /// [`PooledPacket::doubled`](crate::PooledPacket::doubled), or an honest copy.
+    Double(fn(&T) -> T),
+}
+
+impl<T> Clone for Plant<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Plant<T> {}
+
+impl<T> fmt::Debug for Plant<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Lose => "Lose",
+            Self::Forget => "Forget",
+            Self::Double(_) => "Double",
+        })
+    }
+}
+
+/// A plant, and the packet at which it springs.
+#[derive(Debug)]
+struct Trap<T> {
+    plant: Plant<T>,
+    /// How many packets pass before it springs; `None` once it has.
+    passes_left: Option<u64>,
+}
+
+impl<T> Trap<T> {
+    const fn new(plant: Plant<T>, packet_index: u64) -> Self {
+        Self { plant, passes_left: Some(packet_index) }
+    }
+
+    /// Whether this packet is the one.
+    fn springs(&mut self) -> bool {
+        let springs = self.passes_left == Some(0);
+        self.passes_left = self.passes_left.and_then(|count| count.checked_sub(1));
+        springs
+    }
+
+    /// What becomes of a packet: itself, and a second one.
+    fn spring(&mut self, packet: T) -> (Option<T>, Option<T>) {
+        if !self.springs() {
+            return (Some(packet), None);
+        }
+        match self.plant {
+            Plant::Lose => (None, None),
+            Plant::Forget => {
+                std::mem::forget(packet);
+                (None, None)
+            }
+            Plant::Double(copy) => {
+                let second = copy(&packet);
+                (Some(packet), Some(second))
+            }
+        }
+    }
+}
+
+/// A source in which a fault is planted, behind the device's counters.
+pub struct PlantedSource<S: Source> {
+    source: S,
+    trap: Trap<S::Item>,
+    /// A second packet for which the burst had no room.
+    second: Option<S::Item>,
+}
+
+impl<S: Source> PlantedSource<S> {
+    /// Plants the fault at the packet of this number, from 0.
+    pub const fn new(source: S, plant: Plant<S::Item>, packet_index: u64) -> Self {
+        Self { source, trap: Trap::new(plant, packet_index), second: None }
+    }
+}
+
+impl<S: Source> Source for PlantedSource<S> {
+    type Item = S::Item;
+
+    fn poll(&mut self, burst: &mut Burst<S::Item>) -> usize {
+        let before = burst.len();
+        if burst.room() > 0 {
+            burst.extend(self.second.take());
+        }
+        let mut arrived = Burst::new();
+        arrived.set_limit(burst.room());
+        self.source.poll(&mut arrived);
+        while let Some(packet) = arrived.pop() {
+            let (first, second) = self.trap.spring(packet);
+            burst.extend(first);
+            self.second = self.second.take().or(second);
+        }
+        if burst.room() > 0 {
+            burst.extend(self.second.take());
+        }
+        burst.len() - before
+    }
+
+    fn start(&mut self, facts: &Facts) -> Result<(), Error> {
+        self.source.start(facts)
+    }
+
+    fn devices(&self) -> Vec<Arc<dyn Device>> {
+        self.source.devices()
+    }
+
+    fn lossless(&self) -> bool {
+        self.source.lossless()
+    }
+
+    fn finished(&self) -> bool {
+        self.second.is_none() && self.source.finished()
+    }
+}
+
+drop_reasons! {
+    /// The reason of a [`PlantedStage`].
+    pub enum PlantedDrop {
+        /// A second packet was dropped.
+        Planted = "planted",
+    }
+}
+
+/// A stage in which a fault is planted: it returns a drop that it did not count, or counts one that
+/// it does not return. All other packets pass.
+#[derive(Debug)]
+pub struct PlantedStage<T>(Trap<T>);
+
+impl<T> PlantedStage<T> {
+    /// Plants the fault at the packet of this number, from 0.
+    #[must_use]
+    pub const fn new(plant: Plant<T>, packet_index: u64) -> Self {
+        Self(Trap::new(plant, packet_index))
+    }
+}
+
+/// What a drop is made of where the packet itself is not to be dropped.
+struct Nothing;
+
+impl Carries for Nothing {
+    fn carried(&self) -> &[u8] {
+        &[]
+    }
+}
+
+impl<T: Carries> Stage<T> for PlantedStage<T> {
+    type Out = T;
+    type Drop = PlantedDrop;
+
+    fn packet(&mut self, cx: &mut Cx<'_, PlantedDrop>, packet: T) -> Verdict<T> {
+        let (first, second) = self.0.spring(packet);
+        if let Some(second) = second {
+            let _: Verdict<T> = cx.drop(second, PlantedDrop::Planted);
+        }
+        match first {
+            Some(packet) => Ok(packet),
+            None => {
+                let elsewhere = Counters::new(PlantedDrop::NAMES);
+                Cx::new(&elsewhere, cx.now(), 0).drop(Nothing, PlantedDrop::Planted)
+            }
+        }
+    }
+}
+
+/// A burst stage in which a fault is planted. All other packets pass.
+#[derive(Debug)]
+pub struct PlantedBurstStage<T>(Trap<T>);
+
+impl<T> PlantedBurstStage<T> {
+    /// Plants the fault at the packet of this number, from 0.
+    #[must_use]
+    pub const fn new(plant: Plant<T>, packet_index: u64) -> Self {
+        Self(Trap::new(plant, packet_index))
+    }
+}
+
+impl<T> BurstStage<T> for PlantedBurstStage<T> {
+    type Out = T;
+    type Drop = NoDrops;
+
+    fn process(&mut self, _: &mut Cx<'_, NoDrops>, input: &mut Burst<T>, out: &mut Output<'_, T>) {
+        while let Some(packet) = input.pop() {
+            let (first, second) = self.0.spring(packet);
+            first.into_iter().chain(second).for_each(|packet| out.push(packet));
+        }
+    }
+}
+
+/// A sink in which a fault is planted, before the device's counters: it reports as sent what it
+/// lost, and sends what nobody gave it.
+pub struct PlantedSink<S: Sink> {
+    sink: S,
+    trap: Trap<S::Item>,
+}
+
+impl<S: Sink> PlantedSink<S> {
+    /// Plants the fault at the packet of this number, from 0. A packet that is sent in vain and
+    /// comes again counts again.
+    pub const fn new(sink: S, plant: Plant<S::Item>, packet_index: u64) -> Self {
+        Self { sink, trap: Trap::new(plant, packet_index) }
+    }
+}
+
+impl<S: Sink> Sink for PlantedSink<S> {
+    type Item = S::Item;
+
+    fn send(&mut self, burst: &mut Burst<S::Item>) -> usize {
+        let before = burst.len();
+        let (mut offered, mut seconds) = (Burst::new(), Burst::new());
+        while let Some(packet) = burst.pop() {
+            let (first, second) = self.trap.spring(packet);
+            offered.extend(first);
+            seconds.extend(second);
+        }
+        self.sink.send(&mut offered);
+        self.sink.send(&mut seconds);
+        burst.extend(std::iter::from_fn(|| offered.pop()));
+        before - burst.len()
+    }
+
+    fn start(&mut self, facts: &Facts) -> Result<(), Error> {
+        self.sink.start(facts)
+    }
+
+    fn devices(&self) -> Vec<Arc<dyn Device>> {
+        self.sink.devices()
+    }
+}
+
+impl<S: Source> fmt::Debug for PlantedSource<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PlantedSource").field("sprung", &self.trap.passes_left.is_none()).finish()
+    }
+}
+
+impl<S: Sink> fmt::Debug for PlantedSink<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PlantedSink").field("sprung", &self.trap.passes_left.is_none()).finish()
+    }
+}

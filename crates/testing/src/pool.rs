@@ -1,0 +1,326 @@
+//! Packets with an identity, so that a lost, forgotten or doubled one is found.
+
+use crate::Frame;
+use hotloop_packet::memory::{HEADROOM_BYTES, MemPacket, TAILROOM_BYTES};
+use hotloop_packet::{NoRoom, PacketBuf};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// How many bytes of data a buffer takes before it is replaced by a larger one.
+const BUFFER_BYTES: usize = 2048;
+
+/// A pool of numbered packets. A packet goes home when it is dropped, and
+/// [`check_whole`](Self::check_whole) looks whether each number is home exactly once.
+///
+/// A clone is another handle of the same pool.
+///
+/// ```
+/// use hotloop_testing::{Frame, PacketPool};
+///
+/// let pool = PacketPool::of(1);
+/// let packet = pool.take(&Frame::new([1, 2, 3])).unwrap();
+/// assert!(pool.take(&Frame::default()).is_none());
+/// assert!(pool.check_whole().is_err());
+/// drop(packet);
+/// assert!(pool.check_whole().is_ok());
+/// ```
+#[derive(Clone)]
+pub struct PacketPool(Arc<Pool>);
+
+struct Pool {
+    count_max: Option<usize>,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// Packets that nobody uses. Invariant of a pool nobody cheated: each index below `made_count`
+    /// is here or with one `PooledPacket`.
+    #[expect(clippy::vec_box, reason = "a slot keeps its box on its way out and back")]
+    home: Vec<Box<Slot>>,
+    made_count: usize,
+}
+
+struct Slot {
+    index: usize,
+    memory: MemPacket,
+    timestamp_ns: Option<u64>,
+    /// The pool to return to, while the packet is out.
+    pool: Option<Arc<Pool>>,
+}
+
+/// A pool in which a packet's number is missing or there more than once.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("of {made_count} packets {} never came back {missing:?}, {} came back twice {doubled:?}",
+    missing.len(), doubled.len())]
+pub struct NotWhole {
+    /// How many packets the pool made.
+    pub made_count: usize,
+    /// The numbers that are not home.
+    pub missing: Vec<usize>,
+    /// The numbers that are home more than once.
+    pub doubled: Vec<usize>,
+}
+
+impl PacketPool {
+    /// A pool of `count` packets, all made now: taking and returning them allocates nothing, as long
+    /// as no frame is longer than 2,048 bytes.
+    #[must_use]
+    pub fn of(count: usize) -> Self {
+        let home = (0..count).map(|index| Box::new(Slot::new(index))).collect();
+        let state = Mutex::new(State { home, made_count: count });
+        Self(Arc::new(Pool { count_max: Some(count), state }))
+    }
+
+    /// A pool that makes packets as they are needed.
+    #[must_use]
+    pub fn unbounded() -> Self {
+        let state = Mutex::new(State { home: Vec::new(), made_count: 0 });
+        Self(Arc::new(Pool { count_max: None, state }))
+    }
+
+    /// A packet that holds the frame's bytes, with 128 bytes of headroom and as much tailroom;
+    /// `None` when all are out. Its metadata is what its last user left.
+    #[must_use]
+    pub fn take(&self, frame: &Frame) -> Option<PooledPacket> {
+        let mut slot = self.0.slot()?;
+        slot.fill(frame);
+        slot.pool = Some(Arc::clone(&self.0));
+        Some(PooledPacket { slot: Some(slot) })
+    }
+
+    /// How many packets are out.
+    #[must_use]
+    pub fn out_count(&self) -> usize {
+        let state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.made_count.saturating_sub(state.home.len())
+    }
+
+    /// Looks whether every packet is home exactly once.
+    ///
+    /// # Errors
+    /// The numbers that are missing or doubled. A count alone would not show one of each.
+    pub fn check_whole(&self) -> Result<(), NotWhole> {
+        let state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen_counts = vec![0_usize; state.made_count];
+        for slot in &state.home {
+            seen_counts[slot.index] += 1;
+        }
+        let numbers = |wanted: fn(usize) -> bool| {
+            (0..state.made_count).filter(|&index| wanted(seen_counts[index])).collect::<Vec<_>>()
+        };
+        let (missing, doubled) = (numbers(|count| count == 0), numbers(|count| count > 1));
+        if missing.is_empty() && doubled.is_empty() {
+            return Ok(());
+        }
+        Err(NotWhole { made_count: state.made_count, missing, doubled })
+    }
+}
+
+impl Pool {
+    fn slot(&self) -> Option<Box<Slot>> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(slot) = state.home.pop() {
+            return Some(slot);
+        }
+        if self.count_max.is_some() {
+            return None;
+        }
+        let index = state.made_count;
+        state.made_count += 1;
+        Some(Box::new(Slot::new(index)))
+    }
+}
+
+impl Slot {
+    fn new(index: usize) -> Self {
+        let memory = MemPacket::with_room(&[], HEADROOM_BYTES, BUFFER_BYTES + TAILROOM_BYTES);
+        Self { index, memory, timestamp_ns: None, pool: None }
+    }
+
+    /// Makes the frame the packet's data, in the same memory where it is large enough.
+    fn fill(&mut self, frame: &Frame) {
+        self.timestamp_ns = frame.timestamp_ns;
+        let memory = &mut self.memory;
+        let len_bytes = frame.bytes.len();
+        let room_bytes = memory.headroom_bytes() + memory.len_bytes() + memory.tailroom_bytes();
+        if room_bytes < HEADROOM_BYTES + len_bytes + TAILROOM_BYTES {
+            *memory = MemPacket::with_room(&frame.bytes, HEADROOM_BYTES, TAILROOM_BYTES);
+            return;
+        }
+        let fits = "each step asks for room that is there";
+        memory.prepend(memory.headroom_bytes()).expect(fits);
+        memory.append(memory.tailroom_bytes()).expect(fits);
+        memory.trim_front(HEADROOM_BYTES).expect(fits);
+        memory.truncate(len_bytes);
+        memory.data_mut().copy_from_slice(&frame.bytes);
+    }
+}
+
+/// A packet of a [`PacketPool`]. It goes home when it is dropped.
+pub struct PooledPacket {
+    /// `None` only once `drop` has begun.
+    slot: Option<Box<Slot>>,
+}
+
+impl PooledPacket {
+    /// Its number in its pool.
+    #[must_use]
+    pub fn index(&self) -> usize {
+        self.slot().index
+    }
+
+    /// The frame as it would leave now.
+    #[must_use]
+    pub fn to_frame(&self) -> Frame {
+        Frame { bytes: self.data().to_vec(), timestamp_ns: self.timestamp_ns() }
+    }
+
+    /// A second packet with the same number, as two owners of one buffer would be: a planted fault,
+    /// which [`PacketPool::check_whole`] finds once both are home.
+    #[must_use]
+    pub fn doubled(&self) -> Self {
+        let Slot { index, ref memory, timestamp_ns, ref pool } = *self.slot();
+        let slot = Slot { index, memory: memory.clone(), timestamp_ns, pool: pool.clone() };
+        Self { slot: Some(Box::new(slot)) }
+    }
+
+    fn slot(&self) -> &Slot {
+        self.slot.as_ref().expect("there until dropped")
+    }
+
+    fn memory_mut(&mut self) -> &mut MemPacket {
+        &mut self.slot.as_mut().expect("there until dropped").memory
+    }
+}
+
+impl Drop for PooledPacket {
+    fn drop(&mut self) {
+        let Some(mut slot) = self.slot.take() else { return };
+        let Some(pool) = slot.pool.take() else { return };
+        pool.state.lock().unwrap_or_else(PoisonError::into_inner).home.push(slot);
+    }
+}
+
+impl PacketBuf for PooledPacket {
+    fn data(&self) -> &[u8] {
+        self.slot().memory.data()
+    }
+
+    fn data_mut(&mut self) -> &mut [u8] {
+        self.memory_mut().data_mut()
+    }
+
+    fn len_bytes(&self) -> usize {
+        self.slot().memory.len_bytes()
+    }
+
+    fn prepend(&mut self, count: usize) -> Result<&mut [u8], NoRoom> {
+        self.memory_mut().prepend(count)
+    }
+
+    fn append(&mut self, count: usize) -> Result<&mut [u8], NoRoom> {
+        self.memory_mut().append(count)
+    }
+
+    fn trim_front(&mut self, count: usize) -> Result<(), NoRoom> {
+        self.memory_mut().trim_front(count)
+    }
+
+    fn truncate(&mut self, len_bytes: usize) {
+        self.memory_mut().truncate(len_bytes);
+    }
+
+    fn metadata(&self) -> [u8; 8] {
+        self.slot().memory.metadata()
+    }
+
+    fn set_metadata(&mut self, metadata: [u8; 8]) {
+        self.memory_mut().set_metadata(metadata);
+    }
+
+    fn timestamp_ns(&self) -> Option<u64> {
+        self.slot().timestamp_ns
+    }
+}
+
+impl fmt::Debug for PooledPacket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let slot = self.slot();
+        f.debug_struct("PooledPacket")
+            .field("index", &slot.index)
+            .field("memory", &slot.memory)
+            .field("timestamp_ns", &slot.timestamp_ns)
+            .finish()
+    }
+}
+
+impl fmt::Debug for PacketPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PacketPool")
+            .field("count_max", &self.0.count_max)
+            .field("out_count", &self.out_count())
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packet_used_again_holds_the_new_frame_and_full_headroom() {
+        let pool = PacketPool::of(1);
+        for frame in [
+            Frame::new(vec![7; 60]).captured_at(5),
+            Frame::new(vec![]),
+            Frame::new(vec![8; 9000]),
+            Frame::new(vec![9; 2048]),
+        ] {
+            let mut packet = pool.take(&frame).unwrap();
+            assert_eq!(packet.to_frame(), frame);
+            packet.prepend(HEADROOM_BYTES).unwrap();
+            assert!(packet.prepend(1).is_err());
+            packet.append(TAILROOM_BYTES).unwrap();
+            packet.trim_front(100).unwrap();
+        }
+        assert_eq!(pool.check_whole(), Ok(()));
+    }
+
+    #[test]
+    fn a_forgotten_packet_is_named() {
+        let pool = PacketPool::unbounded();
+        let packets: Vec<_> = (0..3).map(|_| pool.take(&Frame::default()).unwrap()).collect();
+        assert_eq!(pool.out_count(), 3);
+        for packet in packets {
+            if packet.index() == 1 { std::mem::forget(packet) } else { drop(packet) }
+        }
+        let expected = NotWhole { made_count: 3, missing: vec![1], doubled: vec![] };
+        assert_eq!(pool.check_whole(), Err(expected));
+    }
+
+    #[test]
+    fn a_doubled_packet_is_named_though_the_count_is_right() {
+        let pool = PacketPool::of(2);
+        let (first, second) = (pool.take(&Frame::default()), pool.take(&Frame::default()));
+        let (first, second) = (first.unwrap(), second.unwrap());
+        let (doubled, missing) = (vec![first.index()], vec![second.index()]);
+        drop(first.doubled());
+        drop(first);
+        std::mem::forget(second);
+        assert_eq!(pool.out_count(), 0);
+        assert_eq!(pool.check_whole(), Err(NotWhole { made_count: 2, missing, doubled }));
+    }
+
+    #[test]
+    fn packets_come_home_from_other_threads() {
+        let pool = PacketPool::of(8);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                let packet = pool.take(&Frame::new([1])).unwrap();
+                scope.spawn(move || drop(packet));
+            }
+        });
+        assert_eq!(pool.check_whole(), Ok(()));
+        assert_eq!(size_of::<PooledPacket>(), 8);
+    }
+}

@@ -1,0 +1,229 @@
+//! A port whose wire is memory.
+
+use crate::port_queues::{MemoryRx, MemoryTx, RxWire, TxWire};
+use crate::{Frame, PacketPool};
+use hotloop_stage::{Core, Device, DeviceCounters, Error};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// How a [`MemoryPort`] behaves.
+#[derive(Clone, Debug)]
+pub struct PortConfig {
+    /// Where the packets of its RX queues come from. A frame that arrives when none is left is lost
+    /// as `rx_nombuf`, or waits where the port is lossless.
+    pub pool: PacketPool,
+    /// Whether it can wait, as a file can.
+    pub lossless: bool,
+    /// How many sent packets each TX queue keeps until the port is stopped, as descriptors do.
+    pub tx_kept_count: usize,
+    /// Whether what was sent is copied for [`MemoryPort::take_sent`]. Without it, sending allocates
+    /// nothing.
+    pub records_sent: bool,
+}
+
+impl Default for PortConfig {
+    /// An unbounded pool, loss instead of waiting, 32 packets kept, all frames recorded.
+    fn default() -> Self {
+        Self {
+            pool: PacketPool::unbounded(),
+            lossless: false,
+            tx_kept_count: 32,
+            records_sent: true,
+        }
+    }
+}
+
+/// A port in memory: a test feeds frames to its RX queues and takes what its TX queues sent.
+///
+/// Queues are numbered by the index of the core that claims them. A clone is another handle of the
+/// same port; it stays usable while queues are polled on other threads.
+///
+/// ```
+/// use hotloop_stage::{Burst, Core, Role, Sink, Source};
+/// use hotloop_testing::{Frame, MemoryPort};
+///
+/// let port = MemoryPort::new("lan");
+/// let core = Core::new(0, Role::RunToCompletion, None, None);
+/// let (mut rx, mut tx) = (port.rx_queue(&core)?, port.tx_queue(&core)?);
+/// port.feed(0, [Frame::new([1, 2, 3])]);
+///
+/// let mut burst = Burst::new();
+/// assert_eq!(rx.poll(&mut burst), 1);
+/// assert_eq!(tx.send(&mut burst), 1);
+/// assert_eq!(port.take_sent(0), [Frame::new([1, 2, 3])]);
+/// # Ok::<(), hotloop_stage::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct MemoryPort(Arc<PortState>);
+
+pub(crate) struct PortState {
+    name: String,
+    pub(crate) config: PortConfig,
+    rx: Mutex<BTreeMap<usize, Queue<RxWire>>>,
+    tx: Mutex<BTreeMap<usize, Queue<TxWire>>>,
+}
+
+struct Queue<W> {
+    wire: Arc<W>,
+    claimed: bool,
+}
+
+impl MemoryPort {
+    /// A port of this name with the default configuration. Names tell ports apart in reports.
+    #[must_use]
+    pub fn new(name: impl Into<String>) -> Self {
+        Self::with_config(name, PortConfig::default())
+    }
+
+    /// A port of this name that behaves as `config` says.
+    #[must_use]
+    pub fn with_config(name: impl Into<String>, config: PortConfig) -> Self {
+        let (rx, tx) = (Mutex::default(), Mutex::default());
+        Self(Arc::new(PortState { name: name.into(), config, rx, tx }))
+    }
+
+    /// The pool of its RX queues, for stages that make packets of their own.
+    #[must_use]
+    pub fn pool(&self) -> &PacketPool {
+        &self.0.config.pool
+    }
+
+    /// Claims the RX queue of this core.
+    ///
+    /// # Errors
+    /// When it is claimed already.
+    pub fn rx_queue(&self, core: &Core) -> Result<MemoryRx, Error> {
+        let wire = claim(&self.0.rx, core.index(), "RX", &self.0.name)?;
+        Ok(MemoryRx::new(Arc::clone(&self.0), wire))
+    }
+
+    /// Claims the TX queue of this core.
+    ///
+    /// # Errors
+    /// When it is claimed already.
+    pub fn tx_queue(&self, core: &Core) -> Result<MemoryTx, Error> {
+        let wire = claim(&self.0.tx, core.index(), "TX", &self.0.name)?;
+        Ok(MemoryTx::new(Arc::clone(&self.0), wire))
+    }
+
+    /// Lets frames arrive at an RX queue, behind those that wait there.
+    pub fn feed<F: Into<Frame>>(&self, queue_index: usize, frames: impl IntoIterator<Item = F>) {
+        wire(&self.0.rx, queue_index).feed(&mut frames.into_iter().map(Into::into));
+    }
+
+    /// Lets `generate` make the frames of an RX queue once those that were fed are gone: it is
+    /// called with the frame's number from 0 and an empty frame to fill, and returns whether there
+    /// was one. After the first `false` nothing comes any more.
+    ///
+    /// The frame's memory is used again, so that generating need not allocate.
+    pub fn generate(
+        &self,
+        queue_index: usize,
+        generate: impl FnMut(u64, &mut Frame) -> bool + Send + 'static,
+    ) {
+        wire(&self.0.rx, queue_index).generate(Box::new(generate));
+    }
+
+    /// Says that no RX queue will be fed any more: each is finished once it is empty.
+    pub fn end_input(&self) {
+        for queue in lock(&self.0.rx).values() {
+            queue.wire.end();
+        }
+    }
+
+    /// How many frames wait at an RX queue, not counting what may be generated.
+    #[must_use]
+    pub fn waiting_count(&self, queue_index: usize) -> usize {
+        wire(&self.0.rx, queue_index).waiting_count()
+    }
+
+    /// Takes what a TX queue sent since the last call, in order.
+    #[must_use]
+    pub fn take_sent(&self, queue_index: usize) -> Vec<Frame> {
+        wire(&self.0.tx, queue_index).take_sent()
+    }
+
+    /// Takes what all TX queues sent since the last call, queue by queue.
+    #[must_use]
+    pub fn take_all_sent(&self) -> Vec<Frame> {
+        lock(&self.0.tx).values().flat_map(|queue| queue.wire.take_sent()).collect()
+    }
+
+    /// The port as the engine sees it.
+    #[must_use]
+    pub fn device(&self) -> Arc<dyn Device> {
+        Arc::clone(&self.0) as Arc<dyn Device>
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The queue's wire; a queue begins to exist when it is fed or claimed.
+fn wire<W: Default>(queues: &Mutex<BTreeMap<usize, Queue<W>>>, queue_index: usize) -> Arc<W> {
+    let mut queues = lock(queues);
+    Arc::clone(&queues.entry(queue_index).or_default().wire)
+}
+
+fn claim<W: Default>(
+    queues: &Mutex<BTreeMap<usize, Queue<W>>>,
+    queue_index: usize,
+    direction: &str,
+    port: &str,
+) -> Result<Arc<W>, Error> {
+    let mut queues = lock(queues);
+    let queue = queues.entry(queue_index).or_default();
+    if std::mem::replace(&mut queue.claimed, true) {
+        let message = format!("{direction} queue {queue_index} of port {port} is claimed already");
+        return Err(Error::message(message));
+    }
+    Ok(Arc::clone(&queue.wire))
+}
+
+impl<W: Default> Default for Queue<W> {
+    fn default() -> Self {
+        Self { wire: Arc::default(), claimed: false }
+    }
+}
+
+impl Device for PortState {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn counters(&self) -> DeviceCounters {
+        let mut counters = DeviceCounters::default();
+        for queue in lock(&self.rx).values() {
+            counters.received += queue.wire.received_count();
+            counters.rx_nombuf += queue.wire.nombuf_count();
+        }
+        for queue in lock(&self.tx).values() {
+            counters.sent += queue.wire.sent_count();
+        }
+        counters
+    }
+
+    fn stop(&self) -> Result<(), Error> {
+        for queue in lock(&self.tx).values() {
+            queue.wire.free_kept();
+        }
+        Ok(())
+    }
+
+    fn check_pools(&self) -> Result<(), Error> {
+        let whole = self.config.pool.check_whole();
+        whole.map_err(|error| Error::message(format!("pool of port {}: {error}", self.name)))
+    }
+}
+
+impl fmt::Debug for MemoryPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryPort")
+            .field("name", &self.0.name)
+            .field("config", &self.0.config)
+            .field("counters", &self.0.counters())
+            .finish()
+    }
+}

@@ -1,0 +1,320 @@
+//! The queues of a memory port.
+
+use crate::port::PortState;
+use crate::{Frame, PooledPacket};
+use hotloop_stage::{Burst, Device, Sink, Source};
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Makes the frame of a number; false when there is none.
+type Generate = Box<dyn FnMut(u64, &mut Frame) -> bool + Send>;
+
+/// The wire of an RX queue.
+#[derive(Default)]
+pub(crate) struct RxWire {
+    input: Mutex<Input>,
+    received: AtomicU64,
+    nombuf: AtomicU64,
+}
+
+#[derive(Default)]
+struct Input {
+    /// The frame that comes next, where `loaded`.
+    next: Frame,
+    loaded: bool,
+    waiting: VecDeque<Frame>,
+    generate: Option<Generate>,
+    generated_count: u64,
+    ended: bool,
+}
+
+impl Input {
+    /// Whether there is a frame in `next`.
+    fn load(&mut self) -> bool {
+        if self.loaded {
+            return true;
+        }
+        if let Some(frame) = self.waiting.pop_front() {
+            (self.next, self.loaded) = (frame, true);
+        } else if let Some(generate) = &mut self.generate {
+            self.next.bytes.clear();
+            self.next.timestamp_ns = None;
+            self.loaded = generate(self.generated_count, &mut self.next);
+            if self.loaded {
+                self.generated_count += 1;
+            } else {
+                (self.generate, self.ended) = (None, true);
+            }
+        }
+        self.loaded
+    }
+}
+
+impl RxWire {
+    fn input(&self) -> MutexGuard<'_, Input> {
+        self.input.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn feed(&self, frames: &mut dyn Iterator<Item = Frame>) {
+        self.input().waiting.extend(frames);
+    }
+
+    pub(crate) fn generate(&self, generate: Generate) {
+        let mut input = self.input();
+        (input.generate, input.generated_count) = (Some(generate), 0);
+    }
+
+    pub(crate) fn end(&self) {
+        self.input().ended = true;
+    }
+
+    pub(crate) fn waiting_count(&self) -> usize {
+        let input = self.input();
+        input.waiting.len() + usize::from(input.loaded)
+    }
+
+    pub(crate) fn received_count(&self) -> u64 {
+        self.received.load(Relaxed)
+    }
+
+    pub(crate) fn nombuf_count(&self) -> u64 {
+        self.nombuf.load(Relaxed)
+    }
+}
+
+/// An RX queue of a [`MemoryPort`](crate::MemoryPort): a [`Source`] of packets from its pool.
+pub struct MemoryRx {
+    port: Arc<PortState>,
+    wire: Arc<RxWire>,
+}
+
+impl MemoryRx {
+    pub(crate) const fn new(port: Arc<PortState>, wire: Arc<RxWire>) -> Self {
+        Self { port, wire }
+    }
+}
+
+impl Source for MemoryRx {
+    type Item = PooledPacket;
+
+    fn poll(&mut self, burst: &mut Burst<PooledPacket>) -> usize {
+        let mut input = self.wire.input();
+        let mut count = 0;
+        for _ in 0..burst.room() {
+            if !input.load() {
+                break;
+            }
+            match self.port.config.pool.take(&input.next) {
+                Some(packet) => {
+                    burst.push(packet);
+                    count += 1;
+                }
+                None if self.port.config.lossless => break,
+                None => {
+                    self.wire.nombuf.fetch_add(1, Relaxed);
+                }
+            }
+            input.loaded = false;
+        }
+        self.wire.received.fetch_add(count, Relaxed);
+        count as usize
+    }
+
+    fn devices(&self) -> Vec<Arc<dyn Device>> {
+        vec![Arc::clone(&self.port) as Arc<dyn Device>]
+    }
+
+    fn lossless(&self) -> bool {
+        self.port.config.lossless
+    }
+
+    fn finished(&self) -> bool {
+        let input = self.wire.input();
+        input.ended && !input.loaded && input.waiting.is_empty()
+    }
+}
+
+/// The wire of a TX queue.
+#[derive(Default)]
+pub(crate) struct TxWire {
+    output: Mutex<Output>,
+    sent: AtomicU64,
+}
+
+#[derive(Default)]
+struct Output {
+    frames: Vec<Frame>,
+    kept: VecDeque<PooledPacket>,
+}
+
+impl TxWire {
+    fn output(&self) -> MutexGuard<'_, Output> {
+        self.output.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn take_sent(&self) -> Vec<Frame> {
+        std::mem::take(&mut self.output().frames)
+    }
+
+    pub(crate) fn sent_count(&self) -> u64 {
+        self.sent.load(Relaxed)
+    }
+
+    pub(crate) fn free_kept(&self) {
+        self.output().kept.clear();
+    }
+}
+
+/// A TX queue of a [`MemoryPort`](crate::MemoryPort): a [`Sink`] that takes whatever it is given.
+pub struct MemoryTx {
+    port: Arc<PortState>,
+    wire: Arc<TxWire>,
+}
+
+impl MemoryTx {
+    pub(crate) fn new(port: Arc<PortState>, wire: Arc<TxWire>) -> Self {
+        wire.output().kept.reserve(port.config.tx_kept_count + 1);
+        Self { port, wire }
+    }
+}
+
+impl Sink for MemoryTx {
+    type Item = PooledPacket;
+
+    fn send(&mut self, burst: &mut Burst<PooledPacket>) -> usize {
+        let mut output = self.wire.output();
+        let mut count = 0;
+        while let Some(packet) = burst.pop() {
+            if self.port.config.records_sent {
+                output.frames.push(packet.to_frame());
+            }
+            output.kept.push_back(packet);
+            if output.kept.len() > self.port.config.tx_kept_count {
+                output.kept.pop_front();
+            }
+            count += 1;
+        }
+        self.wire.sent.fetch_add(count, Relaxed);
+        count as usize
+    }
+
+    fn devices(&self) -> Vec<Arc<dyn Device>> {
+        vec![Arc::clone(&self.port) as Arc<dyn Device>]
+    }
+}
+
+impl fmt::Debug for MemoryRx {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryRx").field("received", &self.wire.received_count()).finish()
+    }
+}
+
+impl fmt::Debug for MemoryTx {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryTx").field("sent", &self.wire.sent_count()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Frame, MemoryPort, PacketPool, PortConfig};
+    use hotloop_stage::{Burst, Core, DeviceCounters, Role, Sink, Source};
+
+    fn core(index: usize) -> Core {
+        Core::new(index, Role::RunToCompletion, None, None)
+    }
+
+    fn numbered(count: u8) -> impl Iterator<Item = Frame> {
+        (0..count).map(|number| Frame::new([number]))
+    }
+
+    #[test]
+    fn a_poll_takes_no_more_than_the_burst_has_room_for() {
+        let port = MemoryPort::new("p");
+        let mut rx = port.rx_queue(&core(0)).unwrap();
+        port.feed(0, numbered(100));
+        let mut burst = Burst::new();
+        burst.set_limit(10);
+        assert_eq!((rx.poll(&mut burst), burst.len()), (10, 10));
+        burst.set_limit(64);
+        assert_eq!((rx.poll(&mut burst), rx.poll(&mut burst)), (54, 0));
+        assert_eq!(port.waiting_count(0), 36);
+        assert_eq!(port.device().counters().received, 64);
+    }
+
+    #[test]
+    fn an_empty_pool_loses_frames_and_counts_them() {
+        let config = PortConfig { pool: PacketPool::of(3), ..PortConfig::default() };
+        let port = MemoryPort::with_config("p", config);
+        let mut rx = port.rx_queue(&core(0)).unwrap();
+        port.feed(0, numbered(5));
+        let mut burst = Burst::new();
+        assert_eq!(rx.poll(&mut burst), 3);
+        let expected = DeviceCounters { received: 3, rx_nombuf: 2, ..DeviceCounters::default() };
+        assert_eq!(port.device().counters(), expected);
+    }
+
+    #[test]
+    fn a_lossless_port_waits_for_packets_and_loses_nothing() {
+        let config =
+            PortConfig { pool: PacketPool::of(3), lossless: true, ..PortConfig::default() };
+        let port = MemoryPort::with_config("p", config);
+        let mut rx = port.rx_queue(&core(0)).unwrap();
+        port.feed(0, numbered(5));
+        port.end_input();
+        let mut burst = Burst::new();
+        assert_eq!((rx.poll(&mut burst), rx.finished()), (3, false));
+        burst.clear();
+        assert_eq!((rx.poll(&mut burst), rx.finished()), (2, true));
+        let bytes: Vec<_> = std::iter::from_fn(|| burst.pop()).map(|p| p.to_frame()).collect();
+        assert_eq!(bytes, [Frame::new([3]), Frame::new([4])]);
+        assert_eq!(port.device().counters().rx_nombuf, 0);
+    }
+
+    #[test]
+    fn a_generator_goes_on_until_it_says_so() {
+        let port = MemoryPort::new("p");
+        let mut rx = port.rx_queue(&core(1)).unwrap();
+        port.feed(1, [Frame::new([200])]);
+        port.generate(1, |number, frame| {
+            frame.bytes.push(number as u8);
+            frame.timestamp_ns = Some(number * 10);
+            number < 2
+        });
+        let mut burst = Burst::new();
+        assert_eq!((rx.poll(&mut burst), rx.finished()), (3, true));
+        let frames: Vec<_> = burst.as_slice().iter().map(|p| p.to_frame()).collect();
+        let generated = [Frame::new([0]).captured_at(0), Frame::new([1]).captured_at(10)];
+        assert_eq!(frames, [&[Frame::new([200])][..], &generated].concat());
+    }
+
+    #[test]
+    fn sent_packets_are_home_once_the_port_is_stopped() {
+        let port = MemoryPort::new("p");
+        let (mut rx, mut tx) = (port.rx_queue(&core(0)).unwrap(), port.tx_queue(&core(0)).unwrap());
+        port.feed(0, numbered(40));
+        let mut burst = Burst::new();
+        rx.poll(&mut burst);
+        assert_eq!(tx.send(&mut burst), 40);
+        assert_eq!(port.pool().out_count(), 32);
+        drop((rx, tx));
+        let device = port.device();
+        assert!(device.check_pools().unwrap_err().to_string().contains("32 never came back"));
+        device.stop().unwrap();
+        device.check_pools().unwrap();
+        assert_eq!(device.counters().sent, 40);
+        assert_eq!(port.take_all_sent(), numbered(40).collect::<Vec<_>>());
+        assert!(port.take_sent(0).is_empty());
+    }
+
+    #[test]
+    fn a_queue_is_claimed_once() {
+        let port = MemoryPort::new("lan");
+        let _claimed = port.rx_queue(&core(2)).unwrap();
+        let message = port.rx_queue(&core(2)).unwrap_err().to_string();
+        assert_eq!(message, "RX queue 2 of port lan is claimed already");
+        assert!(port.tx_queue(&core(2)).is_ok());
+    }
+}

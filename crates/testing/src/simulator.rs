@@ -1,0 +1,185 @@
+//! A whole network function on one thread, in an order that a seed decides.
+//!
+//! [`simulate`] runs a graph in some deployment over a memory port: it feeds frames, injects faults,
+//! steps one core after the other as the seed says, lets time pass, stops, drains, and checks the
+//! ledger. The same seed gives the same run, packet by packet. [`simulate_seeds`] runs many.
+//!
+//! ```
+//! use hotloop_engine::{Graph, source};
+//! use hotloop_stage::each;
+//! use hotloop_testing::simulator::{Scenario, World, simulate};
+//! use hotloop_testing::{Frame, Rng};
+//!
+//! struct Echo;
+//!
+//! impl Scenario for Echo {
+//!     fn frame(&self, _queue_index: usize, number: u64, rng: &mut Rng) -> Frame {
+//!         Frame::new(vec![number as u8; 1 + rng.index(100)])
+//!     }
+//!
+//!     fn graph<'a>(&'a self, world: &'a World) -> impl Graph + 'a {
+//!         source(|core| world.rx_queue(core))
+//!             .stage(|_| each(|packet| packet))
+//!             .shard_by(|packet: &hotloop_testing::PooledPacket| packet.index() as u32)
+//!             .sink(|core| world.tx_queue(core))
+//!     }
+//! }
+//!
+//! let run = simulate(42, &Echo).unwrap_or_else(|failure| panic!("{failure}"));
+//! assert!(run.report.is_whole());
+//! ```
+
+mod seeds;
+mod settings;
+mod stepping;
+mod world;
+
+pub use seeds::{SEED_VARIABLE, Totals, simulate_seeds};
+pub use settings::Settings;
+pub use world::World;
+
+use crate::{Frame, Rng};
+use hotloop_engine::{Engine, Graph, Report};
+use hotloop_stage::Error;
+use std::fmt;
+use stepping::Stepping;
+
+/// What is simulated: a network function, its traffic, and what must be true of a run beside the
+/// ledger.
+pub trait Scenario {
+    /// How the run of a seed is set up: drawn from all there is, unless this says otherwise. A graph
+    /// without a boundary takes run-to-completion only.
+    fn settings(&self, rng: &mut Rng) -> Settings {
+        Settings::drawn(rng)
+    }
+
+    /// The frame of this number, from 0, that arrives at an RX queue.
+    fn frame(&self, queue_index: usize, number: u64, rng: &mut Rng) -> Frame;
+
+    /// The network function, between the world's queues.
+    fn graph<'a>(&'a self, world: &'a World) -> impl Graph + 'a;
+
+    /// Whether a stage may panic, by `std::panic::resume_unwind`, which prints nothing. The ledger
+    /// must be whole all the same.
+    fn may_panic(&self) -> bool {
+        false
+    }
+
+    /// Looks at a run whose ledger is whole.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    fn check(&self, run: &Simulated) -> Result<(), String> {
+        let _ = run;
+        Ok(())
+    }
+}
+
+/// A run that ended well.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Simulated {
+    /// How it was set up.
+    pub settings: Settings,
+    /// The engine's account.
+    pub report: Report,
+    /// How many frames were fed.
+    pub fed_count: u64,
+    /// What each TX queue sent, in order.
+    pub sent: Vec<Vec<Frame>>,
+    /// How many turns the cores had.
+    pub step_count: u64,
+    /// Whether a stage panicked.
+    pub has_panicked: bool,
+}
+
+/// A run that did not end well. It prints what to do to see it again.
+#[derive(Clone)]
+pub struct Failure {
+    /// The seed that shows it.
+    pub seed: u64,
+    /// What is wrong.
+    pub findings: Vec<String>,
+    /// The run, where it came to an end.
+    pub run: Option<Simulated>,
+}
+
+impl std::error::Error for Failure {}
+
+impl fmt::Debug for Failure {
+    /// As for people: frame by frame, nobody would find the seed.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "seed {} fails (again with {SEED_VARIABLE}={}):", self.seed, self.seed)?;
+        for finding in &self.findings {
+            writeln!(f, "  {finding}")?;
+        }
+        if let Some(run) = &self.run {
+            writeln!(f, "{:?}, {} steps", run.settings, run.step_count)?;
+            write!(f, "{}", run.report)?;
+        }
+        Ok(())
+    }
+}
+
+/// Runs a scenario as `seed` says.
+///
+/// # Errors
+/// A run whose ledger is not whole: [`Report::balanced`], [`Report::pools_whole`] and no finding; in
+/// which more packets were inside than there can be; whose port counted other than was fed and
+/// taken; that was lossless and lost; or that the scenario's own check finds wrong.
+pub fn simulate<S: Scenario>(seed: u64, scenario: &S) -> Result<Simulated, Box<Failure>> {
+    let mut rng = Rng::seeded(seed);
+    let settings = scenario.settings(&mut rng);
+    let world = World::new(&settings, rng.next_u64());
+    let early = |finding: String| Box::new(Failure { seed, findings: vec![finding], run: None });
+
+    let plan = Engine::plan(scenario.graph(&world), settings.deployment)
+        .and_then(|plan| plan.clock(settings.clock).ring_capacity(settings.ring_capacity))
+        .map_err(|error| early(error.to_string()))?;
+    let assembly = plan.assemble().map_err(|error: Error| early(error.to_string()))?;
+    let frame = |queue_index, number, rng: &mut Rng| scenario.frame(queue_index, number, rng);
+    let mut stepping = Stepping::new(assembly, &world, &settings, rng, frame);
+    let mut findings = stepping.run();
+    let run = stepping.finish();
+
+    findings.extend(wrongs(&run, &world, scenario.may_panic()));
+    if findings.is_empty() {
+        findings.extend(scenario.check(&run).err());
+    }
+    if findings.is_empty() {
+        return Ok(run);
+    }
+    Err(Box::new(Failure { seed, findings, run: Some(run) }))
+}
+
+/// What must be true of any run.
+fn wrongs(run: &Simulated, world: &World, may_panic: bool) -> Vec<String> {
+    let Simulated { report, settings, .. } = run;
+    let mut wrongs = Vec::new();
+    let excused = may_panic && run.has_panicked && report.balanced && report.pools_whole;
+    if !report.is_whole() && !excused {
+        wrongs.push(format!("the ledger is not whole: {}", report.findings.join("; ")));
+    }
+    let losses = report.nic_loss.imissed + report.nic_loss.rx_nombuf;
+    let waiting = world.waiting_count();
+    if run.fed_count != waiting + report.received + losses {
+        wrongs.push(format!(
+            "{} frames fed, {waiting} still wait, {} received, {losses} lost by the device",
+            run.fed_count, report.received
+        ));
+    }
+    let recorded = run.sent.iter().map(Vec::len).sum::<usize>() as u64;
+    if recorded != report.sent {
+        wrongs.push(format!("{recorded} frames left the port, {} were sent", report.sent));
+    }
+    let ring_full = report.dropped.get("ring_full").copied().unwrap_or_default();
+    if settings.lossless && ring_full + losses > 0 {
+        wrongs.push(format!("a lossless run lost: {ring_full} ring_full, {losses} by the device"));
+    }
+    wrongs
+}

@@ -1,0 +1,124 @@
+//! Many seeds, or the one that failed.
+
+use crate::simulator::{Failure, Scenario, Simulated, simulate};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// The environment variable that names the one seed to run, in place of all.
+pub const SEED_VARIABLE: &str = "HOTLOOP_SEED";
+
+/// What happened in many runs together, so that a test can see that it met what it is about.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Totals {
+    /// How many seeds ran.
+    pub seed_count: u64,
+    /// Packets received.
+    pub received: u64,
+    /// Packets sent.
+    pub sent: u64,
+    /// Packets that stages made.
+    pub created: u64,
+    /// Packets that went from core to core.
+    pub crossed: u64,
+    /// Packets dropped, by reason.
+    pub dropped: BTreeMap<String, u64>,
+    /// Frames that the device lost for want of a descriptor.
+    pub imissed: u64,
+    /// Frames that the device lost for want of an mbuf.
+    pub rx_nombuf: u64,
+    /// Runs in which a stage panicked.
+    pub panicked_run_count: u64,
+}
+
+impl Totals {
+    fn add(&mut self, run: &Simulated) {
+        let report = &run.report;
+        self.seed_count += 1;
+        self.received += report.received;
+        self.sent += report.sent;
+        self.created += report.created;
+        self.crossed += report.crossed;
+        self.imissed += report.nic_loss.imissed;
+        self.rx_nombuf += report.nic_loss.rx_nombuf;
+        self.panicked_run_count += u64::from(run.has_panicked);
+        for (reason, count) in &report.dropped {
+            *self.dropped.entry(reason.clone()).or_default() += count;
+        }
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.seed_count += other.seed_count;
+        self.received += other.received;
+        self.sent += other.sent;
+        self.created += other.created;
+        self.crossed += other.crossed;
+        self.imissed += other.imissed;
+        self.rx_nombuf += other.rx_nombuf;
+        self.panicked_run_count += other.panicked_run_count;
+        for (reason, count) in other.dropped {
+            *self.dropped.entry(reason).or_default() += count;
+        }
+    }
+}
+
+/// Runs a scenario for each seed, on as many threads as there are CPUs, each run on one; or for the
+/// one seed that the environment's [`SEED_VARIABLE`] names.
+///
+/// # Errors
+/// The failure with the lowest seed.
+///
+/// # Panics
+/// When the variable is not a number.
+pub fn simulate_seeds<S: Scenario + Sync>(
+    seeds: Range<u64>,
+    scenario: &S,
+) -> Result<Totals, Box<Failure>> {
+    let seeds = match std::env::var(SEED_VARIABLE) {
+        Ok(text) => {
+            let seed = text.parse().unwrap_or_else(|_| panic!("{SEED_VARIABLE}={text}: no number"));
+            seed..seed + 1
+        }
+        Err(_) => seeds,
+    };
+    let next = AtomicU64::new(seeds.start);
+    // Seeds from here on need not run: one before them has failed.
+    let end = AtomicU64::new(seeds.end);
+    let result = Mutex::new((Totals::default(), None::<Box<Failure>>));
+    let thread_count = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..thread_count {
+            scope.spawn(|| {
+                let (totals, failure) = run_seeds(&next, &end, scenario);
+                let mut result = result.lock().expect("no thread panics with it");
+                result.0.merge(totals);
+                result.1 = [result.1.take(), failure].into_iter().flatten().min_by_key(|f| f.seed);
+            });
+        }
+    });
+    let (totals, failure) = result.into_inner().expect("no thread panicked with it");
+    failure.map_or(Ok(totals), Err)
+}
+
+/// Takes one seed after the other until there is none left, or one fails.
+fn run_seeds(
+    next: &AtomicU64,
+    end: &AtomicU64,
+    scenario: &impl Scenario,
+) -> (Totals, Option<Box<Failure>>) {
+    let mut totals = Totals::default();
+    loop {
+        let seed = next.fetch_add(1, Relaxed);
+        if seed >= end.load(Relaxed) {
+            return (totals, None);
+        }
+        match simulate(seed, scenario) {
+            Ok(run) => totals.add(&run),
+            Err(failure) => {
+                end.fetch_min(seed, Relaxed);
+                return (totals, Some(failure));
+            }
+        }
+    }
+}

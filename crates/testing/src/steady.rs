@@ -1,0 +1,163 @@
+//! Watches threads while they are busy: what they allocate and what they ask of the kernel.
+
+use crate::syscalls::Window;
+use crate::{AllocCounts, AllocGuard, Armed};
+use hotloop_stage::{Burst, Device, Error, Facts, Sink, Source};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Watches each thread whose source or sink passes through it, from one packet to another: in steady
+/// state, when everything has been warmed up.
+///
+/// Allocations are counted by the [`AllocGuard`], which the test installs; system calls in a
+/// [`Window`] of the thread's name, where the test is [`traced`](crate::syscalls::traced). Between
+/// the two packets everything the thread does is watched, not only its source or sink. Wrap one of
+/// the two on each thread.
+#[derive(Clone, Debug)]
+pub struct Steady {
+    warm_up_count: u64,
+    watched_count: u64,
+    threads: Arc<Mutex<Vec<SteadyThread>>>,
+}
+
+/// What one thread did while it was watched.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct SteadyThread {
+    /// The name that its source or sink was given.
+    pub name: String,
+    /// Packets that passed meanwhile: 0 where the traffic ended before watching began.
+    pub packet_count: u64,
+    /// Whether it was watched to the end, and not cut short by the end of the traffic.
+    pub is_complete: bool,
+    /// What it allocated and freed.
+    pub allocations: AllocCounts,
+}
+
+impl Steady {
+    /// Watches from the first call after `warm_up_count` packets to the first after `watched_count`
+    /// more.
+    #[must_use]
+    pub fn after(warm_up_count: u64, watched_count: u64) -> Self {
+        Self { warm_up_count, watched_count, threads: Arc::default() }
+    }
+
+    /// The source or sink, watched under a name that says which thread it is on.
+    pub fn watch<T>(&self, name: impl Into<String>, watched: T) -> Watched<T> {
+        let (name, steady) = (name.into(), self.clone());
+        Watched { watched, name, steady, passed_count: 0, watch: Watch::WarmingUp }
+    }
+
+    /// What the threads did, in the order in which watching ended. Complete once all were joined.
+    #[must_use]
+    pub fn threads(&self) -> Vec<SteadyThread> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// A source or sink on a watched thread. [`Steady::watch`] makes it.
+pub struct Watched<T> {
+    watched: T,
+    name: String,
+    steady: Steady,
+    passed_count: u64,
+    watch: Watch,
+}
+
+enum Watch {
+    WarmingUp,
+    On { window: Window, armed: Armed, begin_count: u64 },
+    Over,
+}
+
+impl<T> Watched<T> {
+    /// Before each call: begins or ends what is due.
+    fn turn(&mut self) {
+        match self.watch {
+            Watch::WarmingUp if self.passed_count >= self.steady.warm_up_count => {
+                let window = Window::begin(&self.name);
+                let begin_count = self.passed_count;
+                self.watch = Watch::On { window, armed: AllocGuard::arm(), begin_count };
+            }
+            Watch::On { begin_count, .. }
+                if self.passed_count - begin_count >= self.steady.watched_count =>
+            {
+                self.end(true);
+            }
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, is_complete: bool) {
+        let (mut allocations, mut packet_count) = (AllocCounts::default(), 0);
+        match std::mem::replace(&mut self.watch, Watch::Over) {
+            Watch::On { window, armed, begin_count } => {
+                allocations = armed.counts();
+                window.end();
+                packet_count = self.passed_count - begin_count;
+            }
+            Watch::WarmingUp => {}
+            Watch::Over => return,
+        }
+        let name = std::mem::take(&mut self.name);
+        let thread = SteadyThread { name, packet_count, is_complete, allocations };
+        self.steady.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+    }
+}
+
+impl<T> Drop for Watched<T> {
+    fn drop(&mut self) {
+        self.end(false);
+    }
+}
+
+impl<S: Source> Source for Watched<S> {
+    type Item = S::Item;
+
+    fn poll(&mut self, burst: &mut Burst<S::Item>) -> usize {
+        self.turn();
+        let count = self.watched.poll(burst);
+        self.passed_count += count as u64;
+        count
+    }
+
+    fn start(&mut self, facts: &Facts) -> Result<(), Error> {
+        self.watched.start(facts)
+    }
+
+    fn devices(&self) -> Vec<Arc<dyn Device>> {
+        self.watched.devices()
+    }
+
+    fn lossless(&self) -> bool {
+        self.watched.lossless()
+    }
+
+    fn finished(&self) -> bool {
+        self.watched.finished()
+    }
+}
+
+impl<S: Sink> Sink for Watched<S> {
+    type Item = S::Item;
+
+    fn send(&mut self, burst: &mut Burst<S::Item>) -> usize {
+        self.turn();
+        let count = self.watched.send(burst);
+        self.passed_count += count as u64;
+        count
+    }
+
+    fn start(&mut self, facts: &Facts) -> Result<(), Error> {
+        self.watched.start(facts)
+    }
+
+    fn devices(&self) -> Vec<Arc<dyn Device>> {
+        self.watched.devices()
+    }
+}
+
+impl<T> fmt::Debug for Watched<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watched").field("passed_count", &self.passed_count).finish_non_exhaustive()
+    }
+}

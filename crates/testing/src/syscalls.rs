@@ -1,0 +1,122 @@
+//! System calls of single threads, counted exactly and without privilege.
+//!
+//! Nothing that an ordinary user may read counts a thread's system calls, so a test runs a second
+//! time in a process of its own, and the first one traces it (`ptrace(2)`, which a parent may do to
+//! its child). Threads say by [`Window`]s what is to be counted.
+//!
+//! ```no_run
+//! use hotloop_testing::syscalls::{Traced, Window, traced};
+//!
+//! #[test]
+//! fn adding_makes_no_calls() {
+//!     let windows = match traced("adding_makes_no_calls", || {
+//!         let window = Window::begin("adding");
+//!         assert_eq!(std::hint::black_box(1) + 1, 2);
+//!         window.end();
+//!     }) {
+//!         Traced::InCopy => return,
+//!         Traced::Unavailable(why) => return println!("skipped: {why}"),
+//!         Traced::Windows(windows) => windows,
+//!     };
+//!     assert_eq!((windows.len(), windows[0].call_count), (1, 0));
+//! }
+//! ```
+
+mod copy;
+mod tracer;
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+use std::sync::OnceLock;
+
+/// Names the file to which a traced copy writes its marks.
+const MARKS_VARIABLE: &str = "HOTLOOP_SYSCALL_MARKS";
+
+/// What a copy writes once it waits to be traced.
+const READY: &str = "ready";
+
+/// What came of [`traced`].
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Traced {
+    /// This process is the copy, and the body has run: the test has nothing left to do.
+    InCopy,
+    /// The copy has run and ended well. These are its windows, in the order in which they ended.
+    Windows(Vec<WindowCalls>),
+    /// The kernel lets nobody be traced here: why not.
+    Unavailable(String),
+}
+
+/// The system calls of one thread between [`Window::begin`] and [`Window::end`].
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct WindowCalls {
+    /// The window's name.
+    pub name: String,
+    /// The kernel's number of the thread.
+    pub thread_id: i32,
+    /// How many calls it made.
+    pub call_count: u64,
+}
+
+/// Runs `body` in a copy of this test process, and counts the system calls in its windows.
+///
+/// `test_name` is the calling test's name as the test harness prints it, with its modules: the copy
+/// is this program, told to run that test alone. There, `traced` runs the body.
+///
+/// # Panics
+/// When no test is so named, when the copy fails, and when a window was not ended.
+pub fn traced(test_name: &str, body: impl FnOnce()) -> Traced {
+    if let Some(marks) = marks() {
+        copy::wait_for_tracer(marks);
+        body();
+        return Traced::InCopy;
+    }
+    tracer::trace_copy(test_name)
+}
+
+/// A stretch of a thread's life whose system calls are counted, if the process is traced. It belongs
+/// to the thread that began it, and a thread has one at a time.
+#[derive(Debug)]
+pub struct Window {
+    /// Made beforehand, so that ending makes one system call and no other.
+    end_mark: Option<String>,
+    /// Neither `Send` nor `Sync`.
+    thread: std::marker::PhantomData<*const ()>,
+}
+
+impl Window {
+    /// Begins to count for the calling thread.
+    ///
+    /// # Panics
+    /// When the process is traced and `/proc` is not there.
+    #[must_use = "a window is counted once it is ended"]
+    pub fn begin(name: &str) -> Self {
+        let end_mark = marks().map(|mut marks| {
+            let thread_id = copy::thread_id();
+            let begin_mark = format!("begin {thread_id} {name}\n");
+            let end_mark = format!("end {thread_id}\n");
+            marks.write_all(begin_mark.as_bytes()).expect("the marks can be written");
+            end_mark
+        });
+        Self { end_mark, thread: std::marker::PhantomData }
+    }
+
+    /// Ends the window. The call with which it tells the tracer is not counted.
+    pub fn end(self) {
+        if let (Some(end_mark), Some(mut marks)) = (&self.end_mark, marks()) {
+            marks.write_all(end_mark.as_bytes()).expect("the marks can be written");
+        }
+    }
+}
+
+/// Where a traced copy writes its marks; `None` in any other process.
+fn marks() -> Option<&'static File> {
+    static MARKS: OnceLock<Option<File>> = OnceLock::new();
+    MARKS
+        .get_or_init(|| {
+            let path = std::env::var_os(MARKS_VARIABLE)?;
+            let file = OpenOptions::new().append(true).open(Path::new(&path));
+            Some(file.expect("the marks' file is there"))
+        })
+        .as_ref()
+}

@@ -1,0 +1,9 @@
+//! The allocation guard where nobody installed it.
+
+use hotloop_testing::AllocGuard;
+
+#[test]
+#[should_panic = "not installed"]
+fn arming_a_guard_that_is_not_installed_panics() {
+    let _ = AllocGuard::arm();
+}

@@ -1,0 +1,184 @@
+//! Stages on the bench.
+
+use hotloop_packet::PacketBuf;
+use hotloop_packet::memory::MemPacket;
+use hotloop_stage::{
+    Burst, BurstStage, Counters, Cx, NoDrops, Output, Stage, Tick, Verdict, drop_reasons,
+};
+use hotloop_testing::{bench, bench_burst};
+use std::time::Duration;
+
+drop_reasons! { enum TestDrop { Small = "small", Late = "late" } }
+
+/// Drops what is empty or comes after a second, and notes how it was called.
+#[derive(Default)]
+struct Picky {
+    bursts: Vec<usize>,
+    indices: Vec<usize>,
+    tick_count: usize,
+}
+
+impl<P: PacketBuf> Stage<P> for Picky {
+    type Out = P;
+    type Drop = TestDrop;
+    const PREPARES: bool = true;
+
+    fn prepare(&mut self, _: &mut Cx<'_, TestDrop>, burst: &[P]) {
+        self.bursts.push(burst.len());
+    }
+
+    fn packet(&mut self, cx: &mut Cx<'_, TestDrop>, packet: P) -> Verdict<P> {
+        self.indices.push(cx.index());
+        if packet.len_bytes() == 0 {
+            return cx.drop(packet, TestDrop::Small);
+        }
+        if cx.now() > Tick::from_ns(1_000_000_000) {
+            return cx.drop(packet, TestDrop::Late);
+        }
+        Ok(packet)
+    }
+
+    fn tick(&mut self, _: &mut Cx<'_, TestDrop>) {
+        self.tick_count += 1;
+    }
+}
+
+#[test]
+fn packets_come_in_bursts_with_prepare_before_and_tick_behind() {
+    let mut bench = bench(Picky::default());
+    let out = bench.feed((0..150).map(|number| vec![number]));
+    assert_eq!((out.received(), out.packets().len(), out.dropped_sum()), (150, 150, 0));
+    assert_eq!(out.packets()[149].data(), [149]);
+    let stage = bench.stage();
+    assert_eq!((&stage.bursts[..], stage.tick_count), (&[64, 64, 22][..], 3));
+    assert_eq!(stage.indices[60..70], [60, 61, 62, 63, 0, 1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn drops_are_told_apart_and_time_is_the_tests() {
+    let mut bench = bench(Picky::default()).in_bursts_of(1).at(Tick::from_ns(999_999_999));
+    let out = bench.feed([vec![], vec![1], vec![]]);
+    assert_eq!((out.dropped(TestDrop::Small), out.dropped(TestDrop::Late)), (2, 0));
+    assert_eq!(out.into_packets().len(), 1);
+    let out = bench.advance(Duration::from_nanos(2)).feed([vec![1], vec![]]);
+    assert_eq!((out.dropped(TestDrop::Small), out.dropped(TestDrop::Late)), (1, 1));
+    assert_eq!(bench.stage().bursts, [1; 5]);
+}
+
+/// Returns a drop that it never counted where the engine looks, or counts one that it gives on.
+struct Cheat {
+    counts: bool,
+}
+
+impl<P: PacketBuf + Clone> Stage<P> for Cheat {
+    type Out = P;
+    type Drop = TestDrop;
+
+    fn packet(&mut self, cx: &mut Cx<'_, TestDrop>, packet: P) -> Verdict<P> {
+        if self.counts {
+            let _: Verdict<()> = cx.drop(packet.clone(), TestDrop::Late);
+            return Ok(packet);
+        }
+        Cx::new(&Counters::new(&["small"]), cx.now(), 0).drop(packet, TestDrop::Small)
+    }
+}
+
+#[test]
+#[should_panic = "unattributed"]
+fn an_uncounted_drop_is_found() {
+    bench(Cheat { counts: false }).feed([vec![1]]);
+}
+
+#[test]
+#[should_panic = "uncreated"]
+fn a_packet_dropped_and_given_on_is_found() {
+    bench(Cheat { counts: true }).feed([vec![1]]);
+}
+
+/// Holds three packets, gives them on with one of its own, and drops at the end what is left.
+#[derive(Default)]
+struct Trio {
+    held: Vec<MemPacket>,
+    loses: bool,
+}
+
+impl BurstStage<MemPacket> for Trio {
+    type Out = MemPacket;
+    type Drop = TestDrop;
+
+    fn process(
+        &mut self,
+        _: &mut Cx<'_, TestDrop>,
+        input: &mut Burst<MemPacket>,
+        out: &mut Output<'_, MemPacket>,
+    ) {
+        while let Some(packet) = input.pop() {
+            self.held.push(packet);
+            if self.held.len() == 3 {
+                self.held.drain(..).for_each(|packet| out.push(packet));
+                out.push_created(MemPacket::new(b"three"));
+            }
+        }
+        if self.loses {
+            self.held.clear();
+        }
+    }
+
+    fn finish(&mut self, cx: &mut Cx<'_, TestDrop>, _: &mut Output<'_, MemPacket>) {
+        for packet in self.held.drain(..) {
+            let _: Verdict<()> = cx.drop(packet, TestDrop::Late);
+        }
+    }
+
+    fn held(&self) -> usize {
+        self.held.len()
+    }
+
+    fn held_max(&self) -> usize {
+        2
+    }
+}
+
+#[test]
+fn a_burst_stage_holds_creates_and_drops() {
+    let mut bench = bench_burst(Trio::default());
+    let out = bench.feed((0..200).map(|number| vec![number]));
+    assert_eq!((out.received(), out.created(), out.packets().len()), (200, 66, 198 + 66));
+    assert_eq!(out.packets()[3].data(), b"three");
+    assert_eq!(bench.stage().held(), 2);
+    assert!(bench.tick().packets().is_empty());
+    let end = bench.finish();
+    assert_eq!((end.dropped(TestDrop::Late), end.packets().len()), (2, 0));
+}
+
+#[test]
+#[should_panic = "unattributed: 2"]
+fn a_burst_stage_that_loses_is_found() {
+    bench_burst(Trio { loses: true, ..Trio::default() }).feed((0..5).map(|number| vec![number]));
+}
+
+/// Gives one packet on twice.
+struct Doubles;
+
+impl BurstStage<MemPacket> for Doubles {
+    type Out = MemPacket;
+    type Drop = NoDrops;
+
+    fn process(
+        &mut self,
+        _: &mut Cx<'_, NoDrops>,
+        input: &mut Burst<MemPacket>,
+        out: &mut Output<'_, MemPacket>,
+    ) {
+        while let Some(packet) = input.pop() {
+            out.push(packet.clone());
+            out.push(packet);
+        }
+    }
+}
+
+#[test]
+#[should_panic = "uncreated: 1"]
+fn a_burst_stage_that_doubles_is_found() {
+    bench_burst(Doubles).feed([vec![1]]);
+}
