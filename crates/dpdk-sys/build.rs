@@ -1,0 +1,113 @@
+//! Finds libdpdk, compiles the shim over its inline functions, and binds what `hotloop-dpdk` calls.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::process::Command;
+use std::{env, fs};
+
+/// The oldest DPDK whose headers and ABI the shim and the bindings were checked against.
+const VERSION_MIN: &str = "22.11";
+
+/// Functions of DPDK's that are called as they are; all else goes through the shim.
+const FUNCTIONS: &[&str] = &[
+    "rte_eal_(init|hotplug_add|hotplug_remove)",
+    "rte_eth_dev_(get_port_by_name|info_get|configure|adjust_nb_rx_tx_desc|start|stop|close)",
+    "rte_eth_dev_(get_mtu|set_mtu|socket_id)",
+    "rte_eth_(rx|tx)_queue_setup",
+    "rte_eth_(promiscuous_enable|macaddr_get|stats_get|xstats_get|xstats_get_names)",
+    "rte_log_cur_msg_loglevel",
+    "rte_mbuf_dyn_rx_timestamp_register",
+    "rte_mempool_(create_empty|set_ops_byname|populate_default|obj_iter|free)",
+    "rte_pktmbuf_(copy|init|pool_init|pool_create)",
+    "rte_ring_(lookup|free)",
+    "rte_strerror",
+    "rte_thread_(register|unregister)",
+    "sh_.*",
+];
+
+fn main() {
+    for file in ["build.rs", "src/shim.h", "src/shim.c"] {
+        println!("cargo:rerun-if-changed={file}");
+    }
+    let library = match pkg_config::Config::new().atleast_version(VERSION_MIN).probe("libdpdk") {
+        Ok(library) => library,
+        Err(error) => stop(&format!(
+            "DPDK {VERSION_MIN} or later is needed to build hotloop-dpdk-sys.\n\
+             Run `cargo xtask setup`, which installs what is missing, or set PKG_CONFIG_PATH to \
+             the folder of libdpdk.pc.\npkg-config says: {error}"
+        )),
+    };
+    println!("cargo:version={}", library.version);
+    let cflags = raw_cflags();
+    compile_shim(&cflags);
+    bind(&cflags);
+}
+
+/// The flags as pkg-config prints them: its parsed form loses `-include rte_config.h` and `-march`,
+/// without which the inline functions are other functions.
+fn raw_cflags() -> Vec<String> {
+    let pkg_config = env::var("PKG_CONFIG").unwrap_or_else(|_| "pkg-config".into());
+    let output = Command::new(&pkg_config).args(["--cflags", "libdpdk"]).output();
+    match output {
+        Ok(output) if output.status.success() => {
+            String::from_utf8_lossy(&output.stdout).split_whitespace().map(str::to_owned).collect()
+        }
+        other => stop(&format!("`{pkg_config} --cflags libdpdk` failed: {other:?}")),
+    }
+}
+
+/// The shim is on the packet path, so it is optimised in debug builds too.
+fn compile_shim(cflags: &[String]) {
+    let mut build = cc::Build::new();
+    build.file("src/shim.c").opt_level(3).flag_if_supported("-Wno-deprecated-declarations");
+    for flag in cflags {
+        build.flag(flag);
+    }
+    if let Err(error) = build.try_compile("hotloop_dpdk_shim") {
+        stop(&format!(
+            "the C shim over DPDK's inline functions does not compile.\n\
+             `cargo xtask setup` installs a C compiler where it is missing.\n{error}"
+        ));
+    }
+}
+
+fn bind(cflags: &[String]) {
+    let mut builder = bindgen::builder()
+        .header("src/shim.h")
+        .clang_args(cflags)
+        .allowlist_var("SH_.*")
+        .allowlist_type("rte_pktmbuf_pool_private")
+        // The mbuf is a struct of our own, the same for every version: see `src/mbuf.rs`.
+        .blocklist_type("rte_mbuf")
+        .raw_line("use crate::mbuf::RawMbuf as rte_mbuf;")
+        // Never looked into; their fields move between versions.
+        .opaque_type("rte_mempool|rte_ring|rte_device|rte_arp_(ipv4|hdr)")
+        .default_enum_style(bindgen::EnumVariation::Consts)
+        .prepend_enum_name(false)
+        .derive_debug(false)
+        .derive_default(true)
+        .generate_comments(false);
+    for function in FUNCTIONS {
+        builder = builder.allowlist_function(function);
+    }
+    // bindgen panics where it finds no libclang.
+    let generated =
+        catch_unwind(AssertUnwindSafe(|| builder.generate().map_err(|error| error.to_string())));
+    let bindings = match generated.unwrap_or_else(|_| Err("see the panic above".into())) {
+        Ok(bindings) => bindings,
+        Err(error) => stop(&format!(
+            "bindgen could not read DPDK's headers.\n\
+             `cargo xtask setup` installs libclang and its headers where they are missing.\n{error}"
+        )),
+    };
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    if let Err(error) = fs::write(out.join("bindings.rs"), bindings.to_string()) {
+        stop(&format!("cannot write the bindings to {}: {error}", out.display()));
+    }
+}
+
+/// Ends the build with a message and without a backtrace.
+fn stop(message: &str) -> ! {
+    eprintln!("\n{message}\n");
+    std::process::exit(1)
+}

@@ -1,0 +1,176 @@
+//! DPDK's environment: memory, drivers and threads of the process.
+
+mod arguments;
+
+use crate::lock::{Control, lock};
+use crate::{Error, log};
+use arguments::Arguments;
+use hotloop_dpdk_sys as sys;
+use std::ffi::{CString, c_char, c_int};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, OnceLock};
+
+pub use arguments::EMBEDDED_ARGUMENTS;
+
+/// The arguments EAL was started with.
+static STARTED: OnceLock<String> = OnceLock::new();
+
+/// Where in an mbuf a driver leaves the time of arrival, in bytes. 0 until EAL is initialised.
+static TIMESTAMP_OFFSET: AtomicU64 = AtomicU64::new(0);
+/// The flag of `ol_flags` that says that it did.
+static TIMESTAMP_FLAG: AtomicU64 = AtomicU64::new(0);
+
+/// Proof that EAL is initialised in this process, which it stays.
+///
+/// EAL can be initialised once in a process and is never cleaned up: an mbuf touched after that
+/// would be a segmentation fault, and mbufs may be anywhere. Nothing stays behind when the process
+/// ends, no file and no hugepage; only an empty folder in `/var/run/dpdk`, or in a user's own.
+///
+/// The calling thread is not pinned nor registered: initialisation runs on a thread of its own.
+///
+/// ```
+/// use hotloop_dpdk::Eal;
+///
+/// let eal = Eal::embedded()?;
+/// assert!(Eal::embedded().is_err()); // once in a process
+/// assert!(Eal::current().is_some());
+/// # let _ = eal;
+/// # Ok::<(), hotloop_dpdk::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Eal {
+    _private: (),
+}
+
+impl Eal {
+    /// Starts EAL such that it runs anywhere: without privilege, hugepages, PCI devices or files,
+    /// and with at most 1 GiB of memory, of which only what is used becomes resident.
+    ///
+    /// # Errors
+    /// As [`with_args`](Self::with_args).
+    pub fn embedded() -> Result<Self, Error> {
+        Self::with_args(EMBEDDED_ARGUMENTS)
+    }
+
+    /// Starts EAL with what follows `--` on the program's command line, or as
+    /// [`embedded`](Self::embedded) where there is nothing.
+    ///
+    /// # Errors
+    /// As [`with_args`](Self::with_args).
+    pub fn from_args() -> Result<Self, Error> {
+        let words = std::env::args().skip_while(|word| word != "--").skip(1).collect::<Vec<_>>();
+        if words.is_empty() { Self::embedded() } else { Self::with_args(&words) }
+    }
+
+    /// Starts EAL with arguments as its documentation lists them, without a program's name.
+    ///
+    /// Added to them, where they don't say otherwise: `--lcores` with one lcore, on the first CPU
+    /// that the process may use; `--no-telemetry`; and `--in-memory`, or `--no-shconf` where there
+    /// is `--no-huge`. A device given by `--vdev` is plugged in when a port opens it by its name,
+    /// since EAL itself does not say when that fails. DPDK's log is kept for the messages of
+    /// errors; `--log-level` shows it on stderr as well.
+    ///
+    /// EAL loads the drivers that its `-d` names into the process, as the dynamic linker does with
+    /// `LD_PRELOAD`: whoever chooses these arguments is trusted.
+    ///
+    /// # Errors
+    /// [`Error::AlreadyInitialised`] the second time, [`Error::EalArgument`] for an argument that
+    /// is unknown, lacks its value or cannot be allowed, and [`Error::EalInit`] where EAL does not
+    /// start: no hugepages, no permission.
+    pub fn with_args<S: AsRef<str>>(arguments: &[S]) -> Result<Self, Error> {
+        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+        let words = arguments.iter().map(|word| word.as_ref().to_owned()).collect::<Vec<_>>();
+        let _guard = lock(&ONE_AT_A_TIME);
+        if let Some(running) = STARTED.get() {
+            return Err(Error::AlreadyInitialised {
+                wanted: words.join(" "),
+                running: running.clone(),
+            });
+        }
+        let arguments = Arguments::parse(&words)?;
+        // EAL pins the thread that initialises it, and makes it its main lcore: one that ends.
+        let started = std::thread::scope(|scope| {
+            std::thread::Builder::new()
+                .name("eal-init".into())
+                .spawn_scoped(scope, || start(&arguments))
+                .map(|thread| {
+                    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                })
+        });
+        started.unwrap_or_else(|error| Err(arguments.failed(&error.to_string(), "nothing")))?;
+        let _ = STARTED.set(arguments.to_string());
+        Ok(Self { _private: () })
+    }
+
+    /// The proof, where EAL is initialised.
+    #[must_use]
+    pub fn current() -> Option<Self> {
+        STARTED.get().map(|_| Self { _private: () })
+    }
+
+    /// As [`embedded`](Self::embedded), or whatever runs already: what tests that share a process
+    /// ask for.
+    ///
+    /// # Errors
+    /// As [`with_args`](Self::with_args), save that it is no error when EAL runs.
+    pub fn embedded_or_current() -> Result<Self, Error> {
+        match Self::embedded() {
+            Err(Error::AlreadyInitialised { .. }) => Ok(Self { _private: () }),
+            result => result,
+        }
+    }
+
+    /// The arguments EAL runs with, in one line.
+    #[must_use]
+    pub fn arguments(self) -> &'static str {
+        STARTED.get().map_or("", String::as_str)
+    }
+}
+
+/// Initialises EAL on the calling thread.
+fn start(arguments: &Arguments) -> Result<(), Error> {
+    log::open(arguments.log_level_given());
+    // EAL keeps pointers into its arguments, and writes to the array.
+    let mut argv = Vec::new();
+    for word in arguments.words() {
+        let word = CString::new(word).map_err(|_| Error::EalArgument {
+            argument: arguments.to_string(),
+            problem: "it holds a zero byte".into(),
+        })?;
+        argv.push(word.into_raw());
+    }
+    let count = argv.len() as c_int;
+    argv.push(std::ptr::null_mut::<c_char>());
+    let argv = argv.leak().as_mut_ptr();
+    let mut control = Control::lock();
+    // SAFETY: 1. `argv` holds `count` C strings and a null pointer, which live as long as the
+    // process. 2. rte_eal.h: to be called once; a failed call has not got as far, or says EALREADY
+    // the next time.
+    let (result, said) = log::capture(|| unsafe { sys::sh_eal_init(count, argv) });
+    if result < 0 {
+        let errno = crate::error::errno();
+        return Err(arguments.failed(&crate::error::errno_text(errno), &said));
+    }
+    control.announced.extend(arguments.announced().iter().cloned());
+    register_timestamp();
+    Ok(())
+}
+
+/// Finds out, once, where drivers leave timestamps.
+fn register_timestamp() {
+    let (mut offset, mut flag) = (-1, 0);
+    // SAFETY: 1. Both point to what they should. 2. EAL is initialised.
+    let result = unsafe { sys::rte_mbuf_dyn_rx_timestamp_register(&mut offset, &mut flag) };
+    let end = offset as usize + size_of::<u64>();
+    if result == 0 && offset > 0 && end <= size_of::<sys::RawMbuf>() {
+        TIMESTAMP_OFFSET.store(offset as u64, Relaxed);
+        TIMESTAMP_FLAG.store(flag, Relaxed);
+    }
+}
+
+/// Where in an mbuf its time of arrival is, and the flag that says that it is there. The eight
+/// bytes at the offset lie within the mbuf. The flag is 0 where there are no timestamps.
+#[inline]
+pub(crate) fn timestamp_place() -> (usize, u64) {
+    (TIMESTAMP_OFFSET.load(Relaxed) as usize, TIMESTAMP_FLAG.load(Relaxed))
+}

@@ -1,0 +1,87 @@
+//! Threads as EAL knows them: a registered one has an lcore id and, with it, a cache in each
+//! mempool.
+//!
+//! An unregistered thread works too, at about half the speed. Registration lasts until the thread
+//! ends: a guard in thread-local storage gives the id back, which EAL itself never does, and what
+//! the thread's caches hold goes back to the mempools, where EAL would leave it.
+
+use crate::{Eal, Error, mempool};
+use hotloop_dpdk_sys as sys;
+use std::cell::OnceCell;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// How many threads are registered.
+static REGISTERED_COUNT: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    static REGISTRATION: OnceCell<Registration> = const { OnceCell::new() };
+}
+
+/// Registers the calling thread with EAL until it ends, and returns its lcore id. A thread that is
+/// registered keeps its id.
+///
+/// Call it after pinning the thread: EAL notes the CPUs that it may run on. Taking a queue with
+/// [`Port::rx_queue`](crate::Port::rx_queue) or [`Port::tx_queue`](crate::Port::tx_queue) does it.
+///
+/// # Errors
+/// [`Error::NoLcore`] when all lcore ids are taken (128 in a distribution's DPDK, EAL's own among
+/// them), or when the thread is ending.
+pub fn register(eal: Eal) -> Result<u32, Error> {
+    let _ = eal;
+    REGISTRATION
+        .try_with(|cell| match cell.get() {
+            Some(registration) => Ok(registration.lcore),
+            None => {
+                let registration = Registration::new()?;
+                Ok(cell.get_or_init(|| registration).lcore)
+            }
+        })
+        .unwrap_or_else(|_| Err(Error::NoLcore { found: "the thread is ending".into() }))
+}
+
+/// Keeps the calling thread registered.
+struct Registration {
+    lcore: u32,
+}
+
+impl Registration {
+    fn new() -> Result<Self, Error> {
+        // SAFETY: 1. EAL is initialised: the caller has an `Eal`. 2. rte_lcore.h: any thread may
+        // call it.
+        if unsafe { sys::rte_thread_register() } != 0 {
+            let found = format!(
+                "{} ({} threads of this program are registered)",
+                crate::error::errno_text(crate::error::errno()),
+                REGISTERED_COUNT.load(Relaxed)
+            );
+            return Err(Error::NoLcore { found });
+        }
+        REGISTERED_COUNT.fetch_add(1, Relaxed);
+        Ok(Self { lcore: current().unwrap_or_default() })
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        // The next thread that gets the id may live long, and nobody else may touch its caches.
+        mempool::flush_own_caches();
+        // SAFETY: 1. This thread was registered by `new`: the value never leaves its thread's
+        // storage.
+        unsafe { sys::rte_thread_unregister() };
+        REGISTERED_COUNT.fetch_sub(1, Relaxed);
+    }
+}
+
+/// The lcore id of the calling thread, where it has one.
+#[must_use]
+pub fn current() -> Option<u32> {
+    // SAFETY: 1. Reads a thread-local variable.
+    let lcore = unsafe { sys::sh_lcore_id() };
+    (lcore != sys::SH_LCORE_ID_ANY).then_some(lcore)
+}
+
+/// How many other threads are registered, whose caches may hold mbufs.
+pub(crate) fn others_count() -> usize {
+    let own = REGISTRATION.try_with(|cell| cell.get().is_some()).unwrap_or_default();
+    REGISTERED_COUNT.load(Relaxed) - usize::from(own)
+}

@@ -1,0 +1,70 @@
+//! DPDK, safely: the environment, memory pools, packets, ports and queues.
+//!
+//! - [`Eal`]: a `Copy` proof that DPDK is initialised, which happens once in a process. With no
+//!   arguments it needs no privilege, no hugepages and no device.
+//! - [`Mempool`]: a pool of packets, sized by [`MempoolNeed`], never freed.
+//! - [`Mbuf`]: a packet owned by one, who may write to it; [`SharedMbuf`]: one owned by several, who
+//!   may not.
+//! - [`Port`]: a device, opened by its device string or PCI address; [`RxQueue`] and [`TxQueue`], each
+//!   claimed once, are a [`Source`](hotloop_stage::Source) and a [`Sink`](hotloop_stage::Sink).
+//!
+//! # Guarantees
+//!
+//! Nothing that safe code does with them is undefined behaviour, in whatever order and on whatever
+//! threads they are dropped:
+//!
+//! - A queue is polled by one thread at a time: it is neither `Sync` nor `Clone`.
+//! - A port stops only when all its queues have been dropped, so that nobody polls it.
+//! - An mbuf is freed once, by its owner; it may outlive its port and every handle of its pool.
+//! - Calls that configure devices take one lock; the packet path takes none.
+//! - Nothing unwinds into C, and EAL never ends the process by itself.
+//!
+//! # Example
+//!
+//! ```
+//! use hotloop_dpdk::{Eal, PacketBuf, Port};
+//! use hotloop_stage::{Burst, Core, Facts, Role, Sink, Source};
+//!
+//! let port = Port::open(Eal::embedded()?, "net_ring0")?;
+//! let core = Core::new(0, Role::RunToCompletion, None, None);
+//! let (mut rx, mut tx) = (port.rx_queue(&core)?, port.tx_queue(&core)?);
+//! let facts = Facts { in_flight_max: 64, thread_count: 1 };
+//! (rx.start(&facts)?, tx.start(&facts)?);
+//!
+//! let mut packet = port.mempool().and_then(|pool| pool.alloc()).expect("a fresh pool");
+//! packet.append(60)?.fill(7);
+//! let mut burst = Burst::new();
+//! burst.push(packet);
+//! assert_eq!(tx.send(&mut burst), 1);
+//! assert_eq!(rx.poll(&mut burst), 1);
+//! assert_eq!(burst.as_slice()[0].data(), [7; 60]);
+//! # Ok::<(), hotloop_stage::Error>(())
+//! ```
+//!
+//! # Limits
+//!
+//! - At most 128 threads are registered with EAL ([`lcore`]), and a process has one EAL.
+//! - Virtual devices are those whose drivers were looked at: net_null, net_ring, net_pcap,
+//!   net_af_packet, net_af_xdp, net_tap, net_memif. Drivers that use other ports are refused.
+//! - A net_memif port trusts the process at its other end, which shares memory with it.
+//! - Secondary processes, telemetry and service cores are refused.
+//! - `FAST_FREE` is never used, since a queue takes mbufs of any pool.
+
+mod eal;
+mod error;
+pub mod lcore;
+mod lock;
+mod log;
+mod mbuf;
+mod mempool;
+mod port;
+
+pub use eal::{EMBEDDED_ARGUMENTS, Eal};
+pub use error::{Direction, Error};
+pub use hotloop_packet::{NoRoom, PacketBuf, Room};
+pub use mbuf::{Mbuf, Segments, SharedMbuf};
+pub use mempool::{HEADROOM_BYTES, Mempool, MempoolConfig, MempoolNeed, MempoolReport};
+pub use port::{
+    Capabilities, Link, Offloads, Port, PortConfig, PortStats, RSS_KEY_SYMMETRIC, RssConfig,
+    RssFields, RxQueue, TxQueue,
+};

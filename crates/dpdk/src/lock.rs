@@ -1,0 +1,57 @@
+//! The one lock of DPDK's control plane, and what it guards.
+//!
+//! Hot-plug, configuration, start, stop and close touch tables of ethdev's that have no lock of
+//! their own: calls from several threads crash. Everything of that kind takes a [`Control`], which
+//! exists once. The packet path needs none.
+//!
+//! Locks are taken in this order: control, a port's state, parked pools, the pool being looked at,
+//! the log.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Deref, DerefMut};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+static CONTROL: Mutex<Registry> = Mutex::new(Registry {
+    owned: BTreeSet::new(),
+    announced: BTreeMap::new(),
+    tx_descriptors: BTreeMap::new(),
+});
+
+/// What the process knows of its devices.
+pub(crate) struct Registry {
+    /// Names of the devices that a port owns. DPDK's hot-plug "succeeds" for a name that is in use.
+    pub owned: BTreeSet<String>,
+    /// Device strings by name that EAL's arguments announced with `--vdev`.
+    pub announced: BTreeMap<String, String>,
+    /// TX descriptors by device, which may hold packets of any port's pool.
+    pub tx_descriptors: BTreeMap<String, usize>,
+}
+
+/// Proof that the control lock is held.
+pub(crate) struct Control(MutexGuard<'static, Registry>);
+
+impl Control {
+    pub(crate) fn lock() -> Self {
+        Self(lock(&CONTROL))
+    }
+}
+
+impl Deref for Control {
+    type Target = Registry;
+
+    fn deref(&self) -> &Registry {
+        &self.0
+    }
+}
+
+impl DerefMut for Control {
+    fn deref_mut(&mut self) -> &mut Registry {
+        &mut self.0
+    }
+}
+
+/// Locks whether or not a thread panicked while it held the lock: what these locks guard is valid
+/// between any two statements.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

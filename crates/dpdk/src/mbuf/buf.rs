@@ -1,0 +1,180 @@
+//! An mbuf as a packet in memory.
+
+use super::Mbuf;
+use super::segment::{data, data_mut, last, tailroom};
+use crate::eal::timestamp_place;
+use hotloop_dpdk_sys as sys;
+use hotloop_packet::{NoRoom, PacketBuf, Room};
+use std::ptr;
+
+/// Nanoseconds in what net_pcap counts in.
+const NS_PER_US: u64 = 1000;
+
+impl PacketBuf for Mbuf {
+    #[inline(always)]
+    fn data(&self) -> &[u8] {
+        data(self.head())
+    }
+
+    #[inline(always)]
+    fn data_mut(&mut self) -> &mut [u8] {
+        data_mut(self.head_mut())
+    }
+
+    #[inline(always)]
+    fn len_bytes(&self) -> usize {
+        self.head().pkt_len as usize
+    }
+
+    #[inline]
+    fn prepend(&mut self, count: usize) -> Result<&mut [u8], NoRoom> {
+        let head = self.head_mut();
+        let available = usize::from(head.data_off);
+        if count > available {
+            return Err(no_room(count, available, Room::Headroom));
+        }
+        head.data_off -= count as u16;
+        head.data_len += count as u16;
+        head.pkt_len += count as u32;
+        Ok(data_mut(head))
+    }
+
+    #[inline]
+    fn append(&mut self, count: usize) -> Result<&mut [u8], NoRoom> {
+        let segment = last(self.head_mut());
+        let available = tailroom(segment);
+        if count > available {
+            return Err(no_room(count, available, Room::Tailroom));
+        }
+        segment.data_len += count as u16;
+        self.head_mut().pkt_len += count as u32;
+        let data = data_mut(last(self.head_mut()));
+        let start = data.len() - count;
+        Ok(&mut data[start..])
+    }
+
+    #[inline]
+    fn trim_front(&mut self, count: usize) -> Result<(), NoRoom> {
+        let head = self.head_mut();
+        let available = usize::from(head.data_len);
+        if count > available {
+            return Err(no_room(count, available, Room::Data));
+        }
+        head.data_off += count as u16;
+        head.data_len -= count as u16;
+        head.pkt_len -= count as u32;
+        Ok(())
+    }
+
+    #[inline]
+    fn truncate(&mut self, len_bytes: usize) {
+        let excess = self.len_bytes().saturating_sub(len_bytes);
+        if excess == 0 {
+            return;
+        }
+        let head = self.head_mut();
+        if head.next.is_null() {
+            head.data_len -= excess as u16;
+            head.pkt_len -= excess as u32;
+        } else {
+            truncate_chain(self, len_bytes);
+        }
+    }
+
+    #[inline(always)]
+    fn metadata(&self) -> [u8; 8] {
+        self.head().hash
+    }
+
+    #[inline(always)]
+    fn set_metadata(&mut self, metadata: [u8; 8]) {
+        self.head_mut().hash = metadata;
+    }
+
+    /// What net_pcap reads from its file, to the microsecond.
+    #[inline]
+    fn timestamp_ns(&self) -> Option<u64> {
+        let (offset, flag) = timestamp_place();
+        let head = ptr::from_ref(self.head());
+        if self.head().ol_flags & flag == 0 {
+            return None;
+        }
+        // SAFETY: 1. `timestamp_place`: eight bytes at that offset lie within the mbuf.
+        let field = unsafe { head.byte_add(offset) }.cast::<u64>();
+        // SAFETY: 1. As above. 2. Nobody else writes to what this value owns.
+        let time_us = unsafe { field.read_unaligned() };
+        Some(time_us.saturating_mul(NS_PER_US))
+    }
+}
+
+impl Mbuf {
+    /// Joins the segments into the first one, where its tailroom suffices. The packet's bytes stay
+    /// as they are.
+    ///
+    /// # Errors
+    /// [`NoRoom`] where the first segment's tailroom is smaller than the others' data; the packet is
+    /// as it was.
+    pub fn linearize(&mut self) -> Result<(), NoRoom> {
+        let len_bytes = self.len_bytes();
+        let head = self.head_mut();
+        let rest_bytes = len_bytes - usize::from(head.data_len);
+        if head.next.is_null() {
+            return Ok(());
+        }
+        if rest_bytes > tailroom(head) {
+            return Err(no_room(rest_bytes, tailroom(head), Room::Tailroom));
+        }
+        let Some(rest) = detach(head) else { return Ok(()) };
+        let mut end = usize::from(head.data_len);
+        head.nb_segs = 1;
+        head.data_len = len_bytes as u16;
+        head.pkt_len = len_bytes as u32;
+        let data = data_mut(head);
+        for segment in rest.segments() {
+            data[end..end + segment.len()].copy_from_slice(segment);
+            end += segment.len();
+        }
+        Ok(())
+    }
+}
+
+/// Cuts a chain that is longer than `len_bytes`.
+#[cold]
+fn truncate_chain(mbuf: &mut Mbuf, len_bytes: usize) {
+    let (mut left, mut count) = (len_bytes, 1);
+    let mut segment = &mut *mbuf.head_mut();
+    while left > usize::from(segment.data_len) && !segment.next.is_null() {
+        left -= usize::from(segment.data_len);
+        count += 1;
+        // SAFETY: 1. The pointer is not null, so it is the next segment of a valid chain, which the
+        // one reference to the head stands for.
+        segment = unsafe { &mut *segment.next };
+    }
+    segment.data_len = left as u16;
+    drop(detach(segment));
+    let head = mbuf.head_mut();
+    head.nb_segs = count;
+    head.pkt_len = len_bytes as u32;
+}
+
+/// Takes what follows a segment off its chain. The head's count and length are the caller's to set.
+fn detach(segment: &mut sys::RawMbuf) -> Option<Mbuf> {
+    let mut next = ptr::NonNull::new(std::mem::replace(&mut segment.next, ptr::null_mut()))?;
+    let (mut count, mut len_bytes, mut last) = (0, 0, next.as_ptr());
+    while !last.is_null() {
+        // SAFETY: 1. A segment of a valid chain, reached by nobody else now.
+        let segment = unsafe { &*last };
+        (count, len_bytes) = (count + 1, len_bytes + u32::from(segment.data_len));
+        last = segment.next;
+    }
+    // SAFETY: 1. As above.
+    let head = unsafe { next.as_mut() };
+    (head.nb_segs, head.pkt_len) = (count, len_bytes);
+    // SAFETY: 1. The segments were of a chain owned alone, and are no longer. 2. Count and length
+    // were set to what the chain has.
+    Some(unsafe { Mbuf::from_raw(next) })
+}
+
+const fn no_room(wanted_bytes: usize, available_bytes: usize, side: Room) -> NoRoom {
+    NoRoom { wanted_bytes, available_bytes, side }
+}

@@ -1,0 +1,190 @@
+//! A packet with several owners.
+
+use super::{Mbuf, Segments};
+use crate::Error;
+use hotloop_dpdk_sys::{self as sys, RawMbuf};
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU16, Ordering, fence};
+
+/// Clones of one packet, at most: far below where its 16-bit count would wrap.
+const CLONES_MAX: u16 = 1 << 15;
+
+/// A packet with several owners, none of whom writes to it. A clone copies no byte.
+///
+/// No queue takes it: [`into_exclusive`](Self::into_exclusive) makes it an [`Mbuf`] again once it is
+/// the last of its clones, and [`to_mut`](Self::to_mut) copies it where it is not.
+///
+/// ```
+/// use hotloop_dpdk::{Eal, Mempool, MempoolConfig, PacketBuf};
+///
+/// let pool = Mempool::new(Eal::embedded()?, &MempoolConfig::default())?;
+/// let mut mbuf = pool.alloc().expect("a fresh pool is full");
+/// mbuf.append(2)?.copy_from_slice(b"ab");
+///
+/// let first = mbuf.into_shared();
+/// let mut second = first.clone();
+/// second.to_mut()?.data_mut()[0] = b'x'; // copies: `first` is there
+/// assert_eq!((first.data(), second.data()), (&b"ab"[..], &b"xb"[..]));
+/// assert!(first.into_exclusive().is_ok());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[repr(transparent)]
+pub struct SharedMbuf {
+    /// Invariant: as [`Mbuf`]'s, save that as many `SharedMbuf`s own the chain as the head's refcnt
+    /// says, and that it is written to by nobody while there is more than one. The refcnt of the
+    /// segments behind the head stays 1.
+    raw: NonNull<RawMbuf>,
+}
+
+// SAFETY: 1. The packet is read only while it is shared, and the count is atomic. 2. The last owner
+// frees it, on any thread, after a fence that orders it behind what the others did.
+unsafe impl Send for SharedMbuf {}
+// SAFETY: 1. A shared reference reads the packet and raises the count atomically.
+unsafe impl Sync for SharedMbuf {}
+
+impl SharedMbuf {
+    /// An `Mbuf` is a `SharedMbuf` with one owner.
+    #[inline]
+    pub(super) fn new(mbuf: Mbuf) -> Self {
+        Self { raw: mbuf.into_raw() }
+    }
+
+    /// The bytes of the first segment.
+    #[inline]
+    #[must_use]
+    pub fn data(&self) -> &[u8] {
+        self.segments().next().unwrap_or_default()
+    }
+
+    /// The bytes of each segment, in order.
+    #[inline]
+    #[must_use]
+    pub const fn segments(&self) -> Segments<'_> {
+        // SAFETY: 1. The chain is valid, and nobody writes to it while `self` is borrowed: only the
+        // head's count changes, and that is an atomic.
+        unsafe { Segments::new(self.raw) }
+    }
+
+    /// Length of the whole packet in bytes, over all segments.
+    #[inline]
+    #[must_use]
+    pub fn len_bytes(&self) -> usize {
+        self.segments().map(<[u8]>::len).sum()
+    }
+
+    /// How many own it. Others may clone or drop theirs meanwhile.
+    #[inline]
+    #[must_use]
+    pub fn owner_count(&self) -> usize {
+        usize::from(self.count().load(Ordering::Relaxed))
+    }
+
+    /// The packet, to be written and sent, where this is the last of its owners.
+    ///
+    /// # Errors
+    /// The packet as it was, where others own it too.
+    #[inline]
+    pub fn into_exclusive(self) -> Result<Mbuf, Self> {
+        if !self.is_last() {
+            return Err(self);
+        }
+        // SAFETY: 1. This is the only owner of a valid chain, and ends here.
+        Ok(unsafe { Mbuf::from_raw(ManuallyDrop::new(self).raw) })
+    }
+
+    /// The packet, to be written: itself where this is the last of its owners, else a copy of it,
+    /// which this is from now on.
+    ///
+    /// # Errors
+    /// [`Error::MempoolEmpty`] where the packet's own mempool has no mbuf for a copy; the packet is
+    /// as it was.
+    pub fn to_mut(&mut self) -> Result<&mut Mbuf, Error> {
+        if !self.is_last() {
+            // SAFETY: 1. The chain is valid, and this owns a share of it.
+            let copy = unsafe { copy(self.raw) }.ok_or(Error::MempoolEmpty)?;
+            *self = Self::new(copy);
+        }
+        // SAFETY: 1. Both types are the same pointer. 2. This is the only owner, and the borrow of
+        // `self` keeps it so. 3. Whatever `Mbuf` is left there is a `SharedMbuf` with one owner.
+        Ok(unsafe { &mut *ptr::from_mut(self).cast::<Mbuf>() })
+    }
+
+    /// Whether there is no other owner. If so, what the others did with the packet came before.
+    #[inline]
+    fn is_last(&self) -> bool {
+        let last = self.count().load(Ordering::Relaxed) == 1;
+        if last {
+            fence(Ordering::Acquire);
+        }
+        last
+    }
+
+    #[inline]
+    const fn count(&self) -> &AtomicU16 {
+        // SAFETY: 1. The head is valid for as long as `self`. 2. While there are several owners only
+        // the count changes, and that is an atomic.
+        unsafe { &self.raw.as_ref().refcnt }
+    }
+}
+
+impl Clone for SharedMbuf {
+    /// Another owner of the same bytes.
+    ///
+    /// # Panics
+    /// With the 32,768th owner.
+    #[inline]
+    fn clone(&self) -> Self {
+        // As in `Arc`: the new owner comes from one that keeps the packet alive.
+        let before = self.count().fetch_add(1, Ordering::Relaxed);
+        if before >= CLONES_MAX {
+            self.count().fetch_sub(1, Ordering::Relaxed);
+            panic!("a packet has {CLONES_MAX} owners already");
+        }
+        Self { raw: self.raw }
+    }
+}
+
+impl Drop for SharedMbuf {
+    #[inline]
+    fn drop(&mut self) {
+        // As in `Arc`: what this owner did comes before what the last one does.
+        if self.count().fetch_sub(1, Ordering::Release) != 1 {
+            return;
+        }
+        fence(Ordering::Acquire);
+        self.count().store(1, Ordering::Relaxed);
+        // SAFETY: 1. The count was 1, so this was the only owner of a valid chain, and ends here.
+        drop(unsafe { Mbuf::from_raw(self.raw) });
+    }
+}
+
+impl From<Mbuf> for SharedMbuf {
+    fn from(mbuf: Mbuf) -> Self {
+        Self::new(mbuf)
+    }
+}
+
+impl fmt::Debug for SharedMbuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedMbuf")
+            .field("len_bytes", &self.len_bytes())
+            .field("owner_count", &self.owner_count())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A copy of a packet, with its metadata and time of arrival, from the packet's own pool.
+///
+/// # Safety
+/// The chain is valid and nobody writes to it meanwhile.
+pub(crate) unsafe fn copy(head: NonNull<RawMbuf>) -> Option<Mbuf> {
+    // SAFETY: 1. The head is valid.
+    let pool = unsafe { (*head.as_ptr()).pool };
+    // SAFETY: 1. The chain is valid, its pool lives. 2. rte_mbuf.h: copies all of it, from 0 to
+    // `u32::MAX`, into fresh mbufs.
+    let copy = unsafe { sys::rte_pktmbuf_copy(head.as_ptr(), pool, 0, u32::MAX) };
+    // SAFETY: 1. Not null, it is a chain of fresh mbufs, owned by the caller.
+    NonNull::new(copy).map(|copy| unsafe { Mbuf::from_raw(copy) })
+}

@@ -1,0 +1,176 @@
+//! One mempool of DPDK's, which is never freed.
+
+use super::MempoolConfig;
+use crate::error::{errno, errno_text};
+use crate::lock::Control;
+use crate::{Error, Mbuf, lcore, log};
+use hotloop_dpdk_sys as sys;
+use hotloop_stage::Burst;
+use std::ffi::{CString, c_int};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Invariant: points to a mempool of mbufs, fully populated, multi-producer and multi-consumer,
+/// which lives as long as the process.
+#[derive(Clone, Copy)]
+pub(super) struct RawMempool(NonNull<sys::rte_mempool>);
+
+// SAFETY: 1. The pool lives as long as the process. 2. rte_mempool.h: get and put of a
+// multi-producer, multi-consumer pool may be called from any thread.
+unsafe impl Send for RawMempool {}
+// SAFETY: as above.
+unsafe impl Sync for RawMempool {}
+
+impl RawMempool {
+    pub(super) fn create(_: &mut Control, config: &MempoolConfig) -> Result<Self, Error> {
+        static CREATED: AtomicU64 = AtomicU64::new(0);
+        let name = format!("hotloop_{}", CREATED.fetch_add(1, Relaxed));
+        let name = CString::new(name).expect("a name of letters and digits");
+        let node = config.node.map_or(sys::SH_SOCKET_ID_ANY, |node| node as c_int);
+        let (pool, said) = log::capture(|| {
+            if config.contiguous {
+                create_contiguous(&name, config, node)
+            } else {
+                create_packed(&name, config, node)
+            }
+        });
+        pool.map(Self).map_err(|code| Error::MempoolCreate {
+            mbuf_count: config.mbuf_count,
+            data_room_bytes: config.data_room_bytes,
+            error: errno_text(code),
+            said,
+        })
+    }
+
+    #[inline]
+    pub(super) fn alloc(&self) -> Option<Mbuf> {
+        // SAFETY: 1. The pool is one of mbufs, by the type's invariant.
+        let mbuf = unsafe { sys::sh_mbuf_alloc(self.0.as_ptr()) };
+        // SAFETY: 1. rte_mbuf.h: a fresh mbuf, owned by the caller.
+        NonNull::new(mbuf).map(|mbuf| unsafe { Mbuf::from_raw(mbuf) })
+    }
+
+    #[inline]
+    pub(super) fn alloc_burst(&self, burst: &mut Burst<Mbuf>, count: usize) -> bool {
+        if count == 0 {
+            return true; // DPDK would say that an empty pool cannot
+        }
+        let Some(slots) = burst.spare_mut().get_mut(..count) else { return false };
+        let slots = slots.as_mut_ptr().cast::<*mut sys::RawMbuf>();
+        // SAFETY: 1. The pool is one of mbufs. 2. `slots` has room for `count` pointers, and an
+        // `Mbuf` is one.
+        let result = unsafe { sys::sh_mbuf_alloc_bulk(self.0.as_ptr(), slots, count as u32) };
+        if result != 0 {
+            return false;
+        }
+        // SAFETY: 1. The slots come from `spare_mut` and nothing was done to the burst since.
+        // 2. rte_mbuf.h: `count` of them hold fresh mbufs, owned by the caller.
+        unsafe { burst.assume_pushed(count) };
+        true
+    }
+
+    /// Puts what the calling thread's cache holds into the pool.
+    pub(super) fn flush_own_cache(&self) {
+        let Some(lcore) = lcore::current() else { return };
+        // SAFETY: 1. The pool lives. 2. rte_mempool.h: a cache is used by its lcore's thread alone,
+        // which is this one.
+        unsafe { sys::sh_mempool_flush_cache(self.0.as_ptr(), lcore) };
+    }
+
+    /// Takes one object, past the caches.
+    pub(super) fn take(&self) -> Option<NonNull<sys::RawMbuf>> {
+        let mut object = ptr::null_mut();
+        // SAFETY: 1. The pool lives. 2. `object` has room for one pointer.
+        let result = unsafe { sys::sh_mempool_take(self.0.as_ptr(), &mut object) };
+        if result == 0 { NonNull::new(object.cast()) } else { None }
+    }
+
+    /// Puts an object back that [`take`](Self::take) returned.
+    ///
+    /// # Safety
+    /// It was taken from this pool and is put back once.
+    pub(super) unsafe fn put(&self, object: NonNull<sys::RawMbuf>) {
+        // SAFETY: 1. The pool lives. 2. The caller says that the object is one of it and out of it.
+        unsafe { sys::sh_mempool_put(self.0.as_ptr(), object.as_ptr().cast()) };
+    }
+
+    pub(super) const fn as_ptr(&self) -> *mut sys::rte_mempool {
+        self.0.as_ptr()
+    }
+}
+
+/// DPDK's own way: each mbuf in contiguous memory.
+fn create_contiguous(
+    name: &CString,
+    config: &MempoolConfig,
+    node: c_int,
+) -> Result<NonNull<sys::rte_mempool>, c_int> {
+    // SAFETY: 1. EAL is initialised: pools are asked for with an `Eal`. 2. `name` is a C string.
+    let pool = unsafe {
+        sys::rte_pktmbuf_pool_create(
+            name.as_ptr(),
+            config.mbuf_count,
+            config.cache_count,
+            0,
+            config.data_room_bytes,
+            node,
+        )
+    };
+    NonNull::new(pool).ok_or_else(errno)
+}
+
+/// By hand, without the flag that makes DPDK put one mbuf in each 4 KiB page where there are no
+/// hugepages: all of them at one offset in their pages, and so in the same few sets of the L1 cache.
+fn create_packed(
+    name: &CString,
+    config: &MempoolConfig,
+    node: c_int,
+) -> Result<NonNull<sys::rte_mempool>, c_int> {
+    let element_bytes = size_of::<sys::RawMbuf>() + usize::from(config.data_room_bytes);
+    // SAFETY: 1. EAL is initialised. 2. `name` is a C string. 3. rte_mbuf.h: a pool of mbufs has
+    // `rte_pktmbuf_pool_private` as its private data.
+    let pool = unsafe {
+        sys::rte_mempool_create_empty(
+            name.as_ptr(),
+            config.mbuf_count,
+            element_bytes as u32,
+            config.cache_count,
+            size_of::<sys::rte_pktmbuf_pool_private>() as u32,
+            node,
+            sys::SH_MEMPOOL_NO_IOVA_CONTIG,
+        )
+    };
+    let pool = NonNull::new(pool).ok_or_else(errno)?;
+    fill(pool, config).inspect_err(|_| {
+        // SAFETY: 1. Nobody else knows the pool, and no object of it was handed out.
+        unsafe { sys::rte_mempool_free(pool.as_ptr()) };
+    })?;
+    Ok(pool)
+}
+
+/// Makes an empty mempool one of mbufs, in the order that rte_mbuf.h gives.
+fn fill(pool: NonNull<sys::rte_mempool>, config: &MempoolConfig) -> Result<(), c_int> {
+    let pool = pool.as_ptr();
+    // SAFETY: 1. The pool is empty and nobody else's. 2. The name is a C string.
+    let result =
+        unsafe { sys::rte_mempool_set_ops_byname(pool, c"ring_mp_mc".as_ptr(), ptr::null_mut()) };
+    if result != 0 {
+        return Err(-result);
+    }
+    let mut private = sys::rte_pktmbuf_pool_private {
+        mbuf_data_room_size: config.data_room_bytes,
+        ..Default::default()
+    };
+    // SAFETY: 1. The pool's private data has the size of `private`. 2. rte_mbuf.h: the argument is
+    // a `rte_pktmbuf_pool_private`, read during the call.
+    unsafe { sys::rte_pktmbuf_pool_init(pool, ptr::from_mut(&mut private).cast()) };
+    // SAFETY: 1. The pool has its operations and is not populated yet.
+    let result = unsafe { sys::rte_mempool_populate_default(pool) };
+    if result < 0 {
+        return Err(-result);
+    }
+    // SAFETY: 1. Every object of the pool has the size of an mbuf and its buffer. 2. rte_mbuf.h:
+    // `rte_pktmbuf_init` is made for this iteration, and takes no argument.
+    unsafe { sys::rte_mempool_obj_iter(pool, Some(sys::rte_pktmbuf_init), ptr::null_mut()) };
+    Ok(())
+}

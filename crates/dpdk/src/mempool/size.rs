@@ -1,0 +1,61 @@
+//! How many mbufs a pool needs.
+
+use std::fmt;
+
+/// What may hold mbufs of one pool at the same time.
+///
+/// ```
+/// let need = hotloop_dpdk::MempoolNeed {
+///     rx_descriptor_count: 1024,
+///     tx_descriptor_count: 2048,
+///     in_flight_count: 4096,
+///     thread_count: 3,
+///     cache_count: 256,
+/// };
+/// assert_eq!(need.mbuf_count(), 8320);
+/// assert_eq!(
+///     need.to_string(),
+///     "1024 RX descriptors + 2048 TX descriptors + 4096 in rings, bursts and stages \
+///      + 3 threads x 1.5 x 256 in caches = 8320"
+/// );
+/// ```
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct MempoolNeed {
+    /// RX descriptors of the queues that the pool fills.
+    pub rx_descriptor_count: usize,
+    /// TX descriptors of every queue that mbufs of the pool may be sent to.
+    pub tx_descriptor_count: usize,
+    /// Packets that may be between queues: in rings, in bursts, held by stages.
+    pub in_flight_count: usize,
+    /// Threads that take mbufs from the pool or give them back.
+    pub thread_count: usize,
+    /// The size of each thread's cache, which may be exceeded by half.
+    pub cache_count: u32,
+}
+
+impl MempoolNeed {
+    /// The sum.
+    #[must_use]
+    pub const fn mbuf_count(&self) -> usize {
+        self.rx_descriptor_count
+            + self.tx_descriptor_count
+            + self.in_flight_count
+            + (self.thread_count * 3 * self.cache_count as usize).div_ceil(2)
+    }
+}
+
+impl fmt::Display for MempoolNeed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} RX descriptors + {} TX descriptors + {} in rings, bursts and stages + {} threads x \
+             1.5 x {} in caches = {}",
+            self.rx_descriptor_count,
+            self.tx_descriptor_count,
+            self.in_flight_count,
+            self.thread_count,
+            self.cache_count,
+            self.mbuf_count()
+        )
+    }
+}

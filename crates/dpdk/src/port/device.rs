@@ -1,0 +1,180 @@
+//! Device strings: which device, on which bus, with which arguments for its driver.
+
+use super::driver::{self, Driver};
+use crate::Error;
+use hotloop_dpdk_sys as sys;
+use std::ffi::CString;
+
+/// A checked device string: `net_null0,size=64` or `0000:01:00.0`.
+///
+/// Virtual devices are those whose drivers are known to keep to their own memory and their own
+/// ports: what bonds, wraps or attaches to the rings of other ports would let one port pull memory
+/// away under another.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct DeviceString {
+    text: String,
+    /// The part before the first comma.
+    name: String,
+    /// The arguments behind it, in order.
+    arguments: Vec<(String, String)>,
+    bus: Bus,
+}
+
+/// Where a device is plugged in.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Bus {
+    Pci,
+    Virtual(&'static Driver),
+}
+
+impl DeviceString {
+    pub(crate) fn parse(text: &str) -> Result<Self, Error> {
+        let wrong = |problem: String, remedy: &str| Error::DeviceString {
+            device: text.into(),
+            problem,
+            remedy: remedy.into(),
+        };
+        let (name, arguments) = text.split_once(',').unwrap_or((text, ""));
+        if text.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
+            return Err(wrong("it holds a space or a control character".into(), "remove it"));
+        }
+        if name.len() >= sys::SH_DEVICE_NAME_MAX as usize {
+            return Err(wrong(
+                format!("its name has {} characters", name.len()),
+                "use fewer than 64",
+            ));
+        }
+        let bus = if is_pci_address(name) {
+            Bus::Pci
+        } else {
+            let driver = driver::of_virtual(name).ok_or_else(|| {
+                wrong(
+                    "it names neither a PCI address nor a virtual device that is supported".into(),
+                    &format!(
+                        "use an address like 0000:01:00.0, or a name that starts with one of {}",
+                        driver::virtual_names()
+                    ),
+                )
+            })?;
+            Bus::Virtual(driver)
+        };
+        let arguments = arguments.split(',').filter(|argument| !argument.is_empty());
+        let arguments = arguments.map(|argument| {
+            let (key, value) = argument.split_once('=').unwrap_or((argument, ""));
+            (key.to_owned(), value.to_owned())
+        });
+        let device =
+            Self { text: text.into(), name: name.into(), arguments: arguments.collect(), bus };
+        if let Bus::Virtual(driver) = bus {
+            device.refuse_arguments(driver)?;
+        }
+        Ok(device)
+    }
+
+    /// Refuses the arguments by which a driver would reach memory that is not its own.
+    fn refuse_arguments(&self, driver: &Driver) -> Result<(), Error> {
+        for (key, value) in &self.arguments {
+            let refused = driver.refused.iter().find(|(name, harmless, _)| {
+                name == key && !harmless.is_some_and(|harmless| harmless == value)
+            });
+            if let Some((_, _, why)) = refused {
+                return Err(Error::DeviceString {
+                    device: self.text.clone(),
+                    problem: format!("its argument \"{key}={value}\" is not allowed: {why}"),
+                    remedy: "leave it out".into(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub(crate) const fn has_arguments(&self) -> bool {
+        !self.arguments.is_empty()
+    }
+
+    /// The value of an argument, the last one where it is given several times.
+    pub(crate) fn argument(&self, key: &str) -> Option<&str> {
+        self.arguments.iter().rev().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
+    }
+
+    /// Whether the device needs no physically contiguous memory.
+    pub(crate) const fn is_virtual(&self) -> bool {
+        matches!(self.bus, Bus::Virtual(_))
+    }
+
+    /// Whether it reads a capture file, which ends.
+    pub(crate) fn reads_file(&self) -> bool {
+        let endless = self.argument("infinite_rx").is_some_and(|value| value != "0");
+        self.argument("rx_pcap").is_some() && !endless
+    }
+
+    /// Bus, name and arguments as DPDK's hot-plug takes them.
+    pub(crate) fn for_hotplug(&self) -> [CString; 3] {
+        let bus = if self.is_virtual() { "vdev" } else { "pci" };
+        let arguments = self.text.split_once(',').map_or("", |(_, arguments)| arguments);
+        // A device string holds no zero byte.
+        [bus, &self.name, arguments].map(|part| CString::new(part).unwrap_or_default())
+    }
+}
+
+/// `dddd:bb:dd.f`, or without the domain.
+fn is_pci_address(name: &str) -> bool {
+    let hex = |text: &str, digits: usize| {
+        text.len() == digits && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+    };
+    let Some((rest, function)) = name.rsplit_once('.') else { return false };
+    let parts = rest.split(':').collect::<Vec<_>>();
+    let address = match parts[..] {
+        [domain, bus, device] => hex(domain, 4) && hex(bus, 2) && hex(device, 2),
+        [bus, device] => hex(bus, 2) && hex(device, 2),
+        _ => false,
+    };
+    address && hex(function, 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_string_has_name_and_arguments() {
+        let device = DeviceString::parse("net_pcap0,rx_pcap=a,rx_pcap=b,tx_pcap=c").unwrap();
+        assert_eq!((device.name(), device.is_virtual()), ("net_pcap0", true));
+        assert_eq!(device.argument("rx_pcap"), Some("b"));
+        assert!(device.reads_file() && device.has_arguments());
+        let endless = DeviceString::parse("net_pcap0,rx_pcap=a,infinite_rx=1").unwrap();
+        assert!(!endless.reads_file());
+        for address in ["0000:01:00.0", "01:00.1"] {
+            assert!(!DeviceString::parse(address).unwrap().is_virtual());
+        }
+    }
+
+    #[test]
+    fn strings_that_name_no_device_are_refused_with_the_reason() {
+        for (text, expected) in [
+            ("", "neither"),
+            ("eth0", "neither"),
+            ("net_bonding0,slave=0", "neither"),
+            ("0000:01:00", "neither"),
+            ("net_null0, size=64", "space"),
+            ("net_null0\0", "control"),
+            ("net_ring0,nodeaction=R0:0:ATTACH", "not allowed"),
+            ("net_ring0,internal=0x1234", "not allowed"),
+            ("net_null0,copy=1", "not allowed"),
+        ] {
+            let message = DeviceString::parse(text).unwrap_err().to_string();
+            assert!(message.contains(expected), "{text}: {message}");
+        }
+        let long = format!("net_null{}", "0".repeat(60));
+        assert!(DeviceString::parse(&long).unwrap_err().to_string().contains("68 characters"));
+        assert!(DeviceString::parse("net_null0,copy=0").is_ok());
+    }
+}

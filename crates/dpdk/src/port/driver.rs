@@ -1,0 +1,114 @@
+//! What is known of drivers that DPDK does not tell.
+
+/// A driver, by what this crate has to do for it to keep its promises.
+#[derive(Debug, Eq, PartialEq)]
+pub(crate) struct Driver {
+    /// DPDK's name of it.
+    pub name: &'static str,
+    /// Whether received mbufs always come fresh from the port's own pool. Where they may not, RX
+    /// looks whether each is owned by nobody else.
+    pub fresh_mbufs: bool,
+    /// Whether it sends chains of any length though it does not offer the offload.
+    pub sends_chains: bool,
+    /// How many mbufs a TX queue, or the driver for it, holds at most, where that is more than its
+    /// descriptors say.
+    pub held_count: u16,
+    /// Whether it keeps mbufs after it was closed.
+    pub keeps_mbufs: bool,
+    /// Arguments that are refused: the name, a value that is harmless, and why.
+    pub refused: &'static [(&'static str, Option<&'static str>, &'static str)],
+    /// How it is given more queues.
+    pub more_queues: &'static str,
+}
+
+/// What holds for a driver that nobody has looked at.
+pub(crate) static UNKNOWN: Driver = Driver {
+    name: "",
+    fresh_mbufs: false,
+    sends_chains: false,
+    held_count: 0,
+    keeps_mbufs: false,
+    refused: &[],
+    more_queues: "",
+};
+
+/// Virtual devices: those tried with this crate, whose code keeps to its own memory.
+static VIRTUAL: [Driver; 7] = [
+    Driver {
+        name: "net_null",
+        fresh_mbufs: true,
+        sends_chains: true,
+        refused: &[("copy", Some("0"), "the driver would read past the end of short packets")],
+        ..UNKNOWN
+    },
+    Driver {
+        // It hands the very mbufs on that were sent.
+        name: "net_ring",
+        sends_chains: true,
+        held_count: 1024,
+        refused: &[
+            ("nodeaction", None, "two ports on one ring free it under each other"),
+            ("internal", None, "it is an address in this process's memory"),
+        ],
+        ..UNKNOWN
+    },
+    Driver {
+        name: "net_pcap",
+        fresh_mbufs: true,
+        sends_chains: true,
+        more_queues: " (one rx_pcap= or tx_pcap= for each)",
+        ..UNKNOWN
+    },
+    Driver {
+        name: "net_af_packet",
+        fresh_mbufs: true,
+        sends_chains: true,
+        more_queues: " (qpairs=)",
+        ..UNKNOWN
+    },
+    Driver {
+        // It copies as many bytes as the packet has from the first segment.
+        name: "net_af_xdp",
+        fresh_mbufs: true,
+        held_count: 4096,
+        keeps_mbufs: true,
+        refused: &[("shared_umem", Some("0"), "two ports would share memory of one of them")],
+        more_queues: " (queue_count=)",
+        ..UNKNOWN
+    },
+    Driver { name: "net_tap", fresh_mbufs: true, sends_chains: true, ..UNKNOWN },
+    Driver { name: "net_memif", fresh_mbufs: true, sends_chains: true, ..UNKNOWN },
+];
+
+/// Drivers of NICs whose RX rings are filled from the port's pool alone.
+const FRESH: [&str; 8] = [
+    "net_e1000_em",
+    "net_e1000_igb",
+    "net_i40e",
+    "net_iavf",
+    "net_ice",
+    "net_igc",
+    "net_ixgbe",
+    "net_vmxnet3",
+];
+static FRESH_NIC: Driver = Driver { fresh_mbufs: true, ..UNKNOWN };
+
+/// The driver of the virtual device with this name. DPDK picks it by the same prefix.
+pub(crate) fn of_virtual(device_name: &str) -> Option<&'static Driver> {
+    let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    VIRTUAL
+        .iter()
+        .find(|driver| device_name.starts_with(driver.name))
+        .filter(|_| device_name.bytes().all(word))
+}
+
+/// The driver that DPDK says a port has.
+pub(crate) fn of_port(driver_name: &str) -> &'static Driver {
+    let known = VIRTUAL.iter().find(|driver| driver.name == driver_name);
+    known.unwrap_or(if FRESH.contains(&driver_name) { &FRESH_NIC } else { &UNKNOWN })
+}
+
+/// The names that a virtual device's may start with.
+pub(crate) fn virtual_names() -> String {
+    VIRTUAL.iter().map(|driver| driver.name).collect::<Vec<_>>().join(", ")
+}

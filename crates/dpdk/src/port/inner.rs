@@ -1,0 +1,367 @@
+//! A port's state, which its handle and its queues share.
+//!
+//! ```text
+//!             claim a queue                first `start`              `stop`, every queue dropped
+//! Plugged ───────────────────▶ Plugged ─────────────────▶ Started ───────────────────▶ Stopped
+//!    ▲                                                                                   │
+//!    └──────────────────────── claim a queue: plugged in anew ◀──────────────────────────┘
+//! ```
+//!
+//! Stopping also closes the device and plugs it out, so that it keeps no mbuf. The last owner to be
+//! dropped does it where nobody has.
+
+use super::config::{Capabilities, Link, PortConfig};
+use super::device::DeviceString;
+use super::driver::{self, Driver};
+use super::stats::PortStats;
+use super::{plug, start, stats};
+use crate::error::{Direction, errno_text};
+use crate::lock::{Control, lock};
+use crate::{Eal, Error, Mempool};
+use hotloop_dpdk_sys as sys;
+use hotloop_packet::ethernet::MacAddress;
+use hotloop_stage::{Device, DeviceCounters, Facts};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A port, owned by its handle and by each of its queues.
+pub(crate) struct Inner {
+    pub(super) device: DeviceString,
+    pub(super) config: PortConfig,
+    pub(super) capabilities: Capabilities,
+    pub(super) mac: MacAddress,
+    pub(super) driver: &'static Driver,
+    state: Mutex<State>,
+    /// Received packets that others owned too and that could not be copied.
+    pub(super) uncopied: AtomicU64,
+    /// Packets taken by TX queues and freed, since the device sends none of their kind.
+    pub(super) refused: AtomicU64,
+}
+
+pub(super) struct State {
+    pub(super) phase: Phase,
+    pub(super) rx: Claims,
+    pub(super) tx: Claims,
+    /// The pool of the last start, kept after the stop so that it can be checked.
+    pub(super) mempool: Option<Mempool>,
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Phase {
+    /// Not started. Invariant: the port exists, and no queue of it is polled.
+    Plugged { port_id: u16 },
+    /// Invariant: the port exists and runs with the queues that are claimed.
+    Started { port_id: u16, before: PortStats },
+    /// The port does not exist.
+    Stopped { counted: PortStats },
+}
+
+/// Which queues of one direction are held, by index.
+#[derive(Default)]
+pub(super) struct Claims(Vec<bool>);
+
+impl Claims {
+    /// How many queues the device is to have.
+    pub(super) fn count(&self) -> u16 {
+        self.0.len() as u16
+    }
+
+    pub(super) fn held_count(&self) -> usize {
+        self.0.iter().filter(|held| **held).count()
+    }
+
+    /// A queue that was claimed and is no longer held.
+    pub(super) fn abandoned(&self) -> Option<u16> {
+        self.0.iter().position(|held| !held).map(|index| index as u16)
+    }
+
+    /// The index that the next queue gets.
+    fn next(&self) -> u16 {
+        self.abandoned().unwrap_or(self.count())
+    }
+
+    fn claim(&mut self, index: u16) {
+        let index = usize::from(index);
+        if index == self.0.len() {
+            self.0.push(false);
+        }
+        self.0[index] = true;
+    }
+
+    fn release(&mut self, index: u16) {
+        self.0[usize::from(index)] = false;
+        while self.0.last() == Some(&false) {
+            self.0.pop();
+        }
+    }
+}
+
+impl Inner {
+    pub(super) fn open(_: Eal, text: &str, config: PortConfig) -> Result<Self, Error> {
+        let mut device = DeviceString::parse(text)?;
+        let mut control = Control::lock();
+        if let Some(announced) = control.announced.get(device.name())
+            && !device.has_arguments()
+        {
+            device = DeviceString::parse(announced)?;
+        }
+        if control.owned.contains(device.name()) {
+            return Err(Error::DeviceInUse { device: text.into(), name: device.name().into() });
+        }
+        let port_id = plug::plug(&mut control, &device)?;
+        let described = plug::describe(&control, &device, port_id);
+        let (capabilities, mac) = described.inspect_err(|_| {
+            // SAFETY: 1. The port is the device's, was never started and has no queues.
+            let _ = unsafe { plug::unplug(&mut control, &device, port_id) };
+        })?;
+        control.owned.insert(device.name().into());
+        let driver = driver::of_port(&capabilities.driver);
+        let phase = Phase::Plugged { port_id };
+        let (rx, tx) = (Claims::default(), Claims::default());
+        Ok(Self {
+            device,
+            config,
+            capabilities,
+            mac,
+            driver,
+            state: Mutex::new(State { phase, rx, tx, mempool: None }),
+            uncopied: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+        })
+    }
+
+    /// Claims the next queue: its index, and the port's number, which holds while any queue does.
+    pub(super) fn claim(&self, direction: Direction) -> Result<(u16, u16), Error> {
+        let mut control = Control::lock();
+        let mut state = lock(&self.state);
+        if let Phase::Started { .. } = state.phase {
+            if state.held() != (0, 0) {
+                return Err(Error::ClaimedAfterStart { device: self.text(), direction });
+            }
+            self.stop_with(&mut control, &mut state)?;
+        }
+        let port_id = match state.phase {
+            Phase::Plugged { port_id } | Phase::Started { port_id, .. } => port_id,
+            Phase::Stopped { .. } => {
+                let port_id = plug::plug(&mut control, &self.device)?;
+                state.phase = Phase::Plugged { port_id };
+                port_id
+            }
+        };
+        let max = match direction {
+            Direction::Rx => self.capabilities.rx_queue_count_max,
+            Direction::Tx => self.capabilities.tx_queue_count_max,
+        };
+        let index = state.claims(direction).next();
+        if index >= max.min(sys::SH_QUEUES_PER_PORT_MAX as u16) {
+            let (device, hint) = (self.text(), self.driver.more_queues);
+            return Err(Error::TooManyQueues { device, direction, wanted: index + 1, max, hint });
+        }
+        state.claims(direction).claim(index);
+        self.note_tx_descriptors(&mut control, &state);
+        Ok((port_id, index))
+    }
+
+    /// Takes a queue back that is dropped.
+    pub(super) fn release(&self, direction: Direction, index: u16) {
+        let mut state = lock(&self.state);
+        match state.phase {
+            // It may go on running without the queue; the index is not given away again.
+            Phase::Started { .. } => state.claims(direction).0[usize::from(index)] = false,
+            Phase::Plugged { .. } | Phase::Stopped { .. } => state.claims(direction).release(index),
+        }
+    }
+
+    /// Configures and starts the device with the queues that are claimed, where nobody has.
+    pub(super) fn start(&self, facts: &Facts) -> Result<(), Error> {
+        let mut control = Control::lock();
+        let mut state = lock(&self.state);
+        let Phase::Plugged { port_id } = state.phase else { return Ok(()) };
+        for (direction, claims) in [(Direction::Rx, &state.rx), (Direction::Tx, &state.tx)] {
+            if let Some(index) = claims.abandoned() {
+                return Err(Error::QueueNotHeld { device: self.text(), direction, index });
+            }
+        }
+        start::start(self, &mut control, &mut state, port_id, facts)?;
+        self.uncopied.store(0, Relaxed);
+        self.refused.store(0, Relaxed);
+        // SAFETY: 1. The port exists while the state is locked.
+        let before = unsafe { stats::read(port_id) }.unwrap_or_default();
+        state.phase = Phase::Started { port_id, before };
+        Ok(())
+    }
+
+    /// Stops the device, closes it and plugs it out.
+    pub(super) fn stop(&self) -> Result<(), Error> {
+        let mut control = Control::lock();
+        let mut state = lock(&self.state);
+        self.stop_with(&mut control, &mut state)
+    }
+
+    fn stop_with(&self, control: &mut Control, state: &mut State) -> Result<(), Error> {
+        let (rx_count, tx_count) = state.held();
+        if (rx_count, tx_count) != (0, 0) {
+            return Err(Error::QueuesHeld { device: self.text(), rx_count, tx_count });
+        }
+        let (port_id, counted) = match state.phase {
+            Phase::Stopped { .. } => return Ok(()),
+            Phase::Plugged { port_id } => (port_id, PortStats::default()),
+            Phase::Started { port_id, before } => {
+                let counted = self.count(port_id, &before).unwrap_or_default();
+                // SAFETY: 1. The port exists. 2. The control lock is held. 3. No queue is held, so
+                // nobody polls.
+                unsafe { sys::rte_eth_dev_stop(port_id) };
+                (port_id, counted)
+            }
+        };
+        (state.rx, state.tx) = (Claims::default(), Claims::default());
+        state.phase = Phase::Stopped { counted };
+        control.tx_descriptors.remove(self.device.name());
+        // SAFETY: 1. The port is the device's and is stopped. 2. No queue is held.
+        unsafe { plug::unplug(control, &self.device, port_id) }
+    }
+
+    pub(super) fn text(&self) -> String {
+        self.device.text().into()
+    }
+
+    fn note_tx_descriptors(&self, control: &mut Control, state: &State) {
+        let held_count = self.config.tx_descriptor_count.max(self.driver.held_count);
+        let count = usize::from(state.tx.count()) * usize::from(held_count);
+        control.tx_descriptors.insert(self.device.name().into(), count);
+    }
+
+    fn count(&self, port_id: u16, before: &PortStats) -> Result<PortStats, String> {
+        // SAFETY: 1. The port exists: the caller has locked the state that says so.
+        let mut counted = unsafe { stats::read(port_id) }?.since(before);
+        let uncopied = self.uncopied.load(Relaxed);
+        counted.received = counted.received.saturating_sub(uncopied);
+        counted.rx_nombuf += uncopied;
+        counted.tx_refused = self.refused.load(Relaxed);
+        Ok(counted)
+    }
+
+    pub(super) fn stats(&self) -> Result<PortStats, Error> {
+        let state = lock(&self.state);
+        match state.phase {
+            Phase::Plugged { .. } => Ok(PortStats::default()),
+            Phase::Stopped { counted } => Ok(counted),
+            Phase::Started { port_id, before } => {
+                self.count(port_id, &before).map_err(|error| self.unreadable("its counters", error))
+            }
+        }
+    }
+
+    pub(super) fn xstats(&self) -> Result<Vec<(String, u64)>, Error> {
+        self.with_port("its extended counters", |port_id| {
+            // SAFETY: 1. The port exists while `with_port` has the state locked.
+            unsafe { stats::read_extended(port_id) }
+        })
+    }
+
+    pub(super) fn link(&self) -> Result<Link, Error> {
+        self.with_port("its link", |port_id| {
+            let (mut speed_mbps, mut up, mut full_duplex) = (0, false, false);
+            // SAFETY: 1. The port exists while `with_port` has the state locked. 2. The values are
+            // written during the call.
+            let result =
+                unsafe { sys::sh_link(port_id, &mut speed_mbps, &mut up, &mut full_duplex) };
+            if result == 0 {
+                Ok(Link { up, speed_mbps, full_duplex })
+            } else {
+                Err(errno_text(result))
+            }
+        })
+    }
+
+    pub(super) fn mtu(&self) -> Result<u16, Error> {
+        self.with_port("its MTU", |port_id| {
+            let mut mtu = 0;
+            // SAFETY: 1. The port exists while `with_port` has the state locked. 2. As above.
+            let result = unsafe { sys::rte_eth_dev_get_mtu(port_id, &mut mtu) };
+            if result == 0 { Ok(mtu) } else { Err(errno_text(result)) }
+        })
+    }
+
+    /// Asks the port, where it exists.
+    fn with_port<T>(
+        &self,
+        what: &'static str,
+        ask: impl FnOnce(u16) -> Result<T, String>,
+    ) -> Result<T, Error> {
+        let state = lock(&self.state);
+        match state.phase {
+            Phase::Plugged { port_id } | Phase::Started { port_id, .. } => ask(port_id),
+            Phase::Stopped { .. } => {
+                Err("it has stopped; claim a queue to plug it in again".into())
+            }
+        }
+        .map_err(|error| self.unreadable(what, error))
+    }
+
+    fn unreadable(&self, what: &'static str, error: String) -> Error {
+        Error::Read { device: self.text(), what, error }
+    }
+
+    pub(super) fn mempool(&self) -> Option<Mempool> {
+        lock(&self.state).mempool.clone()
+    }
+}
+
+impl State {
+    fn claims(&mut self, direction: Direction) -> &mut Claims {
+        match direction {
+            Direction::Rx => &mut self.rx,
+            Direction::Tx => &mut self.tx,
+        }
+    }
+
+    /// RX and TX queues that are held.
+    fn held(&self) -> (usize, usize) {
+        (self.rx.held_count(), self.tx.held_count())
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let mut control = Control::lock();
+        let mut state = lock(&self.state);
+        // Every queue owns the port, so none is held. A device that cannot be closed keeps its name:
+        // it must not be opened again.
+        if self.stop_with(&mut control, &mut state).is_ok() {
+            control.owned.remove(self.device.name());
+        }
+    }
+}
+
+impl Device for Inner {
+    fn name(&self) -> String {
+        self.device.name().into()
+    }
+
+    fn counters(&self) -> DeviceCounters {
+        let stats = self.stats().unwrap_or_default();
+        DeviceCounters {
+            received: stats.received,
+            sent: stats.sent + stats.tx_refused,
+            imissed: stats.imissed,
+            rx_nombuf: stats.rx_nombuf,
+        }
+    }
+
+    fn stop(&self) -> Result<(), hotloop_stage::Error> {
+        Ok(Self::stop(self)?)
+    }
+
+    /// A driver that keeps mbufs after it was closed (net_af_xdp) makes the pool lack some: there
+    /// only doubles are errors.
+    fn check_pools(&self) -> Result<(), hotloop_stage::Error> {
+        let Some(mempool) = self.mempool() else { return Ok(()) };
+        let report = mempool.report();
+        let lacks_allowed = self.driver.keeps_mbufs && report.duplicate_count == 0;
+        if report.is_whole() || lacks_allowed {
+            return Ok(());
+        }
+        Err(Error::MempoolNotWhole { device: self.text(), report }.into())
+    }
+}

@@ -1,0 +1,178 @@
+//! Ports: devices with queues.
+
+mod config;
+mod device;
+mod driver;
+mod inner;
+mod offload;
+mod plug;
+mod rx;
+mod start;
+mod stats;
+mod tx;
+
+use crate::error::Direction;
+use crate::{Eal, Error, Mempool, lcore};
+use hotloop_packet::ethernet::MacAddress;
+use hotloop_stage::Core;
+use inner::Inner;
+use std::fmt;
+use std::sync::Arc;
+
+pub use config::{Capabilities, Link, PortConfig, RSS_KEY_SYMMETRIC, RssConfig};
+pub(crate) use device::DeviceString;
+pub use offload::{Offloads, RssFields};
+pub use rx::RxQueue;
+pub use stats::PortStats;
+pub use tx::TxQueue;
+
+/// A device that packets come from and go to.
+///
+/// A core claims a queue with [`rx_queue`](Self::rx_queue) or [`tx_queue`](Self::tx_queue). The
+/// device is configured and started when the first of its queues is, with as many queues as were
+/// claimed by then. It stops when [`stop`](Self::stop) is called after all of them were dropped, or
+/// when the port and its queues are. Then it is closed and plugged out, and gives all mbufs back;
+/// claiming a queue plugs it in again.
+///
+/// ```
+/// use hotloop_dpdk::{Eal, Port};
+/// use hotloop_stage::{Burst, Core, Facts, Role, Sink, Source};
+///
+/// let port = Port::open(Eal::embedded()?, "net_null0,size=60")?;
+/// let core = Core::new(0, Role::RunToCompletion, None, None);
+/// let (mut rx, mut tx) = (port.rx_queue(&core)?, port.tx_queue(&core)?);
+/// let facts = Facts { in_flight_max: 64, thread_count: 1 };
+/// (rx.start(&facts)?, tx.start(&facts)?);
+///
+/// let mut burst = Burst::new();
+/// assert_eq!(rx.poll(&mut burst), 64);
+/// assert_eq!(tx.send(&mut burst), 64);
+/// assert_eq!(port.stats()?.sent, 64);
+///
+/// drop((rx, tx));
+/// port.stop()?;
+/// assert!(port.mempool().is_some_and(|pool| pool.report().is_whole()));
+/// # Ok::<(), hotloop_stage::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Port {
+    eal: Eal,
+    inner: Arc<Inner>,
+}
+
+impl Port {
+    /// Opens a device: a virtual one by its device string (`net_null0,size=64`), one on the PCI bus
+    /// by its address (`0000:01:00.0`), either plugged in now or found where EAL has it.
+    ///
+    /// # Errors
+    /// [`Error::DeviceString`] for a string that names no device that is supported,
+    /// [`Error::DeviceInUse`] where a port of this process has it, [`Error::Probe`] where its driver
+    /// does not take it.
+    pub fn open(eal: Eal, device: &str) -> Result<Self, Error> {
+        Self::open_with(eal, device, PortConfig::default())
+    }
+
+    /// As [`open`](Self::open), to be configured as `config` says. What the device cannot do is an
+    /// error when its queues are started.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_with(eal: Eal, device: &str, config: PortConfig) -> Result<Self, Error> {
+        Ok(Self { eal, inner: Arc::new(Inner::open(eal, device, config)?) })
+    }
+
+    /// Claims the next RX queue, registers the calling thread with EAL for as long as it lives, and
+    /// tells the core its lcore id.
+    ///
+    /// # Errors
+    /// [`Error::TooManyQueues`] where the device has no more, [`Error::ClaimedAfterStart`] while
+    /// queues of an earlier start are held, [`Error::NoLcore`] where EAL takes no more threads, and
+    /// [`Error::Probe`] where the device had stopped and cannot be plugged in again.
+    pub fn rx_queue(&self, core: &Core) -> Result<RxQueue, Error> {
+        core.set_lcore(lcore::register(self.eal)?);
+        let (port_id, index) = self.inner.claim(Direction::Rx)?;
+        Ok(RxQueue::new(Arc::clone(&self.inner), port_id, index))
+    }
+
+    /// As [`rx_queue`](Self::rx_queue), for a TX queue.
+    ///
+    /// # Errors
+    /// As [`rx_queue`](Self::rx_queue).
+    pub fn tx_queue(&self, core: &Core) -> Result<TxQueue, Error> {
+        core.set_lcore(lcore::register(self.eal)?);
+        let (port_id, index) = self.inner.claim(Direction::Tx)?;
+        Ok(TxQueue::new(Arc::clone(&self.inner), port_id, index))
+    }
+
+    /// Stops the device, closes it and plugs it out: it holds no mbuf any more, its files are
+    /// complete. Its counters can be read on.
+    ///
+    /// # Errors
+    /// [`Error::QueuesHeld`] while somebody may be polling, [`Error::Configure`] where the device
+    /// does not close.
+    pub fn stop(&self) -> Result<(), Error> {
+        self.inner.stop()
+    }
+
+    /// The device's name, which is that of its string up to the first comma.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.inner.device.name()
+    }
+
+    /// What the device is and can do.
+    #[must_use]
+    pub fn capabilities(&self) -> &Capabilities {
+        &self.inner.capabilities
+    }
+
+    /// The device's MAC address.
+    #[must_use]
+    pub fn mac(&self) -> MacAddress {
+        self.inner.mac
+    }
+
+    /// The state of its link.
+    ///
+    /// # Errors
+    /// [`Error::Read`] after it has stopped.
+    pub fn link(&self) -> Result<Link, Error> {
+        self.inner.link()
+    }
+
+    /// The largest packet in bytes, Ethernet header not counted.
+    ///
+    /// # Errors
+    /// [`Error::Read`] after it has stopped.
+    pub fn mtu(&self) -> Result<u16, Error> {
+        self.inner.mtu()
+    }
+
+    /// What it counted since it was last started.
+    ///
+    /// # Errors
+    /// [`Error::Read`] where the device does not say.
+    pub fn stats(&self) -> Result<PortStats, Error> {
+        self.inner.stats()
+    }
+
+    /// Every counter that the device has, by its own name.
+    ///
+    /// # Errors
+    /// [`Error::Read`] after it has stopped, or where the device does not say.
+    pub fn xstats(&self) -> Result<Vec<(String, u64)>, Error> {
+        self.inner.xstats()
+    }
+
+    /// The pool that it received into when it was last started.
+    #[must_use]
+    pub fn mempool(&self) -> Option<Mempool> {
+        self.inner.mempool()
+    }
+}
+
+impl fmt::Debug for Port {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Port").field(&self.inner.device.text()).finish()
+    }
+}

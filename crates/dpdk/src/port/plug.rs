@@ -1,0 +1,172 @@
+//! Plugging devices in and out. Every function here takes the control lock's proof.
+
+use super::config::Capabilities;
+use super::device::DeviceString;
+use super::offload::{Offloads, RssFields};
+use crate::error::errno_text;
+use crate::lock::Control;
+use crate::{Error, log};
+use hotloop_dpdk_sys as sys;
+use hotloop_packet::ethernet::MacAddress;
+use std::ffi::{CStr, CString};
+use std::ptr::NonNull;
+
+/// Net_ring's rings at most: `RTE_PMD_RING_MAX_RX_RINGS`.
+const NET_RING_RINGS_MAX: usize = 16;
+
+/// Plugs the device in, or finds it where EAL has done so, and returns its port.
+pub(super) fn plug(_: &mut Control, device: &DeviceString) -> Result<u16, Error> {
+    let [bus, name, arguments] = device.for_hotplug();
+    if let Some(port_id) = find(&name) {
+        return Ok(port_id);
+    }
+    let (result, said) = log::capture(|| {
+        // SAFETY: 1. C strings. 2. The control lock is held.
+        unsafe { sys::rte_eal_hotplug_add(bus.as_ptr(), name.as_ptr(), arguments.as_ptr()) }
+    });
+    let error = match result {
+        // What drivers return for want of a better one; not EPERM.
+        -1 => "its driver refuses it".into(),
+        ..0 => errno_text(result),
+        0.. => "it has no Ethernet port".into(),
+    };
+    find(&name).filter(|_| result >= 0).ok_or_else(|| {
+        if result >= 0 {
+            // SAFETY: 1. As above; nobody uses the device.
+            unsafe { sys::rte_eal_hotplug_remove(bus.as_ptr(), name.as_ptr()) };
+        }
+        Error::Probe { device: device.text().into(), error, said, remedy: remedy(device).into() }
+    })
+}
+
+fn remedy(device: &DeviceString) -> &'static str {
+    if device.is_virtual() {
+        "check its arguments, the files and interfaces they name, and the right to use them"
+    } else {
+        "check the address (lspci -D), that the device is bound to vfio-pci, and that EAL runs with \
+         PCI (EAL arguments after `--`; the embedded default has --no-pci)"
+    }
+}
+
+fn find(name: &CString) -> Option<u16> {
+    let mut port_id = 0;
+    // SAFETY: 1. A C string, and a number to write to. 2. The control lock is held: both callers
+    // have its proof.
+    let result = unsafe { sys::rte_eth_dev_get_port_by_name(name.as_ptr(), &mut port_id) };
+    (result == 0).then_some(port_id)
+}
+
+/// Closes the port and plugs its device out.
+///
+/// # Safety
+/// The port is the device's, is stopped, and none of its queues is polled again.
+pub(super) unsafe fn unplug(
+    _: &mut Control,
+    device: &DeviceString,
+    port_id: u16,
+) -> Result<(), Error> {
+    let [bus, name, _] = device.for_hotplug();
+    if name.to_bytes().starts_with(b"net_ring") {
+        empty_rings(device.name());
+    }
+    let (result, said) = log::capture(|| {
+        // SAFETY: 1. The port exists and is stopped. 2. The control lock is held.
+        let closed = unsafe { sys::rte_eth_dev_close(port_id) };
+        // SAFETY: 1. C strings. 2. The control lock is held, nobody uses the device.
+        let removed = unsafe { sys::rte_eal_hotplug_remove(bus.as_ptr(), name.as_ptr()) };
+        if closed != 0 { closed } else { removed }
+    });
+    if name.to_bytes().starts_with(b"net_ring") {
+        free_rings(device.name());
+    }
+    if result == 0 {
+        return Ok(());
+    }
+    Err(Error::Configure {
+        device: device.text().into(),
+        step: "closing it".into(),
+        error: errno_text(result),
+        said,
+        remedy: "the device stays unusable in this process".into(),
+    })
+}
+
+/// Frees what was sent into net_ring's rings and not received: the driver would free the rings
+/// alone.
+fn empty_rings(device_name: &str) {
+    for ring in rings(device_name) {
+        // SAFETY: 1. The ring exists, and holds mbufs that were sent. 2. The port is stopped and its
+        // queues are gone, so this is the one consumer.
+        while let Some(mbuf) = NonNull::new(unsafe { sys::sh_ring_take(ring) }) {
+            // SAFETY: 1. What a ring holds is owned by it, and now here.
+            unsafe { sys::sh_mbuf_free(mbuf.as_ptr()) };
+        }
+    }
+}
+
+/// Frees the rings that net_ring leaves behind: it frees as many as queues were configured, of the
+/// 16 it made, and cannot be plugged in again under the same name while there are others.
+fn free_rings(device_name: &str) {
+    for ring in rings(device_name) {
+        // SAFETY: 1. The ring exists, is empty, and its device is gone.
+        unsafe { sys::rte_ring_free(ring) };
+    }
+}
+
+/// The rings of a net_ring device, by the names its driver gives them.
+fn rings(device_name: &str) -> impl Iterator<Item = *mut sys::rte_ring> {
+    (0..NET_RING_RINGS_MAX).filter_map(move |index| {
+        let mut name = format!("ETH_RXTX{index}_{device_name}");
+        name.truncate(sys::SH_RING_NAME_MAX as usize - 1);
+        let name = CString::new(name).ok()?;
+        // SAFETY: 1. A C string. 2. rte_ring.h: looks up under a lock of its own.
+        let ring = unsafe { sys::rte_ring_lookup(name.as_ptr()) };
+        (!ring.is_null()).then_some(ring)
+    })
+}
+
+/// What the device of a port says of itself.
+pub(super) fn describe(
+    _: &Control,
+    device: &DeviceString,
+    port_id: u16,
+) -> Result<(Capabilities, MacAddress), Error> {
+    let unreadable = |what, result| Error::Read {
+        device: device.text().into(),
+        what,
+        error: errno_text(result),
+    };
+    let mut info = sys::rte_eth_dev_info::default();
+    // SAFETY: 1. The port exists: the control lock is held, and its owner asks. 2. `info` is written.
+    let result = unsafe { sys::rte_eth_dev_info_get(port_id, &mut info) };
+    if result != 0 {
+        return Err(unreadable("what it can do", result));
+    }
+    let mut mac = sys::rte_ether_addr::default();
+    // SAFETY: 1. As above.
+    let result = unsafe { sys::rte_eth_macaddr_get(port_id, &mut mac) };
+    if result != 0 {
+        return Err(unreadable("its MAC address", result));
+    }
+    let driver = if info.driver_name.is_null() {
+        String::new()
+    } else {
+        // SAFETY: 1. rte_ethdev.h: the name is a C string, the driver's own.
+        unsafe { CStr::from_ptr(info.driver_name) }.to_string_lossy().into_owned()
+    };
+    // SAFETY: 1. The port exists.
+    let node = unsafe { sys::rte_eth_dev_socket_id(port_id) };
+    let capabilities = Capabilities {
+        driver,
+        rx_queue_count_max: info.max_rx_queues,
+        tx_queue_count_max: info.max_tx_queues,
+        frame_bytes_max: info.max_rx_pktlen,
+        rx_buffer_bytes_min: info.min_rx_bufsize,
+        rx_offloads: Offloads::from_rx(info.rx_offload_capa),
+        tx_offloads: Offloads::from_tx(info.tx_offload_capa),
+        rss_fields: RssFields::from_bits(info.flow_type_rss_offloads),
+        rss_key_bytes: info.hash_key_size,
+        node: u32::try_from(node).ok(),
+    };
+    Ok((capabilities, MacAddress::new(mac.addr_bytes)))
+}

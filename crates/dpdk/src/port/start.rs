@@ -1,0 +1,263 @@
+//! Configuring and starting a device with the queues that were claimed.
+
+use super::config::{PortConfig, RSS_KEY_SYMMETRIC};
+use super::inner::{Inner, State};
+use super::offload::{Offloads, RssFields};
+use crate::error::{Direction, errno_text};
+use crate::lock::Control;
+use crate::mempool::{HEADROOM_BYTES, MempoolConfig, MempoolNeed};
+use crate::{Error, Mempool, log};
+use hotloop_dpdk_sys as sys;
+use hotloop_stage::Facts;
+use std::ffi::c_int;
+use std::ptr;
+
+/// What a driver reads that does not say how long its key is (`rte_eth_rss_conf`).
+const RSS_KEY_BYTES_DEFAULT: usize = 40;
+
+/// What net_null's frames are as long as, unless `size=` says otherwise.
+const NET_NULL_SIZE_DEFAULT: usize = 64;
+
+/// Configures and starts the port. The state keeps the pool.
+pub(super) fn start(
+    port: &Inner,
+    control: &mut Control,
+    state: &mut State,
+    port_id: u16,
+    facts: &Facts,
+) -> Result<(), Error> {
+    let step = Step { port, port_id };
+    let (rx_count, tx_count) = (state.rx.count(), state.tx.count());
+    step.configure(control, rx_count, tx_count)?;
+    let (rx_descriptors, tx_descriptors) = step.descriptors(control)?;
+    state.mempool = None;
+    if rx_count > 0 {
+        let need = MempoolNeed {
+            rx_descriptor_count: usize::from(rx_count) * usize::from(rx_descriptors),
+            tx_descriptor_count: control.tx_descriptors.values().sum(),
+            in_flight_count: facts.in_flight_max,
+            thread_count: facts.thread_count,
+            cache_count: port.config.cache_count,
+        };
+        let mempool = step.mempool(control, &need)?;
+        step.check_frames_fit(&mempool)?;
+        for index in 0..rx_count {
+            step.set_up_rx(control, index, rx_descriptors, &mempool)?;
+        }
+        state.mempool = Some(mempool);
+    }
+    for index in 0..tx_count {
+        step.set_up_tx(control, index, tx_descriptors)?;
+    }
+    step.start(control)
+}
+
+/// The steps; each needs the control lock.
+struct Step<'a> {
+    port: &'a Inner,
+    port_id: u16,
+}
+
+impl Step<'_> {
+    fn configure(&self, _: &Control, rx_count: u16, tx_count: u16) -> Result<(), Error> {
+        let config = &self.port.config;
+        let mut wanted = sys::rte_eth_conf::default();
+        wanted.rxmode.offloads = self.offloads(Direction::Rx)?.rx_bits();
+        wanted.txmode.offloads = self.offloads(Direction::Tx)?.tx_bits();
+        if let Some(mtu) = config.mtu {
+            wanted.rxmode.mtu = u32::from(mtu);
+        }
+        let fields = config.rss.fields.and(self.port.capabilities.rss_fields);
+        let mut key = Vec::new();
+        wanted.rxmode.mq_mode = sys::SH_RX_MQ_NONE;
+        if rx_count > 1 && fields != RssFields::NONE {
+            key = self.rss_key()?;
+            wanted.rxmode.mq_mode = sys::SH_RX_MQ_RSS;
+            wanted.rx_adv_conf.rss_conf.rss_hf = fields.bits();
+            wanted.rx_adv_conf.rss_conf.rss_key_len = key.len() as u8;
+            wanted.rx_adv_conf.rss_conf.rss_key = key.as_mut_ptr();
+        }
+        let step =
+            format!("configuring {rx_count} RX and {tx_count} TX queues{}", mtu_text(config));
+        // SAFETY: 1. The port exists and is not started. 2. `wanted` and `key` live during the call,
+        // which copies them. 3. The control lock is held.
+        let result = self.run(&step, || unsafe {
+            sys::rte_eth_dev_configure(self.port_id, rx_count, tx_count, &wanted)
+        });
+        drop(key);
+        result
+    }
+
+    /// The offloads to ask for: those of the configuration, if the device has them.
+    fn offloads(&self, direction: Direction) -> Result<Offloads, Error> {
+        let (config, offered) = (&self.port.config, &self.port.capabilities);
+        let (wanted, found) = match direction {
+            Direction::Rx => (config.rx_offloads, offered.rx_offloads),
+            Direction::Tx => (config.tx_offloads, offered.tx_offloads),
+        };
+        if !found.contains(wanted) {
+            return Err(Error::Unsupported {
+                device: self.port.text(),
+                wanted: format!("{direction} offloads {wanted}"),
+                found: found.to_string(),
+            });
+        }
+        // A stage may send a chain at any time.
+        let chains = direction == Direction::Tx && found.contains(Offloads::CHAINS);
+        Ok(wanted | if chains { Offloads::CHAINS } else { Offloads::NONE })
+    }
+
+    /// The key in the device's length.
+    fn rss_key(&self) -> Result<Vec<u8>, Error> {
+        let bytes = match self.port.capabilities.rss_key_bytes {
+            0 => RSS_KEY_BYTES_DEFAULT,
+            bytes => usize::from(bytes),
+        };
+        match &self.port.config.rss.key {
+            Some(key) if key.len() == bytes => Ok(key.clone()),
+            Some(key) => Err(Error::Unsupported {
+                device: self.port.text(),
+                wanted: format!("an RSS key of {} bytes", key.len()),
+                found: format!("one of {bytes} bytes"),
+            }),
+            None => Ok(RSS_KEY_SYMMETRIC.iter().copied().cycle().take(bytes).collect()),
+        }
+    }
+
+    /// Descriptors a queue, as near to the configuration as the device can.
+    fn descriptors(&self, _: &Control) -> Result<(u16, u16), Error> {
+        let config = &self.port.config;
+        let (mut rx, mut tx) = (config.rx_descriptor_count, config.tx_descriptor_count);
+        let step = format!("setting {rx} RX and {tx} TX descriptors");
+        // SAFETY: 1. The port exists. 2. Both numbers are written during the call.
+        self.run(&step, || unsafe {
+            sys::rte_eth_dev_adjust_nb_rx_tx_desc(self.port_id, &mut rx, &mut tx)
+        })?;
+        Ok((rx, tx))
+    }
+
+    /// The configured pool, if it is large enough, or one of the port's own that is.
+    fn mempool(&self, control: &mut Control, need: &MempoolNeed) -> Result<Mempool, Error> {
+        let (config, capabilities) = (&self.port.config, &self.port.capabilities);
+        if let Some(mempool) = &config.mempool {
+            mempool.require(&MempoolNeed { cache_count: mempool.config().cache_count, ..*need })?;
+            if !mempool.config().contiguous && !self.port.device.is_virtual() {
+                return Err(Error::MempoolConfig {
+                    problem: format!(
+                        "device \"{}\" reads and writes memory by itself, but the mbufs are packed: \
+                         make the mempool with `contiguous: true`",
+                        self.port.device.text()
+                    ),
+                });
+            }
+            return Ok(mempool.clone());
+        }
+        let mbuf_count = need.mbuf_count().max(config.mbuf_count_min as usize);
+        let mbuf_count = mbuf_count.max(3 * config.cache_count as usize);
+        // One less than a power of two: no memory wasted, and few shapes of pools to keep.
+        let mbuf_count = (mbuf_count + 1).next_power_of_two() - 1;
+        let mbuf_count = u32::try_from(mbuf_count).map_err(|_| Error::MempoolConfig {
+            problem: format!("{need} mbufs are more than a pool can have: claim fewer queues"),
+        })?;
+        let config = MempoolConfig {
+            mbuf_count,
+            data_room_bytes: config.data_room_bytes,
+            cache_count: config.cache_count,
+            node: capabilities.node,
+            contiguous: !self.port.device.is_virtual(),
+        };
+        Mempool::at_least(control, &config)
+    }
+
+    /// Checks that what the device receives fits into a buffer, where its driver does not.
+    fn check_frames_fit(&self, mempool: &Mempool) -> Result<(), Error> {
+        let room = usize::from(mempool.config().data_room_bytes - HEADROOM_BYTES);
+        let found = |problem| Err(Error::MempoolConfig { problem });
+        let smallest = self.port.capabilities.rx_buffer_bytes_min as usize;
+        if room < smallest {
+            return found(format!(
+                "device \"{}\" needs buffers of at least {smallest} bytes, these have {room}: \
+                 enlarge `data_room_bytes`",
+                self.port.device.text()
+            ));
+        }
+        if self.port.capabilities.driver != "net_null" {
+            return Ok(());
+        }
+        let size = match self.port.device.argument("size") {
+            None => NET_NULL_SIZE_DEFAULT,
+            // The driver takes hexadecimal and octal numbers too, which are refused here.
+            Some(text) if text.starts_with('0') => usize::MAX,
+            Some(text) => text.parse().unwrap_or(usize::MAX),
+        };
+        if size > room {
+            return found(format!(
+                "device \"{}\": its size= must be a decimal number up to the {room} bytes of a \
+                 buffer: make it smaller, or enlarge `data_room_bytes`",
+                self.port.device.text()
+            ));
+        }
+        Ok(())
+    }
+
+    fn set_up_rx(
+        &self,
+        _: &Control,
+        index: u16,
+        descriptors: u16,
+        mempool: &Mempool,
+    ) -> Result<(), Error> {
+        let step = format!("setting up RX queue {index} with {descriptors} descriptors");
+        let node = self.node();
+        let pool = mempool.as_ptr();
+        // SAFETY: 1. The port exists, is configured with more than `index` queues and not started.
+        // 2. The pool lives as long as the process. 3. No configuration means the driver's own.
+        self.run(&step, || unsafe {
+            sys::rte_eth_rx_queue_setup(self.port_id, index, descriptors, node, ptr::null(), pool)
+        })
+    }
+
+    fn set_up_tx(&self, _: &Control, index: u16, descriptors: u16) -> Result<(), Error> {
+        let step = format!("setting up TX queue {index} with {descriptors} descriptors");
+        let node = self.node();
+        // SAFETY: 1. The port exists, is configured with more than `index` queues and not started.
+        // 2. No configuration means the driver's own, with the port's offloads.
+        self.run(&step, || unsafe {
+            sys::rte_eth_tx_queue_setup(self.port_id, index, descriptors, node, ptr::null())
+        })
+    }
+
+    fn start(&self, _: &Control) -> Result<(), Error> {
+        // SAFETY: 1. The port exists and its queues are set up. 2. The control lock is held.
+        self.run("starting it", || unsafe { sys::rte_eth_dev_start(self.port_id) })?;
+        if self.port.config.promiscuous {
+            // SAFETY: 1. The port exists. 2. The control lock is held. A device without the mode
+            // receives everything, or says in its link what it does.
+            unsafe { sys::rte_eth_promiscuous_enable(self.port_id) };
+        }
+        Ok(())
+    }
+
+    fn node(&self) -> u32 {
+        self.port.capabilities.node.unwrap_or(sys::SH_SOCKET_ID_ANY as u32)
+    }
+
+    /// Runs one step and makes an error of what it says.
+    fn run(&self, step: &str, call: impl FnOnce() -> c_int) -> Result<(), Error> {
+        let (result, said) = log::capture(call);
+        if result >= 0 {
+            return Ok(());
+        }
+        Err(Error::Configure {
+            device: self.port.text(),
+            step: step.into(),
+            error: errno_text(result),
+            said,
+            remedy: "compare with what Port::capabilities() says".into(),
+        })
+    }
+}
+
+fn mtu_text(config: &PortConfig) -> String {
+    config.mtu.map_or(String::new(), |mtu| format!(" and an MTU of {mtu}"))
+}

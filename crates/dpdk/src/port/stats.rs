@@ -1,0 +1,97 @@
+//! What a port counts.
+
+use crate::error::errno_text;
+use hotloop_dpdk_sys as sys;
+use std::ffi::CStr;
+
+/// What a port counted since it was started.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct PortStats {
+    /// Packets received.
+    pub received: u64,
+    /// Bytes received.
+    pub received_bytes: u64,
+    /// Packets sent.
+    pub sent: u64,
+    /// Bytes sent.
+    pub sent_bytes: u64,
+    /// Packets lost because no RX descriptor was free.
+    pub imissed: u64,
+    /// Packets received with errors.
+    pub ierrors: u64,
+    /// Packets that could not be sent.
+    pub oerrors: u64,
+    /// Packets lost because no mbuf was free, those that this crate could not copy among them.
+    pub rx_nombuf: u64,
+    /// Packets that a TX queue took and freed, since the device sends no packets of their kind.
+    pub tx_refused: u64,
+}
+
+impl PortStats {
+    /// What was counted after `before`.
+    pub(super) const fn since(&self, before: &Self) -> Self {
+        Self {
+            received: self.received.saturating_sub(before.received),
+            received_bytes: self.received_bytes.saturating_sub(before.received_bytes),
+            sent: self.sent.saturating_sub(before.sent),
+            sent_bytes: self.sent_bytes.saturating_sub(before.sent_bytes),
+            imissed: self.imissed.saturating_sub(before.imissed),
+            ierrors: self.ierrors.saturating_sub(before.ierrors),
+            oerrors: self.oerrors.saturating_sub(before.oerrors),
+            rx_nombuf: self.rx_nombuf.saturating_sub(before.rx_nombuf),
+            tx_refused: self.tx_refused.saturating_sub(before.tx_refused),
+        }
+    }
+}
+
+/// The device's own counters, as they are.
+///
+/// # Safety
+/// The port exists and is not closed meanwhile.
+pub(super) unsafe fn read(port_id: u16) -> Result<PortStats, String> {
+    let mut stats = sys::rte_eth_stats::default();
+    // SAFETY: 1. The port exists, by the caller. 2. `stats` is written during the call.
+    let result = unsafe { sys::rte_eth_stats_get(port_id, &mut stats) };
+    if result != 0 {
+        return Err(errno_text(result));
+    }
+    Ok(PortStats {
+        received: stats.ipackets,
+        received_bytes: stats.ibytes,
+        sent: stats.opackets,
+        sent_bytes: stats.obytes,
+        imissed: stats.imissed,
+        ierrors: stats.ierrors,
+        oerrors: stats.oerrors,
+        rx_nombuf: stats.rx_nombuf,
+        tx_refused: 0,
+    })
+}
+
+/// The device's extended counters, each with its name.
+///
+/// # Safety
+/// The port exists and is not closed meanwhile.
+pub(super) unsafe fn read_extended(port_id: u16) -> Result<Vec<(String, u64)>, String> {
+    // SAFETY: 1. The port exists. 2. rte_ethdev.h: no table and size 0 ask for the count.
+    let count = unsafe { sys::rte_eth_xstats_get_names(port_id, std::ptr::null_mut(), 0) };
+    let Ok(count) = u32::try_from(count) else { return Err(errno_text(count)) };
+    let mut names = vec![sys::rte_eth_xstat_name { name: [0; 64] }; count as usize];
+    // SAFETY: 1. The port exists. 2. The table has `count` entries.
+    let named = unsafe { sys::rte_eth_xstats_get_names(port_id, names.as_mut_ptr(), count) };
+    let mut values = vec![sys::rte_eth_xstat { id: 0, value: 0 }; count as usize];
+    // SAFETY: 1. The port exists. 2. The table has `count` entries.
+    let valued = unsafe { sys::rte_eth_xstats_get(port_id, values.as_mut_ptr(), count) };
+    if named < 0 || valued < 0 {
+        return Err(errno_text(named.min(valued)));
+    }
+    values.truncate(valued as usize);
+    let named = values.iter().filter_map(|value| {
+        let name = names.get(usize::try_from(value.id).ok()?)?;
+        // SAFETY: 1. The array is initialised; `c_char` and `u8` are alike.
+        let bytes = unsafe { &*(std::ptr::from_ref(&name.name) as *const [u8; 64]) };
+        let name = CStr::from_bytes_until_nul(bytes).ok()?;
+        Some((name.to_string_lossy().into_owned(), value.value))
+    });
+    Ok(named.collect())
+}

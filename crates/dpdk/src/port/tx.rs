@@ -1,0 +1,155 @@
+//! TX queues.
+
+use super::inner::Inner;
+use super::offload::Offloads;
+use crate::Mbuf;
+use crate::error::Direction;
+use hotloop_dpdk_sys::{self as sys, RawMbuf};
+use hotloop_packet::PacketBuf;
+use hotloop_stage::{Burst, Device, Error, Facts, Sink};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// A port's TX queue: claimed once, used by one thread at a time, which may hand it to another.
+///
+/// Where a driver sends no chains, or trusts a packet's length, a chain is joined into its first
+/// segment, and a packet for which that cannot be done, or that is longer than the device's frames,
+/// is freed and counted as `tx_refused`.
+pub struct TxQueue {
+    port: Arc<Inner>,
+    /// Invariant: the number of `port` for as long as this queue is held.
+    port_id: u16,
+    /// Invariant: claimed for this value alone.
+    index: u16,
+    /// Invariant: set only once the port runs with this queue; it runs until the queue is dropped.
+    started: bool,
+    /// Whether packets to be sent must be looked at.
+    looks: bool,
+}
+
+impl TxQueue {
+    pub(super) fn new(port: Arc<Inner>, port_id: u16, index: u16) -> Self {
+        let offered = port.capabilities.tx_offloads.contains(Offloads::CHAINS);
+        let looks = !port.driver.sends_chains && !offered;
+        Self { port, port_id, index, started: false, looks }
+    }
+
+    /// The queue's number on its port, from 0.
+    #[must_use]
+    pub const fn index(&self) -> u16 {
+        self.index
+    }
+
+    /// Frees what the device could not send, and returns how many those are.
+    #[cold]
+    fn refuse(&self, burst: &mut Burst<Mbuf>) -> usize {
+        let len_bytes_max = self.port.capabilities.frame_bytes_max as usize;
+        let before = burst.len();
+        let mut sendable = Burst::new();
+        while let Some(mut mbuf) = burst.pop() {
+            if mbuf.len_bytes() <= len_bytes_max && mbuf.linearize().is_ok() {
+                sendable.push(mbuf);
+            }
+        }
+        while let Some(mbuf) = sendable.pop() {
+            burst.push(mbuf);
+        }
+        let refused = before - burst.len();
+        self.port.refused.fetch_add(refused as u64, Relaxed);
+        refused
+    }
+}
+
+impl Sink for TxQueue {
+    type Item = Mbuf;
+
+    #[inline]
+    fn send(&mut self, burst: &mut Burst<Mbuf>) -> usize {
+        if !self.started || burst.is_empty() {
+            return 0;
+        }
+        let refused = if self.looks { self.refuse(burst) } else { 0 };
+        let packets = burst.as_mut_slice();
+        let wanted = packets.len() as u16;
+        let pointers = packets.as_mut_ptr().cast::<*mut RawMbuf>();
+        // SAFETY: 1. The port runs with this queue, which is borrowed exclusively. 2. There are
+        // `wanted` pointers: an `Mbuf` is one. 3. Each is an exclusive, valid chain.
+        let sent = unsafe { sys::sh_tx_burst(self.port_id, self.index, pointers, wanted) };
+        // rte_ethdev.h: the first `sent` now belong to the driver.
+        burst.forget_front(usize::from(sent));
+        refused + usize::from(sent)
+    }
+
+    fn start(&mut self, facts: &Facts) -> Result<(), Error> {
+        self.port.start(facts)?;
+        self.started = true;
+        Ok(())
+    }
+
+    fn devices(&self) -> Vec<Arc<dyn Device>> {
+        vec![Arc::clone(&self.port) as Arc<dyn Device>]
+    }
+}
+
+impl Drop for TxQueue {
+    fn drop(&mut self) {
+        self.port.release(Direction::Tx, self.index);
+    }
+}
+
+impl fmt::Debug for TxQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TxQueue")
+            .field("device", &self.port.device.text())
+            .field("index", &self.index)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Eal, Mbuf, Mempool, MempoolConfig, PacketBuf, Port};
+    use hotloop_stage::{Burst, Core, Facts, Role, Sink};
+
+    /// A chain of two segments, the first of which has room for `room` bytes more.
+    fn chain(pool: &Mempool, room: usize) -> Mbuf {
+        let mut mbuf = pool.alloc().unwrap();
+        mbuf.append(2048 - room).unwrap();
+        let mut rest = pool.alloc().unwrap();
+        rest.append(100).unwrap();
+        let mut head = mbuf.into_raw();
+        // SAFETY: a fresh mbuf that nobody else has.
+        let fields = unsafe { head.as_mut() };
+        fields.next = rest.into_raw().as_ptr();
+        (fields.nb_segs, fields.pkt_len) = (2, fields.pkt_len + 100);
+        // SAFETY: the chain is valid, exclusive, and given away.
+        unsafe { Mbuf::from_raw(head) }
+    }
+
+    #[test]
+    fn chains_that_a_driver_does_not_send_are_joined_or_refused() {
+        let eal = Eal::embedded_or_current().unwrap();
+        let port = Port::open(eal, "net_null_tx").unwrap();
+        let pool = Mempool::new(eal, &MempoolConfig::default()).unwrap();
+        let core = Core::new(0, Role::RunToCompletion, None, None);
+        let mut tx = port.tx_queue(&core).unwrap();
+        tx.start(&Facts { in_flight_max: 64, thread_count: 1 }).unwrap();
+        tx.looks = true;
+
+        let mut burst = Burst::new();
+        burst.push(chain(&pool, 0));
+        burst.push(chain(&pool, 100));
+        burst.push(pool.alloc().unwrap());
+        burst.push(chain(&pool, 99));
+        assert_eq!(tx.send(&mut burst), 4);
+        assert!(burst.is_empty());
+        let stats = port.stats().unwrap();
+        assert_eq!((stats.sent, stats.tx_refused), (2, 2));
+        let counters = tx.devices()[0].counters();
+        assert_eq!(counters.sent, 4);
+        drop(tx);
+        port.stop().unwrap();
+        assert!(pool.report().is_whole());
+    }
+}

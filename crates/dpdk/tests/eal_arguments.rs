@@ -1,0 +1,99 @@
+//! EAL's arguments, in a process each: it starts once.
+
+use hotloop_dpdk::{Eal, Port};
+use std::process::{Command, Output};
+
+const ARGUMENTS: &str = "HOTLOOP_TEST_EAL_ARGUMENTS";
+
+/// What a child of [`start`] is: it starts EAL with the words of the variable, opens the devices
+/// behind a `;`, and says what came of it.
+#[test]
+fn child() {
+    let Ok(line) = std::env::var(ARGUMENTS) else { return };
+    let (arguments, devices) = line.split_once(';').unwrap_or((&line, ""));
+    match Eal::with_args(&arguments.split_whitespace().collect::<Vec<_>>()) {
+        Ok(eal) => {
+            println!("started: {}", eal.arguments());
+            for device in devices.split_whitespace() {
+                println!("opened: {:?}", Port::open(eal, device));
+            }
+        }
+        Err(error) => {
+            println!("refused: {error}");
+            println!("then: {:?}", Eal::embedded().map(Eal::arguments));
+        }
+    }
+}
+
+fn start(line: &str, command: &[&str]) -> String {
+    let program = std::env::current_exe().unwrap();
+    let mut command = match command {
+        [] => Command::new(&program),
+        [name, arguments @ ..] => {
+            let mut command = Command::new(name);
+            command.args(arguments).arg(&program);
+            command
+        }
+    };
+    let output = command.args(["child", "--exact", "--nocapture"]).env(ARGUMENTS, line).output();
+    let Output { status, stdout, stderr } = output.unwrap();
+    let said = format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+    assert!(status.success(), "{said}");
+    assert!(!said.contains("Usage") && !said.contains("EAL: FATAL"), "{said}");
+    said
+}
+
+fn holds(said: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(said.contains(part), "{part:?} is not in: {said}");
+    }
+}
+
+#[test]
+fn wrong_values_are_refused_and_the_embedded_default_still_starts() {
+    let said = start("--no-huge -m 64 --lcores 0@4000", &[]);
+    holds(&said, &["refused: EAL does not start with \"--no-huge -m 64 --lcores 0@4000"]);
+    holds(&said, &["check the values", "then: Ok(\"--no-pci --no-huge -m 1024"]);
+    holds(&start("--no-huge -m 64 --telemetry", &[]), &["refused: EAL argument \"--telemetry\""]);
+}
+
+#[test]
+fn hugepages_are_used_or_their_lack_is_explained() {
+    let said = start("-l 0", &[]);
+    if said.contains("refused") {
+        holds(&said, &["\"-l 0 --no-telemetry --in-memory\"", "EAL said: EAL: "]);
+        holds(&said, &["--no-huge -m 1024", "or no EAL arguments at all"]);
+    } else {
+        holds(&said, &["started: -l 0 --no-telemetry --in-memory"]);
+    }
+}
+
+#[test]
+fn a_device_announced_to_eal_is_plugged_in_when_it_is_opened() {
+    let line = "--no-huge --no-pci -m 64 --vdev net_null7,size=99 --vdev=net_null8,nonsense=1; \
+                net_null7 net_null9 net_null8";
+    let said = start(line, &[]);
+    holds(&said, &["opened: Ok(Port(\"net_null7,size=99\"))", "opened: Ok(Port(\"net_null9\"))"]);
+    holds(&said, &["opened: Err(Probe { device: \"net_null8,nonsense=1\""]);
+}
+
+#[test]
+fn memory_that_is_not_there_is_refused() {
+    let said = start("--no-huge --no-pci -m 100000000", &[]);
+    holds(&said, &["refused: EAL does not start with", "-m 100000000", "EAL said: EAL: Cannot"]);
+}
+
+#[test]
+fn any_user_may_start_the_embedded_default() {
+    let nobody = ["--reuid", "65534", "--regid", "65534", "--clear-groups"];
+    let command = [&["setpriv"], &nobody[..]].concat();
+    // The program must be where that user may read it, and only root may become that user.
+    let program = std::env::current_exe().unwrap();
+    let runs = Command::new(command[0]).args(&command[1..]).arg(&program).arg("--list").output();
+    if !runs.is_ok_and(|output| output.status.success()) {
+        println!("skipped: cannot run {} as another user", program.display());
+        return;
+    }
+    let said = start("--no-pci --no-huge -m 1024; net_null0 net_ring0", &command);
+    holds(&said, &["opened: Ok(Port(\"net_null0\"))", "opened: Ok(Port(\"net_ring0\"))"]);
+}

@@ -1,0 +1,274 @@
+//! Mbufs as packets, alone, in chains and shared.
+
+mod common;
+
+use common::{bytes, frame, open, packet, receive_all, start, write_pcap};
+use hotloop_dpdk::{Error, Mbuf, Mempool, MempoolConfig, NoRoom, PacketBuf, Room, SharedMbuf};
+use hotloop_stage::{Burst, Source};
+use std::thread;
+
+fn pool() -> Mempool {
+    Mempool::new(common::eal(), &MempoolConfig { mbuf_count: 1023, ..Default::default() }).unwrap()
+}
+
+/// A chain that net_pcap makes of a long frame.
+fn chain(len: usize) -> Mbuf {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("in.pcap");
+    write_pcap(&path, 0, &[frame(7, len)]);
+    let port = open("net_pcap", &format!(",rx_pcap={}", path.display()));
+    let (mut rx, _tx) = start(&port);
+    receive_all(&mut rx).remove(0)
+}
+
+/// A chain made by hand, of these parts.
+fn chain_of(pool: &Mempool, parts: &[&[u8]]) -> Mbuf {
+    let mut segments = parts.iter().map(|part| packet(pool, part).into_raw()).collect::<Vec<_>>();
+    let len_bytes = parts.iter().map(|part| part.len()).sum::<usize>();
+    for index in 1..segments.len() {
+        let next = segments[index];
+        // SAFETY: a fresh mbuf that nobody else has.
+        unsafe { segments[index - 1].as_mut() }.next = next.as_ptr();
+    }
+    let mut head = segments[0];
+    // SAFETY: as above.
+    let fields = unsafe { head.as_mut() };
+    (fields.nb_segs, fields.pkt_len) = (segments.len() as u16, len_bytes as u32);
+    // SAFETY: the chain is valid, exclusive, and given away.
+    unsafe { Mbuf::from_raw(head) }
+}
+
+/// A small generator, so that a failing round can be repeated.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (self.0 >> 33) as usize % bound
+    }
+}
+
+#[test]
+fn an_mbuf_does_what_a_vector_does() {
+    let pool = pool();
+    for seed in 0..200 {
+        let mut random = Random(seed);
+        let mut mbuf = pool.alloc().unwrap();
+        let mut model = Vec::new();
+        let (mut headroom, mut tailroom) = (128, 2048);
+        for step in 0..100 {
+            let count = random.below(300);
+            let fill = frame(step, count);
+            match random.below(4) {
+                0 => match mbuf.prepend(count) {
+                    Ok(data) => {
+                        data[..count].copy_from_slice(&fill);
+                        model.splice(..0, fill);
+                        headroom -= count;
+                    }
+                    Err(error) => assert!(no_room(error, count, headroom, Room::Headroom)),
+                },
+                1 => match mbuf.append(count) {
+                    Ok(data) => {
+                        data.copy_from_slice(&fill);
+                        model.extend(fill);
+                        tailroom -= count;
+                    }
+                    Err(error) => assert!(no_room(error, count, tailroom, Room::Tailroom)),
+                },
+                2 => match mbuf.trim_front(count) {
+                    Ok(()) => {
+                        model.drain(..count);
+                        headroom += count;
+                    }
+                    Err(error) => assert!(no_room(error, count, model.len(), Room::Data)),
+                },
+                _ => {
+                    let len = random.below(2300);
+                    mbuf.truncate(len);
+                    tailroom += model.len().saturating_sub(len);
+                    model.truncate(len);
+                }
+            }
+            assert_eq!(mbuf.data(), model, "seed {seed}, step {step}");
+            assert_eq!(mbuf.len_bytes(), model.len());
+            assert_eq!(mbuf.headroom_bytes(), headroom);
+        }
+    }
+    assert!(pool.report().is_whole());
+}
+
+fn no_room(error: NoRoom, wanted_bytes: usize, available_bytes: usize, side: Room) -> bool {
+    error == NoRoom { wanted_bytes, available_bytes, side } && wanted_bytes > available_bytes
+}
+
+#[test]
+fn a_chain_is_cut_anywhere_and_gives_its_segments_back() {
+    let whole = frame(7, 5000);
+    for len in [5000, 4999, 4225, 4224, 4223, 2049, 2048, 2047, 1, 0] {
+        let mut mbuf = chain(5000);
+        assert_eq!((mbuf.segment_count(), bytes(&mbuf)), (3, whole.clone()));
+        mbuf.truncate(6000);
+        mbuf.truncate(len);
+        assert_eq!((mbuf.len_bytes(), bytes(&mbuf)), (len, whole[..len].to_vec()));
+        // net_pcap needs no headroom in the segments behind the first.
+        let rest = len.saturating_sub(2048);
+        assert_eq!(mbuf.segment_count(), 1 + rest.div_ceil(2176));
+        // Whatever it was cut to, it can grow again at its end.
+        mbuf.append(3).map(|data| data.copy_from_slice(b"end")).ok();
+        assert!(mbuf.len_bytes() >= len);
+    }
+}
+
+#[test]
+fn a_chain_grows_at_both_ends_and_shrinks_at_its_front() {
+    let mut mbuf = chain(4000);
+    mbuf.append(5).unwrap().copy_from_slice(b"after");
+    mbuf.prepend(6).unwrap()[..6].copy_from_slice(b"before");
+    assert_eq!(bytes(&mbuf), [b"before", &frame(7, 4000)[..], b"after"].concat());
+    mbuf.trim_front(2000).unwrap();
+    assert_eq!(mbuf.len_bytes(), 2011);
+    let first = mbuf.data().len();
+    let error = mbuf.trim_front(first + 1).unwrap_err();
+    assert!(no_room(error, first + 1, first, Room::Data));
+    // The rest fits behind what is left of the first segment, if it were not for its front.
+    let error = mbuf.linearize().unwrap_err();
+    assert_eq!((error.wanted_bytes, error.available_bytes), (2011 - first, 0));
+}
+
+#[test]
+fn a_chain_that_fits_becomes_one_segment() {
+    let pool = pool();
+    let mut mbuf = chain_of(&pool, &[b"one, ", b"two, ", b"", b"three"]);
+    assert_eq!((mbuf.segment_count(), mbuf.len_bytes()), (4, 15));
+    mbuf.linearize().unwrap();
+    assert_eq!((mbuf.segment_count(), mbuf.data()), (1, &b"one, two, three"[..]));
+    mbuf.linearize().unwrap();
+    mbuf.append(1).unwrap()[0] = b'!';
+    assert_eq!(bytes(&mbuf), b"one, two, three!");
+    drop(mbuf);
+    assert!(pool.report().is_whole());
+}
+
+#[test]
+fn eight_bytes_travel_with_a_packet() {
+    let pool = pool();
+    let mut mbuf = packet(&pool, b"data");
+    mbuf.set_metadata(*b"metadata");
+    assert_eq!((&mbuf.metadata(), mbuf.data()), (b"metadata", &b"data"[..]));
+    assert_eq!((mbuf.timestamp_ns(), mbuf.port_index()), (None, None));
+    let moved = thread::spawn(move || mbuf.metadata()).join().unwrap();
+    assert_eq!(&moved, b"metadata");
+    assert!(pool.report().is_whole());
+}
+
+#[test]
+fn shared_packets_are_read_by_many_and_written_by_the_last() {
+    let pool = pool();
+    let mut shared = packet(&pool, b"shared").into_shared();
+    let clone = shared.clone();
+    assert_eq!((shared.owner_count(), clone.data().as_ptr()), (2, shared.data().as_ptr()));
+    let shared_again = shared.clone().into_exclusive().unwrap_err();
+    drop(shared_again);
+
+    let copy = shared.to_mut().unwrap();
+    copy.data_mut()[0] = b'S';
+    assert_eq!((shared.data(), clone.data()), (&b"Shared"[..], &b"shared"[..]));
+    let own = clone.data().as_ptr();
+    let exclusive = clone.into_exclusive().unwrap();
+    assert_eq!(exclusive.data().as_ptr(), own);
+    drop((exclusive, shared));
+    assert!(pool.report().is_whole());
+}
+
+#[test]
+fn a_shared_chain_is_copied_and_freed_whole() {
+    let first = chain(5000).into_shared();
+    let mut second = first.clone();
+    assert_eq!(second.len_bytes(), 5000);
+    second.to_mut().unwrap().truncate(3000);
+    assert_eq!((first.len_bytes(), second.len_bytes()), (5000, 3000));
+    let mut exclusive = first.into_exclusive().unwrap();
+    exclusive.truncate(2000);
+    assert_eq!(bytes(&exclusive), frame(7, 2000));
+}
+
+#[test]
+fn many_threads_clone_and_drop_one_packet() {
+    let pool = pool();
+    for _ in 0..200 {
+        let shared = packet(&pool, &[42; 1000]).into_shared();
+        let threads = [(); 4].map(|()| {
+            let mine = shared.clone();
+            thread::spawn(move || {
+                let clones = vec![mine; 50];
+                assert!(clones.iter().all(|clone| clone.data() == [42; 1000]));
+            })
+        });
+        // One that is shared by reference is cloned by many at once, too.
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| drop(vec![shared.clone(); 50]));
+            }
+        });
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        let mut exclusive = shared.into_exclusive().expect("the others are gone");
+        exclusive.data_mut().fill(0);
+    }
+    assert!(pool.report().is_whole());
+}
+
+#[test]
+fn an_empty_pool_says_so() {
+    let config = MempoolConfig { mbuf_count: 63, cache_count: 0, ..Default::default() };
+    let pool = Mempool::new(common::eal(), &config).unwrap();
+    let mut held = std::iter::from_fn(|| pool.alloc()).collect::<Vec<_>>();
+    assert_eq!(held.len(), 63);
+    let mut burst = Burst::new();
+    assert!(!pool.alloc_burst(&mut burst, 1) && pool.alloc_burst(&mut burst, 0));
+    let mut shared = held.pop().unwrap().into_shared();
+    let clone = shared.clone();
+    assert_eq!(shared.to_mut().unwrap_err(), Error::MempoolEmpty);
+    drop((shared, clone));
+    held.truncate(30);
+    assert!(!pool.alloc_burst(&mut burst, 34));
+    assert!(pool.alloc_burst(&mut burst, 33));
+    assert_eq!(burst.len(), 33);
+    assert!(!pool.alloc_burst(&mut burst, 32), "the burst has room for 31");
+    drop((held, burst));
+    assert!(pool.report().is_whole());
+}
+
+#[test]
+fn a_packet_may_have_32768_owners() {
+    let pool = pool();
+    let shared = packet(&pool, b"popular").into_shared();
+    let clones = vec![shared.clone(); 32_767];
+    assert_eq!(shared.owner_count(), 32_768);
+    let too_many = std::panic::catch_unwind(|| shared.clone());
+    assert!(too_many.is_err());
+    assert_eq!(shared.owner_count(), 32_768);
+    drop(clones);
+    assert!(shared.into_exclusive().is_ok());
+}
+
+#[test]
+fn packets_outlive_their_port_and_its_pool() {
+    let port = open("net_null", "");
+    let (mut rx, tx) = start(&port);
+    let mut burst = Burst::new();
+    assert_eq!(rx.poll(&mut burst), 64);
+    let kept = burst.pop().unwrap().into_shared();
+    let pool = port.mempool().unwrap();
+    drop((port, rx, tx));
+    for mbuf in burst.as_mut_slice() {
+        mbuf.data_mut().fill(1);
+    }
+    let other: SharedMbuf = kept.clone();
+    thread::spawn(move || drop((other, burst))).join().unwrap();
+    assert_eq!(pool.report().seen_count + 1, pool.config().mbuf_count);
+    drop(kept);
+    assert!(pool.report().is_whole());
+}
