@@ -33,13 +33,19 @@ impl<'a> Assembly<'a> {
         self.cores.push(Member { core, worker, panic: None, is_done: false });
     }
 
-    pub(crate) fn start(&mut self) -> Result<(), Error> {
+    /// Starts the devices; stops those that did where one does not.
+    pub(crate) fn start(mut self) -> Result<Self, Error> {
         let in_flight_max = self.cores.iter().map(|member| member.worker.in_flight_max()).sum();
         let facts = Facts { in_flight_max, thread_count: self.cores.len() };
-        self.cores.iter_mut().try_for_each(|member| member.worker.start(&facts))?;
+        let started = self.cores.iter_mut().try_for_each(|member| member.worker.start(&facts));
         let devices: Vec<_> = self.cores.iter().map(|member| member.worker.devices()).collect();
         self.baseline = Baseline::of(devices.iter());
-        Ok(())
+        if let Err(error) = started {
+            self.cores.clear();
+            self.baseline.stop();
+            return Err(error);
+        }
+        Ok(self)
     }
 
     /// How many cores there are: dispatchers first, then workers.

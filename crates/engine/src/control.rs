@@ -81,17 +81,6 @@ impl Shared {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Stops the run when dropped, so that a control that panics ends it too.
-    pub(crate) fn stop_on_drop(&self) -> impl Drop {
-        struct Stop<'a>(&'a Shared);
-        impl Drop for Stop<'_> {
-            fn drop(&mut self) {
-                self.0.stop();
-            }
-        }
-        Stop(self)
-    }
-
     pub(crate) fn count_exhausted(&self) {
         self.exhausted_count.fetch_add(1, Ordering::Release);
     }
@@ -120,6 +109,11 @@ impl Shared {
 
     pub(crate) fn take_failure(&self) -> Option<Error> {
         self.lock().failure.take()
+    }
+
+    /// The devices of the workers that were built.
+    pub(crate) fn devices(&self) -> Baseline {
+        Baseline::of(self.lock().built.iter().map(|built| &built.devices))
     }
 
     /// A core has built its worker. Returns what devices are to be started with, or nothing where

@@ -10,6 +10,7 @@ use crate::report::{Report, RunError};
 use crate::thread::CoreThread;
 use crate::topology::Topology;
 use hotloop_stage::Error;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 
 /// The most packets that one ring between two cores may be asked to hold.
@@ -113,14 +114,17 @@ impl<G: Graph> Plan<G> {
     /// # Errors
     /// A factory or device that fails, before any packet is polled; a stage that panicked; an
     /// account that is not whole. The last two carry the report.
-    pub fn run(self, control: impl FnOnce(&Control)) -> Result<Report, RunError> {
+    ///
+    /// # Panics
+    /// With what `control` panicked with, after the engine has come to its end.
+    pub fn run<T>(self, control: impl FnOnce(&Control) -> T) -> Result<Report, RunError> {
         let placement = self.placement_now();
         let shared = Shared::new(self.deployment);
         let clock = Running::start(self.clock);
         let ends = graph::mesh::<G::Crossing>(self.deployment, self.ring_capacity);
         let cores = self.deployment.roles().into_iter().zip(ends).zip(placement.seats());
 
-        let (baseline, ends) = std::thread::scope(|scope| {
+        let (baseline, controlled, ends) = std::thread::scope(|scope| {
             let mut threads = Vec::new();
             for (((role, index), ends), &seat) in cores {
                 let paced = self.clock == Clock::Capture;
@@ -136,25 +140,33 @@ impl<G: Graph> Plan<G> {
                 }
             }
             let baseline = shared.lead_start();
-            if baseline.is_some() {
-                let _stop = shared.stop_on_drop();
-                control(&Control::new(&shared));
-            }
+            let controlled = catch_unwind(AssertUnwindSafe(|| {
+                if baseline.is_some() {
+                    control(&Control::new(&shared));
+                }
+            }));
+            shared.stop();
             // Joined by hand: only then are the threads' own destructors known to have run.
             let joined = threads.into_iter().map(|thread| thread.join());
             let ends: Vec<_> = joined
                 .filter_map(|end| end.expect("a core's thread catches what its stages panic with"))
                 .collect();
-            (baseline, ends)
+            (baseline, controlled, ends)
         });
+        if let Err(panic) = controlled {
+            shared.devices().stop();
+            resume_unwind(panic);
+        }
         match (shared.take_failure(), baseline) {
             (None, Some(baseline)) => {
                 Report::settle(self.deployment, &placement, &baseline, ends).into_result()
             }
-            (failure, _) => Err(RunError::Start(
-                failure
-                    .unwrap_or_else(|| Error::message("the engine was stopped before it started")),
-            )),
+            (failure, _) => {
+                // Some may have started. What keeps one from stopping is less than what is told.
+                shared.devices().stop();
+                let unknown = || Error::message("the engine was stopped before it started");
+                Err(RunError::Start(failure.unwrap_or_else(unknown)))
+            }
         }
     }
 
@@ -173,8 +185,7 @@ impl<G: Graph> Plan<G> {
             let worker = self.graph.worker(&site, ends, self.deployment.worker_count())?;
             assembly.add(core, worker);
         }
-        assembly.start()?;
-        Ok(assembly)
+        assembly.start()
     }
 }
 

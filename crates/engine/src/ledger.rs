@@ -77,11 +77,7 @@ impl Baseline {
             settled.imissed += now.imissed.saturating_sub(before.imissed);
             settled.rx_nombuf += now.rx_nombuf.saturating_sub(before.rx_nombuf);
         }
-        for (device, _) in &self.devices {
-            if let Err(error) = device.stop() {
-                settled.findings.push(format!("{} does not stop: {error}", device.name()));
-            }
-        }
+        settled.findings = self.stop();
         for (device, _) in &self.devices {
             if let Err(error) = device.check_pools() {
                 settled.pools_whole = false;
@@ -91,6 +87,17 @@ impl Baseline {
         settled.is_received_counted = self.sources_counted;
         settled.is_sent_counted = self.sinks_counted;
         settled
+    }
+}
+
+impl Baseline {
+    /// Stops every device, and says which don't.
+    pub(crate) fn stop(&self) -> Vec<String> {
+        let stop = |(device, _): &(Arc<dyn Device>, _)| {
+            let error = device.stop().err()?;
+            Some(format!("{} does not stop: {error}", device.name()))
+        };
+        self.devices.iter().filter_map(stop).collect()
     }
 }
 

@@ -55,7 +55,7 @@
 //!     .sink(|_| Ok::<_, std::io::Error>(Nothing));
 //!
 //! let plan = Engine::plan(graph, Deployment::run_to_completion(2))?;
-//! let report = plan.run(|control| { control.wait_until_finished(); })?;
+//! let report = plan.run(|control| control.wait_until_finished())?;
 //! assert_eq!((report.received, report.sent), (2000, 2000));
 //! # Ok(())
 //! # }

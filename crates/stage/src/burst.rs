@@ -79,9 +79,11 @@ impl<T> Burst<T> {
     #[inline(always)]
     pub fn push(&mut self, item: T) {
         if self.end == BURST_CAPACITY {
-            self.compact();
+            self.make_room();
         }
-        self.slots[self.end].write(item);
+        // SAFETY: `end <= BURST_CAPACITY` always, and the case that they are equal was dealt with.
+        let slot = unsafe { self.slots.get_unchecked_mut(self.end) };
+        slot.write(item);
         self.end += 1;
     }
 
@@ -92,7 +94,8 @@ impl<T> Burst<T> {
             (self.front, self.end) = (0, 0);
             return None;
         }
-        let slot = &self.slots[self.front];
+        // SAFETY: `front < end <= BURST_CAPACITY`.
+        let slot = unsafe { self.slots.get_unchecked(self.front) };
         self.front += 1;
         // SAFETY: 1. The slot was in `front..end`, so it is initialised. 2. `front` has moved past
         // it, so it is read this once.
@@ -160,6 +163,13 @@ impl<T> Burst<T> {
         }
     }
 
+    /// Moves the items to the first slots, so that there is one behind them.
+    #[cold]
+    fn make_room(&mut self) {
+        assert!(self.front > 0, "a burst holds no more than {BURST_CAPACITY} items");
+        self.compact();
+    }
+
     /// Moves the items to the first slots.
     #[cold]
     fn compact(&mut self) {
@@ -225,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic = "index out of bounds"]
+    #[should_panic = "a burst holds no more than 64 items"]
     fn a_65th_item_panics() {
         Burst::new().extend(0..65);
     }

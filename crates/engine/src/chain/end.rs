@@ -82,20 +82,46 @@ impl<S: Sink> End<S> {
 
     #[inline(always)]
     fn send(&mut self) {
-        let offered = self.burst.len();
-        let mut sending = Sending { end: self, offered, said: 0 };
-        sending.offer();
-        let mut dropped = 0;
-        if !sending.end.burst.is_empty() {
-            sending.offer_again();
-            dropped = sending.end.drop_rest();
-        }
-        sending.settle(dropped, false);
-        std::mem::forget(sending);
+        let Self { sink, burst, counters, name } = self;
+        Sending { sink, burst, counters, name, offered: 0, said: 0 }.run();
+    }
+}
+
+/// A burst being sent. Its drop settles what a sink that panics has taken.
+struct Sending<'a, S: Sink> {
+    sink: &'a mut S,
+    burst: &'a mut Burst<S::Item>,
+    counters: &'a Counters,
+    name: &'a str,
+    offered: usize,
+    said: usize,
+}
+
+impl<S: Sink> Sending<'_, S> {
+    #[inline(always)]
+    fn run(mut self) {
+        self.offered = self.burst.len();
+        self.offer();
+        let dropped = if self.burst.is_empty() { 0 } else { self.offer_again() };
+        self.settle(dropped, false);
+        std::mem::forget(self);
     }
 
+    #[inline(always)]
+    fn offer(&mut self) {
+        let Self { sink, burst, name, .. } = self;
+        self.said += blame(|| (*name).to_owned(), || sink.send(burst));
+    }
+
+    /// Offers what was left over again, drops what is left then, and returns how many those are.
     #[cold]
-    fn drop_rest(&mut self) -> u64 {
+    fn offer_again(&mut self) -> u64 {
+        for _ in 0..TX_RETRY_COUNT {
+            if self.burst.is_empty() {
+                break;
+            }
+            self.offer();
+        }
         let mut dropped = 0;
         while self.burst.pop().is_some() {
             self.counters.count_drop(EndDrop::TxFull.index());
@@ -103,42 +129,17 @@ impl<S: Sink> End<S> {
         }
         dropped
     }
-}
-
-/// A burst being sent. Its drop settles what a sink that panics has taken.
-struct Sending<'a, S: Sink> {
-    end: &'a mut End<S>,
-    offered: usize,
-    said: usize,
-}
-
-impl<S: Sink> Sending<'_, S> {
-    #[inline(always)]
-    fn offer(&mut self) {
-        let End { sink, burst, name, .. } = &mut *self.end;
-        self.said += blame(|| name.clone(), || sink.send(burst));
-    }
-
-    #[cold]
-    fn offer_again(&mut self) {
-        for _ in 0..TX_RETRY_COUNT {
-            if self.end.burst.is_empty() {
-                break;
-            }
-            self.offer();
-        }
-    }
 
     #[inline(always)]
     fn settle(&self, dropped: u64, unwinding: bool) {
-        let left = if unwinding { self.end.burst.len() } else { 0 };
+        let left = if unwinding { self.burst.len() } else { 0 };
         let passage = Passage {
             received: self.offered.saturating_sub(left) as u64,
             emitted: self.said as u64,
             dropped,
             ..Passage::default()
         };
-        settle(&self.end.counters, passage, unwinding);
+        settle(self.counters, passage, unwinding);
     }
 }
 
@@ -155,6 +156,19 @@ impl<S: Sink> Down<S::Item> for End<S> {
         self.burst.push(item);
         if self.burst.is_full() {
             self.send();
+        }
+    }
+
+    /// Where nothing waits, a burst is sent from where it lies.
+    #[inline(always)]
+    fn accept_burst(&mut self, burst: &mut Burst<S::Item>) {
+        if !self.burst.is_empty() {
+            while let Some(item) = burst.pop() {
+                self.accept(item);
+            }
+        } else if !burst.is_empty() {
+            let Self { sink, counters, name, .. } = self;
+            Sending { sink, burst, counters, name, offered: 0, said: 0 }.run();
         }
     }
 

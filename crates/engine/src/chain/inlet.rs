@@ -46,13 +46,11 @@ impl<T: Carries> Inlet<T> {
         self.burst.as_slice().first().and_then(Carries::arrival).map_or(now, |at| at.max(now))
     }
 
-    #[inline(always)]
-    fn next(&mut self, now: Tick) -> Option<T> {
-        if self.paced {
-            let first = self.burst.as_slice().first();
-            if first.and_then(Carries::arrival).is_some_and(|at| at > now) {
-                return None;
-            }
+    /// The next item, if it has arrived by `now`.
+    fn next_due(&mut self, now: Tick) -> Option<T> {
+        let first = self.burst.as_slice().first();
+        if first.and_then(Carries::arrival).is_some_and(|at| at > now) {
+            return None;
         }
         self.burst.pop()
     }
@@ -69,8 +67,12 @@ impl<T: Carries> Head for Inlet<T> {
 
     #[inline(always)]
     fn run<K: Down<T>>(&mut self, now: Tick, down: &mut K) {
-        while let Some(item) = self.next(now) {
-            down.accept(item);
+        if self.paced {
+            while let Some(item) = self.next_due(now) {
+                down.accept(item);
+            }
+        } else {
+            down.accept_burst(&mut self.burst);
         }
         down.flush();
     }

@@ -3,6 +3,7 @@
 use super::{Down, Head, Inlet, Line, Passage, Place, settle, stage_name};
 use crate::culprit::blame;
 use hotloop_stage::{BURST_CAPACITY, Burst, Counters, Cx, DropReason, Stage, Tick};
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 /// A chain and one more stage.
@@ -23,10 +24,10 @@ impl<H: Head, A: Stage<H::Out>> Then<H, A> {
     }
 }
 
-/// The stage at work on one burst: counts in registers, settles at the end.
-struct Link<'a, In, A, K> {
+/// The stage at work: counts in registers, settles at the end of a burst, and when a stage below or
+/// this one panics.
+struct Work<'a, In, A: Stage<In>, K: Down<A::Out>> {
     stage: &'a mut A,
-    burst: &'a mut Burst<In>,
     counters: &'a Counters,
     dropped_seen: &'a mut u64,
     now: Tick,
@@ -34,9 +35,10 @@ struct Link<'a, In, A, K> {
     emitted: u64,
     dropped: u64,
     down: &'a mut K,
+    input: PhantomData<fn(In)>,
 }
 
-impl<In, A: Stage<In>, K: Down<A::Out>> Link<'_, In, A, K> {
+impl<In, A: Stage<In>, K: Down<A::Out>> Work<'_, In, A, K> {
     #[inline(always)]
     fn one(&mut self, item: In, index: usize) {
         self.received += 1;
@@ -50,12 +52,12 @@ impl<In, A: Stage<In>, K: Down<A::Out>> Link<'_, In, A, K> {
     }
 
     #[inline(always)]
-    fn whole_burst(&mut self) {
+    fn prepared(&mut self, burst: &mut Burst<In>) {
         let mut cx = Cx::new(self.counters, self.now, 0);
-        blame(stage_name::<A>, || self.stage.prepare(&mut cx, self.burst.as_slice()));
+        blame(stage_name::<A>, || self.stage.prepare(&mut cx, burst.as_slice()));
         self.dropped += cx.dropped_count();
         let mut index = 0;
-        while let Some(item) = self.burst.pop() {
+        while let Some(item) = burst.pop() {
             self.one(item, index);
             index += 1;
         }
@@ -73,7 +75,7 @@ impl<In, A: Stage<In>, K: Down<A::Out>> Link<'_, In, A, K> {
         settle(self.counters, passage, false);
     }
 
-    /// After a panic: the drops of the packet that was at work were counted, but not by this link.
+    /// After a panic: the drops of the packet that was at work were counted, but not here.
     #[cold]
     fn settle_unwinding(&mut self) {
         let dropped_sum = self.counters.dropped_sum();
@@ -88,50 +90,55 @@ impl<In, A: Stage<In>, K: Down<A::Out>> Link<'_, In, A, K> {
     }
 }
 
+impl<In, A: Stage<In>, K: Down<A::Out>> Drop for Work<'_, In, A, K> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.received != 0 {
+            self.settle_unwinding();
+        }
+    }
+}
+
+/// The stage in its place, with the burst in which it collects where it prepares.
+struct Link<'a, In, A: Stage<In>, K: Down<A::Out>> {
+    burst: &'a mut Burst<In>,
+    work: Work<'a, In, A, K>,
+}
+
 impl<In, A: Stage<In>, K: Down<A::Out>> Down<In> for Link<'_, In, A, K> {
     #[inline(always)]
     fn accept(&mut self, item: In) {
         if A::PREPARES {
             self.burst.push(item);
             if self.burst.is_full() {
-                self.whole_burst();
+                self.work.prepared(self.burst);
             }
         } else {
-            self.one(item, 0);
+            self.work.one(item, 0);
+        }
+    }
+
+    /// Where nothing waits, a burst is prepared where it lies.
+    #[inline(always)]
+    fn accept_burst(&mut self, burst: &mut Burst<In>) {
+        if A::PREPARES && self.burst.is_empty() {
+            if !burst.is_empty() {
+                self.work.prepared(burst);
+            }
+        } else {
+            while let Some(item) = burst.pop() {
+                self.accept(item);
+            }
         }
     }
 
     #[inline(always)]
     fn flush(&mut self) {
         if A::PREPARES && !self.burst.is_empty() {
-            self.whole_burst();
+            self.work.prepared(self.burst);
         }
-        self.settle();
-        self.down.flush();
-    }
-}
-
-/// Settles when a stage below or this one panics; otherwise `flush` has left nothing to settle.
-struct Settled<'a, In, A: Stage<In>, K: Down<A::Out>>(Link<'a, In, A, K>);
-
-impl<In, A: Stage<In>, K: Down<A::Out>> Down<In> for Settled<'_, In, A, K> {
-    #[inline(always)]
-    fn accept(&mut self, item: In) {
-        self.0.accept(item);
-    }
-
-    #[inline(always)]
-    fn flush(&mut self) {
-        self.0.flush();
-    }
-}
-
-impl<In, A: Stage<In>, K: Down<A::Out>> Drop for Settled<'_, In, A, K> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        if self.0.received != 0 {
-            self.0.settle_unwinding();
-        }
+        self.work.settle();
+        self.work.down.flush();
     }
 }
 
@@ -141,11 +148,10 @@ impl<H: Head, A: Stage<H::Out>> Then<H, A> {
         &mut self,
         now: Tick,
         down: &mut K,
-        work: impl FnOnce(&mut H, &mut Settled<'_, H::Out, A, K>),
+        run: impl FnOnce(&mut H, &mut Link<'_, H::Out, A, K>),
     ) {
-        let mut link = Settled(Link {
+        let work = Work {
             stage: &mut self.stage,
-            burst: &mut self.burst,
             counters: &self.counters,
             dropped_seen: &mut self.dropped_seen,
             now,
@@ -153,8 +159,9 @@ impl<H: Head, A: Stage<H::Out>> Then<H, A> {
             emitted: 0,
             dropped: 0,
             down,
-        });
-        work(&mut self.head, &mut link);
+            input: PhantomData,
+        };
+        run(&mut self.head, &mut Link { burst: &mut self.burst, work });
     }
 }
 

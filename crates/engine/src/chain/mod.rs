@@ -17,13 +17,21 @@ pub use inlet::Inlet;
 pub use link::Then;
 pub(crate) use settle::{Passage, settle};
 
-use hotloop_stage::{Counters, Tick};
+use hotloop_stage::{Burst, Counters, Tick};
 use std::sync::Arc;
 
 /// What a chain hands items to.
 pub trait Down<T> {
     /// Takes one item.
     fn accept(&mut self, item: T);
+
+    /// Takes all items of a burst. What it has not taken when it panics is left in the burst.
+    #[inline(always)]
+    fn accept_burst(&mut self, burst: &mut Burst<T>) {
+        while let Some(item) = burst.pop() {
+            self.accept(item);
+        }
+    }
 
     /// Comes at the end of a burst: sends on whatever was collected.
     fn flush(&mut self);

@@ -1,0 +1,371 @@
+//! A world of memory around the engine: packets with identities, a pool that wants each of them back
+//! once, and a device that counts for itself.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+mod watch;
+
+pub use watch::watched;
+
+use hotloop_engine::{Deployment, Engine, Graph, Report, RunError};
+use hotloop_stage::{
+    Burst, Carries, Core, Device, DeviceCounters, Error, Facts, Role, Sink, Source, Tick,
+};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+
+/// Every shape that the engine runs in.
+pub const DEPLOYMENTS: [Deployment; 6] = [
+    Deployment::run_to_completion(1),
+    Deployment::run_to_completion(2),
+    Deployment::run_to_completion(3),
+    Deployment::pipeline(1, 1),
+    Deployment::pipeline(1, 2),
+    Deployment::pipeline(2, 2),
+];
+
+/// A packet of the pool.
+pub struct Parcel {
+    id: usize,
+    /// What it is sharded by.
+    pub key: u32,
+    /// Its number in its queue, with the queue's in the upper half.
+    pub sequence: u64,
+    /// When it arrived.
+    pub at_ns: Option<u64>,
+    pool: Arc<Pool>,
+}
+
+impl Parcel {
+    /// A second owner of the same packet, as only a wrong driver can make.
+    pub fn twin(&self) -> Self {
+        let Self { id, key, sequence, at_ns, ref pool } = *self;
+        Self { id, key, sequence, at_ns, pool: Arc::clone(pool) }
+    }
+
+    /// Which queue it came by.
+    pub const fn queue(&self) -> u64 {
+        self.sequence >> 32
+    }
+}
+
+impl Carries for Parcel {
+    fn carried(&self) -> &[u8] {
+        &[]
+    }
+
+    fn arrival(&self) -> Option<Tick> {
+        self.at_ns.map(Tick::from_ns)
+    }
+}
+
+impl Drop for Parcel {
+    fn drop(&mut self) {
+        self.pool.homes.lock().unwrap()[self.id] += 1;
+    }
+}
+
+/// Where packets come from and go back to.
+#[derive(Default)]
+pub struct Pool {
+    /// How often each packet came home.
+    homes: Mutex<Vec<u32>>,
+}
+
+impl Pool {
+    pub fn take(self: &Arc<Self>, key: u32, sequence: u64, at_ns: Option<u64>) -> Parcel {
+        let mut homes = self.homes.lock().unwrap();
+        homes.push(0);
+        Parcel { id: homes.len() - 1, key, sequence, at_ns, pool: Arc::clone(self) }
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let homes = self.homes.lock().unwrap();
+        let lost = homes.iter().filter(|&&count| count == 0).count();
+        let doubled = homes.iter().filter(|&&count| count > 1).count();
+        if (lost, doubled) == (0, 0) {
+            return Ok(());
+        }
+        Err(Error::message(format!("{lost} lost, {doubled} doubled")))
+    }
+}
+
+/// A device: counts each packet it hands over or takes, whatever its queues say.
+pub struct Nic {
+    pub pool: Arc<Pool>,
+    pub received: AtomicU64,
+    pub sent: AtomicU64,
+    /// Queues that were claimed and not dropped yet.
+    pub queues: AtomicUsize,
+    pub started: AtomicUsize,
+    pub stopped: AtomicUsize,
+    /// Queues that were still there when it was stopped.
+    pub queues_at_stop: AtomicUsize,
+    pub refuses_to_stop: AtomicBool,
+    pub name: &'static str,
+}
+
+impl Device for Nic {
+    fn name(&self) -> String {
+        self.name.to_owned()
+    }
+
+    fn counters(&self) -> DeviceCounters {
+        let (received, sent) = (self.received.load(SeqCst), self.sent.load(SeqCst));
+        DeviceCounters { received, sent, imissed: 0, rx_nombuf: 0 }
+    }
+
+    fn stop(&self) -> Result<(), Error> {
+        self.stopped.fetch_add(1, SeqCst);
+        self.queues_at_stop.fetch_add(self.queues.load(SeqCst), SeqCst);
+        if self.refuses_to_stop.load(SeqCst) { Err(Error::message("stuck")) } else { Ok(()) }
+    }
+
+    fn check_pools(&self) -> Result<(), Error> {
+        self.pool.check()
+    }
+}
+
+/// A packet that was sent, and from where.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct Seen {
+    pub key: u32,
+    pub sequence: u64,
+    /// The number of the core whose sink it was.
+    pub core: usize,
+}
+
+/// One device, and all that was sent by it.
+pub struct World {
+    pub nic: Arc<Nic>,
+    pub seen: Arc<Mutex<Vec<Seen>>>,
+}
+
+impl World {
+    pub fn new() -> Self {
+        Self::named("nic")
+    }
+
+    pub fn named(name: &'static str) -> Self {
+        let nic = Nic {
+            name,
+            pool: Arc::default(),
+            received: AtomicU64::new(0),
+            sent: AtomicU64::new(0),
+            queues: AtomicUsize::new(0),
+            started: AtomicUsize::new(0),
+            stopped: AtomicUsize::new(0),
+            queues_at_stop: AtomicUsize::new(0),
+            refuses_to_stop: AtomicBool::new(false),
+        };
+        Self { nic: Arc::new(nic), seen: Arc::default() }
+    }
+
+    /// A queue of `count` packets, that can wait.
+    pub fn rx(&self, core: &Core, count: u64) -> Rx {
+        self.nic.queues.fetch_add(1, SeqCst);
+        Rx {
+            nic: Arc::clone(&self.nic),
+            queue: core.index() as u64,
+            next: 0,
+            count,
+            key: |number| mix(number % 1000),
+            at_ns: |_| None,
+            lossless: true,
+            burst_max: usize::MAX,
+            said_more: 0,
+            lies_at: u64::MAX,
+            start_error: None,
+        }
+    }
+
+    /// A queue that sends all it is given.
+    pub fn tx(&self, core: &Core) -> Tx {
+        self.nic.queues.fetch_add(1, SeqCst);
+        Tx {
+            nic: Arc::clone(&self.nic),
+            seen: Arc::clone(&self.seen),
+            core: core.index(),
+            said_more: 0,
+            room: usize::MAX,
+            lies_at: u64::MAX,
+            start_error: None,
+        }
+    }
+
+    pub fn tx_ok(&self, core: &Core) -> Result<Tx, Error> {
+        Ok(self.tx(core))
+    }
+
+    /// What was sent, in the order of keys and sequence numbers.
+    pub fn sorted(&self) -> Vec<(u32, u64)> {
+        let mut all: Vec<_> =
+            self.seen.lock().unwrap().iter().map(|seen| (seen.key, seen.sequence)).collect();
+        all.sort_unstable();
+        all
+    }
+}
+
+/// A hash that spreads consecutive numbers over all 32 bits.
+pub const fn mix(number: u64) -> u32 {
+    (number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
+}
+
+/// An RX queue.
+pub struct Rx {
+    nic: Arc<Nic>,
+    queue: u64,
+    next: u64,
+    pub count: u64,
+    pub key: fn(u64) -> u32,
+    pub at_ns: fn(u64) -> Option<u64>,
+    pub lossless: bool,
+    pub burst_max: usize,
+    /// How many more than true it says, in the poll that hands over packet `lies_at`.
+    pub said_more: isize,
+    pub lies_at: u64,
+    pub start_error: Option<&'static str>,
+}
+
+impl Source for Rx {
+    type Item = Parcel;
+
+    fn poll(&mut self, burst: &mut Burst<Parcel>) -> usize {
+        let room = burst.room().min(self.burst_max) as u64;
+        let numbers = self.next..self.next.saturating_add(room).min(self.count);
+        self.next = numbers.end;
+        let mut said = numbers.end - numbers.start;
+        if numbers.contains(&self.lies_at) {
+            said = said.wrapping_add_signed(self.said_more as i64);
+        }
+        for number in numbers {
+            self.nic.received.fetch_add(1, SeqCst);
+            let sequence = self.queue << 32 | number;
+            burst.push(self.nic.pool.take((self.key)(number), sequence, (self.at_ns)(number)));
+        }
+        said as usize
+    }
+
+    fn start(&mut self, facts: &Facts) -> Result<(), Error> {
+        assert!(facts.in_flight_max > 0 && facts.thread_count > 0, "facts are known at the start");
+        self.nic.started.fetch_add(1, SeqCst);
+        self.start_error.map_or(Ok(()), |text| Err(Error::message(text)))
+    }
+
+    fn devices(&self) -> Vec<Arc<dyn Device>> {
+        vec![Arc::clone(&self.nic) as _]
+    }
+
+    fn lossless(&self) -> bool {
+        self.lossless
+    }
+
+    fn finished(&self) -> bool {
+        self.next == self.count
+    }
+}
+
+impl Drop for Rx {
+    fn drop(&mut self) {
+        self.nic.queues.fetch_sub(1, SeqCst);
+    }
+}
+
+/// A TX queue.
+pub struct Tx {
+    nic: Arc<Nic>,
+    seen: Arc<Mutex<Vec<Seen>>>,
+    core: usize,
+    /// How many packets it takes in all before it is full.
+    pub room: usize,
+    /// How many more than true it says, when it has sent packet `lies_at`.
+    pub said_more: isize,
+    pub lies_at: u64,
+    pub start_error: Option<&'static str>,
+}
+
+impl Sink for Tx {
+    type Item = Parcel;
+
+    fn send(&mut self, burst: &mut Burst<Parcel>) -> usize {
+        let mut said = 0_usize;
+        while self.room > 0 {
+            let Some(parcel) = burst.pop() else { break };
+            let (key, sequence) = (parcel.key, parcel.sequence);
+            self.room -= 1;
+            said += 1;
+            if sequence == self.lies_at {
+                said = said.wrapping_add_signed(self.said_more);
+            }
+            self.nic.sent.fetch_add(1, SeqCst);
+            self.seen.lock().unwrap().push(Seen { key, sequence, core: self.core });
+        }
+        said
+    }
+
+    fn start(&mut self, _: &Facts) -> Result<(), Error> {
+        self.nic.started.fetch_add(1, SeqCst);
+        self.start_error.map_or(Ok(()), |text| Err(Error::message(text)))
+    }
+
+    fn devices(&self) -> Vec<Arc<dyn Device>> {
+        vec![Arc::clone(&self.nic) as _]
+    }
+}
+
+impl Drop for Tx {
+    fn drop(&mut self) {
+        self.nic.queues.fetch_sub(1, SeqCst);
+    }
+}
+
+/// Runs until every source is exhausted.
+pub fn run(graph: impl Graph, deployment: Deployment) -> Result<Report, RunError> {
+    let plan = Engine::plan(graph, deployment).unwrap();
+    watched(|| {
+        plan.run(|control| {
+            control.wait_until_finished();
+        })
+    })
+}
+
+/// The report of a run that must have been whole.
+pub fn whole(result: Result<Report, RunError>) -> Report {
+    let report = result.unwrap_or_else(|error| panic!("{error}"));
+    assert_adds_up(&report);
+    assert!(report.is_whole(), "{report}");
+    report
+}
+
+/// The report of a run that must not have been whole.
+pub fn not_whole(result: Result<Report, RunError>) -> Report {
+    match result {
+        Err(RunError::NotWhole(report)) => *report,
+        other => panic!("should not be whole: {other:?}"),
+    }
+}
+
+/// The account by the test's own sums, whatever the report says of itself.
+pub fn assert_adds_up(report: &Report) {
+    let entered = report.received + report.created;
+    assert_eq!(entered, report.sent + report.dropped_sum(), "{report}");
+    assert_eq!(report.in_flight, 0, "{report}");
+    assert!(report.balanced && report.pools_whole, "{report}");
+    for stage in &report.stages {
+        let dropped: u64 = stage.dropped.values().sum();
+        let entered = stage.received + stage.created;
+        assert_eq!(entered, stage.emitted + dropped, "{} in {report}", stage.name);
+    }
+}
+
+/// The finding of a place that gave on more than it had.
+pub fn uncreated(place: &str, count: u64) -> String {
+    format!("{place} gave on packets that it had neither received nor created: {count}")
+}
+
+/// What role the cores have that poll, and those that own shards.
+pub const fn roles(deployment: Deployment) -> (Role, Role) {
+    match deployment {
+        Deployment::RunToCompletion { .. } => (Role::RunToCompletion, Role::RunToCompletion),
+        Deployment::Pipeline { .. } => (Role::Dispatcher, Role::Worker),
+    }
+}
