@@ -15,6 +15,8 @@ pub(crate) struct Driver {
     pub held_count: u16,
     /// Whether it keeps mbufs after it was closed.
     pub keeps_mbufs: bool,
+    /// Whether its counters read 0 once its peer has gone: then queues count themselves.
+    pub forgets_counts: bool,
     /// Arguments that are refused: the name, a value that is harmless, and why.
     pub refused: &'static [(&'static str, Option<&'static str>, &'static str)],
     /// How it is given more queues.
@@ -28,6 +30,7 @@ pub(crate) static UNKNOWN: Driver = Driver {
     sends_chains: false,
     held_count: 0,
     keeps_mbufs: false,
+    forgets_counts: false,
     refused: &[],
     more_queues: "",
 };
@@ -77,7 +80,13 @@ static VIRTUAL: [Driver; 7] = [
         ..UNKNOWN
     },
     Driver { name: "net_tap", fresh_mbufs: true, sends_chains: true, ..UNKNOWN },
-    Driver { name: "net_memif", fresh_mbufs: true, sends_chains: true, ..UNKNOWN },
+    Driver {
+        name: "net_memif",
+        fresh_mbufs: true,
+        sends_chains: true,
+        forgets_counts: true,
+        ..UNKNOWN
+    },
 ];
 
 /// Drivers of NICs whose RX rings are filled from the port's pool alone.

@@ -34,6 +34,10 @@ pub(crate) struct Inner {
     state: Mutex<State>,
     /// Received packets that others owned too and that could not be copied.
     pub(super) uncopied: AtomicU64,
+    /// Packets that the driver handed to RX queues, where it forgets how many.
+    pub(super) polled: AtomicU64,
+    /// Packets that the driver took from TX queues, where it forgets how many.
+    pub(super) taken: AtomicU64,
     /// Packets taken by TX queues and freed, since the device sends none of their kind.
     pub(super) refused: AtomicU64,
 }
@@ -126,6 +130,8 @@ impl Inner {
             driver,
             state: Mutex::new(State { phase, rx, tx, mempool: None }),
             uncopied: AtomicU64::new(0),
+            polled: AtomicU64::new(0),
+            taken: AtomicU64::new(0),
             refused: AtomicU64::new(0),
         })
     }
@@ -184,6 +190,8 @@ impl Inner {
         }
         start::start(self, &mut control, &mut state, port_id, facts)?;
         self.uncopied.store(0, Relaxed);
+        self.polled.store(0, Relaxed);
+        self.taken.store(0, Relaxed);
         self.refused.store(0, Relaxed);
         // SAFETY: 1. The port exists while the state is locked.
         let before = unsafe { stats::read(port_id) }.unwrap_or_default();
@@ -234,6 +242,10 @@ impl Inner {
     fn count(&self, port_id: u16, before: &PortStats) -> Result<PortStats, String> {
         // SAFETY: 1. The port exists: the caller has locked the state that says so.
         let mut counted = unsafe { stats::read(port_id) }?.since(before);
+        if self.driver.forgets_counts {
+            counted.received = self.polled.load(Relaxed);
+            counted.sent = self.taken.load(Relaxed);
+        }
         let uncopied = self.uncopied.load(Relaxed);
         counted.received = counted.received.saturating_sub(uncopied);
         counted.rx_nombuf += uncopied;

@@ -6,7 +6,9 @@ use crate::error::Direction;
 use crate::mbuf::{self, Mbuf};
 use hotloop_dpdk_sys::{self as sys, RawMbuf};
 use hotloop_stage::{Burst, Device, Error, Facts, Source};
+use std::cell::Cell;
 use std::fmt;
+use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -27,19 +29,24 @@ pub struct RxQueue {
     started: bool,
     /// Whether received mbufs must be looked at.
     looks: bool,
+    /// Whether received packets are counted here, since the driver forgets how many.
+    counts: bool,
     /// Whether the device reads a file, which ends.
     reads_file: bool,
     finished: bool,
     /// Packets that the file's reader had lost by the last empty poll.
     lost: u64,
+    /// `Send`, but not `Sync`.
+    unshared: PhantomData<Cell<()>>,
 }
 
 impl RxQueue {
     pub(super) fn new(port: Arc<Inner>, port_id: u16, index: u16) -> Self {
         let looks = !port.driver.fresh_mbufs;
-        let reads_file = port.device.reads_file();
+        let (counts, reads_file) = (port.driver.forgets_counts, port.device.reads_file());
         let (started, finished, lost) = (false, false, 0);
-        Self { port, port_id, index, started, looks, reads_file, finished, lost }
+        let unshared = PhantomData;
+        Self { port, port_id, index, started, looks, counts, reads_file, finished, lost, unshared }
     }
 
     /// The queue's number on its port, from 0.
@@ -117,6 +124,9 @@ impl Source for RxQueue {
         // SAFETY: 1. The port runs with this queue, which is borrowed exclusively. 2. There is room
         // for `wanted` pointers, and an `Mbuf` is one.
         let received = unsafe { sys::sh_rx_burst(self.port_id, self.index, pointers, wanted) };
+        if self.counts {
+            self.port.polled.fetch_add(u64::from(received), Relaxed);
+        }
         let mut count = usize::from(received);
         if self.looks && count > 0 {
             count = self.make_exclusive(slots, count);

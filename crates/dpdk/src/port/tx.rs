@@ -7,7 +7,9 @@ use crate::error::Direction;
 use hotloop_dpdk_sys::{self as sys, RawMbuf};
 use hotloop_packet::PacketBuf;
 use hotloop_stage::{Burst, Device, Error, Facts, Sink};
+use std::cell::Cell;
 use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -26,13 +28,19 @@ pub struct TxQueue {
     started: bool,
     /// Whether packets to be sent must be looked at.
     looks: bool,
+    /// Whether sent packets are counted here, since the driver forgets how many.
+    counts: bool,
+    /// `Send`, but not `Sync`.
+    unshared: PhantomData<Cell<()>>,
 }
 
 impl TxQueue {
     pub(super) fn new(port: Arc<Inner>, port_id: u16, index: u16) -> Self {
         let offered = port.capabilities.tx_offloads.contains(Offloads::CHAINS);
         let looks = !port.driver.sends_chains && !offered;
-        Self { port, port_id, index, started: false, looks }
+        let counts = port.driver.forgets_counts;
+        let (started, unshared) = (false, PhantomData);
+        Self { port, port_id, index, started, looks, counts, unshared }
     }
 
     /// The queue's number on its port, from 0.
@@ -78,6 +86,9 @@ impl Sink for TxQueue {
         let sent = unsafe { sys::sh_tx_burst(self.port_id, self.index, pointers, wanted) };
         // rte_ethdev.h: the first `sent` now belong to the driver.
         burst.forget_front(usize::from(sent));
+        if self.counts {
+            self.port.taken.fetch_add(u64::from(sent), Relaxed);
+        }
         refused + usize::from(sent)
     }
 

@@ -1,0 +1,66 @@
+//! Two ports joined by shared memory (net_memif): what goes in comes out, and both ports still know
+//! how much that was when their peer has gone.
+
+mod common;
+
+use common::{frame, open, packet, start};
+use hotloop_dpdk::{Mempool, MempoolConfig};
+use hotloop_stage::{Burst, Device, Sink, Source};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long the two ends may take to notice each other.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn wait_until(happened: impl Fn() -> bool, what: &str) {
+    let deadline = Instant::now() + PATIENCE;
+    while !happened() {
+        assert!(Instant::now() < deadline, "not noticed: {what}");
+        std::thread::yield_now();
+    }
+}
+
+fn counted(devices: &[Arc<dyn Device>]) -> (u64, u64) {
+    let counters = devices[0].counters();
+    (counters.received, counters.sent)
+}
+
+#[test]
+fn what_passed_is_still_known_when_the_peer_has_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let end = |role: &str| {
+        let socket = folder.path().join("memif.sock");
+        format!(",role={role},id=0,socket={},socket-abstract=no", socket.display())
+    };
+    let (server, client) = (open("net_memif", &end("server")), open("net_memif", &end("client")));
+    let ((mut rx, unsent), (unread, mut tx)) = (start(&server), start(&client));
+    for port in [&server, &client] {
+        wait_until(|| port.link().unwrap().up, "the link is up");
+    }
+
+    let pool = Mempool::new(common::eal(), &MempoolConfig::default()).unwrap();
+    let frames: Vec<_> = (0..60).map(|n| frame(n, 60 + n)).collect();
+    let mut burst = Burst::new();
+    burst.extend(frames.iter().map(|bytes| packet(&pool, bytes)));
+    assert_eq!(tx.send(&mut burst), 60);
+    while burst.len() < 60 {
+        rx.poll(&mut burst);
+    }
+    let received: Vec<_> = burst.as_slice().iter().map(common::bytes).collect();
+    assert_eq!(received, frames);
+
+    let (sender, receiver) = (tx.devices(), rx.devices());
+    assert_eq!(counted(&sender), (0, 60));
+    drop((unread, tx));
+    client.stop().unwrap();
+    // The driver's own counters go back to 0, on a thread of its own.
+    let forgets = ("rx_good_packets".to_owned(), 0);
+    wait_until(|| server.xstats().unwrap().contains(&forgets), "the peer has gone");
+    assert_eq!(counted(&sender), (0, 60));
+    assert_eq!(counted(&receiver), (60, 0));
+    burst.clear();
+    drop((rx, unsent));
+    server.stop().unwrap();
+    assert_eq!(counted(&receiver), (60, 0));
+    assert!(pool.report().is_whole());
+}
