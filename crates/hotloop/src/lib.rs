@@ -1,0 +1,89 @@
+//! A poll-mode packet engine: a network function is written once, as a chain of typed stages, and
+//! runs on as many cores as there are, with DPDK below it or with plain memory.
+//!
+//! It is made for those who write load balancers, tunnel endpoints, filters and probes, and who want
+//! DPDK's speed without its ways to crash. There is no async runtime, no lock and no allocation on a
+//! packet's way; each core owns what it works on.
+//!
+//! This crate has no code of its own. It gathers the parts, each a module here, and [`prelude`] has
+//! what most programs name.
+//!
+//! ```
+//! use hotloop::prelude::*;
+//!
+//! drop_reasons! { pub enum RuntDrop { Runt = "runt" } }
+//!
+//! /// Drops what is shorter than an Ethernet header.
+//! struct NoRunts;
+//!
+//! impl<P: PacketBuf> Stage<P> for NoRunts {
+//!     type Out = P;
+//!     type Drop = RuntDrop;
+//!
+//!     fn packet(&mut self, cx: &mut Cx<'_, RuntDrop>, packet: P) -> Verdict<P> {
+//!         if packet.len_bytes() < ethernet::HEADER_BYTES { cx.drop(packet, RuntDrop::Runt) } else { Ok(packet) }
+//!     }
+//! }
+//! ```
+//!
+//! # A forwarder
+//!
+//! A graph starts at a [`source`](engine::source), goes through stages and ends in a sink. What makes
+//! a source, a stage or a sink is a *factory*: it runs on the core that will own what it makes.
+#![cfg_attr(feature = "dpdk", doc = include_str!("guide/forwarder.md"))]
+#![cfg_attr(not(feature = "dpdk"), doc = "Its code is on this page where feature `dpdk` is on.")]
+//!
+//! # Two phases, state per core
+//!
+//! A stage with [`PREPARES`](stage::Stage::PREPARES) sees its packets first as a burst, to look all
+//! of them up at once while memory is slow, then one by one. A packet becomes one output or one
+//! counted drop; there is no third way, because the only way to make a
+//! [`Dropped`](stage::Dropped) is [`Cx::drop`](stage::Cx::drop). What a stage found out travels in
+//! the packet's own memory and shows in its type: [`Classified`](stage::Classified) packets have a
+//! key, a hash and a shard. `shard_by` is the graph's boundary, where packets go to the core that
+//! owns their flow; the same graph runs to completion on every core or as a pipeline.
+#![doc = "```"]
+#![doc = include_str!("guide/balance_stage.txt")]
+#![cfg_attr(feature = "dpdk", doc = include_str!("guide/balance_graph.txt"))]
+#![doc = include_str!("guide/balance_check.txt")]
+#![doc = "```"]
+//!
+//! # A unit test
+//!
+//! A stage that is generic over its packet is tested on plain memory: without DPDK, privileges,
+//! hugepages or a clock. Feature `testing` adds the bench, builders, in-memory ports, fault injection
+//! and a simulator.
+#![cfg_attr(feature = "testing", doc = include_str!("guide/unit_test.md"))]
+#![cfg_attr(
+    not(feature = "testing"),
+    doc = "Its code is on this page where feature `testing` is on."
+)]
+//!
+#![doc = include_str!("guide/architecture.md")]
+//!
+//! # Features
+//!
+//! - `dpdk` (default): ports, queues and mbufs. Without it the crate builds, tests and documents on
+//!   machines that have no DPDK.
+//! - `testing`: what tests of network functions need; for `[dev-dependencies]`.
+
+#![forbid(unsafe_code)]
+
+pub mod prelude;
+
+pub use hotloop_arena as arena;
+pub use hotloop_engine as engine;
+pub use hotloop_flow as flow;
+pub use hotloop_packet as packet;
+pub use hotloop_ring as ring;
+pub use hotloop_stage as stage;
+
+#[cfg(feature = "dpdk")]
+pub use hotloop_dpdk as dpdk;
+#[cfg(feature = "testing")]
+pub use hotloop_testing as testing;
+
+pub use hotloop_stage::{Error, drop_reasons};
+
+/// What fails here fails with an [`Error`], unless said otherwise.
+pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,0 +1,25 @@
+//! What most network functions name: `use hotloop::prelude::*`.
+
+pub use hotloop_arena::Arena;
+pub use hotloop_engine::{
+    Control, Deployment, Engine, Idle, Report, Routed, Waited, outlets, source, sources,
+};
+pub use hotloop_flow::{Handle, Table};
+pub use hotloop_packet::flow_key::FlowKey;
+pub use hotloop_packet::{PacketBuf, ethernet, ipip};
+pub use hotloop_stage::{
+    BURST_CAPACITY, Burst, BurstStage, Carries, Classified, Classify, Core, Cx, Facts, NoDrops,
+    Output, Sink, Source, Stage, Tagged, Tick, Verdict, drop_reasons, each,
+};
+
+#[cfg(feature = "dpdk")]
+pub use hotloop_dpdk::{Eal, Mbuf, Port};
+
+/// A packet as ports receive and send it.
+#[cfg(feature = "dpdk")]
+pub type Packet = Mbuf;
+
+#[cfg(feature = "testing")]
+pub use hotloop_packet::build::udp;
+#[cfg(feature = "testing")]
+pub use hotloop_testing::bench;
