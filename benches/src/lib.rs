@@ -1,0 +1,10 @@
+//! What the benchmarks have in common: alternating rounds, the table, the JSON file.
+//!
+//! Cores of a shared machine are moved about and slowed by neighbours, so absolute figures mean
+//! little. Every row is therefore measured beside its peer in alternating rounds of one run, and what
+//! counts is the median of the rounds' ratios.
+
+pub mod cpu_time;
+pub mod forwarder;
+pub mod row;
+pub mod testpmd;

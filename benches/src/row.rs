@@ -1,0 +1,162 @@
+//! Rows of a benchmark's table.
+
+use serde::Serialize;
+use std::io::Write;
+use std::path::PathBuf;
+
+/// One comparison.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// What was measured.
+    pub name: String,
+    /// What it is compared with; `limit` where that is a bound and no program.
+    pub peer: String,
+    /// The unit of `ours` and `theirs`.
+    pub unit: &'static str,
+    /// Our median.
+    pub ours: f64,
+    /// The peer's median, or the limit.
+    pub theirs: f64,
+    /// The median of the rounds' ratios: above 1 means that hotloop is ahead.
+    pub ratio: f64,
+    /// The ratio aimed at.
+    pub aim: f64,
+    /// Whether the aim was met.
+    pub met: bool,
+    /// The largest ratio of a round less the smallest, over the median.
+    pub spread: f64,
+    /// How many rounds.
+    pub rounds: usize,
+}
+
+impl Row {
+    /// A row of figures where more is better, each of ours beside the peer's of the same round.
+    ///
+    /// # Panics
+    /// Without a round.
+    #[must_use]
+    pub fn rate(
+        name: &str,
+        peer: &str,
+        unit: &'static str,
+        rounds: &[(f64, f64)],
+        aim: f64,
+    ) -> Self {
+        let ratios: Vec<_> = rounds.iter().map(|(ours, theirs)| ours / theirs).collect();
+        let figures = (column(rounds, |round| round.0), column(rounds, |round| round.1));
+        Self::new(name, peer, unit, figures, &ratios, aim)
+    }
+
+    /// A row of figures where less is better, against a limit.
+    ///
+    /// # Panics
+    /// Without a round.
+    #[must_use]
+    pub fn limit(name: &str, unit: &'static str, ours: &[f64], limit: f64) -> Self {
+        // A figure that noise makes zero or negative is far within the limit, not beyond measure.
+        let ratios: Vec<_> = ours.iter().map(|ours| limit / ours.max(limit / 100.0)).collect();
+        Self::new(name, "limit", unit, (median(ours), limit), &ratios, 1.0)
+    }
+
+    fn new(
+        name: &str,
+        peer: &str,
+        unit: &'static str,
+        (ours, theirs): (f64, f64),
+        ratios: &[f64],
+        aim: f64,
+    ) -> Self {
+        let ratio = median(ratios);
+        let most = ratios.iter().copied().fold(f64::MIN, f64::max);
+        let least = ratios.iter().copied().fold(f64::MAX, f64::min);
+        Self {
+            name: name.to_owned(),
+            peer: peer.to_owned(),
+            unit,
+            ours,
+            theirs,
+            ratio,
+            aim,
+            met: ratio >= aim,
+            spread: (most - least) / ratio,
+            rounds: ratios.len(),
+        }
+    }
+}
+
+fn column(rounds: &[(f64, f64)], side: impl Fn(&(f64, f64)) -> f64) -> f64 {
+    median(&rounds.iter().map(side).collect::<Vec<_>>())
+}
+
+/// The middle one of these figures; of an even number, the mean of the middle two.
+///
+/// # Panics
+/// Without a figure.
+#[must_use]
+pub fn median(figures: &[f64]) -> f64 {
+    let mut sorted = figures.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 }
+}
+
+/// Prints the table, with what could not be shown and why, and writes `target/bench/GROUP.json`.
+///
+/// # Errors
+/// Where the file can't be written.
+pub fn publish(group: &str, rows: &[Row], unshown: &[String]) -> std::io::Result<()> {
+    println!(
+        "{:<44} {:>9} {:>14} {:>10} {:>10} {:>7} {:>6} {:>7} {:>6}",
+        "row", "peer", "unit", "ours", "theirs", "ratio", "aim", "spread", "met"
+    );
+    for row in rows {
+        println!(
+            "{:<44} {:>9} {:>14} {:>10.2} {:>10.2} {:>7.3} {:>6.2} {:>6.1}% {:>6}",
+            row.name,
+            row.peer,
+            row.unit,
+            row.ours,
+            row.theirs,
+            row.ratio,
+            row.aim,
+            row.spread * 100.0,
+            if row.met { "yes" } else { "no" }
+        );
+    }
+    for reason in unshown {
+        println!("not shown: {reason}");
+    }
+    let path = folder().join(format!("{group}.json"));
+    std::fs::create_dir_all(folder())?;
+    let mut file = std::fs::File::create(&path)?;
+    file.write_all(serde_json::to_string_pretty(rows)?.as_bytes())?;
+    file.write_all(b"\n")?;
+    println!("written to {}", path.display());
+    Ok(())
+}
+
+/// `target/bench`, where cargo builds.
+fn folder() -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    let default = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target");
+    target.unwrap_or_else(default).join("bench")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ratio_is_the_median_of_the_rounds() {
+        let row = Row::rate("io", "peer", "Mpps", &[(2.0, 1.0), (3.0, 2.0), (1.0, 1.0)], 1.5);
+        assert_eq!((row.ratio, row.met, row.rounds), (1.5, true, 3));
+        assert_eq!((row.ours, row.theirs), (2.0, 1.0));
+        assert!((row.spread - 1.0 / 1.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_limit_is_met_from_below() {
+        assert!(Row::limit("stage", "ns", &[0.5, 0.8, -0.1], 1.0).met);
+        assert!(!Row::limit("stage", "ns", &[1.5, 1.2, 0.9], 1.0).met);
+    }
+}

@@ -1,0 +1,59 @@
+//! The program itself, from one capture file to another.
+
+use hotloop::packet::build::udp;
+use hotloop::testing::{Frame, read_capture, write_capture};
+use serde_json::Value;
+use std::process::{Command, Output};
+
+fn hello_forward(arguments: &[&str]) -> Output {
+    let program = env!("CARGO_BIN_EXE_hello-forward");
+    Command::new(program).args(arguments).output().expect("the program starts")
+}
+
+#[test]
+fn a_capture_is_forwarded_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("a.pcap"), folder.path().join("b.pcap"));
+    let frames: Vec<_> =
+        (0..500).map(|index| Frame::new(udp().payload(vec![7; index]).build())).collect();
+    write_capture(&from, &frames).unwrap();
+    let port_a = format!("net_pcap0,rx_pcap={}", from.display());
+    let port_b = format!("net_pcap1,tx_pcap={}", to.display());
+    for (mode, rotate) in [("io", 0), ("macswap", 6)] {
+        let output = hello_forward(&[
+            "--port-a", &port_a, "--port-b", &port_b, "--mode", mode, "--report", "json",
+        ]);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{errors}");
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!((&report["received"], &report["sent"]), (&500.into(), &500.into()));
+        assert_eq!((&report["balanced"], &report["pools_whole"]), (&true.into(), &true.into()));
+        let sent = read_capture(&to).unwrap().frames;
+        let sent: Vec<_> = sent.into_iter().map(|frame| frame.bytes).collect();
+        let expected = frames.iter().map(|frame| {
+            let mut bytes = frame.bytes.clone();
+            bytes[..12].rotate_left(rotate);
+            bytes
+        });
+        assert_eq!(sent, expected.collect::<Vec<_>>(), "{mode}");
+    }
+}
+
+#[test]
+fn bad_input_ends_in_exit_code_2() {
+    for (arguments, expected) in [
+        (&["--port-a", "eth0"][..], "device \"eth0\""),
+        (&["--port-a", "net_null1"], "open already"),
+        (&["--workers", "0"], "at least one core"),
+        (&["--port-a", "net_ring0", "--workers", "17"], "has 16 RX queues"),
+        (&["--mode", "nat"], "macswap"),
+        (&["--duration", "-1"], "number of seconds above 0"),
+        (&["--", "--no-such-option"], "no such option"),
+    ] {
+        let output = hello_forward(arguments);
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {errors}");
+        assert!(errors.contains(expected), "{arguments:?}: {errors}");
+        assert!(output.stdout.is_empty());
+    }
+}

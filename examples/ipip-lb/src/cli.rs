@@ -1,0 +1,231 @@
+//! The command line.
+
+use crate::config::{CORES_MAX, Config, DeploymentKind};
+use crate::failure::BadInput;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Layer-4 load balancer that tunnels to its backends by IP in IP.
+#[derive(Debug, Parser)]
+#[command(
+    name = "ipip-lb",
+    version,
+    disable_help_subcommand = true,
+    arg_required_else_help = false
+)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What the program can do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a capture through the balancer, lose nothing, and end when it is drained.
+    Replay(Replay),
+    /// Balance on devices until a signal or the end of --duration.
+    Run(Run),
+    /// Validate a configuration and print what it was understood to say.
+    Check(Check),
+}
+
+/// What every command takes.
+#[derive(Args, Debug)]
+pub struct Common {
+    /// The configuration, a TOML file.
+    #[arg(long, value_name = "FILE")]
+    pub config: PathBuf,
+    /// Overrides the configuration's engine.deployment.
+    #[arg(long, value_enum)]
+    pub deployment: Option<Deployment>,
+    /// Overrides engine.dispatchers; ignored in run-to-completion.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(CORES_MAX)))]
+    pub dispatchers: Option<u32>,
+    /// Overrides engine.workers.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(CORES_MAX)))]
+    pub workers: Option<u32>,
+    /// How the report on standard output is written.
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = ReportFormat::Text)]
+    pub report: ReportFormat,
+}
+
+/// `ipip-lb replay`.
+#[derive(Args, Debug)]
+pub struct Replay {
+    /// What every command takes.
+    #[command(flatten)]
+    pub common: Common,
+    /// The capture to read: pcap or pcapng, of Ethernet frames.
+    #[arg(long, value_name = "IN")]
+    pub input: PathBuf,
+    /// The capture to write: pcap.
+    #[arg(long, value_name = "OUT")]
+    pub output: PathBuf,
+    /// What time is: that of the capture's timestamps, or that of the wall.
+    #[arg(long, value_enum, default_value_t = Clock::Capture)]
+    pub clock: Clock,
+}
+
+/// `ipip-lb run`.
+#[derive(Args, Debug)]
+pub struct Run {
+    /// What every command takes.
+    #[command(flatten)]
+    pub common: Common,
+    /// End after so many seconds.
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    pub duration: Option<Duration>,
+    /// Arguments of DPDK's environment, such as `-l 0-3 -a 0000:01:00.0`; with none it needs neither
+    /// privilege nor hugepages.
+    #[arg(last = true, value_name = "EAL ARGS")]
+    pub eal: Vec<String>,
+}
+
+/// `ipip-lb check`.
+#[derive(Args, Debug)]
+pub struct Check {
+    /// What every command takes.
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// What `--deployment` takes.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Deployment {
+    /// Each worker receives, balances and sends.
+    RunToCompletion,
+    /// Dispatchers receive, workers balance and send.
+    Pipeline,
+}
+
+/// What `--report` takes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub enum ReportFormat {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
+
+/// What `--clock` takes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub enum Clock {
+    /// The capture's timestamps: every timeout as it was when the capture was recorded.
+    Capture,
+    /// The time at which packets are replayed.
+    Wall,
+}
+
+/// How much a duration may be, in seconds: thirty years.
+const SECONDS_MAX: f64 = 1e9;
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|seconds| *seconds > 0.0 && *seconds <= SECONDS_MAX);
+    let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    duration.ok_or_else(|| "write a number of seconds above 0, such as 10 or 0.5".to_owned())
+}
+
+/// What became of the arguments.
+#[derive(Debug)]
+pub enum Parsed {
+    /// They say what to do.
+    Cli(Cli),
+    /// They ask for help or the version: the text.
+    Help(String),
+}
+
+impl Cli {
+    /// Reads the arguments, the program's name first.
+    ///
+    /// # Errors
+    /// The argument that is wrong or missing.
+    pub fn parse_from_args(
+        args: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+    ) -> Result<Parsed, BadInput> {
+        match Self::try_parse_from(args) {
+            Ok(cli) => Ok(Parsed::Cli(cli)),
+            Err(error) if !error.use_stderr() => Ok(Parsed::Help(error.render().to_string())),
+            Err(error) => Err(BadInput::new(one_line(&error.render().to_string()))),
+        }
+    }
+}
+
+/// The parser's message on one line: what it says before the usage, and where to read on.
+fn one_line(message: &str) -> String {
+    let told = message.lines().take_while(|line| !line.starts_with("Usage:"));
+    let told: Vec<_> = told.map(str::trim).filter(|line| !line.is_empty()).collect();
+    let told = told.join(" ");
+    let told = told.strip_prefix("error: ").unwrap_or(&told);
+    format!("{told}; ipip-lb --help shows what to write")
+}
+
+impl Common {
+    /// The configuration in the file named, with what the arguments override.
+    ///
+    /// # Errors
+    /// Whatever is wrong with the configuration.
+    pub fn configuration(&self) -> Result<Config, BadInput> {
+        let mut config = Config::load(&self.config)?;
+        if let Some(deployment) = self.deployment {
+            config.engine.deployment = match deployment {
+                Deployment::RunToCompletion => DeploymentKind::RunToCompletion,
+                Deployment::Pipeline => DeploymentKind::Pipeline,
+            };
+        }
+        if let Some(dispatchers) = self.dispatchers {
+            config.engine.dispatchers = dispatchers as usize;
+        }
+        if let Some(workers) = self.workers {
+            config.engine.workers = workers as usize;
+        }
+        Ok(config)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(args: &[&str]) -> String {
+        let args = std::iter::once("ipip-lb").chain(args.iter().copied());
+        Cli::parse_from_args(args).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_wrong_argument_is_named_on_one_line_with_what_to_write() {
+        for (args, expected) in [
+            (&[][..], "requires a subcommand"),
+            (&["balance"], "unrecognized subcommand 'balance'"),
+            (&["check"], "--config <FILE>"),
+            (&["check", "--config"], "a value is required for '--config <FILE>'"),
+            (&["check", "--config", "a", "--deployment", "both"], "run-to-completion, pipeline"),
+            (&["check", "--config", "a", "--workers", "0"], "0 is not in 1..=60"),
+            (&["check", "--config", "a", "--dispatchers", "61"], "61 is not in 1..=60"),
+            (&["check", "--config", "a", "--report", "xml"], "text, json"),
+            (&["run", "--config", "a", "--duration", "0"], "number of seconds above 0"),
+            (&["run", "--config", "a", "--duration", "soon"], "number of seconds above 0"),
+            (&["run", "--config", "a", "net_null0"], "unexpected argument 'net_null0'"),
+            (&["replay", "--config", "a", "--input", "b"], "--output <OUT>"),
+            (
+                &["replay", "--config", "a", "--input", "b", "--output", "c", "--clock", "sun"],
+                "capture, wall",
+            ),
+        ] {
+            let message = message(args);
+            assert!(message.contains(expected), "{message}");
+            assert!(!message.contains('\n') && message.contains("--help"), "{message}");
+        }
+    }
+
+    #[test]
+    fn arguments_after_the_dashes_are_the_environments() {
+        let args = ["ipip-lb", "run", "--config", "a", "--duration", "0.5", "--", "-l", "0-1"];
+        let Ok(Parsed::Cli(cli)) = Cli::parse_from_args(args) else { panic!("not parsed") };
+        let Command::Run(run) = cli.command else { panic!("not run") };
+        assert_eq!(run.eal, ["-l", "0-1"]);
+        assert_eq!(run.duration, Some(Duration::from_millis(500)));
+    }
+}

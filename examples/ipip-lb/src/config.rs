@@ -1,0 +1,268 @@
+//! The configuration: what an operator may write, and the types that hold nothing else.
+//!
+//! [`Config::load`] reads a TOML file. Everything that is wrong with one is a [`ConfigError`], which
+//! names the file, the line and the key, and says what to write instead.
+//!
+//! ```
+//! use ipip_lb::config::Config;
+//!
+//! let text = r#"
+//!     [balancer]
+//!     source_v4 = "192.0.2.1"
+//!     source_v6 = "2001:db8::1"
+//!     mtu = 1500
+//!     decapsulate = ["192.0.2.1"]
+//!
+//!     [[port]]
+//!     name = "uplink"
+//!     device = "net_null0"
+//!     next_hop_mac = "02:00:00:00:00:01"
+//!
+//!     [[service]]
+//!     name = "web"
+//!     address = "203.0.113.10"
+//!     protocol = "tcp"
+//!     ports = "80"
+//!       [[service.backend]]
+//!       address = "10.0.0.300"
+//! "#;
+//! let error = Config::parse("lb.toml", text).unwrap_err();
+//! assert_eq!(
+//!     error.to_string(),
+//!     "lb.toml:19: service.web.backend[0].address: \"10.0.0.300\" is not an IP address; \
+//!      write 10.0.0.1 or 2001:db8::1"
+//! );
+//! ```
+
+mod document;
+mod load;
+mod parse;
+
+use crate::prefix::Prefix;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// The least path MTU that may be configured, in bytes: what every IPv4 host takes (RFC 791,
+/// section 3.1).
+pub const MTU_MIN: u16 = 576;
+
+/// The least path MTU where a backend is reached over IPv6, in bytes (RFC 8200, section 5).
+pub const MTU_MIN_V6: u16 = 1280;
+
+/// How many backends a service may have: with more, Maglev's 65,537 slots no longer come within one
+/// per cent of the weights.
+pub const BACKENDS_MAX: usize = 512;
+
+/// How many services there may be: each takes 128 KiB for its Maglev slots.
+pub const SERVICES_MAX: usize = 4096;
+
+/// The largest weight of a backend.
+pub const WEIGHT_MAX: u32 = 65_535;
+
+/// How many connections a worker may be asked to remember.
+pub const CONNECTIONS_MAX: u32 = 1 << 26;
+
+/// How many dispatchers, and how many workers, there may be.
+pub const CORES_MAX: u32 = 60;
+
+/// Everything that an operator configures.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// How work is spread over cores.
+    pub engine: Engine,
+    /// What holds for all services.
+    pub balancer: Balancer,
+    /// The ports, at least one of them towards clients and one towards backends.
+    pub ports: Vec<Port>,
+    /// The services, no two with the same address, protocol and ports.
+    pub services: Vec<Service>,
+}
+
+/// How work is spread over cores.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Engine {
+    /// What each core does.
+    pub deployment: DeploymentKind,
+    /// Cores that receive and hand on, in a pipeline: 1 to 60.
+    pub dispatchers: usize,
+    /// Cores that balance: 1 to 60.
+    pub workers: usize,
+}
+
+/// What each core does.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum DeploymentKind {
+    /// Each core receives, balances and sends.
+    RunToCompletion,
+    /// Dispatchers receive, workers balance and send.
+    Pipeline,
+}
+
+/// What holds for all services.
+#[derive(Clone, Debug)]
+pub struct Balancer {
+    /// Outer source of tunnels to IPv4 backends.
+    pub source_v4: Ipv4Addr,
+    /// Outer source of tunnels to IPv6 backends.
+    pub source_v6: Ipv6Addr,
+    /// Longest IP packet on the path to the backends, outer header included, in bytes.
+    pub mtu: u16,
+    /// Own tunnel addresses.
+    pub decapsulate: Vec<IpAddr>,
+    /// Whose tunnels are unwrapped, besides the backends'.
+    pub tunnel_peers: Vec<Prefix>,
+    /// How many connections each worker remembers.
+    pub connections_max: usize,
+}
+
+/// A port and what is on the other end of its wire.
+#[derive(Clone, Debug)]
+pub struct Port {
+    /// What it is called in reports.
+    pub name: String,
+    /// DPDK's device arguments or PCI address.
+    pub device: String,
+    /// The line of the file that says so, for messages.
+    pub device_line: usize,
+    /// Whom frames sent out of it are addressed to.
+    pub next_hop_mac: [u8; 6],
+    /// Who is reached through it.
+    pub side: Side,
+}
+
+/// Who is reached through a port.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Side {
+    /// Clients.
+    Client,
+    /// Backends.
+    Backend,
+    /// Both.
+    Both,
+}
+
+impl Side {
+    /// Whether clients are reached.
+    #[must_use]
+    pub const fn has_clients(self) -> bool {
+        matches!(self, Self::Client | Self::Both)
+    }
+
+    /// Whether backends are reached.
+    #[must_use]
+    pub const fn has_backends(self) -> bool {
+        matches!(self, Self::Backend | Self::Both)
+    }
+}
+
+/// A service: what clients connect to, and who answers.
+#[derive(Clone, Debug)]
+pub struct Service {
+    /// What it is called in reports.
+    pub name: String,
+    /// Its addresses (VIPs).
+    pub address: Prefix,
+    /// Its protocols.
+    pub protocol: Protocol,
+    /// Its ports.
+    pub ports: Ports,
+    /// How a new connection finds its backend.
+    pub scheduler: Scheduler,
+    /// Who answers; no address twice.
+    pub backends: Vec<Backend>,
+}
+
+/// The protocols of a service.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Protocol {
+    /// TCP alone.
+    Tcp,
+    /// UDP alone.
+    Udp,
+    /// TCP and UDP; with [`Ports::Any`], every protocol there is.
+    Any,
+}
+
+/// The destination ports of a service.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Ports {
+    /// All, and packets of protocols that know none.
+    Any,
+    /// Those from `first` to `last`, both included.
+    Range {
+        /// The lowest, not 0.
+        first: u16,
+        /// The highest, not below `first`.
+        last: u16,
+    },
+}
+
+/// How a new connection finds its backend.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Scheduler {
+    /// Maglev's consistent hashing, weighted.
+    Maglev,
+}
+
+/// One of those who answer for a service.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Backend {
+    /// Where its end of the tunnel is.
+    pub address: IpAddr,
+    /// Its share of new connections, in proportion to the other weights: 0 for none.
+    pub weight: u32,
+}
+
+/// What is wrong with a configuration, and where. It prints as one line.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("{file}:{line}: {key}: {problem}")]
+pub struct ConfigError {
+    /// The file, as it was named by whoever asked for it.
+    pub file: String,
+    /// The line, from 1.
+    pub line: usize,
+    /// The key, with those of the tables it is in. A service or port is called by its name where it
+    /// has one, and anything else in a list by its place, from 0.
+    pub key: String,
+    /// What is wrong, and what to write instead.
+    pub problem: String,
+}
+
+impl fmt::Display for DeploymentKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::RunToCompletion => "run-to-completion",
+            Self::Pipeline => "pipeline",
+        })
+    }
+}
+
+impl fmt::Display for Side {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Client => "client",
+            Self::Backend => "backend",
+            Self::Both => "both",
+        })
+    }
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+            Self::Any => "any",
+        })
+    }
+}
+
+impl fmt::Display for Ports {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Any => f.write_str("any"),
+            Self::Range { first, last } if first == last => write!(f, "{first}"),
+            Self::Range { first, last } => write!(f, "{first}-{last}"),
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! A TOML document that knows, for each value, its line and the path of its key.
+
+use super::ConfigError;
+use std::borrow::Cow;
+use std::ops::{Range, RangeInclusive};
+use toml::de::{DeTable, DeValue};
+
+/// Where a document came from, for messages.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin<'a> {
+    pub file: &'a str,
+    pub text: &'a str,
+}
+
+impl Origin<'_> {
+    /// The line, from 1, on which the byte at `offset` stands.
+    fn line(&self, offset: usize) -> usize {
+        let before = &self.text.as_bytes()[..offset.min(self.text.len())];
+        1 + before.iter().filter(|&&byte| byte == b'\n').count()
+    }
+
+    /// What the parser says of a document that is not TOML.
+    pub fn syntax_error(&self, error: &toml::de::Error) -> ConfigError {
+        let span = error.span().unwrap_or(0..0);
+        let key = key_of_line(self.text, span.start);
+        let problem = format!("not TOML: {}; mend this line", error.message().replace('\n', ", "));
+        self.error(key, &span, problem)
+    }
+
+    fn error(&self, key: String, span: &Range<usize>, problem: String) -> ConfigError {
+        ConfigError { file: self.file.to_owned(), line: self.line(span.start), key, problem }
+    }
+}
+
+/// What stands left of the `=` on the line of `offset`: the key, as far as a document that is not
+/// TOML has one.
+fn key_of_line(text: &str, offset: usize) -> String {
+    let bytes = text.as_bytes();
+    let offset = offset.min(bytes.len());
+    let start = bytes[..offset].iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+    let line = text[start..].lines().next().unwrap_or_default();
+    line.split('=').next().unwrap_or_default().trim().to_owned()
+}
+
+/// A table of the document.
+#[derive(Debug)]
+pub struct Section<'a> {
+    origin: Origin<'a>,
+    /// The path of its key; empty for the document itself.
+    path: String,
+    span: Range<usize>,
+    table: &'a DeTable<'a>,
+}
+
+impl<'a> Section<'a> {
+    /// The whole document.
+    pub const fn root(origin: Origin<'a>, table: &'a DeTable<'a>) -> Self {
+        Self { origin, path: String::new(), span: 0..0, table }
+    }
+
+    /// Gives the section another name in messages.
+    pub fn set_path(&mut self, path: String) {
+        self.path = path;
+    }
+
+    fn path_of(&self, key: &str) -> String {
+        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+    }
+
+    /// That it holds no keys but the `known`.
+    pub fn allow_only(&self, known: &[&str]) -> Result<(), ConfigError> {
+        let unknown = self.table.iter().map(|(key, _)| key);
+        let unknown = unknown.filter(|key| !known.contains(&key.get_ref().as_ref()));
+        let Some(key) = unknown.min_by_key(|key| key.span().start) else { return Ok(()) };
+        let problem = format!("unknown key; the keys known here are {}", known.join(", "));
+        Err(self.origin.error(self.path_of(key.get_ref()), &key.span(), problem))
+    }
+
+    /// The value at `key`, if there is one.
+    pub fn optional(&self, key: &str) -> Option<Value<'a>> {
+        let (_, value) = self.table.iter().find(|(name, _)| name.get_ref() == key)?;
+        let (origin, path) = (self.origin, self.path_of(key));
+        Some(Value { origin, path, span: value.span(), value: value.get_ref() })
+    }
+
+    /// The value at `key`; `example` is what to write where it is missing.
+    pub fn required(&self, key: &str, example: &str) -> Result<Value<'a>, ConfigError> {
+        self.optional(key).ok_or_else(|| self.error(key, format!("missing; write {example}")))
+    }
+
+    /// The table at `key`, if there is one.
+    pub fn section(&self, key: &str) -> Result<Option<Self>, ConfigError> {
+        self.optional(key).map(|value| value.section()).transpose()
+    }
+
+    /// The tables of the array of tables at `key`; none where there is no such key.
+    pub fn sections(&self, key: &str) -> Result<Vec<Self>, ConfigError> {
+        let Some(value) = self.optional(key) else { return Ok(Vec::new()) };
+        let wrong = || value.error(format!("not a list of tables; write [[{}]]", self.header(key)));
+        let DeValue::Array(items) = value.value else { return Err(wrong()) };
+        if items.iter().any(|item| !item.get_ref().is_table()) {
+            return Err(wrong());
+        }
+        value.items()?.into_iter().map(|item| item.section()).collect()
+    }
+
+    /// How the header of the tables at `key` is written: without names and numbers.
+    fn header(&self, key: &str) -> String {
+        match self.path.split(['.', '[']).next() {
+            Some("") | None => key.to_owned(),
+            Some(outer) => format!("{outer}.{key}"),
+        }
+    }
+
+    /// An error about `key` of this section, on the line of its header.
+    pub fn error(&self, key: &str, problem: impl Into<String>) -> ConfigError {
+        self.origin.error(self.path_of(key), &self.span, problem.into())
+    }
+}
+
+/// A value of the document.
+#[derive(Clone, Debug)]
+pub struct Value<'a> {
+    origin: Origin<'a>,
+    path: String,
+    span: Range<usize>,
+    value: &'a DeValue<'a>,
+}
+
+impl<'a> Value<'a> {
+    /// An error about this value.
+    pub fn error(&self, problem: impl Into<String>) -> ConfigError {
+        self.origin.error(self.path.clone(), &self.span, problem.into())
+    }
+
+    /// The line on which the value begins.
+    pub fn line(&self) -> usize {
+        self.origin.line(self.span.start)
+    }
+
+    /// The value as it is written in the document.
+    fn written(&self) -> Cow<'_, str> {
+        let text = self.origin.text.get(self.span.clone()).unwrap_or_default();
+        match text.lines().next() {
+            Some(line) if line.len() < text.len() => format!("{line} …").into(),
+            _ => text.into(),
+        }
+    }
+
+    fn section(self) -> Result<Section<'a>, ConfigError> {
+        let DeValue::Table(table) = self.value else {
+            let problem = format!("{} is not a table; write [{}]", self.written(), self.path);
+            return Err(self.error(problem));
+        };
+        Ok(Section { origin: self.origin, path: self.path, span: self.span, table })
+    }
+
+    /// What `parse` makes of the string. `what` says what it should be, `example` what to write.
+    pub fn parsed<T>(
+        &self,
+        what: &str,
+        example: &str,
+        parse: impl FnOnce(&str) -> Option<T>,
+    ) -> Result<T, ConfigError> {
+        self.value
+            .as_str()
+            .and_then(parse)
+            .ok_or_else(|| self.error(format!("{} is not {what}; write {example}", self.written())))
+    }
+
+    /// What `parse` makes of the string, with an error that says itself what to write.
+    pub fn parsed_by<T, E: std::fmt::Display>(
+        &self,
+        parse: impl FnOnce(&str) -> Result<T, E>,
+    ) -> Result<T, ConfigError> {
+        let Some(text) = self.value.as_str() else {
+            return Err(self.error(format!("{} is not a string; write \"…\"", self.written())));
+        };
+        parse(text).map_err(|error| self.error(error.to_string()))
+    }
+
+    /// The integer, where it lies in `allowed`.
+    pub fn integer(&self, allowed: RangeInclusive<u32>) -> Result<u32, ConfigError> {
+        let number = self.value.as_integer();
+        let number = number.and_then(|it| u32::from_str_radix(it.as_str(), it.radix()).ok());
+        number.filter(|number| allowed.contains(number)).ok_or_else(|| {
+            let (from, to) = (allowed.start(), allowed.end());
+            let written = self.written();
+            self.error(format!(
+                "{written} is out of range; write a whole number from {from} to {to}"
+            ))
+        })
+    }
+
+    /// The values of the array.
+    pub fn items(&self) -> Result<Vec<Self>, ConfigError> {
+        let DeValue::Array(items) = self.value else {
+            let written = self.written();
+            return Err(self.error(format!("{written} is not a list; write [{written}]")));
+        };
+        let item = |(index, item): (usize, &'a toml::Spanned<DeValue<'a>>)| Self {
+            origin: self.origin,
+            path: format!("{}[{index}]", self.path),
+            span: item.span(),
+            value: item.get_ref(),
+        };
+        Ok(items.iter().enumerate().map(item).collect())
+    }
+}

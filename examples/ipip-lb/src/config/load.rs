@@ -1,0 +1,48 @@
+//! From a file to its text.
+
+use super::{Config, ConfigError, document::Origin, parse};
+use crate::failure::BadInput;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use toml::de::DeTable;
+
+/// How large a configuration may be, in bytes: more is a mistake in the file's name.
+const CONFIG_BYTES_MAX: u64 = 16 << 20;
+
+impl Config {
+    /// Reads the configuration in the file at `path`.
+    ///
+    /// # Errors
+    /// A file that can't be read, and whatever [`Config::parse`] says of its text.
+    pub fn load(path: &Path) -> Result<Self, BadInput> {
+        let unreadable = |error: std::io::Error| {
+            BadInput::file(path, "--config", &error, "name a readable file")
+        };
+        let mut bytes = Vec::new();
+        let file = File::open(path).map_err(unreadable)?;
+        file.take(CONFIG_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+        let file = path.display().to_string();
+        if bytes.len() as u64 > CONFIG_BYTES_MAX {
+            let problem = format!("larger than {CONFIG_BYTES_MAX} bytes; name a configuration");
+            return Err(BadInput::new(format!("{file}: --config: {problem}")));
+        }
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+            let line = 1 + valid.iter().filter(|&&byte| byte == b'\n').count();
+            let problem = "not UTF-8; save the file as UTF-8 text".to_owned();
+            ConfigError { file: file.clone(), line, key: "(text)".to_owned(), problem }
+        })?;
+        Ok(Self::parse(&file, &text)?)
+    }
+
+    /// The configuration that `text` describes; `file` is what messages call it.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it.
+    pub fn parse(file: &str, text: &str) -> Result<Self, ConfigError> {
+        let origin = Origin { file, text };
+        let table = DeTable::parse(text).map_err(|error| origin.syntax_error(&error))?;
+        parse::config(origin, table.get_ref())
+    }
+}

@@ -1,0 +1,73 @@
+//! What makes the program end with another exit code than 0.
+
+use std::fmt;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Something that was given to the program is wrong: exit code 2. It prints as one line that names
+/// what was given and says what to give instead.
+#[derive(Debug)]
+pub struct BadInput(String);
+
+impl BadInput {
+    /// With the whole message.
+    #[must_use]
+    pub fn new(message: impl Into<String>) -> Self {
+        Self(message.into())
+    }
+
+    /// A file given by `argument` that can't be used, for a reason of the system's.
+    #[must_use]
+    pub fn file(path: &Path, argument: &str, error: &std::io::Error, remedy: &str) -> Self {
+        Self(format!("{}: {argument}: {error}; {remedy}", path.display()))
+    }
+}
+
+impl fmt::Display for BadInput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadInput {}
+
+impl From<crate::config::ConfigError> for BadInput {
+    fn from(error: crate::config::ConfigError) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// Why the program ends with another exit code than 0.
+#[derive(Debug)]
+pub enum Failure {
+    /// Something that was given to the program is wrong: exit code 2.
+    Input(BadInput),
+    /// The run failed, or its ledger is not whole: exit code 1.
+    Run(String),
+}
+
+impl Failure {
+    /// What the program ends with.
+    #[must_use]
+    pub fn exit_code(&self) -> ExitCode {
+        match self {
+            Self::Input(_) => ExitCode::from(2),
+            Self::Run(_) => ExitCode::FAILURE,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Input(error) => error.fmt(f),
+            Self::Run(message) => f.write_str(message),
+        }
+    }
+}
+
+impl From<BadInput> for Failure {
+    fn from(error: BadInput) -> Self {
+        Self::Input(error)
+    }
+}

@@ -1,0 +1,114 @@
+//! What came of a run: the report on standard output, and whether it went well.
+
+use crate::cli::ReportFormat;
+use crate::counts::Summary;
+use crate::failure::Failure;
+use hotloop::engine::{Report, RunError};
+use serde_json::{Value, json};
+use std::fmt::Write;
+
+/// What became of the capture that was replayed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Replayed {
+    /// Whole frames in it.
+    pub frame_count: u64,
+    /// Those of them that were too long to be replayed.
+    pub too_long_count: u64,
+    /// Whether it ends within a record.
+    pub cut: bool,
+    /// Whether a signal came before its end.
+    pub interrupted: bool,
+}
+
+/// What came of a run.
+#[derive(Debug)]
+pub struct Outcome {
+    report: Option<Report>,
+    /// What the balancer counted, for people and for programs.
+    summary: (String, Value),
+    replayed: Option<Replayed>,
+    failures: Vec<String>,
+}
+
+impl Outcome {
+    /// Of a run, with what the balancer counted.
+    #[must_use]
+    pub fn new(run: Result<Report, RunError>, summary: &Summary<'_>) -> Self {
+        let (report, failures) = match run {
+            Ok(report) => (Some(report), Vec::new()),
+            Err(error) => (error.report().cloned(), vec![error.to_string()]),
+        };
+        let summary = (summary.to_string(), summary.to_json());
+        Self { report, summary, replayed: None, failures }
+    }
+
+    /// Of a run that replayed a capture.
+    #[must_use]
+    pub fn replayed(self, replayed: Replayed) -> Self {
+        Self { replayed: Some(replayed), ..self }
+    }
+
+    /// Adds something that went wrong.
+    pub fn add_failure(&mut self, failure: String) {
+        self.failures.push(failure);
+    }
+
+    /// The engine's report, where the run started.
+    #[must_use]
+    pub const fn report(&self) -> Option<&Report> {
+        self.report.as_ref()
+    }
+
+    /// What stands on standard output: nothing where the run did not start.
+    #[must_use]
+    pub fn text(&self, format: ReportFormat) -> String {
+        let Some(report) = &self.report else { return String::new() };
+        match format {
+            ReportFormat::Text => self.for_people(report),
+            ReportFormat::Json => self.for_programs(report),
+        }
+    }
+
+    /// Whether all went well.
+    ///
+    /// # Errors
+    /// [`Failure::Run`] with all that went wrong.
+    pub fn verdict(&self) -> Result<(), Failure> {
+        if self.failures.is_empty() { Ok(()) } else { Err(Failure::Run(self.failures.join("; "))) }
+    }
+
+    fn for_people(&self, report: &Report) -> String {
+        let mut text = format!("{report}\n{}", self.summary.0);
+        if let Some(replayed) = self.replayed {
+            let Replayed { frame_count, too_long_count, cut, interrupted } = replayed;
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "input: {frame_count} frames");
+            if too_long_count > 0 {
+                let _ =
+                    writeln!(text, "input: {too_long_count} of them are too long to be replayed");
+            }
+            if cut {
+                let _ = writeln!(text, "input: cut within its last record: read up to there");
+            }
+            if interrupted {
+                let _ = writeln!(text, "input: interrupted by a signal before its end");
+            }
+        }
+        text
+    }
+
+    fn for_programs(&self, report: &Report) -> String {
+        let json = serde_json::from_str(&report.to_json());
+        let mut json: Value = json.expect("the engine's report is JSON");
+        json["balancer"] = self.summary.1.clone();
+        if let Some(replayed) = self.replayed {
+            json["input"] = json!({
+                "frames": replayed.frame_count,
+                "too_long": replayed.too_long_count,
+                "cut": replayed.cut,
+                "interrupted": replayed.interrupted,
+            });
+        }
+        format!("{json}\n")
+    }
+}

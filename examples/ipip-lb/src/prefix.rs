@@ -1,0 +1,167 @@
+//! Addresses under a mask.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// An address prefix: every address whose first [`len`](Self::len) bits are the network's. A single
+/// address is a prefix of 32 bits, or of 128.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Prefix {
+    /// Invariant: no bit behind the first `len` is set.
+    network: IpAddr,
+    /// Invariant: at most the family's width.
+    len: u8,
+}
+
+/// Why a text is no prefix, with what to write instead.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum PrefixError {
+    /// Neither an address nor an address, a slash and a length.
+    #[error(
+        "\"{0}\" is not an IP address or prefix; write 203.0.113.10, 203.0.113.0/24 or 2001:db8::/32"
+    )]
+    Syntax(String),
+    /// The length exceeds the family's width.
+    #[error("\"{text}\" has a prefix longer than its address; write a length from 0 to {width}")]
+    Length {
+        /// What was written.
+        text: String,
+        /// Bits of an address of its family.
+        width: u8,
+    },
+    /// Bits are set behind the prefix.
+    #[error("\"{text}\" has address bits behind its prefix; write {network}")]
+    HostBits {
+        /// What was written.
+        text: String,
+        /// The prefix that it lies in.
+        network: Prefix,
+    },
+}
+
+impl Prefix {
+    /// The prefix that holds `address` alone.
+    #[must_use]
+    pub const fn host(address: IpAddr) -> Self {
+        Self { network: address, len: width(address) }
+    }
+
+    /// Its first address.
+    #[must_use]
+    pub const fn network(self) -> IpAddr {
+        self.network
+    }
+
+    /// How many bits are fixed.
+    #[must_use]
+    #[allow(clippy::len_without_is_empty, reason = "a length in bits, not of a collection")]
+    pub const fn len(self) -> u8 {
+        self.len
+    }
+
+    /// Whether it holds a single address.
+    #[must_use]
+    pub const fn is_host(self) -> bool {
+        self.len == width(self.network)
+    }
+
+    /// Whether `address` lies in it.
+    #[must_use]
+    pub fn contains(self, address: IpAddr) -> bool {
+        width(address) == width(self.network) && masked(address, self.len) == self.network
+    }
+}
+
+/// Bits of an address of the same family.
+const fn width(address: IpAddr) -> u8 {
+    match address {
+        IpAddr::V4(_) => 32,
+        IpAddr::V6(_) => 128,
+    }
+}
+
+/// The address with all but its first `len` bits cleared.
+fn masked(address: IpAddr, len: u8) -> IpAddr {
+    match address {
+        IpAddr::V4(address) => {
+            let mask = u32::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0);
+            Ipv4Addr::from_bits(address.to_bits() & mask).into()
+        }
+        IpAddr::V6(address) => {
+            let mask = u128::MAX.checked_shl(128 - u32::from(len)).unwrap_or(0);
+            Ipv6Addr::from_bits(address.to_bits() & mask).into()
+        }
+    }
+}
+
+impl std::str::FromStr for Prefix {
+    type Err = PrefixError;
+
+    fn from_str(text: &str) -> Result<Self, PrefixError> {
+        let syntax = || PrefixError::Syntax(text.to_owned());
+        let (address, len) = text.split_once('/').map_or((text, None), |(a, l)| (a, Some(l)));
+        let address: IpAddr = address.parse().map_err(|_| syntax())?;
+        let Some(len) = len else { return Ok(Self::host(address)) };
+        let digits = !len.is_empty() && len.len() <= 3 && len.bytes().all(|it| it.is_ascii_digit());
+        let len: u16 = digits.then(|| len.parse().ok()).flatten().ok_or_else(syntax)?;
+        let width = width(address);
+        let len = u8::try_from(len).ok().filter(|len| *len <= width);
+        let len = len.ok_or_else(|| PrefixError::Length { text: text.to_owned(), width })?;
+        let prefix = Self { network: masked(address, len), len };
+        if prefix.network != address {
+            return Err(PrefixError::HostBits { text: text.to_owned(), network: prefix });
+        }
+        Ok(prefix)
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_host() {
+            write!(f, "{}", self.network)
+        } else {
+            write!(f, "{}/{}", self.network, self.len)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prefix(text: &str) -> Prefix {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_prefix_holds_the_addresses_under_its_mask() {
+        for (text, inside, outside) in [
+            ("203.0.113.0/24", "203.0.113.255", "203.0.114.0"),
+            ("203.0.113.10", "203.0.113.10", "203.0.113.11"),
+            ("0.0.0.0/0", "255.255.255.255", "::1"),
+            ("2001:db8::/32", "2001:db8:ffff::1", "2001:db9::"),
+            ("::/0", "ffff::", "0.0.0.0"),
+        ] {
+            assert!(prefix(text).contains(inside.parse().unwrap()), "{text} {inside}");
+            assert!(!prefix(text).contains(outside.parse().unwrap()), "{text} {outside}");
+            assert_eq!(prefix(text).to_string(), text);
+        }
+        assert_eq!(prefix("203.0.113.10/32"), prefix("203.0.113.10"));
+    }
+
+    #[test]
+    fn what_is_no_prefix_says_what_to_write() {
+        for (text, message) in [
+            ("web", "not an IP address or prefix; write 203.0.113.10"),
+            ("10.0.0.0/", "not an IP address or prefix"),
+            ("10.0.0.0/+8", "not an IP address or prefix"),
+            ("10.0.0.0/33", "write a length from 0 to 32"),
+            ("10.0.0.0/999", "write a length from 0 to 32"),
+            ("2001:db8::/129", "write a length from 0 to 128"),
+            ("203.0.113.5/24", "write 203.0.113.0/24"),
+        ] {
+            let error = text.parse::<Prefix>().unwrap_err().to_string();
+            assert!(error.contains(message), "{error}");
+        }
+    }
+}

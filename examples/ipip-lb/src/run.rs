@@ -1,0 +1,81 @@
+//! `ipip-lb run`: the balancer on devices.
+
+use crate::balance::{Egress, Egresses, Route};
+use crate::cli::{self, Run};
+use crate::config::{Config, ConfigError, Side};
+use crate::failure::{BadInput, Failure};
+use crate::network_function::NetworkFunction;
+use crate::outcome::Outcome;
+use hotloop::dpdk::{Eal, Port};
+use hotloop::engine::{Engine, outlets, sources};
+use hotloop::packet::ethernet::MacAddress;
+use hotloop::stage::Error;
+
+/// Balances until SIGINT or SIGTERM, the end of the duration, or of every device that has one.
+///
+/// # Errors
+/// Something that is wrong with the arguments, the configuration or a device; a run that fails is told
+/// by the outcome.
+pub fn run(args: &Run) -> Result<Outcome, Failure> {
+    let config = args.common.configuration()?;
+    let eal = if args.eal.is_empty() { Eal::embedded() } else { Eal::with_args(&args.eal) };
+    let eal = eal.map_err(|error| BadInput::new(format!("arguments behind --: {error}")))?;
+    let ports = open_ports(eal, &config, &args.common)?;
+    let function = NetworkFunction::new(&config, egresses(&ports));
+    let graph = function.graph(
+        |core| {
+            let queues = ports.iter().map(|(_, port)| port.rx_queue(core));
+            Ok(sources(queues.collect::<Result<Vec<_>, _>>()?))
+        },
+        |core| {
+            let queues =
+                ports.iter().map(|(egress, port)| Ok((egress.route, port.tx_queue(core)?)));
+            Ok(outlets(queues.collect::<Result<Vec<_>, Error>>()?))
+        },
+    );
+    let plan = Engine::plan(graph, config.engine.deployment())
+        .map_err(|error| BadInput::new(format!("--workers, --dispatchers: {error}")))?;
+    let run = plan.run(|control| {
+        eprintln!("ipip-lb: running: {}; Ctrl-C ends it", config.engine.deployment());
+        match args.duration {
+            Some(duration) => control.wait_for_signal_or(duration),
+            None => control.wait_for_signal(),
+        };
+    });
+    Ok(Outcome::new(run, &function.summary()))
+}
+
+/// A port of the configuration, how packets leave by it, and whom they reach.
+type OpenPort = (SidedEgress, Port);
+
+/// How packets leave by a port, and whom they reach.
+struct SidedEgress {
+    side: Side,
+    route: Route,
+    egress: Egress,
+}
+
+fn open_ports(eal: Eal, config: &Config, args: &cli::Common) -> Result<Vec<OpenPort>, BadInput> {
+    let open = |(index, port): (u16, &crate::config::Port)| {
+        let opened = Port::open(eal, &port.device).map_err(|error| ConfigError {
+            file: args.config.display().to_string(),
+            line: port.device_line,
+            key: format!("port.{}.device", port.name),
+            problem: error.to_string(),
+        })?;
+        let route = Route(index);
+        let destination = MacAddress::new(port.next_hop_mac);
+        let egress = Egress { route, source: opened.mac(), destination };
+        Ok((SidedEgress { side: port.side, route, egress }, opened))
+    };
+    (0..).zip(&config.ports).map(open).collect()
+}
+
+/// The first port towards each side.
+fn egresses(ports: &[OpenPort]) -> Egresses {
+    let first = |reaches: fn(Side) -> bool| {
+        let port = ports.iter().find(|(port, _)| reaches(port.side));
+        port.expect("a configuration has a port towards each side").0.egress
+    };
+    Egresses { clients: first(Side::has_clients), backends: first(Side::has_backends) }
+}

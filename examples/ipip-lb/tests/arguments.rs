@@ -1,0 +1,161 @@
+//! The program's arguments, and `ipip-lb run` on devices that need no privilege.
+
+mod bench;
+
+use bench::CONFIG;
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+/// Arguments that are wrong, and what the one line about them says.
+const WRONG: &[(&[&str], &[&str])] = &[
+    (&[], &["subcommand"]),
+    (&["balance"], &["unrecognized subcommand 'balance'"]),
+    (&["--verbose"], &["unexpected argument '--verbose'"]),
+    (&["check"], &["--config <FILE>"]),
+    (&["check", "--config"], &["a value is required for '--config <FILE>'"]),
+    (&["check", "--config", "lb.toml", "more"], &["unexpected argument 'more'"]),
+    (&["check", "--config", "none.toml"], &["none.toml: --config: ", "name a readable file"]),
+    (&["check", "--config", "lb.toml", "--report", "xml"], &["'xml' for '--report <FORMAT>'"]),
+    (&["check", "--config", "lb.toml", "--deployment", "mesh"], &["'mesh' for '--deployment"]),
+    (&["check", "--config", "lb.toml", "--workers", "0"], &["'0' for '--workers <N>'", "1..=60"]),
+    (&["check", "--config", "lb.toml", "--workers", "two"], &["'two' for '--workers <N>'"]),
+    (&["check", "--config", "lb.toml", "--dispatchers", "61"], &["'61' for '--dispatchers <N>'"]),
+    (
+        &["check", "--config", "lb.toml", "--config", "b"],
+        &["'--config <FILE>' cannot be used mult"],
+    ),
+    (&["replay", "--config", "lb.toml"], &["--input <IN>", "--output <OUT>"]),
+    (
+        &["replay", "--config", "lb.toml", "--input", "a", "--output", "b", "--clock", "sun"],
+        &["'sun' for '--clock <CLOCK>'", "capture, wall"],
+    ),
+    (
+        &["replay", "--config", "none.toml", "--input", "a", "--output", "b"],
+        &["none.toml: --config: "],
+    ),
+    (&["run", "--config", "lb.toml", "--duration", "0"], &["'--duration <S>'", "above 0"]),
+    (&["run", "--config", "lb.toml", "--duration", "1m"], &["'--duration <S>'", "10 or 0.5"]),
+    (&["run", "--config", "lb.toml", "-l", "0"], &["unexpected argument '-l'"]),
+    (
+        &["run", "--config", "lb.toml", "--", "--nonsense"],
+        &["arguments behind --: ", "\"--nonsense\""],
+    ),
+    (
+        &["run", "--config", "nothing.toml"],
+        &["nothing.toml:11: port.uplink.device: ", "net_nothing0", "net_null"],
+    ),
+    (
+        &["run", "--config", "missing.toml"],
+        &["missing.toml:11: port.uplink.device: ", "missing.pcap"],
+    ),
+];
+
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, device) in [
+        ("lb.toml", "net_null0"),
+        ("nothing.toml", "net_nothing0"),
+        ("missing.toml", "net_pcap0,rx_pcap=missing.pcap"),
+        ("ring.toml", "net_ring0"),
+    ] {
+        let config = CONFIG.replace("\"net_null0\"", &format!("\"{device}\""));
+        fs::write(folder.path().join(name), config).unwrap();
+    }
+    folder
+}
+
+fn program(folder: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ipip-lb"));
+    command.current_dir(folder).args(args);
+    command
+}
+
+#[test]
+fn each_wrong_argument_is_named_with_a_remedy() {
+    let folder = folder();
+    for (args, expected) in WRONG {
+        let Output { status, stdout, stderr } = program(folder.path(), args).output().unwrap();
+        let message = String::from_utf8(stderr).unwrap();
+        assert_eq!(status.code(), Some(2), "{args:?}: {message}");
+        assert!(stdout.is_empty(), "{args:?}");
+        assert_eq!(message.lines().count(), 1, "{args:?}: {message}");
+        // What to do stands behind a semicolon.
+        assert!(message.starts_with("ipip-lb: ") && message.contains("; "), "{args:?}: {message}");
+        for part in *expected {
+            assert!(message.contains(part), "{args:?}: {message}");
+        }
+    }
+}
+
+#[test]
+fn help_is_no_error() {
+    for args in [&["--help"][..], &["replay", "--help"], &["run", "--help"], &["--version"]] {
+        let output = program(Path::new("."), args).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{args:?}");
+        assert!(!output.stdout.is_empty() && output.stderr.is_empty(), "{args:?}");
+    }
+}
+
+#[test]
+fn what_was_understood_is_told_to_programs_too() {
+    let folder = folder();
+    let args = ["check", "--config", "lb.toml", "--report", "json", "--workers", "7"];
+    let output = program(folder.path(), &args).output().unwrap();
+    let understood: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(understood["engine"]["workers"], 7);
+    assert_eq!(understood["balancer"]["tunnel_peers"][0], "10.9.9.0/24");
+    assert_eq!(understood["ports"][0]["next_hop_mac"], "02:00:00:00:09:02");
+    assert_eq!(understood["services"][0]["backends"][1]["address"], "10.0.0.2");
+    assert_eq!(understood["services"][5]["backends"][0]["share"], 0.0);
+}
+
+#[test]
+fn a_run_ends_after_its_duration_with_its_ledger_whole() {
+    let folder = folder();
+    let args = ["run", "--config", "lb.toml", "--duration", "0.3", "--report", "json"];
+    let output = program(folder.path(), &args).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{errors}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(report["received"].as_u64().unwrap() > 0, "{report}");
+    assert_eq!(report["in_flight"], 0, "{report}");
+    // net_null's frames are zeroes.
+    let dropped = report["dropped"].as_object().unwrap().values().filter_map(Value::as_u64);
+    assert_eq!(dropped.sum::<u64>(), report["received"].as_u64().unwrap(), "{report}");
+    assert!(report["dropped"]["not_ip"].as_u64().unwrap() > 0, "{report}");
+}
+
+#[test]
+fn an_interrupt_drains_and_reports() {
+    let folder = folder();
+    for (config, signal) in [("lb.toml", 2), ("ring.toml", 15)] {
+        let args = ["run", "--config", config, "--deployment", "pipeline", "--workers", "1"];
+        let mut command = program(folder.path(), &args);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut errors = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        errors.read_line(&mut line).unwrap();
+        assert!(line.starts_with("ipip-lb: running: pipeline"), "{line}");
+        while !catches(child.id(), signal) {
+            std::thread::yield_now();
+        }
+        let kill = format!("kill -{signal} {}", child.id());
+        let kill = Command::new("sh").args(["-c", &kill]).status().unwrap();
+        assert!(kill.success());
+        let mut report = String::new();
+        child.stdout.take().unwrap().read_to_string(&mut report).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(0), "{report}");
+        assert!(report.contains("balanced, pools whole, 0 in flight"), "{report}");
+        assert!(report.contains("service web: backend 10.0.0.1: 0 packets"), "{report}");
+    }
+}
+
+/// Whether the process has a handler for the signal.
+fn catches(process: u32, signal: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+    u64::from_str_radix(caught.trim(), 16).unwrap() >> (signal - 1) & 1 == 1
+}

@@ -1,0 +1,157 @@
+//! The recorded capture of client traffic through the program, in each deployment: against what a
+//! plain reading of the configuration says of each packet.
+
+use hotloop::packet::PacketBuf;
+use hotloop::packet::classify::classify;
+use hotloop::packet::ethernet::ETHERTYPE_IPV4;
+use hotloop::packet::flow_key::FlowKey;
+use hotloop::packet::ip::{Fragment, protocol};
+use hotloop::packet::ipip;
+use hotloop::packet::ipv4::Ipv4Header;
+use hotloop::packet::ipv6::Ipv6Header;
+use hotloop::packet::memory::MemPacket;
+use hotloop::packet::seed::Seed;
+use ipip_lb::capture::Capture;
+use ipip_lb::config::{Config, Ports, Protocol, Service};
+use ipip_lb::failure::BadInput;
+use serde_json::Value;
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const DEPLOYMENTS: [&[&str]; 5] = [
+    &["--deployment", "run-to-completion", "--workers", "1"],
+    &["--deployment", "run-to-completion", "--workers", "2"],
+    &["--deployment", "pipeline", "--dispatchers", "1", "--workers", "1"],
+    &["--deployment", "pipeline", "--dispatchers", "1", "--workers", "2"],
+    &["--deployment", "pipeline", "--dispatchers", "2", "--workers", "2"],
+];
+
+fn captures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/captures")
+}
+
+fn read_frames(path: &Path) -> Vec<Vec<u8>> {
+    let mut frames = Vec::new();
+    let read = Capture::open(path).unwrap().read(|frame| {
+        frames.push(frame.data.to_vec());
+        Ok::<_, BadInput>(())
+    });
+    assert!(!read.unwrap().cut);
+    frames
+}
+
+/// A packet that must come out, behind the Ethernet header.
+struct Expected {
+    inner: Vec<u8>,
+    /// Whether it must: where it would exceed the MTU in a tunnel of IPv6 alone, that hangs on the
+    /// backend.
+    must: bool,
+    backends: HashSet<IpAddr>,
+}
+
+/// The service of a flow, found by looking at each.
+fn service<'a>(config: &'a Config, key: &FlowKey) -> Option<&'a Service> {
+    let matching = config.services.iter().filter(|service| {
+        let protocol_matches = match service.protocol {
+            Protocol::Tcp => key.protocol() == protocol::TCP,
+            Protocol::Udp => key.protocol() == protocol::UDP,
+            Protocol::Any => true,
+        };
+        let port_matches = match service.ports {
+            Ports::Any => true,
+            Ports::Range { first, last } => (first..=last).contains(&key.destination_port()),
+        };
+        protocol_matches && port_matches && service.address.contains(key.destination())
+    });
+    // Those of the configuration differ by their prefixes at the latest where they overlap.
+    matching.max_by_key(|service| service.address.len())
+}
+
+fn expected(config: &Config, frame: &[u8]) -> Option<(FlowKey, Expected)> {
+    let layout = classify(frame, &Seed::new(1));
+    let key = layout.key(frame)?;
+    let is_balanced = matches!(key.protocol(), protocol::TCP | protocol::UDP);
+    if !is_balanced || layout.is_icmp_error() || layout.fragment() == Fragment::Later {
+        return None;
+    }
+    let backends = &service(config, &key)?.backends;
+    let backends: HashSet<_> =
+        backends.iter().filter(|it| it.weight > 0).map(|it| it.address).collect();
+    let mut inner = frame[14..].to_vec();
+    if frame[12..14] == ETHERTYPE_IPV4.to_be_bytes() {
+        inner.truncate(usize::from(u16::from_be_bytes([inner[2], inner[3]])));
+        assert!(Ipv4Header::parse_mut(&mut inner).unwrap().decrement_ttl());
+    } else {
+        inner.truncate(40 + usize::from(u16::from_be_bytes([inner[4], inner[5]])));
+        assert!(Ipv6Header::parse_mut(&mut inner).unwrap().decrement_hop_limit());
+    }
+    let room = usize::from(config.balancer.mtu) - inner.len();
+    let least = if backends.iter().any(IpAddr::is_ipv4) { 20 } else { 40 };
+    let most = if backends.iter().any(IpAddr::is_ipv6) { 40 } else { 20 };
+    (!backends.is_empty() && room >= least)
+        .then_some((key, Expected { inner, must: room >= most, backends }))
+}
+
+/// What came out, by flow and in order: the backend, and the inner packet.
+fn flows_of(frames: &[Vec<u8>]) -> HashMap<FlowKey, Vec<(IpAddr, Vec<u8>)>> {
+    let mut flows: HashMap<_, Vec<_>> = HashMap::new();
+    for frame in frames {
+        let layout = classify(frame, &Seed::new(1));
+        assert!(layout.is_tunnel(), "{frame:02x?}");
+        let mut packet = MemPacket::new(frame);
+        let tunnel = ipip::decapsulate(&mut packet).unwrap();
+        let flow = flows.entry(layout.key(frame).unwrap()).or_default();
+        flow.push((tunnel.destination, packet.data()[14..].to_vec()));
+    }
+    flows
+}
+
+#[test]
+fn every_packet_to_a_service_comes_out_once_in_each_deployment() {
+    let (config_path, input) = (captures().join("demo.toml"), captures().join("clients.pcap"));
+    let config = Config::load(&config_path).unwrap();
+    let frames = read_frames(&input);
+    let mut wanted: HashMap<FlowKey, Vec<Expected>> = HashMap::new();
+    for frame in &frames {
+        if let Some((key, expected)) = expected(&config, frame) {
+            wanted.entry(key).or_default().push(expected);
+        }
+    }
+    assert!(wanted.len() > 100, "{} flows to services were recorded", wanted.len());
+
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("out.pcap");
+    let mut first: Option<HashMap<_, _>> = None;
+    for deployment in DEPLOYMENTS {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ipip-lb"));
+        command.args(["replay", "--report", "json", "--config"]).arg(&config_path);
+        command.arg("--input").arg(&input).arg("--output").arg(&output).args(deployment);
+        let run = command.output().unwrap();
+        assert_eq!(run.status.code(), Some(0), "{}", String::from_utf8_lossy(&run.stderr));
+        let report: Value = serde_json::from_slice(&run.stdout).unwrap();
+        assert_eq!(report["received"], frames.len(), "{report}");
+
+        let mut flows = flows_of(&read_frames(&output));
+        for (key, expected) in &wanted {
+            let came = flows.remove(key).unwrap_or_default();
+            let mut left = came.iter().peekable();
+            for Expected { inner, must, backends } in expected {
+                match left.next_if(|(_, came)| came == inner) {
+                    Some((backend, _)) => assert!(backends.contains(backend), "{key}: {backend}"),
+                    None => assert!(!must, "{key}: a packet of {} bytes is missing", inner.len()),
+                }
+            }
+            assert_eq!(left.next(), None, "{key}: more came out than went in");
+            assert!(came.windows(2).all(|pair| pair[0].0 == pair[1].0), "{key} was split");
+        }
+        // What else comes out are errors about what services sent.
+        for came in flows.values().flatten() {
+            let protocol = if came.1[0] >> 4 == 4 { came.1[9] } else { came.1[6] };
+            assert!(matches!(protocol, protocol::ICMP | protocol::ICMPV6), "{came:02x?}");
+        }
+        let all = flows_of(&read_frames(&output));
+        assert!(*first.get_or_insert_with(|| all.clone()) == all, "{deployment:?} differs");
+    }
+}

@@ -1,0 +1,341 @@
+//! The program itself, on captures: what it reads, what it writes, how it refuses.
+
+mod bench;
+
+use bench::CONFIG;
+use hotloop::packet::PacketBuf;
+use hotloop::packet::build::{arp_request, tcp, udp};
+use hotloop::packet::classify::classify;
+use hotloop::packet::flow_key::FlowKey;
+use hotloop::packet::ipip;
+use hotloop::packet::memory::MemPacket;
+use hotloop::packet::seed::Seed;
+use ipip_lb::capture::Capture;
+use ipip_lb::failure::BadInput;
+use pcap_file::pcap::{PcapHeader, PcapWriter, RawPcapPacket};
+use pcap_file::pcapng::PcapNgWriter;
+use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketBlock;
+use pcap_file::pcapng::blocks::interface_description::InterfaceDescriptionBlock;
+use pcap_file::{DataLink, TsResolution};
+use serde_json::Value;
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+const CLIENTS: u16 = 1_000;
+
+/// Each client's request in three packets, those of all clients interleaved; some noise.
+fn frames() -> Vec<Vec<u8>> {
+    let mut frames = Vec::new();
+    for sequence in 0..3 {
+        for client in 0..CLIENTS {
+            let from = format!("198.51.{}.{}:4000", 100 + client / 250, client % 250);
+            let vip = ["203.0.113.10:80", "203.0.113.11:80"][usize::from(client) % 2];
+            let payload = [client.to_be_bytes().as_slice(), &[sequence; 30]].concat();
+            frames.push(tcp().from(from).to(vip).payload(payload).build());
+        }
+        frames.push(arp_request([10, 0, 0, 1].into(), [10, 0, 0, 2].into()));
+        frames.push(udp().from("198.51.100.1:9").to("203.0.113.10:54").build());
+        frames.extend(
+            udp()
+                .from("198.51.100.1:9")
+                .to("203.0.113.10:53")
+                .payload([8; 2000])
+                .build_fragments(1400),
+        );
+        frames.push(tcp().from("198.51.100.1:9").to("203.0.113.10:80").payload([0; 8000]).build());
+    }
+    frames
+}
+
+fn header(ts_resolution: TsResolution) -> PcapHeader {
+    PcapHeader { ts_resolution, ..PcapHeader::default() }
+}
+
+fn record(index: usize, data: &[u8]) -> RawPcapPacket<'_> {
+    let (ts_sec, ts_frac) = (1_700_000_000 + index as u32 / 1000, index as u32 % 1000);
+    let len = data.len() as u32;
+    RawPcapPacket { ts_sec, ts_frac, incl_len: len, orig_len: len, data: data.into() }
+}
+
+fn write_pcap(path: &Path, header: PcapHeader, frames: &[Vec<u8>]) {
+    let mut writer = PcapWriter::with_header(File::create(path).unwrap(), header).unwrap();
+    for (index, frame) in frames.iter().enumerate() {
+        writer.write_raw_packet(&record(index, frame)).unwrap();
+    }
+}
+
+fn read_frames(path: &Path) -> Vec<Vec<u8>> {
+    let mut frames = Vec::new();
+    let read = Capture::open(path).unwrap().read(|frame| {
+        frames.push(frame.data.to_vec());
+        Ok::<_, BadInput>(())
+    });
+    assert!(!read.unwrap().cut);
+    frames
+}
+
+/// A folder with the configuration in `lb.toml`.
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("lb.toml"), CONFIG).unwrap();
+    folder
+}
+
+fn replay(folder: &Path, more: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ipip-lb"));
+    let args = ["replay", "--config", "lb.toml", "--input", "in.pcap", "--output", "out.pcap"];
+    command.current_dir(folder).args(args).args(more).output().unwrap()
+}
+
+fn report(output: &Output) -> Value {
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{errors}");
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {errors}"))
+}
+
+/// The inner packets of each flow in their order, each with its backend's address.
+type Flows = HashMap<FlowKey, Vec<(String, Vec<u8>)>>;
+
+fn flows(frames: &[Vec<u8>]) -> Flows {
+    let mut flows = Flows::new();
+    for frame in frames {
+        let key = classify(frame, &Seed::new(0)).key(frame).unwrap();
+        let mut packet = MemPacket::new(frame);
+        let tunnel = ipip::decapsulate(&mut packet).unwrap();
+        let inner = packet.data()[14..].to_vec();
+        flows.entry(key).or_default().push((tunnel.destination.to_string(), inner));
+    }
+    flows
+}
+
+#[test]
+fn every_deployment_gives_the_same_packets_and_loses_none() {
+    let folder = folder();
+    let frames = frames();
+    write_pcap(&folder.path().join("in.pcap"), header(TsResolution::MicroSecond), &frames);
+    let mut outputs: Vec<Flows> = Vec::new();
+    for deployment in [
+        &["--workers", "1"][..],
+        &["--workers", "2", "--clock", "wall"],
+        &["--deployment", "pipeline", "--dispatchers", "1", "--workers", "1"],
+        &["--deployment", "pipeline", "--dispatchers", "1", "--workers", "2"],
+        &["--deployment", "pipeline", "--dispatchers", "2", "--workers", "2"],
+    ] {
+        let report = report(&replay(folder.path(), &[deployment, &["--report", "json"]].concat()));
+        assert_eq!(report["received"], frames.len(), "{report}");
+        assert_eq!(report["input"]["frames"], frames.len(), "{report}");
+        assert_eq!(report["sent"], 3 * (u64::from(CLIENTS) + 1), "{report}");
+        let dropped: BTreeMap<_, _> = report["dropped"]
+            .as_object()
+            .unwrap()
+            .iter()
+            .filter(|(_, count)| **count != 0)
+            .collect();
+        let expected = [("fragment", 3), ("no_service", 3), ("not_ip", 3), ("too_big", 3)];
+        assert_eq!(dropped.len(), 4, "{report}");
+        for (reason, count) in expected {
+            assert_eq!(report["dropped"][reason], count, "{report}");
+        }
+        assert_eq!((&report["balanced"], &report["pools_whole"]), (&true.into(), &true.into()));
+        // The fragmented datagram and the packet that is too big are of a connection each.
+        assert_eq!(report["balancer"]["admitted"], u64::from(CLIENTS) + 2, "{report}");
+        let lcores: Vec<_> =
+            report["workers"].as_array().unwrap().iter().map(|it| &it["lcore"]).collect();
+        assert!(lcores.iter().all(|lcore| lcore.is_u64()), "{report}");
+        assert!(lcores.windows(2).all(|pair| pair[0] != pair[1]), "{report}");
+        let connections = report["balancer"]["connections"].as_array().unwrap();
+        if let [one, two] = connections.as_slice() {
+            let (one, two) = (one.as_u64().unwrap(), two.as_u64().unwrap());
+            assert!(one.min(two) * 10 >= u64::from(CLIENTS) * 4, "{one} and {two}");
+        }
+        outputs.push(flows(&read_frames(&folder.path().join("out.pcap"))));
+    }
+    assert_eq!(outputs[0].len(), usize::from(CLIENTS) + 1);
+    for flow in outputs[0].values() {
+        assert_eq!(flow.len(), 3);
+        assert!(flow.iter().all(|(backend, _)| *backend == flow[0].0), "a flow was split");
+    }
+    // The order within each flow is compared as well.
+    for output in &outputs[1..] {
+        assert!(*output == outputs[0], "the deployments differ");
+    }
+    for client in 0..CLIENTS {
+        let from = format!("198.51.{}.{}:4000", 100 + client / 250, client % 250);
+        let vip = ["203.0.113.10:80", "203.0.113.11:80"][usize::from(client) % 2];
+        let key = FlowKey::new(from.parse().unwrap(), vip.parse().unwrap(), 6).unwrap();
+        for (sequence, (_, inner)) in outputs[0][&key].iter().enumerate() {
+            let payload = [client.to_be_bytes().as_slice(), &[sequence as u8; 30]].concat();
+            let sent = tcp().from(&from).to(vip).ttl(63).payload(payload).build();
+            assert_eq!(inner[..], sent[14..]);
+        }
+    }
+}
+
+/// Requests first, then with what their backends answer behind them.
+#[test]
+fn requests_and_their_tunnelled_replies_meet_on_one_worker() {
+    let folder = folder();
+    let client = |index: u8| format!("198.51.100.{index}:4000");
+    let vip = "203.0.113.10:80";
+    let mut frames: Vec<_> = (0..200).map(|it| tcp().from(client(it)).to(vip).build()).collect();
+    write_pcap(&folder.path().join("in.pcap"), header(TsResolution::MicroSecond), &frames);
+    report(&replay(folder.path(), &["--report", "json"]));
+    let sent = flows(&read_frames(&folder.path().join("out.pcap")));
+    for index in 0..200 {
+        let key = FlowKey::new(client(index).parse().unwrap(), vip.parse().unwrap(), 6).unwrap();
+        let reply = tcp().from(vip).to(client(index)).tunnelled(&sent[&key][0].0, "192.0.2.1");
+        frames.push(reply.build());
+    }
+    write_pcap(&folder.path().join("in.pcap"), header(TsResolution::MicroSecond), &frames);
+    for deployment in ["run-to-completion", "pipeline"] {
+        let args = ["--report", "json", "--deployment", deployment, "--dispatchers", "2"];
+        let report = report(&replay(folder.path(), &args));
+        assert_eq!(report["sent"], 400, "{report}");
+        // Each reply was looked up in the table of the worker that it came to, and was there.
+        assert_eq!(report["balancer"]["to_clients"], 200, "{report}");
+        assert_eq!(report["balancer"]["replies_known"], 200, "{report}");
+        let connections = report["balancer"]["connections"].as_array().unwrap();
+        assert!(connections.iter().all(|count| count.as_u64() > Some(50)), "{report}");
+        assert_eq!(connections.iter().filter_map(Value::as_u64).sum::<u64>(), 200, "{report}");
+    }
+}
+
+#[test]
+fn other_formats_are_read_for_what_they_hold() {
+    let folder = folder();
+    let path = folder.path().join("in.pcap");
+    let frame = tcp().from("198.51.100.1:9").to("203.0.113.10:80").build();
+    let frames = vec![frame.clone(), frame.clone(), frame.clone()];
+
+    write_pcap(&path, header(TsResolution::NanoSecond), &frames);
+    let nanoseconds = report(&replay(folder.path(), &["--report", "json"]));
+    assert_eq!((&nanoseconds["received"], &nanoseconds["sent"]), (&3.into(), &3.into()));
+
+    let mut writer = PcapNgWriter::new(File::create(&path).unwrap()).unwrap();
+    let interface = InterfaceDescriptionBlock::new(DataLink::ETHERNET, 0);
+    writer.write_pcapng_block(interface).unwrap();
+    for index in 0..3 {
+        let block = EnhancedPacketBlock {
+            interface_id: 0,
+            timestamp: Duration::from_nanos(1_700_000_000_000_000 + index),
+            original_len: frame.len() as u32,
+            data: frame.as_slice().into(),
+            options: Vec::new(),
+        };
+        writer.write_pcapng_block(block).unwrap();
+    }
+    let pcapng = report(&replay(folder.path(), &["--report", "json"]));
+    assert_eq!((&pcapng["received"], &pcapng["sent"]), (&3.into(), &3.into()));
+
+    write_pcap(&path, header(TsResolution::MicroSecond), &[]);
+    let empty = report(&replay(folder.path(), &["--report", "json"]));
+    assert_eq!((&empty["received"], &empty["sent"]), (&0.into(), &0.into()));
+    assert_eq!(read_frames(&folder.path().join("out.pcap")).len(), 0);
+
+    write_pcap(&path, header(TsResolution::MicroSecond), &frames);
+    let whole = fs::read(&path).unwrap();
+    fs::write(&path, &whole[..whole.len() - 5]).unwrap();
+    let cut = report(&replay(folder.path(), &["--report", "json"]));
+    assert_eq!((&cut["received"], &cut["input"]["cut"]), (&2.into(), &true.into()));
+    let text = String::from_utf8(replay(folder.path(), &[]).stdout).unwrap();
+    assert!(text.contains("cut within its last record"), "{text}");
+    assert!(text.contains("service web: backend 10.0.0."), "{text}");
+}
+
+#[test]
+fn frames_of_any_length_survive_or_are_counted() {
+    let folder = folder();
+    let config = CONFIG.replace("mtu = 1500", "mtu = 65535");
+    fs::write(folder.path().join("lb.toml"), config).unwrap();
+    let frame = |bytes: usize| {
+        let payload = vec![bytes as u8; bytes - 14 - 40];
+        tcp().from("198.51.100.1:9").to("203.0.113.10:80").payload(payload).build()
+    };
+    let mut too_long = frame(65_000);
+    too_long.resize(70_000, 0);
+    let frames =
+        vec![Vec::new(), vec![0], frame(54), frame(3_000), frame(9_000), frame(65_000), too_long];
+    write_pcap(&folder.path().join("in.pcap"), header(TsResolution::MicroSecond), &frames);
+    let report = report(&replay(folder.path(), &["--report", "json"]));
+    assert_eq!((&report["received"], &report["input"]["too_long"]), (&6.into(), &1.into()));
+    assert_eq!(report["dropped"]["malformed"], 2, "{report}");
+    let lengths: Vec<_> =
+        read_frames(&folder.path().join("out.pcap")).iter().map(Vec::len).collect();
+    assert_eq!(lengths, [54 + 20, 3_000 + 20, 9_000 + 20, 65_000 + 20]);
+}
+
+/// The one line on standard error of a run that must have ended with exit code 2.
+fn complaint(output: &Output) -> String {
+    let message = String::from_utf8(output.stderr.clone()).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(output.stdout.is_empty(), "{output:?}");
+    assert_eq!(message.lines().count(), 1, "{message}");
+    message
+}
+
+#[test]
+fn what_is_no_capture_is_refused() {
+    let folder = folder();
+    let path = folder.path().join("in.pcap");
+    let refused = |expected: &[&str]| {
+        let message = complaint(&replay(folder.path(), &[]));
+        for part in ["in.pcap: --input: "].iter().chain(expected) {
+            assert!(message.contains(part), "{part}: {message}");
+        }
+    };
+    refused(&["No such file", "name a readable capture"]);
+    fs::create_dir(&path).unwrap();
+    refused(&["Is a directory", "name a readable capture"]);
+    fs::remove_dir(&path).unwrap();
+    for (bytes, expected) in [
+        (&b""[..], "ends within its header"),
+        (b"\xD4\xC3", "ends within its header"),
+        (b"\xD4\xC3\xB2\xA1\x02\0\x04\0\0\0\0\0", "ends within its header"),
+        (b"\x0A\x0D\x0D\x0A\x1C\0\0\0\x4D\x3C\x2B\x1A", "ends within its header"),
+        (b"\x0A\x0D\x0D\x0A\x1C\0\0\0\x00\x3C\x2B\x1A", "not a capture"),
+        (b"GET / HTTP/1.1\r\n\r\n", "not a capture: neither pcap nor pcapng"),
+    ] {
+        fs::write(&path, bytes).unwrap();
+        refused(&[expected, "record a capture with tcpdump -w"]);
+    }
+    let cooked = PcapHeader { datalink: DataLink::LINUX_SLL, ..PcapHeader::default() };
+    write_pcap(&path, cooked, &[]);
+    refused(&["link type LINUX_SLL, not Ethernet", "capture on an Ethernet interface"]);
+
+    // In pcapng each interface says for itself; and a block may make no sense.
+    let mut writer = PcapNgWriter::new(File::create(&path).unwrap()).unwrap();
+    writer.write_pcapng_block(InterfaceDescriptionBlock::new(DataLink::RAW, 0)).unwrap();
+    let block = EnhancedPacketBlock {
+        interface_id: 0,
+        timestamp: Duration::ZERO,
+        original_len: 20,
+        data: (&[0x45; 20][..]).into(),
+        options: Vec::new(),
+    };
+    writer.write_pcapng_block(block.clone()).unwrap();
+    refused(&["link type RAW, not Ethernet"]);
+    let mut bytes = fs::read(&path).unwrap();
+    let end = bytes.len();
+    bytes[end - 4] ^= 1;
+    fs::write(&path, bytes).unwrap();
+    refused(&["record 1 is damaged", "record a capture"]);
+}
+
+#[test]
+fn an_output_that_cannot_be_written_is_refused() {
+    let folder = folder();
+    write_pcap(&folder.path().join("in.pcap"), PcapHeader::default(), &[]);
+    let refused = |output: &str, expected: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ipip-lb"));
+        let args = ["replay", "--config", "lb.toml", "--input", "in.pcap", "--output", output];
+        let message = complaint(&command.current_dir(folder.path()).args(args).output().unwrap());
+        assert!(message.contains(&format!("{output}: --output: ")), "{message}");
+        assert!(message.contains(expected), "{message}");
+    };
+    refused("missing/out.pcap", "No such file");
+    refused(".", "Is a directory");
+    refused("in.pcap", "is the input too; name another file");
+}

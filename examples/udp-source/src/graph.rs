@@ -1,0 +1,146 @@
+//! The network function as a graph.
+
+use crate::datagrams::{Datagrams, Plan};
+use crate::generator::{Generator, Silence, Startable, Supply};
+use crate::pace::Pace;
+use crate::patient::Patient;
+use hotloop::engine::Graph;
+use hotloop::prelude::*;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// By what the thread that controls a run steers its cores.
+#[derive(Clone, Debug, Default)]
+pub struct Steering {
+    gate: Arc<AtomicBool>,
+    ending: Arc<AtomicBool>,
+}
+
+impl Steering {
+    /// Lets the cores send.
+    pub fn open(&self) {
+        self.gate.store(true, Relaxed);
+    }
+
+    /// Makes no more packets; those under way are sent where that is possible soon.
+    pub fn end(&self) {
+        self.gate.store(false, Relaxed);
+        self.ending.store(true, Relaxed);
+    }
+}
+
+/// Sends the datagrams of `plan` from `core_count` cores, `rate` a second in all, in packets of
+/// `pool`, by what `send` makes on each core.
+pub fn graph<D, S, E>(
+    plan: &Plan,
+    rate: Option<u64>,
+    core_count: usize,
+    steering: &Steering,
+    pool: &Arc<D>,
+    send: impl Fn(&Core) -> Result<S, E> + Sync,
+) -> impl Graph
+where
+    D: Startable + 'static,
+    Arc<D>: Supply,
+    S: Sink<Item = <Arc<D> as Supply>::Packet>,
+    E: Into<hotloop::Error>,
+{
+    source(|_| Ok::<_, Infallible>(Silence(Arc::clone(pool))))
+        .burst_stage(move |core| {
+            let datagrams = Datagrams::new(plan, core.index(), core_count);
+            let pace = Pace::new(rate, core.index(), core_count);
+            Generator::new(Arc::clone(pool), datagrams, pace, Arc::clone(&steering.gate))
+        })
+        .sink(move |core| send(core).map(|sink| Patient::new(sink, Arc::clone(&steering.ending))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hotloop::packet::ethernet::MacAddress;
+    use hotloop::stage::{Device, DeviceCounters};
+    use hotloop::testing::{Frame, MemoryPort, PacketPool, PooledPacket, PortConfig};
+    use std::collections::BTreeSet;
+
+    /// A pool in plain memory.
+    struct Memory(PacketPool);
+
+    impl Device for Memory {
+        fn name(&self) -> String {
+            "blanks".to_owned()
+        }
+
+        fn counters(&self) -> DeviceCounters {
+            DeviceCounters::default()
+        }
+
+        fn stop(&self) -> hotloop::Result<()> {
+            Ok(())
+        }
+
+        fn check_pools(&self) -> hotloop::Result<()> {
+            Ok(self.0.check_whole()?)
+        }
+    }
+
+    impl Startable for Memory {
+        fn start(&self, _: &Facts) -> hotloop::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Supply for Arc<Memory> {
+        type Packet = PooledPacket;
+
+        fn take(&mut self, burst: &mut Burst<PooledPacket>, count: usize) -> bool {
+            let empty = Frame::default();
+            burst.extend((0..count).map_while(|_| self.0.take(&empty)));
+            if burst.len() < count {
+                burst.clear();
+            }
+            burst.len() == count
+        }
+    }
+
+    fn plan() -> Plan {
+        Plan {
+            from: "10.0.0.1:1000".parse().unwrap(),
+            to: "192.0.2.1:9000".parse().unwrap(),
+            from_mac: MacAddress::new([2, 0, 0, 0, 0, 1]),
+            to_mac: MacAddress::new([2, 0, 0, 0, 0, 2]),
+            flow_count: 8,
+            payload_bytes: 32,
+        }
+    }
+
+    #[test]
+    fn what_two_cores_create_is_sent_and_the_ledger_adds_up() {
+        let (plan, steering) = (plan(), Steering::default());
+        let pool = Arc::new(Memory(PacketPool::of(1000)));
+        let config = PortConfig { tx_kept_count: 32, ..PortConfig::default() };
+        let port = MemoryPort::with_config("wire", config);
+        let nf = graph(&plan, None, 2, &steering, &pool, |core| port.tx_queue(core));
+        let planned = Engine::plan(nf, Deployment::run_to_completion(2)).unwrap();
+        let report = planned
+            .run(|control| {
+                assert_eq!(control.counts().created, 0, "before the gate opens");
+                steering.open();
+                while control.counts().created < 10_000 {
+                    std::thread::yield_now();
+                }
+                steering.end();
+            })
+            .unwrap();
+
+        assert!(report.created >= 10_000);
+        assert_eq!((report.received, report.sent), (0, report.created));
+        assert_eq!((report.dropped_sum(), report.in_flight), (0, 0));
+        let frames = port.take_all_sent();
+        assert_eq!(frames.len() as u64, report.sent);
+        let ports =
+            frames.iter().map(|frame| u16::from_be_bytes([frame.bytes[34], frame.bytes[35]]));
+        assert_eq!(ports.collect::<BTreeSet<_>>(), (1000..1008).collect());
+        assert!(frames.iter().all(|frame| frame.bytes.len() == 74));
+    }
+}

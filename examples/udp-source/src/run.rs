@@ -1,0 +1,193 @@
+//! The program: opens the device, waits for its link, sends, prints what goes.
+
+use crate::cli::Cli;
+use crate::graph::{Steering, graph};
+use crate::pool::Pool;
+use hotloop::engine::{Placement, PlacementError, Topology};
+use hotloop::packet::ethernet::MacAddress;
+use hotloop::prelude::*;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use udp_sink::failure::Failure;
+use udp_sink::output::{Output, Totals};
+use udp_sink::rate::Passed;
+
+/// How often a line is printed.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// How often the link is looked at while it is down.
+const LINK_INTERVAL: Duration = Duration::from_millis(20);
+
+/// How long the device stays up after the last packet: what a virtual one has not handed to its peer
+/// by the time it stops is lost.
+const LINGER: Duration = Duration::from_millis(100);
+
+/// Runs the program.
+///
+/// # Errors
+/// What is wrong with the command line, and what kept the run from being whole.
+pub fn run(cli: Cli) -> Result<(), Failure> {
+    let common = &cli.common;
+    // What needs no device is found to be wrong first.
+    cli.plan(MacAddress::default())?;
+    let eal = if common.eal.is_empty() { Eal::embedded() } else { Eal::with_args(&common.eal) }?;
+    let port = Port::open(eal, &common.port)?;
+    let what = cli.plan(port.mac())?;
+    let queue_count = usize::from(common.queues);
+    let (pool, steering) =
+        (Arc::new(Pool::new(eal, port.clone(), queue_count)), Steering::default());
+    let nf = graph(&what, cli.rate, queue_count, &steering, &pool, |core| port.tx_queue(core));
+    let plan = Engine::plan(nf, Deployment::run_to_completion(queue_count))
+        .map_err(|error| Failure::Input(error.to_string()))?;
+    let topology = Topology::read(Path::new("/"));
+    let placement =
+        placement(&topology, queue_count).map_err(|error| Failure::Run(error.to_string()))?;
+    let plan = plan.placement(placement).map_err(|error| Failure::Run(error.to_string()))?;
+
+    let mut sending = Sending::new(&cli, &port, &steering);
+    let result = plan.run(|control| {
+        sending.printed = sending.until_the_end(control);
+        steering.end();
+        control.wait_for(LINGER);
+    });
+    let report = match &result {
+        Ok(report) => Some(report),
+        Err(error) => error.report(),
+    };
+    if let Some(report) = report {
+        let passed = passed(&cli, report.sent);
+        let totals = Totals { passed, duration: sending.duration, queues: Vec::new() };
+        sending.output.summary(report, &totals)?;
+    }
+    result?;
+    if sending.gave_up {
+        let (name, seconds) = (port.name(), cli.link_wait.as_secs_f64());
+        return Err(Failure::Run(format!(
+            "{name} had no link for {seconds} s: start its peer, or wait longer with --link-wait"
+        )));
+    }
+    match sending.printed {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// The CPUs that a receiver with as many cores on the same machine leaves, from the last one down;
+/// then those that it takes.
+fn placement(topology: &Topology, core_count: usize) -> Result<Placement, PlacementError> {
+    let receiver = Placement::automatic(topology, core_count, None);
+    let is_taken = |id: usize| receiver.seats().iter().any(|seat| seat.cpu == Some(id));
+    let mut cpus: Vec<_> = topology.cpus.iter().rev().map(|cpu| cpu.id).collect();
+    cpus.sort_by_key(|id| is_taken(*id));
+    let cpus: Vec<_> = cpus.iter().copied().cycle().take(core_count).collect();
+    Placement::explicit(topology, &cpus)
+}
+
+fn passed(cli: &Cli, packets: u64) -> Passed {
+    Passed { packets, payload_bytes: packets * u64::from(cli.payload) }
+}
+
+/// What the thread that controls the run does, and what came of it.
+struct Sending<'a> {
+    cli: &'a Cli,
+    port: &'a Port,
+    steering: &'a Steering,
+    output: Output,
+    /// How long it sent.
+    duration: Duration,
+    gave_up: bool,
+    printed: io::Result<()>,
+}
+
+impl<'a> Sending<'a> {
+    const fn new(cli: &'a Cli, port: &'a Port, steering: &'a Steering) -> Self {
+        let output = Output::new(cli.common.report);
+        let (duration, gave_up, printed) = (Duration::ZERO, false, Ok(()));
+        Self { cli, port, steering, output, duration, gave_up, printed }
+    }
+
+    fn until_the_end(&mut self, control: &Control<'_>) -> io::Result<()> {
+        if !self.has_link(control) {
+            return Ok(());
+        }
+        let started = Instant::now();
+        self.steering.open();
+        let printed = self.print_until_the_end(control, started);
+        self.duration = started.elapsed();
+        printed
+    }
+
+    /// Waits for the link; false where the run ends before it is up.
+    fn has_link(&mut self, control: &Control<'_>) -> bool {
+        let deadline = Instant::now() + self.cli.link_wait;
+        let mut is_told = false;
+        while !self.is_link_up() {
+            if !is_told {
+                let (name, seconds) = (self.port.name(), self.cli.link_wait.as_secs_f64());
+                eprintln!("udp-source: waiting up to {seconds} s for the link of {name}");
+                is_told = true;
+            }
+            if control.wait_for_signal_or(LINK_INTERVAL) != Waited::Elapsed {
+                return false;
+            }
+            if Instant::now() > deadline {
+                self.gave_up = true;
+                return false;
+            }
+        }
+        true
+    }
+
+    fn is_link_up(&self) -> bool {
+        self.port.link().is_ok_and(|link| link.up)
+    }
+
+    /// Prints a line a second until a signal comes, the time is up, or nobody reads any more.
+    fn print_until_the_end(&self, control: &Control<'_>, started: Instant) -> io::Result<()> {
+        let end = self.cli.common.duration.map(|duration| started + duration);
+        let (mut looked, mut before) = (started, Passed::default());
+        loop {
+            let next = looked + INTERVAL;
+            let until = end.map_or(next, |end| end.min(next));
+            let waited =
+                control.wait_for_signal_or(until.saturating_duration_since(Instant::now()));
+            let now = Instant::now();
+            if now >= next {
+                let passed = passed(self.cli, control.counts().sent);
+                let rate = passed.since(before).in_time(now - looked);
+                let link = if self.is_link_up() { "" } else { "  (the link is down)" };
+                self.output.line(&format!("{rate}{link}"))?;
+                (looked, before) = (now, passed);
+            }
+            if waited != Waited::Elapsed || end.is_some_and(|end| now >= end) {
+                return Ok(());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hotloop::engine::Cpu;
+
+    #[test]
+    fn sender_and_receiver_share_no_cpu_where_there_are_enough() {
+        for cpu_count in 1..=8 {
+            let cpus = (0..cpu_count).map(|id| Cpu { id, node: None, sibling_index: 0 });
+            let topology = Topology { cpus: cpus.collect() };
+            for core_count in 1..=8 {
+                let receiver = Placement::automatic(&topology, core_count, None);
+                let sender = placement(&topology, core_count).unwrap();
+                assert_eq!(sender.seats().len(), core_count);
+                let shared = sender
+                    .seats()
+                    .iter()
+                    .filter(|seat| receiver.seats().iter().any(|other| other.cpu == seat.cpu));
+                assert_eq!(shared.count() == 0, 2 * core_count <= cpu_count);
+            }
+        }
+    }
+}

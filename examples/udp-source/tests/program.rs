@@ -1,0 +1,72 @@
+//! The program itself, into a capture file, and on what it must refuse.
+
+use hotloop::packet::build::udp;
+use hotloop::packet::ethernet::MacAddress;
+use hotloop::testing::read_capture;
+use serde_json::Value;
+use std::process::{Command, Output};
+
+fn udp_source(arguments: &[&str]) -> Output {
+    let program = env!("CARGO_BIN_EXE_udp-source");
+    Command::new(program).args(arguments).output().expect("the program starts")
+}
+
+#[test]
+fn what_is_sent_is_what_was_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.pcap");
+    let device = format!("net_pcap0,tx_pcap={}", path.display());
+    let output = udp_source(&[
+        "--port",
+        &device,
+        "--rate",
+        "20000",
+        "--duration",
+        "0.5",
+        "--flows",
+        "3",
+        "--from",
+        "10.0.0.1:1000",
+        "--to",
+        "192.0.2.1:9000",
+        "--from-mac",
+        "02:00:00:00:00:01",
+        "--report",
+        "json",
+    ]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{errors}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let sent = report["sent"].as_u64().unwrap();
+    assert!(sent > 0, "{report}");
+    assert_eq!((&report["created"], &report["received"]), (&sent.into(), &0.into()));
+    assert_eq!(report["udp"]["payload_bytes"], sent * 32);
+    assert_eq!((&report["balanced"], &report["pools_whole"]), (&true.into(), &true.into()));
+
+    let frames = read_capture(&path).unwrap().frames;
+    assert_eq!(frames.len() as u64, sent);
+    let mac = |last| MacAddress::new([2, 0, 0, 0, 0, last]);
+    for (index, frame) in frames.iter().enumerate() {
+        let from = format!("10.0.0.1:{}", 1000 + index % 3);
+        let payload: Vec<u8> = (0..32).collect();
+        let expected = udp().macs(mac(1), mac(2)).from(from).to("192.0.2.1:9000").payload(payload);
+        assert_eq!(frame.bytes, expected.build(), "frame {index}");
+    }
+}
+
+#[test]
+fn bad_input_ends_in_one_line_and_exit_code_2() {
+    for (arguments, expected) in [
+        (&["--port", "eth0"][..], "device \"eth0\""),
+        (&["--port", "net_null0", "--queues", "2", "--flows", "1"], "at least 2"),
+        (&["--port", "net_null0", "--to", "[2001:db8::1]:9000"], "both in IPv6"),
+        (&["--port", "net_pcap0,tx_pcap=missing/out.pcap"], "missing/out.pcap"),
+    ] {
+        let output = udp_source(arguments);
+        let errors = String::from_utf8(output.stderr).unwrap();
+        let told: Vec<_> = errors.lines().filter(|line| line.contains(expected)).collect();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {errors}");
+        assert_eq!(told.len(), 1, "{arguments:?}: {errors}");
+        assert!(output.stdout.is_empty());
+    }
+}
