@@ -77,7 +77,7 @@ fn step_through<G: Graph>(plan: &Plan<G>, seed: u64) -> hotloop_engine::Report {
         assert!(assembly.in_flight() <= assembly.in_flight_max());
     }
     assert!(assembly.in_flight() > 0, "something is held until the end");
-    assembly.finish(Tick::from_ns(turn))
+    watched(|| assembly.finish(Tick::from_ns(turn)))
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{DEPLOYMENTS, Parcel, Seen, World, run, whole};
+use common::{DEPLOYMENTS, Parcel, Seen, World, mix, run, whole};
 use hotloop_engine::{Deployment, Shard, source};
 use hotloop_stage::{Error, each};
 use std::collections::BTreeMap;
@@ -12,11 +12,16 @@ const COUNT: u64 = 20_000;
 /// Runs with a key, and returns what was sent, in the order in which each core sent it.
 fn sent<I: Into<Shard>>(deployment: Deployment, key: impl Fn(&Parcel) -> I + Sync) -> Vec<Seen> {
     let world = World::new();
-    let graph = source(|core| Ok::<_, Error>(world.rx(core, COUNT)))
-        .stage(|_| each(|parcel: Parcel| parcel))
-        .shard_by(key)
-        .stage(|_| each(|parcel: Parcel| parcel))
-        .sink(|core| world.tx_ok(core));
+    let graph = source(|core| {
+        let mut rx = world.rx(core, COUNT);
+        // Four packets of a key in a row, so that a burst has several of each.
+        rx.key = |number| mix(number / 4 % 1000);
+        Ok::<_, Error>(rx)
+    })
+    .stage(|_| each(|parcel: Parcel| parcel))
+    .shard_by(key)
+    .stage(|_| each(|parcel: Parcel| parcel))
+    .sink(|core| world.tx_ok(core));
     let report = whole(run(graph, deployment));
     assert_eq!(report.sent, COUNT * deployment.receiver_count() as u64);
     let seen = world.seen.lock().unwrap();

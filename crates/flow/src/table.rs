@@ -172,7 +172,12 @@ impl<K: Key, V> Table<K, V> {
     ///
     /// The next call goes on where this one ended: a budget of `b` in each of `n` calls a second
     /// visits every flow within `capacity / (b × n)` seconds.
-    pub fn age(&mut self, now: impl Into<u64>, budget: usize, mut on_expire: impl FnMut(K, V)) -> usize {
+    pub fn age(
+        &mut self,
+        now: impl Into<u64>,
+        budget: usize,
+        mut on_expire: impl FnMut(K, V),
+    ) -> usize {
         let now_ns = now.into();
         let mut expired_count = 0;
         for _ in 0..budget.min(self.capacity()) {

@@ -163,6 +163,38 @@ impl<T> Burst<T> {
         }
     }
 
+    /// Takes the items one by one, front first, and puts what `change` makes of them, where it makes
+    /// something, at the end of `out`. The same as popping and pushing, but both ends stay in
+    /// registers.
+    ///
+    /// Where `change` panics, the items it has not seen are left, and what it made is in `out`.
+    ///
+    /// # Panics
+    /// When `out` has not as many free slots as there are items.
+    #[inline(always)]
+    pub fn map_into<U>(&mut self, out: &mut Burst<U>, mut change: impl FnMut(T) -> Option<U>) {
+        assert!(self.len() <= BURST_CAPACITY - out.len(), "no room for {} items", self.len());
+        if BURST_CAPACITY - out.end < self.len() {
+            out.compact();
+        }
+        let (front, end) = (self.front, out.end);
+        let mut ends = Ends { from: self, to: out, front, end };
+        while ends.front < ends.from.end {
+            // SAFETY: `front < end <= BURST_CAPACITY`.
+            let slot = unsafe { ends.from.slots.get_unchecked(ends.front) };
+            // SAFETY: 1. The slot is in `front..end`, so it is initialised. 2. `front` moves past it
+            // before anything can panic, so it is read this once.
+            let item = unsafe { slot.assume_init_read() };
+            ends.front += 1;
+            if let Some(made) = change(item) {
+                // SAFETY: There were as many slots behind `out`'s end as there were items.
+                let slot = unsafe { ends.to.slots.get_unchecked_mut(ends.end) };
+                slot.write(made);
+                ends.end += 1;
+            }
+        }
+    }
+
     /// Moves the items to the first slots, so that there is one behind them.
     #[cold]
     fn make_room(&mut self) {
@@ -181,6 +213,26 @@ impl<T> Burst<T> {
         // overlap. 3. The indices are set so that what was moved is owned once.
         unsafe { std::ptr::copy(from, slots, count) };
         (self.front, self.end) = (0, count);
+    }
+}
+
+/// Two bursts while items move from one to the other. Its drop sets their ends, also on the way of a
+/// panic.
+struct Ends<'a, T, U> {
+    from: &'a mut Burst<T>,
+    to: &'a mut Burst<U>,
+    /// Index of the first item that was not taken. Invariant: `from.front <= front <= from.end`.
+    front: usize,
+    /// Index behind the last item that was put. Invariant: the slots from `to.end` to it are
+    /// initialised, and it is at most `BURST_CAPACITY`.
+    end: usize,
+}
+
+impl<T, U> Drop for Ends<'_, T, U> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.from.front = self.front;
+        self.to.end = self.end;
     }
 }
 
@@ -255,6 +307,45 @@ mod tests {
         burst.push(Rc::clone(&item));
         drop(burst);
         assert_eq!(Rc::strong_count(&item), 1);
+    }
+
+    #[test]
+    fn items_are_changed_on_their_way() {
+        let (mut from, mut to) = (Burst::new(), Burst::new());
+        to.extend(0..60);
+        assert_eq!((0..50).map_while(|_| to.pop()).count(), 50);
+        from.extend(0..30);
+        from.pop();
+        from.map_into(&mut to, |item| (item % 2 == 1).then_some(item * 10));
+        assert_eq!((from.len(), from.pop()), (0, None));
+        let expected: Vec<_> = (50..60).chain((1..30).step_by(2).map(|item| item * 10)).collect();
+        assert_eq!(to.as_slice(), expected);
+    }
+
+    #[test]
+    fn a_panic_on_the_way_drops_each_item_once() {
+        let item = Rc::new(());
+        let (mut from, mut to) = (Burst::new(), Burst::new());
+        from.extend((0..10).map(|number| (number, Rc::clone(&item))));
+        let mapped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            from.map_into(&mut to, |(number, item)| {
+                assert!(number != 6, "a planted panic");
+                Some(item)
+            });
+        }));
+        assert!(mapped.is_err());
+        assert_eq!((from.len(), to.len(), Rc::strong_count(&item)), (3, 6, 10));
+        drop((from, to));
+        assert_eq!(Rc::strong_count(&item), 1);
+    }
+
+    #[test]
+    #[should_panic = "no room for 2 items"]
+    fn what_has_no_room_is_not_taken() {
+        let (mut from, mut to) = (Burst::new(), Burst::new());
+        from.extend(0..2);
+        to.extend(0..63);
+        from.map_into(&mut to, Some);
     }
 
     #[test]

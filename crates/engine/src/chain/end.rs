@@ -159,6 +159,21 @@ impl<S: Sink> Down<S::Item> for End<S> {
         }
     }
 
+    #[inline(always)]
+    fn landing(&mut self, count: usize) -> Option<&mut Burst<S::Item>> {
+        if self.burst.len() + count > BURST_CAPACITY {
+            self.send();
+        }
+        Some(&mut self.burst)
+    }
+
+    #[inline(always)]
+    fn landed(&mut self) {
+        if self.burst.is_full() {
+            self.send();
+        }
+    }
+
     /// Where nothing waits, a burst is sent from where it lies.
     #[inline(always)]
     fn accept_burst(&mut self, burst: &mut Burst<S::Item>) {

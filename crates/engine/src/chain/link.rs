@@ -56,11 +56,31 @@ impl<In, A: Stage<In>, K: Down<A::Out>> Work<'_, In, A, K> {
         let mut cx = Cx::new(self.counters, self.now, 0);
         blame(stage_name::<A>, || self.stage.prepare(&mut cx, burst.as_slice()));
         self.dropped += cx.dropped_count();
+        self.each_of(burst);
+    }
+
+    /// Works on each item of a burst.
+    #[inline(always)]
+    fn each_of(&mut self, burst: &mut Burst<In>) {
         let mut index = 0;
-        while let Some(item) = burst.pop() {
-            self.one(item, index);
-            index += 1;
-        }
+        let Self { stage, counters, now, received, emitted, dropped, down, .. } = self;
+        let Some(landing) = down.landing(burst.len()) else {
+            while let Some(item) = burst.pop() {
+                self.one(item, index);
+                index += usize::from(A::PREPARES);
+            }
+            return;
+        };
+        burst.map_into(landing, |item| {
+            *received += 1;
+            let mut cx = Cx::new(counters, *now, index);
+            index += usize::from(A::PREPARES);
+            let verdict = blame(stage_name::<A>, || stage.packet(&mut cx, item));
+            *dropped += cx.dropped_count();
+            *emitted += u64::from(verdict.is_ok());
+            verdict.ok()
+        });
+        self.down.landed();
     }
 
     #[inline(always)]
@@ -121,14 +141,14 @@ impl<In, A: Stage<In>, K: Down<A::Out>> Down<In> for Link<'_, In, A, K> {
     /// Where nothing waits, a burst is prepared where it lies.
     #[inline(always)]
     fn accept_burst(&mut self, burst: &mut Burst<In>) {
-        if A::PREPARES && self.burst.is_empty() {
-            if !burst.is_empty() {
-                self.work.prepared(burst);
-            }
-        } else {
+        if !A::PREPARES {
+            self.work.each_of(burst);
+        } else if !self.burst.is_empty() {
             while let Some(item) = burst.pop() {
                 self.accept(item);
             }
+        } else if !burst.is_empty() {
+            self.work.prepared(burst);
         }
     }
 

@@ -33,6 +33,18 @@ pub trait Down<T> {
         }
     }
 
+    /// The burst in which `count` items may be put instead of being handed over one by one, where
+    /// there is one with so much room. [`landed`](Self::landed) follows.
+    #[inline(always)]
+    fn landing(&mut self, count: usize) -> Option<&mut Burst<T>> {
+        let _ = count;
+        None
+    }
+
+    /// Items were put into the [`landing`](Self::landing).
+    #[inline(always)]
+    fn landed(&mut self) {}
+
     /// Comes at the end of a burst: sends on whatever was collected.
     fn flush(&mut self);
 }
