@@ -31,6 +31,8 @@ pub trait Source {
     }
 
     /// Whether it can wait, as a file can: then it is polled only for what every ring has room for.
+    /// So nothing of it is dropped as `ring_full`, unless a stage ahead of the rings makes packets or
+    /// gives up held ones.
     fn lossless(&self) -> bool {
         false
     }

@@ -1,6 +1,7 @@
 //! `ipip-lb replay`: a capture through the balancer, exactly.
 //!
-//! The input is split by shard into a capture for each receiving core, as RSS would spread it. One
+//! The input is split by shard into a capture for each receiving core, as RSS would spread it, such
+//! that all packets of a worker come from one core: so each runs at its own time, and in order. One
 //! net_pcap port with as many queues stands for all ports of the configuration; it waits where a ring
 //! is full, so that nothing is lost. What its TX queues wrote is merged into the output by the time
 //! of sending. Packets of one flow keep their order; those of different flows need not.
@@ -16,7 +17,7 @@ use crate::failure::{BadInput, Failure};
 use crate::network_function::{NetworkFunction, SEED};
 use crate::outcome::{Outcome, Replayed};
 use hotloop::dpdk::{Eal, HEADROOM_BYTES, Port, PortConfig};
-use hotloop::engine::{self, Engine, Plan, PlanError, Report, RunError, Waited, outlets};
+use hotloop::engine::{self, Engine, Plan, PlanError, Report, RunError, Shard, Waited, outlets};
 use hotloop::packet::classify::classify;
 use hotloop::packet::ethernet::MacAddress;
 use hotloop::packet::seed::Seed;
@@ -49,8 +50,8 @@ pub fn replay(args: &Replay) -> Result<Outcome, Failure> {
     let queue_count = deployment.receiver_count();
     let seed = Seed::new(SEED);
     let split = split(capture, folder.path(), queue_count, |frame| {
-        let shard = classify(frame, &seed).shard();
-        ((u64::from(shard) * queue_count as u64) >> 32) as usize
+        let shard = Shard::from(classify(frame, &seed).shard());
+        shard.worker(deployment.worker_count()) % queue_count
     })?;
     let tx_paths: Vec<_> = (0..deployment.worker_count())
         .map(|it| folder.path().join(format!("tx{it}.pcap")))
