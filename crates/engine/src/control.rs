@@ -4,7 +4,7 @@ use crate::chain::{Line, Place};
 use crate::deployment::Deployment;
 use crate::ledger::Baseline;
 use crate::worker::Devices;
-use hotloop_stage::{Error, Facts};
+use hotloop_stage::{Error, Facts, Role};
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -114,6 +114,18 @@ impl Shared {
     /// The devices of the workers that were built.
     pub(crate) fn devices(&self) -> Baseline {
         Baseline::of(self.lock().built.iter().map(|built| &built.devices))
+    }
+
+    /// Waits until every core ahead of this one has built its worker: so the queues that cores claim
+    /// have the same numbers in every run. Says whether to build.
+    pub(crate) fn await_turn(&self, role: Role, index: usize) -> bool {
+        let position = match role {
+            Role::RunToCompletion | Role::Dispatcher => index,
+            Role::Worker => self.deployment.receiver_count() + index,
+        };
+        let start =
+            self.wait_while(|start| start.phase == Phase::Building && start.built.len() < position);
+        start.phase == Phase::Building
     }
 
     /// A core has built its worker. Returns what devices are to be started with, or nothing where

@@ -107,7 +107,9 @@ impl<G: Graph> Plan<G> {
         })
     }
 
-    /// Runs it: each core on a thread of its own, pinned, and `control` on the calling thread. When
+    /// Runs it: each core on a thread of its own, pinned, and `control` on the calling thread. Cores
+    /// call their factories one after the other, dispatchers first, so that each run numbers the
+    /// queues that they claim alike. When
     /// `control` returns, or a stage panics, the engine stops polling, works off what is inside,
     /// ends every thread, and draws up the account.
     ///

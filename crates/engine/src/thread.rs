@@ -47,6 +47,9 @@ impl<'a> CoreThread<'a> {
         self.pin();
         let core = Core::new(self.index, self.role, self.seat.cpu, self.seat.node);
         let site = Site { core: &core, paced: self.paced };
+        if !self.shared.await_turn(self.role, self.index) {
+            return None;
+        }
         let built = self.catch("built", || build(&site));
         let mut worker = built.map_err(|error| self.shared.fail(error)).ok()?;
         let facts = self.shared.built(Built {

@@ -146,6 +146,13 @@ fn every_deployment_gives_the_same_packets_and_loses_none() {
             report["workers"].as_array().unwrap().iter().map(|it| &it["lcore"]).collect();
         assert!(lcores.iter().all(|lcore| lcore.is_u64()), "{report}");
         assert!(lcores.windows(2).all(|pair| pair[0] != pair[1]), "{report}");
+        // Each core receives what it owns, or what its worker owns: so times and order are right.
+        let received = |index: usize| &report["workers"][index]["received"];
+        if deployment[0] == "--workers" {
+            assert_eq!(report["crossed"], 0, "{report}");
+        } else if lcores.len() == 4 {
+            assert_eq!((received(0), received(1)), (received(2), received(3)), "{report}");
+        }
         let connections = report["balancer"]["connections"].as_array().unwrap();
         if let [one, two] = connections.as_slice() {
             let (one, two) = (one.as_u64().unwrap(), two.as_u64().unwrap());
