@@ -1,0 +1,74 @@
+//! What the tests of the whole engine share.
+//!
+//! The tests run network functions on virtual devices of DPDK, which need neither privileges nor
+//! hugepages:
+//!
+//! - `tests/devices` compares what comes out of every deployment, packet by packet.
+//! - `tests/ledger.rs` breaks the ledger on purpose in each place, `tests/cycles.rs` stops and
+//!   reopens ports that hold packets.
+//! - `tests/steady` counts allocations and system calls.
+//! - `tests/compile_fail.rs` shows what the compiler refuses.
+//!
+//! Here is what they share:
+//!
+//! - One process has one EAL: [`eal`]. Devices have names of their own: [`device`].
+//! - [`alone`] keeps the tests of a process from running engines side by side, which would share
+//!   CPUs, and ends a process that hangs.
+//! - [`planted`] is a forwarder in which something goes wrong at one place; the program
+//!   `planted-forwarder` is made of it.
+//!
+//! ```
+//! use hotloop::prelude::*;
+//! use hotloop_tests::{alone, device, eal};
+//!
+//! let report = alone(|| {
+//!     let port = Port::open(eal(), &device("net_null", ",size=60"))?;
+//!     let graph = source(|core| port.rx_queue(core)).sink(|core| port.tx_queue(core));
+//!     Ok::<_, hotloop::Error>(
+//!         Engine::plan(graph, Deployment::run_to_completion(1))?
+//!             .run(|control| while control.counts().sent < 1000 { std::thread::yield_now() })?,
+//!     )
+//! })?;
+//! assert!(report.is_whole());
+//! # Ok::<(), hotloop::Error>(())
+//! ```
+//!
+//! Where there are fewer than two CPUs, or nobody may be traced, a part of `tests/steady` is skipped,
+//! and says so.
+
+#![forbid(unsafe_code)]
+
+mod alone;
+pub mod planted;
+
+pub use alone::alone;
+
+use hotloop::dpdk::Eal;
+use hotloop::engine::Deployment;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// Every deployment that the tests run: both kinds, with one core and with several in each role.
+pub const DEPLOYMENTS: [Deployment; 5] = [
+    Deployment::run_to_completion(1),
+    Deployment::run_to_completion(2),
+    Deployment::pipeline(1, 1),
+    Deployment::pipeline(1, 2),
+    Deployment::pipeline(2, 2),
+];
+
+/// The EAL of this process: the embedded one.
+///
+/// # Panics
+/// When it does not start.
+#[must_use]
+pub fn eal() -> Eal {
+    Eal::embedded_or_current().unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A device string with a name that no other has: the driver's, a number, and the arguments, which
+/// begin with a comma where there are any.
+#[must_use]
+pub fn device(driver: &str, arguments: &str) -> String {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    format!("{driver}{}{arguments}", NEXT.fetch_add(1, Relaxed))
+}

@@ -1,0 +1,79 @@
+//! What the compiler refuses. The message of each case is committed beside it, and each has a twin,
+//! one line different, that compiles: so it is that line which is refused. The twins are modules of
+//! this program.
+//!
+//! Messages that have changed are read, and then written anew by
+//! `TRYBUILD=overwrite cargo test -p hotloop-tests --test compile_fail`.
+
+#![allow(dead_code, reason = "the twins are only to compile")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+#[path = "compile_fail/clone_mbuf_compiles.rs"]
+mod clone_mbuf;
+#[path = "compile_fail/clone_rx_queue_compiles.rs"]
+mod clone_rx_queue;
+#[path = "compile_fail/clone_tx_queue_compiles.rs"]
+mod clone_tx_queue;
+#[path = "compile_fail/forge_dropped_compiles.rs"]
+mod forge_dropped;
+#[path = "compile_fail/poll_from_two_threads_compiles.rs"]
+mod poll_from_two_threads;
+#[path = "compile_fail/send_shared_mbuf_compiles.rs"]
+mod send_shared_mbuf;
+#[path = "compile_fail/share_queue_compiles.rs"]
+mod share_queue;
+#[path = "compile_fail/stage_before_its_input_compiles.rs"]
+mod stage_before_its_input;
+#[path = "compile_fail/write_through_shared_mbuf_compiles.rs"]
+mod write_through_shared_mbuf;
+#[path = "compile_fail/write_to_shared_bytes_compiles.rs"]
+mod write_to_shared_bytes;
+
+/// The cases, each with its twin's main function.
+const CASES: [(&str, fn()); 10] = [
+    ("clone_mbuf", clone_mbuf::main),
+    ("clone_rx_queue", clone_rx_queue::main),
+    ("clone_tx_queue", clone_tx_queue::main),
+    ("forge_dropped", forge_dropped::main),
+    ("poll_from_two_threads", poll_from_two_threads::main),
+    ("send_shared_mbuf", send_shared_mbuf::main),
+    ("share_queue", share_queue::main),
+    ("stage_before_its_input", stage_before_its_input::main),
+    ("write_through_shared_mbuf", write_through_shared_mbuf::main),
+    ("write_to_shared_bytes", write_to_shared_bytes::main),
+];
+
+#[test]
+fn what_must_not_compile_does_not_and_says_why() {
+    let cases = trybuild::TestCases::new();
+    for (case, _) in CASES {
+        cases.compile_fail(format!("tests/compile_fail/{case}.rs"));
+    }
+}
+
+#[test]
+fn each_case_has_a_message_and_a_twin_that_differs_in_one_line() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/compile_fail");
+    let mut texts = BTreeMap::new();
+    for entry in fs::read_dir(&folder).expect("the folder is there") {
+        let path = entry.expect("it can be listed").path();
+        let name = path.file_name().and_then(|name| name.to_str()).expect("names are text");
+        texts.insert(name.to_owned(), fs::read_to_string(&path).expect("files can be read"));
+    }
+    // A case, its message, its twin, and nothing else.
+    assert_eq!(texts.len(), 3 * CASES.len(), "{:?}", texts.keys());
+    for (case, twin) in CASES {
+        let message = &texts[&format!("{case}.stderr")];
+        assert!(message.starts_with("error"), "{case}: {message}");
+        let (fails, compiles) =
+            (&texts[&format!("{case}.rs")], &texts[&format!("{case}_compiles.rs")]);
+        assert_eq!(fails.lines().count(), compiles.lines().count(), "{case}");
+        let pairs = fails.lines().zip(compiles.lines());
+        let different = pairs.filter(|(fails, compiles)| fails != compiles).count();
+        assert_eq!(different, 1, "{case}");
+        twin();
+    }
+}

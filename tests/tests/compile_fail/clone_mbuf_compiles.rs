@@ -1,0 +1,8 @@
+use hotloop::dpdk::{Mbuf, SharedMbuf};
+
+pub fn twice(packet: Mbuf, shared: SharedMbuf) {
+    let second = shared.clone();
+    drop((packet, shared, second));
+}
+
+pub fn main() {}

@@ -1,0 +1,193 @@
+//! From capture files to capture files, compared packet by packet.
+
+use crate::hop::{Hop, HopDrop, expected};
+use crate::traffic::{SEED, by_addresses, frames, read, split};
+use hotloop::engine::Graph;
+use hotloop::prelude::*;
+use hotloop::stage::DropReason;
+use hotloop::testing::Frame;
+use hotloop_tests::{DEPLOYMENTS, alone, device, eal};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::thread::ThreadId;
+
+const FRAME_COUNT: usize = 3000;
+
+/// What came of a replay.
+struct Replayed {
+    report: Report,
+    /// What each TX queue wrote.
+    outputs: Vec<Vec<Vec<u8>>>,
+    /// The threads on which stages were made.
+    threads: HashSet<ThreadId>,
+}
+
+/// The port that reads one file a receiving core and writes one a worker.
+fn port(folder: &Path, inputs: &[PathBuf], worker_count: usize) -> (Port, Vec<PathBuf>) {
+    let outputs = (0..worker_count).map(|index| folder.join(format!("out{index}.pcap")));
+    let outputs = outputs.collect::<Vec<_>>();
+    let mut arguments = String::new();
+    let rx = inputs.iter().map(|path| ("rx", path));
+    for (direction, path) in rx.chain(outputs.iter().map(|path| ("tx", path))) {
+        write!(arguments, ",{direction}_pcap={}", path.display()).expect("text grows");
+    }
+    let port = Port::open(eal(), &device("net_pcap", &arguments));
+    (port.unwrap_or_else(|error| panic!("{error}")), outputs)
+}
+
+fn graph<'a>(port: &'a Port, threads: &'a Mutex<HashSet<ThreadId>>) -> impl Graph + 'a {
+    let note = move || threads.lock().unwrap().insert(std::thread::current().id());
+    source(move |core| {
+        note();
+        port.rx_queue(core)
+    })
+    .stage(|_| Classify::seeded(SEED))
+    .shard_by(|packet| packet.shard())
+    .stage(move |_| {
+        note();
+        Hop
+    })
+    .sink(move |core| port.tx_queue(core))
+}
+
+fn replay(frames: &[Frame], deployment: Deployment, ring_capacity: Option<usize>) -> Replayed {
+    let folder = tempfile::tempdir().unwrap();
+    let inputs = split(folder.path(), frames, deployment.receiver_count());
+    let (port, outputs) = port(folder.path(), &inputs, deployment.worker_count());
+    let threads = Mutex::default();
+    let mut plan = Engine::plan(graph(&port, &threads), deployment).unwrap();
+    if let Some(ring_capacity) = ring_capacity {
+        plan = plan.ring_capacity(ring_capacity).unwrap();
+    }
+    let report = plan.run(|control| {
+        assert_eq!(control.wait_until_finished(), Waited::Finished);
+    });
+    let report = report.unwrap_or_else(|error| panic!("{error}"));
+    let outputs = outputs.iter().map(|path| read(path)).collect();
+    Replayed { report, outputs, threads: threads.into_inner().unwrap() }
+}
+
+/// What must come out, and how often what is dropped for each reason.
+fn oracle(frames: &[Frame]) -> (Vec<Vec<u8>>, BTreeMap<String, u64>) {
+    let (mut out, mut dropped) = (Vec::new(), BTreeMap::new());
+    for frame in frames {
+        match expected(frame) {
+            Ok(bytes) => out.push(bytes),
+            Err(reason) => {
+                *dropped.entry(HopDrop::NAMES[reason.index()].to_owned()).or_default() += 1;
+            }
+        }
+    }
+    (out, dropped)
+}
+
+fn assert_as_expected(replayed: &Replayed, frames: &[Frame]) {
+    let (expected, dropped) = oracle(frames);
+    let report = &replayed.report;
+    assert!(report.is_whole(), "{report}");
+    assert_eq!(report.dropped, dropped, "{report}");
+    assert_eq!(report.received, frames.len() as u64, "{report}");
+    assert_eq!(report.devices.received, Some(frames.len() as u64));
+    assert_eq!(report.devices.sent, Some(expected.len() as u64));
+    assert_eq!((report.nic_loss.imissed, report.nic_loss.rx_nombuf), (0, 0));
+    // Each pair of addresses came out by one queue, and there in order.
+    let mut found = BTreeMap::new();
+    for output in &replayed.outputs {
+        for (addresses, frames) in by_addresses(output.iter().cloned()) {
+            assert!(found.insert(addresses, frames).is_none(), "two workers had one shard");
+        }
+    }
+    let expected = by_addresses(expected);
+    assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
+    for (addresses, frames) in &expected {
+        assert!(found[addresses] == *frames, "what has the addresses {addresses:02x?} differs");
+    }
+}
+
+#[test]
+fn every_deployment_gives_the_packets_that_are_expected() {
+    alone(|| {
+        let frames = frames(FRAME_COUNT);
+        let long_count = frames.iter().filter(|frame| frame.bytes.len() > 2048).count();
+        assert!(long_count > 500, "{long_count} frames take two mbufs");
+        for deployment in DEPLOYMENTS {
+            let replayed = replay(&frames, deployment, None);
+            assert_as_expected(&replayed, &frames);
+            assert_cores(&replayed, deployment);
+        }
+    });
+}
+
+/// Each core had a thread, an lcore and a share of its own.
+fn assert_cores(replayed: &Replayed, deployment: Deployment) {
+    let workers = &replayed.report.workers;
+    let core_count = deployment.core_count();
+    assert_eq!((workers.len(), replayed.threads.len()), (core_count, core_count), "{deployment}");
+    let lcores = workers.iter().map(|worker| worker.lcore.expect("it has queues"));
+    assert_eq!(lcores.collect::<BTreeSet<_>>().len(), core_count, "{deployment}");
+    assert!(workers.iter().all(|worker| worker.cpu.is_some()), "{deployment}");
+    let owners = &workers[core_count - deployment.worker_count()..];
+    for owner in owners {
+        assert!(owner.sent > 0, "{}", replayed.report);
+    }
+    let sent = owners.iter().map(|owner| owner.sent).sum::<u64>();
+    assert_eq!(sent, replayed.report.sent);
+}
+
+#[test]
+fn the_shares_of_two_workers_are_alike() {
+    alone(|| {
+        let frames = frames(FRAME_COUNT);
+        for deployment in [Deployment::run_to_completion(2), Deployment::pipeline(1, 2)] {
+            let report = replay(&frames, deployment, None).report;
+            let sent = report.workers.iter().rev().take(2).map(|worker| worker.sent);
+            assert!(sent.min() > Some(report.sent / 3), "{report}");
+        }
+    });
+}
+
+#[test]
+fn rings_of_eight_lose_nothing() {
+    alone(|| {
+        let frames = frames(FRAME_COUNT);
+        for deployment in DEPLOYMENTS {
+            let replayed = replay(&frames, deployment, Some(8));
+            assert!(!replayed.report.dropped.contains_key("ring_full"));
+            assert_as_expected(&replayed, &frames);
+            let crosses = deployment != Deployment::run_to_completion(1);
+            assert_eq!(replayed.report.crossed > 0, crosses, "{}", replayed.report);
+        }
+    });
+}
+
+#[test]
+fn what_found_no_mbuf_is_told_beside_what_was_received() {
+    use hotloop::dpdk::{Mempool, MempoolConfig, PortConfig};
+    alone(|| {
+        let frames = frames(FRAME_COUNT);
+        let folder = tempfile::tempdir().unwrap();
+        let inputs = split(folder.path(), &frames, 1);
+        let config = MempoolConfig { mbuf_count: 16_381, cache_count: 0, ..Default::default() };
+        let pool = Mempool::new(eal(), &config).unwrap();
+        let arguments = format!(",rx_pcap={}", inputs[0].display());
+        let config = PortConfig { mempool: Some(pool.clone()), ..PortConfig::default() };
+        let port = Port::open_with(eal(), &device("net_pcap", &arguments), config).unwrap();
+        let threads = Mutex::default();
+        let plan = Engine::plan(graph(&port, &threads), Deployment::run_to_completion(1)).unwrap();
+        let mut held: Vec<_> = std::iter::from_fn(|| pool.alloc()).collect();
+        let report = plan.run(|control| {
+            // Until some frames have been lost, no mbuf is there; then all are.
+            while port.stats().unwrap().rx_nombuf < 10 {
+                std::thread::yield_now();
+            }
+            held.clear();
+            control.wait_until_finished();
+        });
+        let report = report.unwrap_or_else(|error| panic!("{error}"));
+        let lost = report.nic_loss.rx_nombuf;
+        assert!(report.is_whole() && lost >= 10, "{report}");
+        assert_eq!(report.received + lost, FRAME_COUNT as u64, "{report}");
+    });
+}

@@ -1,0 +1,7 @@
+//! The whole engine over virtual devices, in every deployment.
+
+mod captures;
+mod hop;
+mod loops;
+mod report;
+mod traffic;

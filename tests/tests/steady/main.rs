@@ -1,0 +1,223 @@
+//! The load balancer in steady state: no allocation and no system call on any of the engine's
+//! threads, while a million packets take every path.
+
+mod paint;
+mod traffic;
+
+use hotloop::dpdk::{Mempool, MempoolConfig, PortConfig};
+use hotloop::engine::Graph;
+use hotloop::packet::ethernet::MacAddress;
+use hotloop::prelude::*;
+use hotloop::stage::{DropReason, Role};
+use hotloop::testing::syscalls::{Traced, traced};
+use hotloop::testing::{AllocGuard, Steady};
+use hotloop_tests::{alone, device, eal};
+use ipip_lb::balance::{Balance, BalanceDrop, Egress, Egresses, Route};
+use ipip_lb::config::Config;
+use ipip_lb::counts::WorkerCounts;
+use ipip_lb::directory::Directory;
+use ipip_lb::network_function::SEED;
+use paint::Painted;
+use std::sync::Arc;
+use std::time::Duration;
+use traffic::{Template, round};
+
+#[global_allocator]
+static GUARD: AllocGuard = AllocGuard;
+
+/// Packets that each thread is watched for: those that a source yields, and of those that a worker
+/// takes the share that leaves towards backends.
+const WATCHED_COUNT: u64 = 1_000_000;
+const WATCHED_SENT_COUNT: u64 = 650_000;
+
+/// Packets before that: a few thousand rounds.
+const WARM_UP_COUNT: u64 = 60_000;
+
+const TO_BACKENDS: Route = Route(0);
+const TO_CLIENTS: Route = Route(1);
+/// A route that no outlet has.
+const TO_NOBODY: Route = Route(2);
+
+/// Makes a packet beside every 16th, and sends one of 64 of them to nowhere.
+struct Mirror {
+    pool: Mempool,
+    seen_count: u64,
+    /// Whether it does once in a while what is not fit for steady state.
+    yields: bool,
+}
+
+impl BurstStage<Routed<Packet, Route>> for Mirror {
+    type Out = Routed<Packet, Route>;
+    type Drop = NoDrops;
+
+    fn process(
+        &mut self,
+        _: &mut Cx<'_, NoDrops>,
+        input: &mut Burst<Routed<Packet, Route>>,
+        out: &mut Output<'_, Routed<Packet, Route>>,
+    ) {
+        while let Some(routed) = input.pop() {
+            self.seen_count += 1;
+            if self.yields && self.seen_count.is_multiple_of(100_000) {
+                std::thread::yield_now();
+            }
+            if self.seen_count.is_multiple_of(16)
+                && let Some(mut packet) = self.pool.alloc()
+            {
+                packet.append(60).expect("a fresh mbuf has room").fill(7);
+                let is_stray = self.seen_count.is_multiple_of(1024);
+                let route = if is_stray { TO_NOBODY } else { TO_BACKENDS };
+                out.push_created(Routed { packet, route });
+            }
+            out.push(routed);
+        }
+    }
+}
+
+/// What the balancer of every core is made of.
+struct Lb {
+    directory: Arc<Directory>,
+    counts: Arc<[WorkerCounts]>,
+    round: Vec<Template>,
+    /// Yields frames, and takes what goes to backends.
+    uplink: Port,
+    /// Takes what goes to clients, and nobody takes it from there: soon it is full.
+    stuck: Port,
+    pool: Mempool,
+    yields: bool,
+}
+
+impl Lb {
+    fn new(deployment: Deployment, yields: bool) -> Self {
+        let config = Config::parse("lb.toml", traffic::CONFIG).unwrap();
+        let directory = Arc::new(Directory::new(&config));
+        let counts = (0..deployment.worker_count()).map(|_| WorkerCounts::new(&directory));
+        let counts = counts.collect();
+        let pool = MempoolConfig { mbuf_count: 32_767, ..MempoolConfig::default() };
+        let pool = Mempool::new(eal(), &pool).unwrap();
+        let open = |driver| {
+            let config = PortConfig { mempool: Some(pool.clone()), ..PortConfig::default() };
+            Port::open_with(eal(), &device(driver, ""), config).unwrap()
+        };
+        let (uplink, stuck) = (open("net_null"), open("net_ring"));
+        Self { directory, counts, round: round(), uplink, stuck, pool, yields }
+    }
+
+    fn balance(&self, core: &Core) -> hotloop::Result<Balance> {
+        let mac = |last| MacAddress::new([2, 0, 0, 0, 9, last]);
+        let egress = |route| Egress { route, source: mac(1), destination: mac(2) };
+        let egresses = Egresses { clients: egress(TO_CLIENTS), backends: egress(TO_BACKENDS) };
+        let (directory, counts) = (Arc::clone(&self.directory), Arc::clone(&self.counts));
+        Balance::new(directory, egresses, counts, core.index(), core.node())
+    }
+
+    /// The balancer's graph, with a stage that makes packets. Each thread is watched: at its source,
+    /// or at its sink where it has none.
+    fn graph<'a>(&'a self, at_sources: &'a Steady, at_sinks: &'a Steady) -> impl Graph + 'a {
+        source(move |core| {
+            let rx = Painted::new(self.uplink.rx_queue(core)?, &self.round);
+            Ok::<_, hotloop::Error>(at_sources.watch(core.role().to_string(), rx))
+        })
+        .stage(|_| Classify::seeded(SEED))
+        .shard_by(|packet| packet.shard())
+        .try_stage(|core| self.balance(core))
+        .burst_stage(|_| Mirror { pool: self.pool.clone(), seen_count: 0, yields: self.yields })
+        .sink(move |core| {
+            let never = Steady::after(u64::MAX, 0);
+            let first = if core.role() == Role::Worker { at_sinks } else { &never };
+            Ok::<_, hotloop::Error>(outlets([
+                (TO_BACKENDS, first.watch(core.role().to_string(), self.uplink.tx_queue(core)?)),
+                (TO_CLIENTS, never.watch("", self.stuck.tx_queue(core)?)),
+            ]))
+        })
+    }
+}
+
+/// Runs until every thread has been watched to the end, and checks that none allocated and that every
+/// path was taken.
+fn run(deployment: Deployment, yields: bool) {
+    let lb = Lb::new(deployment, yields);
+    let at_sources = Steady::after(WARM_UP_COUNT, WATCHED_COUNT);
+    let at_sinks = Steady::after(WARM_UP_COUNT, WATCHED_SENT_COUNT);
+    let threads = || [at_sources.threads(), at_sinks.threads()].concat();
+    let plan = Engine::plan(lb.graph(&at_sources, &at_sinks), deployment).unwrap();
+    let report = plan.idle(Idle::Spin).ring_capacity(64).unwrap().run(|control| {
+        while threads().len() < deployment.core_count() {
+            assert_eq!(control.wait_for(Duration::from_millis(5)), Waited::Elapsed);
+        }
+    });
+    let report = report.unwrap_or_else(|error| panic!("{error}"));
+    for thread in threads() {
+        assert!(thread.is_complete && thread.allocations.is_zero(), "{thread:?}");
+    }
+    assert_every_path(&report, &lb, deployment);
+}
+
+/// Each path was taken by thousands of packets, in each part of the run: the frames come round.
+fn assert_every_path(report: &Report, lb: &Lb, deployment: Deployment) {
+    for reason in BalanceDrop::NAMES {
+        let count = report.dropped.get(*reason).copied().unwrap_or_default();
+        assert!(count > 5000, "{reason}: {count}: {report}");
+    }
+    let mut others = vec!["no_outlet", "tx_full"];
+    others.extend((deployment.core_count() > 1).then_some("ring_full"));
+    for reason in others {
+        assert!(report.dropped.get(reason).is_some_and(|&count| count > 100), "{reason}: {report}");
+    }
+    assert!(report.created > 10_000, "{report}");
+    let counts = &lb.counts[0];
+    let (admitted, stateless) = (counts.admitted.count(), counts.stateless.count());
+    assert!(
+        admitted > 50_000 && stateless == 0,
+        "{admitted} new flows, {stateless} not remembered"
+    );
+    assert!(counts.to_clients.count() > 5000);
+}
+
+/// The system calls of each thread while it was watched, by name, or nothing where they can't be
+/// counted, as in the traced copy itself.
+fn calls(test_name: &str, deployment: Deployment, yields: bool) -> Option<Vec<(String, u64)>> {
+    let cpu_count = std::thread::available_parallelism().map_or(1, usize::from);
+    if cpu_count < deployment.core_count() {
+        // Cores that share a CPU yield to each other, by a system call.
+        println!("skipped: {deployment} needs as many CPUs, here are {cpu_count}");
+        return None;
+    }
+    alone(|| match traced(test_name, || run(deployment, yields)) {
+        Traced::InCopy => None,
+        Traced::Unavailable(why) => {
+            println!("skipped the count of system calls: {why}");
+            run(deployment, yields);
+            None
+        }
+        Traced::Windows(windows) => {
+            let calls = windows.into_iter().map(|window| (window.name, window.call_count));
+            let mut calls = calls.collect::<Vec<_>>();
+            calls.sort_unstable();
+            Some(calls)
+        }
+    })
+}
+
+#[test]
+fn run_to_completion_is_steady() {
+    let deployment = Deployment::run_to_completion(1);
+    let Some(calls) = calls("run_to_completion_is_steady", deployment, false) else { return };
+    assert_eq!(calls, [("run-to-completion".to_owned(), 0)]);
+}
+
+#[test]
+fn a_pipeline_is_steady() {
+    let deployment = Deployment::pipeline(1, 1);
+    let Some(calls) = calls("a_pipeline_is_steady", deployment, false) else { return };
+    assert_eq!(calls, ["dispatcher", "worker"].map(|name| (name.to_owned(), 0)));
+}
+
+#[test]
+fn a_stage_that_yields_now_and_then_is_seen() {
+    let deployment = Deployment::run_to_completion(1);
+    let Some(calls) = calls("a_stage_that_yields_now_and_then_is_seen", deployment, true) else {
+        return;
+    };
+    assert!(calls.iter().all(|(_, count)| (1..20).contains(count)), "{calls:?}");
+}

@@ -1,0 +1,64 @@
+//! An RX queue of net_null, whose frames are given contents.
+
+use crate::traffic::{Kind, Template};
+use hotloop::dpdk::RxQueue;
+use hotloop::prelude::*;
+use hotloop::stage::Device;
+use std::sync::Arc;
+
+/// Where an IPv4 frame has its source address, and its source port behind it, in bytes.
+const SOURCE_ADDRESS: std::ops::Range<usize> = 26..30;
+const SOURCE_PORT: std::ops::Range<usize> = 34..36;
+
+/// An RX queue of net_null, whose frames are given the contents of a round, again and again.
+#[derive(Debug)]
+pub struct Painted<'a> {
+    rx: RxQueue,
+    round: &'a [Template],
+    next: usize,
+    flow_count: u32,
+}
+
+impl<'a> Painted<'a> {
+    pub fn new(rx: RxQueue, round: &'a [Template]) -> Self {
+        Self { rx, round, next: 0, flow_count: 0 }
+    }
+
+    fn paint(&mut self, packet: &mut Packet) {
+        let template = &self.round[self.next];
+        self.next = if self.next + 1 == self.round.len() { 0 } else { self.next + 1 };
+        if template.kind == Kind::NoHeadroom {
+            packet.prepend(packet.headroom_bytes()).expect("as much as there is");
+        }
+        packet.truncate(0);
+        let data = packet.append(template.bytes.len()).expect("a buffer takes a frame");
+        data.copy_from_slice(&template.bytes);
+        if template.kind == Kind::NewFlow {
+            self.flow_count += 1;
+            let [high, low @ ..] = self.flow_count.to_be_bytes();
+            data[SOURCE_ADDRESS].copy_from_slice(&[100, 64 + high, low[0], low[1]]);
+            data[SOURCE_PORT].copy_from_slice(&[1, low[2]]);
+        }
+    }
+}
+
+impl Source for Painted<'_> {
+    type Item = Packet;
+
+    fn poll(&mut self, burst: &mut Burst<Packet>) -> usize {
+        let before = burst.len();
+        let count = self.rx.poll(burst);
+        for packet in &mut burst.as_mut_slice()[before..] {
+            self.paint(packet);
+        }
+        count
+    }
+
+    fn start(&mut self, facts: &Facts) -> hotloop::Result<()> {
+        self.rx.start(facts)
+    }
+
+    fn devices(&self) -> Vec<Arc<dyn Device>> {
+        self.rx.devices()
+    }
+}

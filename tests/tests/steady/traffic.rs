@@ -1,0 +1,121 @@
+//! A round of frames that take every path through the balancer.
+
+use hotloop::packet::build::{
+    PacketBuilder, arp_request, protocol, tcp, time_exceeded, udp, unreachable,
+};
+use hotloop::packet::checksum;
+
+/// How a frame lies in its mbuf, and what is different each time.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Kind {
+    /// As it is.
+    Plain,
+    /// From another client each time: a new flow.
+    NewFlow,
+    /// At the very beginning of the buffer, without headroom.
+    NoHeadroom,
+}
+
+/// A frame of the round.
+#[derive(Clone, Debug)]
+pub struct Template {
+    pub bytes: Vec<u8>,
+    pub kind: Kind,
+}
+
+/// The configuration that the round is made for.
+pub const CONFIG: &str = r#"
+    [balancer]
+    source_v4 = "192.0.2.1"
+    source_v6 = "2001:db8::1"
+    mtu = 1500
+    decapsulate = ["192.0.2.1", "2001:db8::1"]
+    connections_max = 262144
+
+    [[port]]
+    name = "uplink"
+    device = "net_null0"
+    next_hop_mac = "02:00:00:00:09:02"
+
+    [[service]]
+    name = "web"
+    address = "203.0.113.10"
+    protocol = "any"
+    ports = "80"
+    backend = [{ address = "10.0.0.1" }, { address = "10.0.0.2" }]
+
+    [[service]]
+    name = "web6"
+    address = "2001:db8:f::10"
+    protocol = "tcp"
+    ports = "80"
+    backend = [{ address = "2001:db8:b::1" }, { address = "10.0.0.2" }]
+
+    [[service]]
+    name = "deserted"
+    address = "203.0.113.20"
+    protocol = "tcp"
+    ports = "80"
+"#;
+
+const CLIENT: &str = "198.51.100.7:4000";
+const VIP: &str = "203.0.113.10:80";
+
+fn request() -> PacketBuilder {
+    tcp().from(CLIENT).to(VIP)
+}
+
+/// What a backend answers, in its tunnel.
+fn reply() -> PacketBuilder {
+    tcp().from(VIP).to(CLIENT).tunnelled("10.0.0.1", "192.0.2.1")
+}
+
+/// A tunnel packet that met congestion which the packet inside can't show.
+fn congested() -> Vec<u8> {
+    let mut frame = reply().build();
+    frame[15] |= 3;
+    let sum = u16::from_be_bytes([frame[24], frame[25]]);
+    frame[24..26].copy_from_slice(&checksum::update(sum, 0x4500, 0x4503).to_be_bytes());
+    frame
+}
+
+/// A tunnel packet whose header was damaged.
+fn damaged() -> Vec<u8> {
+    let mut frame = reply().build();
+    frame[24] ^= 1;
+    frame
+}
+
+/// The frames, in the order of a round. Each drop reason of the balancer has its own.
+pub fn round() -> Vec<Template> {
+    let plain = |frame: Vec<u8>| Template { bytes: frame, kind: Kind::Plain };
+    let later_fragment = protocol(17).from(CLIENT).to("203.0.113.10").payload([0; 200]);
+    let stranger = tcp().from(VIP).to(CLIENT).tunnelled("10.7.7.7", "192.0.2.1");
+    let mut round = vec![
+        plain(arp_request([10, 0, 0, 1].into(), [10, 0, 0, 2].into())), // not_ip
+        plain(request().build()[..40].to_vec()),                        // malformed
+        plain(later_fragment.build_fragments(100).remove(1)),           // fragment
+        plain(stranger.build()),                                        // unknown_tunnel_source
+        plain(damaged()),                                               // bad_checksum
+        plain(congested()),                                             // congestion
+        plain(tcp().from(CLIENT).to("203.0.113.10:81").build()),        // no_service
+        plain(tcp().from(CLIENT).to("203.0.113.20:80").build()),        // no_backend
+        plain(request().ttl(1).build()),                                // ttl_expired
+        plain(request().payload(vec![0; 1460]).build()),                // too_big
+        Template { bytes: request().build(), kind: Kind::NoHeadroom },  // no_headroom
+        // On their way to a client, to a backend by an error, and in a tunnel to a service.
+        plain(reply().build()),
+        plain(time_exceeded(&tcp().from(VIP).to(CLIENT).build()).build()),
+        plain(unreachable(&tcp().from(VIP).to("198.51.100.9:9").build()).build()),
+        plain(request().tunnelled("10.0.0.1", "192.0.2.1").build()),
+    ];
+    for index in 0..4 {
+        round.push(Template { bytes: udp().to(VIP).build(), kind: Kind::NewFlow });
+        round.push(plain(request().payload(vec![7; 100 * index]).build()));
+        round.push(plain(
+            tcp().from(format!("[2001:db8:c::{index}]:9")).to("[2001:db8:f::10]:80").build(),
+        ));
+        round.push(plain(udp().from(format!("198.51.100.{index}:53")).to(VIP).build()));
+    }
+    round
+}
