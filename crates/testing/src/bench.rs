@@ -30,21 +30,35 @@ use std::time::Duration;
 /// assert_eq!(out.dropped(SizeDrop::TooSmall), 1);
 /// ```
 pub const fn bench<S>(stage: S) -> Bench<S> {
-    Bench { stage, now: Tick::from_ns(0), burst_len: BURST_CAPACITY }
+    Bench::new(stage)
 }
 
-/// A stage on the bench, driven as the engine drives it. [`bench()`] makes it.
+/// A stage on the bench, driven as the engine drives it: `K` says as which kind of stage. [`bench()`]
+/// and [`bench_burst`](crate::bench_burst) make it.
 ///
 /// Packets come in bursts; `prepare` sees each burst before `packet` sees its items, where the stage
 /// prepares; `tick` follows each burst.
 #[derive(Clone, Debug)]
-pub struct Bench<S> {
-    stage: S,
-    now: Tick,
-    burst_len: usize,
+pub struct Bench<S, K = Singly> {
+    pub(crate) stage: S,
+    pub(crate) now: Tick,
+    pub(crate) burst_len: usize,
+    kind: PhantomData<K>,
 }
 
-impl<S> Bench<S> {
+/// The kind of a [`Stage`]: it sees packets singly.
+#[derive(Clone, Copy, Debug)]
+pub struct Singly;
+
+/// The kind of a [`BurstStage`](hotloop_stage::BurstStage).
+#[derive(Clone, Copy, Debug)]
+pub struct InBursts;
+
+impl<S, K> Bench<S, K> {
+    pub(crate) const fn new(stage: S) -> Self {
+        Self { stage, now: Tick::from_ns(0), burst_len: BURST_CAPACITY, kind: PhantomData }
+    }
+
     /// Sets the time.
     #[must_use]
     pub const fn at(mut self, now: Tick) -> Self {
@@ -63,7 +77,7 @@ impl<S> Bench<S> {
         self
     }
 
-    /// Lets time pass. The stage sees it with the next packet or tick.
+    /// Lets time pass. The stage sees it with the next call.
     pub fn advance(&mut self, duration: Duration) -> &mut Self {
         self.now = self.now + duration;
         self
@@ -74,11 +88,13 @@ impl<S> Bench<S> {
         &self.stage
     }
 
-    /// The stage, to be changed between packets.
+    /// The stage, to be changed between calls.
     pub const fn stage_mut(&mut self) -> &mut S {
         &mut self.stage
     }
+}
 
+impl<S> Bench<S> {
     /// Feeds packets in plain memory: made of frames, of bytes, or by the builders of
     /// [`build`](crate::build).
     ///

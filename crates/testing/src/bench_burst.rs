@@ -1,11 +1,8 @@
 //! A burst stage alone, on plain memory.
 
-use crate::bench::Outcome;
+use crate::bench::{Bench, InBursts, Outcome};
 use hotloop_packet::memory::MemPacket;
-use hotloop_stage::{
-    BURST_CAPACITY, Burst, BurstStage, Counters, Cx, DropReason, Output, Tally, Tick,
-};
-use std::time::Duration;
+use hotloop_stage::{Burst, BurstStage, Counters, Cx, DropReason, Output, Tally};
 
 /// Puts a burst stage on the bench, at time zero.
 ///
@@ -37,19 +34,8 @@ use std::time::Duration;
 /// let out = bench_burst(Mirror).feed([vec![1], vec![2]]);
 /// assert_eq!((out.packets().len(), out.received(), out.created()), (4, 2, 2));
 /// ```
-pub const fn bench_burst<S>(stage: S) -> BurstBench<S> {
-    BurstBench { stage, now: Tick::from_ns(0), burst_len: BURST_CAPACITY }
-}
-
-/// A burst stage on the bench, driven as the engine drives it. [`bench_burst`] makes it.
-///
-/// After every call the stage's arithmetic is checked: in + created + held before = out + dropped +
-/// held after.
-#[derive(Clone, Debug)]
-pub struct BurstBench<S> {
-    stage: S,
-    now: Tick,
-    burst_len: usize,
+pub const fn bench_burst<S>(stage: S) -> Bench<S, InBursts> {
+    Bench::new(stage)
 }
 
 /// Which of the stage's calls is meant.
@@ -60,42 +46,10 @@ enum Call {
     Finish,
 }
 
-impl<S> BurstBench<S> {
-    /// Sets the time.
-    #[must_use]
-    pub const fn at(mut self, now: Tick) -> Self {
-        self.now = now;
-        self
-    }
-
-    /// Feeds in bursts of `burst_len` instead of 64.
-    ///
-    /// # Panics
-    /// When it is 0 or more than 64.
-    #[must_use]
-    pub const fn in_bursts_of(mut self, burst_len: usize) -> Self {
-        assert!(burst_len > 0 && burst_len <= BURST_CAPACITY, "a burst is of 1 to 64 packets");
-        self.burst_len = burst_len;
-        self
-    }
-
-    /// Lets time pass. The stage sees it with the next call.
-    pub fn advance(&mut self, duration: Duration) -> &mut Self {
-        self.now = self.now + duration;
-        self
-    }
-
-    /// The stage.
-    pub const fn stage(&self) -> &S {
-        &self.stage
-    }
-
-    /// The stage, to be changed between calls.
-    pub const fn stage_mut(&mut self) -> &mut S {
-        &mut self.stage
-    }
-
-    /// Feeds packets in plain memory, as [`Bench::feed`](crate::Bench::feed) does.
+/// After every call the stage's arithmetic is checked: in + created + held before = out + dropped +
+/// held after.
+impl<S> Bench<S, InBursts> {
+    /// Feeds packets in plain memory, as a bench for single packets does.
     ///
     /// # Panics
     /// As [`feed_items`](Self::feed_items).

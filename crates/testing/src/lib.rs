@@ -60,8 +60,8 @@ mod steady;
 pub mod syscalls;
 
 pub use alloc_guard::{AllocCounts, AllocGuard, Armed};
-pub use bench::{Bench, Outcome, bench};
-pub use bench_burst::{BurstBench, bench_burst};
+pub use bench::{Bench, InBursts, Outcome, Singly, bench};
+pub use bench_burst::bench_burst;
 pub use capture::{Capture, CaptureError, read_capture, write_capture};
 pub use faults::{FaultRates, Faults, FaultySink, FaultySource};
 pub use frame::Frame;
