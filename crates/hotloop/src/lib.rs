@@ -87,3 +87,8 @@ pub use hotloop_stage::{Error, drop_reasons};
 
 /// What fails here fails with an [`Error`], unless said otherwise.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// The sample of the README, so that it compiles.
+#[cfg(all(doctest, feature = "dpdk"))]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
