@@ -100,6 +100,16 @@ impl Placement {
     }
 }
 
+impl std::fmt::Display for Placement {
+    /// The CPUs in the order of the cores, then the notes.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let cpu = |seat: &Seat| seat.cpu.map_or("any".to_owned(), |cpu| cpu.to_string());
+        let cpus: Vec<_> = self.seats.iter().map(cpu).collect();
+        write!(f, "CPUs {}", cpus.join(", "))?;
+        self.notes.iter().try_for_each(|note| write!(f, "; {note}"))
+    }
+}
+
 /// A CPU was named that can't be used.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("CPU {asked} is offline or outside this process's mask; it may use {usable:?}")]

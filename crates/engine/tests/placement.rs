@@ -130,6 +130,7 @@ fn one_cpu_is_shared_and_said_so() {
     let alone = Placement::automatic(&machine.topology(), 1, None);
     assert!(!alone.seats()[0].is_shared);
     assert_eq!(alone.notes(), ["no CPU is left to control: 1 cores on 1 CPUs"]);
+    assert_eq!(alone.to_string(), "CPUs 0; no CPU is left to control: 1 cores on 1 CPUs");
 }
 
 #[test]

@@ -35,8 +35,10 @@ pub fn run(args: &Run) -> Result<Outcome, Failure> {
     );
     let plan = Engine::plan(graph, config.engine.deployment())
         .map_err(|error| BadInput::new(format!("--workers, --dispatchers: {error}")))?;
+    let placement = plan.placement_now();
     let run = plan.run(|control| {
-        eprintln!("ipip-lb: running: {}; Ctrl-C ends it", config.engine.deployment());
+        let deployment = config.engine.deployment();
+        eprintln!("ipip-lb: running: {deployment}; on {placement}; Ctrl-C ends it");
         match args.duration {
             Some(duration) => control.wait_for_signal_or(duration),
             None => control.wait_for_signal(),
