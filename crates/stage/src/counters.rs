@@ -65,6 +65,15 @@ impl Counters {
         self.dropped[index].add(1);
     }
 
+    /// Moves the count of drops for the reason at `index` on to what somebody else counts, and
+    /// returns how many those are more.
+    pub fn catch_up_drops(&self, index: usize, count: u64) -> u64 {
+        let counter = &self.dropped[index];
+        let more = count.saturating_sub(counter.count());
+        counter.add(more);
+        more
+    }
+
     /// Drops so far, for all reasons.
     #[must_use]
     pub fn dropped_sum(&self) -> u64 {

@@ -51,6 +51,13 @@ pub trait Sink {
     /// Sends from the front of `burst` what it can, leaves the unsent in it, and says how many went.
     fn send(&mut self, burst: &mut Burst<Self::Item>) -> usize;
 
+    /// How many packets it has taken and dropped since it was made, because the device can't send
+    /// packets of their kind, whenever that may be. They are not among those that
+    /// [`send`](Self::send) says went; the engine counts them as `tx_refused`.
+    fn refused_count(&self) -> u64 {
+        0
+    }
+
     /// As [`Source::start`].
     ///
     /// # Errors

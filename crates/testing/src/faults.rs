@@ -234,6 +234,10 @@ impl<S: Sink> Sink for FaultySink<S> {
         sent_count
     }
 
+    fn refused_count(&self) -> u64 {
+        self.sink.refused_count()
+    }
+
     fn start(&mut self, facts: &Facts) -> Result<(), Error> {
         self.sink.start(facts)
     }

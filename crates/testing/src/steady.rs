@@ -147,6 +147,10 @@ impl<S: Sink> Sink for Watched<S> {
         count
     }
 
+    fn refused_count(&self) -> u64 {
+        self.watched.refused_count()
+    }
+
     fn start(&mut self, facts: &Facts) -> Result<(), Error> {
         self.watched.start(facts)
     }

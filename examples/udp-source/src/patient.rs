@@ -60,6 +60,10 @@ impl<S: Sink> Sink for Patient<S> {
         sent
     }
 
+    fn refused_count(&self) -> u64 {
+        self.sink.refused_count()
+    }
+
     fn start(&mut self, facts: &Facts) -> hotloop::Result<()> {
         self.sink.start(facts)
     }

@@ -355,7 +355,7 @@ impl Device for Inner {
         let stats = self.stats().unwrap_or_default();
         DeviceCounters {
             received: stats.received,
-            sent: stats.sent + stats.tx_refused,
+            sent: stats.sent,
             imissed: stats.imissed,
             rx_nombuf: stats.rx_nombuf,
         }

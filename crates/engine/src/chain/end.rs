@@ -3,8 +3,7 @@
 use super::{Down, Line, Passage, Place, settle};
 use crate::culprit::blame;
 use hotloop_stage::{
-    BURST_CAPACITY, Burst, Carries, Counters, Device, DropReason, Error, Facts, Sink, Tick,
-    drop_reasons,
+    BURST_CAPACITY, Burst, Carries, Counters, Device, DropReason, Error, Facts, Sink, drop_reasons,
 };
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -13,7 +12,7 @@ use std::sync::Arc;
 const TX_RETRY_COUNT: usize = 4;
 
 drop_reasons! {
-    enum EndDrop { TxFull = "tx_full" }
+    enum EndDrop { TxFull = "tx_full", TxRefused = "tx_refused" }
 }
 
 /// What a chain ends in: one sink, or several.
@@ -67,7 +66,8 @@ impl<S: Sink<Item: Carries>> Outlet for S {
     }
 }
 
-/// One sink with its burst: retries, then drops as `tx_full`.
+/// One sink with its burst: retries, then drops as `tx_full`. What the sink itself can't send is
+/// `tx_refused`.
 pub struct End<S: Sink> {
     sink: S,
     burst: Burst<S::Item>,
@@ -76,7 +76,7 @@ pub struct End<S: Sink> {
 }
 
 impl<S: Sink> End<S> {
-    fn new(sink: S, name: String) -> Self {
+    pub(super) fn new(sink: S, name: String) -> Self {
         Self { sink, burst: Burst::new(), counters: Arc::new(Counters::new(EndDrop::NAMES)), name }
     }
 
@@ -102,7 +102,10 @@ impl<S: Sink> Sending<'_, S> {
     fn run(mut self) {
         self.offered = self.burst.len();
         self.offer();
-        let dropped = if self.burst.is_empty() { 0 } else { self.offer_again() };
+        let mut dropped = if self.burst.is_empty() { 0 } else { self.offer_again() };
+        if self.said as u64 + dropped != self.offered as u64 {
+            dropped += self.count_refused();
+        }
         self.settle(dropped, false);
         std::mem::forget(self);
     }
@@ -128,6 +131,12 @@ impl<S: Sink> Sending<'_, S> {
             dropped += 1;
         }
         dropped
+    }
+
+    /// What the sink took and could not send.
+    #[cold]
+    fn count_refused(&self) -> u64 {
+        self.counters.catch_up_drops(EndDrop::TxRefused.index(), self.sink.refused_count())
     }
 
     #[inline(always)]
@@ -229,112 +238,57 @@ impl<S: Sink> Ending for End<S> {
     }
 }
 
-/// A packet and the outlet it leaves by.
-#[derive(Clone, Copy, Debug)]
-pub struct Routed<P, R> {
-    /// The packet.
-    pub packet: P,
-    /// Which of the outlets it takes.
-    pub route: R,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl<P: Carries, R> Carries for Routed<P, R> {
-    fn carried(&self) -> &[u8] {
-        self.packet.carried()
+    struct Number(u8);
+
+    impl Carries for Number {
+        fn carried(&self) -> &[u8] {
+            &[]
+        }
     }
 
-    fn arrival(&self) -> Option<Tick> {
-        self.packet.arrival()
+    /// Takes at most two a call, and can't send odd ones.
+    #[derive(Default)]
+    struct Picky {
+        sent: Vec<u8>,
+        refused_count: u64,
     }
-}
 
-/// Several sinks, each behind a route. [`outlets`] makes it.
-#[derive(Debug)]
-pub struct Outlets<R, S>(Vec<(R, S)>);
+    impl Sink for Picky {
+        type Item = Number;
 
-/// Ends a graph in several sinks: a [`Routed`] packet goes to that of its route. Each has a burst of
-/// its own, flushed at the end of each run, and its own `tx_full`.
-///
-/// A packet whose route is not among them is dropped as `no_outlet`.
-pub fn outlets<R, S>(sinks: impl IntoIterator<Item = (R, S)>) -> Outlets<R, S>
-where
-    R: Copy + Debug + Eq,
-    S: Sink<Item: Carries>,
-{
-    Outlets(sinks.into_iter().collect())
-}
-
-impl<R: Copy + Debug + Eq, S: Sink<Item: Carries>> Outlet for Outlets<R, S> {
-    type Item = Routed<S::Item, R>;
-    type End = Ends<R, S>;
-
-    fn into_end(self) -> Ends<R, S> {
-        let end = |(route, sink)| (route, End::new(sink, format!("sink {route:?}")));
-        let ends = self.0.into_iter().map(end).collect();
-        Ends { ends, strays: Arc::new(Counters::new(StrayDrop::NAMES)) }
-    }
-}
-
-drop_reasons! {
-    enum StrayDrop { NoOutlet = "no_outlet" }
-}
-
-/// Several sinks with their bursts.
-pub struct Ends<R, S: Sink> {
-    ends: Vec<(R, End<S>)>,
-    /// Packets whose route has no sink.
-    strays: Arc<Counters>,
-}
-
-impl<R: Eq, S: Sink> Down<Routed<S::Item, R>> for Ends<R, S> {
-    #[inline(always)]
-    fn accept(&mut self, item: Routed<S::Item, R>) {
-        for (route, end) in &mut self.ends {
-            if *route == item.route {
-                return end.accept(item.packet);
+        fn send(&mut self, burst: &mut Burst<Number>) -> usize {
+            let before = self.sent.len();
+            for Number(number) in (0..2).map_while(|_| burst.pop()) {
+                if number % 2 == 0 {
+                    self.sent.push(number);
+                } else {
+                    self.refused_count += 1;
+                }
             }
+            self.sent.len() - before
         }
-        self.strays.received.add(1);
-        self.strays.count_drop(StrayDrop::NoOutlet.index());
-    }
 
-    #[inline(always)]
-    fn flush(&mut self) {
-        for (_, end) in &mut self.ends {
-            end.flush();
+        fn refused_count(&self) -> u64 {
+            self.refused_count
         }
     }
-}
 
-impl<R: Eq, S: Sink> Ending for Ends<R, S> {
-    type Item = Routed<S::Item, R>;
-
-    fn start(&mut self, facts: &Facts) -> Result<(), Error> {
-        self.ends.iter_mut().try_for_each(|(_, end)| end.start(facts))
-    }
-
-    fn devices(&self) -> Vec<Arc<dyn Device>> {
-        self.ends.iter().flat_map(|(_, end)| end.devices()).collect()
-    }
-
-    fn in_flight(&self) -> usize {
-        self.ends.iter().map(|(_, end)| end.in_flight()).sum()
-    }
-
-    fn in_flight_max(&self) -> usize {
-        self.ends.iter().map(|(_, end)| end.in_flight_max()).sum()
-    }
-
-    fn abandon(&mut self) {
-        self.ends.iter_mut().for_each(|(_, end)| end.abandon());
-    }
-
-    fn lines(&self, lines: &mut Vec<Line>) {
-        self.ends.iter().for_each(|(_, end)| end.lines(lines));
-        lines.push(Line::new(Place::Sink, "strays", &self.strays));
-    }
-
-    fn sent_count(&self) -> u64 {
-        self.ends.iter().map(|(_, end)| end.sent_count()).sum()
+    #[test]
+    fn what_a_sink_leaves_and_what_it_cannot_send_are_drops_of_their_own() {
+        let mut end = Picky::default().into_end();
+        (0..14).for_each(|number| end.accept(Number(number)));
+        end.flush();
+        (20..23).for_each(|number| end.accept(Number(number)));
+        end.flush();
+        assert_eq!(end.sink.sent, [0, 2, 4, 6, 8, 20, 22]);
+        let counters = &end.counters;
+        assert_eq!((counters.received.count(), end.sent_count()), (17, 7));
+        let dropped: Vec<_> = counters.dropped().collect();
+        assert_eq!(dropped, [("tx_full", 4), ("tx_refused", 6)]);
+        assert_eq!((counters.unattributed.count(), counters.uncreated.count()), (0, 0));
     }
 }

@@ -9,12 +9,14 @@ mod burst_link;
 mod end;
 mod inlet;
 mod link;
+mod outlets;
 mod settle;
 
 pub use burst_link::ThenBurst;
-pub use end::{Ending, Outlet, Outlets, Routed, outlets};
+pub use end::{Ending, Outlet};
 pub use inlet::Inlet;
 pub use link::Then;
+pub use outlets::{Outlets, Routed, outlets};
 pub(crate) use settle::{Passage, settle};
 
 use hotloop_stage::{Burst, Counters, Tick};
