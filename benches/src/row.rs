@@ -131,7 +131,7 @@ pub fn publish(group: &str, rows: &[Row], unshown: &[String]) -> std::io::Result
     let mut file = std::fs::File::create(&path)?;
     file.write_all(serde_json::to_string_pretty(rows)?.as_bytes())?;
     file.write_all(b"\n")?;
-    println!("written to {}", path.display());
+    println!("written to {}", path.canonicalize()?.display());
     Ok(())
 }
 
