@@ -45,7 +45,7 @@ pub trait Ending: Down<Self::Item> {
     fn sent_count(&self) -> u64;
 }
 
-/// What the factory given to `.sink(..)` may return: a [`Sink`], or [`outlets`].
+/// What the factory given to `.sink(..)` may return: a [`Sink`], or [`outlets`](super::outlets()).
 pub trait Outlet {
     /// What it takes.
     type Item;
