@@ -2,9 +2,9 @@
 
 mod common;
 
-use common::{DEPLOYMENTS, Parcel, World, assert_adds_up, run, watched, whole};
+use common::{DEPLOYMENTS, Hold, Parcel, World, assert_adds_up, run, watched, whole};
 use hotloop_engine::{Deployment, Engine, Graph, Plan, source};
-use hotloop_stage::{Burst, BurstStage, Cx, Error, NoDrops, Output, Stage, Tick, Verdict};
+use hotloop_stage::{Cx, Error, NoDrops, Stage, Tick, Verdict};
 use std::sync::atomic::Ordering::SeqCst;
 
 const COUNT: u64 = 3000;
@@ -23,46 +23,11 @@ impl Stage<Parcel> for Odd {
     }
 }
 
-/// Holds the last thirty packets.
-#[derive(Default)]
-struct Hold(std::collections::VecDeque<Parcel>);
-
-impl BurstStage<Parcel> for Hold {
-    type Out = Parcel;
-    type Drop = NoDrops;
-
-    fn process(
-        &mut self,
-        _: &mut Cx<'_, NoDrops>,
-        input: &mut Burst<Parcel>,
-        out: &mut Output<'_, Parcel>,
-    ) {
-        while let Some(parcel) = input.pop() {
-            self.0.push_back(parcel);
-            if self.0.len() > 30 {
-                out.push(self.0.pop_front().expect("31 are held"));
-            }
-        }
-    }
-
-    fn finish(&mut self, _: &mut Cx<'_, NoDrops>, out: &mut Output<'_, Parcel>) {
-        self.0.drain(..).for_each(|parcel| out.push(parcel));
-    }
-
-    fn held(&self) -> usize {
-        self.0.len()
-    }
-
-    fn held_max(&self) -> usize {
-        30
-    }
-}
-
 fn graph(world: &World) -> impl Graph {
     source(|core| Ok::<_, Error>(world.rx(core, COUNT)))
         .stage(|_| Odd)
         .shard_by(|parcel| parcel.key)
-        .burst_stage(|_| Hold::default())
+        .burst_stage(|_| Hold::of(30))
         .sink(|core| world.tx_ok(core))
 }
 
@@ -132,19 +97,19 @@ fn a_panic_stops_its_core_and_the_account_holds() {
     for deployment in DEPLOYMENTS {
         let world = World::new();
         let behind = source(|core| Ok::<_, Error>(world.rx(core, COUNT)))
-            .burst_stage(|_| Hold::default())
+            .burst_stage(|_| Hold::of(30))
             .shard_by(|parcel| parcel.key)
             .stage(|_| Bomb)
-            .burst_stage(|_| Hold::default())
+            .burst_stage(|_| Hold::of(30))
             .sink(|core| world.tx_ok(core));
         step_into_panic(&Engine::plan(behind, deployment).unwrap());
 
         let world = World::new();
         let before = source(|core| Ok::<_, Error>(world.rx(core, COUNT)))
-            .burst_stage(|_| Hold::default())
+            .burst_stage(|_| Hold::of(30))
             .stage(|_| Bomb)
             .shard_by(|parcel| parcel.key)
-            .burst_stage(|_| Hold::default())
+            .burst_stage(|_| Hold::of(30))
             .sink(|core| world.tx_ok(core));
         step_into_panic(&Engine::plan(before, deployment).unwrap());
     }

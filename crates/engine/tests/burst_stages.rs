@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{DEPLOYMENTS, Parcel, Pool, World, run, whole};
+use common::{DEPLOYMENTS, Hold, Parcel, Pool, World, run, whole};
 use hotloop_engine::{Report, source};
 use hotloop_stage::{Burst, BurstStage, Core, Cx, Error, NoDrops, Output};
 use std::sync::Arc;
@@ -120,44 +120,9 @@ fn four_packets_become_one() {
     });
 }
 
-/// Keeps the last 50 packets until the end.
-#[derive(Default)]
-struct Hold(std::collections::VecDeque<Parcel>);
-
-impl BurstStage<Parcel> for Hold {
-    type Out = Parcel;
-    type Drop = NoDrops;
-
-    fn process(
-        &mut self,
-        _: &mut Cx<'_, NoDrops>,
-        input: &mut Burst<Parcel>,
-        out: &mut Output<'_, Parcel>,
-    ) {
-        while let Some(parcel) = input.pop() {
-            self.0.push_back(parcel);
-            if self.0.len() > 50 {
-                out.push(self.0.pop_front().expect("51 are held"));
-            }
-        }
-    }
-
-    fn finish(&mut self, _: &mut Cx<'_, NoDrops>, out: &mut Output<'_, Parcel>) {
-        self.0.drain(..).for_each(|parcel| out.push(parcel));
-    }
-
-    fn held(&self) -> usize {
-        self.0.len()
-    }
-
-    fn held_max(&self) -> usize {
-        50
-    }
-}
-
 #[test]
 fn what_is_held_is_given_up_in_the_end_and_in_order() {
-    both_sides!(|_core, _world| Hold::default(), |report: &Report, world: &World, queues, _| {
+    both_sides!(|_core, _world| Hold::of(50), |report: &Report, world: &World, queues, _| {
         assert_eq!((report.received, report.sent), (COUNT * queues, COUNT * queues));
         let seen = world.seen.lock().unwrap();
         for queue in 0..queues {
@@ -219,13 +184,13 @@ fn several_in_a_row_work_together() {
     for deployment in DEPLOYMENTS {
         let world = World::new();
         let graph = source(|core| Ok::<_, Error>(world.rx(core, COUNT)))
-            .burst_stage(|_| Hold::default())
+            .burst_stage(|_| Hold::of(50))
             .burst_stage(|_| Split(Arc::clone(&world.nic.pool)))
             .shard_by(|parcel| parcel.key)
             .burst_stage(|_| Split(Arc::clone(&world.nic.pool)))
-            .burst_stage(|_| Hold::default())
+            .burst_stage(|_| Hold::of(50))
             .burst_stage(|core| maker(core, &world))
-            .burst_stage(|_| Hold::default())
+            .burst_stage(|_| Hold::of(50))
             .sink(|core| world.tx_ok(core));
         let report = whole(run(graph, deployment));
         let (queues, workers) = (deployment.receiver_count(), deployment.worker_count());

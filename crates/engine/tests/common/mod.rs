@@ -1,9 +1,11 @@
 //! A world of memory around the engine: packets with identities, a pool that wants each of them back
 //! once, and a device that counts for itself.
-#![allow(dead_code, reason = "each test file uses a part of it")]
+#![allow(dead_code, unused_imports, reason = "each test file uses a part of it")]
 
+mod hold;
 mod watch;
 
+pub use hold::Hold;
 pub use watch::watched;
 
 use hotloop_engine::{Deployment, Engine, Graph, Report, RunError};
