@@ -7,13 +7,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use allocator_api2::alloc::{AllocError, Allocator, Layout};
 
+use crate::error::{ArenaError, Refusal};
 use crate::free::FreeRanges;
 use crate::mapping::Mapping;
-use crate::proc;
-use crate::request::{ArenaError, HUGE_BYTES, Obtained, Pages, Refusal, Request};
+use crate::obtain::{check, obtain, prefer};
+use crate::obtained::{Obtained, Progress};
+use crate::request::{Pages, Request};
 
 /// Every allocation starts on a cache line of its own, and is a multiple of one.
-const LINE_BYTES: usize = 64;
+pub(crate) const LINE_BYTES: usize = 64;
 
 /// What [`Arena::on`] reserves.
 const DEFAULT_BYTES: usize = 1 << 30;
@@ -41,20 +43,50 @@ impl Arena {
     /// Maps the memory of `request`, and says what came of it.
     ///
     /// Kinds of pages are tried in the order of the request. Those that the kernel refuses, or
-    /// promises but does not deliver, are passed over.
+    /// promises but does not deliver, are passed over, and so are those that can't keep what the
+    /// request insists on (`lock`, `node_only`).
     ///
     /// # Errors
     /// [`ArenaError`]: the request is for nothing, names a node that isn't there, or no kind of
-    /// pages can be had.
+    /// pages can be had as asked for. Each says what to do about it.
     pub fn new(request: Request) -> Result<(Self, Obtained), ArenaError> {
-        let Request { bytes, pages: wanted, node, prefault } = request;
+        Self::with_progress(request, |_| ())
+    }
+
+    /// As [`Arena::new`], and calls `progress` after each step of taking the memory, which may last
+    /// seconds a GiB where the machine hasn't used it for long.
+    ///
+    /// A step is 64 MiB, or one page where pages are larger. The last one ends with `done_bytes`
+    /// equal to `total_bytes`. There are none where the memory is not taken now.
+    ///
+    /// # Errors
+    /// As [`Arena::new`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use hotloop_arena::{Arena, Request};
+    ///
+    /// # fn main() -> Result<(), hotloop_arena::ArenaError> {
+    /// let (arena, obtained) = Arena::with_progress(Request::new(4 << 20), |step| {
+    ///     eprintln!("{}: {} of {} bytes", step.pages, step.done_bytes, step.total_bytes);
+    /// })?;
+    /// # assert_eq!(arena.bytes(), obtained.bytes);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn with_progress(
+        request: Request,
+        mut progress: impl FnMut(Progress),
+    ) -> Result<(Self, Obtained), ArenaError> {
+        let Request { bytes, node, .. } = request;
         check(bytes, node)?;
-        if wanted.is_empty() {
+        if request.pages.is_empty() {
             return Err(ArenaError::NoPages);
         }
         let mut tried = Vec::new();
-        for pages in wanted {
-            match obtain(bytes, pages, node, prefault) {
+        for &pages in &request.pages {
+            match obtain(&request, pages, &mut progress) {
                 Ok((mapping, obtained)) => return Ok((Self::over(mapping), obtained)),
                 Err(refusal) => tried.push((pages, refusal)),
             }
@@ -113,63 +145,13 @@ impl Arena {
     }
 }
 
-fn check(bytes: usize, node: Option<u32>) -> Result<(), ArenaError> {
-    if bytes == 0 {
-        return Err(ArenaError::Empty);
-    }
-    if bytes > isize::MAX as usize - 2 * HUGE_BYTES {
-        return Err(ArenaError::TooLarge { bytes });
-    }
-    let online = proc::nodes_online();
-    match node {
-        Some(node) if !proc::is_listed(node, &online) => {
-            Err(ArenaError::NoSuchNode { node, online })
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Maps memory on `pages`, takes it, and sees what it is.
-fn obtain(
-    bytes: usize,
-    pages: Pages,
-    node: Option<u32>,
-    prefault: bool,
-) -> Result<(Mapping, Obtained), Refusal> {
-    let bytes = bytes.next_multiple_of(pages.unit_bytes());
-    let mapping = Mapping::new(bytes, pages).map_err(Refusal::Kernel)?;
-    prefer(&mapping, node);
-    // A reserved page that can't be had after all (a cgroup's limit) would kill the process when it
-    // is touched. Of the others, one huge page shows whether the kernel gives any.
-    let taken_bytes = if prefault || pages == Pages::Huge { bytes } else { HUGE_BYTES };
-    mapping.populate(taken_bytes).map_err(Refusal::Kernel)?;
-    let addr = mapping.addr().get();
-    let map = proc::smap(addr);
-    let is_small = |map: proc::Smap| map.page_bytes < HUGE_BYTES && map.huge_bytes == 0;
-    if pages != Pages::Small && map.is_some_and(is_small) {
-        return Err(Refusal::OnSmallPages);
-    }
-    let huge_bytes = map.map(|map| map.huge_bytes);
-    Ok((mapping, Obtained { pages, bytes, huge_bytes, node: proc::node(addr) }))
-}
-
-/// Asks for memory on `node`.
-fn prefer(mapping: &Mapping, node: Option<u32>) {
-    if let Some(node) = node {
-        // Where the kernel takes no such wish (containers often forbid it), pages lie where they
-        // are first touched: as a rule on the node of the core that sets up its memory, the one
-        // that is meant. `Obtained::node` tells.
-        let _ = mapping.prefer_node(node);
-    }
-}
-
 /// The bytes that an allocation of `layout` takes up.
-fn taken_bytes(layout: Layout) -> Option<usize> {
+pub(crate) fn taken_bytes(layout: Layout) -> Option<usize> {
     layout.size().checked_next_multiple_of(LINE_BYTES)
 }
 
-// SAFETY: 1. An allocation is a range of the mapping that `FreeRanges` hands out once until it is
-// given back: it is valid, writable and nobody else's. 2. The mapping stays in place until the last
+// SAFETY: 1. An allocation is a range of the mapping (`Region::free`) that is handed out once until
+// it is given back: it is valid, writable and nobody else's. 2. The mapping stays in place until the last
 // clone of the handle is dropped, wherever handles move. 3. All clones share one `Region`, so one
 // frees what another allocated. 4. A layout whose size lies between what was asked for and what was
 // given takes up the same bytes (`taken_bytes`), so that it fits.
@@ -183,9 +165,7 @@ unsafe impl Allocator for Arena {
         let mapping = &self.region.mapping;
         let align = layout.align().max(LINE_BYTES);
         let offset = self.free().take(bytes, align, mapping.addr().get()).ok_or(AllocError)?;
-        // SAFETY: 1. `offset + bytes` is at most the length of the mapping.
-        let start = unsafe { mapping.start().add(offset) };
-        Ok(NonNull::slice_from_raw_parts(start, bytes))
+        Ok(NonNull::slice_from_raw_parts(mapping.at(offset), bytes))
     }
 
     unsafe fn deallocate(&self, block: NonNull<u8>, layout: Layout) {

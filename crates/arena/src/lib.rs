@@ -8,13 +8,23 @@
 //! # Guarantees
 //!
 //! - [`Obtained`] is what the kernel reports of the region after its pages were taken, not what was
-//!   asked for.
-//! - Without huge pages, privileges or several nodes, the same calls succeed on plain pages.
+//!   asked for: how much of it lies on huge pages, is locked, and on which node. What the kernel
+//!   doesn't tell is `None`.
+//! - Without huge pages, privileges or several nodes, the same calls succeed on plain pages: 1 GiB,
+//!   2 MiB, transparent huge and 4 KiB pages are tried in the order of the [`Request`].
+//! - What is insisted on is kept or refused: [`lock`](Request::lock) means that all of it is locked,
+//!   [`node_only`](Request::node_only) that all of it lies on that node. A plain
+//!   [`node`](Request::node) is a preference, which `Obtained` answers.
+//! - Memory is taken before the arena is handed out, with [progress](Arena::with_progress) for who
+//!   waits, so that the packet path never touches a page first. More than there is, is refused, and
+//!   not left to the kernel, which would end the process.
+//! - Each [`ArenaError`] names its remedy: how many pages to reserve and where, which limit to raise.
 //! - The region neither grows nor moves. An allocation that doesn't fit fails; nothing is taken from
 //!   elsewhere.
 //! - Allocations start on cache lines of their own. Freed neighbours merge, so that what is wholly
 //!   freed can be wholly allocated again.
-//! - Handles are counted: the region is there for as long as anything lives in it.
+//! - Handles are counted: the region is there for as long as anything lives in it. An [`ArenaBox`]
+//!   has no lifetime, and moves into a stage or a thread like any value.
 //!
 //! # Example
 //!
@@ -32,23 +42,57 @@
 //! let mut flows = HashMap::with_capacity_and_hasher_in(10_000, RandomState::new(), arena.clone());
 //! flows.insert([10, 0, 0, 1], "a backend");
 //! assert!(arena.used_bytes() >= 10_000 * size_of::<([u8; 4], &str)>());
+//!
+//! let mut counts = arena.boxed_zeroed::<u64>(256)?;
+//! counts[17] += 1;
 //! # Ok(())
 //! # }
 //! ```
 //!
 //! # Limits
 //!
-//! Linux only. Pages of 1 GiB are not used. The trait is that of `allocator-api2` 0.2, which
-//! hashbrown takes. Allocation searches a list of free ranges under a lock: meant for set-up, where
-//! a few large tables are made, and not for the packet path. The memory is not locked against
-//! swapping.
+//! Linux only, on processors and kernels whose pages are of 4 KiB, 2 MiB and 1 GiB. The trait is
+//! that of `allocator-api2` 0.2, which hashbrown takes. Allocation searches a list of free ranges
+//! under a lock: meant for set-up, where a few large tables are made, and not for the packet path.
+//!
+//! How much memory there is, is read before it is taken: who takes it meanwhile, or a memory cgroup
+//! that others have filled, still makes the kernel end processes. One arena has one kind of pages,
+//! though transparent ones may be a mixture, which [`Obtained::huge_bytes`] tells. Nodes and locks
+//! are seen once, when the arena is made: what the administrator migrates later is not followed.
+//!
+//! # Unsafe code
+//!
+//! | where | what | relies on |
+//! |---|---|---|
+//! | `mapping.rs`, `map` | `mmap` | no address is asked for, so that nothing is mapped over |
+//! | `mapping.rs`, `Mapping::guarded` | `mprotect` | the range lies in a mapping just made (two alignments longer, of which at most one is skipped), and nobody knows it yet |
+//! | `mapping.rs`, `Mapping::advise` | `madvise` | the range is cut to the mapping; only advices that keep what memory holds are used |
+//! | `mapping.rs`, `Mapping::touch` | writing a zero to each page (kernels before 5.14) | the offset is below the length; nothing was allocated yet |
+//! | `mapping.rs`, `Mapping::lock` | `mlock2` | the range is the mapping; unmapping unlocks |
+//! | `mapping.rs`, `Mapping::prefer_node` | `mbind` | the range is the mapping; the mask is as long as said and outlives the call |
+//! | `mapping.rs`, `Mapping::first_node` | `get_mempolicy` | it writes one `int`, which outlives the call |
+//! | `mapping.rs`, `Drop for Mapping` | `munmap` | address and length are those of `mmap`; the last handle is gone, and with it all allocations |
+//! | `mapping.rs`, `Send` and `Sync` | two `impl`s | a mapping belongs to the process; `&Mapping` gives out addresses, and leaves the content alone once it is shared |
+//! | `arena.rs`, `Allocator for Arena` | the `impl` | ranges are handed out once until given back, and lie in the mapping; it stays in place until the last handle is dropped; clones share one region; `taken_bytes` is the same for all layouts that fit a block |
+//! | `boxed.rs`, `Arena::boxed_zeroed` | `assume_init` | all bytes are written 0, which is a valid `T` by [`zerocopy::FromZeros`] |
+//!
+//! Everything else is safe code: which ranges are free is arithmetic on offsets (`free.rs`), tested
+//! against a map of bytes.
 
 mod arena;
+mod boxed;
+mod error;
 mod free;
+mod limits;
 mod mapping;
+mod obtain;
+mod obtained;
 mod proc;
 mod request;
 
 pub use allocator_api2::alloc::Allocator;
 pub use arena::Arena;
-pub use request::{ArenaError, Obtained, Pages, Refusal, Request};
+pub use boxed::ArenaBox;
+pub use error::{ArenaError, Refusal};
+pub use obtained::{Obtained, Progress};
+pub use request::{Pages, Request};

@@ -4,13 +4,13 @@ use std::num::NonZero;
 use std::ptr::{self, NonNull};
 
 use rustix::io::{Errno, Result};
-use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
+use rustix::mm::{Advice, MapFlags, MlockFlags, MprotectFlags, ProtFlags};
 
 use crate::request::{HUGE_BYTES, Pages, SMALL_BYTES};
 
 /// A readable and writable region of anonymous memory, unmapped when dropped.
 pub(crate) struct Mapping {
-    /// Start of the region, aligned to its pages.
+    /// Start of the region, aligned to its pages. `bytes` from here on lie in what was mapped.
     start: NonNull<u8>,
     /// Length of the region.
     bytes: usize,
@@ -24,26 +24,35 @@ pub(crate) struct Mapping {
 unsafe impl Send for Mapping {}
 
 // SAFETY: 1. All that `&Mapping` allows is reading its fields and making system calls on the region
-// that leave its content alone.
+// that leave its content alone, but for `populate`, which this crate calls before it shares it.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Maps `bytes`, a multiple of the pages' unit, on such pages. Nothing is taken from memory
-    /// yet; of huge pages as many are reserved.
+    /// yet; of reserved pages as many are set aside.
     pub(crate) fn new(bytes: usize, pages: Pages) -> Result<Self> {
         match pages {
-            Pages::Huge => {
-                let huge = MapFlags::HUGETLB | MapFlags::HUGE_2MB;
-                let start = map(bytes, ProtFlags::READ | ProtFlags::WRITE, huge)?;
-                Ok(Self { start, bytes, mapped: start, mapped_bytes: bytes })
-            }
+            Pages::Gigantic => Self::reserved(bytes, MapFlags::HUGE_1GB),
+            Pages::Huge => Self::reserved(bytes, MapFlags::HUGE_2MB),
             Pages::Transparent => {
                 let mapping = Self::guarded(bytes, HUGE_BYTES)?;
-                mapping.advise(mapping.bytes, Advice::LinuxHugepage)?;
+                mapping.advise(0, bytes, Advice::LinuxHugepage)?;
                 Ok(mapping)
             }
-            Pages::Small => Self::guarded(bytes, SMALL_BYTES),
+            Pages::Small => {
+                let mapping = Self::guarded(bytes, SMALL_BYTES)?;
+                // A kernel that makes huge pages for all would make them here; one that knows none
+                // takes no such wish either.
+                let _ = mapping.advise(0, bytes, Advice::LinuxNoHugepage);
+                Ok(mapping)
+            }
         }
+    }
+
+    fn reserved(bytes: usize, size: MapFlags) -> Result<Self> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let start = map(bytes, access, MapFlags::HUGETLB | size)?;
+        Ok(Self { start, bytes, mapped: start, mapped_bytes: bytes })
     }
 
     /// Maps `bytes` at a multiple of `align`, between pages that can't be accessed. Those also keep
@@ -53,19 +62,20 @@ impl Mapping {
         let mapped_bytes = align.checked_mul(2).and_then(|around| bytes.checked_add(around));
         let mapped_bytes = mapped_bytes.ok_or(Errno::NOMEM)?;
         let mapped = map(mapped_bytes, ProtFlags::empty(), MapFlags::NORESERVE)?;
-        // The next multiple, so at least a page and at most `align` bytes lie before the region.
+        // The next multiple, so at least a page and at most `align` bytes lie before the region, and
+        // as much behind it.
         let skipped_bytes = align - mapped.addr().get() % align;
-        // SAFETY: 1. `skipped_bytes <= align < mapped_bytes`: the result lies in the mapping.
-        let start = unsafe { mapped.add(skipped_bytes) };
-        let mapping = Self { start, bytes, mapped, mapped_bytes };
+        let mapping = Self { start: behind(mapped, skipped_bytes), bytes, mapped, mapped_bytes };
         let access = MprotectFlags::READ | MprotectFlags::WRITE;
         // SAFETY: 1. `start..start + bytes` lies in a mapping that nothing else knows of yet.
         unsafe { rustix::mm::mprotect(mapping.start.as_ptr().cast(), bytes, access) }?;
         Ok(mapping)
     }
 
-    pub(crate) fn start(&self) -> NonNull<u8> {
-        self.start
+    /// The address of `offset`, with the right to access the whole region.
+    pub(crate) fn at(&self, offset: usize) -> NonNull<u8> {
+        debug_assert!(offset <= self.bytes);
+        behind(self.start, offset)
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -77,34 +87,41 @@ impl Mapping {
         self.start.addr()
     }
 
-    /// Takes the first `bytes` of the region from memory now.
-    pub(crate) fn populate(&self, bytes: usize) -> Result<()> {
-        match self.advise(bytes, Advice::LinuxPopulateWrite) {
+    /// Takes `bytes` from `offset` on, a page's start, from memory now. Nothing may live there yet.
+    pub(crate) fn populate(&self, offset: usize, bytes: usize) -> Result<()> {
+        match self.advise(offset, bytes, Advice::LinuxPopulateWrite) {
             // The kernel is older than 5.14.
             Err(Errno::INVAL) => {
-                self.touch(bytes);
+                self.touch(offset, bytes);
                 Ok(())
             }
             done => done,
         }
     }
 
-    /// Writes to each page of the first `bytes`, which must hold nothing yet: they become 0.
-    fn touch(&self, bytes: usize) {
-        for offset in (0..bytes.min(self.bytes)).step_by(SMALL_BYTES) {
-            // SAFETY: 1. `offset` is below the region's length.
-            let byte = unsafe { self.start.add(offset) };
-            // SAFETY: 1. The region is writable. 2. Nothing was allocated from it yet: `populate`
-            // is called by this crate before the arena is made.
-            unsafe { byte.write_volatile(0) };
+    /// Writes 0 to each page of `bytes` from `offset` on.
+    fn touch(&self, offset: usize, bytes: usize) {
+        let end = offset.saturating_add(bytes).min(self.bytes);
+        for offset in (offset..end).step_by(SMALL_BYTES) {
+            // SAFETY: 1. `offset` is below the region's length, and the region writable. 2. Nothing
+            // was allocated from it yet: `populate` is called before the arena is made.
+            unsafe { self.at(offset).write_volatile(0) };
         }
     }
 
-    fn advise(&self, bytes: usize, advice: Advice) -> Result<()> {
-        let bytes = bytes.min(self.bytes);
-        // SAFETY: 1. The range lies in this mapping. 2. The advices used here (huge pages, populate)
-        // leave what the memory holds as it is.
-        unsafe { rustix::mm::madvise(self.start.as_ptr().cast(), bytes, advice) }
+    fn advise(&self, offset: usize, bytes: usize, advice: Advice) -> Result<()> {
+        let bytes = bytes.min(self.bytes.saturating_sub(offset));
+        let start = self.at(offset.min(self.bytes)).as_ptr().cast();
+        // SAFETY: 1. The range lies in this mapping. 2. The advices used here (huge pages or none,
+        // populate) leave what the memory holds as it is.
+        unsafe { rustix::mm::madvise(start, bytes, advice) }
+    }
+
+    /// Keeps pages of the region from being swapped out, each from when it is taken.
+    pub(crate) fn lock(&self) -> Result<()> {
+        let start = self.start.as_ptr().cast();
+        // SAFETY: 1. The range is that of this mapping, which unlocks it when it is unmapped.
+        unsafe { rustix::mm::mlock_with(start, self.bytes, MlockFlags::ONFAULT) }
     }
 
     /// Asks that pages of the region that are taken from now on lie on `node`.
@@ -130,6 +147,29 @@ impl Mapping {
         };
         if result == 0 { Ok(()) } else { Err(last_error()) }
     }
+
+    /// The node that the first page lies on, which must have been taken.
+    pub(crate) fn first_node(&self) -> Result<u32> {
+        // From linux/mempolicy.h: the node, not the policy; that of the page at an address.
+        const MPOL_F_NODE: usize = 1 << 0;
+        const MPOL_F_ADDR: usize = 1 << 1;
+        const NO_MASK: *mut u64 = ptr::null_mut();
+        const NO_MASK_BITS: usize = 0;
+        let mut node: libc::c_int = -1;
+        // SAFETY: get_mempolicy(2): 1. With these flags it writes one `int`, the node, to its first
+        // argument, which outlives the call, and reads no more of the region than where its page is.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_get_mempolicy,
+                &raw mut node,
+                NO_MASK,
+                NO_MASK_BITS,
+                self.start.as_ptr(),
+                MPOL_F_NODE | MPOL_F_ADDR,
+            )
+        };
+        if result == 0 { u32::try_from(node).map_err(|_| Errno::INVAL) } else { Err(last_error()) }
+    }
 }
 
 impl Drop for Mapping {
@@ -149,6 +189,44 @@ fn map(bytes: usize, access: ProtFlags, flags: MapFlags) -> Result<NonNull<u8>> 
     NonNull::new(start.cast()).ok_or(Errno::NOMEM)
 }
 
+/// The address `bytes` behind `start`, in the same mapping.
+fn behind(start: NonNull<u8>, bytes: usize) -> NonNull<u8> {
+    start.map_addr(|addr| addr.checked_add(bytes).expect("a mapping ends within the addresses"))
+}
+
 fn last_error() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proc;
+
+    #[test]
+    fn both_ways_to_take_memory_take_it() {
+        const BYTES: usize = 64 * SMALL_BYTES;
+        let resident_bytes =
+            |mapping: &Mapping| proc::smap(mapping.addr().get()).unwrap().resident_bytes;
+        let mapping = Mapping::new(BYTES, Pages::Small).unwrap();
+        assert_eq!(resident_bytes(&mapping), 0);
+        mapping.touch(SMALL_BYTES, 2 * SMALL_BYTES);
+        assert_eq!(resident_bytes(&mapping), 2 * SMALL_BYTES);
+        mapping.populate(0, 16 * SMALL_BYTES).unwrap();
+        assert_eq!(resident_bytes(&mapping), 16 * SMALL_BYTES);
+        mapping.touch(BYTES - SMALL_BYTES, BYTES);
+        assert_eq!(resident_bytes(&mapping), 17 * SMALL_BYTES);
+    }
+
+    #[test]
+    fn both_ways_to_ask_for_the_node_agree() {
+        let mapping = Mapping::new(4 * SMALL_BYTES, Pages::Small).unwrap();
+        mapping.populate(0, SMALL_BYTES).unwrap();
+        match (mapping.first_node(), proc::nodes(mapping.addr().get())) {
+            (Ok(node), Some(nodes)) => {
+                assert_eq!(nodes, proc::Nodes { node, off_node_bytes: 0 });
+            }
+            (asked, read) => println!("skipped: get_mempolicy {asked:?}, numa_maps {read:?}"),
+        }
+    }
 }

@@ -7,8 +7,21 @@ use std::fs;
 pub(crate) struct Smap {
     /// Bytes of a page as the kernel maps it.
     pub(crate) page_bytes: usize,
+    /// Bytes that were taken from memory.
+    pub(crate) resident_bytes: usize,
     /// Bytes on pages larger than the small ones, transparent or from the reserved pool.
     pub(crate) huge_bytes: usize,
+    /// Bytes that can't be swapped out.
+    pub(crate) locked_bytes: usize,
+}
+
+/// Where the pages of one mapping lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Nodes {
+    /// The node that holds most of them.
+    pub(crate) node: u32,
+    /// Bytes on the others.
+    pub(crate) off_node_bytes: usize,
 }
 
 /// What `/proc/self/smaps` says of the mapping that starts at `addr`.
@@ -16,8 +29,8 @@ pub(crate) fn smap(addr: usize) -> Option<Smap> {
     parse_smaps(&fs::read_to_string("/proc/self/smaps").ok()?, addr)
 }
 
-/// The node that holds most pages of the mapping that starts at `addr`.
-pub(crate) fn node(addr: usize) -> Option<u32> {
+/// Where the pages of the mapping that starts at `addr` lie.
+pub(crate) fn nodes(addr: usize) -> Option<Nodes> {
     parse_numa_maps(&fs::read_to_string("/proc/self/numa_maps").ok()?, addr)
 }
 
@@ -45,39 +58,53 @@ fn parse_smaps(text: &str, addr: usize) -> Option<Smap> {
     let mut lines = text.lines().skip_while(|line| !line.starts_with(&start));
     lines.next()?;
     let mut page_bytes = None;
-    let mut huge_bytes = 0;
+    let (mut small_bytes, mut transparent_bytes, mut reserved_bytes) = (0, 0, 0);
+    let mut is_locked = false;
     for line in lines {
         let Some((name, rest)) = line.split_once(':') else { break };
-        let Some(bytes) = kib(rest) else {
-            // The last line of a mapping has flags for a value; the next mapping's first has a
-            // colon too, in its device.
-            if name == "VmFlags" {
+        match (name, kib(rest)) {
+            ("KernelPageSize", Some(bytes)) => page_bytes = Some(bytes),
+            // Reserved pages are not counted here.
+            ("Rss", Some(bytes)) => small_bytes = bytes,
+            ("AnonHugePages", Some(bytes)) => transparent_bytes = bytes,
+            // Some kernels (6.18) now and then count one's own pages as shared.
+            ("Private_Hugetlb" | "Shared_Hugetlb", Some(bytes)) => reserved_bytes += bytes,
+            // The last line of a mapping; the next mapping's first has a colon too, in its device.
+            ("VmFlags", _) => {
+                is_locked = rest.split(' ').any(|flag| flag == "lo");
                 break;
             }
-            continue;
-        };
-        match name {
-            "KernelPageSize" => page_bytes = Some(bytes),
-            "AnonHugePages" | "Private_Hugetlb" => huge_bytes += bytes,
             _ => {}
         }
     }
-    Some(Smap { page_bytes: page_bytes?, huge_bytes })
+    // Not the line «Locked»: it halves what a forked child shares for a moment.
+    let locked_bytes = if is_locked { small_bytes } else { 0 };
+    Some(Smap {
+        page_bytes: page_bytes?,
+        resident_bytes: small_bytes + reserved_bytes,
+        huge_bytes: transparent_bytes + reserved_bytes,
+        // The kernel never swaps those out.
+        locked_bytes: locked_bytes + reserved_bytes,
+    })
 }
 
 /// The bytes in ` 2048 kB`.
-fn kib(text: &str) -> Option<usize> {
+pub(crate) fn kib(text: &str) -> Option<usize> {
     text.trim().strip_suffix("kB")?.trim_end().parse::<usize>().ok()?.checked_mul(1024)
 }
 
-fn parse_numa_maps(text: &str, addr: usize) -> Option<u32> {
+fn parse_numa_maps(text: &str, addr: usize) -> Option<Nodes> {
     let start = format!("{addr:x} ");
     let line = text.lines().find(|line| line.starts_with(&start))?;
+    let page_kib = line.split(' ').find_map(|field| field.strip_prefix("kernelpagesize_kB="))?;
+    let page_bytes = page_kib.parse::<usize>().ok()?.checked_mul(1024)?;
     let counts = line.split(' ').filter_map(|field| {
         let (node, count) = field.strip_prefix('N')?.split_once('=')?;
-        Some((count.parse::<u64>().ok()?, node.parse::<u32>().ok()?))
+        Some((count.parse::<usize>().ok()?, node.parse::<u32>().ok()?))
     });
-    counts.max_by_key(|&(count, _)| count).map(|(_, node)| node)
+    let total_count: usize = counts.clone().map(|(count, _)| count).sum();
+    let (count, node) = counts.max_by_key(|&(count, _)| count)?;
+    Some(Nodes { node, off_node_bytes: (total_count - count) * page_bytes })
 }
 
 #[cfg(test)]
@@ -89,30 +116,41 @@ mod tests {
 Size:               2048 kB
 KernelPageSize:        4 kB
 MMUPageSize:           4 kB
+Rss:                  12 kB
 AnonHugePages:         0 kB
 Private_Hugetlb:       0 kB
+Locked:                0 kB
 THPeligible:           1
 VmFlags: rd wr mr mw me ac hg
 7f1000000000-7f1000400000 rw-p 00000000 00:00 0
 Size:               4096 kB
 KernelPageSize:        4 kB
+Rss:                3072 kB
 AnonHugePages:      2048 kB
+Locked:             1536 kB
 THPeligible:           1
-VmFlags: rd wr mr mw me ac hg
+VmFlags: rd wr mr mw me lo ac hg
 7f2000000000-7f2000400000 rw-p 00000000 00:0f 1234      /anon_hugepage (deleted)
 Size:               4096 kB
 KernelPageSize:     2048 kB
+Rss:                   0 kB
 AnonHugePages:         0 kB
-Private_Hugetlb:    4096 kB
+Shared_Hugetlb:     2048 kB
+Private_Hugetlb:    2048 kB
 VmFlags: rd wr mr mw me de ht
 ";
 
     #[test]
     fn each_mapping_is_read_alone() {
-        let found = |addr| parse_smaps(SMAPS, addr).map(|map| (map.page_bytes, map.huge_bytes));
-        assert_eq!(found(0x7f00_0000_0000), Some((4096, 0)));
-        assert_eq!(found(0x7f10_0000_0000), Some((4096, 2 << 20)));
-        assert_eq!(found(0x7f20_0000_0000), Some((2 << 20, 4 << 20)));
+        let found = |addr| {
+            parse_smaps(SMAPS, addr).map(|map| {
+                let bytes = [map.resident_bytes, map.huge_bytes, map.locked_bytes];
+                (map.page_bytes, bytes.map(|bytes| bytes >> 10))
+            })
+        };
+        assert_eq!(found(0x7f00_0000_0000), Some((4096, [12, 0, 0])));
+        assert_eq!(found(0x7f10_0000_0000), Some((4096, [3072, 2048, 3072])));
+        assert_eq!(found(0x7f20_0000_0000), Some((2 << 20, [4096, 4096, 4096])));
         assert_eq!(found(0x7f00_0020_0000), None);
         assert_eq!(found(0xf00_0000_0000), None);
     }
@@ -126,10 +164,12 @@ VmFlags: rd wr mr mw me de ht
     #[test]
     fn the_node_with_most_pages_wins() {
         let maps = "1000 default anon=3 N0=1 N1=2 kernelpagesize_kB=4\n\
-                    2000 prefer:1 anon=9 dirty=9 N0=9 kernelpagesize_kB=4\n\
-                    3000 default\n";
-        let nodes = [0x1000, 0x2000, 0x3000, 0x4000].map(|addr| parse_numa_maps(maps, addr));
-        assert_eq!(nodes, [Some(1), Some(0), None, None]);
+                    2000 prefer:1 anon=9 dirty=9 N0=9 kernelpagesize_kB=2048\n\
+                    3000 default\n\
+                    4000 default kernelpagesize_kB=4\n";
+        let nodes = [0x1000, 0x2000, 0x3000, 0x4000, 0x5000]
+            .map(|addr| parse_numa_maps(maps, addr).map(|map| (map.node, map.off_node_bytes)));
+        assert_eq!(nodes, [Some((1, 4096)), Some((0, 0)), None, None, None]);
     }
 
     #[test]

@@ -1,8 +1,11 @@
-//! What is asked of an arena, and what came of it.
+//! What is asked of an arena.
 
 use std::fmt;
 
-/// Bytes of a huge page on x86-64 and on AArch64 with 4 KiB pages.
+/// Bytes of the largest pages, on x86-64 and on AArch64 with 4 KiB pages.
+pub(crate) const GIGANTIC_BYTES: usize = 1 << 30;
+
+/// Bytes of a huge page on the same.
 pub(crate) const HUGE_BYTES: usize = 2 << 20;
 
 /// Bytes of the pages that every mapping has by default.
@@ -11,6 +14,8 @@ pub(crate) const SMALL_BYTES: usize = 4 << 10;
 /// The pages that memory lies on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Pages {
+    /// 1 GiB pages from the pool that the administrator reserved.
+    Gigantic,
     /// 2 MiB pages from the pool that the administrator reserved (`vm.nr_hugepages`).
     Huge,
     /// 2 MiB pages that the kernel makes where it finds room (transparent huge pages).
@@ -23,15 +28,22 @@ impl Pages {
     /// The size that a region on such pages is a multiple of, and is aligned to, in bytes.
     pub(crate) fn unit_bytes(self) -> usize {
         match self {
+            Self::Gigantic => GIGANTIC_BYTES,
             Self::Huge | Self::Transparent => HUGE_BYTES,
             Self::Small => SMALL_BYTES,
         }
+    }
+
+    /// Whether they come from a pool that the administrator reserved. Such pages are never swapped.
+    pub(crate) fn are_reserved(self) -> bool {
+        matches!(self, Self::Gigantic | Self::Huge)
     }
 }
 
 impl fmt::Display for Pages {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Gigantic => "1 GiB pages",
             Self::Huge => "2 MiB pages",
             Self::Transparent => "transparent huge pages",
             Self::Small => "4 KiB pages",
@@ -47,120 +59,59 @@ pub struct Request {
     /// The pages to try, best first; the first kind that the kernel gives is taken.
     pub pages: Vec<Pages>,
     /// The NUMA node that the memory should lie on; none leaves it to where it is first touched.
+    ///
+    /// A preference: where the node has no room, or the kernel takes no such wish, the memory lies
+    /// elsewhere, and [`Obtained::node`](crate::Obtained::node) says where.
     pub node: Option<u32>,
+    /// Whether pages on any other node than `node` are refused. Has no effect without `node`;
+    /// implies `prefault`, since only pages that were taken lie anywhere.
+    pub node_only: bool,
+    /// Whether the memory must never be swapped out. A promise: what can't be locked is refused.
+    /// Implies `prefault`. Reserved pages are never swapped, so that they need no right to lock.
+    pub lock: bool,
     /// Whether to take all pages now rather than when first touched, which may be in the packet
-    /// path. [`Pages::Huge`] are always taken now.
+    /// path. Reserved pages always are, and of others the first 2 MiB, which show what they are.
     pub prefault: bool,
 }
 
 impl Request {
-    /// `bytes` on any pages, the largest that can be had, on no particular node, taken now.
+    /// `bytes` on any pages, the largest that can be had, on no particular node, not locked, taken
+    /// now.
+    ///
+    /// Pages of 1 GiB are among them where rounding up to whole ones wastes at most an eighth of
+    /// what was asked for; smaller requests begin with those of 2 MiB. Whoever names
+    /// [`Pages::Gigantic`] gets them for any size.
     pub fn new(bytes: usize) -> Self {
-        Self {
-            bytes,
-            pages: vec![Pages::Huge, Pages::Transparent, Pages::Small],
-            node: None,
-            prefault: true,
+        let mut pages = vec![Pages::Huge, Pages::Transparent, Pages::Small];
+        if rounding_waste_bytes(bytes, GIGANTIC_BYTES) <= bytes / 8 && bytes > 0 {
+            pages.insert(0, Pages::Gigantic);
         }
+        Self { bytes, pages, node: None, node_only: false, lock: false, prefault: true }
+    }
+
+    /// Whether all pages are to be taken before the arena is handed out, where they are `pages`.
+    pub(crate) fn takes_all(&self, pages: Pages) -> bool {
+        let is_judged = self.node_only && self.node.is_some();
+        self.prefault || self.lock || is_judged || pages.are_reserved()
     }
 }
 
-/// What a [`Request`] got, as the kernel tells it (`/proc/self/smaps`, `/proc/self/numa_maps`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Obtained {
-    /// The pages of the region. [`Pages::Transparent`] means some of it: see `huge_bytes`.
-    pub pages: Pages,
-    /// Bytes of the region.
-    pub bytes: usize,
-    /// Bytes that lie on huge pages by now; none when `/proc` can't be read.
-    pub huge_bytes: Option<usize>,
-    /// The node that most of the pages lie on; none when the kernel doesn't say.
-    pub node: Option<u32>,
+fn rounding_waste_bytes(bytes: usize, unit_bytes: usize) -> usize {
+    (unit_bytes - bytes % unit_bytes) % unit_bytes
 }
 
-impl fmt::Display for Obtained {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} KiB on {}", self.bytes >> 10, self.pages)?;
-        if let (Pages::Transparent, Some(huge_bytes)) = (self.pages, self.huge_bytes) {
-            write!(f, " ({} KiB of it)", huge_bytes >> 10)?;
-        }
-        match self.node {
-            Some(node) => write!(f, ", node {node}"),
-            None => Ok(()),
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gigantic_pages_are_a_default_where_they_waste_little() {
+        const MIB: usize = 1 << 20;
+        let has_gigantic =
+            |mib: usize| Request::new(mib * MIB).pages.first() == Some(&Pages::Gigantic);
+        let sizes = [0, 1, 900, 911, 1_024, 1_025, 1_800, 1_900, 2_048, 20 * 1_024 + 1];
+        let expected = [false, false, false, true, true, false, false, true, true, true];
+        assert_eq!(sizes.map(has_gigantic), expected);
+        assert_eq!(Request::new(usize::MAX).pages.len(), 4);
     }
-}
-
-/// Why pages of one kind could not be had.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// The kernel refused, with this error.
-    Kernel(rustix::io::Errno),
-    /// The kernel gave the memory, but on small pages.
-    OnSmallPages,
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Kernel(errno) => errno.fmt(f),
-            Self::OnSmallPages => f.write_str("the kernel gave 4 KiB pages"),
-        }
-    }
-}
-
-/// Why there is no arena.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ArenaError {
-    /// The request was for no bytes.
-    #[error("an arena of 0 bytes was asked for: ask for as many as will be allocated from it")]
-    Empty,
-    /// The request named no pages to try.
-    #[error("an arena was asked for with no kind of pages to try: name at least one")]
-    NoPages,
-    /// The request was for more bytes than an address space has.
-    #[error("an arena of {bytes} bytes was asked for, more than can be addressed: ask for less")]
-    TooLarge {
-        /// Bytes asked for.
-        bytes: usize,
-    },
-    /// The request was for a NUMA node that isn't there.
-    #[error("an arena was asked for on NUMA node {node}; online are: {online}. Name one of them")]
-    NoSuchNode {
-        /// The node asked for.
-        node: u32,
-        /// The nodes that are there, as the kernel lists them.
-        online: String,
-    },
-    /// No kind of pages could be had.
-    #[error("no arena of {bytes} bytes: {}. {}", list(tried), remedy(*bytes, tried))]
-    NoMemory {
-        /// Bytes asked for.
-        bytes: usize,
-        /// What was tried, in order, and why it failed.
-        tried: Vec<(Pages, Refusal)>,
-    },
-}
-
-fn list(tried: &[(Pages, Refusal)]) -> String {
-    let each: Vec<_> = tried.iter().map(|(pages, why)| format!("{pages}: {why}")).collect();
-    each.join("; ")
-}
-
-fn remedy(bytes: usize, tried: &[(Pages, Refusal)]) -> String {
-    let mut remedies = Vec::new();
-    for (pages, _) in tried {
-        remedies.push(match pages {
-            Pages::Huge => format!(
-                "reserve {} huge pages (sysctl vm.nr_hugepages)",
-                bytes.div_ceil(HUGE_BYTES)
-            ),
-            Pages::Transparent => "allow transparent huge pages \
-                (/sys/kernel/mm/transparent_hugepage/enabled: madvise)"
-                .into(),
-            Pages::Small => "ask for less, or raise the limits (ulimit -v, memory cgroup)".into(),
-        });
-    }
-    format!("To get it, {}", remedies.join("; or "))
 }

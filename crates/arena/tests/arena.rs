@@ -7,7 +7,7 @@ use std::thread;
 
 use allocator_api2::vec::Vec as ArenaVec;
 use hashbrown::HashMap;
-use hotloop_arena::{Allocator, Arena, ArenaError, Obtained, Pages, Refusal, Request};
+use hotloop_arena::{Allocator, Arena, ArenaError, Pages, Refusal, Request};
 use proptest::prelude::*;
 
 const MIB: usize = 1 << 20;
@@ -172,20 +172,6 @@ fn a_bad_request_says_what_to_do() {
     let message = no_memory.to_string();
     assert!(message.contains("no arena of 1152921504606846976 bytes: 4 KiB pages: "), "{message}");
     assert!(message.contains("ask for less, or raise the limits"), "{message}");
-}
-
-#[test]
-fn what_was_obtained_reads_well() {
-    let obtained = Obtained {
-        pages: Pages::Transparent,
-        bytes: 4 * MIB,
-        huge_bytes: Some(2 * MIB),
-        node: Some(1),
-    };
-    let text = "4096 KiB on transparent huge pages (2048 KiB of it), node 1";
-    assert_eq!(obtained.to_string(), text);
-    let obtained = Obtained { pages: Pages::Huge, node: None, ..obtained };
-    assert_eq!(obtained.to_string(), "4096 KiB on 2 MiB pages");
 }
 
 /// A block, what it was asked for with, and the byte that it is filled with.
