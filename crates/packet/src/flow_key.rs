@@ -8,6 +8,14 @@ use std::{
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, big_endian::U16};
 
+/// A key as its two parts lie in headers.
+#[derive(IntoBytes, Immutable)]
+#[repr(C)]
+struct Wire<A> {
+    addresses: A,
+    rest: [u8; 8],
+}
+
 macro_rules! flow_key {
     ($(#[$doc:meta])* $name:ident, $address:ty, $address_bytes:literal, $words:literal) => {
         $(#[$doc])*
@@ -50,11 +58,9 @@ macro_rules! flow_key {
                 ports: [u8; 4],
                 protocol: u8,
             ) -> Self {
-                let [source, destination]: [[u8; $address_bytes]; 2] =
-                    zerocopy::transmute!(addresses);
-                let [source_port, destination_port]: [U16; 2] = zerocopy::transmute!(ports);
-                let filler = [0; 3];
-                Self { source, destination, source_port, destination_port, protocol, filler }
+                // As one word, which is then written as one.
+                let rest = u64::from(u32::from_le_bytes(ports)) | u64::from(protocol) << 32;
+                zerocopy::transmute!(Wire { addresses, rest: rest.to_le_bytes() })
             }
 
             /// Who sent the packet.

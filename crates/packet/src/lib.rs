@@ -6,8 +6,9 @@
 //!   [`udp`], [`icmp`], [`icmpv6`]. `parse` checks once; accessors of what it returns cannot panic.
 //! - [`classify`]: one pass from a frame to what it is and where its headers are, tunnels and ICMP
 //!   errors seen through, in the eight bytes of a packet's metadata.
-//! - [`flow_key`] tells flows apart, [`seed`] spreads them over workers and backends, [`toeplitz`]
-//!   says what a network card makes of them.
+//! - [`flow_key`] tells flows apart ([`FlowKey::of`](flow_key::FlowKey::of) reads a frame's key and
+//!   nothing else), [`seed`] spreads them over workers and backends, [`toeplitz`] says what a
+//!   network card makes of them.
 //! - [`ipip`]: in and out of IP-in-IP tunnels, in all four combinations of families.
 //! - [`checksum`]: whole and incremental.
 //! - [`build`]: frames for tests.

@@ -1,5 +1,7 @@
 //! What classification leaves in a packet's metadata.
 
+use std::hint;
+
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::{
@@ -192,6 +194,13 @@ impl Layout {
     #[inline]
     pub fn key(&self, frame: &[u8]) -> Option<FlowKey> {
         let l3_offset = self.l3_offset();
+        if self.flags & (KIND | LATER_FRAGMENT | CUT) == KIND_IPV4
+            && let Some(key) = plain::key_v4(frame, l3_offset)
+        {
+            return Some(FlowKey::V4(key));
+        }
+        // Kept apart, so that what is above stays small where it is inlined.
+        hint::cold_path();
         let l4_offset = self.l4_offset(frame).unwrap_or(0);
         match self.flags & KIND {
             KIND_IPV4 => headers::key_v4(frame, l3_offset, l4_offset).map(FlowKey::V4),

@@ -28,6 +28,7 @@
 //! ```
 
 mod headers;
+mod key;
 mod layout;
 mod plain;
 mod summary;
@@ -58,6 +59,7 @@ mod tests {
     use crate::{
         Header,
         build::{echo_request, protocol, tcp, udp, unreachable},
+        flow_key::FlowKey,
         ip::protocol as number,
         memory::MemPacket,
     };
@@ -157,13 +159,20 @@ mod tests {
         fn the_short_way_equals_the_long_way(
             is_tcp: bool,
             is_v6: bool,
-            changes in prop::collection::vec((12usize..76, any::<u8>()), 0..3),
-            length in 30usize..100,
-            len_bytes in 30usize..120,
+            shape in 0..5,
+            changes in prop::collection::vec((12usize..116, any::<u8>()), 0..3),
+            length in 30usize..140,
+            len_bytes in 30usize..160,
         ) {
             let builder = if is_tcp { tcp() } else { udp() };
             let to = if is_v6 { "::1" } else { "192.0.2.1" };
-            let mut frame = builder.to(to).payload([7; 16]).build();
+            let builder = builder.to(to).payload([7; 16]);
+            let mut frame = match shape {
+                0 => builder.vlan(7).build(),
+                1 => builder.tunnelled("10.0.0.1", "10.0.0.2").build(),
+                2 => unreachable(&builder.build()).build(),
+                _ => builder.build(),
+            };
             for (at, byte) in changes {
                 if let Some(place) = frame.get_mut(at) {
                     *place = byte;
@@ -173,9 +182,10 @@ mod tests {
             for len_bytes in [frame.len(), frame.len().max(len_bytes)] {
                 let long = Summary::walk(&frame, len_bytes);
                 prop_assert_eq!(Summary::of(&frame, len_bytes), long);
+                prop_assert_eq!(FlowKey::of(&frame, len_bytes), long.key(&frame));
                 let layout = Layout::of(&frame, len_bytes, &SEED);
                 prop_assert_eq!(layout.kind(), long.kind);
-                prop_assert_eq!(layout.key(&frame), long.key(&frame));
+                prop_assert_eq!(layout.key(&frame), long.key(&frame), "{:?}", long);
                 prop_assert_eq!(layout.hash(), long.key(&frame).map_or(0, |key| SEED.hash(&key)));
             }
         }

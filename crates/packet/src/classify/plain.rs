@@ -1,5 +1,7 @@
 //! The usual packets, for which no header needs to be walked through.
 
+use std::hint;
+
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned, big_endian::U16};
 
 use crate::{
@@ -18,9 +20,8 @@ pub(super) const L4_OFFSET_V6: usize = 54;
 #[repr(C)]
 pub(super) struct HeadersV4 {
     macs: [u8; 12],
-    ethertype: U16,
-    version_ihl: u8,
-    tos: u8,
+    /// Ethertype, version and header length, type of service: checked as one word.
+    start: [u8; 4],
     total_length: U16,
     identification: U16,
     flags_fragment: U16,
@@ -32,6 +33,15 @@ pub(super) struct HeadersV4 {
     udp_length: U16,
     udp_checksum: U16,
 }
+
+/// All of [`HeadersV4::start`] but the type of service.
+const START_MASK_V4: u32 = u32::from_ne_bytes([0xff, 0xff, 0xff, 0]);
+
+/// IPv4, version 4, a header of twenty bytes.
+const START_V4: u32 = {
+    let [high, low] = ethernet::ETHERTYPE_IPV4.to_be_bytes();
+    u32::from_ne_bytes([high, low, 0x45, 0])
+};
 
 /// Ethernet, IPv6 and the first eight bytes of TCP or UDP.
 #[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
@@ -56,15 +66,15 @@ impl HeadersV4 {
     #[inline]
     pub(super) fn find(frame: &[u8], len_bytes: usize) -> Option<&Self> {
         let (headers, rest) = Self::ref_from_prefix(frame).ok()?;
+        let is_ipv4 = u32::from_ne_bytes(headers.start) & START_MASK_V4 == START_V4;
         // The flag that forbids fragments may be set.
         let is_fragment = headers.flags_fragment.get() & 0x3fff != 0;
-        let is_ipv4 = headers.ethertype == ethernet::ETHERTYPE_IPV4;
-        if !is_ipv4 || headers.version_ihl != 0x45 || is_fragment {
+        if !is_ipv4 || is_fragment {
             return None;
         }
-        let l4_bytes = usize::from(headers.total_length.get()).checked_sub(20)?;
-        let is_whole = L4_OFFSET_V4 + l4_bytes <= len_bytes
-            && is_transport_whole(headers.protocol, headers.udp_length, rest, l4_bytes);
+        let total_bytes = i32::from(headers.total_length.get());
+        let is_whole = L3_OFFSET + total_bytes as usize <= len_bytes
+            && is_transport_whole(headers.protocol, headers.udp_length, rest, total_bytes - 20);
         is_whole.then_some(headers)
     }
 
@@ -88,8 +98,8 @@ impl HeadersV6 {
         if headers.ethertype != ethernet::ETHERTYPE_IPV6 || headers.version_class >> 4 != 6 {
             return None;
         }
-        let l4_bytes = usize::from(headers.payload_length.get());
-        let is_whole = L4_OFFSET_V6 + l4_bytes <= len_bytes
+        let l4_bytes = i32::from(headers.payload_length.get());
+        let is_whole = L4_OFFSET_V6 + l4_bytes as usize <= len_bytes
             && is_transport_whole(headers.next_header, headers.udp_length, rest, l4_bytes);
         is_whole.then_some(headers)
     }
@@ -103,6 +113,19 @@ impl HeadersV6 {
     pub(super) const fn summary(&self) -> Summary {
         summary(Kind::Ipv6, self.next_header, L4_OFFSET_V6)
     }
+}
+
+/// The key of TCP or UDP in the IPv4 header without options at this offset, whatever else is wrong
+/// there; `None` where it is anything else.
+#[inline]
+pub(super) fn key_v4(frame: &[u8], l3_offset: usize) -> Option<FlowKeyV4> {
+    let header = frame.get(l3_offset..)?.first_chunk::<24>()?;
+    let protocol = header[9];
+    if header[0] != 0x45 || !matches!(protocol, protocol::TCP | protocol::UDP) {
+        return None;
+    }
+    let (addresses, ports) = header[12..].split_first_chunk()?;
+    Some(FlowKeyV4::from_wire(*addresses, *ports.first_chunk()?, protocol))
 }
 
 const fn summary(kind: Kind, protocol: u8, l4_offset: usize) -> Summary {
@@ -119,15 +142,25 @@ const fn summary(kind: Kind, protocol: u8, l4_offset: usize) -> Summary {
 }
 
 /// Whether this is a TCP or UDP header that fits. `rest` is what is behind its first eight bytes, and
-/// `l4_bytes` its length with its payload.
+/// `l4_bytes` its length with its payload: below zero where the IP header's own length is wrong.
 #[inline]
-fn is_transport_whole(protocol: u8, udp_length: U16, rest: &[u8], l4_bytes: usize) -> bool {
-    match (protocol, rest.first_chunk::<12>()) {
-        (protocol::UDP, _) => (8..=l4_bytes).contains(&usize::from(udp_length.get())),
-        (protocol::TCP, Some(rest)) => {
-            let header_bytes = usize::from(rest[4] >> 4) * 4;
-            (20..=l4_bytes).contains(&header_bytes)
-        }
+fn is_transport_whole(protocol: u8, udp_length: U16, rest: &[u8], l4_bytes: i32) -> bool {
+    match protocol {
+        protocol::UDP => is_between(8, udp_length.get().into(), l4_bytes),
+        protocol::TCP => rest.first_chunk::<12>().is_some_and(|rest| {
+            // The upper half of the byte counts words of four bytes.
+            is_between(20, i32::from(rest[4] >> 4) * 4, l4_bytes)
+        }),
         _ => false,
     }
+}
+
+/// Two branches that are always taken are faster than a condition made of both.
+#[inline]
+const fn is_between(least: i32, length: i32, most: i32) -> bool {
+    if length < least {
+        hint::cold_path();
+        return false;
+    }
+    length <= most
 }

@@ -44,17 +44,28 @@ pub fn decapsulate<P: PacketBuf>(packet: &mut P) -> Result<Decapsulated, Decapsu
     let ecn = joined_ecn(Ecn::of(inner.traffic_class), outer.ecn)?;
 
     let mut link_header = [0; ethernet::HEADER_BYTES + 2 * ethernet::VLAN_TAG_BYTES];
-    link_header[..l3_offset].copy_from_slice(&frame[..l3_offset]);
+    copy_link_header(&mut link_header, frame, l3_offset);
     link_header[l3_offset - 2..l3_offset].copy_from_slice(&inner.ethertype.to_be_bytes());
     packet.trim_front(outer.header_bytes)?;
     let bytes = packet.data_mut();
-    bytes[..l3_offset].copy_from_slice(&link_header[..l3_offset]);
+    copy_link_header(bytes, &link_header, l3_offset);
     let traffic_class = inner.traffic_class & !3 | ecn as u8;
     if traffic_class != inner.traffic_class {
         inner.set_traffic_class(&mut bytes[l3_offset..], traffic_class);
     }
     packet.truncate(l3_offset + inner.total_bytes);
     Ok(Decapsulated { source: outer.source, destination: outer.destination })
+}
+
+/// Copies the Ethernet header, by a length that the compiler knows, and VLAN tags where there are
+/// any.
+#[inline]
+fn copy_link_header(to: &mut [u8], from: &[u8], l3_offset: usize) {
+    const PLAIN: usize = ethernet::HEADER_BYTES;
+    to[..PLAIN].copy_from_slice(&from[..PLAIN]);
+    if l3_offset > PLAIN {
+        to[PLAIN..l3_offset].copy_from_slice(&from[PLAIN..l3_offset]);
+    }
 }
 
 /// The inner congestion mark behind the tunnel: RFC 6040, figure 4.
