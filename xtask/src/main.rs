@@ -6,7 +6,10 @@
 mod bench;
 mod demo;
 mod failure;
+mod instructions;
+mod neon;
 mod process;
+mod rustc;
 mod sanitize;
 mod setup;
 mod test;
@@ -37,7 +40,7 @@ enum Task {
     /// that is needed. Where it can't be installed the command to run is printed, and the exit
     /// code is 2.
     Setup {
-        /// Also what the benchmarks measure against (dpdk-testpmd)
+        /// Also what only benchmarks take (dpdk-testpmd, valgrind)
         #[arg(long)]
         bench: bool,
     },
@@ -48,7 +51,7 @@ enum Task {
     /// outputs packet by packet, then joins udp-source and udp-sink by a net_memif pair and shows
     /// their rates. Needs neither root, hugepages nor a NIC.
     Demo,
-    /// Run all that a change can break: formatting, lints, docs, tidy, tests, loom, sanitizer
+    /// Run all that a change can break: formatting, lints, docs, tidy, tests, loom, NEON, sanitizer
     ///
     /// Sets up first. Stops at the first step that fails and says which. A step whose tool this
     /// toolchain lacks is skipped with the reason; where CI=true that is a failure.
@@ -59,6 +62,11 @@ enum Task {
     ///
     /// Prints a table and writes GROUP.json into target/bench. Exit code 0 when measured,
     /// whatever the figures.
+    ///
+    /// The group `instructions` has no peers: it counts the instructions of the hot functions
+    /// under callgrind, exactly, and keeps the counts in benches/instructions.json by compiler.
+    /// With --check it keeps nothing and compares: a count other than kept is exit code 1, and a
+    /// compiler that none are kept of is reported, with exit code 0.
     Bench {
         /// The group, as `--list` names it
         #[arg(required_unless_present = "list")]
@@ -66,7 +74,10 @@ enum Task {
         /// Print the groups there are
         #[arg(long)]
         list: bool,
-        /// Handed to the benchmark
+        /// Compare instruction counts with those kept, and keep nothing
+        #[arg(long, conflicts_with = "list")]
+        check: bool,
+        /// Handed to the benchmark, behind --
         #[arg(last = true)]
         arguments: Vec<String>,
     },
@@ -87,13 +98,14 @@ fn main() -> ExitCode {
 fn run(task: Task) -> Result<(), Failure> {
     let workspace = Workspace::enter()?;
     match task {
-        Task::Setup { bench } => setup::run(setup::Wanted { testpmd: bench }),
+        Task::Setup { bench } => setup::run(setup::Wanted { testpmd: bench, valgrind: bench }),
         Task::Demo => demo::run(&workspace),
         Task::Test => test::run(&workspace),
         Task::Sanitize => sanitize::run(&workspace),
         Task::Bench { list: true, .. } => bench::list(&workspace),
-        Task::Bench { group, arguments, .. } => {
-            bench::run(&workspace, &group.unwrap_or_default(), &arguments)
+        Task::Bench { group, check, arguments, .. } => {
+            let group = &group.unwrap_or_default();
+            bench::run(&workspace, &bench::Request { group, check, arguments: &arguments })
         }
         Task::Tidy => tidy::run(&workspace),
     }
@@ -118,5 +130,7 @@ mod tests {
         assert!(Arguments::try_parse_from(["xtask", "bench"]).is_err());
         assert!(Arguments::try_parse_from(["xtask", "bench", "--list"]).is_ok());
         assert!(Arguments::try_parse_from(["xtask", "bench", "forward", "--", "--quick"]).is_ok());
+        assert!(Arguments::try_parse_from(["xtask", "bench", "instructions", "--check"]).is_ok());
+        assert!(Arguments::try_parse_from(["xtask", "bench", "--check"]).is_err());
     }
 }

@@ -64,7 +64,8 @@ pub fn line(command: &Command) -> String {
     words.join(" ")
 }
 
-fn not_started(command: &Command, error: &std::io::Error) -> Failure {
+/// That a program could not even be started.
+pub fn not_started(command: &Command, error: &std::io::Error) -> Failure {
     Failure::failed(format!("`{}` could not be started: {error}", line(command)))
 }
 

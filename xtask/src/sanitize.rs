@@ -1,10 +1,10 @@
 //! `cargo xtask sanitize`: the tests of the crates that hold unsafe code, under AddressSanitizer.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
 use crate::failure::Failure;
 use crate::process;
+use crate::rustc::{self, Rustc};
 use crate::test::Outcome;
 use crate::workspace::Workspace;
 
@@ -23,13 +23,8 @@ pub fn run(workspace: &Workspace) -> Result<(), Failure> {
 
 /// One step of `cargo xtask test`.
 pub fn step(workspace: &Workspace) -> Result<Outcome, Failure> {
-    let host = process::output(Command::new(rustc()).arg("-vV"))?
-        .lines()
-        .find_map(|line| line.strip_prefix("host: ").map(str::to_owned))
-        .ok_or_else(|| Failure::failed("rustc -vV names no host"))?;
-    let sysroot = process::output(Command::new(rustc()).args(["--print", "sysroot"]))?;
-    let libraries = Path::new(sysroot.trim()).join("lib/rustlib").join(&host).join("lib");
-    if !has_runtime(&libraries) {
+    let host = Rustc::ask()?.host;
+    if !has_runtime(&rustc::library_folder(&host)?) {
         let why = format!("this toolchain ships no AddressSanitizer runtime for {host}");
         return Ok(Outcome::Skipped(why));
     }
@@ -44,10 +39,6 @@ pub fn step(workspace: &Workspace) -> Result<Outcome, Failure> {
         // Mempools are never freed, and DPDK keeps what it made until the process ends.
         .env("ASAN_OPTIONS", "detect_leaks=0");
     process::run(&mut command).map(|()| Outcome::Passed)
-}
-
-fn rustc() -> PathBuf {
-    std::env::var_os("RUSTC").map_or_else(|| "rustc".into(), PathBuf::from)
 }
 
 fn has_runtime(libraries: &Path) -> bool {

@@ -5,6 +5,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use crate::failure::Failure;
+use crate::neon;
 use crate::process;
 use crate::sanitize;
 use crate::setup::{self, Wanted};
@@ -21,7 +22,7 @@ pub enum Outcome {
 
 type Step = fn(&Workspace) -> Result<Outcome, Failure>;
 
-const STEPS: [(&str, Step); 9] = [
+const STEPS: [(&str, Step); 10] = [
     ("format", format),
     ("clippy", clippy),
     ("docs", docs),
@@ -30,6 +31,7 @@ const STEPS: [(&str, Step); 9] = [
     ("tests of hotloop without DPDK", tests_without_dpdk),
     ("docs of hotloop without DPDK", docs_without_dpdk),
     ("loom", loom),
+    ("tests of the flow table on NEON", neon::step),
     ("sanitizer", sanitize::step),
 ];
 

@@ -237,9 +237,10 @@ mod tests {
 
     #[test]
     fn what_a_full_ring_refuses_is_counted() {
+        // One item fills a line of the ring, so that it holds no more than its capacity.
         let hotloop_ring::Mesh { mut rows, columns } = hotloop_ring::Mesh::new(1, 1, 4);
         let mut lanes = Lanes::new(rows.pop(), 1);
-        (0..6).for_each(|item: u8| lanes.push(0, item));
+        (0..6).for_each(|item: u64| lanes.push(0, [item; 7]));
         assert_eq!((lanes.room(), lanes.in_flight()), (4, 6));
         lanes.flush();
         assert_eq!((lanes.crossed_count(), lanes.counters.dropped_sum()), (4, 2));

@@ -1,7 +1,10 @@
 //! The end that pops.
 
 use std::fmt;
+use std::mem::needs_drop;
+use std::ops::Range;
 
+use crate::lines::{Cursor, Line, Reached, few, per_line};
 use crate::shared::Shared;
 use crate::sync::Arc;
 
@@ -10,35 +13,48 @@ use crate::sync::Arc;
 /// There is one for each ring: it may move to another thread, but isn't cloned.
 pub struct Consumer<T> {
     shared: Arc<Shared<T>>,
-    /// Items popped so far; what `shared` shows, outside of a pop.
-    head: usize,
-    /// `tail` as last read. The true one is at or past it; all items before it may be taken.
-    tail_seen: usize,
+    state: State,
+}
+
+/// What the consumer alone knows.
+struct State {
+    /// Where the next item comes from.
+    cursor: Cursor,
+    /// The items in the lines that were given back so far, as `shared` shows it.
+    given_back: u64,
 }
 
 impl<T> Consumer<T> {
     pub(crate) fn new(shared: Arc<Shared<T>>) -> Self {
-        Self { head: shared.head(), tail_seen: shared.tail(), shared }
+        let state = State { cursor: shared.first(), given_back: 0 };
+        Self { shared, state }
     }
 
     /// Pops the oldest item, or nothing when the ring is empty.
     #[inline]
     pub fn pop(&mut self) -> Option<T> {
-        if self.ready(1) == 0 {
+        let Self { shared, state } = self;
+        let Cursor { line_index, slot, tag, .. } = state.cursor;
+        let line = &shared.lines[line_index];
+        if line.shown_count(tag) == slot {
+            state.give_back_all(shared);
             return None;
         }
-        // SAFETY: 1. There is one consumer, and it is borrowed mutably. 2. `head` lies before
-        // `tail`. 3. The index moves on below, so the item is taken once.
-        let item = unsafe { self.shared.take(self.head) };
-        self.head = self.head.wrapping_add(1);
-        self.shared.publish_head(self.head);
+        // SAFETY: 1. There is one consumer, and it is borrowed mutably. 2. The slot is shown. 3. The
+        // cursor moves on below, so the item is taken once.
+        let item = unsafe { line.slots.take(slot) };
+        state.cursor.slot = slot + 1;
+        shared.count_popped(state.cursor.count());
+        if slot + 1 == per_line::<T>() {
+            shared.next_line(&mut state.cursor);
+            state.give_back_late(shared);
+        }
         Some(item)
     }
 
     /// Pops up to `count_max` items, oldest first, hands each to `each`, and returns how many.
     ///
-    /// Their slots are free for the producer when the burst ends. When `each` panics, it has the
-    /// item it was called with, and those behind stay in the ring.
+    /// When `each` panics, it has the item it was called with, and those behind stay in the ring.
     ///
     /// ```
     /// let (mut tx, mut rx) = hotloop_ring::ring(8);
@@ -49,17 +65,20 @@ impl<T> Consumer<T> {
     /// ```
     #[inline]
     pub fn pop_burst(&mut self, count_max: usize, mut each: impl FnMut(T)) -> usize {
-        let ready_count = self.ready(count_max);
-        if ready_count == 0 {
-            return 0;
+        if count_max == 1 {
+            return usize::from(self.pop().map(&mut each).is_some());
         }
-        let taken = Taken { consumer: self };
-        taken.hand_out(ready_count, &mut each);
-        ready_count
+        let Self { shared, state } = self;
+        let popped = state.cursor.count();
+        Taken { shared, state, popped }.hand_out(count_max, &mut each)
     }
 
     /// Pops items into the front of `out`, in place of what is there, and returns how many.
+    #[inline]
     pub fn pop_slice(&mut self, out: &mut [T]) -> usize {
+        if !needs_drop::<T>() {
+            return self.state.copy_out(&self.shared, out);
+        }
         let count_max = out.len();
         let mut places = out.iter_mut();
         self.pop_burst(count_max, |item| {
@@ -67,19 +86,26 @@ impl<T> Consumer<T> {
         })
     }
 
-    /// Items in the ring now. The producer may add some while this returns.
+    /// Items in the ring now: so many can be popped. The producer may add some while this returns.
     pub fn len(&self) -> usize {
-        self.shared.tail().wrapping_sub(self.head)
+        self.shared.count_from(self.state.cursor)
     }
 
     /// True when the ring holds nothing now.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        let Cursor { line_index, slot, tag, .. } = self.state.cursor;
+        self.shared.lines[line_index].known_count(tag) == slot
     }
 
-    /// The most items that the ring holds at once.
+    /// The most items that always fit: while fewer are in the ring, a push succeeds.
     pub fn capacity(&self) -> usize {
-        self.shared.capacity()
+        self.shared.capacity
+    }
+
+    /// The most items that the ring ever holds at once: the capacity, and fewer than an eighth of it
+    /// or than a line's items more, for what was taken but isn't given back yet.
+    pub fn slot_count(&self) -> usize {
+        self.shared.slot_count()
     }
 
     /// True when the producer was dropped. Items may still be in the ring.
@@ -92,33 +118,112 @@ impl<T> Consumer<T> {
         // In this order: a producer that is gone pushes no more, so what is empty then stays so.
         self.is_closed() && self.is_empty()
     }
+}
 
-    /// How many of `wanted_count` items may be taken. Reads the producer's index only when those
-    /// last seen are too few.
+impl State {
+    /// Gives lines back once an eighth of the ring is taken: the producer then finds much room with
+    /// one look, and its line isn't fetched for every few items.
     #[inline(always)]
-    fn ready(&mut self, wanted_count: usize) -> usize {
-        if self.tail_seen.wrapping_sub(self.head) < wanted_count {
-            self.tail_seen = self.shared.tail();
+    fn give_back_late<T>(&mut self, shared: &Shared<T>) {
+        if self.cursor.behind.wrapping_sub(self.given_back) >= shared.late_count as u64 {
+            self.given_back = self.cursor.behind;
+            shared.give_back(self.given_back);
         }
-        self.tail_seen.wrapping_sub(self.head).min(wanted_count)
+    }
+
+    /// Gives all lines back, now that there is nothing else to do.
+    #[inline(always)]
+    fn give_back_all<T>(&mut self, shared: &Shared<T>) {
+        if self.cursor.behind != self.given_back {
+            self.given_back = self.cursor.behind;
+            shared.give_back(self.given_back);
+        }
+    }
+
+    /// Pops into `out`, without drops of what is there, and returns how many.
+    #[inline(always)]
+    fn copy_out<T>(&mut self, shared: &Shared<T>, out: &mut [T]) -> usize {
+        let lines = &shared.lines[..];
+        let mut cursor = self.cursor;
+        let mut count = 0;
+        while count < out.len() {
+            let rest = &mut out[count..];
+            let line = &lines[cursor.line_index];
+            let shown_count = line.shown_count(cursor.tag);
+            let part = match (shown_count - cursor.slot).min(rest.len()) {
+                0 => break,
+                // A count that the compiler knows makes a better copy.
+                count if count == per_line::<T>() => &mut rest[..per_line::<T>()],
+                count => &mut rest[..count],
+            };
+            // SAFETY: 1. There is one consumer, and its state is borrowed mutably. 2. So many slots
+            // are shown. 3. The cursor moves on below, so each item is taken once.
+            unsafe { line.slots.take_slice(cursor.slot, part) };
+            count += part.len();
+            cursor.slot += part.len();
+            if cursor.slot != per_line::<T>() {
+                break;
+            }
+            cursor.next_line(lines.len(), per_line::<T>());
+        }
+        self.cursor = cursor;
+        self.settle(shared, count);
+        count
+    }
+
+    /// Counts a burst of `count` items.
+    #[inline(always)]
+    fn settle<T>(&mut self, shared: &Shared<T>, count: usize) {
+        if count == 0 {
+            self.give_back_all(shared);
+            return;
+        }
+        shared.count_popped(self.cursor.count());
+        self.give_back_late(shared);
     }
 }
 
-/// A burst being handed out. Its drop gives the slots of what was taken back to the producer.
+/// A burst being taken. Its drop counts what was taken, and gives lines back.
 struct Taken<'a, T> {
-    consumer: &'a mut Consumer<T>,
+    shared: &'a Shared<T>,
+    state: &'a mut State,
+    /// The count of items popped before this burst.
+    popped: u64,
 }
 
 impl<T> Taken<'_, T> {
-    /// `ready_count` is what `ready` returned.
     #[inline(always)]
-    fn hand_out(self, ready_count: usize, each: &mut impl FnMut(T)) {
-        for _ in 0..ready_count {
-            // SAFETY: 1. There is one consumer, and it is borrowed mutably. 2. Fewer than
-            // `ready_count` items were taken, so `head` lies before `tail`. 3. The index moves on
-            // before `each` can panic, so the item is taken once.
-            let item = unsafe { self.consumer.shared.take(self.consumer.head) };
-            self.consumer.head = self.consumer.head.wrapping_add(1);
+    fn hand_out(mut self, count_max: usize, each: &mut impl FnMut(T)) -> usize {
+        let lines = &self.shared.lines[..];
+        let mut rest_count = count_max;
+        while rest_count > 0 {
+            let Cursor { line_index, slot, tag, .. } = self.state.cursor;
+            let line = &lines[line_index];
+            let end = slot + (line.shown_count(tag) - slot).min(rest_count);
+            if slot == 0 && end == per_line::<T>() {
+                // A count that the compiler knows.
+                self.hand(line, 0..per_line::<T>(), &mut *each);
+            } else {
+                self.hand(line, slot..end, |item| few(|| each(item)));
+            }
+            rest_count -= end - slot;
+            if end != per_line::<T>() {
+                break;
+            }
+            self.state.cursor.next_line(lines.len(), per_line::<T>());
+        }
+        count_max - rest_count
+    }
+
+    /// Hands out the items of `slots`, which start at the cursor and are shown.
+    #[inline(always)]
+    fn hand(&mut self, line: &Line<T>, slots: Range<usize>, mut each: impl FnMut(T)) {
+        let mut reached = Reached { slot: slots.start, cursor: &mut self.state.cursor };
+        while reached.slot < slots.end {
+            // SAFETY: 1. There is one consumer, and it is borrowed mutably. 2. The slot is shown.
+            // 3. The cursor moves on before `each` can panic, so the item is taken once.
+            let item = unsafe { line.slots.take(reached.slot) };
+            reached.slot += 1;
             each(item);
         }
     }
@@ -127,7 +232,12 @@ impl<T> Taken<'_, T> {
 impl<T> Drop for Taken<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.consumer.shared.publish_head(self.consumer.head);
+        // A panic of `each` may have left the cursor past the line's last slot.
+        if self.state.cursor.slot == per_line::<T>() {
+            self.shared.next_line(&mut self.state.cursor);
+        }
+        let count = self.state.cursor.count().wrapping_sub(self.popped) as usize;
+        self.state.settle(self.shared, count);
     }
 }
 

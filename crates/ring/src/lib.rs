@@ -5,15 +5,23 @@
 //! workers, so that packets of many receive queues reach many workers and every ring still has one
 //! writer and one reader.
 //!
+//! Items travel in cache lines that say how many they hold: a line of 64 bytes is a header and the
+//! items behind it, seven of 8 bytes. So an item and the news of it cross to the other core together,
+//! one line for seven items, and the indices that other rings share don't cross at all, but for one
+//! that the consumer writes every eighth of the ring.
+//!
 //! # Guarantees
 //!
-//! - Items come out in the order they went in, each exactly once. Exactly as many as the capacity
-//!   fit.
+//! - Items come out in the order they went in, each exactly once.
+//! - While fewer than [`capacity`](Producer::capacity) items are in the ring, a push succeeds. Since
+//!   the consumer gives lines back late and whole, the ring has some slots more: never more than
+//!   [`slot_count`](Producer::slot_count) items are in it, fewer than an eighth of the capacity or a line's
+//!   items above the capacity, whichever is more.
 //! - Every operation ends in a bounded number of steps, whatever the other end does: nothing waits,
-//!   locks, allocates or makes a system call after [`ring`].
-//! - A burst is published by one store, and taken with at most one look at the other core's index:
-//!   each end remembers the other's index and looks again only when what it remembers is not
-//!   enough.
+//!   locks, allocates or makes a system call after [`ring`], whose memory is written to when made.
+//! - A line is published by one store when the items that a push has for it are in, and read only
+//!   by the consumer, which learns by one load what it holds. A burst of several lines appears line
+//!   by line.
 //! - When one end is dropped, the other one learns it ([`Producer::is_closed`],
 //!   [`Consumer::is_finished`]). What is left in the ring is dropped with the last end, on that
 //!   end's thread.
@@ -41,29 +49,59 @@
 //!
 //! # Limits
 //!
-//! One producer and one consumer: neither is `Clone`. The slots are rounded up to a power of two,
-//! `size_of::<T>()` bytes each, from the global allocator. An end can't wait for the other; who
-//! wants to sleep brings their own way of waking.
+//! One producer and one consumer: neither is `Clone`. Items of up to 56 bytes and alignment 8 share
+//! lines of 64 bytes, as many as fit beside the 8 of the header; each larger one has a line of its
+//! own, rounded up to 64. The memory is the global allocator's. An end can't wait for the other; who
+//! wants to sleep brings their own way of waking. Between two stages of one core, where no line has
+//! to cross, a plain ring of slots costs less.
+//!
+//! # Unsafe code
+//!
+//! All of it rests on who owns a slot, which the header and the count of items given back say: the
+//! producer owns the slots of lines given back that aren't shown yet, the consumer those that are
+//! shown and not given back, and has taken those before its cursor.
+//!
+//! - `slots`: reads and writes of a slot, one at a time (`write`, `take`) or several (`write_slice`,
+//!   `take_slice`, with `copy_few` and `copy_ends`). They rely on the slot being one of the line's,
+//!   and on the caller's owning it. `slots_loom` has the same four for loom.
+//! - `producer`: the writes of `push`, `push_burst` and `push_slice`. There is room for what is
+//!   written, by the count given back as last read, so the slots from the cursor on are the
+//!   producer's.
+//! - `consumer`: the moves out of `pop`, `pop_burst` and `pop_slice`. The header shows the slots, and
+//!   the cursor passes each before anything can panic.
+//! - `shared`: the moves out of items left when both ends are gone, behind those popped; and `Send`
+//!   and `Sync` of the shared part, whose items go from thread to thread and are never seen by two.
+//! - `lines`: the instruction with which the producer asks for a line ahead of time, a hint.
 //!
 //! The ring's atomics are loom's under `--cfg loom`, with which its tests explore the interleavings
-//! of small rings:
+//! of small rings, and find each ordering that is made weaker than it is:
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p hotloop-ring --test loom`.
 
 mod consumer;
+mod lines;
 mod mesh;
 mod producer;
 mod shared;
+#[cfg_attr(loom, path = "slots_loom.rs")]
+mod slots;
 mod sync;
 
 pub use consumer::Consumer;
 pub use mesh::{Column, Mesh, Row};
 pub use producer::Producer;
+#[cfg(loom)]
+#[doc(hidden)]
+pub use sync::planted;
 
-/// Makes a ring that holds up to `capacity` items; one of 0 takes none.
+/// Makes a ring that always has room for `capacity` items; one of 0 takes none.
+///
+/// It may hold up to [`slot_count`](Producer::slot_count) at times: `capacity` plus what the consumer
+/// has taken and not given back yet, an eighth of the capacity or a line's items, whichever is more.
 ///
 /// # Panics
-/// When `capacity` is above 2^63, or there isn't memory for that many items.
+/// When `capacity` is above a quarter of what `usize` holds (2^62), or there isn't memory for that
+/// many items.
 pub fn ring<T>(capacity: usize) -> (Producer<T>, Consumer<T>) {
-    let shared = sync::Arc::new(shared::Shared::new(capacity));
+    let shared = sync::Arc::new(shared::Shared::new(capacity, 0));
     (Producer::new(shared.clone()), Consumer::new(shared))
 }

@@ -187,9 +187,14 @@ impl<T> Column<T> {
         self.rings.iter().all(Consumer::is_empty)
     }
 
-    /// The items that all rings together hold at most.
+    /// The items that always fit into all rings together.
     pub fn capacity(&self) -> usize {
         self.rings.iter().map(Consumer::capacity).sum()
+    }
+
+    /// The items that all rings together hold at most.
+    pub fn slot_count(&self) -> usize {
+        self.rings.iter().map(Consumer::slot_count).sum()
     }
 
     /// True when every dispatcher is gone and nothing is left: no item will ever come. A column

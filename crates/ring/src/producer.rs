@@ -1,7 +1,9 @@
 //! The end that pushes.
 
 use std::fmt;
+use std::ops::Range;
 
+use crate::lines::{Cursor, Line, Reached, claim, few, per_line};
 use crate::shared::Shared;
 use crate::sync::Arc;
 
@@ -10,17 +12,34 @@ use crate::sync::Arc;
 /// There is one for each ring: it may move to another thread, but isn't cloned.
 pub struct Producer<T> {
     shared: Arc<Shared<T>>,
-    /// Items pushed so far; what `shared` shows, outside of a push.
-    tail: usize,
-    /// `head` as last read. The true one is at or past it, up to `tail`.
-    head_seen: usize,
-    /// Never less than the most items that were in the ring after a push.
+    state: State,
+}
+
+/// What the producer alone knows.
+struct State {
+    /// Where the next item goes. Slots before it are shown, outside of a push.
+    cursor: Cursor,
+    /// Single pushes into the cursor's line up to before this slot need no look at anything: the
+    /// line doesn't end, there is room, and the fill is no new high.
+    stop: usize,
+    /// What the count of items pushed may reach: `slot_count` past those given back, as last read.
+    limit: u64,
+    /// Past this count the consumer's is read again, to see whether the ring was never so full.
+    look_past: u64,
+    /// The most items found in the ring when the consumer's count was read.
     high_water: usize,
 }
 
 impl<T> Producer<T> {
     pub(crate) fn new(shared: Arc<Shared<T>>) -> Self {
-        Self { tail: shared.tail(), head_seen: shared.head(), high_water: 0, shared }
+        let state = State {
+            cursor: shared.first(),
+            stop: 0,
+            limit: shared.slot_count() as u64,
+            look_past: high_water_floor(&shared) as u64,
+            high_water: 0,
+        };
+        Self { shared, state }
     }
 
     /// Pushes one item.
@@ -29,70 +48,83 @@ impl<T> Producer<T> {
     /// Gives the item back when the ring is full.
     #[inline]
     pub fn push(&mut self, item: T) -> Result<(), T> {
-        if self.room_for(1) == 0 {
-            return Err(item);
+        let Self { shared, state } = self;
+        let slot = state.cursor.slot;
+        if slot + 1 < state.stop {
+            state.put(shared, item);
+            state.cursor.slot = slot + 1;
+            return Ok(());
         }
-        // SAFETY: 1. There is one producer, and it is borrowed mutably. 2. There is room, so `tail`
-        // lies before `head + capacity`.
-        unsafe { self.shared.write(self.tail, item) };
-        self.publish(1);
-        Ok(())
+        state.push_at_stop(shared, item)
     }
 
     /// Pushes up to `count` items, each from a call of `next`, and returns how many: as many as
     /// there is room for. `next` is called exactly that often, so no item is left over.
     ///
-    /// The consumer sees the burst at once. When `next` panics, it sees the items before.
+    /// The consumer sees the items of a cache line at once (seven of 8 bytes). When `next` panics,
+    /// it sees all items before.
     ///
     /// ```
-    /// let (mut tx, mut rx) = hotloop_ring::ring(2);
-    /// let mut waiting = vec![3, 2, 1];
-    /// assert_eq!(tx.push_burst(waiting.len(), || waiting.pop().unwrap()), 2);
-    /// assert_eq!(waiting, [3]);
-    /// assert_eq!((rx.pop(), rx.pop(), rx.pop()), (Some(1), Some(2), None));
+    /// let (mut tx, mut rx) = hotloop_ring::ring(64);
+    /// let mut waiting: Vec<u64> = (0..100).rev().collect();
+    /// let pushed_count = tx.push_burst(waiting.len(), || waiting.pop().unwrap());
+    /// assert!((64..=tx.slot_count()).contains(&pushed_count));
+    /// assert_eq!(pushed_count + waiting.len(), 100);
+    /// assert_eq!((rx.pop(), rx.pop()), (Some(0), Some(1)));
     /// ```
     #[inline]
     pub fn push_burst(&mut self, count: usize, mut next: impl FnMut() -> T) -> usize {
+        if count == 1 && self.state.cursor.slot + 1 < self.state.stop {
+            self.state.put(&self.shared, next());
+            self.state.cursor.slot += 1;
+            return 1;
+        }
         let room_count = self.room_for(count);
         if room_count == 0 {
             return 0;
         }
-        let written = Written { producer: self, count: 0 };
-        written.fill(room_count, &mut next);
+        let Self { shared, state } = self;
+        Written { shared, state }.fill(room_count, &mut next);
         room_count
     }
 
     /// Pushes a copy of the first items of `items`, as many as there is room for, and returns how
     /// many.
+    #[inline]
     pub fn push_slice(&mut self, items: &[T]) -> usize
     where
         T: Copy,
     {
-        let mut rest = items.iter().copied();
-        self.push_burst(items.len(), || rest.next().expect("called once for each item"))
+        let room_count = self.room_for(items.len());
+        if room_count == 0 {
+            return 0;
+        }
+        self.state.copy(&self.shared, &items[..room_count]);
+        room_count
     }
 
     /// How many of `wanted_count` items there is room for now. That room stays until it is pushed
     /// into: the consumer can only add to it.
     ///
-    /// Reads the consumer's index only when the room last seen is too small.
-    #[inline]
+    /// Reads what the consumer gave back only when the room last seen is too small.
+    #[inline(always)]
     pub fn room_for(&mut self, wanted_count: usize) -> usize {
-        if self.free_seen() < wanted_count {
-            self.head_seen = self.shared.head();
+        if self.state.room() < wanted_count {
+            self.state.look_for_room(&self.shared);
         }
-        self.free_seen().min(wanted_count)
+        self.state.room().min(wanted_count)
     }
 
-    /// How many items there is room for now, from the consumer's index as it is.
+    /// How many items there is room for now, from what the consumer gave back so far. With the items
+    /// in the ring that is [`capacity`](Self::capacity) at least.
     pub fn free_count(&mut self) -> usize {
-        self.head_seen = self.shared.head();
-        self.free_seen()
+        self.state.look_for_room(&self.shared);
+        self.state.room()
     }
 
     /// Items in the ring now. The consumer may take some while this returns.
     pub fn len(&self) -> usize {
-        self.tail.wrapping_sub(self.shared.head())
+        self.state.cursor.count().wrapping_sub(self.shared.popped()) as usize
     }
 
     /// True when the ring holds nothing.
@@ -100,17 +132,24 @@ impl<T> Producer<T> {
         self.len() == 0
     }
 
-    /// The most items that the ring holds at once.
+    /// The most items that always fit: while fewer are in the ring, a push succeeds.
     pub fn capacity(&self) -> usize {
-        self.shared.capacity()
+        self.shared.capacity
+    }
+
+    /// The most items that the ring ever holds at once: the capacity, and fewer than an eighth of it
+    /// or than a line's items more, for what was taken but isn't given back yet.
+    pub fn slot_count(&self) -> usize {
+        self.shared.slot_count()
     }
 
     /// The most items that were in the ring at once, as the producer found it after its pushes.
     ///
     /// Exact above an eighth of the capacity. Up to there it may be too high, never too low: that
-    /// spares a look at the consumer's index in each burst while the ring is almost empty.
+    /// spares a look at the consumer's count in each burst while the ring is almost empty.
     pub fn high_water(&self) -> usize {
-        self.high_water
+        let floor = high_water_floor(&self.shared).min(self.state.cursor.count() as usize);
+        self.state.high_water.max(floor)
     }
 
     /// True when the consumer was dropped. Pushes still work while there is room, but nobody takes
@@ -118,42 +157,145 @@ impl<T> Producer<T> {
     pub fn is_closed(&self) -> bool {
         self.shared.consumer_gone()
     }
+}
 
+/// The fill up to which it isn't worth a look at the consumer's line to know it exactly.
+fn high_water_floor<T>(shared: &Shared<T>) -> usize {
+    shared.capacity / 8
+}
+
+impl State {
     #[inline(always)]
-    fn free_seen(&self) -> usize {
-        self.shared.capacity() - self.tail.wrapping_sub(self.head_seen)
+    fn room(&self) -> usize {
+        self.limit.wrapping_sub(self.cursor.count()) as usize
     }
 
-    /// Shows `count` more items to the consumer.
+    /// Puts an item into the cursor's slot, for which there is room, and shows it.
     #[inline(always)]
-    fn publish(&mut self, count: usize) {
-        self.tail = self.tail.wrapping_add(count);
-        self.shared.publish_tail(self.tail);
-        let known = self.high_water.max(self.shared.capacity() / 8);
-        if self.tail.wrapping_sub(self.head_seen) > known {
-            self.head_seen = self.shared.head();
+    fn put<T>(&self, shared: &Shared<T>, item: T) {
+        let Cursor { line_index, slot, tag, .. } = self.cursor;
+        let line = &shared.lines[line_index];
+        // SAFETY: 1. There is one producer, and its state is borrowed. 2. There is room, so the line
+        // was given back, and the slot at the cursor isn't shown yet.
+        unsafe { line.slots.write(slot, item) };
+        line.show(tag, slot + 1);
+    }
+
+    /// Pushes where a line, the known room or the known fill may end.
+    #[inline(never)]
+    fn push_at_stop<T>(&mut self, shared: &Shared<T>, item: T) -> Result<(), T> {
+        if self.room() == 0 {
+            self.look_for_room(shared);
+            if self.room() == 0 {
+                return Err(item);
+            }
         }
-        self.high_water = self.high_water.max(self.tail.wrapping_sub(self.head_seen));
+        self.put(shared, item);
+        self.cursor.slot += 1;
+        if self.cursor.slot == per_line::<T>() {
+            shared.next_line(&mut self.cursor);
+            claim(&shared.lines, self.cursor.line_index);
+        }
+        self.settle(shared);
+        Ok(())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look_for_room<T>(&mut self, shared: &Shared<T>) {
+        self.limit = shared.given_back().wrapping_add(shared.slot_count() as u64);
+    }
+
+    /// Notices a new high of the fill, and says where the next single push has to look again.
+    #[inline(always)]
+    fn settle<T>(&mut self, shared: &Shared<T>) {
+        if self.look_past.wrapping_sub(self.cursor.count()).cast_signed() < 0 {
+            self.look_at_fill(shared);
+        }
+        let behind = self.cursor.behind;
+        let known_count = self.limit.wrapping_sub(behind).min(self.look_past.wrapping_sub(behind));
+        self.stop = known_count.min(per_line::<T>() as u64) as usize;
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look_at_fill<T>(&mut self, shared: &Shared<T>) {
+        let popped = shared.popped();
+        self.high_water = self.high_water.max(self.cursor.count().wrapping_sub(popped) as usize);
+        let known = self.high_water.max(high_water_floor(shared));
+        self.look_past = popped.wrapping_add(known as u64);
+    }
+
+    /// Pushes `items`, at least one, for which there is room.
+    #[inline(always)]
+    fn copy<T: Copy>(&mut self, shared: &Shared<T>, items: &[T]) {
+        let lines = &shared.lines[..];
+        let mut cursor = self.cursor;
+        let mut rest = items;
+        while !rest.is_empty() {
+            let (part, behind) = rest.split_at(rest.len().min(per_line::<T>() - cursor.slot));
+            let line = &lines[cursor.line_index];
+            // A count that the compiler knows makes a better copy.
+            let part = if part.len() == per_line::<T>() { &part[..per_line::<T>()] } else { part };
+            // SAFETY: 1. There is one producer, and it is borrowed mutably. 2. There is room, so the
+            // line was given back; its slots from the cursor on aren't shown.
+            unsafe { line.slots.write_slice(cursor.slot, part) };
+            cursor.slot += part.len();
+            line.show(cursor.tag, cursor.slot);
+            if cursor.slot == per_line::<T>() {
+                cursor.next_line(lines.len(), per_line::<T>());
+                claim(lines, cursor.line_index);
+            }
+            rest = behind;
+        }
+        self.cursor = cursor;
+        self.settle(shared);
     }
 }
 
-/// A burst being written. Its drop publishes what was written, so a panic in between loses nothing.
+/// A burst being written. Its drop shows what was written, so a panic in between loses nothing.
 struct Written<'a, T> {
-    producer: &'a mut Producer<T>,
-    count: usize,
+    shared: &'a Shared<T>,
+    state: &'a mut State,
 }
 
 impl<T> Written<'_, T> {
     /// `room_count` is what `room_for` returned.
     #[inline(always)]
     fn fill(mut self, room_count: usize, next: &mut impl FnMut() -> T) {
-        while self.count < room_count {
+        let lines = &self.shared.lines[..];
+        let mut rest_count = room_count;
+        loop {
+            let Cursor { line_index, slot, tag, .. } = self.state.cursor;
+            let line = &lines[line_index];
+            let to_end_count = per_line::<T>() - slot;
+            if rest_count < to_end_count {
+                self.put(line, slot..slot + rest_count, || few(&mut *next));
+                return;
+            }
+            if slot == 0 {
+                // A count that the compiler knows.
+                self.put(line, 0..per_line::<T>(), &mut *next);
+            } else {
+                self.put(line, slot..per_line::<T>(), || few(&mut *next));
+            }
+            line.show(tag, per_line::<T>());
+            self.state.cursor.next_line(lines.len(), per_line::<T>());
+            claim(lines, self.state.cursor.line_index);
+            rest_count -= to_end_count;
+        }
+    }
+
+    /// Puts an item into each of `slots`, which start at the cursor: there is room for them.
+    #[inline(always)]
+    fn put(&mut self, line: &Line<T>, slots: Range<usize>, mut next: impl FnMut() -> T) {
+        let mut reached = Reached { slot: slots.start, cursor: &mut self.state.cursor };
+        while reached.slot < slots.end {
             let item = next();
-            let index = self.producer.tail.wrapping_add(self.count);
-            // SAFETY: 1. There is one producer, and it is borrowed mutably. 2. `count` is below the
-            // room, so `index` lies before `head + capacity`; it is at or past `tail`.
-            unsafe { self.producer.shared.write(index, item) };
-            self.count += 1;
+            // SAFETY: 1. There is one producer, and it is borrowed mutably. 2. There is room, so the
+            // line was given back, and the slot isn't shown yet.
+            unsafe { line.slots.write(reached.slot, item) };
+            reached.slot += 1;
         }
     }
 }
@@ -161,7 +303,11 @@ impl<T> Written<'_, T> {
 impl<T> Drop for Written<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.producer.publish(self.count);
+        let Cursor { line_index, slot, tag, .. } = self.state.cursor;
+        if slot != 0 {
+            self.shared.lines[line_index].show(tag, slot);
+        }
+        self.state.settle(self.shared);
     }
 }
 

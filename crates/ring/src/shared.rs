@@ -1,13 +1,13 @@
-//! What both ends of a ring share: the slots, the two indices, and who has gone.
+//! What both ends of a ring share: the lines, the counts, and who has gone.
 
-use std::mem::MaybeUninit;
 use std::ops::Deref;
 
-use crate::sync::{AtomicBool, AtomicUsize, Ordering, UnsafeCell};
+use crate::lines::{Cursor, Line, per_line};
+use crate::sync::{AtomicBool, AtomicU64, Ordering, order};
 
 /// Keeps a value on cache lines of its own: 128 bytes, since x86 fetches lines in pairs.
 #[repr(align(128))]
-pub(crate) struct CachePadded<T>(T);
+struct CachePadded<T>(T);
 
 impl<T> Deref for CachePadded<T> {
     type Target = T;
@@ -20,152 +20,181 @@ impl<T> Deref for CachePadded<T> {
 
 /// The memory of a ring.
 ///
-/// Indices count every item ever pushed or popped and wrap at `usize::MAX`; slot `i & mask` holds
-/// item `i`. At all times `tail - head <= capacity <= slots.len()` (wrapping), so an index names
-/// one slot and a slot at most one item.
+/// Item `i` lies in line `i / per_line` (modulo the lines) at slot `i % per_line`. A line belongs to
+/// the producer from when it is given back until its last slot is shown, but for the slots shown
+/// already, which belong to the consumer until it gives the whole line back. All counts are of items
+/// since the ring was made, and wrap.
 pub(crate) struct Shared<T> {
-    /// Items popped so far. Written by the consumer only.
-    head: CachePadded<AtomicUsize>,
-    /// Items pushed so far. Written by the producer only.
-    tail: CachePadded<AtomicUsize>,
-    /// A power of two of slots, at least `capacity`. Those in `head..tail` hold an item and belong
-    /// to the consumer, the others hold none and belong to the producer.
-    slots: Box<[UnsafeCell<MaybeUninit<T>>]>,
-    /// Most items at once.
-    capacity: usize,
-    /// Set when the producer is dropped, after its last item was published.
+    /// Items in the lines that the consumer gave back: a multiple of `per_line`, written late.
+    given_back: CachePadded<AtomicU64>,
+    /// Items popped, as of the consumer's last burst. Says nothing of who owns a slot.
+    popped: CachePadded<AtomicU64>,
+    /// Enough that `slot_count` items fit behind those given back.
+    pub(crate) lines: Box<[Line<T>]>,
+    /// Most items that always fit.
+    pub(crate) capacity: usize,
+    /// Items that the consumer may keep from the producer after it took them, in whole lines.
+    pub(crate) late_count: usize,
+    /// Where both ends started.
+    first: Cursor,
+    /// Set when the producer is dropped, after its last item was shown.
     producer_gone: AtomicBool,
     /// Set when the consumer is dropped.
     consumer_gone: AtomicBool,
 }
 
-// SAFETY: 1. A `Shared` owns the items between `head` and `tail`; moving it to a thread moves them,
-// which `T: Send` allows. 2. It holds nothing tied to a thread.
+// SAFETY: 1. A `Shared` owns the items in its lines; moving it to a thread moves them, which
+// `T: Send` allows. 2. It holds nothing tied to a thread.
 unsafe impl<T: Send> Send for Shared<T> {}
 
-// SAFETY: 1. Slots are reached only through `write` and `take`, whose contracts give each slot to
-// one thread at a time. 2. An item written by one thread is taken by another, never seen by both:
-// `T: Send` is enough. 3. All else in here is atomic or never changes.
+// SAFETY: 1. Slots are reached only through the unsafe functions of `Slots`, whose contracts give
+// each slot to one thread at a time. 2. An item written by one thread is taken by another, never
+// seen by both: `T: Send` is enough. 3. All else in here is atomic or never changes.
 unsafe impl<T: Send> Sync for Shared<T> {}
 
 impl<T> Shared<T> {
-    pub(crate) fn new(capacity: usize) -> Self {
-        let slot_count =
-            capacity.checked_next_power_of_two().expect("ring capacity is at most 2^63");
-        Self {
-            head: CachePadded(AtomicUsize::new(0)),
-            tail: CachePadded(AtomicUsize::new(0)),
-            slots: (0..slot_count).map(|_| UnsafeCell::new(MaybeUninit::uninit())).collect(),
+    /// An empty ring whose first lap has the number `lap`.
+    ///
+    /// The consumer gives lines back when an eighth of the capacity is in them. Between bursts that
+    /// keeps fewer than `late_count` items in whole lines, and fewer than `per_line` in the line
+    /// that it is in, from a producer that is owed `capacity`.
+    pub(crate) fn new(capacity: usize, lap: u64) -> Self {
+        assert!(capacity <= 1 << (usize::BITS - 2), "a ring's capacity is at most 2^62");
+        let per_line = per_line::<T>();
+        let late_count = (capacity / 8 / per_line).max(1) * per_line;
+        let first = Cursor::start(lap);
+        let mut shared = Self {
+            given_back: CachePadded(AtomicU64::new(0)),
+            popped: CachePadded(AtomicU64::new(0)),
+            lines: Box::default(),
             capacity,
+            late_count,
+            first,
             producer_gone: AtomicBool::new(false),
             consumer_gone: AtomicBool::new(false),
+        };
+        let line_count = shared.slot_count().div_ceil(per_line).max(1);
+        shared.lines = (0..line_count).map(|_| Line::before(first)).collect();
+        shared
+    }
+
+    /// The most items that are ever in the ring: what is owed to the producer behind the items given
+    /// back, so that `capacity` fit behind those taken.
+    pub(crate) fn slot_count(&self) -> usize {
+        if self.capacity == 0 { 0 } else { self.capacity + self.late_count - 1 }
+    }
+
+    /// Where both ends start.
+    pub(crate) fn first(&self) -> Cursor {
+        self.first
+    }
+
+    /// Moves an end's cursor from a finished line to the one behind it.
+    #[inline(always)]
+    pub(crate) fn next_line(&self, cursor: &mut Cursor) {
+        cursor.next_line(self.lines.len(), per_line::<T>());
+    }
+
+    /// The count of items that was given back. The lines that they were in may be written again.
+    #[inline(always)]
+    pub(crate) fn given_back(&self) -> u64 {
+        self.given_back.load(order::see_given_back())
+    }
+
+    /// Gives the lines of the first `count` items back to the producer. For the consumer only.
+    #[inline(always)]
+    pub(crate) fn give_back(&self, count: u64) {
+        self.given_back.store(count, order::give_back());
+    }
+
+    /// The count of items popped. It may be read before it is true, never after: at most the count
+    /// pushed.
+    pub(crate) fn popped(&self) -> u64 {
+        self.popped.load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    pub(crate) fn count_popped(&self, popped: u64) {
+        self.popped.store(popped, Ordering::Relaxed);
+    }
+
+    /// Items in the ring, from the next one to be popped on: so many can be popped. For the consumer,
+    /// or who owns the ring alone.
+    pub(crate) fn count_from(&self, next: Cursor) -> usize {
+        let shown_count = self.lines[next.line_index].shown_count(next.tag);
+        if shown_count < per_line::<T>() {
+            return shown_count - next.slot;
         }
+        // Lines fill up in order: of those from `next` on, the first so many are full.
+        let (mut full_count, mut end) = (1, self.lines.len());
+        while full_count < end {
+            let middle = full_count + (end - full_count) / 2;
+            if self.shown_count_at(next, middle) == per_line::<T>() {
+                full_count = middle + 1;
+            } else {
+                end = middle;
+            }
+        }
+        let last_count =
+            if full_count < self.lines.len() { self.shown_count_at(next, full_count) } else { 0 };
+        full_count * per_line::<T>() + last_count - next.slot
     }
 
-    #[inline(always)]
-    pub(crate) fn capacity(&self) -> usize {
-        self.capacity
-    }
-
-    /// Items popped so far. What the consumer read before it published this value, it is done with.
-    #[inline(always)]
-    pub(crate) fn head(&self) -> usize {
-        self.head.load(Ordering::Acquire)
-    }
-
-    /// Items pushed so far. Every item before this index is visible to the caller.
-    #[inline(always)]
-    pub(crate) fn tail(&self) -> usize {
-        self.tail.load(Ordering::Acquire)
-    }
-
-    /// Gives the slots before `head` back to the producer. For the consumer only.
-    #[inline(always)]
-    pub(crate) fn publish_head(&self, head: usize) {
-        self.head.store(head, Ordering::Release);
-    }
-
-    /// Shows the items before `tail` to the consumer. For the producer only.
-    #[inline(always)]
-    pub(crate) fn publish_tail(&self, tail: usize) {
-        self.tail.store(tail, Ordering::Release);
+    /// What the line `offset` lines behind that of `next` shows; less than a lap behind.
+    fn shown_count_at(&self, next: Cursor, offset: usize) -> usize {
+        let Cursor { line_index, tag, .. } = next.skip_lines(offset, self.lines.len());
+        self.lines[line_index].shown_count(tag)
     }
 
     pub(crate) fn producer_gone(&self) -> bool {
-        self.producer_gone.load(Ordering::Acquire)
+        self.producer_gone.load(order::see_producer_gone())
     }
 
     pub(crate) fn consumer_gone(&self) -> bool {
-        self.consumer_gone.load(Ordering::Acquire)
+        self.consumer_gone.load(order::see_consumer_gone())
     }
 
-    /// Release, so that whoever reads it reads a `tail` that covers the last item too.
     pub(crate) fn leave_producer(&self) {
-        self.producer_gone.store(true, Ordering::Release);
+        self.producer_gone.store(true, order::leave_producer());
     }
 
     pub(crate) fn leave_consumer(&self) {
-        self.consumer_gone.store(true, Ordering::Release);
-    }
-
-    #[inline(always)]
-    fn slot(&self, index: usize) -> &UnsafeCell<MaybeUninit<T>> {
-        &self.slots[index & (self.slots.len() - 1)]
-    }
-
-    /// Puts `item` into the slot of `index`.
-    ///
-    /// # Safety
-    /// The slot belongs to the calling thread and holds no item: `index` is in
-    /// `tail..head + capacity` and the caller is the producer.
-    #[inline(always)]
-    pub(crate) unsafe fn write(&self, index: usize, item: T) {
-        self.slot(index).with_mut(|slot| {
-            // SAFETY: 1. `slot` points into `self.slots`, which lives as long as `self`. 2. By this
-            // function's contract no other thread reads or writes it now.
-            unsafe { *slot = MaybeUninit::new(item) };
-        });
-    }
-
-    /// Takes the item out of the slot of `index`.
-    ///
-    /// # Safety
-    /// The slot belongs to the calling thread and holds an item that was not taken yet: `index` is
-    /// in `head..tail`, and the caller is the consumer or owns the ring alone.
-    #[inline(always)]
-    pub(crate) unsafe fn take(&self, index: usize) -> T {
-        self.slot(index).with_mut(|slot| {
-            // SAFETY: 1. `slot` points into `self.slots` and `MaybeUninit<T>` has the layout of
-            // `T`. 2. By this function's contract it holds an item, no other thread touches it,
-            // and nobody takes the item again.
-            unsafe { slot.cast::<T>().read() }
-        })
+        self.consumer_gone.store(true, order::leave_consumer());
     }
 }
 
 impl<T> Drop for Shared<T> {
     fn drop(&mut self) {
-        let mut left = Left { head: self.head(), tail: self.tail(), shared: self };
-        left.drop_items();
+        let (popped, per_line) = (self.popped(), per_line::<T>() as u64);
+        let (line, line_count) = (popped / per_line, self.lines.len() as u64);
+        let mut cursor = self.first.skip_laps(line / line_count);
+        cursor.line_index = (line % line_count) as usize;
+        cursor.slot = (popped % per_line) as usize;
+        Left { cursor, left_count: self.count_from(cursor), shared: self }.drop_items();
     }
 }
 
 /// The items that nobody popped, on their way out.
 struct Left<'a, T> {
     /// Always past the last item taken, so that none is dropped twice.
-    head: usize,
-    tail: usize,
+    cursor: Cursor,
+    left_count: usize,
     shared: &'a Shared<T>,
 }
 
 impl<T> Left<'_, T> {
     fn drop_items(&mut self) {
-        while self.head != self.tail {
-            let index = self.head;
-            self.head = self.head.wrapping_add(1);
+        while self.left_count > 0 {
+            let Cursor { line_index, slot, .. } = self.cursor;
+            self.left_count -= 1;
+            self.cursor.slot += 1;
+            if self.cursor.slot == per_line::<T>() {
+                self.shared.next_line(&mut self.cursor);
+            }
             // SAFETY: 1. Both ends are gone: the ring is being dropped and is the caller's alone.
-            // 2. `index` lies in `head..tail`, and each index comes by once.
-            drop(unsafe { self.shared.take(index) });
+            // 2. The slot is one of `left_count` that were written and not taken, behind the popped
+            // ones, and each comes by once.
+            drop(unsafe { self.shared.lines[line_index].slots.take(slot) });
         }
     }
 }
@@ -184,45 +213,72 @@ mod tests {
     use crate::sync::Arc;
     use crate::{Consumer, Producer};
 
-    /// An empty ring through which `index` items went already.
-    fn used(capacity: usize, index: usize) -> (Producer<usize>, Consumer<usize>) {
-        let shared = Shared::new(capacity);
-        shared.publish_head(index);
-        shared.publish_tail(index);
-        let shared = Arc::new(shared);
+    /// An empty ring that starts `lap_count` laps before the lap number wraps.
+    fn late<T>(capacity: usize, lap_count: u64) -> (Producer<T>, Consumer<T>) {
+        let shared = Arc::new(Shared::new(capacity, lap_count.wrapping_neg()));
         (Producer::new(shared.clone()), Consumer::new(shared))
     }
 
     #[test]
-    fn indices_wrap() {
-        for capacity in [1, 3, 4, 5] {
-            let (mut tx, mut rx) = used(capacity, usize::MAX - 6);
-            let mut expected = 0;
-            for round in 0..8 {
-                let mut next = round * capacity..;
-                assert_eq!(tx.push_burst(capacity + 1, || next.next().unwrap()), capacity);
-                assert_eq!((tx.len(), rx.len(), tx.free_count()), (capacity, capacity, 0));
+    fn laps_wrap() {
+        // The lap number has 56 bits.
+        let first = Cursor::start(3_u64.wrapping_neg());
+        assert_eq!(first.tag, 0_u64.wrapping_sub(3 << 8));
+        for capacity in [1, 3, 14, 50] {
+            let (mut tx, mut rx) = late(capacity, 3);
+            let (mut pushed, mut popped) = (0_usize, 0);
+            for _ in 0..40 {
+                let mut numbers = pushed..;
+                pushed += tx.push_burst(usize::MAX, || numbers.next().unwrap());
+                assert!((capacity..=tx.slot_count()).contains(&(pushed - popped)));
+                assert_eq!(
+                    (tx.len(), rx.len(), tx.free_count()),
+                    (pushed - popped, pushed - popped, 0)
+                );
                 assert_eq!(tx.push(usize::MAX), Err(usize::MAX));
-                let popped = rx.pop_burst(usize::MAX, |item| {
-                    assert_eq!(item, expected);
-                    expected += 1;
+                for _ in 0..rx.len() / 2 {
+                    assert_eq!(rx.pop(), Some(popped));
+                    popped += 1;
+                }
+                rx.pop_burst(usize::MAX, |number| {
+                    assert_eq!(number, popped);
+                    popped += 1;
                 });
-                assert_eq!(popped, capacity);
-                assert!(tx.is_empty() && rx.is_empty());
+                assert_eq!((popped, tx.is_empty(), rx.is_empty()), (pushed, true, true));
             }
+            let lap = pushed as u64 / per_line::<usize>() as u64 / line_count_of(capacity);
+            assert!(lap > 3, "the lap number has wrapped");
         }
+    }
+
+    fn line_count_of(capacity: usize) -> u64 {
+        Shared::<usize>::new(capacity, 0).lines.len() as u64
     }
 
     #[test]
     fn what_is_left_across_the_wrap_is_dropped() {
         let item = Arc::new(());
-        let shared = Shared::new(4);
-        shared.publish_head(usize::MAX);
-        shared.publish_tail(usize::MAX);
-        let mut tx = Producer::new(Arc::new(shared));
-        assert_eq!(tx.push_burst(3, || item.clone()), 3);
-        assert_eq!(Arc::strong_count(&item), 4);
-        drop(tx);
-        assert_eq!(Arc::strong_count(&item), 1);
+        for left_count in 0..30 {
+            let (mut tx, mut rx) = late(20, 1);
+            let popped_count = 20 - left_count % 7;
+            tx.push_burst(popped_count, || item.clone());
+            assert_eq!(rx.pop_burst(popped_count, drop), popped_count);
+            let pushed_count = tx.push_burst(left_count, || item.clone());
+            assert_eq!(Arc::strong_count(&item), 1 + pushed_count);
+            drop(tx);
+            drop(rx);
+            assert_eq!(Arc::strong_count(&item), 1);
+        }
+    }
+
+    #[test]
+    fn lines_are_one_cache_line_up_to_56_bytes() {
+        assert_eq!((size_of::<Line<()>>(), per_line::<()>()), (64, 7));
+        assert_eq!((size_of::<Line<u8>>(), per_line::<u8>()), (64, 56));
+        assert_eq!((size_of::<Line<u64>>(), per_line::<u64>()), (64, 7));
+        assert_eq!((size_of::<Line<[u64; 3]>>(), per_line::<[u64; 3]>()), (64, 2));
+        assert_eq!((size_of::<Line<[u64; 7]>>(), per_line::<[u64; 7]>()), (64, 1));
+        assert_eq!((size_of::<Line<[u64; 8]>>(), per_line::<[u64; 8]>()), (128, 1));
+        assert_eq!((size_of::<Line<u128>>(), per_line::<u128>()), (128, 1));
     }
 }

@@ -2,33 +2,80 @@
 //! for every interleaving to be explored.
 
 #[cfg(loom)]
-pub(crate) use loom::{
-    cell::UnsafeCell,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
+pub(crate) use loom::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::{
     Arc,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
-/// `std::cell::UnsafeCell` with the one access that loom's has, so that both read alike.
-#[cfg(not(loom))]
-pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+/// Names the orderings that carry something from one thread to the other. Under loom a test weakens
+/// one at a time, to see that it is needed and that its absence would be found.
+macro_rules! orders {
+    ($($(#[$doc:meta])* $name:ident: $order:ident,)*) => {
+        pub(crate) mod order {
+            use super::Ordering;
 
-#[cfg(not(loom))]
-impl<T> UnsafeCell<T> {
-    pub(crate) fn new(value: T) -> Self {
-        Self(std::cell::UnsafeCell::new(value))
+            $(
+                $(#[$doc])*
+                #[inline(always)]
+                pub(crate) fn $name() -> Ordering {
+                    #[cfg(loom)]
+                    if super::planted::is_weak(stringify!($name)) {
+                        return Ordering::Relaxed;
+                    }
+                    Ordering::$order
+                }
+            )*
+        }
+
+        /// Every ordering that can be weakened, by name.
+        #[cfg(loom)]
+        pub const ORDER_NAMES: &[&str] = &[$(stringify!($name)),*];
+    };
+}
+
+orders! {
+    /// The producer shows items of a line.
+    show_line: Release,
+    /// The consumer learns of items in a line, and reads them.
+    see_line: Acquire,
+    /// The consumer gives lines back whose items it has moved out.
+    give_back: Release,
+    /// The producer learns of lines given back, and writes into them.
+    see_given_back: Acquire,
+    /// The producer leaves, its last item shown.
+    leave_producer: Release,
+    /// The consumer learns that no item comes after those it sees.
+    see_producer_gone: Acquire,
+    /// The consumer leaves, its last item counted.
+    leave_consumer: Release,
+    /// The producer learns that the count of popped items stands.
+    see_consumer_gone: Acquire,
+}
+
+/// Faults planted for the loom tests: one ordering of the ring made relaxed.
+#[cfg(loom)]
+pub mod planted {
+    use std::cell::Cell;
+
+    pub use super::ORDER_NAMES;
+
+    thread_local! {
+        /// Loom runs all threads of a model on the one that called it.
+        static WEAK: Cell<Option<&'static str>> = const { Cell::new(None) };
     }
 
-    /// Lends a pointer to the value. Using it is what needs care, not having it.
-    #[inline(always)]
-    pub(crate) fn with_mut<R>(&self, access: impl FnOnce(*mut T) -> R) -> R {
-        access(self.0.get())
+    /// Makes the ordering of this name relaxed in models that the calling thread runs.
+    pub fn weaken(name: Option<&'static str>) {
+        WEAK.set(name);
+    }
+
+    pub(super) fn is_weak(name: &str) -> bool {
+        WEAK.get() == Some(name)
     }
 }

@@ -1,17 +1,39 @@
 //! Every interleaving of two threads on small rings. Loom also reports an item that is touched by
 //! both threads without an order between them, and an `Arc` that is never dropped.
+//!
+//! Items are of 24 bytes, two to a line, so that few of them make lines end and laps begin.
 #![cfg(loom)]
+
+#[path = "loom/planted.rs"]
+mod planted;
 
 use hotloop_ring::{Consumer, Mesh, Producer, ring};
 use loom::sync::Arc;
 use loom::thread;
 
-/// An item whose leak or second drop loom notices.
-type Item = Arc<usize>;
+/// An item whose leak or second drop loom notices; two fill a line.
+struct Item {
+    number: Arc<usize>,
+    _filling: usize,
+}
+
+const _: () = assert!(size_of::<Item>() == 24, "two fill a line");
+
+fn item(number: usize) -> Item {
+    Item { number: Arc::new(number), _filling: 0 }
+}
+
+/// Explores all interleavings with up to this many preemptions: where threads wait for each other
+/// in loops, all of them are more than a minute covers.
+fn explore(preemption_bound: usize, model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemption_bound);
+    builder.check(model);
+}
 
 fn push_all(tx: &mut Producer<Item>, numbers: std::ops::Range<usize>) {
     for number in numbers {
-        let mut item = Arc::new(number);
+        let mut item = item(number);
         while let Err(back) = tx.push(item) {
             item = back;
             thread::yield_now();
@@ -26,7 +48,7 @@ fn pop_to_the_end(mut rx: Consumer<Item>) -> Vec<usize> {
         let is_finished = rx.is_finished();
         while let Some(item) = rx.pop() {
             assert!(!is_finished, "an item came after the end");
-            numbers.push(*item);
+            numbers.push(*item.number);
         }
         if is_finished {
             return numbers;
@@ -37,43 +59,74 @@ fn pop_to_the_end(mut rx: Consumer<Item>) -> Vec<usize> {
 
 #[test]
 fn items_cross_in_order() {
-    // Waiting for room and for items multiplies the interleavings: three preemptions in each are
-    // what a minute covers.
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(3);
-    for capacity in [1, 2] {
-        model.check(move || {
+    // One line of two slots and two laps; then two lines.
+    for (capacity, item_count) in [(1, 4), (2, 5)] {
+        explore(4, move || {
             let (mut tx, rx) = ring(capacity);
-            let sender = thread::spawn(move || push_all(&mut tx, 0..3));
-            assert_eq!(pop_to_the_end(rx), [0, 1, 2]);
+            let sender = thread::spawn(move || push_all(&mut tx, 0..item_count));
+            assert!(pop_to_the_end(rx).into_iter().eq(0..item_count));
             sender.join().unwrap();
         });
     }
 }
 
 #[test]
-fn bursts_cross_whole() {
+fn bursts_cross_over_lines_and_laps() {
     loom::model(|| {
-        let (mut tx, mut rx) = ring::<Item>(3);
+        // Two lines, of which three slots may be full.
+        let (mut tx, mut rx) = ring::<Item>(2);
         let sender = thread::spawn(move || {
-            let mut next = 0;
-            let mut make = || {
-                next += 1;
-                Arc::new(next - 1)
-            };
-            assert_eq!(tx.push_burst(2, &mut make), 2);
-            let second_count = tx.push_burst(2, &mut make);
-            assert!((1..=2).contains(&second_count));
-            second_count
+            let mut numbers = 0..;
+            let mut make = || item(numbers.next().unwrap());
+            assert_eq!(tx.push_burst(3, &mut make), 3);
+            3 + tx.push_burst(2, &mut make)
         });
         let mut numbers = Vec::new();
-        let first_count = rx.pop_burst(2, |item| numbers.push(*item));
-        assert_ne!(first_count, 1, "a burst is seen whole");
-        rx.pop_burst(2, |item| numbers.push(*item));
-        let second_count = sender.join().unwrap();
-        while rx.pop_burst(2, |item| numbers.push(*item)) > 0 {}
-        assert!(numbers.into_iter().eq(0..2 + second_count));
+        rx.pop_burst(3, |item| numbers.push(*item.number));
+        rx.pop_burst(3, |item| numbers.push(*item.number));
+        let pushed_count = sender.join().unwrap();
+        while rx.pop_burst(2, |item| numbers.push(*item.number)) > 0 {}
+        assert!(numbers.into_iter().eq(0..pushed_count));
         assert!(rx.is_finished());
+    });
+}
+
+#[test]
+fn slices_cross_over_lines_and_laps() {
+    loom::model(|| {
+        let (mut tx, mut rx) = ring(2);
+        let sender = thread::spawn(move || {
+            assert_eq!(tx.push_slice(&[[0; 3], [1; 3], [2; 3]]), 3);
+            3 + tx.push_slice(&[[3; 3], [4; 3]])
+        });
+        let mut out = [[usize::MAX; 3]; 6];
+        let mut popped_count = rx.pop_slice(&mut out[..3]);
+        popped_count += rx.pop_slice(&mut out[popped_count..]);
+        let pushed_count = sender.join().unwrap();
+        while popped_count < pushed_count {
+            popped_count += rx.pop_slice(&mut out[popped_count..]);
+        }
+        assert!(
+            out[..pushed_count].iter().copied().eq((0..pushed_count).map(|number| [number; 3]))
+        );
+    });
+}
+
+#[test]
+fn the_capacity_fits_once_items_are_popped() {
+    explore(3, || {
+        let (mut tx, mut rx) = ring(2);
+        tx.push_burst(3, || item(0));
+        let receiver = thread::spawn(move || {
+            rx.pop_burst(2, drop);
+            rx
+        });
+        // Room for one more than was popped, at most.
+        let is_pushed = tx.push(item(0)).is_ok();
+        let rx = receiver.join().unwrap();
+        assert_eq!(tx.len(), 1 + usize::from(is_pushed));
+        assert!(tx.len() >= 2 || tx.push(item(0)).is_ok());
+        assert_eq!(rx.len(), 2);
     });
 }
 
@@ -82,12 +135,12 @@ fn ends_dropped_at_any_time_drop_every_item() {
     loom::model(|| {
         let (mut tx, mut rx) = ring(2);
         let sender = thread::spawn(move || {
-            for number in 0..3 {
-                let _ = tx.push(Arc::new(number));
+            for number in 0..4 {
+                let _ = tx.push(item(number));
             }
         });
         if let Some(item) = rx.pop() {
-            assert_eq!(*item, 0);
+            assert_eq!(*item.number, 0);
         }
         drop(rx);
         sender.join().unwrap();
@@ -98,33 +151,39 @@ fn ends_dropped_at_any_time_drop_every_item() {
 fn the_producer_learns_that_the_consumer_left() {
     loom::model(|| {
         let (mut tx, mut rx) = ring(1);
-        let receiver = thread::spawn(move || rx.pop_burst(1, |item: Item| assert_eq!(*item, 0)));
-        let _ = tx.push(Arc::new(0));
+        let receiver = thread::spawn(move || {
+            let popped_count = rx.pop_burst(1, |item: Item| assert_eq!(*item.number, 0));
+            drop(rx);
+            popped_count
+        });
+        let _ = tx.push(item(0));
         while !tx.is_closed() {
             thread::yield_now();
         }
-        let popped_count = receiver.join().unwrap();
-        assert_eq!(tx.len(), 1 - popped_count);
+        let len = tx.len();
+        assert_eq!(len, 1 - receiver.join().unwrap());
     });
 }
 
 #[test]
 fn lengths_stay_within_bounds() {
-    loom::model(|| {
+    explore(5, || {
         let (mut tx, mut rx) = ring(2);
+        let slot_count = tx.slot_count();
         let sender = thread::spawn(move || {
-            for number in 0..3 {
-                let _ = tx.push(Arc::new(number));
-                assert!(tx.len() <= 2);
+            for number in 0..4 {
+                let _ = tx.push(item(number));
+                assert!(tx.len() <= slot_count);
             }
             let free_count = tx.free_count();
-            assert_eq!(tx.room_for(2).min(free_count), free_count, "room only grows");
-            assert!((1..=2).contains(&tx.high_water()));
+            assert_eq!(tx.room_for(2).min(free_count), free_count.min(2), "room only grows");
+            assert!(tx.high_water() <= slot_count);
         });
         for _ in 0..2 {
             let len = rx.len();
-            assert!(len <= 2);
-            assert!(rx.pop().is_some() || len == 0, "only the consumer takes items away");
+            assert!(len <= slot_count);
+            assert!(len == 0 || !rx.is_empty());
+            assert!(rx.pop_burst(len, drop) == len, "only the consumer takes items away");
         }
         sender.join().unwrap();
     });
@@ -132,19 +191,17 @@ fn lengths_stay_within_bounds() {
 
 #[test]
 fn a_column_gathers_from_two_threads() {
-    loom::model(|| {
+    explore(3, || {
         let Mesh { rows, mut columns } = Mesh::new(2, 1, 1);
         let senders: Vec<_> = rows
             .into_iter()
             .enumerate()
-            .map(|(from, mut row)| {
-                thread::spawn(move || assert!(row.push(0, Arc::new(from)).is_ok()))
-            })
+            .map(|(from, mut row)| thread::spawn(move || assert!(row.push(0, item(from)).is_ok())))
             .collect();
         let mut column = columns.remove(0);
         let mut came = Vec::new();
         while !column.is_finished() {
-            column.pop_burst(2, |item: Item| came.push(*item));
+            column.pop_burst(2, |item: Item| came.push(*item.number));
             thread::yield_now();
         }
         came.sort();

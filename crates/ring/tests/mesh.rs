@@ -18,6 +18,7 @@ fn every_dispatcher_reaches_every_worker() {
     }
     for (to, column) in columns.iter_mut().enumerate() {
         assert_eq!((column.len(), column.capacity()), (3, 12));
+        assert!((12..=12 + 3 * 6).contains(&column.slot_count()));
         let mut from = Vec::new();
         assert_eq!(column.pop_burst(64, |item| from.push(item)), 3);
         from.sort();
@@ -61,12 +62,13 @@ fn pushing_to_oneself_is_a_mistake() {
 
 #[test]
 fn room_is_that_of_the_fullest_ring() {
+    // Of an item a line, as many fit as are asked for.
     let Mesh { mut rows, mut columns } = Mesh::new(1, 2, 4);
     let row = &mut rows[0];
     assert_eq!(row.free_count_min(), 4);
-    assert_eq!(row.push_burst(1, 9, || 0), 4);
-    assert_eq!(row.push(1, 5), Err(5));
-    row.push(0, 0).unwrap();
+    assert_eq!(row.push_burst(1, 9, || [0_u64; 7]), 4);
+    assert_eq!(row.push(1, [5; 7]), Err([5; 7]));
+    row.push(0, [0; 7]).unwrap();
     assert_eq!((row.free_count_min(), row.len(), row.high_water()), (0, 5, 4));
     columns[1].pop_burst(2, drop);
     assert_eq!(row.free_count_min(), 2);

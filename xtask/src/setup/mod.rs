@@ -22,6 +22,8 @@ use system::PackageManager;
 pub struct Wanted {
     /// `dpdk-testpmd`, a peer of the benchmarks.
     pub testpmd: bool,
+    /// `valgrind`, which counts instructions.
+    pub valgrind: bool,
 }
 
 /// `cargo xtask setup`: says what it found, whatever that is.

@@ -30,6 +30,7 @@ pub enum Part {
     LibClang,
     LibPcap,
     Testpmd,
+    Valgrind,
 }
 
 impl Part {
@@ -43,6 +44,7 @@ impl Part {
             Self::LibClang => "libclang with its own headers, for bindgen",
             Self::LibPcap => "libpcap's headers and library",
             Self::Testpmd => "dpdk-testpmd, which the benchmarks measure against",
+            Self::Valgrind => "valgrind, which counts instructions",
         }
     }
 }
@@ -59,9 +61,11 @@ pub fn missing(wanted: Wanted) -> Vec<(Part, String)> {
         (Part::LibPcap, libpcap),
     ];
     let testpmd: Option<(Part, Check)> = wanted.testpmd.then_some((Part::Testpmd, testpmd));
+    let valgrind: Option<(Part, Check)> = wanted.valgrind.then_some((Part::Valgrind, valgrind));
     checks
         .into_iter()
         .chain(testpmd)
+        .chain(valgrind)
         .filter_map(|(part, check)| check().err().map(|found| (part, found)))
         .collect()
 }
@@ -189,7 +193,15 @@ fn libpcap() -> Result<(), String> {
 }
 
 fn testpmd() -> Result<(), String> {
-    process::find_program("dpdk-testpmd").map(drop).ok_or_else(|| "not in PATH".into())
+    program("dpdk-testpmd")
+}
+
+fn valgrind() -> Result<(), String> {
+    program("valgrind")
+}
+
+fn program(name: &str) -> Result<(), String> {
+    process::find_program(name).map(drop).ok_or_else(|| "not in PATH".into())
 }
 
 fn children(folder: &Path, prefix: &str) -> Vec<PathBuf> {

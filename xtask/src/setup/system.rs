@@ -78,6 +78,8 @@ impl PackageManager {
             return apt_libclang(&depends.unwrap_or_default());
         }
         words(match (self, part) {
+            (_, Part::Valgrind) => "valgrind",
+
             (Self::Apt, Part::PkgConfig) => "pkg-config",
             (Self::Apt, Part::CCompiler) => "gcc libc6-dev",
             // Depends on every driver.

@@ -5,6 +5,7 @@ mod files;
 mod graph;
 mod lengths;
 mod source;
+mod unsafe_pages;
 mod unsafety;
 mod words;
 
@@ -46,6 +47,7 @@ pub fn run(workspace: &Workspace) -> Result<(), Failure> {
     let files = files::all(Path::new("."))?;
     let mut violations = graph::check(workspace);
     violations.extend(crates::check(workspace)?);
+    violations.extend(unsafe_pages::check(&files));
     for file in &files {
         violations.extend(check_file(file));
     }

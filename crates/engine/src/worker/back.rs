@@ -97,7 +97,7 @@ where
     }
 
     pub(crate) fn in_flight_max(&self) -> usize {
-        let rings = self.column.as_ref().map_or(0, Column::capacity);
+        let rings = self.column.as_ref().map_or(0, Column::slot_count);
         rings + self.chain.in_flight_max() + self.end.in_flight_max()
     }
 }

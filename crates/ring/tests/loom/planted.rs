@@ -1,0 +1,72 @@
+//! Each ordering of the ring made relaxed in turn: the models find it. So none is stronger than
+//! needed, and a fault in one would not go unnoticed.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use hotloop_ring::{planted, ring};
+use loom::thread;
+
+/// Items go over two laps of one line: what is shown is read, what is given back is written.
+fn cross_two_laps() {
+    let (mut tx, mut rx) = ring(1);
+    let sender = thread::spawn(move || {
+        let mut pushed_count = 0;
+        while pushed_count < 3 {
+            pushed_count += tx.push_slice(&[[pushed_count; 3]]);
+            thread::yield_now();
+        }
+    });
+    let mut expected = 0;
+    while expected < 3 {
+        while let Some(numbers) = rx.pop() {
+            assert_eq!(numbers, [expected; 3]);
+            expected += 1;
+        }
+        thread::yield_now();
+    }
+    sender.join().unwrap();
+}
+
+/// A ring that is finished gives no more items.
+fn finish() {
+    let (mut tx, mut rx) = ring(1);
+    let sender = thread::spawn(move || assert!(tx.push([0_usize; 3]).is_ok()));
+    if rx.is_finished() {
+        panic!("finished before its item was popped");
+    }
+    while !rx.is_finished() {
+        rx.pop();
+        thread::yield_now();
+    }
+    sender.join().unwrap();
+}
+
+/// Once the consumer is gone, what it popped is counted.
+fn leave() {
+    let (mut tx, mut rx) = ring(1);
+    assert!(tx.push([0_usize; 3]).is_ok());
+    let receiver = thread::spawn(move || assert!(rx.pop().is_some()));
+    if tx.is_closed() {
+        assert_eq!(tx.len(), 0);
+    }
+    receiver.join().unwrap();
+}
+
+fn explore_all() {
+    for model in [cross_two_laps, finish, leave] {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(3);
+        builder.check(model);
+    }
+}
+
+#[test]
+fn each_weakened_ordering_is_found() {
+    explore_all();
+    for &name in planted::ORDER_NAMES {
+        planted::weaken(Some(name));
+        let explored = catch_unwind(AssertUnwindSafe(explore_all));
+        planted::weaken(None);
+        assert!(explored.is_err(), "`{name}` may be relaxed, or nothing notices");
+    }
+}
