@@ -1,12 +1,112 @@
 //! What a table is made with, and why it may not be made.
 
+use crate::group::Backend;
+
+/// How many classes of flows there are, each with its own idle time.
+pub const CLASS_COUNT: usize = 8;
+
 /// The size and patience of a [`Table`](crate::Table).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Most flows at once: 1 to 2^32 − 2.
+    /// Most flows at once: 1 to 3,650,722,200.
     pub capacity: usize,
-    /// How long a flow is kept after its last packet, in nanoseconds. `u64::MAX` keeps it for ever.
-    pub idle_ns: u64,
+    /// How long a flow of each class is kept after its last packet, in nanoseconds: rounded up, by
+    /// less than two steps of [`STEP_NS`](crate::STEP_NS). `u64::MAX`, as anything from 2^56 on
+    /// (2.28 years), keeps it for ever.
+    pub idle_ns: [u64; CLASS_COUNT],
+    /// What becomes of new flows when there is no place for them.
+    pub full: Full,
+}
+
+impl Config {
+    /// Room for `capacity` flows, which are kept for `idle_ns` nanoseconds after their last packets
+    /// whatever their class, and a full table refuses new ones.
+    #[must_use]
+    pub const fn new(capacity: usize, idle_ns: u64) -> Self {
+        Self { capacity, idle_ns: [idle_ns; CLASS_COUNT], full: Full::Refuse }
+    }
+}
+
+/// What a full table does with a new flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Full {
+    /// Refuses it. No flow has to leave for another.
+    Refuse,
+    /// Puts it in the place of another: one whose time is up where there is one among four sampled,
+    /// else the one of them that was seen longest ago, but only of these classes. Where none of the
+    /// four may go, the others of the 30 places that the new flow could have are tried, and if no
+    /// flow there may go either, it is refused.
+    Evict(Classes),
+}
+
+/// One of the [`CLASS_COUNT`] kinds of flows that are kept for different times: half-open
+/// connections and established ones, say.
+///
+/// New flows begin in class 0, the default. See [`Table::set_class`](crate::Table::set_class).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Class(u8);
+
+impl Class {
+    /// The class with this index.
+    ///
+    /// # Panics
+    /// When `index` is not less than [`CLASS_COUNT`].
+    #[must_use]
+    pub const fn new(index: usize) -> Self {
+        assert!(index < CLASS_COUNT, "there is no such class of flows");
+        Self(index as u8)
+    }
+
+    /// Less than [`CLASS_COUNT`].
+    #[must_use]
+    #[inline(always)]
+    pub const fn index(self) -> usize {
+        self.0 as usize % CLASS_COUNT
+    }
+
+    /// The class in the lowest bits of `word`.
+    #[inline(always)]
+    pub(crate) const fn of_word(word: u32) -> Self {
+        Self((word % CLASS_COUNT as u32) as u8)
+    }
+}
+
+/// A set of classes.
+///
+/// ```
+/// use hotloop_flow::{Class, Classes};
+///
+/// const HALF_OPEN: Class = Class::new(0);
+/// const CLOSED: Class = Class::new(2);
+/// let expendable = Classes::of(&[HALF_OPEN, CLOSED]);
+/// assert!(expendable.contains(CLOSED) && !expendable.contains(Class::new(1)));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Classes(u8);
+
+impl Classes {
+    /// All there are.
+    pub const ALL: Self = Self(u8::MAX);
+    /// No class: with it only flows whose time is up make place for others.
+    pub const NONE: Self = Self(0);
+
+    /// Those listed.
+    #[must_use]
+    pub const fn of(classes: &[Class]) -> Self {
+        let (mut bits, mut index) = (0, 0);
+        while index < classes.len() {
+            bits |= 1 << classes[index].0;
+            index += 1;
+        }
+        Self(bits)
+    }
+
+    /// Whether `class` is one of them.
+    #[must_use]
+    #[inline(always)]
+    pub const fn contains(self, class: Class) -> bool {
+        self.0 & (1 << class.index()) != 0
+    }
 }
 
 /// Why there is no table.
@@ -18,7 +118,7 @@ pub enum FlowError {
     NoCapacity,
     /// The capacity is more than a handle can number, or its memory more than can be addressed.
     #[error(
-        "a flow table for {capacity} flows was asked for: the most is 4294967294, \
+        "a flow table for {capacity} flows was asked for: the most is 3650722200, \
          or less where its entries are very large"
     )]
     TooLarge {
@@ -38,27 +138,17 @@ pub enum FlowError {
         /// Bytes of the largest piece that was free in the arena.
         free_bytes_max: usize,
     },
+    /// The processor doesn't have the instructions of the back-end that was asked for.
+    #[error(
+        "a flow table of the {backend:?} back-end was asked for, which this processor can't run"
+    )]
+    NoBackend {
+        /// What was asked for.
+        backend: Backend,
+    },
 }
 
-/// A new flow was refused: the table holds as many as its capacity.
+/// A new flow was refused: there is no place for it, and [`Config::full`] lets no other flow leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the flow table is full: give it more capacity, or let flows go sooner")]
-pub struct Full;
-
-/// What happened to a table's flows since it was made.
-///
-/// At any time `inserted_count = removed_count + expired_count + len`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
-    /// New flows.
-    pub inserted_count: u64,
-    /// Flows taken out by [`remove`](crate::Table::remove).
-    pub removed_count: u64,
-    /// Flows whose time was up: handed out by [`age`](crate::Table::age), or replaced by a new flow
-    /// of the same key.
-    pub expired_count: u64,
-    /// New flows refused because the table was full.
-    pub refused_count: u64,
-    /// The most flows at once.
-    pub len_max: usize,
-}
+pub struct Refused;

@@ -6,14 +6,20 @@
 //! # Guarantees
 //!
 //! - All memory is taken from an [`Arena`](hotloop_arena::Arena) when the table is made. Afterwards
-//!   nothing allocates, grows or is rehashed, and exactly [`Table::capacity`] flows fit.
-//! - A flow stays in its place: a [`Handle`] is valid for as long as its flow is there, and is
-//!   noticed as stale afterwards, also when another flow took the place.
-//! - A flow is found until its time is up, to the nanosecond, and not after.
+//!   nothing allocates, grows or is rehashed.
+//! - No operation on a flow, whatever is in the table and whoever chose the keys, touches more than
+//!   [`LINES_MAX`] cache lines of it (with entries of one line): there are 30 places where a key's
+//!   flow can be. [`Table::age`] and [`Table::scan`] look at as many places as they are told to.
+//! - Never more flows are in the table than its capacity. Which flow makes place for a new one, if
+//!   any, is the owner's choice: [`Full`].
+//! - A [`Handle`] is valid for as long as its flow stays in its place, and is noticed as stale
+//!   afterwards, also when another flow took the place.
+//! - A flow is found until its time is up, and not found when it was up for 34 ms, whether its place
+//!   was cleared or not.
 //! - Hashes take a random seed that is the table's own, so that nobody outside can choose keys that
-//!   fall into one bucket, and no other use of a hash (steering, balancing) leaves parts of the
+//!   fall into one place, and no other use of a hash (steering, balancing) leaves parts of the
 //!   table unused.
-//! - [`Table::age`] does a bounded piece of work at a time.
+//! - Whatever instructions it uses ([`Backend`]), a table does the same.
 //!
 //! # Example
 //!
@@ -23,7 +29,7 @@
 //! use hotloop_packet::flow_key::FlowKeyV4;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let config = Config { capacity: 1_000, idle_ns: 30_000_000_000 };
+//! let config = Config::new(1_000, 30_000_000_000);
 //! let mut backends = Table::new(Arena::on(None)?, config)?;
 //!
 //! let from = |port| FlowKeyV4::new([192, 0, 2, 1].into(), [203, 0, 113, 10].into(), port, 80, 6);
@@ -38,27 +44,88 @@
 //! assert_eq!(found[2], found[0]);
 //!
 //! // Half a minute of silence later:
-//! let now_ns = now_ns + 30_000_000_001;
+//! let now_ns = now_ns + 30_040_000_000;
 //! assert_eq!(backends.get(&alice, now_ns), None);
-//! assert_eq!(backends.age(now_ns, 1_000, |key, _| assert_eq!(key, alice)), 1);
+//! assert_eq!(backends.age(now_ns, backends.slot_count(), |key, _| assert_eq!(key, alice)), 1);
 //! assert!(backends.is_empty());
 //! # Ok(())
 //! # }
 //! ```
 //!
+//! # How it works
+//!
+//! The table is made of groups of 15 places. A *control group* of 16 bytes holds a tag of 8 bits for
+//! each place of its group, taken from the hash of the key there, and a count. Control groups lie
+//! close together, 1.07 bytes a place, so that those of millions of flows stay in the third-level
+//! cache. Entries, a cache line each, lie where their place says. A lookup compares all 15 tags with
+//! one instruction, and reads the entries whose tag is right: one as a rule.
+//!
+//! A key has two groups, chosen by independent halves of its hash. Its flow is in the first, or in
+//! the second when the first was full; the count says how many flows of a group are in their second,
+//! and is 0 in most groups, whose keys are then not looked for elsewhere. When both are full, a flow
+//! of them moves to its other group. There are no tombstones: a place that was left is as if it had
+//! never been taken.
+//!
+//! A burst of keys is hashed first, then all tags are compared, then all entries: the processor
+//! fetches the memory of many flows at once instead of waiting for each. In tables whose entries fit
+//! a second-level cache (1 MiB), that isn't worth its while, and each key is looked up at once.
+//!
+//! # Sizes
+//!
+//! An entry is a cache line when key, value and 8 bytes of the table's own fit 64 bytes: a value of
+//! up to 40 bytes beside a key of 16, of up to 16 beside a key of 40. Otherwise it is two lines, or
+//! as many as are needed. A table has 20 places for 17 flows of its capacity, which makes 76.5 bytes
+//! a flow with entries of one line. Small tables, whose entries fit the cache, have 3 places for
+//! 2 flows, or 97.6 bytes a flow: there room makes lookups quicker, and costs little.
+//! [`Table::bytes`] says exactly.
+//!
 //! # Limits
 //!
-//! A full table refuses new flows; it evicts none. All flows of a table have one idle time. An
-//! entry takes `size_of::<(K, V)>()` and about 24 bytes, a bucket 4. Who knows the seed can make a
-//! lookup as long as the table is large.
+//! Places are numbered with 32 bits: 3.65 thousand million flows are the most. Of a table that isn't
+//! full, a new flow may be refused, or take the place of another, when 30 places and those that
+//! flows could move to are all taken. Chance doesn't do that to a table of 0.85 load in tens of
+//! millions of insertions; who knows the seed can, with some 30 keys, for keys of the same two groups.
+//! A [`Table`] can be sent to another thread, but not shared between threads.
+//!
+//! # Unsafe code
+//!
+//! - `entry.rs`, five blocks: key and value of an entry are initialised exactly while its tenancy
+//!   has the `OCCUPIED` bit, which is checked in the same function, or which the generation has that
+//!   the tenancy is equal to. All that reads, moves out or drops them is there; nothing else of the
+//!   crate depends on tags being right.
+//! - `window.rs`, one block: the first `len` notes of a list are initialised.
+//! - `group/sse2.rs` and `group/neon.rs`, two and three blocks: 16 aligned bytes are loaded from a
+//!   reference to as many, with instructions that all processors of the kind have.
+//! - `table.rs`, one block: the function compiled for AVX2 is called only by tables whose back-end
+//!   is [`Backend::Avx2`], and none is made where the processor hasn't got it.
+//! - `prefetch.rs`, one block for each kind of processor: a prefetch never faults, whatever the
+//!   address.
 
-#![forbid(unsafe_code)]
-
-mod chains;
+mod clock;
 mod config;
+mod entry;
+mod group;
+mod insert;
 mod key;
+#[cfg(test)]
+mod lines;
+mod lookup;
+mod place;
+mod prefetch;
+mod stats;
+mod store;
 mod table;
+#[cfg(test)]
+mod tests;
+mod view;
+mod visit;
+mod window;
 
-pub use config::{Config, FlowError, Full, Stats};
+pub use clock::STEP_NS;
+pub use config::{CLASS_COUNT, Class, Classes, Config, FlowError, Full, Refused};
+pub use group::Backend;
 pub use key::{Key, hash_words};
+pub use place::LINES_MAX;
+pub use stats::Stats;
 pub use table::{BURST_KEYS_MAX, Handle, Table};
+pub use visit::Cursor;

@@ -2,43 +2,75 @@
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
-use std::num::NonZero;
 use std::ops::{Index, IndexMut};
 
 use hotloop_arena::Arena;
 
 use crate::Key;
-use crate::chains::{Chains, Entry, Slot};
-use crate::config::{Config, FlowError, Full, Stats};
+use crate::clock::{Clock, Patience};
+use crate::config::{Class, Config, FlowError, Full};
+use crate::entry::Generation;
+use crate::group::Backend;
+use crate::lookup::Lookup;
+use crate::stats::Stats;
+use crate::store::Store;
 
 /// The most keys of one burst.
 pub const BURST_KEYS_MAX: usize = 64;
 
 /// A flow's place in its table.
 ///
-/// It stays the same for as long as the flow is there. When the flow has left, its handle is stale
-/// and stays so, whatever takes the place: until 2^32 − 1 others came and left there. Handles of
-/// another table mean nothing.
+/// It stays the same for as long as the flow is there and isn't moved to make place for a new one.
+/// When the flow has left or moved, its handle is stale and stays so, whatever takes the place: for
+/// certain until 2^28 others came to the table, then with one chance in 2^28 that the place is taken
+/// for that of the flow. Handles of another table mean nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Handle {
-    slot: u32,
-    generation: NonZero<u32>,
+    pub(crate) slot: u32,
+    pub(crate) generation: Generation,
 }
 
 /// The flows of one core: keys of type `K`, each with a value of type `V`, in memory that is taken
 /// once.
 ///
-/// Times are nanoseconds of one clock that doesn't run backwards. A flow whose last packet is more
-/// than [`Config::idle_ns`] old is not found any more, whenever [`age`](Self::age) comes by to clear
-/// its place; so what is found depends on the clock alone.
+/// Times are nanoseconds of one clock; an earlier time than one given before counts as that one. A
+/// flow whose last packet is older than its class's [`Config::idle_ns`] is not found any more,
+/// whenever [`age`](Self::age) comes by to clear its place; so what is found depends on the clock
+/// alone. Times are kept in steps of [`STEP_NS`](crate::STEP_NS): a flow is never let go before its
+/// time is up, and not found any more two steps (34 ms) after. Steps are numbered with 32 bits, so
+/// what was silent for 2.28 years must have been cleared by then, or counts as seen anew.
 pub struct Table<K, V> {
-    chains: Chains<K, V>,
-    idle_ns: u64,
+    pub(crate) store: Store<K, V>,
+    pub(crate) clock: Clock,
+    pub(crate) patience: Patience,
+    pub(crate) full: Full,
+    pub(crate) capacity: usize,
+    /// One that this processor has.
+    pub(crate) backend: Backend,
+    /// Whether the store fits the cache.
+    is_cached: bool,
     /// The slot that `age` looks at next.
-    age_index: u32,
-    len: usize,
-    stats: Stats,
+    pub(crate) age_slot: usize,
+    pub(crate) stats: Stats,
 }
+
+/// Evaluates an expression for the instructions of a back-end, single keys being no case for more
+/// than every processor has.
+macro_rules! by_backend {
+    ($backend:expr, $lanes:ident => $value:expr) => {
+        match $backend {
+            $crate::group::Backend::Scalar => {
+                type $lanes = $crate::group::Scalar;
+                $value
+            }
+            _ => {
+                type $lanes = $crate::group::Native;
+                $value
+            }
+        }
+    };
+}
+pub(crate) use by_backend;
 
 impl<K: Key, V> Table<K, V> {
     /// A table in `arena`, with a random seed of its own. Takes all the memory that it will ever
@@ -50,21 +82,48 @@ impl<K: Key, V> Table<K, V> {
         Self::with_seed(arena, config, RandomState::new().hash_one("flows"))
     }
 
-    /// As [`new`](Self::new), with a given seed: for tests. Who knows the seed can slow the table
-    /// down with keys that share a bucket.
+    /// As [`new`](Self::new), with a given seed: for tests. Who knows the seed can fill the places
+    /// of a flow of their choice, which is then refused.
     ///
     /// # Errors
     /// As [`new`](Self::new).
     pub fn with_seed(arena: Arena, config: Config, seed: u64) -> Result<Self, FlowError> {
-        let chains = Chains::new(arena, config.capacity, seed)?;
-        let stats = Stats::default();
-        Ok(Self { chains, idle_ns: config.idle_ns, age_index: 0, len: 0, stats })
+        Self::with_backend(arena, config, seed, Backend::best())
+    }
+
+    /// As [`with_seed`](Self::with_seed), with given instructions: to test them, or to count those
+    /// of the scalar ones.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), and [`FlowError::NoBackend`] where the processor doesn't have them.
+    pub fn with_backend(
+        arena: Arena,
+        config: Config,
+        seed: u64,
+        backend: Backend,
+    ) -> Result<Self, FlowError> {
+        if !backend.is_available() {
+            return Err(FlowError::NoBackend { backend });
+        }
+        let Config { capacity, idle_ns, full } = config;
+        let store = Store::new(arena, capacity, seed)?;
+        Ok(Self {
+            is_cached: Store::<K, V>::is_cached(capacity),
+            store,
+            clock: Clock::default(),
+            patience: Patience::new(idle_ns),
+            full,
+            capacity,
+            backend,
+            age_slot: 0,
+            stats: Stats::default(),
+        })
     }
 
     /// The bytes of an arena that a table for `capacity` flows takes, or none where they are more
     /// than can be addressed.
     pub fn bytes(capacity: usize) -> Option<usize> {
-        Chains::<K, V>::bytes(capacity)
+        Store::<K, V>::bytes(capacity)
     }
 
     /// Looks up a burst of keys: `found[i]` becomes what the `i`-th key has, and none where that is
@@ -85,191 +144,105 @@ impl<K: Key, V> Table<K, V> {
         I: IntoIterator,
         I::Item: Into<Option<K>>,
     {
-        let now_ns = now.into();
-        // All hashes first, then all buckets, then all entries: the processor waits for the memory
-        // of many at once.
-        let mut wanted: [Option<(K, usize)>; BURST_KEYS_MAX] = [None; BURST_KEYS_MAX];
-        let mut count = 0;
-        for key in keys {
-            assert!(count < BURST_KEYS_MAX, "more than {BURST_KEYS_MAX} keys in a burst");
-            wanted[count] = key.into().map(|key| (key, self.chains.bucket(&key)));
-            count += 1;
-        }
-        let mut heads = [None; BURST_KEYS_MAX];
-        for (head, wanted) in heads.iter_mut().zip(&wanted[..count]) {
-            *head = wanted.map(|(key, bucket)| (key, self.chains.head(bucket)));
-        }
-        for (found, head) in found.iter_mut().zip(heads) {
-            *found = head.and_then(|(key, head)| self.see(head, &key, now_ns));
+        let backend = self.backend;
+        let lookup = self.lookup(now.into());
+        match backend {
+            #[cfg(target_arch = "x86_64")]
+            Backend::Avx2 => {
+                // SAFETY: 1. A table has a back-end only where the processor has it.
+                unsafe { lookup.burst_avx2(keys, found) }
+            }
+            backend => by_backend!(backend, L => lookup.burst::<L, I>(keys, found)),
         }
     }
 
     /// The flow of `key`. It was seen `now`, which is in nanoseconds, here and everywhere.
     #[inline]
     pub fn get(&mut self, key: &K, now: impl Into<u64>) -> Option<Handle> {
-        let now_ns = now.into();
-        let head = self.chains.head(self.chains.bucket(key));
-        self.see(head, key, now_ns)
+        let backend = self.backend;
+        let lookup = self.lookup(now.into());
+        by_backend!(backend, L => lookup.one::<L>(key))
     }
 
-    /// Puts in a flow that was seen now. Where there is one of this key, `value` takes the place of
-    /// its value; its handles stay valid unless its time was up.
-    ///
-    /// # Errors
-    /// [`Full`], and `value` is dropped.
-    pub fn insert(&mut self, key: K, value: V, now: impl Into<u64>) -> Result<Handle, Full> {
-        let now_ns = now.into();
-        let bucket = self.chains.bucket(&key);
-        let entry = Entry { key, value };
-        match self.chains.find_from(self.chains.head(bucket), &key) {
-            Some(index) => Ok(self.replace(index, entry, now_ns)),
-            None => self.link(bucket, entry, now_ns),
-        }
-    }
-
-    /// The flow of `key`, or a new one with the value that `make` returns. It was seen now.
-    ///
-    /// # Errors
-    /// [`Full`], and `make` is not called.
-    pub fn get_or_insert_with(
-        &mut self,
-        key: K,
-        now: impl Into<u64>,
-        make: impl FnOnce() -> V,
-    ) -> Result<Handle, Full> {
-        let now_ns = now.into();
-        let bucket = self.chains.bucket(&key);
-        match self.chains.find_from(self.chains.head(bucket), &key) {
-            Some(index) if self.is_expired(self.chains.slot(index), now_ns) => {
-                Ok(self.replace(index, Entry { key, value: make() }, now_ns))
-            }
-            Some(index) => Ok(self.touch(index, now_ns)),
-            None if self.chains.is_full() => self.refuse(),
-            None => self.link(bucket, Entry { key, value: make() }, now_ns),
+    #[inline(always)]
+    fn lookup(&mut self, now_ns: u64) -> Lookup<'_, K, V> {
+        Lookup {
+            now: self.clock.advance(now_ns),
+            patience: &self.patience,
+            is_cached: self.is_cached,
+            view: self.store.view(),
         }
     }
 
     /// The value of a flow, or none when the handle is stale.
     #[inline]
     pub fn value(&self, handle: Handle) -> Option<&V> {
-        let slot = self.chains.slots().get(handle.slot as usize)?;
-        let entry = slot.entry.as_ref().filter(|_| slot.generation == handle.generation)?;
-        Some(&entry.value)
+        self.store.entry_if_any(handle.slot)?.value_of(handle.generation)
+    }
+
+    /// The class of a flow, or none when the handle is stale.
+    #[inline]
+    pub fn class(&self, handle: Handle) -> Option<Class> {
+        let entry = self.store.entry_if_any(handle.slot)?;
+        entry.is_of(handle.generation).then(|| entry.class())
+    }
+
+    /// Puts a flow into a class: from now on it is kept for that one's time after its last packet,
+    /// which this is not. Says whether the handle was valid; if not, nothing happens.
+    #[inline]
+    pub fn set_class(&mut self, handle: Handle, class: Class) -> bool {
+        let entry = self.store.entry_if_any_mut(handle.slot);
+        let entry = entry.filter(|entry| entry.is_of(handle.generation));
+        entry.map(|entry| entry.set_class(class)).is_some()
     }
 
     /// Takes a flow out, its time being up or not.
     pub fn remove(&mut self, key: &K) -> Option<V> {
-        let head = self.chains.head(self.chains.bucket(key));
-        let index = self.chains.find_from(head, key)?;
-        let entry = self.chains.unlink(index)?;
-        self.len -= 1;
+        let hash = self.store.view().hash(key);
+        let (slot, _) = by_backend!(self.backend, L => self.store.view().find::<L>(key, hash))?;
+        let flow = self.store.unlink_hashed(slot, hash)?;
+        self.stats.len -= 1;
         self.stats.removed_count += 1;
-        Some(entry.value)
-    }
-
-    /// Looks at the next `budget` places of the table, at each at most once, takes out the flows
-    /// whose time is up, hands each to `on_expire`, and returns how many.
-    ///
-    /// The next call goes on where this one ended: a budget of `b` in each of `n` calls a second
-    /// visits every flow within `capacity / (b × n)` seconds.
-    pub fn age(
-        &mut self,
-        now: impl Into<u64>,
-        budget: usize,
-        mut on_expire: impl FnMut(K, V),
-    ) -> usize {
-        let now_ns = now.into();
-        let mut expired_count = 0;
-        for _ in 0..budget.min(self.capacity()) {
-            if self.len == 0 {
-                break;
-            }
-            let index = self.age_index;
-            self.age_index = (index + 1) % self.chains.slots().len() as u32;
-            if self.is_expired(self.chains.slot(index), now_ns)
-                && let Some(entry) = self.chains.unlink(index)
-            {
-                self.len -= 1;
-                self.stats.expired_count += 1;
-                expired_count += 1;
-                on_expire(entry.key, entry.value);
-            }
-        }
-        expired_count
-    }
-
-    /// All flows in no particular order, those included whose time is up and whose places were not
-    /// cleared yet.
-    pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
-        let entries = self.chains.slots().iter().filter_map(|slot| slot.entry.as_ref());
-        entries.map(|entry| (&entry.key, &entry.value))
+        Some(flow.value)
     }
 
     /// Flows in the table, those included whose time is up and whose places were not cleared yet.
     pub fn len(&self) -> usize {
-        self.len
+        self.stats.len
     }
 
     /// True when the table holds no flow.
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.stats.len == 0
     }
 
-    /// The most flows at once: exactly so many fit.
+    /// The most flows at once. There are never more, and as many as a rule: in tens of millions of
+    /// insertions into tables of this load none was refused before.
     pub fn capacity(&self) -> usize {
-        self.chains.slots().len()
+        self.capacity
+    }
+
+    /// The places for flows, used or not, which [`age`](Self::age) and [`scan`](Self::scan) go
+    /// through: 20 or more for 17 flows of [`capacity`](Self::capacity).
+    pub fn slot_count(&self) -> usize {
+        self.store.slot_count()
     }
 
     /// What happened to flows so far.
     pub fn stats(&self) -> Stats {
-        self.stats
+        Stats { overflow_len: self.store.overflow_len(), ..self.stats }
     }
 
-    /// Finds `key` in the chain from slot `head` on, unless its time is up.
+    /// The instructions that this table uses.
+    pub fn backend(&self) -> Backend {
+        self.backend
+    }
+
+    /// The handle of the flow in a slot where there is one.
     #[inline(always)]
-    fn see(&mut self, head: u32, key: &K, now_ns: u64) -> Option<Handle> {
-        let index = self.chains.find_from(head, key)?;
-        if self.is_expired(self.chains.slot(index), now_ns) {
-            return None;
-        }
-        Some(self.touch(index, now_ns))
-    }
-
-    #[inline(always)]
-    fn touch(&mut self, index: u32, now_ns: u64) -> Handle {
-        let slot = self.chains.slot_mut(index);
-        slot.seen_ns = slot.seen_ns.max(now_ns);
-        Handle { slot: index, generation: slot.generation }
-    }
-
-    #[inline(always)]
-    fn is_expired(&self, slot: &Slot<K, V>, now_ns: u64) -> bool {
-        now_ns.saturating_sub(slot.seen_ns) > self.idle_ns
-    }
-
-    /// Puts `entry` where one of the same key is.
-    fn replace(&mut self, index: u32, entry: Entry<K, V>, now_ns: u64) -> Handle {
-        if self.is_expired(self.chains.slot(index), now_ns) {
-            self.chains.slot_mut(index).advance_generation();
-            self.stats.expired_count += 1;
-            self.stats.inserted_count += 1;
-        }
-        self.chains.slot_mut(index).entry = Some(entry);
-        self.touch(index, now_ns)
-    }
-
-    /// Puts `entry`, whose key is not in the table, into its bucket.
-    fn link(&mut self, bucket: usize, entry: Entry<K, V>, now_ns: u64) -> Result<Handle, Full> {
-        let Some(index) = self.chains.link(bucket, entry, now_ns) else { return self.refuse() };
-        self.len += 1;
-        self.stats.inserted_count += 1;
-        self.stats.len_max = self.stats.len_max.max(self.len);
-        Ok(self.touch(index, now_ns))
-    }
-
-    fn refuse(&mut self) -> Result<Handle, Full> {
-        self.stats.refused_count += 1;
-        Err(Full)
+    pub(crate) fn handle(&self, slot: usize) -> Handle {
+        let generation = self.store.view().entry(slot).generation();
+        Handle { slot: slot as u32, generation: generation.expect("the slot has a flow") }
     }
 }
 
@@ -289,18 +262,18 @@ impl<K: Key, V> IndexMut<Handle> for Table<K, V> {
     /// When the handle is stale.
     #[inline]
     fn index_mut(&mut self, handle: Handle) -> &mut V {
-        assert!(self.value(handle).is_some(), "the flow of this handle has left the table");
-        let entry = self.chains.slot_mut(handle.slot).entry.as_mut();
-        &mut entry.expect("has a value").value
+        let entry = self.store.entry_if_any_mut(handle.slot);
+        let value = entry.and_then(|entry| entry.value_of_mut(handle.generation));
+        value.expect("the flow of this handle has left the table")
     }
 }
 
 impl<K: Key, V> fmt::Debug for Table<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Table")
-            .field("len", &self.len())
             .field("capacity", &self.capacity())
-            .field("stats", &self.stats)
+            .field("backend", &self.backend)
+            .field("stats", &self.stats())
             .finish_non_exhaustive()
     }
 }

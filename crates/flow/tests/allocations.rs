@@ -4,7 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use hotloop_arena::Arena;
-use hotloop_flow::{Config, Table};
+use hotloop_flow::{Class, Classes, Config, Cursor, Full, STEP_NS, Table};
 
 /// The system's allocator, counting what each thread asks of it.
 struct Counting;
@@ -33,27 +33,42 @@ static ALLOCATOR: Counting = Counting;
 
 #[test]
 fn nothing_is_allocated_after_new() {
-    let arena = Arena::on(None).unwrap();
-    let config = Config { capacity: 1_000, idle_ns: 500 };
-    let mut table = Table::new(arena.clone(), config).unwrap();
-    let (used_bytes, call_count) = (arena.used_bytes(), CALL_COUNT.get());
-    assert!(call_count > 0, "the arena itself is counted");
-
-    let mut found = [None; 64];
-    for now_ns in 0..20_000_u64 {
-        let key = [now_ns % 3_000, 1];
-        let _ = table.insert(key, now_ns, now_ns);
-        let _ = table.get_or_insert_with([now_ns % 7, 2], now_ns, || 0);
-        table.lookup_burst(
-            (0..64).map(|back| [now_ns.saturating_sub(back), 1]),
-            now_ns,
-            &mut found,
-        );
-        table.remove(&[now_ns % 11, 2]);
-        table.age(now_ns, if now_ns % 10_000 < 5_000 { 0 } else { 16 }, |_, _| ());
+    for full in [Full::Refuse, Full::Evict(Classes::ALL)] {
+        let arena = Arena::on(None).unwrap();
+        let config = Config { full, ..Config::new(1_000, 50 * STEP_NS) };
+        let mut table = Table::new(arena.clone(), config).unwrap();
+        let (used_bytes, call_count) = (arena.used_bytes(), CALL_COUNT.get());
+        assert!(call_count > 0, "the arena itself is counted");
+        run(&mut table);
+        assert_eq!((arena.used_bytes(), CALL_COUNT.get()), (used_bytes, call_count));
+        let stats = table.stats();
+        assert!(stats.expired_count > 0 && stats.removed_count > 0, "{stats:?}");
+        assert_eq!(stats.refused_count > 0, full == Full::Refuse, "{stats:?}");
+        assert_eq!(stats.evicted_count > 0, full != Full::Refuse, "{stats:?}");
+        assert_eq!(stats.len_max, 1_000);
     }
-    assert_eq!((arena.used_bytes(), CALL_COUNT.get()), (used_bytes, call_count));
-    let stats = table.stats();
-    assert!(stats.expired_count > 0 && stats.refused_count > 0 && stats.removed_count > 0);
-    assert_eq!(stats.len_max, 1_000);
+}
+
+/// All operations, on a table that fills, is full, and empties again.
+fn run(table: &mut Table<[u64; 2], u64>) {
+    let (mut found, mut placed) = ([None; 64], [None; 64]);
+    let mut cursor = Cursor::default();
+    let mut sum = 0;
+    for number in 0..20_000_u64 {
+        let now_ns = number * STEP_NS / 10;
+        let key = [number % 3_000, 1];
+        if let Ok(handle) = table.insert(key, number, now_ns) {
+            table.set_class(handle, Class::new(1));
+            table[handle] += 1;
+        }
+        let _ = table.get_or_insert_with([number % 7, 2], now_ns, || 0);
+        let keys = (0..64).map(|back| [number.saturating_sub(back), 1]);
+        table.lookup_burst(keys, now_ns, &mut found);
+        let flows = (0..number % 64).map(|more| ([number % 3_000 + more, 3], more));
+        table.insert_burst(flows, now_ns, &mut placed, |_, value| sum += value);
+        table.remove(&[number % 11, 2]);
+        table.age(now_ns, if number % 10_000 < 5_000 { 0 } else { 16 }, |_, _| ());
+        cursor = table.scan(cursor, 15, |_, value| sum += value).unwrap_or_default();
+    }
+    assert!(sum > 0);
 }

@@ -1,7 +1,9 @@
 //! The table's promises one by one.
 
 use hotloop_arena::{Arena, Pages, Request};
-use hotloop_flow::{Config, FlowError, Full, Handle, Table};
+use hotloop_flow::{
+    Backend, CLASS_COUNT, Class, Config, Cursor, FlowError, Handle, Refused, STEP_NS, Stats, Table,
+};
 use hotloop_packet::flow_key::{FlowKey, FlowKeyV4, FlowKeyV6};
 
 type Numbers = Table<[u64; 2], u64>;
@@ -11,19 +13,20 @@ fn arena(bytes: usize) -> Arena {
 }
 
 fn numbers(capacity: usize, idle_ns: u64) -> Numbers {
-    Table::with_seed(arena(1 << 20), Config { capacity, idle_ns }, 1).unwrap()
+    Table::with_seed(arena(1 << 20), Config::new(capacity, idle_ns), 1).unwrap()
 }
 
 #[test]
 fn a_table_that_can_not_be_says_why() {
     let make = |bytes, capacity| {
-        Numbers::new(arena(bytes), Config { capacity, idle_ns: 1 }).map(drop).unwrap_err()
+        Numbers::new(arena(bytes), Config::new(capacity, 1)).map(drop).unwrap_err()
     };
     assert_eq!(make(4096, 0), FlowError::NoCapacity);
-    for capacity in [u32::MAX as usize, usize::MAX] {
+    for capacity in [3_650_722_201, u32::MAX as usize, usize::MAX] {
         assert_eq!(make(4096, capacity), FlowError::TooLarge { capacity });
         assert_eq!(Numbers::bytes(capacity), None);
     }
+    assert!(Numbers::bytes(3_650_722_200).is_some());
     let needed_bytes = Numbers::bytes(1_000).unwrap();
     let no_memory = FlowError::NoMemory { capacity: 1_000, needed_bytes, free_bytes_max: 4096 };
     assert_eq!(make(4096, 1_000), no_memory);
@@ -34,12 +37,21 @@ fn a_table_that_can_not_be_says_why() {
 fn a_table_takes_as_many_bytes_as_it_says() {
     for capacity in [1, 2, 63, 64, 65, 1_000] {
         let arena = arena(Numbers::bytes(capacity).unwrap());
-        let table = Numbers::new(arena.clone(), Config { capacity, idle_ns: 1 }).unwrap();
+        let table = Numbers::new(arena.clone(), Config::new(capacity, 1)).unwrap();
         assert_eq!(arena.used_bytes(), Numbers::bytes(capacity).unwrap());
         assert_eq!(table.capacity(), capacity);
         drop(table);
         assert_eq!(arena.used_bytes(), 0);
     }
+}
+
+#[test]
+fn a_flow_of_one_line_takes_77_bytes() {
+    let bytes = |capacity| Table::<[u64; 2], [u64; 5]>::bytes(capacity).unwrap();
+    assert_eq!(bytes(8_000_000) / 8_000_000, 76);
+    assert_eq!(Table::<[u64; 5], [u64; 2]>::bytes(8_000_000), Some(bytes(8_000_000)));
+    let larger = Table::<[u64; 2], [u64; 6]>::bytes(8_000_000).unwrap();
+    assert_eq!(larger / 8_000_000, 151);
 }
 
 #[test]
@@ -49,65 +61,100 @@ fn exactly_the_capacity_fits_whatever_was_there_before() {
         for number in 0..100 {
             table.insert([round, number], number, 0_u64).unwrap();
         }
-        assert_eq!(table.insert([round, 100], 100, 0_u64), Err(Full));
-        assert_eq!(table.get_or_insert_with([round, 101], 0_u64, || unreachable!()), Err(Full));
+        assert_eq!(table.insert([round, 100], 100, 0_u64), Err(Refused));
+        assert_eq!(table.get_or_insert_with([round, 101], 0_u64, || unreachable!()), Err(Refused));
         for number in (0..100).rev() {
             assert_eq!(table.remove(&[round, number]), Some(number));
         }
         assert!(table.is_empty());
     }
-    assert_eq!(table.stats().refused_count, 10);
+    let stats = table.stats();
+    assert_eq!((stats.refused_count, stats.inserted_count, stats.removed_count), (10, 500, 500));
+    assert_eq!((stats.len, stats.len_max, stats.overflow_len), (0, 100, 0));
 }
 
 #[test]
-fn time_is_up_to_the_nanosecond() {
-    let mut table = numbers(4, 100);
-    let handle = table.insert([1, 1], 7, 1_000_u64).unwrap();
-    assert_eq!(table.get(&[1, 1], 1_100_u64), Some(handle));
-    assert_eq!(table.age(1_200_u64, 4, |_, _| unreachable!()), 0);
-    assert_eq!(table.get(&[1, 1], 1_201_u64), None);
+fn time_is_up_to_two_steps() {
+    let idle_ns = 10 * STEP_NS;
+    let mut table = numbers(4, idle_ns);
+    let handle = table.insert([1, 1], 7, STEP_NS / 2).unwrap();
+    assert_eq!(table.get(&[1, 1], STEP_NS / 2 + idle_ns), Some(handle));
+    let seen_ns = STEP_NS / 2 + idle_ns;
+    assert_eq!(table.age(seen_ns + idle_ns, 1_000, |_, _| unreachable!()), 0);
+    let late_ns = seen_ns + idle_ns + 2 * STEP_NS;
+    assert_eq!(table.get(&[1, 1], late_ns), None);
     assert_eq!((table.len(), table.value(handle)), (1, Some(&7)));
 
-    let again = table.insert([1, 1], 8, 1_201_u64).unwrap();
+    let again = table.insert([1, 1], 8, late_ns).unwrap();
     assert_ne!(again, handle);
     assert_eq!((table.value(handle), table[again], table.len()), (None, 8, 1));
-    assert_eq!(table.age(1_302_u64, 4, |key, value| assert_eq!((key, value), ([1, 1], 8))), 1);
+    let end_ns = late_ns + idle_ns + 2 * STEP_NS;
+    assert_eq!(table.age(end_ns, 1_000, |key, value| assert_eq!((key, value), ([1, 1], 8))), 1);
     assert_eq!(table.value(again), None);
 }
 
 #[test]
-fn a_packet_from_the_past_makes_no_flow_older() {
+fn an_earlier_time_counts_as_the_latest() {
     let mut table = numbers(4, 100);
-    let handle = table.insert([1, 1], 7, 1_000_u64).unwrap();
+    let handle = table.insert([1, 1], 7, 5 * STEP_NS).unwrap();
     assert_eq!(table.get(&[1, 1], 5_u64), Some(handle));
-    assert_eq!(table.get(&[1, 1], 1_100_u64), Some(handle));
+    assert_eq!(table.get(&[1, 1], 6 * STEP_NS), Some(handle));
+    let other = table.insert([2, 2], 8, 0_u64).unwrap();
+    assert_eq!(table.get(&[2, 2], 7 * STEP_NS), Some(other));
 }
 
 #[test]
 fn no_end_of_time_expires_what_is_kept_for_ever() {
     let mut table = numbers(4, u64::MAX);
     table.insert([1, 1], 7, 0_u64).unwrap();
-    assert_eq!(table.age(u64::MAX, 4, |_, _| unreachable!()), 0);
+    for now_ns in [1 << 40, (1 << 56) - 1, 1 << 56, u64::MAX] {
+        assert_eq!(table.age(now_ns, 1_000, |_, _| unreachable!()), 0);
+    }
     assert!(table.get(&[1, 1], u64::MAX).is_some());
 }
 
 #[test]
-fn ageing_goes_round_in_small_steps() {
-    let mut table = numbers(100, 10);
-    for number in 0..100 {
-        table.insert([number, 0], number, number).unwrap();
+fn each_class_has_its_own_time() {
+    let idle_ns = std::array::from_fn(|class| (class as u64 + 1) * 10 * STEP_NS);
+    let config = Config { idle_ns, ..Config::new(100, 0) };
+    let mut table: Numbers = Table::with_seed(arena(1 << 20), config, 1).unwrap();
+    for class in 0..CLASS_COUNT {
+        let handle = table.insert([class as u64, 0], 0, 0_u64).unwrap();
+        assert_eq!(table.class(handle), Some(Class::new(0)));
+        assert!(table.set_class(handle, Class::new(class)));
+        assert_eq!(table.class(handle), Some(Class::new(class)));
     }
-    // At 60 those last seen before 50 have gone silent.
+    for class in 0..CLASS_COUNT as u64 {
+        let up_ns = (class + 1) * 10 * STEP_NS;
+        assert_eq!(table.age(up_ns, 1_000, |_, _| unreachable!()), 0);
+        let expired = table.age(up_ns + 2 * STEP_NS, 1_000, |key, _| assert_eq!(key[0], class));
+        assert_eq!(expired, 1);
+    }
+    // Who comes back begins as everybody does.
+    let handle = table.insert([7, 0], 0, 0_u64).unwrap();
+    assert_eq!(table.class(handle), Some(Class::default()));
+    table.remove(&[7, 0]);
+    assert!(!table.set_class(handle, Class::new(3)));
+    assert_eq!(table.class(handle), None);
+}
+
+#[test]
+fn ageing_goes_round_in_small_steps() {
+    let mut table = numbers(100, 10 * STEP_NS);
+    for number in 0..100 {
+        table.insert([number, 0], number, number * STEP_NS).unwrap();
+    }
+    // At step 60 those last seen before step 50 have gone silent; seven places a call.
     let mut expired = Vec::new();
-    for _ in 0..15 {
+    for _ in 0..table.slot_count().div_ceil(7) {
         let before_count = expired.len();
-        let count = table.age(60_u64, 7, |_, value| expired.push(value));
+        let count = table.age(100 * STEP_NS, 7, |_, value| expired.push(value));
         assert_eq!(count, expired.len() - before_count);
         assert!(count <= 7);
     }
     expired.sort_unstable();
-    assert!(expired.into_iter().eq(0..50));
-    assert_eq!(table.len(), 50);
+    assert!(expired.into_iter().eq(0..90));
+    assert_eq!(table.len(), 10);
 }
 
 #[test]
@@ -117,30 +164,91 @@ fn one_call_of_age_visits_each_place_once() {
         table.insert([number, 0], number, 0_u64).unwrap();
     }
     let mut expired = Vec::new();
-    assert_eq!(table.age(1_u64, usize::MAX, |key, _| expired.push(key[0])), 3);
+    assert_eq!(table.age(STEP_NS, usize::MAX, |key, _| expired.push(key[0])), 3);
+    expired.sort_unstable();
     assert_eq!(expired, [0, 1, 2]);
-    assert_eq!(table.age(1_u64, usize::MAX, |_, _| unreachable!()), 0);
+    assert_eq!(table.age(STEP_NS, usize::MAX, |_, _| unreachable!()), 0);
+}
+
+#[test]
+fn a_scan_in_steps_shows_what_iter_shows() {
+    let mut table = numbers(100, 10);
+    for number in 0..70 {
+        table.insert([number, 0], number, 0_u64).unwrap();
+    }
+    let whole: Vec<_> = table.iter().map(|(key, value)| (*key, *value)).collect();
+    assert_eq!(whole.len(), 70);
+    for budget in [1, 7, 15, 119, 120, usize::MAX] {
+        let mut shown = Vec::new();
+        let (mut cursor, mut step_count) = (Some(Cursor::default()), 0);
+        while let Some(from) = cursor {
+            let before_count = shown.len();
+            cursor = table.scan(from, budget, |key, value| shown.push((*key, *value)));
+            assert!(shown.len() - before_count <= budget);
+            step_count += 1;
+        }
+        assert_eq!(shown, whole);
+        assert_eq!(step_count, table.slot_count().div_ceil(budget));
+    }
+}
+
+#[test]
+fn a_burst_of_new_flows_with_one_key_twice_is_one_flow() {
+    let mut table = numbers(100, 10);
+    let mut placed = [None; 64];
+    let flows = [([1, 0], 1), ([2, 0], 2), ([1, 0], 3)];
+    assert_eq!(table.insert_burst(flows, 0_u64, &mut placed, |_, _| unreachable!()), 3);
+    assert_eq!(placed[0], placed[2]);
+    assert_ne!(placed[0], placed[1]);
+    assert_eq!((table[placed[0].unwrap()], table[placed[1].unwrap()], table.len()), (3, 2, 2));
+    assert_eq!(placed[3..], [None; 61]);
+    assert_eq!(table.insert_burst([], 0_u64, &mut placed, |_, _| unreachable!()), 0);
+    assert_eq!(placed, [None; 64]);
+}
+
+#[test]
+#[should_panic(expected = "more than 64 flows")]
+fn a_burst_of_new_flows_has_its_limit() {
+    let flows = (0..65).map(|number| ([number, 0], 0));
+    numbers(100, 10).insert_burst(flows, 0_u64, &mut [None; 64], |_, _| ());
+}
+
+#[test]
+fn only_backends_of_this_processor_are_there() {
+    for backend in Backend::ALL {
+        let made = Numbers::with_backend(arena(1 << 16), Config::new(10, 1), 1, backend);
+        match made {
+            Ok(table) => assert_eq!((table.backend(), backend.is_available()), (backend, true)),
+            Err(error) => {
+                assert_eq!(error, FlowError::NoBackend { backend });
+                assert!(!backend.is_available());
+            }
+        }
+    }
+    assert!(Backend::Scalar.is_available() && Backend::best().is_available());
+    let table = Numbers::new(arena(1 << 16), Config::new(10, 1)).unwrap();
+    assert_eq!((table.backend(), table.stats()), (Backend::best(), Stats::default()));
 }
 
 #[test]
 fn a_burst_takes_keys_or_options_of_keys() {
-    let mut table = numbers(8, 10);
+    let mut table = numbers(8, 10 * STEP_NS);
     let one = table.insert([1, 0], 1, 0_u64).unwrap();
     let two = table.insert([2, 0], 2, 0_u64).unwrap();
     let mut found = [Some(one); 64];
-    table.lookup_burst([[2, 0], [3, 0], [2, 0]], 5_u64, &mut found);
+    table.lookup_burst([[2, 0], [3, 0], [2, 0]], 5 * STEP_NS, &mut found);
     assert_eq!(found[..3], [Some(two), None, Some(two)]);
     assert_eq!(found[3..], [None; 61]);
     table.lookup_burst(
         (0..64).map(|number| (number % 2 == 0).then_some([number, 0])),
-        5_u64,
+        5 * STEP_NS,
         &mut found,
     );
     let expected: [Option<Handle>; 64] = std::array::from_fn(|number| (number == 2).then_some(two));
     assert_eq!(found, expected);
-    // The second was seen at 5, the first wasn't.
-    assert_eq!(table.age(11_u64, 8, |key, _| assert_eq!(key, [1, 0])), 1);
-    table.lookup_burst([[0; 2]; 0], 11_u64, &mut found);
+    // The second was seen in step 5, the first wasn't.
+    assert_eq!(table.age(12 * STEP_NS, 15, |key, _| assert_eq!(key, [1, 0])), 1);
+    table.lookup_burst([[0; 2]; 0], 12 * STEP_NS, &mut found);
     assert_eq!(found, [None; 64]);
 }
 
@@ -190,7 +298,7 @@ fn a_panic_while_making_a_value_changes_nothing() {
 
 #[test]
 fn flows_of_both_families_share_a_table() {
-    let mut table = Table::new(arena(1 << 20), Config { capacity: 8, idle_ns: 10 }).unwrap();
+    let mut table = Table::new(arena(1 << 20), Config::new(8, 10)).unwrap();
     let v4 = FlowKeyV4::new([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 1_000, 80, 6);
     let v6 = FlowKeyV6::new([1; 16].into(), [2; 16].into(), 1_000, 80, 6);
     let keys = [FlowKey::V4(v4), FlowKey::V4(v4.reversed()), FlowKey::V6(v6)];

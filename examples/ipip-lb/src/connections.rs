@@ -35,7 +35,7 @@ impl Connections {
             .and_then(|(v4, v6)| v4.checked_add(v6))
             .ok_or_else(|| Error::message(format!("{capacity} connections: too many")))?;
         let (arena, _) = Arena::new(Request { node, ..Request::new(bytes) })?;
-        let config = Config { capacity, idle_ns: IDLE_NS };
+        let config = Config::new(capacity, IDLE_NS);
         Ok(Self {
             v4: Table::new(arena.clone(), config)?,
             v6: Table::new(arena, config)?,

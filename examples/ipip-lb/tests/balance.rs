@@ -3,6 +3,7 @@
 mod bench;
 
 use bench::{CLIENT_MAC, Lb, NEXT_HOP_MAC, OWN_MAC, lb, reply, tunnel_of};
+use hotloop::flow::STEP_NS;
 use hotloop::packet::PacketBuf;
 use hotloop::packet::build::{
     arp_request, echo_request, protocol, tcp, time_exceeded, too_big, udp, unreachable,
@@ -272,7 +273,7 @@ fn silent_connections_are_forgotten_and_busy_ones_kept() {
     let flow = |port: u16| udp().from(format!("198.51.100.7:{port}")).to("203.0.113.10:53");
     let frames: Vec<_> = (1..=16).map(|port| flow(port).build()).collect();
     lb.feed(&frames);
-    let half = Duration::from_nanos(IDLE_NS / 2 + 1);
+    let half = Duration::from_nanos(IDLE_NS / 2 + STEP_NS);
     lb.advance(half);
     lb.feed(&frames[..4]);
     assert_eq!(lb.connections(), 16);

@@ -1,0 +1,86 @@
+//! Time as entries keep it: in steps, 32 bits of them.
+
+use crate::config::{CLASS_COUNT, Class};
+
+/// The steps in which a table keeps when flows were last seen, in nanoseconds: 16.8 ms.
+pub const STEP_NS: u64 = 1 << 24;
+
+/// The latest time that a table was given.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Clock {
+    step: u64,
+}
+
+impl Clock {
+    /// Takes notice of `now_ns`, and returns the latest step there was, as entries keep it: without
+    /// what doesn't fit 32 bits. No time that entries keep is later than this one.
+    #[inline(always)]
+    pub(crate) fn advance(&mut self, now_ns: u64) -> u32 {
+        self.step = self.step.max(now_ns / STEP_NS);
+        self.step as u32
+    }
+}
+
+/// How many steps without a packet the flows of each class outlast.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience([u32; CLASS_COUNT]);
+
+impl Patience {
+    /// Rounded up: a step in which a flow was seen began up to a whole step earlier, which
+    /// [`is_over`](Self::is_over) allows for. What doesn't fit is kept for ever.
+    pub(crate) fn new(idle_ns: [u64; CLASS_COUNT]) -> Self {
+        let steps = |ns: u64| u32::try_from(ns.div_ceil(STEP_NS)).unwrap_or(u32::MAX);
+        Self(idle_ns.map(steps))
+    }
+
+    /// Whether a flow of `class` that was seen in step `seen` is to be let go in step `now`.
+    #[inline(always)]
+    pub(crate) fn is_over(&self, class: Class, seen: u32, now: u32) -> bool {
+        now.wrapping_sub(seen) > self.0[class.index()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_over(idle_ns: u64, seen_ns: u64, now_ns: u64) -> bool {
+        let mut clock = Clock::default();
+        let seen = clock.advance(seen_ns);
+        Patience::new([idle_ns; CLASS_COUNT]).is_over(Class::default(), seen, clock.advance(now_ns))
+    }
+
+    #[test]
+    fn no_flow_goes_before_its_time_nor_two_steps_after() {
+        for idle_ns in [0, 1, 100, STEP_NS - 1, STEP_NS, STEP_NS + 1, 30_000_000_000] {
+            for seen_ns in [0, 1, STEP_NS - 1, STEP_NS, 5 * STEP_NS + 77, 1 << 50] {
+                assert!(!is_over(idle_ns, seen_ns, seen_ns + idle_ns), "{idle_ns} {seen_ns}");
+                let late_ns = seen_ns + idle_ns + 2 * STEP_NS;
+                assert!(is_over(idle_ns, seen_ns, late_ns), "{idle_ns} {seen_ns}");
+            }
+        }
+    }
+
+    #[test]
+    fn steps_wrap_and_flows_do_not_notice() {
+        let wrap_ns = STEP_NS << 32;
+        assert!(!is_over(10 * STEP_NS, wrap_ns - 5 * STEP_NS, wrap_ns + 4 * STEP_NS));
+        assert!(is_over(10 * STEP_NS, wrap_ns - 5 * STEP_NS, wrap_ns + 7 * STEP_NS));
+    }
+
+    #[test]
+    fn what_is_kept_for_ever_is_never_over() {
+        for idle_ns in [u64::MAX, STEP_NS << 32] {
+            assert!(!is_over(idle_ns, 0, u64::MAX));
+            assert!(!is_over(idle_ns, 0, (STEP_NS << 32) - 1));
+        }
+    }
+
+    #[test]
+    fn an_earlier_time_counts_as_the_latest() {
+        let mut clock = Clock::default();
+        assert_eq!(clock.advance(9 * STEP_NS), 9);
+        assert_eq!(clock.advance(3), 9);
+        assert_eq!(clock.advance(10 * STEP_NS), 10);
+    }
+}

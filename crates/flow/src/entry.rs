@@ -1,0 +1,216 @@
+//! Room for one flow: an option of a key and a value, packed with what the table notes of them.
+
+use std::cell::Cell;
+use std::mem::{MaybeUninit, needs_drop};
+use std::num::NonZero;
+
+use crate::clock::Patience;
+use crate::config::{CLASS_COUNT, Class};
+
+const CLASS_MASK: u32 = CLASS_COUNT as u32 - 1;
+
+/// The lowest bit of the generation, above the class.
+const OCCUPIED: u32 = CLASS_COUNT as u32;
+
+/// Whole cache lines: one where key and value take at most 56 bytes.
+#[repr(C, align(64))]
+pub(crate) struct Entry<K, V> {
+    /// The step of its flow's last packet.
+    seen: Cell<u32>,
+    /// 0 while there is no flow; else its class in the lowest bits, and its generation above, which
+    /// has the `OCCUPIED` bit. Only then `key` and `value` are initialised.
+    tenancy: u32,
+    key: MaybeUninit<K>,
+    value: MaybeUninit<V>,
+}
+
+/// Which of the flows of a table it is, by the order in which they were put into entries. Numbers
+/// begin anew after 2^28.
+///
+/// It has the `OCCUPIED` bit, and no bit of a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Generation(NonZero<u32>);
+
+impl Generation {
+    pub(crate) const FIRST: Self = Self(NonZero::new(OCCUPIED).expect("a bit"));
+
+    #[inline(always)]
+    pub(crate) fn next(self) -> Self {
+        let next = self.0.get().wrapping_add(2 * OCCUPIED);
+        Self(NonZero::new(next).unwrap_or(Self::FIRST.0))
+    }
+}
+
+/// A flow outside the table, on its way in, out or elsewhere.
+pub(crate) struct Flow<K, V> {
+    pub(crate) key: K,
+    pub(crate) value: V,
+    pub(crate) seen: u32,
+    pub(crate) class: Class,
+}
+
+impl<K: Copy, V> Entry<K, V> {
+    pub(crate) const fn vacant() -> Self {
+        Self {
+            seen: Cell::new(0),
+            tenancy: 0,
+            key: MaybeUninit::uninit(),
+            value: MaybeUninit::uninit(),
+        }
+    }
+
+    #[inline(always)]
+    fn is_occupied(&self) -> bool {
+        self.tenancy & OCCUPIED != 0
+    }
+
+    /// That of its flow, or none when there is none.
+    #[inline(always)]
+    pub(crate) fn generation(&self) -> Option<Generation> {
+        let generation = NonZero::new(self.tenancy & !CLASS_MASK);
+        generation.filter(|_| self.is_occupied()).map(Generation)
+    }
+
+    /// Whether it holds the flow of this generation. If so, it is occupied, as that has the bit.
+    #[inline(always)]
+    pub(crate) fn is_of(&self, generation: Generation) -> bool {
+        self.tenancy ^ generation.0.get() < CLASS_COUNT as u32
+    }
+
+    #[inline(always)]
+    pub(crate) fn class(&self) -> Class {
+        Class::of_word(self.tenancy)
+    }
+
+    pub(crate) fn set_class(&mut self, class: Class) {
+        self.tenancy = self.tenancy & !CLASS_MASK | class.index() as u32;
+    }
+
+    /// How many steps ago its last packet came.
+    #[inline(always)]
+    pub(crate) fn silent_steps(&self, now: u32) -> u32 {
+        now.wrapping_sub(self.seen.get())
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_expired(&self, now: u32, patience: &Patience) -> bool {
+        patience.is_over(self.class(), self.seen.get(), now)
+    }
+
+    /// Notes that its flow was seen, where that is news: a line that isn't written needn't be
+    /// written back.
+    #[inline(always)]
+    pub(crate) fn touch(&self, now: u32) {
+        self.seen.set(now);
+    }
+
+    /// Whether its last packet came in this step.
+    #[inline(always)]
+    pub(crate) fn was_seen(&self, now: u32) -> bool {
+        self.seen.get() == now
+    }
+
+    #[inline(always)]
+    pub(crate) fn key(&self) -> Option<&K> {
+        // SAFETY: 1. An occupied entry's key is initialised.
+        self.is_occupied().then(|| unsafe { self.key.assume_init_ref() })
+    }
+
+    #[inline(always)]
+    pub(crate) fn value(&self) -> Option<&V> {
+        self.value_of(self.generation()?)
+    }
+
+    #[inline(always)]
+    pub(crate) fn value_mut(&mut self) -> Option<&mut V> {
+        self.value_of_mut(self.generation()?)
+    }
+
+    #[inline(always)]
+    pub(crate) fn value_of(&self, generation: Generation) -> Option<&V> {
+        // SAFETY: 1. An occupied entry's value is initialised.
+        self.is_of(generation).then(|| unsafe { self.value.assume_init_ref() })
+    }
+
+    #[inline(always)]
+    pub(crate) fn value_of_mut(&mut self, generation: Generation) -> Option<&mut V> {
+        // SAFETY: 1. An occupied entry's value is initialised.
+        self.is_of(generation).then(|| unsafe { self.value.assume_init_mut() })
+    }
+
+    /// Takes the flow out, and makes handles to it stale.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Option<Flow<K, V>> {
+        let (key, seen, class) = (*self.key()?, self.seen.get(), self.class());
+        self.tenancy = 0;
+        // SAFETY: 1. `key` above is there, so the entry was occupied, and its value initialised. 2.
+        // It is vacant since, so nobody reads the value here again.
+        let value = unsafe { self.value.assume_init_read() };
+        Some(Flow { key, value, seen, class })
+    }
+
+    /// Puts a flow into a vacant entry. Only writes: nobody waits for the memory.
+    #[inline(always)]
+    pub(crate) fn put(&mut self, flow: Flow<K, V>, generation: Generation) {
+        self.key.write(flow.key);
+        self.value.write(flow.value);
+        self.seen.set(flow.seen);
+        self.tenancy = generation.0.get() | flow.class.index() as u32;
+    }
+}
+
+impl<K, V> Drop for Entry<K, V> {
+    #[inline]
+    fn drop(&mut self) {
+        if needs_drop::<V>() && self.tenancy & OCCUPIED != 0 {
+            // SAFETY: 1. An occupied entry's value is initialised. 2. The entry is gone after this.
+            unsafe { self.value.assume_init_drop() }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use super::*;
+
+    #[test]
+    fn generations_are_occupied_and_begin_anew() {
+        let mut generation = Generation(NonZero::new(!CLASS_MASK).unwrap());
+        let mut seen = Vec::new();
+        for _ in 0..4 {
+            assert_eq!(generation.0.get() & (OCCUPIED | CLASS_MASK), OCCUPIED);
+            assert!(!seen.contains(&generation));
+            seen.push(generation);
+            generation = generation.next();
+        }
+        assert_eq!(seen[1], Generation::FIRST);
+        // So many steps of the numbers that differ.
+        assert_eq!(u64::from(2 * OCCUPIED) << 28, 1 << 32);
+    }
+
+    #[test]
+    fn an_entry_is_an_option_of_a_flow() {
+        let value = Rc::new(());
+        let mut entry = Entry::<u32, Rc<()>>::vacant();
+        assert!(entry.key().is_none() && entry.value().is_none() && entry.take().is_none());
+        let generation = Generation::FIRST.next();
+        let flow = Flow { key: 7, value: value.clone(), seen: 5, class: Class::new(3) };
+        entry.put(flow, generation);
+        assert_eq!((entry.key(), entry.generation()), (Some(&7), Some(generation)));
+        assert_eq!((entry.class(), entry.silent_steps(9)), (Class::new(3), 4));
+        entry.set_class(Class::new(7));
+        assert!(entry.is_of(generation) && !entry.is_of(generation.next()));
+        assert!(entry.value_of(generation).is_some());
+        assert!(entry.value_of(generation.next()).is_none());
+        assert!(entry.value_of_mut(Generation::FIRST).is_none());
+        assert_eq!(Rc::strong_count(&value), 2);
+        let flow = entry.take().unwrap();
+        assert_eq!((flow.key, flow.seen, flow.class), (7, 5, Class::new(7)));
+        assert!(!entry.is_of(generation) && entry.value_mut().is_none());
+        entry.put(flow, generation.next());
+        drop(entry);
+        assert_eq!(Rc::strong_count(&value), 1);
+    }
+}

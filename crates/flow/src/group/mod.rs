@@ -1,0 +1,95 @@
+//! Control groups: 15 tags and a count in 16 bytes, whose tags are compared at once.
+
+mod backend;
+mod mask;
+#[cfg(target_arch = "aarch64")]
+mod neon;
+mod scalar;
+#[cfg(target_arch = "x86_64")]
+mod sse2;
+#[cfg(test)]
+mod tests;
+
+pub use backend::Backend;
+pub(crate) use mask::Mask;
+pub(crate) use scalar::Scalar;
+
+/// What every processor of this kind has.
+#[cfg(target_arch = "aarch64")]
+pub(crate) use neon::Neon as Native;
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub(crate) use scalar::Scalar as Native;
+#[cfg(target_arch = "x86_64")]
+pub(crate) use sse2::Sse2 as Native;
+
+/// Slots of a group.
+pub(crate) const GROUP_SLOTS: usize = 15;
+
+/// Where the count stands.
+const OVERFLOW: usize = GROUP_SLOTS;
+
+/// The tag of a free slot.
+const FREE: u8 = 0;
+
+/// The tags of 15 slots, 0 where a slot is free, and then the overflow count: of the flows whose
+/// first group this is, how many are in their second one. At 255 it stays there, whatever leaves:
+/// it may then be too high, which costs a look into second groups that wasn't needed, but never 0
+/// while there is a flow to be found in one.
+#[derive(Clone, Copy)]
+#[repr(C, align(16))]
+pub(crate) struct Group([u8; GROUP_SLOTS + 1]);
+
+impl Group {
+    pub(crate) const EMPTY: Self = Self([FREE; GROUP_SLOTS + 1]);
+
+    #[inline(always)]
+    pub(crate) fn overflow(&self) -> u8 {
+        self.0[OVERFLOW]
+    }
+
+    /// One more flow of this group is in its second one.
+    pub(crate) fn raise_overflow(&mut self) {
+        self.0[OVERFLOW] = self.0[OVERFLOW].saturating_add(1);
+    }
+
+    /// One fewer.
+    pub(crate) fn lower_overflow(&mut self) {
+        if self.0[OVERFLOW] < u8::MAX {
+            self.0[OVERFLOW] = self.0[OVERFLOW].saturating_sub(1);
+        }
+    }
+
+    /// Notes that a flow of this tag, which is not 0, is in `slot`.
+    #[inline(always)]
+    pub(crate) fn occupy(&mut self, slot: usize, tag: u8) {
+        self.0[slot] = tag;
+    }
+
+    #[inline(always)]
+    pub(crate) fn vacate(&mut self, slot: usize) {
+        self.0[slot] = FREE;
+    }
+
+    /// The tag of a slot, unless it is free.
+    #[cfg(test)]
+    pub(crate) fn tag(&self, slot: usize) -> Option<u8> {
+        assert!(slot < GROUP_SLOTS);
+        Some(self.0[slot]).filter(|&tag| tag != FREE)
+    }
+}
+
+/// How tags are compared.
+pub(crate) trait Lanes {
+    /// The slots whose tag is `tag`; all 16 bytes are compared, the mask leaves out the count.
+    fn matches(group: &Group, tag: u8) -> Mask;
+
+    #[inline(always)]
+    fn free(group: &Group) -> Mask {
+        Self::matches(group, FREE)
+    }
+
+    #[inline(always)]
+    fn occupied(group: &Group) -> Mask {
+        Self::matches(group, FREE).complement()
+    }
+}

@@ -1,0 +1,246 @@
+//! Putting flows into a table.
+
+use std::mem;
+
+use crate::Key;
+use crate::config::{Class, Refused};
+use crate::entry::Flow;
+use crate::group::{GROUP_SLOTS, Lanes};
+use crate::place::{Place, Situation};
+use crate::table::{BURST_KEYS_MAX, Handle, Table, by_backend};
+use crate::view::Hash;
+use crate::window::{List, room};
+
+/// What a search for a key's flow, or else for a place, came to.
+#[derive(Clone, Copy)]
+enum Spot {
+    /// It is there.
+    Live { slot: usize },
+    /// It is there, and its time is up.
+    Expired { slot: usize },
+    /// It is not there, and can go here.
+    New(Place),
+}
+
+/// The key of a flow that waits for its place.
+#[derive(Clone, Copy)]
+struct Wanted<K> {
+    key: K,
+    hash: Hash,
+    /// Its place in the burst.
+    index: usize,
+}
+
+impl<K: Key, V> Table<K, V> {
+    /// Puts in a flow that was seen now. Where there is one of this key, `value` takes the place of
+    /// its value; its handles stay valid unless its time was up.
+    ///
+    /// A flow that has to leave ([`Full::Evict`](crate::Full::Evict)), or of this key but expired,
+    /// is counted and dropped; [`insert_evicting`](Self::insert_evicting) hands it out. A flow that
+    /// has to move to make place gets a new handle, and its old ones are stale.
+    ///
+    /// # Errors
+    /// [`Refused`], and `value` is dropped.
+    #[inline]
+    pub fn insert(&mut self, key: K, value: V, now: impl Into<u64>) -> Result<Handle, Refused> {
+        self.insert_evicting(key, value, now, |_, _| ())
+    }
+
+    /// As [`insert`](Self::insert), and hands the flow that leaves for this one, evicted or expired,
+    /// to `on_evict`, when the new one is in its place.
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert).
+    #[inline]
+    pub fn insert_evicting(
+        &mut self,
+        key: K,
+        value: V,
+        now: impl Into<u64>,
+        on_evict: impl FnOnce(K, V),
+    ) -> Result<Handle, Refused> {
+        let now = self.clock.advance(now.into());
+        let hash = self.store.view().hash(&key);
+        let spot = by_backend!(self.backend, L => self.spot::<L>(&key, hash, now))?;
+        let (handle, left) = self.settle(spot, hash, key, value, now);
+        if let Some(left) = left {
+            on_evict(left.key, left.value);
+        }
+        Ok(handle)
+    }
+
+    /// The flow of `key`, or a new one with the value that `make` returns. It was seen now. Which
+    /// other flow may leave or move for it: as [`insert`](Self::insert).
+    ///
+    /// # Errors
+    /// [`Refused`], and `make` is not called.
+    #[inline]
+    pub fn get_or_insert_with(
+        &mut self,
+        key: K,
+        now: impl Into<u64>,
+        make: impl FnOnce() -> V,
+    ) -> Result<Handle, Refused> {
+        let now = self.clock.advance(now.into());
+        let hash = self.store.view().hash(&key);
+        let spot = by_backend!(self.backend, L => self.spot::<L>(&key, hash, now))?;
+        if let Spot::Live { slot } = spot {
+            self.store.entry_mut(slot).touch(now);
+            return Ok(self.handle(slot));
+        }
+        // Nothing has changed yet, should this panic.
+        let value = make();
+        Ok(self.settle(spot, hash, key, value, now).0)
+    }
+
+    /// Puts in a burst of flows that were seen now, each as [`insert`](Self::insert) does: `placed[i]`
+    /// becomes the handle of the `i`-th, and none where it was refused or there is none. Returns how
+    /// many have one.
+    ///
+    /// Flows that leave for new ones, evicted or expired, are handed to `on_evict`. Two flows of the
+    /// burst may have one key: the later one's value stays, and both get one handle. Where a flow of
+    /// the burst had to leave for a later one (in small tables, or where all that are sampled are as
+    /// new), it is handed to `on_evict` too, and has no handle.
+    ///
+    /// # Panics
+    /// When there are more than [`BURST_KEYS_MAX`] flows. Where this, the iterator or `on_evict`
+    /// panics, those of the burst that are not in the table yet are dropped.
+    pub fn insert_burst(
+        &mut self,
+        flows: impl IntoIterator<Item = (K, V)>,
+        now: impl Into<u64>,
+        placed: &mut [Option<Handle>; BURST_KEYS_MAX],
+        on_evict: impl FnMut(K, V),
+    ) -> usize {
+        let now = self.clock.advance(now.into());
+        let flows = flows.into_iter();
+        by_backend!(self.backend, L => self.insert_window::<L>(flows, now, placed, on_evict))
+    }
+
+    fn insert_window<L: Lanes>(
+        &mut self,
+        flows: impl Iterator<Item = (K, V)>,
+        now: u32,
+        placed: &mut [Option<Handle>; BURST_KEYS_MAX],
+        mut on_evict: impl FnMut(K, V),
+    ) -> usize {
+        *placed = [None; BURST_KEYS_MAX];
+        let view = self.store.view();
+        let mut window_room = room();
+        let mut window = List::new(&mut window_room);
+        let mut values = [const { None }; BURST_KEYS_MAX];
+        for (index, (key, value)) in flows.enumerate() {
+            assert!(index < BURST_KEYS_MAX, "more than {BURST_KEYS_MAX} flows in a burst");
+            let hash = view.hash(&key);
+            view.prefetch_group(view.first(hash));
+            window.push(Wanted { key, hash, index });
+            values[index] = Some(value);
+        }
+        let window = window.notes();
+        self.prefetch_spots::<L>(window);
+
+        let disturbed_count = self.stats.moved_count + self.stats.evicted_count;
+        for (wanted, value) in window.iter().zip(&mut values) {
+            let &Wanted { key, hash, index } = wanted;
+            let Some(value) = value.take() else { continue };
+            if let Ok(spot) = self.spot::<L>(&key, hash, now) {
+                let (handle, left) = self.settle(spot, hash, key, value, now);
+                placed[index] = Some(handle);
+                if let Some(left) = left {
+                    on_evict(left.key, left.value);
+                }
+            }
+        }
+        if self.stats.moved_count + self.stats.evicted_count != disturbed_count {
+            self.renew::<L>(window, placed);
+        }
+        placed.iter().flatten().count()
+    }
+
+    /// Asks for the entries that are compared with the keys of new flows, or may take them up.
+    #[inline(always)]
+    fn prefetch_spots<L: Lanes>(&self, window: &[Wanted<K>]) {
+        let view = self.store.view();
+        for &Wanted { hash, index, .. } in window {
+            let first = view.first(hash);
+            if let Some(slot) = L::matches(view.group(first), hash.tag()).first() {
+                view.prefetch_entry(first * GROUP_SLOTS + slot);
+            }
+            let is_full = self.stats.len + index >= self.capacity;
+            view.prefetch_place::<L>(hash, is_full);
+        }
+    }
+
+    /// Finds flows of a burst again that later ones of it made move or leave.
+    fn renew<L: Lanes>(&self, window: &[Wanted<K>], placed: &mut [Option<Handle>; BURST_KEYS_MAX]) {
+        for &Wanted { key, hash, index } in window {
+            if placed[index].is_some_and(|handle| self.value(handle).is_none()) {
+                let found = self.store.view().find::<L>(&key, hash);
+                placed[index] = found.map(|(slot, _)| self.handle(slot));
+            }
+        }
+    }
+
+    /// Where the flow of `key` is or can go. Changes nothing but the count of the refused.
+    #[inline(always)]
+    fn spot<L: Lanes>(&mut self, key: &K, hash: Hash, now: u32) -> Result<Spot, Refused> {
+        if let Some((slot, entry)) = self.store.view().find::<L>(key, hash) {
+            let is_expired = entry.is_expired(now, &self.patience);
+            return Ok(if is_expired { Spot::Expired { slot } } else { Spot::Live { slot } });
+        }
+        let is_full = self.stats.len >= self.capacity;
+        let situation = Situation {
+            now,
+            patience: &self.patience,
+            full: self.full,
+            is_full,
+            turn: self.stats.inserted_count,
+        };
+        match self.store.view().place::<L>(hash, situation) {
+            Some(place) => Ok(Spot::New(place)),
+            None => {
+                self.stats.refused_count += 1;
+                Err(Refused)
+            }
+        }
+    }
+
+    /// Puts a flow where [`spot`](Self::spot) said just before, and returns the one that had to
+    /// leave for it.
+    #[inline(always)]
+    fn settle(
+        &mut self,
+        spot: Spot,
+        hash: Hash,
+        key: K,
+        value: V,
+        now: u32,
+    ) -> (Handle, Option<Flow<K, V>>) {
+        let flow = Flow { key, value, seen: now, class: Class::default() };
+        let (handle, left) = match spot {
+            Spot::Live { slot } => {
+                let entry = self.store.entry_mut(slot);
+                entry.touch(now);
+                let before = entry.value_mut().map(|before| mem::replace(before, flow.value));
+                let handle = self.handle(slot);
+                drop(before);
+                return (handle, None);
+            }
+            Spot::Expired { slot } => self.store.replace(slot, flow),
+            Spot::New(place) => {
+                self.stats.moved_count += u64::from(matches!(place, Place::Moved { .. }));
+                self.store.settle(place, hash, flow)
+            }
+        };
+        self.stats.inserted_count += 1;
+        match &left {
+            None => self.stats.len += 1,
+            Some(left) if self.patience.is_over(left.class, left.seen, now) => {
+                self.stats.expired_count += 1;
+            }
+            Some(_) => self.stats.evicted_count += 1,
+        }
+        self.stats.len_max = self.stats.len_max.max(self.stats.len);
+        (handle, left)
+    }
+}

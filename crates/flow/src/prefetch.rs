@@ -1,0 +1,38 @@
+//! Asking for memory before it is read.
+
+/// Asks the processor to fetch the line of `place`, and doesn't wait for it. Where it knows no such
+/// instruction, does nothing.
+#[inline(always)]
+pub(crate) fn prefetch<T>(place: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: 1. A prefetch reads nothing that the program sees, and never faults, whatever the
+        // address. 2. SSE, which it belongs to, is part of every x86_64.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(place.cast()) }
+    }
+    #[cfg(target_arch = "aarch64")]
+    {
+        // SAFETY: 1. A prefetch reads nothing that the program sees, never faults, whatever the
+        // address, and changes neither registers, flags nor the stack.
+        unsafe {
+            std::arch::asm!(
+                "prfm pldl1keep, [{place}]",
+                place = in(reg) place,
+                options(nostack, preserves_flags, readonly),
+            )
+        }
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = place;
+}
+
+/// [`prefetch`] of all lines of what is at `place`, four at most: what is larger is streamed
+/// through by the processor's own prefetching.
+#[inline(always)]
+pub(crate) fn prefetch_all<T>(place: *const T) {
+    const LINE_BYTES: usize = 64;
+    for line in 0..size_of::<T>().div_ceil(LINE_BYTES).min(4) {
+        prefetch(place.wrapping_byte_add(line * LINE_BYTES));
+    }
+}

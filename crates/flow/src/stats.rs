@@ -1,0 +1,28 @@
+//! What a table counts.
+
+/// What happened to a table's flows since it was made.
+///
+/// At any time `inserted_count = removed_count + expired_count + evicted_count + len`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Flows in the table now, those included whose time is up and whose places were not cleared
+    /// yet.
+    pub len: usize,
+    /// The most flows at once.
+    pub len_max: usize,
+    /// Those of the present flows that are in their second groups, which takes a lookup longer.
+    pub overflow_len: usize,
+    /// New flows.
+    pub inserted_count: u64,
+    /// Flows taken out by [`remove`](crate::Table::remove).
+    pub removed_count: u64,
+    /// Flows whose time was up: handed out by [`age`](crate::Table::age), or replaced by a new flow,
+    /// of the same key or another.
+    pub expired_count: u64,
+    /// Flows that had to leave for new ones before their time was up.
+    pub evicted_count: u64,
+    /// New flows refused.
+    pub refused_count: u64,
+    /// Flows moved to their other group, to make place for new ones.
+    pub moved_count: u64,
+}

@@ -1,0 +1,184 @@
+//! The memory of a table, and putting flows into it and taking them out.
+
+use allocator_api2::boxed::Box;
+use allocator_api2::vec::Vec;
+use hotloop_arena::Arena;
+
+use crate::Key;
+use crate::config::FlowError;
+use crate::entry::{Entry, Flow, Generation};
+use crate::group::{GROUP_SLOTS, Group};
+#[cfg(test)]
+use crate::lines;
+use crate::table::Handle;
+use crate::view::{Hash, View};
+
+/// As many flows as fill as many groups, when a table is full: 0.85 of the slots.
+const FULL_GROUPS: (usize, usize) = (51, 4);
+
+/// The same for tables whose entries fit a second-level cache: 0.67. There memory is no matter, and
+/// fewer flows that had to go to their second groups, or follow another of their tag, make lookups
+/// quicker.
+const FULL_GROUPS_CACHED: (usize, usize) = (10, 1);
+
+/// Entries of up to so many bytes stay in the second-level cache of today's processors.
+const CACHED_BYTES: usize = 1 << 20;
+
+/// Groups of 15 slots. Slot `s` of group `g` has its tag in `control[g]` and its flow in
+/// `entries[15 g + s]`: the tag is 0 exactly where the entry is vacant.
+///
+/// A flow is in its key's first or second group, which are two wherever there are two. The overflow
+/// count of a group says how many flows of which it is the first are in their second.
+pub(crate) struct Store<K, V> {
+    control: Box<[Group], Arena>,
+    entries: Box<[Entry<K, V>], Arena>,
+    seed: u64,
+    /// That of the next flow that is put in.
+    generation: Generation,
+    /// How many flows are in their second groups.
+    overflow_len: usize,
+}
+
+impl<K: Key, V> Store<K, V> {
+    /// The groups that a table for `capacity` flows has, or none where handles can't number their
+    /// slots.
+    fn group_count(capacity: usize) -> Option<usize> {
+        let is_cached = Self::is_cached(capacity);
+        let (flows, groups) = if is_cached { FULL_GROUPS_CACHED } else { FULL_GROUPS };
+        let count = capacity.checked_mul(groups)?.div_ceil(flows);
+        (count * GROUP_SLOTS <= u32::MAX as usize).then_some(count)
+    }
+
+    /// Whether the entries of as many flows stay in the cache, where finding one after the other is
+    /// quicker than keeping account of many.
+    pub(crate) fn is_cached(capacity: usize) -> bool {
+        capacity <= CACHED_BYTES / size_of::<Entry<K, V>>()
+    }
+
+    /// The bytes that `new` takes, or none where they are more than can be.
+    pub(crate) fn bytes(capacity: usize) -> Option<usize> {
+        // An arena gives whole cache lines.
+        const LINE_BYTES: usize = 64;
+        let count = Self::group_count(capacity)?;
+        let control_bytes = (count * size_of::<Group>()).next_multiple_of(LINE_BYTES);
+        let entries_bytes = (count * GROUP_SLOTS).checked_mul(size_of::<Entry<K, V>>())?;
+        let bytes = control_bytes.checked_add(entries_bytes)?;
+        isize::try_from(bytes).is_ok().then_some(bytes)
+    }
+
+    /// Takes all memory for `capacity` flows from `arena`, and touches it.
+    pub(crate) fn new(arena: Arena, capacity: usize, seed: u64) -> Result<Self, FlowError> {
+        if capacity == 0 {
+            return Err(FlowError::NoCapacity);
+        }
+        let too_large = FlowError::TooLarge { capacity };
+        let needed_bytes = Self::bytes(capacity).ok_or(too_large)?;
+        let group_count = Self::group_count(capacity).ok_or(too_large)?;
+        let free_bytes_max = arena.free_bytes_max();
+        let no_memory = |_| FlowError::NoMemory { capacity, needed_bytes, free_bytes_max };
+        let mut control = Vec::new_in(arena.clone());
+        control.try_reserve_exact(group_count).map_err(no_memory)?;
+        control.resize(group_count, Group::EMPTY);
+        let mut entries = Vec::new_in(arena);
+        let entry_count = group_count * GROUP_SLOTS;
+        entries.try_reserve_exact(entry_count).map_err(no_memory)?;
+        entries.extend((0..entry_count).map(|_| Entry::vacant()));
+        let (control, entries) = (control.into_boxed_slice(), entries.into_boxed_slice());
+        Ok(Self { control, entries, seed, generation: Generation::FIRST, overflow_len: 0 })
+    }
+
+    pub(crate) fn slot_count(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(crate) fn overflow_len(&self) -> usize {
+        self.overflow_len
+    }
+
+    #[inline(always)]
+    pub(crate) fn view(&self) -> View<'_, K, V> {
+        View { control: &self.control, entries: &self.entries, seed: self.seed }
+    }
+
+    #[inline(always)]
+    fn group_mut(&mut self, group: usize) -> &mut Group {
+        #[cfg(test)]
+        lines::note_group(group);
+        &mut self.control[group]
+    }
+
+    #[inline(always)]
+    pub(crate) fn entry_mut(&mut self, slot: usize) -> &mut Entry<K, V> {
+        #[cfg(test)]
+        lines::note_entry(slot);
+        &mut self.entries[slot]
+    }
+
+    /// The entry of a slot, which may be another table's.
+    #[inline(always)]
+    pub(crate) fn entry_if_any(&self, slot: u32) -> Option<&Entry<K, V>> {
+        self.entries.get(slot as usize)
+    }
+
+    /// As [`entry_if_any`](Self::entry_if_any).
+    #[inline(always)]
+    pub(crate) fn entry_if_any_mut(&mut self, slot: u32) -> Option<&mut Entry<K, V>> {
+        self.entries.get_mut(slot as usize)
+    }
+
+    /// Puts a flow, whose key is nowhere, into a slot of its first or second group that is free.
+    #[inline(always)]
+    pub(crate) fn link(&mut self, slot: usize, hash: Hash, flow: Flow<K, V>) -> Handle {
+        let (group, slot_of_group) = (slot / GROUP_SLOTS, slot % GROUP_SLOTS);
+        let first = self.view().first(hash);
+        if group != first {
+            self.group_mut(first).raise_overflow();
+            self.overflow_len += 1;
+        }
+        self.group_mut(group).occupy(slot_of_group, hash.tag());
+        let generation = self.generation;
+        self.generation = generation.next();
+        self.entry_mut(slot).put(flow, generation);
+        Handle { slot: slot as u32, generation }
+    }
+
+    /// Puts a flow in the place of another of its key, which it returns.
+    pub(crate) fn replace(
+        &mut self,
+        slot: usize,
+        flow: Flow<K, V>,
+    ) -> (Handle, Option<Flow<K, V>>) {
+        let generation = self.generation;
+        self.generation = generation.next();
+        let entry = self.entry_mut(slot);
+        let before = entry.take();
+        entry.put(flow, generation);
+        (Handle { slot: slot as u32, generation }, before)
+    }
+
+    /// Takes the flow of a slot out; none when it is free.
+    pub(crate) fn unlink(&mut self, slot: usize) -> Option<Flow<K, V>> {
+        // First of all, as it is not this crate's code.
+        let hash = self.view().hash(self.view().entry(slot).key()?);
+        self.unlink_hashed(slot, hash)
+    }
+
+    /// As [`unlink`](Self::unlink), where the hash of its key is known.
+    #[inline(always)]
+    pub(crate) fn unlink_hashed(&mut self, slot: usize, hash: Hash) -> Option<Flow<K, V>> {
+        let (group, slot_of_group) = (slot / GROUP_SLOTS, slot % GROUP_SLOTS);
+        let first = self.view().first(hash);
+        if group != first {
+            self.group_mut(first).lower_overflow();
+            self.overflow_len = self.overflow_len.saturating_sub(1);
+        }
+        self.group_mut(group).vacate(slot_of_group);
+        self.entry_mut(slot).take()
+    }
+
+    /// Makes a count what it is not.
+    #[cfg(test)]
+    pub(crate) fn raise_overflow(&mut self, group: usize, count: u32) {
+        (0..count).for_each(|_| self.control[group].raise_overflow());
+    }
+}

@@ -1,0 +1,124 @@
+//! How much of a table one operation touches, whatever is in it.
+
+use super::{Chosen, Random, check, table};
+use crate::group::{GROUP_SLOTS, Lanes, Native};
+use crate::lines;
+use crate::{Class, Classes, Config, Full, LINES_MAX, STEP_NS, Table};
+
+/// 16 bytes of key, 40 of value, 8 of the table's own: a line.
+type Value = [u64; 5];
+
+const EVICT: Full = Full::Evict(Classes::of(&[Class::new(0)]));
+
+/// A hash whose first and second group, tag and order of slots are those of all other such hashes.
+const HASH: u64 = 0x8000_0080_4000_0000;
+
+/// Runs an operation, and returns what it gave if it touched as much as it may.
+fn bounded<R>(what: &str, operation: impl FnOnce() -> R) -> R {
+    let (count, result) = lines::count(operation);
+    assert!(count <= LINES_MAX, "{what} touched {count} lines");
+    result
+}
+
+#[test]
+fn an_entry_of_a_line_is_a_line() {
+    assert_eq!(size_of::<crate::entry::Entry<Chosen, Value>>(), 64);
+    assert_eq!(size_of::<crate::entry::Entry<[u64; 5], [u64; 2]>>(), 64);
+    assert_eq!(size_of::<crate::entry::Entry<[u64; 2], [u64; 6]>>(), 128);
+    assert_eq!(LINES_MAX, 32);
+}
+
+/// Both groups of a key are full, with flows of its tag, and it isn't there: nothing is worse.
+#[test]
+fn thirty_flows_of_one_tag() {
+    for full in [Full::Refuse, EVICT, Full::Evict(Classes::NONE)] {
+        let mut table: Table<Chosen, Value> = table(Config { full, ..Config::new(1_000, 0) });
+        let key = |number| Chosen { number, hash: HASH };
+        for number in 0..2 * GROUP_SLOTS as u32 {
+            bounded("insert", || table.insert(key(number), [0; 5], 0_u64)).unwrap();
+        }
+        check(&table);
+        assert_eq!(table.stats().overflow_len, GROUP_SLOTS);
+        for number in 0..40 {
+            bounded("get", || table.get(&key(number), 0_u64));
+            let inserted = bounded("insert", || table.insert(key(100 + number), [0; 5], 0_u64));
+            assert_eq!(inserted.is_ok(), full == EVICT, "one of their own may leave");
+        }
+        let count = lines::count(|| table.get(&key(1_000), 0_u64)).0;
+        assert_eq!(count, LINES_MAX, "the worst case is met");
+        // When all are expired, one of them leaves where any may.
+        let late_ns = 3 * STEP_NS;
+        let inserted = bounded("insert", || table.insert(key(2_000), [0; 5], late_ns));
+        assert_eq!(inserted.is_ok(), full != Full::Refuse);
+        let mut found = [None; 64];
+        let (count, ()) =
+            lines::count(|| table.lookup_burst((0..64).map(key), late_ns, &mut found));
+        assert!(count <= LINES_MAX, "they all share their lines");
+        for number in 0..3_000 {
+            bounded("remove", || table.remove(&key(number)));
+        }
+        assert!(table.is_empty());
+        check(&table);
+    }
+}
+
+/// Full groups whose flows have their other groups all over the table, in tables so full that many
+/// moves are tried.
+#[test]
+fn random_flows_in_a_table_without_room() {
+    let mut random = Random::new();
+    let count = if cfg!(debug_assertions) { 20_000 } else { 300_000 };
+    for full in [Full::Refuse, EVICT, Full::Evict(Classes::ALL)] {
+        let config = Config { full, ..Config::new(3_000, 10 * STEP_NS) };
+        let mut table: Table<Chosen, Value> = table(config);
+        // More than the capacity lets in: every slot.
+        table.capacity = table.slot_count();
+        let mut now_ns = 0;
+        for number in 0..count {
+            now_ns += random.below(STEP_NS / 200);
+            // Few tags: many entries are compared.
+            let hash = random.next() & !(0x3f << 32);
+            let key = Chosen { number, hash };
+            if let Ok(handle) = bounded("insert", || table.insert(key, [0; 5], now_ns)) {
+                let class = Class::new(random.below(3) as usize);
+                bounded("set_class", || table.set_class(handle, class));
+            }
+            bounded("get", || table.get(&key, now_ns));
+            bounded("get_or_insert_with", || {
+                let other = Chosen { number: number + count, hash: random.next() };
+                let _ = table.get_or_insert_with(other, now_ns, || [0; 5]);
+            });
+            if number % 7 == 0 {
+                bounded("remove", || table.remove(&key));
+            }
+            let (line_count, _) = lines::count(|| table.age(now_ns, 1, |_, _| ()));
+            assert!(line_count <= 3, "control, entry, and the control of its first group");
+        }
+        check(&table);
+        let stats = table.stats();
+        assert!(stats.moved_count > 0 && stats.expired_count > 0, "{stats:?}");
+        assert_eq!(stats.evicted_count > 0, full != Full::Refuse, "{stats:?}");
+    }
+}
+
+/// A count that no longer goes down makes lookups longer, and loses nothing.
+#[test]
+fn a_stuck_overflow_count_is_safe() {
+    let mut table: Table<Chosen, Value> = table(Config::new(1_000, u64::MAX));
+    let key = |number| Chosen { number, hash: HASH };
+    let first = table.store.view().first(table.store.view().hash(&key(0)));
+    table.store.raise_overflow(first, 255);
+    assert_eq!(table.store.view().group(first).overflow(), 255);
+    for round in 0..20 {
+        for number in 0..2 * GROUP_SLOTS as u32 {
+            table.insert(key(number), [round; 5], 0_u64).unwrap();
+        }
+        check(&table);
+        for number in 0..2 * GROUP_SLOTS as u32 {
+            assert_eq!(table.remove(&key(number)), Some([round; 5]));
+        }
+        check(&table);
+        assert_eq!(table.store.view().group(first).overflow(), 255);
+        assert!(Native::occupied(table.store.view().group(first)).is_empty());
+    }
+}

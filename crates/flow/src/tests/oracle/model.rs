@@ -1,0 +1,399 @@
+//! A table beside a hash map that says what it must do.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::rc::Rc;
+
+use super::super::{Chosen, check, table_with};
+use crate::group::{GROUP_SLOTS, Native};
+use crate::{
+    BURST_KEYS_MAX, Backend, CLASS_COUNT, Class, Classes, Config, Full, Handle, Refused, STEP_NS,
+    Stats, Table, hash_words,
+};
+
+/// How many steps flows of each class are kept; the last one for ever.
+const IDLE_STEPS: [u64; CLASS_COUNT] = [8, 20, 0, 50, 8, 8, 8, u32::MAX as u64];
+
+/// What a run is about.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    pub capacity: usize,
+    /// How many different keys come.
+    pub key_count: u64,
+    pub full: Full,
+    /// How many bits of keys their hashes depend on.
+    pub hash_bits: u32,
+}
+
+/// A value that counts how many of it there are.
+struct Counted {
+    number: u64,
+    alive: Rc<Cell<usize>>,
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.alive.set(self.alive.get() - 1);
+    }
+}
+
+/// What is known of a flow.
+#[derive(Clone, Copy, Debug)]
+struct Flow {
+    number: u64,
+    seen_step: u64,
+    class: Class,
+    handle: Handle,
+}
+
+pub struct Model {
+    shape: Shape,
+    table: Table<Chosen, Counted>,
+    flows: HashMap<Chosen, Flow>,
+    /// Handles of flows that have left or moved: the latest of them.
+    stale: Vec<Handle>,
+    alive: Rc<Cell<usize>>,
+    now_ns: u64,
+    next_number: u64,
+    stats: Stats,
+    /// All results so far.
+    trace: DefaultHasher,
+}
+
+impl Model {
+    pub fn new(shape: Shape, backend: Backend) -> Self {
+        let idle_ns = IDLE_STEPS.map(|steps| steps.saturating_mul(STEP_NS));
+        let config = Config { capacity: shape.capacity, idle_ns, full: shape.full };
+        Self {
+            shape,
+            table: table_with(config, backend),
+            flows: HashMap::new(),
+            stale: Vec::new(),
+            alive: Rc::default(),
+            // Soon the steps no longer fit 32 bits.
+            now_ns: STEP_NS * ((1 << 32) - 100),
+            next_number: 0,
+            stats: Stats::default(),
+            trace: DefaultHasher::new(),
+        }
+    }
+
+    /// Does what the number says, and compares.
+    pub fn apply(&mut self, operation: u64) {
+        let (kind, rest) = (operation % 32, operation / 32);
+        let key = self.key(rest);
+        match kind {
+            0..4 => self.lookup(rest),
+            4..7 => {
+                let found = self.table.get(&key, self.now_ns);
+                assert_eq!(found, self.expect_found(key));
+                found.hash(&mut self.trace);
+            }
+            7..14 => self.insert(key),
+            14..18 => self.get_or_insert(key),
+            18..21 => self.insert_burst(rest),
+            21..23 => self.write(key),
+            23..25 => self.set_class(key, Class::new(rest as usize / 7 % CLASS_COUNT)),
+            25..28 => self.remove(key),
+            28..30 => self.age(rest as usize % (2 * self.shape.capacity)),
+            _ => self.now_ns += rest % (3 * STEP_NS),
+        }
+        self.stats.len_max = self.stats.len_max.max(self.flows.len());
+        self.stale.drain(..self.stale.len().saturating_sub(100));
+    }
+
+    fn key(&self, rest: u64) -> Chosen {
+        let number = hash_words(&[rest], 5) % self.shape.key_count;
+        let shown =
+            if self.shape.hash_bits == 64 { number } else { number % (1 << self.shape.hash_bits) };
+        Chosen { number: number as u32, hash: hash_words(&[shown], 3) }
+    }
+
+    fn value(&mut self) -> Counted {
+        self.next_number += 1;
+        self.alive.set(self.alive.get() + 1);
+        Counted { number: self.next_number, alive: self.alive.clone() }
+    }
+
+    fn now_step(&self) -> u64 {
+        self.now_ns / STEP_NS
+    }
+
+    fn is_expired(&self, flow: &Flow) -> bool {
+        let idle_steps = IDLE_STEPS[flow.class.index()];
+        idle_steps != u32::MAX.into() && self.now_step() - flow.seen_step > idle_steps
+    }
+
+    /// What a lookup gives, and that it was seen.
+    fn expect_found(&mut self, key: Chosen) -> Option<Handle> {
+        let flow = *self.flows.get(&key)?;
+        if self.is_expired(&flow) {
+            return None;
+        }
+        self.flows.insert(key, Flow { seen_step: self.now_step(), ..flow });
+        Some(flow.handle)
+    }
+
+    fn lookup(&mut self, rest: u64) {
+        let count = rest % (BURST_KEYS_MAX as u64 + 1);
+        let keys: Vec<Option<Chosen>> = (0..count)
+            .map(|at| (!(rest + at).is_multiple_of(9)).then(|| self.key(rest + at)))
+            .collect();
+        let mut found = [self.stale.first().copied(); BURST_KEYS_MAX];
+        self.table.lookup_burst(keys.iter().copied(), self.now_ns, &mut found);
+        for (index, found) in found.into_iter().enumerate() {
+            let key = keys.get(index).copied().flatten();
+            assert_eq!(found, key.and_then(|key| self.expect_found(key)), "{index}");
+        }
+        found.hash(&mut self.trace);
+    }
+
+    fn insert(&mut self, key: Chosen) {
+        let value = self.value();
+        let number = value.number;
+        let mut left = None;
+        let result = self.table.insert_evicting(key, value, self.now_ns, |key, value| {
+            left = Some((key, value.number));
+        });
+        self.expect_inserted(key, result, number, left.as_slice());
+    }
+
+    fn get_or_insert(&mut self, key: Chosen) {
+        let mut value = Some(self.value());
+        let number = self.next_number;
+        let before = self.table.stats();
+        let result = self.table.get_or_insert_with(key, self.now_ns, || value.take().unwrap());
+        result.ok().hash(&mut self.trace);
+        if let Some(handle) = self.expect_found(key) {
+            assert_eq!(result, Ok(handle));
+            assert!(value.is_some(), "no value is made for a flow that is there");
+            return;
+        }
+        assert_eq!(value.is_some(), result.is_err());
+        let stats = self.table.stats();
+        let has_left =
+            stats.evicted_count + stats.expired_count > before.evicted_count + before.expired_count;
+        // Nobody was told who left.
+        let is_gone = |other: &Chosen| *other == key || self.find(*other).is_none();
+        let left = has_left.then(|| {
+            let gone = self.flows.iter().find(|(key, _)| is_gone(key)).unwrap();
+            (*gone.0, gone.1.number)
+        });
+        self.expect_inserted(key, result, number, left.as_slice());
+    }
+
+    fn insert_burst(&mut self, rest: u64) {
+        // Often two of one key.
+        let count = rest % 40;
+        let keys: Vec<Chosen> = (0..count).map(|at| self.key(rest + at % 30)).collect();
+        let flows: Vec<_> = keys.iter().map(|&key| (key, self.value())).collect();
+        let numbers: Vec<u64> = flows.iter().map(|(_, value)| value.number).collect();
+        let mut left = Vec::new();
+        let mut placed = [self.stale.first().copied(); BURST_KEYS_MAX];
+        let before = self.table.stats();
+        let placed_count =
+            self.table.insert_burst(flows, self.now_ns, &mut placed, |key, value| {
+                left.push((key, value.number));
+            });
+        (left.clone(), placed).hash(&mut self.trace);
+        assert_eq!(placed_count, placed.iter().flatten().count());
+        assert!(placed[keys.len()..].iter().all(Option::is_none));
+        let stats = self.table.stats();
+        self.stats.refused_count = stats.refused_count;
+        self.stats.inserted_count = stats.inserted_count;
+        let refused_count = (stats.refused_count - before.refused_count) as usize;
+        assert!(refused_count <= keys.len());
+        for (key, number) in left {
+            match self.flows.remove(&key) {
+                Some(flow) if flow.number == number => self.expect_may_leave(&flow),
+                // One of this burst: inserted, or given a new value, and left for a later one.
+                other => {
+                    assert!(numbers.contains(&number));
+                    let class = other.map_or_else(Class::default, |flow| flow.class);
+                    let Full::Evict(classes) = self.shape.full else { panic!("{key:?} left") };
+                    assert!(classes.contains(class), "{key:?} left");
+                    self.stale.extend(other.map(|flow| flow.handle));
+                    self.stats.evicted_count += 1;
+                }
+            }
+        }
+        for (index, (&key, &number)) in keys.iter().zip(&numbers).enumerate() {
+            let is_last = !keys[index + 1..].contains(&key);
+            let Some(handle) = placed[index] else {
+                assert!(!is_last || self.find(key).is_none());
+                continue;
+            };
+            let value = self.table.value(handle).expect("handles of a burst are valid after it");
+            assert!(!is_last || value.number == number);
+            let class = match self.flows.get(&key) {
+                Some(flow) => flow.class,
+                None => Class::default(),
+            };
+            let flow = Flow { number: value.number, seen_step: self.now_step(), class, handle };
+            self.flows.insert(key, flow);
+        }
+        self.follow_moves();
+    }
+
+    /// What an insertion of `key` gave, where the value is new.
+    fn expect_inserted(
+        &mut self,
+        key: Chosen,
+        result: Result<Handle, Refused>,
+        number: u64,
+        left: &[(Chosen, u64)],
+    ) {
+        (result.ok(), left).hash(&mut self.trace);
+        let old = self.flows.get(&key).copied();
+        let Ok(handle) = result else {
+            assert!(old.is_none() && left.is_empty());
+            self.stats.refused_count += 1;
+            self.expect_no_place(key);
+            return;
+        };
+        for &(key, number) in left {
+            let flow = self.flows.remove(&key).unwrap();
+            assert_eq!(flow.number, number);
+            self.expect_may_leave(&flow);
+        }
+        let is_live = old.filter(|flow| !self.is_expired(flow));
+        let class = is_live.map_or_else(Class::default, |flow| flow.class);
+        if let Some(flow) = is_live {
+            assert_eq!(flow.handle, handle);
+            assert!(left.is_empty());
+        } else {
+            self.stats.inserted_count += 1;
+        }
+        self.flows.insert(key, Flow { number, seen_step: self.now_step(), class, handle });
+        self.follow_moves();
+    }
+
+    fn expect_may_leave(&mut self, flow: &Flow) {
+        self.stale.push(flow.handle);
+        if self.is_expired(flow) {
+            self.stats.expired_count += 1;
+            return;
+        }
+        self.stats.evicted_count += 1;
+        let Full::Evict(classes) = self.shape.full else { panic!("{flow:?} left") };
+        assert!(classes.contains(flow.class), "{flow:?} left");
+    }
+
+    /// That a new flow was refused with reason.
+    fn expect_no_place(&self, key: Chosen) {
+        let view = self.table.store.view();
+        let hash = view.hash(&key);
+        let first = view.first(hash);
+        let groups = [first, view.second(hash, first)];
+        let is_full = self.flows.len() == self.shape.capacity;
+        let residents = self
+            .flows
+            .values()
+            .filter(|flow| groups.contains(&(flow.handle.slot as usize / GROUP_SLOTS)));
+        let slot_count = if groups[0] == groups[1] { GROUP_SLOTS } else { 2 * GROUP_SLOTS };
+        assert!(is_full || residents.clone().count() == slot_count);
+        if let Full::Evict(classes) = self.shape.full {
+            for flow in residents.filter(|_| classes != Classes::NONE) {
+                // All tags alike leave no line to spare for other groups: one may stay for that.
+                let may_leave = classes.contains(flow.class) || self.is_expired(flow);
+                assert!(!may_leave || self.shape.hash_bits < 64, "{flow:?} could leave");
+            }
+        }
+    }
+
+    /// Takes up the new handles of flows that were moved.
+    fn follow_moves(&mut self) {
+        let moved_count = self.table.stats().moved_count;
+        if moved_count == self.stats.moved_count {
+            return;
+        }
+        let is_stale = |flow: &Flow| self.table.value(flow.handle).is_none();
+        let moved = self.flows.iter().filter(|(_, flow)| is_stale(flow)).map(|(key, _)| *key);
+        for key in moved.collect::<Vec<_>>() {
+            let handle = self.find(key).unwrap();
+            let flow = self.flows.get_mut(&key).unwrap();
+            self.stale.push(std::mem::replace(&mut flow.handle, handle));
+        }
+        self.stats.moved_count = moved_count;
+    }
+
+    fn find(&self, key: Chosen) -> Option<Handle> {
+        let view = self.table.store.view();
+        let (slot, _) = view.find::<Native>(&key, view.hash(&key))?;
+        Some(self.table.handle(slot))
+    }
+
+    fn write(&mut self, key: Chosen) {
+        self.next_number += 1;
+        if let Some(flow) = self.flows.get_mut(&key) {
+            assert_eq!(self.table[flow.handle].number, flow.number);
+            flow.number = self.next_number;
+            self.table[flow.handle].number = self.next_number;
+        }
+    }
+
+    fn set_class(&mut self, key: Chosen, class: Class) {
+        if let Some(flow) = self.flows.get_mut(&key) {
+            assert_eq!(self.table.class(flow.handle), Some(flow.class));
+            assert!(self.table.set_class(flow.handle, class));
+            flow.class = class;
+        }
+        if let Some(&handle) = self.stale.last() {
+            assert!(!self.table.set_class(handle, class));
+        }
+    }
+
+    fn remove(&mut self, key: Chosen) {
+        let removed = self.table.remove(&key).map(|value| value.number);
+        let flow = self.flows.remove(&key);
+        assert_eq!(removed, flow.map(|flow| flow.number));
+        self.stats.removed_count += u64::from(flow.is_some());
+        self.stale.extend(flow.map(|flow| flow.handle));
+    }
+
+    fn age(&mut self, budget: usize) {
+        let mut expired = Vec::new();
+        let count =
+            self.table.age(self.now_ns, budget, |key, value| expired.push((key, value.number)));
+        assert_eq!(count, expired.len());
+        assert!(count <= budget);
+        for (key, number) in expired {
+            let flow = self.flows.remove(&key).unwrap();
+            assert!(number == flow.number && self.is_expired(&flow));
+            self.stale.push(flow.handle);
+            self.stats.expired_count += 1;
+        }
+        if budget >= self.table.slot_count() {
+            assert!(!self.flows.values().any(|flow| self.is_expired(flow)));
+        }
+    }
+
+    pub fn check(&self) {
+        check(&self.table);
+        assert_eq!((self.table.len(), self.alive.get()), (self.flows.len(), self.flows.len()));
+        for flow in self.flows.values() {
+            assert_eq!(self.table.value(flow.handle).map(|value| value.number), Some(flow.number));
+            assert_eq!(self.table.class(flow.handle), Some(flow.class));
+        }
+        for &handle in &self.stale {
+            assert!(self.table.value(handle).is_none(), "{handle:?} is stale");
+        }
+        assert_eq!(self.table.iter().count(), self.flows.len());
+        for (key, value) in self.table.iter() {
+            assert_eq!(self.flows[key].number, value.number);
+        }
+        let overflow_len = self.table.stats().overflow_len;
+        let expected = Stats { len: self.flows.len(), overflow_len, ..self.stats };
+        assert_eq!(self.table.stats(), Stats { len_max: self.table.stats().len_max, ..expected });
+    }
+
+    /// A digest of all results.
+    pub fn finish(self) -> u64 {
+        self.check();
+        let Self { table, alive, trace, .. } = self;
+        drop(table);
+        assert_eq!(alive.get(), 0, "values left in a table are dropped with it");
+        trace.finish()
+    }
+}

@@ -1,0 +1,118 @@
+//! Going through all flows of a table, a few at a time.
+
+use crate::Key;
+use crate::group::{GROUP_SLOTS, Lanes, Mask, Native};
+use crate::table::Table;
+
+/// Where a [`scan`](Table::scan) goes on; the beginning by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cursor {
+    slot: usize,
+}
+
+impl<K: Key, V> Table<K, V> {
+    /// Looks at the next `budget` places of the table, at each at most once, takes out the flows
+    /// whose time is up, hands each to `on_expire`, and returns how many.
+    ///
+    /// The next call goes on where this one ended. There are [`slot_count`](Self::slot_count) places,
+    /// so a budget of `b` in each of `n` calls a second visits every flow within
+    /// `slot_count / (b × n)` seconds. 15 places a burst of packets cost less than a nanosecond a
+    /// packet; what the next call will look at, 15 places at most, is fetched in the meantime.
+    ///
+    /// Where `on_expire` panics, its flow has left the table, and the others are still in it.
+    pub fn age(
+        &mut self,
+        now: impl Into<u64>,
+        budget: usize,
+        mut on_expire: impl FnMut(K, V),
+    ) -> usize {
+        let now = self.clock.advance(now.into());
+        let (mut left_count, mut expired_count) = (budget.min(self.slot_count()), 0);
+        while left_count > 0 && !self.is_empty() {
+            let (group, start) = (self.age_slot / GROUP_SLOTS, self.age_slot % GROUP_SLOTS);
+            let end = GROUP_SLOTS.min(start + left_count);
+            let occupied = Native::occupied(self.store.view().group(group));
+            for slot in occupied.range(start, end) {
+                let slot = group * GROUP_SLOTS + slot;
+                if self.store.view().entry(slot).is_expired(now, &self.patience)
+                    && let Some(flow) = self.store.unlink(slot)
+                {
+                    self.stats.len -= 1;
+                    self.stats.expired_count += 1;
+                    self.age_slot = self.slot_after(slot);
+                    expired_count += 1;
+                    on_expire(flow.key, flow.value);
+                }
+            }
+            self.age_slot = self.slot_after(group * GROUP_SLOTS + end - 1);
+            left_count -= end - start;
+        }
+        self.prefetch_next(budget);
+        expired_count
+    }
+
+    fn slot_after(&self, slot: usize) -> usize {
+        if slot + 1 == self.slot_count() { 0 } else { slot + 1 }
+    }
+
+    /// Asks for what the next call of `age` will look at.
+    fn prefetch_next(&self, budget: usize) {
+        let end = self.slot_count().min(self.age_slot + budget.min(GROUP_SLOTS));
+        for slot in self.age_slot..end {
+            self.store.view().prefetch_entry_head(slot);
+        }
+        self.store.view().prefetch_group(self.age_slot / GROUP_SLOTS);
+    }
+
+    /// Shows the flows of the next `budget` places to `visit`, those included whose time is up and
+    /// whose places were not cleared yet, and returns where to go on, or none when this was the end.
+    ///
+    /// Bounded steps between which the table may change: who is there from the first to the last is
+    /// shown once, but a flow that moves in the meantime may be shown twice or not at all.
+    ///
+    /// ```
+    /// # use hotloop_arena::Arena;
+    /// # use hotloop_flow::{Config, Cursor, Table};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut table = Table::new(Arena::on(None)?, Config::new(100, u64::MAX))?;
+    /// for number in 0..100 {
+    ///     table.insert([number], number * 2, 0_u64)?;
+    /// }
+    /// let (mut sum, mut next) = (0, Some(Cursor::default()));
+    /// while let Some(cursor) = next {
+    ///     next = table.scan(cursor, 15, |_key, value| sum += value);
+    ///     // Between the steps, packets.
+    /// }
+    /// assert_eq!(sum, 99 * 100);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn scan(
+        &self,
+        cursor: Cursor,
+        budget: usize,
+        mut visit: impl FnMut(&K, &V),
+    ) -> Option<Cursor> {
+        let start = cursor.slot.min(self.slot_count());
+        let end = self.slot_count().min(start.saturating_add(budget));
+        for entry in &self.store.view().entries[start..end] {
+            if let (Some(key), Some(value)) = (entry.key(), entry.value()) {
+                visit(key, value);
+            }
+        }
+        (end < self.slot_count()).then_some(Cursor { slot: end })
+    }
+
+    /// All flows in no particular order, those included whose time is up and whose places were not
+    /// cleared yet. [`scan`](Self::scan) does it in steps.
+    pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+        self.store.view().entries.iter().filter_map(|entry| entry.key().zip(entry.value()))
+    }
+}
+
+impl Mask {
+    /// The slots from `start` to before `end`.
+    fn range(self, start: usize, end: usize) -> Self {
+        Self::of_bits(self.bits() & (u32::MAX << start) & !(u32::MAX << end))
+    }
+}
