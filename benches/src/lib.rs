@@ -4,7 +4,12 @@
 //! little. Every row is therefore measured beside its peer in alternating rounds of one run, and what
 //! counts is the median of the rounds' ratios.
 
+pub mod bare_lines;
+pub mod contest;
+pub mod cores;
 pub mod cpu_time;
 pub mod forwarder;
+pub mod hugepages;
+pub mod peers;
 pub mod row;
 pub mod testpmd;

@@ -23,7 +23,8 @@ pub struct Row {
     pub aim: f64,
     /// Whether the aim was met.
     pub met: bool,
-    /// The largest ratio of a round less the smallest, over the median.
+    /// The largest ratio of a round less the smallest, over the median; beside a limit, the range of
+    /// the rounds' figures over the limit.
     pub spread: f64,
     /// How many rounds.
     pub rounds: usize,
@@ -47,6 +48,23 @@ impl Row {
         Self::new(name, peer, unit, figures, &ratios, aim)
     }
 
+    /// A row of figures where less is better, each of ours beside the peer's of the same round.
+    ///
+    /// # Panics
+    /// Without a round.
+    #[must_use]
+    pub fn time(
+        name: &str,
+        peer: &str,
+        unit: &'static str,
+        rounds: &[(f64, f64)],
+        aim: f64,
+    ) -> Self {
+        let ratios: Vec<_> = rounds.iter().map(|(ours, theirs)| theirs / ours).collect();
+        let figures = (column(rounds, |round| round.0), column(rounds, |round| round.1));
+        Self::new(name, peer, unit, figures, &ratios, aim)
+    }
+
     /// A row of figures where less is better, against a limit.
     ///
     /// # Panics
@@ -55,7 +73,8 @@ impl Row {
     pub fn limit(name: &str, unit: &'static str, ours: &[f64], limit: f64) -> Self {
         // A figure that noise makes zero or negative is far within the limit, not beyond measure.
         let ratios: Vec<_> = ours.iter().map(|ours| limit / ours.max(limit / 100.0)).collect();
-        Self::new(name, "limit", unit, (median(ours), limit), &ratios, 1.0)
+        let row = Self::new(name, "limit", unit, (median(ours), limit), &ratios, 1.0);
+        Self { spread: range(ours) / limit, ..row }
     }
 
     fn new(
@@ -67,8 +86,6 @@ impl Row {
         aim: f64,
     ) -> Self {
         let ratio = median(ratios);
-        let most = ratios.iter().copied().fold(f64::MIN, f64::max);
-        let least = ratios.iter().copied().fold(f64::MAX, f64::min);
         Self {
             name: name.to_owned(),
             peer: peer.to_owned(),
@@ -78,10 +95,15 @@ impl Row {
             ratio,
             aim,
             met: ratio >= aim,
-            spread: (most - least) / ratio,
+            spread: range(ratios) / ratio,
             rounds: ratios.len(),
         }
     }
+}
+
+fn range(figures: &[f64]) -> f64 {
+    let most = figures.iter().copied().fold(f64::MIN, f64::max);
+    most - figures.iter().copied().fold(f64::MAX, f64::min)
 }
 
 fn column(rounds: &[(f64, f64)], side: impl Fn(&(f64, f64)) -> f64) -> f64 {
@@ -100,28 +122,26 @@ pub fn median(figures: &[f64]) -> f64 {
     if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 }
 }
 
+/// A group's table.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    /// The comparisons: they are in the JSON file too.
+    pub rows: Vec<Row>,
+    /// What is worth knowing beside the rows, such as the state of the machine.
+    pub notes: Vec<String>,
+    /// Rows that can't be shown here, each with the reason.
+    pub unshown: Vec<String>,
+}
+
 /// Prints the table, with what could not be shown and why, and writes `target/bench/GROUP.json`.
 ///
 /// # Errors
 /// Where the file can't be written.
-pub fn publish(group: &str, rows: &[Row], unshown: &[String]) -> std::io::Result<()> {
-    println!(
-        "{:<44} {:>9} {:>14} {:>10} {:>10} {:>7} {:>6} {:>7} {:>6}",
-        "row", "peer", "unit", "ours", "theirs", "ratio", "aim", "spread", "met"
-    );
-    for row in rows {
-        println!(
-            "{:<44} {:>9} {:>14} {:>10.2} {:>10.2} {:>7.3} {:>6.2} {:>6.1}% {:>6}",
-            row.name,
-            row.peer,
-            row.unit,
-            row.ours,
-            row.theirs,
-            row.ratio,
-            row.aim,
-            row.spread * 100.0,
-            if row.met { "yes" } else { "no" }
-        );
+pub fn publish(group: &str, table: &Table) -> std::io::Result<()> {
+    let Table { rows, notes, unshown } = table;
+    print_rows(rows);
+    for note in notes {
+        println!("beside it: {note}");
     }
     for reason in unshown {
         println!("not shown: {reason}");
@@ -133,6 +153,32 @@ pub fn publish(group: &str, rows: &[Row], unshown: &[String]) -> std::io::Result
     file.write_all(b"\n")?;
     println!("written to {}", path.canonicalize()?.display());
     Ok(())
+}
+
+fn print_rows(rows: &[Row]) {
+    let width = |name: fn(&Row) -> &str, head: &str| {
+        rows.iter().map(|row| name(row).chars().count()).max().unwrap_or(0).max(head.len())
+    };
+    let (names, peers) = (width(|row| &row.name, "row"), width(|row| &row.peer, "peer"));
+    let units = width(|row| row.unit, "unit");
+    println!(
+        "{:<names$}  {:>peers$}  {:>units$} {:>9} {:>9} {:>7} {:>6} {:>7} {:>4}",
+        "row", "peer", "unit", "ours", "theirs", "ratio", "aim", "spread", "met"
+    );
+    for row in rows {
+        println!(
+            "{:<names$}  {:>peers$}  {:>units$} {:>9.2} {:>9.2} {:>7.3} {:>6.2} {:>6.1}% {:>4}",
+            row.name,
+            row.peer,
+            row.unit,
+            row.ours,
+            row.theirs,
+            row.ratio,
+            row.aim,
+            row.spread * 100.0,
+            if row.met { "yes" } else { "no" }
+        );
+    }
 }
 
 /// `target/bench`, where cargo builds.
@@ -155,8 +201,15 @@ mod tests {
     }
 
     #[test]
+    fn less_time_is_ahead() {
+        let row = Row::time("push", "peer", "ns", &[(2.0, 4.0), (1.0, 3.0), (2.0, 2.0)], 2.0);
+        assert_eq!((row.ratio, row.ours, row.theirs, row.met), (2.0, 2.0, 3.0, true));
+    }
+
+    #[test]
     fn a_limit_is_met_from_below() {
-        assert!(Row::limit("stage", "ns", &[0.5, 0.8, -0.1], 1.0).met);
+        let row = Row::limit("stage", "ns", &[0.5, 0.8, -0.1], 1.0);
+        assert!(row.met && (row.spread - 0.9).abs() < 1e-9);
         assert!(!Row::limit("stage", "ns", &[1.5, 1.2, 0.9], 1.0).met);
     }
 }

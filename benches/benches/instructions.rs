@@ -1,0 +1,227 @@
+//! The hot functions, each called as often as is asked: `cargo xtask bench instructions` runs this
+//! program under callgrind and counts.
+//!
+//! `instructions CASE CALLS` prepares the same whatever the number of calls (at most
+//! [`CALLS_MAX`]), so that what twice the calls take more is the calls alone. Seeds are fixed,
+//! nothing is random, nothing reads the clock, and no case asks the processor what it can.
+
+use std::hint::black_box;
+use std::mem;
+use std::net::Ipv4Addr;
+use std::process::ExitCode;
+
+use hotloop::arena::Arena;
+use hotloop::flow::{BURST_KEYS_MAX, Backend, Config, Table};
+use hotloop::packet::build::{PacketBuilder, tcp, udp};
+use hotloop::packet::classify::classify;
+use hotloop::packet::flow_key::{FlowKey, FlowKeyV4};
+use hotloop::packet::ip::protocol;
+use hotloop::packet::ipip::{self, Tunnel};
+use hotloop::packet::seed::Seed;
+use hotloop::ring::{Consumer, Producer, ring};
+
+/// As many calls as every case is prepared for.
+const CALLS_MAX: usize = 2000;
+
+const RING_BURST: usize = 32;
+const FLOW_COUNT: u32 = 2048;
+const NOW_NS: u64 = 1_000_000_000;
+const SEED: Seed = Seed::new(42);
+
+/// A name, and what prepares and then makes so many calls.
+type Case = (String, Box<dyn Fn(usize)>);
+
+fn cases() -> Vec<Case> {
+    let udp_v4 = || udp().payload([7; 18]);
+    let udp_v6 = || udp().to("[2001:db8::1]:53");
+    let mut cases: Vec<Case> = vec![
+        ("ring push_burst, 32 items".into(), Box::new(|calls| push_burst(calls, push))),
+        ("ring push_slice, 32 items".into(), Box::new(|calls| push_burst(calls, push_slice))),
+        ("ring pop_burst, 32 items".into(), Box::new(|calls| pop_burst(calls, pop))),
+        ("ring pop_slice, 32 items".into(), Box::new(|calls| pop_burst(calls, pop_slice))),
+        ("ring push_burst and pop_burst by turns".into(), Box::new(push_and_pop_burst)),
+        ("packet flow key, UDP in IPv4".into(), Box::new(move |calls| key_of(calls, udp_v4()))),
+        ("packet flow key, UDP in IPv6".into(), Box::new(move |calls| key_of(calls, udp_v6()))),
+        (
+            "packet classify, UDP in IPv4".into(),
+            Box::new(move |calls| classify_it(calls, udp_v4())),
+        ),
+        ("packet classify, TCP in IPIP".into(), Box::new(|calls| classify_it(calls, in_tunnel()))),
+        (
+            "packet key of a layout, UDP in IPv4".into(),
+            Box::new(move |calls| key_again(calls, udp_v4())),
+        ),
+        ("ipip encapsulate, TCP in IPv4".into(), Box::new(encapsulate)),
+        ("ipip decapsulate, TCP in IPv4".into(), Box::new(decapsulate)),
+    ];
+    // AVX2 is not on every processor of a kind, and the list must be the same on all.
+    let is_everywhere = |backend: &Backend| backend.is_available() && *backend != Backend::Avx2;
+    for backend in Backend::ALL.into_iter().filter(is_everywhere) {
+        for (size, capacity) in [("in cache", 4096), ("large", 100_000)] {
+            for (what, are_known) in [("hits", true), ("misses", false)] {
+                let name = format!("flow lookup_burst, 64 {what}, {size}, {backend:?}");
+                let lookup = move |calls| lookup_burst(calls, backend, capacity, are_known);
+                cases.push((name, Box::new(lookup)));
+            }
+        }
+    }
+    cases
+}
+
+fn main() -> ExitCode {
+    // `cargo bench` adds a flag of its own.
+    let arguments: Vec<String> =
+        std::env::args().skip(1).filter(|word| word != "--bench").collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["--list"] => {
+            cases().iter().for_each(|(name, _)| println!("{name}"));
+            ExitCode::SUCCESS
+        }
+        [name, calls] => {
+            let case = cases().into_iter().find(|case| case.0 == name);
+            let (Some((_, run)), Ok(calls @ ..=CALLS_MAX)) = (case, calls.parse()) else {
+                eprintln!("no such case, or not a number up to {CALLS_MAX}");
+                return ExitCode::FAILURE;
+            };
+            run(calls);
+            ExitCode::SUCCESS
+        }
+        _ => {
+            println!("counted by `cargo xtask bench instructions`");
+            ExitCode::SUCCESS
+        }
+    }
+}
+
+/// Into a ring that has room for all: the consumer is not there.
+fn push_burst(calls: usize, push: fn(&mut Producer<u64>)) {
+    let (mut producer, consumer) = ring(CALLS_MAX * RING_BURST);
+    for _ in 0..calls {
+        push(&mut producer);
+    }
+    forget(producer, consumer);
+}
+
+/// Out of a ring that holds all: the producer is not there.
+fn pop_burst(calls: usize, pop: fn(&mut Consumer<u64>)) {
+    let (mut producer, mut consumer) = ring(CALLS_MAX * RING_BURST);
+    for _ in 0..CALLS_MAX {
+        push(&mut producer);
+    }
+    for _ in 0..calls {
+        pop(&mut consumer);
+    }
+    forget(producer, consumer);
+}
+
+/// Leaves out the ring's end, which drops what is left: that depends on the number of calls.
+fn forget(producer: Producer<u64>, consumer: Consumer<u64>) {
+    mem::forget((producer, consumer));
+}
+
+/// Through a ring of a usual length, round and round.
+fn push_and_pop_burst(calls: usize) {
+    let (mut producer, mut consumer) = ring(1024);
+    for _ in 0..calls {
+        push(&mut producer);
+        pop(&mut consumer);
+    }
+}
+
+#[inline(never)]
+fn push(producer: &mut Producer<u64>) {
+    let mut item = black_box(0);
+    let pushed_count = producer.push_burst(RING_BURST, || {
+        item += 1;
+        item
+    });
+    assert_eq!(pushed_count, RING_BURST);
+}
+
+#[inline(never)]
+fn push_slice(producer: &mut Producer<u64>) {
+    assert_eq!(producer.push_slice(black_box(&[7; RING_BURST])), RING_BURST);
+}
+
+#[inline(never)]
+fn pop(consumer: &mut Consumer<u64>) {
+    let mut sum = 0;
+    assert_eq!(consumer.pop_burst(RING_BURST, |item| sum += item), RING_BURST);
+    black_box(sum);
+}
+
+#[inline(never)]
+fn pop_slice(consumer: &mut Consumer<u64>) {
+    let mut items = [0; RING_BURST];
+    assert_eq!(consumer.pop_slice(&mut items), RING_BURST);
+    black_box(&items);
+}
+
+/// In a table of so many flows, of which the first few thousand are there. One that fits in the
+/// cache looks up flow by flow, a larger one in stages.
+fn lookup_burst(calls: usize, backend: Backend, capacity: usize, are_known: bool) {
+    let arena = Arena::on(None).expect("addresses");
+    let config = Config::new(capacity, u64::MAX);
+    let mut table = Table::with_backend(arena, config, 42, backend).expect("memory for the table");
+    for number in 0..FLOW_COUNT {
+        table.insert(flow(number), number, NOW_NS).expect("room for the flow");
+    }
+    let first = if are_known { 0 } else { FLOW_COUNT };
+    let keys: Vec<_> = (first..first + FLOW_COUNT).map(flow).collect();
+    let mut found = [None; BURST_KEYS_MAX];
+    for burst in keys.chunks_exact(BURST_KEYS_MAX).cycle().take(calls) {
+        table.lookup_burst(black_box(burst).iter().copied(), NOW_NS, &mut found);
+        black_box(&found);
+    }
+    assert!(calls == 0 || found.iter().all(|handle| handle.is_some() == are_known));
+}
+
+fn flow(number: u32) -> FlowKeyV4 {
+    let client = Ipv4Addr::from_bits(0x0a00_0000 + number);
+    FlowKeyV4::new(client, Ipv4Addr::new(192, 0, 2, 1), 50_000, 443, protocol::TCP)
+}
+
+fn key_of(calls: usize, builder: PacketBuilder) {
+    let frame = builder.build();
+    for _ in 0..calls {
+        let frame = black_box(&frame[..]);
+        black_box(FlowKey::of(frame, frame.len()));
+    }
+}
+
+fn classify_it(calls: usize, builder: PacketBuilder) {
+    let frame = builder.build();
+    let seed = black_box(SEED);
+    for _ in 0..calls {
+        black_box(classify(black_box(&frame), &seed));
+    }
+}
+
+/// What a stage does with a packet that another one classified.
+fn key_again(calls: usize, builder: PacketBuilder) {
+    let frame = builder.build();
+    let layout = classify(&frame, &SEED);
+    for _ in 0..calls {
+        black_box(black_box(layout).key(black_box(&frame)));
+    }
+}
+
+fn encapsulate(calls: usize) {
+    let addresses = [Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(10, 0, 0, 7)];
+    let tunnel = Tunnel::new(addresses[0], addresses[1]).expect("two addresses of one family");
+    let mut packets = vec![tcp().packet_in_memory(); CALLS_MAX];
+    for packet in &mut packets[..calls] {
+        tunnel.wrap(black_box(packet)).expect("room for the outer header");
+    }
+}
+
+fn decapsulate(calls: usize) {
+    let mut packets = vec![in_tunnel().packet_in_memory(); CALLS_MAX];
+    for packet in &mut packets[..calls] {
+        black_box(ipip::decapsulate(black_box(packet)).expect("a packet in a tunnel"));
+    }
+}
+
+fn in_tunnel() -> PacketBuilder {
+    tcp().tunnelled("192.0.2.1", "10.0.0.7")
+}

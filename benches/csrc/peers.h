@@ -1,0 +1,45 @@
+/* What the benches call of the peers in C. `src/peers/` declares the same in Rust. */
+
+#ifndef HOTLOOP_BENCHES_PEERS_H
+#define HOTLOOP_BENCHES_PEERS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct rte_ring;
+struct peer_hash;
+
+/* A ring for one producer and one consumer of `slots` slots, a power of two, one of which stays
+ * empty; null where there is no memory, or the name is taken. */
+struct rte_ring *peer_ring_create(const char *name, unsigned int slots);
+void peer_ring_free(struct rte_ring *ring);
+
+/* Sends the numbers 0 to count - 1 in bursts of `batch`, at most 64. */
+void peer_ring_produce(struct rte_ring *ring, uint64_t count, unsigned int batch);
+
+/* Receives `count` numbers in bursts of up to `batch`, at most 64, and returns their sum. */
+uint64_t peer_ring_consume(struct rte_ring *ring, uint64_t count, unsigned int batch);
+
+/* A key of the hash table. */
+struct peer_key {
+    uint64_t words[2];
+};
+
+/* A hash table for `entries` keys, with a value of a cache line for each, all of it in `bytes` bytes
+ * of `memory`, which lies on pages of `page_bytes`. Null where it does not fit. */
+struct peer_hash *peer_hash_create(const char *name, uint32_t entries, void *memory, size_t bytes,
+                                   size_t page_bytes);
+
+/* Gives the memory back to the caller. */
+void peer_hash_free(struct peer_hash *hash);
+
+/* Adds a key with a value whose first word is `word`; 0, or a negative number where it is full. */
+int peer_hash_add(struct peer_hash *hash, const struct peer_key *key, uint64_t word);
+
+/* Looks up `count` keys in bursts of `window`, at most 64: returns the sum of the first words of the
+ * values found. Where `now` is not 0, also writes it into each of these values, and raises it by
+ * `step` from burst to burst. */
+uint64_t peer_hash_find(struct peer_hash *hash, const struct peer_key *keys, size_t count,
+                        unsigned int window, uint64_t now, uint64_t step);
+
+#endif

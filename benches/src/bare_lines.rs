@@ -1,0 +1,42 @@
+//! The least that two cores can do: hand a cache line back and forth.
+
+use crate::cores::{Apart, Pair};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::time::Duration;
+
+/// Two lines, each written by one core and read by the other.
+#[derive(Debug, Default)]
+pub struct BareLines {
+    there: Apart<AtomicU64>,
+    back: Apart<AtomicU64>,
+}
+
+impl BareLines {
+    /// The time of `count` one-way trips, half of them there and half back.
+    #[must_use]
+    pub fn trips(&self, pair: Pair, count: u64) -> Duration {
+        let round_trips = (count / 2).max(1);
+        let start = self.there.load(Acquire);
+        let echo = || {
+            for number in start + 1..=start + round_trips {
+                while self.there.load(Acquire) != number {}
+                self.back.store(number, Release);
+            }
+        };
+        let call = || {
+            for number in start + 1..=start + round_trips {
+                self.there.store(number, Release);
+                while self.back.load(Acquire) != number {}
+            }
+        };
+        pair.run(echo, call).mul_f64(count as f64 / (2 * round_trips) as f64)
+    }
+
+    /// Nanoseconds of a one-way trip, measured over a few milliseconds.
+    #[must_use]
+    pub fn trip_ns(&self, pair: Pair) -> f64 {
+        const COUNT: u64 = 20_000;
+        self.trips(pair, COUNT).as_secs_f64() * 1e9 / COUNT as f64
+    }
+}

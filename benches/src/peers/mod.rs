@@ -1,0 +1,7 @@
+//! What is not safe Rust among the peers: DPDK's structures in C, and code that reads memory as directly
+//! as can be.
+
+pub mod floor;
+pub mod parse;
+pub mod rte_hash;
+pub mod rte_ring;

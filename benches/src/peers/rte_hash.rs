@@ -1,0 +1,128 @@
+//! DPDK's hash table with values beside it, in loops of C.
+//!
+//! Used as a program in C would use it at its best: bursts of keys whose hashes are inlined CRC
+//! instructions, values in an array by the key's position, each on a line of its own and prefetched
+//! for the whole burst. Keys and values lie in memory of an arena of ours, on the same pages as all
+//! other tables: DPDK calls that an external heap.
+
+use hotloop::arena::{Allocator, Arena, Obtained, Pages};
+use hotloop::dpdk::Eal;
+use std::alloc::Layout;
+use std::ffi::{CString, c_char, c_int, c_uint, c_void};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+/// The most keys that DPDK looks up at once.
+pub const WINDOW_MAX: u32 = 64;
+
+#[repr(C)]
+struct RawHash {
+    _opaque: [u8; 0],
+}
+
+unsafe extern "C" {
+    fn peer_hash_create(
+        name: *const c_char,
+        entries: u32,
+        memory: *mut c_void,
+        bytes: usize,
+        page_bytes: usize,
+    ) -> *mut RawHash;
+    fn peer_hash_free(hash: *mut RawHash);
+    fn peer_hash_add(hash: *mut RawHash, key: *const [u64; 2], word: u64) -> c_int;
+    fn peer_hash_find(
+        hash: *mut RawHash,
+        keys: *const [u64; 2],
+        count: usize,
+        window: c_uint,
+        now: u64,
+        step: u64,
+    ) -> u64;
+}
+
+/// A hash table of DPDK's.
+#[derive(Debug)]
+pub struct Hash {
+    raw: NonNull<RawHash>,
+    /// All of its memory, which goes after it.
+    _arena: Arena,
+}
+
+impl Hash {
+    /// Bytes that a table for `entries` keys takes, and a little more: buckets of 64 bytes for eight
+    /// keys, their number rounded up to a power of two; 32 bytes for a key; 64 for a value; 4 in a
+    /// ring of free positions, rounded up as well.
+    #[must_use]
+    pub fn bytes(entries: usize) -> usize {
+        let slots = entries.next_power_of_two();
+        slots * 8 + (entries + 1_024) * (32 + 64) + 2 * slots * 4 + (8 << 20)
+    }
+
+    /// A table for `entries` keys in `arena`, which must have [`bytes`](Self::bytes) free in one
+    /// piece.
+    ///
+    /// # Errors
+    /// Where it has not, or DPDK refuses.
+    pub fn new(_: Eal, entries: u32, (arena, got): (Arena, Obtained)) -> Result<Self, String> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let page_bytes: usize = if got.pages == Pages::Small { 4 << 10 } else { 2 << 20 };
+        let bytes = Self::bytes(entries as usize).next_multiple_of(page_bytes);
+        let layout =
+            Layout::from_size_align(bytes, page_bytes).map_err(|error| error.to_string())?;
+        let memory =
+            arena.allocate(layout).map_err(|_| format!("no {bytes} bytes in the arena"))?;
+        let name = format!("peer_{}", COUNT.fetch_add(1, Relaxed));
+        let name = CString::new(name).expect("holds no zero byte");
+        let memory = memory.as_ptr().cast::<c_void>();
+        // SAFETY: 1. `name` is a C string, which DPDK copies. 2. `memory` is `bytes` long, aligned to
+        // its pages, nobody else's, and mapped for as long as the arena in `self` lives. 3. EAL is
+        // initialised.
+        let raw = unsafe { peer_hash_create(name.as_ptr(), entries, memory, bytes, page_bytes) };
+        let raw =
+            NonNull::new(raw).ok_or_else(|| format!("DPDK makes no table of {entries} keys"))?;
+        Ok(Self { raw, _arena: arena })
+    }
+
+    /// Adds a key whose value begins with `word`.
+    ///
+    /// # Errors
+    /// Where the table is full.
+    pub fn add(&mut self, key: &[u64; 2], word: u64) -> Result<(), String> {
+        // SAFETY: 1. The table is alive, and `&mut self` its only user. 2. `key` is as C declares it.
+        match unsafe { peer_hash_add(self.raw.as_ptr(), key, word) } {
+            0 => Ok(()),
+            error => Err(format!("rte_hash takes no more keys (error {error})")),
+        }
+    }
+
+    /// Looks up keys in bursts of `window`; the sum of the first words of the values found.
+    ///
+    /// # Panics
+    /// When `window` is 0 or above 64.
+    #[must_use]
+    pub fn find(&mut self, keys: &[[u64; 2]], window: u32) -> u64 {
+        self.find_at(keys, window, 0, 0)
+    }
+
+    /// As [`find`](Self::find), and writes the time into each value found: `now`, which is not 0, for
+    /// the first burst, and `step` more for each further one.
+    ///
+    /// # Panics
+    /// When `window` is 0 or above 64.
+    #[must_use]
+    pub fn find_at(&mut self, keys: &[[u64; 2]], window: u32, now: u64, step: u64) -> u64 {
+        assert!((1..=WINDOW_MAX).contains(&window));
+        let (raw, count) = (self.raw.as_ptr(), keys.len());
+        // SAFETY: 1. The table is alive, and `&mut self` its only user. 2. `keys` are `count` keys as
+        // C declares them. 3. `window` fits the loop.
+        unsafe { peer_hash_find(raw, keys.as_ptr(), count, window, now, step) }
+    }
+}
+
+impl Drop for Hash {
+    fn drop(&mut self) {
+        // SAFETY: 1. `peer_hash_create` made it, and nobody uses it any more. 2. Its memory is still
+        // mapped: the arena goes after this.
+        unsafe { peer_hash_free(self.raw.as_ptr()) }
+    }
+}

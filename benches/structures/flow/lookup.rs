@@ -1,0 +1,250 @@
+//! Lookups in bursts: of flows that are there, and of flows that are not.
+
+use super::keys::{BURST, Key, Stream};
+use super::tables::{Hashbrown, Ours, RTE_WINDOW, START_NS, Value, floor, rte_hash};
+use crate::Bench;
+use hotloop::arena::Pages;
+use hotloop::dpdk::Eal;
+use hotloop::flow::{Config, STEP_NS, Table};
+use hotloop_benches::contest::{Contest, Outcome};
+use hotloop_benches::peers::floor::Floor;
+use hotloop_benches::peers::rte_hash::Hash;
+use hotloop_benches::row::Row;
+use std::cell::{LazyCell, RefCell};
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+/// Parts of a round long enough that the tables that the others left in the cache don't matter.
+const PART: Duration = Duration::from_millis(30);
+
+const UNIT: &str = "ns a lookup";
+
+/// DPDK's table, in bursts as its receive queues bring them.
+const RTE_SMALL_NAME: &str = "rte_hash, 32";
+
+/// What ageing may add to a packet, in nanoseconds, and places that it looks at a burst.
+const AGEING_NS_MAX: f64 = 1.0;
+const AGEING_BUDGET: usize = 15;
+
+/// What a flow's entry, control bytes and free places may take, in bytes.
+const FLOW_BYTES_MAX: f64 = 77.0;
+
+/// A size, and the aims of hits beside rte_hash and hashbrown, and of misses beside rte_hash.
+struct Size {
+    name: &'static str,
+    flow_count: u64,
+    hit: (f64, f64),
+    miss: Option<f64>,
+}
+
+const SIZES: [Size; 3] = [
+    Size { name: "10K", flow_count: 10_000, hit: (2.8, 0.9), miss: None },
+    Size { name: "1M", flow_count: 1_000_000, hit: (2.8, 2.3), miss: Some(1.5) },
+    Size { name: "8M", flow_count: 8_000_000, hit: (2.5, 2.8), miss: Some(1.8) },
+];
+
+/// At most 1.4 times the time of the floor.
+const FLOOR_AIM: f64 = 1.0 / 1.4;
+
+/// All tables of a size.
+struct Tables {
+    ours: Ours,
+    hashbrown: Hashbrown,
+    rte_hash: Hash,
+    /// Only beside the largest.
+    floor: Option<Floor>,
+    now_ns: u64,
+}
+
+/// The tables, and the keys that are looked up in them.
+struct Set {
+    tables: Tables,
+    hits: Stream,
+    misses: Stream,
+}
+
+/// A set is made when it is first used, which takes seconds for the largest: never where criterion's
+/// filter leaves it out.
+type LazySet = LazyCell<RefCell<Set>, Box<dyn FnOnce() -> RefCell<Set>>>;
+
+/// All sizes, on the largest pages and on the smallest.
+pub fn bench(bench: &mut Bench<'_>, largest: Pages) {
+    SIZES.iter().for_each(|size| measure(bench, size, largest));
+    if largest != Pages::Small {
+        SIZES.iter().for_each(|size| measure(bench, size, Pages::Small));
+    }
+    if bench.table.rows.iter().any(|row| row.name.starts_with("flow hit, 8M")) {
+        bench.table.rows.push(memory(8_000_000));
+    }
+}
+
+fn measure(bench: &mut Bench<'_>, size: &Size, pages: Pages) {
+    let (eal, flow_count) = (bench.eal, size.flow_count);
+    let set: LazySet = LazyCell::new(Box::new(move || Set::new(eal, flow_count, pages)));
+    let group = |what| format!("flow/{what}/{}/{}", size.name, super::short(pages));
+    let row = |what| format!("flow {what}, {} flows, {pages}", size.name);
+    let is_largest = size.name == "8M";
+
+    let mut hits = contest(&group("hit"), &set, Set::hits).side(RTE_SMALL_NAME, |count| {
+        let Set { tables, hits, .. } = &mut *set.borrow_mut();
+        timed(hits, count, 1, |keys| tables.rte_hash.find(keys, 32))
+    });
+    if is_largest {
+        hits = hits.side("floor", |count| {
+            let set = &mut *set.borrow_mut();
+            let floor = set.tables.floor.as_ref().expect("beside the largest");
+            timed(&mut set.hits, count, 1, |keys| floor.read(keys))
+        });
+    }
+    if let Some(outcome) = hits.run(bench.criterion) {
+        push(bench, &outcome, &row("hit"), "rte_hash", size.hit.0);
+        push(bench, &outcome, &row("hit"), "hashbrown", size.hit.1);
+        bench.table.notes.push(format!(
+            "{}: rte_hash took {:.1} ns in bursts of 32; its row has its best, bursts of 64",
+            row("hit"),
+            outcome.median_ns(RTE_SMALL_NAME)
+        ));
+        if is_largest {
+            push(bench, &outcome, &row("hit"), "floor", FLOOR_AIM);
+        }
+    }
+    if let Some(aim) = size.miss
+        && let Some(outcome) = contest(&group("miss"), &set, Set::misses).run(bench.criterion)
+    {
+        push(bench, &outcome, &row("miss"), "rte_hash", aim);
+    }
+    if size.miss.is_some()
+        && let Some(outcome) = ageing(&group("age"), &set).run(bench.criterion)
+    {
+        let pairs =
+            outcome.times_ns("hotloop, ageing").into_iter().zip(outcome.times_ns("hotloop"));
+        let added: Vec<_> = pairs.map(|(with, without)| with - without).collect();
+        bench.table.rows.push(Row::limit(&row("ageing"), "ns a packet", &added, AGEING_NS_MAX));
+    }
+    if is_largest && let Some(outcome) = seen(&group("seen"), &set).run(bench.criterion) {
+        push(bench, &outcome, &row("hit, seen written"), "rte_hash", size.hit.0);
+        push(bench, &outcome, &row("hit, seen written"), "hashbrown", size.hit.1);
+    }
+}
+
+fn memory(flow_count: u64) -> Row {
+    let bytes = Table::<Key, Value>::bytes(flow_count as usize).expect("can be addressed");
+    let each = bytes as f64 / flow_count as f64;
+    Row::limit("memory a flow, table of 8M, full", "bytes", &[each], FLOW_BYTES_MAX)
+}
+
+fn push(bench: &mut Bench<'_>, outcome: &Outcome, name: &str, peer: &str, aim: f64) {
+    bench.table.rows.push(outcome.row(name, UNIT, ("hotloop", peer), aim));
+}
+
+/// What of a set is used: its tables, a stream, and the sum that each key of it adds.
+type Of = fn(&mut Set) -> (&mut Tables, &mut Stream, u64);
+
+/// The time stands still: a flow that is found was seen at this time before.
+fn contest<'a>(name: &str, set: &'a LazySet, of: Of) -> Contest<'a> {
+    Contest::new(name)
+        .part(PART)
+        .side("hotloop", move |count| {
+            let set = &mut *set.borrow_mut();
+            let (tables, stream, each) = of(set);
+            timed(stream, count, each, |keys| tables.ours.find(keys, &mut tables.now_ns, 0))
+        })
+        .side("rte_hash", move |count| {
+            let set = &mut *set.borrow_mut();
+            let (tables, stream, each) = of(set);
+            timed(stream, count, each, |keys| tables.rte_hash.find(keys, RTE_WINDOW))
+        })
+        .side("hashbrown", move |count| {
+            let set = &mut *set.borrow_mut();
+            let (tables, stream, each) = of(set);
+            timed(stream, count, each, |keys| tables.hashbrown.find(keys))
+        })
+}
+
+/// Lookups with and without a call for ageing after each burst; no flow's time is up.
+fn ageing<'a>(name: &str, set: &'a LazySet) -> Contest<'a> {
+    Contest::new(name)
+        .part(PART)
+        .side("hotloop, ageing", move |count| {
+            let Set { tables, hits, .. } = &mut *set.borrow_mut();
+            timed(hits, count, 1, |keys| {
+                let mut sum = 0;
+                for burst in keys.chunks(BURST) {
+                    sum += tables.ours.find(burst, &mut tables.now_ns, 0);
+                    tables.ours.0.age(tables.now_ns, AGEING_BUDGET, |_, _| unreachable!());
+                }
+                sum
+            })
+        })
+        .side("hotloop", move |count| {
+            let Set { tables, hits, .. } = &mut *set.borrow_mut();
+            timed(hits, count, 1, |keys| {
+                let bursts = keys.chunks(BURST);
+                bursts.map(|burst| tables.ours.find(burst, &mut tables.now_ns, 0)).sum()
+            })
+        })
+}
+
+/// The time goes on by a step from burst to burst: every table writes it into each flow that
+/// is found.
+fn seen<'a>(name: &str, set: &'a LazySet) -> Contest<'a> {
+    Contest::new(name)
+        .part(PART)
+        .side("hotloop", move |count| {
+            let Set { tables, hits, .. } = &mut *set.borrow_mut();
+            timed(hits, count, 1, |keys| tables.ours.find(keys, &mut tables.now_ns, STEP_NS))
+        })
+        .side("rte_hash", move |count| {
+            let Set { tables, hits, .. } = &mut *set.borrow_mut();
+            let now_ns = tables.now_ns;
+            timed(hits, count, 1, |keys| tables.rte_hash.find_at(keys, RTE_WINDOW, now_ns, STEP_NS))
+        })
+        .side("hashbrown", move |count| {
+            let Set { tables, hits, .. } = &mut *set.borrow_mut();
+            let mut now_ns = tables.now_ns;
+            timed(hits, count, 1, |keys| tables.hashbrown.find_at(keys, &mut now_ns, STEP_NS))
+        })
+}
+
+impl Set {
+    fn new(eal: Eal, flow_count: u64, pages: Pages) -> RefCell<Self> {
+        let config = Config::new(flow_count as usize, u64::MAX);
+        let tables = Tables {
+            ours: Ours::new(config, flow_count, pages),
+            hashbrown: Hashbrown::new(flow_count as usize, flow_count, pages),
+            rte_hash: rte_hash(eal, flow_count, pages),
+            floor: (flow_count == 8_000_000).then(|| floor(flow_count, pages)),
+            now_ns: START_NS,
+        };
+        let (hits, misses) = (Stream::new(0, flow_count), Stream::new(flow_count, flow_count));
+        RefCell::new(Self { tables, hits, misses })
+    }
+
+    fn hits(&mut self) -> (&mut Tables, &mut Stream, u64) {
+        (&mut self.tables, &mut self.hits, 1)
+    }
+
+    fn misses(&mut self) -> (&mut Tables, &mut Stream, u64) {
+        (&mut self.tables, &mut self.misses, 0)
+    }
+}
+
+/// The time of `count` lookups, after a few more that bring into the cache what belongs there. Each
+/// key must add `each` to the sum.
+fn timed(
+    stream: &mut Stream,
+    count: u64,
+    each: u64,
+    mut find: impl FnMut(&[Key]) -> u64,
+) -> Duration {
+    let key_count = (count as usize).next_multiple_of(BURST);
+    let mut sum = 0;
+    stream.next((key_count / 4).next_multiple_of(BURST), |keys| {
+        black_box(find(keys));
+    });
+    let start = Instant::now();
+    stream.next(key_count, |keys| sum += find(keys));
+    let taken = start.elapsed();
+    assert_eq!(sum, key_count as u64 * each);
+    taken.mul_f64(count as f64 / key_count as f64)
+}

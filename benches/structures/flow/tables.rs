@@ -1,0 +1,171 @@
+//! The tables that are compared, each filled with the same flows and on the same pages.
+
+use super::keys::{BURST, Key, key};
+use hashbrown::HashTable;
+use hotloop::arena::{Arena, Obtained, Pages, Request};
+use hotloop::dpdk::Eal;
+use hotloop::flow::{Config, Table, hash_words};
+use hotloop_benches::peers::floor::Floor;
+use hotloop_benches::peers::rte_hash::{self, Hash};
+
+/// What a flow's entry holds beside its key; the first word is 1 in every flow.
+pub type Value = [u64; 5];
+
+/// The time at which flows are put in, in nanoseconds.
+pub const START_NS: u64 = 1 << 40;
+
+/// How often a table is filled, where it does not take all flows.
+const FILLS_MAX: usize = 8;
+
+/// The load of our table when it is full.
+const LOAD: f64 = 0.85;
+
+/// The seed of the hash that hashbrown's table is used with; ours has a random one of its own.
+const SEED: u64 = 0x5851_f42d_4c95_7f2d;
+
+/// The flow table.
+pub struct Ours(pub Table<Key, Value>);
+
+/// An entry of hashbrown's table, on a line of its own as ours are.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+pub struct Entry {
+    pub key: Key,
+    pub value: Value,
+    pub seen_ns: u64,
+}
+
+/// hashbrown's table with the flow table's hash, so that only the tables differ.
+pub struct Hashbrown(pub HashTable<Entry, Arena>);
+
+/// Memory on these pages alone.
+pub fn arena(bytes: usize, pages: Pages) -> (Arena, Obtained) {
+    let request = Request { pages: vec![pages], ..Request::new(bytes) };
+    Arena::new(request).unwrap_or_else(|error| panic!("{error}"))
+}
+
+impl Ours {
+    /// A table with the flows of the numbers below `flow_count` in it.
+    ///
+    /// One that is filled to its capacity may find both groups of a last few flows taken; by another
+    /// seed they are others.
+    pub fn new(config: Config, flow_count: u64, pages: Pages) -> Self {
+        let bytes = Table::<Key, Value>::bytes(config.capacity).expect("can be addressed");
+        for _ in 0..FILLS_MAX {
+            let table = Table::new(arena(bytes, pages).0, config);
+            let mut table = table.unwrap_or_else(|error| panic!("{error}"));
+            let put = |number| table.insert(key(number), [1; 5], START_NS).is_ok();
+            if (0..flow_count).all(put) {
+                return Self(table);
+            }
+            eprintln!("a flow table refused one of {flow_count} flows: filled again");
+        }
+        panic!("{FILLS_MAX} flow tables refused one of {flow_count} flows");
+    }
+
+    /// Looks up bursts of keys; the sum of the first words found. Time goes on by `step_ns` from
+    /// burst to burst.
+    pub fn find(&mut self, keys: &[Key], now_ns: &mut u64, step_ns: u64) -> u64 {
+        let mut found = [None; BURST];
+        let mut sum = 0;
+        for burst in keys.chunks(BURST) {
+            self.0.lookup_burst(burst.iter().copied(), *now_ns, &mut found);
+            for handle in found[..burst.len()].iter().flatten() {
+                sum += self.0[*handle][0];
+            }
+            *now_ns += step_ns;
+        }
+        sum
+    }
+}
+
+impl Hashbrown {
+    /// Room for `capacity` flows, with those of the numbers below `flow_count` in it.
+    pub fn new(capacity: usize, flow_count: u64, pages: Pages) -> Self {
+        Self::filled(capacity, flow_count, arena(Self::bytes(capacity), pages).0)
+    }
+
+    /// As [`new`](Self::new), with memory for a table of twice the size beside it: to grow into.
+    pub fn with_spare(capacity: usize, flow_count: u64, pages: Pages) -> Self {
+        let bytes = Self::bytes(capacity) + Self::bytes(2 * capacity);
+        Self::filled(capacity, flow_count, arena(bytes, pages).0)
+    }
+
+    fn filled(capacity: usize, flow_count: u64, arena: Arena) -> Self {
+        let mut table = Self(HashTable::with_capacity_in(capacity, arena));
+        (0..flow_count).for_each(|number| table.insert(key(number)));
+        table
+    }
+
+    /// Its slots are a power of two, at most 7/8 of them used; a control byte for each.
+    fn bytes(capacity: usize) -> usize {
+        let slots = (capacity * 8).div_ceil(7).next_power_of_two();
+        slots * (size_of::<Entry>() + 1) + (64 << 10)
+    }
+
+    /// Gives back what its flows don't need.
+    pub fn shrink(&mut self) {
+        self.0.shrink_to_fit(|entry| hash(&entry.key));
+    }
+
+    /// Puts in a key, or a new value where it is there already, as our table's `insert` does.
+    #[inline]
+    pub fn insert(&mut self, key: Key) {
+        let new = Entry { key, value: [1; 5], seen_ns: START_NS };
+        let place = self.0.entry(hash(&key), |it| it.key == key, |it| hash(&it.key));
+        place.insert(new);
+    }
+
+    /// Takes out a key that is there.
+    #[inline]
+    pub fn remove(&mut self, key: &Key) {
+        let entry = self.0.find_entry(hash(key), |entry| entry.key == *key);
+        entry.unwrap_or_else(|_| panic!("the key is there")).remove();
+    }
+
+    /// Looks up keys one by one, as its interface has it; the sum of the first words found.
+    pub fn find(&self, keys: &[Key]) -> u64 {
+        let found = keys.iter().filter_map(|key| self.0.find(hash(key), |it| it.key == *key));
+        found.map(|entry| entry.value[0]).sum()
+    }
+
+    /// As [`find`](Self::find), and writes the time into each entry found.
+    pub fn find_at(&mut self, keys: &[Key], now_ns: &mut u64, step_ns: u64) -> u64 {
+        let mut sum = 0;
+        for burst in keys.chunks(BURST) {
+            for key in burst {
+                if let Some(entry) = self.0.find_mut(hash(key), |it| it.key == *key) {
+                    sum += entry.value[0];
+                    entry.seen_ns = *now_ns;
+                }
+            }
+            *now_ns += step_ns;
+        }
+        sum
+    }
+}
+
+/// A hash table of DPDK's for `flow_count` flows, and these in it.
+pub fn rte_hash(eal: Eal, flow_count: u64, pages: Pages) -> Hash {
+    let bytes = Hash::bytes(flow_count as usize) + (4 << 20);
+    let table = Hash::new(eal, flow_count as u32, arena(bytes, pages));
+    let mut table = table.unwrap_or_else(|error| panic!("{error}"));
+    for number in 0..flow_count {
+        table.add(&key(number), 1).unwrap_or_else(|error| panic!("{error}"));
+    }
+    table
+}
+
+/// Bare control bytes and lines, as many as a full table of `flow_count` flows has.
+pub fn floor(flow_count: u64, pages: Pages) -> Floor {
+    let slot_count = (flow_count as f64 / LOAD) as usize;
+    let floor = Floor::new(&arena(Floor::bytes(slot_count), pages).0, slot_count);
+    floor.unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// The most keys that DPDK's table looks up at once: its best (a third quicker than 32).
+pub const RTE_WINDOW: u32 = rte_hash::WINDOW_MAX;
+
+fn hash(key: &Key) -> u64 {
+    hash_words(key, SEED)
+}

@@ -1,0 +1,56 @@
+//! The time that one item takes from core to core, beside two bare cache lines.
+
+use crate::Bench;
+use hotloop_benches::bare_lines::BareLines;
+use hotloop_benches::contest::Contest;
+use hotloop_benches::cores::{Apart, Pair};
+use std::time::Duration;
+
+/// At most 1.1 times the time of the lines.
+const AIM: f64 = 1.0 / 1.1;
+
+/// An item to and fro over two rings, halved; the lines in the same rounds.
+pub fn bench(bench: &mut Bench<'_>, pair: Pair) {
+    let (lines, witness) = (BareLines::default(), BareLines::default());
+    let contest = Contest::new("ring/latency")
+        .side("hotloop", rings(pair))
+        .side("two bare lines", |count| lines.trips(pair, count))
+        .witnessed_by(|| witness.trip_ns(pair));
+    let Some(outcome) = contest.run(bench.criterion) else { return };
+    let name = "ring, one-way latency";
+    bench.table.rows.push(outcome.row(name, "ns", ("hotloop", "two bare lines"), AIM));
+    bench.table.notes.extend(crate::witness_note(name, &outcome));
+}
+
+fn rings(pair: Pair) -> impl FnMut(u64) -> Duration {
+    let (call_tx, call_rx) = hotloop::ring::ring::<u64>(1_024);
+    let (echo_tx, echo_rx) = hotloop::ring::ring::<u64>(1_024);
+    let (mut here, mut there) = (Apart::new((call_tx, echo_rx)), Apart::new((echo_tx, call_rx)));
+    move |count| {
+        let round_trips = (count / 2).max(1);
+        let echo = || {
+            let (echo_tx, call_rx) = &mut *there;
+            for _ in 0..round_trips {
+                let item = loop {
+                    if let Some(item) = call_rx.pop() {
+                        break item;
+                    }
+                };
+                echo_tx.push(item).expect("the ring is empty");
+            }
+        };
+        let call = || {
+            let (call_tx, echo_rx) = &mut *here;
+            for number in 0..round_trips {
+                call_tx.push(number).expect("the ring is empty");
+                let item = loop {
+                    if let Some(item) = echo_rx.pop() {
+                        break item;
+                    }
+                };
+                assert_eq!(item, number);
+            }
+        };
+        pair.run(echo, call).mul_f64(count as f64 / (2 * round_trips) as f64)
+    }
+}
