@@ -5,7 +5,7 @@ use std::hint::select_unpredictable;
 use crate::Key;
 use crate::clock::Patience;
 use crate::entry::Entry;
-use crate::group::{GROUP_SLOTS, Lanes, Mask, Native};
+use crate::group::{GROUP_SLOTS, Lanes, Mask};
 use crate::table::{BURST_KEYS_MAX, Handle};
 use crate::view::{Hash, View};
 use crate::window::{List, room};
@@ -63,7 +63,7 @@ impl<K: Key, V> Lookup<'_, K, V> {
         I: IntoIterator,
         I::Item: Into<Option<K>>,
     {
-        self.burst::<Native, I>(keys, found);
+        self.burst::<crate::group::Native, I>(keys, found);
     }
 
     /// Looks up all of `keys`, 64 at most.
