@@ -28,6 +28,13 @@
 //!     }
 //! }
 //! ```
+//!
+//! # Unsafe code
+//!
+//! `burst` alone, ten blocks: the slots of a [`Burst`] from `front` to `end` hold items and no others
+//! do, and `front <= end <= 64`. An item is read when `front` has passed its slot, or passes it before
+//! anything can panic; it is shown by `end` after it was written. Who fills the spare slots from
+//! outside, as a driver does, promises with [`Burst::assume_pushed`] how many it wrote.
 
 #![deny(unsafe_code)]
 
