@@ -62,7 +62,7 @@
 //!
 //! A key has two groups, chosen by independent halves of its hash. Its flow is in the first, or in
 //! the second when the first was full; the count says how many flows of a group are in their second,
-//! and is 0 in most groups, whose keys are then nowhere else. When both are full, a flow
+//! and is 0 in most groups, whose keys are then not looked for elsewhere. When both are full, a flow
 //! of them moves to its other group. There are no tombstones: a place that was left is as if it had
 //! never been taken.
 //!
@@ -96,7 +96,6 @@
 //! - `window.rs`, one block: the first `len` notes of a list are initialised.
 //! - `group/sse2.rs` and `group/neon.rs`, two and three blocks: 16 aligned bytes are loaded from a
 //!   reference to as many, with instructions that all processors of the kind have.
-//! - `group/avx2.rs`, two blocks: the same of two groups, used only by the function below.
 //! - `table.rs`, one block: the function compiled for AVX2 is called only by tables whose back-end
 //!   is [`Backend::Avx2`], and none is made where the processor hasn't got it.
 //! - `prefetch.rs`, one block for each kind of processor: a prefetch never faults, whatever the

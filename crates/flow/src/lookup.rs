@@ -63,7 +63,7 @@ impl<K: Key, V> Lookup<'_, K, V> {
         I: IntoIterator,
         I::Item: Into<Option<K>>,
     {
-        self.burst::<crate::group::Avx2, I>(keys, found);
+        self.burst::<crate::group::Native, I>(keys, found);
     }
 
     /// Looks up all of `keys`, 64 at most.

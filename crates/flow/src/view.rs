@@ -1,7 +1,5 @@
 //! A table's memory, to look at: where a key's flow may be, and finding it there.
 
-use std::hint::select_unpredictable;
-
 use crate::Key;
 use crate::entry::Entry;
 use crate::group::{GROUP_SLOTS, Group, Lanes};
@@ -62,8 +60,8 @@ impl<'a, K: Key, V> View<'a, K, V> {
     pub(crate) fn second(self, hash: Hash, first: usize) -> usize {
         let others = self.control.len() as u64 - 1;
         let step = 1 + ((u64::from(hash.0 as u32) * others) >> 32) as usize;
-        let (second, count) = (first + step, self.control.len());
-        select_unpredictable(second < count, second, second.wrapping_sub(count))
+        let second = first + step;
+        if second < self.control.len() { second } else { second - self.control.len() }
     }
 
     #[inline(always)]
@@ -96,7 +94,7 @@ impl<'a, K: Key, V> View<'a, K, V> {
     pub(crate) fn prefetch_entry_or(self, is_none: bool, slot: usize, group: &Group) {
         let entry: *const Entry<K, V> = self.entries.as_ptr().wrapping_add(slot);
         let group: *const Group = group;
-        prefetch_all(select_unpredictable(is_none, group.cast(), entry));
+        prefetch_all(std::hint::select_unpredictable(is_none, group.cast(), entry));
     }
 
     /// The line of an entry that has what the table notes of its flow.
@@ -106,23 +104,27 @@ impl<'a, K: Key, V> View<'a, K, V> {
     }
 
     /// The slot of `key`, and its entry.
-    ///
-    /// Both groups are compared at once, whether there is need for the second or not: to read a line
-    /// too many costs less than to guess wrongly.
     #[inline(always)]
     pub(crate) fn find<L: Lanes>(self, key: &K, hash: Hash) -> Option<(usize, &'a Entry<K, V>)> {
         let first = self.first(hash);
-        let second = self.second(hash, first);
-        let group = self.group(first);
-        let matches = L::matches_both(group, self.group(second), hash.tag());
-        for (is_second, slot_of_group) in matches.with_second(group.overflow() != 0) {
-            let group = select_unpredictable(is_second, second, first);
-            let slot = group * GROUP_SLOTS + slot_of_group;
-            let entry = self.entry(slot);
-            if entry.key() == Some(key) {
-                return Some((slot, entry));
-            }
+        let found = self.find_in::<L>(first, key, hash);
+        if found.is_some() || self.group(first).overflow() == 0 {
+            return found;
         }
-        None
+        self.find_in::<L>(self.second(hash, first), key, hash)
+    }
+
+    #[inline(always)]
+    fn find_in<L: Lanes>(
+        self,
+        group: usize,
+        key: &K,
+        hash: Hash,
+    ) -> Option<(usize, &'a Entry<K, V>)> {
+        L::matches(self.group(group), hash.tag())
+            .into_iter()
+            .map(|slot| group * GROUP_SLOTS + slot)
+            .map(|slot| (slot, self.entry(slot)))
+            .find(|(_, entry)| entry.key() == Some(key))
     }
 }

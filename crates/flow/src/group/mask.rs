@@ -1,7 +1,5 @@
 //! A set of slots of one group.
 
-use std::hint::select_unpredictable;
-
 use super::GROUP_SLOTS;
 
 const ALL: u32 = (1 << GROUP_SLOTS) - 1;
@@ -83,53 +81,6 @@ impl Iterator for Slots {
     }
 }
 
-/// Slots of two groups.
-#[derive(Clone, Copy)]
-pub(crate) struct Pair(u32);
-
-/// Where the second group's bits begin.
-const SECOND: u32 = 16;
-
-impl Pair {
-    #[inline(always)]
-    pub(crate) fn new(first: Mask, second: Mask) -> Self {
-        Self(first.0 | second.0 << SECOND)
-    }
-
-    /// From bits that may have others than those of slots.
-    #[cfg(any(target_arch = "x86_64", test))]
-    #[inline(always)]
-    pub(crate) fn of_bits(bits: u32) -> Self {
-        Self(bits & (ALL | ALL << SECOND))
-    }
-
-    /// With those of the second group only if they are `wanted`. Doesn't branch.
-    #[inline(always)]
-    pub(crate) fn with_second(self, wanted: bool) -> Self {
-        Self(self.0 & select_unpredictable(wanted, u32::MAX, ALL))
-    }
-
-    #[cfg(test)]
-    pub(crate) fn bits(self) -> u32 {
-        self.0
-    }
-}
-
-/// Whether it is one of the second group, and the slot: those of the first group come first.
-impl Iterator for Pair {
-    type Item = (bool, usize);
-
-    #[inline(always)]
-    fn next(&mut self) -> Option<(bool, usize)> {
-        if self.0 == 0 {
-            return None;
-        }
-        let bit = self.0.trailing_zeros();
-        self.0 &= self.0 - 1;
-        Some((bit >= SECOND, (bit % SECOND) as usize))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,15 +96,5 @@ mod tests {
         assert_eq!(mask.complement().bits().count_ones(), 12);
         assert_eq!(Mask::of_bits(0).first(), None);
         assert!(Mask::of_bits(1 << 15).is_empty());
-    }
-
-    #[test]
-    fn slots_of_two_groups_come_one_group_after_the_other() {
-        let pair = Pair::new(Mask::of_bits(0b100_0000_0000_0010), Mask::of_bits(0b101));
-        assert!(pair.eq([(false, 1), (false, 14), (true, 0), (true, 2)]));
-        assert_eq!(Pair::of_bits(0).next(), None);
-        let full = Pair::of_bits(u32::MAX);
-        assert_eq!(full.with_second(true).bits(), 0x7fff_7fff);
-        assert_eq!(full.with_second(false).bits(), 0x7fff);
     }
 }

@@ -1,7 +1,5 @@
 //! Control groups: 15 tags and a count in 16 bytes, whose tags are compared at once.
 
-#[cfg(target_arch = "x86_64")]
-mod avx2;
 mod backend;
 mod mask;
 #[cfg(target_arch = "aarch64")]
@@ -12,10 +10,8 @@ mod sse2;
 #[cfg(test)]
 mod tests;
 
-#[cfg(target_arch = "x86_64")]
-pub(crate) use avx2::Avx2;
 pub use backend::Backend;
-pub(crate) use mask::{Mask, Pair};
+pub(crate) use mask::Mask;
 pub(crate) use scalar::Scalar;
 
 /// What every processor of this kind has.
@@ -86,12 +82,6 @@ impl Group {
 pub(crate) trait Lanes {
     /// The slots whose tag is `tag`; all 16 bytes are compared, the mask leaves out the count.
     fn matches(group: &Group, tag: u8) -> Mask;
-
-    /// The slots of two groups whose tag is `tag`.
-    #[inline(always)]
-    fn matches_both(first: &Group, second: &Group, tag: u8) -> Pair {
-        Pair::new(Self::matches(first, tag), Self::matches(second, tag))
-    }
 
     #[inline(always)]
     fn free(group: &Group) -> Mask {

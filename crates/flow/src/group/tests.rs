@@ -9,15 +9,6 @@ fn check(group: &Group, tag: u8) {
     let expected = one_by_one(group, tag);
     assert_eq!(Scalar::matches(group, tag).bits(), expected, "scalar: {tag} in {:?}", group.0);
     assert_eq!(Native::matches(group, tag).bits(), expected, "native: {tag} in {:?}", group.0);
-
-    let other = Group(group.0.map(|byte| byte.wrapping_add(1)));
-    let both = expected | one_by_one(&other, tag) << 16;
-    assert_eq!(Scalar::matches_both(group, &other, tag).bits(), both, "scalar: {:?}", group.0);
-    assert_eq!(Native::matches_both(group, &other, tag).bits(), both, "native: {:?}", group.0);
-    #[cfg(target_arch = "x86_64")]
-    if Backend::Avx2.is_available() {
-        assert_eq!(Avx2::matches_both(group, &other, tag).bits(), both, "AVX2: {:?}", group.0);
-    }
 }
 
 #[test]
