@@ -81,7 +81,6 @@ impl<K: Key, V> Lookup<'_, K, V> {
         };
         let is_whole = count < BURST_KEYS_MAX || keys.next().is_none();
         assert!(is_whole, "more than {BURST_KEYS_MAX} keys in a burst");
-        found[count..].fill(None);
     }
 
     #[inline(always)]
@@ -95,6 +94,7 @@ impl<K: Key, V> Lookup<'_, K, V> {
             *found = key.into().and_then(|key| self.one::<L>(&key));
             count += 1;
         }
+        found[count..].fill(None);
         count
     }
 
