@@ -44,8 +44,7 @@ impl Row {
         aim: f64,
     ) -> Self {
         let ratios: Vec<_> = rounds.iter().map(|(ours, theirs)| ours / theirs).collect();
-        let figures = (column(rounds, |round| round.0), column(rounds, |round| round.1));
-        Self::new(name, peer, unit, figures, &ratios, aim)
+        Self::new(name, peer, unit, medians(rounds), &ratios, aim)
     }
 
     /// A row of figures where less is better, each of ours beside the peer's of the same round.
@@ -61,8 +60,7 @@ impl Row {
         aim: f64,
     ) -> Self {
         let ratios: Vec<_> = rounds.iter().map(|(ours, theirs)| theirs / ours).collect();
-        let figures = (column(rounds, |round| round.0), column(rounds, |round| round.1));
-        Self::new(name, peer, unit, figures, &ratios, aim)
+        Self::new(name, peer, unit, medians(rounds), &ratios, aim)
     }
 
     /// A row of figures where less is better, against a limit.
@@ -106,8 +104,10 @@ fn range(figures: &[f64]) -> f64 {
     most - figures.iter().copied().fold(f64::MAX, f64::min)
 }
 
-fn column(rounds: &[(f64, f64)], side: impl Fn(&(f64, f64)) -> f64) -> f64 {
-    median(&rounds.iter().map(side).collect::<Vec<_>>())
+/// Of our side, and of theirs.
+fn medians(rounds: &[(f64, f64)]) -> (f64, f64) {
+    let (ours, theirs): (Vec<_>, Vec<_>) = rounds.iter().copied().unzip();
+    (median(&ours), median(&theirs))
 }
 
 /// The middle one of these figures; of an even number, the mean of the middle two.
