@@ -40,7 +40,8 @@ mod parse;
 
 use crate::prefix::Prefix;
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
+use std::path::PathBuf;
 
 /// The least path MTU that may be configured, in bytes: what every IPv4 host takes (RFC 791,
 /// section 3.1).
@@ -101,18 +102,55 @@ pub enum DeploymentKind {
 /// What holds for all services.
 #[derive(Clone, Debug)]
 pub struct Balancer {
-    /// Outer source of tunnels to IPv4 backends.
-    pub source_v4: Ipv4Addr,
+    /// Outer source of tunnels to IPv4 backends: one address, or a prefix whose host bits each flow
+    /// fills.
+    pub source_v4: Prefix,
     /// Outer source of tunnels to IPv6 backends.
-    pub source_v6: Ipv6Addr,
+    pub source_v6: Prefix,
     /// Longest IP packet on the path to the backends, outer header included, in bytes.
     pub mtu: u16,
     /// Own tunnel addresses.
     pub decapsulate: Vec<IpAddr>,
     /// Whose tunnels are unwrapped, besides the backends'.
     pub tunnel_peers: Vec<Prefix>,
-    /// How many connections each worker remembers.
+    /// How many connections each worker remembers, of each IP version.
     pub connections_max: usize,
+    /// What becomes of echo requests to a service's address.
+    pub icmp_echo: IcmpEcho,
+    /// Whether SYN-ACKs of the return path are told what segments fit the tunnel.
+    pub clamp_mss: bool,
+    /// Slots of a Maglev table, a prime.
+    pub maglev_slots: u32,
+    /// How many connections each worker enters into its table in a second.
+    pub new_connections_per_second_max: u32,
+    /// How long connections are remembered after their last packets.
+    pub timeouts: Timeouts,
+}
+
+/// What becomes of echo requests to a service's address.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum IcmpEcho {
+    /// The balancer answers.
+    Reply,
+    /// They go to a backend.
+    Forward,
+    /// They are dropped.
+    Drop,
+}
+
+/// How long a connection is remembered after its last packet, in seconds, by its state.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Timeouts {
+    /// TCP, of which nothing but SYNs was seen.
+    pub tcp_opening_s: u32,
+    /// TCP.
+    pub tcp_established_s: u32,
+    /// TCP that was reset, or closed by both sides.
+    pub tcp_closing_s: u32,
+    /// UDP.
+    pub udp_s: u32,
+    /// Every other protocol.
+    pub other_s: u32,
 }
 
 /// A port and what is on the other end of its wire.
@@ -168,6 +206,13 @@ pub struct Service {
     pub ports: Ports,
     /// How a new connection finds its backend.
     pub scheduler: Scheduler,
+    /// How long a client keeps its backend after its last new connection, in seconds: by
+    /// [`Scheduler::Source`] alone; 0 for no longer than the backends stay the same.
+    pub persistence_s: u32,
+    /// What becomes of new connections when every backend is down.
+    pub all_down: AllDown,
+    /// How its backends are probed, if they are.
+    pub health: Option<Health>,
     /// Who answers; no address twice.
     pub backends: Vec<Backend>,
 }
@@ -200,8 +245,73 @@ pub enum Ports {
 /// How a new connection finds its backend.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Scheduler {
-    /// Maglev's consistent hashing, weighted.
+    /// Maglev's consistent hashing of all five fields, weighted.
     Maglev,
+    /// In turns, weighted.
+    RoundRobin,
+    /// The backend with the fewest connections for its weight.
+    LeastConnections,
+    /// Maglev's consistent hashing of the client's address, weighted.
+    Source,
+}
+
+/// What becomes of new connections when health checks say that every backend is down.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum AllDown {
+    /// They go to all of them, as if none was down.
+    Forward,
+    /// They are dropped.
+    Drop,
+}
+
+/// How the backends of a service are probed.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Health {
+    /// What a probe is.
+    pub probe: Probe,
+    /// The port that is probed; 0 for [`Probe::Icmp`], which has none.
+    pub port: u16,
+    /// From one probe of a backend to the next, in milliseconds.
+    pub interval_ms: u32,
+    /// How long a probe may take, in milliseconds; at most the interval.
+    pub timeout_ms: u32,
+    /// How many probes in a row must pass before a backend that is down is up again.
+    pub rise: u32,
+    /// How many probes in a row must fail before a backend that is up is down.
+    pub fall: u32,
+}
+
+/// What a probe is, and when it passes.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub enum Probe {
+    /// A TCP connection is accepted.
+    Tcp,
+    /// An HTTP/1.1 GET has the answer that is expected.
+    Http(HttpProbe),
+    /// The same over TLS.
+    Https(HttpProbe, Trust),
+    /// An echo request is answered.
+    Icmp,
+    /// A UDP datagram is not answered by ICMP's port unreachable.
+    Udp,
+}
+
+/// What is asked for, and expected.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct HttpProbe {
+    /// The path, with the query, from its slash on.
+    pub path: String,
+    /// The status of an answer that passes.
+    pub expect_status: u16,
+}
+
+/// Whom a TLS connection trusts.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub enum Trust {
+    /// Certificates signed by one of this PEM file's, for the backend's address.
+    CaFile(PathBuf),
+    /// Any.
+    Insecure,
 }
 
 /// One of those who answer for a service.

@@ -154,8 +154,8 @@ impl Directory {
 
 fn tunnel(balancer: &Balancer, backend: IpAddr) -> Tunnel {
     let source = match backend {
-        IpAddr::V4(_) => IpAddr::V4(balancer.source_v4),
-        IpAddr::V6(_) => IpAddr::V6(balancer.source_v6),
+        IpAddr::V4(_) => balancer.source_v4.network(),
+        IpAddr::V6(_) => balancer.source_v6.network(),
     };
     Tunnel::new(source, backend).expect("both ends are of the backend's family")
 }

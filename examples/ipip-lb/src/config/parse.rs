@@ -2,9 +2,9 @@
 
 use super::document::{Origin, Section, Value};
 use super::{
-    BACKENDS_MAX, Backend, Balancer, CONNECTIONS_MAX, CORES_MAX, Config, ConfigError,
-    DeploymentKind, Engine, MTU_MIN, MTU_MIN_V6, Port, Ports, Protocol, SERVICES_MAX, Scheduler,
-    Service, Side, WEIGHT_MAX,
+    AllDown, BACKENDS_MAX, Backend, Balancer, CONNECTIONS_MAX, CORES_MAX, Config, ConfigError,
+    DeploymentKind, Engine, IcmpEcho, MTU_MIN, MTU_MIN_V6, Port, Ports, Protocol, SERVICES_MAX,
+    Scheduler, Service, Side, Timeouts, WEIGHT_MAX,
 };
 use crate::prefix::Prefix;
 use std::collections::{HashMap, HashSet};
@@ -74,8 +74,12 @@ fn balancer(section: &Section<'_>) -> Result<Balancer, ConfigError> {
     let mtu = section.required("mtu", "mtu = 1500")?;
     let decapsulate = section.required("decapsulate", "decapsulate = []")?;
     Ok(Balancer {
-        source_v4: source_address(&source_v4, "an IPv4 address", "192.0.2.1", Ipv4Addr::is_host)?,
-        source_v6: source_address(&source_v6, "an IPv6 address", "2001:db8::1", Ipv6Addr::is_host)?,
+        source_v4: Prefix::host(
+            source_address(&source_v4, "an IPv4 address", "192.0.2.1", Ipv4Addr::is_host)?.into(),
+        ),
+        source_v6: Prefix::host(
+            source_address(&source_v6, "an IPv6 address", "2001:db8::1", Ipv6Addr::is_host)?.into(),
+        ),
         mtu: mtu.integer(u32::from(MTU_MIN)..=u32::from(u16::MAX))? as u16,
         decapsulate: decapsulate.items()?.iter().map(host_address).collect::<Result<_, _>>()?,
         tunnel_peers: match section.optional("tunnel_peers") {
@@ -85,6 +89,17 @@ fn balancer(section: &Section<'_>) -> Result<Balancer, ConfigError> {
         connections_max: match section.optional("connections_max") {
             Some(value) => value.integer(1..=CONNECTIONS_MAX)? as usize,
             None => CONNECTIONS_DEFAULT,
+        },
+        icmp_echo: IcmpEcho::Reply,
+        clamp_mss: false,
+        maglev_slots: 65_537,
+        new_connections_per_second_max: 5_000_000,
+        timeouts: Timeouts {
+            tcp_opening_s: 10,
+            tcp_established_s: 900,
+            tcp_closing_s: 20,
+            udp_s: 60,
+            other_s: 60,
         },
     })
 }
@@ -282,6 +297,9 @@ fn service(section: &mut Section<'_>, balancer: &Balancer) -> Result<Service, Co
             port_range,
         )?,
         scheduler: scheduler.unwrap_or(Ok(Scheduler::Maglev))?,
+        persistence_s: 0,
+        all_down: AllDown::Forward,
+        health: None,
         backends: backends(section, balancer)?,
         name,
     })
@@ -311,8 +329,8 @@ fn backends(section: &Section<'_>, balancer: &Balancer) -> Result<Vec<Backend>, 
         section.allow_only(&["address", "weight"])?;
         let value = section.required("address", "address = \"10.0.0.1\"")?;
         let address = host_address(&value)?;
-        let own = [IpAddr::V4(balancer.source_v4), IpAddr::V6(balancer.source_v6)];
-        if own.contains(&address) || balancer.decapsulate.contains(&address) {
+        let own = [balancer.source_v4, balancer.source_v6];
+        if own.iter().any(|own| own.contains(address)) || balancer.decapsulate.contains(&address) {
             let problem = format!("{address} is the balancer's own; write the backend's address");
             return Err(value.error(problem));
         }

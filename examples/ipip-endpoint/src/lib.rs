@@ -1,0 +1,3 @@
+//! The other end of a load balancer's IP-in-IP tunnels, on a TAP interface.
+
+#![forbid(unsafe_code)]
