@@ -4,6 +4,9 @@ mod common;
 
 use common::{bytes, frame, open, packet, receive_all, start, write_pcap};
 use hotloop_dpdk::{Error, Mbuf, Mempool, MempoolConfig, NoRoom, PacketBuf, Room, SharedMbuf};
+use hotloop_packet::build::udp;
+use hotloop_packet::memory::MemPacket;
+use hotloop_packet::{answer, fragment};
 use hotloop_stage::{Burst, Source};
 use std::thread;
 
@@ -194,6 +197,77 @@ fn a_shared_chain_is_copied_and_freed_whole() {
 }
 
 #[test]
+fn a_copy_is_a_packet_of_its_own_from_the_same_pool() {
+    let pool = pool();
+    let mut mbuf = packet(&pool, b"some data");
+    mbuf.set_metadata(*b"metadata");
+    mbuf.prepend(100).unwrap()[..100].fill(b'-');
+    let mut copy = mbuf.copied(100, 4).unwrap();
+    assert_eq!((copy.data(), &copy.metadata()), (&b"some"[..], b"metadata"));
+    assert_eq!((copy.headroom_bytes(), copy.segment_count()), (128, 1));
+    copy.data_mut().fill(b'x');
+    assert_eq!(mbuf.data()[100..], *b"some data");
+    assert_eq!(bytes(&mbuf.copied(0, 109).unwrap()), bytes(&mbuf));
+    for (offset_bytes, len_bytes) in
+        [(0, 110), (109, 1), (110, 0), (0, 0), (usize::MAX, 2), (1 << 32, 1), (0, 1 << 32)]
+    {
+        assert!(mbuf.copied(offset_bytes, len_bytes).is_none(), "{offset_bytes} {len_bytes}");
+    }
+    // It is owned alone.
+    let shared = copy.into_shared();
+    assert_eq!(shared.owner_count(), 1);
+    drop((mbuf, shared));
+    assert!(pool.report().is_whole());
+}
+
+#[test]
+fn copies_are_made_over_segments() {
+    let (mbuf, whole) = (chain(5000), frame(7, 5000));
+    for (offset_bytes, len_bytes, segment_count) in
+        [(0, 5000, 3), (2000, 100, 1), (2047, 2, 1), (2048, 2952, 2), (4999, 1, 1), (1, 2047, 1)]
+    {
+        let mut copy = mbuf.copied(offset_bytes, len_bytes).unwrap();
+        assert_eq!(bytes(&copy), whole[offset_bytes..offset_bytes + len_bytes]);
+        assert_eq!((copy.segment_count(), copy.len_bytes()), (segment_count, len_bytes));
+        assert_eq!(copy.timestamp_ns(), mbuf.timestamp_ns());
+        copy.append(1).unwrap()[0] = 1;
+        copy.prepend(128).unwrap();
+        copy.truncate(10);
+    }
+    assert!(mbuf.timestamp_ns().is_some());
+    assert_eq!(bytes(&mbuf), whole);
+}
+
+#[test]
+fn a_chain_is_split_into_fragments() {
+    let pool = pool();
+    let whole = udp().payload(frame(7, 3000)).build();
+    let parts = [&whole[..100], &whole[100..1000], &whole[1000..]];
+    let mut pieces = Vec::new();
+    fragment::split(chain_of(&pool, &parts), 1460, |piece| pieces.push(piece)).unwrap();
+    let mut expected = Vec::new();
+    let plain = MemPacket::new(&whole);
+    fragment::split(plain, 1460, |piece| expected.push(piece.data().to_vec())).unwrap();
+    assert_eq!(pieces.iter().map(bytes).collect::<Vec<_>>(), expected);
+    drop(pieces);
+    assert!(pool.report().is_whole());
+}
+
+#[test]
+fn a_chain_is_answered() {
+    let pool = pool();
+    let whole = udp().ttl(1).payload(frame(7, 900)).build();
+    let mut mbuf = chain_of(&pool, &[&whole[..700], &whole[700..]]);
+    let from = std::net::Ipv4Addr::new(192, 0, 2, 1);
+    answer::time_exceeded(&mut mbuf, from).unwrap();
+    let mut expected = MemPacket::new(&whole);
+    answer::time_exceeded(&mut expected, from).unwrap();
+    assert_eq!((mbuf.segment_count(), bytes(&mbuf)), (1, expected.data().to_vec()));
+    drop(mbuf);
+    assert!(pool.report().is_whole());
+}
+
+#[test]
 fn many_threads_clone_and_drop_one_packet() {
     let pool = pool();
     for _ in 0..200 {
@@ -228,6 +302,8 @@ fn an_empty_pool_says_so() {
     assert_eq!(held.len(), 63);
     let mut burst = Burst::new();
     assert!(!pool.alloc_burst(&mut burst, 1) && pool.alloc_burst(&mut burst, 0));
+    held[0].append(1).unwrap();
+    assert!(held[0].copied(0, 1).is_none());
     let mut shared = held.pop().unwrap().into_shared();
     let clone = shared.clone();
     assert_eq!(shared.to_mut().unwrap_err(), Error::MempoolEmpty);

@@ -16,8 +16,19 @@ impl Clock {
     /// what doesn't fit 32 bits. No time that entries keep is later than this one.
     #[inline(always)]
     pub(crate) fn advance(&mut self, now_ns: u64) -> u32 {
-        self.step = self.step.max(now_ns / STEP_NS);
+        self.step = self.latest(now_ns);
         self.step as u32
+    }
+
+    /// What [`advance`](Self::advance) would return, without taking notice.
+    #[inline(always)]
+    pub(crate) fn peek(&self, now_ns: u64) -> u32 {
+        self.latest(now_ns) as u32
+    }
+
+    #[inline(always)]
+    fn latest(&self, now_ns: u64) -> u64 {
+        self.step.max(now_ns / STEP_NS)
     }
 }
 

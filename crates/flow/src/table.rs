@@ -8,7 +8,7 @@ use hotloop_arena::Arena;
 
 use crate::Key;
 use crate::clock::{Clock, Patience};
-use crate::config::{Class, Config, FlowError, Full};
+use crate::config::{CLASS_COUNT, Class, Config, FlowError, Full};
 use crate::entry::Generation;
 use crate::group::Backend;
 use crate::lookup::Lookup;
@@ -162,6 +162,26 @@ impl<K: Key, V> Table<K, V> {
         let backend = self.backend;
         let lookup = self.lookup(now.into());
         by_backend!(backend, L => lookup.one::<L>(key))
+    }
+
+    /// The flow of `key`, as [`get`](Self::get) would find it, but it does not count as seen: for who
+    /// shows flows, or finds one by a packet that says nothing of whether the flow goes on.
+    #[inline]
+    pub fn peek(&self, key: &K, now: impl Into<u64>) -> Option<Handle> {
+        let view = self.store.view();
+        let hash = view.hash(key);
+        let (slot, entry) = by_backend!(self.backend, L => view.find::<L>(key, hash))?;
+        if entry.is_expired(self.clock.peek(now.into()), &self.patience) {
+            return None;
+        }
+        entry.generation().map(|generation| Handle { slot: slot as u32, generation })
+    }
+
+    /// Keeps flows of each class for other times after their last packets than it did so far: see
+    /// [`Config::idle_ns`]. It holds for the flows that are there, too. One whose old time is up is not
+    /// found any more when the new one is longer, but where its place was not cleared yet.
+    pub fn set_idle_ns(&mut self, idle_ns: [u64; CLASS_COUNT]) {
+        self.patience = Patience::new(idle_ns);
     }
 
     #[inline(always)]

@@ -94,6 +94,44 @@ fn time_is_up_to_two_steps() {
 }
 
 #[test]
+fn a_flow_that_is_peeked_at_was_not_seen() {
+    let idle_ns = 10 * STEP_NS;
+    for backend in Backend::ALL.into_iter().filter(|backend| backend.is_available()) {
+        let config = Config::new(4, idle_ns);
+        let mut table: Numbers = Table::with_backend(arena(1 << 20), config, 1, backend).unwrap();
+        let handle = table.insert([1, 1], 7, 0_u64).unwrap();
+        assert_eq!(table.peek(&[1, 1], idle_ns), Some(handle));
+        assert_eq!(table.peek(&[2, 2], 0_u64), None);
+        let late_ns = idle_ns + 2 * STEP_NS;
+        assert_eq!(table.peek(&[1, 1], late_ns), None);
+        // Nor is its time what the table goes by.
+        assert_eq!(table.get(&[1, 1], 5 * STEP_NS), Some(handle));
+        assert_eq!(table.peek(&[1, 1], late_ns), Some(handle));
+        assert_eq!(table.get(&[2, 2], late_ns), None);
+        assert_eq!(table.peek(&[1, 1], 0_u64), Some(handle), "an earlier time is the latest");
+        assert_eq!(table.age(u64::MAX, 1_000, |_, _| ()), 1);
+    }
+}
+
+#[test]
+fn idle_times_change_for_flows_that_are_there() {
+    let mut table = numbers(4, 10 * STEP_NS);
+    let handle = table.insert([1, 1], 7, 0_u64).unwrap();
+    let other = table.insert([2, 2], 8, 0_u64).unwrap();
+    table.set_class(other, Class::new(1));
+    let mut idle_ns = [10 * STEP_NS; CLASS_COUNT];
+    idle_ns[0] = 3 * STEP_NS;
+    table.set_idle_ns(idle_ns);
+    let now_ns = 5 * STEP_NS;
+    assert_eq!((table.peek(&[1, 1], now_ns), table.peek(&[2, 2], now_ns)), (None, Some(other)));
+    idle_ns[0] = 20 * STEP_NS;
+    table.set_idle_ns(idle_ns);
+    let now_ns = 15 * STEP_NS;
+    assert_eq!((table.peek(&[1, 1], now_ns), table.peek(&[2, 2], now_ns)), (Some(handle), None));
+    assert_eq!(table.age(now_ns, 1_000, |key, _| assert_eq!(key, [2, 2])), 1);
+}
+
+#[test]
 fn an_earlier_time_counts_as_the_latest() {
     let mut table = numbers(4, 100);
     let handle = table.insert([1, 1], 7, 5 * STEP_NS).unwrap();

@@ -41,6 +41,15 @@ pub trait PacketBuf {
     /// that fall away are freed.
     fn truncate(&mut self, len_bytes: usize);
 
+    /// A new packet that holds `len_bytes` bytes of this one, from `offset_bytes` on, over all
+    /// segments. It comes from where this packet's memory came from, has the headroom that new
+    /// packets have, and this one's metadata and time of arrival.
+    ///
+    /// `None` where that memory has run out, where there are not so many bytes, and for no bytes.
+    fn copied(&self, offset_bytes: usize, len_bytes: usize) -> Option<Self>
+    where
+        Self: Sized;
+
     /// The eight bytes of metadata.
     fn metadata(&self) -> [u8; 8];
 

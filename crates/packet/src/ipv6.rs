@@ -250,6 +250,8 @@ pub struct Chain {
     /// Which part of a datagram the packet is. Of a later fragment `protocol` is what the fragmented
     /// part begins with, which may be an extension header.
     pub fragment: Fragment,
+    /// By which fragments of one datagram are known; 0 where it is none.
+    pub identification: u32,
 }
 
 /// Walks through the extension headers: hop-by-hop options, routing, fragment, authentication,
@@ -261,7 +263,12 @@ pub struct Chain {
 /// [`Malformed`] where a header is cut, or there are more than [`EXTENSION_HEADERS_MAX`].
 #[inline]
 pub fn walk(next_header: u8, payload: &[u8]) -> Result<Chain, Malformed> {
-    let chain = Chain { protocol: next_header, offset_bytes: 0, fragment: Fragment::None };
+    let chain = Chain {
+        protocol: next_header,
+        offset_bytes: 0,
+        fragment: Fragment::None,
+        identification: 0,
+    };
     if is_extension(next_header) { walk_extensions(chain, payload) } else { Ok(chain) }
 }
 
@@ -292,6 +299,7 @@ fn walk_extensions(mut chain: Chain, payload: &[u8]) -> Result<Chain, Malformed>
             // An atomic fragment inside a fragment does not make it whole.
             if header.fragment() != Fragment::None {
                 chain.fragment = header.fragment();
+                chain.identification = header.identification();
             }
         }
         chain.protocol = first[0];
@@ -319,7 +327,10 @@ mod tests {
         assert_eq!((view.hop_limit(), view.traffic_class(), view.flow_label()), (9, 0xb9, 0));
         assert_eq!(view.destination().to_string(), "2001:db8::2");
         let chain = view.chain().unwrap();
-        assert_eq!(chain, Chain { protocol: 17, offset_bytes: 0, fragment: Fragment::None });
+        assert_eq!(
+            chain,
+            Chain { protocol: 17, offset_bytes: 0, fragment: Fragment::None, identification: 0 }
+        );
 
         let header = Ipv6Header::parse_mut(&mut frame[14..]).unwrap();
         header.set_traffic_class(0x42);
@@ -338,19 +349,28 @@ mod tests {
             .extension(protocol::AUTHENTICATION, &[0; 22])
             .build();
         let chain = Ipv6View::parse(&frame[14..]).unwrap().chain().unwrap();
-        let expected = Chain { protocol: 6, offset_bytes: 8 + 16 + 24, fragment: Fragment::None };
+        let (offset_bytes, fragment) = (8 + 16 + 24, Fragment::None);
+        let expected = Chain { protocol: 6, offset_bytes, fragment, identification: 0 };
         assert_eq!(chain, expected);
     }
 
     #[test]
     fn fragments() {
-        let frames = udp().to("[2001:db8::2]:80").payload([7; 100]).build_fragments(96);
+        let frames =
+            udp().to("[2001:db8::2]:80").identification(7).payload([7; 100]).build_fragments(96);
         let chains: Vec<_> = frames
             .iter()
             .map(|frame| Ipv6View::parse(&frame[14..]).unwrap().chain().unwrap())
             .collect();
         let fragments = [Fragment::First, Fragment::Later, Fragment::Later];
-        let expected = fragments.map(|fragment| Chain { protocol: 17, offset_bytes: 8, fragment });
+        let identification = chains[0].identification;
+        assert_ne!(identification, 0);
+        let expected = fragments.map(|fragment| Chain {
+            protocol: 17,
+            offset_bytes: 8,
+            fragment,
+            identification,
+        });
         assert_eq!(chains, expected);
     }
 
@@ -359,7 +379,8 @@ mod tests {
         let mut payload = FragmentHeader::new(17, 0, false, 7).as_bytes().to_vec();
         payload.extend([0; 8]);
         let chain = walk(protocol::FRAGMENT, &payload).unwrap();
-        assert_eq!(chain, Chain { protocol: 17, offset_bytes: 8, fragment: Fragment::None });
+        let (offset_bytes, fragment) = (8, Fragment::None);
+        assert_eq!(chain, Chain { protocol: 17, offset_bytes, fragment, identification: 0 });
     }
 
     #[test]

@@ -10,6 +10,8 @@
 //!   nothing else), [`seed`] spreads them over workers and backends, [`toeplitz`] says what a
 //!   network card makes of them.
 //! - [`ipip`]: in and out of IP-in-IP tunnels, in all four combinations of families.
+//! - [`answer`]: ICMP's answers about a packet, made of it; [`fragment`]: IPv4 packets in pieces;
+//!   [`tcp::clamp_mss`].
 //! - [`checksum`]: whole and incremental.
 //! - [`build`]: frames for tests.
 //!
@@ -47,6 +49,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod answer;
 pub mod arp;
 mod buf;
 pub mod build;
@@ -54,6 +57,7 @@ pub mod checksum;
 pub mod classify;
 pub mod ethernet;
 pub mod flow_key;
+pub mod fragment;
 pub mod icmp;
 pub mod icmpv6;
 pub mod ip;

@@ -33,6 +33,7 @@ struct Memory {
     end: usize,
     metadata: [u8; 8],
     timestamp_ns: Option<u64>,
+    has_copies: bool,
 }
 
 impl MemPacket {
@@ -47,13 +48,22 @@ impl MemPacket {
         let mut bytes = vec![0; end + tailroom_bytes].into_boxed_slice();
         bytes[headroom_bytes..end].copy_from_slice(data);
         let (start, metadata, timestamp_ns) = (headroom_bytes, [0; 8], None);
-        Self(Box::new(Memory { bytes, start, end, metadata, timestamp_ns }))
+        let has_copies = true;
+        Self(Box::new(Memory { bytes, start, end, metadata, timestamp_ns, has_copies }))
     }
 
     /// The packet, received at this time: nanoseconds since the epoch.
     #[must_use]
     pub fn received_at(mut self, timestamp_ns: u64) -> Self {
         self.0.timestamp_ns = Some(timestamp_ns);
+        self
+    }
+
+    /// The packet, of which [`copied`](PacketBuf::copied) makes no copies: as if it were the last of
+    /// its pool.
+    #[must_use]
+    pub fn without_copies(mut self) -> Self {
+        self.0.has_copies = false;
         self
     }
 
@@ -122,6 +132,16 @@ impl PacketBuf for MemPacket {
         if len_bytes < self.len_bytes() {
             self.0.end = self.0.start + len_bytes;
         }
+    }
+
+    fn copied(&self, offset_bytes: usize, len_bytes: usize) -> Option<Self> {
+        let bytes = self.data().get(offset_bytes..offset_bytes.checked_add(len_bytes)?)?;
+        if bytes.is_empty() || !self.0.has_copies {
+            return None;
+        }
+        let mut copy = Self::new(bytes);
+        (copy.0.metadata, copy.0.timestamp_ns) = (self.0.metadata, self.0.timestamp_ns);
+        Some(copy)
     }
 
     #[inline]
@@ -209,5 +229,21 @@ mod tests {
         packet.set_metadata([1, 2, 3, 4, 5, 6, 7, 8]);
         assert_eq!(packet.clone().metadata(), [1, 2, 3, 4, 5, 6, 7, 8]);
         assert_eq!(size_of::<MemPacket>(), size_of::<usize>());
+    }
+
+    #[test]
+    fn a_copy_is_a_packet_of_its_own() {
+        let mut packet = MemPacket::with_room(&[1, 2, 3, 4], 0, 0).received_at(9);
+        packet.set_metadata(*b"metadata");
+        let mut copy = packet.copied(1, 2).unwrap();
+        assert_eq!((copy.data(), copy.timestamp_ns()), (&[2, 3][..], Some(9)));
+        assert_eq!((&copy.metadata(), copy.headroom_bytes()), (b"metadata", HEADROOM_BYTES));
+        copy.data_mut()[0] = 7;
+        assert_eq!(packet.data(), [1, 2, 3, 4]);
+        assert_eq!(packet.copied(0, 4).unwrap().data(), packet.data());
+        for (offset_bytes, len_bytes) in [(0, 5), (4, 1), (5, 0), (0, 0), (usize::MAX, 2)] {
+            assert!(packet.copied(offset_bytes, len_bytes).is_none());
+        }
+        assert!(packet.without_copies().copied(0, 1).is_none());
     }
 }

@@ -5,7 +5,7 @@ use zerocopy::{
     big_endian::{U16, U32},
 };
 
-use crate::{Header, Malformed};
+use crate::{Header, Malformed, checksum};
 
 /// Length in bytes of a header without options.
 pub const HEADER_BYTES: usize = 20;
@@ -150,9 +150,74 @@ impl std::ops::Deref for TcpView<'_> {
     }
 }
 
+/// Lowers the maximum segment size that a SYN announces to `mss_max_bytes` where it is more, and
+/// corrects the checksum (RFC 9293, section 3.2; RFC 1624). It never raises one, and adds none where
+/// there is none. Returns whether it lowered one.
+///
+/// `segment` is a TCP segment, of which the header is all that is looked at. One without a SYN, which
+/// announces nothing, stays as it is, as does one whose header is cut or inconsistent.
+///
+/// ```
+/// use hotloop_packet::{build::tcp, tcp::clamp_mss};
+///
+/// let mut frame = tcp().tcp_options(&[2, 4, 0x05, 0xb4]).build();
+/// assert!(clamp_mss(&mut frame[34..], 1440));
+/// assert_eq!(frame[54..], [2, 4, 0x05, 0xa0]);
+/// assert!(!clamp_mss(&mut frame[34..], 1460));
+/// ```
+pub fn clamp_mss(segment: &mut [u8], mss_max_bytes: u16) -> bool {
+    const CHECKSUM_OFFSET: usize = 16;
+    let header_bytes = match TcpView::parse(segment) {
+        Ok(view) if view.flags() & flags::SYN != 0 => view.header_bytes(),
+        _ => return false,
+    };
+    let Some(header) = segment.get_mut(..header_bytes) else { return false };
+    let (mut offset, mut is_lowered) = (HEADER_BYTES, false);
+    while let Some((kind, option_bytes)) = option_at(header, offset) {
+        if kind == OPTION_MSS
+            && option_bytes == OPTION_MSS_BYTES
+            && let Some(field) = header.get_mut(offset + 2..offset + 4)
+            && let mss = u16::from_be_bytes([field[0], field[1]])
+            && mss > mss_max_bytes
+        {
+            field.copy_from_slice(&mss_max_bytes.to_be_bytes());
+            // At an odd place its two bytes count as if swapped (RFC 1071, section 2 (B)).
+            let is_odd = offset % 2 == 1;
+            let word = |value: u16| if is_odd { value.swap_bytes() } else { value };
+            if let Some(Ok(sum)) = header.get_mut(CHECKSUM_OFFSET..).map(U16::mut_from_prefix) {
+                sum.0.set(checksum::update(sum.0.get(), word(mss), word(mss_max_bytes)));
+            }
+            is_lowered = true;
+        }
+        offset += option_bytes;
+    }
+    is_lowered
+}
+
+const OPTION_END: u8 = 0;
+const OPTION_NONE: u8 = 1;
+const OPTION_MSS: u8 = 2;
+const OPTION_MSS_BYTES: usize = 4;
+
+/// Kind and length in bytes of the option that begins at `offset` of a header; `None` at the end of
+/// the list, and where the option is cut or shorter than it can be.
+fn option_at(header: &[u8], offset: usize) -> Option<(u8, usize)> {
+    let rest = header.get(offset..)?;
+    match *rest.first()? {
+        OPTION_END => None,
+        OPTION_NONE => Some((OPTION_NONE, 1)),
+        kind => {
+            let option_bytes = usize::from(*rest.get(1)?);
+            (2..=rest.len()).contains(&option_bytes).then_some((kind, option_bytes))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::net::Ipv4Addr;
+
+    use proptest::prelude::*;
 
     use super::*;
     use crate::{build::tcp, checksum};
@@ -188,5 +253,71 @@ mod tests {
         bytes[12] = 0x40;
         let expected = Malformed::inconsistent(Header::Tcp, "data offset");
         assert_eq!(TcpView::parse(&bytes).unwrap_err(), expected);
+    }
+
+    /// The segment's options after its size was held to this, with the checksum checked.
+    fn clamped(options: &[u8], mss_max_bytes: u16) -> (bool, Vec<u8>) {
+        let frame = tcp().tcp_flags(flags::SYN | flags::ACK).tcp_options(options).payload([7; 9]);
+        let mut frame = frame.build();
+        let is_lowered = clamp_mss(&mut frame[34..], mss_max_bytes);
+        let (source, destination) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(192, 0, 2, 1));
+        assert_eq!(checksum::transport_v4(source, destination, 6, &frame[34..]), 0);
+        (is_lowered, TcpView::parse(&frame[34..]).unwrap().options().to_vec())
+    }
+
+    #[test]
+    fn segment_sizes_are_lowered_and_never_raised() {
+        let mss = |high, low| vec![2, 4, high, low];
+        assert_eq!(clamped(&mss(0x05, 0xb4), 1440), (true, mss(0x05, 0xa0)));
+        assert_eq!(clamped(&mss(0x05, 0xa0), 1440), (false, mss(0x05, 0xa0)));
+        assert_eq!(clamped(&mss(0, 0), 1440), (false, mss(0, 0)));
+        assert_eq!(clamped(&mss(0xff, 0xff), 0), (true, mss(0, 0)));
+        assert_eq!(clamped(&[], 1440), (false, vec![]));
+        // Behind others, at an odd place, and more than once.
+        let among = [4, 2, 1, 2, 4, 0x05, 0xb4, 1, 3, 3, 7, 2, 4, 0x10, 0, 0];
+        let expected = vec![4, 2, 1, 2, 4, 0x05, 0xa0, 1, 3, 3, 7, 2, 4, 0x05, 0xa0, 0];
+        assert_eq!(clamped(&among, 1440), (true, expected));
+    }
+
+    #[test]
+    fn what_announces_no_segment_size_stays_as_it_is() {
+        // Behind the end, within another option, of a wrong length, cut.
+        for options in [
+            [0, 2, 4, 0x05, 0xb4, 0, 0, 0],
+            [254, 6, 2, 4, 0x05, 0xb4, 0, 0],
+            [2, 5, 0x05, 0xb4, 0, 0, 0, 0],
+            [2, 3, 0x05, 0, 0, 0, 0, 0],
+            [1, 1, 1, 1, 1, 2, 4, 0x05],
+            [254, 0, 2, 4, 0x05, 0xb4, 0, 0],
+            [1, 1, 1, 1, 1, 1, 1, 2],
+        ] {
+            assert_eq!(clamped(&options, 500), (false, options.to_vec()));
+        }
+        let mut frame = tcp().tcp_flags(flags::ACK).tcp_options(&[2, 4, 0x05, 0xb4]).build();
+        let before = frame.clone();
+        assert!(!clamp_mss(&mut frame[34..], 500));
+        for len_bytes in 0..24 {
+            assert!(!clamp_mss(&mut frame[34..34 + len_bytes], 500));
+        }
+        assert_eq!(frame, before);
+    }
+
+    proptest! {
+        #[test]
+        fn checksums_stay_right(
+            options in prop::collection::vec(any::<u8>(), 40),
+            nothing_bytes in 0usize..36,
+            mss_max_bytes: u16,
+        ) {
+            let mut options = options;
+            options[..nothing_bytes].fill(OPTION_NONE);
+            options[nothing_bytes..nothing_bytes + 2].copy_from_slice(&[2, 4]);
+            let (is_lowered, after) = clamped(&options, mss_max_bytes);
+            let mss = |options: &[u8]| {
+                u16::from_be_bytes([options[nothing_bytes + 2], options[nothing_bytes + 3]])
+            };
+            prop_assert_eq!(mss(&after), mss(&options).min(mss_max_bytes));
+            prop_assert!(is_lowered || after == options);
+        }
     }
 }

@@ -57,6 +57,12 @@ impl<T> Burst<T> {
         self.len() == BURST_CAPACITY
     }
 
+    /// Whether the last slot is taken: items may still fit in front.
+    #[inline(always)]
+    pub(crate) const fn is_at_end(&self) -> bool {
+        self.end == BURST_CAPACITY
+    }
+
     /// How many items a source may still put into it: 64, or the limit that was set, less what is
     /// in it.
     #[inline(always)]

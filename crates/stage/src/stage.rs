@@ -1,6 +1,6 @@
 //! Stages: what happens to packets between source and sink.
 
-use crate::{Burst, Cx, DropReason, NoDrops, Verdict};
+use crate::{BURST_CAPACITY, Burst, Cx, DropReason, NoDrops, Verdict};
 
 /// One packet in, one verdict out: what most network functions are made of.
 ///
@@ -100,6 +100,8 @@ pub struct Output<'a, T> {
     burst: &'a mut Burst<T>,
     spill: &'a mut dyn FnMut(&mut Burst<T>),
     tally: &'a mut Tally,
+    /// How many items of the burst are in the tally, or were there before.
+    counted: usize,
 }
 
 /// How many packets a stage put into its [`Output`].
@@ -112,24 +114,42 @@ pub struct Tally {
 }
 
 impl<'a, T> Output<'a, T> {
-    /// For whoever drives a stage: collects in `burst`, calls `spill`, which must empty it, when it
-    /// is full, and counts in `tally`, which so outlives a panic of the stage.
+    /// For whoever drives a stage: collects in `burst`, which may hold items before, calls `spill`,
+    /// which must empty it, when it is full, and counts in `tally`, which so outlives a panic of the
+    /// stage. The tally is right once this is dropped.
     pub fn new(
         burst: &'a mut Burst<T>,
         spill: &'a mut dyn FnMut(&mut Burst<T>),
         tally: &'a mut Tally,
     ) -> Self {
-        Self { burst, spill, tally }
+        let counted = burst.len();
+        Self { burst, spill, tally, counted }
     }
 
     /// Gives on a packet that came in.
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, packet: T) {
-        if self.burst.is_full() {
-            (self.spill)(self.burst);
+        if self.burst.is_at_end() {
+            self.make_room();
         }
-        self.tally.emitted += 1;
         self.burst.push(packet);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn make_room(&mut self) {
+        if self.burst.is_full() {
+            self.count();
+            (self.spill)(self.burst);
+            self.counted = self.burst.len();
+        }
+    }
+
+    /// Counts what was put into the burst since the last time.
+    fn count(&mut self) {
+        self.tally.emitted += self.burst.len().saturating_sub(self.counted) as u64;
+        // So that where `spill` panics, what it left is not counted again.
+        self.counted = BURST_CAPACITY;
     }
 
     /// Gives on a packet that the stage made, and counts it as created.
@@ -137,6 +157,13 @@ impl<'a, T> Output<'a, T> {
     pub fn push_created(&mut self, packet: T) {
         self.tally.created += 1;
         self.push(packet);
+    }
+}
+
+impl<T> Drop for Output<'_, T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.count();
     }
 }
 
@@ -167,5 +194,43 @@ impl<In, Out, F: FnMut(In) -> Out> Stage<In> for Each<F> {
     #[inline(always)]
     fn packet(&mut self, _: &mut Cx<'_, NoDrops>, packet: In) -> Verdict<Out> {
         Ok((self.0)(packet))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    #[test]
+    fn what_is_put_behind_others_is_counted_over_spills() {
+        let (mut burst, mut tally, mut spilled) = (Burst::new(), Tally::default(), Vec::new());
+        burst.extend(0..10);
+        burst.pop();
+        let mut spill = |burst: &mut Burst<u64>| spilled.extend(std::iter::from_fn(|| burst.pop()));
+        let mut out = Output::new(&mut burst, &mut spill, &mut tally);
+        (10..150).for_each(|number| out.push(number));
+        out.push_created(150);
+        drop(out);
+        assert_eq!(tally, Tally { emitted: 141, created: 1 });
+        spilled.extend(std::iter::from_fn(|| burst.pop()));
+        assert_eq!(spilled, (1..=150).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_spill_that_panics_leaves_the_tally_right() {
+        for taken_count in [0, 5, 64] {
+            let (mut burst, mut tally) = (Burst::new(), Tally::default());
+            let mut spill = |burst: &mut Burst<u64>| {
+                (0..taken_count).for_each(|_| assert!(burst.pop().is_some()));
+                panic!("a planted panic");
+            };
+            let pushed = catch_unwind(AssertUnwindSafe(|| {
+                let mut out = Output::new(&mut burst, &mut spill, &mut tally);
+                (0..65).for_each(|number| out.push(number));
+            }));
+            assert!(pushed.is_err());
+            assert_eq!((tally.emitted, burst.len()), (64, 64 - taken_count));
+        }
     }
 }

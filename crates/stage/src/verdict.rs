@@ -122,6 +122,53 @@ impl<'a, D: DropReason> Cx<'a, D> {
         Err(Dropped(()))
     }
 
+    /// Counts a packet as dropped for `reason` and gives it back, so that a [`BurstStage`] can make a
+    /// packet of its own in its memory: an answer to it.
+    ///
+    /// What is given back counts as free memory. It leaves as a packet that the stage made, by
+    /// [`Output::push_created`], or is simply dropped, in the sense of Rust, where nothing comes of
+    /// it: neither [`drop`](Self::drop) nor [`Output::push`] may count it again. A [`Stage`], which
+    /// makes no packets, has no use for it.
+    ///
+    /// ```
+    /// use hotloop_packet::memory::MemPacket;
+    /// use hotloop_stage::{Burst, BurstStage, Cx, Output, drop_reasons};
+    ///
+    /// drop_reasons! { pub enum EchoDrop { Answered = "answered" } }
+    ///
+    /// struct Echo;
+    ///
+    /// impl BurstStage<MemPacket> for Echo {
+    ///     type Out = MemPacket;
+    ///     type Drop = EchoDrop;
+    ///
+    ///     fn process(
+    ///         &mut self,
+    ///         cx: &mut Cx<'_, EchoDrop>,
+    ///         input: &mut Burst<MemPacket>,
+    ///         out: &mut Output<'_, MemPacket>,
+    ///     ) {
+    ///         while let Some(request) = input.pop() {
+    ///             let mut packet = cx.reuse(request, EchoDrop::Answered);
+    ///             if hotloop_packet::answer::echo_reply(&mut packet).is_ok() {
+    ///                 out.push_created(packet);
+    ///             }
+    ///         }
+    ///     }
+    /// }
+    /// ```
+    ///
+    /// [`BurstStage`]: crate::BurstStage
+    /// [`Output::push_created`]: crate::Output::push_created
+    /// [`Output::push`]: crate::Output::push
+    /// [`Stage`]: crate::Stage
+    #[inline]
+    pub fn reuse<I: Carries>(&mut self, packet: I, reason: D) -> I {
+        self.counters.count_drop(reason.index());
+        self.dropped_count += 1;
+        packet
+    }
+
     /// The time of this burst.
     #[inline]
     #[must_use]

@@ -131,6 +131,7 @@ impl<S> Bench<S, InBursts> {
             Call::Tick => self.stage.tick(&mut cx, &mut out),
             Call::Finish => self.stage.finish(&mut cx, &mut out),
         }
+        drop(out);
         spill(&mut burst);
         let entered = received + tally.created + held_before;
         let left = tally.emitted + counters.dropped_sum() + self.stage.held() as u64;

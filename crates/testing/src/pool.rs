@@ -82,10 +82,7 @@ impl PacketPool {
     /// `None` when all are out. Its metadata is what its last user left.
     #[must_use]
     pub fn take(&self, frame: &Frame) -> Option<PooledPacket> {
-        let mut slot = self.0.slot()?;
-        slot.fill(frame);
-        slot.pool = Some(Arc::clone(&self.0));
-        Some(PooledPacket { slot: Some(slot) })
+        Pool::take(&self.0, &frame.bytes, frame.timestamp_ns)
     }
 
     /// How many packets are out.
@@ -117,6 +114,13 @@ impl PacketPool {
 }
 
 impl Pool {
+    fn take(this: &Arc<Self>, bytes: &[u8], timestamp_ns: Option<u64>) -> Option<PooledPacket> {
+        let mut slot = this.slot()?;
+        slot.fill(bytes, timestamp_ns);
+        slot.pool = Some(Arc::clone(this));
+        Some(PooledPacket { slot: Some(slot) })
+    }
+
     fn slot(&self) -> Option<Box<Slot>> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(slot) = state.home.pop() {
@@ -137,22 +141,21 @@ impl Slot {
         Self { index, memory, timestamp_ns: None, pool: None }
     }
 
-    /// Makes the frame the packet's data, in the same memory where it is large enough.
-    fn fill(&mut self, frame: &Frame) {
-        self.timestamp_ns = frame.timestamp_ns;
+    /// Makes these bytes the packet's data, in the same memory where it is large enough.
+    fn fill(&mut self, bytes: &[u8], timestamp_ns: Option<u64>) {
+        self.timestamp_ns = timestamp_ns;
         let memory = &mut self.memory;
-        let len_bytes = frame.bytes.len();
         let room_bytes = memory.headroom_bytes() + memory.len_bytes() + memory.tailroom_bytes();
-        if room_bytes < HEADROOM_BYTES + len_bytes + TAILROOM_BYTES {
-            *memory = MemPacket::with_room(&frame.bytes, HEADROOM_BYTES, TAILROOM_BYTES);
+        if room_bytes < HEADROOM_BYTES + bytes.len() + TAILROOM_BYTES {
+            *memory = MemPacket::with_room(bytes, HEADROOM_BYTES, TAILROOM_BYTES);
             return;
         }
         let fits = "each step asks for room that is there";
         memory.prepend(memory.headroom_bytes()).expect(fits);
         memory.append(memory.tailroom_bytes()).expect(fits);
         memory.trim_front(HEADROOM_BYTES).expect(fits);
-        memory.truncate(len_bytes);
-        memory.data_mut().copy_from_slice(&frame.bytes);
+        memory.truncate(bytes.len());
+        memory.data_mut().copy_from_slice(bytes);
     }
 }
 
@@ -230,6 +233,15 @@ impl PacketBuf for PooledPacket {
         self.memory_mut().truncate(len_bytes);
     }
 
+    /// Another packet of the pool; none where all are out.
+    fn copied(&self, offset_bytes: usize, len_bytes: usize) -> Option<Self> {
+        let bytes = self.data().get(offset_bytes..offset_bytes.checked_add(len_bytes)?)?;
+        let pool = self.slot().pool.as_ref().filter(|_| !bytes.is_empty())?;
+        let mut copy = Pool::take(pool, bytes, self.timestamp_ns())?;
+        copy.set_metadata(self.metadata());
+        Some(copy)
+    }
+
     fn metadata(&self) -> [u8; 8] {
         self.slot().memory.metadata()
     }
@@ -283,6 +295,20 @@ mod tests {
             packet.append(TAILROOM_BYTES).unwrap();
             packet.trim_front(100).unwrap();
         }
+        assert_eq!(pool.check_whole(), Ok(()));
+    }
+
+    #[test]
+    fn a_copy_is_another_packet_of_the_pool() {
+        let pool = PacketPool::of(2);
+        let mut packet = pool.take(&Frame::new([1, 2, 3]).captured_at(9)).unwrap();
+        packet.set_metadata(*b"metadata");
+        assert!(packet.copied(0, 0).is_none() && packet.copied(1, 3).is_none());
+        let copy = packet.copied(1, 2).unwrap();
+        assert_eq!((copy.data(), &copy.metadata()), (&[2, 3][..], b"metadata"));
+        assert_eq!((copy.timestamp_ns(), copy.index() == packet.index()), (Some(9), false));
+        assert!(packet.copied(0, 1).is_none(), "both are out");
+        drop((packet, copy));
         assert_eq!(pool.check_whole(), Ok(()));
     }
 

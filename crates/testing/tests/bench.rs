@@ -182,3 +182,45 @@ impl BurstStage<MemPacket> for Doubles {
 fn a_burst_stage_that_doubles_is_found() {
     bench_burst(Doubles).feed([vec![1]]);
 }
+
+/// Makes answers of what comes: of some none, and of some what is no answer.
+struct Answers {
+    cheats: bool,
+}
+
+impl BurstStage<MemPacket> for Answers {
+    type Out = MemPacket;
+    type Drop = TestDrop;
+
+    fn process(
+        &mut self,
+        cx: &mut Cx<'_, TestDrop>,
+        input: &mut Burst<MemPacket>,
+        out: &mut Output<'_, MemPacket>,
+    ) {
+        while let Some(packet) = input.pop() {
+            if packet.data().is_empty() {
+                drop(cx.reuse(packet, TestDrop::Small));
+                continue;
+            }
+            let mut answer = cx.reuse(packet, TestDrop::Late);
+            answer.data_mut()[0] += 100;
+            if self.cheats { out.push(answer) } else { out.push_created(answer) }
+        }
+    }
+}
+
+#[test]
+fn what_is_answered_is_dropped_and_its_answer_created() {
+    let out = bench_burst(Answers { cheats: false }).feed([vec![1], vec![], vec![2], vec![3]]);
+    assert_eq!((out.received(), out.created(), out.dropped_sum()), (4, 3, 4));
+    assert_eq!((out.dropped(TestDrop::Late), out.dropped(TestDrop::Small)), (3, 1));
+    let answers: Vec<_> = out.packets().iter().map(PacketBuf::data).collect();
+    assert_eq!(answers, [[101], [102], [103]]);
+}
+
+#[test]
+#[should_panic = "uncreated: 1"]
+fn an_answer_that_passes_as_what_came_is_found() {
+    bench_burst(Answers { cheats: true }).feed([vec![1]]);
+}

@@ -2,6 +2,7 @@
 
 use super::Mbuf;
 use super::segment::{data, data_mut, last, tailroom};
+use super::shared::copy_part;
 use crate::eal::timestamp_place;
 use hotloop_dpdk_sys as sys;
 use hotloop_packet::{NoRoom, PacketBuf, Room};
@@ -79,6 +80,18 @@ impl PacketBuf for Mbuf {
         } else {
             truncate_chain(self, len_bytes);
         }
+    }
+
+    /// Into fresh mbufs of the pool of this one's first segment, as many as it takes.
+    fn copied(&self, offset_bytes: usize, len_bytes: usize) -> Option<Self> {
+        let end = offset_bytes.checked_add(len_bytes)?;
+        if len_bytes == 0 || end > self.len_bytes() {
+            return None;
+        }
+        // Both fit 32 bits, as the packet's own length does.
+        let (offset_bytes, len_bytes) = (offset_bytes as u32, len_bytes as u32);
+        // SAFETY: 1. The chain is valid and, while `self` is borrowed, changed by nobody.
+        unsafe { copy_part(self.raw, offset_bytes, len_bytes) }
     }
 
     #[inline(always)]

@@ -180,11 +180,24 @@ impl fmt::Debug for SharedMbuf {
 /// # Safety
 /// The chain is valid and nobody writes to it meanwhile.
 pub(crate) unsafe fn copy(head: NonNull<RawMbuf>) -> Option<Mbuf> {
+    // SAFETY: 1. As the caller says. 2. From 0 to `u32::MAX` is all of it.
+    unsafe { copy_part(head, 0, u32::MAX) }
+}
+
+/// As [`copy`], of at most `len_bytes` bytes from `offset_bytes` on: of those that there are.
+///
+/// # Safety
+/// The chain is valid and nobody writes to it meanwhile.
+pub(super) unsafe fn copy_part(
+    head: NonNull<RawMbuf>,
+    offset_bytes: u32,
+    len_bytes: u32,
+) -> Option<Mbuf> {
     // SAFETY: 1. The head is valid.
     let pool = unsafe { (*head.as_ptr()).pool };
-    // SAFETY: 1. The chain is valid, its pool lives. 2. rte_mbuf.h: copies all of it, from 0 to
-    // `u32::MAX`, into fresh mbufs.
-    let copy = unsafe { sys::rte_pktmbuf_copy(head.as_ptr(), pool, 0, u32::MAX) };
+    // SAFETY: 1. The chain is valid, its pool lives. 2. rte_mbuf.h: copies what there is of these
+    // bytes into fresh mbufs, which are direct ones whatever the original's were.
+    let copy = unsafe { sys::rte_pktmbuf_copy(head.as_ptr(), pool, offset_bytes, len_bytes) };
     // SAFETY: 1. Not null, it is a chain of fresh mbufs, owned by the caller.
     NonNull::new(copy).map(|copy| unsafe { Mbuf::from_raw(copy) })
 }

@@ -25,6 +25,9 @@ pub(super) enum Error {
     PortUnreachable,
     TimeExceeded,
     TooBig { mtu_bytes: u16 },
+    ParameterProblem,
+    SourceQuench,
+    Redirect { gateway: Ipv4Addr },
 }
 
 impl Message {
@@ -96,20 +99,31 @@ impl Message {
 
 impl Error {
     fn header(self, is_v6: bool) -> Vec<u8> {
-        let (kind, code, mtu_bytes) = match (self, is_v6) {
+        let (kind, code, rest) = match (self, is_v6) {
             (Self::PortUnreachable, false) => (icmp::kind::DESTINATION_UNREACHABLE, 3, 0),
             (Self::PortUnreachable, true) => (icmpv6::kind::DESTINATION_UNREACHABLE, 4, 0),
             (Self::TimeExceeded, false) => (icmp::kind::TIME_EXCEEDED, 0, 0),
             (Self::TimeExceeded, true) => (icmpv6::kind::TIME_EXCEEDED, 0, 0),
+            // The MTU lies in the last 16 bits for IPv4, and in all 32 for IPv6.
             (Self::TooBig { mtu_bytes }, false) => {
                 let code = icmp::CODE_FRAGMENTATION_NEEDED;
-                (icmp::kind::DESTINATION_UNREACHABLE, code, mtu_bytes)
+                (icmp::kind::DESTINATION_UNREACHABLE, code, u32::from(mtu_bytes))
             }
-            (Self::TooBig { mtu_bytes }, true) => (icmpv6::kind::PACKET_TOO_BIG, 0, mtu_bytes),
+            (Self::TooBig { mtu_bytes }, true) => {
+                (icmpv6::kind::PACKET_TOO_BIG, 0, u32::from(mtu_bytes))
+            }
+            // Both point to the protocol: the first byte of IPv4's four, or all four.
+            (Self::ParameterProblem, false) => (icmp::kind::PARAMETER_PROBLEM, 0, 9 << 24),
+            (Self::ParameterProblem, true) => (icmpv6::kind::PARAMETER_PROBLEM, 1, 6),
+            (Self::SourceQuench, false) => (icmp::kind::SOURCE_QUENCH, 0, 0),
+            (Self::Redirect { gateway }, false) => (icmp::kind::REDIRECT, 1, gateway.to_bits()),
+            (Self::SourceQuench | Self::Redirect { .. }, true) => {
+                panic!("ICMPv6 has no {self:?} that quotes as IPv4's does")
+            }
         };
-        // The MTU lies in the last 16 bits for IPv4, and in all 32 for IPv6.
-        let words = [u16::from(kind) << 8 | u16::from(code), 0, 0, mtu_bytes];
-        words.map(u16::to_be_bytes).concat()
+        let mut header = vec![kind, code, 0, 0];
+        header.extend(u32::to_be_bytes(rest));
+        header
     }
 }
 

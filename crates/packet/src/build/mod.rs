@@ -125,6 +125,24 @@ pub fn too_big(about: &[u8], mtu_bytes: u16) -> PacketBuilder {
     PacketBuilder::error(Error::TooBig { mtu_bytes }, about)
 }
 
+/// Begins the ICMP or ICMPv6 error that says that the frame `about` has a header with a mistake: in
+/// its protocol, or its next header. See [`unreachable()`].
+pub fn parameter_problem(about: &[u8]) -> PacketBuilder {
+    PacketBuilder::error(Error::ParameterProblem, about)
+}
+
+/// Begins the ICMP message that says that a router was congested when the IPv4 frame `about` came
+/// (RFC 6633: no longer sent). See [`unreachable()`].
+pub fn source_quench(about: &[u8]) -> PacketBuilder {
+    PacketBuilder::error(Error::SourceQuench, about)
+}
+
+/// Begins the ICMP message that says that `gateway` is a better way for the IPv4 frame `about`. See
+/// [`unreachable()`].
+pub fn redirect(about: &[u8], gateway: Ipv4Addr) -> PacketBuilder {
+    PacketBuilder::error(Error::Redirect { gateway }, about)
+}
+
 /// The frame in which `sender` asks who has `target`.
 pub fn arp_request(sender: Ipv4Addr, target: Ipv4Addr) -> Vec<u8> {
     let sender = Neighbour { mac: SOURCE_MAC, address: sender };

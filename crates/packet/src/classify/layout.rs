@@ -137,6 +137,12 @@ impl Layout {
         matches!(self.flags & KIND, KIND_IPV4 | KIND_IPV6)
     }
 
+    /// Whether it is IP and nothing else is to be said of it: no tunnel, no ICMP error, no fragment.
+    #[inline]
+    pub const fn is_plain(&self) -> bool {
+        matches!(self.flags, KIND_IPV4 | KIND_IPV6)
+    }
+
     #[inline]
     const fn has(&self, flag: u8) -> bool {
         self.is_ip() && self.flags & flag != 0

@@ -23,6 +23,8 @@
 
 mod decapsulate;
 mod encapsulate;
+mod inner;
+mod outer;
 
 use std::net::IpAddr;
 
@@ -66,6 +68,29 @@ pub enum EncapsulateError {
     /// There is no headroom for the outer header.
     #[error(transparent)]
     NoRoom(#[from] NoRoom),
+}
+
+/// Why there is no such tunnel.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum TunnelError {
+    /// The two ends are of two families.
+    #[error("a tunnel from {source_address} to {destination}: both ends must be of one family")]
+    MixedFamilies {
+        /// An address of the prefix that sources are taken from.
+        source_address: IpAddr,
+        /// The tunnel's destination.
+        destination: IpAddr,
+    },
+    /// The prefix has more bits than an address of its family.
+    #[error("the prefix {address}/{prefix_bits}: it has at most {bits_max} bits")]
+    Prefix {
+        /// The prefix's address.
+        address: IpAddr,
+        /// The prefix's length in bits.
+        prefix_bits: u8,
+        /// How many there may be: 32 or 128.
+        bits_max: u8,
+    },
 }
 
 /// Why a packet was not decapsulated. It is as it was.

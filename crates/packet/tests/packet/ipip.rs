@@ -13,7 +13,10 @@ use hotloop_packet::{
 };
 use proptest::prelude::*;
 
-use crate::frames::{ENDS, TUNNELS, frames};
+use crate::{
+    frames::{ENDS, TUNNELS, frames},
+    segmented::Segmented,
+};
 
 fn tunnels() -> [(IpAddr, IpAddr); 2] {
     TUNNELS.map(|(source, destination)| (source.parse().unwrap(), destination.parse().unwrap()))
@@ -202,46 +205,6 @@ fn packets_too_long_for_a_length_field_are_refused() {
     assert_eq!(result, Err(EncapsulateError::TooBig { packet_bytes: 65_536 }));
 }
 
-/// Two segments, of which the headers are in the first.
-struct Segmented {
-    first: MemPacket,
-    rest: Vec<u8>,
-}
-
-impl PacketBuf for Segmented {
-    fn data(&self) -> &[u8] {
-        self.first.data()
-    }
-    fn data_mut(&mut self) -> &mut [u8] {
-        self.first.data_mut()
-    }
-    fn len_bytes(&self) -> usize {
-        self.first.len_bytes() + self.rest.len()
-    }
-    fn prepend(&mut self, count: usize) -> Result<&mut [u8], NoRoom> {
-        self.first.prepend(count)
-    }
-    fn append(&mut self, count: usize) -> Result<&mut [u8], NoRoom> {
-        self.first.append(count)
-    }
-    fn trim_front(&mut self, count: usize) -> Result<(), NoRoom> {
-        self.first.trim_front(count)
-    }
-    fn truncate(&mut self, len_bytes: usize) {
-        self.rest.truncate(len_bytes.saturating_sub(self.first.len_bytes()));
-        self.first.truncate(len_bytes);
-    }
-    fn metadata(&self) -> [u8; 8] {
-        self.first.metadata()
-    }
-    fn set_metadata(&mut self, metadata: [u8; 8]) {
-        self.first.set_metadata(metadata);
-    }
-    fn timestamp_ns(&self) -> Option<u64> {
-        None
-    }
-}
-
 #[test]
 fn lengths_count_all_segments() {
     for to in ["192.0.2.1:80", "[2001:db8::2]:80"] {
@@ -249,16 +212,14 @@ fn lengths_count_all_segments() {
         let expected = one_hop_on(&frame);
         frame.extend([0; 6]);
         for (source, destination) in tunnels() {
-            let (first, rest) = frame.split_at(100);
-            let mut packet = Segmented { first: MemPacket::new(first), rest: rest.to_vec() };
+            let mut packet = Segmented::new(&frame, 100);
             encapsulate(&mut packet, source, destination).unwrap();
             let outer_bytes = if source.is_ipv4() { 20 } else { 40 };
             assert_eq!(packet.len_bytes(), expected.len() + outer_bytes);
-            let whole = [packet.data(), &packet.rest].concat();
             let alone = encapsulated(&frame, (source, destination));
-            assert_eq!(whole, alone.data());
+            assert_eq!(packet.bytes(), alone.data());
             decapsulate(&mut packet).unwrap();
-            assert_eq!([packet.data(), &packet.rest].concat(), expected);
+            assert_eq!(packet.bytes(), expected);
         }
     }
 }

@@ -1,9 +1,13 @@
-//! What the crate promises as a whole: no panics, packets of a flow that meet, tunnels that give back
-//! what went in.
+//! What the crate promises as a whole: no panics, packets of a flow that meet, tunnels and fragments
+//! that give back what went in, answers that others understand.
 
+mod answers;
 mod decapsulate;
 mod flows;
+mod fragments;
 mod frames;
 mod ipip;
 mod never_panic;
+mod segmented;
 mod spread;
+mod tunnel_sources;

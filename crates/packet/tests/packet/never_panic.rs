@@ -1,10 +1,10 @@
 //! No bytes make anything panic, and no failure changes a packet.
 
 use hotloop_packet::{
-    PacketBuf, arp,
+    PacketBuf, answer, arp,
     build::{tcp, udp},
     classify::{Kind, Layout, Summary, classify, classify_packet},
-    ethernet, icmp, icmpv6, ipip, ipv4, ipv6,
+    ethernet, fragment, icmp, icmpv6, ipip, ipv4, ipv6,
     memory::MemPacket,
     seed::Seed,
     tcp as tcp_header, udp as udp_header,
@@ -80,6 +80,54 @@ fn check(frame: &[u8]) {
         assert_eq!(packet.data(), frame);
     }
     ethernet::swap_addresses(&mut packet);
+    check_answers(frame);
+    check_changes(frame);
+}
+
+/// Answers about a frame; what is not answered stays as it was.
+fn check_answers(frame: &[u8]) {
+    type Answer = fn(&mut MemPacket, std::net::IpAddr) -> Result<(), answer::AnswerError>;
+    let answers: [Answer; 3] = [
+        |packet, from| answer::time_exceeded(packet, from),
+        |packet, from| answer::too_big(packet, from, 1400),
+        |packet, _| answer::echo_reply(packet),
+    ];
+    for from in ["192.0.2.1", "2001:db8::1"] {
+        for answer in answers {
+            for headroom_bytes in [128, 47] {
+                let mut packet = MemPacket::with_room(frame, headroom_bytes, 0);
+                match answer(&mut packet, from.parse().unwrap()) {
+                    Ok(()) => assert!(classify(packet.data(), &SEED).is_ip()),
+                    Err(_) => assert_eq!(packet.data(), frame),
+                }
+            }
+        }
+    }
+}
+
+/// Tunnels by flow, fragments and segment sizes; what fails must leave the frame alone.
+fn check_changes(frame: &[u8]) {
+    let source = "2001:db8::".parse().unwrap();
+    let tunnel = ipip::Tunnel::spread((source, 64), std::net::Ipv6Addr::LOCALHOST).unwrap();
+    let mut packet = MemPacket::new(frame);
+    if tunnel.wrap_flow(&mut packet, frame.len() as u32, 7).is_err() {
+        assert_eq!(packet.data(), frame);
+    }
+    for mtu_bytes in [0, 27, 28, 68, 100] {
+        let mut piece_count = 0;
+        match fragment::split(MemPacket::new(frame), mtu_bytes, |_| piece_count += 1) {
+            Ok(()) => assert!(piece_count > 0),
+            Err((packet, _)) => assert_eq!((packet.data(), piece_count), (frame, 0)),
+        }
+        let _ = fragment::split(MemPacket::new(frame).without_copies(), mtu_bytes, drop);
+    }
+    for offset in [0, 14, 34, 54] {
+        let mut segment = frame.get(offset..).unwrap_or_default().to_vec();
+        let before = segment.clone();
+        if !tcp_header::clamp_mss(&mut segment, 536) {
+            assert_eq!(segment, before);
+        }
+    }
 }
 
 #[test]

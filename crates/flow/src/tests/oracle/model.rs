@@ -1,5 +1,7 @@
 //! A table beside a hash map that says what it must do.
 
+mod times;
+
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -12,7 +14,7 @@ use crate::{
     Stats, Table, hash_words,
 };
 
-/// How many steps flows of each class are kept; the last one for ever.
+/// How many steps flows of each class are kept at first; the last one for ever.
 const IDLE_STEPS: [u64; CLASS_COUNT] = [8, 20, 0, 50, 8, 8, 8, u32::MAX as u64];
 
 /// What a run is about.
@@ -54,6 +56,7 @@ pub struct Model {
     /// Handles of flows that have left or moved: the latest of them.
     stale: Vec<Handle>,
     alive: Rc<Cell<usize>>,
+    idle_steps: [u64; CLASS_COUNT],
     now_ns: u64,
     next_number: u64,
     stats: Stats,
@@ -71,6 +74,7 @@ impl Model {
             flows: HashMap::new(),
             stale: Vec::new(),
             alive: Rc::default(),
+            idle_steps: IDLE_STEPS,
             // Soon the steps no longer fit 32 bits.
             now_ns: STEP_NS * ((1 << 32) - 100),
             next_number: 0,
@@ -85,11 +89,12 @@ impl Model {
         let key = self.key(rest);
         match kind {
             0..4 => self.lookup(rest),
-            4..7 => {
+            4..6 => {
                 let found = self.table.get(&key, self.now_ns);
                 assert_eq!(found, self.expect_found(key));
                 found.hash(&mut self.trace);
             }
+            6 => self.peek(key),
             7..14 => self.insert(key),
             14..18 => self.get_or_insert(key),
             18..21 => self.insert_burst(rest),
@@ -97,6 +102,7 @@ impl Model {
             23..25 => self.set_class(key, Class::new(rest as usize / 7 % CLASS_COUNT)),
             25..28 => self.remove(key),
             28..30 => self.age(rest as usize % (2 * self.shape.capacity)),
+            30 if rest.is_multiple_of(16) => self.set_idle(rest / 16),
             _ => self.now_ns += rest % (3 * STEP_NS),
         }
         self.stats.len_max = self.stats.len_max.max(self.flows.len());
@@ -114,15 +120,6 @@ impl Model {
         self.next_number += 1;
         self.alive.set(self.alive.get() + 1);
         Counted { number: self.next_number, alive: self.alive.clone() }
-    }
-
-    fn now_step(&self) -> u64 {
-        self.now_ns / STEP_NS
-    }
-
-    fn is_expired(&self, flow: &Flow) -> bool {
-        let idle_steps = IDLE_STEPS[flow.class.index()];
-        idle_steps != u32::MAX.into() && self.now_step() - flow.seen_step > idle_steps
     }
 
     /// What a lookup gives, and that it was seen.

@@ -1,0 +1,33 @@
+//! How long flows are kept, and looking at them without keeping them longer.
+
+use std::hash::Hash;
+
+use super::{Flow, Model};
+use crate::tests::Chosen;
+use crate::{CLASS_COUNT, STEP_NS};
+
+impl Model {
+    pub(super) fn now_step(&self) -> u64 {
+        self.now_ns / STEP_NS
+    }
+
+    pub(super) fn is_expired(&self, flow: &Flow) -> bool {
+        let idle_steps = self.idle_steps[flow.class.index()];
+        idle_steps != u32::MAX.into() && self.now_step() - flow.seen_step > idle_steps
+    }
+
+    /// Looks at a flow, and does not note that it was seen.
+    pub(super) fn peek(&mut self, key: Chosen) {
+        let found = self.table.peek(&key, self.now_ns);
+        let expected = self.flows.get(&key).filter(|flow| !self.is_expired(flow));
+        assert_eq!(found, expected.map(|flow| flow.handle));
+        found.hash(&mut self.trace);
+    }
+
+    /// Keeps flows of one class, but for the last, for another time.
+    pub(super) fn set_idle(&mut self, number: u64) {
+        self.idle_steps[number as usize % (CLASS_COUNT - 1)] = number / 8 % 60;
+        let idle_ns = self.idle_steps.map(|steps| steps.saturating_mul(STEP_NS));
+        self.table.set_idle_ns(idle_ns);
+    }
+}

@@ -1,0 +1,197 @@
+//! The packet that an answer is about.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::{
+    Header, Malformed, PacketBuf,
+    answer::AnswerError,
+    ethernet::{self, ETHERTYPE_IPV4, ETHERTYPE_IPV6},
+    icmp,
+    ip::{Fragment, protocol},
+    ipv4::Ipv4View,
+    ipv6::{self, Ipv6View},
+};
+
+/// Type of an ICMPv6 redirect (RFC 4861, section 4.5).
+const REDIRECT_V6: u8 = 137;
+
+/// ICMPv6 types below this are errors, known or not (RFC 4443, section 2.1).
+const INFORMATIONAL_V6: u8 = 128;
+
+/// A packet's own IP header, checked.
+pub(super) struct About {
+    /// Where the packet begins in its frame: 14, 18 or 22.
+    pub l3_offset: usize,
+    /// Length in bytes of the header, options or extension headers included.
+    pub header_bytes: usize,
+    /// Length in bytes of the packet, padding apart.
+    pub total_bytes: usize,
+    pub ends: Ends,
+    pub protocol: u8,
+    pub fragment: Fragment,
+    /// The frame's destination is a group of stations.
+    is_link_group: bool,
+}
+
+/// A packet's source and destination.
+#[derive(Clone, Copy)]
+pub(super) enum Ends {
+    V4(Ipv4Addr, Ipv4Addr),
+    V6(Ipv6Addr, Ipv6Addr),
+}
+
+impl Ends {
+    pub(super) fn source(self) -> IpAddr {
+        match self {
+            Self::V4(source, _) => source.into(),
+            Self::V6(source, _) => source.into(),
+        }
+    }
+
+    pub(super) fn destination(self) -> IpAddr {
+        match self {
+            Self::V4(_, destination) => destination.into(),
+            Self::V6(_, destination) => destination.into(),
+        }
+    }
+}
+
+impl About {
+    /// Looks at a packet's own header; nothing inside a tunnel.
+    pub(super) fn read<P: PacketBuf>(packet: &P) -> Result<Self, AnswerError> {
+        let frame = packet.data();
+        let cut = Malformed::cut(Header::Ethernet, ethernet::HEADER_BYTES, frame.len());
+        let (ethertype, l3_offset) = ethernet::network_layer(frame).ok_or(cut)?;
+        let bytes = frame.get(l3_offset..).unwrap_or_default();
+        let (about, header) = match ethertype {
+            ETHERTYPE_IPV4 => (Self::v4(bytes)?, Header::Ipv4),
+            ETHERTYPE_IPV6 => (Self::v6(bytes)?, Header::Ipv6),
+            _ => return Err(AnswerError::NotIp { ethertype }),
+        };
+        let available_bytes = packet.len_bytes().saturating_sub(l3_offset);
+        if about.total_bytes > available_bytes {
+            return Err(Malformed::cut(header, about.total_bytes, available_bytes).into());
+        }
+        let is_link_group = frame.first().is_some_and(|first| first & 1 == 1);
+        Ok(Self { l3_offset, is_link_group, ..about })
+    }
+
+    fn v4(bytes: &[u8]) -> Result<Self, AnswerError> {
+        let view = Ipv4View::parse_cut(bytes)?;
+        if !view.is_checksum_right() {
+            return Err(AnswerError::Checksum);
+        }
+        Ok(Self {
+            l3_offset: 0,
+            header_bytes: view.header_bytes(),
+            total_bytes: usize::from(view.total_length()),
+            ends: Ends::V4(view.source(), view.destination()),
+            protocol: view.protocol(),
+            fragment: view.fragment(),
+            is_link_group: false,
+        })
+    }
+
+    fn v6(bytes: &[u8]) -> Result<Self, AnswerError> {
+        let view = Ipv6View::parse_cut(bytes)?;
+        let chain = view.chain()?;
+        Ok(Self {
+            l3_offset: 0,
+            header_bytes: ipv6::HEADER_BYTES + chain.offset_bytes,
+            total_bytes: ipv6::HEADER_BYTES + usize::from(view.payload_length()),
+            ends: Ends::V6(view.source(), view.destination()),
+            protocol: chain.protocol,
+            fragment: chain.fragment,
+            is_link_group: false,
+        })
+    }
+
+    /// The type of the ICMP message that the packet is: `None` where it is another protocol's.
+    pub(super) fn icmp_kind(&self, frame: &[u8]) -> Result<Option<u8>, Malformed> {
+        let (protocol, header) = match self.ends {
+            Ends::V4(..) => (protocol::ICMP, Header::Icmp),
+            Ends::V6(..) => (protocol::ICMPV6, Header::Icmpv6),
+        };
+        if self.protocol != protocol || self.fragment == Fragment::Later {
+            return Ok(None);
+        }
+        let end = frame.len().min(self.l3_offset + self.total_bytes);
+        let message = frame.get(self.l3_offset + self.header_bytes..end).unwrap_or_default();
+        match message.first_chunk::<{ icmp::HEADER_BYTES }>() {
+            Some([kind, ..]) => Ok(Some(*kind)),
+            None => Err(Malformed::cut(header, icmp::HEADER_BYTES, message.len())),
+        }
+    }
+
+    /// Whether there may be an error about the packet. Only one that says that it is too big may go
+    /// back for a packet that was sent to many, and only in IPv6 (RFC 4443, section 2.4 (e.3)).
+    pub(super) fn allow_error(&self, frame: &[u8], is_too_big: bool) -> Result<(), AnswerError> {
+        if self.fragment == Fragment::Later {
+            return Err(AnswerError::Fragment);
+        }
+        let is_error = |kind: u8| match self.ends {
+            Ends::V4(..) => icmp::is_error(kind),
+            Ends::V6(..) => kind < INFORMATIONAL_V6 || kind == REDIRECT_V6,
+        };
+        if self.icmp_kind(frame)?.is_some_and(is_error) {
+            return Err(AnswerError::AboutError);
+        }
+        let may_be_group = is_too_big && matches!(self.ends, Ends::V6(..));
+        self.need_host(self.ends.source(), false)?;
+        if may_be_group { Ok(()) } else { self.need_single() }
+    }
+
+    /// That the packet was sent by one host to one host.
+    pub(super) fn need_single(&self) -> Result<(), AnswerError> {
+        self.need_host(self.ends.source(), self.is_link_group)?;
+        self.need_host(self.ends.destination(), false)
+    }
+
+    fn need_host(&self, address: IpAddr, is_group: bool) -> Result<(), AnswerError> {
+        if is_group || !is_host(address) { Err(AnswerError::Group { address }) } else { Ok(()) }
+    }
+
+    /// Checks that an answer may come from `from`, and where it goes.
+    pub(super) fn back_from(&self, from: IpAddr) -> Result<Ends, AnswerError> {
+        match (from, self.ends) {
+            (IpAddr::V4(from), Ends::V4(source, _)) => Ok(Ends::V4(from, source)),
+            (IpAddr::V6(from), Ends::V6(source, _)) => Ok(Ends::V6(from, source)),
+            (from, ends) => Err(AnswerError::MixedFamilies { from, to: ends.source() }),
+        }
+    }
+}
+
+/// Whether an address may be one host's, on a network: not none, loopback, a group or reserved.
+fn is_host(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => !matches!(address.octets()[0], 0 | 127 | 224..),
+        IpAddr::V6(address) => {
+            !address.is_unspecified() && !address.is_loopback() && !address.is_multicast()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_single() {
+        for (address, expected) in [
+            ("10.0.0.1", true),
+            ("223.255.255.255", true),
+            ("0.0.0.1", false),
+            ("127.0.0.1", false),
+            ("224.0.0.1", false),
+            ("240.0.0.1", false),
+            ("255.255.255.255", false),
+            ("2001:db8::1", true),
+            ("fe80::1", true),
+            ("::", false),
+            ("::1", false),
+            ("ff02::1", false),
+        ] {
+            assert_eq!(is_host(address.parse().unwrap()), expected, "{address}");
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Errors: what a packet could not do, and the packet, as far as it fits.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::{
+    PacketBuf,
+    answer::{
+        ANSWER_TTL, AnswerError,
+        about::{About, Ends},
+    },
+    checksum::Sum,
+    icmp, icmpv6,
+    ip::protocol,
+    ipv4, ipv6,
+};
+
+/// Length in bytes of the longest IPv4 packet that an error makes (RFC 1812, section 4.3.2.3).
+pub const QUOTING_BYTES_MAX_V4: usize = 576;
+
+/// Length in bytes of the longest IPv6 packet that an error makes: IPv6's smallest MTU (RFC 4443,
+/// section 2.4 (c)).
+pub const QUOTING_BYTES_MAX_V6: usize = 1280;
+
+/// Differentiated services of errors: the class of what runs the network (RFC 1812, section 4.3.2.5;
+/// RFC 2474, section 4.2.2.2).
+const TRAFFIC_CLASS: u8 = 0xc0;
+
+/// Length in bytes of an error's headers.
+const GROWN_V4: usize = ipv4::HEADER_BYTES + icmp::HEADER_BYTES;
+const GROWN_V6: usize = ipv6::HEADER_BYTES + icmpv6::HEADER_BYTES;
+
+/// Turns a packet into the message, from `from` to its source, that its TTL or hop limit ran out
+/// (RFC 792; RFC 4443, section 3.3).
+///
+/// The message quotes the packet as it is, as much as lies in its first segment and fits into 576
+/// bytes of IPv4 or 1,280 of IPv6; other segments are freed.
+///
+/// # Errors
+/// [`AnswerError`]; the packet is as it was.
+pub fn time_exceeded<P: PacketBuf>(
+    packet: &mut P,
+    from: impl Into<IpAddr>,
+) -> Result<(), AnswerError> {
+    let about = About::read(packet)?;
+    let message = match about.ends {
+        Ends::V4(..) => Message { kind: icmp::kind::TIME_EXCEEDED, code: 0, rest: 0 },
+        Ends::V6(..) => Message { kind: icmpv6::kind::TIME_EXCEEDED, code: 0, rest: 0 },
+    };
+    about.allow_error(packet.data(), false)?;
+    turn(packet, &about, from.into(), message)
+}
+
+/// Turns a packet into the message, from `from` to its source, that it is too big, and that packets
+/// of up to `mtu_bytes` bytes, IP header included, are not: fragmentation needed (RFC 1191, section
+/// 4), packet too big (RFC 4443, section 3.2). Quotes as [`time_exceeded`] does.
+///
+/// In IPv4 this is for packets that forbid fragments; others are [split](crate::fragment::split).
+///
+/// # Errors
+/// [`AnswerError`]; the packet is as it was.
+pub fn too_big<P: PacketBuf>(
+    packet: &mut P,
+    from: impl Into<IpAddr>,
+    mtu_bytes: u16,
+) -> Result<(), AnswerError> {
+    let about = About::read(packet)?;
+    // The MTU lies in the last 16 bits for IPv4, and in all 32 for IPv6.
+    let rest = u32::from(mtu_bytes);
+    let message = match about.ends {
+        Ends::V4(..) => {
+            let kind = icmp::kind::DESTINATION_UNREACHABLE;
+            Message { kind, code: icmp::CODE_FRAGMENTATION_NEEDED, rest }
+        }
+        Ends::V6(..) => Message { kind: icmpv6::kind::PACKET_TOO_BIG, code: 0, rest },
+    };
+    about.allow_error(packet.data(), true)?;
+    turn(packet, &about, from.into(), message)
+}
+
+/// What an error says.
+#[derive(Clone, Copy)]
+struct Message {
+    kind: u8,
+    code: u8,
+    /// The four bytes before the quote.
+    rest: u32,
+}
+
+impl Message {
+    /// The message's header, its checksum being zero.
+    fn header(self) -> [u8; 8] {
+        let [a, b, c, d] = self.rest.to_be_bytes();
+        [self.kind, self.code, 0, 0, a, b, c, d]
+    }
+}
+
+/// Puts the error's headers before the packet: the only thing that can fail comes first.
+fn turn<P: PacketBuf>(
+    packet: &mut P,
+    about: &About,
+    from: IpAddr,
+    message: Message,
+) -> Result<(), AnswerError> {
+    let back = about.back_from(from)?;
+    let l3_offset = about.l3_offset;
+    let (grown_bytes, bytes_max) = match back {
+        Ends::V4(..) => (GROWN_V4, QUOTING_BYTES_MAX_V4),
+        Ends::V6(..) => (GROWN_V6, QUOTING_BYTES_MAX_V6),
+    };
+    let shown_bytes = packet.data().len().saturating_sub(l3_offset);
+    let quoted_bytes = about.total_bytes.min(shown_bytes).min(bytes_max - grown_bytes);
+    let bytes = packet.prepend(grown_bytes)?;
+    bytes.copy_within(grown_bytes..grown_bytes + l3_offset, 0);
+    packet.truncate(l3_offset + grown_bytes + quoted_bytes);
+    let answer = packet.data_mut().get_mut(l3_offset..).unwrap_or_default();
+    match back {
+        Ends::V4(source, destination) => fill_v4(answer, source, destination, message),
+        Ends::V6(source, destination) => fill_v6(answer, source, destination, message),
+    }
+    Ok(())
+}
+
+/// Writes the headers of an answer of which the quote is there.
+fn fill_v4(answer: &mut [u8], source: Ipv4Addr, destination: Ipv4Addr, message: Message) {
+    let total = answer.len() as u16;
+    let Some((headers, quote)) = answer.split_first_chunk_mut::<GROWN_V4>() else { return };
+    let [t, l] = total.to_be_bytes();
+    let mut ip = [0x45, TRAFFIC_CLASS, t, l, 0, 0, 0x40, 0, ANSWER_TTL, protocol::ICMP, 0, 0];
+    let sum = Sum::default().bytes(&ip).bytes(&source.octets()).bytes(&destination.octets());
+    ip[10..].copy_from_slice(&sum.checksum().to_be_bytes());
+    let mut icmp = message.header();
+    let sum = Sum::default().bytes(&icmp).bytes(quote);
+    icmp[2..4].copy_from_slice(&sum.checksum().to_be_bytes());
+    headers[..12].copy_from_slice(&ip);
+    headers[12..16].copy_from_slice(&source.octets());
+    headers[16..20].copy_from_slice(&destination.octets());
+    headers[20..].copy_from_slice(&icmp);
+}
+
+/// As [`fill_v4`].
+fn fill_v6(answer: &mut [u8], source: Ipv6Addr, destination: Ipv6Addr, message: Message) {
+    let payload_bytes = answer.len().saturating_sub(ipv6::HEADER_BYTES) as u16;
+    let Some((headers, quote)) = answer.split_first_chunk_mut::<GROWN_V6>() else { return };
+    let [h, l] = payload_bytes.to_be_bytes();
+    let (class, label) = (TRAFFIC_CLASS >> 4, TRAFFIC_CLASS << 4);
+    headers[..8].copy_from_slice(&[0x60 | class, label, 0, 0, h, l, protocol::ICMPV6, ANSWER_TTL]);
+    headers[8..24].copy_from_slice(&source.octets());
+    headers[24..40].copy_from_slice(&destination.octets());
+    let mut icmp = message.header();
+    let length = u32::from(payload_bytes);
+    let pseudo = Sum::default().pseudo_v6(source, destination, protocol::ICMPV6, length);
+    let sum = pseudo.bytes(&icmp).bytes(quote);
+    icmp[2..4].copy_from_slice(&sum.checksum().to_be_bytes());
+    headers[40..].copy_from_slice(&icmp);
+}

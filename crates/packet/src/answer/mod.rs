@@ -1,0 +1,85 @@
+//! ICMP's answers about a packet, made of the packet itself.
+//!
+//! [`time_exceeded`], [`too_big`] and [`echo_reply`] turn a packet in place into the answer to it: no
+//! memory is taken, and nothing is copied but headers. Whether the packet's own IP header is IPv4 or
+//! IPv6 decides between ICMP (RFC 792) and ICMPv6 (RFC 4443).
+//!
+//! An answer keeps the frame's Ethernet header, VLAN tags included: whoever sends it sets addresses.
+//! Its TTL is 64 and all its checksums are right. An answer counts as made by whoever sends it; what
+//! it is about is dropped. How many are sent is to be limited (RFC 1812, section 4.3.2.8; RFC 4443,
+//! section 2.4 (f)), which is the caller's.
+//!
+//! ```
+//! use hotloop_packet::{PacketBuf, answer, build::{time_exceeded, udp}, icmp, ipv4, memory::MemPacket};
+//! use std::net::Ipv4Addr;
+//!
+//! let late = udp().from("198.51.100.7:9").to("203.0.113.10:53").ttl(1).build();
+//! let mut packet = MemPacket::new(&late);
+//! answer::time_exceeded(&mut packet, Ipv4Addr::new(203, 0, 113, 10))?;
+//!
+//! let view = ipv4::Ipv4View::parse(&packet.data()[14..])?;
+//! assert_eq!((view.destination(), view.ttl()), (Ipv4Addr::new(198, 51, 100, 7), 64));
+//! let message = icmp::IcmpView::parse(view.payload())?;
+//! assert_eq!((message.kind(), message.quoted()), (icmp::kind::TIME_EXCEEDED, Some(&late[14..])));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod about;
+mod echo;
+mod error;
+
+use std::net::IpAddr;
+
+pub use echo::echo_reply;
+pub use error::{QUOTING_BYTES_MAX_V4, QUOTING_BYTES_MAX_V6, time_exceeded, too_big};
+
+use crate::{Malformed, NoRoom};
+
+/// TTL or hop limit of answers.
+pub const ANSWER_TTL: u8 = 64;
+
+/// Why a packet was not answered. It is as it was.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum AnswerError {
+    /// The frame carries something else than IP.
+    #[error("EtherType {ethertype:#06x} is neither IPv4 nor IPv6")]
+    NotIp {
+        /// The frame's EtherType, behind VLAN tags.
+        ethertype: u16,
+    },
+    /// The packet's header is cut or inconsistent.
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    /// The IPv4 header's checksum is wrong, so that nobody knows whom the answer would reach.
+    #[error("the header's checksum is wrong")]
+    Checksum,
+    /// The answer would come from an address of the other family.
+    #[error("an answer from {from} to {to}: both must be of one family")]
+    MixedFamilies {
+        /// Where the answer would come from.
+        from: IpAddr,
+        /// Where it would go: the packet's source.
+        to: IpAddr,
+    },
+    /// The packet is an ICMP error, or a redirect: errors about errors would never end (RFC 1122,
+    /// section 3.2.2; RFC 4443, section 2.4 (e)).
+    #[error("the packet is an ICMP error: there are no errors about errors")]
+    AboutError,
+    /// The packet is a fragment: a later one, about which there are no errors (RFC 1122, section
+    /// 3.2.2), or any of an echo request, which is answered whole.
+    #[error("the packet is a fragment")]
+    Fragment,
+    /// The packet's source is no single host, or it was sent to many (RFC 1122, section 3.2.2; RFC
+    /// 4443, section 2.4 (e)).
+    #[error("{address} is no single host")]
+    Group {
+        /// The packet's source or destination; the source too where the frame was sent to many.
+        address: IpAddr,
+    },
+    /// The packet is no echo request.
+    #[error("the packet is no echo request")]
+    NotEchoRequest,
+    /// There is no headroom for the answer's headers.
+    #[error(transparent)]
+    NoRoom(#[from] NoRoom),
+}

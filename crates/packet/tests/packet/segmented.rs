@@ -1,0 +1,75 @@
+//! A packet of two segments, whose copies are counted.
+
+use std::{cell::Cell, rc::Rc};
+
+use hotloop_packet::{NoRoom, PacketBuf, memory::MemPacket};
+
+/// Two segments, of which the headers are in the first. How many copies may be made of it and of its
+/// copies is counted.
+#[derive(Clone, Debug)]
+pub struct Segmented {
+    first: MemPacket,
+    rest: Vec<u8>,
+    copies_left: Rc<Cell<usize>>,
+}
+
+impl Segmented {
+    /// A frame of which `first_bytes` bytes are in the first segment.
+    pub fn new(frame: &[u8], first_bytes: usize) -> Self {
+        let (first, rest) = frame.split_at(first_bytes.min(frame.len()));
+        let copies_left = Rc::new(Cell::new(usize::MAX));
+        Self { first: MemPacket::new(first), rest: rest.to_vec(), copies_left }
+    }
+
+    pub fn with_copies(self, count: usize) -> Self {
+        self.copies_left.set(count);
+        self
+    }
+
+    /// All of its bytes.
+    pub fn bytes(&self) -> Vec<u8> {
+        [self.first.data(), &self.rest].concat()
+    }
+}
+
+impl PacketBuf for Segmented {
+    fn data(&self) -> &[u8] {
+        self.first.data()
+    }
+    fn data_mut(&mut self) -> &mut [u8] {
+        self.first.data_mut()
+    }
+    fn len_bytes(&self) -> usize {
+        self.first.len_bytes() + self.rest.len()
+    }
+    fn prepend(&mut self, count: usize) -> Result<&mut [u8], NoRoom> {
+        self.first.prepend(count)
+    }
+    fn append(&mut self, count: usize) -> Result<&mut [u8], NoRoom> {
+        self.first.append(count)
+    }
+    fn trim_front(&mut self, count: usize) -> Result<(), NoRoom> {
+        self.first.trim_front(count)
+    }
+    fn truncate(&mut self, len_bytes: usize) {
+        self.rest.truncate(len_bytes.saturating_sub(self.first.len_bytes()));
+        self.first.truncate(len_bytes);
+    }
+    fn copied(&self, offset_bytes: usize, len_bytes: usize) -> Option<Self> {
+        let first = MemPacket::new(&self.bytes()).copied(offset_bytes, len_bytes)?;
+        let copies_left = self.copies_left.clone();
+        copies_left.set(copies_left.get().checked_sub(1)?);
+        let mut copy = Self { first, rest: Vec::new(), copies_left };
+        copy.set_metadata(self.metadata());
+        Some(copy)
+    }
+    fn metadata(&self) -> [u8; 8] {
+        self.first.metadata()
+    }
+    fn set_metadata(&mut self, metadata: [u8; 8]) {
+        self.first.set_metadata(metadata);
+    }
+    fn timestamp_ns(&self) -> Option<u64> {
+        None
+    }
+}
