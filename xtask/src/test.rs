@@ -109,9 +109,10 @@ fn tests_without_dpdk(_: &Workspace) -> Result<Outcome, Failure> {
 
 /// In a target folder of its own: the flag would make everything else build again.
 fn loom(workspace: &Workspace) -> Result<Outcome, Failure> {
-    let mut command =
-        process::cargo(&["test", "--release", "-p", "hotloop-ring", "--test", "loom"]);
+    let packages = ["-p", "hotloop-ring", "-p", "hotloop-engine"];
+    let mut command = process::cargo(&["test", "--release", "--test", "loom"]);
     command
+        .args(packages)
         .env("RUSTFLAGS", "--cfg loom")
         .env("CARGO_TARGET_DIR", workspace.target_directory.join("loom"));
     process::run(&mut command).map(passed)

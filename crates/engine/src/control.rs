@@ -3,6 +3,7 @@
 use crate::chain::{Line, Place};
 use crate::deployment::Deployment;
 use crate::ledger::Baseline;
+use crate::snapshot::Snapshot;
 use crate::worker::Devices;
 use hotloop_stage::{Error, Facts, Role};
 use std::ops::RangeInclusive;
@@ -44,6 +45,9 @@ enum Phase {
 /// What a core tells of the worker it built.
 #[derive(Debug)]
 pub(crate) struct Built {
+    pub(crate) role: Role,
+    pub(crate) index: usize,
+    pub(crate) cpu: Option<usize>,
     pub(crate) in_flight_max: usize,
     pub(crate) devices: Devices,
     pub(crate) lines: Vec<Line>,
@@ -296,6 +300,12 @@ impl<'a> Control<'a> {
         fence(Ordering::SeqCst);
         (counts.sent, counts.dropped) = Built::left(&start.built);
         counts
+    }
+
+    /// What each place of each core has counted up to now.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::of(self.shared.deployment, &self.shared.lock().built)
     }
 }
 

@@ -143,10 +143,24 @@ impl<F> Unsharded<F> {
         H: Head,
         A: BurstStage<H::Out>,
     {
+        self.try_burst_stage(move |core| Ok::<_, Infallible>(make(core)))
+    }
+
+    /// Adds a stage that takes bursts and whose making can fail, which keeps the engine from starting.
+    pub fn try_burst_stage<S, H, A, E>(
+        self,
+        make: impl Fn(&Core) -> Result<A, E> + Sync,
+    ) -> Unsharded<impl Fn(&Site<'_>) -> Made<(S, ThenBurst<H, A>)> + Sync>
+    where
+        F: Fn(&Site<'_>) -> Result<(S, H), Error> + Sync,
+        H: Head,
+        A: BurstStage<H::Out>,
+        E: Into<Error>,
+    {
         Unsharded {
             make: move |site: &Site<'_>| {
                 let (source, head) = (self.make)(site)?;
-                Ok((source, ThenBurst::new(head, make(site.core))))
+                Ok((source, ThenBurst::new(head, make(site.core).map_err(Into::into)?)))
             },
         }
     }
@@ -223,8 +237,24 @@ impl<F, K, G> Sharded<F, K, G> {
         T: Head,
         A: BurstStage<T::Out>,
     {
+        self.try_burst_stage(move |core| Ok::<_, Infallible>(make(core)))
+    }
+
+    /// As [`Unsharded::try_burst_stage`], on the core that owns the packet's shard.
+    pub fn try_burst_stage<T, A, E>(
+        self,
+        make: impl Fn(&Core) -> Result<A, E> + Sync,
+    ) -> Sharded<F, K, impl Fn(&Site<'_>) -> Made<ThenBurst<T, A>> + Sync>
+    where
+        G: Fn(&Site<'_>) -> Result<T, Error> + Sync,
+        T: Head,
+        A: BurstStage<T::Out>,
+        E: Into<Error>,
+    {
         let Self { make: front, key, tail } = self;
-        let tail = move |site: &Site<'_>| Ok(ThenBurst::new(tail(site)?, make(site.core)));
+        let tail = move |site: &Site<'_>| {
+            Ok(ThenBurst::new(tail(site)?, make(site.core).map_err(Into::into)?))
+        };
         Sharded { make: front, key, tail }
     }
 

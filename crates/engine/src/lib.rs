@@ -11,6 +11,8 @@
 //! - At every exit, also after a signal or a panic, every packet is accounted for: the [`Report`]
 //!   says whether received + created = sent + dropped, at each stage and against the devices' own
 //!   counters. Where it does not, the run is an error.
+//! - While cores run, control hands them values by [`publish()`], asks them by [`mailbox()`], and reads
+//!   their counts by [`Control::snapshot`]; none of it makes a core wait.
 //! - One boundary a graph; at most 127 cores.
 //!
 //! ```
@@ -71,10 +73,13 @@ mod deployment;
 mod engine;
 mod graph;
 mod ledger;
+mod mailbox;
 mod placement;
+mod publish;
 mod report;
 mod report_text;
 mod router;
+mod snapshot;
 mod sources;
 mod thread;
 mod topology;
@@ -87,8 +92,11 @@ pub use control::{Control, Counts, Waited};
 pub use deployment::{Deployment, Idle, PlanError};
 pub use engine::{Engine, Plan, RING_CAPACITY_MAX};
 pub use graph::{Graph, Sharded, Unsharded, source};
+pub use mailbox::{Asker, Mailbox, Mailboxes, mailbox};
 pub use placement::{Placement, PlacementError, Seat};
+pub use publish::{Publisher, Subscriber, Subscribers, publish};
 pub use report::{DeviceTotals, NicLoss, Report, RunError, StageReport, WorkerReport};
 pub use router::Shard;
+pub use snapshot::{PlaceSnapshot, Snapshot};
 pub use sources::{Sources, sources};
 pub use topology::{Cpu, Topology};

@@ -206,9 +206,7 @@ impl Report {
             report.created += stage.created;
             report.unattributed += stage.unattributed;
             report.uncreated += stage.uncreated;
-            for (reason, count) in &stage.dropped {
-                *report.dropped.entry(reason.clone()).or_default() += count;
-            }
+            stage.add_drops_to(&mut report.dropped);
         }
         report
     }
@@ -231,7 +229,7 @@ impl Report {
     /// Never: every field can be written as JSON.
     #[must_use]
     pub fn to_json(&self) -> String {
-        serde_json::to_string(self).expect("names and numbers can be written as JSON")
+        to_json(self)
     }
 
     pub(crate) fn into_result(self) -> Result<Self, RunError> {
@@ -310,6 +308,20 @@ impl WorkerReport {
 }
 
 impl StageReport {
+    /// What one place has counted up to now.
+    pub(crate) fn of(name: &str, counters: &Counters) -> Self {
+        let mut report = Self { name: name.to_owned(), ..Self::default() };
+        report.add(counters);
+        report
+    }
+
+    /// Adds its drops to those of others.
+    pub(crate) fn add_drops_to(&self, dropped: &mut BTreeMap<String, u64>) {
+        for (reason, count) in &self.dropped {
+            *dropped.entry(reason.clone()).or_default() += count;
+        }
+    }
+
     fn add(&mut self, counters: &Counters) {
         self.received += counters.received.count();
         self.emitted += counters.emitted.count();
@@ -324,4 +336,9 @@ impl StageReport {
             }
         }
     }
+}
+
+/// One line of JSON, of names and numbers.
+pub(crate) fn to_json(account: &impl Serialize) -> String {
+    serde_json::to_string(account).expect("names and numbers can be written as JSON")
 }

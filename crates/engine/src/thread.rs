@@ -53,6 +53,9 @@ impl<'a> CoreThread<'a> {
         let built = self.catch("built", || build(&site));
         let mut worker = built.map_err(|error| self.shared.fail(error)).ok()?;
         let facts = self.shared.built(Built {
+            role: self.role,
+            index: self.index,
+            cpu: self.seat.cpu,
             in_flight_max: worker.in_flight_max(),
             devices: worker.devices(),
             lines: worker.lines(),

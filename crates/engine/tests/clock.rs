@@ -45,7 +45,7 @@ impl<const PREPARES: bool> Stage<Parcel> for Watch<'_, PREPARES> {
 
     fn packet(&mut self, cx: &mut Cx<'_, NoDrops>, parcel: Parcel) -> Verdict<Parcel> {
         self.see(cx.now());
-        let at_ns = parcel.at_ns.expect("each has one");
+        let at_ns = parcel.at_ns.unwrap_or_default();
         self.times.lock().unwrap().push((self.core, at_ns, cx.now().as_ns()));
         Ok(parcel)
     }
@@ -142,18 +142,38 @@ fn a_capture_that_goes_back_stands_still() {
 
 #[test]
 fn the_wall_clock_takes_no_notice_of_arrivals() {
-    let (world, front, back) = (World::new(), Times::default(), Times::default());
-    let plan = Engine::plan(graph(&world, &front, &back), Deployment::pipeline(1, 2)).unwrap();
+    for deployment in [Deployment::pipeline(1, 2), Deployment::run_to_completion(2)] {
+        let (world, front, back) = (World::new(), Times::default(), Times::default());
+        let plan = Engine::plan(graph(&world, &front, &back), deployment).unwrap();
+        let mut assembly = plan.assemble().unwrap();
+        // Before every arrival: what waited for its own time would not run.
+        let now = Tick::from_ns(5);
+        assert_eq!(assembly.step(0, now), 64);
+        assert_eq!(assembly.step(0, Tick::from_ns(4)), 64);
+        assert_eq!(front.lock().unwrap().len(), 256);
+        let report = assembly.finish(now);
+        assert!(report.is_whole(), "{report}");
+        let mut times =
+            front.lock().unwrap().iter().chain(&*back.lock().unwrap()).copied().collect::<Vec<_>>();
+        times.retain(|(_, _, now_ns)| *now_ns != 5);
+        assert_eq!(times, [], "time is the driver's, and never goes back: {deployment}");
+    }
+}
+
+/// A core's own packets fill a burst behind the boundary while its front still runs.
+#[test]
+fn own_packets_that_fill_a_burst_have_the_time_of_the_step() {
+    let (world, back) = (World::new(), Times::default());
+    let graph = source(|core| Ok::<_, Error>(world.rx(core, COUNT)))
+        .shard_by(|_| hotloop_engine::Shard::Worker(0))
+        .stage(|core| watch::<false>(core.index(), &back))
+        .sink(|core| world.tx_ok(core));
+    let plan = Engine::plan(graph, Deployment::run_to_completion(1)).unwrap();
     let mut assembly = plan.assemble().unwrap();
-    // Before every arrival: what waited for its own time would not run.
-    let now = Tick::from_ns(5);
-    assert_eq!(assembly.step(0, now), 64);
-    assert_eq!(assembly.step(0, Tick::from_ns(4)), 64);
-    assert_eq!(front.lock().unwrap().len(), 256);
-    let report = assembly.finish(now);
+    assert_eq!(assembly.step(0, Tick::from_ns(5)), 64);
+    assert_eq!(assembly.step(0, Tick::from_ns(7)), 64);
+    let report = assembly.finish(Tick::from_ns(7));
     assert!(report.is_whole(), "{report}");
-    let mut times =
-        front.lock().unwrap().iter().chain(&*back.lock().unwrap()).copied().collect::<Vec<_>>();
-    times.retain(|(_, _, now_ns)| *now_ns != 5);
-    assert_eq!(times, [], "time is the driver's, and never goes back");
+    let times: Vec<_> = back.lock().unwrap().iter().map(|(_, _, now_ns)| *now_ns).collect();
+    assert_eq!(times, [[5; 64], [7; 64]].concat());
 }

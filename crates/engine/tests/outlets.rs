@@ -3,8 +3,8 @@
 mod common;
 
 use common::{DEPLOYMENTS, Parcel, World, mix, run, whole};
-use hotloop_engine::{Deployment, Engine, Routed, outlets, source, sources};
-use hotloop_stage::{Error, Tick, each};
+use hotloop_engine::{Deployment, Engine, Report, Routed, outlets, source, sources};
+use hotloop_stage::{Burst, BurstStage, Cx, Error, NoDrops, Output, Tick, each};
 
 const COUNT: u64 = 3000;
 
@@ -28,35 +28,70 @@ fn count_of(wanted: impl Fn(u32) -> bool) -> u64 {
     (0..COUNT).filter(|&number| wanted(mix(number % 1000) % 4)).count() as u64
 }
 
-#[test]
-fn each_packet_takes_its_way_and_each_way_counts_for_itself() {
-    for deployment in DEPLOYMENTS {
-        let (lan, punt) = (World::new(), World::named("punt"));
-        let graph = source(|core| Ok::<_, Error>(lan.rx(core, COUNT)))
-            .shard_by(|parcel| parcel.key)
-            .stage(|_| each(|parcel: Parcel| Routed { route: way(&parcel), packet: parcel }))
-            .sink(|core| {
+/// Routes in bursts, so that the sinks get bursts of several routes.
+struct RouteBursts;
+
+impl BurstStage<Parcel> for RouteBursts {
+    type Out = Routed<Parcel, Way>;
+    type Drop = NoDrops;
+
+    fn process(
+        &mut self,
+        _: &mut Cx<'_, NoDrops>,
+        input: &mut Burst<Parcel>,
+        out: &mut Output<'_, Self::Out>,
+    ) {
+        while let Some(packet) = input.pop() {
+            out.push(Routed { route: way(&packet), packet });
+        }
+    }
+}
+
+/// Ends a graph in two sinks, of which one is soon full, and checks what they counted.
+macro_rules! check_ways {
+    (|$graph:ident| $routed:expr) => {
+        for deployment in DEPLOYMENTS {
+            let (lan, punt) = (World::new(), World::named("punt"));
+            let $graph =
+                source(|core| Ok::<_, Error>(lan.rx(core, COUNT))).shard_by(|parcel| parcel.key);
+            let graph = $routed.sink(|core| {
                 let mut full = punt.tx(core);
                 full.room = 5;
                 Ok::<_, Error>(outlets([(Way::Out, lan.tx(core)), (Way::Punt, full)]))
             });
-        let report = whole(run(graph, deployment));
-        let queues = deployment.receiver_count() as u64;
-        let taken = 5 * deployment.worker_count() as u64;
-        let to = |place: &str| report.stages.iter().find(|stage| stage.name == place).unwrap();
-        let (out, punted) = (to("sink Out"), to("sink Punt"));
-        assert_eq!((out.emitted, out.dropped.len()), (count_of(|key| key > 1) * queues, 0));
-        assert_eq!(punted.received, count_of(|key| key == 0) * queues);
-        assert_eq!((punted.emitted, punted.dropped["tx_full"]), (taken, punted.received - taken));
-        let strays = count_of(|key| key == 1) * queues;
-        assert_eq!(report.dropped["no_outlet"], strays);
-        assert_eq!(report.dropped["tx_full"], punted.dropped["tx_full"]);
-        let ways = |world: &World| {
-            let seen = world.seen.lock().unwrap();
-            (seen.iter().map(|one| one.key % 4).min(), seen.iter().map(|one| one.key % 4).max())
-        };
-        assert_eq!((ways(&lan), ways(&punt)), ((Some(2), Some(3)), (Some(0), Some(0))));
+            assert_ways(&whole(run(graph, deployment)), deployment, &lan, &punt);
+        }
+    };
+}
+
+fn assert_ways(report: &Report, deployment: Deployment, lan: &World, punt: &World) {
+    let queues = deployment.receiver_count() as u64;
+    let taken = 5 * deployment.worker_count() as u64;
+    let to = |place: &str| report.stages.iter().find(|stage| stage.name == place).unwrap();
+    let (out, punted) = (to("sink Out"), to("sink Punt"));
+    assert_eq!((out.emitted, out.dropped.len()), (count_of(|key| key > 1) * queues, 0));
+    assert_eq!(punted.received, count_of(|key| key == 0) * queues);
+    assert_eq!((punted.emitted, punted.dropped["tx_full"]), (taken, punted.received - taken));
+    let strays = count_of(|key| key == 1) * queues;
+    assert_eq!(report.dropped["no_outlet"], strays);
+    assert_eq!(report.dropped["tx_full"], punted.dropped["tx_full"]);
+    let ways = |world: &World| {
+        let seen = world.seen.lock().unwrap();
+        (seen.iter().map(|one| one.key % 4).min(), seen.iter().map(|one| one.key % 4).max())
+    };
+    assert_eq!((ways(lan), ways(punt)), ((Some(2), Some(3)), (Some(0), Some(0))));
+    let seen = lan.seen.lock().unwrap();
+    for (queue, core) in (0..queues).flat_map(|queue| (0..4).map(move |core| (queue, core))) {
+        let of_one = seen.iter().filter(|one| one.core == core && one.sequence >> 32 == queue);
+        assert!(of_one.is_sorted_by_key(|one| one.sequence), "in order");
     }
+}
+
+#[test]
+fn each_packet_takes_its_way_and_each_way_counts_for_itself() {
+    check_ways!(|graph| graph
+        .stage(|_| each(|parcel: Parcel| Routed { route: way(&parcel), packet: parcel })));
+    check_ways!(|graph| graph.burst_stage(|_| RouteBursts));
 }
 
 #[test]

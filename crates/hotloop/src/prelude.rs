@@ -2,7 +2,8 @@
 
 pub use hotloop_arena::Arena;
 pub use hotloop_engine::{
-    Control, Deployment, Engine, Idle, Report, Routed, Waited, outlets, source, sources,
+    Asker, Control, Deployment, Engine, Idle, Mailbox, Mailboxes, Publisher, Report, Routed,
+    Subscriber, Subscribers, Waited, mailbox, outlets, publish, source, sources,
 };
 pub use hotloop_flow::{Handle, Table};
 pub use hotloop_packet::flow_key::FlowKey;

@@ -1,6 +1,6 @@
 //! The end of a chain: the only place that meets what a sink leaves over.
 
-use super::{Down, Line, Passage, Place, settle};
+use super::{Down, Line, Passage, Place, Spill, settle};
 use crate::culprit::blame;
 use hotloop_stage::{
     BURST_CAPACITY, Burst, Carries, Counters, Device, DropReason, Error, Facts, Sink, drop_reasons,
@@ -181,6 +181,19 @@ impl<S: Sink> Down<S::Item> for End<S> {
         if self.burst.is_full() {
             self.send();
         }
+    }
+
+    #[inline(always)]
+    fn fill(
+        &mut self,
+        _: &mut Burst<S::Item>,
+        fill: impl FnOnce(&mut Burst<S::Item>, Spill<'_, S::Item>),
+    ) {
+        let Self { sink, burst, counters, name } = self;
+        fill(burst, &mut |burst| {
+            Sending { sink, burst, counters, name, offered: 0, said: 0 }.run();
+        });
+        self.landed();
     }
 
     /// Where nothing waits, a burst is sent from where it lies.

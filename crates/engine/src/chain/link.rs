@@ -1,6 +1,6 @@
 //! A stage that sees packets singly, in its place in a chain.
 
-use super::{Down, Head, Inlet, Line, Passage, Place, settle, stage_name};
+use super::{Down, Head, Inlet, Line, Passage, Place, Spill, settle, stage_name};
 use crate::culprit::blame;
 use hotloop_stage::{BURST_CAPACITY, Burst, Counters, Cx, DropReason, Stage, Tick};
 use std::marker::PhantomData;
@@ -149,6 +149,17 @@ impl<In, A: Stage<In>, K: Down<A::Out>> Down<In> for Link<'_, In, A, K> {
             }
         } else if !burst.is_empty() {
             self.work.prepared(burst);
+        }
+    }
+
+    #[inline(always)]
+    fn fill(&mut self, spare: &mut Burst<In>, fill: impl FnOnce(&mut Burst<In>, Spill<'_, In>)) {
+        let Self { burst, work } = self;
+        if A::PREPARES {
+            fill(burst, &mut |burst| work.prepared(burst));
+        } else {
+            fill(spare, &mut |burst| work.each_of(burst));
+            work.each_of(spare);
         }
     }
 

@@ -22,6 +22,9 @@ pub(crate) use settle::{Passage, settle};
 use hotloop_stage::{Burst, Counters, Tick};
 use std::sync::Arc;
 
+/// Empties a burst that is full.
+pub type Spill<'a, T> = &'a mut dyn FnMut(&mut Burst<T>);
+
 /// What a chain hands items to.
 pub trait Down<T> {
     /// Takes one item.
@@ -46,6 +49,15 @@ pub trait Down<T> {
     /// Items were put into the [`landing`](Self::landing).
     #[inline(always)]
     fn landed(&mut self) {}
+
+    /// Lets `fill` put any number of items into a burst, which it empties by the function beside it
+    /// when it is full. That burst is one of this place's own, where it has one; else `spare`, which
+    /// is empty and stays so.
+    #[inline(always)]
+    fn fill(&mut self, spare: &mut Burst<T>, fill: impl FnOnce(&mut Burst<T>, Spill<'_, T>)) {
+        fill(spare, &mut |burst| self.accept_burst(burst));
+        self.accept_burst(spare);
+    }
 
     /// Comes at the end of a burst: sends on whatever was collected.
     fn flush(&mut self);
@@ -112,6 +124,17 @@ pub enum Place {
     Boundary,
     /// A sink.
     Sink,
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Inlet => "inlet",
+            Self::Stage => "stage",
+            Self::Boundary => "boundary",
+            Self::Sink => "sink",
+        })
+    }
 }
 
 /// A stage's name for people: its type's, without modules and generic parameters.

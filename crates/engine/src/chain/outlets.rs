@@ -3,7 +3,7 @@
 use super::end::End;
 use super::{Down, Ending, Line, Outlet, Place};
 use hotloop_stage::{
-    Carries, Counters, Device, DropReason, Error, Facts, Sink, Tick, drop_reasons,
+    Burst, Carries, Counters, Device, DropReason, Error, Facts, Sink, Tick, drop_reasons,
 };
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -65,6 +65,15 @@ pub struct Ends<R, S: Sink> {
     strays: Arc<Counters>,
 }
 
+impl<R, S: Sink> Ends<R, S> {
+    /// Drops a packet whose route has no sink.
+    #[cold]
+    fn lose(&self, item: Option<Routed<S::Item, R>>) {
+        self.strays.received.add(u64::from(item.is_some()));
+        self.strays.count_drop(StrayDrop::NoOutlet.index());
+    }
+}
+
 impl<R: Eq, S: Sink> Down<Routed<S::Item, R>> for Ends<R, S> {
     #[inline(always)]
     fn accept(&mut self, item: Routed<S::Item, R>) {
@@ -73,8 +82,32 @@ impl<R: Eq, S: Sink> Down<Routed<S::Item, R>> for Ends<R, S> {
                 return end.accept(item.packet);
             }
         }
-        self.strays.received.add(1);
-        self.strays.count_drop(StrayDrop::NoOutlet.index());
+        self.lose(Some(item));
+    }
+
+    /// Most packets go the way of the one before: a burst is handed over in runs of one route.
+    #[inline(always)]
+    fn accept_burst(&mut self, burst: &mut Burst<Routed<S::Item, R>>) {
+        while let Some(first) = burst.as_slice().first() {
+            let Some((route, end)) = self.ends.iter_mut().find(|(route, _)| *route == first.route)
+            else {
+                self.lose(burst.pop());
+                continue;
+            };
+            let is_other = |item: &Routed<S::Item, R>| item.route != *route;
+            let other = burst.as_slice().iter().position(is_other);
+            let run = other.unwrap_or(burst.len());
+            if other.is_none()
+                && let Some(landing) = end.landing(run)
+            {
+                burst.map_into(landing, |item| Some(item.packet));
+                end.landed();
+            } else {
+                for item in (0..run).map_while(|_| burst.pop()) {
+                    end.accept(item.packet);
+                }
+            }
+        }
     }
 
     #[inline(always)]

@@ -64,6 +64,7 @@ where
     #[inline]
     fn step(&mut self, now: Tick) -> usize {
         self.now = self.now.max(now);
+        self.back.set_now(now);
         let room = if self.front.is_lossless() { self.lanes.room() } else { usize::MAX };
         let polled = self.front.poll(room);
         with_router!(self, |front, now, router| {

@@ -1,0 +1,125 @@
+//! What control reads of each place while cores run.
+
+mod common;
+
+use common::{DEPLOYMENTS, Hold, Parcel, World, roles, watched, whole};
+use hotloop_engine::{Deployment, Engine, PlaceSnapshot, Snapshot, StageReport, source};
+use hotloop_stage::{Cx, Error, Role, Stage, Verdict, drop_reasons};
+use std::thread;
+
+drop_reasons! { enum OddDrop { Odd = "odd", Never = "never" } }
+
+/// Drops packets of odd numbers.
+struct Even;
+
+impl Stage<Parcel> for Even {
+    type Out = Parcel;
+    type Drop = OddDrop;
+
+    fn packet(&mut self, cx: &mut Cx<'_, OddDrop>, parcel: Parcel) -> Verdict<Parcel> {
+        if parcel.sequence % 2 == 1 { cx.drop(parcel, OddDrop::Odd) } else { Ok(parcel) }
+    }
+}
+
+/// Each place in a line: of which core, of what kind, its name.
+fn places(snapshot: &Snapshot) -> Vec<String> {
+    let line =
+        |of: &PlaceSnapshot| format!("{} {}: {} {}", of.role, of.index, of.place, of.counts.name);
+    snapshot.places.iter().map(line).collect()
+}
+
+/// The places of the graph below.
+fn expected_places(deployment: Deployment) -> Vec<String> {
+    let front = ["inlet source", "stage Even", "boundary shard_by"];
+    let back = ["inlet shard", "stage Hold", "sink sink"];
+    let lines = |role: Role, core_count: usize, places: &[&str]| -> Vec<String> {
+        let of_core = |index| places.iter().map(move |place| format!("{role} {index}: {place}"));
+        (0..core_count).flat_map(of_core).collect()
+    };
+    let (receiver, worker) = roles(deployment);
+    if receiver == worker {
+        return lines(worker, deployment.worker_count(), &[front, back].concat());
+    }
+    let dispatchers = lines(receiver, deployment.receiver_count(), &front);
+    [dispatchers, lines(worker, deployment.worker_count(), &back)].concat()
+}
+
+/// The sum of a count over all places of a kind.
+fn sum(snapshot: &Snapshot, place: &str, count: fn(&StageReport) -> u64) -> u64 {
+    let of_kind = snapshot.places.iter().filter(|of| of.place == place);
+    of_kind.map(|of| count(&of.counts)).sum()
+}
+
+#[test]
+fn a_run_at_rest_is_seen_as_its_report_sees_it() {
+    for deployment in DEPLOYMENTS {
+        let world = World::new();
+        let graph = source(|core| Ok::<_, Error>(world.rx(core, 1000)))
+            .stage(|_| Even)
+            .shard_by(|parcel| parcel.key)
+            .burst_stage(|_| Hold::of(10))
+            .sink(|core| world.tx_ok(core));
+        let plan = Engine::plan(graph, deployment).unwrap();
+        let mut rest = None;
+        let report = whole(watched(|| {
+            plan.run(|control| {
+                let held = 10 * deployment.worker_count() as u64;
+                let snapshot = loop {
+                    let snapshot = control.snapshot();
+                    let left = snapshot.sent + snapshot.dropped_sum();
+                    if snapshot.held == held
+                        && left + held == 1000 * deployment.receiver_count() as u64
+                    {
+                        break snapshot;
+                    }
+                    thread::yield_now();
+                };
+                rest = Some(snapshot);
+            })
+        }));
+        let snapshot = rest.unwrap();
+        assert_eq!(snapshot.deployment, report.deployment);
+        assert_eq!((snapshot.received, snapshot.created), (report.received, 0));
+        assert_eq!(snapshot.sent + snapshot.held, report.sent);
+        assert_eq!(snapshot.dropped, report.dropped);
+        assert_eq!(snapshot.dropped.keys().collect::<Vec<_>>(), ["odd"]);
+
+        assert_eq!(places(&snapshot), expected_places(deployment));
+        let sunk = sum(&snapshot, "sink", |counts| counts.emitted);
+        assert_eq!(sunk, snapshot.sent);
+        assert_eq!(sum(&snapshot, "stage", |counts| counts.held), snapshot.held);
+
+        let json: serde_json::Value = serde_json::from_str(&snapshot.to_json()).unwrap();
+        assert_eq!(json["dropped"]["odd"], report.dropped["odd"]);
+        let first = &json["places"][0];
+        assert_eq!((&first["place"], &first["name"]), (&"inlet".into(), &"source".into()));
+        assert_eq!((&first["index"], &first["received"]), (&0.into(), &1000.into()));
+    }
+}
+
+#[test]
+fn a_run_at_work_is_read_without_counting_back() {
+    for deployment in DEPLOYMENTS {
+        let world = World::new();
+        let graph = source(|core| Ok::<_, Error>(world.rx(core, u64::MAX)))
+            .stage(|_| Even)
+            .shard_by(|parcel| parcel.key)
+            .burst_stage(|_| Hold::of(10))
+            .sink(|core| world.tx_ok(core));
+        let plan = Engine::plan(graph, deployment).unwrap();
+        whole(watched(|| {
+            plan.run(|control| {
+                let mut last = control.snapshot();
+                while last.sent < 5_000 {
+                    let now = control.snapshot();
+                    assert!(now.received >= last.received && now.sent >= last.sent);
+                    assert!(now.dropped_sum() >= last.dropped_sum());
+                    // Sinks are read first, sources last.
+                    assert!(now.sent <= now.received, "{now:?}");
+                    last = now;
+                    thread::yield_now();
+                }
+            })
+        }));
+    }
+}
