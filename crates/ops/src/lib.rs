@@ -1,3 +1,83 @@
-//! Running a program built on hotloop: its control socket, and reloading its configuration.
-
+//! Running a program built on hotloop: its control socket, what `ctl` asks there, and SIGHUP.
+//!
+//! - [`Socket`] is the control socket, at [`socket_path`] or where [`ControlArgs`] say. One JSON
+//!   object a line goes each way: `{"command": "status"}`, `{"ok": …}` or `{"error": "…"}`.
+//! - [`operate`], or [`Operation`] for a program with commands of its own, is the control thread's
+//!   loop: it waits for what ends the run, and answers who asks meanwhile.
+//! - [`CtlArgs`], [`CommonCommand`] and [`ctl`] are the other side: `PROGRAM ctl status`, for people
+//!   as [`Table`]s, with `--json` for programs. [`ask`] is what they ask by.
+//! - [`Hangup`] says that SIGHUP came.
+//!
+//! # Guarantees
+//!
+//! - The packet path knows nothing of all this: it is done on the control thread, which reads what
+//!   the cores have counted.
+//! - No client blocks the control thread or makes it grow, whatever it sends or leaves unread:
+//!   nothing waits for clients, there are at most [`CLIENT_COUNT_MAX`], and each has one request of
+//!   at most 64 KiB and one answer of at most 16 MiB.
+//! - Only the user that the program runs as, and root, can connect. The socket has mode 0600 before
+//!   it has a path.
+//! - A running program's socket is never taken away by a second one; one that was left behind is
+//!   replaced. Both hold where programs start at the same time.
+//! - Asking ends in time, also where a program is stuck.
+//!
+//! # Example
+//!
+//! A program that takes `--control PATH`, and answers `nf ctl status` and `nf ctl counters`:
+//!
+//! ```no_run
+//! use clap::Parser;
+//! use hotloop_engine::{Graph, Plan};
+//! use hotloop_ops::{ControlArgs, operate};
+//! use std::process::ExitCode;
+//!
+//! #[derive(Parser)]
+//! struct Cli {
+//!     #[command(flatten)]
+//!     control: ControlArgs,
+//! }
+//!
+//! fn nf(plan: Plan<impl Graph>) -> ExitCode {
+//!     if let Some(code) = hotloop_ops::ctl("nf", std::env::args_os()) {
+//!         return code;
+//!     }
+//!     let mut socket = match Cli::parse().control.bind("nf") {
+//!         Ok(socket) => socket,
+//!         Err(error) => {
+//!             eprintln!("nf: {error}");
+//!             return ExitCode::from(2);
+//!         }
+//!     };
+//!     match plan.run(|control| operate(control, socket.as_mut(), None)) {
+//!         Ok(_) => ExitCode::SUCCESS,
+//!         Err(_) => ExitCode::FAILURE,
+//!     }
+//! }
+//! ```
+//!
+//! # Limits
+//!
+//! Linux only. An answer is made on the control thread, which does nothing else meanwhile. A request
+//! waits up to [`TURN`] before it is looked at. Who may connect may do everything.
 #![forbid(unsafe_code)]
+
+mod arguments;
+mod ask;
+mod common;
+mod hangup;
+mod operation;
+mod path;
+mod request;
+mod socket;
+mod table;
+mod unix;
+
+pub use arguments::{CommonCommand, ControlArgs, CtlArgs, ctl};
+pub use ask::{ANSWER_WAIT, AskError, ask, ask_within};
+pub use common::{status, status_text};
+pub use hangup::Hangup;
+pub use operation::{Operation, TURN, operate};
+pub use path::socket_path;
+pub use request::Request;
+pub use socket::{CLIENT_COUNT_MAX, CLIENT_IDLE_MAX, Socket, SocketError};
+pub use table::Table;

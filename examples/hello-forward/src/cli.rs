@@ -1,6 +1,7 @@
 //! The command line.
 
 use clap::{Parser, ValueEnum};
+use hotloop_ops::ControlArgs;
 use std::time::Duration;
 
 /// How much a duration may be, in seconds: thirty years.
@@ -9,7 +10,11 @@ const SECONDS_MAX: f64 = 1e9;
 /// Forwards packets from port A to port B, until a signal comes or the time is up, and reports what
 /// became of each.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "hello-forward", version)]
+#[command(
+    name = "hello-forward",
+    version,
+    after_help = "hello-forward ctl --help: asking one that runs."
+)]
 pub struct Cli {
     /// Where packets come from: a device string, or an address on the PCI bus.
     #[arg(long, value_name = "DEVICE", default_value = "net_null0")]
@@ -29,6 +34,9 @@ pub struct Cli {
     /// How the report is written.
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = ReportFormat::Text)]
     pub report: ReportFormat,
+    /// Where it is asked how it is.
+    #[command(flatten)]
+    pub control: ControlArgs,
     /// Arguments of DPDK's environment, such as -l 0-1 -a 0000:01:00.0; with none it needs neither
     /// privilege nor hugepages.
     #[arg(last = true, value_name = "EAL ARGS")]

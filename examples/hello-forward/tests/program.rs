@@ -6,8 +6,11 @@ use serde_json::Value;
 use std::process::{Command, Output};
 
 fn hello_forward(arguments: &[&str]) -> Output {
-    let program = env!("CARGO_BIN_EXE_hello-forward");
-    Command::new(program).args(arguments).output().expect("the program starts")
+    // Each has its control socket in a folder of its own: tests run side by side.
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hello-forward"));
+    command.env("XDG_RUNTIME_DIR", folder.path());
+    command.args(arguments).output().expect("the program starts")
 }
 
 #[test]

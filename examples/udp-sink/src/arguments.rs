@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use clap::{Args, Parser, ValueEnum};
+use hotloop_ops::ControlArgs;
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -25,6 +26,9 @@ pub struct Common {
     /// standard error.
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = ReportFormat::Text)]
     pub report: ReportFormat,
+    /// Where it is asked how it is.
+    #[command(flatten)]
+    pub control: ControlArgs,
     /// Arguments of DPDK's environment, such as -l 0-3 -a 0000:01:00.0; with none it needs neither
     /// privilege nor hugepages.
     #[arg(last = true, value_name = "EAL ARGS")]

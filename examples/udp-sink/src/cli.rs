@@ -7,7 +7,7 @@ use clap::Parser;
 /// Receives UDP datagrams and prints each second how many came: millions of packets, payload in
 /// 2^20 bytes, payload in 10^6 bits. Ends with a summary.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "udp-sink", version)]
+#[command(name = "udp-sink", version, after_help = "udp-sink ctl --help: asking one that runs.")]
 pub struct Cli {
     /// What the source takes too.
     #[command(flatten)]

@@ -2,6 +2,7 @@
 
 use hotloop::engine::RunError;
 use hotloop::{Error, dpdk};
+use hotloop_ops::SocketError;
 use std::process::ExitCode;
 
 /// Why a program ends early, or ends badly.
@@ -41,6 +42,13 @@ impl From<RunError> for Failure {
             RunError::Start(error) => error.into(),
             other => Self::Run(other.to_string()),
         }
+    }
+}
+
+impl From<SocketError> for Failure {
+    /// The path comes from the command line: without one there is no failure.
+    fn from(error: SocketError) -> Self {
+        Self::Input(error.to_string())
     }
 }
 

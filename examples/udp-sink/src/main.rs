@@ -1,9 +1,13 @@
-//! Receives UDP datagrams and prints their rate each second. `udp-sink --help` says more.
+//! Receives UDP datagrams and prints their rate each second. `udp-sink --help` says more. `udp-sink ctl`
+//! asks one that runs.
 
 use std::process::ExitCode;
 use udp_sink::cli::Cli;
 use udp_sink::{arguments, failure, run};
 
 fn main() -> ExitCode {
+    if let Some(code) = hotloop_ops::ctl("udp-sink", std::env::args_os()) {
+        return code;
+    }
     failure::exit_code("udp-sink", arguments::parse::<Cli>(std::env::args_os()).and_then(run::run))
 }

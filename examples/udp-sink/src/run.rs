@@ -9,6 +9,7 @@ use crate::rate::Passed;
 use hotloop::dpdk::{self, PortStats};
 use hotloop::engine::RunError;
 use hotloop::prelude::*;
+use hotloop_ops::{Operation, Request, Socket};
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,6 +23,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// What is wrong with the command line, and what kept the run from being whole.
 pub fn run(cli: Cli) -> Result<(), Failure> {
     let common = &cli.common;
+    let mut socket = common.control.bind("udp-sink")?;
     let eal = if common.eal.is_empty() { Eal::embedded() } else { Eal::with_args(&common.eal) }?;
     let port = Port::open(eal, &common.port)?;
     let queue_count = usize::from(common.queues);
@@ -40,7 +42,8 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
     let (mut duration, mut printed) = (Duration::ZERO, Ok(()));
     let result = plan.run(|control| {
         let started = Instant::now();
-        printed = Watch::new(&cli, &port, &counts, output, started).until_the_end(control);
+        printed = Watch::new(&cli, &port, &counts, output, started)
+            .until_the_end(control, socket.as_mut());
         duration = started.elapsed();
     });
     let totals = Totals { passed: counts.passed(), duration, queues: counts.queues() };
@@ -61,9 +64,10 @@ struct Watch<'a> {
     port: &'a Port,
     counts: &'a Counts,
     output: Output,
-    started: Instant,
-    /// When the last line was due.
+    /// When the last line was printed.
     looked: Instant,
+    /// When the next line is due.
+    due: Instant,
     queues: Vec<(u64, Passed)>,
     stats: PortStats,
 }
@@ -77,21 +81,25 @@ impl<'a> Watch<'a> {
         started: Instant,
     ) -> Self {
         let (queues, stats) = (counts.queues(), port.stats().unwrap_or_default());
-        Self { cli, port, counts, output, started, looked: started, queues, stats }
+        let (looked, due) = (started, started + INTERVAL);
+        Self { cli, port, counts, output, looked, due, queues, stats }
     }
 
-    /// Prints until a signal comes, the time is up, the capture ends, or nobody reads any more.
-    fn until_the_end(&mut self, control: &Control<'_>) -> io::Result<()> {
+    /// Prints, and answers who asks, until a signal comes, the time is up, the capture ends, or
+    /// nobody reads any more.
+    fn until_the_end(
+        &mut self,
+        control: &Control<'_>,
+        socket: Option<&mut Socket>,
+    ) -> io::Result<()> {
+        let mut operation = Operation::new(control, socket, self.cli.common.duration);
         loop {
-            let next = self.looked + INTERVAL;
-            let end = self.cli.common.duration.map(|duration| self.started + duration);
-            let until = end.map_or(next, |end| end.min(next));
-            let waited =
-                control.wait_for_signal_or(until.saturating_duration_since(Instant::now()));
-            if Instant::now() >= next {
+            let waited = operation.turn(&mut Request::unknown);
+            if Instant::now() >= self.due {
+                self.due += INTERVAL;
                 self.print()?;
             }
-            if waited != Waited::Elapsed || end.is_some_and(|end| Instant::now() >= end) {
+            if waited.is_some() {
                 return Ok(());
             }
         }

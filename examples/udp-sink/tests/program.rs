@@ -6,8 +6,11 @@ use serde_json::Value;
 use std::process::{Command, Output};
 
 fn udp_sink(arguments: &[&str]) -> Output {
-    let program = env!("CARGO_BIN_EXE_udp-sink");
-    Command::new(program).args(arguments).output().expect("the program starts")
+    // Each has its control socket in a folder of its own: tests run side by side.
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_udp-sink"));
+    command.env("XDG_RUNTIME_DIR", folder.path());
+    command.args(arguments).output().expect("the program starts")
 }
 
 #[test]
@@ -43,6 +46,7 @@ fn a_capture_is_counted_to_its_last_datagram() {
 fn bad_input_ends_in_one_line_and_exit_code_2() {
     for (arguments, expected) in [
         (&["--port", "eth0"][..], "device \"eth0\""),
+        (&["--port", "net_null0", "--control", "/no/such/x.sock"], "/no/such: No such file"),
         (&["--port", "net_pcap0,rx_pcap=missing.pcap"], "missing.pcap"),
         (&["--port", "net_pcap0,tx_pcap=/dev/null", "--queues", "3"], "2 are wanted"),
         (&["--port", "net_null0", "--", "--no-such-option"], "no such option"),

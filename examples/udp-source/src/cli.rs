@@ -11,7 +11,11 @@ use udp_sink::failure::Failure;
 /// Sends UDP datagrams, as fast as it can or at a rate, and prints each second how many were sent:
 /// millions of packets, payload in 2^20 bytes, payload in 10^6 bits. Ends with a summary.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "udp-source", version)]
+#[command(
+    name = "udp-source",
+    version,
+    after_help = "udp-source ctl --help: asking one that runs."
+)]
 pub struct Cli {
     /// What the sink takes too.
     #[command(flatten)]

@@ -1,4 +1,5 @@
-//! Sends UDP datagrams and prints their rate each second. `udp-source --help` says more.
+//! Sends UDP datagrams and prints their rate each second. `udp-source --help` says more. `udp-source ctl` asks
+//! one that runs.
 
 use std::process::ExitCode;
 use udp_sink::{arguments, failure};
@@ -6,6 +7,9 @@ use udp_source::cli::Cli;
 use udp_source::run;
 
 fn main() -> ExitCode {
+    if let Some(code) = hotloop_ops::ctl("udp-source", std::env::args_os()) {
+        return code;
+    }
     failure::exit_code(
         "udp-source",
         arguments::parse::<Cli>(std::env::args_os()).and_then(run::run),

@@ -6,6 +6,7 @@ use crate::pool::Pool;
 use hotloop::engine::{Placement, PlacementError, Topology};
 use hotloop::packet::ethernet::MacAddress;
 use hotloop::prelude::*;
+use hotloop_ops::{Operation, Request, Socket};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -16,9 +17,6 @@ use udp_sink::rate::Passed;
 
 /// How often a line is printed.
 const INTERVAL: Duration = Duration::from_secs(1);
-
-/// How often the link is looked at while it is down.
-const LINK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How long the device stays up after the last packet: what a virtual one has not handed to its peer
 /// by the time it stops is lost.
@@ -32,6 +30,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
     let common = &cli.common;
     // What needs no device is found to be wrong first.
     cli.plan(MacAddress::default())?;
+    let mut socket = common.control.bind("udp-source")?;
     let eal = if common.eal.is_empty() { Eal::embedded() } else { Eal::with_args(&common.eal) }?;
     let port = Port::open(eal, &common.port)?;
     let what = cli.plan(port.mac())?;
@@ -48,7 +47,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
 
     let mut sending = Sending::new(&cli, &port, &steering);
     let result = plan.run(|control| {
-        sending.printed = sending.until_the_end(control);
+        sending.printed = sending.until_the_end(control, socket.as_mut());
         steering.end();
         control.wait_for(LINGER);
     });
@@ -108,20 +107,24 @@ impl<'a> Sending<'a> {
         Self { cli, port, steering, output, duration, gave_up, printed }
     }
 
-    fn until_the_end(&mut self, control: &Control<'_>) -> io::Result<()> {
-        if !self.has_link(control) {
+    fn until_the_end(
+        &mut self,
+        control: &Control<'_>,
+        mut socket: Option<&mut Socket>,
+    ) -> io::Result<()> {
+        if !self.has_link(control, socket.as_deref_mut()) {
             return Ok(());
         }
         let started = Instant::now();
         self.steering.open();
-        let printed = self.print_until_the_end(control, started);
+        let printed = self.print_until_the_end(control, socket, started);
         self.duration = started.elapsed();
         printed
     }
 
     /// Waits for the link; false where the run ends before it is up.
-    fn has_link(&mut self, control: &Control<'_>) -> bool {
-        let deadline = Instant::now() + self.cli.link_wait;
+    fn has_link(&mut self, control: &Control<'_>, socket: Option<&mut Socket>) -> bool {
+        let mut operation = Operation::new(control, socket, Some(self.cli.link_wait));
         let mut is_told = false;
         while !self.is_link_up() {
             if !is_told {
@@ -129,11 +132,8 @@ impl<'a> Sending<'a> {
                 eprintln!("udp-source: waiting up to {seconds} s for the link of {name}");
                 is_told = true;
             }
-            if control.wait_for_signal_or(LINK_INTERVAL) != Waited::Elapsed {
-                return false;
-            }
-            if Instant::now() > deadline {
-                self.gave_up = true;
+            if let Some(waited) = operation.turn(&mut Request::unknown) {
+                self.gave_up = waited == Waited::Elapsed;
                 return false;
             }
         }
@@ -144,24 +144,28 @@ impl<'a> Sending<'a> {
         self.port.link().is_ok_and(|link| link.up)
     }
 
-    /// Prints a line a second until a signal comes, the time is up, or nobody reads any more.
-    fn print_until_the_end(&self, control: &Control<'_>, started: Instant) -> io::Result<()> {
-        let end = self.cli.common.duration.map(|duration| started + duration);
-        let (mut looked, mut before) = (started, Passed::default());
+    /// Prints a line a second, and answers who asks, until a signal comes, the time is up, or nobody
+    /// reads any more.
+    fn print_until_the_end(
+        &self,
+        control: &Control<'_>,
+        socket: Option<&mut Socket>,
+        started: Instant,
+    ) -> io::Result<()> {
+        let mut operation = Operation::new(control, socket, self.cli.common.duration);
+        let (mut looked, mut due, mut before) = (started, started + INTERVAL, Passed::default());
         loop {
-            let next = looked + INTERVAL;
-            let until = end.map_or(next, |end| end.min(next));
-            let waited =
-                control.wait_for_signal_or(until.saturating_duration_since(Instant::now()));
+            let waited = operation.turn(&mut Request::unknown);
             let now = Instant::now();
-            if now >= next {
+            if now >= due {
+                due += INTERVAL;
                 let passed = passed(self.cli, control.counts().sent);
                 let rate = passed.since(before).in_time(now - looked);
                 let link = if self.is_link_up() { "" } else { "  (the link is down)" };
                 self.output.line(&format!("{rate}{link}"))?;
                 (looked, before) = (now, passed);
             }
-            if waited != Waited::Elapsed || end.is_some_and(|end| now >= end) {
+            if waited.is_some() {
                 return Ok(());
             }
         }

@@ -7,8 +7,11 @@ use serde_json::Value;
 use std::process::{Command, Output};
 
 fn udp_source(arguments: &[&str]) -> Output {
-    let program = env!("CARGO_BIN_EXE_udp-source");
-    Command::new(program).args(arguments).output().expect("the program starts")
+    // Each has its control socket in a folder of its own: tests run side by side.
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_udp-source"));
+    command.env("XDG_RUNTIME_DIR", folder.path());
+    command.args(arguments).output().expect("the program starts")
 }
 
 #[test]
@@ -58,6 +61,7 @@ fn what_is_sent_is_what_was_asked_for() {
 fn bad_input_ends_in_one_line_and_exit_code_2() {
     for (arguments, expected) in [
         (&["--port", "eth0"][..], "device \"eth0\""),
+        (&["--port", "net_null0", "--control", "/no/such/x.sock"], "/no/such: No such file"),
         (&["--port", "net_null0", "--queues", "2", "--flows", "1"], "at least 2"),
         (&["--port", "net_null0", "--to", "[2001:db8::1]:9000"], "both in IPv6"),
         (&["--port", "net_pcap0,tx_pcap=missing/out.pcap"], "missing/out.pcap"),

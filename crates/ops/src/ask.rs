@@ -1,0 +1,165 @@
+//! The client's side of a control socket.
+
+use crate::request::{ANSWER_BYTES_MAX, Request, read_answer};
+use crate::unix::{Peer, connected};
+use serde_json::Value;
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long to wait for an answer, in all.
+pub const ANSWER_WAIT: Duration = Duration::from_secs(30);
+
+/// How often to look whether a busy program takes another connection.
+const CONNECT_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AskError {
+    /// No program listens there.
+    #[error(
+        "no program listens at {path}: start it first, or where it runs as another user or was given \
+         another path, give that path with --control PATH"
+    )]
+    NoProgram {
+        /// The path that was tried.
+        path: PathBuf,
+    },
+    /// A program listens there, but asking it failed.
+    #[error(
+        "{path}: {source}; ask as the user that the program runs as, or give the path of another \
+         program with --control PATH"
+    )]
+    System {
+        /// The path that was tried.
+        path: PathBuf,
+        /// What failed.
+        source: io::Error,
+    },
+    /// A program listens there, but didn't answer in time.
+    #[error("{path}: a program listens here, but doesn't answer within {} s: is it stuck?", wait.as_secs_f64())]
+    Silent {
+        /// The path that was tried.
+        path: PathBuf,
+        /// How long was waited.
+        wait: Duration,
+    },
+    /// What came is no answer.
+    #[error("{path}: {problem}; is it the control socket of the program you mean?")]
+    NoAnswer {
+        /// The path that was tried.
+        path: PathBuf,
+        /// What came instead.
+        problem: &'static str,
+    },
+    /// The program answered with an error: what it says.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// Asks the program behind the socket at `path`, and waits at most [`ANSWER_WAIT`] for its answer.
+///
+/// # Errors
+/// [`AskError::Refused`] where the program answers with an error, the others where there is no
+/// answer: with the path that was tried and what to do.
+pub fn ask(path: &Path, request: &Request) -> Result<Value, AskError> {
+    ask_within(path, request, ANSWER_WAIT)
+}
+
+/// As [`ask`], and waits at most `wait`.
+///
+/// # Errors
+/// As [`ask`].
+pub fn ask_within(path: &Path, request: &Request, wait: Duration) -> Result<Value, AskError> {
+    let deadline = Instant::now() + wait;
+    let failed = |source: io::Error| match source.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+            AskError::Silent { path: path.to_owned(), wait }
+        }
+        _ => AskError::System { path: path.to_owned(), source },
+    };
+    let no_answer = |problem| AskError::NoAnswer { path: path.to_owned(), problem };
+
+    let mut stream = connect(path, deadline, &failed)?;
+    send(&mut stream, &request.line(), deadline).map_err(failed)?;
+    let line = receive(&mut stream, deadline).map_err(failed)?;
+    let Some(line) = line.strip_suffix(b"\n") else {
+        let problem = if line.len() > ANSWER_BYTES_MAX {
+            "what came is longer than any answer"
+        } else {
+            "the program went away without an answer"
+        };
+        return Err(no_answer(problem));
+    };
+    let answer = read_answer(line).ok_or_else(|| no_answer("what came is no answer"))?;
+    answer.map_err(AskError::Refused)
+}
+
+fn connect(
+    path: &Path,
+    deadline: Instant,
+    failed: &dyn Fn(io::Error) -> AskError,
+) -> Result<UnixStream, AskError> {
+    loop {
+        match connected(path).map_err(|error| failed(error.into()))? {
+            Peer::Connected(stream) => {
+                let stream = UnixStream::from(stream);
+                stream.set_nonblocking(false).map_err(failed)?;
+                return Ok(stream);
+            }
+            Peer::Stale | Peer::Nothing => {
+                return Err(AskError::NoProgram { path: path.to_owned() });
+            }
+            Peer::Busy => std::thread::sleep(CONNECT_INTERVAL),
+        }
+        left(deadline).map_err(failed)?;
+    }
+}
+
+/// The time that is left.
+fn left(deadline: Instant) -> io::Result<Duration> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
+}
+
+fn send(stream: &mut UnixStream, mut bytes: &[u8], deadline: Instant) -> io::Result<()> {
+    while !bytes.is_empty() {
+        stream.set_write_timeout(Some(left(deadline)?))?;
+        match stream.write(bytes) {
+            Ok(count) => bytes = &bytes[count..],
+            Err(error) => match error.kind() {
+                io::ErrorKind::Interrupted => {}
+                // The program may have said why it takes no more.
+                io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => return Ok(()),
+                _ => return Err(error),
+            },
+        }
+    }
+    Ok(())
+}
+
+/// Reads until a line feed, the end, or more than an answer may have.
+fn receive(stream: &mut UnixStream, deadline: Instant) -> io::Result<Vec<u8>> {
+    let (mut line, mut bytes) = (Vec::new(), [0; 16 << 10]);
+    while line.len() <= ANSWER_BYTES_MAX {
+        stream.set_read_timeout(Some(left(deadline)?))?;
+        match stream.read(&mut bytes) {
+            Ok(0) => break,
+            Ok(count) => {
+                let read = &bytes[..count];
+                if let Some(end) = read.iter().position(|byte| *byte == b'\n') {
+                    line.extend_from_slice(&read[..=end]);
+                    break;
+                }
+                line.extend_from_slice(read);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // A program that lets a client go before it has read all resets the connection.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(line)
+}

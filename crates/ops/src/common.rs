@@ -1,0 +1,190 @@
+//! The commands of every program: what they answer, and how people read it.
+
+use crate::request::Request;
+use crate::table::Table;
+use hotloop_engine::{Control, PlaceSnapshot, Snapshot};
+use serde_json::{Value, json};
+use std::time::Instant;
+
+/// The answer to a command of every program; nothing where it is none of them.
+pub fn answer(control: &Control<'_>, since: Instant, request: &Request) -> Option<Value> {
+    match request.command.as_str() {
+        "status" => Some(status(control, since)),
+        "counters" => Some(json!(control.snapshot())),
+        _ => None,
+    }
+}
+
+/// What the program is, since when it runs, and what went through it: the answer to `status`, for
+/// programs whose own answer has it in it.
+pub fn status(control: &Control<'_>, since: Instant) -> Value {
+    let (snapshot, counts) = (control.snapshot(), control.counts());
+    // What is inside is known between bounds, and besides it is between nothing and what fits.
+    let in_flight = counts.in_flight();
+    let in_flight_max = counts.in_flight_max.cast_signed();
+    json!({
+        "program": program(),
+        "process": std::process::id(),
+        "uptime_s": since.elapsed().as_secs_f64(),
+        "deployment": snapshot.deployment,
+        "received": snapshot.received,
+        "created": snapshot.created,
+        "sent": snapshot.sent,
+        "dropped": snapshot.dropped_sum(),
+        "in_flight_least": (*in_flight.start()).max(0),
+        "in_flight_most": (*in_flight.end()).min(in_flight_max),
+        "in_flight_max": in_flight_max,
+        "is_plausible": counts.is_plausible(),
+        "cores": cores(&snapshot),
+    })
+}
+
+/// The name by which the program was started.
+fn program() -> String {
+    let path = std::env::args_os().next().unwrap_or_default();
+    let name = std::path::Path::new(&path).file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+/// Each core: what came to it, and what it gave on to sinks or, where it has none, to other cores.
+fn cores(snapshot: &Snapshot) -> Vec<Value> {
+    let same = |one: &PlaceSnapshot, other: &PlaceSnapshot| {
+        (&one.role, one.index) == (&other.role, other.index)
+    };
+    let core = |places: &[PlaceSnapshot]| {
+        let first = &places[0];
+        let emitted = |kind: &str| {
+            let places = places.iter().filter(|place| place.place == kind);
+            places.map(|place| place.counts.emitted).reduce(|sum, count| sum + count)
+        };
+        let dropped: u64 = places.iter().flat_map(|place| place.counts.dropped.values()).sum();
+        json!({
+            "role": first.role,
+            "index": first.index,
+            "cpu": first.cpu,
+            "received": first.counts.received,
+            "sent": emitted("sink").or_else(|| emitted("boundary")),
+            "dropped": dropped,
+        })
+    };
+    snapshot.places.chunk_by(same).map(core).collect()
+}
+
+/// An answer to `status`, for people.
+pub fn status_text(status: &Value) -> String {
+    let cell = |key: &str| cell(&status[key]);
+    let uptime_s = status["uptime_s"].as_f64().unwrap_or(0.0);
+    let (program, process, deployment) = (cell("program"), cell("process"), cell("deployment"));
+    let mut counts = Table::new(["received", "created", "sent", "dropped", "inside", "at most"]);
+    let inside = format!("{} to {}", cell("in_flight_least"), cell("in_flight_most"));
+    counts.row([
+        cell("received"),
+        cell("created"),
+        cell("sent"),
+        cell("dropped"),
+        inside,
+        cell("in_flight_max"),
+    ]);
+    let mut cores = Table::new(["core", "cpu", "received", "sent", "dropped"]);
+    for core in list(&status["cores"]) {
+        cores
+            .row(core_cells(core).into_iter().chain(cells(core, &["received", "sent", "dropped"])));
+    }
+    let warning = match status["is_plausible"].as_bool() {
+        Some(false) => "\n\nWARNING: packets are missing: more are inside than there can be",
+        _ => "",
+    };
+    format!(
+        "{program}, process {process}, running for {uptime_s:.1} s, {deployment}\n\n{counts}\n\n\
+         {cores}{warning}"
+    )
+}
+
+/// An answer to `counters`, for people.
+pub fn counters_text(counters: &Value) -> String {
+    let heads =
+        ["core", "cpu", "place", "name", "received", "emitted", "created", "held", "dropped"];
+    let mut places = Table::new(heads);
+    for place in list(&counters["places"]) {
+        let dropped = place["dropped"].as_object();
+        let dropped: u64 = dropped.into_iter().flatten().filter_map(|(_, n)| n.as_u64()).sum();
+        let counts = cells(place, &["place", "name", "received", "emitted", "created", "held"]);
+        places.row(core_cells(place).into_iter().chain(counts).chain([dropped.to_string()]));
+    }
+    let mut dropped = Table::new(["dropped as", "packets"]);
+    for (reason, count) in counters["dropped"].as_object().into_iter().flatten() {
+        dropped.row([reason.clone(), cell(count)]);
+    }
+    if dropped.is_empty() { places.to_string() } else { format!("{places}\n\n{dropped}") }
+}
+
+fn core_cells(value: &Value) -> [String; 2] {
+    [format!("{} {}", cell(&value["role"]), cell(&value["index"])), cell(&value["cpu"])]
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn cells(value: &Value, keys: &[&str]) -> Vec<String> {
+    keys.iter().map(|key| cell(&value[*key])).collect()
+}
+
+/// Text and numbers as they are, `-` for what is not known.
+fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn people_read_a_status() {
+        let core = json!({"role": "worker", "index": 1, "cpu": null, "received": 9, "sent": 7,
+            "dropped": 2});
+        let mut status = json!({"program": "nf", "process": 7, "uptime_s": 1.25,
+            "deployment": "pipeline", "received": 9, "created": 0, "sent": 7, "dropped": 2,
+            "in_flight_least": 0, "in_flight_most": 3, "in_flight_max": 96, "is_plausible": true,
+            "cores": [core]});
+        assert_eq!(
+            status_text(&status),
+            "nf, process 7, running for 1.2 s, pipeline\n\n\
+             received  created  sent  dropped  inside  at most\n       \
+             9        0     7        2  0 to 3       96\n\n\
+             core      cpu  received  sent  dropped\n\
+             worker 1    -         9     7        2"
+        );
+        status["is_plausible"] = json!(false);
+        assert!(status_text(&status).ends_with("more are inside than there can be"));
+    }
+
+    #[test]
+    fn people_read_counters() {
+        let place = json!({"role": "worker", "index": 0, "cpu": 3, "place": "stage",
+            "name": "Even", "received": 10, "emitted": 4, "created": 0, "held": 1,
+            "dropped": {"odd": 3, "late": 2}});
+        let mut counters = json!({"places": [place], "dropped": {"odd": 3, "late": 2}});
+        assert_eq!(
+            counters_text(&counters),
+            "core      cpu  place  name  received  emitted  created  held  dropped\n\
+             worker 0    3  stage  Even        10        4        0     1        5\n\n\
+             dropped as  packets\n\
+             late              2\n\
+             odd               3"
+        );
+        counters["dropped"] = json!({});
+        assert_eq!(counters_text(&counters).lines().count(), 2);
+    }
+
+    #[test]
+    fn another_programs_answer_is_no_reason_to_panic() {
+        for answer in [json!(null), json!({"cores": [1], "places": [{}]}), json!([1, "x"])] {
+            assert!(!status_text(&answer).is_empty() && !counters_text(&answer).is_empty());
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! SIGHUP, by which an operator asks a program to read its configuration again.
+
+use signal_hook::SigId;
+use signal_hook::consts::SIGHUP;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Watches for SIGHUP, which no longer ends the process from then on: also not once this is dropped.
+///
+/// ```
+/// use hotloop_ops::Hangup;
+///
+/// # fn main() -> std::io::Result<()> {
+/// let hangup = Hangup::watch()?;
+/// // In the control thread's loop:
+/// if hangup.came() {
+///     println!("reading the configuration again");
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Hangup {
+    flag: Arc<AtomicBool>,
+    id: SigId,
+}
+
+impl Hangup {
+    /// Begins to watch.
+    ///
+    /// # Errors
+    /// The system's, where it lets no signal be handled.
+    pub fn watch() -> io::Result<Self> {
+        let flag = Arc::new(AtomicBool::new(false));
+        let id = signal_hook::flag::register(SIGHUP, Arc::clone(&flag))?;
+        Ok(Self { flag, id })
+    }
+
+    /// Whether SIGHUP has come since this was last asked: once for any number of them.
+    #[must_use]
+    pub fn came(&self) -> bool {
+        self.flag.swap(false, Ordering::Relaxed)
+    }
+}
+
+impl Drop for Hangup {
+    fn drop(&mut self) {
+        signal_hook::low_level::unregister(self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_hangup_is_told_once_to_each_who_watches() {
+        let (first, second) = (Hangup::watch().unwrap(), Hangup::watch().unwrap());
+        assert!(!first.came() && !second.came());
+        signal_hook::low_level::raise(SIGHUP).unwrap();
+        signal_hook::low_level::raise(SIGHUP).unwrap();
+        assert!(first.came() && !first.came());
+        drop(first);
+        assert!(second.came());
+        signal_hook::low_level::raise(SIGHUP).unwrap();
+        assert!(second.came());
+    }
+}

@@ -1,0 +1,108 @@
+//! The control thread's loop.
+
+use crate::common;
+use crate::request::Request;
+use crate::socket::Socket;
+use hotloop_engine::{Control, Waited};
+use serde_json::Value;
+use std::time::{Duration, Instant};
+
+/// How long a turn of the control thread waits.
+pub const TURN: Duration = Duration::from_millis(5);
+
+/// Runs until SIGINT or SIGTERM, the end of `duration`, the end of every source, or a stage's panic,
+/// and says which it was. Who asks at the socket is answered meanwhile: `status` and `counters`.
+///
+/// For a program that has other commands, or other things to do on its control thread, there is
+/// [`Operation`].
+pub fn operate(
+    control: &Control<'_>,
+    socket: Option<&mut Socket>,
+    duration: Option<Duration>,
+) -> Waited {
+    let mut operation = Operation::new(control, socket, duration);
+    loop {
+        if let Some(waited) = operation.turn(&mut Request::unknown) {
+            return waited;
+        }
+    }
+}
+
+/// The control thread's loop, a turn at a time:
+///
+/// ```no_run
+/// use hotloop_engine::{Control, Waited};
+/// use hotloop_ops::{Operation, Request, Socket};
+/// use serde_json::{Value, json};
+///
+/// struct Balancer { weight: u64 }
+///
+/// impl Balancer {
+///     fn answer(&mut self, request: &Request) -> Result<Value, String> {
+///         match request.command.as_str() {
+///             "weight" => {
+///                 self.weight = request.arguments.as_u64().ok_or("give a weight, such as 3")?;
+///                 Ok(json!(self.weight))
+///             }
+///             _ => request.unknown(),
+///         }
+///     }
+///
+///     fn publish(&mut self) { /* what else is to be done every few milliseconds */ }
+/// }
+///
+/// /// What is given to `plan.run`.
+/// fn steer(control: &Control<'_>, socket: &mut Socket, balancer: &mut Balancer) -> Waited {
+///     let mut operation = Operation::new(control, Some(socket), None);
+///     loop {
+///         if let Some(waited) = operation.turn(&mut |request| balancer.answer(request)) {
+///             return waited;
+///         }
+///         balancer.publish();
+///     }
+/// }
+/// ```
+#[derive(Debug)]
+pub struct Operation<'a> {
+    control: &'a Control<'a>,
+    socket: Option<&'a mut Socket>,
+    end: Option<Instant>,
+}
+
+impl<'a> Operation<'a> {
+    /// The loop of a run that is to end after `duration`, where there is one. Where there is no
+    /// socket, nobody is answered.
+    #[must_use]
+    pub fn new(
+        control: &'a Control<'a>,
+        socket: Option<&'a mut Socket>,
+        duration: Option<Duration>,
+    ) -> Self {
+        let end = duration.and_then(|duration| Instant::now().checked_add(duration));
+        Self { control, socket, end }
+    }
+
+    /// Answers who asks, then waits for [`TURN`], or for less where the run ends before. Returns why
+    /// it ends; nothing where it goes on.
+    ///
+    /// `status` and `counters` are answered from what the engine counts; `answer` is asked for all
+    /// other commands, and ends with [`Request::unknown`].
+    pub fn turn(
+        &mut self,
+        answer: &mut dyn FnMut(&Request) -> Result<Value, String>,
+    ) -> Option<Waited> {
+        let control = self.control;
+        if let Some(socket) = &mut self.socket {
+            let since = socket.since();
+            socket.serve(&mut |request| {
+                common::answer(control, since, request).map_or_else(|| answer(request), Ok)
+            });
+        }
+        let now = Instant::now();
+        let rest = self.end.map_or(TURN, |end| end.saturating_duration_since(now).min(TURN));
+        match control.wait_for_signal_or(rest) {
+            Waited::Elapsed if self.end.is_none_or(|end| Instant::now() < end) => None,
+            waited => Some(waited),
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! Where a program's control socket is when nobody says otherwise.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// The folder of all control sockets, under the folder for what lives while its user is logged in.
+const FOLDER: &str = "hotloop";
+
+/// Where the control socket of the program `name` is when nobody says otherwise:
+/// `$XDG_RUNTIME_DIR/hotloop/NAME.sock`, or `/run/hotloop/NAME.sock` where that variable is not set
+/// or is no absolute path (the XDG Base Directory Specification has such a value ignored).
+///
+/// ```
+/// let path = hotloop_ops::socket_path("my-balancer");
+/// assert!(path.ends_with("hotloop/my-balancer.sock"));
+/// ```
+#[must_use]
+pub fn socket_path(name: &str) -> PathBuf {
+    path_in(std::env::var_os("XDG_RUNTIME_DIR"), name)
+}
+
+fn path_in(runtime_folder: Option<OsString>, name: &str) -> PathBuf {
+    let folder = runtime_folder.map(PathBuf::from).filter(|folder| folder.is_absolute());
+    let folder = folder.unwrap_or_else(|| Path::new("/run").to_path_buf());
+    folder.join(FOLDER).join(format!("{name}.sock"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_runtime_folder_is_taken_where_it_is_an_absolute_path() {
+        let path = |value: Option<&str>| path_in(value.map(OsString::from), "nf");
+        assert_eq!(path(Some("/run/user/7")), Path::new("/run/user/7/hotloop/nf.sock"));
+        for ignored in [None, Some(""), Some("run/user/7")] {
+            assert_eq!(path(ignored), Path::new("/run/hotloop/nf.sock"), "{ignored:?}");
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! What goes over a control socket: one JSON object a line each way.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// How long a request may be, in bytes.
+pub(crate) const REQUEST_BYTES_MAX: usize = 64 << 10;
+
+/// How long an answer may be, in bytes.
+pub(crate) const ANSWER_BYTES_MAX: usize = 16 << 20;
+
+/// What a client asks of a running program. On the socket it is
+/// `{"command": "drain", "arguments": {"backend": "10.0.0.1"}}` and a line feed; `arguments` may be
+/// left out.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// What is to be done.
+    pub command: String,
+    /// What with: whatever the command takes, `null` where it takes nothing.
+    #[serde(default)]
+    pub arguments: Value,
+}
+
+impl Request {
+    /// Asks for a command that takes nothing.
+    #[must_use]
+    pub fn new(command: impl Into<String>) -> Self {
+        Self { command: command.into(), arguments: Value::Null }
+    }
+
+    /// Asks for a command with arguments.
+    ///
+    /// ```
+    /// use hotloop_ops::Request;
+    /// use serde_json::json;
+    ///
+    /// let request = Request::with("weight", json!({"backend": "10.0.0.1", "weight": 3}));
+    /// assert_eq!(request.arguments["weight"], 3);
+    /// ```
+    #[must_use]
+    pub fn with(command: impl Into<String>, arguments: Value) -> Self {
+        Self { command: command.into(), arguments }
+    }
+
+    /// The error that a program answers to a command it doesn't know.
+    ///
+    /// # Errors
+    /// Always: it stands at the end of a `match` over commands.
+    pub fn unknown(&self) -> Result<Value, String> {
+        let command: String = self.command.chars().take(40).collect();
+        Err(format!("there is no command {command:?}; ctl --help lists what there is"))
+    }
+
+    /// Reads a request, without its line feed.
+    pub(crate) fn read(line: &[u8]) -> Result<Self, String> {
+        serde_json::from_slice(line).map_err(|error| {
+            format!(
+                "this is no request: {error}; write {{\"command\": \"status\"}}, one a line, with \
+                 \"arguments\" where the command takes any"
+            )
+        })
+    }
+
+    /// The request as a line.
+    pub(crate) fn line(&self) -> Vec<u8> {
+        line_of(&json!({"command": self.command, "arguments": self.arguments}))
+    }
+}
+
+/// An answer as a line. One that is longer than a client reads becomes an error.
+pub(crate) fn answer_line(answer: Result<Value, String>) -> Vec<u8> {
+    let line = match answer {
+        Ok(value) => line_of(&json!({"ok": value})),
+        Err(error) => line_of(&json!({"error": error})),
+    };
+    if line.len() <= ANSWER_BYTES_MAX {
+        return line;
+    }
+    let error = format!(
+        "the answer has {} bytes, and {ANSWER_BYTES_MAX} is the most: ask for less",
+        line.len()
+    );
+    line_of(&json!({"error": error}))
+}
+
+/// Reads an answer, without its line feed. Nothing where it is none.
+pub(crate) fn read_answer(line: &[u8]) -> Option<Result<Value, String>> {
+    let mut answer: Value = serde_json::from_slice(line).ok()?;
+    if let Some(value) = answer.get_mut("ok") {
+        return Some(Ok(value.take()));
+    }
+    answer.get("error")?.as_str().map(|error| Err(error.to_owned()))
+}
+
+/// JSON has no line feeds outside strings, and writes those inside as `\n`.
+fn line_of(value: &Value) -> Vec<u8> {
+    let mut line = value.to_string().into_bytes();
+    line.push(b'\n');
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trimmed(line: &[u8]) -> &[u8] {
+        let (last, line) = line.split_last().unwrap();
+        assert_eq!(*last, b'\n');
+        assert!(!line.contains(&b'\n'));
+        line
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        for request in [
+            Request::new("status"),
+            Request::with("lookup", json!({"flow": "a\nb \u{7f} \"c\"", "deep": [1, {"x": null}]})),
+        ] {
+            assert_eq!(Request::read(trimmed(&request.line())), Ok(request));
+        }
+        for answer in [Ok(json!([1, 2])), Ok(Value::Null), Err("no such\nbackend".to_owned())] {
+            assert_eq!(read_answer(trimmed(&answer_line(answer.clone()))), Some(answer));
+        }
+        assert_eq!(Request::read(b"{\"command\": \"status\"}"), Ok(Request::new("status")));
+    }
+
+    #[test]
+    fn what_is_no_request_is_told_what_to_write() {
+        let deep = "[".repeat(10_000);
+        let unknown = r#"{"command": "a", "argument": 1}"#;
+        for line in ["", "status", "{}", "[]", r#"{"command": 7}"#, "\u{0}", &deep, unknown] {
+            let error = Request::read(line.as_bytes()).unwrap_err();
+            assert!(error.contains("{\"command\": \"status\"}"), "{line:.20}: {error}");
+        }
+        Request::read(b"\xff\xfe").unwrap_err();
+    }
+
+    #[test]
+    fn what_is_no_answer_is_found() {
+        for line in ["", "ok", "{}", "[]", r#"{"error": 7}"#] {
+            assert_eq!(read_answer(line.as_bytes()), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn an_answer_that_is_too_long_becomes_an_error() {
+        let line = answer_line(Ok(Value::from("x".repeat(ANSWER_BYTES_MAX))));
+        let error = read_answer(trimmed(&line)).unwrap().unwrap_err();
+        assert!(error.contains("16777216 is the most"), "{error}");
+    }
+
+    #[test]
+    fn an_unknown_command_is_named_but_not_echoed_at_length() {
+        let error = Request::new("x".repeat(5000)).unknown().unwrap_err();
+        assert!(error.contains("xxx") && error.len() < 120, "{error}");
+    }
+}

@@ -1,0 +1,168 @@
+//! How a socket comes to its path, and goes from it.
+
+use crate::unix::{Peer, connected, stream};
+use rustix::fs::{Mode, fchmod};
+use rustix::io::Errno;
+use rustix::net::{SocketAddrUnix, bind, listen};
+use std::fs::{self, DirBuilder, File, TryLockError};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 64;
+
+/// How long to wait while another program binds in the same folder.
+const LOCK_WAIT: Duration = Duration::from_secs(1);
+
+/// How often to look whether it has.
+const LOCK_INTERVAL: Duration = Duration::from_millis(5);
+
+/// Why there is no control socket at a path.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SocketError {
+    /// A running program listens there.
+    #[error(
+        "{path}: a running program has its control socket here; end it, or give this one a path of \
+         its own with --control PATH"
+    )]
+    Taken {
+        /// The path.
+        path: PathBuf,
+    },
+    /// What is there is no socket, and is left alone.
+    #[error(
+        "{path}: there is something here that is no socket; remove it, or give another path \
+             with --control PATH"
+    )]
+    Occupied {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The path cannot be a socket's.
+    #[error("{path}: {problem}; give another path with --control PATH")]
+    BadPath {
+        /// The path.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// The system refused.
+    #[error("{path}: {source}; give a path in a folder of your own with --control PATH")]
+    System {
+        /// What it refused: the path of the socket, or its folder.
+        path: PathBuf,
+        /// Its reason.
+        source: io::Error,
+    },
+}
+
+impl SocketError {
+    fn system(path: &Path, source: impl Into<io::Error>) -> Self {
+        Self::System { path: path.to_owned(), source: source.into() }
+    }
+}
+
+/// A listening socket at its path.
+#[derive(Debug)]
+pub struct Bound {
+    pub listener: UnixListener,
+    pub path: PathBuf,
+    /// The device and the number of the socket's file, by which it is known again.
+    file: (u64, u64),
+}
+
+impl Bound {
+    pub fn at(path: &Path) -> Result<Self, SocketError> {
+        let bad = |problem| SocketError::BadPath { path: path.to_owned(), problem };
+        if path.file_name().is_none() {
+            return Err(bad("this names no file"));
+        }
+        let address = SocketAddrUnix::new(path).map_err(|error| match error {
+            Errno::NAMETOOLONG => bad("the path of a socket has at most 107 bytes"),
+            _ => bad("the path of a socket has no zero byte"),
+        })?;
+        // Two programs that start at once would both find a stale socket, and the second would
+        // remove the first one's new one.
+        let _lock = locked(&folder(path)?)?;
+        make_way(path)?;
+
+        let refused = |error: Errno| SocketError::system(path, error);
+        let socket = stream().map_err(refused)?;
+        // The file gets the socket's mode (less the umask), so there is no moment at which others
+        // may connect.
+        fchmod(&socket, Mode::RUSR | Mode::WUSR).map_err(refused)?;
+        bind(&socket, &address).map_err(refused)?;
+        let file = file_of(path).map_err(|error| SocketError::system(path, error))?;
+        let bound = Self { listener: socket.into(), path: path.to_owned(), file };
+        listen(&bound.listener, BACKLOG).map_err(refused)?;
+        Ok(bound)
+    }
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        // Somebody may have removed the file and put another there.
+        if file_of(&self.path).is_ok_and(|file| file == self.file) {
+            // Where it cannot be removed, the next program replaces it.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn file_of(path: &Path) -> io::Result<(u64, u64)> {
+    fs::symlink_metadata(path).map(|file| (file.dev(), file.ino()))
+}
+
+/// The folder of the path, which is made where there is none. The folder above it must be there: a
+/// path with a slip in it makes no tree.
+fn folder(path: &Path) -> Result<PathBuf, SocketError> {
+    let folder = match path.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    };
+    match DirBuilder::new().mode(0o700).create(folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists && !folder.is_dir() => {
+            Err(SocketError::system(folder, error))
+        }
+        _ => Ok(folder.to_owned()),
+    }
+}
+
+/// The folder, locked against other programs that bind in it. The lock goes with the file.
+fn locked(folder: &Path) -> Result<File, SocketError> {
+    let refused = |error| SocketError::system(folder, error);
+    let file = File::open(folder).map_err(refused)?;
+    let deadline = Instant::now() + LOCK_WAIT;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::Error(error)) => return Err(refused(error)),
+            Err(TryLockError::WouldBlock) if Instant::now() > deadline => {
+                return Err(refused(io::Error::other("another program keeps this folder locked")));
+            }
+            Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_INTERVAL),
+        }
+    }
+}
+
+/// Removes a socket that a program has left behind.
+fn make_way(path: &Path) -> Result<(), SocketError> {
+    let refused = |error| SocketError::system(path, error);
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(refused(error)),
+        Ok(file) if !file.file_type().is_socket() => {
+            return Err(SocketError::Occupied { path: path.to_owned() });
+        }
+        Ok(_) => {}
+    }
+    match connected(path).map_err(|error| refused(error.into()))? {
+        Peer::Connected(_) | Peer::Busy => Err(SocketError::Taken { path: path.to_owned() }),
+        Peer::Stale => fs::remove_file(path).map_err(refused),
+        Peer::Nothing => Ok(()),
+    }
+}

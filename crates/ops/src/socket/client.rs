@@ -1,0 +1,147 @@
+//! One client of a control socket.
+
+use super::CLIENT_IDLE_MAX;
+use crate::request::{REQUEST_BYTES_MAX, Request, answer_line};
+use serde_json::Value;
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::Instant;
+
+/// How many of its requests are answered in a round.
+const REQUEST_COUNT_MAX: usize = 4;
+
+/// How much is read at a time.
+const READ_BYTES: usize = 4 << 10;
+
+/// A connection. It holds at most one request and a read's bytes, and one answer.
+#[derive(Debug)]
+pub struct Client {
+    stream: UnixStream,
+    /// What has come and is not answered yet.
+    input: Vec<u8>,
+    /// The answer that is being sent.
+    output: Vec<u8>,
+    /// How much of it is sent.
+    sent_bytes: usize,
+    /// Nothing more will come.
+    is_ended: bool,
+    /// It sent what cannot be read on from: it is let go once it has its answer.
+    is_refused: bool,
+    /// When it last finished a request, or took some of an answer.
+    active: Instant,
+}
+
+impl Client {
+    pub fn new(stream: UnixStream, now: Instant) -> io::Result<Self> {
+        stream.set_nonblocking(true)?;
+        Ok(Self {
+            stream,
+            input: Vec::new(),
+            output: Vec::new(),
+            sent_bytes: 0,
+            is_ended: false,
+            is_refused: false,
+            active: now,
+        })
+    }
+
+    /// When it was last of use.
+    pub const fn active(&self) -> Instant {
+        self.active
+    }
+
+    /// The memory that it takes.
+    #[cfg(test)]
+    pub fn held_bytes(&self) -> usize {
+        self.input.capacity() + self.output.capacity()
+    }
+
+    /// Serves it as far as goes without waiting. Says whether to keep it.
+    pub fn serve(
+        &mut self,
+        now: Instant,
+        answer: &mut dyn FnMut(&Request) -> Result<Value, String>,
+    ) -> bool {
+        self.go_on(now, answer).is_ok()
+            && now.saturating_duration_since(self.active) < CLIENT_IDLE_MAX
+    }
+
+    /// An error says that nothing more is to be done for it.
+    fn go_on(
+        &mut self,
+        now: Instant,
+        answer: &mut dyn FnMut(&Request) -> Result<Value, String>,
+    ) -> io::Result<()> {
+        for _ in 0..REQUEST_COUNT_MAX {
+            if !self.is_sent(now)? {
+                return Ok(());
+            }
+            self.read()?;
+            let Some(line) = self.line() else {
+                return if self.is_ended {
+                    Err(io::ErrorKind::UnexpectedEof.into())
+                } else {
+                    Ok(())
+                };
+            };
+            self.active = now;
+            let answered = line.and_then(|line| Request::read(&line));
+            self.output = answer_line(answered.and_then(|request| answer(&request)));
+        }
+        self.is_sent(now).map(|_| ())
+    }
+
+    /// Sends on what there is. Says whether all is sent.
+    fn is_sent(&mut self, now: Instant) -> io::Result<bool> {
+        while self.sent_bytes < self.output.len() {
+            match self.stream.write(&self.output[self.sent_bytes..]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => {
+                    self.sent_bytes += count;
+                    self.active = now;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if self.is_refused {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        // The memory of a long answer is not kept for the next.
+        (self.output, self.sent_bytes) = (Vec::new(), 0);
+        Ok(true)
+    }
+
+    /// Reads what has come, until there is more than a request.
+    fn read(&mut self) -> io::Result<()> {
+        let mut bytes = [0; READ_BYTES];
+        while !self.is_ended && self.input.len() <= REQUEST_BYTES_MAX {
+            match self.stream.read(&mut bytes) {
+                Ok(0) => self.is_ended = true,
+                Ok(count) => self.input.extend_from_slice(&bytes[..count]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the first line out of the input, without its feed. What is there at the end of all
+    /// input is a line too.
+    fn line(&mut self) -> Option<Result<Vec<u8>, String>> {
+        let end = self.input.iter().position(|byte| *byte == b'\n');
+        if end.unwrap_or(self.input.len()) > REQUEST_BYTES_MAX {
+            self.is_refused = true;
+            return Some(Err(format!("a request has at most {REQUEST_BYTES_MAX} bytes")));
+        }
+        if let Some(end) = end {
+            let mut line: Vec<_> = self.input.drain(..=end).collect();
+            line.pop();
+            return Some(Ok(line));
+        }
+        let is_whole = self.is_ended && !self.input.is_empty();
+        is_whole.then(|| Ok(std::mem::take(&mut self.input)))
+    }
+}

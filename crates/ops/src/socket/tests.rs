@@ -1,0 +1,289 @@
+//! The socket on one thread: what a client has written is there when the next round is served.
+
+use super::*;
+use serde_json::json;
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use tempfile::TempDir;
+
+struct Served {
+    socket: Socket,
+    now: Instant,
+    asked_count: usize,
+    // Dropped last: the socket removes its file first.
+    _folder: TempDir,
+}
+
+impl Served {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = Socket::bind(&folder.path().join("nf.sock")).unwrap();
+        Self { socket, now: Instant::now(), asked_count: 0, _folder: folder }
+    }
+
+    fn client(&self) -> UnixStream {
+        let stream = UnixStream::connect(self.socket.path()).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        stream
+    }
+
+    /// A round: `echo` answers with its arguments, `long` with as many bytes, others with an error.
+    fn round(&mut self) {
+        let Self { socket, now, asked_count, .. } = self;
+        socket.serve_at(*now, &mut |request| {
+            *asked_count += 1;
+            match request.command.as_str() {
+                "echo" => Ok(request.arguments.clone()),
+                "long" => Ok(Value::from("x".repeat(request.arguments.as_u64().unwrap() as usize))),
+                _ => request.unknown(),
+            }
+        });
+    }
+}
+
+fn echo(value: &Value) -> Vec<u8> {
+    Request::with("echo", value.clone()).line()
+}
+
+/// What has come, and whether that is all there will be.
+fn received(mut client: &UnixStream) -> (String, bool) {
+    let (mut text, mut bytes) = (String::new(), [0; 4096]);
+    loop {
+        match client.read(&mut bytes) {
+            Ok(0) => return (text, true),
+            Ok(count) => text.push_str(std::str::from_utf8(&bytes[..count]).unwrap()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return (text, false),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return (text, true),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// Writes what the other side takes.
+fn flood(mut client: &UnixStream, bytes: &[u8]) -> usize {
+    let mut written = 0;
+    while written < bytes.len() {
+        match client.write(&bytes[written..]) {
+            Ok(count) => written += count,
+            Err(_) => break,
+        }
+    }
+    written
+}
+
+#[test]
+fn several_requests_on_one_connection_are_answered_in_order() {
+    let mut served = Served::new();
+    let mut client = served.client();
+    for index in 0..3 {
+        client.write_all(&echo(&json!(index))).unwrap();
+        served.round();
+        assert_eq!(received(&client), (format!("{{\"ok\":{index}}}\n"), false));
+    }
+    let many: Vec<u8> = (0..10).flat_map(|index| echo(&json!([index]))).collect();
+    client.write_all(&many).unwrap();
+    served.round();
+    assert_eq!(served.asked_count, 3 + 4, "a round is bounded");
+    (0..3).for_each(|_| served.round());
+    let expected: String = (0..10).map(|index| format!("{{\"ok\":[{index}]}}\n")).collect();
+    assert_eq!(received(&client), (expected, false));
+}
+
+#[test]
+fn a_request_in_pieces_waits_for_its_end() {
+    let mut served = Served::new();
+    let mut client = served.client();
+    for byte in echo(&json!("in pieces")) {
+        assert_eq!((received(&client), served.asked_count), ((String::new(), false), 0));
+        client.write_all(&[byte]).unwrap();
+        served.round();
+    }
+    assert_eq!(received(&client), ("{\"ok\":\"in pieces\"}\n".to_owned(), false));
+}
+
+#[test]
+fn what_comes_before_the_end_of_input_is_answered_and_then_the_client_let_go() {
+    let mut served = Served::new();
+    let mut client = served.client();
+    let mut lines = echo(&json!(1));
+    lines.extend(echo(&json!(2)));
+    lines.pop();
+    client.write_all(&lines).unwrap();
+    client.shutdown(std::net::Shutdown::Write).unwrap();
+    served.round();
+    assert_eq!(received(&client), ("{\"ok\":1}\n{\"ok\":2}\n".to_owned(), true));
+    assert!(served.socket.clients.is_empty());
+}
+
+#[test]
+fn garbage_is_answered_and_does_no_harm() {
+    let mut served = Served::new();
+    let mut client = served.client();
+    let garbage: [&[u8]; 5] = [b"status", b"", b"\xff\x00\xfe", b"{\"command\": 1}", b"[[[[["];
+    for line in garbage {
+        client.write_all(line).unwrap();
+        client.write_all(b"\n").unwrap();
+        served.round();
+        let (text, is_ended) = received(&client);
+        assert!(text.starts_with("{\"error\":\"this is no request") && !is_ended, "{text}");
+    }
+    client.write_all(&Request::new("explode").line()).unwrap();
+    served.round();
+    assert!(received(&client).0.contains("there is no command \\\"explode\\\""));
+    client.write_all(&echo(&json!("well"))).unwrap();
+    served.round();
+    assert_eq!(received(&client), ("{\"ok\":\"well\"}\n".to_owned(), false));
+    assert_eq!(served.asked_count, 2);
+}
+
+#[test]
+fn a_line_that_is_too_long_ends_the_connection_and_is_never_kept() {
+    let mut served = Served::new();
+    let client = served.client();
+    let longest = echo(&json!("x".repeat(REQUEST_BYTES - echo(&json!("")).len() + 1)));
+    assert_eq!(longest.len(), REQUEST_BYTES + 1);
+    flood(&client, &longest);
+    served.round();
+    assert!(received(&client).0.starts_with("{\"ok\":\"xxx"));
+
+    let mut written = 0;
+    for _ in 0..100 {
+        written += flood(&client, &[b'x'; 1 << 20]);
+        served.round();
+        let held: usize = served.socket.clients.iter().map(Client::held_bytes).sum();
+        assert!(held <= 2 * REQUEST_BYTES, "{held}");
+    }
+    assert!(written > REQUEST_BYTES);
+    assert_eq!(
+        received(&client),
+        ("{\"error\":\"a request has at most 65536 bytes\"}\n".to_owned(), true)
+    );
+    assert!(served.socket.clients.is_empty());
+}
+
+const REQUEST_BYTES: usize = crate::request::REQUEST_BYTES_MAX;
+
+#[test]
+fn a_half_written_request_then_silence_blocks_nobody_and_is_let_go_in_the_end() {
+    let mut served = Served::new();
+    let (mut silent, mut other) = (served.client(), served.client());
+    silent.write_all(b"{\"command\": ").unwrap();
+    other.write_all(&echo(&json!(1))).unwrap();
+    served.round();
+    assert_eq!(received(&other).0, "{\"ok\":1}\n");
+
+    // Bytes that finish no request keep nobody.
+    served.now += CLIENT_IDLE_MAX / 2;
+    silent.write_all(b"\"st").unwrap();
+    other.write_all(&echo(&json!(2))).unwrap();
+    served.round();
+    served.now += CLIENT_IDLE_MAX / 2;
+    served.round();
+    assert_eq!(received(&silent), (String::new(), true));
+    assert_eq!(received(&other), ("{\"ok\":2}\n".to_owned(), false));
+}
+
+#[test]
+fn who_reads_nothing_gets_no_second_answer_and_is_let_go_in_the_end() {
+    let mut served = Served::new();
+    let (mut deaf, mut other) = (served.client(), served.client());
+    for _ in 0..8 {
+        deaf.write_all(&Request::with("long", json!(4 << 20)).line()).unwrap();
+    }
+    for _ in 0..10 {
+        served.round();
+    }
+    assert_eq!(served.asked_count, 1);
+    other.write_all(&echo(&json!(1))).unwrap();
+    served.now += CLIENT_IDLE_MAX - Duration::from_nanos(1);
+    served.round();
+    assert_eq!(received(&other).0, "{\"ok\":1}\n");
+    assert_eq!(served.socket.clients.len(), 2);
+    served.now += Duration::from_nanos(1);
+    served.round();
+    assert_eq!(served.socket.clients.len(), 1);
+}
+
+#[test]
+fn a_long_answer_goes_out_in_rounds_whole() {
+    let mut served = Served::new();
+    let mut client = served.client();
+    client.write_all(&Request::with("long", json!(8 << 20)).line()).unwrap();
+    client.write_all(&echo(&json!("next"))).unwrap();
+    let (mut text, mut round_count) = (String::new(), 0);
+    while !text.ends_with("{\"ok\":\"next\"}\n") {
+        served.round();
+        text.push_str(&received(&client).0);
+        round_count += 1;
+        assert!(round_count < 10_000, "{} bytes", text.len());
+    }
+    assert!(round_count > 1);
+    assert_eq!(text.len(), "{\"ok\":\"\"}\n{\"ok\":\"next\"}\n".len() + (8 << 20));
+}
+
+#[test]
+fn more_clients_than_there_may_be_displace_the_idlest() {
+    let mut served = Served::new();
+    let mut clients = Vec::new();
+    for index in 0..CLIENT_COUNT_MAX {
+        clients.push(served.client());
+        served.now += Duration::from_millis(1);
+        served.round();
+        assert_eq!(served.socket.clients.len(), index + 1);
+    }
+    // The first is of use again, so the second is the idlest.
+    served.now += Duration::from_millis(1);
+    clients[0].write_all(&echo(&json!(0))).unwrap();
+    served.round();
+    let mut new = served.client();
+    new.write_all(&echo(&json!("new"))).unwrap();
+    served.now += Duration::from_millis(1);
+    served.round();
+    assert_eq!(received(&new).0, "{\"ok\":\"new\"}\n");
+    assert_eq!(received(&clients[0]), ("{\"ok\":0}\n".to_owned(), false));
+    assert_eq!(received(&clients[1]), (String::new(), true));
+    assert_eq!(received(&clients[2]), (String::new(), false));
+    assert_eq!(served.socket.clients.len(), CLIENT_COUNT_MAX);
+}
+
+#[test]
+fn hundreds_of_silent_clients_keep_nobody_from_an_answer() {
+    let mut served = Served::new();
+    for _ in 0..50 {
+        let _silent: Vec<_> = (0..10).map(|_| served.client()).collect();
+        let mut client = served.client();
+        client.write_all(&echo(&json!("here"))).unwrap();
+        served.round();
+        assert_eq!(received(&client).0, "{\"ok\":\"here\"}\n");
+        assert!(served.socket.clients.len() <= CLIENT_COUNT_MAX);
+    }
+}
+
+#[test]
+fn who_goes_away_unanswered_is_forgotten() {
+    let mut served = Served::new();
+    let mut client = served.client();
+    client.write_all(&Request::with("long", json!(4 << 20)).line()).unwrap();
+    drop(client);
+    drop(served.client());
+    served.round();
+    served.round();
+    assert!(served.socket.clients.is_empty());
+}
+
+#[test]
+fn the_file_goes_with_the_socket_and_only_its_own() {
+    let served = Served::new();
+    let path = served.socket.path().to_owned();
+    assert!(fs::symlink_metadata(&path).is_ok());
+    drop(served.socket);
+    assert!(fs::symlink_metadata(&path).is_err());
+
+    let served = Served::new();
+    let path = served.socket.path().to_owned();
+    fs::remove_file(&path).unwrap();
+    fs::write(&path, "another's").unwrap();
+    drop(served.socket);
+    assert_eq!(fs::read_to_string(&path).unwrap(), "another's");
+}

@@ -1,0 +1,202 @@
+//! A running engine that is asked how it is.
+
+use hotloop_engine::{Deployment, Engine, Graph, Plan, Waited, source};
+use hotloop_ops::{AskError, Operation, Request, Socket, ask, operate};
+use hotloop_stage::{Burst, Carries, Cx, Sink, Source, Stage, Verdict, drop_reasons};
+use serde_json::{Value, json};
+use std::convert::Infallible;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+struct Number(u32);
+
+impl Carries for Number {
+    fn carried(&self) -> &[u8] {
+        &[]
+    }
+}
+
+/// Counts up, until it is told that nobody wants to know more.
+struct Count<'a> {
+    next: u32,
+    is_over: &'a AtomicBool,
+}
+
+impl Source for Count<'_> {
+    type Item = Number;
+
+    fn poll(&mut self, burst: &mut Burst<Number>) -> usize {
+        if self.finished() {
+            return 0;
+        }
+        let count = burst.room().min(8);
+        burst.extend((self.next..).take(count).map(Number));
+        self.next = self.next.wrapping_add(8);
+        count
+    }
+
+    fn finished(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
+    }
+}
+
+drop_reasons! { enum Odd { Odd = "odd" } }
+
+struct Even;
+
+impl Stage<Number> for Even {
+    type Out = Number;
+    type Drop = Odd;
+
+    fn packet(&mut self, cx: &mut Cx<'_, Odd>, number: Number) -> Verdict<Number> {
+        if number.0 % 2 == 1 { cx.drop(number, Odd::Odd) } else { Ok(number) }
+    }
+}
+
+struct Nothing;
+
+impl Sink for Nothing {
+    type Item = Number;
+
+    fn send(&mut self, burst: &mut Burst<Number>) -> usize {
+        let count = burst.len();
+        burst.clear();
+        count
+    }
+}
+
+fn plan(is_over: &AtomicBool, deployment: Deployment) -> Plan<impl Graph> {
+    let graph = source(move |_| Ok::<_, Infallible>(Count { next: 0, is_over }))
+        .stage(|_| Even)
+        .shard_by(|number| number.0.wrapping_mul(0x9e37_79b9))
+        .sink(|_| Ok::<_, Infallible>(Nothing));
+    Engine::plan(graph, deployment).unwrap()
+}
+
+fn asked(path: &Path, command: &str) -> Value {
+    ask(path, &Request::new(command)).unwrap()
+}
+
+fn sum(places: &Value, kind: &str, key: &str) -> u64 {
+    let places = places.as_array().unwrap().iter().filter(|place| place["place"] == kind);
+    places.map(|place| place[key].as_u64().unwrap()).sum()
+}
+
+fn is_under_way(status: &Value) -> bool {
+    let cores = status["cores"].as_array().unwrap();
+    let has_passed =
+        |core: &Value| core["received"].as_u64() > Some(0) && core["sent"].as_u64() > Some(0);
+    !cores.is_empty() && cores.iter().all(has_passed) && status["dropped"].as_u64() > Some(0)
+}
+
+/// What is asked of a program in this deployment while it runs.
+fn ask_all(path: &Path, cores: &[&str]) {
+    // The socket is there before the cores are.
+    let asked_often = (0..5000).map(|_| asked(path, "status"));
+    let status = asked_often.into_iter().find(is_under_way).expect("all cores run");
+    assert_eq!(status["process"], std::process::id());
+    assert_eq!(status["is_plausible"], true, "{status}");
+    assert!(status["uptime_s"].as_f64().unwrap() > 0.0);
+    assert!(status["program"].as_str().unwrap().starts_with("operate"), "{status}");
+    let named: Vec<_> = status["cores"].as_array().unwrap().iter().collect();
+    let names =
+        named.iter().map(|core| format!("{} {}", core["role"].as_str().unwrap(), core["index"]));
+    assert_eq!(names.collect::<Vec<_>>(), cores);
+    let dropped: u64 = named.iter().map(|core| core["dropped"].as_u64().unwrap()).sum();
+    assert_eq!(status["dropped"], dropped);
+
+    let counters = asked(path, "counters");
+    let (received, sent) = (counters["received"].as_u64(), counters["sent"].as_u64());
+    assert!(received >= status["received"].as_u64() && sent >= status["sent"].as_u64());
+    assert_eq!(sent, Some(sum(&counters["places"], "sink", "emitted")));
+    // Where rings fill up, the engine drops by reasons of its own.
+    let reasons = counters["dropped"].as_object().unwrap().values();
+    let dropped_later: u64 = reasons.map(|count| count.as_u64().unwrap()).sum();
+    assert!(dropped_later >= dropped && Some(dropped_later) <= received, "{status} {counters}");
+    let odd = counters["dropped"]["odd"].as_u64().unwrap();
+    let even = sum(&counters["places"], "stage", "received");
+    assert!(even >= odd, "{counters}");
+}
+
+#[test]
+fn status_and_counters_tell_of_each_core_while_it_runs() {
+    for (deployment, cores) in [
+        (Deployment::run_to_completion(2), vec!["run-to-completion 0", "run-to-completion 1"]),
+        (Deployment::pipeline(1, 1), vec!["dispatcher 0", "worker 0"]),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("nf.sock");
+        let mut socket = Socket::bind(&path).unwrap();
+        let is_over = AtomicBool::new(false);
+        let mut waited = None;
+        std::thread::scope(|scope| {
+            let client = scope.spawn(|| {
+                let done = std::panic::catch_unwind(|| ask_all(&path, &cores));
+                is_over.store(true, Ordering::Relaxed);
+                done
+            });
+            let run = plan(&is_over, deployment)
+                .run(|control| waited = Some(operate(control, Some(&mut socket), None)));
+            assert!(run.unwrap().is_whole());
+            client.join().unwrap().unwrap();
+        });
+        assert_eq!(waited, Some(Waited::Finished));
+    }
+}
+
+#[test]
+fn other_commands_are_the_programs_own_and_the_loop_does_its_other_work() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("nf.sock");
+    let mut socket = Socket::bind(&path).unwrap();
+    let is_over = AtomicBool::new(false);
+    // Both are the control thread's: the answer changes what the loop works on.
+    let (mut weight, mut turn_count) = (1, 0);
+    std::thread::scope(|scope| {
+        let client = scope.spawn(|| {
+            let answers = [
+                ask(&path, &Request::with("weight", json!(7))),
+                ask(&path, &Request::new("weight")),
+                ask(&path, &Request::new("bogus")),
+            ];
+            is_over.store(true, Ordering::Relaxed);
+            answers
+        });
+        let run = plan(&is_over, Deployment::run_to_completion(1)).run(|control| {
+            let mut operation = Operation::new(control, Some(&mut socket), None);
+            loop {
+                let waited = operation.turn(&mut |request| match request.command.as_str() {
+                    "weight" => {
+                        weight = request.arguments.as_u64().ok_or("give a weight, such as 3")?;
+                        Ok(json!(weight))
+                    }
+                    _ => request.unknown(),
+                });
+                turn_count += weight;
+                if waited.is_some() {
+                    return;
+                }
+            }
+        });
+        assert!(run.unwrap().is_whole());
+        let [set, wrong, unknown] = client.join().unwrap();
+        assert_eq!(set.unwrap(), 7);
+        assert!(matches!(wrong, Err(AskError::Refused(text)) if text.contains("such as 3")));
+        assert!(matches!(unknown, Err(AskError::Refused(text)) if text.contains("\"bogus\"")));
+    });
+    assert_eq!(weight, 7);
+    assert!(turn_count >= 7);
+}
+
+#[test]
+fn a_run_ends_when_its_time_is_up_also_without_a_socket() {
+    let is_over = AtomicBool::new(false);
+    for duration in [Duration::ZERO, Duration::from_millis(1), Duration::from_millis(12)] {
+        let mut waited = None;
+        plan(&is_over, Deployment::run_to_completion(1))
+            .run(|control| waited = Some(operate(control, None, Some(duration))))
+            .unwrap();
+        assert_eq!(waited, Some(Waited::Elapsed), "{duration:?}");
+    }
+}
