@@ -1,0 +1,156 @@
+//! What comes in by the two ports, each packet with the port that it came by.
+
+use hotloop::prelude::*;
+use hotloop::stage::Device;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How many polls in a row must bring nothing before the core rests.
+const EMPTY_POLLS: u32 = 256;
+
+/// How long it rests then, before each further poll that brings nothing.
+const REST: Duration = Duration::from_micros(50);
+
+/// One of the endpoint's two ports.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Side {
+    /// The network, where tunnel packets come from.
+    Wire,
+    /// The TAP interface, behind which is the kernel.
+    Kernel,
+}
+
+/// A packet and the port that it came by.
+#[derive(Debug)]
+pub struct Arrived<P> {
+    /// The packet.
+    pub packet: P,
+    /// Where it came from.
+    pub side: Side,
+}
+
+impl<P: Carries> Carries for Arrived<P> {
+    fn carried(&self) -> &[u8] {
+        self.packet.carried()
+    }
+
+    fn arrival(&self) -> Option<Tick> {
+        self.packet.arrival()
+    }
+}
+
+/// Both ports' queues, polled in turn.
+///
+/// An endpoint shares its machine with the servers that it works for. So, unlike a program that has
+/// its core for itself, it sleeps for 50 µs at a time when nothing comes.
+#[derive(Debug)]
+pub struct Arrivals<S: Source> {
+    queues: [(Side, S); 2],
+    /// Which of them is polled first next time.
+    first: usize,
+    polled: Burst<S::Item>,
+    empty_polls: u32,
+}
+
+impl<S: Source> Arrivals<S> {
+    /// What comes by these two queues.
+    #[must_use]
+    pub fn new(wire: S, kernel: S) -> Self {
+        let queues = [(Side::Wire, wire), (Side::Kernel, kernel)];
+        Self { queues, first: 0, polled: Burst::new(), empty_polls: 0 }
+    }
+
+    fn rest(&mut self) {
+        self.empty_polls = self.empty_polls.saturating_add(1);
+        if self.empty_polls > EMPTY_POLLS {
+            std::thread::sleep(REST);
+        }
+    }
+}
+
+impl<S: Source> Source for Arrivals<S> {
+    type Item = Arrived<S::Item>;
+
+    #[inline]
+    fn poll(&mut self, burst: &mut Burst<Self::Item>) -> usize {
+        let mut count = 0;
+        for index in [self.first, 1 - self.first] {
+            self.polled.set_limit(burst.room());
+            let (side, queue) = &mut self.queues[index];
+            count += queue.poll(&mut self.polled);
+            self.polled.map_into(burst, |packet| Some(Arrived { packet, side: *side }));
+        }
+        self.first = 1 - self.first;
+        if count == 0 {
+            self.rest();
+        } else {
+            self.empty_polls = 0;
+        }
+        count
+    }
+
+    fn start(&mut self, facts: &Facts) -> hotloop::Result<()> {
+        self.queues.iter_mut().try_for_each(|(_, queue)| queue.start(facts))
+    }
+
+    fn devices(&self) -> Vec<Arc<dyn Device>> {
+        self.queues.iter().flat_map(|(_, queue)| queue.devices()).collect()
+    }
+
+    fn finished(&self) -> bool {
+        self.queues.iter().all(|(_, queue)| queue.finished())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Yields so many numbers, at most ten at a time.
+    struct Numbers(usize);
+
+    impl Source for Numbers {
+        type Item = usize;
+
+        fn poll(&mut self, burst: &mut Burst<usize>) -> usize {
+            let count = self.0.min(burst.room()).min(10);
+            burst.extend(std::iter::repeat_n(self.0, count));
+            self.0 -= count;
+            count
+        }
+
+        fn finished(&self) -> bool {
+            self.0 == 0
+        }
+    }
+
+    #[test]
+    fn each_packet_comes_once_with_its_side_and_none_is_more_than_fits() {
+        let mut arrivals = Arrivals::new(Numbers(100), Numbers(35));
+        let (mut wire, mut kernel) = (0, 0);
+        while !arrivals.finished() {
+            let mut burst = Burst::new();
+            burst.set_limit(15);
+            let count = arrivals.poll(&mut burst);
+            assert!(count == burst.len() && count <= 15);
+            while let Some(arrived) = burst.pop() {
+                match arrived.side {
+                    Side::Wire => wire += 1,
+                    Side::Kernel => kernel += 1,
+                }
+            }
+        }
+        assert_eq!((wire, kernel), (100, 35));
+    }
+
+    #[test]
+    fn neither_side_starves_the_other() {
+        let mut arrivals = Arrivals::new(Numbers(1_000), Numbers(1_000));
+        for _ in 0..10 {
+            let mut burst = Burst::new();
+            burst.set_limit(10);
+            assert_eq!(arrivals.poll(&mut burst), 10);
+        }
+        assert_eq!(arrivals.queues[0].1.0, arrivals.queues[1].1.0);
+    }
+}

@@ -1,0 +1,226 @@
+//! The command line.
+
+use crate::failure::Failure;
+use crate::prefix::Prefix;
+use crate::settings::{Answers, Settings};
+use clap::{Parser, ValueEnum};
+use hotloop::packet::ethernet::MacAddress;
+use hotloop_ops::ControlArgs;
+use std::ffi::OsString;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// How much a duration may be, in seconds: thirty years.
+const SECONDS_MAX: f64 = 1e9;
+
+/// The longest name of an interface, in bytes (Linux's IFNAMSIZ, less the zero behind it).
+const INTERFACE_BYTES_MAX: usize = 15;
+
+/// The shortest MTU of a way, in bytes: what every IPv6 link takes (RFC 8200, section 5), and room
+/// for the outer header.
+const MTU_MIN: i64 = 1280 + 40;
+
+/// Unwraps a load balancer's IP-in-IP tunnels onto a TAP interface, behind which the kernel answers.
+///
+/// The service's address (VIP) is an address of this machine, on its loopback interface; servers
+/// listen on it as on any other. What they answer is routed into the TAP interface, and leaves by
+/// the port: straight to the client, or with --return-path through the balancer.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "ipip-endpoint", version, after_help = AFTER_HELP)]
+pub struct Cli {
+    /// The device that tunnel packets come by: a virtual one by its device string
+    /// (net_af_packet0,iface=eth0), one on the PCI bus by its address (0000:01:00.0).
+    #[arg(long, value_name = "DEVICE")]
+    pub port: String,
+    /// The TAP interface to make: its name. It is there while the program runs.
+    #[arg(long, value_name = "NAME", value_parser = interface)]
+    pub tap: String,
+    /// An own tunnel address, as balancers know this backend; once for each.
+    #[arg(long = "address", value_name = "ADDRESS", required = true)]
+    pub addresses: Vec<IpAddr>,
+    /// Whose tunnels are unwrapped: an address, or a prefix where the balancer uses one as its
+    /// source; once for each.
+    #[arg(long = "balancer", value_name = "ADDRESS[/LENGTH]", required = true)]
+    pub balancers: Vec<Prefix>,
+    /// Send answers through the balancer, in a tunnel to this address of its (one of those that it
+    /// decapsulates), from the own address of the same family.
+    #[arg(long, value_name = "ADDRESS")]
+    pub return_path: Option<IpAddr>,
+    /// Whom frames sent out of the port are addressed to. Left out, whoever tunnel packets come
+    /// from: right wherever a router is between the balancer and here.
+    #[arg(long, value_name = "MAC")]
+    pub next_hop_mac: Option<MacAddress>,
+    /// Longest IP packet on the way from here, outer header included, in bytes. Longer answers are
+    /// fragmented, or refused by ICMP (fragmentation needed, packet too big).
+    #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u16).range(MTU_MIN..))]
+    pub mtu: u16,
+    /// End after so many seconds; without it, at Ctrl-C.
+    #[arg(long, value_name = "S", value_parser = seconds, allow_negative_numbers = true)]
+    pub duration: Option<Duration>,
+    /// How the report on standard output is written.
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = ReportFormat::Text)]
+    pub report: ReportFormat,
+    /// Where it is asked how it is.
+    #[command(flatten)]
+    pub control: ControlArgs,
+    /// Arguments of DPDK's environment, such as -l 0-3 -a 0000:01:00.0; with none it needs no
+    /// hugepages. A TAP interface takes the right to make one (root, or CAP_NET_ADMIN).
+    #[arg(last = true, value_name = "EAL ARGS")]
+    pub eal: Vec<String>,
+}
+
+/// What stands below the options: all there is to do for one backend.
+const AFTER_HELP: &str = "\
+Example, as root, for the service 203.0.113.10 behind the balancer 192.0.2.1:
+  ipip-endpoint --port net_af_packet0,iface=eth0 --tap tap0 \\
+      --address 10.0.0.1 --balancer 192.0.2.1 &
+  ip address add 203.0.113.10/32 dev lo
+  sysctl -w net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.tap0.rp_filter=0
+  ip link set tap0 arp off
+  ip route add default dev tap0 table 100
+  ip rule add from 203.0.113.10 lookup 100
+
+ipip-endpoint ctl --help: asking one that runs.";
+
+/// What `--report` takes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub enum ReportFormat {
+    /// For people.
+    Text,
+    /// For programs: one line.
+    Json,
+}
+
+impl Cli {
+    /// Reads the arguments, the program's name first.
+    ///
+    /// # Errors
+    /// [`Failure::Help`] where help or the version is asked for, [`Failure::Input`] where an argument
+    /// is wrong or missing.
+    pub fn parse_from_args(
+        args: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+    ) -> Result<Self, Failure> {
+        Self::try_parse_from(args).map_err(|error| {
+            let text = error.render().to_string();
+            if error.use_stderr() { Failure::Input(one_line(&text)) } else { Failure::Help(text) }
+        })
+    }
+
+    /// What the network function has to know.
+    ///
+    /// # Errors
+    /// [`Failure::Input`] where there is no own address of the return path's family.
+    pub fn settings(&self) -> Result<Settings, Failure> {
+        let answers = match self.return_path {
+            None => Answers::Direct,
+            Some(destination) => {
+                let same_family = |own: &&IpAddr| own.is_ipv4() == destination.is_ipv4();
+                let source = *self.addresses.iter().find(same_family).ok_or_else(|| {
+                    let family = if destination.is_ipv4() { "IPv4" } else { "IPv6" };
+                    let problem = format!("--return-path {destination}: no --address is {family}");
+                    Failure::Input(format!("{problem}; add an own {family} address"))
+                })?;
+                Answers::Tunnelled { source, destination }
+            }
+        };
+        Ok(Settings {
+            addresses: self.addresses.clone(),
+            balancers: self.balancers.clone(),
+            answers,
+            next_hop: self.next_hop_mac,
+            mtu_bytes: self.mtu,
+        })
+    }
+}
+
+/// The parser's message on one line: what it says before the usage, and where to read on.
+fn one_line(message: &str) -> String {
+    let told = message.lines().take_while(|line| !line.starts_with("Usage:"));
+    let told: Vec<_> = told.map(str::trim).filter(|line| !line.is_empty()).collect();
+    let told = told.join(" ");
+    let told = told.strip_prefix("error: ").unwrap_or(&told);
+    format!("{told}; ipip-endpoint --help shows what to write")
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|seconds| *seconds > 0.0 && *seconds <= SECONDS_MAX);
+    let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    duration.ok_or_else(|| "write a number of seconds above 0, such as 10 or 0.5".to_owned())
+}
+
+/// A name that the kernel takes for an interface, and DPDK in a device string.
+fn interface(text: &str) -> Result<String, String> {
+    let sound = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    let fits = (1..=INTERFACE_BYTES_MAX).contains(&text.len());
+    if fits && text.bytes().all(sound) && !text.starts_with('.') {
+        return Ok(text.to_owned());
+    }
+    Err(format!("write 1 to {INTERFACE_BYTES_MAX} letters, digits, - and _, such as tap0"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEAST: &str = "--port net_null0 --tap tap0 --address 10.0.0.1 --balancer 192.0.2.1";
+
+    fn read(line: &str) -> Result<Cli, Failure> {
+        let words = std::iter::once("ipip-endpoint").chain(line.split_whitespace());
+        Cli::parse_from_args(words)
+    }
+
+    #[test]
+    fn what_is_left_out_has_a_default() {
+        let cli = read(LEAST).unwrap();
+        let settings = cli.settings().unwrap();
+        assert_eq!((settings.answers, settings.mtu_bytes), (Answers::Direct, 1500));
+        assert_eq!((settings.next_hop, cli.duration), (None, None));
+        assert_eq!(cli.report, ReportFormat::Text);
+    }
+
+    #[test]
+    fn everything_can_be_said() {
+        let line = format!(
+            "{LEAST} --address 2001:db8:b::1 --balancer 2001:db8:1::/64 --return-path 2001:db8::1 \
+             --next-hop-mac 02:00:00:00:00:01 --mtu 9000 --duration 0.5 --report json -- -l 0"
+        );
+        let cli = read(&line).unwrap();
+        let settings = cli.settings().unwrap();
+        let tunnel = Answers::Tunnelled {
+            source: "2001:db8:b::1".parse().unwrap(),
+            destination: "2001:db8::1".parse().unwrap(),
+        };
+        assert_eq!(settings.answers, tunnel);
+        assert_eq!((settings.addresses.len(), settings.balancers.len()), (2, 2));
+        assert_eq!(settings.next_hop, Some(MacAddress::new([2, 0, 0, 0, 0, 1])));
+        assert_eq!((settings.mtu_bytes, cli.report), (9000, ReportFormat::Json));
+        assert_eq!(cli.duration, Some(Duration::from_millis(500)));
+        assert_eq!(cli.eal, ["-l", "0"]);
+    }
+
+    #[test]
+    fn a_wrong_argument_is_named_on_one_line_with_what_to_write() {
+        let with = |more: &str| format!("{LEAST} {more}");
+        for (line, expected) in [
+            (String::new(), "--port <DEVICE>"),
+            (with("--address host"), "host"),
+            (with("--balancer 192.0.2.1/33"), "write 192.0.2.1, 192.0.2.0/26"),
+            (with("--mtu 1300"), "1300 is not in 1320..=65535"),
+            (with("--next-hop-mac 02:00"), "02:00"),
+            (with("--duration -1"), "number of seconds above 0"),
+            (with("--report xml"), "text, json"),
+            (with("--return-path"), "a value is required"),
+            (with("net_null0"), "unexpected argument 'net_null0'"),
+            (LEAST.replace("tap0", "a,b"), "write 1 to 15 letters"),
+            (LEAST.replace("tap0", "0123456789abcdef"), "write 1 to 15 letters"),
+        ] {
+            let Err(Failure::Input(message)) = read(&line) else { panic!("{line}") };
+            assert!(message.contains(expected), "{line}: {message}");
+            assert!(!message.contains('\n') && message.contains("--help"), "{message}");
+        }
+        let no_own = read(&with("--return-path 2001:db8::1")).unwrap().settings().unwrap_err();
+        assert!(no_own.to_string().contains("add an own IPv6 address"), "{no_own}");
+        let help = read("--help").unwrap_err();
+        assert!(matches!(help, Failure::Help(text) if text.contains("ip rule add from")));
+    }
+}

@@ -1,0 +1,112 @@
+//! What makes the program end with another exit code than 0.
+
+use hotloop::engine::RunError;
+use hotloop::{Error, dpdk};
+use hotloop_ops::SocketError;
+use std::process::ExitCode;
+
+/// Why a program ends early, or ends badly.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// Help or the version was asked for: printed to standard output, exit code 0.
+    #[error("{0}")]
+    Help(String),
+    /// Something that was given to the program is wrong: exit code 2. One line that says what, and
+    /// what to give instead.
+    #[error("{0}")]
+    Input(String),
+    /// The run failed, or its packets are not accounted for: exit code 1.
+    #[error("{0}")]
+    Run(String),
+}
+
+impl From<dpdk::Error> for Failure {
+    /// Devices and EAL's arguments come from the command line.
+    fn from(error: dpdk::Error) -> Self {
+        if is_input(&error) { Self::Input(error.to_string()) } else { Self::Run(error.to_string()) }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        match error.downcast_ref::<dpdk::Error>() {
+            Some(inner) if is_input(inner) => Self::Input(error.to_string()),
+            _ => Self::Run(error.to_string()),
+        }
+    }
+}
+
+impl From<RunError> for Failure {
+    fn from(error: RunError) -> Self {
+        match error {
+            RunError::Start(error) => error.into(),
+            other => Self::Run(other.to_string()),
+        }
+    }
+}
+
+impl From<SocketError> for Failure {
+    /// The path comes from the command line: without one there is no failure.
+    fn from(error: SocketError) -> Self {
+        Self::Input(error.to_string())
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    /// The only thing that is written is standard output.
+    fn from(error: std::io::Error) -> Self {
+        Self::Run(format!("standard output: {error}"))
+    }
+}
+
+/// Whether another command line would avoid the error.
+const fn is_input(error: &dpdk::Error) -> bool {
+    use dpdk::Error as E;
+    matches!(
+        error,
+        E::EalArgument { .. }
+            | E::EalInit { .. }
+            | E::DeviceString { .. }
+            | E::DeviceInUse { .. }
+            | E::Probe { .. }
+            | E::TooManyQueues { .. }
+            | E::Unsupported { .. }
+    )
+}
+
+/// What `main` returns, after saying on standard error what went wrong.
+pub fn exit_code(result: Result<(), Failure>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Help(text)) => {
+            print!("{text}");
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            eprintln!("ipip-endpoint: {failure}");
+            ExitCode::from(if matches!(failure, Failure::Input(_)) { 2 } else { 1 })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_command_line_can_mend_is_told_from_what_it_cannot() {
+        let wrong = dpdk::Error::DeviceString {
+            device: "eth0".into(),
+            problem: "no such thing".into(),
+            remedy: "use another".into(),
+        };
+        let start = RunError::Start(Error::from(wrong.clone()));
+        for failure in [Failure::from(wrong), Failure::from(start)] {
+            let Failure::Input(message) = failure else { panic!("{failure:?}") };
+            assert!(message.contains("eth0") && message.contains("use another"));
+        }
+        assert!(matches!(dpdk::Error::MempoolEmpty.into(), Failure::Run(_)));
+        let other = RunError::Start(Error::message("no thread"));
+        assert!(matches!(Failure::from(other), Failure::Run(message) if message == "no thread"));
+    }
+}

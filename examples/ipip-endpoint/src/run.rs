@@ -1,0 +1,65 @@
+//! The program: opens the port and the TAP interface, and runs the graph.
+
+use crate::cli::{Cli, ReportFormat};
+use crate::endpoint::Endpoint;
+use crate::failure::Failure;
+use crate::graph::graph;
+use crate::settings::{Answers, Settings, Stations};
+use hotloop::dpdk;
+use hotloop::engine::RunError;
+use hotloop::prelude::*;
+use hotloop_ops::operate;
+use std::io::{self, Write};
+
+/// Runs the program.
+///
+/// # Errors
+/// What is wrong with the command line, and what kept the run from being whole.
+pub fn run(cli: &Cli) -> Result<(), Failure> {
+    let settings = cli.settings()?;
+    let mut socket = cli.control.bind("ipip-endpoint")?;
+    let eal = if cli.eal.is_empty() { Eal::embedded() } else { Eal::with_args(&cli.eal) }?;
+    let wire = Port::open(eal, &cli.port)?;
+    let tap = Port::open(eal, &format!("net_tap0,iface={}", cli.tap))?;
+    let stations = Stations { wire: wire.mac(), kernel: tap.mac() };
+    let endpoint = Endpoint::new(settings.clone(), stations)
+        .map_err(|error| Failure::Input(error.to_string()))?;
+    let nf = graph(
+        |core| Ok::<_, dpdk::Error>([wire.rx_queue(core)?, tap.rx_queue(core)?]),
+        |core| Ok::<_, dpdk::Error>([wire.tx_queue(core)?, tap.tx_queue(core)?]),
+        &endpoint,
+    );
+    let plan = Engine::plan(nf, Deployment::run_to_completion(1))
+        .map_err(|error| Failure::Input(error.to_string()))?;
+    let result = plan.run(|control| {
+        eprintln!("ipip-endpoint: running: {}; Ctrl-C ends it", told(cli, &settings));
+        operate(control, socket.as_mut(), cli.duration)
+    });
+    match &result {
+        Ok(report) => print(cli.report, report)?,
+        Err(error) => error.report().map_or(Ok(()), |report| print(cli.report, report))?,
+    }
+    result.map(drop).map_err(|error: RunError| Failure::from(error))
+}
+
+fn told(cli: &Cli, settings: &Settings) -> String {
+    let answers = match settings.answers {
+        Answers::Direct => "straight to clients".to_owned(),
+        Answers::Tunnelled { destination, .. } => format!("through {destination}"),
+    };
+    let addresses: Vec<_> = settings.addresses.iter().map(ToString::to_string).collect();
+    format!("{} to {}, answers {answers}", addresses.join(", "), cli.tap)
+}
+
+/// Prints the report. A reader who has gone away has seen enough.
+fn print(format: ReportFormat, report: &Report) -> Result<(), Failure> {
+    let text = match format {
+        ReportFormat::Text => report.to_string(),
+        ReportFormat::Json => report.to_json(),
+    };
+    let mut output = io::stdout().lock();
+    match writeln!(output, "{}", text.trim_end()).and_then(|()| output.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,44 @@
+//! What the endpoint has to know of the network around it.
+
+use crate::prefix::Prefix;
+use hotloop::packet::ethernet::MacAddress;
+use std::net::IpAddr;
+
+/// What the endpoint has to know of the network around it.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Own tunnel addresses: what balancers send to.
+    pub addresses: Vec<IpAddr>,
+    /// Whose tunnels are unwrapped.
+    pub balancers: Vec<Prefix>,
+    /// How the kernel's answers leave.
+    pub answers: Answers,
+    /// Whom frames sent out of the port are addressed to; where that isn't said, whoever tunnel
+    /// packets come from.
+    pub next_hop: Option<MacAddress>,
+    /// Longest IP packet on the way to clients or to the balancer, outer header included, in bytes.
+    pub mtu_bytes: u16,
+}
+
+/// How the kernel's answers leave.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Answers {
+    /// As they are, to the clients.
+    Direct,
+    /// In a tunnel, through the balancer.
+    Tunnelled {
+        /// Own address.
+        source: IpAddr,
+        /// The balancer's.
+        destination: IpAddr,
+    },
+}
+
+/// Addresses of the link, of the endpoint's own two ports.
+#[derive(Clone, Copy, Debug)]
+pub struct Stations {
+    /// The port towards the network.
+    pub wire: MacAddress,
+    /// The TAP interface, as the kernel has it.
+    pub kernel: MacAddress,
+}

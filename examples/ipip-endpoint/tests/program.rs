@@ -1,0 +1,77 @@
+//! The program itself: a whole run where a TAP interface can be made, and what it must refuse.
+
+use hotloop::packet::build::{tcp, udp};
+use hotloop::testing::{Frame, read_capture, write_capture};
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn endpoint(arguments: &[&str]) -> Output {
+    let program = env!("CARGO_BIN_EXE_ipip-endpoint");
+    Command::new(program).args(arguments).output().expect("the program starts")
+}
+
+#[test]
+fn a_capture_of_tunnel_packets_goes_to_the_kernel_and_the_ledger_is_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let (input, output) = (folder.path().join("in.pcap"), folder.path().join("out.pcap"));
+    let wrapped = udp().to("203.0.113.10:53").tunnelled("192.0.2.7", "10.0.0.1").build();
+    let mut frames = vec![Frame::new(wrapped); 100];
+    frames.push(Frame::new(tcp().to("10.0.0.1:80").build()));
+    write_capture(&input, &frames).unwrap();
+
+    let device = format!("net_pcap0,rx_pcap={},tx_pcap={}", input.display(), output.display());
+    let tap = format!("hltest{}", std::process::id() % 100_000);
+    let arguments = [
+        "--port",
+        &device,
+        "--tap",
+        &tap,
+        "--address",
+        "10.0.0.1",
+        "--balancer",
+        "192.0.2.0/26",
+        "--duration",
+        "0.5",
+        "--report",
+        "json",
+    ];
+    let run = endpoint(&arguments);
+    let errors = String::from_utf8_lossy(&run.stderr);
+    if run.status.code() == Some(2) && errors.contains("net_tap0") {
+        return println!("skipped: no TAP interface can be made here: {errors}");
+    }
+    assert_eq!(run.status.code(), Some(0), "{errors}");
+    let report: Value = serde_json::from_slice(&run.stdout).unwrap();
+    assert_eq!((&report["balanced"], &report["pools_whole"]), (&true.into(), &true.into()));
+    assert_eq!(report["dropped"]["not_ours"], 1);
+    // Beside these there may be what the kernel says of itself on a new interface.
+    let dropped: u64 =
+        report["dropped"].as_object().unwrap().values().filter_map(Value::as_u64).sum();
+    assert_eq!(report["sent"], 100);
+    assert_eq!(report["received"], 100 + dropped);
+    assert!(read_capture(&output).unwrap().frames.is_empty());
+    assert!(!Path::new("/sys/class/net").join(&tap).exists(), "{tap} was left behind");
+}
+
+#[test]
+fn bad_input_ends_in_one_line_and_exit_code_2() {
+    let with = |port: &'static str, more: &[&'static str]| {
+        let least = ["--tap", "hltest", "--address", "10.0.0.1", "--balancer", "192.0.2.1"];
+        [&least[..], &["--port", port], more].concat()
+    };
+    for (arguments, expected) in [
+        (with("eth0", &[]), "device \"eth0\""),
+        (with("net_pcap0,rx_pcap=missing.pcap", &[]), "missing.pcap"),
+        (with("net_null0", &["--return-path", "::1"]), "add an own IPv6 address"),
+        (with("net_null0", &["--", "--no-such-option"]), "no such option"),
+        (vec!["--port", "net_null0"], "--tap <NAME>"),
+    ] {
+        let output = endpoint(&arguments);
+        let errors = String::from_utf8(output.stderr).unwrap();
+        let told: Vec<_> = errors.lines().filter(|line| line.contains(expected)).collect();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {errors}");
+        assert_eq!(told.len(), 1, "{arguments:?}: {errors}");
+        assert!(output.stdout.is_empty());
+    }
+}
