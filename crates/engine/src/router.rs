@@ -47,6 +47,8 @@ pub struct Lanes<T> {
     crossed: Counter,
     /// Packets that stayed on their core and are not counted yet.
     kept: u64,
+    /// Where the own shard's landing is lent: how many packets it held before.
+    lent: Option<usize>,
 }
 
 impl<T: Send> Lanes<T> {
@@ -54,7 +56,8 @@ impl<T: Send> Lanes<T> {
     pub(crate) fn new(row: Option<Row<T>>, worker_count: usize) -> Self {
         let counters = Arc::new(Counters::new(RouterDrop::NAMES));
         let bursts = (0..worker_count).map(|_| Burst::new()).collect();
-        Self { row, bursts, counters, crossed: Counter::default(), kept: 0 }
+        let crossed = Counter::default();
+        Self { row, bursts, counters, crossed, kept: 0, lent: None }
     }
 
     pub(crate) const fn worker_count(&self) -> usize {
@@ -155,6 +158,16 @@ pub trait Own<T> {
 
     /// Takes a packet of the core's own shard.
     fn keep(&mut self, item: T);
+
+    /// Where packets of the core's own shard may be put instead of being kept one by one; none where
+    /// it owns no shard. [`landed`](Self::landed) follows.
+    fn landing(&mut self) -> Option<&mut Burst<T>>;
+
+    /// As many packets were put into the [`landing`](Self::landing).
+    fn landed(&mut self, count: usize);
+
+    /// Works on the landing where it is full.
+    fn run_full(&mut self);
 }
 
 /// A dispatcher owns no shard.
@@ -169,13 +182,39 @@ impl<T> Own<T> for NoShard {
     fn keep(&mut self, _: T) {
         unreachable!("a core without a shard keeps nothing");
     }
+
+    #[inline(always)]
+    fn landing(&mut self) -> Option<&mut Burst<T>> {
+        None
+    }
+
+    fn landed(&mut self, _: usize) {}
+
+    fn run_full(&mut self) {}
 }
 
 /// The end of a core's first chain: routes each packet by its shard.
 pub struct Router<'a, T, K, O> {
-    pub(crate) key: &'a K,
-    pub(crate) lanes: &'a mut Lanes<T>,
-    pub(crate) own: O,
+    key: &'a K,
+    lanes: &'a mut Lanes<T>,
+    own: O,
+}
+
+impl<'a, T: Send, K, O: Own<T>> Router<'a, T, K, O> {
+    pub(crate) const fn new(key: &'a K, lanes: &'a mut Lanes<T>, own: O) -> Self {
+        Self { key, lanes, own }
+    }
+
+    /// Counts what was put into the landing that was lent. After a panic of who put it there, this is
+    /// all that is missing.
+    #[inline(always)]
+    pub(crate) fn take_back(&mut self) {
+        let Some(len_before) = self.lanes.lent.take() else { return };
+        let len = self.own.landing().map_or(0, |burst| burst.len());
+        let count = len - len_before;
+        self.lanes.kept += count as u64;
+        self.own.landed(count);
+    }
 }
 
 impl<T, K, I, O> Down<T> for Router<'_, T, K, O>
@@ -198,6 +237,23 @@ where
         } else {
             self.lanes.push(worker, item);
         }
+    }
+
+    /// Where there is one worker, all shards are its own: nothing need be asked of the packets.
+    #[inline(always)]
+    fn landing(&mut self, count: usize) -> Option<&mut Burst<T>> {
+        if self.lanes.worker_count() != 1 {
+            return None;
+        }
+        let burst = self.own.landing().filter(|burst| burst.room() >= count)?;
+        self.lanes.lent = Some(burst.len());
+        Some(burst)
+    }
+
+    #[inline(always)]
+    fn landed(&mut self) {
+        self.take_back();
+        self.own.run_full();
     }
 
     #[inline(always)]

@@ -3,7 +3,7 @@
 use crate::chain::{Ending, Head};
 use crate::router::Own;
 use hotloop_ring::Column;
-use hotloop_stage::{Carries, Tick};
+use hotloop_stage::{Burst, Carries, Tick};
 
 /// The chain of a shard, fed from this core's own packets and from the rings of others.
 pub struct Back<T: Head, Z> {
@@ -128,6 +128,23 @@ where
     fn keep(&mut self, item: T::In) {
         self.back.kept += 1;
         self.back.chain.inlet().burst().push(item);
+        if self.back.chain.inlet().burst().is_full() {
+            self.run();
+        }
+    }
+
+    #[inline(always)]
+    fn landing(&mut self) -> Option<&mut Burst<T::In>> {
+        Some(self.back.chain.inlet().burst())
+    }
+
+    #[inline(always)]
+    fn landed(&mut self, count: usize) {
+        self.back.kept += count as u64;
+    }
+
+    #[inline(always)]
+    fn run_full(&mut self) {
         if self.back.chain.inlet().burst().is_full() {
             self.run();
         }

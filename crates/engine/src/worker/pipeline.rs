@@ -36,7 +36,7 @@ where
         self.now = self.now.max(now);
         let room = if self.front.is_lossless() { self.lanes.room() } else { usize::MAX };
         let polled = self.front.poll(room);
-        let mut router = Router { key: &self.key, lanes: &mut self.lanes, own: NoShard };
+        let mut router = Router::new(&self.key, &mut self.lanes, NoShard);
         self.front.run(&mut self.now, &mut router);
         self.front.chain.tick(self.now, &mut router);
         polled
@@ -49,7 +49,7 @@ where
     fn drain(&mut self, now: Tick) -> bool {
         if !self.done {
             self.step(now);
-            let mut router = Router { key: &self.key, lanes: &mut self.lanes, own: NoShard };
+            let mut router = Router::new(&self.key, &mut self.lanes, NoShard);
             self.front.chain.finish(self.now, &mut router);
             router.flush();
             self.lanes.close();

@@ -41,7 +41,7 @@ impl<S, H: Head, K, T: Head<In = H::Out>, Z> RunToCompletion<S, H, K, T, Z> {
 macro_rules! with_router {
     ($self:ident, |$front:ident, $now:ident, $router:ident| $work:expr) => {{
         let own = OwnShard { worker: $self.index, back: &mut $self.back };
-        let mut router = Router { key: &$self.key, lanes: &mut $self.lanes, own };
+        let mut router = Router::new(&$self.key, &mut $self.lanes, own);
         let ($front, $now, $router) = (&mut $self.front, &mut $self.now, &mut router);
         $work
     }};
@@ -99,7 +99,10 @@ where
     }
 
     fn abandon(&mut self) {
-        self.front.abandon();
+        with_router!(self, |front, _now, router| {
+            router.take_back();
+            front.abandon();
+        });
         self.lanes.abandon();
         self.lanes.close();
         self.back.abandon();

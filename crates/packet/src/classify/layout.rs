@@ -1,7 +1,5 @@
 //! What classification leaves in a packet's metadata.
 
-use std::hint;
-
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::{
@@ -10,7 +8,7 @@ use crate::{
         Kind, Summary, headers,
         plain::{self, HeadersV4, HeadersV6},
     },
-    flow_key::FlowKey,
+    flow_key::{FlowKey, FlowKeyV4},
     ip::Fragment,
     seed::Seed,
 };
@@ -21,6 +19,10 @@ const KIND_ARP: u8 = 1;
 const KIND_IPV4: u8 = 2;
 const KIND_IPV6: u8 = 3;
 const KIND_MALFORMED: u8 = 4;
+/// IPv4 and IPv6, as the short way of classification found them: without VLAN tags, options, extension
+/// headers or fragments, and TCP or UDP.
+const KIND_USUAL_V4: u8 = 5;
+const KIND_USUAL_V6: u8 = 6;
 const TUNNEL: u8 = 1 << 3;
 const ICMP_ERROR: u8 = 1 << 4;
 const FIRST_FRAGMENT: u8 = 1 << 5;
@@ -42,11 +44,10 @@ const HEADER_SHIFT: u32 = KIND.count_ones();
 )]
 #[repr(C)]
 pub struct Layout {
-    hash: u32,
-    /// The upper half of the shard's hash: enough to share flows evenly among 127 workers.
-    shard: u16,
-    l3_offset: u8,
-    flags: u8,
+    /// From the lowest bits on: 32 of the hash; 16 of the shard, the upper half of its hash: enough
+    /// to share flows evenly among 127 workers; 8 of the offset of the keyed header; 8 flags. One
+    /// word, which is made and written as one.
+    bits: u64,
 }
 
 impl Layout {
@@ -57,7 +58,7 @@ impl Layout {
         match HeadersV4::find(frame, len_bytes) {
             Some(headers) => {
                 let key = headers.key();
-                Self::plain(seed.hash_v4(&key), seed.shard_v4(&key), KIND_IPV4)
+                Self::plain(seed.hash_v4(&key), seed.shard_v4(&key), KIND_USUAL_V4)
             }
             None => Self::of_any(frame, len_bytes, seed),
         }
@@ -69,7 +70,7 @@ impl Layout {
         match HeadersV6::find(frame, len_bytes) {
             Some(headers) => {
                 let key = headers.key();
-                Self::plain(seed.hash_v6(&key), seed.shard_v6(&key), KIND_IPV6)
+                Self::plain(seed.hash_v6(&key), seed.shard_v6(&key), KIND_USUAL_V6)
             }
             None => Self::walk(frame, len_bytes, seed),
         }
@@ -77,7 +78,19 @@ impl Layout {
 
     #[inline]
     const fn plain(hash: u32, shard: u32, flags: u8) -> Self {
-        Self { hash, shard: upper_half(shard), l3_offset: plain::L3_OFFSET as u8, flags }
+        Self::new(hash, shard, plain::L3_OFFSET as u8, flags)
+    }
+
+    #[inline(always)]
+    const fn new(hash: u32, shard: u32, l3_offset: u8, flags: u8) -> Self {
+        let shard = (shard >> 16) as u64;
+        let place = (flags as u64) << 8 | l3_offset as u64;
+        Self { bits: hash as u64 | shard << 32 | place << 48 }
+    }
+
+    #[inline(always)]
+    const fn flags(&self) -> u8 {
+        (self.bits >> 56) as u8
     }
 
     fn walk(frame: &[u8], len_bytes: usize, seed: &Seed) -> Self {
@@ -93,12 +106,12 @@ impl Layout {
         let is_cut =
             summary.is_icmp_error && summary.l4_offset == 0 && summary.fragment != Fragment::Later;
         let cut = if is_cut { CUT } else { 0 };
-        Self {
-            hash: key.map_or(0, |key| seed.hash(&key)),
-            shard: key.map_or(0, |key| upper_half(seed.shard(&key))),
-            l3_offset: summary.l3_offset as u8,
-            flags: kind_bits(summary.kind) | fragment | tunnel | icmp_error | cut,
-        }
+        Self::new(
+            key.map_or(0, |key| seed.hash(&key)),
+            key.map_or(0, |key| seed.shard(&key)),
+            summary.l3_offset as u8,
+            kind_bits(summary.kind) | fragment | tunnel | icmp_error | cut,
+        )
     }
 
     /// The layout that these eight bytes hold: [`PacketBuf::metadata`](crate::PacketBuf::metadata).
@@ -116,17 +129,17 @@ impl Layout {
     /// The symmetric hash of the flow's five fields: [`Seed::hash`]; 0 where the frame is not IP.
     #[inline]
     pub const fn hash(&self) -> u32 {
-        self.hash
+        self.bits as u32
     }
 
     /// What the frame carries.
     #[inline]
     pub const fn kind(&self) -> Kind {
-        match self.flags & KIND {
+        match self.flags() & KIND {
             KIND_ARP => Kind::Arp,
-            KIND_IPV4 => Kind::Ipv4,
-            KIND_IPV6 => Kind::Ipv6,
-            KIND_MALFORMED => Kind::Malformed(Header::from_index(self.flags >> HEADER_SHIFT)),
+            KIND_IPV4 | KIND_USUAL_V4 => Kind::Ipv4,
+            KIND_IPV6 | KIND_USUAL_V6 => Kind::Ipv6,
+            KIND_MALFORMED => Kind::Malformed(Header::from_index(self.flags() >> HEADER_SHIFT)),
             _ => Kind::Other,
         }
     }
@@ -134,18 +147,18 @@ impl Layout {
     /// Whether there is a keyed header, so that the packet belongs to a flow.
     #[inline]
     pub const fn is_ip(&self) -> bool {
-        matches!(self.flags & KIND, KIND_IPV4 | KIND_IPV6)
+        matches!(self.flags() & KIND, KIND_IPV4 | KIND_IPV6 | KIND_USUAL_V4 | KIND_USUAL_V6)
     }
 
     /// Whether it is IP and nothing else is to be said of it: no tunnel, no ICMP error, no fragment.
     #[inline]
     pub const fn is_plain(&self) -> bool {
-        matches!(self.flags, KIND_IPV4 | KIND_IPV6)
+        matches!(self.flags(), KIND_IPV4 | KIND_IPV6 | KIND_USUAL_V4 | KIND_USUAL_V6)
     }
 
     #[inline]
     const fn has(&self, flag: u8) -> bool {
-        self.is_ip() && self.flags & flag != 0
+        self.is_ip() && self.flags() & flag != 0
     }
 
     /// Whether the keyed header is inside an IP-in-IP tunnel. The outer one begins at
@@ -177,7 +190,7 @@ impl Layout {
     /// Where the keyed header begins, in bytes; 0 where there is none.
     #[inline]
     pub const fn l3_offset(&self) -> usize {
-        self.l3_offset as usize
+        (self.bits >> 48) as u8 as usize
     }
 
     /// Where what the keyed header carries begins, in bytes, read from `frame`: the first segment of
@@ -185,10 +198,12 @@ impl Layout {
     /// where there is no keyed header.
     #[inline]
     pub fn l4_offset(&self, frame: &[u8]) -> Option<usize> {
-        if self.flags & (LATER_FRAGMENT | CUT) != 0 {
+        if self.flags() & (LATER_FRAGMENT | CUT) != 0 {
             return None;
         }
-        match self.flags & KIND {
+        match self.flags() & KIND {
+            KIND_USUAL_V4 => Some(plain::L4_OFFSET_V4),
+            KIND_USUAL_V6 => Some(plain::L4_OFFSET_V6),
             KIND_IPV4 => headers::payload_v4(frame, self.l3_offset()),
             KIND_IPV6 => headers::payload_v6(frame, self.l3_offset()),
             _ => None,
@@ -199,19 +214,45 @@ impl Layout {
     /// segment of the packet that the layout is of. `None` where it is not IP.
     #[inline]
     pub fn key(&self, frame: &[u8]) -> Option<FlowKey> {
+        if let Some(key) = self.usual_key_v4(frame) {
+            return Some(FlowKey::V4(key));
+        }
+        self.any_key(frame)
+    }
+
+    /// The key of a packet that [is usual](Self::is_usual_v4), read from `frame`; [`key`](Self::key) says
+    /// the same.
+    #[inline(always)]
+    pub fn usual_key_v4(&self, frame: &[u8]) -> Option<FlowKeyV4> {
+        if self.flags() != KIND_USUAL_V4 {
+            return None;
+        }
+        HeadersV4::ref_from_prefix(frame).ok().map(|(headers, _)| headers.key())
+    }
+
+    /// Whether it is what nearly all packets of IPv4 are, so that all of its headers are where they
+    /// usually are: TCP or UDP, whole, in IPv4 without options, in no tunnel and no fragment, in a frame
+    /// without VLAN tag.
+    #[inline(always)]
+    pub const fn is_usual_v4(&self) -> bool {
+        self.flags() == KIND_USUAL_V4
+    }
+
+    #[inline(never)]
+    fn any_key(&self, frame: &[u8]) -> Option<FlowKey> {
         let l3_offset = self.l3_offset();
-        if self.flags & (KIND | LATER_FRAGMENT | CUT) == KIND_IPV4
+        if self.flags() & (KIND | LATER_FRAGMENT | CUT) == KIND_IPV4
             && let Some(key) = plain::key_v4(frame, l3_offset)
         {
             return Some(FlowKey::V4(key));
         }
-        // Kept apart, so that what is above stays small where it is inlined.
-        hint::cold_path();
         let l4_offset = self.l4_offset(frame).unwrap_or(0);
-        match self.flags & KIND {
-            KIND_IPV4 => headers::key_v4(frame, l3_offset, l4_offset).map(FlowKey::V4),
-            KIND_IPV6 => {
-                let is_later = self.flags & LATER_FRAGMENT != 0;
+        match self.flags() & KIND {
+            KIND_IPV4 | KIND_USUAL_V4 => {
+                headers::key_v4(frame, l3_offset, l4_offset).map(FlowKey::V4)
+            }
+            KIND_IPV6 | KIND_USUAL_V6 => {
+                let is_later = self.flags() & LATER_FRAGMENT != 0;
                 headers::key_v6(frame, l3_offset, l4_offset, is_later).map(FlowKey::V6)
             }
             _ => None,
@@ -222,13 +263,8 @@ impl Layout {
     /// upper half of the result; 0 where the frame is not IP.
     #[inline]
     pub const fn shard(&self) -> u32 {
-        (self.shard as u32) << 16
+        (self.bits >> 16) as u32 & 0xffff_0000
     }
-}
-
-/// The upper half of a hash: what a share of its range is taken by.
-const fn upper_half(hash: u32) -> u16 {
-    (hash >> 16) as u16
 }
 
 #[inline]

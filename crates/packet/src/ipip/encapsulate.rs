@@ -4,11 +4,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::{
     PacketBuf,
-    ethernet::{ETHERTYPE_IPV4, ETHERTYPE_IPV6},
+    ethernet::{self, ETHERTYPE_IPV4, ETHERTYPE_IPV6},
     ipip::{
         EncapsulateError, TunnelError,
         inner::{Inner, PLAIN_IN_V4, PLAIN_IN_V6, place, place_plain},
-        outer::{Flow, OuterV4, OuterV6},
+        outer::{self, Flow, OuterV4, OuterV6},
     },
     ipv4, ipv6,
 };
@@ -167,6 +167,55 @@ impl Tunnel {
         identification: u16,
     ) -> Result<(), EncapsulateError> {
         self.wrap_as(packet, Some(Flow { hash: flow_hash, identification }))
+    }
+
+    /// As [`wrap_flow`](Self::wrap_flow) and
+    /// [`set_addresses`](crate::ethernet::set_addresses) together, for a packet that
+    /// [`Layout::is_usual_v4`](crate::classify::Layout::is_usual_v4) was said of: its headers are where
+    /// they always are, and have been checked, so that a third of the work remains. `addresses` are
+    /// destination and source of the frame.
+    ///
+    /// Says whether the identification was used. `None`, and the packet is as it was, where it needs a
+    /// closer look: its TTL has expired, it would be longer than `mtu_bytes` once wrapped, there is no
+    /// headroom, or the tunnel is IPv6's.
+    #[inline(always)]
+    pub fn wrap_usual<P: PacketBuf>(
+        &self,
+        packet: &mut P,
+        addresses: &[u8; 12],
+        flow_hash: u32,
+        identification: u16,
+        mtu_bytes: u16,
+    ) -> Option<bool> {
+        const INNER: usize = ethernet::HEADER_BYTES + ipv4::HEADER_BYTES;
+        let Outer::V4(outer) = &self.outer else { return None };
+        let front = packet.data().first_chunk::<INNER>()?;
+        let [traffic_class, high, low, flags, ttl] =
+            [front[15], front[16], front[17], front[20], front[22]];
+        let total = u32::from(u16::from_be_bytes([high, low])) + ipv4::HEADER_BYTES as u32;
+        if total > u32::from(mtu_bytes) || ttl <= 1 {
+            return None;
+        }
+        let dont_fragment = flags & 0x40;
+        // All ones where fragments are allowed: a mask costs less than a branch.
+        let mask = u16::from(dont_fragment >> 6).wrapping_sub(1);
+        let fields = outer::Usual {
+            traffic_class,
+            total: total as u16,
+            identification: identification & mask,
+            flags: dont_fragment,
+        };
+        let bytes = packet.prepend(ipv4::HEADER_BYTES).ok()?;
+        let bytes = bytes.first_chunk_mut::<{ ipv4::HEADER_BYTES + INNER }>()?;
+        bytes[..12].copy_from_slice(addresses);
+        outer.write_usual(bytes[12..].first_chunk_mut()?, &fields, flow_hash);
+        bytes[42] = ttl - 1;
+        // RFC 1624, with words as little-endian numbers: one less in the first byte of one.
+        let sum = u32::from(!u16::from_le_bytes([bytes[44], bytes[45]])) + 0xfffe;
+        let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+        bytes[44..46].copy_from_slice(&sum.to_le_bytes());
+        packet.truncate(ethernet::HEADER_BYTES + total as usize);
+        Some(mask != 0)
     }
 
     #[inline(always)]

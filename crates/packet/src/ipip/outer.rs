@@ -4,6 +4,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::{
     checksum::Sum,
+    ethernet::ETHERTYPE_IPV4,
+    ip::protocol,
     ipip::{EncapsulateError, OUTER_TTL, inner::Inner},
     ipv4, ipv6,
 };
@@ -16,6 +18,17 @@ pub(super) struct Flow {
     pub hash: u32,
     /// Of outer IPv4 headers that do not forbid fragments.
     pub identification: u16,
+}
+
+/// What an outer header takes from a usual packet of IPv4.
+#[derive(Clone, Copy)]
+pub(super) struct Usual {
+    pub traffic_class: u8,
+    /// Length in bytes, this header included.
+    pub total: u16,
+    pub identification: u16,
+    /// The upper byte of flags and offset.
+    pub flags: u8,
 }
 
 /// An outer IPv4 header, as far as it is the same for all packets of a tunnel.
@@ -44,6 +57,36 @@ impl OuterV4 {
     #[inline(always)]
     pub(super) fn source(&self, flow_hash: u32) -> Ipv4Addr {
         Ipv4Addr::from_bits(self.source | host(flow_hash, self.host_bits) as u32)
+    }
+
+    /// Writes the EtherType and the header of a usual packet.
+    #[inline(always)]
+    pub(super) fn write_usual(&self, bytes: &mut [u8; 22], fields: &Usual, flow_hash: u32) {
+        let Usual { traffic_class, total, identification, flags } = *fields;
+        let host = host(flow_hash, self.host_bits) as u32;
+        // The sum of words as they lie in memory: ones' complement sums may be taken in any byte
+        // order (RFC 1071, section 2).
+        let word = |bytes: [u8; 2]| u32::from(u16::from_ne_bytes(bytes));
+        let (total, identification) = (total.to_be(), identification.to_be());
+        let host_in_memory = host.to_be();
+        let sum = u32::from(self.sum.to_be())
+            + word([0, traffic_class])
+            + u32::from(total)
+            + u32::from(identification)
+            + word([flags, 0])
+            + word([0, protocol::IPV4])
+            + (host_in_memory >> 16)
+            + (host_in_memory & 0xffff);
+        let sum = (sum & 0xffff) + (sum >> 16);
+        let checksum = !((sum & 0xffff) + (sum >> 16)) as u16;
+        let [ethertype_high, ethertype_low] = ETHERTYPE_IPV4.to_be_bytes();
+        bytes[..4].copy_from_slice(&[ethertype_high, ethertype_low, 0x45, traffic_class]);
+        bytes[4..6].copy_from_slice(&total.to_ne_bytes());
+        bytes[6..8].copy_from_slice(&identification.to_ne_bytes());
+        bytes[8..12].copy_from_slice(&[flags, 0, OUTER_TTL, protocol::IPV4]);
+        bytes[12..14].copy_from_slice(&checksum.to_ne_bytes());
+        bytes[14..18].copy_from_slice(&(self.source | host).to_be_bytes());
+        bytes[18..].copy_from_slice(&self.destination.to_be_bytes());
     }
 
     /// The header of a packet; of no flow, where it is not told.
@@ -144,5 +187,6 @@ impl OuterV6 {
 fn host(flow_hash: u32, host_bits: u8) -> u64 {
     // By an odd number, so that no two hashes share a product; its upper bits depend on all of it.
     let spread = u64::from(flow_hash).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    spread.checked_shr(64 - u32::from(host_bits)).unwrap_or(0)
+    // In two steps, without a branch: 64 at once is no shift. Of 64 bits the lowest is not taken.
+    (spread >> 1) >> (63_u8.saturating_sub(host_bits) & 63)
 }
