@@ -11,3 +11,4 @@ mod never_panic;
 mod segmented;
 mod spread;
 mod tunnel_sources;
+mod usual;
