@@ -1,8 +1,10 @@
 //! The command line.
 
 use crate::config::{CORES_MAX, Config, DeploymentKind};
+use crate::ctl::Ctl;
 use crate::failure::BadInput;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use hotloop_ops::ControlArgs;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -30,10 +32,12 @@ pub enum Command {
     Run(Run),
     /// Validate a configuration and print what it was understood to say.
     Check(Check),
+    /// Ask a running balancer how things are, or change something.
+    Ctl(Ctl),
 }
 
-/// What every command takes.
-#[derive(Args, Debug)]
+/// What every command but `ctl` takes.
+#[derive(Args, Clone, Debug)]
 pub struct Common {
     /// The configuration, a TOML file.
     #[arg(long, value_name = "FILE")]
@@ -55,7 +59,7 @@ pub struct Common {
 /// `ipip-lb replay`.
 #[derive(Args, Debug)]
 pub struct Replay {
-    /// What every command takes.
+    /// What it shares with other commands.
     #[command(flatten)]
     pub common: Common,
     /// The capture to read: pcap or pcapng, of Ethernet frames.
@@ -72,12 +76,15 @@ pub struct Replay {
 /// `ipip-lb run`.
 #[derive(Args, Debug)]
 pub struct Run {
-    /// What every command takes.
+    /// What it shares with other commands.
     #[command(flatten)]
     pub common: Common,
     /// End after so many seconds.
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub duration: Option<Duration>,
+    /// Where `ctl` reaches it.
+    #[command(flatten)]
+    pub control: ControlArgs,
     /// Arguments of DPDK's environment, such as `-l 0-3 -a 0000:01:00.0`; with none it needs neither
     /// privilege nor hugepages.
     #[arg(last = true, value_name = "EAL ARGS")]
@@ -87,7 +94,7 @@ pub struct Run {
 /// `ipip-lb check`.
 #[derive(Args, Debug)]
 pub struct Check {
-    /// What every command takes.
+    /// What it shares with other commands.
     #[command(flatten)]
     pub common: Common,
 }

@@ -34,12 +34,16 @@
 //! );
 //! ```
 
+mod balancer;
 mod document;
+mod health;
 mod load;
 mod parse;
+mod port;
+mod service;
+mod words;
 
 use crate::prefix::Prefix;
-use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -50,12 +54,21 @@ pub const MTU_MIN: u16 = 576;
 /// The least path MTU where a backend is reached over IPv6, in bytes (RFC 8200, section 5).
 pub const MTU_MIN_V6: u16 = 1280;
 
-/// How many backends a service may have: with more, Maglev's 65,537 slots no longer come within one
-/// per cent of the weights.
-pub const BACKENDS_MAX: usize = 512;
+/// How many backends a service may have: schedulers other than Maglev's look at all of them for each
+/// new connection.
+pub const BACKENDS_MAX: usize = 1000;
 
-/// How many services there may be: each takes 128 KiB for its Maglev slots.
-pub const SERVICES_MAX: usize = 4096;
+/// How many services there may be.
+pub const SERVICES_MAX: usize = 131_072;
+
+/// The fewest slots that a Maglev table may be asked to have.
+pub const MAGLEV_SLOTS_MIN: u32 = 7;
+
+/// The most slots that a Maglev table may be asked to have: two bytes each, for each set of backends.
+pub const MAGLEV_SLOTS_MAX: u32 = 1_000_003;
+
+/// The longest that anything may be remembered, in seconds: 30 days.
+pub const TIMEOUT_S_MAX: u32 = 30 * 86_400;
 
 /// The largest weight of a backend.
 pub const WEIGHT_MAX: u32 = 65_535;
@@ -336,43 +349,4 @@ pub struct ConfigError {
     pub key: String,
     /// What is wrong, and what to write instead.
     pub problem: String,
-}
-
-impl fmt::Display for DeploymentKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::RunToCompletion => "run-to-completion",
-            Self::Pipeline => "pipeline",
-        })
-    }
-}
-
-impl fmt::Display for Side {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Client => "client",
-            Self::Backend => "backend",
-            Self::Both => "both",
-        })
-    }
-}
-
-impl fmt::Display for Protocol {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Tcp => "tcp",
-            Self::Udp => "udp",
-            Self::Any => "any",
-        })
-    }
-}
-
-impl fmt::Display for Ports {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Any => f.write_str("any"),
-            Self::Range { first, last } if first == last => write!(f, "{first}"),
-            Self::Range { first, last } => write!(f, "{first}-{last}"),
-        }
-    }
 }

@@ -1,125 +1,222 @@
-//! The connections that a worker remembers, with the backend of each.
+//! The connections that a worker remembers.
 
-use crate::directory::TargetIndex;
+use crate::connection::{Connection, State};
+use crate::directory::TargetId;
 use hotloop::arena::{Arena, Request};
-use hotloop::flow::{BURST_KEYS_MAX, Config, Handle, Table};
+use hotloop::flow::{
+    BURST_KEYS_MAX, CLASS_COUNT, Class, Classes, Config, Cursor, Full, Handle, Table,
+};
+use hotloop::packet::PacketBuf;
+use hotloop::packet::classify::{Kind, Layout};
 use hotloop::packet::flow_key::{FlowKey, FlowKeyV4, FlowKeyV6};
-use hotloop::stage::{Error, Tick};
-
-/// How long a connection is remembered after its last packet, in nanoseconds: 15 minutes.
-pub const IDLE_NS: u64 = 900_000_000_000;
+use hotloop::packet::ip::protocol;
+use hotloop::stage::{Classified, Error, Tick};
 
 /// How many places of each table one [`Connections::age`] looks at.
-const AGE_BUDGET: usize = 8;
+const AGE_BUDGET: usize = 15;
 
 /// A worker's connection tables, one for each IP version: keys are directed from client to VIP.
 #[derive(Debug)]
 pub struct Connections {
-    v4: Table<FlowKeyV4, TargetIndex>,
-    v6: Table<FlowKeyV6, TargetIndex>,
-    /// How many connections there may be in both together.
-    capacity: usize,
-    /// What [`prepare`](Self::prepare) was given and found, by place in the burst.
-    keys: [Option<FlowKey>; BURST_KEYS_MAX],
-    found: [Option<TargetIndex>; BURST_KEYS_MAX],
+    v4: Table<FlowKeyV4, Connection>,
+    v6: Table<FlowKeyV6, Connection>,
+    /// What [`prepare`](Self::prepare) found, by place in the burst.
+    found: [Option<Handle>; BURST_KEYS_MAX],
+}
+
+/// Whether a packet is for the connection of its key, whatever else it is.
+#[inline(always)]
+const fn is_followed(layout: Layout, protocol: u8) -> bool {
+    layout.is_plain() && matches!(protocol, protocol::TCP | protocol::UDP)
+}
+
+/// Where a connection is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Place {
+    /// In the table of IPv4.
+    V4(Handle),
+    /// In the table of IPv6.
+    V6(Handle),
+}
+
+/// How far a walk through all connections has come.
+#[derive(Clone, Copy, Debug)]
+pub enum Walk {
+    /// In the table of IPv4.
+    V4(Cursor),
+    /// In the table of IPv6.
+    V6(Cursor),
+}
+
+impl Default for Walk {
+    fn default() -> Self {
+        Self::V4(Cursor::default())
+    }
 }
 
 impl Connections {
-    /// Tables for `capacity` connections, in memory of `node` where that is known.
+    /// Tables for `capacity` connections of each IP version, in memory of `node` where that is known.
     ///
     /// # Errors
     /// There is not so much memory.
-    pub fn new(capacity: usize, node: Option<u32>) -> Result<Self, Error> {
-        let bytes = Table::<FlowKeyV4, TargetIndex>::bytes(capacity)
-            .zip(Table::<FlowKeyV6, TargetIndex>::bytes(capacity))
-            .and_then(|(v4, v6)| v4.checked_add(v6))
+    pub fn new(
+        capacity: usize,
+        idle_ns: [u64; CLASS_COUNT],
+        node: Option<u32>,
+    ) -> Result<Self, Error> {
+        let bytes = Self::bytes(capacity)
             .ok_or_else(|| Error::message(format!("{capacity} connections: too many")))?;
         let (arena, _) = Arena::new(Request { node, ..Request::new(bytes) })?;
-        let config = Config::new(capacity, IDLE_NS);
+        let full = Full::Evict(Classes::of(&[Class::new(State::Opening as usize)]));
+        let config = Config { capacity, idle_ns, full };
         Ok(Self {
             v4: Table::new(arena.clone(), config)?,
             v6: Table::new(arena, config)?,
-            capacity,
-            keys: [None; BURST_KEYS_MAX],
             found: [None; BURST_KEYS_MAX],
         })
     }
 
-    /// Looks up the keys of a burst, for [`key`](Self::key) and [`found`](Self::found).
+    /// The memory that tables for `capacity` connections take; none where it can't be addressed.
+    #[must_use]
+    pub fn bytes(capacity: usize) -> Option<usize> {
+        let v4 = Table::<FlowKeyV4, Connection>::bytes(capacity)?;
+        v4.checked_add(Table::<FlowKeyV6, Connection>::bytes(capacity)?)
+    }
+
+    /// Sets how long connections are remembered from now on, by state.
+    pub fn set_idle_ns(&mut self, idle_ns: [u64; CLASS_COUNT]) {
+        self.v4.set_idle_ns(idle_ns);
+        self.v6.set_idle_ns(idle_ns);
+    }
+
+    /// Looks up the connections of a burst, for [`found`](Self::found): those of whole TCP and UDP
+    /// packets outside tunnels. Whether others are for their connections is yet to be seen, and to look
+    /// these up would keep them from being forgotten.
     ///
     /// # Panics
-    /// With more than 64 keys.
+    /// With more than 64 packets.
     #[inline]
-    pub fn prepare(&mut self, keys: impl Iterator<Item = Option<FlowKey>>, now: Tick) {
-        let (mut count, mut v6_count) = (0, 0);
-        for (slot, key) in self.keys.iter_mut().zip(keys) {
-            *slot = key;
-            count += 1;
-            v6_count += usize::from(matches!(key, Some(FlowKey::V6(_))));
-        }
-        let keys = &self.keys[..count];
-        let mut handles: [Option<Handle>; BURST_KEYS_MAX] = [None; BURST_KEYS_MAX];
-        let v4_keys = keys.iter().map(|key| match key {
-            Some(FlowKey::V4(key)) => Some(*key),
-            _ => None,
+    pub fn prepare<P: PacketBuf>(&mut self, burst: &[Classified<P>], now: Tick) {
+        let mut any_v6 = false;
+        let v4_keys = burst.iter().map(|packet| {
+            let layout = packet.tag();
+            let key = layout.usual_key_v4(packet.packet.data());
+            key.or_else(|| {
+                any_v6 |= layout.kind() == Kind::Ipv6;
+                any_key_v4(packet)
+            })
         });
-        self.v4.lookup_burst(v4_keys, now.as_ns(), &mut handles);
-        for (found, handle) in self.found.iter_mut().zip(&handles[..count]) {
-            *found = handle.map(|handle| self.v4[handle]);
-        }
-        if v6_count == 0 {
-            return;
-        }
-        let v6_keys = keys.iter().map(|key| match key {
-            Some(FlowKey::V6(key)) => Some(*key),
-            _ => None,
-        });
-        self.v6.lookup_burst(v6_keys, now.as_ns(), &mut handles);
-        for (found, handle) in self.found.iter_mut().zip(&handles[..count]) {
-            *found = found.or_else(|| handle.map(|handle| self.v6[handle]));
+        self.v4.lookup_burst(v4_keys, now.as_ns(), &mut self.found);
+        if any_v6 {
+            self.prepare_v6(burst, now);
         }
     }
 
-    /// The key of the packet at `index` of the burst that was prepared.
-    #[inline]
+    fn prepare_v6<P: PacketBuf>(&mut self, burst: &[Classified<P>], now: Tick) {
+        let mut found = [None; BURST_KEYS_MAX];
+        let v6_keys = burst.iter().map(any_key_v6);
+        self.v6.lookup_burst(v6_keys, now.as_ns(), &mut found);
+        for (index, packet) in burst.iter().enumerate() {
+            if packet.tag().kind() == Kind::Ipv6 {
+                self.found[index] = found[index];
+            }
+        }
+    }
+
+    /// The connection of the packet at `index` of the burst that was prepared, whose layout is of
+    /// `kind`, as it was then: a packet ahead of it may have entered or changed it since.
+    #[inline(always)]
     #[must_use]
-    pub fn key(&self, index: usize) -> Option<FlowKey> {
-        self.keys[index]
+    pub fn found(&self, index: usize, kind: Kind) -> Option<Place> {
+        let handle = self.found[index]?;
+        Some(if kind == Kind::Ipv6 { Place::V6(handle) } else { Place::V4(handle) })
     }
 
-    /// The backend of the packet at `index` of the burst that was prepared, as it was then: a packet
-    /// ahead of it may have inserted its connection since.
-    #[inline]
+    /// As [`found`](Self::found), of a packet of IPv4: the connection itself.
+    #[inline(always)]
     #[must_use]
-    pub fn found(&self, index: usize) -> Option<TargetIndex> {
-        self.found[index]
+    pub fn found_v4(&self, index: usize) -> Option<&Connection> {
+        self.v4.value(self.found[index % BURST_KEYS_MAX]?)
     }
 
-    /// The backend of a connection, which has a packet now.
-    #[inline]
-    pub fn backend(&mut self, key: &FlowKey, now: Tick) -> Option<TargetIndex> {
+    /// The connection of a key, which has a packet now.
+    pub fn find(&mut self, key: &FlowKey, now: Tick) -> Option<Place> {
         match key {
-            FlowKey::V4(key) => self.v4.get(key, now.as_ns()).map(|handle| self.v4[handle]),
-            FlowKey::V6(key) => self.v6.get(key, now.as_ns()).map(|handle| self.v6[handle]),
+            FlowKey::V4(key) => self.v4.get(key, now.as_ns()).map(Place::V4),
+            FlowKey::V6(key) => self.v6.get(key, now.as_ns()).map(Place::V6),
         }
     }
 
-    /// Remembers a connection, which has a packet now. Says whether there was room for it.
-    pub fn insert(&mut self, key: &FlowKey, backend: TargetIndex, now: Tick) -> bool {
-        if self.len() >= self.capacity {
-            return false;
-        }
+    /// The connection of a key, for somebody who only wants to know.
+    #[must_use]
+    pub fn peek(&self, key: &FlowKey, now: Tick) -> Option<Connection> {
         match key {
-            FlowKey::V4(key) => self.v4.insert(*key, backend, now.as_ns()).is_ok(),
-            FlowKey::V6(key) => self.v6.insert(*key, backend, now.as_ns()).is_ok(),
+            FlowKey::V4(key) => self.v4.peek(key, now.as_ns()).map(|handle| self.v4[handle]),
+            FlowKey::V6(key) => self.v6.peek(key, now.as_ns()).map(|handle| self.v6[handle]),
         }
+    }
+
+    /// The connection in a place; none where it has left it.
+    #[inline(always)]
+    #[must_use]
+    pub fn connection(&self, place: Place) -> Option<Connection> {
+        match place {
+            Place::V4(handle) => self.v4.value(handle).copied(),
+            Place::V6(handle) => self.v6.value(handle).copied(),
+        }
+    }
+
+    /// Changes the connection in a place, which it must not have left.
+    ///
+    /// # Panics
+    /// When it has.
+    pub fn set(&mut self, place: Place, connection: Connection) {
+        let class = Class::new(connection.state() as usize);
+        match place {
+            Place::V4(handle) => {
+                self.v4[handle] = connection;
+                self.v4.set_class(handle, class);
+            }
+            Place::V6(handle) => {
+                self.v6[handle] = connection;
+                self.v6.set_class(handle, class);
+            }
+        }
+    }
+
+    /// Remembers a connection, which has a packet now. Where another leaves for it, `on_leave` has
+    /// the target of that. None where there is no room.
+    pub fn insert(
+        &mut self,
+        key: &FlowKey,
+        connection: Connection,
+        now: Tick,
+        mut on_leave: impl FnMut(TargetId),
+    ) -> Option<Place> {
+        let now = now.as_ns();
+        let place = match key {
+            FlowKey::V4(key) => self
+                .v4
+                .insert_evicting(*key, connection, now, |_, left| on_leave(left.target))
+                .map(Place::V4),
+            FlowKey::V6(key) => self
+                .v6
+                .insert_evicting(*key, connection, now, |_, left| on_leave(left.target))
+                .map(Place::V6),
+        };
+        let place = place.ok()?;
+        if connection.state() != State::Opening {
+            self.set(place, connection);
+        }
+        Some(place)
     }
 
     /// Forgets connections that fell silent, in a bounded step: a few places of each table.
+    /// `on_leave` has their targets.
     #[inline]
-    pub fn age(&mut self, now: Tick) {
-        self.v4.age(now.as_ns(), AGE_BUDGET, |_, _| {});
-        self.v6.age(now.as_ns(), AGE_BUDGET, |_, _| {});
+    pub fn age(&mut self, now: Tick, mut on_leave: impl FnMut(TargetId)) {
+        self.v4.age(now.as_ns(), AGE_BUDGET, |_, left| on_leave(left.target));
+        self.v6.age(now.as_ns(), AGE_BUDGET, |_, left| on_leave(left.target));
     }
 
     /// How many connections there are, those included that fell silent and were not forgotten yet.
@@ -134,9 +231,44 @@ impl Connections {
         self.len() == 0
     }
 
-    /// All connections, in no particular order.
-    pub fn iter(&self) -> impl Iterator<Item = (FlowKey, TargetIndex)> {
-        let v4 = self.v4.iter().map(|(key, backend)| (FlowKey::V4(*key), *backend));
-        v4.chain(self.v6.iter().map(|(key, backend)| (FlowKey::V6(*key), *backend)))
+    /// Visits the connections in the next `budget` places, and says where to go on, or none at the
+    /// end. Those that come, go or move meanwhile may be missed or met twice.
+    pub fn scan(
+        &self,
+        walk: Walk,
+        budget: usize,
+        mut visit: impl FnMut(FlowKey, Connection),
+    ) -> Option<Walk> {
+        match walk {
+            Walk::V4(cursor) => {
+                let next = self.v4.scan(cursor, budget, |key, it| visit(FlowKey::V4(*key), *it));
+                Some(next.map_or(Walk::V6(Cursor::default()), Walk::V4))
+            }
+            Walk::V6(cursor) => {
+                let next = self.v6.scan(cursor, budget, |key, it| visit(FlowKey::V6(*key), *it));
+                next.map(Walk::V6)
+            }
+        }
     }
+
+    /// All connections, in no particular order.
+    pub fn iter(&self) -> impl Iterator<Item = (FlowKey, Connection)> {
+        let v4 = self.v4.iter().map(|(key, it)| (FlowKey::V4(*key), *it));
+        v4.chain(self.v6.iter().map(|(key, it)| (FlowKey::V6(*key), *it)))
+    }
+}
+
+/// The key of a connection of IPv4 by a packet of any kind.
+#[inline(never)]
+fn any_key_v4<P: PacketBuf>(packet: &Classified<P>) -> Option<FlowKeyV4> {
+    let layout = packet.tag();
+    let FlowKey::V4(key) = layout.key(packet.packet.data())? else { return None };
+    is_followed(layout, key.protocol()).then_some(key)
+}
+
+/// The key of a connection of IPv6 by a packet of any kind.
+fn any_key_v6<P: PacketBuf>(packet: &Classified<P>) -> Option<FlowKeyV6> {
+    let layout = packet.tag();
+    let FlowKey::V6(key) = layout.key(packet.packet.data())? else { return None };
+    is_followed(layout, key.protocol()).then_some(key)
 }

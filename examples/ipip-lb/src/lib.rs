@@ -6,21 +6,26 @@
 //! a tunnel back to the balancer. VIPs and backends may be of either IP version, in all combinations.
 //!
 //! Here is the network function with its configuration; the program around it, `ipip-lb`, is described
-//! in the package's README.
+//! in the package's README, with the rules by which packets are treated.
 //!
 //! - [`config`]: what an operator writes. [`check`]: what it was understood to say.
 //! - [`rules`], [`maglev`], [`directory`]: the configuration compiled for the packet path, read-only
-//!   and shared by all workers.
-//! - [`connections`]: what each worker remembers by itself.
+//!   and shared by all workers; a new one follows when anything changes.
+//! - [`connection`], [`connections`]: what each worker remembers by itself.
 //! - [`balance`]: what becomes of each packet; [`network_function`]: the whole graph around it.
+//! - [`health`]: which backends are up. [`control`]: changing and asking a balancer that runs, and
+//!   [`ctl`], the operator's end of that.
 //! - [`replay`], [`run`]: the program's two ways to run it, on [`capture`]s and on devices.
 //!
 //! # Guarantees
 //!
 //! - All packets between a client and a VIP, in either direction, their fragments and the ICMP errors
 //!   about them are worked on by one worker, whatever core received them.
-//! - A connection keeps its backend. Balancers of one configuration choose the same backends.
+//! - A connection keeps its backend for as long as that is one of its service. Balancers of one
+//!   configuration choose the same backends, by schedulers that look at the packet alone.
 //! - Every packet is sent, or dropped for a named reason: [`balance::BalanceDrop`].
+//! - Memory is fixed from the start. A full table and a flood of new connections cost packets nothing,
+//!   and end no established connection.
 //! - Whatever is wrong with a configuration, a capture or an argument is told in one line that says
 //!   where it is and what to write instead.
 //!
@@ -29,12 +34,13 @@
 //! The balancer of one worker, on plain memory:
 //!
 //! ```
-//! use hotloop::packet::{build::tcp, ethernet::MacAddress, ipip, memory::MemPacket, seed::Seed};
+//! use hotloop::engine::publish;
 //! use hotloop::packet::classify::classify_packet;
-//! use hotloop::stage::{Counters, Cx, DropReason, Stage, Tagged, Tick};
-//! use ipip_lb::balance::{Balance, BalanceDrop, Egress, Egresses, Route};
-//! use ipip_lb::{config::Config, counts::WorkerCounts, directory::Directory};
-//! use ipip_lb::network_function::SEED;
+//! use hotloop::packet::{build::tcp, ethernet::MacAddress, ipip, memory::MemPacket, seed::Seed};
+//! use hotloop::stage::{Burst, BurstStage, Counters, Cx, DropReason, Output, Tagged, Tally, Tick};
+//! use ipip_lb::balance::{Balance, BalanceDrop, Egress, Egresses, Making, Route, SEED};
+//! use ipip_lb::directory::{Builder, Standing};
+//! use ipip_lb::{config::Config, counts::WorkerCounts};
 //! use std::sync::Arc;
 //!
 //! let config = Config::parse("lb.toml", r#"
@@ -54,32 +60,44 @@
 //!     ports = "80"
 //!     backend = [{ address = "10.0.0.1" }]
 //! "#)?;
+//! let mut builder = Builder::new(&config);
+//! let directory = builder.build(&config, &Standing::default())?;
+//! let (_publisher, subscribers) = publish(Arc::new(directory), 1);
 //! let egress = Egress {
 //!     route: Route(0),
 //!     source: MacAddress::new([2, 0, 0, 0, 0, 2]),
 //!     destination: MacAddress::new(config.ports[0].next_hop_mac),
 //! };
-//! let directory = Arc::new(Directory::new(&config));
-//! let counts = [WorkerCounts::new(&directory)].into();
-//! let egresses = Egresses { clients: egress, backends: egress };
-//! let mut balance = Balance::new(directory, egresses, counts, 0, None)?;
+//! let mut balance = Balance::new(Making {
+//!     directory: subscribers.take(0).expect("the only worker's"),
+//!     egresses: Egresses { clients: egress, backends: egress },
+//!     counts: [WorkerCounts::new(builder.slot_capacity())].into(),
+//!     worker: 0,
+//!     connections_max: config.balancer.connections_max,
+//!     slot_capacity: builder.slot_capacity(),
+//!     node: None,
+//!     mailbox: None,
+//! })?;
 //!
 //! let packet = MemPacket::new(&tcp().from("198.51.100.7:4000").to("203.0.113.10:80").build());
 //! let layout = classify_packet(&packet, &Seed::new(SEED));
-//! let packet = Tagged::new(packet, layout);
+//! let (mut input, mut sent, mut tally) = (Burst::new(), Burst::new(), Tally::default());
+//! input.push(Tagged::new(packet, layout));
 //! let counters = Counters::new(BalanceDrop::NAMES);
 //! let mut cx = Cx::new(&counters, Tick::from_ns(0), 0);
-//! balance.prepare(&mut cx, std::slice::from_ref(&packet));
-//! let mut sent = balance.packet(&mut cx, packet).expect("a packet to the service").packet;
+//! let mut spill = |_: &mut Burst<_>| unreachable!("one packet");
+//! balance.process(&mut cx, &mut input, &mut Output::new(&mut sent, &mut spill, &mut tally));
+//! let mut sent = sent.pop().expect("a packet to the service").packet;
 //! assert_eq!(ipip::decapsulate(&mut sent)?.destination.to_string(), "10.0.0.1");
 //! # Ok::<(), hotloop::Error>(())
 //! ```
 //!
 //! # Limits
 //!
-//! Fragments of requests but the first are dropped, and so is what exceeds the MTU of the path to the
-//! backends once it is wrapped. Backends are not probed, and the configuration is read once. The
-//! connection tables have a fixed size, and one idle time for all protocols.
+//! Neighbours are static, and nobody takes what is handed to the exception path: it is dropped as
+//! `punt`. Workers share nothing, so round-robin, least connections and rate limits are by worker, and
+//! tables are not handed over between balancers. Tunnel packets that were fragmented on their way are
+//! not put together. Probes go over the kernel's sockets, not through the tunnels.
 
 #![forbid(unsafe_code)]
 
@@ -88,10 +106,14 @@ pub mod capture;
 pub mod check;
 pub mod cli;
 pub mod config;
+pub mod connection;
 pub mod connections;
+pub mod control;
 pub mod counts;
+pub mod ctl;
 pub mod directory;
 pub mod failure;
+pub mod health;
 pub mod maglev;
 pub mod network_function;
 pub mod outcome;

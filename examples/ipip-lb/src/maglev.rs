@@ -5,16 +5,64 @@
 //! ("Maglev: A Fast and Reliable Software Network Load Balancer", NSDI 2016, section 3.4). A backend
 //! of half the greatest weight takes a turn in every other round. So
 //!
-//! - the slots of a backend are in proportion to its weight, to within a slot or two;
+//! - the slots of a backend are in proportion to its weight, to within two slots or one per cent
+//!   where there are a hundred slots for each backend;
 //! - every balancer with the same backends has the same table, in whatever order they are written;
-//! - when a backend comes or goes, few of the others' slots move.
+//! - when a backend goes, few slots move but its own. Of 65,537 slots of equal backends, in per
+//!   cent of what the others had, on average and at most, over all of those that might go:
+//!
+//! | backends | moved | at most |
+//! |---|---|---|
+//! | 3 | 0.04 | 0.05 |
+//! | 10 | 0.22 | 0.26 |
+//! | 100 | 0.56 | 0.62 |
+//! | 650 | 0.81 | 0.88 |
 
 use std::net::IpAddr;
 
-/// How many slots a table has: a prime, a hundred times more than there are backends.
-pub const SLOT_COUNT: usize = 65_537;
+/// How many slots a table has where the configuration doesn't say.
+pub const SLOT_COUNT_DEFAULT: u32 = 65_537;
 
-/// The permutation of `0..slot_count` that starts at `offset` and goes on in steps of `skip`. It
+/// How many slots for a backend make its share right: with fewer it may be further than two slots or
+/// one per cent from its weight.
+const SLOTS_PER_BACKEND: u32 = 100;
+
+/// How many slots a table should have, at least, for so many backends.
+///
+/// # Panics
+/// Where that exceeds 32 bits.
+#[must_use]
+pub fn slots_for(backend_count: usize) -> u32 {
+    let slots = u32::try_from(backend_count).ok().and_then(|it| it.checked_mul(SLOTS_PER_BACKEND));
+    prime_from(slots.expect("so many backends"))
+}
+
+/// The least prime that is not below `number`.
+///
+/// # Panics
+/// Where that exceeds 32 bits.
+#[must_use]
+pub fn prime_from(number: u32) -> u32 {
+    (number..=u32::MAX).find(|number| is_prime(*number)).expect("a prime of 32 bits")
+}
+
+/// Whether `number` is a prime.
+#[must_use]
+pub const fn is_prime(number: u32) -> bool {
+    if number < 4 {
+        return number > 1;
+    }
+    let mut divisor = 2;
+    while divisor <= number / divisor {
+        if number.is_multiple_of(divisor) {
+            return false;
+        }
+        divisor += 1;
+    }
+    true
+}
+
+/// The permutation of `0..slot_count` that starts at `next` and goes on in steps of `skip`. It
 /// reaches every slot, since `slot_count` is prime.
 #[derive(Clone, Copy, Debug)]
 struct Permutation {
@@ -41,9 +89,12 @@ impl Permutation {
         Self { next: offset as usize, skip: skip as usize, slot_count }
     }
 
-    fn next(&mut self) -> usize {
+    /// The next slot. No division: that would be half the work of filling a table.
+    #[inline]
+    const fn next(&mut self) -> usize {
         let slot = self.next;
-        self.next = (slot + self.skip) % self.slot_count;
+        let next = slot + self.skip;
+        self.next = if next < self.slot_count { next } else { next - self.slot_count };
         slot
     }
 }
@@ -64,24 +115,26 @@ pub struct Maglev {
 }
 
 impl Maglev {
-    /// The table of the backends given with their weights. Those of weight 0 get no slot.
+    /// The table of the backends given with their weights. Those of weight 0 get no slot. A backend
+    /// that is alone gets a table of one slot: it says as much as any number of them.
     ///
     /// # Panics
-    /// With more than 65,535 backends.
+    /// With a `slot_count` that is no prime, or more than 65,535 backends.
     #[must_use]
-    pub fn new(backends: &[(IpAddr, u32)]) -> Self {
+    pub fn new(backends: &[(IpAddr, u32)], slot_count: usize) -> Self {
+        let is_prime = u32::try_from(slot_count).is_ok_and(is_prime);
+        assert!(is_prime, "{slot_count} slots: not a prime");
         assert!(backends.len() <= usize::from(u16::MAX), "{} backends", backends.len());
-        let mut turns: Vec<_> =
-            (0_u16..).zip(backends).filter(|(_, (_, weight))| *weight > 0).collect();
-        // Turns are taken in the order of the addresses: that of the file must not matter.
-        turns.sort_by_key(|(_, (address, _))| *address);
-        let turns = turns.into_iter().map(|(index, (address, weight))| Turn {
+        let order = in_turn(backends);
+        if let &[(alone, ..)] = &order[..] {
+            return Self { slots: [alone].into() };
+        }
+        let turns = order.into_iter().map(|(index, address, weight)| Turn {
             backend: index,
-            permutation: Permutation::of(*address, SLOT_COUNT),
-            weight: u64::from(*weight),
-            credit: 0,
+            permutation: Permutation::of(address, slot_count),
+            pace: Pace::of(weight, greatest(backends)),
         });
-        Self { slots: filled(turns.collect(), SLOT_COUNT) }
+        Self { slots: filled(turns.collect(), slot_count) }
     }
 
     /// The index of the backend for flows of this hash; none where no backend has a slot.
@@ -100,133 +153,123 @@ impl Maglev {
     }
 }
 
+/// How much memory a table takes, in bytes, for so many backends of weight above 0.
+#[must_use]
+pub const fn memory_bytes(usable_count: usize, slot_count: u32) -> usize {
+    let slots = match usable_count {
+        few @ (0 | 1) => few,
+        _ => slot_count as usize,
+    };
+    slots * size_of::<u16>()
+}
+
+/// The share of flows, from 0 to 1, that each of the backends given with their weights has by its
+/// slots in [`Maglev::new`]'s table; all 0 where none has a weight above 0. It takes no table.
+#[must_use]
+pub fn shares(backends: &[(IpAddr, u32)], slot_count: usize) -> Vec<f64> {
+    let mut shares = vec![0.0; backends.len()];
+    let turns = in_turn(backends);
+    let price = greatest(backends);
+    let taken = |rounds: u64, weight: u32| Pace::of(weight, price).turns_in(rounds) as usize;
+    let taken_by_all =
+        |rounds| turns.iter().map(|(.., weight)| taken(rounds, *weight)).sum::<usize>();
+    // In each round at least one backend takes a turn: so many rounds there are at most. The last
+    // one may end before all have had theirs.
+    let (mut rounds, mut too_many) = (0, slot_count as u64 + 1);
+    while too_many - rounds > 1 {
+        let middle = rounds.midpoint(too_many);
+        *(if taken_by_all(middle) <= slot_count { &mut rounds } else { &mut too_many }) = middle;
+    }
+    let mut left = slot_count - taken_by_all(rounds).min(slot_count);
+    for (index, _, weight) in turns {
+        let whole = taken(rounds, weight);
+        let more = (taken(rounds + 1, weight) - whole).min(left);
+        left -= more;
+        shares[usize::from(index)] = (whole + more) as f64 / slot_count as f64;
+    }
+    shares
+}
+
+/// The backends of weight above 0 with their indices, in the order in which they take turns: that
+/// of their addresses, since that of the file must not matter.
+fn in_turn(backends: &[(IpAddr, u32)]) -> Vec<(u16, IpAddr, u32)> {
+    let all = (0_u16..).zip(backends).map(|(index, &(address, weight))| (index, address, weight));
+    let mut turns: Vec<_> = all.filter(|(.., weight)| *weight > 0).collect();
+    turns.sort_by_key(|(_, address, _)| *address);
+    turns
+}
+
+fn greatest(backends: &[(IpAddr, u32)]) -> u64 {
+    backends.iter().map(|(_, weight)| u64::from(*weight)).max().unwrap_or(0)
+}
+
+/// How often a backend takes a turn.
+#[derive(Clone, Copy, Debug)]
+struct Pace {
+    weight: u64,
+    /// The greatest weight of all: what a turn costs.
+    price: u64,
+    /// Grows by the weight each round.
+    credit: u64,
+}
+
+impl Pace {
+    /// It begins with half a turn's price, so that what is due is rounded, not cut.
+    const fn of(weight: u32, price: u64) -> Self {
+        Self { weight: weight as u64, price, credit: price / 2 }
+    }
+
+    /// Begins a round: whether the backend takes a turn in it.
+    #[inline]
+    const fn takes_turn(&mut self) -> bool {
+        self.credit += self.weight;
+        let takes = self.credit >= self.price;
+        if takes {
+            self.credit -= self.price;
+        }
+        takes
+    }
+
+    /// How many turns it takes in so many rounds.
+    const fn turns_in(self, rounds: u64) -> u64 {
+        (self.credit + rounds * self.weight) / self.price
+    }
+}
+
 /// A backend's place in the rounds.
 struct Turn {
     backend: u16,
     permutation: Permutation,
-    weight: u64,
-    /// Grows by the weight each round; the greatest weight buys a slot.
-    credit: u64,
+    pace: Pace,
 }
 
+/// No backend's index.
+const FREE: u16 = u16::MAX;
+
 fn filled(mut turns: Vec<Turn>, slot_count: usize) -> Box<[u16]> {
-    let Some(price) = turns.iter().map(|turn| turn.weight).max() else { return Box::default() };
-    let mut slots: Vec<Option<u16>> = vec![None; slot_count];
+    if turns.is_empty() {
+        return Box::default();
+    }
+    let mut slots = vec![FREE; slot_count];
     let mut free_count = slot_count;
     'rounds: loop {
         for turn in &mut turns {
-            turn.credit += turn.weight;
-            if turn.credit < price {
+            if !turn.pace.takes_turn() {
                 continue;
             }
-            turn.credit -= price;
             let mut slot = turn.permutation.next();
-            while slots[slot].is_some() {
+            while slots[slot] != FREE {
                 slot = turn.permutation.next();
             }
-            slots[slot] = Some(turn.backend);
+            slots[slot] = turn.backend;
             free_count -= 1;
             if free_count == 0 {
                 break 'rounds;
             }
         }
     }
-    slots.into_iter().flatten().collect()
+    slots.into()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn backends(weights: &[u32]) -> Vec<(IpAddr, u32)> {
-        let address = |index: u32| IpAddr::from((0x0A00_0001 + index).to_be_bytes());
-        (0_u32..).zip(weights).map(|(index, weight)| (address(index), *weight)).collect()
-    }
-
-    /// Table 1 of the paper: three backends, seven slots, then without the second.
-    #[test]
-    fn the_papers_example_comes_out() {
-        let turn = |backend, next, skip| Turn {
-            backend,
-            permutation: Permutation { next, skip, slot_count: 7 },
-            weight: 1,
-            credit: 0,
-        };
-        let before = filled(vec![turn(0, 3, 4), turn(1, 0, 2), turn(2, 3, 1)], 7);
-        assert_eq!(*before, [1, 0, 1, 0, 2, 2, 0]);
-        let after = filled(vec![turn(0, 3, 4), turn(2, 3, 1)], 7);
-        assert_eq!(*after, [0, 0, 0, 0, 2, 2, 2]);
-    }
-
-    #[test]
-    fn slots_are_in_proportion_to_weights() {
-        for weights in [
-            &[1, 1, 1][..],
-            &[1, 2, 3, 4],
-            &[100, 1],
-            &[65_535, 1, 30_000],
-            &[7; 512],
-            &[0, 5, 0, 10],
-        ] {
-            let maglev = Maglev::new(&backends(weights));
-            let sum: u32 = weights.iter().sum();
-            for (index, weight) in weights.iter().enumerate() {
-                let due = SLOT_COUNT as f64 * f64::from(*weight) / f64::from(sum);
-                let count = maglev.slot_count(index) as f64;
-                assert!(
-                    (count - due).abs() <= 2.0,
-                    "{count} slots for {weight} of {sum}, due {due}"
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn each_slot_is_reached_by_some_hash_and_no_other() {
-        let maglev = Maglev::new(&backends(&[1, 1]));
-        let mut counts = [0_usize; 2];
-        for hash in (0..=u32::MAX).step_by(1 << 14) {
-            counts[maglev.backend(hash).unwrap()] += 1;
-        }
-        assert_eq!(counts.iter().sum::<usize>(), 1 << 18);
-        assert!(counts.iter().all(|count| count.abs_diff(1 << 17) < 1 << 10), "{counts:?}");
-        assert_eq!(maglev.backend(0), Some(usize::from(maglev.slots[0])));
-        assert_eq!(maglev.backend(u32::MAX), Some(usize::from(maglev.slots[SLOT_COUNT - 1])));
-    }
-
-    #[test]
-    fn the_order_in_the_file_does_not_matter() {
-        let mut forward = backends(&[3, 1, 2, 5]);
-        forward.push(("2001:db8::7".parse().unwrap(), 2));
-        let backward: Vec<_> = forward.iter().rev().copied().collect();
-        let (a, b) = (Maglev::new(&forward), Maglev::new(&backward));
-        let last = forward.len() - 1;
-        assert!(
-            (0..SLOT_COUNT)
-                .all(|slot| usize::from(a.slots[slot]) + usize::from(b.slots[slot]) == last)
-        );
-    }
-
-    #[test]
-    fn removing_a_backend_moves_few_of_the_others_slots() {
-        let all = backends(&[1; 20]);
-        let (before, after) = (Maglev::new(&all), Maglev::new(&all[..19]));
-        let pairs = before.slots.iter().zip(&after.slots);
-        let moved = pairs.filter(|(before, after)| **before != 19 && before != after).count();
-        // The paper's figure 12 shows as much: with 65,537 slots about two per cent move.
-        assert!(moved * 20 < SLOT_COUNT, "{moved} of {SLOT_COUNT} slots moved");
-    }
-
-    #[test]
-    fn without_weight_there_is_no_backend() {
-        assert_eq!(Maglev::new(&[]).backend(7), None);
-        assert_eq!(Maglev::new(&backends(&[0, 0])).backend(u32::MAX), None);
-    }
-
-    #[test]
-    fn equal_bits_of_the_two_families_are_different_backends() {
-        let v4 = Permutation::of("0.0.0.5".parse().unwrap(), SLOT_COUNT);
-        let v6 = Permutation::of("0:0:0:4::5".parse().unwrap(), SLOT_COUNT);
-        assert_ne!((v4.next, v4.skip), (v6.next, v6.skip));
-    }
-}
+mod tests;

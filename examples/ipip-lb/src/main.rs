@@ -15,7 +15,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let result = Cli::parse_from_args(std::env::args_os()).map_err(Failure::from);
     match result.and_then(|parsed| act(&parsed)) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(failure) => {
             eprintln!("ipip-lb: {failure}");
             failure.exit_code()
@@ -23,13 +23,17 @@ fn main() -> ExitCode {
     }
 }
 
-fn act(parsed: &Parsed) -> Result<(), Failure> {
+fn act(parsed: &Parsed) -> Result<ExitCode, Failure> {
     match parsed {
-        Parsed::Help(text) => print(text),
-        Parsed::Cli(Cli { command: Command::Check(check) }) => self::check(&check.common),
-        Parsed::Cli(Cli { command: Command::Replay(args) }) => report(&replay(args)?, &args.common),
-        Parsed::Cli(Cli { command: Command::Run(args) }) => report(&run(args)?, &args.common),
+        Parsed::Help(text) => print(text)?,
+        Parsed::Cli(Cli { command: Command::Check(check) }) => self::check(&check.common)?,
+        Parsed::Cli(Cli { command: Command::Replay(args) }) => {
+            report(&replay(args)?, &args.common)?
+        }
+        Parsed::Cli(Cli { command: Command::Run(args) }) => report(&run(args)?, &args.common)?,
+        Parsed::Cli(Cli { command: Command::Ctl(ctl) }) => return Ok(ctl.ask()),
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Prints what came of a run, also of one that failed, and says whether it did.

@@ -1,36 +1,72 @@
 //! The whole network function, from source to sink, for either deployment.
 
-use crate::balance::{Balance, Egresses, Route};
+use crate::balance::{Answer, Balance, Egresses, Making, Question, Route, SEED};
 use crate::config::{Config, DeploymentKind, Engine};
 use crate::counts::{Summary, WorkerCounts};
-use crate::directory::Directory;
-use hotloop::engine::{Deployment, Graph, Outlet, Routed, source};
+use crate::directory::{Builder, Directory, Standing};
+use hotloop::engine::{
+    Asker, Deployment, Graph, Mailboxes, Outlet, Publisher, Routed, Subscribers, mailbox, publish,
+    source,
+};
 use hotloop::packet::PacketBuf;
 use hotloop::stage::{Carries, Classify, Core, Error, Source};
 use std::sync::Arc;
-
-/// The seed of the hashes that spread flows over workers and backends. It is the same in every
-/// balancer, so that several of them with one configuration send a flow to one backend.
-pub const SEED: u64 = 0x6970_6970_2D6C_6200;
 
 /// The balancer with all its workers.
 #[derive(Debug)]
 pub struct NetworkFunction {
     directory: Arc<Directory>,
+    subscribers: Subscribers<Directory>,
+    mailboxes: Mailboxes<Question, Answer>,
     egresses: Egresses,
     counts: Arc<[WorkerCounts]>,
+    connections_max: usize,
+    slot_capacity: usize,
+}
+
+/// What control has of a balancer: the way to change it while it runs.
+#[derive(Debug)]
+pub struct Steering {
+    /// Builds directories.
+    pub builder: Builder,
+    /// Hands them to the workers.
+    pub publisher: Publisher<Directory>,
+    /// The directory that was handed to them last.
+    pub directory: Arc<Directory>,
+    /// Asks the workers.
+    pub asker: Asker<Question, Answer>,
+    /// What the workers count.
+    pub counts: Arc<[WorkerCounts]>,
 }
 
 impl NetworkFunction {
-    /// The balancer that `config` describes, with packets leaving by `egresses`.
-    #[must_use]
-    pub fn new(config: &Config, egresses: Egresses) -> Self {
-        let directory = Arc::new(Directory::new(config));
-        let counts = (0..config.engine.workers).map(|_| WorkerCounts::new(&directory)).collect();
-        Self { directory, egresses, counts }
+    /// The balancer that `config` describes, with packets leaving by `egresses`, and the way to change
+    /// it.
+    ///
+    /// # Errors
+    /// There are more backends than a balancer can have.
+    pub fn new(config: &Config, egresses: Egresses) -> Result<(Self, Steering), Error> {
+        let mut builder = Builder::new(config);
+        let directory = Arc::new(builder.build(config, &Standing::default())?);
+        let worker_count = config.engine.workers;
+        let slot_capacity = builder.slot_capacity();
+        let counts: Arc<[_]> =
+            (0..worker_count).map(|_| WorkerCounts::new(slot_capacity)).collect();
+        let (publisher, subscribers) = publish(Arc::clone(&directory), worker_count);
+        let (asker, mailboxes) = mailbox(worker_count, 1);
+        let function = Self {
+            directory: Arc::clone(&directory),
+            subscribers,
+            mailboxes,
+            egresses,
+            counts: Arc::clone(&counts),
+            connections_max: config.balancer.connections_max,
+            slot_capacity,
+        };
+        Ok((function, Steering { builder, publisher, directory, asker, counts }))
     }
 
-    /// What the workers counted up to now.
+    /// What the workers counted up to now, by the directory that they started with.
     #[must_use]
     pub fn summary(&self) -> Summary<'_> {
         Summary { directory: &self.directory, workers: &self.counts }
@@ -50,11 +86,23 @@ impl NetworkFunction {
         source(receive)
             .stage(|_| Classify::seeded(SEED))
             .shard_by(|packet| packet.shard())
-            .try_stage(|core| {
-                let (directory, counts) = (Arc::clone(&self.directory), Arc::clone(&self.counts));
-                Balance::new(directory, self.egresses, counts, core.index(), core.node())
-            })
+            .try_burst_stage(|core| self.balance(core))
             .sink(send)
+    }
+
+    /// The balancer of a core.
+    fn balance<P>(&self, core: &Core) -> Result<Balance<P>, Error> {
+        let directory = self.subscribers.take(core.index());
+        Balance::new(Making {
+            directory: directory.ok_or_else(|| Error::message("a balancer runs only once"))?,
+            egresses: self.egresses,
+            counts: Arc::clone(&self.counts),
+            worker: core.index(),
+            connections_max: self.connections_max,
+            slot_capacity: self.slot_capacity,
+            node: core.node(),
+            mailbox: self.mailboxes.take(core.index()),
+        })
     }
 }
 

@@ -9,12 +9,12 @@
 mod merge;
 mod split;
 
-use crate::balance::{Egress, Egresses, Route};
+use crate::balance::{Egress, Egresses, Route, SEED};
 use crate::capture::Capture;
 use crate::cli::{Clock, Replay};
 use crate::config::{Config, Side};
 use crate::failure::{BadInput, Failure};
-use crate::network_function::{NetworkFunction, SEED};
+use crate::network_function::NetworkFunction;
 use crate::outcome::{Outcome, Replayed};
 use hotloop::dpdk::{Eal, HEADROOM_BYTES, Port, PortConfig};
 use hotloop::engine::{self, Engine, Plan, PlanError, Report, RunError, Shard, Waited, outlets};
@@ -58,7 +58,8 @@ pub fn replay(args: &Replay) -> Result<Outcome, Failure> {
         .collect();
 
     let port = open_port(&split, &tx_paths)?;
-    let function = NetworkFunction::new(&config, egresses(&config, port.mac()));
+    let (function, _) = NetworkFunction::new(&config, egresses(&config, port.mac()))
+        .map_err(|error| BadInput::new(error.to_string()))?;
     let (run, waited) = run(&function, &config, &port, args.clock, split.longest_bytes)?;
     drop(port);
     let replayed = Replayed {

@@ -3,6 +3,7 @@
 use crate::balance::{Egress, Egresses, Route};
 use crate::cli::{self, Run};
 use crate::config::{Config, ConfigError, Side};
+use crate::control::Operator;
 use crate::failure::{BadInput, Failure};
 use crate::network_function::NetworkFunction;
 use crate::outcome::Outcome;
@@ -10,6 +11,7 @@ use hotloop::dpdk::{Eal, Port};
 use hotloop::engine::{Engine, outlets, sources};
 use hotloop::packet::ethernet::MacAddress;
 use hotloop::stage::Error;
+use hotloop_ops::Operation;
 
 /// Balances until SIGINT or SIGTERM, the end of the duration, or of every device that has one.
 ///
@@ -21,7 +23,11 @@ pub fn run(args: &Run) -> Result<Outcome, Failure> {
     let eal = if args.eal.is_empty() { Eal::embedded() } else { Eal::with_args(&args.eal) };
     let eal = eal.map_err(|error| BadInput::new(format!("arguments behind --: {error}")))?;
     let ports = open_ports(eal, &config, &args.common)?;
-    let function = NetworkFunction::new(&config, egresses(&ports));
+    let (function, steering) = NetworkFunction::new(&config, egresses(&ports))
+        .map_err(|error| BadInput::new(error.to_string()))?;
+    let mut socket =
+        args.control.bind("ipip-lb").map_err(|error| BadInput::new(error.to_string()))?;
+    let mut operator = Operator::start(args.common.clone(), config.clone(), steering)?;
     let graph = function.graph(
         |core| {
             let queues = ports.iter().map(|(_, port)| port.rx_queue(core));
@@ -39,12 +45,12 @@ pub fn run(args: &Run) -> Result<Outcome, Failure> {
     let run = plan.run(|control| {
         let deployment = config.engine.deployment();
         eprintln!("ipip-lb: running: {deployment}; on {placement}; Ctrl-C ends it");
-        match args.duration {
-            Some(duration) => control.wait_for_signal_or(duration),
-            None => control.wait_for_signal(),
-        };
+        let mut operation = Operation::new(control, socket.as_mut(), args.duration);
+        while operation.turn(&mut |request| operator.answer(control, request)).is_none() {
+            operator.turn();
+        }
     });
-    Ok(Outcome::new(run, &function.summary()))
+    Ok(Outcome::new(run, &operator.summary()))
 }
 
 /// A port of the configuration, how packets leave by it, and whom they reach.

@@ -96,7 +96,7 @@ impl<'a> Section<'a> {
     /// The tables of the array of tables at `key`; none where there is no such key.
     pub fn sections(&self, key: &str) -> Result<Vec<Self>, ConfigError> {
         let Some(value) = self.optional(key) else { return Ok(Vec::new()) };
-        let wrong = || value.error(format!("not a list of tables; write [[{}]]", self.header(key)));
+        let wrong = || value.error(format!("not a list of tables; write [[{}]]", value.header()));
         let DeValue::Array(items) = value.value else { return Err(wrong()) };
         if items.iter().any(|item| !item.get_ref().is_table()) {
             return Err(wrong());
@@ -104,12 +104,35 @@ impl<'a> Section<'a> {
         value.items()?.into_iter().map(|item| item.section()).collect()
     }
 
-    /// How the header of the tables at `key` is written: without names and numbers.
-    fn header(&self, key: &str) -> String {
-        match self.path.split(['.', '[']).next() {
-            Some("") | None => key.to_owned(),
-            Some(outer) => format!("{outer}.{key}"),
-        }
+    /// The word at `key`, or `default`: see [`Value::choice`].
+    pub fn choice_or<T: Copy>(
+        &self,
+        key: &str,
+        what: &str,
+        words: &[(&str, T)],
+        default: T,
+    ) -> Result<T, ConfigError> {
+        self.optional(key).map_or(Ok(default), |value| value.choice(what, words))
+    }
+
+    /// The integer at `key`, or `default`.
+    pub fn integer_or(
+        &self,
+        key: &str,
+        allowed: RangeInclusive<u32>,
+        default: u32,
+    ) -> Result<u32, ConfigError> {
+        self.optional(key).map_or(Ok(default), |value| value.integer(allowed))
+    }
+
+    /// The boolean at `key`, or `default`.
+    pub fn boolean_or(&self, key: &str, default: bool) -> Result<bool, ConfigError> {
+        self.optional(key).map_or(Ok(default), |value| value.boolean())
+    }
+
+    /// An error about the section itself.
+    pub fn wrong(&self, problem: impl Into<String>) -> ConfigError {
+        self.origin.error(self.path.clone(), &self.span, problem.into())
     }
 
     /// An error about `key` of this section, on the line of its header.
@@ -147,9 +170,18 @@ impl<'a> Value<'a> {
         }
     }
 
+    /// How the header of a table at this key is written: without names and numbers.
+    fn header(&self) -> String {
+        let word = |part: &str| part.split('[').next().unwrap_or_default().to_owned();
+        match (self.path.split_once('.'), self.path.rsplit_once('.')) {
+            (Some((outer, _)), Some((_, key))) => format!("{}.{}", word(outer), word(key)),
+            _ => word(&self.path),
+        }
+    }
+
     fn section(self) -> Result<Section<'a>, ConfigError> {
         let DeValue::Table(table) = self.value else {
-            let problem = format!("{} is not a table; write [{}]", self.written(), self.path);
+            let problem = format!("{} is not a table; write [{}]", self.written(), self.header());
             return Err(self.error(problem));
         };
         Ok(Section { origin: self.origin, path: self.path, span: self.span, table })
@@ -177,6 +209,26 @@ impl<'a> Value<'a> {
             return Err(self.error(format!("{} is not a string; write \"…\"", self.written())));
         };
         parse(text).map_err(|error| self.error(error.to_string()))
+    }
+
+    /// What the string stands for among the `words`. `what` says what it should be.
+    pub fn choice<T: Copy>(&self, what: &str, words: &[(&str, T)]) -> Result<T, ConfigError> {
+        let quoted: Vec<_> = words.iter().map(|(word, _)| format!("\"{word}\"")).collect();
+        let example = match quoted.split_last() {
+            Some((last, others)) if !others.is_empty() => {
+                format!("{} or {last}", others.join(", "))
+            }
+            _ => quoted.concat(),
+        };
+        let choice = |text: &str| words.iter().find(|(word, _)| *word == text).map(|it| it.1);
+        self.parsed(what, &example, choice)
+    }
+
+    /// The boolean.
+    pub fn boolean(&self) -> Result<bool, ConfigError> {
+        self.value.as_bool().ok_or_else(|| {
+            self.error(format!("{} is neither true nor false; write one of them", self.written()))
+        })
     }
 
     /// The integer, where it lies in `allowed`.

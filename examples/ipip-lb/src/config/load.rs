@@ -8,7 +8,7 @@ use std::path::Path;
 use toml::de::DeTable;
 
 /// How large a configuration may be, in bytes: more is a mistake in the file's name.
-const CONFIG_BYTES_MAX: u64 = 16 << 20;
+const CONFIG_BYTES_MAX: u64 = 256 << 20;
 
 impl Config {
     /// Reads the configuration in the file at `path`.
@@ -36,10 +36,11 @@ impl Config {
         Ok(Self::parse(&file, &text)?)
     }
 
-    /// The configuration that `text` describes; `file` is what messages call it.
+    /// The configuration that `text` describes; `file` is what messages call it. Other files that it
+    /// names are looked for from the folder of `file`.
     ///
     /// # Errors
-    /// The first thing that is wrong with it.
+    /// The first thing that is wrong with it, or with a file that it names.
     pub fn parse(file: &str, text: &str) -> Result<Self, ConfigError> {
         let origin = Origin { file, text };
         let table = DeTable::parse(text).map_err(|error| origin.syntax_error(&error))?;

@@ -1,7 +1,7 @@
 //! A balancer of one worker on the bench, with a configuration for tests.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
-use hotloop::engine::Routed;
+use hotloop::engine::{Publisher, Routed, publish};
 use hotloop::packet::build::tcp;
 use hotloop::packet::classify::classify_packet;
 use hotloop::packet::ethernet::MacAddress;
@@ -9,12 +9,11 @@ use hotloop::packet::ipip::{self, Decapsulated};
 use hotloop::packet::memory::MemPacket;
 use hotloop::packet::seed::Seed;
 use hotloop::stage::{Classified, Tagged};
-use hotloop::testing::{Bench, Outcome, bench};
-use ipip_lb::balance::{Balance, BalanceDrop, Egress, Egresses, Route};
+use hotloop::testing::{Bench, InBursts, Outcome, bench_burst};
+use ipip_lb::balance::{Balance, BalanceDrop, Egress, Egresses, Making, Route, SEED};
 use ipip_lb::config::Config;
 use ipip_lb::counts::WorkerCounts;
-use ipip_lb::directory::Directory;
-use ipip_lb::network_function::SEED;
+use ipip_lb::directory::{Builder, Directory, Standing};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,9 +48,15 @@ pub fn reply(sent: &MemPacket, client: &str, vip: &str) -> Vec<u8> {
     tcp().from(vip).to(client).ttl(64).tunnelled(tunnel.destination, tunnel.source).build()
 }
 
+pub type Sent = Outcome<Routed<MemPacket, Route>, BalanceDrop>;
+
 pub struct Lb {
-    bench: Bench<Balance>,
+    bench: Bench<Balance<MemPacket>, InBursts>,
     counts: Arc<[WorkerCounts]>,
+    builder: Builder,
+    publisher: Publisher<Directory>,
+    pub config: Config,
+    pub standing: Standing,
 }
 
 pub fn lb() -> Lb {
@@ -62,21 +67,47 @@ impl Lb {
     /// A balancer of the configuration in which `from` is replaced by `to`.
     pub fn with(from: &str, to: &str) -> Self {
         assert!(CONFIG.contains(from));
-        let config = Config::parse("lb.toml", &CONFIG.replacen(from, to, 1)).unwrap();
-        let directory = Arc::new(Directory::new(&config));
-        let counts: Arc<[_]> = [WorkerCounts::new(&directory)].into();
-        let balance = Balance::new(directory, egresses(), Arc::clone(&counts), 0, None).unwrap();
-        Self { bench: bench(balance), counts }
+        Self::of(&CONFIG.replacen(from, to, 1))
     }
 
-    pub fn feed_packets(
-        &mut self,
-        packets: impl IntoIterator<Item = MemPacket>,
-    ) -> Outcome<Routed<MemPacket, Route>, BalanceDrop> {
+    /// A balancer of this configuration.
+    pub fn of(text: &str) -> Self {
+        let config = Config::parse("lb.toml", text).unwrap();
+        let mut builder = Builder::new(&config);
+        let directory = Arc::new(builder.build(&config, &Standing::default()).unwrap());
+        let slot_capacity = builder.slot_capacity();
+        let counts: Arc<[_]> = [WorkerCounts::new(slot_capacity)].into();
+        let (publisher, subscribers) = publish(directory, 1);
+        let balance = Balance::new(Making {
+            directory: subscribers.take(0).unwrap(),
+            egresses: egresses(),
+            counts: Arc::clone(&counts),
+            worker: 0,
+            connections_max: config.balancer.connections_max,
+            slot_capacity,
+            node: None,
+            mailbox: None,
+        });
+        let bench = bench_burst(balance.unwrap());
+        Self { bench, counts, builder, publisher, config, standing: Standing::default() }
+    }
+
+    /// Has the balancer go over to what the configuration and the standing are now.
+    pub fn reload(&mut self) {
+        let directory = self.builder.build(&self.config, &self.standing).unwrap();
+        self.publisher.publish(Arc::new(directory));
+        self.tick();
+        assert!(self.publisher.collect());
+        for slot in self.builder.settle() {
+            self.counts[0].clear(slot as usize);
+        }
+    }
+
+    pub fn feed_packets(&mut self, packets: impl IntoIterator<Item = MemPacket>) -> Sent {
         self.bench.feed_items(packets.into_iter().map(classified))
     }
 
-    pub fn feed(&mut self, frames: &[Vec<u8>]) -> Outcome<Routed<MemPacket, Route>, BalanceDrop> {
+    pub fn feed(&mut self, frames: &[Vec<u8>]) -> Sent {
         self.feed_packets(frames.iter().map(|frame| MemPacket::new(frame)))
     }
 
@@ -96,8 +127,16 @@ impl Lb {
         self.bench.advance(duration);
     }
 
-    pub fn tick(&mut self) {
-        self.bench.tick::<Classified<MemPacket>>();
+    pub fn tick(&mut self) -> Sent {
+        self.bench.tick::<Classified<MemPacket>>()
+    }
+
+    pub fn finish(&mut self) -> Sent {
+        self.bench.finish::<Classified<MemPacket>>()
+    }
+
+    pub fn balance(&self) -> &Balance<MemPacket> {
+        self.bench.stage()
     }
 
     pub fn connections(&self) -> usize {

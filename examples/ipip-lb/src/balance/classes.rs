@@ -1,0 +1,207 @@
+//! What kind of packet it is, and so who goes on with it.
+
+use super::{BalanceDrop, Own, Turn};
+use crate::config::IcmpEcho;
+use crate::directory::Directory;
+use crate::own_header::{OwnHeader, TCP_FLAGS_OFFSET};
+use hotloop::packet::classify::{Kind, Layout};
+use hotloop::packet::ip::Fragment;
+use hotloop::packet::ipip::{self, DecapsulateError};
+use hotloop::packet::{PacketBuf, ethernet, ipv4};
+use hotloop::stage::Carries;
+
+/// ICMPv6's types of neighbour discovery and of multicast listeners (RFC 4861, RFC 2710, RFC 3810):
+/// they are between neighbours, and for no backend.
+const fn is_between_neighbours(icmpv6_kind: u8) -> bool {
+    matches!(icmpv6_kind, 130..=137 | 143)
+}
+
+impl<P: PacketBuf + Carries> Own<P> {
+    /// Works on one packet, the `index`th of its burst.
+    #[inline(always)]
+    pub(super) fn balance(
+        &mut self,
+        turn: &mut Turn<'_, '_, '_, P>,
+        mut packet: P,
+        layout: Layout,
+        index: usize,
+    ) {
+        // What nearly all packets are: usual ones of a connection that is known and doesn't change. A
+        // packet that has not all of this is as it was, and is looked at more closely.
+        if layout.is_usual_v4()
+            && let Some(connection) = self.connections.found_v4(index)
+            && connection.is_unmoved_by(usual_flags(packet.data()))
+            && let id = connection.target
+            && let Some(target) = turn.directory.there(id)
+            && let Some(is_identification_used) = target.tunnel.wrap_usual(
+                &mut packet,
+                &self.link,
+                layout.hash(),
+                self.identification,
+                turn.directory.settings.mtu_bytes,
+            )
+        {
+            self.spend_identification(is_identification_used);
+            turn.counts.target(id).packets.add(1);
+            return turn.send(packet, self.egresses.backends.route);
+        }
+        self.balance_known(turn, packet, layout, index);
+    }
+
+    /// [`balance`](Self::balance) for whole packets of connections that are known, of either IP version.
+    #[inline(never)]
+    fn balance_known(
+        &mut self,
+        turn: &mut Turn<'_, '_, '_, P>,
+        packet: P,
+        layout: Layout,
+        index: usize,
+    ) {
+        if layout.is_plain()
+            && let Some(place) = self.connections.found(index, layout.kind())
+            && let Some(connection) = self.connections.connection(place)
+            && connection.is_unmoved_by(plain_flags(packet.data(), layout))
+            && let Some(target) = turn.directory.there(connection.target)
+        {
+            return self.send_to_target(turn, packet, connection.target, target, layout.hash());
+        }
+        self.balance_any(turn, packet, layout);
+    }
+
+    /// [`balance`](Self::balance) for what remains.
+    #[inline(never)]
+    fn balance_any(&mut self, turn: &mut Turn<'_, '_, '_, P>, packet: P, layout: Layout) {
+        match layout.kind() {
+            Kind::Ipv4 | Kind::Ipv6 => {}
+            Kind::Malformed(_) => return turn.reject(packet, BalanceDrop::Malformed),
+            Kind::Arp | Kind::Other => return turn.punt(packet),
+        }
+        let Some(header) = OwnHeader::of(packet.data()) else {
+            return turn.reject(packet, BalanceDrop::Malformed);
+        };
+        if header.is_tunnel() && turn.directory.is_own(header.destination) {
+            self.unwrap(turn, packet, &header);
+        } else {
+            self.bare(turn, packet, &header, layout, Way::Bare);
+        }
+    }
+
+    /// A tunnel packet to an own address.
+    fn unwrap(&mut self, turn: &mut Turn<'_, '_, '_, P>, mut packet: P, outer: &OwnHeader) {
+        if !turn.directory.may_tunnel(outer.source) {
+            return turn.reject(packet, BalanceDrop::UnknownTunnelSource);
+        }
+        if outer.fragment != Fragment::None {
+            return turn.reject(packet, BalanceDrop::TunnelFragment);
+        }
+        if let Err(error) = ipip::decapsulate(&mut packet) {
+            return turn.reject(packet, drop_of_decapsulation(error));
+        }
+        // Offsets have moved, and what was inside may be a tunnel packet again.
+        let layout = Layout::of(packet.data(), packet.len_bytes(), &self.seed);
+        match OwnHeader::of(packet.data()) {
+            Some(inner) if layout.is_ip() => {
+                self.bare(turn, packet, &inner, layout, Way::Tunnelled);
+            }
+            _ => turn.reject(packet, BalanceDrop::Malformed),
+        }
+    }
+
+    /// A packet that is in no tunnel, or no longer in one.
+    fn bare(
+        &mut self,
+        turn: &mut Turn<'_, '_, '_, P>,
+        packet: P,
+        header: &OwnHeader,
+        layout: Layout,
+        way: Way,
+    ) {
+        // A tunnel's inner packet may be an error too: that is not the balancer's to follow. Nor is
+        // what a service tells its client, which is a reply like any other.
+        let is_reply =
+            way == Way::Tunnelled && is_about_client(turn.directory, header, &packet, layout);
+        if layout.is_icmp_error() && !layout.is_tunnel() && !is_reply {
+            return self.error(turn, packet, header, layout);
+        }
+        let icmp_kind = header.icmp_kind(packet.data());
+        if header.source.is_ipv6() && icmp_kind.is_some_and(is_between_neighbours) {
+            return turn.punt(packet);
+        }
+        if !turn.directory.is_vip(header.destination) {
+            if way == Way::Tunnelled && turn.directory.is_vip(header.source) {
+                return self.return_to_client(turn, packet, header, layout);
+            }
+            return turn.punt(packet);
+        }
+        if header.is_echo(packet.data()) {
+            return self.echo(turn, packet, header, layout);
+        }
+        self.serve(turn, packet, header, layout);
+    }
+
+    /// An echo request to a service's address, or a fragment of one.
+    fn echo(
+        &mut self,
+        turn: &mut Turn<'_, '_, '_, P>,
+        packet: P,
+        header: &OwnHeader,
+        layout: Layout,
+    ) {
+        match turn.directory.settings.icmp_echo {
+            IcmpEcho::Forward => self.serve(turn, packet, header, layout),
+            IcmpEcho::Reply if header.fragment == Fragment::None => {
+                self.answer_echo(turn, packet);
+            }
+            IcmpEcho::Reply | IcmpEcho::Drop => turn.reject(packet, BalanceDrop::IcmpEcho),
+        }
+    }
+}
+
+/// Whether an ICMP error goes from a service to a client, about what the client sent.
+fn is_about_client<P: PacketBuf>(
+    directory: &Directory,
+    header: &OwnHeader,
+    packet: &P,
+    layout: Layout,
+) -> bool {
+    layout.is_icmp_error()
+        && !header.is_hop_by_hop(packet.data())
+        && !directory.is_vip(header.destination)
+        && directory.is_vip(header.source)
+        && layout.key(packet.data()).is_some_and(|quoted| quoted.source() == header.destination)
+}
+
+/// How a packet came.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Way {
+    /// As it is.
+    Bare,
+    /// In a tunnel to an own address.
+    Tunnelled,
+}
+
+/// TCP's flags in a usual packet of IPv4, were it TCP.
+#[inline(always)]
+fn usual_flags(frame: &[u8]) -> u8 {
+    const OFFSET: usize = ethernet::HEADER_BYTES + ipv4::HEADER_BYTES + TCP_FLAGS_OFFSET;
+    frame.get(OFFSET).copied().unwrap_or(0)
+}
+
+/// TCP's flags in a packet whose own header is the keyed one, were it TCP; 0 where there are none.
+#[inline(always)]
+fn plain_flags(frame: &[u8], layout: Layout) -> u8 {
+    let flags = layout.l4_offset(frame).and_then(|offset| frame.get(offset + TCP_FLAGS_OFFSET));
+    flags.copied().unwrap_or(0)
+}
+
+const fn drop_of_decapsulation(error: DecapsulateError) -> BalanceDrop {
+    match error {
+        DecapsulateError::Checksum => BalanceDrop::BadChecksum,
+        DecapsulateError::Fragment => BalanceDrop::TunnelFragment,
+        DecapsulateError::Congestion => BalanceDrop::Congestion,
+        DecapsulateError::NotIp { .. }
+        | DecapsulateError::NotTunnel { .. }
+        | DecapsulateError::Malformed(_)
+        | DecapsulateError::NoRoom(_) => BalanceDrop::Malformed,
+    }
+}

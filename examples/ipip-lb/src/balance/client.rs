@@ -1,0 +1,264 @@
+//! What clients send to services, and routers about what services sent.
+
+use super::fragments::Datagram;
+use super::{BalanceDrop, Own, Turn};
+use crate::config::IcmpEcho;
+use crate::connection::{Connection, is_syn};
+use crate::connections::Place;
+use crate::directory::{Directory, Found, Service, TargetId};
+use crate::own_header::OwnHeader;
+use hotloop::packet::PacketBuf;
+use hotloop::packet::classify::Layout;
+use hotloop::packet::flow_key::FlowKey;
+use hotloop::packet::ip::{Fragment, protocol};
+use hotloop::stage::{Carries, Tick};
+
+/// A packet of a flow to a service.
+struct FromClient<'a> {
+    key: &'a FlowKey,
+    hash: u32,
+    /// TCP's; 0 elsewhere.
+    flags: u8,
+    is_echo: bool,
+}
+
+impl<P: PacketBuf + Carries> Own<P> {
+    /// A packet to an address of a service.
+    pub(super) fn serve(
+        &mut self,
+        turn: &mut Turn<'_, '_, '_, P>,
+        packet: P,
+        header: &OwnHeader,
+        layout: Layout,
+    ) {
+        if header.fragment == Fragment::Later {
+            return self.later_fragment(turn, packet, header, layout.hash());
+        }
+        let chosen = if layout.is_tunnel() {
+            // It goes by the flow inside it, and is not remembered.
+            service_for(turn.directory, header, 0, false).and_then(|service| {
+                let (client, hash, now) = (header.source, layout.hash(), turn.now());
+                let target = self.schedule.consistent(turn.directory, service, client, hash, now);
+                target.ok_or(BalanceDrop::NoBackend)
+            })
+        } else {
+            match layout.key(packet.data()) {
+                Some(key) => {
+                    let flags = header.tcp_flags(packet.data());
+                    let is_echo = header.is_echo(packet.data());
+                    let from_client = FromClient { key: &key, hash: layout.hash(), flags, is_echo };
+                    self.follow(turn, header, &from_client)
+                }
+                None => Err(BalanceDrop::Malformed),
+            }
+        };
+        let target = match chosen {
+            Ok(target) => target,
+            Err(reason) => return turn.reject(packet, reason),
+        };
+        let is_first = header.fragment == Fragment::First;
+        let datagram = Datagram::of(header);
+        if is_first {
+            self.fragments.remember(datagram, target, turn.now());
+        }
+        self.send_to(turn, packet, target, layout.hash());
+        if is_first {
+            while let Some((packet, hash)) = self.fragments.released(datagram) {
+                self.send_to(turn, packet, target, hash);
+            }
+        }
+    }
+
+    /// The target of a packet's connection, which is entered where it is new.
+    fn follow(
+        &mut self,
+        turn: &Turn<'_, '_, '_, P>,
+        header: &OwnHeader,
+        packet: &FromClient<'_>,
+    ) -> Result<TargetId, BalanceDrop> {
+        let directory = turn.directory;
+        let Some(place) = self.connections.find(packet.key, turn.now()) else {
+            let service =
+                service_for(directory, header, packet.key.destination_port(), packet.is_echo)?;
+            return self.enter(turn, service, packet);
+        };
+        let mut connection = self.connections.connection(place).expect("it was found just now");
+        if !connection.begins_afresh(packet.flags) {
+            match directory.target(connection.target) {
+                Found::There(_) => {
+                    connection.follow_client(packet.flags);
+                    self.connections.set(place, connection);
+                    return Ok(connection.target);
+                }
+                Found::Flushed if !is_syn(packet.flags) => return Err(BalanceDrop::Flushed),
+                Found::Flushed | Found::Gone => {}
+            }
+        }
+        let service =
+            service_for(directory, header, packet.key.destination_port(), packet.is_echo)?;
+        self.replace(turn, service, packet, place)
+    }
+
+    /// A connection gets another target: it begins afresh, or its own is gone.
+    fn replace(
+        &mut self,
+        turn: &Turn<'_, '_, '_, P>,
+        service: &Service,
+        packet: &FromClient<'_>,
+        place: Place,
+    ) -> Result<TargetId, BalanceDrop> {
+        let mut connection = self.connections.connection(place).expect("it was found just now");
+        let client = packet.key.source();
+        let (directory, now) = (turn.directory, turn.now());
+        let target = self.schedule.choose(directory, service, client, packet.hash, now);
+        let target = target.ok_or(BalanceDrop::NoBackend)?;
+        self.schedule.left(connection.target, turn.counts);
+        self.schedule.entered(target, turn.counts);
+        if connection.begins_afresh(packet.flags) {
+            connection = Connection::new(target, packet.key.protocol(), packet.flags);
+        } else {
+            connection.target = target;
+            connection.follow_client(packet.flags);
+        }
+        self.connections.set(place, connection);
+        Ok(target)
+    }
+
+    /// The target of a connection that is new here.
+    fn enter(
+        &mut self,
+        turn: &Turn<'_, '_, '_, P>,
+        service: &Service,
+        packet: &FromClient<'_>,
+    ) -> Result<TargetId, BalanceDrop> {
+        let (directory, now) = (turn.directory, turn.now());
+        let (client, hash) = (packet.key.source(), packet.hash);
+        let consistent = self.schedule.consistent(directory, service, client, hash, now);
+        let consistent = consistent.ok_or(BalanceDrop::NoBackend)?;
+        turn.counts.admitted.add(1);
+        // Entered before the scheduler chooses: its turn must not be spent on what finds no room.
+        let mut connection = Connection::new(consistent, packet.key.protocol(), packet.flags);
+        let Some(place) = self.place(turn, packet.key, connection) else {
+            turn.counts.stateless.add(1);
+            return Ok(consistent);
+        };
+        // A connection in its midst was another balancer's until now: whatever the scheduler, all
+        // balancers agree on the consistent choice.
+        let is_taken_over = packet.key.protocol() == protocol::TCP && !is_syn(packet.flags);
+        if !is_taken_over {
+            let chosen = self.schedule.choose(directory, service, client, hash, now);
+            connection.target = chosen.unwrap_or(consistent);
+            self.connections.set(place, connection);
+        }
+        self.schedule.entered(connection.target, turn.counts);
+        Ok(connection.target)
+    }
+
+    /// Enters a connection, where there is room for it and not too many came in this second.
+    fn place(
+        &mut self,
+        turn: &Turn<'_, '_, '_, P>,
+        key: &FlowKey,
+        connection: Connection,
+    ) -> Option<Place> {
+        let now = turn.now();
+        let per_second_max = turn.directory.settings.new_connections_per_second_max;
+        if !self.new_connections.has_room(now, per_second_max) {
+            return None;
+        }
+        let Self { connections, schedule, .. } = self;
+        let on_leave = |left| schedule.left(left, turn.counts);
+        let place = connections.insert(key, connection, now, on_leave)?;
+        self.new_connections.count(now);
+        Some(place)
+    }
+
+    /// A fragment without ports: it goes where the first of its datagram went, or waits for that.
+    fn later_fragment(
+        &mut self,
+        turn: &mut Turn<'_, '_, '_, P>,
+        packet: P,
+        header: &OwnHeader,
+        hash: u32,
+    ) {
+        let (datagram, now) = (Datagram::of(header), turn.now());
+        if let Some(target) = self.fragments.target(datagram, now) {
+            return self.send_to(turn, packet, target, hash);
+        }
+        if let Err(packet) = self.fragments.wait(datagram, hash, packet, now) {
+            turn.reject(packet, BalanceDrop::FragmentOrphan);
+        }
+    }
+
+    /// Drops the fragments that have waited too long; without a time, all.
+    pub(super) fn give_up_fragments(&mut self, turn: &mut Turn<'_, '_, '_, P>, now: Option<Tick>) {
+        while let Some(packet) = self.fragments.given_up(now) {
+            turn.reject(packet, BalanceDrop::FragmentOrphan);
+        }
+    }
+
+    /// An ICMP error, about a packet that it quotes.
+    pub(super) fn error(
+        &mut self,
+        turn: &mut Turn<'_, '_, '_, P>,
+        packet: P,
+        header: &OwnHeader,
+        layout: Layout,
+    ) {
+        let quoted = layout.key(packet.data());
+        let Some(quoted) = quoted.filter(|_| !header.is_hop_by_hop(packet.data())) else {
+            return turn.punt(packet);
+        };
+        // The quoted packet went from the service to the client.
+        let key = quoted.reversed();
+        let is_vip = turn.directory.is_vip(header.destination);
+        if key.destination() != header.destination || !is_vip {
+            return match is_vip {
+                true => turn.reject(packet, BalanceDrop::NoService),
+                false => turn.punt(packet),
+            };
+        }
+        match self.target_of_error(turn.directory, &key, layout.hash(), turn.now()) {
+            Ok(target) => self.send_to(turn, packet, target, layout.hash()),
+            Err(reason) => turn.reject(packet, reason),
+        }
+    }
+
+    /// The target of the connection that an error is about. Anybody can send errors: they are
+    /// followed, not remembered.
+    fn target_of_error(
+        &mut self,
+        directory: &Directory,
+        key: &FlowKey,
+        hash: u32,
+        now: Tick,
+    ) -> Result<TargetId, BalanceDrop> {
+        let place = self.connections.find(key, now);
+        if let Some(connection) = place.and_then(|place| self.connections.connection(place)) {
+            match directory.target(connection.target) {
+                Found::There(_) => return Ok(connection.target),
+                Found::Flushed => return Err(BalanceDrop::Flushed),
+                Found::Gone => {}
+            }
+        }
+        let service = directory.service_of_flow(key).ok_or(BalanceDrop::NoService)?;
+        let target = self.schedule.consistent(directory, service, key.source(), hash, now);
+        target.ok_or(BalanceDrop::NoBackend)
+    }
+}
+
+/// The service that takes a packet with this header; of echo requests that are to be forwarded, any
+/// of its address.
+fn service_for<'d>(
+    directory: &'d Directory,
+    header: &OwnHeader,
+    port: u16,
+    is_echo: bool,
+) -> Result<&'d Service, BalanceDrop> {
+    let service = directory.service_of(header.destination, header.protocol, port);
+    let any = || {
+        let is_forwarded_echo = is_echo && directory.settings.icmp_echo == IcmpEcho::Forward;
+        if is_forwarded_echo { directory.any_service_of(header.destination) } else { None }
+    };
+    service.or_else(any).ok_or(BalanceDrop::NoService)
+}

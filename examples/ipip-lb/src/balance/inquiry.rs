@@ -1,0 +1,126 @@
+//! What control asks a worker, answered between bursts in bounded steps.
+
+use crate::connection::Connection;
+use crate::connections::{Connections, Walk};
+use crate::directory::TargetId;
+use crate::prefix::Prefix;
+use hotloop::engine::Mailbox;
+use hotloop::packet::flow_key::FlowKey;
+use hotloop::stage::Tick;
+
+/// How many places of the tables a worker looks at in a turn.
+const PLACES_A_TURN: usize = 64;
+
+/// What control asks. What memory the answer takes, control brings along.
+#[derive(Debug)]
+pub enum Question {
+    /// Which connections are there?
+    Connections(Box<Listing>),
+    /// What is known of this one?
+    Connection(FlowKey),
+}
+
+/// What a worker answers.
+#[derive(Debug)]
+pub enum Answer {
+    /// Those of the question, complete.
+    Connections(Box<Listing>),
+    /// The connection, where there is one.
+    Connection(Option<Connection>),
+}
+
+/// A list of connections in the making.
+#[derive(Debug)]
+pub struct Listing {
+    filter: Filter,
+    /// Where to look on; none once all were looked at.
+    walk: Option<Walk>,
+    /// Those that match, as many as there is room for.
+    pub found: Vec<(FlowKey, Connection)>,
+    /// How many match.
+    pub matching_count: u64,
+}
+
+/// Which connections to list: those that fit all that is asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// The client's address.
+    pub client: Option<Prefix>,
+    /// The service's address.
+    pub vip: Option<Prefix>,
+    /// The service's port.
+    pub port: Option<u16>,
+    /// IP's protocol number.
+    pub protocol: Option<u8>,
+    /// One of these targets.
+    pub targets: Option<Vec<TargetId>>,
+}
+
+impl Filter {
+    fn takes(&self, key: &FlowKey, connection: &Connection) -> bool {
+        self.client.is_none_or(|prefix| prefix.contains(key.source()))
+            && self.vip.is_none_or(|prefix| prefix.contains(key.destination()))
+            && self.port.is_none_or(|port| port == key.destination_port())
+            && self.protocol.is_none_or(|protocol| protocol == key.protocol())
+            && self.targets.as_ref().is_none_or(|targets| targets.contains(&connection.target))
+    }
+}
+
+impl Listing {
+    /// An empty list, which keeps `limit` connections at most.
+    #[must_use]
+    pub fn new(filter: Filter, limit: usize) -> Self {
+        let (walk, found) = (Some(Walk::default()), Vec::with_capacity(limit));
+        Self { filter, walk, found, matching_count: 0 }
+    }
+
+    /// Looks at some more places. Says whether that was all.
+    fn go_on(&mut self, connections: &Connections) -> bool {
+        let Self { filter, walk, found, matching_count } = self;
+        let Some(from) = walk.take() else { return true };
+        *walk = connections.scan(from, PLACES_A_TURN, |key, connection| {
+            if filter.takes(&key, &connection) {
+                *matching_count += 1;
+                if found.len() < found.capacity() {
+                    found.push((key, connection));
+                }
+            }
+        });
+        walk.is_none()
+    }
+}
+
+/// A worker's end: what it was asked, and is still at.
+#[derive(Debug)]
+pub struct Inquiries {
+    mailbox: Option<Mailbox<Question, Answer>>,
+    listing: Option<Box<Listing>>,
+}
+
+impl Inquiries {
+    /// Questions that come by `mailbox`, where there is one.
+    pub(super) const fn new(mailbox: Option<Mailbox<Question, Answer>>) -> Self {
+        Self { mailbox, listing: None }
+    }
+
+    /// Goes on answering, in a bounded step.
+    #[inline]
+    pub(super) fn answer(&mut self, connections: &Connections, now: Tick) {
+        let Some(mailbox) = &mut self.mailbox else { return };
+        if let Some(mut listing) = self.listing.take() {
+            if listing.go_on(connections) {
+                mailbox.answer(Answer::Connections(listing));
+            } else {
+                self.listing = Some(listing);
+            }
+            return;
+        }
+        match mailbox.request() {
+            Some(Question::Connections(listing)) => self.listing = Some(listing),
+            Some(Question::Connection(key)) => {
+                mailbox.answer(Answer::Connection(connections.peek(&key, now)));
+            }
+            None => {}
+        }
+    }
+}

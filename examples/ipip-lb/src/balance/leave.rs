@@ -1,0 +1,232 @@
+//! On the way out: into the tunnel, in pieces where it must be, or back to the sender as an answer.
+
+use super::{BalanceDrop, ERRORS_PER_SECOND_MAX, Own, Route, Turn};
+use crate::directory::{Found, Target, TargetId};
+use crate::own_header::OwnHeader;
+use hotloop::engine::Routed;
+use hotloop::packet::PacketBuf;
+use hotloop::packet::answer;
+use hotloop::packet::ethernet::{self, ETHERTYPE_IPV4};
+use hotloop::packet::fragment::{self, FragmentError};
+use hotloop::packet::ipip::EncapsulateError;
+use hotloop::stage::Carries;
+
+impl<P: PacketBuf> Turn<'_, '_, '_, P> {
+    #[inline]
+    pub(super) fn send(&mut self, packet: P, route: Route) {
+        self.out.push(Routed { packet, route });
+    }
+
+    #[inline]
+    fn send_created(&mut self, packet: P, route: Route) {
+        self.out.push_created(Routed { packet, route });
+    }
+}
+
+impl<P: PacketBuf + Carries> Own<P> {
+    /// Sends a packet to a target that it had a moment ago.
+    pub(super) fn send_to(
+        &mut self,
+        turn: &mut Turn<'_, '_, '_, P>,
+        packet: P,
+        id: TargetId,
+        hash: u32,
+    ) {
+        match turn.directory.target(id) {
+            Found::There(target) => self.send_to_target(turn, packet, id, target, hash),
+            Found::Gone => turn.reject(packet, BalanceDrop::NoBackend),
+            Found::Flushed => turn.reject(packet, BalanceDrop::Flushed),
+        }
+    }
+
+    /// Wraps a packet and sends it to its target.
+    #[inline]
+    pub(super) fn send_to_target(
+        &mut self,
+        turn: &mut Turn<'_, '_, '_, P>,
+        mut packet: P,
+        id: TargetId,
+        target: &Target,
+        hash: u32,
+    ) {
+        // Of a frame that is short enough, VLAN tags and padding included, so is the packet.
+        let frame_bytes_max =
+            ethernet::HEADER_BYTES + usize::from(turn.directory.settings.mtu_bytes);
+        if packet.len_bytes() + target.tunnel.outer_header_bytes() > frame_bytes_max {
+            return self.send_by_size(turn, packet, id, target, hash);
+        }
+        match self.wrap(turn, &mut packet, id, target, hash) {
+            Ok(()) => turn.send(packet, self.egresses.backends.route),
+            Err(error) => self.cannot_wrap(turn, packet, error),
+        }
+    }
+
+    /// Makes a packet ready to leave for its target.
+    #[inline]
+    fn wrap(
+        &mut self,
+        turn: &Turn<'_, '_, '_, P>,
+        packet: &mut P,
+        id: TargetId,
+        target: &Target,
+        hash: u32,
+    ) -> Result<(), EncapsulateError> {
+        target.tunnel.wrap_flow(packet, hash, self.identification)?;
+        self.spend_identification(may_be_fragmented(packet.data()));
+        let egress = self.egresses.backends;
+        ethernet::set_addresses(packet, egress.source, egress.destination);
+        turn.counts.target(id).packets.add(1);
+        Ok(())
+    }
+
+    /// Goes on to the next identification, where a packet had the last.
+    #[inline(always)]
+    pub(super) fn spend_identification(&mut self, is_used: bool) {
+        if is_used {
+            self.identification = self.identification.wrapping_add(self.worker_count);
+        }
+    }
+
+    /// [`send_to_target`](Self::send_to_target) for packets that may be too big.
+    #[inline(never)]
+    fn send_by_size(
+        &mut self,
+        turn: &mut Turn<'_, '_, '_, P>,
+        mut packet: P,
+        id: TargetId,
+        target: &Target,
+        hash: u32,
+    ) {
+        let Some(header) = OwnHeader::of(packet.data()) else {
+            return turn.reject(packet, BalanceDrop::Malformed);
+        };
+        let mtu_bytes = usize::from(turn.directory.settings.mtu_bytes);
+        let room_bytes = mtu_bytes.saturating_sub(target.tunnel.outer_header_bytes());
+        if header.total_bytes <= room_bytes || header.ttl <= 1 {
+            return match self.wrap(turn, &mut packet, id, target, hash) {
+                Ok(()) => turn.send(packet, self.egresses.backends.route),
+                Err(error) => self.cannot_wrap(turn, packet, error),
+            };
+        }
+        if header.dont_fragment {
+            let answer = Answer::TooBig { mtu_bytes: room_bytes as u16 };
+            return self.answer(turn, packet, BalanceDrop::TooBig, answer);
+        }
+        self.send_in_pieces(turn, packet, room_bytes, |own, turn, piece| {
+            own.wrap(turn, piece, id, target, hash)
+        });
+    }
+
+    /// Sends a packet in fragments of `room_bytes` at most before they are wrapped.
+    fn send_in_pieces(
+        &mut self,
+        turn: &mut Turn<'_, '_, '_, P>,
+        packet: P,
+        room_bytes: usize,
+        wrap: impl Fn(&mut Self, &Turn<'_, '_, '_, P>, &mut P) -> Result<(), EncapsulateError>,
+    ) {
+        let route = self.egresses.backends.route;
+        // The last piece is the packet itself: all ahead of it are created.
+        let mut last: Option<P> = None;
+        let split = fragment::split(packet, room_bytes, |piece| {
+            if let Some(mut created) = last.replace(piece)
+                && wrap(self, turn, &mut created).is_ok()
+            {
+                turn.send_created(created, route);
+            }
+        });
+        match (split, last) {
+            (Ok(()), Some(mut packet)) => match wrap(self, turn, &mut packet) {
+                Ok(()) => turn.send(packet, route),
+                Err(error) => self.cannot_wrap(turn, packet, error),
+            },
+            (Ok(()), None) => {}
+            (Err((packet, error)), created) => {
+                if let Some(mut created) = created
+                    && wrap(self, turn, &mut created).is_ok()
+                {
+                    turn.send_created(created, route);
+                }
+                turn.reject(packet, drop_of_fragmentation(error));
+            }
+        }
+    }
+
+    #[cold]
+    fn cannot_wrap(&mut self, turn: &mut Turn<'_, '_, '_, P>, packet: P, error: EncapsulateError) {
+        let reason = match error {
+            EncapsulateError::TtlExpired => {
+                return self.answer(turn, packet, BalanceDrop::TtlExpired, Answer::TimeExceeded);
+            }
+            EncapsulateError::TooBig { .. } => BalanceDrop::TooBig,
+            EncapsulateError::NoRoom(_) => BalanceDrop::NoHeadroom,
+            EncapsulateError::NotIp { .. }
+            | EncapsulateError::Malformed(_)
+            | EncapsulateError::MixedFamilies { .. } => BalanceDrop::Malformed,
+        };
+        turn.reject(packet, reason);
+    }
+
+    /// Drops a packet, and tells its sender why, where ICMP's rules and this second's share allow.
+    fn answer(
+        &mut self,
+        turn: &mut Turn<'_, '_, '_, P>,
+        packet: P,
+        reason: BalanceDrop,
+        answer: Answer,
+    ) {
+        let vip = OwnHeader::of(packet.data()).map(|header| header.destination);
+        let Some(vip) = vip.filter(|_| self.errors.has_room(turn.now(), ERRORS_PER_SECOND_MAX))
+        else {
+            return turn.reject(packet, reason);
+        };
+        let mut packet = turn.cx.reuse(packet, reason);
+        let answered = match answer {
+            Answer::TimeExceeded => answer::time_exceeded(&mut packet, vip),
+            Answer::TooBig { mtu_bytes } => answer::too_big(&mut packet, vip, mtu_bytes),
+        };
+        if answered.is_ok() {
+            self.errors.count(turn.now());
+            self.send_answer(turn, packet);
+        }
+    }
+
+    /// Answers an echo request.
+    pub(super) fn answer_echo(&mut self, turn: &mut Turn<'_, '_, '_, P>, packet: P) {
+        let mut packet = turn.cx.reuse(packet, BalanceDrop::IcmpEcho);
+        if answer::echo_reply(&mut packet).is_ok() {
+            self.send_answer(turn, packet);
+        }
+    }
+
+    fn send_answer(&mut self, turn: &mut Turn<'_, '_, '_, P>, mut packet: P) {
+        let egress = self.egresses.clients;
+        ethernet::set_addresses(&mut packet, egress.source, egress.destination);
+        turn.counts.answered.add(1);
+        turn.send_created(packet, egress.route);
+    }
+}
+
+/// An ICMP error to the sender of a packet.
+#[derive(Clone, Copy, Debug)]
+enum Answer {
+    TimeExceeded,
+    TooBig { mtu_bytes: u16 },
+}
+
+/// Whether the outermost header of a frame is IPv4's and leaves it to routers to fragment the packet:
+/// then its identification counts (RFC 6864, section 4).
+#[inline]
+fn may_be_fragmented(frame: &[u8]) -> bool {
+    let Some((ETHERTYPE_IPV4, l3_offset)) = ethernet::network_layer(frame) else { return false };
+    frame.get(l3_offset + 6).is_some_and(|flags| flags & 0x40 == 0)
+}
+
+const fn drop_of_fragmentation(error: FragmentError) -> BalanceDrop {
+    match error {
+        FragmentError::NoMemory => BalanceDrop::NoMbuf,
+        FragmentError::Checksum => BalanceDrop::BadChecksum,
+        FragmentError::Forbidden { .. } | FragmentError::MtuTooSmall { .. } => BalanceDrop::TooBig,
+        FragmentError::NotIpv4 { .. } | FragmentError::Malformed(_) => BalanceDrop::Malformed,
+    }
+}

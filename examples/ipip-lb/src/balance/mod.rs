@@ -1,0 +1,316 @@
+//! The network function: what becomes of each packet.
+//!
+//! - A packet to a service goes to the backend of its connection, or else to the one that the
+//!   service's scheduler chooses, which is remembered: wrapped in IP, out of the backend side's port.
+//! - A tunnel packet to one of the balancer's own addresses, from a backend or a peer, is unwrapped.
+//!   If what it carries is for a service, it is balanced like any other; if it is from one, it is on
+//!   its way to a client, and goes out of the client side's port.
+//! - An ICMP error about a packet of a connection goes to the connection's backend.
+//! - What can't be delivered is answered by ICMP where its rules allow that.
+//! - Everything else is dropped for a named reason: see [`BalanceDrop`].
+//!
+//! A full connection table costs no packets: what is not remembered goes where the service's table of
+//! hashes says each time.
+//!
+//! One file for each part of the way: `classes` tells packets apart, `client` and `server` follow
+//! what clients and servers send, `leave` wraps and sends.
+
+mod classes;
+mod client;
+mod fragments;
+mod inquiry;
+mod leave;
+mod schedule;
+mod server;
+mod window;
+
+pub use fragments::{WAIT_NS, WAITING_MAX};
+pub use inquiry::{Answer, Filter, Inquiries, Listing, Question};
+pub use schedule::{CLIENTS_MAX, client_hash};
+
+use crate::connections::Connections;
+use crate::counts::WorkerCounts;
+use crate::directory::Directory;
+use fragments::Fragments;
+use hotloop::engine::{Mailbox, Routed, Subscriber};
+use hotloop::packet::PacketBuf;
+use hotloop::packet::ethernet::MacAddress;
+use hotloop::packet::seed::Seed;
+use hotloop::stage::{
+    Burst, BurstStage, Carries, Classified, Cx, Error, Output, Tick, drop_reasons,
+};
+use schedule::Schedule;
+use std::sync::Arc;
+use window::Window;
+
+/// The seed of the hashes that spread flows over workers and backends. It is the same in every
+/// balancer, so that several of them with one configuration send a flow to one backend.
+pub const SEED: u64 = 0x6970_6970_2D6C_6200;
+
+/// How many ICMP errors a worker sends in a second.
+pub const ERRORS_PER_SECOND_MAX: u32 = 1_000;
+
+drop_reasons! {
+    /// Why the balancer drops packets.
+    pub enum BalanceDrop {
+        /// Not for the balancer: ARP, other addresses, foreign tunnels. An exception path would take
+        /// it.
+        Punt = "punt",
+        /// A header is cut, or contradicts itself or what is around it.
+        Malformed = "malformed",
+        /// A fragment of a tunnel packet to an own address.
+        TunnelFragment = "tunnel_fragment",
+        /// A later fragment, of which the first did not come in time, or had nowhere to go.
+        FragmentOrphan = "fragment_orphan",
+        /// A tunnel packet to an own address, from neither a backend nor a peer.
+        UnknownTunnelSource = "unknown_tunnel_source",
+        /// The outer header of a tunnel packet has a wrong checksum.
+        BadChecksum = "bad_checksum",
+        /// A tunnel packet met congestion which its inner packet can't show (RFC 6040, section 4.2).
+        Congestion = "congestion",
+        /// The address is a service's, but none of its services takes this protocol and port.
+        NoService = "no_service",
+        /// The service has no backend for new connections.
+        NoBackend = "no_backend",
+        /// The packet may not be forwarded once more.
+        TtlExpired = "ttl_expired",
+        /// Once wrapped, the packet would exceed the MTU of the path to the backends.
+        TooBig = "too_big",
+        /// The packet's buffer has no room for the outer header.
+        NoHeadroom = "no_headroom",
+        /// There was no buffer for a piece of the packet.
+        NoMbuf = "no_mbuf",
+        /// An echo request to a service's address, answered or not.
+        IcmpEcho = "icmp_echo",
+        /// Its backend was taken out, and its connection with it.
+        Flushed = "flushed",
+    }
+}
+
+/// A port to leave by: the engine's route.
+#[derive(Clone, Copy, Eq, PartialEq)]
+pub struct Route(pub u16);
+
+impl std::fmt::Debug for Route {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "port {}", self.0)
+    }
+}
+
+/// How packets leave by a port.
+#[derive(Clone, Copy, Debug)]
+pub struct Egress {
+    /// The port.
+    pub route: Route,
+    /// The port's own MAC address.
+    pub source: MacAddress,
+    /// The next hop's.
+    pub destination: MacAddress,
+}
+
+/// How packets leave, by whom they are for.
+#[derive(Clone, Copy, Debug)]
+pub struct Egresses {
+    /// Towards clients.
+    pub clients: Egress,
+    /// Towards backends.
+    pub backends: Egress,
+}
+
+/// What a worker's balancer is made with.
+#[derive(Debug)]
+pub struct Making {
+    /// The directory, and those that follow it.
+    pub directory: Subscriber<Directory>,
+    /// How packets leave.
+    pub egresses: Egresses,
+    /// The counts of all workers: it counts in its place of them.
+    pub counts: Arc<[WorkerCounts]>,
+    /// Which worker it is of.
+    pub worker: usize,
+    /// How many connections it remembers of each IP version.
+    pub connections_max: usize,
+    /// How many targets there may be at once: [`Builder::slot_capacity`].
+    ///
+    /// [`Builder::slot_capacity`]: crate::directory::Builder::slot_capacity
+    pub slot_capacity: usize,
+    /// The NUMA node of its memory, where that is known.
+    pub node: Option<u32>,
+    /// By which control asks it, where anybody does.
+    pub mailbox: Option<Mailbox<Question, Answer>>,
+}
+
+/// The balancer of one worker.
+#[derive(Debug)]
+pub struct Balance<P> {
+    directory: Subscriber<Directory>,
+    counts: Arc<[WorkerCounts]>,
+    worker: usize,
+    inquiries: Inquiries,
+    own: Own<P>,
+}
+
+/// What a balancer has beside the directory: what it alone writes.
+#[derive(Debug)]
+struct Own<P> {
+    egresses: Egresses,
+    /// Both addresses of frames to backends: destination and source.
+    link: [u8; 12],
+    connections: Connections,
+    schedule: Schedule,
+    fragments: Fragments<P>,
+    seed: Seed,
+    new_connections: Window,
+    errors: Window,
+    /// Of the next outer header that routers may fragment. Workers count in steps of their number, so
+    /// that no two have the same.
+    identification: u16,
+    worker_count: u16,
+}
+
+/// What comes with every packet: the time and the way to drop, the way out, and the directory.
+struct Turn<'t, 'c, 'o, P> {
+    cx: &'t mut Cx<'c, BalanceDrop>,
+    out: &'t mut Output<'o, Routed<P, Route>>,
+    directory: &'t Directory,
+    /// Where this worker counts.
+    counts: &'t WorkerCounts,
+}
+
+impl<P: PacketBuf> Turn<'_, '_, '_, P> {
+    #[inline]
+    fn now(&self) -> Tick {
+        self.cx.now()
+    }
+
+    fn reject(&mut self, packet: P, reason: BalanceDrop) {
+        // What it says is for stages that return a verdict for each packet.
+        let _ = self.cx.drop::<_, ()>(packet, reason);
+    }
+
+    /// Hands a packet that isn't the balancer's over to whoever takes such: nobody, so far.
+    fn punt(&mut self, packet: P) {
+        self.reject(packet, BalanceDrop::Punt);
+    }
+}
+
+impl<P> Balance<P> {
+    /// A worker's balancer.
+    ///
+    /// # Errors
+    /// There is no memory for the connections.
+    ///
+    /// # Panics
+    /// When there is no place for the worker in the counts.
+    pub fn new(making: Making) -> Result<Self, Error> {
+        let Making { directory, egresses, counts, worker, connections_max, .. } = making;
+        let Making { slot_capacity, node, mailbox, .. } = making;
+        assert!(worker < counts.len(), "counts for {} workers, not for {worker}", counts.len());
+        let settings = directory.current().settings;
+        let mut schedule = Schedule::new(slot_capacity, node)?;
+        schedule.set_persistence_ns(settings.persistence_ns_max);
+        let own = Own {
+            egresses,
+            link: link(&egresses.backends),
+            connections: Connections::new(connections_max, settings.idle_ns, node)?,
+            schedule,
+            fragments: Fragments::new(node)?,
+            seed: Seed::new(SEED),
+            new_connections: Window::default(),
+            errors: Window::default(),
+            identification: worker as u16,
+            worker_count: counts.len() as u16,
+        };
+        Ok(Self { directory, counts, worker, inquiries: Inquiries::new(mailbox), own })
+    }
+
+    /// The connections that this worker remembers.
+    #[must_use]
+    pub const fn connections(&self) -> &Connections {
+        &self.own.connections
+    }
+
+    /// The directory that this worker goes by.
+    #[must_use]
+    pub fn directory(&self) -> &Directory {
+        self.directory.current()
+    }
+
+    /// Goes over to the newest directory.
+    fn take_up(&mut self) {
+        if self.directory.take_up() {
+            let settings = &self.directory.current().settings;
+            self.own.connections.set_idle_ns(settings.idle_ns);
+            self.own.schedule.set_persistence_ns(settings.persistence_ns_max);
+        }
+    }
+}
+
+impl<P> Own<P> {
+    /// Forgets what fell silent, in bounded steps.
+    #[inline]
+    fn age(&mut self, counts: &WorkerCounts, now: Tick) {
+        let Self { connections, schedule, fragments, .. } = self;
+        connections.age(now, |target| schedule.left(target, counts));
+        counts.connections.set(connections.len() as u64);
+        fragments.age(now);
+    }
+}
+
+/// Destination and source of frames that leave so.
+fn link(egress: &Egress) -> [u8; 12] {
+    let mut link = [0; 12];
+    link[..6].copy_from_slice(&egress.destination.bytes());
+    link[6..].copy_from_slice(&egress.source.bytes());
+    link
+}
+
+impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
+    type Out = Routed<P, Route>;
+    type Drop = BalanceDrop;
+
+    #[inline]
+    fn process(
+        &mut self,
+        cx: &mut Cx<'_, BalanceDrop>,
+        input: &mut Burst<Classified<P>>,
+        out: &mut Output<'_, Routed<P, Route>>,
+    ) {
+        self.own.connections.prepare(input.as_slice(), cx.now());
+        let counts = &self.counts[self.worker];
+        let mut turn = Turn { cx, out, directory: self.directory.current(), counts };
+        let mut index = 0;
+        while let Some(classified) = input.pop() {
+            let layout = classified.tag();
+            self.own.balance(&mut turn, classified.packet, layout, index);
+            index += 1;
+        }
+    }
+
+    #[inline]
+    fn tick(&mut self, cx: &mut Cx<'_, BalanceDrop>, out: &mut Output<'_, Routed<P, Route>>) {
+        self.take_up();
+        let now = cx.now();
+        let counts = &self.counts[self.worker];
+        self.own.age(counts, now);
+        self.inquiries.answer(&self.own.connections, now);
+        if self.own.fragments.waiting_count() > 0 {
+            let mut turn = Turn { cx, out, directory: self.directory.current(), counts };
+            self.own.give_up_fragments(&mut turn, Some(now));
+        }
+    }
+
+    fn finish(&mut self, cx: &mut Cx<'_, BalanceDrop>, out: &mut Output<'_, Routed<P, Route>>) {
+        let counts = &self.counts[self.worker];
+        let mut turn = Turn { cx, out, directory: self.directory.current(), counts };
+        self.own.give_up_fragments(&mut turn, None);
+    }
+
+    fn held(&self) -> usize {
+        self.own.fragments.waiting_count()
+    }
+
+    fn held_max(&self) -> usize {
+        WAITING_MAX
+    }
+}

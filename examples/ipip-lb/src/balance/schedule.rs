@@ -1,0 +1,200 @@
+//! Which backend a new connection goes to.
+
+use crate::config::Scheduler;
+use crate::counts::WorkerCounts;
+use crate::directory::{Choice, Directory, Found, Service, TargetId};
+use hotloop::arena::{Arena, Request};
+use hotloop::flow::{Classes, Config, Full, Table};
+use hotloop::stage::{Error, Tick};
+use std::net::IpAddr;
+
+/// How many clients a worker remembers the backend of, for services that have them keep it.
+pub const CLIENTS_MAX: usize = 65_536;
+
+/// What a worker needs to choose backends.
+#[derive(Debug)]
+pub struct Schedule {
+    /// By slot.
+    desks: Box<[Desk]>,
+    clients: Table<[u64; 3], Kept>,
+}
+
+/// What a worker keeps of a target. It is of the generation that it names: another begins at zero.
+#[derive(Clone, Copy, Debug, Default)]
+struct Desk {
+    generation: u32,
+    connection_count: u32,
+    /// Grows by the weight each turn of its service; the sum of all weights buys a connection.
+    credit: i64,
+}
+
+/// The backend that a client keeps.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    target: TargetId,
+    since: Tick,
+}
+
+impl Schedule {
+    /// For targets in `slot_capacity` slots, in memory of `node` where that is known.
+    ///
+    /// # Errors
+    /// There is no memory.
+    pub fn new(slot_capacity: usize, node: Option<u32>) -> Result<Self, Error> {
+        let bytes = Table::<[u64; 3], Kept>::bytes(CLIENTS_MAX).expect("a small table");
+        let (arena, _) = Arena::new(Request { node, ..Request::new(bytes) })?;
+        let full = Full::Evict(Classes::ALL);
+        let clients = Table::new(arena, Config { full, ..Config::new(CLIENTS_MAX, 0) })?;
+        Ok(Self { desks: vec![Desk::default(); slot_capacity].into(), clients })
+    }
+
+    /// Sets for how long clients keep their backends at most.
+    pub fn set_persistence_ns(&mut self, persistence_ns_max: u64) {
+        self.clients.set_idle_ns([persistence_ns_max; hotloop::flow::CLASS_COUNT]);
+    }
+
+    /// The target that the service's scheduler has for a new connection.
+    pub fn choose(
+        &mut self,
+        directory: &Directory,
+        service: &Service,
+        client: IpAddr,
+        hash: u32,
+        now: Tick,
+    ) -> Option<TargetId> {
+        match service.scheduler {
+            Scheduler::Maglev => service.by_hash(hash),
+            Scheduler::RoundRobin => self.next_in_turn(&service.choices),
+            Scheduler::LeastConnections => self.least_busy(&service.choices),
+            Scheduler::Source => {
+                let target = self.consistent(directory, service, client, hash, now)?;
+                if service.persistence_ns > 0 {
+                    let kept = Kept { target, since: now };
+                    // Where no place is found for it, the hash goes on choosing.
+                    let _ = self.clients.insert(client_key(service, client), kept, now.as_ns());
+                }
+                Some(target)
+            }
+        }
+    }
+
+    /// The target that depends on nothing that only this worker knows, but for a client that keeps
+    /// its backend.
+    pub fn consistent(
+        &self,
+        directory: &Directory,
+        service: &Service,
+        client: IpAddr,
+        hash: u32,
+        now: Tick,
+    ) -> Option<TargetId> {
+        if service.scheduler != Scheduler::Source {
+            return service.by_hash(hash);
+        }
+        self.kept(directory, service, client, now).or_else(|| service.by_hash(client_hash(client)))
+    }
+
+    /// The backend that a client keeps, where it still can.
+    fn kept(
+        &self,
+        directory: &Directory,
+        service: &Service,
+        client: IpAddr,
+        now: Tick,
+    ) -> Option<TargetId> {
+        if service.persistence_ns == 0 {
+            return None;
+        }
+        let handle = self.clients.peek(&client_key(service, client), now.as_ns())?;
+        let Kept { target, since } = self.clients[handle];
+        let is_usable =
+            matches!(directory.target(target), Found::There(target) if target.is_usable);
+        (is_usable && now.ns_since(since) < service.persistence_ns).then_some(target)
+    }
+
+    /// Weighted turns, spread evenly: each gains its weight, and who has most pays for all.
+    fn next_in_turn(&mut self, choices: &[Choice]) -> Option<TargetId> {
+        let mut winner: Option<(TargetId, i64)> = None;
+        let mut sum = 0;
+        for choice in choices {
+            let desk = self.desk(choice.target)?;
+            desk.credit += i64::from(choice.weight);
+            sum += i64::from(choice.weight);
+            if winner.is_none_or(|(_, most)| desk.credit > most) {
+                winner = Some((choice.target, desk.credit));
+            }
+        }
+        let (target, _) = winner?;
+        self.desk(target)?.credit -= sum;
+        Some(target)
+    }
+
+    fn least_busy(&mut self, choices: &[Choice]) -> Option<TargetId> {
+        let mut winner: Option<(Choice, u64)> = None;
+        for choice in choices {
+            let count = u64::from(self.desk(choice.target)?.connection_count);
+            // Counts over weights, compared without a division.
+            let is_less = winner.is_none_or(|(other, other_count)| {
+                count * u64::from(other.weight) < other_count * u64::from(choice.weight)
+            });
+            if is_less {
+                winner = Some((*choice, count));
+            }
+        }
+        winner.map(|(choice, _)| choice.target)
+    }
+
+    /// A connection of this target was entered.
+    #[inline]
+    pub fn entered(&mut self, target: TargetId, counts: &WorkerCounts) {
+        if let Some(desk) = self.desk(target) {
+            desk.connection_count += 1;
+            counts.target(target).connections.set(u64::from(desk.connection_count));
+        }
+    }
+
+    /// A connection of this target left.
+    #[inline]
+    pub fn left(&mut self, target: TargetId, counts: &WorkerCounts) {
+        let desk = self.desks.get_mut(target.slot());
+        if let Some(desk) = desk.filter(|desk| desk.generation == target.generation) {
+            desk.connection_count = desk.connection_count.saturating_sub(1);
+            counts.target(target).connections.set(u64::from(desk.connection_count));
+        }
+    }
+
+    #[inline]
+    fn desk(&mut self, target: TargetId) -> Option<&mut Desk> {
+        let desk = self.desks.get_mut(target.slot())?;
+        if desk.generation != target.generation {
+            *desk = Desk { generation: target.generation, ..Desk::default() };
+        }
+        Some(desk)
+    }
+}
+
+fn client_key(service: &Service, client: IpAddr) -> [u64; 3] {
+    let (family, bits) = match client {
+        IpAddr::V4(address) => (0, address.to_bits().into()),
+        IpAddr::V6(address) => (1_u64 << 32, address.to_bits()),
+    };
+    [(bits >> 64) as u64, bits as u64, family | u64::from(service.id)]
+}
+
+/// The hash by which scheduler `source` chooses: of the client's address alone, and the same in every
+/// balancer.
+#[must_use]
+pub fn client_hash(client: IpAddr) -> u32 {
+    let bits: u128 = match client {
+        IpAddr::V4(address) => address.to_bits().into(),
+        IpAddr::V6(address) => address.to_bits(),
+    };
+    // The two halves one after the other, each spread over all bits: SplitMix64's finaliser.
+    let spread = |number: u64| {
+        let mut bits = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        bits ^ (bits >> 31)
+    };
+    (spread(spread((bits >> 64) as u64) ^ bits as u64) >> 32) as u32
+}

@@ -1,0 +1,74 @@
+//! What services send to clients through tunnels.
+
+use super::{BalanceDrop, Own, Turn};
+use crate::connection::is_syn_ack;
+use crate::directory::{Directory, TargetId};
+use crate::own_header::{OwnHeader, spend_hop};
+use hotloop::packet::classify::Layout;
+use hotloop::packet::flow_key::FlowKey;
+use hotloop::packet::ip::Fragment;
+use hotloop::packet::{PacketBuf, ethernet, ipv4, ipv6, tcp};
+use hotloop::stage::Carries;
+
+impl<P: PacketBuf + Carries> Own<P> {
+    /// A packet from a service's address to a client, unwrapped.
+    pub(super) fn return_to_client(
+        &mut self,
+        turn: &mut Turn<'_, '_, '_, P>,
+        mut packet: P,
+        header: &OwnHeader,
+        layout: Layout,
+    ) {
+        let flags = header.tcp_flags(packet.data());
+        let mut target = None;
+        // A nested tunnel's key is of what is inside it.
+        if !layout.is_tunnel()
+            && let Some(key) = layout.key(packet.data())
+        {
+            target = self.follow_server(turn, &key.reversed(), header, flags);
+        }
+        if !spend_hop(packet.data_mut()) {
+            return turn.reject(packet, BalanceDrop::TtlExpired);
+        }
+        if turn.directory.settings.clamp_mss && is_syn_ack(flags) {
+            let mss_max = mss_max(turn.directory, target, header);
+            let end = (header.l3_offset + header.total_bytes).min(packet.data().len());
+            if let Some(segment) = packet.data_mut().get_mut(header.l4_offset..end) {
+                tcp::clamp_mss(segment, mss_max);
+            }
+        }
+        turn.counts.to_clients.add(1);
+        let egress = self.egresses.clients;
+        ethernet::set_addresses(&mut packet, egress.source, egress.destination);
+        turn.send(packet, egress.route);
+    }
+
+    /// Notes what the server sent, and says whose connection it is.
+    fn follow_server(
+        &mut self,
+        turn: &Turn<'_, '_, '_, P>,
+        key: &FlowKey,
+        header: &OwnHeader,
+        flags: u8,
+    ) -> Option<TargetId> {
+        let place = self.connections.find(key, turn.now())?;
+        let mut connection = self.connections.connection(place)?;
+        turn.counts.replies_known.add(1);
+        if header.fragment != Fragment::Later {
+            connection.follow_server(flags);
+            self.connections.set(place, connection);
+        }
+        Some(connection.target)
+    }
+}
+
+/// The largest segment that fits the tunnel to the backend, in bytes of payload. Where it isn't known
+/// which it is, the longer outer header counts.
+fn mss_max(directory: &Directory, target: Option<TargetId>, header: &OwnHeader) -> u16 {
+    let target = target.and_then(|target| directory.there(target));
+    let outer_bytes =
+        target.map_or(ipv6::HEADER_BYTES, |target| target.tunnel.outer_header_bytes());
+    let inner_bytes = if header.source.is_ipv4() { ipv4::HEADER_BYTES } else { ipv6::HEADER_BYTES };
+    let headers_bytes = (outer_bytes + inner_bytes + tcp::HEADER_BYTES) as u16;
+    directory.settings.mtu_bytes.saturating_sub(headers_bytes)
+}

@@ -1,0 +1,123 @@
+//! A configuration for programs.
+
+use super::notes::Notes;
+use super::{Memory, Understood, mac, shares};
+use crate::config::{Balancer, Config, Engine, Health, Port, Probe, Service, Trust};
+use crate::rules::Rules;
+use serde_json::{Value, json};
+use std::fmt::Display;
+
+impl Understood<'_> {
+    /// For programs.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let Config { engine, balancer, ports, services } = self.0;
+        let rules = Rules::new(services);
+        let notes = Notes::of(self.0, &rules);
+        let services = services.iter().enumerate();
+        let services = services.map(|(index, it)| service(it, balancer, notes.about(index)));
+        json!({
+            "engine": {
+                "deployment": engine.deployment.to_string(),
+                "dispatchers": engine.dispatchers,
+                "workers": engine.workers,
+            },
+            "balancer": self::balancer(balancer),
+            "memory": memory(Memory::of(self.0, &rules), engine),
+            "ports": ports.iter().map(port).collect::<Vec<_>>(),
+            "services": services.collect::<Vec<_>>(),
+        })
+    }
+}
+
+fn balancer(balancer: &Balancer) -> Value {
+    let timeouts = balancer.timeouts;
+    json!({
+        "source_v4": balancer.source_v4.to_string(),
+        "source_v6": balancer.source_v6.to_string(),
+        "mtu": balancer.mtu,
+        "decapsulate": texts(&balancer.decapsulate),
+        "tunnel_peers": texts(&balancer.tunnel_peers),
+        "connections_max": balancer.connections_max,
+        "icmp_echo": balancer.icmp_echo.to_string(),
+        "clamp_mss": balancer.clamp_mss,
+        "maglev_slots": balancer.maglev_slots,
+        "new_connections_per_second_max": balancer.new_connections_per_second_max,
+        "timeouts_s": {
+            "tcp_opening": timeouts.tcp_opening_s,
+            "tcp_established": timeouts.tcp_established_s,
+            "tcp_closing": timeouts.tcp_closing_s,
+            "udp": timeouts.udp_s,
+            "other": timeouts.other_s,
+        },
+    })
+}
+
+fn memory(memory: Memory, engine: &Engine) -> Value {
+    json!({
+        "connections_bytes_per_worker": memory.connections_bytes,
+        "connections_bytes": memory.connections_bytes.saturating_mul(engine.workers),
+        "maglev_tables": memory.maglev_count,
+        "maglev_bytes": memory.maglev_bytes,
+        "rules_bytes": memory.rules_bytes,
+    })
+}
+
+fn port(port: &Port) -> Value {
+    json!({
+        "name": port.name,
+        "device": port.device,
+        "next_hop_mac": mac(port.next_hop_mac),
+        "side": port.side.to_string(),
+    })
+}
+
+fn service(service: &Service, balancer: &Balancer, notes: &[String]) -> Value {
+    let backends = shares(service, balancer.maglev_slots);
+    json!({
+        "name": service.name,
+        "address": service.address.to_string(),
+        "protocol": service.protocol.to_string(),
+        "ports": service.ports.to_string(),
+        "scheduler": service.scheduler.to_string(),
+        "persistence_s": service.persistence_s,
+        "all_down": service.all_down.to_string(),
+        "health": service.health.as_ref().map(health),
+        "backends": backends.into_iter().map(|(backend, share)| json!({
+            "address": backend.address.to_string(),
+            "weight": backend.weight,
+            "share": share,
+        })).collect::<Vec<_>>(),
+        "notes": notes,
+    })
+}
+
+/// The keys as they are written, and none that the kind doesn't have.
+fn health(health: &Health) -> Value {
+    let mut keys = json!({
+        "kind": health.probe.to_string(),
+        "interval_ms": health.interval_ms,
+        "timeout_ms": health.timeout_ms,
+        "rise": health.rise,
+        "fall": health.fall,
+    });
+    if health.port != 0 {
+        keys["port"] = json!(health.port);
+    }
+    if let Probe::Http(http) | Probe::Https(http, _) = &health.probe {
+        keys["path"] = json!(http.path);
+        keys["expect_status"] = json!(http.expect_status);
+    }
+    match &health.probe {
+        Probe::Https(_, Trust::CaFile(path)) => {
+            keys["ca_file"] = json!(path.display().to_string());
+        }
+        Probe::Https(_, Trust::Insecure) => keys["insecure"] = json!(true),
+        _ => {}
+    }
+    keys
+}
+
+fn texts<T: Display>(items: &[T]) -> Vec<String> {
+    items.iter().map(T::to_string).collect()
+}

@@ -1,0 +1,83 @@
+//! What works, but may surprise.
+
+use super::shares;
+use crate::config::{AllDown, Config, Scheduler, Service};
+use crate::maglev::slots_for;
+use crate::rules::Rules;
+use std::collections::HashMap;
+
+/// What may surprise, by the service that it is about.
+#[derive(Debug)]
+pub struct Notes(HashMap<usize, Vec<String>>);
+
+impl Notes {
+    pub fn of(config: &Config, rules: &Rules) -> Self {
+        let mut notes: HashMap<usize, Vec<String>> = HashMap::new();
+        for index in rules.hidden(config.services.len()) {
+            let note = "no packet comes here: other services of its address take all of its ports";
+            notes.entry(index).or_default().push(note.to_owned());
+        }
+        for (index, service) in config.services.iter().enumerate() {
+            let more = about_choice(service, config.balancer.maglev_slots);
+            let more = more.into_iter().chain(about_backends(service, config, rules));
+            for note in more {
+                notes.entry(index).or_default().push(note);
+            }
+        }
+        Self(notes)
+    }
+
+    /// Those about the service at `index`.
+    pub fn about(&self, index: usize) -> &[String] {
+        self.0.get(&index).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// About how backends are chosen.
+fn about_choice(service: &Service, slot_count: u32) -> Vec<String> {
+    let mut notes = Vec::new();
+    let usable_count = service.backends.iter().filter(|backend| backend.weight > 0).count();
+    if usable_count == 0 {
+        let note = "no backend of weight above 0: new flows are dropped as no_backend";
+        notes.push(note.to_owned());
+    }
+    let slots_wanted = slots_for(usable_count);
+    if usable_count > 1 && slot_count < slots_wanted {
+        notes.push(format!(
+            "{slot_count} Maglev slots are few for {usable_count} backends, whose shares may be off \
+             by some per cent; maglev_slots = {slots_wanted} mends that"
+        ));
+    }
+    let by_client = service.scheduler == Scheduler::Source;
+    if by_client && service.persistence_s == 0 && usable_count > 1 {
+        let note = "without persistence_s, a change of the backends or of their health moves \
+                    clients that have no connection just then";
+        notes.push(note.to_owned());
+    }
+    if service.health.is_none() && service.all_down == AllDown::Drop {
+        notes.push("all_down says nothing: without health no backend is ever down".to_owned());
+    }
+    notes
+}
+
+fn about_backends(service: &Service, config: &Config, rules: &Rules) -> Vec<String> {
+    let mut notes = Vec::new();
+    for (backend, share) in shares(service, config.balancer.maglev_slots) {
+        let address = backend.address;
+        if backend.weight > 0 && share == 0.0 {
+            notes.push(format!(
+                "{address} gets no flow: its weight is too small beside the others'"
+            ));
+        }
+        // A whole prefix may well hold the backends; an address is meant.
+        let vip = rules.any_of(address).map(|index| &config.services[index]);
+        if let Some(vip) = vip.filter(|vip| vip.address.is_host()) {
+            let name = &vip.name;
+            notes.push(format!(
+                "{address} is service {name}'s address too: its tunnels must not come back to this \
+                 balancer"
+            ));
+        }
+    }
+    notes
+}

@@ -1,0 +1,141 @@
+//! A configuration for people.
+
+use super::notes::Notes;
+use super::{Memory, Understood, mac, shares};
+use crate::config::{
+    Backend, Balancer, Config, DeploymentKind, Engine, Health, Probe, Scheduler, Service, Trust,
+};
+use crate::rules::Rules;
+use std::fmt::{self, Display, Formatter};
+
+impl Display for Understood<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Config { engine, balancer, ports, services } = self.0;
+        let rules = Rules::new(services);
+        let notes = Notes::of(self.0, &rules);
+        write_engine(f, engine)?;
+        write_balancer(f, balancer)?;
+        write_memory(f, engine, balancer, Memory::of(self.0, &rules))?;
+        for port in ports {
+            let (mac, side) = (mac(port.next_hop_mac), port.side);
+            writeln!(f, "port {}: {}, next hop {mac}, side {side}", port.name, port.device)?;
+        }
+        for (index, service) in services.iter().enumerate() {
+            write_service(f, service, balancer.maglev_slots)?;
+            for note in notes.about(index) {
+                writeln!(f, "  note: {note}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn write_engine(f: &mut Formatter<'_>, engine: &Engine) -> fmt::Result {
+    let Engine { deployment, dispatchers, workers } = engine;
+    match deployment {
+        DeploymentKind::RunToCompletion => {
+            writeln!(f, "engine: run-to-completion on {workers} workers")
+        }
+        DeploymentKind::Pipeline => {
+            writeln!(f, "engine: pipeline of {dispatchers} dispatchers and {workers} workers")
+        }
+    }
+}
+
+fn write_balancer(f: &mut Formatter<'_>, balancer: &Balancer) -> fmt::Result {
+    let (v4, v6) = (balancer.source_v4, balancer.source_v6);
+    writeln!(f, "balancer: tunnels from {v4} and {v6}, path MTU {} bytes", balancer.mtu)?;
+    writeln!(f, "  unwraps tunnels to {}", listed(&balancer.decapsulate))?;
+    writeln!(f, "  from the backends and {}", listed(&balancer.tunnel_peers))?;
+    let clamp = if balancer.clamp_mss { "lowered to what fits" } else { "left as it is" };
+    writeln!(f, "  echo requests: {}; MSS of SYN-ACKs: {clamp}", balancer.icmp_echo)?;
+    let (max, new_max) = (balancer.connections_max, balancer.new_connections_per_second_max);
+    writeln!(f, "  remembers {max} connections a worker of each IP version")?;
+    writeln!(f, "  at most {new_max} new ones a worker and second")?;
+    let times = balancer.timeouts;
+    let (opening, established) = (times.tcp_opening_s, times.tcp_established_s);
+    let (closing, udp, other) = (times.tcp_closing_s, times.udp_s, times.other_s);
+    writeln!(
+        f,
+        "  after their last packets for: TCP opening {opening} s, established {established} s, \
+         closing {closing} s; UDP {udp} s; others {other} s"
+    )
+}
+
+/// How much memory Maglev tables may take before there is a note about it, in bytes.
+const MAGLEV_BYTES_NOTED: usize = 1 << 30;
+
+fn write_memory(
+    f: &mut Formatter<'_>,
+    engine: &Engine,
+    balancer: &Balancer,
+    memory: Memory,
+) -> fmt::Result {
+    let (each, workers) = (memory.connections_bytes, engine.workers);
+    let all = bytes(each.saturating_mul(workers));
+    writeln!(f, "memory: connections {} a worker, {all} in all", bytes(each))?;
+    let (count, slots) = (memory.maglev_count, balancer.maglev_slots);
+    let maglev = bytes(memory.maglev_bytes);
+    let tables = if count == 1 { "table" } else { "tables" };
+    writeln!(f, "  {count} Maglev {tables} of up to {slots} slots {maglev}")?;
+    let wanted = memory.maglev_slots_wanted;
+    if memory.maglev_bytes > MAGLEV_BYTES_NOTED && wanted < slots {
+        writeln!(f, "  note: maglev_slots = {wanted} would do for these backends, in less memory")?;
+    }
+    writeln!(f, "  rules {}", bytes(memory.rules_bytes))
+}
+
+fn write_service(f: &mut Formatter<'_>, service: &Service, slot_count: u32) -> fmt::Result {
+    let Service { name, address, protocol, ports, scheduler, .. } = service;
+    write!(f, "service {name}: {address}, protocol {protocol}, ports {ports}, {scheduler}")?;
+    match (scheduler, service.persistence_s) {
+        (Scheduler::Source, 1..) => writeln!(f, ", kept {} s", service.persistence_s)?,
+        _ => writeln!(f)?,
+    }
+    if let Some(health) = &service.health {
+        write_health(f, health)?;
+        writeln!(f, "  when all backends are down: {}", service.all_down)?;
+    }
+    for (Backend { address, weight }, share) in shares(service, slot_count) {
+        let percent = share * 100.0;
+        writeln!(f, "  backend {address}: weight {weight}, {percent:.1} % of flows")?;
+    }
+    Ok(())
+}
+
+fn write_health(f: &mut Formatter<'_>, health: &Health) -> fmt::Result {
+    let Health { probe, port, interval_ms, timeout_ms, rise, fall } = health;
+    write!(f, "  health: {probe}")?;
+    if *port != 0 {
+        write!(f, " to port {port}")?;
+    }
+    if let Probe::Http(http) | Probe::Https(http, _) = probe {
+        write!(f, ", GET {} answered {}", http.path, http.expect_status)?;
+    }
+    match probe {
+        Probe::Https(_, Trust::CaFile(path)) => write!(f, ", trusting {}", path.display())?,
+        Probe::Https(_, Trust::Insecure) => write!(f, ", trusting anybody")?,
+        _ => {}
+    }
+    writeln!(
+        f,
+        ", every {interval_ms} ms within {timeout_ms} ms, up after {rise}, down after {fall}"
+    )
+}
+
+fn listed<T: Display>(items: &[T]) -> String {
+    if items.is_empty() {
+        return "nobody".to_owned();
+    }
+    items.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// So many bytes, in the unit that suits them.
+fn bytes(count: usize) -> String {
+    let kib = count as f64 / 1024.0;
+    match count {
+        0..1024 => format!("{count} bytes"),
+        1024..1_048_576 => format!("{kib:.1} KiB"),
+        _ => format!("{:.1} MiB", kib / 1024.0),
+    }
+}

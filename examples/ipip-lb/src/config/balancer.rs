@@ -1,0 +1,140 @@
+//! `[balancer]`.
+
+use super::document::{Section, Value};
+use super::words::ICMP_ECHOES;
+use super::{
+    Balancer, CONNECTIONS_MAX, ConfigError, IcmpEcho, MAGLEV_SLOTS_MAX, MAGLEV_SLOTS_MIN, MTU_MIN,
+    TIMEOUT_S_MAX, Timeouts,
+};
+use crate::maglev::{SLOT_COUNT_DEFAULT, is_prime, prime_from};
+use crate::prefix::Prefix;
+use std::net::{IpAddr, Ipv4Addr};
+
+const CONNECTIONS_DEFAULT: u32 = 65_536;
+
+const NEW_CONNECTIONS_DEFAULT: u32 = 5_000_000;
+
+const TIMEOUTS_DEFAULT: Timeouts = Timeouts {
+    tcp_opening_s: 10,
+    tcp_established_s: 900,
+    tcp_closing_s: 20,
+    udp_s: 60,
+    other_s: 60,
+};
+
+const KEYS: &[&str] = &[
+    "source_v4",
+    "source_v6",
+    "mtu",
+    "decapsulate",
+    "tunnel_peers",
+    "connections_max",
+    "icmp_echo",
+    "clamp_mss",
+    "maglev_slots",
+    "new_connections_per_second_max",
+    "timeouts_s",
+];
+
+pub fn balancer(section: &Section<'_>) -> Result<Balancer, ConfigError> {
+    section.allow_only(KEYS)?;
+    let source_v4 = section.required("source_v4", "source_v4 = \"192.0.2.1\"")?;
+    let source_v6 = section.required("source_v6", "source_v6 = \"2001:db8::1\"")?;
+    let mtu = section.required("mtu", "mtu = 1500")?;
+    let decapsulate = section.required("decapsulate", "decapsulate = []")?;
+    let new_connections = "new_connections_per_second_max";
+    Ok(Balancer {
+        source_v4: source(&source_v4, "an IPv4 address or prefix", "192.0.2.1 or 192.0.2.0/26")?,
+        source_v6: source(&source_v6, "an IPv6 address or prefix", "2001:db8::1 or 2001:db8::/64")?,
+        mtu: mtu.integer(u32::from(MTU_MIN)..=u32::from(u16::MAX))? as u16,
+        decapsulate: decapsulate.items()?.iter().map(host_address).collect::<Result<_, _>>()?,
+        tunnel_peers: match section.optional("tunnel_peers") {
+            Some(value) => value.items()?.iter().map(prefix).collect::<Result<_, _>>()?,
+            None => Vec::new(),
+        },
+        connections_max: section.integer_or(
+            "connections_max",
+            1..=CONNECTIONS_MAX,
+            CONNECTIONS_DEFAULT,
+        )? as usize,
+        icmp_echo: section.choice_or(
+            "icmp_echo",
+            "what becomes of echo requests",
+            ICMP_ECHOES,
+            IcmpEcho::Reply,
+        )?,
+        clamp_mss: section.boolean_or("clamp_mss", false)?,
+        maglev_slots: section
+            .optional("maglev_slots")
+            .map_or(Ok(SLOT_COUNT_DEFAULT), |it| maglev_slots(&it))?,
+        new_connections_per_second_max: section.integer_or(
+            new_connections,
+            0..=u32::MAX,
+            NEW_CONNECTIONS_DEFAULT,
+        )?,
+        timeouts: section
+            .section("timeouts_s")?
+            .map_or(Ok(TIMEOUTS_DEFAULT), |it| timeouts(&it))?,
+    })
+}
+
+fn timeouts(section: &Section<'_>) -> Result<Timeouts, ConfigError> {
+    section.allow_only(&["tcp_opening", "tcp_established", "tcp_closing", "udp", "other"])?;
+    let seconds = |key, default| section.integer_or(key, 1..=TIMEOUT_S_MAX, default);
+    Ok(Timeouts {
+        tcp_opening_s: seconds("tcp_opening", TIMEOUTS_DEFAULT.tcp_opening_s)?,
+        tcp_established_s: seconds("tcp_established", TIMEOUTS_DEFAULT.tcp_established_s)?,
+        tcp_closing_s: seconds("tcp_closing", TIMEOUTS_DEFAULT.tcp_closing_s)?,
+        udp_s: seconds("udp", TIMEOUTS_DEFAULT.udp_s)?,
+        other_s: seconds("other", TIMEOUTS_DEFAULT.other_s)?,
+    })
+}
+
+fn maglev_slots(value: &Value<'_>) -> Result<u32, ConfigError> {
+    let slots = value.integer(MAGLEV_SLOTS_MIN..=MAGLEV_SLOTS_MAX)?;
+    if is_prime(slots) {
+        return Ok(slots);
+    }
+    Err(value.error(format!("{slots} is not a prime; write {}", prime_from(slots))))
+}
+
+/// An outer source: of the family whose addresses `what` and `example` tell of.
+fn source(value: &Value<'_>, what: &str, example: &str) -> Result<Prefix, ConfigError> {
+    let is_v6 = example.contains(':');
+    let of_family = |text: &str| {
+        let address = text.split('/').next().unwrap_or_default().parse::<IpAddr>().ok()?;
+        (address.is_ipv6() == is_v6).then(|| text.to_owned())
+    };
+    let text = value.parsed(what, example, of_family)?;
+    let prefix: Prefix = value.parsed_by(|_| text.parse())?;
+    if is_hosts(prefix) { Ok(prefix) } else { Err(not_a_host(value, example)) }
+}
+
+/// Whether any address of the prefix may be one host's: neither unspecified, nor multicast, nor
+/// broadcast.
+fn is_hosts(prefix: Prefix) -> bool {
+    let group: IpAddr = match prefix.network() {
+        IpAddr::V4(_) => Ipv4Addr::new(224, 0, 0, 0).into(),
+        IpAddr::V6(_) => "ff00::".parse().expect("an address"),
+    };
+    let network = prefix.network();
+    !prefix.contains(group)
+        && !network.is_multicast()
+        && !network.is_unspecified()
+        && !prefix.contains(Ipv4Addr::BROADCAST.into())
+}
+
+fn not_a_host(value: &Value<'_>, example: &str) -> ConfigError {
+    value.error(format!("not the address of one host; write one that is, such as {example}"))
+}
+
+/// The address of one host.
+pub fn host_address(value: &Value<'_>) -> Result<IpAddr, ConfigError> {
+    let example = "10.0.0.1 or 2001:db8::1";
+    let address = value.parsed("an IP address", example, |text| text.parse().ok())?;
+    if is_hosts(Prefix::host(address)) { Ok(address) } else { Err(not_a_host(value, example)) }
+}
+
+pub fn prefix(value: &Value<'_>) -> Result<Prefix, ConfigError> {
+    value.parsed_by(str::parse)
+}

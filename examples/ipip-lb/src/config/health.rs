@@ -1,0 +1,176 @@
+//! `[service.health]`.
+
+use super::document::{Section, Value};
+use super::words::{PROBES, ProbeKind};
+use super::{ConfigError, Health, HttpProbe, Ports, Probe, Trust};
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// The longest time between two probes, in milliseconds: an hour.
+const INTERVAL_MS_MAX: u32 = 3_600_000;
+
+/// The shortest time between two probes, and for one, in milliseconds.
+const INTERVAL_MS_MIN: u32 = 10;
+
+const INTERVAL_MS_DEFAULT: u32 = 2000;
+
+const TIMEOUT_MS_DEFAULT: u32 = 1000;
+
+/// How many probes in a row may be asked for.
+const IN_A_ROW_MAX: u32 = 100;
+
+/// How long the path of a request may be, in bytes.
+const PATH_BYTES_MAX: usize = 1024;
+
+/// How large a file of certificates may be, in bytes: more is a mistake in its name.
+const CA_FILE_BYTES_MAX: u64 = 16 << 20;
+
+const KEYS: &[&str] = &[
+    "kind",
+    "port",
+    "interval_ms",
+    "timeout_ms",
+    "rise",
+    "fall",
+    "path",
+    "expect_status",
+    "ca_file",
+    "insecure",
+];
+
+/// How the backends of a service with these `ports` are probed.
+pub fn health(
+    section: &Section<'_>,
+    ports: Ports,
+    ca_files: &mut CaFiles,
+) -> Result<Health, ConfigError> {
+    section.allow_only(KEYS)?;
+    let kind = section.required("kind", "kind = \"tcp\"")?.choice("a kind of probe", PROBES)?;
+    let port = port(section, kind, ports)?;
+    let allowed = INTERVAL_MS_MIN..=INTERVAL_MS_MAX;
+    let interval_ms = section.integer_or("interval_ms", allowed, INTERVAL_MS_DEFAULT)?;
+    let timeout_ms = timeout_ms(section, interval_ms)?;
+    let in_a_row = |key, default| section.integer_or(key, 1..=IN_A_ROW_MAX, default);
+    let (rise, fall) = (in_a_row("rise", 2)?, in_a_row("fall", 3)?);
+    let is_http = matches!(kind, ProbeKind::Http | ProbeKind::Https);
+    for (keys, belong, whose) in [
+        (["path", "expect_status"], is_http, "http and https"),
+        (["ca_file", "insecure"], kind == ProbeKind::Https, "https"),
+    ] {
+        let foreign = keys.into_iter().find(|key| section.optional(key).is_some());
+        if let Some(key) = foreign.filter(|_| !belong) {
+            let value = section.required(key, key)?;
+            return Err(value.error(format!("only probes of kind {whose} have one; leave it out")));
+        }
+    }
+    let probe = match kind {
+        ProbeKind::Tcp => Probe::Tcp,
+        ProbeKind::Http => Probe::Http(http(section)?),
+        ProbeKind::Https => Probe::Https(http(section)?, trust(section, ca_files)?),
+        ProbeKind::Icmp => Probe::Icmp,
+        ProbeKind::Udp => Probe::Udp,
+    };
+    Ok(Health { probe, port, interval_ms, timeout_ms, rise, fall })
+}
+
+/// The port that is written, or else the service's only one.
+fn port(section: &Section<'_>, kind: ProbeKind, ports: Ports) -> Result<u16, ConfigError> {
+    match (section.optional("port"), kind, ports) {
+        (None, ProbeKind::Icmp, _) => Ok(0),
+        (Some(value), ProbeKind::Icmp, _) => {
+            Err(value.error("an echo request has no port; leave it out"))
+        }
+        (Some(value), ..) => Ok(value.integer(1..=u32::from(u16::MAX))? as u16),
+        (None, _, Ports::Range { first, last }) if first == last => Ok(first),
+        (None, ..) => {
+            let problem = "missing, and the service has more than one; write port = 80";
+            Err(section.error("port", problem))
+        }
+    }
+}
+
+/// A probe ends before the next one of the same backend begins.
+fn timeout_ms(section: &Section<'_>, interval_ms: u32) -> Result<u32, ConfigError> {
+    let Some(value) = section.optional("timeout_ms") else {
+        return Ok(interval_ms.min(TIMEOUT_MS_DEFAULT));
+    };
+    let timeout_ms = value.integer(INTERVAL_MS_MIN..=INTERVAL_MS_MAX)?;
+    if timeout_ms > interval_ms {
+        let problem = format!("longer than interval_ms; write {interval_ms} or less");
+        return Err(value.error(problem));
+    }
+    Ok(timeout_ms)
+}
+
+fn http(section: &Section<'_>) -> Result<HttpProbe, ConfigError> {
+    let sound = |text: &str| {
+        let graphic = text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#');
+        text.starts_with('/') && graphic && text.len() <= PATH_BYTES_MAX
+    };
+    let path = section.optional("path").map_or(Ok("/".to_owned()), |value| {
+        let example = "\"/healthz\": a slash and ASCII characters without spaces";
+        value.parsed("a path", example, |text| sound(text).then(|| text.to_owned()))
+    })?;
+    let expect_status = section.integer_or("expect_status", 200..=599, 200)? as u16;
+    Ok(HttpProbe { path, expect_status })
+}
+
+fn trust(section: &Section<'_>, ca_files: &mut CaFiles) -> Result<Trust, ConfigError> {
+    let insecure = section.boolean_or("insecure", false)?;
+    match (section.optional("ca_file"), insecure) {
+        (Some(value), false) => Ok(Trust::CaFile(ca_files.checked(&value)?)),
+        (None, true) => Ok(Trust::Insecure),
+        (Some(value), true) => {
+            Err(value.error("insecure = true trusts anybody; leave out one of the two"))
+        }
+        (None, false) => {
+            let problem = "missing; write ca_file = \"ca.pem\", or insecure = true";
+            Err(section.error("ca_file", problem))
+        }
+    }
+}
+
+/// The files of certificates that a configuration names, each looked into once.
+#[derive(Debug)]
+pub struct CaFiles {
+    /// Where relative names begin: the configuration's folder.
+    folder: PathBuf,
+    sound: HashSet<PathBuf>,
+}
+
+impl CaFiles {
+    /// Of the configuration in `file`.
+    pub fn of(file: &str) -> Self {
+        let folder = Path::new(file).parent().unwrap_or(Path::new(""));
+        Self { folder: folder.to_owned(), sound: HashSet::new() }
+    }
+
+    /// The file that `value` names, which must be there and have a certificate in it.
+    fn checked(&mut self, value: &Value<'_>) -> Result<PathBuf, ConfigError> {
+        let example = "\"ca.pem\", a file in the configuration's folder, or a whole path";
+        let named = |text: &str| (!text.is_empty()).then(|| self.folder.join(text));
+        let path = value.parsed("a file", example, named)?;
+        if !self.sound.contains(&path) {
+            let wrong = |what: String| {
+                value.error(format!("{}: {what}; name a PEM file of certificates", path.display()))
+            };
+            let text = text_of(&path).map_err(|error| wrong(error.to_string()))?;
+            if !text.windows(CERTIFICATE.len()).any(|it| it == CERTIFICATE) {
+                return Err(wrong("has no certificate in it".to_owned()));
+            }
+            self.sound.insert(path.clone());
+        }
+        Ok(path)
+    }
+}
+
+/// How a certificate begins in a PEM file (RFC 7468, section 5.1).
+const CERTIFICATE: &[u8] = b"-----BEGIN CERTIFICATE-----";
+
+fn text_of(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(CA_FILE_BYTES_MAX).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}

@@ -1,0 +1,72 @@
+//! `[[port]]`.
+
+use super::document::Section;
+use super::parse::name;
+use super::words::SIDES;
+use super::{ConfigError, Port, Side};
+use std::collections::HashSet;
+
+pub fn ports(root: &Section<'_>) -> Result<Vec<Port>, ConfigError> {
+    let sections = root.sections("port")?;
+    if sections.is_empty() {
+        return Err(root.error("port", "missing; write at least one [[port]]"));
+    }
+    let (mut names, mut devices) = (HashSet::new(), HashSet::new());
+    let mut ports = Vec::new();
+    for mut section in sections {
+        let port = port(&mut section)?;
+        if !names.insert(port.name.clone()) {
+            let problem = format!("\"{}\" names another port too; write another", port.name);
+            return Err(section.error("name", problem));
+        }
+        if !devices.insert(port.device.clone()) {
+            let problem = format!("\"{}\" is another port's too; write another", port.device);
+            return Err(section.required("device", "device = \"net_null0\"")?.error(problem));
+        }
+        ports.push(port);
+    }
+    for (whom, reached) in [
+        ("clients", ports.iter().any(|port| port.side.has_clients())),
+        ("backends", ports.iter().any(|port| port.side.has_backends())),
+    ] {
+        if !reached {
+            let problem = format!("no port leads to {whom}; write side = \"both\" for one");
+            return Err(root.error("port", problem));
+        }
+    }
+    Ok(ports)
+}
+
+fn port(section: &mut Section<'_>) -> Result<Port, ConfigError> {
+    let name_value = section.required("name", "name = \"uplink\"")?;
+    let name = name(&name_value)?;
+    section.set_path(format!("port.{name}"));
+    section.allow_only(&["name", "device", "next_hop_mac", "side"])?;
+    let device = section.required("device", "device = \"net_null0\"")?;
+    let mac = section.required("next_hop_mac", "next_hop_mac = \"02:00:00:00:00:01\"")?;
+    let what = "a device";
+    let example = "DPDK's device arguments, such as net_null0, or a PCI address, 0000:01:00.0";
+    let sound = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
+    Ok(Port {
+        device_line: device.line(),
+        device: device.parsed(what, example, |text| sound(text).then(|| text.to_owned()))?,
+        next_hop_mac: mac.parsed(
+            "the MAC address of one host",
+            "02:00:00:00:00:01",
+            unicast_mac,
+        )?,
+        side: section.choice_or("side", "a side", SIDES, Side::Both)?,
+        name,
+    })
+}
+
+/// Six pairs of hexadecimal digits with colons between them, neither all zero nor a group address.
+fn unicast_mac(text: &str) -> Option<[u8; 6]> {
+    let mut mac = [0; 6];
+    let mut pairs = text.split(':');
+    for byte in &mut mac {
+        let pair = pairs.next().filter(|pair| pair.len() == 2 && !pair.starts_with('+'))?;
+        *byte = u8::from_str_radix(pair, 16).ok()?;
+    }
+    (pairs.next().is_none() && mac != [0; 6] && mac[0] & 1 == 0).then_some(mac)
+}

@@ -1,0 +1,151 @@
+//! `[[service]]` and its backends.
+
+use super::balancer::{host_address, prefix};
+use super::document::Section;
+use super::health::{CaFiles, health};
+use super::parse::name;
+use super::words::{ALL_DOWNS, PROTOCOLS, SCHEDULERS};
+use super::{
+    AllDown, BACKENDS_MAX, Backend, Balancer, ConfigError, Ports, SERVICES_MAX, Scheduler, Service,
+    TIMEOUT_S_MAX, WEIGHT_MAX,
+};
+use crate::maglev::slots_for;
+use crate::prefix::Prefix;
+use std::collections::{HashMap, HashSet};
+
+pub fn services(
+    root: &Section<'_>,
+    balancer: &Balancer,
+    ca_files: &mut CaFiles,
+) -> Result<Vec<Service>, ConfigError> {
+    let sections = root.sections("service")?;
+    if sections.is_empty() {
+        return Err(root.error("service", "missing; write at least one [[service]]"));
+    }
+    if let Some(surplus) = sections.get(SERVICES_MAX) {
+        return Err(surplus.wrong(format!("too many; write at most {SERVICES_MAX}")));
+    }
+    let mut names = HashSet::new();
+    let mut seen: HashMap<(Prefix, u8, (u16, u16)), usize> = HashMap::new();
+    let mut services: Vec<Service> = Vec::with_capacity(sections.len());
+    for mut section in sections {
+        let service = service(&mut section, balancer, ca_files)?;
+        if !names.insert(service.name.clone()) {
+            let problem = format!("\"{}\" names another service too; write another", service.name);
+            return Err(section.error("name", problem));
+        }
+        let what = (service.address, service.protocol as u8, service.ports.bounds());
+        if let Some(other) = seen.insert(what, services.len()) {
+            let problem = format!(
+                "{} {} {} is service {}'s too; change the address, protocol or ports of one",
+                service.address, service.protocol, service.ports, services[other].name
+            );
+            let address = section.required("address", "address = \"203.0.113.10\"")?;
+            return Err(address.error(problem));
+        }
+        services.push(service);
+    }
+    Ok(services)
+}
+
+const KEYS: &[&str] = &[
+    "name",
+    "address",
+    "protocol",
+    "ports",
+    "scheduler",
+    "persistence_s",
+    "all_down",
+    "health",
+    "backend",
+];
+
+fn service(
+    section: &mut Section<'_>,
+    balancer: &Balancer,
+    ca_files: &mut CaFiles,
+) -> Result<Service, ConfigError> {
+    let name_value = section.required("name", "name = \"web\"")?;
+    let name = name(&name_value)?;
+    section.set_path(format!("service.{name}"));
+    section.allow_only(KEYS)?;
+    let address = section.required("address", "address = \"203.0.113.10\"")?;
+    let protocol = section.required("protocol", "protocol = \"tcp\"")?;
+    let ports = section.required("ports", "ports = \"80\"")?;
+    let example = "\"80\", \"8000-8999\" or \"any\", with ports from 1 to 65535, the lower first";
+    let ports = ports.parsed("a port, a range or any", example, port_range)?;
+    let scheduler = section.choice_or("scheduler", "a scheduler", SCHEDULERS, Scheduler::Maglev)?;
+    let all_down = "what becomes of new connections when all backends are down";
+    Ok(Service {
+        address: prefix(&address)?,
+        protocol: protocol.choice("a protocol", PROTOCOLS)?,
+        ports,
+        scheduler,
+        persistence_s: persistence_s(section, scheduler)?,
+        all_down: section.choice_or("all_down", all_down, ALL_DOWNS, AllDown::Forward)?,
+        health: match section.section("health")? {
+            Some(section) => Some(health(&section, ports, ca_files)?),
+            None => None,
+        },
+        backends: backends(section, balancer)?,
+        name,
+    })
+}
+
+fn persistence_s(section: &Section<'_>, scheduler: Scheduler) -> Result<u32, ConfigError> {
+    let Some(value) = section.optional("persistence_s") else { return Ok(0) };
+    let seconds = value.integer(0..=TIMEOUT_S_MAX)?;
+    if seconds > 0 && scheduler != Scheduler::Source {
+        let problem = format!("{scheduler} keeps no clients; write scheduler = \"source\", or 0");
+        return Err(value.error(problem));
+    }
+    Ok(seconds)
+}
+
+fn port_range(text: &str) -> Option<Ports> {
+    let port = |text: &str| {
+        let digits = (1..=5).contains(&text.len()) && text.bytes().all(|it| it.is_ascii_digit());
+        digits.then(|| text.parse::<u16>().ok()).flatten().filter(|port| *port > 0)
+    };
+    if text == "any" {
+        return Some(Ports::Any);
+    }
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let (first, last) = (port(first)?, port(last)?);
+    (first <= last).then_some(Ports::Range { first, last })
+}
+
+fn backends(section: &Section<'_>, balancer: &Balancer) -> Result<Vec<Backend>, ConfigError> {
+    let sections = section.sections("backend")?;
+    if let Some(surplus) = sections.get(BACKENDS_MAX) {
+        return Err(surplus.wrong(format!("too many; write at most {BACKENDS_MAX}")));
+    }
+    let slots = balancer.maglev_slots;
+    if sections.len() > 1 && sections.len() >= slots as usize {
+        let problem = format!(
+            "{} backends are too many for tables of {slots} slots; write maglev_slots = {} in [balancer]",
+            sections.len(),
+            slots_for(sections.len()),
+        );
+        return Err(section.error("backend", problem));
+    }
+    let mut seen = HashSet::new();
+    let mut backends = Vec::new();
+    for section in sections {
+        section.allow_only(&["address", "weight"])?;
+        let value = section.required("address", "address = \"10.0.0.1\"")?;
+        let address = host_address(&value)?;
+        let own = [balancer.source_v4, balancer.source_v6];
+        if own.iter().any(|own| own.contains(address)) || balancer.decapsulate.contains(&address) {
+            let problem = format!("{address} is the balancer's own; write the backend's address");
+            return Err(value.error(problem));
+        }
+        if !seen.insert(address) {
+            let problem = format!("{address} is in the service already; write it once");
+            return Err(value.error(problem));
+        }
+        let weight = section.optional("weight").map(|value| value.integer(0..=WEIGHT_MAX));
+        backends.push(Backend { address, weight: weight.unwrap_or(Ok(1))? });
+    }
+    Ok(backends)
+}

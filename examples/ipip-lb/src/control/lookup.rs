@@ -1,0 +1,106 @@
+//! Where the packets of a flow would go, and why.
+
+use super::Operator;
+use super::connections::{named, protocol_number, state_name};
+use crate::balance::{Answer, Question, SEED, client_hash};
+use crate::config::Scheduler;
+use crate::connection::Connection;
+use crate::directory::{Directory, Found, Service};
+use hotloop::engine::Shard;
+use hotloop::packet::flow_key::FlowKey;
+use hotloop::packet::seed::Seed;
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+
+impl Operator {
+    /// Looks up a flow from a client to a service.
+    pub(super) fn lookup(&mut self, arguments: &Value) -> Result<Value, String> {
+        let key = parse_flow(arguments)?;
+        let worker = worker_of(&key, self.steering.counts.len());
+        self.ask(worker, Question::Connection(key))?;
+        let Answer::Connection(connection) = self.await_answer(worker)? else {
+            return Err(format!("worker {worker} answered something else: ask again"));
+        };
+        let directory = self.directory();
+        let service = directory.service_of_flow(&key);
+        let rule = service.and_then(|service| {
+            let configured = self.config.services.iter().find(|it| it.name == service.name)?;
+            let (address, protocol) = (&configured.address, configured.protocol);
+            Some(format!("{address} {protocol} {}", configured.ports))
+        });
+        let (backend, why) = decision(directory, service, connection, &key);
+        Ok(json!({
+            "worker": worker,
+            "service": service.map(|service| service.name.as_str()),
+            "rule": rule,
+            "backend": backend,
+            "why": why,
+        }))
+    }
+}
+
+/// The worker that owns a flow.
+fn worker_of(key: &FlowKey, worker_count: usize) -> usize {
+    // Packets carry the upper half of the hash.
+    let shard = Seed::new(SEED).shard(key) & 0xFFFF_0000;
+    Shard::from(shard).worker(worker_count)
+}
+
+/// The backend, and why.
+fn decision(
+    directory: &Directory,
+    service: Option<&Service>,
+    connection: Option<Connection>,
+    key: &FlowKey,
+) -> (Option<String>, String) {
+    if let Some(connection) = connection {
+        let state = state_name(&connection);
+        match directory.target(connection.target) {
+            Found::There(_) => {
+                return (named(directory, connection.target).1, format!("connection, {state}"));
+            }
+            Found::Flushed => {
+                return (None, "its backend was removed with its connections: flushed".to_owned());
+            }
+            Found::Gone => {}
+        }
+    }
+    let Some(service) = service else {
+        let why = match directory.is_vip(key.destination()) {
+            true => "no service of this address takes this protocol and port: no_service",
+            false => "no service has this address: punt",
+        };
+        return (None, why.to_owned());
+    };
+    let by_hash = |hash, why: &str| match service.by_hash(hash) {
+        Some(target) => (named(directory, target).1, why.to_owned()),
+        None => (None, "the service has no backend for new connections: no_backend".to_owned()),
+    };
+    match service.scheduler {
+        Scheduler::Maglev => by_hash(Seed::new(SEED).hash(key), "new: by its hash"),
+        Scheduler::Source => by_hash(
+            client_hash(key.source()),
+            "new: by the client's hash, unless the client keeps another",
+        ),
+        Scheduler::RoundRobin => (None, "new: whoever's turn it is on the worker".to_owned()),
+        Scheduler::LeastConnections => {
+            (None, "new: whoever has the fewest connections on the worker".to_owned())
+        }
+    }
+}
+
+fn parse_flow(arguments: &Value) -> Result<FlowKey, String> {
+    let protocol = protocol_number(arguments["protocol"].as_str().unwrap_or_default())?;
+    let end = |name: &str| {
+        let text = arguments[name].as_str().unwrap_or_default();
+        let address: Result<SocketAddr, _> = text.parse();
+        address.map_err(|_| {
+            format!(
+                "{text:?} is no address with a port; write 198.51.100.7:4000 or [2001:db8::7]:4000"
+            )
+        })
+    };
+    let (client, vip) = (end("client")?, end("vip")?);
+    FlowKey::new(client, vip, protocol)
+        .ok_or_else(|| format!("{client} and {vip} are of two IP versions"))
+}

@@ -1,0 +1,211 @@
+//! `ipip-lb ctl`: asking a running balancer, and how people read what it answers.
+
+use clap::{Args, Subcommand};
+use hotloop_ops::{CommonCommand, CtlArgs, Request, Table, status_text};
+use serde_json::{Value, json};
+use std::process::ExitCode;
+
+/// `ipip-lb ctl`.
+#[derive(Args, Debug)]
+pub struct Ctl {
+    /// Which balancer, and how it is to answer.
+    #[command(flatten)]
+    pub args: CtlArgs,
+    /// What to ask.
+    #[command(subcommand)]
+    pub command: CtlCommand,
+}
+
+/// What can be asked of a running balancer.
+#[derive(Debug, Subcommand)]
+pub enum CtlCommand {
+    /// Print what runs, since when, what went through each core, and how the balancer is.
+    Status,
+    /// Print what each stage on each core has counted, and drops by reason.
+    Counters,
+    /// Print every service, with its scheduler, backends, packets and connections.
+    Services,
+    /// Print every backend of every service, with its weight, health, packets and connections.
+    Backends,
+    /// Print connections.
+    Connections {
+        /// Which: `client=PREFIX`, `vip=PREFIX`, `port=N`, `protocol=NAME`, `service=NAME`,
+        /// `backend=ADDRESS`, with commas between: those that fit all of them.
+        #[arg(long, value_name = "FILTER")]
+        filter: Option<String>,
+        /// How many at most, of 100 without it, and 50000 at most.
+        #[arg(long, value_name = "N")]
+        limit: Option<u64>,
+    },
+    /// Say where the packets of a flow go: which worker, which rule, which backend, and why.
+    Lookup {
+        /// `tcp`, `udp`, `icmp`, `icmpv6`, or a number.
+        protocol: String,
+        /// The client, such as `198.51.100.7:4000` or `[2001:db8::7]:4000`.
+        client: String,
+        /// The service's address and port, likewise.
+        vip: String,
+    },
+    /// Give a backend no new connections until the next reload; those it has go on.
+    Drain(Backend),
+    /// Give a backend another weight until the next reload.
+    Weight {
+        /// Which backend.
+        #[command(flatten)]
+        backend: Backend,
+        /// Its share of new connections: 0 to 65535.
+        weight: u32,
+    },
+    /// Take a backend out until the next reload; its connections go to others.
+    Remove {
+        /// Which backend.
+        #[command(flatten)]
+        backend: Backend,
+        /// End its connections instead: their packets are dropped until a new one begins.
+        #[arg(long)]
+        flush: bool,
+    },
+    /// Read the configuration again. If something is wrong with it, nothing changes.
+    Reload,
+}
+
+/// Which backend.
+#[derive(Args, Debug)]
+pub struct Backend {
+    /// Its address.
+    #[arg(value_name = "ADDRESS")]
+    pub backend: String,
+    /// In this service alone, instead of in all that have it.
+    #[arg(long, value_name = "NAME")]
+    pub service: Option<String>,
+}
+
+impl Ctl {
+    /// Asks, prints the answer, and returns the exit code.
+    #[must_use]
+    pub fn ask(&self) -> ExitCode {
+        let name = "ipip-lb";
+        let ask = |command: &str, arguments: Value, text: &dyn Fn(&Value) -> String| {
+            self.args.ask(name, &Request::with(command, arguments), text)
+        };
+        let backend = |it: &Backend| json!({ "backend": it.backend, "service": it.service });
+        match &self.command {
+            CtlCommand::Status => ask("overview", Value::Null, &overview_text),
+            CtlCommand::Counters => CommonCommand::Counters.ask(name, &self.args),
+            CtlCommand::Services => ask("services", Value::Null, &|rows| {
+                let columns = [
+                    "name",
+                    "address",
+                    "protocol",
+                    "ports",
+                    "scheduler",
+                    "backends",
+                    "usable",
+                    "connections",
+                    "packets",
+                ];
+                table(rows, &columns)
+            }),
+            CtlCommand::Backends => ask("backends", Value::Null, &|rows| {
+                let columns =
+                    ["service", "address", "weight", "state", "connections", "packets", "probe"];
+                table(rows, &columns)
+            }),
+            CtlCommand::Connections { filter, limit } => {
+                let arguments = json!({ "filter": filter, "limit": limit });
+                ask("connections", arguments, &connections_text)
+            }
+            CtlCommand::Lookup { protocol, client, vip } => {
+                let arguments = json!({ "protocol": protocol, "client": client, "vip": vip });
+                ask("lookup", arguments, &lookup_text)
+            }
+            CtlCommand::Drain(of) => ask("drain", backend(of), &|answer| {
+                format!("{} gets no new connections{}", of.backend, in_services(&answer["changed"]))
+            }),
+            CtlCommand::Weight { backend: of, weight } => {
+                let mut arguments = backend(of);
+                arguments["weight"] = json!(weight);
+                ask("weight", arguments, &|answer| {
+                    let services = in_services(&answer["changed"]);
+                    format!("{} has weight {weight}{services}", of.backend)
+                })
+            }
+            CtlCommand::Remove { backend: of, flush } => {
+                let mut arguments = backend(of);
+                arguments["flush"] = json!(flush);
+                ask("remove", arguments, &|answer| {
+                    let services = in_services(&answer["removed"]);
+                    format!("{} is taken out{services}", of.backend)
+                })
+            }
+            CtlCommand::Reload => ask("reload", Value::Null, &|answer| {
+                let (services, backends) = (cell(&answer["services"]), cell(&answer["backends"]));
+                format!("reloaded: {services} services with {backends} backends")
+            }),
+        }
+    }
+}
+
+fn in_services(count: &Value) -> String {
+    match count.as_u64() {
+        Some(1) => " in 1 service".to_owned(),
+        _ => format!(" in {} services", cell(count)),
+    }
+}
+
+fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => text.clone(),
+        value => value.to_string(),
+    }
+}
+
+/// A list of objects, as a table of these members.
+fn table(rows: &Value, columns: &[&str]) -> String {
+    let mut table = Table::new(columns);
+    for row in rows.as_array().into_iter().flatten() {
+        table.row(columns.iter().map(|column| cell(&row[*column])));
+    }
+    table.to_string()
+}
+
+fn overview_text(overview: &Value) -> String {
+    let of = |key: &str| cell(&overview[key]);
+    let balancer = |key: &str| cell(&overview["balancer"][key]);
+    let mut text = status_text(&overview["engine"]);
+    text.push_str(&format!(
+        "\n\nconfiguration {}: {} services with {} backends, {} of them down\n",
+        of("config"),
+        of("services"),
+        of("backends"),
+        of("down"),
+    ));
+    let remembered = overview["balancer"]["connections"].as_array();
+    let remembered: u64 = remembered.into_iter().flatten().filter_map(Value::as_u64).sum();
+    text.push_str(&format!(
+        "connections: {remembered} remembered, {} new so far, {} of them not remembered\n",
+        balancer("admitted"),
+        balancer("stateless"),
+    ));
+    text.push_str(&format!("reloads: {}", of("reloads")));
+    if let Some(failure) = overview["reload_failure"].as_str() {
+        text.push_str(&format!("; the last one failed: {failure}"));
+    }
+    text
+}
+
+fn connections_text(answer: &Value) -> String {
+    let rows = &answer["connections"];
+    let columns = ["protocol", "client", "vip", "worker", "state", "service", "backend"];
+    let listed = rows.as_array().map_or(0, Vec::len);
+    format!("{}\n{listed} of {} connections", table(rows, &columns), cell(&answer["matching"]))
+}
+
+fn lookup_text(answer: &Value) -> String {
+    let lines = ["worker", "service", "rule", "backend", "why"].map(|key| {
+        let value = cell(&answer[key]);
+        format!("{key:<8} {value}")
+    });
+    lines.join("\n")
+}

@@ -1,0 +1,235 @@
+//! What every worker knows: the configuration, compiled for the packet path. Read-only and shared.
+//!
+//! A running balancer has one [`Directory`] after the other: whatever changes, a new one is built off
+//! the packet path and handed to the workers, which go over to it between two bursts. What stays the
+//! same keeps its [`TargetId`], so that connections need not be looked at.
+
+mod build;
+mod slots;
+
+pub use build::{Builder, Removal, Standing, TargetName};
+pub use slots::{SLOTS_SPARE, TooManyTargets};
+
+use crate::config::{IcmpEcho, Scheduler};
+use crate::maglev::Maglev;
+use crate::prefix::Prefix;
+use crate::rules::Rules;
+use hotloop::flow::CLASS_COUNT;
+use hotloop::packet::flow_key::FlowKey;
+use hotloop::packet::ip::protocol;
+use hotloop::packet::ipip::Tunnel;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// The configuration, compiled for the packet path.
+#[derive(Debug)]
+pub struct Directory {
+    rules: Rules,
+    /// In the order of the configuration.
+    services: Vec<Service>,
+    /// By slot; those that are not taken now are vacant.
+    targets: Vec<Target>,
+    /// Own tunnel addresses, sorted.
+    own: Vec<IpAddr>,
+    /// The backends' addresses, sorted.
+    backends: Vec<IpAddr>,
+    peers: Vec<Prefix>,
+    /// What holds for all services.
+    pub settings: Settings,
+}
+
+/// What holds for all services.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Longest IP packet on the path to the backends, in bytes.
+    pub mtu_bytes: u16,
+    /// What becomes of echo requests to a service's address.
+    pub icmp_echo: IcmpEcho,
+    /// Whether SYN-ACKs of the return path are told what segments fit the tunnel.
+    pub clamp_mss: bool,
+    /// How many connections a worker enters into its table in a second.
+    pub new_connections_per_second_max: u32,
+    /// How long connections are remembered after their last packet, by
+    /// [`State`](crate::connection::State).
+    pub idle_ns: [u64; CLASS_COUNT],
+    /// The longest time for which any service has clients keep their backends.
+    pub persistence_ns_max: u64,
+}
+
+/// A service, as the packet path sees it.
+#[derive(Debug)]
+pub struct Service {
+    /// Stays the same for as long as a service of this name and address is configured.
+    pub id: u32,
+    /// Its name.
+    pub name: String,
+    /// How a new connection finds its backend.
+    pub scheduler: Scheduler,
+    /// How long a client keeps its backend after its last new connection.
+    pub persistence_ns: u64,
+    /// Those that new connections may go to, in the order of the configuration.
+    pub choices: Vec<Choice>,
+    /// The slots of [`choices`](Self::choices), shared by all services that have the same.
+    maglev: Arc<Maglev>,
+}
+
+/// A target that new connections may go to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Choice {
+    /// Which.
+    pub target: TargetId,
+    /// Its weight, above 0.
+    pub weight: u32,
+}
+
+/// A backend of a service, for as long as it is one: whoever takes its slot afterwards is of another
+/// generation.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct TargetId {
+    pub(crate) slot: u32,
+    pub(crate) generation: u32,
+}
+
+impl TargetId {
+    /// Its place in whatever is kept for each target.
+    #[inline]
+    #[must_use]
+    pub const fn slot(self) -> usize {
+        self.slot as usize
+    }
+}
+
+/// A slot and the backend of a service that has it now.
+// In lines of its own, and what each packet needs of it in the first.
+#[derive(Clone, Debug)]
+#[repr(align(64))]
+pub struct Target {
+    generation: u32,
+    /// Of the 32 generations before, the last in the lowest bit, whether their connections were ended.
+    flushed: u32,
+    /// The outer header of packets to it.
+    pub tunnel: Tunnel,
+    /// Whether new connections may go to it.
+    pub is_usable: bool,
+    /// The index of its service; none where the slot is vacant.
+    pub service: Option<u32>,
+    /// Where the backend's end of the tunnel is.
+    pub address: IpAddr,
+    /// Its share of new connections, as it is now.
+    pub weight: u32,
+    /// Whether its health check says that it is up, or there is none.
+    pub is_up: bool,
+}
+
+/// How a target that a connection has stands now.
+#[derive(Clone, Copy, Debug)]
+pub enum Found<'a> {
+    /// It is a backend of its service.
+    There(&'a Target),
+    /// It was removed, or its service was.
+    Gone,
+    /// It was removed, and its connections were to end.
+    Flushed,
+}
+
+impl Directory {
+    /// The service for packets to `address`: see [`Rules::find`].
+    #[inline]
+    #[must_use]
+    pub fn service_of(&self, address: IpAddr, protocol: u8, port: u16) -> Option<&Service> {
+        let has_ports = protocol == protocol::TCP || protocol == protocol::UDP;
+        let index = self.rules.find(address, protocol, has_ports.then_some(port))?;
+        Some(&self.services[index])
+    }
+
+    /// The service of a flow from a client.
+    #[inline]
+    #[must_use]
+    pub fn service_of_flow(&self, key: &FlowKey) -> Option<&Service> {
+        self.service_of(key.destination(), key.protocol(), key.destination_port())
+    }
+
+    /// The most specific service of the longest prefix that `address` lies in, whatever its protocol
+    /// and ports.
+    #[must_use]
+    pub fn any_service_of(&self, address: IpAddr) -> Option<&Service> {
+        self.rules.any_of(address).map(|index| &self.services[index])
+    }
+
+    /// Whether `address` is one of some service's.
+    #[inline]
+    #[must_use]
+    pub fn is_vip(&self, address: IpAddr) -> bool {
+        self.rules.is_vip(address)
+    }
+
+    /// The services, in the order of the configuration.
+    #[must_use]
+    pub fn services(&self) -> &[Service] {
+        &self.services
+    }
+
+    /// All slots, vacant ones among them.
+    #[must_use]
+    pub fn targets(&self) -> &[Target] {
+        &self.targets
+    }
+
+    /// How a target stands.
+    #[inline]
+    #[must_use]
+    pub fn target(&self, id: TargetId) -> Found<'_> {
+        match self.targets.get(id.slot()) {
+            Some(target) if target.generation == id.generation => Found::There(target),
+            Some(target) if target.was_flushed(id.generation) => Found::Flushed,
+            _ => Found::Gone,
+        }
+    }
+
+    /// A target that is a backend of its service.
+    #[inline(always)]
+    #[must_use]
+    pub fn there(&self, id: TargetId) -> Option<&Target> {
+        self.targets.get(id.slot()).filter(|target| target.generation == id.generation)
+    }
+
+    /// Whether tunnels to `address` end here.
+    #[inline]
+    #[must_use]
+    pub fn is_own(&self, address: IpAddr) -> bool {
+        self.own.binary_search(&address).is_ok()
+    }
+
+    /// Whether tunnels from `address` are unwrapped: a backend's or a peer's.
+    #[inline]
+    #[must_use]
+    pub fn may_tunnel(&self, address: IpAddr) -> bool {
+        self.backends.binary_search(&address).is_ok()
+            || self.peers.iter().any(|peer| peer.contains(address))
+    }
+}
+
+impl Service {
+    /// The target that every balancer of this configuration chooses by this hash; none where there
+    /// is none to choose.
+    #[inline]
+    #[must_use]
+    pub fn by_hash(&self, hash: u32) -> Option<TargetId> {
+        self.maglev.backend(hash).map(|index| self.choices[index].target)
+    }
+}
+
+impl Target {
+    /// Whether the connections of an earlier generation were ended with it.
+    fn was_flushed(&self, generation: u32) -> bool {
+        let ago = self.generation.wrapping_sub(generation).wrapping_sub(1);
+        self.flushed.checked_shr(ago).is_some_and(|flushed| flushed & 1 == 1)
+    }
+
+    /// Its identity, where the slot is taken.
+    #[must_use]
+    pub fn id(&self, slot: usize) -> Option<TargetId> {
+        let id = TargetId { slot: slot as u32, generation: self.generation };
+        self.service.map(|_| id)
+    }
+}

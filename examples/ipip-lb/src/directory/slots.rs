@@ -1,0 +1,108 @@
+//! Which slot a backend of a service has, from one directory to the next.
+
+use super::TargetId;
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+/// How many slots there are beyond those of the first configuration, for backends to come.
+pub const SLOTS_SPARE: usize = 65_536;
+
+/// More backends at once than a running balancer has room for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[error(
+    "{wanted} backends of services at once, counting those that have just left; this run has room \
+     for {capacity}: restart it with the new configuration"
+)]
+pub struct TooManyTargets {
+    /// Slots that would have been taken.
+    pub wanted: usize,
+    /// Slots there are.
+    pub capacity: usize,
+}
+
+/// A backend of a service.
+pub(super) type Owner = (u32, IpAddr);
+
+/// The slots, as control keeps them.
+#[derive(Debug)]
+pub(super) struct Slots {
+    capacity: usize,
+    taken: HashMap<Owner, u32>,
+    /// By slot.
+    states: Vec<SlotState>,
+    /// Left by their owners while a worker may still know these.
+    left: Vec<u32>,
+    /// Free to be taken.
+    free: Vec<u32>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SlotState {
+    /// From 1 on; a new one with every owner and every departure.
+    pub generation: u32,
+    /// Of the 32 generations before, the last in the lowest bit, whether connections were ended.
+    pub flushed: u32,
+}
+
+impl Slots {
+    pub fn new(capacity: usize) -> Self {
+        let (taken, states) = (HashMap::new(), Vec::new());
+        Self { capacity, taken, states, left: Vec::new(), free: Vec::new() }
+    }
+
+    pub const fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    pub fn states(&self) -> &[SlotState] {
+        &self.states
+    }
+
+    /// Whether as many owners as this have no slot yet and could all be given one.
+    pub fn check_room(&self, newcomer_count: usize) -> Result<(), TooManyTargets> {
+        let fresh_count = newcomer_count.saturating_sub(self.free.len());
+        let wanted = self.states.len() + fresh_count;
+        let capacity = self.capacity;
+        if wanted > capacity { Err(TooManyTargets { wanted, capacity }) } else { Ok(()) }
+    }
+
+    pub fn has(&self, owner: &Owner) -> bool {
+        self.taken.contains_key(owner)
+    }
+
+    /// The owner's slot: the one that it has, or one that is free.
+    pub fn take(&mut self, owner: Owner) -> TargetId {
+        let slot = *self.taken.entry(owner).or_insert_with(|| {
+            self.free.pop().unwrap_or_else(|| {
+                self.states.push(SlotState { generation: 1, flushed: 0 });
+                (self.states.len() - 1) as u32
+            })
+        });
+        TargetId { slot, generation: self.states[slot as usize].generation }
+    }
+
+    /// Takes their slots from all owners but those that are to stay. `is_flushed` says whose
+    /// connections end with it.
+    pub fn retain(&mut self, stays: impl Fn(&Owner) -> bool, is_flushed: impl Fn(&Owner) -> bool) {
+        let (states, left) = (&mut self.states, &mut self.left);
+        self.taken.retain(|owner, slot| {
+            let stays = stays(owner);
+            if !stays {
+                let state = &mut states[*slot as usize];
+                state.flushed = state.flushed << 1 | u32::from(is_flushed(owner));
+                // Generations start over after four thousand million departures from one slot.
+                state.generation = state.generation.checked_add(1).unwrap_or(1);
+                left.push(*slot);
+            }
+            stays
+        });
+    }
+
+    /// No worker knows earlier directories any more: slots that were left can be taken. Returns
+    /// which.
+    pub fn settle(&mut self) -> Vec<u32> {
+        let left = std::mem::take(&mut self.left);
+        self.free.extend(&left);
+        left
+    }
+}

@@ -1,0 +1,139 @@
+//! An ICMP echo request and its reply (RFC 792, RFC 4443, section 4).
+//!
+//! Linux lets those groups ping that `net.ipv4.ping_group_range` names; who is none of them needs
+//! `CAP_NET_RAW`, and gets to see every ICMP message that comes from the backend.
+
+use super::deadline::Deadline;
+use hotloop::packet::checksum::checksum;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, ipproto, socket_with};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, UdpSocket};
+
+/// What to do about a kernel that allows neither kind of socket.
+const NOT_PERMITTED: &str = "this process may not send ICMP echo requests; give it CAP_NET_RAW, or \
+                             its group a place in net.ipv4.ping_group_range";
+
+/// How long a message is, in bytes: eight of header, eight of token.
+const MESSAGE_BYTES: usize = 16;
+
+/// How much of a datagram is read, in bytes: the longest IPv4 header and a message.
+const DATAGRAM_BYTES: usize = 60 + MESSAGE_BYTES;
+
+/// Sends one echo request, and waits for the reply to it.
+///
+/// # Errors
+/// Why there was none.
+pub fn ask(address: IpAddr, deadline: &Deadline) -> Result<(), String> {
+    let (socket, is_raw) = open(address).map_err(|error| match error {
+        Errno::PERM | Errno::ACCESS => NOT_PERMITTED.to_owned(),
+        error => format!("{} when opening an ICMP socket", io::Error::from(error)),
+    })?;
+    let token = RandomState::new().build_hasher().finish().to_be_bytes();
+    let exchange = || {
+        socket.connect((address, 0))?;
+        socket.send(&request(address, token))?;
+        let mut buffer = [0; DATAGRAM_BYTES];
+        loop {
+            let count = deadline.receive(&socket, &mut buffer)?;
+            let has_header = is_raw && address.is_ipv4();
+            if is_reply(&buffer[..count], address, has_header, token) {
+                return Ok(());
+            }
+        }
+    };
+    exchange().map_err(|error: io::Error| match error.kind() {
+        ErrorKind::ConnectionRefused => "ICMP destination unreachable".into(),
+        _ => deadline.why(&error, "while waiting for an echo reply"),
+    })
+}
+
+/// A socket for echo requests, and whether it is a raw one.
+fn open(address: IpAddr) -> Result<(UdpSocket, bool), Errno> {
+    let (family, protocol) = match address {
+        IpAddr::V4(_) => (AddressFamily::INET, ipproto::ICMP),
+        IpAddr::V6(_) => (AddressFamily::INET6, ipproto::ICMPV6),
+    };
+    let open = |kind, protocol: Protocol| {
+        socket_with(family, kind, SocketFlags::CLOEXEC, Some(protocol)).map(UdpSocket::from)
+    };
+    match open(SocketType::DGRAM, protocol) {
+        Ok(socket) => Ok((socket, false)),
+        Err(_) => open(SocketType::RAW, protocol).map(|socket| (socket, true)),
+    }
+}
+
+/// The message. The identifier is the token's first half, or what the kernel puts there; the checksum
+/// of ICMPv6 is the kernel's.
+fn request(address: IpAddr, token: [u8; 8]) -> [u8; MESSAGE_BYTES] {
+    let mut message = [0; MESSAGE_BYTES];
+    message[0] = if address.is_ipv4() { 8 } else { 128 };
+    message[4..6].copy_from_slice(&token[..2]);
+    message[8..].copy_from_slice(&token);
+    if address.is_ipv4() {
+        let sum = checksum(&message);
+        message[2..4].copy_from_slice(&sum.to_be_bytes());
+    }
+    message
+}
+
+/// Whether `datagram` is the reply with `token`, which nobody else's has.
+fn is_reply(datagram: &[u8], address: IpAddr, has_header: bool, token: [u8; 8]) -> bool {
+    let header_bytes = match datagram.first() {
+        Some(first) if has_header => usize::from(first & 15) * 4,
+        _ => 0,
+    };
+    let kind = if address.is_ipv4() { 0 } else { 129 };
+    match datagram.get(header_bytes..) {
+        Some([first, 0, _, _, _, _, _, _, payload @ ..]) => *first == kind && payload == token,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOKEN: [u8; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
+    const V4: &str = "192.0.2.1";
+    const V6: &str = "2001:db8::1";
+
+    fn reply(address: &str, has_header: bool, change: impl Fn(&mut Vec<u8>)) -> bool {
+        let address = address.parse().unwrap();
+        let mut message = request(address, TOKEN).to_vec();
+        message[0] = if address.is_ipv4() { 0 } else { 129 };
+        change(&mut message);
+        if has_header {
+            message.splice(..0, [0x46; 24]);
+        }
+        is_reply(&message, address, has_header, TOKEN)
+    }
+
+    #[test]
+    fn a_reply_is_known_by_its_token() {
+        for (address, has_header) in [(V4, false), (V4, true), (V6, false)] {
+            assert!(reply(address, has_header, |_| ()));
+            assert!(!reply(address, has_header, |message| message[15] ^= 1), "another's");
+            assert!(!reply(address, has_header, |message| message[0] = 8), "a request");
+            assert!(!reply(address, has_header, |message| message[1] = 1), "another code");
+            for count in 0..MESSAGE_BYTES {
+                assert!(!reply(address, has_header, |message| message.truncate(count)));
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_that_comes_in_is_too_short_to_look_at() {
+        let address = V4.parse().unwrap();
+        for datagram in [&[][..], &[0x4f], &[0x45; 20], &[0x4f; 59]] {
+            assert!(!is_reply(datagram, address, true, TOKEN));
+        }
+    }
+
+    #[test]
+    fn a_request_has_the_checksum_that_the_kernel_leaves_to_it() {
+        assert_eq!(checksum(&request(V4.parse().unwrap(), TOKEN)), 0);
+        assert_eq!(request(V6.parse().unwrap(), TOKEN)[..4], [128, 0, 0, 0]);
+    }
+}

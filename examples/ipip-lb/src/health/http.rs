@@ -1,0 +1,180 @@
+//! The HTTP of a probe: a request, and as much of the answer as its status needs (RFC 9112).
+
+use crate::config::HttpProbe;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::IpAddr;
+
+/// How much of an answer is looked at, in bytes: its status line, and interim answers before it.
+const HEAD_BYTES_MAX: usize = 16 * 1024;
+
+/// How much of what is no HTTP an operator is shown, in bytes.
+const SHOWN_BYTES: usize = 40;
+
+/// The request. `default_port` is the scheme's, which `Host` leaves out (RFC 9110, section 7.2).
+pub fn request(path: &str, address: IpAddr, port: u16, default_port: u16) -> String {
+    let host = match address {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => format!("[{address}]"),
+    };
+    let port = if port == default_port { String::new() } else { format!(":{port}") };
+    format!(
+        "GET {path} HTTP/1.1\r\nHost: {host}{port}\r\nUser-Agent: ipip-lb\r\nAccept: */*\r\n\
+         Connection: close\r\n\r\n"
+    )
+}
+
+/// Asks, and reads no further than the status.
+///
+/// # Errors
+/// The stream failed, or what came is not the status that is expected: [`ErrorKind::Other`] with the
+/// words for it.
+pub fn ask<S: Read + Write>(stream: &mut S, request: &str, probe: &HttpProbe) -> io::Result<()> {
+    stream.write_all(request.as_bytes())?;
+    stream.flush()?;
+    let mut head = Vec::new();
+    let mut chunk = [0; 1024];
+    loop {
+        match Answer::read(&head, probe.expect_status) {
+            Answer::Partial if head.len() >= HEAD_BYTES_MAX => {
+                return Err(io::Error::other(format!(
+                    "no status within {HEAD_BYTES_MAX} bytes of the answer"
+                )));
+            }
+            Answer::Partial => {}
+            Answer::Status(status) if status == probe.expect_status => return Ok(()),
+            Answer::Status(status) => {
+                let expected = probe.expect_status;
+                return Err(io::Error::other(format!("status {status}, expected {expected}")));
+            }
+            Answer::Foreign => {
+                let shown = head[..head.len().min(SHOWN_BYTES)].escape_ascii();
+                return Err(io::Error::other(format!("not HTTP/1: the answer begins \"{shown}\"")));
+            }
+        }
+        match stream.read(&mut chunk)? {
+            0 => return Err(ErrorKind::UnexpectedEof.into()),
+            count => head.extend_from_slice(&chunk[..count]),
+        }
+    }
+}
+
+/// What the beginning of an answer says.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Answer {
+    /// Not enough yet.
+    Partial,
+    /// The status. Interim answers (1xx) before it are skipped, unless one is expected.
+    Status(u16),
+    /// It isn't HTTP/1.
+    Foreign,
+}
+
+impl Answer {
+    fn read(mut head: &[u8], expect_status: u16) -> Self {
+        loop {
+            match status_line(head) {
+                Self::Status(status) if (100..200).contains(&status) && status != expect_status => {
+                    match end_of_fields(head) {
+                        Some(end) => head = &head[end..],
+                        None => return Self::Partial,
+                    }
+                }
+                answer => return answer,
+            }
+        }
+    }
+}
+
+/// Reads `HTTP/1.1 200 OK` and the end of its line; the words behind the number may be missing.
+fn status_line(head: &[u8]) -> Answer {
+    /// `d` stands for a digit.
+    const SHAPE: &[u8] = b"HTTP/1.d ddd";
+    let fits = |(&byte, &shape): (&u8, &u8)| match shape {
+        b'd' => byte.is_ascii_digit(),
+        _ => byte == shape,
+    };
+    if !head.iter().zip(SHAPE).all(fits) {
+        return Answer::Foreign;
+    }
+    let Some((line, rest)) = head.split_at_checked(SHAPE.len()) else { return Answer::Partial };
+    match rest.first() {
+        None => Answer::Partial,
+        Some(b' ' | b'\r' | b'\n') if rest.contains(&b'\n') => {
+            let digits = line[line.len() - 3..].iter();
+            Answer::Status(digits.fold(0, |number, digit| number * 10 + u16::from(digit - b'0')))
+        }
+        Some(b' ' | b'\r' | b'\n') => Answer::Partial,
+        Some(_) => Answer::Foreign,
+    }
+}
+
+/// Where the empty line behind a head ends; lines may end in a line feed alone (RFC 9112, section
+/// 2.2).
+fn end_of_fields(head: &[u8]) -> Option<usize> {
+    let mut end = 0;
+    loop {
+        let line_bytes = head[end..].iter().position(|&byte| byte == b'\n')? + 1;
+        let line = &head[end..end + line_bytes];
+        end += line_bytes;
+        if matches!(line, b"\n" | b"\r\n") {
+            return Some(end);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Answer::{Foreign, Partial, Status};
+
+    /// Answers, and what they say where 200 is expected.
+    const ANSWERS: &[(&[u8], Answer)] = &[
+        (b"HTTP/1.1 200 OK\r\n", Status(200)),
+        (b"HTTP/1.0 404 \r\nmore", Status(404)),
+        (b"HTTP/1.1 503\r\n", Status(503)),
+        (b"HTTP/1.1 204\n", Status(204)),
+        (b"HTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\nHTTP/1.1 200 OK\r\n", Status(200)),
+        (b"HTTP/1.1 100 Continue\n\nHTTP/1.1 101 Odd\r\n\r\nHTTP/1.1 500 No\r\n", Status(500)),
+        (b"HTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\n", Partial),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", Foreign),
+        (b"HTTP/2 200\r\n", Foreign),
+        (b"HTTP/1.1 2000 OK\r\n", Foreign),
+        (b"HTTP/1.1 20x OK\r\n", Foreign),
+        (b"HTTP/1.1 100 Continue\r\n\r\nnonsense", Foreign),
+        (b"\r\nHTTP/1.1 200 OK\r\n", Foreign),
+    ];
+
+    #[test]
+    fn an_answer_is_read_whatever_pieces_it_comes_in() {
+        for &(answer, expected) in ANSWERS {
+            assert_eq!(Answer::read(answer, 200), expected, "{}", answer.escape_ascii());
+            let mut said = Partial;
+            for count in 0..=answer.len() {
+                let now = Answer::read(&answer[..count], 200);
+                assert!(said == Partial || now == said, "{} at {count}", answer.escape_ascii());
+                said = now;
+            }
+        }
+    }
+
+    #[test]
+    fn an_interim_status_passes_where_it_is_expected() {
+        let answer = b"HTTP/1.1 101 Switching Protocols\r\n\r\n";
+        assert_eq!(Answer::read(answer, 101), Status(101));
+        assert_eq!(Answer::read(answer, 200), Partial);
+    }
+
+    #[test]
+    fn the_request_names_the_host_as_urls_do() {
+        let host = |address: &str, port, default_port| {
+            let request = request("/healthz?deep=1", address.parse().unwrap(), port, default_port);
+            assert!(request.starts_with("GET /healthz?deep=1 HTTP/1.1\r\nHost: "), "{request}");
+            assert!(request.ends_with("\r\nConnection: close\r\n\r\n"), "{request}");
+            request.lines().nth(1).unwrap().to_owned()
+        };
+        assert_eq!(host("10.0.0.1", 80, 80), "Host: 10.0.0.1");
+        assert_eq!(host("10.0.0.1", 8080, 80), "Host: 10.0.0.1:8080");
+        assert_eq!(host("2001:db8::1", 443, 443), "Host: [2001:db8::1]");
+        assert_eq!(host("2001:db8::1", 80, 443), "Host: [2001:db8::1]:80");
+    }
+}

@@ -1,0 +1,111 @@
+//! Whether a backend is up or down, by what its probes say: no clock and no threads, so that each
+//! step can be told and tested.
+
+use std::time::{Duration, Instant};
+
+/// Within how long of coming up a backend that goes down again counts as flapping.
+pub const FLAP: Duration = Duration::from_secs(60);
+
+/// How many times [`rise`](crate::config::Health::rise) a backend that flaps needs at most.
+pub const RISE_FACTOR_MAX: u32 = 8;
+
+/// Whether a backend is up, and what it takes to change that.
+///
+/// It starts up. `fall` failures in a row take it down, `rise` passes in a row bring it up. Each time
+/// it goes down within [`FLAP`] of coming up doubles the passes that it then needs, to
+/// [`RISE_FACTOR_MAX`] times `rise` at most; having stayed up for longer, it needs `rise` again.
+///
+/// ```
+/// use ipip_lb::health::standing::Standing;
+/// use std::time::Instant;
+///
+/// let now = Instant::now();
+/// let mut standing = Standing::new(2, 3, now);
+/// assert!(!standing.record(false, now) && !standing.record(false, now));
+/// assert!(standing.record(false, now), "the third failure in a row");
+/// assert!(!standing.is_up());
+/// assert_eq!(standing.needed_count(), 2);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Standing {
+    rise: u32,
+    fall: u32,
+    is_up: bool,
+    since: Instant,
+    /// Whether it came up at `since`, rather than started so.
+    has_risen: bool,
+    contrary_count: u32,
+    rise_factor: u32,
+}
+
+impl Standing {
+    /// Up from `now` on, unprobed. A `rise` or `fall` of 0 is taken for 1.
+    #[must_use]
+    pub const fn new(rise: u32, fall: u32, now: Instant) -> Self {
+        Self {
+            rise,
+            fall,
+            is_up: true,
+            since: now,
+            has_risen: false,
+            contrary_count: 0,
+            rise_factor: 1,
+        }
+    }
+
+    /// As new, but up or down, and since when, as `before`.
+    #[must_use]
+    pub const fn continuing(rise: u32, fall: u32, before: &Self) -> Self {
+        let Self { is_up, since, has_risen, rise_factor, .. } = *before;
+        Self { rise, fall, is_up, since, has_risen, contrary_count: 0, rise_factor }
+    }
+
+    /// Takes note of a probe that ended at `now`, and says whether that changed up to down or down to
+    /// up.
+    pub fn record(&mut self, has_passed: bool, now: Instant) -> bool {
+        if has_passed == self.is_up {
+            self.contrary_count = 0;
+            return false;
+        }
+        self.contrary_count += 1;
+        if self.contrary_count < self.needed_count() {
+            return false;
+        }
+        if self.is_up {
+            let is_flapping = self.has_risen && now.saturating_duration_since(self.since) < FLAP;
+            self.rise_factor =
+                if is_flapping { (self.rise_factor * 2).min(RISE_FACTOR_MAX) } else { 1 };
+        }
+        self.has_risen = !self.is_up;
+        self.is_up = !self.is_up;
+        self.since = now;
+        self.contrary_count = 0;
+        true
+    }
+
+    /// Whether it is up.
+    #[must_use]
+    pub const fn is_up(&self) -> bool {
+        self.is_up
+    }
+
+    /// Since when it is what it is.
+    #[must_use]
+    pub const fn since(&self) -> Instant {
+        self.since
+    }
+
+    /// How many of the latest probes in a row said the contrary of what it is.
+    #[must_use]
+    pub const fn contrary_count(&self) -> u32 {
+        self.contrary_count
+    }
+
+    /// How many in a row it takes for a change: of failures while up, of passes while down.
+    #[must_use]
+    pub fn needed_count(&self) -> u32 {
+        let needed =
+            if self.is_up { self.fall } else { self.rise.saturating_mul(self.rise_factor) };
+        needed.max(1)
+    }
+}

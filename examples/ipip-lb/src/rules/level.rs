@@ -1,0 +1,196 @@
+//! The prefixes of one length.
+
+use super::ports::{PortTable, ServiceIndex};
+use std::net::IpAddr;
+use std::ops::BitAnd;
+
+/// An address as a number.
+pub trait Bits: Copy + Eq + Default + BitAnd<Output = Self> {
+    /// A number whose first `len` bits are set.
+    fn mask(len: u8) -> Self;
+    /// The number spread over 64 bits, the high ones best.
+    fn spread(self) -> u64;
+    /// The bits of an address of this family.
+    fn of(address: IpAddr) -> Option<Self>;
+}
+
+/// Odd, and without any order in its bits: 2^64 divided by the golden ratio.
+const SPREADER: u64 = 0x9E37_79B9_7F4A_7C15;
+
+#[inline]
+const fn spread(number: u64) -> u64 {
+    let product = number.wrapping_mul(SPREADER);
+    (product ^ (product >> 32)).wrapping_mul(SPREADER)
+}
+
+impl Bits for u32 {
+    fn mask(len: u8) -> Self {
+        Self::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0)
+    }
+
+    #[inline]
+    fn spread(self) -> u64 {
+        spread(u64::from(self))
+    }
+
+    fn of(address: IpAddr) -> Option<Self> {
+        match address {
+            IpAddr::V4(address) => Some(address.to_bits()),
+            IpAddr::V6(_) => None,
+        }
+    }
+}
+
+impl Bits for u128 {
+    fn mask(len: u8) -> Self {
+        Self::MAX.checked_shl(128 - u32::from(len)).unwrap_or(0)
+    }
+
+    #[inline]
+    fn spread(self) -> u64 {
+        let high = ((self >> 64) as u64).wrapping_mul(SPREADER);
+        spread(high.rotate_left(32) ^ self as u64)
+    }
+
+    fn of(address: IpAddr) -> Option<Self> {
+        match address {
+            IpAddr::V4(_) => None,
+            IpAddr::V6(address) => Some(address.to_bits()),
+        }
+    }
+}
+
+/// What there is to know about a prefix.
+#[derive(Clone, Copy, Debug)]
+pub struct Vip {
+    /// Its first address.
+    pub network: IpAddr,
+    /// Its services by TCP's ports.
+    pub tcp: PortTable,
+    /// Its services by UDP's ports.
+    pub udp: PortTable,
+    /// The service of all other protocols.
+    pub others: ServiceIndex,
+    /// The most specific of its services.
+    pub first: ServiceIndex,
+}
+
+/// A [`Vip`] as lookups need it: 16 bytes for IPv4, 32 for IPv6.
+#[derive(Clone, Copy, Debug)]
+pub struct Slot<B> {
+    network: B,
+    pub tcp: PortTable,
+    pub udp: PortTable,
+    pub others: ServiceIndex,
+}
+
+impl<B: Bits> Slot<B> {
+    fn empty() -> Self {
+        let (network, others) = (B::default(), ServiceIndex::NONE);
+        Self { network, tcp: PortTable::NONE, udp: PortTable::NONE, others }
+    }
+
+    /// A prefix has a service, so it takes something.
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.tcp == PortTable::NONE
+            && self.udp == PortTable::NONE
+            && self.others == ServiceIndex::NONE
+    }
+}
+
+/// The prefixes of one length, in a hash table of which at most half is in use: a prefix is in the
+/// slot of its hash, or in one soon behind it, with no empty one between.
+#[derive(Clone, Debug)]
+pub struct Level<B> {
+    mask: B,
+    /// What leaves of a hash as many bits as number the slots.
+    shift: u32,
+    slots: Box<[Slot<B>]>,
+    /// The most specific service of each slot's prefix: apart, since it is seldom asked for.
+    firsts: Box<[ServiceIndex]>,
+}
+
+impl<B: Bits> Level<B> {
+    /// The prefixes of `len` bits given, no two of the same network, all of this family.
+    pub fn new(len: u8, vips: &[Vip]) -> Self {
+        let count = (2 * vips.len()).next_power_of_two().max(2);
+        let mut level = Self {
+            mask: B::mask(len),
+            shift: u64::BITS - count.ilog2(),
+            slots: vec![Slot::empty(); count].into(),
+            firsts: vec![ServiceIndex::NONE; count].into(),
+        };
+        for vip in vips {
+            let Some(network) = B::of(vip.network) else { continue };
+            let mut at = level.start(network);
+            while !level.slots[at].is_empty() {
+                at = level.behind(at);
+            }
+            let &Vip { tcp, udp, others, first, .. } = vip;
+            level.slots[at] = Slot { network, tcp, udp, others };
+            level.firsts[at] = first;
+        }
+        level
+    }
+
+    /// The prefix that `address` lies in.
+    #[inline]
+    pub fn vip(&self, address: B) -> Option<&Slot<B>> {
+        self.probe(address).map(|at| &self.slots[at])
+    }
+
+    /// The most specific service of the prefix that `address` lies in.
+    pub fn first(&self, address: B) -> Option<ServiceIndex> {
+        self.probe(address).map(|at| self.firsts[at])
+    }
+
+    #[inline]
+    fn probe(&self, address: B) -> Option<usize> {
+        let network = address & self.mask;
+        let mut at = self.start(network);
+        loop {
+            let slot = &self.slots[at];
+            if slot.is_empty() {
+                return None;
+            }
+            if slot.network == network {
+                return Some(at);
+            }
+            at = self.behind(at);
+        }
+    }
+
+    #[inline]
+    fn start(&self, network: B) -> usize {
+        (network.spread() >> self.shift) as usize
+    }
+
+    #[inline]
+    const fn behind(&self, at: usize) -> usize {
+        (at + 1) & (self.slots.len() - 1)
+    }
+
+    /// All services that packets find without a look at their ports.
+    pub fn services(&self) -> impl Iterator<Item = ServiceIndex> {
+        self.slots.iter().flat_map(|slot| [slot.tcp.whole(), slot.udp.whole(), slot.others])
+    }
+
+    /// How much memory it takes, in bytes.
+    pub const fn memory_bytes(&self) -> usize {
+        size_of_val(&*self.slots) + size_of_val(&*self.firsts)
+    }
+
+    /// How many slots a lookup of `address` looks at.
+    #[cfg(test)]
+    pub fn probe_count(&self, address: B) -> usize {
+        let network = address & self.mask;
+        let start = self.start(network);
+        let at = (0..self.slots.len()).map(|step| (start + step) & (self.slots.len() - 1));
+        let seen = at.take_while(|at| {
+            let slot = &self.slots[*at];
+            !slot.is_empty() && slot.network != network
+        });
+        seen.count() + 1
+    }
+}

@@ -1,0 +1,203 @@
+//! Which service of a prefix has which port.
+
+use crate::config::Ports;
+use std::collections::BTreeSet;
+
+/// A service by its place in the configuration; or none.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct ServiceIndex(u32);
+
+impl ServiceIndex {
+    /// No service.
+    pub const NONE: Self = Self(PortTable::PAYLOAD);
+
+    /// The service at `index`, which is at most [`SERVICES_MAX`](crate::config::SERVICES_MAX).
+    pub const fn new(index: usize) -> Self {
+        Self(index as u32)
+    }
+
+    #[inline]
+    pub const fn index(self) -> Option<usize> {
+        if self.0 == Self::NONE.0 { None } else { Some(self.0 as usize) }
+    }
+}
+
+/// The services of all ports, by one protocol, of one prefix: what kind of table in the two high
+/// bits, and where it is in the others.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct PortTable(u32);
+
+impl PortTable {
+    /// No service for any port.
+    pub const NONE: Self = Self::same(ServiceIndex::NONE);
+
+    const PAYLOAD: u32 = (1 << 30) - 1;
+    const KIND: u32 = !Self::PAYLOAD;
+    /// All ports have the same service: the one whose index is the payload.
+    const SAME: u32 = 0;
+    /// The payload is the place of the first of a list of pieces.
+    const PIECES: u32 = 1 << 30;
+    /// The payload is the number of a directory of pages.
+    const PAGES: u32 = 2 << 30;
+
+    const fn same(service: ServiceIndex) -> Self {
+        Self(Self::SAME | service.0)
+    }
+
+    /// The service that all ports have; none where they have different ones.
+    pub const fn whole(self) -> ServiceIndex {
+        match self.0 & Self::KIND {
+            Self::SAME => ServiceIndex(self.0),
+            _ => ServiceIndex::NONE,
+        }
+    }
+}
+
+/// Into how many pieces all ports may be divided before there are pages for them.
+const PIECES_MAX: usize = 16;
+
+/// A page has the ports of one high byte, and so many pages a directory.
+const PAGE_PORTS: usize = 256;
+
+/// A page, and a directory of pages.
+type Page = [u32; PAGE_PORTS];
+
+/// The ports from `start` up to the next piece's.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    start: u32,
+    service: ServiceIndex,
+}
+
+/// One behind the last port: where a list of pieces ends.
+const END: u32 = 1 << 16;
+
+/// The port tables of all prefixes.
+#[derive(Clone, Debug, Default)]
+pub struct PortTables {
+    /// Lists of pieces behind each other. Each begins with port 0 and ends with [`END`].
+    pieces: Vec<Piece>,
+    /// The services of all ports of a page; or for a directory each page's number, or the service
+    /// that all of the page's ports have, as [`PortTable`]s.
+    pages: Vec<Page>,
+}
+
+impl PortTables {
+    /// The service of `port`.
+    #[inline]
+    pub fn service(&self, table: PortTable, port: u16) -> ServiceIndex {
+        let payload = table.0 & PortTable::PAYLOAD;
+        match table.0 & PortTable::KIND {
+            PortTable::SAME => ServiceIndex(payload),
+            PortTable::PIECES => self.piece(payload as usize, port),
+            _ => self.paged(payload as usize, port),
+        }
+    }
+
+    #[inline]
+    fn piece(&self, first: usize, port: u16) -> ServiceIndex {
+        let mut pieces = self.pieces[first..].iter();
+        let mut service = ServiceIndex::NONE;
+        while let Some(piece) = pieces.next()
+            && piece.start <= u32::from(port)
+        {
+            service = piece.service;
+        }
+        service
+    }
+
+    #[inline]
+    fn paged(&self, directory: usize, port: u16) -> ServiceIndex {
+        let [high, low] = port.to_be_bytes().map(usize::from);
+        let entry = self.pages[directory][high];
+        let payload = entry & PortTable::PAYLOAD;
+        if entry & PortTable::KIND == PortTable::SAME {
+            return ServiceIndex(payload);
+        }
+        ServiceIndex(self.pages[payload as usize][low])
+    }
+
+    /// A table of the services of `ranges`, the most specific first.
+    pub fn add(&mut self, ranges: &[(Ports, ServiceIndex)]) -> PortTable {
+        let pieces = pieces(ranges);
+        match &pieces[..] {
+            [whole] => PortTable::same(whole.service),
+            few if few.len() <= PIECES_MAX => {
+                let table = PortTable(PortTable::PIECES | self.pieces.len() as u32);
+                self.pieces.extend(few);
+                self.pieces.push(Piece { start: END, service: ServiceIndex::NONE });
+                table
+            }
+            many => self.add_pages(many),
+        }
+    }
+
+    fn add_pages(&mut self, pieces: &[Piece]) -> PortTable {
+        let mut services = vec![ServiceIndex::NONE.0; END as usize];
+        let ends = pieces[1..].iter().map(|piece| piece.start).chain([END]);
+        for (piece, end) in pieces.iter().zip(ends) {
+            services[piece.start as usize..end as usize].fill(piece.service.0);
+        }
+        let directory = self.pages.len();
+        self.pages.push([0; PAGE_PORTS]);
+        let (pages, _) = services.as_chunks::<PAGE_PORTS>();
+        for (high, page) in pages.iter().enumerate() {
+            self.pages[directory][high] = if page.iter().all(|service| *service == page[0]) {
+                PortTable::SAME | page[0]
+            } else {
+                self.pages.push(*page);
+                PortTable::PAGES | (self.pages.len() - 1) as u32
+            };
+        }
+        PortTable(PortTable::PAGES | directory as u32)
+    }
+
+    /// All services that any port has, where not all ports have the same.
+    pub fn services(&self) -> impl Iterator<Item = ServiceIndex> {
+        let of_pages = self.pages.iter().flatten();
+        let of_pages = of_pages.filter(|entry| **entry & PortTable::KIND == PortTable::SAME);
+        let of_pages = of_pages.map(|entry| ServiceIndex(*entry));
+        self.pieces.iter().map(|piece| piece.service).chain(of_pages)
+    }
+
+    /// How much memory they take, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        size_of_val(&*self.pieces) + size_of_val(&*self.pages)
+    }
+}
+
+/// All ports, divided where the most specific of `ranges`, the first in their order, becomes another.
+fn pieces(ranges: &[(Ports, ServiceIndex)]) -> Vec<Piece> {
+    // Where a range begins, and behind its end: the port, and the range's place in the order.
+    let (mut begins, mut ends) = (Vec::new(), Vec::new());
+    for (rank, (ports, _)) in ranges.iter().enumerate() {
+        let (first, last) = match *ports {
+            Ports::Any => (0, END - 1),
+            Ports::Range { first, last } => (u32::from(first), u32::from(last)),
+        };
+        begins.push((first, rank));
+        ends.push((last + 1, rank));
+    }
+    begins.sort_unstable();
+    ends.sort_unstable();
+    let mut starts: Vec<u32> = begins.iter().chain(&ends).map(|(port, _)| *port).collect();
+    starts.push(0);
+    starts.sort_unstable();
+    starts.dedup();
+    let (mut begins, mut ends) = (begins.into_iter().peekable(), ends.into_iter().peekable());
+    let mut open = BTreeSet::new();
+    let mut pieces: Vec<Piece> = Vec::new();
+    for start in starts.into_iter().filter(|start| *start < END) {
+        while let Some((_, rank)) = ends.next_if(|(port, _)| *port <= start) {
+            open.remove(&rank);
+        }
+        while let Some((_, rank)) = begins.next_if(|(port, _)| *port <= start) {
+            open.insert(rank);
+        }
+        let service = open.first().map_or(ServiceIndex::NONE, |rank| ranges[*rank].1);
+        if pieces.last().is_none_or(|piece| piece.service != service) {
+            pieces.push(Piece { start, service });
+        }
+    }
+    pieces
+}

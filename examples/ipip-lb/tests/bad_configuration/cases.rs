@@ -1,0 +1,214 @@
+//! Mistakes in the keys that every configuration has.
+
+/// A sound configuration, line by line: the cases change one of the lines.
+pub const SOUND: &str = r#"[engine]
+deployment = "pipeline"
+dispatchers = 1
+workers = 2
+
+[balancer]
+source_v4 = "192.0.2.1"
+source_v6 = "2001:db8::1"
+mtu = 1500
+decapsulate = ["192.0.2.1", "2001:db8::1"]
+tunnel_peers = ["198.51.100.0/24"]
+connections_max = 65536
+
+[[port]]
+name = "uplink"
+device = "net_null0"
+next_hop_mac = "02:00:00:00:00:01"
+side = "both"
+
+[[service]]
+name = "web"
+address = "203.0.113.10"
+protocol = "tcp"
+ports = "80"
+scheduler = "maglev"
+  [[service.backend]]
+  address = "10.0.0.1"
+  weight = 1
+  [[service.backend]]
+  address = "2001:db8::a"
+"#;
+
+/// The line that is replaced (0: put in front of the first), what it is replaced by, and what
+/// follows `lb.toml:` in the message.
+pub const WRONG: &[(usize, &str, &[&str])] = &[
+    // Not TOML, or not of this shape.
+    (2, "deployment = pipeline", &["2: deployment: not TOML", "mend this line"]),
+    (9, "mtu = ", &["9: mtu: not TOML"]),
+    (13, "[balancer]", &["13: [balancer]: not TOML"]),
+    (0, "colour = \"blue\"", &["1: colour: unknown key", "engine, balancer, port, service"]),
+    (1, "[machine]", &["1: machine: unknown key"]),
+    (4, "worker = 2", &["4: engine.worker: unknown key", "deployment, dispatchers, workers"]),
+    (12, "timeout = 5", &["12: balancer.timeout: unknown key"]),
+    (18, "speed = 10", &["18: port.uplink.speed: unknown key", "name, device"]),
+    (24, "port = \"80\"", &["24: service.web.port: unknown key"]),
+    (25, "schedule = \"x\"", &["25: service.web.schedule: unknown key"]),
+    (
+        28,
+        "wight = 1",
+        &["28: service.web.backend[0].wight: unknown key; the keys known here are address, weight"],
+    ),
+    // [engine]
+    (
+        2,
+        "deployment = \"both\"",
+        &[
+            "2: engine.deployment: \"both\" is not a deployment; write \"run-to-completion\" or \"pipeline\"",
+        ],
+    ),
+    (2, "deployment = 1", &["2: engine.deployment: 1 is not a deployment"]),
+    (
+        3,
+        "dispatchers = 0",
+        &["3: engine.dispatchers: 0 is out of range; write a whole number from 1 to 60"],
+    ),
+    (4, "workers = 61", &["4: engine.workers: 61 is out of range"]),
+    (4, "workers = \"2\"", &["4: engine.workers: \"2\" is out of range; write a whole number"]),
+    (4, "workers = -1", &["4: engine.workers: -1 is out of range"]),
+    // [balancer]
+    (6, "", &["7: engine.source_v4: unknown key"]),
+    (7, "", &["6: balancer.source_v4: missing; write source_v4 = \"192.0.2.1\""]),
+    (
+        7,
+        "source_v4 = \"2001:db8::1\"",
+        &[
+            "7: balancer.source_v4: \"2001:db8::1\" is not an IPv4 address or prefix; write 192.0.2.1 or 192.0.2.0/26",
+        ],
+    ),
+    (7, "source_v4 = \"224.0.0.1\"", &["7: balancer.source_v4: not the address of one host"]),
+    (8, "source_v6 = \"192.0.2.1\"", &["8: balancer.source_v6", "write 2001:db8::1"]),
+    (8, "source_v6 = \"::\"", &["8: balancer.source_v6: not the address of one host"]),
+    (
+        9,
+        "mtu = 575",
+        &["9: balancer.mtu: 575 is out of range; write a whole number from 576 to 65535"],
+    ),
+    (9, "mtu = 1279", &["9: balancer.mtu: 1279 is too small for the IPv6 backends; write 1280"]),
+    (9, "mtu = 65536", &["9: balancer.mtu: 65536 is out of range"]),
+    (9, "mtu = 1500.0", &["9: balancer.mtu: 1500.0 is out of range; write a whole number"]),
+    (10, "", &["6: balancer.decapsulate: missing; write decapsulate = []"]),
+    (
+        10,
+        "decapsulate = \"192.0.2.1\"",
+        &["10: balancer.decapsulate", "is not a list; write [\"192.0.2.1\"]"],
+    ),
+    (
+        10,
+        "decapsulate = [\"192.0.2.1\",\n \"192.0.2\"]",
+        &["11: balancer.decapsulate[1]: \"192.0.2\" is not an IP address"],
+    ),
+    (
+        11,
+        "tunnel_peers = [\"198.51.100.7/24\"]",
+        &["11: balancer.tunnel_peers[0]", "write 198.51.100.0/24"],
+    ),
+    (11, "tunnel_peers = [\"198.51.100.0/33\"]", &["11: balancer.tunnel_peers[0]", "from 0 to 32"]),
+    (12, "connections_max = 0", &["12: balancer.connections_max: 0 is out of range"]),
+    (12, "connections_max = 99999999", &["12: balancer.connections_max: 99999999 is out of range"]),
+    // [[port]]
+    (14, "[port]", &["port: not a list of tables; write [[port]]"]),
+    (15, "", &["14: port[0].name: missing"]),
+    (15, "name = \"up link\"", &["15: port[0].name: \"up link\" is not a name"]),
+    (16, "", &["14: port.uplink.device: missing"]),
+    (16, "device = \"\"", &["16: port.uplink.device: \"\" is not a device", "net_null0"]),
+    (
+        17,
+        "next_hop_mac = \"02:00:00:00:00\"",
+        &["17: port.uplink.next_hop_mac", "write 02:00:00:00:00:01"],
+    ),
+    (17, "next_hop_mac = \"02-00-00-00-00-01\"", &["17: port.uplink.next_hop_mac"]),
+    (17, "next_hop_mac = \"01:00:5e:00:00:01\"", &["17: port.uplink.next_hop_mac", "of one host"]),
+    (17, "next_hop_mac = \"00:00:00:00:00:00\"", &["17: port.uplink.next_hop_mac"]),
+    (
+        18,
+        "side = \"left\"",
+        &[
+            "18: port.uplink.side: \"left\" is not a side; write \"client\", \"backend\" or \"both\"",
+        ],
+    ),
+    (18, "side = \"client\"", &["port: no port leads to backends; write side = \"both\" for one"]),
+    (18, "side = \"backend\"", &["port: no port leads to clients"]),
+    (
+        18,
+        "[[port]]\nname = \"uplink\"\ndevice = \"net_null1\"\nnext_hop_mac = \"02:00:00:00:00:01\"",
+        &["18: port.uplink.name: \"uplink\" names another port too"],
+    ),
+    (
+        18,
+        "[[port]]\nname = \"b\"\ndevice = \"net_null0\"\nnext_hop_mac = \"02:00:00:00:00:01\"",
+        &["20: port.b.device: \"net_null0\" is another port's too"],
+    ),
+    // [[service]]
+    (21, "name = \"\"", &["21: service[0].name: \"\" is not a name; write 1 to 63 letters"]),
+    (
+        22,
+        "address = \"203.0.113.300\"",
+        &["22: service.web.address: \"203.0.113.300\" is not an IP address or prefix"],
+    ),
+    (22, "address = \"203.0.113.10/24\"", &["22: service.web.address", "write 203.0.113.0/24"]),
+    (22, "address = [\"203.0.113.10\"]", &["22: service.web.address", "is not a string"]),
+    (
+        23,
+        "protocol = \"sctp\"",
+        &[
+            "23: service.web.protocol: \"sctp\" is not a protocol; write \"tcp\", \"udp\" or \"any\"",
+        ],
+    ),
+    (24, "ports = 80", &["24: service.web.ports: 80 is not a port, a range or any; write \"80\""]),
+    (24, "ports = \"0\"", &["24: service.web.ports: \"0\" is not a port", "from 1 to 65535"]),
+    (24, "ports = \"65536\"", &["24: service.web.ports"]),
+    (24, "ports = \"90-80\"", &["24: service.web.ports", "the lower first"]),
+    (24, "ports = \"80,443\"", &["24: service.web.ports", "\"8000-8999\""]),
+    (24, "ports = \"80-\"", &["24: service.web.ports"]),
+    (
+        25,
+        "scheduler = \"random\"",
+        &["25: service.web.scheduler: \"random\" is not a scheduler; write \"maglev\""],
+    ),
+    (
+        25,
+        "[[service]]\nname = \"b\"\naddress = \"203.0.113.10/32\"\nprotocol = \"tcp\"\nports = \"80-80\"",
+        &["27: service.b.address: 203.0.113.10 tcp 80 is service web's too"],
+    ),
+    (
+        25,
+        "[[service]]\nname = \"web\"\naddress = \"203.0.113.11\"\nprotocol = \"tcp\"\nports = \"80\"",
+        &["25: service.web.name: \"web\" names another service too"],
+    ),
+    (20, "[service]", &["20: service: not a list of tables; write [[service]]"]),
+    (27, "", &["26: service.web.backend[0].address: missing; write address = \"10.0.0.1\""]),
+    (
+        27,
+        "address = \"10.0.0.300\"",
+        &[
+            "27: service.web.backend[0].address: \"10.0.0.300\" is not an IP address; write 10.0.0.1 or 2001:db8::1",
+        ],
+    ),
+    (
+        27,
+        "address = \"255.255.255.255\"",
+        &["27: service.web.backend[0].address: not the address of one host"],
+    ),
+    (
+        27,
+        "address = \"192.0.2.1\"",
+        &["27: service.web.backend[0].address: 192.0.2.1 is the balancer's own"],
+    ),
+    (
+        28,
+        "weight = -1",
+        &[
+            "28: service.web.backend[0].weight: -1 is out of range; write a whole number from 0 to 65535",
+        ],
+    ),
+    (28, "weight = 65536", &["28: service.web.backend[0].weight"]),
+    (
+        30,
+        "address = \"10.0.0.1\"",
+        &["30: service.web.backend[1].address: 10.0.0.1 is in the service already"],
+    ),
+];

@@ -1,0 +1,313 @@
+//! What is understood of sound configurations, and what is said of those that may surprise.
+
+use super::cases::SOUND;
+use super::check;
+use ipip_lb::config::{
+    AllDown, BACKENDS_MAX, Config, DeploymentKind, Health, IcmpEcho, Probe, SERVICES_MAX,
+    Scheduler, Side, Timeouts, Trust,
+};
+use std::fmt::Write;
+use std::fs;
+
+/// A configuration with every key.
+const WHOLE: &str = r#"
+[balancer]
+source_v4 = "192.0.2.0/26"
+source_v6 = "2001:db8:1::/64"
+mtu = 1500
+decapsulate = ["192.0.2.1"]
+icmp_echo = "forward"
+clamp_mss = true
+maglev_slots = 1009
+new_connections_per_second_max = 5_000
+  [balancer.timeouts_s]
+  tcp_opening = 1
+  tcp_established = 2
+  tcp_closing = 3
+  udp = 4
+  other = 5
+
+[[port]]
+name = "uplink"
+device = "net_null0"
+next_hop_mac = "02:00:00:00:00:01"
+
+[[service]]
+name = "web"
+address = "203.0.113.10"
+protocol = "tcp"
+ports = "443"
+scheduler = "source"
+persistence_s = 300
+all_down = "drop"
+  [service.health]
+  kind = "https"
+  port = 8443
+  interval_ms = 5000
+  timeout_ms = 4000
+  rise = 1
+  fall = 5
+  path = "/healthz?deep=1"
+  expect_status = 204
+  ca_file = "ca.pem"
+  [[service.backend]]
+  address = "10.0.0.1"
+  weight = 3
+  [[service.backend]]
+  address = "10.0.0.2"
+
+[[service]]
+name = "dns"
+address = "203.0.113.11"
+protocol = "udp"
+ports = "53"
+scheduler = "least-connections"
+health = { kind = "udp", interval_ms = 500 }
+backend = [{ address = "10.0.0.1" }]
+"#;
+
+/// A folder with `text` as its configuration, and a file of certificates beside it.
+fn folder(text: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("lb.toml"), text).unwrap();
+    fs::write(folder.path().join("ca.pem"), "-----BEGIN CERTIFICATE-----\n").unwrap();
+    folder
+}
+
+fn printed(text: &str) -> String {
+    let output = check(folder(text).path());
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn the_sound_one_is_understood() {
+    let text = printed(SOUND);
+    for line in [
+        "engine: pipeline of 1 dispatchers and 2 workers",
+        "port uplink: net_null0, next hop 02:00:00:00:00:01, side both",
+        "service web: 203.0.113.10, protocol tcp, ports 80, maglev\n",
+        "backend 2001:db8::a: weight 1, 50.0 % of flows",
+        "\n  1 Maglev table of up to 65537 slots 128.0 KiB\n",
+    ] {
+        assert!(text.contains(line), "{text}");
+    }
+    assert!(!text.contains("note:") && !text.contains("health:"), "{text}");
+}
+
+#[test]
+fn every_key_is_printed() {
+    let text = printed(WHOLE);
+    for line in [
+        "balancer: tunnels from 192.0.2.0/26 and 2001:db8:1::/64, path MTU 1500 bytes\n",
+        "  echo requests: forward; MSS of SYN-ACKs: lowered to what fits\n",
+        "  remembers 65536 connections a worker of each IP version\n",
+        "  at most 5000 new ones a worker and second\n",
+        "TCP opening 1 s, established 2 s, closing 3 s; UDP 4 s; others 5 s\n",
+        "  2 Maglev tables of up to 1009 slots 2.0 KiB\n",
+        "service web: 203.0.113.10, protocol tcp, ports 443, source, kept 300 s\n",
+        "  health: https to port 8443, GET /healthz?deep=1 answered 204, trusting ca.pem, \
+         every 5000 ms within 4000 ms, up after 1, down after 5\n",
+        "  when all backends are down: drop\n",
+        "  backend 10.0.0.1: weight 3, 75.0 % of flows\n",
+        "service dns: 203.0.113.11, protocol udp, ports 53, least-connections\n",
+        "  health: udp to port 53, every 500 ms within 500 ms, up after 2, down after 3\n",
+        "  backend 10.0.0.1: weight 1, 100.0 % of flows\n",
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    assert!(!text.contains("note:"), "{text}");
+}
+
+#[test]
+fn every_key_is_understood() {
+    let folder = folder(WHOLE);
+    let config = Config::load(&folder.path().join("lb.toml")).unwrap();
+    let balancer = &config.balancer;
+    assert_eq!((balancer.source_v4.len(), balancer.source_v6.len()), (26, 64));
+    assert_eq!((balancer.icmp_echo, balancer.clamp_mss), (IcmpEcho::Forward, true));
+    assert_eq!((balancer.maglev_slots, balancer.new_connections_per_second_max), (1009, 5000));
+    let Timeouts { tcp_opening_s, tcp_established_s, tcp_closing_s, udp_s, other_s } =
+        balancer.timeouts;
+    assert_eq!([tcp_opening_s, tcp_established_s, tcp_closing_s, udp_s, other_s], [1, 2, 3, 4, 5]);
+    let web = &config.services[0];
+    assert_eq!((web.scheduler, web.persistence_s), (Scheduler::Source, 300));
+    assert_eq!(web.all_down, AllDown::Drop);
+    let Some(Health { probe, port, interval_ms, timeout_ms, rise, fall }) = &web.health else {
+        panic!("no health")
+    };
+    assert_eq!(
+        [*interval_ms, *timeout_ms, *rise, *fall, u32::from(*port)],
+        [5000, 4000, 1, 5, 8443]
+    );
+    let Probe::Https(http, Trust::CaFile(path)) = probe else { panic!("{probe:?}") };
+    assert_eq!((http.path.as_str(), http.expect_status), ("/healthz?deep=1", 204));
+    assert_eq!(path, &folder.path().join("ca.pem"));
+}
+
+#[test]
+fn json_has_every_key() {
+    let folder = folder(WHOLE);
+    let config = Config::load(&folder.path().join("lb.toml")).unwrap();
+    let json = ipip_lb::check::Understood(&config).to_json();
+    let balancer = &json["balancer"];
+    assert_eq!(balancer["source_v4"], "192.0.2.0/26");
+    assert_eq!(balancer["icmp_echo"], "forward");
+    assert_eq!(balancer["clamp_mss"], true);
+    assert_eq!(balancer["maglev_slots"], 1009);
+    assert_eq!(balancer["new_connections_per_second_max"], 5000);
+    assert_eq!(balancer["timeouts_s"]["tcp_closing"], 3);
+    assert_eq!(json["memory"]["maglev_tables"], 2);
+    assert_eq!(json["memory"]["maglev_bytes"], 2 * 1009 + 2);
+    let each = json["memory"]["connections_bytes_per_worker"].as_u64().unwrap();
+    assert!(each > 65_536 * 2 * 48, "{each}");
+    assert_eq!(json["memory"]["connections_bytes"], 2 * each);
+    let web = &json["services"][0];
+    assert_eq!((&web["scheduler"], &web["all_down"]), (&"source".into(), &"drop".into()));
+    assert_eq!(web["persistence_s"], 300);
+    assert_eq!((&web["health"]["kind"], &web["health"]["port"]), (&"https".into(), &8443.into()));
+    assert_eq!(web["health"]["path"], "/healthz?deep=1");
+    assert_eq!(web["backends"][0]["share"], 757.0 / 1009.0);
+    assert_eq!(json["services"][1]["health"]["timeout_ms"], 500);
+    assert!(json["services"][1]["health"].get("path").is_none());
+}
+
+/// What may be left out is as the documentation says.
+#[test]
+fn defaults_are_as_documented() {
+    let left_out = [1, 2, 3, 4, 11, 12, 18, 28];
+    let kept = SOUND.lines().enumerate().filter(|(index, _)| !left_out.contains(&(index + 1)));
+    let kept = kept
+        .map(|(_, line)| if line.starts_with("sched") { "health.kind = \"http\"" } else { line });
+    let text: Vec<_> = kept.collect();
+    let Config { engine, balancer, ports, services } =
+        Config::parse("lb.toml", &text.join("\n")).unwrap();
+    assert_eq!(engine.deployment, DeploymentKind::RunToCompletion);
+    assert_eq!((engine.dispatchers, engine.workers), (1, 2));
+    assert_eq!(balancer.connections_max, 65_536);
+    assert!(balancer.tunnel_peers.is_empty());
+    assert_eq!((balancer.icmp_echo, balancer.clamp_mss), (IcmpEcho::Reply, false));
+    assert_eq!(
+        (balancer.maglev_slots, balancer.new_connections_per_second_max),
+        (65_537, 5_000_000)
+    );
+    let Timeouts { tcp_opening_s, tcp_established_s, tcp_closing_s, udp_s, other_s } =
+        balancer.timeouts;
+    let seconds = [tcp_opening_s, tcp_established_s, tcp_closing_s, udp_s, other_s];
+    assert_eq!(seconds, [10, 900, 20, 60, 60]);
+    assert_eq!(ports[0].side, Side::Both);
+    let service = &services[0];
+    assert_eq!((service.scheduler, service.persistence_s), (Scheduler::Maglev, 0));
+    assert_eq!(service.all_down, AllDown::Forward);
+    assert!(service.backends.iter().all(|backend| backend.weight == 1));
+    let Health { probe, port, interval_ms, timeout_ms, rise, fall } =
+        service.health.as_ref().unwrap();
+    assert_eq!([u32::from(*port), *interval_ms, *timeout_ms, *rise, *fall], [80, 2000, 1000, 2, 3]);
+    let Probe::Http(http) = probe else { panic!("{probe:?}") };
+    assert_eq!((http.path.as_str(), http.expect_status), ("/", 200));
+    assert!(Config::parse("lb.toml", SOUND).unwrap().services[0].health.is_none());
+}
+
+/// [`SOUND`] with other lines in the place of those numbered.
+fn with(changes: &[(usize, &str)]) -> String {
+    let mut lines: Vec<&str> = SOUND.lines().collect();
+    for (number, line) in changes {
+        lines[number - 1] = line;
+    }
+    lines.join("\n")
+}
+
+#[test]
+fn what_works_but_surprises_is_noted() {
+    for (changes, note) in [
+        (
+            &[(28, "weight = 0"), (30, "address = \"10.0.0.2\"\nweight = 0")][..],
+            "no backend of weight above 0: new flows",
+        ),
+        (&[(25, "scheduler = \"source\"")], "without persistence_s, a change of the backends"),
+        (&[(25, "all_down = \"drop\"")], "all_down says nothing: without health"),
+        (&[(12, "maglev_slots = 101")], "maglev_slots = 211 mends that"),
+        (&[(12, "maglev_slots = 211"), (28, "weight = 60000")], "2001:db8::a gets no flow"),
+        (&[(27, "address = \"203.0.113.10\"")], "203.0.113.10 is service web's address too"),
+        (
+            &[(
+                19,
+                "[[service]]\nname = \"a\"\naddress = \"203.0.113.10\"\nprotocol = \"any\"\nports = \"80\"\n\
+                 [[service]]\nname = \"b\"\naddress = \"203.0.113.10\"\nprotocol = \"udp\"\nports = \"80\"",
+            )],
+            "no packet comes here: other services of its address take all of its ports",
+        ),
+    ] {
+        let text = printed(&with(changes));
+        assert!(text.contains("  note: ") && text.contains(note), "{note}: {text}");
+    }
+}
+
+/// Three services of two backends each take three tables of the largest size; ten thousand are told
+/// that smaller ones would do.
+#[test]
+fn tables_that_take_much_memory_are_noted() {
+    for (count, is_noted) in [(3, false), (10_000, true)] {
+        let (head, _) = SOUND.split_once("[[service]]").unwrap();
+        let mut text = head.to_owned();
+        for index in 0..count {
+            let [_, _, high, low] = u32::to_be_bytes(index);
+            let own = format!("name = \"s{index}\"\naddress = \"20.0.{high}.{low}\"");
+            let [a, b] = [1, 2].map(|net| format!("{{ address = \"10.{net}.{high}.{low}\" }}"));
+            let backend = format!("backend = [{a}, {b}]");
+            write!(text, "[[service]]\n{own}\nprotocol = \"tcp\"\nports = \"80\"\n{backend}\n")
+                .unwrap();
+        }
+        let text = printed(&text);
+        let note = "note: maglev_slots = 211 would do for these backends, in less memory";
+        assert_eq!(text.contains(note), is_noted, "{count}");
+        assert!(
+            text.contains(&format!("  {count} Maglev tables of up to 65537 slots ")),
+            "{count}"
+        );
+    }
+}
+
+#[test]
+fn limits_are_told_where_they_are_passed() {
+    let mut text = with(&[(12, "maglev_slots = 11")]);
+    for index in 0..9 {
+        write!(text, "\n  [[service.backend]]\n  address = \"10.1.0.{index}\"").unwrap();
+    }
+    let error = Config::parse("lb.toml", &text).unwrap_err().to_string();
+    let expected = "lb.toml:20: service.web.backend: 11 backends are too many for tables of 11 \
+                    slots; write maglev_slots = 1103 in [balancer]";
+    assert_eq!(error, expected);
+
+    let mut text = with(&[]);
+    for index in 0..BACKENDS_MAX - 2 {
+        write!(
+            text,
+            "\n  [[service.backend]]\n  address = \"10.1.{}.{}\"",
+            index >> 8,
+            index & 255
+        )
+        .unwrap();
+    }
+    assert_eq!(Config::parse("lb.toml", &text).unwrap().services[0].backends.len(), BACKENDS_MAX);
+    text.push_str("\n  [[service.backend]]\n  address = \"10.2.0.0\"");
+    let error = Config::parse("lb.toml", &text).unwrap_err().to_string();
+    assert!(error.contains("service.web.backend[1000]: too many; write at most 1000"), "{error}");
+}
+
+/// So many services are told apart, and the one that is too many is named.
+#[test]
+fn a_hundred_thousand_services_load() {
+    let (head, _) = SOUND.split_once("[[service]]").unwrap();
+    let mut text = head.to_owned();
+    for index in 0..=SERVICES_MAX {
+        let [_, a, b, c] = (index as u32).to_be_bytes();
+        let place = format!("name = \"s{index}\"\naddress = \"20.{a}.{b}.{c}\"\n");
+        write!(text, "[[service]]\n{place}protocol = \"tcp\"\nports = \"80\"\n").unwrap();
+        if index + 1 == SERVICES_MAX {
+            assert_eq!(Config::parse("lb.toml", &text).unwrap().services.len(), SERVICES_MAX);
+        }
+    }
+    let error = Config::parse("lb.toml", &text).unwrap_err().to_string();
+    assert!(error.contains("service[131072]: too many; write at most 131072"), "{error}");
+}

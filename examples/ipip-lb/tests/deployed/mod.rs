@@ -1,0 +1,134 @@
+//! The whole network function over in-memory ports, in all deployments: for tests that read what
+//! leaves by which port.
+#![allow(dead_code, unused_imports, reason = "each test program uses a part of it")]
+
+pub mod config;
+pub mod left;
+pub mod running;
+
+pub use config::{preamble, service};
+pub use left::Left;
+pub use running::{BACKENDS, CLIENTS, Running};
+
+use hotloop::engine::{Deployment, Engine, Report, outlets, sources};
+use hotloop::packet::ethernet::MacAddress;
+use hotloop::stage::Error;
+use hotloop::testing::{MemoryPort, PacketPool, PortConfig};
+use ipip_lb::balance::{Egress, Egresses, Route};
+use ipip_lb::config::Config;
+use ipip_lb::network_function::NetworkFunction;
+use std::fmt::Debug;
+
+pub const CLIENTS_MAC: [u8; 6] = [2, 0, 0, 0, 1, 1];
+pub const BACKENDS_MAC: [u8; 6] = [2, 0, 0, 0, 2, 1];
+/// The balancer's own, at both ports.
+pub const OWN_MAC: [u8; 6] = [2, 0, 0, 0, 9, 9];
+
+/// Runs `script` in both deployments, each with `worker_count` workers, and checks that every ledger is
+/// whole. What it returns must be the same in both, and is returned.
+pub fn in_both<T: Debug + PartialEq>(
+    config: &str,
+    worker_count: usize,
+    script: impl Fn(&mut Running<'_>) -> T,
+) -> (T, [Report; 2]) {
+    let rtc = Deployment::run_to_completion(worker_count);
+    let (first, first_report) = run(config, rtc, &script);
+    let pipeline = Deployment::pipeline(1, worker_count);
+    let (second, second_report) = run(config, pipeline, &script);
+    assert_eq!(first, second);
+    assert_eq!(first_report.dropped, second_report.dropped);
+    assert_eq!(first_report.created, second_report.created);
+    (first, [first_report, second_report])
+}
+
+/// Runs `script` in both deployments with one and with two workers, and in the pipeline with one and
+/// with two dispatchers. What it returns must be the same in all of them: it must not depend on how
+/// workers are numbered, nor on the order of packets of several flows.
+pub fn in_all<T: Debug + PartialEq>(
+    config: &str,
+    script: impl Fn(&mut Running<'_>) -> T,
+) -> (T, Report) {
+    let (first, report) = run(config, Deployment::run_to_completion(1), &script);
+    for deployment in [
+        Deployment::run_to_completion(2),
+        Deployment::pipeline(1, 1),
+        Deployment::pipeline(1, 2),
+        Deployment::pipeline(2, 1),
+        Deployment::pipeline(2, 2),
+    ] {
+        let (other, other_report) = run(config, deployment, &script);
+        assert_eq!(first, other, "{deployment}");
+        assert_eq!(report.dropped, other_report.dropped, "{deployment}");
+        assert_eq!(report.created, other_report.created, "{deployment}");
+    }
+    (first, report)
+}
+
+/// Runs `script` in one deployment.
+pub fn run<T>(
+    config: &str,
+    deployment: Deployment,
+    script: impl Fn(&mut Running<'_>) -> T,
+) -> (T, Report) {
+    run_with_buffers(config, deployment, &PacketPool::unbounded(), script)
+}
+
+/// Runs `script` in one deployment, with ports that take their buffers from `pool`.
+pub fn run_with_buffers<T>(
+    config: &str,
+    deployment: Deployment,
+    pool: &PacketPool,
+    script: impl Fn(&mut Running<'_>) -> T,
+) -> (T, Report) {
+    let mut config = Config::parse("lb.toml", config).unwrap_or_else(|error| panic!("{error}"));
+    config.engine.workers = deployment.worker_count();
+    let (function, steering) = NetworkFunction::new(&config, egresses()).unwrap();
+    let ports = ["clients", "backends"].map(|name| {
+        // What was sent goes home at once, so that few buffers suffice.
+        let config = PortConfig { pool: pool.clone(), tx_kept_count: 0, ..PortConfig::default() };
+        MemoryPort::with_config(name, config)
+    });
+    let graph = function.graph(
+        |core| {
+            let queues = ports.iter().map(|port| port.rx_queue(core));
+            Ok(sources(queues.collect::<Result<Vec<_>, Error>>()?))
+        },
+        |core| {
+            let queues = (0..)
+                .zip(&ports)
+                .map(|(index, port)| Ok::<_, Error>((Route(index), port.tx_queue(core)?)));
+            Ok(outlets(queues.collect::<Result<Vec<_>, Error>>()?))
+        },
+    );
+    let plan = Engine::plan(graph, deployment).unwrap();
+    let assembly = plan.assemble().unwrap();
+    let mut running = Running::new(assembly, ports.clone(), deployment, config, steering);
+    let result = script(&mut running);
+    let report = running.finish();
+    assert!(report.is_whole(), "{report}");
+    assert_eq!(report.received + report.created, report.sent + report.dropped_sum(), "{report}");
+    assert_eq!(pool.out_count(), 0, "{report}");
+    (result, report)
+}
+
+/// How packets leave: for clients by the first port, for backends by the second.
+pub fn egresses() -> Egresses {
+    let egress = |route, destination| Egress {
+        route: Route(route),
+        source: MacAddress::new(OWN_MAC),
+        destination: MacAddress::new(destination),
+    };
+    Egresses { clients: egress(0, CLIENTS_MAC), backends: egress(1, BACKENDS_MAC) }
+}
+
+/// Checks that exactly so many packets were dropped for these reasons, and none for others.
+pub fn assert_dropped(report: &Report, expected: &[(&str, u64)]) {
+    let expected = expected.iter().map(|(reason, count)| ((*reason).to_owned(), *count));
+    let dropped = report.dropped.clone().into_iter().filter(|(_, count)| *count > 0);
+    let (expected, dropped): (Vec<_>, Vec<_>) = (expected.collect(), dropped.collect());
+    let sorted = |mut counts: Vec<(String, u64)>| {
+        counts.sort();
+        counts
+    };
+    assert_eq!(sorted(dropped), sorted(expected), "{report}");
+}

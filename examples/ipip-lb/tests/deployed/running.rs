@@ -1,0 +1,252 @@
+//! A balancer that runs, step by step.
+
+use super::Left;
+use hotloop::engine::{Assembly, Deployment, Report};
+use hotloop::packet::flow_key::FlowKey;
+use hotloop::packet::ip::protocol;
+use hotloop::stage::Tick;
+use hotloop::testing::MemoryPort;
+use ipip_lb::balance::{Answer, Filter, Listing, Question};
+use ipip_lb::config::Config;
+use ipip_lb::connection::{Connection, State};
+use ipip_lb::counts::WorkerCounts;
+use ipip_lb::directory::{Found, Removal, Standing, TargetName};
+use ipip_lb::network_function::Steering;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The ports, as [`Running::feed_at`] counts them.
+pub const CLIENTS: usize = 0;
+pub const BACKENDS: usize = 1;
+
+/// A balancer that runs.
+pub struct Running<'a> {
+    assembly: Assembly<'a>,
+    ports: [MemoryPort; 2],
+    now: Tick,
+    pub deployment: Deployment,
+    pub config: Config,
+    pub standing: Standing,
+    pub steering: Steering,
+}
+
+impl<'a> Running<'a> {
+    pub fn new(
+        assembly: Assembly<'a>,
+        ports: [MemoryPort; 2],
+        deployment: Deployment,
+        config: Config,
+        steering: Steering,
+    ) -> Self {
+        let (now, standing) = (Tick::from_ns(1_000_000_000), Standing::default());
+        Self { assembly, ports, now, deployment, config, standing, steering }
+    }
+
+    /// Ends the run, and draws up its account.
+    pub fn finish(self) -> Report {
+        let report = self.assembly.finish(self.now);
+        self.ports.iter().for_each(|port| drop(port.take_all_sent()));
+        report
+    }
+
+    /// Lets frames arrive at the clients' port, on the queue of the first core, and returns what
+    /// leaves.
+    pub fn feed(&mut self, frames: &[Vec<u8>]) -> Vec<Left> {
+        self.feed_at(CLIENTS, 0, frames)
+    }
+
+    /// Lets frames arrive at a port, on one queue.
+    pub fn feed_at(&mut self, port: usize, queue_index: usize, frames: &[Vec<u8>]) -> Vec<Left> {
+        self.ports[port].feed(queue_index, frames.iter().cloned());
+        self.step();
+        self.left()
+    }
+
+    /// Lets frames arrive at the clients' port, one after the other, each on the next queue.
+    pub fn feed_spread(&mut self, frames: &[Vec<u8>]) -> Vec<Left> {
+        let receiver_count = self.deployment.receiver_count();
+        let mut left = Vec::new();
+        for (index, frame) in frames.iter().enumerate() {
+            let frame = std::slice::from_ref(frame);
+            left.extend(self.feed_at(CLIENTS, index % receiver_count, frame));
+        }
+        left
+    }
+
+    /// Lets a frame arrive; one must leave.
+    pub fn one(&mut self, frame: impl Into<Vec<u8>>) -> Left {
+        let frame = frame.into();
+        let left = self.feed(std::slice::from_ref(&frame));
+        assert_eq!(left.len(), 1, "{frame:02x?}: {left:02x?}");
+        left[0].clone()
+    }
+
+    /// Lets a frame arrive from a backend; one must leave.
+    pub fn answer(&mut self, frame: impl Into<Vec<u8>>) -> Left {
+        let frame = frame.into();
+        let queue_index = self.deployment.receiver_count() - 1;
+        let left = self.feed_at(BACKENDS, queue_index, std::slice::from_ref(&frame));
+        assert_eq!(left.len(), 1, "{frame:02x?}: {left:02x?}");
+        left[0].clone()
+    }
+
+    /// Lets a frame arrive; none may leave.
+    pub fn none(&mut self, frame: impl Into<Vec<u8>>) {
+        let frame = frame.into();
+        let left = self.feed(std::slice::from_ref(&frame));
+        assert_eq!(left, [], "{frame:02x?}");
+    }
+
+    /// Lets a frame arrive; says to which backend it went.
+    pub fn backend(&mut self, frame: impl Into<Vec<u8>>) -> String {
+        self.one(frame).backend()
+    }
+
+    /// Lets time pass, and the workers' clocks take notice.
+    pub fn advance(&mut self, duration: Duration) -> Vec<Left> {
+        self.now = self.now + duration;
+        self.step();
+        self.left()
+    }
+
+    /// Has the workers go over to what configuration and standing are now.
+    pub fn reload(&mut self) {
+        let directory = self.steering.builder.build(&self.config, &self.standing).unwrap();
+        let directory = Arc::new(directory);
+        self.steering.directory = Arc::clone(&directory);
+        self.steering.publisher.publish(directory);
+        self.step();
+        assert!(self.steering.publisher.collect());
+        for slot in self.steering.builder.settle() {
+            self.steering.counts.iter().for_each(|counts| counts.clear(slot as usize));
+        }
+    }
+
+    /// Has the workers go over to another configuration.
+    pub fn configure(&mut self, config: &str) {
+        let engine = self.config.engine;
+        self.config = Config::parse("lb.toml", config).unwrap_or_else(|error| panic!("{error}"));
+        self.config.engine = engine;
+        self.reload();
+    }
+
+    /// Gives a backend another weight.
+    pub fn weigh(&mut self, service: &str, address: &str, weight: u32) {
+        self.standing.weights.insert(target_name(service, address), weight);
+        self.reload();
+    }
+
+    /// Takes a backend out.
+    pub fn remove(&mut self, service: &str, address: &str, removal: Removal) {
+        self.standing.removed.insert(target_name(service, address), removal);
+        self.reload();
+    }
+
+    /// Has a backend pass its health checks, or fail them.
+    pub fn set_health(&mut self, service: &str, address: &str, is_up: bool) {
+        let service = self.config.services.iter().find(|it| it.name == service);
+        let health = service.and_then(|it| it.health.clone()).expect("a service that is probed");
+        let key = (address.parse().unwrap(), health);
+        match is_up {
+            true => assert!(self.standing.down.remove(&key)),
+            false => assert!(self.standing.down.insert(key)),
+        }
+        self.reload();
+    }
+
+    /// What the workers counted together.
+    pub fn count(&self, of: impl Fn(&WorkerCounts) -> u64) -> u64 {
+        self.steering.counts.iter().map(of).sum()
+    }
+
+    pub fn admitted(&self) -> u64 {
+        self.count(|it| it.admitted.count())
+    }
+
+    pub fn stateless(&self) -> u64 {
+        self.count(|it| it.stateless.count())
+    }
+
+    /// What each worker remembers of a connection, asked as control asks.
+    fn known(&mut self, key: &FlowKey) -> Vec<Option<Connection>> {
+        let mut known = Vec::new();
+        for worker in 0..self.deployment.worker_count() {
+            self.steering.asker.ask(worker, Question::Connection(*key)).unwrap();
+            self.step();
+            match self.steering.asker.answer(worker) {
+                Some(Answer::Connection(connection)) => known.push(connection),
+                other => panic!("{other:?}"),
+            }
+        }
+        known
+    }
+
+    /// The connection of a flow from a client to a service; at most one worker knows it.
+    pub fn connection(&mut self, protocol: u8, client: &str, vip: &str) -> Option<Connection> {
+        let (client, vip) = (client.parse().unwrap(), vip.parse().unwrap());
+        let key = FlowKey::new(client, vip, protocol).unwrap();
+        let known: Vec<_> = self.known(&key).into_iter().flatten().collect();
+        assert!(known.len() <= 1, "{known:?}");
+        known.first().copied()
+    }
+
+    /// How far a TCP connection has come.
+    pub fn state(&mut self, client: &str, vip: &str) -> Option<State> {
+        self.connection(protocol::TCP, client, vip).map(|connection| connection.state())
+    }
+
+    /// The backend of a TCP connection.
+    pub fn remembered(&mut self, client: &str, vip: &str) -> Option<String> {
+        let connection = self.connection(protocol::TCP, client, vip)?;
+        match self.steering.directory.target(connection.target) {
+            Found::There(target) => Some(target.address.to_string()),
+            Found::Gone | Found::Flushed => None,
+        }
+    }
+
+    /// All connections of each worker, asked as control asks.
+    pub fn connections(&mut self) -> Vec<(usize, FlowKey, Connection)> {
+        let mut connections = Vec::new();
+        for worker in 0..self.deployment.worker_count() {
+            let listing = Box::new(Listing::new(Filter::default(), 1 << 16));
+            self.steering.asker.ask(worker, Question::Connections(listing)).unwrap();
+            let listing = loop {
+                self.step();
+                match self.steering.asker.answer(worker) {
+                    Some(Answer::Connections(listing)) => break listing,
+                    Some(other) => panic!("{other:?}"),
+                    None => {}
+                }
+            };
+            assert_eq!(listing.matching_count, listing.found.len() as u64);
+            let found = listing.found.into_iter();
+            connections.extend(found.map(|(key, connection)| (worker, key, connection)));
+        }
+        connections
+    }
+
+    /// Steps every core until nothing moves any more.
+    fn step(&mut self) {
+        let mut idle_rounds = 0;
+        while idle_rounds < 2 {
+            let core_count = self.assembly.core_count();
+            let moved: usize = (0..core_count).map(|core| self.assembly.step(core, self.now)).sum();
+            idle_rounds = if moved == 0 { idle_rounds + 1 } else { 0 };
+        }
+        assert!(!self.assembly.has_panicked());
+    }
+
+    /// What has left since the last time: to clients first.
+    fn left(&mut self) -> Vec<Left> {
+        let mut left = Vec::new();
+        for (port, to_client) in self.ports.iter().zip([true, false]) {
+            let frames = port.take_all_sent().into_iter();
+            left.extend(frames.map(|frame| Left { to_client, frame: frame.bytes }));
+        }
+        left
+    }
+}
+
+fn target_name(service: &str, address: &str) -> TargetName {
+    TargetName { service: service.to_owned(), address: address.parse().unwrap() }
+}
