@@ -50,7 +50,16 @@ enum Task {
     /// deployments, shows what went to which backend and what was dropped why, compares the two
     /// outputs packet by packet, then joins udp-source and udp-sink by a net_memif pair and shows
     /// their rates. Needs neither root, hugepages nor a NIC.
-    Demo,
+    Demo {
+        /// Instead, put ipip-lb between real clients (curl) and real servers (nginx)
+        ///
+        /// In a network of namespaces and veth pairs: pages from three backends over IPv4 and IPv6,
+        /// one killed, one drained, reloads under load, uploads with path-MTU discovery, and whole
+        /// ledgers. Needs root and /dev/net/tun; installs nginx, curl, iproute2 and ethtool where
+        /// they are missing; leaves nothing behind.
+        #[arg(long)]
+        live: bool,
+    },
     /// Run all that a change can break: formatting, lints, docs, tidy, tests, loom, NEON, sanitizer
     ///
     /// Sets up first. Stops at the first step that fails and says which. A step whose tool this
@@ -98,8 +107,11 @@ fn main() -> ExitCode {
 fn run(task: Task) -> Result<(), Failure> {
     let workspace = Workspace::enter()?;
     match task {
-        Task::Setup { bench } => setup::run(setup::Wanted { testpmd: bench, valgrind: bench }),
-        Task::Demo => demo::run(&workspace),
+        Task::Setup { bench } => {
+            setup::run(setup::Wanted { testpmd: bench, valgrind: bench, ..Default::default() })
+        }
+        Task::Demo { live: false } => demo::run(&workspace),
+        Task::Demo { live: true } => demo::run_live(&workspace),
         Task::Test => test::run(&workspace),
         Task::Sanitize => sanitize::run(&workspace),
         Task::Bench { list: true, .. } => bench::list(&workspace),

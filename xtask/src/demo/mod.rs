@@ -3,6 +3,7 @@
 mod capture;
 mod compare;
 mod cpus;
+mod live;
 mod rates;
 mod replay;
 mod wire;
@@ -14,6 +15,7 @@ use crate::process;
 use crate::setup::{self, Wanted};
 use crate::workspace::Workspace;
 
+pub use live::run as run_live;
 use replay::Deployment;
 
 /// The programs that the demo runs.

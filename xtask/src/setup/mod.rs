@@ -24,6 +24,8 @@ pub struct Wanted {
     pub testpmd: bool,
     /// `valgrind`, which counts instructions.
     pub valgrind: bool,
+    /// What the live demo is made of: nginx, curl, ip, ethtool.
+    pub live: bool,
 }
 
 /// `cargo xtask setup`: says what it found, whatever that is.

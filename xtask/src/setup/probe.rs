@@ -31,6 +31,10 @@ pub enum Part {
     LibPcap,
     Testpmd,
     Valgrind,
+    Nginx,
+    Curl,
+    Iproute,
+    Ethtool,
 }
 
 impl Part {
@@ -45,6 +49,10 @@ impl Part {
             Self::LibPcap => "libpcap's headers and library",
             Self::Testpmd => "dpdk-testpmd, which the benchmarks measure against",
             Self::Valgrind => "valgrind, which counts instructions",
+            Self::Nginx => "nginx, the live demo's servers",
+            Self::Curl => "curl, the live demo's clients",
+            Self::Iproute => "ip (iproute2), which makes the live demo's network",
+            Self::Ethtool => "ethtool, which has the live demo's clients compute checksums",
         }
     }
 }
@@ -62,10 +70,17 @@ pub fn missing(wanted: Wanted) -> Vec<(Part, String)> {
     ];
     let testpmd: Option<(Part, Check)> = wanted.testpmd.then_some((Part::Testpmd, testpmd));
     let valgrind: Option<(Part, Check)> = wanted.valgrind.then_some((Part::Valgrind, valgrind));
+    let live: [(Part, Check); 4] = [
+        (Part::Nginx, || program("nginx")),
+        (Part::Curl, || program("curl")),
+        (Part::Iproute, || program("ip")),
+        (Part::Ethtool, || program("ethtool")),
+    ];
     checks
         .into_iter()
         .chain(testpmd)
         .chain(valgrind)
+        .chain(live.into_iter().filter(|_| wanted.live))
         .filter_map(|(part, check)| check().err().map(|found| (part, found)))
         .collect()
 }

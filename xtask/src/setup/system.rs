@@ -79,6 +79,11 @@ impl PackageManager {
         }
         words(match (self, part) {
             (_, Part::Valgrind) => "valgrind",
+            (_, Part::Nginx) => "nginx",
+            (_, Part::Curl) => "curl",
+            (_, Part::Ethtool) => "ethtool",
+            (Self::Dnf, Part::Iproute) => "iproute",
+            (_, Part::Iproute) => "iproute2",
 
             (Self::Apt, Part::PkgConfig) => "pkg-config",
             (Self::Apt, Part::CCompiler) => "gcc libc6-dev",
