@@ -51,7 +51,7 @@ use std::path::PathBuf;
 /// section 3.1).
 pub const MTU_MIN: u16 = 576;
 
-/// The least path MTU where a backend is reached over IPv6, in bytes (RFC 8200, section 5).
+/// The least path MTU of IPv6, in bytes (RFC 8200, section 5).
 pub const MTU_MIN_V6: u16 = 1280;
 
 /// How many backends a service may have: schedulers other than Maglev's look at all of them for each

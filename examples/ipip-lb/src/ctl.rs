@@ -61,7 +61,7 @@ pub enum CtlCommand {
         /// Which backend.
         #[command(flatten)]
         backend: Backend,
-        /// End its connections instead: their packets are dropped until a new one begins.
+        /// End its connections instead: packets of TCP are dropped until a SYN comes.
         #[arg(long)]
         flush: bool,
     },

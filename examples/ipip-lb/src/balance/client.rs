@@ -22,6 +22,13 @@ struct FromClient<'a> {
     is_echo: bool,
 }
 
+impl FromClient<'_> {
+    /// Whether it is of a TCP connection that has begun already.
+    const fn is_within_tcp(&self) -> bool {
+        self.key.protocol() == protocol::TCP && !is_syn(self.flags)
+    }
+}
+
 impl<P: PacketBuf + Carries> Own<P> {
     /// A packet to an address of a service.
     pub(super) fn serve(
@@ -90,7 +97,8 @@ impl<P: PacketBuf + Carries> Own<P> {
                     self.connections.set(place, connection);
                     return Ok(connection.target);
                 }
-                Found::Flushed if !is_syn(packet.flags) => return Err(BalanceDrop::Flushed),
+                // What has no SYN begins anew with any packet.
+                Found::Flushed if packet.is_within_tcp() => return Err(BalanceDrop::Flushed),
                 Found::Flushed | Found::Gone => {}
             }
         }
@@ -144,8 +152,7 @@ impl<P: PacketBuf + Carries> Own<P> {
         };
         // A connection in its midst was another balancer's until now: whatever the scheduler, all
         // balancers agree on the consistent choice.
-        let is_taken_over = packet.key.protocol() == protocol::TCP && !is_syn(packet.flags);
-        if !is_taken_over {
+        if !packet.is_within_tcp() {
             let chosen = self.schedule.choose(directory, service, client, hash, now);
             connection.target = chosen.unwrap_or(consistent);
             self.connections.set(place, connection);

@@ -82,7 +82,7 @@ drop_reasons! {
         NoMbuf = "no_mbuf",
         /// An echo request to a service's address, answered or not.
         IcmpEcho = "icmp_echo",
-        /// Its backend was taken out, and its connection with it.
+        /// Its backend was taken out, and its TCP connection with it.
         Flushed = "flushed",
     }
 }

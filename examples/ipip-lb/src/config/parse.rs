@@ -6,7 +6,9 @@ use super::health::CaFiles;
 use super::port::ports;
 use super::service::services;
 use super::words::DEPLOYMENTS;
-use super::{CORES_MAX, Config, ConfigError, DeploymentKind, Engine, MTU_MIN_V6};
+use super::{Backend, CORES_MAX, Config, ConfigError, DeploymentKind, Engine, MTU_MIN_V6, Service};
+use hotloop::packet::{ipv4, ipv6};
+use std::net::IpAddr;
 use toml::de::DeTable;
 
 pub fn config(origin: Origin<'_>, table: &DeTable<'_>) -> Result<Config, ConfigError> {
@@ -19,16 +21,29 @@ pub fn config(origin: Origin<'_>, table: &DeTable<'_>) -> Result<Config, ConfigE
     let balancer = balancer(&balancer_section)?;
     let ports = ports(&root)?;
     let services = services(&root, &balancer, &mut CaFiles::of(origin.file))?;
-    let over_v6 = services.iter().flat_map(|it| &it.backends).any(|it| it.address.is_ipv6());
-    if over_v6 && balancer.mtu < MTU_MIN_V6 {
+    let least = services.iter().map(least_mtu).max().unwrap_or(0);
+    if balancer.mtu < least {
         let mtu = balancer_section.required("mtu", "mtu = 1500")?;
         let problem = format!(
-            "{} is too small for the IPv6 backends; write {MTU_MIN_V6} or more",
+            "{} is too small for IPv6 as it is used here; write {least} or more",
             balancer.mtu
         );
         return Err(mtu.error(problem));
     }
     Ok(Config { engine, balancer, ports, services })
+}
+
+/// What IPv6 asks of the path to a service's backends: every packet of 1,280 bytes must pass, as the
+/// tunnel's outer packet where a backend is IPv6, and inside the tunnel where the service is (RFC 2473,
+/// section 7.1).
+fn least_mtu(service: &Service) -> u16 {
+    let least = |backend: &Backend| match (service.address.network(), backend.address) {
+        (IpAddr::V4(_), IpAddr::V4(_)) => 0,
+        (IpAddr::V4(_), IpAddr::V6(_)) => MTU_MIN_V6,
+        (IpAddr::V6(_), IpAddr::V4(_)) => MTU_MIN_V6 + ipv4::HEADER_BYTES as u16,
+        (IpAddr::V6(_), IpAddr::V6(_)) => MTU_MIN_V6 + ipv6::HEADER_BYTES as u16,
+    };
+    service.backends.iter().map(least).max().unwrap_or(0)
 }
 
 const ENGINE_DEFAULT: Engine =

@@ -39,7 +39,7 @@ pub struct TargetName {
 pub enum Removal {
     /// They go to other backends.
     Rebalance,
-    /// They end: their packets are dropped until a SYN comes.
+    /// They end: TCP's packets are dropped until a SYN comes, and other flows begin anew.
     Flush,
 }
 

@@ -87,7 +87,7 @@ pub const WRONG: &[(usize, &str, &[&str])] = &[
         "mtu = 575",
         &["9: balancer.mtu: 575 is out of range; write a whole number from 576 to 65535"],
     ),
-    (9, "mtu = 1279", &["9: balancer.mtu: 1279 is too small for the IPv6 backends; write 1280"]),
+    (9, "mtu = 1279", &["9: balancer.mtu: 1279 is too small for IPv6 as it is used here; write 1"]),
     (9, "mtu = 65536", &["9: balancer.mtu: 65536 is out of range"]),
     (9, "mtu = 1500.0", &["9: balancer.mtu: 1500.0 is out of range; write a whole number"]),
     (10, "", &["6: balancer.decapsulate: missing; write decapsulate = []"]),

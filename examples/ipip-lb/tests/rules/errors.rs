@@ -166,3 +166,46 @@ fn redirects_and_source_quenches_are_punted() {
     });
     assert_dropped(&report, &[("punt", 2)]);
 }
+
+#[test]
+fn errors_that_come_through_a_tunnel_go_on_like_any_other() {
+    let (_, report) = in_all(&turns(), |lb| {
+        for port in 1..20 {
+            let (client, vip) = (V4_IN_V4.client(port), V4_IN_V4.vip(80));
+            let backend = lb.backend(udp().from(&client).to(&vip));
+            let answer = udp().from(&vip).to(&client).payload([0; 30]).build();
+            for (from, own) in [("10.9.9.9", "192.0.2.1"), ("2001:db8:9::1", "2001:db8::1")] {
+                assert_eq!(lb.backend(unreachable(&answer).tunnelled(from, own)), backend);
+            }
+        }
+        let foreign = udp().from(V4_IN_V4.client(5)).to(V4_IN_V4.client(6)).build();
+        lb.none(unreachable(&foreign).tunnelled("10.9.9.9", "192.0.2.1"));
+    });
+    assert_dropped(&report, &[("punt", 1)]);
+}
+
+#[test]
+fn errors_about_the_first_fragment_of_an_answer_find_its_connection() {
+    in_all(&turns(), |lb| {
+        for pair in [V4_IN_V4, PAIRS[2]] {
+            let (client, vip) = (pair.client(9), pair.vip(80));
+            let backend = lb.backend(udp().from(&client).to(&vip));
+            let answer = udp().from(&vip).to(&client).payload([0; 3000]).build_fragments(1400);
+            assert_eq!(lb.backend(too_big(&answer[0], 1280)), backend, "{pair:?}");
+        }
+    });
+}
+
+#[test]
+fn errors_are_never_answered() {
+    let (_, report) = in_all(&four(""), |lb| {
+        for pair in PAIRS {
+            let answer = pair.reply(udp()).payload([0; 1300]).build();
+            for error in errors(&answer) {
+                lb.none(error.ttl(1));
+            }
+        }
+    });
+    assert_dropped(&report, &[("ttl_expired", 16)]);
+    assert_eq!(report.created, 0);
+}

@@ -21,7 +21,7 @@ mod too_big;
 mod ttl;
 
 use deployed::{preamble, service};
-use expected::{Outer, wrapped};
+use expected::Outer;
 use hotloop::packet::build::{PacketBuilder, tcp};
 
 /// A service whose clients and backends are of one of the four combinations of IP versions.
@@ -82,11 +82,6 @@ impl Pair {
     /// The tunnel to the backend.
     fn outer(self) -> Outer {
         Outer::new(self.source, self.backend)
-    }
-
-    /// What leaves for the backend with this frame's packet inside.
-    fn wrapped(self, inner: &[u8]) -> Vec<u8> {
-        wrapped(inner, &self.outer())
     }
 }
 

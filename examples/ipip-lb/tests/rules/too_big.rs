@@ -61,7 +61,7 @@ fn with_df_and_over_ipv6_it_is_answered_by_the_vip_with_what_fits() {
 
 #[test]
 fn a_path_that_is_narrower_says_so() {
-    for mtu in [1280, 1399] {
+    for mtu in [1320, 1399] {
         let config = four(&format!("mtu = {mtu}"));
         in_all(&config, |lb| {
             for pair in PAIRS {

@@ -1,0 +1,92 @@
+//! Which backend a flow goes to.
+
+use super::net::{Target, client_hash};
+use super::rules::Model;
+use ipip_lb::config::Scheduler;
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+impl Model {
+    /// The choice that every balancer of the configuration makes.
+    pub fn consistent(&mut self, service: usize, client: IpAddr, hash: u32) -> Option<Target> {
+        if self.net.scheduler(service) != Scheduler::Source {
+            return self.net.by_hash(service, hash);
+        }
+        let id = self.net.services[service].id;
+        let persistence_ns =
+            u64::from(self.net.services[service].config.persistence_s) * 1_000_000_000;
+        if let Some((target, since)) = self.kept.get(&(id, client)).copied() {
+            if persistence_ns == 0 || self.now - since >= persistence_ns {
+                self.met("persistence: over");
+            } else if !self.net.is_usable(target) {
+                self.met("persistence: backend gone");
+            } else {
+                self.met("persistence: kept");
+                return Some(target);
+            }
+        }
+        self.net.by_hash(service, client_hash(client))
+    }
+
+    /// The choice of the service's scheduler for a new connection.
+    pub fn scheduled(&mut self, service: usize, client: IpAddr, hash: u32) -> Option<Target> {
+        if self.net.services[service].is_all_down {
+            self.met("all down: forwarded");
+        }
+        match self.net.scheduler(service) {
+            Scheduler::Maglev => {
+                self.met("scheduler: maglev");
+                self.net.by_hash(service, hash)
+            }
+            Scheduler::Source => {
+                self.met("scheduler: source");
+                let target = self.consistent(service, client, hash)?;
+                if self.net.services[service].config.persistence_s > 0 {
+                    let id = self.net.services[service].id;
+                    self.kept.insert((id, client), (target, self.now));
+                }
+                Some(target)
+            }
+            Scheduler::RoundRobin => self.next_in_turn(service),
+            Scheduler::LeastConnections => self.least_busy(service),
+        }
+    }
+
+    fn next_in_turn(&mut self, service: usize) -> Option<Target> {
+        self.met("scheduler: round-robin");
+        let usable = self.net.services[service].usable.clone();
+        let sum: i64 = usable.iter().map(|(_, weight)| i64::from(*weight)).sum();
+        for (target, weight) in &usable {
+            *self.credits.entry(*target).or_default() += i64::from(*weight);
+        }
+        let most = usable.iter().map(|(target, _)| self.credits[target]).max()?;
+        let winner = usable.iter().map(|(it, _)| *it).find(|it| self.credits[it] == most)?;
+        *self.credits.get_mut(&winner)? -= sum;
+        Some(winner)
+    }
+
+    /// Connections whose time is up count for as long as they are in the balancer's table: which
+    /// those are, `check_table` takes over before each burst.
+    fn least_busy(&mut self, service: usize) -> Option<Target> {
+        self.met("scheduler: least-connections");
+        let mut counts: HashMap<Target, u64> = HashMap::new();
+        for connection in self.connections.values() {
+            *counts.entry(connection.target).or_default() += 1;
+        }
+        let count = |target: &Target| counts.get(target).copied().unwrap_or(0);
+        let usable = &self.net.services[service].usable;
+        let is_less = |(target, weight): &(Target, u32), (other, other_weight): &(Target, u32)| {
+            count(target) * u64::from(*other_weight) < count(other) * u64::from(*weight)
+        };
+        let first = usable.first()?;
+        let winner =
+            usable.iter().fold(first, |best, it| if is_less(it, best) { it } else { best });
+        Some(winner.0)
+    }
+
+    /// That of the candidates to which the balancer sent the packet at hand, if it is one.
+    pub fn follow(&self, candidates: &[Target]) -> Option<Target> {
+        let seen = self.observed_destination()?;
+        candidates.iter().find(|it| it.address == seen).copied()
+    }
+}

@@ -1,0 +1,278 @@
+//! The rules about connections, and where fragments' firsts went.
+
+use super::net::Target;
+use super::rules::{Datagram, Model};
+use super::table::{Connection, Listed, State, is_syn};
+use super::wire::TCP;
+use hotloop::packet::flow_key::FlowKey;
+use std::collections::HashMap;
+
+/// How long a first fragment is remembered, and of how many.
+const DATAGRAM_NS: u64 = 30_000_000_000;
+const DATAGRAMS_MAX: usize = 4096;
+
+impl Model {
+    /// Whether its time is up.
+    pub fn is_over(&self, connection: &Connection) -> bool {
+        let times = &self.net.balancer.timeouts;
+        let idle_s = match connection.state {
+            State::Opening => times.tcp_opening_s,
+            State::Established => times.tcp_established_s,
+            State::Closing => times.tcp_closing_s,
+            State::Udp => times.udp_s,
+            State::Other => times.other_s,
+        };
+        self.now - connection.last_ns > u64::from(idle_s) * 1_000_000_000
+    }
+
+    fn found(&self, key: &FlowKey) -> Option<Connection> {
+        self.connections.get(key).filter(|it| !self.is_over(it)).copied()
+    }
+
+    /// Rule 7: the target of a client's packet, which has these flags if it is TCP's.
+    pub fn connected(
+        &mut self,
+        key: &FlowKey,
+        service: Option<usize>,
+        hash: u32,
+        flags: Option<u8>,
+    ) -> Result<Target, &'static str> {
+        let Some(mut connection) = self.found(key) else {
+            return self.admitted(key, service, hash, flags);
+        };
+        if !connection.is_sure {
+            return self.unsure(key, connection, service, hash, flags);
+        }
+        // Whoever it is for, the packet was seen.
+        connection.last_ns = self.now;
+        self.connections.insert(*key, connection);
+        let is_there = self.net.exists(connection.target);
+        let is_within_tcp = flags.is_some() && !is_syn(flags);
+        if !is_there && self.net.flushed.contains(&connection.target) && is_within_tcp {
+            return Err("flushed");
+        }
+        let begins_afresh = is_syn(flags) && connection.state != State::Opening;
+        if is_there && !begins_afresh {
+            self.met(if is_syn(flags) { "connection: repeated SYN" } else { "connection: known" });
+        } else {
+            let service = service.ok_or("no_service")?;
+            let chosen = self.scheduled(service, key.source(), hash).ok_or("no_backend")?;
+            if self.net.flushed.contains(&connection.target) {
+                self.met("flushed: begun again");
+            }
+            if begins_afresh {
+                self.met("connection: afresh");
+                connection = Connection::new(chosen, key.protocol(), flags, self.now);
+            } else {
+                self.met("connection: its backend is gone");
+                connection.target = chosen;
+            }
+        }
+        let before = connection.state;
+        connection.client_sent(flags, self.now);
+        self.moved(before, connection.state);
+        self.connections.insert(*key, connection);
+        Ok(connection.target)
+    }
+
+    fn moved(&mut self, before: State, after: State) {
+        match (before, after) {
+            (State::Opening, State::Established) => self.met("state: established"),
+            (State::Opening | State::Established, State::Closing) => self.met("state: closing"),
+            _ => {}
+        }
+    }
+
+    /// Rule 7: a connection that isn't known.
+    fn admitted(
+        &mut self,
+        key: &FlowKey,
+        service: Option<usize>,
+        hash: u32,
+        flags: Option<u8>,
+    ) -> Result<Target, &'static str> {
+        let (client, service) = (key.source(), service.ok_or("no_service")?);
+        let Some(consistent) = self.consistent(service, client, hash) else {
+            if self.net.services[service].is_all_down {
+                self.met("all down: dropped");
+            }
+            return Err("no_backend");
+        };
+        self.outcome.admitted += 1;
+        let most = self.net.balancer.new_connections_per_second_max;
+        if !self.new_connections.has_room(self.now, most) {
+            self.met("connection: too many new ones");
+            self.outcome.stateless += 1;
+            return Ok(consistent);
+        }
+        self.new_connections.count(self.now);
+        let may_be_full = self.may_be_full(key);
+        self.connections.remove(key);
+        if may_be_full {
+            self.met("connection: the table may be full");
+            self.let_any_go(key);
+        }
+        let is_midway = key.protocol() == TCP && !is_syn(flags);
+        let target = if is_midway {
+            self.met("connection: taken over");
+            consistent
+        } else {
+            self.met("connection: new");
+            self.scheduled(service, client, hash).expect("there is a consistent choice")
+        };
+        let mut connection = Connection::new(target, key.protocol(), flags, self.now);
+        connection.is_sure = !may_be_full;
+        self.connections.insert(*key, connection);
+        Ok(target)
+    }
+
+    /// Whether the table of the key's family may have no room.
+    fn may_be_full(&self, key: &FlowKey) -> bool {
+        if self.connections.len() < self.net.balancer.connections_max {
+            return false;
+        }
+        let of_family = |it: &&FlowKey| it.source().is_ipv4() == key.source().is_ipv4();
+        self.connections.keys().filter(of_family).count() >= self.net.balancer.connections_max
+    }
+
+    /// One that is opening, or whose time is up, may have to leave for a new one: any.
+    fn let_any_go(&mut self, key: &FlowKey) {
+        let family = key.source().is_ipv4();
+        let leaving: Vec<_> = self
+            .connections
+            .iter()
+            .filter(|(other, it)| {
+                other.source().is_ipv4() == family
+                    && (it.state == State::Opening || self.is_over(it))
+            })
+            .map(|(other, _)| *other)
+            .collect();
+        for other in leaving {
+            if let Some(connection) = self.connections.get_mut(&other) {
+                connection.is_sure = false;
+            }
+        }
+    }
+
+    /// A connection that may be known or not. Its scheduler's choice is the consistent one.
+    fn unsure(
+        &mut self,
+        key: &FlowKey,
+        mut connection: Connection,
+        service: Option<usize>,
+        hash: u32,
+        flags: Option<u8>,
+    ) -> Result<Target, &'static str> {
+        self.met("connection: perhaps known");
+        let consistent = service.and_then(|it| self.consistent(it, key.source(), hash));
+        let mut candidates = Vec::new();
+        candidates.extend(Some(connection.target).filter(|it| self.net.exists(*it)));
+        candidates.extend(consistent);
+        let nowhere = if service.is_none() { "no_service" } else { "no_backend" };
+        let target = self.follow(&candidates).or(consistent).ok_or(nowhere)?;
+        // If it is not known, it is new, and may put others out.
+        self.let_any_go(key);
+        if is_syn(flags) && connection.state != State::Opening || target != connection.target {
+            connection = Connection::new(target, key.protocol(), flags, self.now);
+        }
+        (connection.is_sure, connection.is_vague) = (false, true);
+        connection.client_sent(flags, self.now);
+        self.connections.insert(*key, connection);
+        Ok(target)
+    }
+
+    /// Rule 3: the target of the connection that an error is about, if there is one.
+    pub fn target_of_error(
+        &mut self,
+        key: &FlowKey,
+        hash: u32,
+    ) -> Result<Option<Target>, &'static str> {
+        let Some(mut connection) = self.found(key) else { return Ok(None) };
+        connection.last_ns = self.now;
+        self.connections.insert(*key, connection);
+        if self.net.exists(connection.target) {
+            if !connection.is_sure {
+                let service = self.service_of_key(key);
+                let consistent = service.and_then(|it| self.consistent(it, key.source(), hash));
+                let candidates: Vec<_> =
+                    std::iter::once(connection.target).chain(consistent).collect();
+                return Ok(self.follow(&candidates));
+            }
+            return Ok(Some(connection.target));
+        }
+        if self.net.flushed.contains(&connection.target) { Err("flushed") } else { Ok(None) }
+    }
+
+    /// Rule 9: a server sent a packet of the connection with this key, if it is known.
+    pub fn replied(&mut self, key: &FlowKey, flags: Option<u8>) -> Option<Connection> {
+        let mut connection = self.found(key)?;
+        let before = connection.state;
+        connection.server_sent(flags, self.now);
+        if before != State::Closing && connection.state == State::Closing {
+            self.met("state: closing, by the server");
+        }
+        self.met("return: known");
+        self.outcome.replies_known += 1;
+        self.connections.insert(*key, connection);
+        Some(connection)
+    }
+
+    /// Rule 6: a first fragment has this target.
+    pub fn remember(&mut self, datagram: Datagram, target: Target) {
+        let now = self.now;
+        let is_known = self.remembered.contains_key(&datagram);
+        if !is_known && self.remembered.len() >= DATAGRAMS_MAX {
+            return self.met("fragment: first not remembered");
+        }
+        self.remembered.insert(datagram, (target, now));
+    }
+
+    /// Rule 6: where the first fragment went.
+    pub fn remembered_target(&mut self, datagram: Datagram) -> Option<Target> {
+        let (target, since) = *self.remembered.get(&datagram)?;
+        (self.now - since <= DATAGRAM_NS).then_some(target)
+    }
+}
+
+impl Model {
+    /// Compares the connections with those in the balancer's tables, takes over which ones left
+    /// because their time was up, and what became of those of which this was not sure.
+    pub fn check_table(&mut self, listing: HashMap<FlowKey, Listed>) -> Result<(), String> {
+        let before = std::mem::take(&mut self.listing);
+        for (key, listed) in before {
+            let is_live = |it: &Connection| it.is_sure && !self.is_over(it);
+            let must_be_there = self.connections.get(&key).is_some_and(is_live);
+            if listed.state != State::Opening && must_be_there && !listing.contains_key(&key) {
+                return Err(format!("{key:?}, {listed:?}: it left before its time"));
+            }
+        }
+        for (key, listed) in &listing {
+            let Some(connection) = self.connections.get(key).copied() else {
+                return Err(format!("{key:?}, {listed:?}: in the balancer's table alone"));
+            };
+            if self.is_over(&connection) {
+                continue;
+            }
+            let due = Some(connection.target).filter(|it| self.net.exists(*it));
+            let due = due.map(|it| (it.service.0, it.address));
+            if due != listed.target {
+                return Err(format!("{key:?}, {listed:?}: the model has it at {due:?}"));
+            }
+            if connection.state != listed.state && !connection.is_vague {
+                return Err(format!("{key:?}, {listed:?}: the model has it {connection:?}"));
+            }
+            if let Some(connection) = self.connections.get_mut(key) {
+                (connection.state, connection.is_sure) = (listed.state, true);
+            }
+        }
+        for (key, connection) in std::mem::take(&mut self.connections) {
+            if listing.contains_key(&key) {
+                self.connections.insert(key, connection);
+            } else if connection.is_sure && !self.is_over(&connection) {
+                return Err(format!("{key:?}, {connection:?}: in the model alone"));
+            }
+        }
+        self.listing = listing;
+        Ok(())
+    }
+}

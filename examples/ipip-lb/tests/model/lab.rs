@@ -1,0 +1,186 @@
+//! The balancer under test, fed and looked at as the model is.
+
+use super::net::Standing;
+use super::rules::{Input, Outcome, Sent, Stations};
+use super::scene::health;
+use super::table::{Listed, State};
+use hotloop::engine::{Publisher, Routed, publish};
+use hotloop::packet::PacketBuf;
+use hotloop::packet::classify::classify_packet;
+use hotloop::packet::ethernet::MacAddress;
+use hotloop::packet::flow_key::FlowKey;
+use hotloop::packet::memory::MemPacket;
+use hotloop::packet::seed::Seed;
+use hotloop::stage::{BurstStage, Classified, DropReason, Tagged};
+use hotloop::testing::{Bench, InBursts, bench_burst};
+use ipip_lb::balance::{Balance, BalanceDrop, Egress, Egresses, Making, Route, SEED};
+use ipip_lb::config::Config;
+use ipip_lb::counts::WorkerCounts;
+use ipip_lb::directory::{self, Builder, Directory, Found, Removal, TargetName};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub const STATIONS: Stations = Stations {
+    client: ([2, 0, 0, 0, 9, 1], [2, 0, 0, 0, 9, 3]),
+    backend: ([2, 0, 0, 0, 9, 4], [2, 0, 0, 0, 9, 2]),
+};
+
+const TO_CLIENTS: Route = Route(0);
+const TO_BACKENDS: Route = Route(1);
+
+const REASONS: [BalanceDrop; 15] = [
+    BalanceDrop::Punt,
+    BalanceDrop::Malformed,
+    BalanceDrop::TunnelFragment,
+    BalanceDrop::FragmentOrphan,
+    BalanceDrop::UnknownTunnelSource,
+    BalanceDrop::BadChecksum,
+    BalanceDrop::Congestion,
+    BalanceDrop::NoService,
+    BalanceDrop::NoBackend,
+    BalanceDrop::TtlExpired,
+    BalanceDrop::TooBig,
+    BalanceDrop::NoHeadroom,
+    BalanceDrop::NoMbuf,
+    BalanceDrop::IcmpEcho,
+    BalanceDrop::Flushed,
+];
+
+/// A worker's balancer on the bench, with its control.
+pub struct Lab {
+    bench: Bench<Balance<MemPacket>, InBursts>,
+    counts: Arc<[WorkerCounts]>,
+    worker: usize,
+    builder: Builder,
+    publisher: Publisher<Directory>,
+}
+
+impl Lab {
+    pub fn new(config: &Config, worker: usize) -> Self {
+        let mut builder = Builder::new(config);
+        let first = builder.build(config, &directory::Standing::default()).expect("room for few");
+        let slot_capacity = builder.slot_capacity();
+        let workers = 0..config.engine.workers;
+        let counts: Arc<[_]> = workers.map(|_| WorkerCounts::new(slot_capacity)).collect();
+        let (publisher, subscribers) = publish(Arc::new(first), 1);
+        let egress = |route, (source, destination): ([u8; 6], [u8; 6])| Egress {
+            route,
+            source: MacAddress::new(source),
+            destination: MacAddress::new(destination),
+        };
+        let balance = Balance::new(Making {
+            directory: subscribers.take(0).expect("the only one"),
+            egresses: Egresses {
+                clients: egress(TO_CLIENTS, STATIONS.client),
+                backends: egress(TO_BACKENDS, STATIONS.backend),
+            },
+            counts: Arc::clone(&counts),
+            worker,
+            connections_max: config.balancer.connections_max,
+            slot_capacity,
+            node: None,
+            mailbox: None,
+        });
+        let bench = bench_burst(balance.expect("memory for few connections"));
+        Self { bench, counts, worker, builder, publisher }
+    }
+
+    /// Has the balancer go over to another configuration or standing.
+    pub fn renew(&mut self, config: &Config, standing: &Standing) -> Outcome {
+        let name =
+            |(number, address): &_| TargetName { service: format!("s{number}"), address: *address };
+        let removal = |is_flushed| if is_flushed { Removal::Flush } else { Removal::Rebalance };
+        let standing = directory::Standing {
+            down: standing.down.iter().map(|(number, it)| (*it, health(*number))).collect(),
+            weights: standing.weights.iter().map(|(key, weight)| (name(key), *weight)).collect(),
+            removed: standing.removed.iter().map(|(key, it)| (name(key), removal(*it))).collect(),
+        };
+        let next = self.builder.build(config, &standing).expect("room for few");
+        self.publisher.publish(Arc::new(next));
+        let outcome = self.tick();
+        assert!(self.publisher.collect(), "the only worker has taken it up");
+        for slot in self.builder.settle() {
+            self.counts[self.worker].clear(slot as usize);
+        }
+        outcome
+    }
+
+    pub fn advance(&mut self, duration: Duration) {
+        self.bench.advance(duration);
+    }
+
+    pub fn tick(&mut self) -> Outcome {
+        self.counted(|bench| bench.tick::<Classified<MemPacket>>())
+    }
+
+    pub fn finish(&mut self) -> Outcome {
+        self.counted(|bench| bench.finish::<Classified<MemPacket>>())
+    }
+
+    pub fn feed(&mut self, inputs: &[Input]) -> Outcome {
+        let seed = Seed::new(SEED);
+        let items = inputs.iter().map(|input| {
+            let packet = MemPacket::with_room(&input.frame, input.headroom_bytes, 128);
+            let layout = classify_packet(&packet, &seed);
+            Tagged::new(packet, layout)
+        });
+        self.counted(|bench| bench.feed_items(items))
+    }
+
+    pub fn held(&self) -> usize {
+        self.bench.stage().held()
+    }
+
+    fn counted(
+        &mut self,
+        call: impl FnOnce(
+            &mut Bench<Balance<MemPacket>, InBursts>,
+        ) -> hotloop::testing::Outcome<Routed<MemPacket, Route>, BalanceDrop>,
+    ) -> Outcome {
+        let counts = |it: &WorkerCounts| {
+            [&it.admitted, &it.stateless, &it.to_clients, &it.replies_known, &it.answered]
+                .map(hotloop::stage::Counter::count)
+        };
+        let before = counts(&self.counts[self.worker]);
+        let outcome = call(&mut self.bench);
+        let after = counts(&self.counts[self.worker]);
+        let [admitted, stateless, to_clients, replies_known, answered] =
+            std::array::from_fn(|index| after[index] - before[index]);
+        let dropped =
+            REASONS.iter().map(|it| (BalanceDrop::NAMES[it.index()], outcome.dropped(*it)));
+        let dropped = dropped.filter(|(_, count)| *count > 0).collect();
+        let created = outcome.created();
+        let sent = outcome
+            .packets()
+            .iter()
+            .map(|it| Sent { to_client: it.route == TO_CLIENTS, frame: it.packet.data().to_vec() });
+        let sent = sent.collect();
+        Outcome { sent, dropped, created, admitted, stateless, to_clients, replies_known, answered }
+    }
+
+    /// The connections in the tables, those whose time is up among them.
+    pub fn listing(&self) -> HashMap<FlowKey, Listed> {
+        let directory = self.bench.stage().directory();
+        let connections = self.bench.stage().connections().iter();
+        connections
+            .map(|(key, connection)| {
+                let target = match directory.target(connection.target) {
+                    Found::There(target) => target.service.map(|index| {
+                        let name = &directory.services()[index as usize].name;
+                        (name[1..].parse().expect("s and a number"), target.address)
+                    }),
+                    Found::Gone | Found::Flushed => None,
+                };
+                let state = match connection.state() {
+                    ipip_lb::connection::State::Opening => State::Opening,
+                    ipip_lb::connection::State::Established => State::Established,
+                    ipip_lb::connection::State::Closing => State::Closing,
+                    ipip_lb::connection::State::Udp => State::Udp,
+                    ipip_lb::connection::State::Other => State::Other,
+                };
+                (key, Listed { target, state })
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,334 @@
+//! The rules, one after the other, as they are written down.
+
+use super::net::{Net, Target};
+use super::packet::Packet;
+use super::table::{Connection, Listed, Waiting, Window};
+use super::wire::{IPV4, IPV6, Ip, Piece, TCP, is_quoting};
+use hotloop::packet::classify::{Kind, Summary};
+use hotloop::packet::flow_key::FlowKey;
+use hotloop::packet::seed::Seed;
+use ipip_lb::config::{Config, IcmpEcho};
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+
+/// A frame that comes in.
+#[derive(Clone, Debug)]
+pub struct Input {
+    pub frame: Vec<u8>,
+    pub headroom_bytes: usize,
+}
+
+/// A frame that leaves.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Sent {
+    pub to_client: bool,
+    pub frame: Vec<u8>,
+}
+
+/// The stations that frames go from and to.
+#[derive(Clone, Copy, Debug)]
+pub struct Stations {
+    pub client: ([u8; 6], [u8; 6]),
+    pub backend: ([u8; 6], [u8; 6]),
+}
+
+/// What became of the packets of a burst.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Outcome {
+    pub sent: Vec<Sent>,
+    pub dropped: BTreeMap<&'static str, u64>,
+    pub created: u64,
+    pub admitted: u64,
+    pub stateless: u64,
+    pub to_clients: u64,
+    pub replies_known: u64,
+    pub answered: u64,
+}
+
+/// A worker, as slow and plain as can be.
+#[derive(Debug)]
+pub struct Model {
+    pub net: Net,
+    pub now: u64,
+    pub connections: HashMap<FlowKey, Connection>,
+    /// Of a service's client: its backend, and when it last opened a connection.
+    pub kept: HashMap<(super::net::ServiceId, IpAddr), (Target, u64)>,
+    pub credits: HashMap<Target, i64>,
+    /// Where first fragments went, and when.
+    pub remembered: HashMap<Datagram, (Target, u64)>,
+    pub waiting: Vec<Waiting>,
+    pub new_connections: Window,
+    pub answers: Window,
+    pub outcome: Outcome,
+    /// How often each rule was met.
+    pub met: BTreeMap<&'static str, u64>,
+    /// What the balancer sent for the burst at hand, which is followed where the rules leave a choice.
+    pub observed: Vec<Sent>,
+    /// The balancer's table when it was last compared.
+    pub listing: HashMap<FlowKey, Listed>,
+    /// What tells the packet at hand from others.
+    at_hand: Vec<u8>,
+    pub stations: Stations,
+    seed: Seed,
+    /// How many workers there are, and which this is.
+    pub workers: (usize, usize),
+    pub identification: u16,
+}
+
+/// What the fragments of a datagram have in common.
+pub type Datagram = (IpAddr, IpAddr, (u8, u32));
+
+impl Model {
+    pub fn new(config: &Config, seed: u64, stations: Stations, workers: (usize, usize)) -> Self {
+        Self {
+            net: Net::new(config),
+            now: 0,
+            connections: HashMap::new(),
+            kept: HashMap::new(),
+            credits: HashMap::new(),
+            remembered: HashMap::new(),
+            waiting: Vec::new(),
+            new_connections: Window::default(),
+            answers: Window::default(),
+            outcome: Outcome::default(),
+            met: BTreeMap::new(),
+            observed: Vec::new(),
+            listing: HashMap::new(),
+            at_hand: Vec::new(),
+            stations,
+            seed: Seed::new(seed),
+            workers,
+            identification: 0,
+        }
+    }
+
+    pub fn met(&mut self, rule: &'static str) {
+        *self.met.entry(rule).or_default() += 1;
+    }
+
+    pub fn dropped(&mut self, reason: &'static str) {
+        *self.outcome.dropped.entry(reason).or_default() += 1;
+        self.met(reason);
+    }
+
+    /// Which backend the balancer sent the packet at hand to, if to any.
+    pub fn observed_destination(&self) -> Option<IpAddr> {
+        let sent = self.observed.get(self.outcome.sent.len()).filter(|it| !it.to_client)?;
+        let mut packet = Packet::of(&sent.frame, 0);
+        let destination = packet.ip().destination;
+        packet.bytes.drain(..packet.ip().header_bytes);
+        (identity(&packet) == self.at_hand).then_some(destination)
+    }
+
+    /// Lets time pass.
+    pub fn tick(&mut self, now: u64) {
+        self.now = now;
+        let before = self.waiting.len();
+        self.waiting.retain(|it| now - it.since < 1_000_000_000);
+        for _ in self.waiting.len()..before {
+            self.met("fragment: waited too long");
+            self.dropped("fragment_orphan");
+        }
+    }
+
+    /// The end: what waits is given up.
+    pub fn finish(&mut self) {
+        for _ in std::mem::take(&mut self.waiting) {
+            self.dropped("fragment_orphan");
+        }
+    }
+
+    /// Rules 1 and 2.
+    pub fn packet(&mut self, input: &Input) {
+        match Summary::of(&input.frame, input.frame.len()).kind {
+            Kind::Malformed(_) => return self.dropped("malformed"),
+            Kind::Arp | Kind::Other => return self.dropped("punt"),
+            Kind::Ipv4 | Kind::Ipv6 => {}
+        }
+        let mut packet = Packet::of(&input.frame, input.headroom_bytes);
+        let own = packet.ip();
+        let is_unwrapped = self.net.is_own(own.destination) && matches!(own.protocol, IPV4 | IPV6);
+        if is_unwrapped {
+            if !self.net.may_tunnel(own.source) {
+                return self.dropped("unknown_tunnel_source");
+            }
+            if let Err(reason) = packet.unwrap() {
+                return self.dropped(reason);
+            }
+            self.met("unwrapped");
+            if packet.is_tunnel() {
+                self.met("unwrapped: a nested tunnel");
+                // It is a packet like any other from here on, so what it carries counts.
+                let frame = packet.clone().frame(self.stations.client);
+                if let Kind::Malformed(_) = Summary::of(&frame, frame.len()).kind {
+                    return self.dropped("malformed");
+                }
+            }
+        }
+        let hash = self.seed.hash(&layout_key(&packet));
+        self.bare(packet, hash, is_unwrapped);
+    }
+
+    /// Rules 3 and 4.
+    fn bare(&mut self, packet: Packet, hash: u32, is_tunnelled: bool) {
+        self.at_hand = identity(&packet);
+        let ip = packet.ip();
+        let is_to_vip = self.net.is_vip(ip.destination);
+        let kind = packet.icmp_kind();
+        if kind.is_some_and(|kind| is_quoting(kind, ip.is_v6())) {
+            if !ip.is_v6() && matches!(kind, Some(4 | 5)) {
+                self.met("icmp: redirect or quench");
+                return self.dropped("punt");
+            }
+            let (quoted, ports) = Ip::read_quote(&packet.payload()[8..], ip.is_v6());
+            if ip.destination != quoted.source {
+                self.met("icmp error: to somebody else");
+                return self.dropped(if is_to_vip { "no_service" } else { "punt" });
+            }
+            if is_to_vip {
+                let key = quoted.key(ports).reversed();
+                return self.error_about(packet, &key, hash);
+            }
+        }
+        if ip.is_v6() && matches!(kind, Some(130..=137 | 143)) {
+            self.met("icmp: neighbours");
+            return self.dropped("punt");
+        }
+        if is_to_vip {
+            self.for_vip(packet, hash);
+        } else if is_tunnelled && self.net.is_vip(ip.source) {
+            self.for_client(packet);
+        } else {
+            self.dropped("punt");
+        }
+    }
+
+    /// Rule 3: an error about a packet that a service sent, whose connection has this key.
+    fn error_about(&mut self, packet: Packet, key: &FlowKey, hash: u32) {
+        match self.target_of_error(key, hash) {
+            Err(reason) => return self.dropped(reason),
+            Ok(Some(target)) => {
+                self.met("icmp error: of a connection");
+                return self.deliver(packet, target, hash);
+            }
+            Ok(None) => {}
+        }
+        let service = self.service_of_key(key);
+        let Some(service) = service else { return self.dropped("no_service") };
+        match self.consistent(service, key.source(), hash) {
+            Some(target) => {
+                self.met("icmp error: by hash");
+                self.deliver(packet, target, hash);
+            }
+            None => self.dropped("no_backend"),
+        }
+    }
+
+    /// Rule 5, for the flow of a quoted packet.
+    pub fn service_of_key(&self, key: &FlowKey) -> Option<usize> {
+        self.net.service(key.destination(), key.protocol(), key.destination_port())
+    }
+
+    /// Rule 5, and which of 6, 7 and 10 comes next.
+    fn for_vip(&mut self, packet: Packet, hash: u32) {
+        let ip = packet.ip();
+        let request = if ip.is_v6() { 128 } else { 8 };
+        let is_echo =
+            ip.is_icmp() && ip.piece != Piece::Whole || packet.icmp_kind() == Some(request);
+        let mode = self.net.balancer.icmp_echo;
+        if is_echo && mode != IcmpEcho::Forward {
+            self.dropped("icmp_echo");
+            let is_answered = mode == IcmpEcho::Reply && ip.piece == Piece::Whole;
+            if is_answered && let Some(reply) = packet.echo_reply() {
+                self.met("icmp echo: answered");
+                self.answer(reply);
+            }
+            return;
+        }
+        if ip.piece == Piece::Later {
+            return self.later_fragment(packet, hash);
+        }
+        let key = ip.key(packet.payload());
+        let mut service = self.service_of_key(&key);
+        if is_echo && service.is_none() {
+            service = self.net.any_of(ip.destination);
+            self.met("icmp echo: to the VIP's most specific service");
+        }
+        let target = if packet.is_tunnel() {
+            self.met("tunnel to a VIP");
+            let Some(service) = service else { return self.dropped("no_service") };
+            self.consistent(service, ip.source, hash).ok_or("no_backend")
+        } else {
+            let flags = (ip.protocol == TCP).then(|| packet.payload()[13]);
+            self.connected(&key, service, hash, flags)
+        };
+        match target {
+            Ok(target) if ip.piece == Piece::First => self.first_fragment(packet, target, hash),
+            Ok(target) => self.deliver(packet, target, hash),
+            Err(reason) => self.dropped(reason),
+        }
+    }
+
+    /// Rule 6: a fragment that has ports.
+    fn first_fragment(&mut self, packet: Packet, target: Target, hash: u32) {
+        let ip = packet.ip();
+        let datagram = (ip.source, ip.destination, ip.datagram);
+        self.remember(datagram, target);
+        self.deliver(packet, target, hash);
+        let all = std::mem::take(&mut self.waiting);
+        let (released, waiting): (Vec<_>, _) =
+            all.into_iter().partition(|it| it.datagram == datagram);
+        self.waiting = waiting;
+        for fragment in released {
+            self.met("fragment: released");
+            self.deliver(fragment.packet, target, fragment.hash);
+        }
+    }
+
+    /// Rule 6: a fragment that has none.
+    fn later_fragment(&mut self, packet: Packet, hash: u32) {
+        let ip = packet.ip();
+        let datagram = (ip.source, ip.destination, ip.datagram);
+        if let Some(target) = self.remembered_target(datagram) {
+            if self.net.exists(target) {
+                self.met("fragment: behind its first");
+                return self.deliver(packet, target, hash);
+            }
+            self.met("fragment: its backend is gone");
+            let is_flushed = self.net.flushed.contains(&target);
+            return self.dropped(if is_flushed { "flushed" } else { "no_backend" });
+        }
+        if self.waiting.len() >= 256 {
+            self.met("fragment: the store is full");
+            return self.dropped("fragment_orphan");
+        }
+        self.met("fragment: waits");
+        self.waiting.push(Waiting { datagram, since: self.now, hash, packet });
+    }
+}
+
+/// The addresses, the protocol, and the first bytes of what follows: those of a packet and of its first
+/// fragment are the same.
+fn identity(packet: &Packet) -> Vec<u8> {
+    let ip = packet.ip();
+    let start = packet.payload().iter().take(8).copied().collect();
+    [format!("{} {} {}", ip.source, ip.destination, ip.protocol).into_bytes(), start].concat()
+}
+
+/// The key of the flow that classification sees: that of the inner packet of a tunnel, or of what an
+/// ICMP error quotes.
+fn layout_key(packet: &Packet) -> FlowKey {
+    let mut packet = packet.clone();
+    if packet.is_tunnel() {
+        packet.bytes.drain(..packet.ip().header_bytes);
+        packet.bytes.truncate(packet.ip().total_bytes);
+    }
+    let ip = packet.ip();
+    match packet.icmp_kind() {
+        Some(kind) if is_quoting(kind, ip.is_v6()) => {
+            let (quoted, ports) = Ip::read_quote(&packet.payload()[8..], ip.is_v6());
+            quoted.key(ports)
+        }
+        _ => ip.key(packet.payload()),
+    }
+}

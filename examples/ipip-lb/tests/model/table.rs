@@ -1,0 +1,139 @@
+//! What is remembered of a connection, and what waits.
+
+use super::net::Target;
+use super::packet::Packet;
+use super::rules::Datagram;
+use super::wire::{TCP, UDP};
+use std::net::IpAddr;
+
+const FIN: u8 = 1;
+const SYN: u8 = 2;
+const RST: u8 = 4;
+const ACK: u8 = 16;
+
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum State {
+    Opening,
+    Established,
+    Closing,
+    Udp,
+    Other,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Connection {
+    pub target: Target,
+    pub state: State,
+    pub last_ns: u64,
+    is_server_seen: bool,
+    client_said_fin: bool,
+    server_said_fin: bool,
+    /// Whether it is certainly in the table: a table that may be full may have refused it, or let it
+    /// go for another.
+    pub is_sure: bool,
+    /// Whether it may have been entered anew without this having noticed, so that it may not be known
+    /// who has said what.
+    pub is_vague: bool,
+}
+
+/// A connection as the balancer's table has it.
+#[derive(Clone, Copy, Debug)]
+pub struct Listed {
+    /// Its backend, by service and address, where it is there.
+    pub target: Option<(u32, IpAddr)>,
+    pub state: State,
+}
+
+/// A fragment that waits for its first.
+#[derive(Clone, Debug)]
+pub struct Waiting {
+    pub datagram: Datagram,
+    pub since: u64,
+    pub hash: u32,
+    pub packet: Packet,
+}
+
+/// At most so many in a second, which begins with the first behind the last second's end.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Window {
+    start: Option<u64>,
+    count: u32,
+}
+
+impl Window {
+    pub fn has_room(&self, now: u64, most: u32) -> bool {
+        match self.start {
+            Some(start) if now - start < 1_000_000_000 => self.count < most,
+            _ => most > 0,
+        }
+    }
+
+    pub fn count(&mut self, now: u64) {
+        if self.start.is_none_or(|start| now - start >= 1_000_000_000) {
+            *self = Self { start: Some(now), count: 0 };
+        }
+        self.count += 1;
+    }
+
+    pub fn admits(&mut self, now: u64, most: u32) -> bool {
+        let admits = self.has_room(now, most);
+        if admits {
+            self.count(now);
+        }
+        admits
+    }
+}
+
+/// Whether these flags of TCP open a connection.
+pub fn is_syn(flags: Option<u8>) -> bool {
+    flags.is_some_and(|flags| flags & (SYN | ACK | RST | FIN) == SYN)
+}
+
+impl Connection {
+    pub fn new(target: Target, protocol: u8, flags: Option<u8>, now: u64) -> Self {
+        let state = match (protocol, is_syn(flags)) {
+            (TCP, true) => State::Opening,
+            (TCP, false) => State::Established,
+            (UDP, _) => State::Udp,
+            _ => State::Other,
+        };
+        let mut connection = Self {
+            target,
+            state,
+            last_ns: now,
+            is_server_seen: false,
+            client_said_fin: false,
+            server_said_fin: false,
+            is_sure: true,
+            is_vague: false,
+        };
+        connection.client_sent(flags, now);
+        connection
+    }
+
+    pub fn client_sent(&mut self, flags: Option<u8>, now: u64) {
+        self.last_ns = now;
+        let Some(flags) = flags else { return };
+        self.client_said_fin |= flags & FIN != 0;
+        if self.state == State::Opening && flags & (SYN | RST) == 0 {
+            self.state = State::Established;
+        }
+        self.close_where_over(flags);
+    }
+
+    pub fn server_sent(&mut self, flags: Option<u8>, now: u64) {
+        self.last_ns = now;
+        let Some(flags) = flags else { return };
+        self.is_server_seen = true;
+        self.server_said_fin |= flags & FIN != 0;
+        self.close_where_over(flags);
+    }
+
+    fn close_where_over(&mut self, flags: u8) {
+        let both = self.client_said_fin && self.server_said_fin;
+        let client_alone = self.client_said_fin && !self.is_server_seen;
+        if flags & RST != 0 || both || client_alone {
+            self.state = State::Closing;
+        }
+    }
+}
