@@ -59,10 +59,28 @@ impl<K: Key, V> Table<K, V> {
         now: impl Into<u64>,
         on_evict: impl FnOnce(K, V),
     ) -> Result<Handle, Refused> {
-        let now = self.clock.advance(now.into());
+        self.insert_classed(key, value, Class::default(), now, on_evict)
+    }
+
+    /// As [`insert_evicting`](Self::insert_evicting), into a class from the beginning, which costs
+    /// less than [`set_class`](Self::set_class) afterwards: that reads what was just written. Where
+    /// there is a flow of this key already, its class stays.
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert).
+    #[inline]
+    pub fn insert_classed(
+        &mut self,
+        key: K,
+        value: V,
+        class: Class,
+        now: impl Into<u64>,
+        on_evict: impl FnOnce(K, V),
+    ) -> Result<Handle, Refused> {
+        let seen = self.clock.advance(now.into());
         let hash = self.store.view().hash(&key);
-        let spot = by_backend!(self.backend, L => self.spot::<L>(&key, hash, now))?;
-        let (handle, left) = self.settle(spot, hash, key, value, now);
+        let spot = by_backend!(self.backend, L => self.spot::<L>(&key, hash, seen))?;
+        let (handle, left) = self.settle(spot, hash, Flow { key, value, seen, class });
         if let Some(left) = left {
             on_evict(left.key, left.value);
         }
@@ -90,7 +108,7 @@ impl<K: Key, V> Table<K, V> {
         }
         // Nothing has changed yet, should this panic.
         let value = make();
-        Ok(self.settle(spot, hash, key, value, now).0)
+        Ok(self.settle(spot, hash, Flow { key, value, seen: now, class: Class::default() }).0)
     }
 
     /// Puts in a burst of flows that were seen now, each as [`insert`](Self::insert) does: `placed[i]`
@@ -144,7 +162,8 @@ impl<K: Key, V> Table<K, V> {
             let &Wanted { key, hash, index } = wanted;
             let Some(value) = value.take() else { continue };
             if let Ok(spot) = self.spot::<L>(&key, hash, now) {
-                let (handle, left) = self.settle(spot, hash, key, value, now);
+                let flow = Flow { key, value, seen: now, class: Class::default() };
+                let (handle, left) = self.settle(spot, hash, flow);
                 placed[index] = Some(handle);
                 if let Some(left) = left {
                     on_evict(left.key, left.value);
@@ -208,15 +227,8 @@ impl<K: Key, V> Table<K, V> {
     /// Puts a flow where [`spot`](Self::spot) said just before, and returns the one that had to
     /// leave for it.
     #[inline(always)]
-    fn settle(
-        &mut self,
-        spot: Spot,
-        hash: Hash,
-        key: K,
-        value: V,
-        now: u32,
-    ) -> (Handle, Option<Flow<K, V>>) {
-        let flow = Flow { key, value, seen: now, class: Class::default() };
+    fn settle(&mut self, spot: Spot, hash: Hash, flow: Flow<K, V>) -> (Handle, Option<Flow<K, V>>) {
+        let now = flow.seen;
         let (handle, left) = match spot {
             Spot::Live { slot } => {
                 let entry = self.store.entry_mut(slot);

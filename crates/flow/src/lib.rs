@@ -126,6 +126,7 @@ pub use config::{CLASS_COUNT, Class, Classes, Config, FlowError, Full, Refused};
 pub use group::Backend;
 pub use key::{Key, hash_words};
 pub use place::LINES_MAX;
+pub use prefetch::prefetch_line;
 pub use stats::Stats;
 pub use table::{BURST_KEYS_MAX, Handle, Table};
 pub use visit::Cursor;

@@ -1,5 +1,12 @@
 //! Asking for memory before it is read.
 
+/// Asks the processor to fetch the cache line in which `place` begins, and doesn't wait for it: for what
+/// the flows of a burst lead to, before it is read. Where it knows no such instruction, does nothing.
+#[inline(always)]
+pub fn prefetch_line<T>(place: &T) {
+    prefetch(std::ptr::from_ref(place));
+}
+
 /// Asks the processor to fetch the line of `place`, and doesn't wait for it. Where it knows no such
 /// instruction, does nothing.
 #[inline(always)]

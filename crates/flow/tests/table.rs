@@ -132,6 +132,27 @@ fn idle_times_change_for_flows_that_are_there() {
 }
 
 #[test]
+fn a_flow_can_begin_in_any_class() {
+    let mut idle_ns = [2 * STEP_NS; CLASS_COUNT];
+    idle_ns[3] = 20 * STEP_NS;
+    let mut table: Numbers =
+        Table::with_seed(arena(1 << 20), Config { idle_ns, ..Config::new(4, 0) }, 1).unwrap();
+    let class = Class::new(3);
+    let handle = table.insert_classed([1, 1], 7, class, 0_u64, |_, _| ()).unwrap();
+    assert_eq!((table.class(handle), table[handle]), (Some(class), 7));
+    assert_eq!(table.get(&[1, 1], 10 * STEP_NS), Some(handle));
+    // Where it is there already, its class stays.
+    table.insert_classed([1, 1], 8, Class::new(1), 11 * STEP_NS, |_, _| ()).unwrap();
+    assert_eq!((table.class(handle), table[handle]), (Some(class), 8));
+    // Where its time is up, it begins anew, and the old one is handed out.
+    let mut left = None;
+    let anew = table
+        .insert_classed([1, 1], 9, Class::new(2), 40 * STEP_NS, |_, value| left = Some(value))
+        .unwrap();
+    assert_eq!((table.class(anew), left), (Some(Class::new(2)), Some(8)));
+}
+
+#[test]
 fn an_earlier_time_counts_as_the_latest() {
     let mut table = numbers(4, 100);
     let handle = table.insert([1, 1], 7, 5 * STEP_NS).unwrap();
