@@ -20,6 +20,8 @@ const AGE_BUDGET: usize = 15;
 pub struct Connections {
     v4: Table<FlowKeyV4, Connection>,
     v6: Table<FlowKeyV6, Connection>,
+    /// How many of each are opening: of IPv4, then of IPv6.
+    opening_counts: [usize; 2],
     /// What [`prepare`](Self::prepare) found, by place in the burst.
     found: [Option<Handle>; BURST_KEYS_MAX],
 }
@@ -72,6 +74,7 @@ impl Connections {
         Ok(Self {
             v4: Table::new(arena.clone(), config)?,
             v6: Table::new(arena, config)?,
+            opening_counts: [0; 2],
             found: [None; BURST_KEYS_MAX],
         })
     }
@@ -171,21 +174,26 @@ impl Connections {
     /// # Panics
     /// When it has.
     pub fn set(&mut self, place: Place, connection: Connection) {
-        let class = Class::new(connection.state() as usize);
-        match place {
+        let class = class(&connection);
+        let (before, opening_count) = match place {
             Place::V4(handle) => {
-                self.v4[handle] = connection;
                 self.v4.set_class(handle, class);
+                (std::mem::replace(&mut self.v4[handle], connection), &mut self.opening_counts[0])
             }
             Place::V6(handle) => {
-                self.v6[handle] = connection;
                 self.v6.set_class(handle, class);
+                (std::mem::replace(&mut self.v6[handle], connection), &mut self.opening_counts[1])
             }
-        }
+        };
+        *opening_count += is_opening(&connection);
+        *opening_count -= is_opening(&before);
     }
 
-    /// Remembers a connection, which has a packet now. Where another leaves for it, `on_leave` has
-    /// the target of that. None where there is no room.
+    /// Remembers a connection that isn't there, which has a packet now. Where another leaves for it,
+    /// `on_leave` has the target of that. None where there is no room.
+    ///
+    /// A full table has room where one in 64 of its connections is opening: to look for the last few
+    /// of them, for each new one of a flood, would cost more than they are worth.
     pub fn insert(
         &mut self,
         key: &FlowKey,
@@ -193,21 +201,34 @@ impl Connections {
         now: Tick,
         mut on_leave: impl FnMut(TargetId),
     ) -> Option<Place> {
-        let now = now.as_ns();
-        let place = match key {
-            FlowKey::V4(key) => self
-                .v4
-                .insert_evicting(*key, connection, now, |_, left| on_leave(left.target))
-                .map(Place::V4),
-            FlowKey::V6(key) => self
-                .v6
-                .insert_evicting(*key, connection, now, |_, left| on_leave(left.target))
-                .map(Place::V6),
+        let (now, class) = (now.as_ns(), class(&connection));
+        let [v4_count, v6_count] = &mut self.opening_counts;
+        let (place, opening_count) = match key {
+            FlowKey::V4(key) => {
+                let table = &mut self.v4;
+                if table.len() >= table.capacity() && *v4_count < table.capacity() / 64 {
+                    return None;
+                }
+                let placed = table.insert_classed(*key, connection, class, now, |_, left| {
+                    *v4_count -= is_opening(&left);
+                    on_leave(left.target);
+                });
+                (placed.map(Place::V4), v4_count)
+            }
+            FlowKey::V6(key) => {
+                let table = &mut self.v6;
+                if table.len() >= table.capacity() && *v6_count < table.capacity() / 64 {
+                    return None;
+                }
+                let placed = table.insert_classed(*key, connection, class, now, |_, left| {
+                    *v6_count -= is_opening(&left);
+                    on_leave(left.target);
+                });
+                (placed.map(Place::V6), v6_count)
+            }
         };
         let place = place.ok()?;
-        if connection.state() != State::Opening {
-            self.set(place, connection);
-        }
+        *opening_count += is_opening(&connection);
         Some(place)
     }
 
@@ -215,8 +236,15 @@ impl Connections {
     /// `on_leave` has their targets.
     #[inline]
     pub fn age(&mut self, now: Tick, mut on_leave: impl FnMut(TargetId)) {
-        self.v4.age(now.as_ns(), AGE_BUDGET, |_, left| on_leave(left.target));
-        self.v6.age(now.as_ns(), AGE_BUDGET, |_, left| on_leave(left.target));
+        let [v4_count, v6_count] = &mut self.opening_counts;
+        self.v4.age(now.as_ns(), AGE_BUDGET, |_, left| {
+            *v4_count -= is_opening(&left);
+            on_leave(left.target);
+        });
+        self.v6.age(now.as_ns(), AGE_BUDGET, |_, left| {
+            *v6_count -= is_opening(&left);
+            on_leave(left.target);
+        });
     }
 
     /// How many connections there are, those included that fell silent and were not forgotten yet.
@@ -271,4 +299,14 @@ fn any_key_v6<P: PacketBuf>(packet: &Classified<P>) -> Option<FlowKeyV6> {
     let layout = packet.tag();
     let FlowKey::V6(key) = layout.key(packet.packet.data())? else { return None };
     is_followed(layout, key.protocol()).then_some(key)
+}
+
+/// The class of a connection's entry.
+const fn class(connection: &Connection) -> Class {
+    Class::new(connection.state() as usize)
+}
+
+/// 1 for a connection that is opening, 0 for any other.
+fn is_opening(connection: &Connection) -> usize {
+    usize::from(connection.state() == State::Opening)
 }

@@ -154,8 +154,11 @@ impl<P: PacketBuf + Carries> Own<P> {
         // balancers agree on the consistent choice.
         if !packet.is_within_tcp() {
             let chosen = self.schedule.choose(directory, service, client, hash, now);
-            connection.target = chosen.unwrap_or(consistent);
-            self.connections.set(place, connection);
+            // Most schedulers choose what is entered already, which then need not be read again.
+            if let Some(chosen) = chosen.filter(|chosen| *chosen != consistent) {
+                connection.target = chosen;
+                self.connections.set(place, connection);
+            }
         }
         self.schedule.entered(connection.target, turn.counts);
         Ok(connection.target)

@@ -33,6 +33,7 @@ use crate::counts::WorkerCounts;
 use crate::directory::Directory;
 use fragments::Fragments;
 use hotloop::engine::{Mailbox, Routed, Subscriber};
+use hotloop::flow::prefetch_line;
 use hotloop::packet::PacketBuf;
 use hotloop::packet::ethernet::MacAddress;
 use hotloop::packet::seed::Seed;
@@ -46,6 +47,9 @@ use window::Window;
 /// The seed of the hashes that spread flows over workers and backends. It is the same in every
 /// balancer, so that several of them with one configuration send a flow to one backend.
 pub const SEED: u64 = 0x6970_6970_2D6C_6200;
+
+/// How many targets stay in a core's cache by themselves: of more, those of a burst are asked for ahead.
+const CACHED_TARGETS_MAX: usize = 512;
 
 /// How many ICMP errors a worker sends in a second.
 pub const ERRORS_PER_SECOND_MAX: u32 = 1_000;
@@ -236,6 +240,16 @@ impl<P> Balance<P> {
         self.directory.current()
     }
 
+    /// Asks for what the connections of a burst lead to.
+    #[inline(never)]
+    fn prefetch_targets(&self, counts: &WorkerCounts, burst_len: usize) {
+        let directory = self.directory.current();
+        for connection in (0..burst_len).filter_map(|index| self.own.connections.found_v4(index)) {
+            directory.prefetch(connection.target);
+            prefetch_line(counts.target(connection.target));
+        }
+    }
+
     /// Goes over to the newest directory.
     fn take_up(&mut self) {
         if self.directory.take_up() {
@@ -278,6 +292,9 @@ impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
     ) {
         self.own.connections.prepare(input.as_slice(), cx.now());
         let counts = &self.counts[self.worker];
+        if self.directory.current().targets().len() > CACHED_TARGETS_MAX {
+            self.prefetch_targets(counts, input.len());
+        }
         let mut turn = Turn { cx, out, directory: self.directory.current(), counts };
         let mut index = 0;
         while let Some(classified) = input.pop() {

@@ -14,7 +14,7 @@ use crate::config::{IcmpEcho, Scheduler};
 use crate::maglev::Maglev;
 use crate::prefix::Prefix;
 use crate::rules::Rules;
-use hotloop::flow::CLASS_COUNT;
+use hotloop::flow::{CLASS_COUNT, prefetch_line};
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::ip::protocol;
 use hotloop::packet::ipip::Tunnel;
@@ -102,7 +102,7 @@ impl TargetId {
 /// A slot and the backend of a service that has it now.
 // In lines of its own, and what each packet needs of it in the first.
 #[derive(Clone, Debug)]
-#[repr(align(64))]
+#[repr(C, align(64))]
 pub struct Target {
     generation: u32,
     /// Of the 32 generations before, the last in the lowest bit, whether their connections were ended.
@@ -191,6 +191,14 @@ impl Directory {
     #[must_use]
     pub fn there(&self, id: TargetId) -> Option<&Target> {
         self.targets.get(id.slot()).filter(|target| target.generation == id.generation)
+    }
+
+    /// Asks for the memory of a target.
+    #[inline(always)]
+    pub fn prefetch(&self, id: TargetId) {
+        if let Some(target) = self.targets.get(id.slot()) {
+            prefetch_line(target);
+        }
     }
 
     /// Whether tunnels to `address` end here.
