@@ -100,17 +100,14 @@ impl Ctl {
                     "ports",
                     "scheduler",
                     "backends",
+                    "up",
                     "usable",
                     "connections",
                     "packets",
                 ];
                 table(rows, &columns)
             }),
-            CtlCommand::Backends => ask("backends", Value::Null, &|rows| {
-                let columns =
-                    ["service", "address", "weight", "state", "connections", "packets", "probe"];
-                table(rows, &columns)
-            }),
+            CtlCommand::Backends => ask("backends", Value::Null, &backends_text),
             CtlCommand::Connections { filter, limit } => {
                 let arguments = json!({ "filter": filter, "limit": limit });
                 ask("connections", arguments, &connections_text)
@@ -120,22 +117,24 @@ impl Ctl {
                 ask("lookup", arguments, &lookup_text)
             }
             CtlCommand::Drain(of) => ask("drain", backend(of), &|answer| {
-                format!("{} gets no new connections{}", of.backend, in_services(&answer["changed"]))
+                let services = services_text(&answer["changed"]);
+                format!("{} gets no new connections in {services}", of.backend)
             }),
             CtlCommand::Weight { backend: of, weight } => {
                 let mut arguments = backend(of);
                 arguments["weight"] = json!(weight);
                 ask("weight", arguments, &|answer| {
-                    let services = in_services(&answer["changed"]);
-                    format!("{} has weight {weight}{services}", of.backend)
+                    let services = services_text(&answer["changed"]);
+                    format!("{} has weight {weight} in {services}", of.backend)
                 })
             }
             CtlCommand::Remove { backend: of, flush } => {
                 let mut arguments = backend(of);
                 arguments["flush"] = json!(flush);
                 ask("remove", arguments, &|answer| {
-                    let services = in_services(&answer["removed"]);
-                    format!("{} is taken out{services}", of.backend)
+                    let services = services_text(&answer["removed"]);
+                    let end = if *flush { ", and its connections end" } else { "" };
+                    format!("{} is taken out of {services}{end}", of.backend)
                 })
             }
             CtlCommand::Reload => ask("reload", Value::Null, &|answer| {
@@ -146,11 +145,27 @@ impl Ctl {
     }
 }
 
-fn in_services(count: &Value) -> String {
+fn services_text(count: &Value) -> String {
     match count.as_u64() {
-        Some(1) => " in 1 service".to_owned(),
-        _ => format!(" in {} services", cell(count)),
+        Some(1) => "1 service".to_owned(),
+        _ => format!("{} services", cell(count)),
     }
+}
+
+/// The backends. Weights that are not the configuration's are shown with those that are.
+fn backends_text(rows: &Value) -> String {
+    let mut rows = rows.clone();
+    for row in rows.as_array_mut().into_iter().flatten() {
+        let (weight, configured) = (cell(&row["weight"]), cell(&row["configured_weight"]));
+        let is_changed = weight != configured;
+        row["weight"] = if is_changed {
+            format!("{weight} (file: {configured})").into()
+        } else {
+            weight.into()
+        };
+    }
+    let columns = ["service", "address", "weight", "state", "connections", "packets", "probe"];
+    table(&rows, &columns)
 }
 
 fn cell(value: &Value) -> String {

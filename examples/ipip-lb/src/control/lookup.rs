@@ -3,11 +3,12 @@
 use super::Operator;
 use super::connections::{named, protocol_number, state_name};
 use crate::balance::{Answer, Question, SEED, client_hash};
-use crate::config::Scheduler;
+use crate::config::{IcmpEcho, Scheduler};
 use crate::connection::Connection;
 use crate::directory::{Directory, Found, Service};
 use hotloop::engine::Shard;
 use hotloop::packet::flow_key::FlowKey;
+use hotloop::packet::ip::protocol;
 use hotloop::packet::seed::Seed;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
@@ -22,7 +23,13 @@ impl Operator {
             return Err(format!("worker {worker} answered something else: ask again"));
         };
         let directory = self.directory();
-        let service = directory.service_of_flow(&key);
+        if let Some(why) = echo_fate(directory, &key) {
+            return Ok(json!({
+                "worker": worker, "service": null, "rule": null, "backend": null, "why": why,
+            }));
+        }
+        let any = || if is_echo(&key) { directory.any_service_of(key.destination()) } else { None };
+        let service = directory.service_of_flow(&key).or_else(any);
         let rule = service.and_then(|service| {
             let configured = self.config.services.iter().find(|it| it.name == service.name)?;
             let (address, protocol) = (&configured.address, configured.protocol);
@@ -36,6 +43,23 @@ impl Operator {
             "backend": backend,
             "why": why,
         }))
+    }
+}
+
+/// Whether a flow is of echo requests.
+const fn is_echo(key: &FlowKey) -> bool {
+    matches!(key.protocol(), protocol::ICMP | protocol::ICMPV6)
+}
+
+/// What becomes of echo requests to a service's address that go to no backend.
+fn echo_fate(directory: &Directory, key: &FlowKey) -> Option<&'static str> {
+    if !is_echo(key) || !directory.is_vip(key.destination()) {
+        return None;
+    }
+    match directory.settings.icmp_echo {
+        IcmpEcho::Reply => Some("the balancer answers echo requests itself: icmp_echo"),
+        IcmpEcho::Drop => Some("echo requests are dropped: icmp_echo"),
+        IcmpEcho::Forward => None,
     }
 }
 

@@ -44,6 +44,7 @@ impl Operator {
                 "ports": service.ports.to_string(),
                 "scheduler": service.scheduler.to_string(),
                 "backends": members.len(),
+                "up": members.iter().filter(|(target, _)| target.is_up).count(),
                 "usable": members.iter().filter(|(target, _)| target.is_usable).count(),
                 "packets": sum(|it| it.packets),
                 "connections": sum(|it| it.connections),

@@ -1,0 +1,98 @@
+//! What `ctl` and signals change while the balancer runs.
+
+use crate::deployed::service;
+use crate::program::{Program, TCP_COUNT, client, config};
+use std::fs;
+
+#[test]
+fn ctl_drains_weighs_and_removes_until_the_next_reload() {
+    let program = Program::start();
+    let both = ["10.0.0.1", "10.0.0.2"];
+    assert_eq!(program.new_connections_go_to(), both);
+    let of_second = program.matching("backend=10.0.0.2,service=web");
+
+    let text = program.text(&["drain", "10.0.0.2"]);
+    assert!(text.contains("10.0.0.2 gets no new connections in 1 service"), "{text}");
+    assert_eq!(program.backend("web", "10.0.0.2"), ("drained".to_owned(), 0));
+    assert_eq!(program.new_connections_go_to(), ["10.0.0.1"]);
+    assert_eq!(program.matching("backend=10.0.0.2,service=web"), of_second);
+
+    assert_eq!(program.json(&["weight", "10.0.0.2", "7"])["changed"], 1);
+    assert_eq!(program.backend("web", "10.0.0.2"), ("up".to_owned(), 7));
+    assert_eq!(program.json(&["drain", "10.0.0.1", "--service", "web"])["changed"], 1);
+    assert_eq!(program.backend("web", "10.0.0.1").1, 0);
+    assert_eq!(program.backend("dns", "10.0.0.1"), ("up".to_owned(), 1));
+
+    assert_eq!(program.json(&["remove", "10.0.0.2"])["removed"], 1);
+    assert_eq!(program.backend("web", "10.0.0.2").0, "removed");
+    // One that is out can't be changed, and is no longer there for connections.
+    program.refusal(&["weight", "10.0.0.2", "1"], 1);
+    program.refusal(&["connections", "--filter", "backend=10.0.0.2"], 1);
+
+    assert_eq!(program.json(&["remove", "10.0.0.1", "--service", "web", "--flush"])["flush"], true);
+    assert_eq!(program.backend("web", "10.0.0.1").0, "flushed");
+    let flushed = (1..=TCP_COUNT).filter(|number| {
+        let answer = program.json(&["lookup", "tcp", &client(*number), "203.0.113.10:80"]);
+        answer["why"].as_str().unwrap().contains("flushed")
+    });
+    assert_eq!(flushed.count() as u64, TCP_COUNT - of_second);
+
+    let answer = program.json(&["reload"]);
+    assert_eq!((&answer["services"], &answer["backends"]), (&3.into(), &4.into()));
+    assert_eq!(program.backend("web", "10.0.0.1"), ("up".to_owned(), 1));
+    assert_eq!(program.backend("web", "10.0.0.2"), ("up".to_owned(), 2));
+    assert_eq!(program.new_connections_go_to(), both);
+    program.end("-INT");
+}
+
+#[test]
+fn a_reload_goes_over_to_what_the_file_says_now() {
+    let program = Program::start();
+    let more = config() + &service("more", "2001:db8:f::1 any any", "", &["2001:db8:b::1"]);
+    program.configure(&more.replace("10.0.0.2", "10.0.0.9"));
+    let text = program.text(&["reload"]);
+    assert!(text.contains("reloaded: 4 services with 5 backends"), "{text}");
+    assert_eq!(program.backend("more", "2001:db8:b::1"), ("up".to_owned(), 1));
+    assert_eq!(program.new_connections_go_to(), ["10.0.0.1", "10.0.0.9"]);
+
+    // By a signal just as well.
+    program.configure(&config());
+    program.signal("-HUP");
+    program.wait_until("SIGHUP", |it| it.has_said("SIGHUP: the configuration was reloaded"));
+    assert_eq!(program.new_connections_go_to(), ["10.0.0.1", "10.0.0.2"]);
+    assert_eq!(program.json(&["status"])["reloads"], 2);
+    program.end("-INT");
+}
+
+#[test]
+fn a_reload_of_a_broken_file_changes_nothing_and_says_why() {
+    let program = Program::start();
+    program.text(&["weight", "10.0.0.1", "5"]);
+    for (broken, reason) in [
+        (config().replace("203.0.113.10", "203.0.113.310"), "lb.toml:"),
+        (config().replace("mtu = 1500", "mtu = 15"), "balancer.mtu"),
+        ("[balancer".to_owned(), "lb.toml:1"),
+        (config().replace("workers = 2", "workers = 3"), "[engine] can't change"),
+        (config().replace("02:00:00:00:01:01", "02:00:00:00:01:02"), "[[port]] can't change"),
+        (config().replace("4096", "8192"), "connections_max can't change"),
+    ] {
+        program.configure(&broken);
+        let refusal = program.refusal(&["reload"], 1);
+        assert!(refusal.contains(reason), "{refusal}");
+        // All is as it was, what was changed by hand too.
+        assert_eq!(program.backend("web", "10.0.0.1"), ("up".to_owned(), 5));
+        assert_eq!(program.new_connections_go_to(), ["10.0.0.1", "10.0.0.2"]);
+        let text = program.text(&["status"]);
+        assert!(text.contains("the last one failed") && text.contains(reason), "{text}");
+    }
+    program.signal("-HUP");
+    program.wait_until("SIGHUP", |it| it.has_said("SIGHUP: nothing has changed: "));
+    fs::remove_file(program.folder.path().join("lb.toml")).unwrap();
+    assert!(program.refusal(&["reload"], 1).contains("lb.toml"));
+    // Once it is right again, nothing is left of that.
+    program.configure(&config());
+    program.text(&["reload"]);
+    assert!(!program.text(&["status"]).contains("failed"));
+    assert_eq!(program.backend("web", "10.0.0.1"), ("up".to_owned(), 1));
+    program.end("-INT");
+}

@@ -1,0 +1,223 @@
+//! Ten million SYNs over a full table.
+
+mod deployed;
+
+use deployed::{egresses, preamble, service};
+use hotloop::engine::{Publisher, Routed, publish};
+use hotloop::packet::PacketBuf;
+use hotloop::packet::build::tcp;
+use hotloop::packet::classify::classify_packet;
+use hotloop::packet::flow_key::FlowKey;
+use hotloop::packet::memory::MemPacket;
+use hotloop::packet::seed::Seed;
+use hotloop::packet::tcp::flags::{ACK, SYN};
+use hotloop::stage::{
+    Burst, BurstStage, Classified, Counters, Cx, DropReason, Output, Tagged, Tally, Tick,
+};
+use ipip_lb::balance::{Balance, BalanceDrop, Making, Route, SEED};
+use ipip_lb::config::Config;
+use ipip_lb::connection::State;
+use ipip_lb::counts::WorkerCounts;
+use ipip_lb::directory::{Builder, Directory, Found, Standing};
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+const CONNECTIONS_MAX: u32 = 10_000;
+const ESTABLISHED: u32 = 9_900;
+const FLOOD: u32 = 10_000_000;
+
+/// From one burst of the flood to the next: so the flood lasts for ten seconds.
+const BURST_NS: u64 = 64_000;
+
+/// Where a frame has its addresses, port and TCP's flags, in bytes: untagged, without options.
+const SOURCE: std::ops::Range<usize> = 26..30;
+const SOURCE_PORT: std::ops::Range<usize> = 34..36;
+const FLAGS: usize = 47;
+const OUTER_BYTES: usize = 20;
+
+fn config(backends: &[&str]) -> Config {
+    let text = preamble(&format!("connections_max = {CONNECTIONS_MAX}"))
+        + &service("web", "203.0.113.10 tcp 80", "", backends);
+    Config::parse("lb.toml", &text).unwrap()
+}
+
+/// A worker's balancer that gets the same buffers again and again: nothing is allocated.
+struct Worker {
+    balance: Balance<MemPacket>,
+    builder: Builder,
+    publisher: Publisher<Directory>,
+    counts: Arc<[WorkerCounts]>,
+    counters: Counters,
+    now: Tick,
+    template: Vec<u8>,
+    free: Vec<MemPacket>,
+    input: Burst<Classified<MemPacket>>,
+    sent: Burst<Routed<MemPacket, Route>>,
+}
+
+impl Worker {
+    fn new(config: &Config) -> Self {
+        let mut builder = Builder::new(config);
+        let directory = Arc::new(builder.build(config, &Standing::default()).unwrap());
+        let slot_capacity = builder.slot_capacity();
+        let counts: Arc<[_]> = [WorkerCounts::new(slot_capacity)].into();
+        let (publisher, subscribers) = publish(directory, 1);
+        let balance = Balance::new(Making {
+            directory: subscribers.take(0).unwrap(),
+            egresses: egresses(),
+            counts: Arc::clone(&counts),
+            worker: 0,
+            connections_max: config.balancer.connections_max,
+            slot_capacity,
+            node: None,
+            mailbox: None,
+        });
+        let template = tcp().from("0.0.0.1:1").to("203.0.113.10:80").build();
+        let packets = (0..64).map(|_| MemPacket::new(&template));
+        Self {
+            balance: balance.unwrap(),
+            builder,
+            publisher,
+            counts,
+            counters: Counters::new(BalanceDrop::NAMES),
+            now: Tick::from_ns(1_000_000_000),
+            free: packets.collect(),
+            template,
+            input: Burst::new(),
+            sent: Burst::new(),
+        }
+    }
+
+    /// Goes over to another configuration.
+    fn reload(&mut self, config: &Config) {
+        let directory = self.builder.build(config, &Standing::default()).unwrap();
+        self.publisher.publish(Arc::new(directory));
+        self.send(&mut std::iter::empty(), |_, _| {});
+        assert!(self.publisher.collect());
+    }
+
+    /// Sends a segment of each of these clients: client and flags. `check` has each frame as it left,
+    /// and the backend that is the consistent choice for it.
+    fn send_all(
+        &mut self,
+        mut clients: impl Iterator<Item = (u32, u8)>,
+        mut check: impl FnMut(&[u8], [u8; 4]),
+    ) {
+        while self.send(&mut clients, &mut check) > 0 {}
+    }
+
+    /// Sends a burst of them.
+    fn send(
+        &mut self,
+        clients: &mut impl Iterator<Item = (u32, u8)>,
+        mut check: impl FnMut(&[u8], [u8; 4]),
+    ) -> usize {
+        let seed = Seed::new(SEED);
+        let mut hashes = [0; 64];
+        let mut count = 0;
+        for (client, flags) in clients.take(64) {
+            let mut packet = self.free.pop().expect("all are back");
+            let frame = packet.data_mut();
+            frame.copy_from_slice(&self.template);
+            // Clients differ in address and port.
+            frame[SOURCE].copy_from_slice(&(0x0A00_0000 + client / 7).to_be_bytes());
+            frame[SOURCE_PORT].copy_from_slice(&(1000 + (client % 7) as u16).to_be_bytes());
+            frame[FLAGS] = flags;
+            let layout = classify_packet(&packet, &seed);
+            hashes[count] = layout.hash();
+            self.input.push(Tagged::new(packet, layout));
+            count += 1;
+        }
+        self.now = Tick::from_ns(self.now.as_ns() + BURST_NS);
+        let mut cx = Cx::new(&self.counters, self.now, count);
+        let mut tally = Tally::default();
+        let mut spill = |_: &mut Burst<_>| unreachable!("no more leave than came");
+        let mut out = Output::new(&mut self.sent, &mut spill, &mut tally);
+        self.balance.process(&mut cx, &mut self.input, &mut out);
+        self.balance.tick(&mut cx, &mut out);
+        drop(out);
+        assert_eq!(self.sent.len(), count, "each of them leaves");
+        for hash in &hashes[..count] {
+            let mut packet = self.sent.pop().expect("as many as there are").packet;
+            check(packet.data(), self.consistent(*hash));
+            packet.trim_front(OUTER_BYTES).expect("an outer header");
+            self.free.push(packet);
+        }
+        count
+    }
+
+    /// What every balancer of this configuration chooses.
+    fn consistent(&self, hash: u32) -> [u8; 4] {
+        let directory = self.balance.directory();
+        let target = directory.services()[0].by_hash(hash).expect("there are backends");
+        match directory.targets()[target.slot()].address {
+            IpAddr::V4(address) => address.octets(),
+            IpAddr::V6(address) => panic!("{address}"),
+        }
+    }
+
+    fn connections(&self) -> HashMap<FlowKey, (State, IpAddr)> {
+        let directory = self.balance.directory();
+        let target = |id| match directory.target(id) {
+            Found::There(target) => target.address,
+            gone => panic!("{gone:?}"),
+        };
+        let connections = self.balance.connections().iter();
+        connections.map(|(key, it)| (key, (it.state(), target(it.target)))).collect()
+    }
+}
+
+/// The backend that a frame left for.
+fn backend(frame: &[u8]) -> [u8; 4] {
+    frame[30..34].try_into().unwrap()
+}
+
+#[test]
+fn a_flood_of_ten_million_syns_ends_no_established_connection() {
+    let mut worker = Worker::new(&config(&["10.1.0.1", "10.1.0.2", "10.1.0.3"]));
+    worker.send_all((0..CONNECTIONS_MAX).map(|client| (client, SYN)), |_, _| {});
+    let mut before = Vec::new();
+    let established = || (0..ESTABLISHED).map(|client| (client, ACK));
+    worker.send_all(established(), |frame, _| before.push(backend(frame)));
+    let known_before = worker.connections();
+    let known_before: HashMap<_, _> =
+        known_before.into_iter().filter(|(_, it)| it.0 == State::Established).collect();
+    assert_eq!(known_before.len(), ESTABLISHED as usize);
+    assert_eq!(worker.counts[0].stateless.count(), 0);
+
+    // From now on the consistent choice is another for most of them.
+    worker.reload(&config(&["10.1.0.4*30", "10.1.0.1", "10.1.0.2*2", "10.1.0.3*3"]));
+    let (mut flood, mut counts) = (0_u64, [0_u64; 5]);
+    let tuples = (CONNECTIONS_MAX..CONNECTIONS_MAX + FLOOD).map(|client| (client, SYN));
+    worker.send_all(tuples, |frame, consistent| {
+        assert_eq!(backend(frame), consistent);
+        counts[usize::from(consistent[3])] += 1;
+        flood += 1;
+    });
+    assert_eq!(flood, u64::from(FLOOD));
+
+    // The flood was balanced, by the weights, though most of it was not remembered: all that it can have are the places of those
+    // in opening.
+    assert!(counts[4] > flood / 36 * 29 && counts[1] > flood / 50, "{counts:?}");
+    let stateless = worker.counts[0].stateless.count();
+    let admitted = worker.counts[0].admitted.count();
+    assert_eq!(admitted, u64::from(CONNECTIONS_MAX) + flood);
+    println!("{stateless} of {flood} were not remembered");
+    assert!(stateless > flood / 2, "{stateless} of {flood}");
+    assert_eq!(worker.counters.dropped_sum(), 0);
+
+    // All established connections are there, with the backends that they had.
+    let known = worker.connections();
+    assert!(known.len() <= CONNECTIONS_MAX as usize);
+    for (key, before) in &known_before {
+        assert_eq!(known.get(key), Some(before), "{key:?}");
+    }
+    let (mut after, mut elsewhere) = (Vec::new(), 0);
+    worker.send_all(established(), |frame, consistent| {
+        elsewhere += usize::from(backend(frame) != consistent);
+        after.push(backend(frame));
+    });
+    assert_eq!(after, before);
+    assert!(elsewhere > ESTABLISHED as usize / 2, "{elsewhere}");
+}
