@@ -216,6 +216,15 @@ impl<K: Key, V> Table<K, V> {
         entry.map(|entry| entry.set_class(class)).is_some()
     }
 
+    /// Asks for the memory that a new flow of this key will be written to, where it has just been looked
+    /// up in vain: for those of a burst, ahead of [`insert`](Self::insert).
+    #[inline]
+    pub fn prefetch_insert(&self, key: &K) {
+        let view = self.store.view();
+        let is_full = self.stats.len >= self.capacity;
+        by_backend!(self.backend, L => view.prefetch_place::<L>(view.hash(key), is_full));
+    }
+
     /// Takes a flow out, its time being up or not.
     pub fn remove(&mut self, key: &K) -> Option<V> {
         let hash = self.store.view().hash(key);

@@ -12,6 +12,9 @@ use hotloop::packet::flow_key::{FlowKey, FlowKeyV4, FlowKeyV6};
 use hotloop::packet::ip::protocol;
 use hotloop::stage::{Classified, Error, Tick};
 
+/// Of how many connections of a full table one must be opening, for one to be looked for.
+const OPENING_SHARE: usize = 16;
+
 /// How many places of each table one [`Connections::age`] looks at.
 const AGE_BUDGET: usize = 15;
 
@@ -113,6 +116,22 @@ impl Connections {
         if any_v6 {
             self.prepare_v6(burst, now);
         }
+        if self.found[..burst.len()].contains(&None) {
+            self.prepare_new(burst);
+        }
+    }
+
+    /// Asks for the places of connections of IPv4 that are new, so that they don't have to be waited for
+    /// one by one.
+    #[inline(never)]
+    fn prepare_new<P: PacketBuf>(&self, burst: &[Classified<P>]) {
+        for (packet, found) in burst.iter().zip(&self.found) {
+            if found.is_none()
+                && let Some(key) = packet.tag().usual_key_v4(packet.packet.data())
+            {
+                self.v4.prefetch_insert(&key);
+            }
+        }
     }
 
     fn prepare_v6<P: PacketBuf>(&mut self, burst: &[Classified<P>], now: Tick) {
@@ -192,7 +211,7 @@ impl Connections {
     /// Remembers a connection that isn't there, which has a packet now. Where another leaves for it,
     /// `on_leave` has the target of that. None where there is no room.
     ///
-    /// A full table has room where one in 64 of its connections is opening: to look for the last few
+    /// A full table has room where one in 16 of its connections is opening: to look for the last few
     /// of them, for each new one of a flood, would cost more than they are worth.
     pub fn insert(
         &mut self,
@@ -206,7 +225,7 @@ impl Connections {
         let (place, opening_count) = match key {
             FlowKey::V4(key) => {
                 let table = &mut self.v4;
-                if table.len() >= table.capacity() && *v4_count < table.capacity() / 64 {
+                if table.len() >= table.capacity() && *v4_count < table.capacity() / OPENING_SHARE {
                     return None;
                 }
                 let placed = table.insert_classed(*key, connection, class, now, |_, left| {
@@ -217,7 +236,7 @@ impl Connections {
             }
             FlowKey::V6(key) => {
                 let table = &mut self.v6;
-                if table.len() >= table.capacity() && *v6_count < table.capacity() / 64 {
+                if table.len() >= table.capacity() && *v6_count < table.capacity() / OPENING_SHARE {
                     return None;
                 }
                 let placed = table.insert_classed(*key, connection, class, now, |_, left| {
