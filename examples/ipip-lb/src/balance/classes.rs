@@ -33,16 +33,8 @@ impl<P: PacketBuf + Carries> Own<P> {
             && connection.is_unmoved_by(usual_flags(packet.data()))
             && let id = connection.target
             && let Some(target) = turn.directory.there(id)
-            && let Some(is_identification_used) = target.tunnel.wrap_usual(
-                &mut packet,
-                &self.link,
-                layout.hash(),
-                self.identification,
-                turn.directory.settings.mtu_bytes,
-            )
+            && self.wrap_usual(turn, &mut packet, id, target, layout.hash())
         {
-            self.spend_identification(is_identification_used);
-            turn.counts.target(id).packets.add(1);
             return turn.send(packet, self.egresses.backends.route);
         }
         self.balance_known(turn, packet, layout, index);
@@ -63,7 +55,7 @@ impl<P: PacketBuf + Carries> Own<P> {
             && connection.is_unmoved_by(plain_flags(packet.data(), layout))
             && let Some(target) = turn.directory.there(connection.target)
         {
-            return self.send_to_target(turn, packet, connection.target, target, layout.hash());
+            return self.send_to_target(turn, packet, connection.target, target, layout);
         }
         self.balance_any(turn, packet, layout);
     }

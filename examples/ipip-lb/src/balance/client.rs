@@ -2,7 +2,7 @@
 
 use super::fragments::Datagram;
 use super::{BalanceDrop, Own, Turn};
-use crate::config::IcmpEcho;
+use crate::config::{IcmpEcho, Scheduler};
 use crate::connection::{Connection, is_syn};
 use crate::connections::Place;
 use crate::directory::{Directory, Found, Service, TargetId};
@@ -39,7 +39,7 @@ impl<P: PacketBuf + Carries> Own<P> {
         layout: Layout,
     ) {
         if header.fragment == Fragment::Later {
-            return self.later_fragment(turn, packet, header, layout.hash());
+            return self.later_fragment(turn, packet, header, layout);
         }
         let chosen = if layout.is_tunnel() {
             // It goes by the flow inside it, and is not remembered.
@@ -68,10 +68,10 @@ impl<P: PacketBuf + Carries> Own<P> {
         if is_first {
             self.fragments.remember(datagram, target, turn.now());
         }
-        self.send_to(turn, packet, target, layout.hash());
+        self.send_to(turn, packet, target, layout);
         if is_first {
-            while let Some((packet, hash)) = self.fragments.released(datagram) {
-                self.send_to(turn, packet, target, hash);
+            while let Some((packet, layout)) = self.fragments.released(datagram) {
+                self.send_to(turn, packet, target, layout);
             }
         }
     }
@@ -152,9 +152,8 @@ impl<P: PacketBuf + Carries> Own<P> {
         };
         // A connection in its midst was another balancer's until now: whatever the scheduler, all
         // balancers agree on the consistent choice.
-        if !packet.is_within_tcp() {
+        if !packet.is_within_tcp() && service.scheduler != Scheduler::Maglev {
             let chosen = self.schedule.choose(directory, service, client, hash, now);
-            // Most schedulers choose what is entered already, which then need not be read again.
             if let Some(chosen) = chosen.filter(|chosen| *chosen != consistent) {
                 connection.target = chosen;
                 self.connections.set(place, connection);
@@ -189,13 +188,13 @@ impl<P: PacketBuf + Carries> Own<P> {
         turn: &mut Turn<'_, '_, '_, P>,
         packet: P,
         header: &OwnHeader,
-        hash: u32,
+        layout: Layout,
     ) {
         let (datagram, now) = (Datagram::of(header), turn.now());
         if let Some(target) = self.fragments.target(datagram, now) {
-            return self.send_to(turn, packet, target, hash);
+            return self.send_to(turn, packet, target, layout);
         }
-        if let Err(packet) = self.fragments.wait(datagram, hash, packet, now) {
+        if let Err(packet) = self.fragments.wait(datagram, layout, packet, now) {
             turn.reject(packet, BalanceDrop::FragmentOrphan);
         }
     }
@@ -229,7 +228,7 @@ impl<P: PacketBuf + Carries> Own<P> {
             };
         }
         match self.target_of_error(turn.directory, &key, layout.hash(), turn.now()) {
-            Ok(target) => self.send_to(turn, packet, target, layout.hash()),
+            Ok(target) => self.send_to(turn, packet, target, layout),
             Err(reason) => turn.reject(packet, reason),
         }
     }

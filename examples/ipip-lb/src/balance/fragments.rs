@@ -4,6 +4,7 @@ use crate::directory::TargetId;
 use crate::own_header::OwnHeader;
 use hotloop::arena::{Arena, Request};
 use hotloop::flow::{Config, Full, Table};
+use hotloop::packet::classify::Layout;
 use hotloop::stage::{Error, Tick};
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -59,7 +60,7 @@ pub struct Fragments<P> {
 struct Waiting<P> {
     datagram: Datagram,
     since: Tick,
-    hash: u32,
+    layout: Layout,
     packet: P,
 }
 
@@ -89,18 +90,24 @@ impl<P> Fragments<P> {
     }
 
     /// Keeps a fragment that came before its first. Gives it back where there is no room.
-    pub fn wait(&mut self, datagram: Datagram, hash: u32, packet: P, now: Tick) -> Result<(), P> {
+    pub fn wait(
+        &mut self,
+        datagram: Datagram,
+        layout: Layout,
+        packet: P,
+        now: Tick,
+    ) -> Result<(), P> {
         if self.waiting.len() >= WAITING_MAX {
             return Err(packet);
         }
-        self.waiting.push_back(Waiting { datagram, since: now, hash, packet });
+        self.waiting.push_back(Waiting { datagram, since: now, layout, packet });
         Ok(())
     }
 
-    /// Takes out the next fragment that waits for this datagram's first, with its hash.
-    pub fn released(&mut self, datagram: Datagram) -> Option<(P, u32)> {
+    /// Takes out the next fragment that waits for this datagram's first, with its layout.
+    pub fn released(&mut self, datagram: Datagram) -> Option<(P, Layout)> {
         let index = self.waiting.iter().position(|it| it.datagram == datagram)?;
-        self.waiting.remove(index).map(|it| (it.packet, it.hash))
+        self.waiting.remove(index).map(|it| (it.packet, it.layout))
     }
 
     /// Takes out the next fragment that has waited too long; at the end of a run, any.

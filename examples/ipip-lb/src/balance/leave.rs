@@ -6,6 +6,7 @@ use crate::own_header::OwnHeader;
 use hotloop::engine::Routed;
 use hotloop::packet::PacketBuf;
 use hotloop::packet::answer;
+use hotloop::packet::classify::Layout;
 use hotloop::packet::ethernet::{self, ETHERTYPE_IPV4};
 use hotloop::packet::fragment::{self, FragmentError};
 use hotloop::packet::ipip::EncapsulateError;
@@ -30,10 +31,10 @@ impl<P: PacketBuf + Carries> Own<P> {
         turn: &mut Turn<'_, '_, '_, P>,
         packet: P,
         id: TargetId,
-        hash: u32,
+        layout: Layout,
     ) {
         match turn.directory.target(id) {
-            Found::There(target) => self.send_to_target(turn, packet, id, target, hash),
+            Found::There(target) => self.send_to_target(turn, packet, id, target, layout),
             Found::Gone => turn.reject(packet, BalanceDrop::NoBackend),
             Found::Flushed => turn.reject(packet, BalanceDrop::Flushed),
         }
@@ -47,8 +48,12 @@ impl<P: PacketBuf + Carries> Own<P> {
         mut packet: P,
         id: TargetId,
         target: &Target,
-        hash: u32,
+        layout: Layout,
     ) {
+        let hash = layout.hash();
+        if layout.is_usual_v4() && self.wrap_usual(turn, &mut packet, id, target, hash) {
+            return turn.send(packet, self.egresses.backends.route);
+        }
         // Of a frame that is short enough, VLAN tags and padding included, so is the packet.
         let frame_bytes_max =
             ethernet::HEADER_BYTES + usize::from(turn.directory.settings.mtu_bytes);
@@ -59,6 +64,26 @@ impl<P: PacketBuf + Carries> Own<P> {
             Ok(()) => turn.send(packet, self.egresses.backends.route),
             Err(error) => self.cannot_wrap(turn, packet, error),
         }
+    }
+
+    /// Makes a [usual](Layout::is_usual_v4) packet ready to leave for its target. Where it needs a closer
+    /// look it is as it was, and this says no.
+    #[inline(always)]
+    pub(super) fn wrap_usual(
+        &mut self,
+        turn: &Turn<'_, '_, '_, P>,
+        packet: &mut P,
+        id: TargetId,
+        target: &Target,
+        hash: u32,
+    ) -> bool {
+        let (identification, mtu_bytes) = (self.identification, turn.directory.settings.mtu_bytes);
+        let tunnel = &target.tunnel;
+        let wrapped = tunnel.wrap_usual(packet, &self.link, hash, identification, mtu_bytes);
+        let Some(is_identification_used) = wrapped else { return false };
+        self.spend_identification(is_identification_used);
+        turn.counts.target(id).packets.add(1);
+        true
     }
 
     /// Makes a packet ready to leave for its target.
