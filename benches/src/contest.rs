@@ -32,12 +32,17 @@ const PASS: Duration = Duration::from_micros(1);
 /// Criterion, as these benches use it, with the arguments of the command line.
 #[must_use]
 pub fn criterion() -> Criterion {
+    criterion_alone().configure_from_args()
+}
+
+/// Criterion, as these benches use it, whatever the command line says.
+#[must_use]
+pub fn criterion_alone() -> Criterion {
     Criterion::default()
         .sample_size(ROUND_COUNT)
         .warm_up_time(PASS / 2)
         .measurement_time(PART * ROUND_COUNT as u32)
         .nresamples(2_000)
-        .configure_from_args()
 }
 
 /// Several sides that do the same work, each in its own way.

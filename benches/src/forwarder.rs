@@ -67,8 +67,16 @@ impl Measured {
 /// # Errors
 /// What that process says.
 pub fn measure(case: Case) -> Result<Measured, String> {
+    measure_apart(&case)
+}
+
+/// Starts this program again, to measure what `settings` say, and takes what it prints.
+///
+/// # Errors
+/// What that process says.
+pub fn measure_apart(settings: &impl Serialize) -> Result<Measured, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    let settings = serde_json::to_string(&case).map_err(|error| error.to_string())?;
+    let settings = serde_json::to_string(settings).map_err(|error| error.to_string())?;
     let output = Command::new(program).args(["--measure", &settings]).output();
     let output = output.map_err(|error| error.to_string())?;
     if !output.status.success() {
@@ -114,7 +122,11 @@ pub fn run(settings: &str) -> Result<(), hotloop::Error> {
     Ok(())
 }
 
-fn measured(graph: impl Graph) -> hotloop::Result<Measured> {
+/// Runs a graph to completion on CPU 1, and measures its core.
+///
+/// # Errors
+/// Where it does not start, or its account is not whole.
+pub fn measured(graph: impl Graph) -> hotloop::Result<Measured> {
     let placement = Placement::explicit(&Topology::read(Path::new("/")), &[1])?;
     let plan = Engine::plan(graph, Deployment::run_to_completion(1))?.placement(placement)?;
     let mut measured = Err("nothing was measured".to_owned());

@@ -13,3 +13,4 @@ pub mod hugepages;
 pub mod peers;
 pub mod row;
 pub mod testpmd;
+pub mod traffic;

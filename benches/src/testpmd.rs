@@ -5,12 +5,49 @@ use crate::forwarder::{Case, Measured, Mode, WARM_UP, WINDOW};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 
+/// What testpmd is to do.
+#[derive(Clone, Debug)]
+pub struct Settings<'a> {
+    /// Its forwarding mode.
+    pub mode: &'a str,
+    /// Its devices, as EAL calls them.
+    pub devices: Vec<String>,
+    /// How much memory EAL takes, in MiB.
+    pub memory_mib: u32,
+    /// Whether that lies in hugepages.
+    pub hugepages: bool,
+    /// Mbufs in its pool.
+    pub mbuf_count: u32,
+    /// Other arguments of its own.
+    pub others: Vec<String>,
+}
+
+/// Runs testpmd between two net_null ports and measures its forwarding thread.
+///
+/// # Errors
+/// As [`measure_with`].
+pub fn measure(case: Case) -> Result<Measured, String> {
+    let mode = match case.mode {
+        Mode::Io => "io",
+        Mode::MacSwap => "macswap",
+    };
+    let device = |index| format!("net_null{index},size=64,copy=0");
+    measure_with(&Settings {
+        mode,
+        devices: vec![device(0), device(1)],
+        memory_mib: 512,
+        hugepages: case.hugepages,
+        mbuf_count: 16_384,
+        others: vec![format!("--burst={}", case.burst)],
+    })
+}
+
 /// Runs testpmd once and measures its forwarding thread.
 ///
 /// # Errors
 /// Where it isn't installed, does not start, or prints no statistics.
-pub fn measure(case: Case) -> Result<Measured, String> {
-    let mut testpmd = start(case)?;
+pub fn measure_with(settings: &Settings<'_>) -> Result<Measured, String> {
+    let mut testpmd = start(settings)?;
     let measured = drive(&mut testpmd);
     // It ends by itself after `quit`; where something failed, it must not go on.
     let _ = testpmd.kill();
@@ -18,22 +55,19 @@ pub fn measure(case: Case) -> Result<Measured, String> {
     measured
 }
 
-fn start(case: Case) -> Result<Child, String> {
+fn start(settings: &Settings<'_>) -> Result<Child, String> {
     let memory: &[&str] =
-        if case.hugepages { &["--in-memory"] } else { &["--no-huge", "--no-shconf"] };
-    let mode = match case.mode {
-        Mode::Io => "io",
-        Mode::MacSwap => "macswap",
-    };
+        if settings.hugepages { &["--in-memory"] } else { &["--no-huge", "--no-shconf"] };
     // Behind a pipe testpmd would keep its lines until a buffer is full.
     Command::new("stdbuf")
-        .args(["-oL", "dpdk-testpmd"])
-        .args(["-l", "0,1", "-m", "512", "--no-pci", "--no-telemetry", "--log-level=error"])
-        .args(["--vdev=net_null0,size=64,copy=0", "--vdev=net_null1,size=64,copy=0"])
+        .args(["-oL", "dpdk-testpmd", "-l", "0,1", "-m", &settings.memory_mib.to_string()])
+        .args(["--no-pci", "--no-telemetry", "--log-level=error"])
+        .args(settings.devices.iter().map(|device| format!("--vdev={device}")))
         .args(memory)
-        .args(["--", "-i", "--nb-cores=1", "--total-num-mbufs=16384"])
-        .arg(format!("--forward-mode={mode}"))
-        .arg(format!("--burst={}", case.burst))
+        .args(["--", "-i", "--nb-cores=1"])
+        .arg(format!("--total-num-mbufs={}", settings.mbuf_count))
+        .arg(format!("--forward-mode={}", settings.mode))
+        .args(&settings.others)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

@@ -10,7 +10,10 @@ use crate::workspace::Workspace;
 pub const PACKAGE: &str = "hotloop-benches";
 
 /// The groups that measure against dpdk-testpmd.
-const AGAINST_TESTPMD: [&str; 1] = ["forward"];
+const AGAINST_TESTPMD: [&str; 2] = ["balancer", "forward"];
+
+/// The groups that count instructions.
+const BY_VALGRIND: [&str; 2] = ["balancer", instructions::GROUP];
 
 /// Prints the groups there are.
 pub fn list(workspace: &Workspace) -> Result<(), Failure> {
@@ -49,7 +52,9 @@ pub fn run(workspace: &Workspace, request: &Request<'_>) -> Result<(), Failure> 
     if is_count && !arguments.is_empty() {
         return Err(Failure::refused(format!("`{group}` takes no arguments of its own")));
     }
-    setup::ensure(Wanted { testpmd: AGAINST_TESTPMD.contains(&group), valgrind: is_count })?;
+    let testpmd = AGAINST_TESTPMD.contains(&group);
+    let valgrind = BY_VALGRIND.contains(&group);
+    setup::ensure(Wanted { testpmd, valgrind, ..Wanted::default() })?;
     if is_count {
         return instructions::run(workspace, if check { Mode::Check } else { Mode::Keep });
     }

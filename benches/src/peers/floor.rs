@@ -70,7 +70,7 @@ impl Floor {
 
 /// Begins to read the line of `place`.
 #[inline(always)]
-fn prefetch<T>(place: &T) {
+pub(super) fn prefetch<T>(place: &T) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: 1. SSE is part of x86-64. 2. A prefetch changes nothing, whatever it points to.
     unsafe {

@@ -1,0 +1,156 @@
+//! A network function between a source and a sink in memory, stepped by hand on one core.
+
+use crate::configuration::{ONE_CORE, configuration, egresses};
+use hotloop::engine::{Assembly, Deployment, Engine, Graph, Plan, outlets, source};
+use hotloop::stage::{Error, Tick};
+use hotloop_benches::traffic::{ACK, Dial, Loop, Sizes, Writer};
+use ipip_lb::balance::Route;
+use ipip_lb::counts::WorkerCounts;
+use ipip_lb::network_function::NetworkFunction;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Buffers that go round on one core: of a burst being filled, one worked on, and one being sent.
+const BUFFER_COUNT: usize = 192;
+
+/// For how long connections are remembered that are not established: longer than a tick's step, so
+/// that the same jump ahead in time always ends them.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(11);
+
+/// What a balancer is measured with.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup {
+    pub service_count: u32,
+    /// How many flows have had a packet before anything is measured.
+    pub flow_count: u32,
+    /// How many connections the table has room for.
+    pub connections_max: u32,
+    pub sizes: Sizes,
+}
+
+impl Setup {
+    /// So many established connections, and room for a few more.
+    pub const fn hits(service_count: u32, flow_count: u32) -> Self {
+        let connections_max = flow_count + flow_count / 16;
+        Self { service_count, flow_count, connections_max, sizes: Sizes::Small }
+    }
+}
+
+/// One core's network function, and its traffic.
+pub struct Bed {
+    assembly: Assembly<'static>,
+    dial: Arc<Dial>,
+    start: Instant,
+    /// How far its time is ahead of the clock.
+    ahead: Duration,
+    /// What the balancer counts; none of hello-forward.
+    counts: Option<Arc<[WorkerCounts]>>,
+}
+
+impl Bed {
+    /// The balancer, with its connections entered, and packets of random ones of them to come.
+    pub fn balancer(setup: &Setup) -> Result<Self, String> {
+        let Setup { service_count, flow_count, connections_max, sizes } = *setup;
+        let config = configuration(service_count, connections_max, ONE_CORE);
+        let made = NetworkFunction::new(&config, egresses());
+        let (function, steering) = made.map_err(|error| error.to_string())?;
+        // A graph borrows it, and lives as long as the process.
+        let function = &*Box::leak(Box::new(function));
+        let packets = new_loop(sizes, service_count);
+        let graph = function.graph(
+            |core| packets.source(core),
+            |core| Ok::<_, Error>(outlets([(Route(0), packets.sink(core)?)])),
+        );
+        let mut bed = Self::new(graph, packets)?;
+        bed.counts = Some(steering.counts);
+        bed.enter(flow_count, connections_max)?;
+        bed.hit(flow_count);
+        Ok(bed)
+    }
+
+    /// hello-forward's graph, with packets of that many flows to come.
+    pub fn hello_forward(flow_count: u32, sizes: Sizes) -> Result<Self, String> {
+        let packets = new_loop(sizes, 10);
+        let graph = source(|core| packets.source(core)).sink(|core| packets.sink(core));
+        let bed = Self::new(graph, packets)?;
+        bed.hit(flow_count);
+        Ok(bed)
+    }
+
+    fn new(graph: impl Graph + 'static, packets: &Loop) -> Result<Self, String> {
+        let plan = Engine::plan(graph, Deployment::run_to_completion(1));
+        let plan: &Plan<_> = Box::leak(Box::new(plan.map_err(|error| error.to_string())?));
+        let assembly = plan.assemble().map_err(|error| error.to_string())?;
+        let (start, ahead) = (Instant::now(), Duration::ZERO);
+        Ok(Self { assembly, dial: packets.dial(), start, ahead, counts: None })
+    }
+
+    /// Has a packet in the midst of its connection come of each flow.
+    fn enter(&mut self, flow_count: u32, connections_max: u32) -> Result<(), String> {
+        self.dial.one_of_each(0, flow_count, ACK);
+        while self.step() > 0 {}
+        let (entered, expected) = (self.connection_count(), flow_count.min(connections_max));
+        if entered == u64::from(expected) {
+            return Ok(());
+        }
+        Err(format!("{entered} connections were entered, and not {expected}"))
+    }
+
+    /// How many connections the balancer remembers.
+    pub fn connection_count(&self) -> u64 {
+        self.counts.iter().flat_map(|counts| counts.iter()).map(|it| it.connections.count()).sum()
+    }
+
+    /// One turn of the core; how many packets came.
+    #[inline]
+    fn step(&mut self) -> usize {
+        let now = self.start.elapsed() + self.ahead;
+        self.assembly.step(0, Tick::from_ns(now.as_nanos() as u64))
+    }
+
+    /// From now on packets of random connections come.
+    pub fn hit(&self, flow_count: u32) {
+        self.dial.random(flow_count, ACK);
+    }
+
+    /// From now on packets with these flags come, one of each flow from `first` on, as many as
+    /// `count` and a burst.
+    pub fn arrive(&self, first: u32, count: u64, flags: u8) {
+        self.dial.one_of_each(first, first + count as u32 + 64, flags);
+    }
+
+    /// Works on about so many packets, and says how long exactly so many took.
+    pub fn play(&mut self, count: u64) -> Duration {
+        let (start, mut done) = (Instant::now(), 0);
+        while done < count {
+            let came = self.step() as u64;
+            assert!(came > 0, "the source has run dry");
+            done += came;
+        }
+        start.elapsed().mul_f64(count as f64 / done as f64)
+    }
+
+    /// Lets so much time pass that all connections but the established ones are forgotten, which are
+    /// so many.
+    pub fn forget(&mut self, established_count: u32) {
+        self.dial.pause();
+        self.ahead += FORGOTTEN_AFTER;
+        while self.connection_count() > u64::from(established_count) {
+            self.step();
+        }
+    }
+
+    /// Ends it, and checks that all packets that came went.
+    pub fn finish(self) -> Result<(), String> {
+        let now = self.start.elapsed() + self.ahead;
+        let report = self.assembly.finish(Tick::from_ns(now.as_nanos() as u64));
+        if !report.is_whole() || report.sent != report.received {
+            return Err(format!("not every packet went:\n{report}"));
+        }
+        Ok(())
+    }
+}
+
+fn new_loop(sizes: Sizes, service_count: u32) -> &'static Loop {
+    Box::leak(Box::new(Loop::new(BUFFER_COUNT, Writer::new(sizes, service_count))))
+}

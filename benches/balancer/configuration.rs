@@ -1,0 +1,68 @@
+//! The configuration that is measured.
+
+use hotloop::packet::ethernet::MacAddress;
+use hotloop_benches::traffic::{SERVICE_PORT, SERVICES};
+use ipip_lb::balance::{Egress, Egresses, Route};
+use ipip_lb::config::Config;
+use std::fmt::Write;
+use std::net::Ipv4Addr;
+
+/// How many backends each service has: the same for all, as where many services share a fleet.
+const BACKEND_COUNT: u32 = 4;
+
+const NEXT_HOP: MacAddress = MacAddress::new([2, 0, 0, 0, 0, 3]);
+const OWN_MAC: MacAddress = MacAddress::new([2, 0, 0, 0, 0, 2]);
+
+/// A deployment as a configuration has it: one core does everything.
+pub const ONE_CORE: &str = "deployment = \"run-to-completion\"\nworkers = 1";
+
+/// A deployment as a configuration has it: one core receives, another balances and sends.
+pub const PIPELINE: &str = "deployment = \"pipeline\"\ndispatchers = 1\nworkers = 1";
+
+/// So many services, and as many connections as a worker may remember.
+///
+/// Connections outlast the bench, but for those that are not established; and however many come,
+/// there is no limit to how many a second are entered.
+pub fn configuration(service_count: u32, connections_max: u32, deployment: &str) -> Config {
+    let backends: Vec<_> = (1..=BACKEND_COUNT)
+        .map(|number| format!("{{ address = \"10.100.0.{number}\" }}"))
+        .collect();
+    let backends = backends.join(", ");
+    let mut text = format!(
+        "[engine]\n{deployment}\n\
+         [balancer]\n\
+         source_v4 = \"192.0.2.0/26\"\n\
+         source_v6 = \"2001:db8::1\"\n\
+         mtu = 1500\n\
+         decapsulate = []\n\
+         connections_max = {connections_max}\n\
+         new_connections_per_second_max = 1_000_000_000\n\
+         [balancer.timeouts_s]\n\
+         tcp_opening = 10\n\
+         tcp_established = 86400\n\
+         [[port]]\n\
+         name = \"uplink\"\n\
+         device = \"net_null0\"\n\
+         next_hop_mac = \"{NEXT_HOP}\"\n"
+    );
+    for number in 0..service_count {
+        let address = Ipv4Addr::from_bits(SERVICES.to_bits() + number);
+        let written = write!(
+            text,
+            "[[service]]\n\
+             name = \"web-{number}\"\n\
+             address = \"{address}\"\n\
+             protocol = \"tcp\"\n\
+             ports = \"{SERVICE_PORT}\"\n\
+             backend = [{backends}]\n"
+        );
+        written.expect("text grows");
+    }
+    Config::parse("balancer", &text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Everything leaves by the one port there is.
+pub const fn egresses() -> Egresses {
+    let egress = Egress { route: Route(0), source: OWN_MAC, destination: NEXT_HOP };
+    Egresses { clients: egress, backends: egress }
+}

@@ -1,0 +1,159 @@
+//! Real frames, out of a capture that net_pcap plays over and over: beside `dpdk-testpmd` on the same
+//! capture. Each side is a process of its own, as EAL starts once in one.
+
+use crate::Bench;
+use crate::capture;
+use crate::configuration::{ONE_CORE, configuration, egresses};
+use hotloop::dpdk::{Eal, HEADROOM_BYTES, Port, PortConfig};
+use hotloop::engine::{outlets, source};
+use hotloop::stage::Error;
+use hotloop_benches::forwarder::{Measured, measure_apart, measured};
+use hotloop_benches::row::Row;
+use hotloop_benches::testpmd::{self, Settings};
+use ipip_lb::balance::Route;
+use ipip_lb::network_function::NetworkFunction;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// A size, and the rate aimed at beside testpmd's.
+const SIZES: [(&str, u32, f64); 2] = [("1K", 1_000, 1.0), ("1M", 1_000_000, 0.7)];
+
+const ROUND_COUNT: usize = 5;
+const SERVICE_COUNT: u32 = 10;
+
+/// The peer swaps addresses and ports: it reads and writes every header, as a balancer does.
+const PEER: &str = "5tswap";
+
+/// Its other modes, shown beside it.
+const OTHERS: [&str; 2] = ["io", "csum"];
+
+/// The data room of each mbuf in bytes, on both sides: the device needs as many mbufs as the capture has
+/// frames, and these are of 64.
+const DATA_ROOM_BYTES: u16 = HEADROOM_BYTES + 128;
+
+/// Mbufs beyond those of the capture.
+const MBUFS_MORE: u32 = 16_384;
+
+/// One measurement's settings.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+struct Case {
+    function: Function,
+    capture: PathBuf,
+    flow_count: u32,
+    hugepages: bool,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+enum Function {
+    Balancer,
+    HelloForward,
+}
+
+impl Case {
+    fn device(&self) -> String {
+        format!("net_pcap0,rx_pcap={},infinite_rx=1", self.capture.display())
+    }
+
+    const fn mbuf_count(&self) -> u32 {
+        self.flow_count + MBUFS_MORE
+    }
+
+    /// What EAL takes, in MiB: an mbuf and its room, some of which DPDK adds, and the device's ring.
+    const fn memory_mib(&self) -> u32 {
+        128 + self.mbuf_count() / 2048
+    }
+}
+
+/// Both sizes; the smaller one alone, and once, where it is to be quick.
+pub fn bench(bench: &mut Bench, hugepages: bool) {
+    let (size_count, round_count) = if bench.quick { (1, 1) } else { (SIZES.len(), ROUND_COUNT) };
+    for (name, flow_count, aim) in &SIZES[..size_count] {
+        eprintln!("real frames, {name} flows");
+        let row = format!("frames of net_pcap, {name} flows");
+        match compare(*flow_count, hugepages, round_count) {
+            Ok((rounds, note)) => {
+                bench.table.rows.push(Row::rate(&row, PEER, "Mpps", &rounds, *aim));
+                bench.table.notes.push(format!("{row}: {note}"));
+            }
+            Err(reason) => bench.table.unshown.push(format!("{row}: {reason}")),
+        }
+    }
+}
+
+/// The rates of both sides by round, and what others do on the same capture.
+fn compare(
+    flow_count: u32,
+    hugepages: bool,
+    round_count: usize,
+) -> Result<(Vec<(f64, f64)>, String), String> {
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let path = folder.path().join("frames.pcap");
+    let written = capture::write(&path, flow_count, SERVICE_COUNT);
+    written.map_err(|error| format!("{}: {error}", path.display()))?;
+    let case = Case { function: Function::Balancer, capture: path, flow_count, hugepages };
+    let rounds = (0..round_count).map(|_| {
+        let theirs = peer(&case, PEER)?.mpps();
+        Ok((measure_apart(&case)?.mpps(), theirs))
+    });
+    let rounds = rounds.collect::<Result<Vec<_>, String>>()?;
+    let hello = Case { function: Function::HelloForward, ..case.clone() };
+    let hello = measure_apart(&hello)?.mpps();
+    let others = OTHERS.map(|mode| Ok(format!("testpmd {mode} {:.1}", peer(&case, mode)?.mpps())));
+    let others = others.into_iter().collect::<Result<Vec<_>, String>>()?.join(", ");
+    Ok((rounds, format!("{others}, hello-forward {hello:.1} Mpps")))
+}
+
+fn peer(case: &Case, mode: &str) -> Result<Measured, String> {
+    testpmd::measure_with(&Settings {
+        mode,
+        devices: vec![case.device()],
+        memory_mib: case.memory_mib(),
+        hugepages: case.hugepages,
+        mbuf_count: case.mbuf_count(),
+        others: vec![
+            "--burst=64".to_owned(),
+            "--port-topology=loop".to_owned(),
+            format!("--mbuf-size={DATA_ROOM_BYTES}"),
+        ],
+    })
+}
+
+/// The other side of our measurements: forwards, and prints what it measured.
+///
+/// # Errors
+/// Where EAL or the port does not start, or the account is not whole.
+pub fn run(settings: &str) -> Result<(), String> {
+    let measured = forward(settings).map_err(|error| error.to_string())?;
+    println!("{}", serde_json::to_string(&measured).map_err(|error| error.to_string())?);
+    Ok(())
+}
+
+fn forward(settings: &str) -> hotloop::Result<Measured> {
+    let case: Case = serde_json::from_str(settings)?;
+    let port = open(&case)?;
+    if case.function == Function::HelloForward {
+        return measured(source(|core| port.rx_queue(core)).sink(|core| port.tx_queue(core)));
+    }
+    let connections_max = case.flow_count + case.flow_count / 16;
+    let config = configuration(SERVICE_COUNT, connections_max, ONE_CORE);
+    let (function, _) = NetworkFunction::new(&config, egresses())?;
+    measured(function.graph(
+        |core| Ok(port.rx_queue(core)?),
+        |core| Ok::<_, Error>(outlets([(Route(0), port.tx_queue(core)?)])),
+    ))
+}
+
+fn open(case: &Case) -> hotloop::Result<Port> {
+    let memory = case.memory_mib().to_string();
+    let pages = if case.hugepages { "--in-memory" } else { "--no-huge" };
+    let arguments = [pages, "-m", &memory, "--no-pci", "--no-telemetry", "-l", "0"];
+    let eal = Eal::with_args(&arguments)?;
+    let config = PortConfig {
+        rx_descriptor_count: 64,
+        tx_descriptor_count: 64,
+        mbuf_count_min: case.mbuf_count(),
+        data_room_bytes: DATA_ROOM_BYTES,
+        ..PortConfig::default()
+    };
+    Ok(Port::open_with(eal, &case.device(), config)?)
+}

@@ -1,0 +1,168 @@
+//! A packet in plain memory that costs as little as an mbuf does.
+
+use hotloop::packet::{NoRoom, PacketBuf, Room};
+
+/// Bytes before a packet's data, as many as in a fresh mbuf.
+pub const HEADROOM_BYTES: usize = 128;
+
+/// Bytes of a buffer, headroom included: a line more than an even number of them, so that packets
+/// one behind the other don't share a few sets of the cache.
+const BUFFER_BYTES: usize = 2048 + 128;
+
+/// A packet in a buffer of its own: one segment, and like an mbuf a pointer to two lines that say
+/// what is in it, and the bytes behind them.
+#[derive(Debug)]
+pub struct Buffer(Box<Memory>);
+
+#[derive(Debug)]
+#[repr(C, align(64))]
+struct Memory {
+    /// Where the data begins. Invariant: `start <= end`.
+    start: usize,
+    /// Where it ends. Invariant: `end <= BUFFER_BYTES`.
+    end: usize,
+    metadata: [u8; 8],
+    rest: [u8; 40],
+    bytes: [u8; BUFFER_BYTES],
+}
+
+impl Buffer {
+    /// An empty packet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(Box::new(Memory {
+            start: HEADROOM_BYTES,
+            end: HEADROOM_BYTES,
+            metadata: [0; 8],
+            rest: [0; 40],
+            bytes: [0; BUFFER_BYTES],
+        }))
+    }
+
+    /// Makes it a packet of `len_bytes` bytes behind the headroom, which begins with these; the rest
+    /// holds anything.
+    ///
+    /// # Panics
+    /// When it has no room for so many.
+    #[inline(always)]
+    pub fn begin<const N: usize>(&mut self, len_bytes: usize) -> &mut [u8; N] {
+        assert!(N <= len_bytes && len_bytes <= BUFFER_BYTES - HEADROOM_BYTES, "no such packet");
+        self.0.start = HEADROOM_BYTES;
+        self.0.end = HEADROOM_BYTES + len_bytes;
+        self.0.bytes[HEADROOM_BYTES..].first_chunk_mut().expect("it has room for as many")
+    }
+
+    fn no_room(wanted_bytes: usize, available_bytes: usize, side: Room) -> NoRoom {
+        NoRoom { wanted_bytes, available_bytes, side }
+    }
+}
+
+impl Default for Buffer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl PacketBuf for Buffer {
+    #[inline(always)]
+    fn data(&self) -> &[u8] {
+        let Memory { start, end, bytes, .. } = &*self.0;
+        // SAFETY: 1. `start <= end <= BUFFER_BYTES`.
+        unsafe { bytes.get_unchecked(*start..*end) }
+    }
+
+    #[inline(always)]
+    fn data_mut(&mut self) -> &mut [u8] {
+        let Memory { start, end, bytes, .. } = &mut *self.0;
+        // SAFETY: 1. `start <= end <= BUFFER_BYTES`.
+        unsafe { bytes.get_unchecked_mut(*start..*end) }
+    }
+
+    #[inline(always)]
+    fn len_bytes(&self) -> usize {
+        self.0.end - self.0.start
+    }
+
+    #[inline]
+    fn prepend(&mut self, count: usize) -> Result<&mut [u8], NoRoom> {
+        let available = self.0.start;
+        if count > available {
+            return Err(Self::no_room(count, available, Room::Headroom));
+        }
+        self.0.start -= count;
+        Ok(self.data_mut())
+    }
+
+    #[inline]
+    fn append(&mut self, count: usize) -> Result<&mut [u8], NoRoom> {
+        let available = BUFFER_BYTES - self.0.end;
+        if count > available {
+            return Err(Self::no_room(count, available, Room::Tailroom));
+        }
+        let from = self.0.end;
+        self.0.end += count;
+        Ok(&mut self.0.bytes[from..from + count])
+    }
+
+    #[inline]
+    fn trim_front(&mut self, count: usize) -> Result<(), NoRoom> {
+        let available = self.len_bytes();
+        if count > available {
+            return Err(Self::no_room(count, available, Room::Data));
+        }
+        self.0.start += count;
+        Ok(())
+    }
+
+    #[inline]
+    fn truncate(&mut self, len_bytes: usize) {
+        if len_bytes < self.len_bytes() {
+            self.0.end = self.0.start + len_bytes;
+        }
+    }
+
+    fn copied(&self, offset_bytes: usize, len_bytes: usize) -> Option<Self> {
+        let bytes = self.data().get(offset_bytes..offset_bytes.checked_add(len_bytes)?)?;
+        let mut copy = Self::new();
+        copy.append(bytes.len()).ok()?.copy_from_slice(bytes);
+        copy.set_metadata(self.metadata());
+        Some(copy)
+    }
+
+    #[inline(always)]
+    fn metadata(&self) -> [u8; 8] {
+        self.0.metadata
+    }
+
+    #[inline(always)]
+    fn set_metadata(&mut self, metadata: [u8; 8]) {
+        self.0.metadata = metadata;
+    }
+
+    #[inline(always)]
+    fn timestamp_ns(&self) -> Option<u64> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_is_used_again_and_its_ends_hold() {
+        let mut buffer = Buffer::new();
+        for _ in 0..2 {
+            *buffer.begin(60) = [1, 2, 3];
+            assert_eq!((&buffer.data()[..3], buffer.len_bytes()), (&[1, 2, 3][..], 60));
+            buffer.prepend(HEADROOM_BYTES).unwrap()[..HEADROOM_BYTES].fill(7);
+            assert_eq!(buffer.prepend(1).unwrap_err().available_bytes, 0);
+            buffer.trim_front(HEADROOM_BYTES + 1).unwrap();
+            assert_eq!(buffer.copied(0, 2).unwrap().data(), [2, 3]);
+            buffer.truncate(2);
+            let tailroom = buffer.append(3000).unwrap_err().available_bytes;
+            buffer.append(tailroom).unwrap();
+            assert!(buffer.append(1).is_err() && buffer.trim_front(3000).is_err());
+        }
+    }
+}

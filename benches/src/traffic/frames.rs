@@ -1,0 +1,186 @@
+//! The frames of many flows, cheaply.
+//!
+//! Writing one is a copy of 64 bytes and a few numbers in it. Those that stand for the flow are set off
+//! against the IPv4 identification and the TCP sequence number, so that all frames of a size have the
+//! same checksums, and these are right.
+
+use crate::peers::buffer::Buffer;
+use hotloop::packet::checksum::{checksum, transport_v4};
+use hotloop::packet::ip::protocol;
+use std::net::Ipv4Addr;
+
+/// The service of a number is at this address plus the number, on [`SERVICE_PORT`].
+pub const SERVICES: Ipv4Addr = Ipv4Addr::new(10, 200, 0, 0);
+
+/// The TCP port of every service.
+pub const SERVICE_PORT: u16 = 80;
+
+/// Clients are in this network of 65,536 addresses.
+const CLIENTS: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
+
+/// The lowest port of clients.
+const CLIENT_PORT_MIN: u16 = 1024;
+
+/// Flows have numbers below this.
+pub const FLOWS_MAX: u32 = (u16::MAX - CLIENT_PORT_MIN) as u32 * 65_536;
+
+/// TCP's flag of a packet in the midst of a connection.
+pub const ACK: u8 = 0x10;
+
+/// TCP's flag of a connection's first packet.
+pub const SYN: u8 = 0x02;
+
+/// Bytes that are written of each frame.
+const HEAD_BYTES: usize = 64;
+
+/// How long frames are, in bytes, one after the other, round and round. Without a checksum of their
+/// own at the end, as a network function sees them.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Sizes {
+    /// The smallest that hold 10 bytes of payload.
+    Small,
+    /// Seven of 64, four of 594, one of 1,494: the usual mixture, whose longest fits the path's 1,500
+    /// bytes only as long as it is not wrapped, cut so that it does.
+    Imix,
+}
+
+impl Sizes {
+    const fn bytes(self) -> &'static [usize] {
+        match self {
+            Self::Small => &[64],
+            Self::Imix => &[64, 594, 64, 64, 594, 64, 64, 594, 64, 64, 594, 1494],
+        }
+    }
+}
+
+/// Writes the frame of a flow.
+#[derive(Debug)]
+pub struct Writer {
+    heads: Box<[Head]>,
+    /// Which head comes next.
+    turn: usize,
+    service_count: u32,
+}
+
+/// What frames of one size begin with, as flow 0 has it.
+#[derive(Clone, Copy, Debug)]
+struct Head {
+    bytes: [u8; HEAD_BYTES],
+    frame_bytes: usize,
+}
+
+impl Writer {
+    /// Frames of flows to so many services, at most 65,536.
+    #[must_use]
+    pub fn new(sizes: Sizes, service_count: u32) -> Self {
+        let heads = sizes.bytes().iter().map(|&frame_bytes| Head::new(frame_bytes));
+        Self { heads: heads.collect(), turn: 0, service_count }
+    }
+
+    /// Makes `buffer` the next frame, of the flow with this number.
+    #[inline(always)]
+    pub fn write(&mut self, buffer: &mut Buffer, flow: u32, flags: u8) {
+        let head = &self.heads[self.turn];
+        self.turn += 1;
+        if self.turn == self.heads.len() {
+            self.turn = 0;
+        }
+        let bytes = buffer.begin::<HEAD_BYTES>(head.frame_bytes);
+        *bytes = head.bytes;
+        put_flow(bytes, flow, service(flow, self.service_count));
+        put_flags(bytes, flags);
+    }
+}
+
+/// The number of a flow's service: any, but always the same.
+#[inline(always)]
+const fn service(flow: u32, service_count: u32) -> u32 {
+    ((flow.wrapping_mul(0x9e37_79b1) as u64 * service_count as u64) >> 32) as u32
+}
+
+/// Writes what differs between flows.
+#[inline(always)]
+fn put_flow(bytes: &mut [u8; HEAD_BYTES], flow: u32, service: u32) {
+    let (client, service) = (flow as u16, service as u16);
+    let port = CLIENT_PORT_MIN + (flow >> 16) as u16;
+    let (sum, has_carry) = client.overflowing_add(service);
+    let balance = !(sum + u16::from(has_carry));
+    let sequence = u32::from(!port) << 16 | u32::from(balance);
+    bytes[18..20].copy_from_slice(&balance.to_be_bytes());
+    bytes[28..30].copy_from_slice(&client.to_be_bytes());
+    bytes[32..34].copy_from_slice(&service.to_be_bytes());
+    bytes[34..36].copy_from_slice(&port.to_be_bytes());
+    bytes[38..42].copy_from_slice(&sequence.to_be_bytes());
+}
+
+/// Writes TCP's flags, set off against the urgent pointer, which nobody reads without its flag.
+#[inline(always)]
+fn put_flags(bytes: &mut [u8; HEAD_BYTES], flags: u8) {
+    bytes[47] = flags;
+    bytes[52..54].copy_from_slice(&(!u16::from(flags)).to_be_bytes());
+}
+
+impl Head {
+    fn new(frame_bytes: usize) -> Self {
+        let mut bytes = [0; HEAD_BYTES];
+        bytes[..6].copy_from_slice(&[2, 0, 0, 0, 0, 1]);
+        bytes[6..12].copy_from_slice(&[2, 0, 0, 0, 0, 2]);
+        bytes[12..14].copy_from_slice(&[0x08, 0x00]);
+        let total_bytes = (frame_bytes - 14) as u16;
+        bytes[14] = 0x45;
+        bytes[16..18].copy_from_slice(&total_bytes.to_be_bytes());
+        // May not be fragmented.
+        bytes[20] = 0x40;
+        (bytes[22], bytes[23]) = (64, protocol::TCP);
+        bytes[26..30].copy_from_slice(&CLIENTS.octets());
+        bytes[30..34].copy_from_slice(&SERVICES.octets());
+        bytes[36..38].copy_from_slice(&SERVICE_PORT.to_be_bytes());
+        // Five words of header, a window, and what the flow and the flags are set off against.
+        bytes[46] = 0x50;
+        bytes[48..50].copy_from_slice(&[0xff, 0xff]);
+        put_flow(&mut bytes, 0, 0);
+        put_flags(&mut bytes, ACK);
+        let sum = checksum(&bytes[14..34]);
+        bytes[24..26].copy_from_slice(&sum.to_be_bytes());
+        // The payload is zeros, which add nothing.
+        let mut segment = vec![0; frame_bytes - 34];
+        segment[..HEAD_BYTES - 34].copy_from_slice(&bytes[34..]);
+        let sum = transport_v4(CLIENTS, SERVICES, protocol::TCP, &segment);
+        bytes[50..52].copy_from_slice(&sum.to_be_bytes());
+        Self { bytes, frame_bytes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hotloop::packet::PacketBuf;
+    use hotloop::packet::ipv4::Ipv4View;
+    use hotloop::packet::tcp::TcpView;
+    use std::collections::HashSet;
+
+    #[test]
+    fn frames_are_whole_and_their_checksums_right() {
+        for (sizes, service_count) in [(Sizes::Small, 10), (Sizes::Imix, 10_000)] {
+            let mut writer = Writer::new(sizes, service_count);
+            let flows = [0, 1, 65_535, 65_536, 7_999_999, FLOWS_MAX - 1];
+            let mut keys = HashSet::new();
+            for flow in flows.into_iter().chain(10..40) {
+                for flags in [ACK, SYN] {
+                    let mut buffer = Buffer::new();
+                    writer.write(&mut buffer, flow, flags);
+                    let ip = Ipv4View::parse(&buffer.data()[14..]).unwrap();
+                    assert_eq!(usize::from(ip.total_length()) + 14, buffer.len_bytes());
+                    assert!(ip.is_checksum_right() && ip.dont_fragment());
+                    let (client, service) = (ip.source(), ip.destination());
+                    let tcp = TcpView::parse(ip.payload()).unwrap();
+                    assert_eq!(transport_v4(client, service, protocol::TCP, ip.payload()), 0);
+                    assert_eq!((tcp.flags(), tcp.destination_port()), (flags, SERVICE_PORT));
+                    assert!(service.to_bits() - SERVICES.to_bits() < service_count);
+                    keys.insert((client, tcp.source_port(), service));
+                }
+            }
+            assert_eq!(keys.len(), flows.len() + 30);
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Packets of many flows, from memory and back into it: as cheap as real headers can be.
+//!
+//! A packet's buffer goes round: the source writes a frame's headers into it, the sink hands it back
+//! through a ring. That costs little, and the same for every network function between the two.
+
+mod frames;
+
+pub use frames::{ACK, FLOWS_MAX, SERVICE_PORT, SERVICES, SYN, Sizes, Writer};
+
+use crate::peers::buffer::Buffer;
+use crate::peers::lines::Random;
+use hotloop::ring::{Consumer, Producer, ring};
+use hotloop::stage::{BURST_CAPACITY, Burst, Core, Error, Sink, Source};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU8, AtomicU32};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What a source is told while it runs.
+#[derive(Debug)]
+pub struct Dial {
+    /// The next flow, where they come one after the other.
+    next: AtomicU32,
+    /// The flow behind the last: of random ones, or of those that come one after the other.
+    end: AtomicU32,
+    /// 1 where flows come in random order.
+    is_random: AtomicU8,
+    flags: AtomicU8,
+}
+
+impl Dial {
+    /// From now on: packets with these flags of random flows below `end`.
+    pub fn random(&self, end: u32, flags: u8) {
+        self.flags.store(flags, Relaxed);
+        self.end.store(end, Relaxed);
+        self.is_random.store(1, Release);
+    }
+
+    /// From now on: a packet with these flags of each flow from `first` up to `end`, and then none.
+    pub fn one_of_each(&self, first: u32, end: u32, flags: u8) {
+        // None between the two.
+        self.end.store(0, Relaxed);
+        self.is_random.store(0, Release);
+        self.flags.store(flags, Relaxed);
+        self.next.store(first, Relaxed);
+        self.end.store(end, Release);
+    }
+
+    /// From now on: nothing.
+    pub fn pause(&self) {
+        self.one_of_each(0, 0, 0);
+    }
+
+    /// The next flow, where they come one after the other.
+    #[must_use]
+    pub fn next(&self) -> u32 {
+        self.next.load(Acquire)
+    }
+}
+
+/// A source and a sink, and the buffers that go round between them.
+#[derive(Debug)]
+pub struct Loop {
+    dial: Arc<Dial>,
+    source: Mutex<Option<Generator>>,
+    sink: Mutex<Option<Collector>>,
+}
+
+/// The source.
+#[derive(Debug)]
+pub struct Generator {
+    home: Consumer<Buffer>,
+    writer: Writer,
+    dial: Arc<Dial>,
+    random: Random,
+}
+
+/// The sink.
+#[derive(Debug)]
+pub struct Collector {
+    home: Producer<Buffer>,
+}
+
+impl Loop {
+    /// With so many buffers: no more packets are on their way at once.
+    #[must_use]
+    pub fn new(buffer_count: usize, writer: Writer) -> Self {
+        let (mut producer, home) = ring(buffer_count);
+        producer.push_burst(buffer_count, Buffer::new);
+        let dial = Arc::new(Dial {
+            next: AtomicU32::new(0),
+            end: AtomicU32::new(0),
+            is_random: AtomicU8::new(0),
+            flags: AtomicU8::new(ACK),
+        });
+        let generator =
+            Generator { home, writer, dial: Arc::clone(&dial), random: Random::seeded(7) };
+        Self {
+            dial,
+            source: Mutex::new(Some(generator)),
+            sink: Mutex::new(Some(Collector { home: producer })),
+        }
+    }
+
+    /// How the source is told what to send: nothing, so far.
+    #[must_use]
+    pub fn dial(&self) -> Arc<Dial> {
+        Arc::clone(&self.dial)
+    }
+
+    /// The source, for one core.
+    ///
+    /// # Errors
+    /// Another has it.
+    pub fn source(&self, _: &Core) -> Result<Generator, Error> {
+        take(&self.source)
+    }
+
+    /// The sink, for one core.
+    ///
+    /// # Errors
+    /// Another has it.
+    pub fn sink(&self, _: &Core) -> Result<Collector, Error> {
+        take(&self.sink)
+    }
+}
+
+fn take<T>(end: &Mutex<Option<T>>) -> Result<T, Error> {
+    let end = end.lock().unwrap_or_else(PoisonError::into_inner).take();
+    end.ok_or_else(|| Error::message("a loop has one source and one sink"))
+}
+
+impl Source for Generator {
+    type Item = Buffer;
+
+    #[inline]
+    fn poll(&mut self, burst: &mut Burst<Buffer>) -> usize {
+        let Self { home, writer, dial, random } = self;
+        let is_random = dial.is_random.load(Acquire) == 1;
+        let (end, flags) = (dial.end.load(Acquire), dial.flags.load(Relaxed));
+        let room = burst.room().min(BURST_CAPACITY);
+        if is_random {
+            return home.pop_burst(room, |mut buffer| {
+                writer.write(&mut buffer, random.below(end), flags);
+                burst.push(buffer);
+            });
+        }
+        let mut next = dial.next.load(Relaxed);
+        let count = room.min(end.saturating_sub(next) as usize);
+        let count = home.pop_burst(count, |mut buffer| {
+            writer.write(&mut buffer, next, flags);
+            burst.push(buffer);
+            next += 1;
+        });
+        if count > 0 {
+            dial.next.store(next, Release);
+        }
+        count
+    }
+}
+
+impl Sink for Collector {
+    type Item = Buffer;
+
+    #[inline]
+    fn send(&mut self, burst: &mut Burst<Buffer>) -> usize {
+        let count = burst.len();
+        self.home.push_burst(count, || burst.pop().expect("as many as there are"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_go_round_and_the_dial_is_obeyed() {
+        let loop_ = Loop::new(100, Writer::new(Sizes::Small, 10));
+        let core = Core::new(0, hotloop::stage::Role::RunToCompletion, None, None);
+        let (mut source, mut sink) = (loop_.source(&core).unwrap(), loop_.sink(&core).unwrap());
+        assert!(loop_.source(&core).is_err() && loop_.sink(&core).is_err());
+        let mut burst = Burst::new();
+        assert_eq!(source.poll(&mut burst), 0);
+        let dial = loop_.dial();
+        dial.one_of_each(5, 205, SYN);
+        let mut counts = Vec::new();
+        while dial.next() < 205 {
+            counts.push(source.poll(&mut burst));
+            assert_eq!(sink.send(&mut burst), *counts.last().unwrap());
+        }
+        assert_eq!((counts.iter().sum::<usize>(), source.poll(&mut burst)), (200, 0));
+        dial.random(3, ACK);
+        let taken: usize = (0..3).map(|_| source.poll(&mut burst) + sink.send(&mut burst)).sum();
+        assert!(taken >= 128, "{taken}");
+        dial.pause();
+        assert_eq!(source.poll(&mut burst), 0);
+    }
+}
