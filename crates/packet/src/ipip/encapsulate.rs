@@ -196,15 +196,8 @@ impl Tunnel {
         if total > u32::from(mtu_bytes) || ttl <= 1 {
             return None;
         }
-        let dont_fragment = flags & 0x40;
-        // All ones where fragments are allowed: a mask costs less than a branch.
-        let mask = u16::from(dont_fragment >> 6).wrapping_sub(1);
-        let fields = outer::Usual {
-            traffic_class,
-            total: total as u16,
-            identification: identification & mask,
-            flags: dont_fragment,
-        };
+        let identification = (flags & 0x40 == 0).then_some(identification);
+        let fields = outer::Usual { traffic_class, total: total as u16, identification };
         let bytes = packet.prepend(ipv4::HEADER_BYTES).ok()?;
         let bytes = bytes.first_chunk_mut::<{ ipv4::HEADER_BYTES + INNER }>()?;
         bytes[..12].copy_from_slice(addresses);
@@ -215,7 +208,7 @@ impl Tunnel {
         let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
         bytes[44..46].copy_from_slice(&sum.to_le_bytes());
         packet.truncate(ethernet::HEADER_BYTES + total as usize);
-        Some(mask != 0)
+        Some(identification.is_some())
     }
 
     #[inline(always)]

@@ -26,9 +26,8 @@ pub(super) struct Usual {
     pub traffic_class: u8,
     /// Length in bytes, this header included.
     pub total: u16,
-    pub identification: u16,
-    /// The upper byte of flags and offset.
-    pub flags: u8,
+    /// None where it forbids fragments.
+    pub identification: Option<u16>,
 }
 
 /// An outer IPv4 header, as far as it is the same for all packets of a tunnel.
@@ -40,7 +39,21 @@ pub(super) struct OuterV4 {
     sum: u16,
     /// How many bits of the source come from a flow's hash: up to 32. They are 0 in `source`.
     host_bits: u8,
+    in_memory: InMemory,
 }
+
+/// What is the same for all usual packets of a tunnel, as words lie in memory: ones' complement sums
+/// may be taken in any byte order (RFC 1071, section 2).
+#[derive(Clone, Copy, Debug)]
+struct InMemory {
+    /// With the inner packet's protocol, and the flag that forbids fragments.
+    sum: u32,
+    source: u32,
+    destination: u32,
+}
+
+/// The same flag, in the word of flags, offset, TTL and protocol as it lies in memory.
+const DONT_FRAGMENT_IN_MEMORY: u32 = u32::from_ne_bytes([0x40, 0, 0, 0]);
 
 impl OuterV4 {
     #[inline]
@@ -50,8 +63,14 @@ impl OuterV4 {
             .bytes(&[OUTER_TTL, 0, 0, 0])
             .bytes(&source.octets())
             .bytes(&destination.octets());
+        let usual_sum = sum.number(DONT_FRAGMENT).number(protocol::IPV4.into());
+        let in_memory = InMemory {
+            sum: u32::from((!usual_sum.checksum()).to_be()),
+            source: u32::from_ne_bytes(source.octets()),
+            destination: u32::from_ne_bytes(destination.octets()),
+        };
         let (source, destination) = (source.to_bits(), destination.to_bits());
-        Self { source, destination, sum: !sum.checksum(), host_bits }
+        Self { source, destination, sum: !sum.checksum(), host_bits, in_memory }
     }
 
     #[inline(always)]
@@ -62,31 +81,36 @@ impl OuterV4 {
     /// Writes the EtherType and the header of a usual packet.
     #[inline(always)]
     pub(super) fn write_usual(&self, bytes: &mut [u8; 22], fields: &Usual, flow_hash: u32) {
-        let Usual { traffic_class, total, identification, flags } = *fields;
-        let host = host(flow_hash, self.host_bits) as u32;
-        // The sum of words as they lie in memory: ones' complement sums may be taken in any byte
-        // order (RFC 1071, section 2).
+        let Usual { traffic_class, total, identification } = *fields;
+        let InMemory { sum, source, destination } = self.in_memory;
         let word = |bytes: [u8; 2]| u32::from(u16::from_ne_bytes(bytes));
-        let (total, identification) = (total.to_be(), identification.to_be());
-        let host_in_memory = host.to_be();
-        let sum = u32::from(self.sum.to_be())
-            + word([0, traffic_class])
-            + u32::from(total)
-            + u32::from(identification)
-            + word([flags, 0])
-            + word([0, protocol::IPV4])
-            + (host_in_memory >> 16)
-            + (host_in_memory & 0xffff);
+        let host = (host(flow_hash, self.host_bits) as u32).to_be();
+        let total = total.to_be_bytes();
+        let mut sum = sum + word([0, traffic_class]) + word(total) + (host >> 16) + (host & 0xffff);
+        let mut identification_bytes = [0; 2];
+        let mut middle = u32::from_ne_bytes([0x40, 0, OUTER_TTL, protocol::IPV4]);
+        // What nearly all packets forbid is in the sum already: here it is taken out.
+        if let Some(identification) = identification {
+            identification_bytes = identification.to_be_bytes();
+            sum += word(identification_bytes) + word([!0x40, !0]);
+            middle ^= DONT_FRAGMENT_IN_MEMORY;
+        }
         let sum = (sum & 0xffff) + (sum >> 16);
         let checksum = !((sum & 0xffff) + (sum >> 16)) as u16;
         let [ethertype_high, ethertype_low] = ETHERTYPE_IPV4.to_be_bytes();
+        let [total_high, total_low] = total;
+        let [identification_high, identification_low] = identification_bytes;
         bytes[..4].copy_from_slice(&[ethertype_high, ethertype_low, 0x45, traffic_class]);
-        bytes[4..6].copy_from_slice(&total.to_ne_bytes());
-        bytes[6..8].copy_from_slice(&identification.to_ne_bytes());
-        bytes[8..12].copy_from_slice(&[flags, 0, OUTER_TTL, protocol::IPV4]);
+        bytes[4..8].copy_from_slice(&[
+            total_high,
+            total_low,
+            identification_high,
+            identification_low,
+        ]);
+        bytes[8..12].copy_from_slice(&middle.to_ne_bytes());
         bytes[12..14].copy_from_slice(&checksum.to_ne_bytes());
-        bytes[14..18].copy_from_slice(&(self.source | host).to_be_bytes());
-        bytes[18..].copy_from_slice(&self.destination.to_be_bytes());
+        bytes[14..18].copy_from_slice(&(source | host).to_ne_bytes());
+        bytes[18..].copy_from_slice(&destination.to_ne_bytes());
     }
 
     /// The header of a packet; of no flow, where it is not told.

@@ -5,6 +5,7 @@ use crate::config::IcmpEcho;
 use crate::directory::Directory;
 use crate::own_header::{OwnHeader, TCP_FLAGS_OFFSET};
 use hotloop::packet::classify::{Kind, Layout};
+use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::ip::Fragment;
 use hotloop::packet::ipip::{self, DecapsulateError};
 use hotloop::packet::{PacketBuf, ethernet, ipv4};
@@ -63,6 +64,12 @@ impl<P: PacketBuf + Carries> Own<P> {
     /// [`balance`](Self::balance) for what remains.
     #[inline(never)]
     fn balance_any(&mut self, turn: &mut Turn<'_, '_, '_, P>, packet: P, layout: Layout) {
+        // Nearly all of these are first packets of their connections.
+        if let Some(key) = layout.usual_key_v4(packet.data())
+            && let Some(service) = turn.directory.service_of_flow(&FlowKey::V4(key))
+        {
+            return self.serve_usual(turn, packet, key, service, layout);
+        }
         match layout.kind() {
             Kind::Ipv4 | Kind::Ipv6 => {}
             Kind::Malformed(_) => return turn.reject(packet, BalanceDrop::Malformed),
@@ -174,7 +181,7 @@ pub(super) enum Way {
 
 /// TCP's flags in a usual packet of IPv4, were it TCP.
 #[inline(always)]
-fn usual_flags(frame: &[u8]) -> u8 {
+pub(super) fn usual_flags(frame: &[u8]) -> u8 {
     const OFFSET: usize = ethernet::HEADER_BYTES + ipv4::HEADER_BYTES + TCP_FLAGS_OFFSET;
     frame.get(OFFSET).copied().unwrap_or(0)
 }

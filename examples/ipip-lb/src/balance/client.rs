@@ -1,5 +1,6 @@
 //! What clients send to services, and routers about what services sent.
 
+use super::classes::usual_flags;
 use super::fragments::Datagram;
 use super::{BalanceDrop, Own, Turn};
 use crate::config::{IcmpEcho, Scheduler};
@@ -9,7 +10,7 @@ use crate::directory::{Directory, Found, Service, TargetId};
 use crate::own_header::OwnHeader;
 use hotloop::packet::PacketBuf;
 use hotloop::packet::classify::Layout;
-use hotloop::packet::flow_key::FlowKey;
+use hotloop::packet::flow_key::{FlowKey, FlowKeyV4};
 use hotloop::packet::ip::{Fragment, protocol};
 use hotloop::stage::{Carries, Tick};
 
@@ -19,7 +20,6 @@ struct FromClient<'a> {
     hash: u32,
     /// TCP's; 0 elsewhere.
     flags: u8,
-    is_echo: bool,
 }
 
 impl FromClient<'_> {
@@ -30,6 +30,26 @@ impl FromClient<'_> {
 }
 
 impl<P: PacketBuf + Carries> Own<P> {
+    /// A [usual](Layout::is_usual_v4) packet to a service: as [`serve`](Self::serve) does, but there is
+    /// less that it may be.
+    pub(super) fn serve_usual(
+        &mut self,
+        turn: &mut Turn<'_, '_, '_, P>,
+        packet: P,
+        key: FlowKeyV4,
+        service: &Service,
+        layout: Layout,
+    ) {
+        let is_tcp = key.protocol() == protocol::TCP;
+        let flags = if is_tcp { usual_flags(packet.data()) } else { 0 };
+        let key = FlowKey::V4(key);
+        let from_client = FromClient { key: &key, hash: layout.hash(), flags };
+        match self.follow(turn, &from_client, || Ok(service)) {
+            Ok(target) => self.send_to(turn, packet, target, layout),
+            Err(reason) => turn.reject(packet, reason),
+        }
+    }
+
     /// A packet to an address of a service.
     pub(super) fn serve(
         &mut self,
@@ -53,8 +73,11 @@ impl<P: PacketBuf + Carries> Own<P> {
                 Some(key) => {
                     let flags = header.tcp_flags(packet.data());
                     let is_echo = header.is_echo(packet.data());
-                    let from_client = FromClient { key: &key, hash: layout.hash(), flags, is_echo };
-                    self.follow(turn, header, &from_client)
+                    let from_client = FromClient { key: &key, hash: layout.hash(), flags };
+                    let port = key.destination_port();
+                    self.follow(turn, &from_client, || {
+                        service_for(turn.directory, header, port, is_echo)
+                    })
                 }
                 None => Err(BalanceDrop::Malformed),
             }
@@ -77,17 +100,16 @@ impl<P: PacketBuf + Carries> Own<P> {
     }
 
     /// The target of a packet's connection, which is entered where it is new.
-    fn follow(
+    #[inline]
+    fn follow<'d>(
         &mut self,
-        turn: &Turn<'_, '_, '_, P>,
-        header: &OwnHeader,
+        turn: &Turn<'d, '_, '_, P>,
         packet: &FromClient<'_>,
+        service: impl FnOnce() -> Result<&'d Service, BalanceDrop>,
     ) -> Result<TargetId, BalanceDrop> {
         let directory = turn.directory;
         let Some(place) = self.connections.find(packet.key, turn.now()) else {
-            let service =
-                service_for(directory, header, packet.key.destination_port(), packet.is_echo)?;
-            return self.enter(turn, service, packet);
+            return self.enter(turn, service()?, packet);
         };
         let mut connection = self.connections.connection(place).expect("it was found just now");
         if !connection.begins_afresh(packet.flags) {
@@ -102,9 +124,7 @@ impl<P: PacketBuf + Carries> Own<P> {
                 Found::Flushed | Found::Gone => {}
             }
         }
-        let service =
-            service_for(directory, header, packet.key.destination_port(), packet.is_echo)?;
-        self.replace(turn, service, packet, place)
+        self.replace(turn, service()?, packet, place)
     }
 
     /// A connection gets another target: it begins afresh, or its own is gone.
