@@ -1,7 +1,7 @@
 //! A round of frames that take every path through the balancer.
 
 use hotloop::packet::build::{
-    PacketBuilder, arp_request, protocol, tcp, time_exceeded, udp, unreachable,
+    PacketBuilder, arp_request, echo_request, protocol, tcp, time_exceeded, udp, unreachable,
 };
 use hotloop::packet::checksum;
 
@@ -91,18 +91,27 @@ pub fn round() -> Vec<Template> {
     let plain = |frame: Vec<u8>| Template { bytes: frame, kind: Kind::Plain };
     let later_fragment = protocol(17).from(CLIENT).to("203.0.113.10").payload([0; 200]);
     let stranger = tcp().from(VIP).to(CLIENT).tunnelled("10.7.7.7", "192.0.2.1");
+    let cut_tunnel = protocol(4).from("10.0.0.1").to("192.0.2.1").payload([0x45; 2000]);
+    let whole = udp().from(CLIENT).to(VIP).identification(9).payload([0; 900]);
+    let echo = echo_request(7, 1).from("198.51.100.7").to("203.0.113.10");
     let mut round = vec![
-        plain(arp_request([10, 0, 0, 1].into(), [10, 0, 0, 2].into())), // not_ip
+        plain(arp_request([10, 0, 0, 1].into(), [10, 0, 0, 2].into())), // punt
         plain(request().build()[..40].to_vec()),                        // malformed
-        plain(later_fragment.build_fragments(100).remove(1)),           // fragment
+        plain(later_fragment.build_fragments(100).remove(1)),           // fragment_orphan
+        plain(cut_tunnel.build_fragments(1500).remove(0)),              // tunnel_fragment
+        plain(echo.build()),                                            // icmp_echo, answered
         plain(stranger.build()),                                        // unknown_tunnel_source
         plain(damaged()),                                               // bad_checksum
         plain(congested()),                                             // congestion
         plain(tcp().from(CLIENT).to("203.0.113.10:81").build()),        // no_service
         plain(tcp().from(CLIENT).to("203.0.113.20:80").build()),        // no_backend
         plain(request().ttl(1).build()),                                // ttl_expired
-        plain(request().payload(vec![0; 1460]).build()),                // too_big
+        plain(request().payload(vec![0; 1460]).dont_fragment().build()), // too_big, answered
         Template { bytes: request().build(), kind: Kind::NoHeadroom },  // no_headroom
+        // In pieces once wrapped, and fragments that follow their first.
+        plain(request().payload(vec![0; 1460]).build()),
+        plain(whole.clone().build_fragments(600).remove(0)),
+        plain(whole.build_fragments(600).remove(1)),
         // On their way to a client, to a backend by an error, and in a tunnel to a service.
         plain(reply().build()),
         plain(time_exceeded(&tcp().from(VIP).to(CLIENT).build()).build()),
