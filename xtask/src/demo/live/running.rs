@@ -126,8 +126,9 @@ mod tests {
 
     fn shell(script: &str) -> (tempfile::TempDir, Running) {
         let folder = tempfile::tempdir().unwrap();
-        let mut command = Command::new("/bin/sh");
-        command.args(["-c", script]);
+        // A shell that was started with SIGINT ignored, as in the background of another, can't trap it.
+        let mut command = Command::new("env");
+        command.args(["--default-signal=INT", "/bin/sh", "-c", script]);
         let running = Running::start("shell", folder.path(), &mut command).unwrap();
         (folder, running)
     }
