@@ -169,8 +169,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("socket");
         let shell = |script: &str| {
-            let mut command = Command::new("/bin/sh");
-            command.args(["-c", script, "sh"]).arg(&socket);
+            // A shell that was started with SIGINT ignored, as in the background of another, can't
+            // trap it.
+            let mut command = Command::new("env");
+            command.args(["--default-signal=INT", "/bin/sh", "-c", script, "sh"]).arg(&socket);
             command
         };
         join(shell(sink), shell(source), &socket, Duration::from_millis(200))
