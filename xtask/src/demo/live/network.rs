@@ -90,8 +90,9 @@ impl Network {
 
     /// A program that is to run in a host.
     pub fn program(&self, host: &str, program: impl AsRef<std::ffi::OsStr>) -> Command {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.namespace(host)]).arg(program);
+        // Not by `ip netns exec`, which also remounts /sys, and can't where / is no mount point.
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net=/run/netns/{}", self.namespace(host))).arg(program);
         command
     }
 
