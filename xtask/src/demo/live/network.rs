@@ -111,8 +111,8 @@ impl Network {
     }
 
     fn batch(&self, host: &str, options: &[&str], lines: &str) -> Result<(), Failure> {
-        let mut command = Command::new("ip");
-        command.args(options).args(["-netns", &self.namespace(host), "-batch", "-"]);
+        let mut command = self.program(host, "ip");
+        command.args(options).args(["-batch", "-"]);
         command.stdin(Stdio::piped()).stdout(Stdio::null());
         let mut child = command.spawn().map_err(|error| process::not_started(&command, &error))?;
         if let Some(mut input) = child.stdin.take() {
@@ -127,8 +127,7 @@ impl Network {
 
     /// What `ip` says in a host; nothing where it fails.
     pub fn ask(&self, host: &str, words: &[&str]) -> Option<String> {
-        let namespace = self.namespace(host);
-        process::quiet_output(Command::new("ip").args(["-netns", &namespace]).args(words))
+        process::quiet_output(self.program(host, "ip").args(words))
     }
 
     /// Has the router send packets to these networks by a link.
