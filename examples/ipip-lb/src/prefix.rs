@@ -80,6 +80,14 @@ const fn width(address: IpAddr) -> u8 {
     }
 }
 
+/// The address as a number; one of IPv4 takes the lower 32 bits.
+pub(crate) fn bits(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(address) => address.to_bits().into(),
+        IpAddr::V6(address) => address.to_bits(),
+    }
+}
+
 /// The address with all but its first `len` bits cleared.
 fn masked(address: IpAddr, len: u8) -> IpAddr {
     match address {

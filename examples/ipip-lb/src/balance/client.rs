@@ -124,7 +124,7 @@ impl<P: PacketBuf + Carries> Own<P> {
                 Found::Flushed | Found::Gone => {}
             }
         }
-        self.replace(turn, service()?, packet, place)
+        self.replace(turn, service()?, packet, (place, connection))
     }
 
     /// A connection gets another target: it begins afresh, or its own is gone.
@@ -133,9 +133,8 @@ impl<P: PacketBuf + Carries> Own<P> {
         turn: &Turn<'_, '_, '_, P>,
         service: &Service,
         packet: &FromClient<'_>,
-        place: Place,
+        (place, mut connection): (Place, Connection),
     ) -> Result<TargetId, BalanceDrop> {
-        let mut connection = self.connections.connection(place).expect("it was found just now");
         let client = packet.key.source();
         let (directory, now) = (turn.directory, turn.now());
         let target = self.schedule.choose(directory, service, client, packet.hash, now);

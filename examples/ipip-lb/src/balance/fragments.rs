@@ -2,12 +2,12 @@
 
 use crate::directory::TargetId;
 use crate::own_header::OwnHeader;
+use crate::prefix::bits;
 use hotloop::arena::{Arena, Request};
 use hotloop::flow::{Config, Full, Table};
 use hotloop::packet::classify::Layout;
 use hotloop::stage::{Error, Tick};
 use std::collections::VecDeque;
-use std::net::IpAddr;
 
 /// How many datagrams a worker remembers the target of.
 const DATAGRAMS_MAX: usize = 4096;
@@ -38,13 +38,6 @@ impl Datagram {
         let halves = |bits: u128| ((bits >> 64) as u64, bits as u64);
         let ((a, b), (c, d)) = (halves(source), halves(destination));
         Self([a, b, c, d, rest])
-    }
-}
-
-fn bits(address: IpAddr) -> u128 {
-    match address {
-        IpAddr::V4(address) => address.to_bits().into(),
-        IpAddr::V6(address) => address.to_bits(),
     }
 }
 

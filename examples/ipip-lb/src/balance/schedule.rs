@@ -3,6 +3,8 @@
 use crate::config::Scheduler;
 use crate::counts::WorkerCounts;
 use crate::directory::{Choice, Directory, Found, Service, TargetId};
+use crate::maglev::mixed;
+use crate::prefix::bits;
 use hotloop::arena::{Arena, Request};
 use hotloop::flow::{Classes, Config, Full, Table};
 use hotloop::stage::{Error, Tick};
@@ -174,10 +176,7 @@ impl Schedule {
 }
 
 fn client_key(service: &Service, client: IpAddr) -> [u64; 3] {
-    let (family, bits) = match client {
-        IpAddr::V4(address) => (0, address.to_bits().into()),
-        IpAddr::V6(address) => (1_u64 << 32, address.to_bits()),
-    };
+    let (family, bits) = (u64::from(client.is_ipv6()) << 32, bits(client));
     [(bits >> 64) as u64, bits as u64, family | u64::from(service.id)]
 }
 
@@ -185,16 +184,7 @@ fn client_key(service: &Service, client: IpAddr) -> [u64; 3] {
 /// balancer.
 #[must_use]
 pub fn client_hash(client: IpAddr) -> u32 {
-    let bits: u128 = match client {
-        IpAddr::V4(address) => address.to_bits().into(),
-        IpAddr::V6(address) => address.to_bits(),
-    };
-    // The two halves one after the other, each spread over all bits: SplitMix64's finaliser.
-    let spread = |number: u64| {
-        let mut bits = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        bits ^ (bits >> 31)
-    };
-    (spread(spread((bits >> 64) as u64) ^ bits as u64) >> 32) as u32
+    let bits = bits(client);
+    // The two halves one after the other, each spread over all bits.
+    (mixed(mixed((bits >> 64) as u64) ^ bits as u64) >> 32) as u32
 }
