@@ -64,6 +64,7 @@
 mod arguments;
 mod ask;
 mod common;
+mod failure;
 mod hangup;
 mod operation;
 mod path;
@@ -75,6 +76,7 @@ mod unix;
 pub use arguments::{CommonCommand, ControlArgs, CtlArgs, ctl};
 pub use ask::{ANSWER_WAIT, AskError, ask, ask_within};
 pub use common::{status, status_text};
+pub use failure::{Failure, exit_code};
 pub use hangup::Hangup;
 pub use operation::{Operation, TURN, operate};
 pub use path::socket_path;

@@ -1,11 +1,11 @@
 //! The command line.
 
-use crate::failure::Failure;
 use crate::prefix::Prefix;
 use crate::settings::{Answers, Settings};
 use clap::{Parser, ValueEnum};
 use hotloop::packet::ethernet::MacAddress;
 use hotloop_ops::ControlArgs;
+use hotloop_ops::Failure;
 use std::ffi::OsString;
 use std::net::IpAddr;
 use std::time::Duration;

@@ -55,7 +55,6 @@
 pub mod arrival;
 pub mod cli;
 pub mod endpoint;
-pub mod failure;
 pub mod graph;
 pub mod outer;
 pub mod prefix;

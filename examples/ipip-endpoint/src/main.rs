@@ -2,12 +2,15 @@
 //! asks one that runs.
 
 use ipip_endpoint::cli::Cli;
-use ipip_endpoint::{failure, run};
+use ipip_endpoint::run;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     if let Some(code) = hotloop_ops::ctl("ipip-endpoint", std::env::args_os()) {
         return code;
     }
-    failure::exit_code(Cli::parse_from_args(std::env::args_os()).and_then(|cli| run::run(&cli)))
+    hotloop_ops::exit_code(
+        "ipip-endpoint",
+        Cli::parse_from_args(std::env::args_os()).and_then(|cli| run::run(&cli)),
+    )
 }

@@ -2,12 +2,12 @@
 
 use crate::cli::{Cli, ReportFormat};
 use crate::endpoint::Endpoint;
-use crate::failure::Failure;
 use crate::graph::graph;
 use crate::settings::{Answers, Settings, Stations};
 use hotloop::dpdk;
 use hotloop::engine::RunError;
 use hotloop::prelude::*;
+use hotloop_ops::Failure;
 use hotloop_ops::operate;
 use std::io::{self, Write};
 

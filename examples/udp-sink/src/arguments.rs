@@ -1,8 +1,8 @@
 //! What both programs do with a command line.
 
-use crate::failure::Failure;
 use clap::{Args, Parser, ValueEnum};
 use hotloop_ops::ControlArgs;
+use hotloop_ops::Failure;
 use std::ffi::OsString;
 use std::time::Duration;
 

@@ -24,7 +24,7 @@ pub struct Cli {
 mod tests {
     use super::*;
     use crate::arguments::{ReportFormat, parse};
-    use crate::failure::Failure;
+    use hotloop_ops::Failure;
     use std::time::Duration;
 
     fn read(line: &str) -> Result<Cli, Failure> {

@@ -13,7 +13,6 @@
 pub mod arguments;
 pub mod cli;
 pub mod delivery;
-pub mod failure;
 pub mod filter;
 pub mod graph;
 pub mod output;

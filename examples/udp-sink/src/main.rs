@@ -3,11 +3,14 @@
 
 use std::process::ExitCode;
 use udp_sink::cli::Cli;
-use udp_sink::{arguments, failure, run};
+use udp_sink::{arguments, run};
 
 fn main() -> ExitCode {
     if let Some(code) = hotloop_ops::ctl("udp-sink", std::env::args_os()) {
         return code;
     }
-    failure::exit_code("udp-sink", arguments::parse::<Cli>(std::env::args_os()).and_then(run::run))
+    hotloop_ops::exit_code(
+        "udp-sink",
+        arguments::parse::<Cli>(std::env::args_os()).and_then(run::run),
+    )
 }

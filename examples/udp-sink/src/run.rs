@@ -2,13 +2,13 @@
 
 use crate::cli::Cli;
 use crate::delivery::Counts;
-use crate::failure::Failure;
 use crate::graph::graph;
 use crate::output::{Output, Totals};
 use crate::rate::Passed;
 use hotloop::dpdk::{self, PortStats};
 use hotloop::engine::RunError;
 use hotloop::prelude::*;
+use hotloop_ops::Failure;
 use hotloop_ops::{Operation, Request, Socket};
 use std::io;
 use std::sync::Arc;

@@ -3,10 +3,10 @@
 use crate::datagrams::Plan;
 use clap::Parser;
 use hotloop::packet::ethernet::MacAddress;
+use hotloop_ops::Failure;
 use std::net::SocketAddr;
 use std::time::Duration;
 use udp_sink::arguments::{Common, seconds};
-use udp_sink::failure::Failure;
 
 /// Sends UDP datagrams, as fast as it can or at a rate, and prints each second how many were sent:
 /// millions of packets, payload in 2^20 bytes, payload in 10^6 bits. Ends with a summary.

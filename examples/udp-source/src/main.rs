@@ -2,7 +2,7 @@
 //! one that runs.
 
 use std::process::ExitCode;
-use udp_sink::{arguments, failure};
+use udp_sink::arguments;
 use udp_source::cli::Cli;
 use udp_source::run;
 
@@ -10,7 +10,7 @@ fn main() -> ExitCode {
     if let Some(code) = hotloop_ops::ctl("udp-source", std::env::args_os()) {
         return code;
     }
-    failure::exit_code(
+    hotloop_ops::exit_code(
         "udp-source",
         arguments::parse::<Cli>(std::env::args_os()).and_then(run::run),
     )

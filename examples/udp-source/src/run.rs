@@ -6,12 +6,12 @@ use crate::pool::Pool;
 use hotloop::engine::{Placement, PlacementError, Topology};
 use hotloop::packet::ethernet::MacAddress;
 use hotloop::prelude::*;
+use hotloop_ops::Failure;
 use hotloop_ops::{Operation, Request, Socket};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use udp_sink::failure::Failure;
 use udp_sink::output::{Output, Totals};
 use udp_sink::rate::Passed;
 

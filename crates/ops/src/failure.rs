@@ -1,11 +1,12 @@
 //! What makes a program end with another exit code than 0.
 
-use hotloop::engine::RunError;
-use hotloop::{Error, dpdk};
-use hotloop_ops::SocketError;
+use crate::socket::SocketError;
+use hotloop_dpdk as dpdk;
+use hotloop_engine::RunError;
+use hotloop_stage::Error;
 use std::process::ExitCode;
 
-/// Why a program ends early, or ends badly.
+/// Why a program ends early, or ends badly: for one that is told all on its command line.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// Help or the version was asked for: printed to standard output, exit code 0.
@@ -74,7 +75,8 @@ const fn is_input(error: &dpdk::Error) -> bool {
     )
 }
 
-/// What `main` returns, after saying on standard error what went wrong.
+/// What `main` of the program named returns, after saying on standard error what went wrong.
+#[must_use]
 pub fn exit_code(program: &str, result: Result<(), Failure>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
