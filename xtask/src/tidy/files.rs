@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use crate::failure::Failure;
 
 /// Extensions of files that are read; files without one are scripts, licences and the like.
-const TEXT: [&str; 11] = ["c", "h", "lock", "md", "py", "rs", "sh", "stderr", "toml", "txt", "yml"];
+pub const TEXT: [&str; 11] =
+    ["c", "h", "lock", "md", "py", "rs", "sh", "stderr", "toml", "txt", "yml"];
 
 /// Hidden folders that are the project's own.
 const HIDDEN: [&str; 3] = [".cargo", ".ci", ".github"];
@@ -60,6 +61,10 @@ fn is_own(folder: &Path) -> bool {
 }
 
 fn text_of(path: &Path) -> Result<Option<String>, Failure> {
+    // In a linked worktree it is a file that names the repository.
+    if path.file_name().is_some_and(|name| name == ".git") {
+        return Ok(None);
+    }
     let extension = path.extension().map(|extension| extension.to_string_lossy().into_owned());
     if extension.is_some_and(|extension| !TEXT.contains(&extension.as_str())) {
         return Ok(None);
@@ -83,6 +88,7 @@ mod tests {
         write("src/main.rs", b"fn main() {}");
         write(".ci/run", b"#!/bin/sh");
         write(".git/config", b"");
+        write("linked/.git", b"gitdir: elsewhere");
         write("target/debug/x.rs", b"");
         write("built/CACHEDIR.TAG", b"");
         write("built/x.rs", b"");

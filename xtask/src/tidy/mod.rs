@@ -3,6 +3,7 @@
 mod crates;
 mod files;
 mod graph;
+mod kinds;
 mod lengths;
 mod source;
 mod unsafe_pages;
@@ -44,8 +45,11 @@ impl fmt::Display for Violation {
 
 /// Checks the whole workspace, and shows every violation there is.
 pub fn run(workspace: &Workspace) -> Result<(), Failure> {
-    let files = files::all(Path::new("."))?;
+    let root = Path::new(".");
+    let files = files::all(root)?;
+    let tracked = kinds::tracked(root);
     let mut violations = graph::check(workspace);
+    violations.extend(kinds::check(tracked.as_deref().unwrap_or_default()));
     violations.extend(crates::check(workspace)?);
     violations.extend(unsafe_pages::check(&files));
     for file in &files {
@@ -57,6 +61,9 @@ pub fn run(workspace: &Workspace) -> Result<(), Failure> {
     match violations.len() {
         0 => {
             println!("tidy: {} files, {} packages", files.len(), workspace.packages.len());
+            if tracked.is_none() {
+                println!("tidy: kinds of tracked files skipped: git knows no checkout here");
+            }
             Ok(())
         }
         count => Err(Failure::failed(format!("tidy: {count} violations"))),
