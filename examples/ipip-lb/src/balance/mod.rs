@@ -25,7 +25,7 @@ mod server;
 mod window;
 
 pub use fragments::{WAIT_NS, WAITING_MAX};
-pub use inquiry::{Answer, Filter, Inquiries, Listing, Question};
+pub use inquiry::{Answer, Filter, Inquiries, Listing, Question, SLOTS_A_TURN, TargetSet};
 pub use schedule::{CLIENTS_MAX, client_hash};
 
 use crate::connections::Connections;

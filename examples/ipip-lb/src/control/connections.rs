@@ -1,12 +1,13 @@
 //! Listing connections, and asking workers in general.
 
 use super::Operator;
-use crate::balance::{Answer, Filter, Listing, Question};
+use crate::balance::{Answer, Filter, Listing, Question, TargetSet};
 use crate::connection::Connection;
 use crate::directory::{Directory, Found, TargetId};
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::ip::protocol;
 use serde_json::{Value, json};
+use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
@@ -133,6 +134,7 @@ pub(super) fn protocol_number(text: &str) -> Result<u8, String> {
 /// Reads `client=198.51.100.0/24,port=80` and the like.
 fn parse_filter(text: &str, directory: &Directory) -> Result<Filter, String> {
     let mut filter = Filter::default();
+    let mut targets: Option<HashSet<TargetId>> = None;
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         let wrong = || {
             format!(
@@ -147,21 +149,21 @@ fn parse_filter(text: &str, directory: &Directory) -> Result<Filter, String> {
             "port" => filter.port = Some(value.parse().map_err(|_| wrong())?),
             "protocol" => filter.protocol = Some(protocol_number(value)?),
             "service" | "backend" => {
-                let targets = targets_of(key, value, directory)?;
-                let both = match filter.targets.take() {
-                    Some(others) => others.into_iter().filter(|it| targets.contains(it)).collect(),
-                    None => targets,
-                };
-                filter.targets = Some(both);
+                let found = targets_of(key, value, directory)?;
+                targets = Some(match targets {
+                    Some(others) => others.intersection(&found).copied().collect(),
+                    None => found,
+                });
             }
             _ => return Err(wrong()),
         }
     }
+    filter.targets = targets.map(TargetSet::new);
     Ok(filter)
 }
 
 /// The targets of a service, or of a backend in all services.
-fn targets_of(key: &str, value: &str, directory: &Directory) -> Result<Vec<TargetId>, String> {
+fn targets_of(key: &str, value: &str, directory: &Directory) -> Result<HashSet<TargetId>, String> {
     let address: Option<IpAddr> = value.parse().ok();
     let fits = |service: u32, of: IpAddr| match key {
         "service" => directory.services()[service as usize].name == value,
@@ -169,7 +171,7 @@ fn targets_of(key: &str, value: &str, directory: &Directory) -> Result<Vec<Targe
     };
     let targets = directory.targets().iter().enumerate();
     let targets = targets.filter(|(_, it)| it.service.is_some_and(|of| fits(of, it.address)));
-    let targets: Vec<_> = targets.filter_map(|(slot, target)| target.id(slot)).collect();
+    let targets: HashSet<_> = targets.filter_map(|(slot, target)| target.id(slot)).collect();
     if targets.is_empty() {
         return Err(format!("there is no {key} {value:?} with backends; ctl {key}s lists them"));
     }

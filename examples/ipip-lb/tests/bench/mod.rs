@@ -1,7 +1,7 @@
 //! A balancer of one worker on the bench, with a configuration for tests.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
-use hotloop::engine::{Publisher, Routed, publish};
+use hotloop::engine::{Asker, Publisher, Routed, mailbox, publish};
 use hotloop::packet::build::tcp;
 use hotloop::packet::classify::classify_packet;
 use hotloop::packet::ethernet::MacAddress;
@@ -10,7 +10,9 @@ use hotloop::packet::memory::MemPacket;
 use hotloop::packet::seed::Seed;
 use hotloop::stage::{Classified, Tagged};
 use hotloop::testing::{Bench, InBursts, Outcome, bench_burst};
-use ipip_lb::balance::{Balance, BalanceDrop, Egress, Egresses, Making, Route, SEED};
+use ipip_lb::balance::{
+    Answer, Balance, BalanceDrop, Egress, Egresses, Making, Question, Route, SEED,
+};
 use ipip_lb::config::Config;
 use ipip_lb::counts::WorkerCounts;
 use ipip_lb::directory::{Builder, Directory, Standing};
@@ -55,6 +57,7 @@ pub struct Lb {
     counts: Arc<[WorkerCounts]>,
     builder: Builder,
     publisher: Publisher<Directory>,
+    pub asker: Asker<Question, Answer>,
     pub config: Config,
     pub standing: Standing,
 }
@@ -72,12 +75,16 @@ impl Lb {
 
     /// A balancer of this configuration.
     pub fn of(text: &str) -> Self {
-        let config = Config::parse("lb.toml", text).unwrap();
+        Self::of_config(Config::parse("lb.toml", text).unwrap())
+    }
+
+    pub fn of_config(config: Config) -> Self {
         let mut builder = Builder::new(&config);
         let directory = Arc::new(builder.build(&config, &Standing::default()).unwrap());
         let slot_capacity = builder.slot_capacity();
         let counts: Arc<[_]> = [WorkerCounts::new(slot_capacity)].into();
         let (publisher, subscribers) = publish(directory, 1);
+        let (asker, mailboxes) = mailbox(1, 1);
         let balance = Balance::new(Making {
             directory: subscribers.take(0).unwrap(),
             egresses: egresses(),
@@ -86,10 +93,10 @@ impl Lb {
             connections_max: config.balancer.connections_max,
             slot_capacity,
             node: None,
-            mailbox: None,
+            mailbox: mailboxes.take(0),
         });
         let bench = bench_burst(balance.unwrap());
-        Self { bench, counts, builder, publisher, config, standing: Standing::default() }
+        Self { bench, counts, builder, publisher, asker, config, standing: Standing::default() }
     }
 
     /// Has the balancer go over to what the configuration and the standing are now.
@@ -129,6 +136,10 @@ impl Lb {
 
     pub fn tick(&mut self) -> Sent {
         self.bench.tick::<Classified<MemPacket>>()
+    }
+
+    pub fn directory(&self) -> &Directory {
+        self.bench.stage().directory()
     }
 
     pub fn finish(&mut self) -> Sent {

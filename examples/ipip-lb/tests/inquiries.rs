@@ -1,0 +1,121 @@
+//! What a question from control costs a worker: the same, whatever the question.
+
+mod bench;
+
+use bench::Lb;
+use hotloop::packet::build::tcp;
+use hotloop::packet::tcp::flags::SYN;
+use ipip_lb::balance::{Answer, Filter, Listing, Question, SLOTS_A_TURN, TargetSet};
+use ipip_lb::config::{Config, Service};
+use ipip_lb::directory::TargetId;
+use std::collections::HashSet;
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::{Duration, Instant};
+
+const SERVICES: u32 = 100_000;
+
+/// How many connections of each IP version there is room for.
+const CONNECTIONS_MAX: usize = 4096;
+
+/// How long a turn with a question takes, at most, as a rule.
+const TURN: Duration = Duration::from_micros(10);
+
+/// A balancer of 100,000 services that share one backend.
+fn lb() -> Lb {
+    let mut config = Config::parse("lb.toml", bench::CONFIG).unwrap();
+    config.balancer.connections_max = CONNECTIONS_MAX;
+    let Some(service) = config.services.iter().find(|it| it.name == "everything").cloned() else {
+        unreachable!("the configuration has this service")
+    };
+    config.services = (0..SERVICES)
+        .map(|index| Service {
+            name: format!("s{index}"),
+            address: vip(index).to_string().parse().unwrap(),
+            ..service.clone()
+        })
+        .collect();
+    Lb::of_config(config)
+}
+
+fn vip(index: u32) -> Ipv4Addr {
+    Ipv4Addr::from_bits(Ipv4Addr::new(20, 0, 0, 0).to_bits() + index)
+}
+
+/// Has the worker list the connections that fit, and returns their number, that of the turns it took,
+/// and the median of how long one took.
+fn list(lb: &mut Lb, filter: Filter) -> (u64, usize, Duration) {
+    let listing = Box::new(Listing::new(filter, 10));
+    lb.asker.ask(0, Question::Connections(listing)).expect("the worker has no other question");
+    let mut turns = Vec::new();
+    loop {
+        let start = Instant::now();
+        lb.tick();
+        turns.push(start.elapsed());
+        if let Some(Answer::Connections(listing)) = lb.asker.answer(0) {
+            turns.sort();
+            return (listing.matching_count, turns.len(), turns[turns.len() / 2]);
+        }
+    }
+}
+
+#[test]
+fn a_question_costs_the_same_few_slots_a_turn_whatever_its_filter() {
+    let mut lb = lb();
+    let syn = |index| tcp().from("198.51.100.7:4000").to(format!("{}:80", vip(index)));
+    let count = CONNECTIONS_MAX as u32 / 2;
+    let frames: Vec<_> =
+        (0..count).map(|it| syn(it * (SERVICES / count)).tcp_flags(SYN).build()).collect();
+    lb.feed(&frames);
+    assert_eq!(lb.connections(), count as usize);
+
+    let targets = lb.directory().targets().iter().enumerate();
+    let all: Vec<_> = targets.filter_map(|(slot, target)| target.id(slot)).collect();
+    assert_eq!(all.len(), SERVICES as usize);
+    let of = |targets: &[TargetId]| Some(TargetSet::new(targets.iter().copied()));
+    let filters = [
+        ("none", Filter::default(), u64::from(count)),
+        ("a port", Filter { port: Some(81), ..Filter::default() }, 0),
+        ("one target", Filter { targets: of(&all[..1]), ..Filter::default() }, 1),
+        ("100,000 targets", Filter { targets: of(&all), ..Filter::default() }, count.into()),
+    ];
+    // The tables have at least as many slots as there is room for connections, and less than twice.
+    let slots = 2 * CONNECTIONS_MAX..=4 * CONNECTIONS_MAX;
+    let mut turn_counts = HashSet::new();
+    for (what, filter, matching) in filters {
+        let (matching_count, turn_count, turn) = list(&mut lb, filter);
+        println!("{what}: {turn_count} turns of {SLOTS_A_TURN} slots, {turn:?} each");
+        assert_eq!(matching_count, matching, "{what}");
+        assert!(slots.contains(&(turn_count * SLOTS_A_TURN)), "{what}: {turn_count} turns");
+        assert!(turn < 10 * TURN, "{what}: {turn:?} a turn");
+        turn_counts.insert(turn_count);
+    }
+    assert_eq!(turn_counts.len(), 1, "the number of turns depends on the filter: {turn_counts:?}");
+}
+
+/// The set that workers test is the one that it was made of, also where generations differ.
+#[test]
+fn a_target_set_holds_its_targets_and_no_others() {
+    let mut lb = Lb::with("", "");
+    let ids = |lb: &Lb| -> Vec<TargetId> {
+        let targets = lb.directory().targets().iter().enumerate();
+        targets.filter_map(|(slot, target)| target.id(slot)).collect()
+    };
+    let before = ids(&lb);
+    let half = TargetSet::new(before.iter().copied().step_by(2));
+    for (index, id) in before.iter().enumerate() {
+        assert_eq!(half.contains(*id), index % 2 == 0, "{id:?}");
+    }
+    assert!(!before.iter().any(|id| TargetSet::new([]).contains(*id)));
+    // The slots are taken by others: targets of the same slots, but not the same.
+    let old_services = std::mem::take(&mut lb.config.services);
+    lb.reload();
+    lb.config.services = old_services;
+    for service in &mut lb.config.services {
+        service.backends.retain(|it| it.address != IpAddr::from([10, 0, 0, 1]));
+    }
+    lb.reload();
+    let after = ids(&lb);
+    let all_before = TargetSet::new(before.iter().copied());
+    assert!(after.iter().any(|id| before.iter().any(|old| old.slot() == id.slot())));
+    assert!(!after.iter().any(|id| all_before.contains(*id)));
+}
