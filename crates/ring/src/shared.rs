@@ -29,7 +29,7 @@ pub(crate) struct Shared<T> {
     given_back: CachePadded<AtomicU64>,
     /// Items popped, as of the consumer's last burst. Says nothing of who owns a slot.
     popped: CachePadded<AtomicU64>,
-    /// Enough that `slot_count` items fit behind those given back.
+    /// Enough that `slot_count` items fit behind those given back; never empty.
     pub(crate) lines: Box<[Line<T>]>,
     /// Most items that always fit.
     pub(crate) capacity: usize,
@@ -63,25 +63,29 @@ impl<T> Shared<T> {
         let per_line = per_line::<T>();
         let late_count = (capacity / 8 / per_line).max(1) * per_line;
         let first = Cursor::start(lap);
-        let mut shared = Self {
+        let line_count = slot_count(capacity, late_count).div_ceil(per_line).max(1);
+        // All that may panic comes before there is a `Shared`, whose drop needs its lines.
+        let mut lines = Vec::new();
+        if let Err(error) = lines.try_reserve_exact(line_count) {
+            panic!("no memory for a ring of {capacity} items: {error}");
+        }
+        lines.extend((0..line_count).map(|_| Line::before(first)));
+        Self {
             given_back: CachePadded(AtomicU64::new(0)),
             popped: CachePadded(AtomicU64::new(0)),
-            lines: Box::default(),
+            lines: lines.into_boxed_slice(),
             capacity,
             late_count,
             first,
             producer_gone: AtomicBool::new(false),
             consumer_gone: AtomicBool::new(false),
-        };
-        let line_count = shared.slot_count().div_ceil(per_line).max(1);
-        shared.lines = (0..line_count).map(|_| Line::before(first)).collect();
-        shared
+        }
     }
 
     /// The most items that are ever in the ring: what is owed to the producer behind the items given
     /// back, so that `capacity` fit behind those taken.
     pub(crate) fn slot_count(&self) -> usize {
-        if self.capacity == 0 { 0 } else { self.capacity + self.late_count - 1 }
+        slot_count(self.capacity, self.late_count)
     }
 
     /// Where both ends start.
@@ -161,6 +165,10 @@ impl<T> Shared<T> {
     pub(crate) fn leave_consumer(&self) {
         self.consumer_gone.store(true, order::leave_consumer());
     }
+}
+
+fn slot_count(capacity: usize, late_count: usize) -> usize {
+    if capacity == 0 { 0 } else { capacity + late_count - 1 }
 }
 
 impl<T> Drop for Shared<T> {

@@ -53,6 +53,19 @@ fn too_large_a_ring_is_refused() {
 }
 
 #[test]
+fn a_ring_without_memory_for_it_panics_and_ends_nothing_else() {
+    // 2^62 lines are more than an address reaches, 2^56 of them more than any machine has.
+    for capacity in [1 << 62, 1 << 60, 1 << 56, 1 << 53] {
+        let panic = catch_unwind(|| drop(ring::<()>(capacity))).unwrap_err();
+        let said = panic.downcast::<String>().unwrap();
+        let expected = format!("no memory for a ring of {capacity} items: ");
+        assert!(said.starts_with(&expected), "{said}");
+    }
+    let panic = catch_unwind(|| drop(Mesh::<[u64; 7]>::new(2, 2, 1 << 62))).unwrap_err();
+    assert!(panic.downcast::<String>().unwrap().starts_with("no memory for a ring"));
+}
+
+#[test]
 fn items_without_size_are_counted() {
     let (mut tx, mut rx) = ring(3);
     let slot_count = tx.slot_count();
