@@ -26,7 +26,7 @@ const FUNCTIONS: &[&str] = &[
 ];
 
 fn main() {
-    for file in ["build.rs", "src/shim.h", "src/shim.c"] {
+    for file in ["build.rs", "src/shim.h", "src/shim.c", "src/version.h"] {
         println!("cargo:rerun-if-changed={file}");
     }
     let library = match pkg_config::Config::new().atleast_version(VERSION_MIN).probe("libdpdk") {

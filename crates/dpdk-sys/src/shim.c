@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "shim.h"
 
+#include <errno.h>
 #include <string.h>
 
 /* `RawMbuf` in mbuf.rs is this struct; a DPDK that moves a field does not compile. */
@@ -41,6 +42,8 @@ uint16_t sh_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uin
 
 int sh_rx_queue_count(uint16_t port, uint16_t queue)
 {
+	if (!counts_rx_queue(port))
+		return -ENOTSUP;
 	return rte_eth_rx_queue_count(port, queue);
 }
 

@@ -20,6 +20,8 @@
 #include <rte_mempool.h>
 #include <rte_ring.h>
 
+#include "version.h"
+
 /* The packet path: one call a burst. */
 uint16_t sh_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t count);
 uint16_t sh_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t count);
@@ -60,6 +62,7 @@ static const unsigned int SH_MEMPOOL_CACHE_MAX = RTE_MEMPOOL_CACHE_MAX_SIZE;
 static const unsigned int SH_MEMPOOL_NO_IOVA_CONTIG = RTE_MEMPOOL_F_NO_IOVA_CONTIG;
 static const unsigned int SH_QUEUES_PER_PORT_MAX = RTE_MAX_QUEUES_PER_PORT;
 static const uint16_t SH_MBUF_PORT_INVALID = RTE_MBUF_PORT_INVALID;
+static const unsigned int SH_DEVICE_STRING_BYTES_MAX = DEVICE_STRING_BYTES_MAX;
 static const unsigned int SH_DEVICE_NAME_MAX = RTE_ETH_NAME_MAX_LEN;
 static const unsigned int SH_RING_NAME_MAX = RTE_RING_NAMESIZE;
 static const int SH_LOG_ERR = RTE_LOG_ERR;
@@ -74,14 +77,7 @@ static const uint64_t SH_RSS_IP = RTE_ETH_RSS_IP;
 static const uint64_t SH_RSS_TCP = RTE_ETH_RSS_TCP;
 static const uint64_t SH_RSS_UDP = RTE_ETH_RSS_UDP;
 
-static const uint64_t SH_RX_IPV4_CKSUM = RTE_ETH_RX_OFFLOAD_IPV4_CKSUM;
-static const uint64_t SH_RX_UDP_CKSUM = RTE_ETH_RX_OFFLOAD_UDP_CKSUM;
-static const uint64_t SH_RX_TCP_CKSUM = RTE_ETH_RX_OFFLOAD_TCP_CKSUM;
 static const uint64_t SH_RX_SCATTER = RTE_ETH_RX_OFFLOAD_SCATTER;
-static const uint64_t SH_RX_RSS_HASH = RTE_ETH_RX_OFFLOAD_RSS_HASH;
-static const uint64_t SH_TX_IPV4_CKSUM = RTE_ETH_TX_OFFLOAD_IPV4_CKSUM;
-static const uint64_t SH_TX_UDP_CKSUM = RTE_ETH_TX_OFFLOAD_UDP_CKSUM;
-static const uint64_t SH_TX_TCP_CKSUM = RTE_ETH_TX_OFFLOAD_TCP_CKSUM;
 static const uint64_t SH_TX_MULTI_SEGS = RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
 
 #endif

@@ -78,6 +78,6 @@ pub use hotloop_packet::{NoRoom, PacketBuf, Room};
 pub use mbuf::{Mbuf, Segments, SharedMbuf};
 pub use mempool::{HEADROOM_BYTES, Mempool, MempoolConfig, MempoolNeed, MempoolReport};
 pub use port::{
-    Capabilities, Link, Offloads, Port, PortConfig, PortStats, RSS_KEY_SYMMETRIC, RssConfig,
-    RssFields, RxQueue, TxQueue,
+    Capabilities, Link, Port, PortConfig, PortStats, RSS_KEY_SYMMETRIC, RssConfig, RssFields,
+    RxQueue, TxQueue,
 };

@@ -8,7 +8,6 @@ use hotloop::stage::DropReason;
 use hotloop::testing::Frame;
 use hotloop_tests::{DEPLOYMENTS, alone, device, eal};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::thread::ThreadId;
@@ -24,24 +23,29 @@ struct Replayed {
     threads: HashSet<ThreadId>,
 }
 
-/// The port that reads one file a receiving core and writes one a worker.
-fn port(folder: &Path, inputs: &[PathBuf], worker_count: usize) -> (Port, Vec<PathBuf>) {
+/// Ports, one for each index of a core: it reads the file of the receiver of that index and writes
+/// that of the worker of that index.
+fn ports(folder: &Path, inputs: &[PathBuf], worker_count: usize) -> (Vec<Port>, Vec<PathBuf>) {
     let outputs = (0..worker_count).map(|index| folder.join(format!("out{index}.pcap")));
     let outputs = outputs.collect::<Vec<_>>();
-    let mut arguments = String::new();
-    let rx = inputs.iter().map(|path| ("rx", path));
-    for (direction, path) in rx.chain(outputs.iter().map(|path| ("tx", path))) {
-        write!(arguments, ",{direction}_pcap={}", path.display()).expect("text grows");
-    }
-    let port = Port::open(eal(), &device("net_pcap", &arguments));
-    (port.unwrap_or_else(|error| panic!("{error}")), outputs)
+    let argument = |key: &str, path: Option<&PathBuf>| {
+        path.map_or(String::new(), |path| format!(",{key}={}", path.display()))
+    };
+    let open = |index| {
+        let rx = argument("rx_pcap", inputs.get(index));
+        let tx = argument("tx_pcap", outputs.get(index));
+        let port = Port::open(eal(), &device("net_pcap", &(rx + &tx)));
+        port.unwrap_or_else(|error| panic!("{error}"))
+    };
+    let ports = (0..inputs.len().max(worker_count)).map(open).collect();
+    (ports, outputs)
 }
 
-fn graph<'a>(port: &'a Port, threads: &'a Mutex<HashSet<ThreadId>>) -> impl Graph + 'a {
+fn graph<'a>(ports: &'a [Port], threads: &'a Mutex<HashSet<ThreadId>>) -> impl Graph + 'a {
     let note = move || threads.lock().unwrap().insert(std::thread::current().id());
     source(move |core| {
         note();
-        port.rx_queue(core)
+        ports[core.index()].rx_queue(core)
     })
     .stage(|_| Classify::seeded(SEED))
     .shard_by(|packet| packet.shard())
@@ -49,15 +53,15 @@ fn graph<'a>(port: &'a Port, threads: &'a Mutex<HashSet<ThreadId>>) -> impl Grap
         note();
         Hop
     })
-    .sink(move |core| port.tx_queue(core))
+    .sink(move |core| ports[core.index()].tx_queue(core))
 }
 
 fn replay(frames: &[Frame], deployment: Deployment, ring_capacity: Option<usize>) -> Replayed {
     let folder = tempfile::tempdir().unwrap();
     let inputs = split(folder.path(), frames, deployment.receiver_count());
-    let (port, outputs) = port(folder.path(), &inputs, deployment.worker_count());
+    let (ports, outputs) = ports(folder.path(), &inputs, deployment.worker_count());
     let threads = Mutex::default();
-    let mut plan = Engine::plan(graph(&port, &threads), deployment).unwrap();
+    let mut plan = Engine::plan(graph(&ports, &threads), deployment).unwrap();
     if let Some(ring_capacity) = ring_capacity {
         plan = plan.ring_capacity(ring_capacity).unwrap();
     }
@@ -175,11 +179,12 @@ fn what_found_no_mbuf_is_told_beside_what_was_received() {
         let config = PortConfig { mempool: Some(pool.clone()), ..PortConfig::default() };
         let port = Port::open_with(eal(), &device("net_pcap", &arguments), config).unwrap();
         let threads = Mutex::default();
-        let plan = Engine::plan(graph(&port, &threads), Deployment::run_to_completion(1)).unwrap();
+        let ports = [port];
+        let plan = Engine::plan(graph(&ports, &threads), Deployment::run_to_completion(1)).unwrap();
         let mut held: Vec<_> = std::iter::from_fn(|| pool.alloc()).collect();
         let report = plan.run(|control| {
             // Until some frames have been lost, no mbuf is there; then all are.
-            while port.stats().unwrap().rx_nombuf < 10 {
+            while ports[0].stats().unwrap().rx_nombuf < 10 {
                 std::thread::yield_now();
             }
             held.clear();

@@ -1,6 +1,6 @@
 //! What a port is to be like, and what it can be.
 
-use super::offload::{Offloads, RssFields};
+use super::rss::RssFields;
 use crate::Mempool;
 use crate::mempool::HEADROOM_BYTES;
 
@@ -21,10 +21,6 @@ pub struct PortConfig {
     pub mtu: Option<u16>,
     /// How packets are spread over several RX queues.
     pub rss: RssConfig,
-    /// Offloads that RX must do.
-    pub rx_offloads: Offloads,
-    /// Offloads that TX must do. Sending chains is added where the device offers it.
-    pub tx_offloads: Offloads,
     /// Whether packets to other MAC addresses are received too. No error where the device has no
     /// such mode.
     pub promiscuous: bool,
@@ -49,8 +45,6 @@ impl Default for PortConfig {
             tx_descriptor_count: 1024,
             mtu: None,
             rss: RssConfig::default(),
-            rx_offloads: Offloads::NONE,
-            tx_offloads: Offloads::NONE,
             promiscuous: true,
             mempool: None,
             mbuf_count_min: 0,
@@ -90,10 +84,10 @@ pub struct Capabilities {
     pub frame_bytes_max: u32,
     /// The smallest buffer it can receive into, in bytes.
     pub rx_buffer_bytes_min: u32,
-    /// What it can do for received packets.
-    pub rx_offloads: Offloads,
-    /// What it can do for packets to be sent.
-    pub tx_offloads: Offloads,
+    /// Whether it can receive a packet into several buffers, once asked to.
+    pub(crate) scatters: bool,
+    /// Whether it can send a packet that is in several buffers, once asked to.
+    pub(crate) gathers: bool,
     /// What it can hash for RSS.
     pub rss_fields: RssFields,
     /// The length of its RSS key in bytes; 0 where it does not say, and 40 it is.

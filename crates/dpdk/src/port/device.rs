@@ -68,7 +68,23 @@ impl DeviceString {
         if let Bus::Virtual(driver) = bus {
             device.refuse_arguments(driver)?;
         }
+        device.check_length(sys::SH_DEVICE_STRING_BYTES_MAX as usize)?;
         Ok(device)
+    }
+
+    /// Refuses what is too long for the DPDK that this was built with.
+    fn check_length(&self, dpdk_bytes_max: usize) -> Result<(), Error> {
+        // DPDK counts the bus, a colon and a comma too: `vdev:net_null0,size=64`.
+        let [bus, name, arguments] = self.for_hotplug().map(|part| part.count_bytes());
+        let (bytes, max) = (name + 1 + arguments, dpdk_bytes_max - bus - 1);
+        if bytes <= max {
+            return Ok(());
+        }
+        Err(Error::DeviceString {
+            device: self.text.clone(),
+            problem: format!("it has {bytes} characters, and this DPDK takes at most {max}"),
+            remedy: "give its files shorter paths, or fewer of them to one device".into(),
+        })
     }
 
     /// Refuses the arguments by which a driver would reach memory that is not its own.
@@ -176,5 +192,17 @@ mod tests {
         let long = format!("net_null{}", "0".repeat(60));
         assert!(DeviceString::parse(&long).unwrap_err().to_string().contains("68 characters"));
         assert!(DeviceString::parse("net_null0,copy=0").is_ok());
+    }
+
+    #[test]
+    fn what_is_too_long_for_dpdk_is_refused_with_the_limit() {
+        let device = |len: usize| {
+            let path = "p".repeat(len - "net_pcap0,rx_pcap=".len());
+            DeviceString::parse(&format!("net_pcap0,rx_pcap={path}")).unwrap()
+        };
+        // "vdev:" and 118 characters make 123.
+        assert_eq!(device(118).check_length(123), Ok(()));
+        let message = device(119).check_length(123).unwrap_err().to_string();
+        assert!(message.contains("119 characters") && message.contains("at most 118"), "{message}");
     }
 }

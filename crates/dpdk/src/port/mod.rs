@@ -4,8 +4,8 @@ mod config;
 mod device;
 mod driver;
 mod inner;
-mod offload;
 mod plug;
+mod rss;
 mod rx;
 mod start;
 mod stats;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 pub use config::{Capabilities, Link, PortConfig, RSS_KEY_SYMMETRIC, RssConfig};
 pub(crate) use device::DeviceString;
-pub use offload::{Offloads, RssFields};
+pub use rss::RssFields;
 pub use rx::RxQueue;
 pub use stats::PortStats;
 pub use tx::TxQueue;

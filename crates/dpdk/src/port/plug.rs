@@ -2,7 +2,7 @@
 
 use super::config::Capabilities;
 use super::device::DeviceString;
-use super::offload::{Offloads, RssFields};
+use super::rss::RssFields;
 use crate::error::errno_text;
 use crate::lock::Control;
 use crate::{Error, log};
@@ -162,8 +162,8 @@ pub(super) fn describe(
         tx_queue_count_max: info.max_tx_queues,
         frame_bytes_max: info.max_rx_pktlen,
         rx_buffer_bytes_min: info.min_rx_bufsize,
-        rx_offloads: Offloads::from_rx(info.rx_offload_capa),
-        tx_offloads: Offloads::from_tx(info.tx_offload_capa),
+        scatters: info.rx_offload_capa & sys::SH_RX_SCATTER != 0,
+        gathers: info.tx_offload_capa & sys::SH_TX_MULTI_SEGS != 0,
         rss_fields: RssFields::from_bits(info.flow_type_rss_offloads),
         rss_key_bytes: info.hash_key_size,
         node: u32::try_from(node).ok(),

@@ -2,8 +2,8 @@
 
 use super::config::{PortConfig, RSS_KEY_SYMMETRIC};
 use super::inner::{Inner, State};
-use super::offload::{Offloads, RssFields};
-use crate::error::{Direction, errno_text};
+use super::rss::RssFields;
+use crate::error::errno_text;
 use crate::lock::Control;
 use crate::mempool::{HEADROOM_BYTES, MempoolConfig, MempoolNeed};
 use crate::{Error, Mempool, log};
@@ -14,6 +14,9 @@ use std::ptr;
 
 /// What a driver reads that does not say how long its key is (`rte_eth_rss_conf`).
 const RSS_KEY_BYTES_DEFAULT: usize = 40;
+
+/// What a frame has beyond its MTU at most, in bytes: the Ethernet header, two VLAN tags, the FCS.
+const FRAME_OVERHEAD_BYTES: usize = 14 + 2 * 4 + 4;
 
 /// What net_null's frames are as long as, unless `size=` says otherwise.
 const NET_NULL_SIZE_DEFAULT: usize = 64;
@@ -62,8 +65,13 @@ impl Step<'_> {
     fn configure(&self, _: &Control, rx_count: u16, tx_count: u16) -> Result<(), Error> {
         let config = &self.port.config;
         let mut wanted = sys::rte_eth_conf::default();
-        wanted.rxmode.offloads = self.offloads(Direction::Rx)?.rx_bits();
-        wanted.txmode.offloads = self.offloads(Direction::Tx)?.tx_bits();
+        if self.needs_scatter() {
+            wanted.rxmode.offloads = sys::SH_RX_SCATTER;
+        }
+        if self.port.capabilities.gathers {
+            // A stage may send a chain at any time.
+            wanted.txmode.offloads = sys::SH_TX_MULTI_SEGS;
+        }
         if let Some(mtu) = config.mtu {
             wanted.rxmode.mtu = u32::from(mtu);
         }
@@ -88,23 +96,17 @@ impl Step<'_> {
         result
     }
 
-    /// The offloads to ask for: those of the configuration, if the device has them.
-    fn offloads(&self, direction: Direction) -> Result<Offloads, Error> {
-        let (config, offered) = (&self.port.config, &self.port.capabilities);
-        let (wanted, found) = match direction {
-            Direction::Rx => (config.rx_offloads, offered.rx_offloads),
-            Direction::Tx => (config.tx_offloads, offered.tx_offloads),
+    /// Whether frames of the MTU need several buffers, which a device that offers it must be asked
+    /// for: it may be slower so.
+    fn needs_scatter(&self) -> bool {
+        let config = &self.port.config;
+        let data_room_bytes = match &config.mempool {
+            Some(mempool) => mempool.config().data_room_bytes,
+            None => config.data_room_bytes,
         };
-        if !found.contains(wanted) {
-            return Err(Error::Unsupported {
-                device: self.port.text(),
-                wanted: format!("{direction} offloads {wanted}"),
-                found: found.to_string(),
-            });
-        }
-        // A stage may send a chain at any time.
-        let chains = direction == Direction::Tx && found.contains(Offloads::CHAINS);
-        Ok(wanted | if chains { Offloads::CHAINS } else { Offloads::NONE })
+        let room = usize::from(data_room_bytes.saturating_sub(HEADROOM_BYTES));
+        let frame_bytes = |mtu: u16| usize::from(mtu) + FRAME_OVERHEAD_BYTES;
+        self.port.capabilities.scatters && config.mtu.is_some_and(|mtu| frame_bytes(mtu) > room)
     }
 
     /// The key in the device's length.

@@ -1,7 +1,6 @@
 //! TX queues.
 
 use super::inner::Inner;
-use super::offload::Offloads;
 use crate::Mbuf;
 use crate::error::Direction;
 use hotloop_dpdk_sys::{self as sys, RawMbuf};
@@ -38,8 +37,7 @@ pub struct TxQueue {
 
 impl TxQueue {
     pub(super) fn new(port: Arc<Inner>, port_id: u16, index: u16) -> Self {
-        let offered = port.capabilities.tx_offloads.contains(Offloads::CHAINS);
-        let looks = !port.driver.sends_chains && !offered;
+        let looks = !port.driver.sends_chains && !port.capabilities.gathers;
         let counts = port.driver.forgets_counts;
         let (started, refused_count, unshared) = (false, 0, PhantomData);
         Self { port, port_id, index, started, looks, refused_count, counts, unshared }

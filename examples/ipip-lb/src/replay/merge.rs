@@ -6,8 +6,7 @@ use pcap_file::{PcapError, TsResolution};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fs::File;
-use std::io::{BufWriter, Write};
-use std::path::PathBuf;
+use std::io::{BufWriter, Seek, Write};
 
 /// A capture that is read record by record.
 struct Queue {
@@ -18,8 +17,9 @@ struct Queue {
 }
 
 impl Queue {
-    fn open(path: &PathBuf) -> Result<Self, PcapError> {
-        let reader = PcapReader::new(File::open(path).map_err(PcapError::IoError)?)?;
+    fn new(mut file: File) -> Result<Self, PcapError> {
+        file.rewind().map_err(PcapError::IoError)?;
+        let reader = PcapReader::new(file)?;
         let fraction_ns = match reader.header().ts_resolution {
             TsResolution::MicroSecond => 1_000,
             TsResolution::NanoSecond => 1,
@@ -37,14 +37,14 @@ impl Queue {
     }
 }
 
-/// Writes the records of the captures at `paths` to `output`, earliest first, those of one capture in
+/// Writes the records of the captures in `files` to `output`, earliest first, those of one capture in
 /// their order, and says how many there were.
 ///
 /// # Errors
 /// A capture that can't be read, an output that can't be written.
-pub fn merge(paths: &[PathBuf], output: File) -> Result<u64, PcapError> {
+pub fn merge(files: Vec<File>, output: File) -> Result<u64, PcapError> {
     let mut writer = PcapWriter::with_header(BufWriter::new(output), header())?;
-    let mut queues = paths.iter().map(Queue::open).collect::<Result<Vec<_>, _>>()?;
+    let mut queues = files.into_iter().map(Queue::new).collect::<Result<Vec<_>, _>>()?;
     // The time of each queue's next record, the earliest on top.
     let mut due = BinaryHeap::new();
     for (index, queue) in queues.iter_mut().enumerate() {
@@ -66,25 +66,26 @@ mod tests {
     use super::*;
     use crate::capture::Capture;
     use crate::failure::BadInput;
-    use std::path::Path;
+    use crate::replay::split::nameless;
 
-    fn write(path: &Path, records: &[(u64, u8)]) {
-        let file = File::create(path).unwrap();
-        let mut writer = PcapWriter::with_header(file, header()).unwrap();
+    fn capture(records: &[(u64, u8)]) -> File {
+        let mut writer = PcapWriter::with_header(nameless().unwrap(), header()).unwrap();
         for (time, byte) in records {
             writer.write_raw_packet(&record(*time, &[*byte])).unwrap();
         }
+        writer.into_writer()
     }
 
     #[test]
     fn records_of_one_queue_keep_their_order() {
+        let files = vec![
+            capture(&[(5_000_000_001, 1), (4, 2), (5_000_000_003, 3)]),
+            capture(&[(2, 11), (5_000_000_002, 12)]),
+            capture(&[]),
+        ];
         let folder = tempfile::tempdir().unwrap();
-        let paths: Vec<_> = (0..3).map(|it| folder.path().join(format!("{it}.pcap"))).collect();
-        write(&paths[0], &[(5_000_000_001, 1), (4, 2), (5_000_000_003, 3)]);
-        write(&paths[1], &[(2, 11), (5_000_000_002, 12)]);
-        write(&paths[2], &[]);
         let out = folder.path().join("out.pcap");
-        assert_eq!(merge(&paths, File::create(&out).unwrap()).unwrap(), 5);
+        assert_eq!(merge(files, File::create(&out).unwrap()).unwrap(), 5);
         let mut merged = Vec::new();
         let contents = Capture::open(&out).unwrap().read(|frame| {
             merged.push((frame.timestamp_ns, frame.data[0]));

@@ -6,8 +6,7 @@ use pcap_file::pcap::{PcapHeader, PcapWriter, RawPcapPacket};
 use pcap_file::{DataLink, Endianness, TsResolution};
 use std::borrow::Cow;
 use std::fs::File;
-use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::io::BufWriter;
 
 /// The longest frame that is replayed, in bytes: with its headroom it fits into the largest buffer
 /// that there is.
@@ -16,8 +15,8 @@ pub const FRAME_BYTES_MAX: usize = 65_535 - 128;
 /// What a capture was split into.
 #[derive(Debug)]
 pub struct Split {
-    /// A capture for each queue.
-    pub paths: Vec<PathBuf>,
+    /// A capture for each queue, without a name.
+    pub files: Vec<File>,
     /// What was found in the capture.
     pub contents: Contents,
     /// How many of its frames are longer than [`FRAME_BYTES_MAX`], and are in no queue.
@@ -54,28 +53,35 @@ pub fn record(timestamp_ns: u64, data: &[u8]) -> RawPcapPacket<'_> {
     }
 }
 
-/// Writes each frame of `capture` into that of `queue_count` files in `folder` which `queue` says,
-/// in the order in which they come.
+/// A file without a name, which is gone when it is closed.
+///
+/// # Errors
+/// A folder for temporary files that can't be written to.
+pub fn nameless() -> Result<File, BadInput> {
+    tempfile::tempfile().map_err(|error| unwritable(&error))
+}
+
+fn unwritable(error: &dyn std::fmt::Display) -> BadInput {
+    let folder = std::env::temp_dir();
+    let folder = folder.display();
+    BadInput::new(format!("{folder}: can't write: {error}; set TMPDIR to a folder with room"))
+}
+
+/// Writes each frame of `capture` into that of `queue_count` files which `queue` says, in the order
+/// in which they come.
 ///
 /// # Errors
 /// Whatever is wrong with the capture, and a folder that can't be written to.
 pub fn split(
     capture: Capture,
-    folder: &Path,
     queue_count: usize,
     queue: impl Fn(&[u8]) -> usize,
 ) -> Result<Split, BadInput> {
-    let path = |index| folder.join(format!("rx{index}.pcap"));
-    let paths: Vec<_> = (0..queue_count).map(path).collect();
-    let unwritable = |error: &dyn std::fmt::Display| {
-        let folder = folder.display();
-        BadInput::new(format!("{folder}: can't write: {error}; set TMPDIR to a folder with room"))
+    let create = |_| {
+        let file = BufWriter::new(nameless()?);
+        PcapWriter::with_header(file, header()).map_err(|error| unwritable(&error))
     };
-    let create = |path: &PathBuf| {
-        let file = File::create(path).map_err(|error| unwritable(&error))?;
-        PcapWriter::with_header(BufWriter::new(file), header()).map_err(|error| unwritable(&error))
-    };
-    let mut writers = paths.iter().map(create).collect::<Result<Vec<_>, _>>()?;
+    let mut writers = (0..queue_count).map(create).collect::<Result<Vec<_>, _>>()?;
     let (mut too_long_count, mut longest_bytes) = (0, 0);
     let contents = capture.read(|frame| {
         if frame.data.len() > FRAME_BYTES_MAX {
@@ -87,8 +93,9 @@ pub fn split(
         let record = record(frame.timestamp_ns, frame.data);
         writer.write_raw_packet(&record).map_err(|error| unwritable(&error)).map(|_| ())
     })?;
-    for writer in writers {
-        writer.into_writer().flush().map_err(|error| unwritable(&error))?;
-    }
-    Ok(Split { paths, contents, too_long_count, longest_bytes })
+    let whole = |writer: PcapWriter<BufWriter<File>>| {
+        writer.into_writer().into_inner().map_err(|error| unwritable(error.error()))
+    };
+    let files = writers.into_iter().map(whole).collect::<Result<_, _>>()?;
+    Ok(Split { files, contents, too_long_count, longest_bytes })
 }
