@@ -21,7 +21,7 @@ static CONTROL: Mutex<Registry> = Mutex::new(Registry {
 pub(crate) struct Registry {
     /// Names of the devices that a port owns. DPDK's hot-plug "succeeds" for a name that is in use.
     pub owned: BTreeSet<String>,
-    /// Device strings by name that EAL's arguments announced with `--vdev`.
+    /// Strings, by name, of the virtual devices among EAL's arguments.
     pub announced: BTreeMap<String, String>,
     /// TX descriptors by device, which may hold packets of any port's pool.
     pub tx_descriptors: BTreeMap<String, usize>,

@@ -97,3 +97,20 @@ fn any_user_may_start_the_embedded_default() {
     let said = start("--no-pci --no-huge -m 1024; net_null0 net_ring0", &command);
     holds(&said, &["opened: Ok(Port(\"net_null0\"))", "opened: Ok(Port(\"net_ring0\"))"]);
 }
+
+#[test]
+fn a_device_allowed_to_eal_is_checked_and_plugged_in_as_an_announced_one() {
+    let line = "--no-huge --no-pci -m 64 --allow net_null7,size=99 -a net_null8,nonsense=1; \
+                net_null7 net_null8";
+    let said = start(line, &[]);
+    holds(&said, &["opened: Ok(Port(\"net_null7,size=99\"))"]);
+    holds(&said, &["opened: Err(Probe { device: \"net_null8,nonsense=1\""]);
+    let said = start("--no-huge --no-pci -m 64 -a net_null7,copy=1", &[]);
+    holds(&said, &["refused: device \"net_null7,copy=1\"", "not allowed"]);
+}
+
+#[test]
+fn a_pool_has_one_kind_of_ring_whatever_eal_prefers() {
+    let line = "--no-huge --no-pci -m 64 --mbuf-pool-ops-name ring_sp_sc";
+    holds(&start(line, &[]), &["refused: EAL argument \"--mbuf-pool-ops-name\"", "leave it out"]);
+}

@@ -7,7 +7,7 @@ use common::{FACTS, core, eal, open, open_with, unique, write_pcap};
 use hotloop_dpdk::{
     Eal, Error, Mempool, MempoolConfig, MempoolNeed, Port, PortConfig, RssConfig, RssFields,
 };
-use hotloop_stage::{Sink, Source};
+use hotloop_stage::{Facts, Sink, Source};
 
 /// The message of what must fail.
 fn message<T>(result: Result<T, Error>) -> String {
@@ -63,6 +63,8 @@ fn a_device_string_is_checked_before_dpdk_sees_it() {
         ("net_null0,size=64 ,copy=0", "space"),
         ("net_ring0,internal=0xdeadbeef", "not allowed"),
         ("net_null0,copy=1", "past the end"),
+        ("net_null0,no-rx=size=60000", "without = [ ]"),
+        ("net_null0,size=60/bus=vdev,name=net_null7,driver=x", "without = [ ]"),
     ] {
         let error = Port::open(eal(), device).unwrap_err();
         assert!(matches!(error, Error::DeviceString { .. }), "{error:?}");
@@ -151,6 +153,13 @@ fn a_pool_that_cannot_be_is_refused() {
     let pool = |config: MempoolConfig| message(Mempool::new(eal(), &config));
     let default = MempoolConfig::default();
     holds(&pool(MempoolConfig { mbuf_count: 0, ..default }), &["0 mbufs", "at least 1"]);
+    // DPDK would make a ring without slots and write past it.
+    for mbuf_count in [MempoolConfig::MBUF_COUNT_MAX + 1, 1 << 31, u32::MAX] {
+        for contiguous in [false, true] {
+            let config = MempoolConfig { mbuf_count, contiguous, data_room_bytes: 129, ..default };
+            holds(&pool(config), &[&mbuf_count.to_string(), "at most 1073741823 are possible"]);
+        }
+    }
     holds(&pool(MempoolConfig { data_room_bytes: 128, ..default }), &["128", "2176"]);
     holds(&pool(MempoolConfig { cache_count: 513, ..default }), &["513", "512"]);
     holds(
@@ -158,6 +167,19 @@ fn a_pool_that_cannot_be_is_refused() {
         &["100000000 mbufs", "more memory (-m"],
     );
     holds(&pool(MempoolConfig { node: Some(31), ..default }), &["no mempool of 8191"]);
+}
+
+#[test]
+fn a_port_asks_for_no_larger_a_pool_than_there_can_be() {
+    let most = "at most 1073741823 are possible";
+    let config = PortConfig { mbuf_count_min: 1 << 31, ..PortConfig::default() };
+    holds(&start_message(&open_with("net_null", "", config)), &["2147483648 mbufs", most]);
+    let config = PortConfig { cache_count: u32::MAX, ..PortConfig::default() };
+    holds(&start_message(&open_with("net_null", "", config)), &["4294967295 in caches", most]);
+    let port = open("net_null", "");
+    let facts = Facts { in_flight_max: usize::MAX, thread_count: usize::MAX };
+    let error = port.rx_queue(&core()).unwrap().start(&facts).unwrap_err().to_string();
+    holds(&error, &["18446744073709551615 in rings", most]);
 }
 
 #[test]

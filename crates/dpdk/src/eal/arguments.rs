@@ -18,53 +18,47 @@ enum Value {
 }
 use Value::{Needed, No, Optional};
 
-/// EAL's options, of DPDK 22.11 to 24.11.
-const OPTIONS: &[(&str, Value)] = &[
-    ("-a", Needed),
-    ("-b", Needed),
-    ("-c", Needed),
-    ("-d", Needed),
-    ("-l", Needed),
-    ("-m", Needed),
-    ("-n", Needed),
-    ("-r", Needed),
-    ("--allow", Needed),
-    ("--base-virtaddr", Needed),
-    ("--block", Needed),
-    ("--create-uio-dev", No),
-    ("--file-prefix", Needed),
-    ("--force-max-simd-bitwidth", Needed),
-    ("--huge-dir", Needed),
-    ("--huge-unlink", Optional),
-    ("--huge-worker-stack", Optional),
-    ("--in-memory", No),
-    ("--iova-mode", Needed),
-    ("--lcores", Needed),
-    ("--legacy-mem", No),
-    ("--log-color", Optional),
-    ("--log-level", Needed),
-    ("--log-timestamp", Optional),
-    ("--main-lcore", Needed),
-    ("--match-allocations", No),
-    ("--mbuf-pool-ops-name", Needed),
-    ("--no-hpet", No),
-    ("--no-huge", No),
-    ("--no-pci", No),
-    ("--no-shconf", No),
-    ("--no-telemetry", No),
-    ("--proc-type", Needed),
-    ("--single-file-segments", No),
-    ("--socket-limit", Needed),
-    ("--socket-mem", Needed),
-    ("--syslog", Needed),
-    ("--trace", Needed),
-    ("--trace-bufsz", Needed),
-    ("--trace-dir", Needed),
-    ("--trace-mode", Needed),
-    ("--vdev", Needed),
-    ("--vfio-intr", Needed),
-    ("--vfio-vf-token", Needed),
-    ("--vmware-tsc-map", No),
+/// The options that EAL gets, each with the reason why no value of it lets safe code break what this
+/// crate promises; EAL of DPDK 22.11 to 25.11 knows them all. What is not here, EAL does not see.
+const OPTIONS: &[(&str, Value, &str)] = &[
+    ("-a", Needed, "a device: checked as Port::open checks it; a virtual one EAL does not see"),
+    ("--allow", Needed, "as -a"),
+    ("-b", Needed, "an address on the PCI bus, which EAL then leaves alone"),
+    ("--block", Needed, "as -b"),
+    ("--vdev", Needed, "a virtual device: checked as Port::open checks it; EAL does not see it"),
+    ("-c", Needed, "lcores of EAL's own, whose threads only wait"),
+    ("-l", Needed, "as -c"),
+    ("--lcores", Needed, "as -c"),
+    ("--main-lcore", Needed, "as -c; the thread that has it ends with the initialisation"),
+    ("-m", Needed, "how much memory EAL takes; where there is less, it does not start"),
+    ("--socket-mem", Needed, "as -m"),
+    ("--socket-limit", Needed, "as -m"),
+    ("-n", Needed, "memory channels, by which objects are spread; more than there are cost speed"),
+    ("-r", Needed, "memory ranks: as -n"),
+    ("--base-virtaddr", Needed, "a hint: the kernel picks another address where it is in use"),
+    ("--huge-dir", Needed, "where files of hugepages are made"),
+    ("--huge-unlink", Optional, "when they are removed; EAL clears pages that it finds in use"),
+    ("--huge-worker-stack", Optional, "memory for the stacks of EAL's lcores, which only wait"),
+    ("--in-memory", No, "no files"),
+    ("--legacy-mem", No, "all memory at the start"),
+    ("--match-allocations", No, "when memory goes back to the kernel: as it was taken"),
+    ("--single-file-segments", No, "fewer files for the same memory"),
+    ("--no-huge", No, "memory in pages of the usual size"),
+    ("--iova-mode", Needed, "the addresses that devices use; EAL refuses those it can't provide"),
+    ("--no-pci", No, "no devices on the PCI bus"),
+    ("--create-uio-dev", No, "device files of the uio driver, for devices that use it"),
+    ("--vfio-intr", Needed, "how NICs interrupt, which nothing here waits for"),
+    ("--vfio-vf-token", Needed, "the secret by which the kernel lends out a virtual function"),
+    ("--file-prefix", Needed, "names of EAL's own files"),
+    ("--no-shconf", No, "no files of the configuration"),
+    ("--no-telemetry", No, "no telemetry"),
+    ("--proc-type", Needed, "only \"primary\", which is the default"),
+    ("--no-hpet", No, "the time is the CPU's own, as it is anyway"),
+    ("--force-max-simd-bitwidth", Needed, "drivers choose among loops that do the same"),
+    ("--log-color", Optional, "how log lines look"),
+    ("--log-level", Needed, "which log lines there are; not \"help\", which ends the process"),
+    ("--log-timestamp", Optional, "how log lines look"),
+    ("--syslog", Needed, "the facility of the log"),
 ];
 
 /// Options of EAL's that are refused, each with the reason.
@@ -76,16 +70,32 @@ const REFUSED: &[(&str, &str)] = &[
     ),
     ("-v", "EAL would print its version and end the process"),
     ("--version", "EAL would print its version and end the process"),
+    (
+        "-d",
+        "it loads any code into the process: install the driver in DPDK's own folder of drivers, \
+         which EAL loads by itself",
+    ),
+    (
+        "--mbuf-pool-ops-name",
+        "mempools are used by several threads, which not every kind of pool allows; leave it out",
+    ),
     ("--telemetry", "its thread reads devices while they come and go, and crashes; leave it out"),
-    ("-s", "service cores would use mempools behind this program's back; leave it out"),
-    ("-S", "service cores would use mempools behind this program's back; leave it out"),
+    ("-s", "service cores would use mempools that this program does not know of; leave it out"),
+    ("-S", "service cores would use mempools that this program does not know of; leave it out"),
+    ("--trace", TRACE),
+    ("--trace-bufsz", TRACE),
+    ("--trace-dir", TRACE),
+    ("--trace-mode", TRACE),
+    ("--vmware-tsc-map", "reading the time that way crashes on any other machine; leave it out"),
 ];
+
+const TRACE: &str = "EAL writes traces as it is cleaned up, which it never is here; leave it out";
 
 /// Arguments that EAL knows.
 #[derive(Debug)]
 pub(super) struct Arguments {
     words: Vec<String>,
-    /// Devices given by `--vdev`: name and device string.
+    /// Virtual devices given by `--vdev` or `-a`: name and device string.
     announced: Vec<(String, String)>,
 }
 
@@ -113,13 +123,35 @@ impl Arguments {
     }
 
     fn push_with_value(&mut self, name: &str, value: &str) -> Result<(), Error> {
+        let argument = || format!("{name} {value}");
         match name {
-            "--vdev" => {
-                let name = DeviceString::parse(value)?.name().to_owned();
-                self.announced.push((name, value.to_owned()));
+            // EAL would take what follows for another option, or for a value, by its version.
+            _ if value.starts_with('-') => {
+                return Err(refuse(&argument(), "a value does not start with -"));
+            }
+            "--vdev" | "-a" | "--allow" => {
+                let device = DeviceString::parse(value)?;
+                if device.is_virtual() {
+                    let announced = (device.name().to_owned(), device.text().to_owned());
+                    self.announced.push(announced);
+                } else if name == "--vdev" {
+                    return Err(refuse(&argument(), "it is no virtual device: give it to -a"));
+                } else {
+                    self.words.extend([name.to_owned(), device.text().to_owned()]);
+                }
+            }
+            "-b" | "--block" => {
+                let device = DeviceString::parse(value)?;
+                if device.is_virtual() || device.has_arguments() {
+                    return Err(refuse(&argument(), "it takes an address like 0000:01:00.0"));
+                }
+                self.words.extend([name.to_owned(), device.text().to_owned()]);
             }
             "-m" if value.parse::<u32>().is_err() => {
-                return Err(refuse(&format!("-m {value}"), "it takes a number of MiB"));
+                return Err(refuse(&argument(), "it takes a number of MiB"));
+            }
+            "--log-level" if value == "help" => {
+                return Err(refuse(&argument(), "EAL would print a list and end the process"));
             }
             "--proc-type" if value != "primary" => {
                 return Err(refuse("--proc-type", "only \"primary\" is possible: leave it out"));
@@ -163,7 +195,7 @@ impl Arguments {
         self.words.iter().map(String::as_str)
     }
 
-    /// The device strings given by `--vdev`, by the devices' names.
+    /// The virtual devices' strings, by their names.
     pub(super) fn announced(&self) -> &[(String, String)] {
         &self.announced
     }
@@ -210,11 +242,12 @@ fn kind(word: &str, name: &str) -> Result<Value, Error> {
     if let Some((_, why)) = REFUSED.iter().find(|(refused, _)| *refused == name) {
         return Err(refuse(word, why));
     }
-    match OPTIONS.iter().find(|(option, _)| *option == name) {
-        Some((_, value)) => Ok(*value),
-        None => {
-            Err(refuse(word, "EAL has no such option; DPDK's guide lists them, \"EAL parameters\""))
-        }
+    match OPTIONS.iter().find(|(option, ..)| *option == name) {
+        Some((_, value, _)) => Ok(*value),
+        None => Err(refuse(
+            word,
+            "no such option is known here; DPDK's guide lists EAL's, \"EAL parameters\"",
+        )),
     }
 }
 
@@ -263,6 +296,7 @@ mod tests {
     fn wrong_arguments_are_named() {
         for (line, expected) in [
             ("--no-hug", "no such option"),
+            ("--driver-path=x.so", "no such option"),
             ("net_null0", "no such option"),
             ("-l", "value is missing"),
             ("-m 1G", "number of MiB"),
@@ -271,6 +305,15 @@ mod tests {
             ("--telemetry", "leave it out"),
             ("--proc-type=secondary", "primary"),
             ("-S 1", "leave it out"),
+            ("--log-level=help", "end the process"),
+            ("-d librte_net_bond.so", "any code"),
+            ("--mbuf-pool-ops-name ring_sp_sc", "several threads"),
+            ("--mbuf-pool-ops-name=stack", "several threads"),
+            ("--trace=.*", "never is"),
+            ("--vmware-tsc-map", "crashes"),
+            ("-l --vdev=net_null0", "start with -"),
+            ("--vdev 0000:01:00.0", "give it to -a"),
+            ("-b net_null0", "0000:01:00.0"),
         ] {
             let message = parse(line).unwrap_err().to_string();
             assert!(message.contains(expected), "{line}: {message}");
@@ -290,5 +333,20 @@ mod tests {
             ]
         );
         assert!(parse("--vdev net_nonsense0").is_err());
+    }
+
+    #[test]
+    fn an_allowed_device_is_checked_as_an_announced_one() {
+        let arguments = parse("-a net_null0,size=60 --allow=0000:01:00.0,,key=1").unwrap();
+        assert!(arguments.to_string().starts_with("--allow 0000:01:00.0,key=1 --no-telemetry"));
+        let announced = [("net_null0".to_owned(), "net_null0,size=60".to_owned())];
+        assert_eq!(arguments.announced(), announced);
+        for option in ["-a", "--allow", "--vdev"] {
+            for device in ["net_null0,copy=1", "net_ring0,internal=1", "net_bonding0", "eth_null0"]
+            {
+                assert!(parse(&format!("{option} {device}")).is_err(), "{option} {device}");
+            }
+        }
+        assert!(parse("-a 0000:01:00.0,a=1/bus=vdev,name=net_null0").is_err());
     }
 }

@@ -66,12 +66,12 @@ impl Eal {
     ///
     /// Added to them, where they don't say otherwise: `--lcores` with one lcore, on the first CPU
     /// that the process may use; `--no-telemetry`; and `--in-memory`, or `--no-shconf` where there
-    /// is `--no-huge`. A device given by `--vdev` is plugged in when a port opens it by its name,
-    /// since EAL itself does not say when that fails. DPDK's log is kept for the messages of
+    /// is `--no-huge`. A virtual device given by `--vdev` or `-a` is plugged in when a port opens it by
+    /// its name, since EAL itself does not say when that fails. DPDK's log is kept for the messages of
     /// errors; `--log-level` shows it on stderr as well.
     ///
-    /// EAL loads the drivers that its `-d` names into the process, as the dynamic linker does with
-    /// `LD_PRELOAD`: whoever chooses these arguments is trusted.
+    /// EAL gets only options that are known to be harmless, whatever their values: not `-d`, which
+    /// loads code, nor `--mbuf-pool-ops-name`, by which pools would serve one thread only.
     ///
     /// # Errors
     /// [`Error::AlreadyInitialised`] the second time, [`Error::EalArgument`] for an argument that

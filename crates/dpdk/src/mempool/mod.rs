@@ -28,9 +28,10 @@ static ALL: Mutex<Vec<RawMempool>> = Mutex::new(Vec::new());
 /// What a mempool is to be like.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct MempoolConfig {
-    /// How many mbufs it holds. One less than a power of two wastes no memory.
+    /// How many mbufs it holds, at most [`MBUF_COUNT_MAX`](Self::MBUF_COUNT_MAX). One less than a
+    /// power of two wastes no memory.
     pub mbuf_count: u32,
-    /// The size of each mbuf's buffer in bytes, [`HEADROOM_BYTES`] included.
+    /// The size of each mbuf's buffer in bytes, [`HEADROOM_BYTES`] included, which are fewer.
     pub data_room_bytes: u16,
     /// How many mbufs each lcore keeps to itself, at most 512 and a third of `mbuf_count`; up to
     /// half as many again may be there at times. 0 makes every call take a lock-free detour.
@@ -57,9 +58,19 @@ impl Default for MempoolConfig {
 }
 
 impl MempoolConfig {
+    /// The most mbufs that a pool can have: DPDK keeps them in a ring of the next power of two, and
+    /// its rings have at most 2^30 slots, of which one stays free. Memory ends earlier.
+    pub const MBUF_COUNT_MAX: u32 = (1 << 30) - 1;
+
     fn check(&self) -> Result<(), Error> {
         let problem = if self.mbuf_count == 0 {
             "0 mbufs are wanted: ask for at least 1".into()
+        } else if self.mbuf_count > Self::MBUF_COUNT_MAX {
+            format!(
+                "{} mbufs are wanted: at most {} are possible",
+                self.mbuf_count,
+                Self::MBUF_COUNT_MAX
+            )
         } else if self.data_room_bytes <= HEADROOM_BYTES {
             format!(
                 "buffers of {} bytes are wanted, of which {HEADROOM_BYTES} are headroom: ask for \

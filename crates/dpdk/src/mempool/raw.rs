@@ -6,12 +6,17 @@ use crate::lock::Control;
 use crate::{Error, Mbuf, lcore, log};
 use hotloop_dpdk_sys as sys;
 use hotloop_stage::Burst;
-use std::ffi::{CString, c_int};
+use std::ffi::{CStr, CString, c_int};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+/// A ring for several producers and several consumers, whatever EAL or a driver prefers.
+const OPERATIONS: &CStr = c"ring_mp_mc";
+
 /// Invariant: points to a mempool of mbufs, fully populated, multi-producer and multi-consumer,
-/// which lives as long as the process.
+/// which lives as long as the process. Established by [`create`](Self::create): both ways of making a
+/// pool make it with [`OPERATIONS`] and of at most `MBUF_COUNT_MAX` mbufs, for which the ring has
+/// slots, and nothing frees one that was returned.
 #[derive(Clone, Copy)]
 pub(super) struct RawMempool(NonNull<sys::rte_mempool>);
 
@@ -107,13 +112,14 @@ fn create_contiguous(
 ) -> Result<NonNull<sys::rte_mempool>, c_int> {
     // SAFETY: 1. EAL is initialised: pools are asked for with an `Eal`. 2. `name` is a C string.
     let pool = unsafe {
-        sys::rte_pktmbuf_pool_create(
+        sys::rte_pktmbuf_pool_create_by_ops(
             name.as_ptr(),
             config.mbuf_count,
             config.cache_count,
             0,
             config.data_room_bytes,
             node,
+            OPERATIONS.as_ptr(),
         )
     };
     NonNull::new(pool).ok_or_else(errno)
@@ -153,7 +159,7 @@ fn fill(pool: NonNull<sys::rte_mempool>, config: &MempoolConfig) -> Result<(), c
     let pool = pool.as_ptr();
     // SAFETY: 1. The pool is empty and nobody else's. 2. The name is a C string.
     let result =
-        unsafe { sys::rte_mempool_set_ops_byname(pool, c"ring_mp_mc".as_ptr(), ptr::null_mut()) };
+        unsafe { sys::rte_mempool_set_ops_byname(pool, OPERATIONS.as_ptr(), ptr::null_mut()) };
     if result != 0 {
         return Err(-result);
     }

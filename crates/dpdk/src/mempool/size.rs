@@ -34,13 +34,14 @@ pub struct MempoolNeed {
 }
 
 impl MempoolNeed {
-    /// The sum.
+    /// The sum; `usize::MAX` where it is more than that.
     #[must_use]
     pub const fn mbuf_count(&self) -> usize {
+        let caches = self.thread_count.saturating_mul(3).saturating_mul(self.cache_count as usize);
         self.rx_descriptor_count
-            + self.tx_descriptor_count
-            + self.in_flight_count
-            + (self.thread_count * 3 * self.cache_count as usize).div_ceil(2)
+            .saturating_add(self.tx_descriptor_count)
+            .saturating_add(self.in_flight_count)
+            .saturating_add(caches.div_ceil(2))
     }
 }
 

@@ -27,8 +27,9 @@ pub struct PortConfig {
     /// The pool that received packets lie in; one of the port's own, large enough, where it is
     /// `None`.
     pub mempool: Option<Mempool>,
-    /// The size of the port's own pool is at least this. A device with `infinite_rx=1` needs as
-    /// many as its file has packets.
+    /// The size of the port's own pool is at least this, which is at most
+    /// [`MempoolConfig::MBUF_COUNT_MAX`](crate::MempoolConfig::MBUF_COUNT_MAX). A device with
+    /// `infinite_rx=1` needs as many as its file has packets.
     pub mbuf_count_min: u32,
     /// The size of each mbuf's buffer in the port's own pool, headroom included.
     pub data_room_bytes: u16,

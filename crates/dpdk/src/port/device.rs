@@ -4,20 +4,35 @@ use super::driver::{self, Driver};
 use crate::Error;
 use hotloop_dpdk_sys as sys;
 use std::ffi::CString;
+use std::fmt;
 
 /// A checked device string: `net_null0,size=64` or `0000:01:00.0`.
+///
+/// DPDK parses it again, by rules of its own. So what it gets is not the text that was given, but one
+/// made of the parts that were found and checked here, which hold nothing that DPDK would take apart
+/// further: it ends a key at any `=`, however many there are, lets a `[` hide commas up to the next
+/// `]`, and starts another device at `/bus=`, `/class=` or `/driver=`. Without `=` in a value, a `/`
+/// there is part of a path.
 ///
 /// Virtual devices are those whose drivers are known to keep to their own memory and their own
 /// ports: what bonds, wraps or attaches to the rings of other ports would let one port pull memory
 /// away under another.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct DeviceString {
+    /// The parts, joined again.
     text: String,
     /// The part before the first comma.
     name: String,
-    /// The arguments behind it, in order.
-    arguments: Vec<(String, String)>,
+    /// The arguments after it, in order.
+    arguments: Vec<Argument>,
     bus: Bus,
+}
+
+/// `key=value`, or `key` alone.
+#[derive(Clone, Debug, Eq, PartialEq)]
+struct Argument {
+    key: String,
+    value: Option<String>,
 }
 
 /// Where a device is plugged in.
@@ -58,13 +73,19 @@ impl DeviceString {
             })?;
             Bus::Virtual(driver)
         };
-        let arguments = arguments.split(',').filter(|argument| !argument.is_empty());
-        let arguments = arguments.map(|argument| {
-            let (key, value) = argument.split_once('=').unwrap_or((argument, ""));
-            (key.to_owned(), value.to_owned())
-        });
-        let device =
-            Self { text: text.into(), name: name.into(), arguments: arguments.collect(), bus };
+        let given = arguments.split(',').filter(|argument| !argument.is_empty());
+        let mut arguments = Vec::new();
+        for argument in given {
+            arguments.push(Argument::parse(argument).ok_or_else(|| {
+                let problem = format!(
+                    "its argument \"{argument}\" is no name, or a name, = and a value without = [ ]"
+                );
+                wrong(problem, "write it as name=value, and choose paths without = [ ]")
+            })?);
+        }
+        let joined = arguments.iter().map(|argument| format!(",{argument}"));
+        let text = joined.fold(name.to_owned(), |text, argument| text + &argument);
+        let device = Self { text, name: name.into(), arguments, bus };
         if let Bus::Virtual(driver) = bus {
             device.refuse_arguments(driver)?;
         }
@@ -89,14 +110,14 @@ impl DeviceString {
 
     /// Refuses the arguments by which a driver would reach memory that is not its own.
     fn refuse_arguments(&self, driver: &Driver) -> Result<(), Error> {
-        for (key, value) in &self.arguments {
+        for argument @ Argument { key, value } in &self.arguments {
             let refused = driver.refused.iter().find(|(name, harmless, _)| {
-                name == key && !harmless.is_some_and(|harmless| harmless == value)
+                name == key && (harmless.is_none() || *harmless != value.as_deref())
             });
             if let Some((_, _, why)) = refused {
                 return Err(Error::DeviceString {
                     device: self.text.clone(),
-                    problem: format!("its argument \"{key}={value}\" is not allowed: {why}"),
+                    problem: format!("its argument \"{argument}\" is not allowed: {why}"),
                     remedy: "leave it out".into(),
                 });
             }
@@ -116,9 +137,11 @@ impl DeviceString {
         !self.arguments.is_empty()
     }
 
-    /// The value of an argument, the last one where it is given several times.
+    /// The value of an argument, the last one where it is given several times; an empty one where it
+    /// has none.
     pub(crate) fn argument(&self, key: &str) -> Option<&str> {
-        self.arguments.iter().rev().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
+        let argument = self.arguments.iter().rev().find(|argument| argument.key == key);
+        argument.map(|argument| argument.value.as_deref().unwrap_or_default())
     }
 
     /// Whether the device needs no physically contiguous memory.
@@ -138,6 +161,29 @@ impl DeviceString {
         let arguments = self.text.split_once(',').map_or("", |(_, arguments)| arguments);
         // A device string holds no zero byte.
         [bus, &self.name, arguments].map(|part| CString::new(part).unwrap_or_default())
+    }
+}
+
+impl Argument {
+    /// An argument in which DPDK finds the same key and the same value.
+    fn parse(text: &str) -> Option<Self> {
+        let (key, value) = match text.split_once('=') {
+            Some((key, value)) => (key, Some(value)),
+            None => (text, None),
+        };
+        let word = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+        let is_key = !key.is_empty() && key.bytes().all(word);
+        let is_value = value.is_none_or(|value| !value.contains(['=', '[', ']']));
+        (is_key && is_value).then(|| Self { key: key.into(), value: value.map(str::to_owned) })
+    }
+}
+
+impl fmt::Display for Argument {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.value {
+            Some(value) => write!(f, "{}={value}", self.key),
+            None => f.write_str(&self.key),
+        }
     }
 }
 
@@ -185,6 +231,15 @@ mod tests {
             ("net_ring0,nodeaction=R0:0:ATTACH", "not allowed"),
             ("net_ring0,internal=0x1234", "not allowed"),
             ("net_null0,copy=1", "not allowed"),
+            ("net_null0,copy", "not allowed"),
+            ("net_null0,no-rx=size=60000", "\"no-rx=size=60000\""),
+            ("net_null0,no-rx=copy=1", "without = [ ]"),
+            ("net_af_xdp0,iface=veth0,xdp_prog=shared_umem=1", "without = [ ]"),
+            ("net_null0,size=60000,no-rx=[x,size=64,y]", "without = [ ]"),
+            ("net_null0,size=60/bus=vdev,name=net_null7,driver=x", "without = [ ]"),
+            ("net_null0,x/bus=vdev", "is no name"),
+            ("net_null0,=1", "is no name"),
+            ("0000:01:00.0,a=1/class=eth", "without = [ ]"),
         ] {
             let message = DeviceString::parse(text).unwrap_err().to_string();
             assert!(message.contains(expected), "{text}: {message}");
@@ -192,6 +247,21 @@ mod tests {
         let long = format!("net_null{}", "0".repeat(60));
         assert!(DeviceString::parse(&long).unwrap_err().to_string().contains("68 characters"));
         assert!(DeviceString::parse("net_null0,copy=0").is_ok());
+    }
+
+    #[test]
+    fn dpdk_gets_what_was_parsed() {
+        for (text, expected) in [
+            ("net_null0", ["vdev", "net_null0", ""]),
+            ("net_null0,,size=64,no-rx,", ["vdev", "net_null0", "size=64,no-rx"]),
+            ("net_pcap0,rx_pcap=/tmp/a.b/c", ["vdev", "net_pcap0", "rx_pcap=/tmp/a.b/c"]),
+            ("0000:01:00.0,key=", ["pci", "0000:01:00.0", "key="]),
+        ] {
+            let device = DeviceString::parse(text).unwrap();
+            let parts = device.for_hotplug().map(|part| part.into_string().unwrap());
+            assert_eq!(parts, expected);
+            assert_eq!(DeviceString::parse(device.text()).unwrap(), device);
+        }
     }
 
     #[test]

@@ -14,14 +14,18 @@ use std::ptr::NonNull;
 /// Net_ring's rings at most: `RTE_PMD_RING_MAX_RX_RINGS`.
 const NET_RING_RINGS_MAX: usize = 16;
 
-/// Plugs the device in, or finds it where EAL has done so, and returns its port.
+/// Plugs the device in, and returns its port. One on a bus may have been found by EAL itself as it
+/// started; a virtual one that is there already is nobody's, and was not checked.
 pub(super) fn plug(_: &mut Control, device: &DeviceString) -> Result<u16, Error> {
     let [bus, name, arguments] = device.for_hotplug();
-    if let Some(port_id) = find(&name) {
+    if !device.is_virtual()
+        && let Some(port_id) = find(&name)
+    {
         return Ok(port_id);
     }
     let (result, said) = log::capture(|| {
-        // SAFETY: 1. C strings. 2. The control lock is held.
+        // SAFETY: 1. C strings. 2. The control lock is held. 3. What the driver is to do was checked:
+        // the arguments are those of a `DeviceString`, rebuilt.
         unsafe { sys::rte_eal_hotplug_add(bus.as_ptr(), name.as_ptr(), arguments.as_ptr()) }
     });
     let error = match result {

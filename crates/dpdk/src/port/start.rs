@@ -156,11 +156,16 @@ impl Step<'_> {
         }
         let mbuf_count = need.mbuf_count().max(config.mbuf_count_min as usize);
         let mbuf_count = mbuf_count.max(3 * config.cache_count as usize);
+        let max = MempoolConfig::MBUF_COUNT_MAX;
+        let mbuf_count = u32::try_from(mbuf_count).ok().filter(|count| *count <= max);
+        let mbuf_count = mbuf_count.ok_or_else(|| Error::MempoolConfig {
+            problem: format!(
+                "{} mbufs at least, and {need}, are wanted: at most {max} are possible",
+                config.mbuf_count_min
+            ),
+        })?;
         // One less than a power of two: no memory wasted, and few shapes of pools to keep.
         let mbuf_count = (mbuf_count + 1).next_power_of_two() - 1;
-        let mbuf_count = u32::try_from(mbuf_count).map_err(|_| Error::MempoolConfig {
-            problem: format!("{need} mbufs are more than a pool can have: claim fewer queues"),
-        })?;
         let config = MempoolConfig {
             mbuf_count,
             data_room_bytes: config.data_room_bytes,
