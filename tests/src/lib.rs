@@ -33,12 +33,15 @@
 //! # Ok::<(), hotloop::Error>(())
 //! ```
 //!
+//! - [`network`] gives a test interfaces of the kernel, where it may make them.
+//!
 //! Where there are fewer than two CPUs, or nobody may be traced, a part of `tests/steady` is skipped,
 //! and says so.
 
 #![forbid(unsafe_code)]
 
 mod alone;
+pub mod network;
 pub mod planted;
 
 pub use alone::alone;

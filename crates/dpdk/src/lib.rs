@@ -53,7 +53,7 @@
 //! # Unsafe code
 //!
 //! A hundred blocks, most of them one call into DPDK each, with the guide's or header's words that
-//! allow it. They rest on six invariants:
+//! allow it. They rest on seven invariants:
 //!
 //! | invariant | kept by | relied on in |
 //! |---|---|---|
@@ -61,8 +61,9 @@
 //! | An [`Mbuf`] is a pointer to a valid chain of segments that it alone owns; a [`SharedMbuf`] to one that is read only, whose count includes it | `from_raw` and its callers; `rx` copies what a driver hands out twice | `mbuf`, `buf`, `segment`, `shared`, `raw`, `rx`, `tx` |
 //! | A pool lives as long as the process, its objects are mbufs, and any thread may use it | `raw`: every pool has the same kind of ring, with slots for all its mbufs, and none is freed once it was handed out | `raw`, `report`, `shared`, `start` |
 //! | A device's arguments are those that were checked | `device`: DPDK gets a string rebuilt from what was parsed, of which it finds the same parts; `arguments`: EAL sees no other devices | `plug`, `start` |
-//! | A port exists while its state is locked and says so; it is configured, started, stopped and closed under the one control lock, and stopped when no queue is held | `inner`, whose state counts the queues that are out | `inner`, `plug`, `start`, `stats` |
-//! | A queue is of a port that runs, and polled by one thread at a time | `inner` hands it out once; it is polled through `&mut` | `rx`, `tx` |
+//! | A port exists while its state is locked and says so; it is configured, started, stopped and closed under the one control lock, and stopped when no queue is held | `inner`, whose state counts the queues that are out | `inner`, `plug`, `start`, `stats`, `counters` |
+//! | A queue is of a port that runs, and polled by one thread at a time | `inner` hands it out once; it is polled through `&mut`; what nobody claimed is polled through the port's first queue | `rx`, `tx`, `spare` |
+//! | A descriptor that this crate asks the kernel about is open | `sockets`, which duplicates it | `sockets` |
 
 mod eal;
 mod error;

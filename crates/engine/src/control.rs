@@ -161,6 +161,8 @@ impl Shared {
             return None;
         }
         let in_flight_max = start.built.iter().map(|built| built.in_flight_max).sum();
+        // What a device loses while it starts belongs to the run.
+        let baseline = Baseline::of(start.built.iter().map(|built| &built.devices));
         start.phase = Phase::Starting(Facts { in_flight_max, thread_count: core_count });
         drop(start);
         self.changed.notify_all();
@@ -171,7 +173,6 @@ impl Shared {
         if start.phase == Phase::Aborted {
             return None;
         }
-        let baseline = Baseline::of(start.built.iter().map(|built| &built.devices));
         start.phase = Phase::Running;
         drop(start);
         self.changed.notify_all();

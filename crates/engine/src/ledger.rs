@@ -2,6 +2,7 @@
 
 use crate::chain::Line;
 use crate::culprit::Panic;
+use crate::report::NicLoss;
 use crate::worker::{Devices, Tally, Worker};
 use hotloop_stage::{Core, Device, DeviceCounters, Role};
 use std::sync::Arc;
@@ -65,19 +66,19 @@ impl Baseline {
         }
     }
 
-    /// After the threads were joined: reads the devices' counters, stops them all, then looks at
-    /// their pools.
+    /// After the threads were joined: stops the devices, reads their counters, then looks at their
+    /// pools.
     pub(crate) fn settle(&self) -> Settled {
-        let mut settled = Settled { pools_whole: true, ..Settled::default() };
+        // A device may count what was left in it when it stops.
+        let findings = self.stop();
+        let mut settled = Settled { pools_whole: true, findings, ..Settled::default() };
         for (device, before) in &self.devices {
             let now = device.counters();
             // A device that counts backwards disagrees with the engine's count, and so is found.
             settled.received += now.received.saturating_sub(before.received);
             settled.sent += now.sent.saturating_sub(before.sent);
-            settled.imissed += now.imissed.saturating_sub(before.imissed);
-            settled.rx_nombuf += now.rx_nombuf.saturating_sub(before.rx_nombuf);
+            settled.nic_loss.add(&now, before);
         }
-        settled.findings = self.stop();
         for (device, _) in &self.devices {
             if let Err(error) = device.check_pools() {
                 settled.pools_whole = false;
@@ -113,8 +114,7 @@ impl std::fmt::Debug for Baseline {
 pub(crate) struct Settled {
     pub(crate) received: u64,
     pub(crate) sent: u64,
-    pub(crate) imissed: u64,
-    pub(crate) rx_nombuf: u64,
+    pub(crate) nic_loss: NicLoss,
     pub(crate) is_received_counted: bool,
     pub(crate) is_sent_counted: bool,
     pub(crate) pools_whole: bool,

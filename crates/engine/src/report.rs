@@ -3,7 +3,7 @@
 use crate::deployment::Deployment;
 use crate::ledger::{Baseline, CoreEnd, Settled};
 use crate::placement::Placement;
-use hotloop_stage::{Counters, Error};
+use hotloop_stage::{Counters, DeviceCounters, Error};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -48,12 +48,31 @@ pub struct Report {
 }
 
 /// Packets that devices lost.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 pub struct NicLoss {
-    /// No RX descriptor was free.
-    pub imissed: u64,
+    /// No RX descriptor was free; nothing where one of the devices does not know.
+    pub imissed: Option<u64>,
     /// No mbuf was free.
     pub rx_nombuf: u64,
+    /// They arrived on queues that nobody claimed.
+    pub rx_unclaimed: u64,
+}
+
+impl Default for NicLoss {
+    fn default() -> Self {
+        Self { imissed: Some(0), rx_nombuf: 0, rx_unclaimed: 0 }
+    }
+}
+
+impl NicLoss {
+    /// Adds what a device lost after it had counted `before`.
+    pub(crate) fn add(&mut self, now: &DeviceCounters, before: &DeviceCounters) {
+        let since = |now: u64, before: u64| now.saturating_sub(before);
+        let missed = now.imissed.zip(before.imissed).map(|(now, before)| since(now, before));
+        self.imissed = self.imissed.zip(missed).map(|(sum, missed)| sum + missed);
+        self.rx_nombuf += since(now.rx_nombuf, before.rx_nombuf);
+        self.rx_unclaimed += since(now.rx_unclaimed, before.rx_unclaimed);
+    }
 }
 
 /// What devices counted themselves, in packets.
@@ -156,7 +175,7 @@ impl Report {
         let mut report = Self::summed(deployment, &ends);
         report.notes = placement.notes().to_vec();
         report.pools_whole = settled.pools_whole;
-        report.nic_loss = NicLoss { imissed: settled.imissed, rx_nombuf: settled.rx_nombuf };
+        report.nic_loss = settled.nic_loss;
         report.devices = DeviceTotals {
             received: settled.is_received_counted.then_some(settled.received),
             sent: settled.is_sent_counted.then_some(settled.sent),

@@ -16,8 +16,12 @@ impl fmt::Display for Report {
         let share = percent(self.crossed, self.received);
         writeln!(f, "  crossed  {:>14}  ({share:.1} % went to another core)", self.crossed)?;
         let loss = self.nic_loss;
-        let (imissed, rx_nombuf) = (loss.imissed, loss.rx_nombuf);
-        writeln!(f, "  lost before the engine: {imissed} imissed, {rx_nombuf} rx_nombuf")?;
+        let imissed = loss.imissed.map_or("unknown".to_owned(), |count| count.to_string());
+        write!(f, "  lost before the engine: {imissed} imissed, {} rx_nombuf", loss.rx_nombuf)?;
+        match loss.rx_unclaimed {
+            0 => writeln!(f)?,
+            count => writeln!(f, ", {count} rx_unclaimed")?,
+        }
         writeln!(f, "  {:<22} {:>14} {:>14} {:>14}", "stage", "received", "emitted", "dropped")?;
         for stage in &self.stages {
             let dropped: u64 = stage.dropped.values().sum();

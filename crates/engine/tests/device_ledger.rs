@@ -163,3 +163,19 @@ fn a_device_that_does_not_stop_fails_the_run() {
     );
     assert!(report.balanced && report.pools_whole && !report.is_whole());
 }
+
+#[test]
+fn what_a_device_does_not_know_is_reported_as_unknown_and_not_as_none() {
+    let loss = |hides: bool| {
+        let world = World::new();
+        world.nic.hides_misses.store(hides, SeqCst);
+        let report = run(plain(&world), Deployment::pipeline(1, 2)).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
+        (json["nic_loss"]["imissed"].clone(), report.to_string())
+    };
+    let (json, text) = loss(true);
+    assert!(json.is_null() && text.contains("engine: unknown imissed, 0 rx_nombuf\n"), "{text}");
+    // The device had missed seven before the run.
+    let (json, text) = loss(false);
+    assert!(json == 0 && text.contains("engine: 0 imissed, 0 rx_nombuf\n"), "{text}");
+}

@@ -97,14 +97,23 @@ pub trait Device: Send + Sync {
 }
 
 /// A device's own counters, in packets.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct DeviceCounters {
     /// Packets handed to its RX queues' pollers.
     pub received: u64,
     /// Packets taken over by its TX queues.
     pub sent: u64,
-    /// Packets lost because no RX descriptor was free.
-    pub imissed: u64,
+    /// Packets lost because no RX descriptor was free; nothing where the device does not know.
+    pub imissed: Option<u64>,
     /// Packets lost because no mbuf was free.
     pub rx_nombuf: u64,
+    /// Packets that arrived on queues that nobody claimed, and were freed.
+    pub rx_unclaimed: u64,
+}
+
+impl Default for DeviceCounters {
+    /// Nothing passed, and nothing was lost.
+    fn default() -> Self {
+        Self { received: 0, sent: 0, imissed: Some(0), rx_nombuf: 0, rx_unclaimed: 0 }
+    }
 }

@@ -165,7 +165,7 @@ fn wrongs(run: &Simulated, world: &World, may_panic: bool) -> Vec<String> {
     if !report.is_whole() && !excused {
         wrongs.push(format!("the ledger is not whole: {}", report.findings.join("; ")));
     }
-    let losses = report.nic_loss.imissed + report.nic_loss.rx_nombuf;
+    let losses = report.nic_loss.imissed.unwrap_or_default() + report.nic_loss.rx_nombuf;
     let waiting = world.waiting_count();
     if run.fed_count != waiting + report.received + losses {
         wrongs.push(format!(

@@ -44,9 +44,10 @@ fn without_rates_nothing_happens() {
 fn lost_frames_are_counted_as_missed() {
     let rates = FaultRates { lost_permille: 100, ..FaultRates::default() };
     let (bytes, _, counters) = polled(rates, 1, false);
-    assert!((500..800).contains(&counters.imissed), "{counters:?}");
+    let imissed = counters.imissed.expect("the wrapper counts");
+    assert!((500..800).contains(&imissed), "{counters:?}");
     assert_eq!(counters.received, bytes.len() as u64);
-    assert_eq!(counters.received + counters.imissed, 6400);
+    assert_eq!(counters.received + imissed, 6400);
     assert_eq!(counters.rx_nombuf, 0);
 }
 
@@ -146,7 +147,7 @@ fn queues_of_one_port_share_its_counters() {
     let count = first.poll(&mut Burst::new()) + second.poll(&mut Burst::new());
     let counters = |devices: Vec<Arc<dyn Device>>| devices[0].counters();
     assert_eq!(counters(first.devices()).received, count as u64);
-    assert_eq!(counters(first.devices()).imissed, 128 - count as u64);
+    assert_eq!(counters(first.devices()).imissed, Some(128 - count as u64));
     assert_eq!(counters(second.devices()), counters(first.devices()));
     assert_eq!(counters(tx.devices()), counters(first.devices()));
 }

@@ -126,8 +126,9 @@ impl<'a> Watch<'a> {
     fn print_loss(&mut self) -> io::Result<()> {
         let now = self.port.stats().unwrap_or(self.stats);
         let before = std::mem::replace(&mut self.stats, now);
+        let missed = |stats: &PortStats| stats.imissed.unwrap_or_default();
         let lost = [
-            ("imissed", now.imissed.saturating_sub(before.imissed)),
+            ("imissed", missed(&now).saturating_sub(missed(&before))),
             ("rx_nombuf", now.rx_nombuf.saturating_sub(before.rx_nombuf)),
             ("ierrors", now.ierrors.saturating_sub(before.ierrors)),
         ];

@@ -2,6 +2,7 @@
 
 mod captures;
 mod hop;
+mod kernel;
 mod loops;
 mod report;
 mod traffic;

@@ -17,10 +17,49 @@ pub(crate) struct Driver {
     pub keeps_mbufs: bool,
     /// Whether its counters read 0 once its peer has gone: then queues count themselves.
     pub forgets_counts: bool,
+    /// How many queues it is configured with.
+    pub queues: Queues,
+    /// By whom it is known how many packets were lost for want of an RX descriptor.
+    pub missed: Missed,
     /// Arguments that are refused: the name, a value that is harmless, and why.
     pub refused: &'static [(&'static str, Option<&'static str>, &'static str)],
     /// How it is given more queues.
     pub more_queues: &'static str,
+}
+
+/// How many queues a device is configured with.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Queues {
+    /// Those that are claimed.
+    Claimed,
+    /// As many of one direction as of the other: it starts with nothing else.
+    Paired,
+    /// All that the device has: packets arrive on each, claimed or not.
+    All,
+}
+
+impl Queues {
+    /// RX and TX queues of a device that has at most `max` of each, of which `claimed` are claimed.
+    pub(crate) fn configured(self, claimed: (u16, u16), max: (u16, u16)) -> (u16, u16) {
+        match self {
+            Self::Claimed => claimed,
+            Self::Paired => (claimed.0.max(claimed.1), claimed.0.max(claimed.1)),
+            Self::All => max,
+        }
+    }
+}
+
+/// By whom it is known how many packets were lost for want of an RX descriptor.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Missed {
+    /// The driver.
+    Driver,
+    /// The kernel, for each packet socket that the driver opens when it is plugged in.
+    PacketSockets,
+    /// The kernel, for each XDP socket that the driver opens when it starts.
+    XdpSockets,
+    /// Nobody, or only in part.
+    Unknown,
 }
 
 /// What holds for a driver that nobody has looked at.
@@ -31,6 +70,8 @@ pub(crate) static UNKNOWN: Driver = Driver {
     held_count: 0,
     keeps_mbufs: false,
     forgets_counts: false,
+    queues: Queues::Claimed,
+    missed: Missed::Unknown,
     refused: &[],
     more_queues: "",
 };
@@ -41,6 +82,7 @@ static VIRTUAL: [Driver; 7] = [
         name: "net_null",
         fresh_mbufs: true,
         sends_chains: true,
+        missed: Missed::Driver,
         refused: &[("copy", Some("0"), "the driver would read past the end of short packets")],
         ..UNKNOWN
     },
@@ -49,6 +91,7 @@ static VIRTUAL: [Driver; 7] = [
         name: "net_ring",
         sends_chains: true,
         held_count: 1024,
+        missed: Missed::Driver,
         refused: &[
             ("nodeaction", None, "two ports on one ring free it under each other"),
             ("internal", None, "it is an address in this process's memory"),
@@ -59,6 +102,7 @@ static VIRTUAL: [Driver; 7] = [
         name: "net_pcap",
         fresh_mbufs: true,
         sends_chains: true,
+        missed: Missed::Driver,
         more_queues: " (one rx_pcap= or tx_pcap= for each)",
         ..UNKNOWN
     },
@@ -66,6 +110,8 @@ static VIRTUAL: [Driver; 7] = [
         name: "net_af_packet",
         fresh_mbufs: true,
         sends_chains: true,
+        queues: Queues::All,
+        missed: Missed::PacketSockets,
         more_queues: " (qpairs=)",
         ..UNKNOWN
     },
@@ -76,15 +122,26 @@ static VIRTUAL: [Driver; 7] = [
         held_count: 4096,
         keeps_mbufs: true,
         refused: &[("shared_umem", Some("0"), "two ports would share memory of one of them")],
+        queues: Queues::All,
+        missed: Missed::XdpSockets,
         more_queues: " (queue_count=)",
         ..UNKNOWN
     },
-    Driver { name: "net_tap", fresh_mbufs: true, sends_chains: true, ..UNKNOWN },
+    Driver {
+        // What the kernel's queue has no room for is counted at the interface, as not sent.
+        name: "net_tap",
+        fresh_mbufs: true,
+        sends_chains: true,
+        queues: Queues::Paired,
+        ..UNKNOWN
+    },
     Driver {
         name: "net_memif",
         fresh_mbufs: true,
         sends_chains: true,
         forgets_counts: true,
+        // What has no room stays with the peer that sends it.
+        missed: Missed::Driver,
         ..UNKNOWN
     },
 ];
@@ -100,7 +157,7 @@ const FRESH: [&str; 8] = [
     "net_ixgbe",
     "net_vmxnet3",
 ];
-static FRESH_NIC: Driver = Driver { fresh_mbufs: true, ..UNKNOWN };
+static FRESH_NIC: Driver = Driver { fresh_mbufs: true, missed: Missed::Driver, ..UNKNOWN };
 
 /// The driver of the virtual device with this name. DPDK picks it by the same prefix.
 pub(crate) fn of_virtual(device_name: &str) -> Option<&'static Driver> {

@@ -12,17 +12,23 @@
 
 use super::config::{Capabilities, Link, PortConfig};
 use super::device::DeviceString;
-use super::driver::{self, Driver};
+use super::driver::{self, Driver, Missed};
+use super::sockets::{self, Sockets};
 use super::stats::PortStats;
-use super::{plug, start, stats};
+use super::{plug, spare, start, stats};
 use crate::error::{Direction, errno_text};
 use crate::lock::{Control, lock};
 use crate::{Eal, Error, Mempool};
 use hotloop_dpdk_sys as sys;
 use hotloop_packet::ethernet::MacAddress;
-use hotloop_stage::{Device, DeviceCounters, Facts};
+use hotloop_stage::Facts;
+use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Bursts freed at most from each queue that nobody claimed when a port stops: more than any ring of
+/// a virtual device holds.
+const DRAINED_BURSTS_MAX: usize = 256;
 
 /// A port, owned by its handle and by each of its queues.
 pub(crate) struct Inner {
@@ -31,7 +37,7 @@ pub(crate) struct Inner {
     pub(super) capabilities: Capabilities,
     pub(super) mac: MacAddress,
     pub(super) driver: &'static Driver,
-    state: Mutex<State>,
+    pub(super) state: Mutex<State>,
     /// Received packets that others owned too and that could not be copied.
     pub(super) uncopied: AtomicU64,
     /// Packets that the driver handed to RX queues, where it forgets how many.
@@ -48,6 +54,8 @@ pub(super) struct State {
     pub(super) tx: Claims,
     /// The pool of the last start, kept after the stop so that it can be checked.
     pub(super) mempool: Option<Mempool>,
+    /// The driver's sockets, where it has such, while the device is plugged in.
+    pub(super) sockets: Sockets,
 }
 
 #[derive(Clone, Copy)]
@@ -100,6 +108,19 @@ impl Claims {
     }
 }
 
+/// Plugs the device in, and finds the sockets that its driver opens, where it is known by them what
+/// the kernel dropped.
+fn plug_in(control: &mut Control, device: &DeviceString) -> Result<(u16, Sockets), Error> {
+    let driver = driver::of_virtual(device.name());
+    if driver.is_none_or(|driver| driver.missed != Missed::PacketSockets) {
+        return Ok((plug::plug(control, device)?, Sockets::default()));
+    }
+    let before = sockets::open();
+    let port_id = plug::plug(control, device)?;
+    let if_index = plug::if_index(control, port_id);
+    Ok((port_id, Sockets::opened_since(&before, if_index)))
+}
+
 impl Inner {
     pub(super) fn open(_: Eal, text: &str, config: PortConfig) -> Result<Self, Error> {
         let mut device = DeviceString::parse(text)?;
@@ -112,7 +133,7 @@ impl Inner {
         if control.owned.contains(device.name()) {
             return Err(Error::DeviceInUse { device: text.into(), name: device.name().into() });
         }
-        let port_id = plug::plug(&mut control, &device)?;
+        let (port_id, sockets) = plug_in(&mut control, &device)?;
         let described = plug::describe(&control, &device, port_id);
         let (capabilities, mac) = described.inspect_err(|_| {
             // SAFETY: 1. The port is the device's, was never started and has no queues.
@@ -128,7 +149,7 @@ impl Inner {
             capabilities,
             mac,
             driver,
-            state: Mutex::new(State { phase, rx, tx, mempool: None }),
+            state: Mutex::new(State { phase, rx, tx, mempool: None, sockets }),
             uncopied: AtomicU64::new(0),
             polled: AtomicU64::new(0),
             taken: AtomicU64::new(0),
@@ -149,7 +170,8 @@ impl Inner {
         let port_id = match state.phase {
             Phase::Plugged { port_id } | Phase::Started { port_id, .. } => port_id,
             Phase::Stopped { .. } => {
-                let port_id = plug::plug(&mut control, &self.device)?;
+                let (port_id, sockets) = plug_in(&mut control, &self.device)?;
+                state.sockets = sockets;
                 state.phase = Phase::Plugged { port_id };
                 port_id
             }
@@ -188,7 +210,11 @@ impl Inner {
                 return Err(Error::QueueNotHeld { device: self.text(), direction, index });
             }
         }
+        let before = sockets::open();
         start::start(self, &mut control, &mut state, port_id, facts)?;
+        if self.driver.missed == Missed::XdpSockets {
+            state.sockets = Sockets::opened_since(&before, 0);
+        }
         self.uncopied.store(0, Relaxed);
         self.polled.store(0, Relaxed);
         self.taken.store(0, Relaxed);
@@ -215,7 +241,10 @@ impl Inner {
             Phase::Stopped { .. } => return Ok(()),
             Phase::Plugged { port_id } => (port_id, PortStats::default()),
             Phase::Started { port_id, before } => {
-                let counted = self.count(port_id, &before).unwrap_or_default();
+                if state.rx.count() == 0 {
+                    self.drain_all(port_id, state);
+                }
+                let counted = self.count(port_id, &before, state).unwrap_or_default();
                 // SAFETY: 1. The port exists. 2. The control lock is held. 3. No queue is held, so
                 // nobody polls.
                 unsafe { sys::rte_eth_dev_stop(port_id) };
@@ -223,6 +252,7 @@ impl Inner {
             }
         };
         (state.rx, state.tx) = (Claims::default(), Claims::default());
+        state.sockets = Sockets::default();
         state.phase = Phase::Stopped { counted };
         control.tx_descriptors.remove(self.device.name());
         // SAFETY: 1. The port is the device's and is stopped. 2. No queue is held.
@@ -235,40 +265,44 @@ impl Inner {
 
     fn note_tx_descriptors(&self, control: &mut Control, state: &State) {
         let held_count = self.config.tx_descriptor_count.max(self.driver.held_count);
-        let count = usize::from(state.tx.count()) * usize::from(held_count);
+        let (_, tx_count) = self.configured(state);
+        let count = usize::from(tx_count) * usize::from(held_count);
         control.tx_descriptors.insert(self.device.name().into(), count);
     }
 
-    fn count(&self, port_id: u16, before: &PortStats) -> Result<PortStats, String> {
-        // SAFETY: 1. The port exists: the caller has locked the state that says so.
-        let mut counted = unsafe { stats::read(port_id) }?.since(before);
-        if self.driver.forgets_counts {
-            counted.received = self.polled.load(Relaxed);
-            counted.sent = self.taken.load(Relaxed);
+    /// RX and TX queues that the device is, or is to be, configured with.
+    pub(super) fn configured(&self, state: &State) -> (u16, u16) {
+        let claimed = (state.rx.count(), state.tx.count());
+        if claimed == (0, 0) {
+            return claimed;
         }
-        let uncopied = self.uncopied.load(Relaxed);
-        counted.received = counted.received.saturating_sub(uncopied);
-        counted.rx_nombuf += uncopied;
-        counted.tx_refused = self.refused.load(Relaxed);
-        Ok(counted)
+        let queues_max = u16::try_from(sys::SH_QUEUES_PER_PORT_MAX).unwrap_or(u16::MAX);
+        let offered = &self.capabilities;
+        let max = (offered.rx_queue_count_max, offered.tx_queue_count_max);
+        self.driver.queues.configured(claimed, (max.0.min(queues_max), max.1.min(queues_max)))
     }
 
-    pub(super) fn stats(&self) -> Result<PortStats, Error> {
+    /// RX queues that the device runs with and nobody claimed.
+    pub(super) fn spare_rx(&self) -> Range<u16> {
         let state = lock(&self.state);
-        match state.phase {
-            Phase::Plugged { .. } => Ok(PortStats::default()),
-            Phase::Stopped { counted } => Ok(counted),
-            Phase::Started { port_id, before } => {
-                self.count(port_id, &before).map_err(|error| self.unreadable("its counters", error))
+        state.rx.count()..self.configured(&state).0
+    }
+
+    /// Whether a port that runs has RX queues of which none is claimed.
+    pub(super) fn is_rx_unclaimed(&self) -> bool {
+        lock(&self.state).rx.count() == 0
+    }
+
+    /// Frees what waits in RX queues of which none was claimed, so that it is counted.
+    fn drain_all(&self, port_id: u16, state: &State) {
+        let (rx_count, _) = self.configured(state);
+        for _ in 0..DRAINED_BURSTS_MAX {
+            // SAFETY: 1. The port runs with these queues. 2. The state is locked and no queue is
+            // held, so nobody polls.
+            if unsafe { spare::drain(port_id, 0..rx_count) } == 0 {
+                break;
             }
         }
-    }
-
-    pub(super) fn xstats(&self) -> Result<Vec<(String, u64)>, Error> {
-        self.with_port("its extended counters", |port_id| {
-            // SAFETY: 1. The port exists while `with_port` has the state locked.
-            unsafe { stats::read_extended(port_id) }
-        })
     }
 
     pub(super) fn link(&self) -> Result<Link, Error> {
@@ -296,7 +330,7 @@ impl Inner {
     }
 
     /// Asks the port, where it exists.
-    fn with_port<T>(
+    pub(super) fn with_port<T>(
         &self,
         what: &'static str,
         ask: impl FnOnce(u16) -> Result<T, String>,
@@ -311,7 +345,7 @@ impl Inner {
         .map_err(|error| self.unreadable(what, error))
     }
 
-    fn unreadable(&self, what: &'static str, error: String) -> Error {
+    pub(super) fn unreadable(&self, what: &'static str, error: String) -> Error {
         Error::Read { device: self.text(), what, error }
     }
 
@@ -343,37 +377,5 @@ impl Drop for Inner {
         if self.stop_with(&mut control, &mut state).is_ok() {
             control.owned.remove(self.device.name());
         }
-    }
-}
-
-impl Device for Inner {
-    fn name(&self) -> String {
-        self.device.name().into()
-    }
-
-    fn counters(&self) -> DeviceCounters {
-        let stats = self.stats().unwrap_or_default();
-        DeviceCounters {
-            received: stats.received,
-            sent: stats.sent,
-            imissed: stats.imissed,
-            rx_nombuf: stats.rx_nombuf,
-        }
-    }
-
-    fn stop(&self) -> Result<(), hotloop_stage::Error> {
-        Ok(Self::stop(self)?)
-    }
-
-    /// A driver that keeps mbufs after it was closed (net_af_xdp) makes the pool lack some: there
-    /// only doubles are errors.
-    fn check_pools(&self) -> Result<(), hotloop_stage::Error> {
-        let Some(mempool) = self.mempool() else { return Ok(()) };
-        let report = mempool.report();
-        let lacks_allowed = self.driver.keeps_mbufs && report.duplicate_count == 0;
-        if report.is_whole() || lacks_allowed {
-            return Ok(());
-        }
-        Err(Error::MempoolNotWhole { device: self.text(), report }.into())
     }
 }

@@ -1,12 +1,15 @@
 //! Ports: devices with queues.
 
 mod config;
+mod counters;
 mod device;
 mod driver;
 mod inner;
 mod plug;
 mod rss;
 mod rx;
+mod sockets;
+mod spare;
 mod start;
 mod stats;
 mod tx;

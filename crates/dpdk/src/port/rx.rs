@@ -10,6 +10,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -36,6 +37,11 @@ pub struct RxQueue {
     finished: bool,
     /// Packets that the file's reader had lost by the last empty poll.
     lost: u64,
+    /// Queues that nobody claimed and that are polled with this one.
+    /// Invariant: empty, or the port runs with them, and they are polled through this value alone.
+    spare: Range<u16>,
+    /// Which of this and the spare queues is polled first next time.
+    first: u16,
     /// `Send`, but not `Sync`.
     unshared: PhantomData<Cell<()>>,
 }
@@ -45,8 +51,20 @@ impl RxQueue {
         let looks = !port.driver.fresh_mbufs;
         let (counts, reads_file) = (port.driver.forgets_counts, port.device.reads_file());
         let (started, finished, lost) = (false, false, 0);
-        let unshared = PhantomData;
-        Self { port, port_id, index, started, looks, counts, reads_file, finished, lost, unshared }
+        Self {
+            port,
+            port_id,
+            index,
+            started,
+            looks,
+            counts,
+            reads_file,
+            finished,
+            lost,
+            spare: 0..0,
+            first: 0,
+            unshared: PhantomData,
+        }
     }
 
     /// The queue's number on its port, from 0.
@@ -105,25 +123,20 @@ impl RxQueue {
         self.port.uncopied.fetch_add((count - kept) as u64, Relaxed);
         kept
     }
-}
 
-impl Source for RxQueue {
-    type Item = Mbuf;
-
-    #[inline]
-    fn poll(&mut self, burst: &mut Burst<Mbuf>) -> usize {
-        if !self.started {
-            return 0;
-        }
+    /// Polls one queue that this value polls alone.
+    #[inline(always)]
+    fn poll_queue(&mut self, index: u16, burst: &mut Burst<Mbuf>) -> usize {
         let slots = burst.spare_mut();
         let wanted = slots.len() as u16;
         if wanted == 0 {
             return 0;
         }
         let pointers = slots.as_mut_ptr().cast::<*mut RawMbuf>();
-        // SAFETY: 1. The port runs with this queue, which is borrowed exclusively. 2. There is room
-        // for `wanted` pointers, and an `Mbuf` is one.
-        let received = unsafe { sys::sh_rx_burst(self.port_id, self.index, pointers, wanted) };
+        // SAFETY: 1. The port runs with this queue, or this spare one, and this value, by which alone
+        // it is polled, is borrowed exclusively. 2. There is room for `wanted` pointers, and an
+        // `Mbuf` is one.
+        let received = unsafe { sys::sh_rx_burst(self.port_id, index, pointers, wanted) };
         if self.counts {
             self.port.polled.fetch_add(u64::from(received), Relaxed);
         }
@@ -142,9 +155,46 @@ impl Source for RxQueue {
         count
     }
 
+    /// Polls this and the spare queues, another one first each time, so that none waits for ever.
+    #[inline(never)]
+    fn poll_with_spare(&mut self, burst: &mut Burst<Mbuf>) -> usize {
+        let count = 1 + self.spare.len() as u16;
+        let mut polled = 0;
+        for step in 0..count {
+            if burst.room() == 0 {
+                break;
+            }
+            let index = match (self.first + step) % count {
+                0 => self.index,
+                spare => self.spare.start + spare - 1,
+            };
+            polled += self.poll_queue(index, burst);
+        }
+        self.first = (self.first + 1) % count;
+        polled
+    }
+}
+
+impl Source for RxQueue {
+    type Item = Mbuf;
+
+    #[inline]
+    fn poll(&mut self, burst: &mut Burst<Mbuf>) -> usize {
+        if !self.started {
+            return 0;
+        }
+        if self.spare.is_empty() {
+            return self.poll_queue(self.index, burst);
+        }
+        self.poll_with_spare(burst)
+    }
+
     fn start(&mut self, facts: &Facts) -> Result<(), Error> {
         self.port.start(facts)?;
         self.started = true;
+        if self.index == 0 {
+            self.spare = self.port.spare_rx();
+        }
         Ok(())
     }
 

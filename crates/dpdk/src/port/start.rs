@@ -30,7 +30,7 @@ pub(super) fn start(
     facts: &Facts,
 ) -> Result<(), Error> {
     let step = Step { port, port_id };
-    let (rx_count, tx_count) = (state.rx.count(), state.tx.count());
+    let (rx_count, tx_count) = port.configured(state);
     step.configure(control, rx_count, tx_count)?;
     let (rx_descriptors, tx_descriptors) = step.descriptors(control)?;
     state.mempool = None;

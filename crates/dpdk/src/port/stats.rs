@@ -5,7 +5,7 @@ use hotloop_dpdk_sys as sys;
 use std::ffi::CStr;
 
 /// What a port counted since it was started.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct PortStats {
     /// Packets received.
     pub received: u64,
@@ -15,8 +15,9 @@ pub struct PortStats {
     pub sent: u64,
     /// Bytes sent.
     pub sent_bytes: u64,
-    /// Packets lost because no RX descriptor was free.
-    pub imissed: u64,
+    /// Packets lost because no RX descriptor was free; nothing where neither the driver nor the
+    /// kernel counts them.
+    pub imissed: Option<u64>,
     /// Packets received with errors.
     pub ierrors: u64,
     /// Packets that could not be sent.
@@ -25,21 +26,45 @@ pub struct PortStats {
     pub rx_nombuf: u64,
     /// Packets that a TX queue took and freed, since the device sends no packets of their kind.
     pub tx_refused: u64,
+    /// Packets that arrived though no RX queue was claimed, and were freed, or lost in the kernel.
+    pub rx_unclaimed: u64,
+}
+
+impl Default for PortStats {
+    /// Nothing passed, and nothing was lost.
+    fn default() -> Self {
+        Self {
+            received: 0,
+            received_bytes: 0,
+            sent: 0,
+            sent_bytes: 0,
+            imissed: Some(0),
+            ierrors: 0,
+            oerrors: 0,
+            rx_nombuf: 0,
+            tx_refused: 0,
+            rx_unclaimed: 0,
+        }
+    }
 }
 
 impl PortStats {
     /// What was counted after `before`.
-    pub(super) const fn since(&self, before: &Self) -> Self {
+    pub(super) fn since(&self, before: &Self) -> Self {
         Self {
             received: self.received.saturating_sub(before.received),
             received_bytes: self.received_bytes.saturating_sub(before.received_bytes),
             sent: self.sent.saturating_sub(before.sent),
             sent_bytes: self.sent_bytes.saturating_sub(before.sent_bytes),
-            imissed: self.imissed.saturating_sub(before.imissed),
+            imissed: self
+                .imissed
+                .zip(before.imissed)
+                .map(|(now, before)| now.saturating_sub(before)),
             ierrors: self.ierrors.saturating_sub(before.ierrors),
             oerrors: self.oerrors.saturating_sub(before.oerrors),
             rx_nombuf: self.rx_nombuf.saturating_sub(before.rx_nombuf),
             tx_refused: self.tx_refused.saturating_sub(before.tx_refused),
+            rx_unclaimed: self.rx_unclaimed.saturating_sub(before.rx_unclaimed),
         }
     }
 }
@@ -60,11 +85,12 @@ pub(super) unsafe fn read(port_id: u16) -> Result<PortStats, String> {
         received_bytes: stats.ibytes,
         sent: stats.opackets,
         sent_bytes: stats.obytes,
-        imissed: stats.imissed,
+        imissed: Some(stats.imissed),
         ierrors: stats.ierrors,
         oerrors: stats.oerrors,
         rx_nombuf: stats.rx_nombuf,
         tx_refused: 0,
+        rx_unclaimed: 0,
     })
 }
 

@@ -1,6 +1,7 @@
 //! TX queues.
 
 use super::inner::Inner;
+use super::spare;
 use crate::Mbuf;
 use crate::error::Direction;
 use hotloop_dpdk_sys::{self as sys, RawMbuf};
@@ -9,8 +10,12 @@ use hotloop_stage::{Burst, Device, Error, Facts, Sink};
 use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+
+/// How many calls of `send` pass between two looks at RX queues that nobody claimed.
+const DRAIN_INTERVAL: u32 = 64;
 
 /// A port's TX queue: claimed once, used by one thread at a time, which may hand it to another.
 ///
@@ -31,6 +36,11 @@ pub struct TxQueue {
     refused_count: u64,
     /// Whether sent packets are counted here, since the driver forgets how many.
     counts: bool,
+    /// RX queues of which nobody claimed any, and that are emptied here.
+    /// Invariant: empty, or the port runs with them, and they are polled through this value alone.
+    drained: Range<u16>,
+    /// Calls of `send` since they were last emptied.
+    turn: u32,
     /// `Send`, but not `Sync`.
     unshared: PhantomData<Cell<()>>,
 }
@@ -39,14 +49,36 @@ impl TxQueue {
     pub(super) fn new(port: Arc<Inner>, port_id: u16, index: u16) -> Self {
         let looks = !port.driver.sends_chains && !port.capabilities.gathers;
         let counts = port.driver.forgets_counts;
-        let (started, refused_count, unshared) = (false, 0, PhantomData);
-        Self { port, port_id, index, started, looks, refused_count, counts, unshared }
+        Self {
+            port,
+            port_id,
+            index,
+            started: false,
+            looks,
+            refused_count: 0,
+            counts,
+            drained: 0..0,
+            turn: 0,
+            unshared: PhantomData,
+        }
     }
 
     /// The queue's number on its port, from 0.
     #[must_use]
     pub const fn index(&self) -> u16 {
         self.index
+    }
+
+    /// Every so often, frees a burst of what came to RX queues that nobody claimed.
+    #[cold]
+    fn drain(&mut self) {
+        self.turn += 1;
+        if self.turn == DRAIN_INTERVAL {
+            self.turn = 0;
+            // SAFETY: 1. The port runs with these queues, which are polled through this value alone;
+            // it is borrowed exclusively.
+            unsafe { spare::drain(self.port_id, self.drained.clone()) };
+        }
     }
 
     /// Frees what the device could not send.
@@ -80,6 +112,9 @@ impl Sink for TxQueue {
         if self.looks {
             self.refuse(burst);
         }
+        if !self.drained.is_empty() {
+            self.drain();
+        }
         let packets = burst.as_mut_slice();
         let wanted = packets.len() as u16;
         let pointers = packets.as_mut_ptr().cast::<*mut RawMbuf>();
@@ -101,6 +136,9 @@ impl Sink for TxQueue {
     fn start(&mut self, facts: &Facts) -> Result<(), Error> {
         self.port.start(facts)?;
         self.started = true;
+        if self.index == 0 && self.port.is_rx_unclaimed() {
+            self.drained = self.port.spare_rx();
+        }
         Ok(())
     }
 

@@ -103,6 +103,8 @@ pub struct Nic {
     /// Queues that were still there when it was stopped.
     pub queues_at_stop: AtomicUsize,
     pub refuses_to_stop: AtomicBool,
+    /// Whether it cannot tell how many packets it missed.
+    pub hides_misses: AtomicBool,
     pub name: &'static str,
 }
 
@@ -113,7 +115,8 @@ impl Device for Nic {
 
     fn counters(&self) -> DeviceCounters {
         let (received, sent) = (self.received.load(SeqCst), self.sent.load(SeqCst));
-        DeviceCounters { received, sent, imissed: 0, rx_nombuf: 0 }
+        let imissed = (!self.hides_misses.load(SeqCst)).then_some(7);
+        DeviceCounters { received, sent, imissed, ..DeviceCounters::default() }
     }
 
     fn stop(&self) -> Result<(), Error> {
@@ -158,6 +161,7 @@ impl World {
             stopped: AtomicUsize::new(0),
             queues_at_stop: AtomicUsize::new(0),
             refuses_to_stop: AtomicBool::new(false),
+            hides_misses: AtomicBool::new(false),
         };
         Self { nic: Arc::new(nic), seen: Arc::default() }
     }

@@ -40,7 +40,7 @@ impl Totals {
         self.sent += report.sent;
         self.created += report.created;
         self.crossed += report.crossed;
-        self.imissed += report.nic_loss.imissed;
+        self.imissed += report.nic_loss.imissed.unwrap_or_default();
         self.rx_nombuf += report.nic_loss.rx_nombuf;
         self.panicked_run_count += u64::from(run.has_panicked);
         for (reason, count) in &report.dropped {

@@ -1,0 +1,101 @@
+//! What a port has counted, by itself, its driver and the kernel.
+
+use super::driver::Missed;
+use super::inner::{Inner, Phase, State};
+use super::stats::{self, PortStats};
+use crate::Error;
+use crate::lock::lock;
+use hotloop_stage::{Device, DeviceCounters};
+use std::sync::atomic::Ordering::Relaxed;
+
+impl Inner {
+    /// Packets dropped at the driver's sockets, where each of its RX queues was found to have one.
+    fn dropped_by_kernel(&self, state: &mut State) -> Option<u64> {
+        let is_each_found = state.sockets.count() == usize::from(self.configured(state).0);
+        if is_each_found { state.sockets.dropped() } else { None }
+    }
+
+    pub(super) fn count(
+        &self,
+        port_id: u16,
+        before: &PortStats,
+        state: &mut State,
+    ) -> Result<PortStats, String> {
+        // SAFETY: 1. The port exists: the caller has locked the state that says so.
+        let mut counted = unsafe { stats::read(port_id) }?.since(before);
+        if self.driver.forgets_counts {
+            counted.received = self.polled.load(Relaxed);
+            counted.sent = self.taken.load(Relaxed);
+        }
+        let uncopied = self.uncopied.load(Relaxed);
+        counted.received = counted.received.saturating_sub(uncopied);
+        counted.rx_nombuf += uncopied;
+        counted.tx_refused = self.refused.load(Relaxed);
+        counted.imissed = match self.driver.missed {
+            Missed::Driver => counted.imissed,
+            Missed::PacketSockets => {
+                let kernel = self.dropped_by_kernel(state);
+                counted.imissed.zip(kernel).map(|(driver, kernel)| driver + kernel)
+            }
+            Missed::XdpSockets => self.dropped_by_kernel(state),
+            Missed::Unknown => None,
+        };
+        if state.rx.count() == 0 {
+            counted.rx_unclaimed = counted.received + counted.imissed.unwrap_or(0);
+            counted.imissed = Some(0);
+            (counted.received, counted.received_bytes) = (0, 0);
+        }
+        Ok(counted)
+    }
+
+    pub(super) fn stats(&self) -> Result<PortStats, Error> {
+        let mut state = lock(&self.state);
+        match state.phase {
+            Phase::Plugged { .. } => Ok(PortStats::default()),
+            Phase::Stopped { counted } => Ok(counted),
+            Phase::Started { port_id, before } => self
+                .count(port_id, &before, &mut state)
+                .map_err(|error| self.unreadable("its counters", error)),
+        }
+    }
+
+    pub(super) fn xstats(&self) -> Result<Vec<(String, u64)>, Error> {
+        self.with_port("its extended counters", |port_id| {
+            // SAFETY: 1. The port exists while `with_port` has the state locked.
+            unsafe { stats::read_extended(port_id) }
+        })
+    }
+}
+
+impl Device for Inner {
+    fn name(&self) -> String {
+        self.device.name().into()
+    }
+
+    fn counters(&self) -> DeviceCounters {
+        let stats = self.stats().unwrap_or_default();
+        DeviceCounters {
+            received: stats.received,
+            sent: stats.sent,
+            imissed: stats.imissed,
+            rx_nombuf: stats.rx_nombuf,
+            rx_unclaimed: stats.rx_unclaimed,
+        }
+    }
+
+    fn stop(&self) -> Result<(), hotloop_stage::Error> {
+        Ok(Self::stop(self)?)
+    }
+
+    /// A driver that keeps mbufs after it was closed (net_af_xdp) makes the pool lack some: there
+    /// only doubles are errors.
+    fn check_pools(&self) -> Result<(), hotloop_stage::Error> {
+        let Some(mempool) = self.mempool() else { return Ok(()) };
+        let report = mempool.report();
+        let lacks_allowed = self.driver.keeps_mbufs && report.duplicate_count == 0;
+        if report.is_whole() || lacks_allowed {
+            return Ok(());
+        }
+        Err(Error::MempoolNotWhole { device: self.text(), report }.into())
+    }
+}

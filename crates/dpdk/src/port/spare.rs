@@ -1,0 +1,31 @@
+//! Queues that a device has and nobody claimed.
+//!
+//! Some drivers cannot have fewer queues of one direction than of the other, and some get packets on
+//! every queue from the moment the device exists. Where RX queues are claimed, the first polls the
+//! spare ones too, so that nothing is lost; where none is, the first TX queue frees what comes.
+
+use hotloop_dpdk_sys::{self as sys, RawMbuf};
+use std::ops::Range;
+use std::ptr;
+
+/// Packets freed at a time.
+const BURST: u16 = 64;
+
+/// Receives one burst from each of the queues, frees the packets, and says how many there were.
+///
+/// # Safety
+/// The port runs with these queues, and nobody else polls them.
+pub(super) unsafe fn drain(port_id: u16, queues: Range<u16>) -> usize {
+    let mut freed = 0;
+    for index in queues {
+        let mut mbufs = [ptr::null_mut::<RawMbuf>(); BURST as usize];
+        // SAFETY: 1. By the caller. 2. There is room for so many pointers.
+        let count = unsafe { sys::sh_rx_burst(port_id, index, mbufs.as_mut_ptr(), BURST) };
+        for &mbuf in &mbufs[..usize::from(count)] {
+            // SAFETY: 1. rte_ethdev.h: what was received is the caller's.
+            unsafe { sys::sh_mbuf_free(mbuf) };
+        }
+        freed += usize::from(count);
+    }
+    freed
+}

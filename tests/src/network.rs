@@ -1,0 +1,134 @@
+//! A network of a test's own: a namespace, interfaces in pairs, and a peer that sends.
+
+use crate::{device, eal};
+use hotloop::dpdk::{Mempool, MempoolConfig, TxQueue};
+use hotloop::prelude::*;
+use hotloop::stage::Role;
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::os::fd::AsFd;
+use std::process::{Child, Command, Stdio};
+
+/// A network namespace without IPv6, so that the kernel sends nothing of its own. It is gone when
+/// this is dropped, and also when the process dies.
+#[derive(Debug)]
+pub struct Network {
+    /// Keeps the namespace for as long as its standard input is open.
+    keeper: Child,
+}
+
+impl Network {
+    /// Moves the calling thread, and the threads and programs that it starts from now on, into a new
+    /// network namespace.
+    ///
+    /// # Errors
+    /// Why that can't be done here.
+    pub fn enter() -> Result<Self, String> {
+        let mut keeper = Command::new("unshare")
+            .args(["--net", "sh", "-c", "echo; exec cat"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|error| format!("unshare: {error}"))?;
+        let mut line = String::new();
+        let said = keeper.stdout.take().map(|stdout| BufReader::new(stdout).read_line(&mut line));
+        let network = Self { keeper };
+        if !matches!(said, Some(Ok(1))) {
+            return Err("no right to make a network namespace".into());
+        }
+        let namespace = File::open(format!("/proc/{}/ns/net", network.keeper.id()))
+            .map_err(|error| format!("the network namespace: {error}"))?;
+        move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
+            .map_err(|error| format!("no right to enter a network namespace: {error}"))?;
+        // Read by the thread's own namespace. Where the file is missing, so is IPv6.
+        let _ = fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
+        Ok(network)
+    }
+
+    /// Makes two interfaces that are each other's wire, and takes them up.
+    ///
+    /// # Errors
+    /// What `ip` says.
+    pub fn pair(&self, one: &str, other: &str) -> Result<(), String> {
+        ip(&["link", "add", "name", one, "type", "veth", "peer", "name", other])?;
+        for name in [one, other] {
+            ip(&["link", "set", "dev", name, "up"])?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        drop(self.keeper.stdin.take());
+        let _ = self.keeper.wait();
+    }
+}
+
+/// Runs `ip`.
+///
+/// # Errors
+/// What it says.
+pub fn ip(arguments: &[&str]) -> Result<(), String> {
+    let output = Command::new("ip").args(arguments).output();
+    let output = output.map_err(|error| format!("ip: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("ip {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr)))
+}
+
+/// Packets that the kernel says an interface of the thread's network has sent.
+///
+/// # Panics
+/// Where there is no such interface.
+#[must_use]
+pub fn kernel_sent(interface: &str) -> u64 {
+    let table = fs::read_to_string("/proc/thread-self/net/dev").expect("proc is mounted");
+    let mut rows = table.lines().filter_map(|line| line.trim().split_once(':'));
+    let row = rows.find(|(name, _)| *name == interface).expect("the interface is there").1;
+    row.split_whitespace().nth(9).and_then(|count| count.parse().ok()).expect("a table of numbers")
+}
+
+/// The other end of a wire: sends frames into an interface, one by one.
+#[derive(Debug)]
+pub struct Peer {
+    port: Port,
+    queue: TxQueue,
+    pool: Mempool,
+}
+
+impl Peer {
+    /// A peer that sends into this interface.
+    ///
+    /// # Panics
+    /// Where there is no such interface.
+    #[must_use]
+    pub fn new(interface: &str) -> Self {
+        let port = Port::open(eal(), &device("net_pcap", &format!(",iface={interface}")));
+        let port = port.unwrap_or_else(|error| panic!("{error}"));
+        let pool = Mempool::new(eal(), &MempoolConfig::default()).expect("there is memory");
+        let core = Core::new(0, Role::RunToCompletion, None, None);
+        let mut queue = port.tx_queue(&core).expect("it has a TX queue");
+        queue.start(&Facts { in_flight_max: 64, thread_count: 1 }).expect("it starts");
+        Self { port, queue, pool }
+    }
+
+    /// Sends each frame, and says how many the kernel took.
+    ///
+    /// # Panics
+    /// With a frame that is longer than an mbuf.
+    pub fn send<'a>(&mut self, frames: impl IntoIterator<Item = &'a [u8]>) -> u64 {
+        let before = self.port.stats().expect("it runs").sent;
+        for frame in frames {
+            let mut packet = self.pool.alloc().expect("each packet is back by now");
+            packet.append(frame.len()).expect("it fits").copy_from_slice(frame);
+            let mut burst = Burst::new();
+            burst.push(packet);
+            self.queue.send(&mut burst);
+        }
+        self.port.stats().expect("it runs").sent - before
+    }
+}

@@ -1,0 +1,149 @@
+//! Interfaces of the kernel: what gets lost before the engine, and who knows of it.
+
+use hotloop::packet::build::udp;
+use hotloop::prelude::*;
+use hotloop::stage::Role;
+use hotloop_tests::network::{Network, Peer};
+use hotloop_tests::{alone, device, eal};
+use std::time::{Duration, Instant};
+
+drop_reasons! {
+    /// Why packets end here.
+    enum EndDrop {
+        /// Every one does.
+        Counted = "counted",
+    }
+}
+
+/// Drops and counts every packet.
+struct End;
+
+impl Stage<Packet> for End {
+    type Out = Packet;
+    type Drop = EndDrop;
+
+    fn packet(&mut self, cx: &mut Cx<'_, EndDrop>, packet: Packet) -> Verdict<Packet> {
+        cx.drop(packet, EndDrop::Counted)
+    }
+}
+
+/// Datagrams of so many flows.
+fn flows(count: usize) -> Vec<Vec<u8>> {
+    let flow = |index: usize| udp().from(format!("198.51.100.7:{}", 1000 + index)).build();
+    (0..count).map(flow).collect()
+}
+
+fn send(peer: &mut Peer, frames: &[Vec<u8>]) {
+    let count = peer.send(frames.iter().map(Vec::as_slice));
+    assert_eq!(count, frames.len() as u64, "the kernel takes every frame");
+}
+
+/// Runs an engine that receives from `port`, until nothing has come for a while.
+fn receive(port: &Port, deployment: Deployment, meanwhile: impl FnOnce()) -> Report {
+    let graph = source(|core| port.rx_queue(core))
+        .shard_by(|packet: &Packet| u32::from(packet.data()[35]) << 24)
+        .stage(|_| End)
+        .sink(|core| port.tx_queue(core));
+    let plan = Engine::plan(graph, deployment).unwrap().ring_capacity(4096).unwrap();
+    let report = plan.run(|control| {
+        meanwhile();
+        wait_until_quiet(control);
+    });
+    report.unwrap_or_else(|error| panic!("{deployment}: {error}"))
+}
+
+fn wait_until_quiet(control: &Control<'_>) {
+    let (mut received, mut since) = (0, Instant::now());
+    while since.elapsed() < Duration::from_millis(300) {
+        let now = control.counts().received;
+        if now != received {
+            (received, since) = (now, Instant::now());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A network with a wire between `a` and `b`, or why there is none here.
+fn wired() -> Option<Network> {
+    let made = Network::enter().and_then(|network| network.pair("a", "b").map(|()| network));
+    made.map_err(|why| println!("skipped: {why}")).ok()
+}
+
+#[test]
+fn what_the_kernel_drops_is_reported_as_lost_by_the_device() {
+    alone(|| {
+        let Some(_network) = wired() else { return };
+        let port = Port::open(eal(), &device("net_af_packet", ",iface=a")).unwrap();
+        let mut peer = Peer::new("b");
+        // The ring has room for 512 frames until somebody polls.
+        send(&mut peer, &flows(5000));
+        let report = receive(&port, Deployment::run_to_completion(1), || ());
+        assert_eq!((report.received, report.nic_loss.imissed), (512, Some(4488)), "{report}");
+
+        // Each start counts anew, and reading twice counts once.
+        let report = receive(&port, Deployment::run_to_completion(1), || {
+            send(&mut peer, &flows(100));
+            assert_eq!(port.stats().unwrap(), port.stats().unwrap());
+        });
+        assert_eq!((report.received, report.nic_loss.imissed), (100, Some(0)), "{report}");
+    });
+}
+
+#[test]
+fn what_no_descriptor_was_free_for_is_known_to_the_packet_or_said_to_be_unknown() {
+    alone(|| {
+        let Some(_network) = wired() else { return };
+        let mut peer = Peer::new("b");
+        for (driver, arguments) in [
+            ("net_af_packet", ",iface=a"),
+            ("net_af_xdp", ",iface=a,force_copy=1"),
+            ("net_pcap", ",iface=a"),
+        ] {
+            let port = Port::open(eal(), &device(driver, arguments)).unwrap();
+            let core = Core::new(0, Role::RunToCompletion, None, None);
+            let (mut rx, tx) = (port.rx_queue(&core).unwrap(), port.tx_queue(&core).unwrap());
+            rx.start(&Facts { in_flight_max: 64, thread_count: 1 }).unwrap();
+            send(&mut peer, &flows(20_000));
+            let mut received = 0;
+            // More polls than bursts that any of them keeps.
+            for _ in 0..10_000 {
+                received += rx.poll(&mut Burst::new()) as u64;
+            }
+            let stats = port.stats().unwrap();
+            assert_eq!((stats.received, stats.rx_nombuf), (received, 0), "{driver}: {stats:?}");
+            assert_eq!(stats.imissed, Some(20_000 - received), "{driver}: {stats:?}");
+            assert!(received < 20_000, "{driver} loses nothing, which shows nothing");
+            drop((rx, tx));
+        }
+        let tap = Port::open(eal(), &device("net_tap", ",iface=hltap0")).unwrap();
+        let report = receive(&tap, Deployment::run_to_completion(1), || ());
+        assert_eq!(report.nic_loss.imissed, None);
+        assert!(report.to_string().contains("unknown imissed"), "{report}");
+    });
+}
+
+#[test]
+fn every_queue_of_a_device_is_polled_however_many_are_claimed() {
+    alone(|| {
+        let Some(_network) = wired() else { return };
+        let mut peer = Peer::new("b");
+        for (deployment, pair_count) in [
+            (Deployment::run_to_completion(1), 3),
+            (Deployment::pipeline(1, 2), 2),
+            (Deployment::pipeline(2, 3), 4),
+        ] {
+            let arguments = format!(",iface=a,qpairs={pair_count}");
+            let port = Port::open(eal(), &device("net_af_packet", &arguments)).unwrap();
+            let report = receive(&port, deployment, || {
+                for _ in 0..10 {
+                    send(&mut peer, &flows(100));
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+            });
+            let loss = report.nic_loss;
+            let lost = loss.imissed.expect("packet sockets count");
+            assert_eq!(report.received + lost, 1000, "{deployment}: {report}");
+            assert!(report.received > 900 && loss.rx_unclaimed == 0, "{deployment}: {report}");
+        }
+    });
+}
