@@ -17,6 +17,14 @@ pub trait PacketBuf {
     /// Length of the whole packet in bytes, over all segments.
     fn len_bytes(&self) -> usize;
 
+    /// The bytes of each segment, in order. A packet that may have several implements this.
+    fn segments(&self) -> impl Iterator<Item = &[u8]>
+    where
+        Self: Sized,
+    {
+        std::iter::once(self.data())
+    }
+
     /// Makes the packet `count` bytes longer at its front and returns the whole first segment. The
     /// new bytes hold anything.
     ///

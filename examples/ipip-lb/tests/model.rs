@@ -155,6 +155,7 @@ const SOMETIMES: &[&str] = &[
     "fragment: the store is full",
     "fragmented",
     "icmp echo: to the VIP's most specific service",
+    "icmp echo: wrong checksum",
     "icmp: redirect or quench",
     "no_headroom",
     "persistence: backend gone",

@@ -28,6 +28,11 @@ impl PacketBuf for Mbuf {
     }
 
     #[inline]
+    fn segments(&self) -> impl Iterator<Item = &[u8]> {
+        Self::segments(self)
+    }
+
+    #[inline]
     fn prepend(&mut self, count: usize) -> Result<&mut [u8], NoRoom> {
         let head = self.head_mut();
         let available = usize::from(head.data_off);

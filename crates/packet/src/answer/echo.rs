@@ -1,12 +1,15 @@
 //! Echo: the request, turned round.
 
+use std::ops::Range;
+
 use crate::{
     PacketBuf,
     answer::{
         ANSWER_TTL, AnswerError,
         about::{About, Ends},
     },
-    checksum, ethernet, icmp, icmpv6,
+    checksum::{self, Sum},
+    ethernet, icmp, icmpv6,
     ip::{Fragment, protocol},
     ipv4, ipv6,
 };
@@ -17,10 +20,12 @@ const SERVICES: u8 = 0xfc;
 /// Turns an echo request into the reply to it, from its destination to its source (RFC 792; RFC 1122,
 /// section 3.2.2.6; RFC 4443, section 4.2).
 ///
-/// The message stays but for its type, so any number of segments stay too, and a wrong checksum of the
-/// message stays wrong by as much: its sender notices. Differentiated services are the request's, as
-/// are an IPv4 header's identification and whether it forbids fragments; there is no congestion mark.
-/// IPv4 options and IPv6 extension headers are left out.
+/// The message stays but for its type and checksum, so any number of segments stay too. Its checksum
+/// is verified first (RFC 1122, section 3.2.2; RFC 4443, section 2.3) and computed anew for the reply:
+/// an incremental update has no 0xffff, which the message of all zeroes needs (RFC 1624, section 3).
+/// Differentiated services are the request's, as are an IPv4 header's identification and whether it
+/// forbids fragments; there is no congestion mark. IPv4 options and IPv6 extension headers are left
+/// out.
 ///
 /// # Errors
 /// [`AnswerError`]; the packet is as it was.
@@ -40,6 +45,7 @@ pub fn echo_reply<P: PacketBuf>(packet: &mut P) -> Result<(), AnswerError> {
         return Err(AnswerError::Fragment);
     }
     about.need_single()?;
+    let sum = Message::of(packet, &about).reply_checksum(request, reply)?;
 
     leave_out(packet, about.l3_offset + plain_bytes, about.header_bytes - plain_bytes)?;
     let total_bytes = about.total_bytes - (about.header_bytes - plain_bytes);
@@ -50,14 +56,66 @@ pub fn echo_reply<P: PacketBuf>(packet: &mut P) -> Result<(), AnswerError> {
         Ends::V6(..) => turn_v6(bytes, total_bytes - plain_bytes),
     }
     let message = bytes.get_mut(plain_bytes..).unwrap_or_default();
-    if let Some([kind, code, high, low]) = message.first_chunk_mut::<4>() {
-        let word = |kind: u8| u16::from_be_bytes([kind, *code]);
-        let sum = u16::from_be_bytes([*high, *low]);
-        let sum = checksum::update(sum, word(request), word(reply));
+    if let Some([kind, _, high, low]) = message.first_chunk_mut::<4>() {
         [*high, *low] = sum.to_be_bytes();
         *kind = reply;
     }
     Ok(())
+}
+
+/// What an echo message's checksum covers.
+struct Message {
+    code: u8,
+    /// As the request has it.
+    checksum: u16,
+    /// Everything but type, code and checksum: in IPv6 with the pseudo-header, whose sum is the same in
+    /// both directions.
+    rest: Sum,
+}
+
+impl Message {
+    /// The message of a packet whose first segment has the first eight bytes of it.
+    fn of<P: PacketBuf>(packet: &P, about: &About) -> Self {
+        let start = about.l3_offset + about.header_bytes;
+        let end = about.l3_offset + about.total_bytes;
+        let head = packet.data().get(start..).and_then(|message| message.first_chunk());
+        let [_, code, high, low] = *head.unwrap_or(&[0; 4]);
+        let pseudo = match about.ends {
+            Ends::V4(..) => Sum::default(),
+            Ends::V6(source, destination) => {
+                let len_bytes = (end - start) as u32;
+                Sum::default().pseudo_v6(source, destination, protocol::ICMPV6, len_bytes)
+            }
+        };
+        let rest = sum_of(packet, start + 4..end, pseudo);
+        Self { code, checksum: u16::from_be_bytes([high, low]), rest }
+    }
+
+    /// The checksum with the type `reply` instead of `request`.
+    fn reply_checksum(&self, request: u8, reply: u8) -> Result<u16, AnswerError> {
+        let with = |kind: u8| self.rest.number(u16::from_be_bytes([kind, self.code]));
+        match with(request).number(self.checksum).checksum() {
+            0 => Ok(with(reply).checksum()),
+            _ => Err(AnswerError::Checksum),
+        }
+    }
+}
+
+/// Adds these bytes of a packet, over all segments.
+fn sum_of<P: PacketBuf>(packet: &P, range: Range<usize>, sum: Sum) -> Sum {
+    let (mut sum, mut offset) = (sum, 0);
+    for segment in packet.segments() {
+        let (from, to) = (range.start.max(offset), range.end.min(offset + segment.len()));
+        if from < to {
+            let part = !checksum::checksum(&segment[from - offset..to - offset]);
+            // A part that begins in the middle of a word has its bytes the other way round (RFC 1071,
+            // section 2 (B)).
+            let is_odd = !(from - range.start).is_multiple_of(2);
+            sum = sum.number(if is_odd { part.swap_bytes() } else { part });
+        }
+        offset += segment.len();
+    }
+    sum
 }
 
 /// Takes `count` bytes out of a packet, behind its first `front_bytes`: the only thing that can fail

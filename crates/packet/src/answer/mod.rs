@@ -50,8 +50,9 @@ pub enum AnswerError {
     /// The packet's header is cut or inconsistent.
     #[error(transparent)]
     Malformed(#[from] Malformed),
-    /// The IPv4 header's checksum is wrong, so that nobody knows whom the answer would reach.
-    #[error("the header's checksum is wrong")]
+    /// The checksum of the IPv4 header is wrong, so that it is unknown which host the answer would
+    /// reach; or that of an echo request's message.
+    #[error("the checksum of the header or the message is wrong")]
     Checksum,
     /// The answer would come from an address of the other family.
     #[error("an answer from {from} to {to}: both must be of one family")]

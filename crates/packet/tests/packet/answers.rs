@@ -214,6 +214,23 @@ fn echoes_are_turned_round() {
     }
 }
 
+/// RFC 1624, section 3: the sum of nothing but zeroes is 0, so its checksum is 0xffff.
+#[test]
+fn the_reply_of_all_zeroes_has_the_checksum_0xffff() {
+    for payload_bytes in [0, 1, 56] {
+        let request = echo_request(0, 0).payload(vec![0; payload_bytes]).build();
+        assert_eq!(request[36..38], [0xf7, 0xff]);
+        let mut packet = MemPacket::new(&request);
+        answer::echo_reply(&mut packet).unwrap();
+        assert_eq!(packet.data()[34..38], [0, 0, 0xff, 0xff]);
+        assert!(is_right(&packet.data()[14..]));
+    }
+    // Where the sum is that of something, 0 is its only spelling.
+    let mut packet = MemPacket::new(&echo_request(0xffff, 0).build());
+    answer::echo_reply(&mut packet).unwrap();
+    assert_eq!(packet.data()[34..38], [0, 0, 0, 0]);
+}
+
 #[test]
 fn only_whole_echo_requests_of_one_host_to_one_are_answered() {
     let refused = |builder: PacketBuilder| {
@@ -305,17 +322,26 @@ proptest! {
         sequence: u16,
         payload in prop::collection::vec(any::<u8>(), 0..80),
         is_v6: bool,
-        flaw: u8,
+        flaw in prop_oneof![Just(0u8), any::<u8>()],
+        // Bytes in a second segment: an odd number of them too, and none of the message's head.
+        cut in 0usize..60,
     ) {
         let (from, to) = ENDS[usize::from(is_v6)];
+        let cut = cut.min(payload.len());
         let request = echo_request(identifier, sequence).from(from).to(to).payload(&payload);
         let mut frame = request.build();
         let offset = if is_v6 { 54 } else { 34 };
         frame[offset + 2] ^= flaw;
-        let mut packet = MemPacket::new(&frame);
-        answer::echo_reply(&mut packet).unwrap();
-        prop_assert_eq!(is_right(&packet.data()[14..]), flaw == 0);
-        prop_assert_eq!(&packet.data()[offset + 4..], &frame[offset + 4..]);
+        let mut packet = Segmented::new(&frame, frame.len() - frame.len().min(cut));
+        let (mut whole, answered) = (MemPacket::new(&frame), flaw == 0);
+        prop_assert_eq!(answer::echo_reply(&mut whole).is_ok(), answered);
+        prop_assert_eq!(answer::echo_reply(&mut packet).is_ok(), answered);
+        let expected = match answered {
+            true => echo_reply(identifier, sequence).from(to).to(from).payload(&payload).build(),
+            false => frame,
+        };
+        prop_assert_eq!(whole.data(), &expected[..]);
+        prop_assert_eq!(packet.bytes(), expected);
     }
 }
 

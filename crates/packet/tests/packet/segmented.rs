@@ -42,6 +42,9 @@ impl PacketBuf for Segmented {
     fn len_bytes(&self) -> usize {
         self.first.len_bytes() + self.rest.len()
     }
+    fn segments(&self) -> impl Iterator<Item = &[u8]> {
+        [self.first.data(), &self.rest].into_iter()
+    }
     fn prepend(&mut self, count: usize) -> Result<&mut [u8], NoRoom> {
         self.first.prepend(count)
     }

@@ -5,7 +5,7 @@ use crate::directory::{Found, Target, TargetId};
 use crate::own_header::OwnHeader;
 use hotloop::engine::Routed;
 use hotloop::packet::PacketBuf;
-use hotloop::packet::answer;
+use hotloop::packet::answer::{self, AnswerError};
 use hotloop::packet::classify::Layout;
 use hotloop::packet::ethernet::{self, ETHERTYPE_IPV4};
 use hotloop::packet::fragment::{self, FragmentError};
@@ -217,10 +217,14 @@ impl<P: PacketBuf + Carries> Own<P> {
     }
 
     /// Answers an echo request.
-    pub(super) fn answer_echo(&mut self, turn: &mut Turn<'_, '_, '_, P>, packet: P) {
-        let mut packet = turn.cx.reuse(packet, BalanceDrop::IcmpEcho);
-        if answer::echo_reply(&mut packet).is_ok() {
-            self.send_answer(turn, packet);
+    pub(super) fn answer_echo(&mut self, turn: &mut Turn<'_, '_, '_, P>, mut packet: P) {
+        match answer::echo_reply(&mut packet) {
+            Ok(()) => {
+                let packet = turn.cx.reuse(packet, BalanceDrop::IcmpEcho);
+                self.send_answer(turn, packet);
+            }
+            Err(AnswerError::Checksum) => turn.reject(packet, BalanceDrop::BadChecksum),
+            Err(_) => turn.reject(packet, BalanceDrop::IcmpEcho),
         }
     }
 

@@ -160,27 +160,32 @@ impl Packet {
         Some(self.answer(from, ip.source, 0xC0, 0x4000, message))
     }
 
-    /// The reply to an echo request; none where there may be none.
-    pub fn echo_reply(&self) -> Option<Self> {
+    /// The reply to an echo request; none where there may be none. An error where a checksum is wrong.
+    pub fn echo_reply(&self) -> Result<Option<Self>, &'static str> {
         let ip = self.ip();
-        let is_broken = !ip.is_v6() && !wire::is_sum_right(&self.bytes);
-        if is_broken || !is_single_host(ip.source) || !is_single_host(ip.destination) {
-            return None;
+        if !ip.is_v6() && !wire::is_sum_right(&self.bytes) {
+            return Err("bad_checksum");
+        }
+        if !is_single_host(ip.source) || !is_single_host(ip.destination) {
+            return Ok(None);
+        }
+        // Summed with the checksum in its place, a right message comes to nothing (RFC 1071, section 1).
+        let left = match ip.is_v6() {
+            true => wire::transport_checksum(&ip, self.payload()),
+            false => wire::checksum(self.payload()),
+        };
+        if left != 0 {
+            return Err("bad_checksum");
         }
         let mut message = self.payload().to_vec();
         message[0] = if ip.is_v6() { 129 } else { 0 };
         let class = ip.traffic_class & !3;
         let flags = if ip.dont_fragment { 0x4000 } else { 0 };
         let mut reply = self.answer(ip.destination, ip.source, class, flags, message);
-        // A sender whose message was broken notices by the reply.
-        let sum_offset = reply.ip().header_bytes + 2;
-        let due_now = be16(&reply.bytes, sum_offset);
-        let sum = wire::as_wrong_as(be16(self.payload(), 2), self.message_due(), due_now);
-        put16(&mut reply.bytes, sum_offset, sum);
         if !ip.is_v6() {
             wire::change_v4(&mut reply.bytes, |bytes| put16(bytes, 4, ip.datagram.1 as u16));
         }
-        Some(reply)
+        Ok(Some(reply))
     }
 
     /// The checksum that an ICMP message should have.

@@ -237,11 +237,16 @@ impl Model {
             ip.is_icmp() && ip.piece != Piece::Whole || packet.icmp_kind() == Some(request);
         let mode = self.net.balancer.icmp_echo;
         if is_echo && mode != IcmpEcho::Forward {
-            self.dropped("icmp_echo");
             let is_answered = mode == IcmpEcho::Reply && ip.piece == Piece::Whole;
-            if is_answered && let Some(reply) = packet.echo_reply() {
-                self.met("icmp echo: answered");
-                self.answer(reply);
+            let reply = if is_answered { packet.echo_reply() } else { Ok(None) };
+            self.dropped(reply.as_ref().err().unwrap_or(&"icmp_echo"));
+            match reply {
+                Ok(Some(reply)) => {
+                    self.met("icmp echo: answered");
+                    self.answer(reply);
+                }
+                Ok(None) => {}
+                Err(_) => self.met("icmp echo: wrong checksum"),
             }
             return;
         }

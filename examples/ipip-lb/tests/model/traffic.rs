@@ -284,7 +284,12 @@ impl Traffic {
             let source = pick(&mut self.rng, sources);
             builder = builder.from(source).ttl(1);
         }
-        builder.build()
+        let mut frame = builder.build();
+        if flow.kind == Talk::Echo && self.rng.permille(60) {
+            // Mostly of the message, whose checksum is wrong then.
+            *frame.last_mut().expect("a frame") ^= 0x10;
+        }
+        frame
     }
 
     /// A packet from a service to a client, in a backend's tunnel.

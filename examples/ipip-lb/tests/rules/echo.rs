@@ -54,6 +54,37 @@ fn reply_does_not_answer_fragments_nor_groups() {
 }
 
 #[test]
+fn a_request_with_a_wrong_checksum_is_dropped_and_not_answered() {
+    let (_, report) = in_all(&four(""), |lb| {
+        for pair in PAIRS {
+            let l4_offset = if pair.is_v4() { 34 } else { 54 };
+            for (offset, bit) in [(0, 0), (2, 1), (3, 0x80), (4, 1), (12, 4)] {
+                let mut frame = request(pair, echo_request(7, 1)).payload([3; 9]).build();
+                frame[l4_offset + offset] ^= bit;
+                match bit {
+                    0 => assert!(lb.one(frame).to_client),
+                    _ => lb.none(frame),
+                }
+            }
+        }
+        // Nor one whose IP header's is wrong.
+        let mut frame = request(V4_IN_V4, echo_request(7, 1)).build();
+        frame[14 + 4] ^= 1;
+        lb.none(frame);
+    });
+    assert_dropped(&report, &[("icmp_echo", 4), ("bad_checksum", 17)]);
+    assert_eq!(report.created, 4);
+}
+
+#[test]
+fn a_reply_of_all_zeroes_has_the_checksum_0xffff() {
+    in_all(&four(""), |lb| {
+        let left = lb.one(request(V4_IN_V4, echo_request(0, 0)).payload([0; 56]));
+        assert_eq!(left.frame[34..42], [0, 0, 0xFF, 0xFF, 0, 0, 0, 0]);
+    });
+}
+
+#[test]
 fn drop_drops() {
     let (_, report) = in_all(&four("icmp_echo = \"drop\""), |lb| {
         for pair in PAIRS {
