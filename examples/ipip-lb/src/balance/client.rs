@@ -89,7 +89,7 @@ impl<P: PacketBuf + Carries> Own<P> {
         let is_first = header.fragment == Fragment::First;
         let datagram = Datagram::of(header);
         if is_first {
-            self.fragments.remember(datagram, target, turn.now());
+            self.fragments.firsts.remember(datagram, target, turn.now());
         }
         self.send_to(turn, packet, target, layout);
         if is_first {
@@ -210,10 +210,10 @@ impl<P: PacketBuf + Carries> Own<P> {
         layout: Layout,
     ) {
         let (datagram, now) = (Datagram::of(header), turn.now());
-        if let Some(target) = self.fragments.target(datagram, now) {
+        if let Some(target) = self.fragments.firsts.target(datagram, now) {
             return self.send_to(turn, packet, target, layout);
         }
-        if let Err(packet) = self.fragments.wait(datagram, layout, packet, now) {
+        if let Some(packet) = self.fragments.wait(datagram, layout, packet, now) {
             turn.reject(packet, BalanceDrop::FragmentOrphan);
         }
     }

@@ -1,20 +1,11 @@
 //! Fragments: where the first of a datagram went, and those that came before it.
 
-use crate::directory::TargetId;
+use super::firsts::Firsts;
 use crate::own_header::OwnHeader;
 use crate::prefix::bits;
-use hotloop::arena::{Arena, Request};
-use hotloop::flow::{Config, Full, Table};
 use hotloop::packet::classify::Layout;
-use hotloop::stage::{Error, Tick};
+use hotloop::stage::Tick;
 use std::collections::VecDeque;
-
-/// How many datagrams a worker remembers the target of.
-const DATAGRAMS_MAX: usize = 4096;
-
-/// How long, after the first fragment: longer than hosts wait for the rest (RFC 1122, section
-/// 3.3.2, asks for 60 to 120 s; Linux takes 30).
-const REMEMBERED_NS: u64 = 30_000_000_000;
 
 /// How many fragments wait for their first.
 pub const WAITING_MAX: usize = 256;
@@ -23,7 +14,7 @@ pub const WAITING_MAX: usize = 256;
 pub const WAIT_NS: u64 = 1_000_000_000;
 
 /// What the fragments of a datagram share (RFC 791, section 2.3; RFC 8200, section 4.5).
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Datagram([u64; 5]);
 
 impl Datagram {
@@ -39,12 +30,19 @@ impl Datagram {
         let ((a, b), (c, d)) = (halves(source), halves(destination));
         Self([a, b, c, d, rest])
     }
+
+    /// One of many.
+    #[cfg(test)]
+    pub const fn numbered(number: u64) -> Self {
+        Self([0, 0, 0, 0, number])
+    }
 }
 
 /// What a worker knows of fragments.
 #[derive(Debug)]
 pub struct Fragments<P> {
-    targets: Table<[u64; 5], TargetId>,
+    /// Where first fragments went.
+    pub firsts: Firsts,
     /// In the order in which they came.
     waiting: VecDeque<Waiting<P>>,
 }
@@ -58,43 +56,18 @@ struct Waiting<P> {
 }
 
 impl<P> Fragments<P> {
-    /// Knows none, in memory of `node` where that is known.
-    ///
-    /// # Errors
-    /// There is no memory.
-    pub fn new(node: Option<u32>) -> Result<Self, Error> {
-        let bytes = Table::<[u64; 5], TargetId>::bytes(DATAGRAMS_MAX).expect("a small table");
-        let (arena, _) = Arena::new(Request { node, ..Request::new(bytes) })?;
-        let config = Config { full: Full::Refuse, ..Config::new(DATAGRAMS_MAX, REMEMBERED_NS) };
-        let targets = Table::new(arena, config)?;
-        Ok(Self { targets, waiting: VecDeque::with_capacity(WAITING_MAX) })
+    /// Knows none yet. Takes all of its memory.
+    pub fn new() -> Self {
+        Self { firsts: Firsts::new(), waiting: VecDeque::with_capacity(WAITING_MAX) }
     }
 
-    /// A first fragment went to `target`. Where there is no room, that isn't remembered.
-    pub fn remember(&mut self, datagram: Datagram, target: TargetId, now: Tick) {
-        // A refused one costs its later fragments, which are counted as orphans then.
-        let _ = self.targets.insert(datagram.0, target, now.as_ns());
-    }
-
-    /// Where the first fragment of the datagram went.
-    pub fn target(&self, datagram: Datagram, now: Tick) -> Option<TargetId> {
-        // Not by `get`: later fragments don't lengthen the time.
-        self.targets.peek(&datagram.0, now.as_ns()).map(|handle| self.targets[handle])
-    }
-
-    /// Keeps a fragment that came before its first. Gives it back where there is no room.
-    pub fn wait(
-        &mut self,
-        datagram: Datagram,
-        layout: Layout,
-        packet: P,
-        now: Tick,
-    ) -> Result<(), P> {
-        if self.waiting.len() >= WAITING_MAX {
-            return Err(packet);
-        }
+    /// Keeps a fragment that came before its first. Where there is no room, the oldest makes room for
+    /// it, and is returned.
+    pub fn wait(&mut self, datagram: Datagram, layout: Layout, packet: P, now: Tick) -> Option<P> {
+        let is_full = self.waiting.len() >= WAITING_MAX;
+        let oldest = if is_full { self.waiting.pop_front() } else { None };
         self.waiting.push_back(Waiting { datagram, since: now, layout, packet });
-        Ok(())
+        oldest.map(|it| it.packet)
     }
 
     /// Takes out the next fragment that waits for this datagram's first, with its layout.
@@ -110,14 +83,6 @@ impl<P> Fragments<P> {
             return None;
         }
         self.waiting.pop_front().map(|it| it.packet)
-    }
-
-    /// Forgets old datagrams, in a bounded step.
-    #[inline]
-    pub fn age(&mut self, now: Tick) {
-        if !self.targets.is_empty() {
-            self.targets.age(now.as_ns(), 15, |_, _| {});
-        }
     }
 
     /// How many fragments wait.

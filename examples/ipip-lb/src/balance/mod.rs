@@ -17,6 +17,7 @@
 
 mod classes;
 mod client;
+mod firsts;
 mod fragments;
 mod inquiry;
 mod leave;
@@ -219,7 +220,7 @@ impl<P> Balance<P> {
             link: link(&egresses.backends),
             connections: Connections::new(connections_max, settings.idle_ns, node)?,
             schedule,
-            fragments: Fragments::new(node)?,
+            fragments: Fragments::new(),
             seed: Seed::new(SEED),
             new_connections: Window::default(),
             errors: Window::default(),
@@ -265,10 +266,9 @@ impl<P> Own<P> {
     /// Forgets what fell silent, in bounded steps.
     #[inline]
     fn age(&mut self, counts: &WorkerCounts, now: Tick) {
-        let Self { connections, schedule, fragments, .. } = self;
+        let Self { connections, schedule, .. } = self;
         connections.age(now, |target| schedule.left(target, counts));
         counts.connections.set(connections.len() as u64);
-        fragments.age(now);
     }
 }
 

@@ -7,8 +7,8 @@ use super::wire::TCP;
 use hotloop::packet::flow_key::FlowKey;
 use std::collections::HashMap;
 
-/// How long a first fragment is remembered, and of how many.
-const DATAGRAM_NS: u64 = 30_000_000_000;
+/// How long a first fragment is remembered, and how many are: the latest.
+const DATAGRAM_NS: u64 = 2_000_000_000;
 const DATAGRAMS_MAX: usize = 4096;
 
 impl Model {
@@ -219,18 +219,21 @@ impl Model {
 
     /// Rule 6: a first fragment has this target.
     pub fn remember(&mut self, datagram: Datagram, target: Target) {
-        let now = self.now;
-        let is_known = self.remembered.contains_key(&datagram);
-        if !is_known && self.remembered.len() >= DATAGRAMS_MAX {
-            return self.met("fragment: first not remembered");
+        self.remembered.push_back((datagram, target, self.now));
+        if self.remembered.len() > DATAGRAMS_MAX {
+            self.met("fragment: an earlier first is forgotten");
+            self.remembered.pop_front();
         }
-        self.remembered.insert(datagram, (target, now));
     }
 
-    /// Rule 6: where the first fragment went.
+    /// Rule 6: where the first fragment went; the latest, if it came again.
     pub fn remembered_target(&mut self, datagram: Datagram) -> Option<Target> {
-        let (target, since) = *self.remembered.get(&datagram)?;
-        (self.now - since <= DATAGRAM_NS).then_some(target)
+        let (_, target, since) = *self.remembered.iter().rfind(|it| it.0 == datagram)?;
+        let is_over = self.now - since > DATAGRAM_NS;
+        if is_over {
+            self.met("fragment: its first was too long ago");
+        }
+        (!is_over).then_some(target)
     }
 }
 

@@ -8,7 +8,7 @@ use hotloop::packet::classify::{Kind, Summary};
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::seed::Seed;
 use ipip_lb::config::{Config, IcmpEcho};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::IpAddr;
 
 /// A frame that comes in.
@@ -54,8 +54,8 @@ pub struct Model {
     /// Of a service's client: its backend, and when it last opened a connection.
     pub kept: HashMap<(super::net::ServiceId, IpAddr), (Target, u64)>,
     pub credits: HashMap<Target, i64>,
-    /// Where first fragments went, and when.
-    pub remembered: HashMap<Datagram, (Target, u64)>,
+    /// Where first fragments went, and when, in the order in which they came.
+    pub remembered: VecDeque<(Datagram, Target, u64)>,
     pub waiting: Vec<Waiting>,
     pub new_connections: Window,
     pub answers: Window,
@@ -86,7 +86,7 @@ impl Model {
             connections: HashMap::new(),
             kept: HashMap::new(),
             credits: HashMap::new(),
-            remembered: HashMap::new(),
+            remembered: VecDeque::new(),
             waiting: Vec::new(),
             new_connections: Window::default(),
             answers: Window::default(),
@@ -304,8 +304,9 @@ impl Model {
             return self.dropped(if is_flushed { "flushed" } else { "no_backend" });
         }
         if self.waiting.len() >= 256 {
-            self.met("fragment: the store is full");
-            return self.dropped("fragment_orphan");
+            self.met("fragment: waited longest of too many");
+            self.waiting.remove(0);
+            self.dropped("fragment_orphan");
         }
         self.met("fragment: waits");
         self.waiting.push(Waiting { datagram, since: self.now, hash, packet });

@@ -153,13 +153,14 @@ fn what_waits_at_the_end_of_a_run_is_dropped_as_orphans() {
 }
 
 #[test]
-fn a_worker_keeps_256_waiting_and_drops_the_newest_beyond() {
+fn a_worker_keeps_the_latest_256_waiting() {
     let (_, [report, _]) = in_both(&turns(), 1, |lb| {
         let later = |number: u16| fragments(datagram(V4_IN_V4, 1, number))[1].clone();
         let first = |number: u16| fragments(datagram(V4_IN_V4, 1, number))[0].clone();
         assert_eq!(lb.feed(&(1..=300).map(later).collect::<Vec<_>>()), []);
-        // The first 256 are there, and the rest is not.
-        assert_eq!(lb.feed(&(1..=300).map(first).collect::<Vec<_>>()).len(), 300 + 256);
+        // The last 256 are there, the first 44 made room for them.
+        assert_eq!(lb.feed(&(1..=44).map(first).collect::<Vec<_>>()).len(), 44);
+        assert_eq!(lb.feed(&(45..=300).map(first).collect::<Vec<_>>()).len(), 2 * 256);
         // There is room again.
         lb.none(later(400));
         assert_eq!(lb.feed(&[first(400)]).len(), 2);
@@ -185,25 +186,34 @@ fn a_first_that_gets_nowhere_leaves_the_others_waiting_to_the_end_of_their_time(
 }
 
 #[test]
-fn a_datagram_is_remembered_for_30_seconds_after_its_first() {
+fn a_datagram_is_remembered_for_2_seconds_after_its_first() {
     let (_, report) = in_all(&turns(), |lb| {
         for pair in [V4_IN_V4, V6_IN_V6] {
             let [first, second, third] = fragments(datagram(pair, 1, 1));
             let backend = lb.backend(first);
             // Later ones don't make it longer.
-            for _ in 0..3 {
-                lb.advance(Duration::from_secs(10));
+            for _ in 0..2 {
+                lb.advance(Duration::from_secs(1));
                 assert_eq!(lb.backend(second.clone()), backend);
             }
-            lb.advance(Duration::from_millis(34));
+            lb.advance(Duration::from_millis(1));
             lb.none(third);
         }
     });
     assert_dropped(&report, &[("fragment_orphan", 2)]);
 }
 
+/// First fragments of datagrams that never end: the number-th is from this host.
+fn flood(host: impl Fn(u16) -> [u8; 4], count: u16) -> impl Iterator<Item = Vec<u8>> {
+    (0..count).map(move |number| {
+        let from = std::net::Ipv4Addr::from(host(number));
+        let datagram = udp().from(format!("{from}:{}", 1000 + number)).to(V4_IN_V4.vip(53));
+        datagram.payload([1; 40]).identification(number).build_fragments(60).remove(0)
+    })
+}
+
 #[test]
-fn a_worker_remembers_4096_datagrams_and_those_before_are_not_forgotten_for_more() {
+fn a_worker_remembers_the_latest_4096_datagrams() {
     let (_, [report, _]) = in_both(&turns(), 1, |lb| {
         let of = |number: u16| {
             let datagram = udp().from(V4_IN_V4.client(1)).to(V4_IN_V4.vip(53)).payload([9; 40]);
@@ -211,10 +221,45 @@ fn a_worker_remembers_4096_datagrams_and_those_before_are_not_forgotten_for_more
         };
         let firsts: Vec<_> = (0..4200).map(|number| of(number)[0].clone()).collect();
         assert_eq!(lb.feed(&firsts).len(), 4200);
-        let laters: Vec<_> = (0..4200).map(|number| of(number)[1].clone()).collect();
-        assert_eq!(lb.feed(&laters).len(), 4096);
+        let laters = |from, to| (from..to).map(|it| of(it)[1].clone()).collect::<Vec<_>>();
+        assert_eq!(lb.feed(&laters(0, 104)), []);
+        assert_eq!(lb.feed(&laters(104, 4200)).len(), 4096);
     });
     assert_dropped(&report, &[("fragment_orphan", 104)]);
+}
+
+/// 200 datagrams in two fragments each come whole through first fragments of others, of which one comes
+/// every 7 ms for 29 s, and through such a flood at once.
+#[test]
+fn a_flood_of_first_fragments_loses_no_datagram() {
+    let from_two_nets =
+        |number: u16| [198, 51, 100 + (number / 250 % 2) as u8, (number % 250) as u8];
+    let from_4096_nets = |number: u16| [100, 64 + (number >> 8) as u8, number as u8, 7];
+    let hosts: [fn(u16) -> [u8; 4]; 2] = [from_two_nets, from_4096_nets];
+    for host in hosts {
+        let (_, [report, _]) = in_both(&turns(), 1, |lb| {
+            for first in flood(host, 4096) {
+                lb.one(first);
+                lb.advance(Duration::from_millis(7));
+            }
+            let honest = |number: u16| {
+                let datagram = datagram(Pair { client: "192.168.7.7", ..V4_IN_V4 }, 5000, number);
+                <[_; 2]>::try_from(datagram.payload([6; 1972]).build_fragments(1480)).unwrap()
+            };
+            for number in 0..200 {
+                let went = backends(&lb.feed(&honest(number)));
+                assert!(went.len() == 2 && went[0] == went[1], "{number}: {went:?}");
+            }
+            // As many of others as there is room for come between.
+            for number in 200..203 {
+                let [first, second] = honest(number);
+                let backend = lb.backend(first);
+                assert_eq!(lb.feed(&flood(host, 4095).collect::<Vec<_>>()).len(), 4095);
+                assert_eq!(lb.backend(second), backend);
+            }
+        });
+        assert_dropped(&report, &[]);
+    }
 }
 
 #[test]
