@@ -92,7 +92,9 @@ fn check_all_met(met: &Met) {
 const OFTEN: &[&str] = &[
     "all down: dropped",
     "answer: time exceeded",
+    "answer: too big",
     "answer: too many",
+    "answer: too many to its network",
     "bad_checksum",
     "congestion",
     "connection: afresh",
@@ -146,7 +148,6 @@ const OFTEN: &[&str] = &[
 const SOMETIMES: &[&str] = &[
     "all down: forwarded",
     "answer: not allowed",
-    "answer: too big",
     "churn",
     "flushed",
     "fragment: again",

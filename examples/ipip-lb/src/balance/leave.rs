@@ -1,6 +1,6 @@
 //! On the way out: into the tunnel, in pieces where it must be, or back to the sender as an answer.
 
-use super::{BalanceDrop, ERRORS_PER_SECOND_MAX, Own, Route, Turn};
+use super::{BalanceDrop, Own, Route, Turn};
 use crate::directory::{Found, Target, TargetId};
 use crate::own_header::OwnHeader;
 use hotloop::engine::Routed;
@@ -192,7 +192,8 @@ impl<P: PacketBuf + Carries> Own<P> {
         turn.reject(packet, reason);
     }
 
-    /// Drops a packet, and tells its sender why, where ICMP's rules and this second's share allow.
+    /// Drops a packet, and sends its sender the error that says why, where ICMP's rules and what is left
+    /// of this second's errors allow that.
     fn answer(
         &mut self,
         turn: &mut Turn<'_, '_, '_, P>,
@@ -200,18 +201,22 @@ impl<P: PacketBuf + Carries> Own<P> {
         reason: BalanceDrop,
         answer: Answer,
     ) {
-        let vip = OwnHeader::of(packet.data()).map(|header| header.destination);
-        let Some(vip) = vip.filter(|_| self.errors.has_room(turn.now(), ERRORS_PER_SECOND_MAX))
-        else {
+        let now = turn.now();
+        let budget = match answer {
+            Answer::TooBig { .. } => &mut self.too_big_errors,
+            Answer::TimeExceeded => &mut self.other_errors,
+        };
+        let header = OwnHeader::of(packet.data());
+        let Some(header) = header.filter(|header| budget.has_room(now, header.source)) else {
             return turn.reject(packet, reason);
         };
-        let mut packet = turn.cx.reuse(packet, reason);
+        let (mut packet, vip) = (turn.cx.reuse(packet, reason), header.destination);
         let answered = match answer {
             Answer::TimeExceeded => answer::time_exceeded(&mut packet, vip),
             Answer::TooBig { mtu_bytes } => answer::too_big(&mut packet, vip, mtu_bytes),
         };
         if answered.is_ok() {
-            self.errors.count(turn.now());
+            budget.count(now, header.source);
             self.send_answer(turn, packet);
         }
     }

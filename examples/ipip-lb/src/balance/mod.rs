@@ -15,6 +15,7 @@
 //! One file for each part of the way: `classes` tells packets apart, `client` and `server` follow
 //! what clients and servers send, `leave` wraps and sends.
 
+mod budget;
 mod classes;
 mod client;
 mod firsts;
@@ -32,6 +33,7 @@ pub use schedule::{CLIENTS_MAX, client_hash};
 use crate::connections::Connections;
 use crate::counts::WorkerCounts;
 use crate::directory::Directory;
+use budget::Budget;
 use fragments::Fragments;
 use hotloop::engine::{Mailbox, Routed, Subscriber};
 use hotloop::flow::prefetch_line;
@@ -51,9 +53,6 @@ pub const SEED: u64 = 0x6970_6970_2D6C_6200;
 
 /// How many targets stay in a core's cache by themselves: of more, those of a burst are asked for ahead.
 const CACHED_TARGETS_MAX: usize = 512;
-
-/// How many ICMP errors a worker sends in a second.
-pub const ERRORS_PER_SECOND_MAX: u32 = 1_000;
 
 drop_reasons! {
     /// Why the balancer drops packets.
@@ -167,7 +166,10 @@ struct Own<P> {
     fragments: Fragments<P>,
     seed: Seed,
     new_connections: Window,
-    errors: Window,
+    /// Errors that say that a packet is too big: what hosts learn the path's MTU by.
+    too_big_errors: Budget,
+    /// All others.
+    other_errors: Budget,
     /// Of the next outer header that routers may fragment. Workers count in steps of their number, so
     /// that no two have the same.
     identification: u16,
@@ -223,7 +225,8 @@ impl<P> Balance<P> {
             fragments: Fragments::new(),
             seed: Seed::new(SEED),
             new_connections: Window::default(),
-            errors: Window::default(),
+            too_big_errors: Budget::new(),
+            other_errors: Budget::new(),
             identification: worker as u16,
             worker_count: counts.len() as u16,
         };

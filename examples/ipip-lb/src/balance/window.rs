@@ -30,7 +30,8 @@ impl Window {
         self.count += 1;
     }
 
-    fn is_over(&self, now: Tick) -> bool {
+    /// Whether the next that happens begins another window.
+    pub fn is_over(&self, now: Tick) -> bool {
         self.start.is_none_or(|start| now.ns_since(start) >= SECOND_NS)
     }
 }

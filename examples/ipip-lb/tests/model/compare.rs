@@ -213,8 +213,7 @@ impl Run {
             }
             6..11 => {
                 let Some(flow) = self.served_flow() else { return Ok(()) };
-                let frames: Vec<_> =
-                    (0..1100).map(|_| self.traffic.talk(&flow).ttl(1).build()).collect();
+                let frames = self.traffic.unanswerable(&flow, 1100);
                 self.feed_frames(frames)
             }
             _ => self.storm_of_datagrams(),

@@ -6,9 +6,6 @@ use super::rules::{Model, Sent};
 use super::table::Connection;
 use super::wire::{self, Piece, TCP, is_quoting};
 
-/// How many errors a worker sends in a second.
-const ERRORS_PER_SECOND_MAX: u32 = 1000;
-
 impl Model {
     /// Rule 8.
     pub fn deliver(&mut self, packet: Packet, target: Target, hash: u32) {
@@ -64,8 +61,11 @@ impl Model {
     fn error(&mut self, packet: &Packet, is_too_big: bool, mtu_bytes: usize) {
         let answer = packet.error(packet.ip().destination, is_too_big, mtu_bytes);
         let Some(answer) = answer else { return self.met("answer: not allowed") };
-        if !self.answers.admits(self.now, ERRORS_PER_SECOND_MAX) {
-            return self.met("answer: too many");
+        let (errors, to) = (&mut self.errors[usize::from(is_too_big)], packet.ip().source);
+        match errors.have_room(self.now, to) {
+            [true, true] => errors.count(self.now, to),
+            [false, _] => return self.met("answer: too many"),
+            [true, false] => return self.met("answer: too many to its network"),
         }
         self.met(if is_too_big { "answer: too big" } else { "answer: time exceeded" });
         self.answer(answer);

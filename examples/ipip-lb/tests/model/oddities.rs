@@ -249,6 +249,27 @@ impl Traffic {
         builder.build_fragments(200).pop().expect("three of them")
     }
 
+    /// So many packets of one network or of many, all of which are too late or too long to be sent on.
+    pub fn unanswerable(&mut self, flow: &Flow, count: usize) -> Vec<Vec<u8>> {
+        let network_count = pick(&mut self.rng, &[1, 5, 40]);
+        let is_late = self.rng.permille(600);
+        let of_network = |network: usize| {
+            let client = match flow.is_v6 {
+                true => format!("2001:db8:c:{network:x}::1"),
+                false => format!("198.51.{}.1", 100 + network),
+            };
+            Flow { client, ..flow.clone() }
+        };
+        let packet = |it: usize| {
+            let packet = self.talk(&of_network(it % network_count));
+            match is_late {
+                true => packet.ttl(1),
+                false => packet.payload(vec![1; 1480]).dont_fragment(),
+            }
+        };
+        (0..count).map(packet).map(|packet| packet.build()).collect()
+    }
+
     /// The first and the last fragment of a datagram.
     pub fn first_and_last(&mut self, flow: &Flow, identification: u16) -> [Vec<u8>; 2] {
         let builder = self.talk(flow).payload([3; 160]).identification(identification);

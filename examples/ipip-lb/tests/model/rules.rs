@@ -2,7 +2,7 @@
 
 use super::net::{Net, Target};
 use super::packet::Packet;
-use super::table::{Connection, Listed, Waiting, Window};
+use super::table::{Connection, Errors, Listed, Waiting, Window};
 use super::wire::{IPV4, IPV6, Ip, Piece, TCP, is_quoting};
 use hotloop::packet::classify::{Kind, Summary};
 use hotloop::packet::flow_key::FlowKey;
@@ -58,7 +58,8 @@ pub struct Model {
     pub remembered: VecDeque<(Datagram, Target, u64)>,
     pub waiting: Vec<Waiting>,
     pub new_connections: Window,
-    pub answers: Window,
+    /// Errors about packets that are too big, and others.
+    pub errors: [Errors; 2],
     pub outcome: Outcome,
     /// How often each rule was met.
     pub met: BTreeMap<&'static str, u64>,
@@ -89,7 +90,7 @@ impl Model {
             remembered: VecDeque::new(),
             waiting: Vec::new(),
             new_connections: Window::default(),
-            answers: Window::default(),
+            errors: Default::default(),
             outcome: Outcome::default(),
             met: BTreeMap::new(),
             observed: Vec::new(),

@@ -74,13 +74,37 @@ impl Window {
         }
         self.count += 1;
     }
+}
 
-    pub fn admits(&mut self, now: u64, most: u32) -> bool {
-        let admits = self.has_room(now, most);
-        if admits {
-            self.count(now);
+/// The errors of one kind that were sent in this second, and to which networks.
+#[derive(Clone, Debug, Default)]
+pub struct Errors {
+    window: Window,
+    networks: Vec<Vec<u8>>,
+}
+
+impl Errors {
+    /// Whether one more may go to this host now, in all and to its network.
+    pub fn have_room(&mut self, now: u64, to: IpAddr) -> [bool; 2] {
+        let in_all = self.window.has_room(now, 1_000);
+        if self.window.start.is_some_and(|start| now - start >= 1_000_000_000) {
+            self.networks.clear();
         }
-        admits
+        let network = network(to);
+        [in_all, self.networks.iter().filter(|it| **it == network).count() < 100]
+    }
+
+    pub fn count(&mut self, now: u64, to: IpAddr) {
+        self.window.count(now);
+        self.networks.push(network(to));
+    }
+}
+
+/// The first bytes of an address: 24 bits of IPv4's, 64 of IPv6's.
+fn network(host: IpAddr) -> Vec<u8> {
+    match host {
+        IpAddr::V4(host) => host.octets()[..3].to_vec(),
+        IpAddr::V6(host) => host.octets()[..8].to_vec(),
     }
 }
 

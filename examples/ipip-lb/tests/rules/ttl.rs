@@ -1,6 +1,6 @@
 //! Packets whose TTL is spent, and the errors that say so.
 
-use crate::deployed::{Left, assert_dropped, in_all, in_both};
+use crate::deployed::{Running, assert_dropped, in_all, in_both};
 use crate::expected::to_client;
 use crate::{PAIRS, Pair, V4_IN_V4, four};
 use hotloop::packet::build::{PacketBuilder, tcp, time_exceeded, too_big, udp};
@@ -67,39 +67,99 @@ fn errors_later_fragments_and_groups_are_not_answered() {
     assert_eq!(report.created, 4);
 }
 
+/// Packets of this kind of many clients: the number-th is of this host.
+fn of(packet: &PacketBuilder, hosts: impl IntoIterator<Item = [u8; 4]>) -> Vec<Vec<u8>> {
+    let from = |host: [u8; 4]| packet.clone().from(format!("{}:9", std::net::Ipv4Addr::from(host)));
+    hosts.into_iter().map(|host| from(host).build()).collect()
+}
+
+/// So many hosts of each of so many networks.
+fn hosts(networks: u16, each: u8) -> impl Iterator<Item = [u8; 4]> {
+    (0..networks).flat_map(move |network| {
+        let [high, low] = network.to_be_bytes();
+        (1..=each).map(move |host| [100, 64 + high, low, host])
+    })
+}
+
+fn late() -> PacketBuilder {
+    V4_IN_V4.request(udp()).ttl(1)
+}
+
+fn long() -> PacketBuilder {
+    V4_IN_V4.request(udp()).payload([0; 1460]).dont_fragment()
+}
+
+/// How many of these were answered; the others were dropped.
+fn answered(lb: &mut Running<'_>, frames: &[Vec<u8>]) -> usize {
+    let left = lb.feed(frames);
+    assert!(left.iter().all(|it| it.to_client));
+    left.len()
+}
+
 #[test]
-fn a_worker_answers_a_thousand_times_a_second_and_no_more() {
-    let frames = |packet: PacketBuilder, count: u16| {
-        let one = |it: u16| packet.clone().from(format!("198.51.100.7:{}", 1 + it)).build();
-        (0..count).map(one).collect::<Vec<_>>()
-    };
-    let late = V4_IN_V4.request(udp()).ttl(1);
-    let long = V4_IN_V4.request(udp()).payload([0; 1460]).dont_fragment();
-    let is_answer = |left: &&Left| left.to_client;
+fn a_worker_answers_a_thousand_times_a_second_with_each_kind_of_error_and_no_more() {
     let (_, [report, _]) = in_both(&four(""), 1, |lb| {
-        // Both kinds of errors share what there is.
-        let mut left = lb.feed(&frames(late.clone(), 700));
-        left.extend(lb.feed(&frames(long.clone(), 400)));
-        assert_eq!((left.len(), left.iter().filter(is_answer).count()), (1000, 1000));
+        // Each kind has its own thousand.
+        assert_eq!(answered(lb, &of(&late(), hosts(110, 10))), 1000);
+        assert_eq!(answered(lb, &of(&long(), hosts(110, 10))), 1000);
         lb.advance(Duration::from_millis(999));
-        assert_eq!(lb.feed(&frames(late.clone(), 5)), []);
+        assert_eq!(answered(lb, &of(&late(), hosts(1, 5))), 0);
         lb.advance(Duration::from_millis(1));
-        assert_eq!(lb.feed(&frames(long.clone(), 1005)).len(), 1000);
+        assert_eq!(answered(lb, &of(&long(), hosts(110, 10))), 1000);
         // Another second may begin later.
         lb.advance(Duration::from_secs(10));
-        assert_eq!(lb.feed(&frames(late.clone(), 3)).len(), 3);
+        assert_eq!(answered(lb, &of(&late(), hosts(1, 3))), 3);
     });
-    assert_dropped(&report, &[("ttl_expired", 708), ("too_big", 1405)]);
-    assert_eq!(report.created, 2003);
+    assert_dropped(&report, &[("ttl_expired", 1108), ("too_big", 2200)]);
+    assert_eq!(report.created, 3003);
+}
+
+#[test]
+fn a_hundred_of_each_kind_go_to_one_network() {
+    let (_, [report, _]) = in_both(&four(""), 1, |lb| {
+        for packet in [late(), long()] {
+            assert_eq!(answered(lb, &of(&packet, hosts(1, 250))), 100);
+            assert_eq!(answered(lb, &of(&packet, hosts(2, 250))), 100);
+        }
+        let v6 = |network: u16, host: u16| {
+            let from = format!("[2001:db8:c:{network:x}::{host:x}]:9");
+            PAIRS[2].request(udp()).from(from).ttl(1).build()
+        };
+        let frames = |network| (1..=250).map(|host| v6(network, host)).collect::<Vec<_>>();
+        assert_eq!((answered(lb, &frames(1)), answered(lb, &frames(2))), (100, 100));
+        lb.advance(Duration::from_secs(1));
+        assert_eq!(answered(lb, &frames(1)), 100);
+    });
+    assert_dropped(&report, &[("ttl_expired", 1500), ("too_big", 750)]);
+}
+
+/// 1,100 packets a second whose TTL is spent, and as many of one network that are too big, take nothing
+/// of what clients learn the path's MTU by.
+#[test]
+fn no_flood_keeps_a_client_from_learning_the_paths_mtu() {
+    let (_, [report, _]) = in_both(&four(""), 1, |lb| {
+        let mut learned = 0;
+        for _ in 0..5 {
+            let attack: Vec<_> =
+                (0..1100_u16).map(|it| [198, 51, 100, 1 + (it % 250) as u8]).collect();
+            lb.feed(&of(&late(), attack.clone()));
+            lb.feed(&of(&long(), attack));
+            for _ in 0..20 {
+                let left = lb.feed(&of(&long(), [[192, 168, 7, 7]]));
+                // Destination unreachable, fragmentation needed.
+                learned += left.iter().filter(|it| it.frame[34..36] == [3, 4]).count();
+                lb.advance(Duration::from_millis(50));
+            }
+        }
+        assert_eq!(learned, 100);
+    });
+    assert_eq!((report.dropped["ttl_expired"], report.dropped["too_big"]), (5500, 5600));
 }
 
 #[test]
 fn each_worker_answers_as_much() {
     let (_, [report, _]) = in_both(&four(""), 2, |lb| {
-        let client = |it: u16| format!("198.51.{}.{}:9", it / 250, it % 250 + 1);
-        let frame = |it: u16| V4_IN_V4.request(udp()).from(client(it)).ttl(1).build();
-        let left = lb.feed(&(0..5000).map(frame).collect::<Vec<_>>());
-        assert_eq!(left.len(), 2000);
+        assert_eq!(answered(lb, &of(&late(), hosts(100, 50))), 2000);
     });
     assert_eq!((report.dropped["ttl_expired"], report.created), (5000, 2000));
 }
