@@ -42,6 +42,23 @@ impl Seed {
         Self { words }
     }
 
+    /// A seed from a secret of 128 random bits: whoever doesn't know it can't tell which flows share a
+    /// hash. It keeps hashes from being computed in advance; they are no message authentication code.
+    pub const fn from_key(key: u128) -> Self {
+        let (high, low) = ((key >> 64) as u64, key as u64);
+        let mut words = [0; 7];
+        let mut state = 0u64;
+        let mut index = 0;
+        while index < words.len() {
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            // Each word takes in both halves.
+            let first = split_mix(low.wrapping_add(state));
+            words[index] = split_mix(first ^ high.wrapping_add(state)) | 1;
+            index += 1;
+        }
+        Self { words }
+    }
+
     /// The hash of the two addresses alone. It decides which worker owns a flow: fragments, which
     /// have no ports, and quoted packets meet there with the rest.
     #[inline]

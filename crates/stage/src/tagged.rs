@@ -105,6 +105,13 @@ impl Classify {
     }
 }
 
+/// With a seed that was made of a secret: [`Seed::from_key`].
+impl From<Seed> for Classify {
+    fn from(seed: Seed) -> Self {
+        Self { seed }
+    }
+}
+
 impl<P: PacketBuf> Stage<P> for Classify {
     type Out = Classified<P>;
     type Drop = NoDrops;

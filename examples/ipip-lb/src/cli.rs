@@ -32,6 +32,8 @@ pub enum Command {
     Run(Run),
     /// Validate a configuration and print what it was understood to say.
     Check(Check),
+    /// Print a new random balancer.hash_key.
+    Keygen,
     /// Ask a running balancer how things are, or change something.
     Ctl(Ctl),
 }

@@ -43,6 +43,7 @@ mod port;
 mod service;
 mod words;
 
+use crate::hashes::HashKey;
 use crate::prefix::Prefix;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -120,6 +121,8 @@ pub struct Balancer {
     pub source_v4: Prefix,
     /// Outer source of tunnels to IPv6 backends.
     pub source_v6: Prefix,
+    /// The secret of the hashes that choose workers and backends; without one, they are public.
+    pub hash_key: Option<HashKey>,
     /// Longest IP packet on the path to the backends, outer header included, in bytes.
     pub mtu: u16,
     /// Own tunnel addresses.

@@ -11,6 +11,7 @@
 //! - [`config`]: what an operator writes. [`check`]: what it was understood to say.
 //! - [`rules`], [`maglev`], [`directory`]: the configuration compiled for the packet path, read-only
 //!   and shared by all workers; a new one follows when anything changes.
+//! - [`hashes`]: by which flows find their workers and backends.
 //! - [`connection`], [`connections`]: what each worker remembers by itself.
 //! - [`balance`]: what becomes of each packet; [`network_function`]: the whole graph around it.
 //! - [`health`]: which backends are up. [`control`]: changing and asking a balancer that runs, and
@@ -113,6 +114,7 @@ pub mod counts;
 pub mod ctl;
 pub mod directory;
 pub mod failure;
+pub mod hashes;
 pub mod health;
 pub mod maglev;
 pub mod network_function;

@@ -6,6 +6,7 @@
 use ipip_lb::check::Understood;
 use ipip_lb::cli::{Cli, Command, Common, Parsed, ReportFormat};
 use ipip_lb::failure::Failure;
+use ipip_lb::hashes::HashKey;
 use ipip_lb::outcome::Outcome;
 use ipip_lb::replay::replay;
 use ipip_lb::run::run;
@@ -31,6 +32,7 @@ fn act(parsed: &Parsed) -> Result<ExitCode, Failure> {
             report(&replay(args)?, &args.common)?
         }
         Parsed::Cli(Cli { command: Command::Run(args) }) => report(&run(args)?, &args.common)?,
+        Parsed::Cli(Cli { command: Command::Keygen }) => keygen()?,
         Parsed::Cli(Cli { command: Command::Ctl(ctl) }) => return Ok(ctl.ask()),
     }
     Ok(ExitCode::SUCCESS)
@@ -49,6 +51,12 @@ fn check(common: &Common) -> Result<(), Failure> {
         ReportFormat::Text => print(&understood.to_string()),
         ReportFormat::Json => print(&format!("{:#}\n", understood.to_json())),
     }
+}
+
+fn keygen() -> Result<(), Failure> {
+    let key = HashKey::random();
+    let key = key.map_err(|error| Failure::Run(format!("no random numbers: {error}")))?;
+    print(&format!("{}\n", key.to_hex()))
 }
 
 /// Writes to standard output. A reader that has gone away is not an error: it has seen enough.

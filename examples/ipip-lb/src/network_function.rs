@@ -1,6 +1,6 @@
 //! The whole network function, from source to sink, for either deployment.
 
-use crate::balance::{Answer, Balance, Egresses, Making, Question, Route, SEED};
+use crate::balance::{Answer, Balance, Egresses, Making, Question, Route};
 use crate::config::{Config, DeploymentKind, Engine};
 use crate::counts::{Summary, WorkerCounts};
 use crate::directory::{Builder, Directory, Standing};
@@ -83,8 +83,9 @@ impl NetworkFunction {
         S: Source<Item: PacketBuf + Carries + Send>,
         Z: Outlet<Item = Routed<S::Item, Route>>,
     {
+        let seed = self.directory.settings.hashes.seed();
         source(receive)
-            .stage(|_| Classify::seeded(SEED))
+            .stage(move |_| Classify::from(seed))
             .shard_by(|packet| packet.shard())
             .try_burst_stage(|core| self.balance(core))
             .sink(send)

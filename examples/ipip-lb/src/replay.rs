@@ -10,18 +10,18 @@ mod devices;
 mod merge;
 mod split;
 
-use crate::balance::{Egress, Egresses, Route, SEED};
+use crate::balance::{Egress, Egresses, Route};
 use crate::capture::Capture;
 use crate::cli::{Clock, Replay};
 use crate::config::{Config, Side};
 use crate::failure::{BadInput, Failure};
+use crate::hashes::Hashes;
 use crate::network_function::NetworkFunction;
 use crate::outcome::{Outcome, Replayed};
 use devices::Devices;
 use hotloop::engine::{self, Engine, Report, RunError, Shard, Waited, outlets};
 use hotloop::packet::classify::classify;
 use hotloop::packet::ethernet::MacAddress;
-use hotloop::packet::seed::Seed;
 use hotloop::stage::Error;
 use split::split;
 use std::fmt::Display;
@@ -39,7 +39,7 @@ pub fn replay(args: &Replay) -> Result<Outcome, Failure> {
     let output = open_output(&args.output, &args.input)?;
     let deployment = config.engine.deployment();
     let queue_count = deployment.receiver_count();
-    let seed = Seed::new(SEED);
+    let seed = Hashes::new(config.balancer.hash_key).seed();
     let split = split(capture, queue_count, |frame| {
         let shard = Shard::from(classify(frame, &seed).shard());
         shard.worker(deployment.worker_count()) % queue_count

@@ -5,6 +5,7 @@ use crate::cli::{self, Run};
 use crate::config::{Config, ConfigError, Side};
 use crate::control::Operator;
 use crate::failure::{BadInput, Failure};
+use crate::hashes::PUBLIC_HASHES;
 use crate::network_function::NetworkFunction;
 use crate::outcome::Outcome;
 use hotloop::dpdk::{Eal, Port};
@@ -45,6 +46,9 @@ pub fn run(args: &Run) -> Result<Outcome, Failure> {
     let run = plan.run(|control| {
         let deployment = config.engine.deployment();
         eprintln!("ipip-lb: running: {deployment}; on {placement}; Ctrl-C ends it");
+        if config.balancer.hash_key.is_none() {
+            eprintln!("ipip-lb: {PUBLIC_HASHES}");
+        }
         let mut operation = Operation::new(control, socket.as_mut(), args.duration);
         while operation.turn(&mut |request| operator.answer(control, request)).is_none() {
             operator.turn();

@@ -161,3 +161,21 @@ fn catches(process: u32, signal: u32) -> bool {
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
     u64::from_str_radix(caught.trim(), 16).unwrap() >> (signal - 1) & 1 == 1
 }
+
+#[test]
+fn keygen_prints_another_key_each_time() {
+    let mut keys = Vec::new();
+    for _ in 0..3 {
+        let output = Command::new(env!("CARGO_BIN_EXE_ipip-lb")).arg("keygen").output().unwrap();
+        assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+        let key = String::from_utf8(output.stdout).unwrap();
+        let key = key.strip_suffix('\n').expect("one line").to_owned();
+        assert!(key.len() == 32 && key.bytes().all(|it| it.is_ascii_hexdigit()), "{key}");
+        // It is what a configuration takes.
+        let config = CONFIG.replacen("mtu =", &format!("hash_key = \"{key}\"\nmtu ="), 1);
+        ipip_lb::config::Config::parse("lb.toml", &config).unwrap();
+        keys.push(key);
+    }
+    keys.dedup();
+    assert_eq!(keys.len(), 3);
+}

@@ -26,9 +26,10 @@ mod schedule;
 mod server;
 mod window;
 
+pub use crate::hashes::SEED;
 pub use fragments::{WAIT_NS, WAITING_MAX};
 pub use inquiry::{Answer, Filter, Inquiries, Listing, Question, SLOTS_A_TURN, TargetSet};
-pub use schedule::{CLIENTS_MAX, client_hash};
+pub use schedule::CLIENTS_MAX;
 
 use crate::connections::Connections;
 use crate::counts::WorkerCounts;
@@ -46,10 +47,6 @@ use hotloop::stage::{
 use schedule::Schedule;
 use std::sync::Arc;
 use window::Window;
-
-/// The seed of the hashes that spread flows over workers and backends. It is the same in every
-/// balancer, so that several of them with one configuration send a flow to one backend.
-pub const SEED: u64 = 0x6970_6970_2D6C_6200;
 
 /// How many targets stay in a core's cache by themselves: of more, those of a burst are asked for ahead.
 const CACHED_TARGETS_MAX: usize = 512;
@@ -223,7 +220,7 @@ impl<P> Balance<P> {
             connections: Connections::new(connections_max, settings.idle_ns, node)?,
             schedule,
             fragments: Fragments::new(),
-            seed: Seed::new(SEED),
+            seed: settings.hashes.seed(),
             new_connections: Window::default(),
             too_big_errors: Budget::new(),
             other_errors: Budget::new(),

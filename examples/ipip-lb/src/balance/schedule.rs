@@ -3,7 +3,6 @@
 use crate::config::Scheduler;
 use crate::counts::WorkerCounts;
 use crate::directory::{Choice, Directory, Found, Service, TargetId};
-use crate::maglev::mixed;
 use crate::prefix::bits;
 use hotloop::arena::{Arena, Request};
 use hotloop::flow::{Classes, Config, Full, Table};
@@ -93,7 +92,8 @@ impl Schedule {
         if service.scheduler != Scheduler::Source {
             return service.by_hash(hash);
         }
-        self.kept(directory, service, client, now).or_else(|| service.by_hash(client_hash(client)))
+        self.kept(directory, service, client, now)
+            .or_else(|| service.by_hash(directory.settings.hashes.of_client(client)))
     }
 
     /// The backend that a client keeps, where it still can.
@@ -178,13 +178,4 @@ impl Schedule {
 fn client_key(service: &Service, client: IpAddr) -> [u64; 3] {
     let (family, bits) = (u64::from(client.is_ipv6()) << 32, bits(client));
     [(bits >> 64) as u64, bits as u64, family | u64::from(service.id)]
-}
-
-/// The hash by which scheduler `source` chooses: of the client's address alone, and the same in every
-/// balancer.
-#[must_use]
-pub fn client_hash(client: IpAddr) -> u32 {
-    let bits = bits(client);
-    // The two halves one after the other, each spread over all bits.
-    (mixed(mixed((bits >> 64) as u64) ^ bits as u64) >> 32) as u32
 }

@@ -35,6 +35,7 @@ fn balancer(balancer: &Balancer) -> Value {
     json!({
         "source_v4": balancer.source_v4.to_string(),
         "source_v6": balancer.source_v6.to_string(),
+        "has_hash_key": balancer.hash_key.is_some(),
         "mtu": balancer.mtu,
         "decapsulate": texts(&balancer.decapsulate),
         "tunnel_peers": texts(&balancer.tunnel_peers),

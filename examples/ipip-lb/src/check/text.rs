@@ -5,6 +5,7 @@ use super::{Memory, Understood, mac, shares};
 use crate::config::{
     Backend, Balancer, Config, DeploymentKind, Engine, Health, Probe, Scheduler, Service, Trust,
 };
+use crate::hashes::{PUBLIC_HASHES, SECRET_HASHES};
 use crate::rules::Rules;
 use std::fmt::{self, Display, Formatter};
 
@@ -45,6 +46,8 @@ fn write_engine(f: &mut Formatter<'_>, engine: &Engine) -> fmt::Result {
 fn write_balancer(f: &mut Formatter<'_>, balancer: &Balancer) -> fmt::Result {
     let (v4, v6) = (balancer.source_v4, balancer.source_v6);
     writeln!(f, "balancer: tunnels from {v4} and {v6}, path MTU {} bytes", balancer.mtu)?;
+    let hashes = if balancer.hash_key.is_some() { SECRET_HASHES } else { PUBLIC_HASHES };
+    writeln!(f, "  {hashes}")?;
     writeln!(f, "  unwraps tunnels to {}", listed(&balancer.decapsulate))?;
     writeln!(f, "  from the backends and {}", listed(&balancer.tunnel_peers))?;
     let clamp = if balancer.clamp_mss { "lowered to what fits" } else { "left as it is" };

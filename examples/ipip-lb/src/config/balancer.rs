@@ -25,6 +25,7 @@ const TIMEOUTS_DEFAULT: Timeouts = Timeouts {
 const KEYS: &[&str] = &[
     "source_v4",
     "source_v6",
+    "hash_key",
     "mtu",
     "decapsulate",
     "tunnel_peers",
@@ -46,6 +47,7 @@ pub fn balancer(section: &Section<'_>) -> Result<Balancer, ConfigError> {
     Ok(Balancer {
         source_v4: source(&source_v4, "an IPv4 address or prefix", "192.0.2.1 or 192.0.2.0/26")?,
         source_v6: source(&source_v6, "an IPv6 address or prefix", "2001:db8::1 or 2001:db8::/64")?,
+        hash_key: section.optional("hash_key").map(|it| it.secret()).transpose()?,
         mtu: mtu.integer(u32::from(MTU_MIN)..=u32::from(u16::MAX))? as u16,
         decapsulate: decapsulate.items()?.iter().map(host_address).collect::<Result<_, _>>()?,
         tunnel_peers: match section.optional("tunnel_peers") {

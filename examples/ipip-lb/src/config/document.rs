@@ -2,7 +2,9 @@
 
 use super::ConfigError;
 use std::borrow::Cow;
+use std::fmt::Display;
 use std::ops::{Range, RangeInclusive};
+use std::str::FromStr;
 use toml::de::{DeTable, DeValue};
 
 /// Where a document came from, for messages.
@@ -201,7 +203,7 @@ impl<'a> Value<'a> {
     }
 
     /// What `parse` makes of the string, with an error that says itself what to write.
-    pub fn parsed_by<T, E: std::fmt::Display>(
+    pub fn parsed_by<T, E: Display>(
         &self,
         parse: impl FnOnce(&str) -> Result<T, E>,
     ) -> Result<T, ConfigError> {
@@ -209,6 +211,12 @@ impl<'a> Value<'a> {
             return Err(self.error(format!("{} is not a string; write \"…\"", self.written())));
         };
         parse(text).map_err(|error| self.error(error.to_string()))
+    }
+
+    /// What the string says, which is a secret: an error doesn't show it.
+    pub fn secret<T: FromStr<Err: Display>>(&self) -> Result<T, ConfigError> {
+        let text = self.value.as_str().unwrap_or_default();
+        text.parse().map_err(|error: T::Err| self.error(error.to_string()))
     }
 
     /// What the string stands for among the `words`. `what` says what it should be.

@@ -118,6 +118,8 @@ fn check_same_run(old: &Config, new: &Config) -> Result<(), String> {
         "[[port]]"
     } else if old.balancer.connections_max != new.balancer.connections_max {
         "balancer.connections_max"
+    } else if old.balancer.hash_key != new.balancer.hash_key {
+        "balancer.hash_key"
     } else {
         return Ok(());
     };

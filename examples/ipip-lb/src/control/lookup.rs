@@ -2,14 +2,14 @@
 
 use super::Operator;
 use super::connections::{named, protocol_number, state_name};
-use crate::balance::{Answer, Question, SEED, client_hash};
+use crate::balance::{Answer, Question};
 use crate::config::{IcmpEcho, Scheduler};
 use crate::connection::Connection;
 use crate::directory::{Directory, Found, Service};
+use crate::hashes::Hashes;
 use hotloop::engine::Shard;
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::ip::protocol;
-use hotloop::packet::seed::Seed;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 
@@ -17,7 +17,8 @@ impl Operator {
     /// Looks up a flow from a client to a service.
     pub(super) fn lookup(&mut self, arguments: &Value) -> Result<Value, String> {
         let key = parse_flow(arguments)?;
-        let worker = worker_of(&key, self.steering.counts.len());
+        let hashes = self.directory().settings.hashes;
+        let worker = worker_of(&key, &hashes, self.steering.counts.len());
         self.ask(worker, Question::Connection(key))?;
         let Answer::Connection(connection) = self.await_answer(worker)? else {
             return Err(format!("worker {worker} answered something else: ask again"));
@@ -64,9 +65,9 @@ fn echo_fate(directory: &Directory, key: &FlowKey) -> Option<&'static str> {
 }
 
 /// The worker that owns a flow.
-fn worker_of(key: &FlowKey, worker_count: usize) -> usize {
+fn worker_of(key: &FlowKey, hashes: &Hashes, worker_count: usize) -> usize {
     // Packets carry the upper half of the hash.
-    let shard = Seed::new(SEED).shard(key) & 0xFFFF_0000;
+    let shard = hashes.seed().shard(key) & 0xFFFF_0000;
     Shard::from(shard).worker(worker_count)
 }
 
@@ -100,10 +101,11 @@ fn decision(
         Some(target) => (named(directory, target).1, why.to_owned()),
         None => (None, "the service has no backend for new connections: no_backend".to_owned()),
     };
+    let hashes = directory.settings.hashes;
     match service.scheduler {
-        Scheduler::Maglev => by_hash(Seed::new(SEED).hash(key), "new: by its hash"),
+        Scheduler::Maglev => by_hash(hashes.seed().hash(key), "new: by its hash"),
         Scheduler::Source => by_hash(
-            client_hash(key.source()),
+            hashes.of_client(key.source()),
             "new: by the client's hash, unless the client keeps another",
         ),
         Scheduler::RoundRobin => (None, "new: whoever's turn it is on the worker".to_owned()),

@@ -4,6 +4,7 @@ use super::slots::{Owner, Slots};
 use super::{Choice, Directory, SLOTS_SPARE, Service, Settings, Target, TargetId, TooManyTargets};
 use crate::config::{self, AllDown, Balancer, Config, Health, Timeouts};
 use crate::connection::State;
+use crate::hashes::Hashes;
 use crate::maglev::Maglev;
 use crate::prefix::Prefix;
 use crate::rules::Rules;
@@ -265,6 +266,7 @@ fn settings(config: &Config) -> Settings {
     let balancer = &config.balancer;
     let persistence_s = config.services.iter().map(|it| it.persistence_s).max();
     Settings {
+        hashes: Hashes::new(balancer.hash_key),
         mtu_bytes: balancer.mtu,
         icmp_echo: balancer.icmp_echo,
         clamp_mss: balancer.clamp_mss,

@@ -11,6 +11,7 @@ pub use build::{Builder, Removal, Standing, TargetName};
 pub use slots::{SLOTS_SPARE, TooManyTargets};
 
 use crate::config::{IcmpEcho, Scheduler};
+use crate::hashes::Hashes;
 use crate::maglev::Maglev;
 use crate::prefix::Prefix;
 use crate::rules::Rules;
@@ -41,6 +42,8 @@ pub struct Directory {
 /// What holds for all services.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
+    /// By which flows find their workers and backends.
+    pub hashes: Hashes,
     /// Longest IP packet on the path to the backends, in bytes.
     pub mtu_bytes: u16,
     /// What becomes of echo requests to a service's address.

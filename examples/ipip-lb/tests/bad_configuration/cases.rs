@@ -44,6 +44,8 @@ pub const WRONG: &[(usize, &str, &[&str])] = &[
     (1, "[machine]", &["1: machine: unknown key"]),
     (4, "worker = 2", &["4: engine.worker: unknown key", "deployment, dispatchers, workers"]),
     (12, "timeout = 5", &["12: balancer.timeout: unknown key"]),
+    (12, "hash_key = 5", &["12: balancer.hash_key: not a key of 32 hexadecimal", "ipip-lb keygen"]),
+    (12, "hash_key = \"0x0f\"", &["12: balancer.hash_key: not a key of 32 hexadecimal"]),
     (18, "speed = 10", &["18: port.uplink.speed: unknown key", "name, device"]),
     (24, "port = \"80\"", &["24: service.web.port: unknown key"]),
     (25, "schedule = \"x\"", &["25: service.web.schedule: unknown key"]),

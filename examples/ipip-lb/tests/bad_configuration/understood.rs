@@ -8,6 +8,7 @@ use ipip_lb::config::{
 };
 use std::fmt::Write;
 use std::fs;
+use std::process::Command;
 
 /// A configuration with every key.
 const WHOLE: &str = r#"
@@ -215,6 +216,31 @@ fn with(changes: &[(usize, &str)]) -> String {
         lines[number - 1] = line;
     }
     lines.join("\n")
+}
+
+#[test]
+fn hashes_are_said_to_be_public_without_a_key_and_the_key_is_not_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let printed = |key: &str, report: &str| {
+        let config = SOUND.replacen("mtu = 1500", &format!("mtu = 1500\n{key}"), 1);
+        fs::write(folder.path().join("lb.toml"), config).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ipip-lb"));
+        command
+            .current_dir(folder.path())
+            .args(["check", "--config", "lb.toml", "--report", report]);
+        let output = command.output().unwrap();
+        assert_eq!((output.status.code(), &output.stderr[..]), (Some(0), &b""[..]));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let key = "hash_key = \"0f1e2d3c4b5a69788796a5b4c3d2e1f0\"";
+    let public = "hashes of flows are public: whoever chooses ports can choose backend and worker";
+    assert!(printed("", "text").contains(public));
+    assert!(printed(key, "text").contains("hashes of flows are secret"));
+    assert!(printed("", "json").contains("\"has_hash_key\": false"));
+    assert!(printed(key, "json").contains("\"has_hash_key\": true"));
+    for report in ["text", "json"] {
+        assert!(!printed(key, report).to_lowercase().contains("0f1e2d"));
+    }
 }
 
 #[test]

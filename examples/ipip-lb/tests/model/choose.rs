@@ -25,7 +25,7 @@ impl Model {
                 return Some(target);
             }
         }
-        self.net.by_hash(service, client_hash(client))
+        self.net.by_hash(service, client_hash(&self.net.balancer, client))
     }
 
     /// The choice of the service's scheduler for a new connection.

@@ -7,7 +7,6 @@ use super::scene::{Scene, Style};
 use super::traffic::{Flow, Talk, Traffic};
 use super::wire::UDP;
 use hotloop::testing::Rng;
-use ipip_lb::balance::SEED;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
@@ -54,7 +53,7 @@ impl Run {
         let worker_count = scene.config.engine.workers;
         let worker = rng.index(worker_count);
         let lab = Lab::new(&scene.config, worker);
-        let model = Model::new(&scene.config, SEED, STATIONS, (worker_count, worker));
+        let model = Model::new(&scene.config, STATIONS, (worker_count, worker));
         Self {
             seed,
             rng,

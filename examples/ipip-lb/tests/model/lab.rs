@@ -10,10 +10,9 @@ use hotloop::packet::classify::classify_packet;
 use hotloop::packet::ethernet::MacAddress;
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::memory::MemPacket;
-use hotloop::packet::seed::Seed;
 use hotloop::stage::{BurstStage, Classified, DropReason, Tagged};
 use hotloop::testing::{Bench, InBursts, bench_burst};
-use ipip_lb::balance::{Balance, BalanceDrop, Egress, Egresses, Making, Route, SEED};
+use ipip_lb::balance::{Balance, BalanceDrop, Egress, Egresses, Making, Route};
 use ipip_lb::config::Config;
 use ipip_lb::counts::WorkerCounts;
 use ipip_lb::directory::{self, Builder, Directory, Found, Removal, TargetName};
@@ -119,7 +118,7 @@ impl Lab {
     }
 
     pub fn feed(&mut self, inputs: &[Input]) -> Outcome {
-        let seed = Seed::new(SEED);
+        let seed = self.bench.stage().directory().settings.hashes.seed();
         let items = inputs.iter().map(|input| {
             let packet = MemPacket::with_room(&input.frame, input.headroom_bytes, 128);
             let layout = classify_packet(&packet, &seed);

@@ -2,6 +2,7 @@
 
 use super::wire::{TCP, UDP};
 use hotloop::packet::ipip::Tunnel;
+use hotloop::packet::seed::Seed;
 use hotloop::testing::Rng;
 use ipip_lb::config::{AllDown, Balancer, Config, Ports, Protocol, Scheduler, Service};
 use ipip_lb::maglev::Maglev;
@@ -219,13 +220,29 @@ pub fn tunnel_source(prefix: Prefix, destination: IpAddr, flow_hash: u32) -> IpA
     source
 }
 
+/// The secret, where there is one.
+fn key(balancer: &Balancer) -> Option<u128> {
+    balancer.hash_key.map(|key| u128::from_str_radix(&key.to_hex(), 16).expect("hexadecimal"))
+}
+
+/// The seed of flows' hashes, which the packet crate makes of the secret, or of what everybody knows.
+pub fn seed(balancer: &Balancer) -> Seed {
+    key(balancer).map_or(Seed::new(0x6970_6970_2D6C_6200), Seed::from_key)
+}
+
 /// The hash of a client's address by which scheduler `source` chooses: its two halves (an IPv4 address
-/// is the lower one), one after the other, through SplitMix64's output function.
-pub fn client_hash(client: IpAddr) -> u32 {
+/// is the lower one), one after the other, through SplitMix64's output function, each changed by a
+/// number that is made of the secret; by none without one.
+pub fn client_hash(balancer: &Balancer, client: IpAddr) -> u32 {
+    let spread = |number: u64| Rng::seeded(number).next_u64();
+    let (first, second) = key(balancer).map_or((0, 0), |key| {
+        let (high, low) = ((key >> 64) as u64, key as u64);
+        (spread(spread(low) ^ high), spread(spread(high) ^ low))
+    });
     let bits: u128 = match client {
         IpAddr::V4(address) => address.to_bits().into(),
         IpAddr::V6(address) => address.to_bits(),
     };
-    let upper = Rng::seeded((bits >> 64) as u64).next_u64();
-    (Rng::seeded(upper ^ bits as u64).next_u64() >> 32) as u32
+    let upper = spread((bits >> 64) as u64 ^ first);
+    (spread(upper ^ bits as u64 ^ second) >> 32) as u32
 }

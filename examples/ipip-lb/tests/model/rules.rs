@@ -1,6 +1,6 @@
 //! The rules, one after the other, as they are written down.
 
-use super::net::{Net, Target};
+use super::net::{Net, Target, seed};
 use super::packet::Packet;
 use super::table::{Connection, Errors, Listed, Waiting, Window};
 use super::wire::{IPV4, IPV6, Ip, Piece, TCP, is_quoting};
@@ -80,7 +80,7 @@ pub struct Model {
 pub type Datagram = (IpAddr, IpAddr, (u8, u32));
 
 impl Model {
-    pub fn new(config: &Config, seed: u64, stations: Stations, workers: (usize, usize)) -> Self {
+    pub fn new(config: &Config, stations: Stations, workers: (usize, usize)) -> Self {
         Self {
             net: Net::new(config),
             now: 0,
@@ -97,7 +97,7 @@ impl Model {
             listing: HashMap::new(),
             at_hand: Vec::new(),
             stations,
-            seed: Seed::new(seed),
+            seed: seed(&config.balancer),
             workers,
             identification: 0,
         }

@@ -261,6 +261,10 @@ fn balancer(rng: &mut Rng, style: Style) -> Balancer {
     Balancer {
         source_v4: prefix(source_v4),
         source_v6: prefix(source_v6),
+        hash_key: rng.permille(400).then(|| {
+            let key = format!("{:016x}{:016x}", rng.next_u64(), rng.next_u64());
+            key.parse().expect("32 digits")
+        }),
         mtu: 1320 + rng.index(181) as u16,
         decapsulate,
         tunnel_peers: vec![prefix("10.9.9.0/24"), prefix("2001:db8:9::/48")],

@@ -14,6 +14,7 @@ mod errors;
 mod expected;
 mod fragments;
 mod full_tables;
+mod hash_key;
 mod readme;
 mod return_path;
 mod schedulers;

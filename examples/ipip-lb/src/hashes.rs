@@ -1,0 +1,168 @@
+//! The hashes by which flows find their workers and backends, and the secret that they may take.
+
+use crate::maglev::mixed;
+use crate::prefix::bits;
+use hotloop::packet::seed::Seed;
+use rustix::rand::{GetRandomFlags, getrandom};
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+/// The seed of hashes without a key. It is the same in every balancer, so that several of them with one
+/// configuration send a flow to one backend, as does one that was restarted.
+pub const SEED: u64 = 0x6970_6970_2D6C_6200;
+
+/// What is said of a configuration without a key.
+pub const PUBLIC_HASHES: &str = "hashes of flows are public: whoever chooses ports can choose backend \
+                                 and worker; balancer.hash_key, which ipip-lb keygen prints, makes \
+                                 them secret";
+
+/// What is said of one with a key.
+pub const SECRET_HASHES: &str = "hashes of flows are secret, by balancer.hash_key";
+
+/// A secret of 128 bits, the same in all balancers of a cluster. It prints nowhere but by
+/// [`to_hex`](Self::to_hex).
+#[derive(Clone, Copy, Eq, PartialEq)]
+pub struct HashKey(u128);
+
+/// The text is no key: it is not shown, as it may nearly be one.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("not a key of 32 hexadecimal digits; write what ipip-lb keygen prints")]
+pub struct NoHashKey;
+
+impl HashKey {
+    /// One that nobody knows: from the system's random numbers.
+    ///
+    /// # Errors
+    /// The system has none.
+    pub fn random() -> io::Result<Self> {
+        let mut bytes = [0; 16];
+        // So few bytes come at once, unless a signal comes first (getrandom(2)).
+        while getrandom(&mut bytes, GetRandomFlags::empty())? < bytes.len() {}
+        Ok(Self(u128::from_be_bytes(bytes)))
+    }
+
+    /// As it is written in a configuration: 32 hexadecimal digits.
+    #[must_use]
+    pub fn to_hex(&self) -> String {
+        format!("{:032x}", self.0)
+    }
+}
+
+impl FromStr for HashKey {
+    type Err = NoHashKey;
+
+    fn from_str(text: &str) -> Result<Self, NoHashKey> {
+        let is_hex = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let key = is_hex.then(|| u128::from_str_radix(text, 16).ok()).flatten();
+        key.map(Self).ok_or(NoHashKey)
+    }
+}
+
+impl fmt::Debug for HashKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("HashKey(..)")
+    }
+}
+
+/// The hashes by which flows find their workers and backends.
+#[derive(Clone, Copy)]
+pub struct Hashes {
+    flows: Seed,
+    clients: [u64; 2],
+}
+
+impl Hashes {
+    /// Those of a key; without one, those that everybody knows.
+    #[must_use]
+    pub fn new(key: Option<HashKey>) -> Self {
+        let Some(HashKey(key)) = key else {
+            return Self { flows: Seed::new(SEED), clients: [0; 2] };
+        };
+        let (high, low) = ((key >> 64) as u64, key as u64);
+        // Other numbers than those of the seed, so that one hash says little of the other.
+        let clients = [mixed(mixed(low) ^ high), mixed(mixed(high) ^ low)];
+        Self { flows: Seed::from_key(key), clients }
+    }
+
+    /// The seed of the hashes of flows.
+    #[must_use]
+    pub const fn seed(&self) -> Seed {
+        self.flows
+    }
+
+    /// The hash by which scheduler `source` chooses: of the client's address alone.
+    #[must_use]
+    pub fn of_client(&self, client: IpAddr) -> u32 {
+        let (bits, [first, second]) = (bits(client), self.clients);
+        // The two halves one after the other, each spread over all bits.
+        let half = mixed((bits >> 64) as u64 ^ first);
+        (mixed(half ^ bits as u64 ^ second) >> 32) as u32
+    }
+}
+
+impl fmt::Debug for Hashes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hashes(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hotloop::packet::flow_key::FlowKey;
+    use hotloop::testing::Rng;
+    use std::net::Ipv4Addr;
+
+    #[test]
+    fn a_key_is_32_digits_and_never_shown() {
+        let key: HashKey = "00112233445566778899aAbBcCdDeEfF".parse().unwrap();
+        assert_eq!(key.to_hex(), "00112233445566778899aabbccddeeff");
+        assert!(!format!("{key:?}{:?}", Hashes::new(Some(key))).contains("2233"));
+        for wrong in ["", "0x112233445566778899aabbccddeeff", "+0112233445566778899aabbccddeeff"] {
+            assert_eq!(wrong.parse::<HashKey>(), Err(NoHashKey));
+        }
+        assert_eq!("0".repeat(31).parse::<HashKey>(), Err(NoHashKey));
+        assert_eq!("0".repeat(33).parse::<HashKey>(), Err(NoHashKey));
+        let (one, other) = (HashKey::random().unwrap(), HashKey::random().unwrap());
+        assert_ne!(one, other);
+        assert_eq!(one.to_hex().parse(), Ok(one));
+    }
+
+    /// Flows that were chosen to share a backend by the public hashes share none by those of a key, and
+    /// a key that differs in one bit gives other hashes: by chance, one in 64 is of this 64th.
+    #[test]
+    fn who_does_not_know_the_key_does_not_know_the_hashes() {
+        let public = Hashes::new(None);
+        let client = |number: u32| IpAddr::from(Ipv4Addr::from_bits(0x0A00_0000 + number));
+        let flow = |number: u32| {
+            let vip = "203.0.113.10:80".parse().unwrap();
+            FlowKey::new((client(number), 4000).into(), vip, 6).unwrap()
+        };
+        type Hash = fn(&Hashes, (IpAddr, FlowKey)) -> u32;
+        let kinds: [Hash; 3] = [
+            |hashes, (_, flow)| hashes.seed().hash(&flow),
+            |hashes, (_, flow)| hashes.seed().shard(&flow),
+            |hashes, (client, _)| hashes.of_client(client),
+        ];
+        let mut rng = Rng::seeded(7);
+        for hash in kinds {
+            let aimed = (0..200_000).map(|it| (client(it), flow(it)));
+            let aimed: Vec<_> = aimed.filter(|it| hash(&public, *it) >> 26 == 5).collect();
+            assert!(aimed.len() > 2_000, "{}", aimed.len());
+            for bit in 0..128 {
+                let key = u128::from(rng.next_u64()) << 64 | u128::from(rng.next_u64());
+                let keyed = [key, key ^ 1 << bit].map(|key| Hashes::new(Some(HashKey(key))));
+                let hit = |it: &&(IpAddr, FlowKey)| hash(&keyed[0], **it) >> 26 == 5;
+                let share = aimed.iter().filter(hit).count() as f64 / aimed.len() as f64;
+                assert!((0.004..0.03).contains(&share), "{share}");
+                let same = |it: &&(IpAddr, FlowKey)| {
+                    hash(&keyed[0], **it) >> 26 == hash(&keyed[1], **it) >> 26
+                };
+                let share = aimed.iter().filter(same).count() as f64 / aimed.len() as f64;
+                assert!((0.004..0.03).contains(&share), "bit {bit}: {share}");
+            }
+        }
+    }
+}
