@@ -16,6 +16,8 @@
 //! - A queue is polled by one thread at a time: it is neither `Sync` nor `Clone`.
 //! - A port stops only when all its queues have been dropped, so that nobody polls it.
 //! - An mbuf is freed once, by its owner; it may outlive its port and every handle of its pool.
+//! - The lengths of a received packet agree with its segments and their buffers, whatever a file, the
+//!   kernel or a peer wrote.
 //! - Calls that configure devices take one lock; the packet path takes none.
 //! - Nothing unwinds into C, and EAL never ends the process by itself.
 //!
@@ -58,7 +60,7 @@
 //! | invariant | kept by | relied on in |
 //! |---|---|---|
 //! | Who has an [`Eal`] knows that DPDK is initialised, once and for good | `eal`: made by a call that returned, never cleaned up | `eal`, `lcore`, `log`, `error`, `raw` |
-//! | An [`Mbuf`] is a pointer to a valid chain of segments that it alone owns; a [`SharedMbuf`] to one that is read only, whose count includes it | `from_raw` and its callers; `rx` copies what a driver hands out twice | `mbuf`, `buf`, `segment`, `shared`, `raw`, `rx`, `tx` |
+//! | An [`Mbuf`] is a pointer to a valid chain of segments that it alone owns; a [`SharedMbuf`] to one that is read only, whose count includes it | `from_raw` and its callers; `rx` copies what a driver hands out twice, and frees that whose lengths don't agree | `mbuf`, `lengths`, `buf`, `segment`, `shared`, `raw`, `rx`, `tx` |
 //! | A pool lives as long as the process, its objects are mbufs, and any thread may use it | `raw`: every pool has the same kind of ring, with slots for all its mbufs, and none is freed once it was handed out | `raw`, `report`, `shared`, `start` |
 //! | A device's arguments are those that were checked | `device`: DPDK gets a string rebuilt from what was parsed, of which it finds the same parts; `arguments`: EAL sees no other devices | `plug`, `start` |
 //! | A port exists while its state is locked and says so; it is configured, started, stopped and closed under the one control lock, and stopped when no queue is held | `inner`, whose state counts the queues that are out | `inner`, `plug`, `start`, `stats`, `counters` |

@@ -124,6 +124,26 @@ fn a_chain_is_cut_anywhere_and_gives_its_segments_back() {
 }
 
 #[test]
+fn cutting_never_makes_a_segment_longer() {
+    // No queue hands such packets over: their heads say more than there is.
+    let pool = pool();
+    for parts in [&[&[7_u8; 100][..]][..], &[&[7; 100], &[7; 50]]] {
+        for len_bytes in [150, 151, 2048, 60_000, 65_535, 65_536, 65_636] {
+            let mut raw = chain_of(&pool, parts).into_raw();
+            // SAFETY: a chain that nobody else has.
+            unsafe { raw.as_mut() }.pkt_len = 67_584;
+            // SAFETY: none for the length; all else is as it was.
+            let mut mbuf = unsafe { Mbuf::from_raw(raw) };
+            mbuf.truncate(len_bytes);
+            let found: Vec<_> = mbuf.segments().map(<[u8]>::len).collect();
+            let before: Vec<_> = parts.iter().map(|part| part.len()).collect();
+            assert_eq!(found, before, "cut to {len_bytes}");
+        }
+    }
+    assert!(pool.report().is_whole());
+}
+
+#[test]
 fn a_chain_grows_at_both_ends_and_shrinks_at_its_front() {
     let mut mbuf = chain(4000);
     mbuf.append(5).unwrap().copy_from_slice(b"after");

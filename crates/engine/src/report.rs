@@ -56,11 +56,13 @@ pub struct NicLoss {
     pub rx_nombuf: u64,
     /// They arrived on queues that nobody claimed.
     pub rx_unclaimed: u64,
+    /// The lengths that the driver wrote do not agree.
+    pub rx_malformed: u64,
 }
 
 impl Default for NicLoss {
     fn default() -> Self {
-        Self { imissed: Some(0), rx_nombuf: 0, rx_unclaimed: 0 }
+        Self { imissed: Some(0), rx_nombuf: 0, rx_unclaimed: 0, rx_malformed: 0 }
     }
 }
 
@@ -72,6 +74,7 @@ impl NicLoss {
         self.imissed = self.imissed.zip(missed).map(|(sum, missed)| sum + missed);
         self.rx_nombuf += since(now.rx_nombuf, before.rx_nombuf);
         self.rx_unclaimed += since(now.rx_unclaimed, before.rx_unclaimed);
+        self.rx_malformed += since(now.rx_malformed, before.rx_malformed);
     }
 }
 

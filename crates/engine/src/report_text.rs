@@ -18,10 +18,11 @@ impl fmt::Display for Report {
         let loss = self.nic_loss;
         let imissed = loss.imissed.map_or("unknown".to_owned(), |count| count.to_string());
         write!(f, "  lost before the engine: {imissed} imissed, {} rx_nombuf", loss.rx_nombuf)?;
-        match loss.rx_unclaimed {
-            0 => writeln!(f)?,
-            count => writeln!(f, ", {count} rx_unclaimed")?,
+        let rare = [(loss.rx_unclaimed, "rx_unclaimed"), (loss.rx_malformed, "rx_malformed")];
+        for (count, name) in rare.into_iter().filter(|(count, _)| *count > 0) {
+            write!(f, ", {count} {name}")?;
         }
+        writeln!(f)?;
         writeln!(f, "  {:<22} {:>14} {:>14} {:>14}", "stage", "received", "emitted", "dropped")?;
         for stage in &self.stages {
             let dropped: u64 = stage.dropped.values().sum();

@@ -109,11 +109,20 @@ pub struct DeviceCounters {
     pub rx_nombuf: u64,
     /// Packets that arrived on queues that nobody claimed, and were freed.
     pub rx_unclaimed: u64,
+    /// Packets dropped because the lengths that their driver wrote do not agree.
+    pub rx_malformed: u64,
 }
 
 impl Default for DeviceCounters {
     /// Nothing passed, and nothing was lost.
     fn default() -> Self {
-        Self { received: 0, sent: 0, imissed: Some(0), rx_nombuf: 0, rx_unclaimed: 0 }
+        Self {
+            received: 0,
+            sent: 0,
+            imissed: Some(0),
+            rx_nombuf: 0,
+            rx_unclaimed: 0,
+            rx_malformed: 0,
+        }
     }
 }

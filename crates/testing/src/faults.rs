@@ -117,10 +117,9 @@ impl Device for FaultyDevice {
         let inner = self.device.counters();
         DeviceCounters {
             received: inner.received - missed - nombuf,
-            sent: inner.sent,
             imissed: inner.imissed.map(|count| count + missed),
             rx_nombuf: inner.rx_nombuf + nombuf,
-            rx_unclaimed: inner.rx_unclaimed,
+            ..inner
         }
     }
 

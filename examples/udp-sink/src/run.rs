@@ -130,6 +130,7 @@ impl<'a> Watch<'a> {
         let lost = [
             ("imissed", missed(&now).saturating_sub(missed(&before))),
             ("rx_nombuf", now.rx_nombuf.saturating_sub(before.rx_nombuf)),
+            ("rx_malformed", now.rx_malformed.saturating_sub(before.rx_malformed)),
             ("ierrors", now.ierrors.saturating_sub(before.ierrors)),
         ];
         let moved = lost.iter().filter(|(_, count)| *count > 0);

@@ -196,3 +196,21 @@ fn what_found_no_mbuf_is_told_beside_what_was_received() {
         assert_eq!(report.received + lost, FRAME_COUNT as u64, "{report}");
     });
 }
+
+#[test]
+fn records_that_a_driver_cannot_hold_are_in_the_account() {
+    alone(|| {
+        let mut frames = frames(FRAME_COUNT);
+        for frame in frames.iter_mut().step_by(10) {
+            frame.bytes.resize(65_536 + 2048, 0x55);
+        }
+        for deployment in DEPLOYMENTS {
+            let report = replay(&frames, deployment, None).report;
+            let malformed = report.nic_loss.rx_malformed;
+            assert!(report.is_whole(), "{report}");
+            assert_eq!(report.received + malformed, FRAME_COUNT as u64, "{report}");
+            let names = report.to_string().contains(&format!(", {malformed} rx_malformed\n"));
+            assert_eq!(names, malformed > 0, "{report}");
+        }
+    });
+}

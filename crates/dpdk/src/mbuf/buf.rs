@@ -74,14 +74,13 @@ impl PacketBuf for Mbuf {
 
     #[inline]
     fn truncate(&mut self, len_bytes: usize) {
-        let excess = self.len_bytes().saturating_sub(len_bytes);
-        if excess == 0 {
+        let head = self.head_mut();
+        if len_bytes >= head.pkt_len as usize {
             return;
         }
-        let head = self.head_mut();
         if head.next.is_null() {
-            head.data_len -= excess as u16;
-            head.pkt_len -= excess as u32;
+            head.data_len = at_most(head.data_len, len_bytes);
+            head.pkt_len = u32::from(head.data_len);
         } else {
             truncate_chain(self, len_bytes);
         }
@@ -168,11 +167,18 @@ fn truncate_chain(mbuf: &mut Mbuf, len_bytes: usize) {
         // one reference to the head stands for.
         segment = unsafe { &mut *segment.next };
     }
-    segment.data_len = left as u16;
+    segment.data_len = at_most(segment.data_len, left);
     drop(detach(segment));
     let head = mbuf.head_mut();
     head.nb_segs = count;
+    // Less than `pkt_len` was.
     head.pkt_len = len_bytes as u32;
+}
+
+/// The smaller one.
+#[inline(always)]
+fn at_most(data_len: u16, len_bytes: usize) -> u16 {
+    usize::from(data_len).min(len_bytes) as u16
 }
 
 /// Takes what follows a segment off its chain. The head's count and length are the caller's to set.

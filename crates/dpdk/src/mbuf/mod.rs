@@ -1,6 +1,7 @@
 //! The mbuf: a packet in DPDK's memory, owned by one.
 
 mod buf;
+pub(crate) mod lengths;
 mod segment;
 mod shared;
 

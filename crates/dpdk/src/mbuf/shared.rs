@@ -1,6 +1,6 @@
 //! A packet with several owners.
 
-use super::{Mbuf, Segments};
+use super::{Mbuf, Segments, lengths};
 use crate::Error;
 use hotloop_dpdk_sys::{self as sys, RawMbuf};
 use std::fmt;
@@ -98,8 +98,8 @@ impl SharedMbuf {
     /// which this is from now on.
     ///
     /// # Errors
-    /// [`Error::MempoolEmpty`] where the packet's own mempool has no mbuf for a copy; the packet is
-    /// as it was.
+    /// [`Error::MempoolEmpty`] where the packet's own mempool has not the mbufs for a copy, or their
+    /// buffers are so small that it would take more than 65,535; the packet is as it was.
     pub fn to_mut(&mut self) -> Result<&mut Mbuf, Error> {
         if !self.is_last() {
             // SAFETY: 1. The chain is valid, and this owns a share of it.
@@ -193,11 +193,21 @@ pub(super) unsafe fn copy_part(
     offset_bytes: u32,
     len_bytes: u32,
 ) -> Option<Mbuf> {
-    // SAFETY: 1. The head is valid.
+    // SAFETY: 1. The head is valid, by the caller.
     let pool = unsafe { (*head.as_ptr()).pool };
-    // SAFETY: 1. The chain is valid, its pool lives. 2. rte_mbuf.h: copies what there is of these
-    // bytes into fresh mbufs, which are direct ones whatever the original's were.
+    // SAFETY: 1. The chain is valid, by the caller, and so are its lengths, by which DPDK walks it.
+    // 2. Its pool lives as long as the process: `RawMempool`. 3. rte_mbuf.h: copies what there is
+    // of these bytes into fresh mbufs, which are direct ones whatever the original's were.
     let copy = unsafe { sys::rte_pktmbuf_copy(head.as_ptr(), pool, offset_bytes, len_bytes) };
-    // SAFETY: 1. Not null, it is a chain of fresh mbufs, owned by the caller.
-    NonNull::new(copy).map(|copy| unsafe { Mbuf::from_raw(copy) })
+    let copy = NonNull::new(copy)?;
+    // SAFETY: 1. A chain of fresh mbufs that ends with a null pointer. 2. Nobody else has it.
+    if !unsafe { lengths::agree(copy) } {
+        // More than 65,535 segments, which DPDK does not count.
+        // SAFETY: 1. The chain is the caller's of `rte_pktmbuf_copy`, and is not used after.
+        unsafe { sys::sh_mbuf_free(copy.as_ptr()) };
+        return None;
+    }
+    // SAFETY: 1. The mbufs are of `pool`. 2. They are fresh and direct, and owned by the caller.
+    // 3. Their lengths agree, as was checked.
+    Some(unsafe { Mbuf::from_raw(copy) })
 }

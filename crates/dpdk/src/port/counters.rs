@@ -27,9 +27,10 @@ impl Inner {
             counted.received = self.polled.load(Relaxed);
             counted.sent = self.taken.load(Relaxed);
         }
-        let uncopied = self.uncopied.load(Relaxed);
-        counted.received = counted.received.saturating_sub(uncopied);
+        let (uncopied, malformed) = (self.uncopied.load(Relaxed), self.malformed.load(Relaxed));
+        counted.received = counted.received.saturating_sub(uncopied + malformed);
         counted.rx_nombuf += uncopied;
+        counted.rx_malformed = malformed;
         counted.tx_refused = self.refused.load(Relaxed);
         counted.imissed = match self.driver.missed {
             Missed::Driver => counted.imissed,
@@ -80,6 +81,7 @@ impl Device for Inner {
             imissed: stats.imissed,
             rx_nombuf: stats.rx_nombuf,
             rx_unclaimed: stats.rx_unclaimed,
+            rx_malformed: stats.rx_malformed,
         }
     }
 

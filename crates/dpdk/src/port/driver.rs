@@ -8,6 +8,10 @@ pub(crate) struct Driver {
     /// Whether received mbufs always come fresh from the port's own pool. Where they may not, RX
     /// looks whether each is owned by nobody else.
     pub fresh_mbufs: bool,
+    /// Whether the lengths of received mbufs agree, whatever is received. Where they may not, since
+    /// the driver takes them from what someone else wrote (a file, the kernel, a peer), RX checks
+    /// them.
+    pub valid_lengths: bool,
     /// Whether it sends chains of any length though it does not offer the offload.
     pub sends_chains: bool,
     /// How many mbufs a TX queue, or the driver for it, holds at most, where that is more than its
@@ -66,6 +70,7 @@ pub(crate) enum Missed {
 pub(crate) static UNKNOWN: Driver = Driver {
     name: "",
     fresh_mbufs: false,
+    valid_lengths: false,
     sends_chains: false,
     held_count: 0,
     keeps_mbufs: false,
@@ -81,6 +86,8 @@ static VIRTUAL: [Driver; 7] = [
     Driver {
         name: "net_null",
         fresh_mbufs: true,
+        // Its frames are as long as `size=` says, which `start` checks.
+        valid_lengths: true,
         sends_chains: true,
         missed: Missed::Driver,
         refused: &[("copy", Some("0"), "the driver would read past the end of short packets")],
@@ -89,6 +96,7 @@ static VIRTUAL: [Driver; 7] = [
     Driver {
         // It hands the very mbufs on that were sent.
         name: "net_ring",
+        valid_lengths: true,
         sends_chains: true,
         held_count: 1024,
         missed: Missed::Driver,
@@ -99,6 +107,8 @@ static VIRTUAL: [Driver; 7] = [
         ..UNKNOWN
     },
     Driver {
+        // Of a record of more than 65,535 bytes, the chain may hold less than the head says: the
+        // driver counts what is left to copy in 16 bits.
         name: "net_pcap",
         fresh_mbufs: true,
         sends_chains: true,
@@ -157,7 +167,9 @@ const FRESH: [&str; 8] = [
     "net_ixgbe",
     "net_vmxnet3",
 ];
-static FRESH_NIC: Driver = Driver { fresh_mbufs: true, missed: Missed::Driver, ..UNKNOWN };
+/// Their lengths are the NIC's own, which is trusted with memory itself.
+static FRESH_NIC: Driver =
+    Driver { fresh_mbufs: true, valid_lengths: true, missed: Missed::Driver, ..UNKNOWN };
 
 /// The driver of the virtual device with this name. DPDK picks it by the same prefix.
 pub(crate) fn of_virtual(device_name: &str) -> Option<&'static Driver> {

@@ -40,6 +40,8 @@ pub(crate) struct Inner {
     pub(super) state: Mutex<State>,
     /// Received packets that others owned too and that could not be copied.
     pub(super) uncopied: AtomicU64,
+    /// Received packets whose lengths do not agree.
+    pub(super) malformed: AtomicU64,
     /// Packets that the driver handed to RX queues, where it forgets how many.
     pub(super) polled: AtomicU64,
     /// Packets that the driver took from TX queues, where it forgets how many.
@@ -151,6 +153,7 @@ impl Inner {
             driver,
             state: Mutex::new(State { phase, rx, tx, mempool: None, sockets }),
             uncopied: AtomicU64::new(0),
+            malformed: AtomicU64::new(0),
             polled: AtomicU64::new(0),
             taken: AtomicU64::new(0),
             refused: AtomicU64::new(0),
@@ -216,6 +219,7 @@ impl Inner {
             state.sockets = Sockets::opened_since(&before, 0);
         }
         self.uncopied.store(0, Relaxed);
+        self.malformed.store(0, Relaxed);
         self.polled.store(0, Relaxed);
         self.taken.store(0, Relaxed);
         self.refused.store(0, Relaxed);
@@ -347,6 +351,13 @@ impl Inner {
 
     pub(super) fn unreadable(&self, what: &'static str, error: String) -> Error {
         Error::Read { device: self.text(), what, error }
+    }
+
+    /// The size of the buffers that packets are received into, where their lengths must be checked.
+    pub(super) fn checked_bytes(&self) -> Option<u32> {
+        let buffer_bytes =
+            || self.mempool().map_or(0, |pool| u32::from(pool.config().data_room_bytes));
+        (!self.driver.valid_lengths).then(buffer_bytes)
     }
 
     pub(super) fn mempool(&self) -> Option<Mempool> {

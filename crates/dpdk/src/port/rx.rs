@@ -3,7 +3,7 @@
 use super::inner::Inner;
 use super::stats;
 use crate::error::Direction;
-use crate::mbuf::{self, Mbuf};
+use crate::mbuf::{self, Mbuf, lengths};
 use hotloop_dpdk_sys::{self as sys, RawMbuf};
 use hotloop_stage::{Burst, Device, Error, Facts, Source};
 use std::cell::Cell;
@@ -12,6 +12,7 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::ptr::NonNull;
+use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -20,6 +21,9 @@ use std::sync::atomic::Ordering::Relaxed;
 /// A packet is exclusive. Where a driver hands on mbufs that were sent to it (net_ring), each is
 /// looked at, and one that others own too is copied; it is counted as `rx_nombuf` where the pool has
 /// no room for that.
+///
+/// Its lengths agree. Where a driver takes them from what someone else wrote, a packet whose lengths
+/// don't is freed and counted as `rx_malformed`: from net_pcap, a record of more than 65,535 bytes.
 pub struct RxQueue {
     port: Arc<Inner>,
     /// Invariant: the number of `port` for as long as this queue is held.
@@ -28,8 +32,10 @@ pub struct RxQueue {
     index: u16,
     /// Invariant: set only once the port runs with this queue; it runs until the queue is dropped.
     started: bool,
-    /// Whether received mbufs must be looked at.
+    /// Whether received mbufs may be owned by others too.
     looks: bool,
+    /// The size of the buffers of received mbufs, where their lengths must be checked.
+    checked_bytes: Option<u32>,
     /// Whether received packets are counted here, since the driver forgets how many.
     counts: bool,
     /// Whether the device reads a file, which ends.
@@ -48,7 +54,7 @@ pub struct RxQueue {
 
 impl RxQueue {
     pub(super) fn new(port: Arc<Inner>, port_id: u16, index: u16) -> Self {
-        let looks = !port.driver.fresh_mbufs;
+        let (looks, checked_bytes) = (!port.driver.fresh_mbufs, None);
         let (counts, reads_file) = (port.driver.forgets_counts, port.device.reads_file());
         let (started, finished, lost) = (false, false, 0);
         Self {
@@ -57,6 +63,7 @@ impl RxQueue {
             index,
             started,
             looks,
+            checked_bytes,
             counts,
             reads_file,
             finished,
@@ -95,33 +102,58 @@ impl RxQueue {
         self.lost = stats.rx_nombuf;
     }
 
-    /// Replaces the mbufs among the first `count` that others own too by copies, and returns how
-    /// many of them there are then, at the front.
+    /// Whether one look at a burst was enough to see that every packet may be handed on.
+    #[inline(always)]
+    fn passes(&self, received: &[NonNull<RawMbuf>]) -> bool {
+        if self.looks {
+            return false;
+        }
+        let Some(buffer_bytes) = self.checked_bytes else { return true };
+        // SAFETY: 1. The driver takes mbufs fresh from the port's pool, as `looks` says, and counts
+        // what it links: `driver`. 2. `start` asked the pool for its buffers' size. 3. The mbufs
+        // are the caller's now.
+        unsafe { lengths::agree_in_burst(received, buffer_bytes) }
+    }
+
+    /// Looks at each of the first `count` mbufs: frees those whose lengths do not agree, and puts
+    /// copies in place of those that others own too. Returns how many there are then, at the front.
     #[inline(never)]
-    fn make_exclusive(&self, slots: &mut [MaybeUninit<Mbuf>], count: usize) -> usize {
-        let mut kept = 0;
+    fn sort_out(&self, slots: &mut [MaybeUninit<Mbuf>], count: usize) -> usize {
+        let (mut kept, mut malformed) = (0, 0);
         for index in 0..count {
             // SAFETY: 1. The driver has written the slot; an `Mbuf` is a pointer that is not null.
             let raw = unsafe { slots[index].as_ptr().cast::<NonNull<RawMbuf>>().read() };
-            // SAFETY: 1. A received mbuf is a valid chain, and a reference to it came with it.
-            let exclusive = unsafe { mbuf::is_exclusive(raw) };
-            let mbuf = if exclusive {
-                // SAFETY: 1. The chain is valid, and owned here alone.
-                Some(unsafe { Mbuf::from_raw(raw) })
-            } else {
-                // SAFETY: 1. The chain is valid, and nobody writes to what several own.
-                let copy = unsafe { mbuf::copy(raw) };
-                // SAFETY: 1. The reference that came with it ends here.
+            // SAFETY: 1. A driver links mbufs only, and ends with a null pointer. 2. Nobody writes
+            // to what several own, and what one owns came to this thread.
+            if self.checked_bytes.is_some() && !unsafe { lengths::agree(raw) } {
+                // SAFETY: 1. The reference that came with it ends here. 2. rte_mbuf.h: frees each
+                // segment that is linked, whatever the head says of how many there are.
                 unsafe { sys::sh_mbuf_free(raw.as_ptr()) };
-                copy
-            };
-            if let Some(mbuf) = mbuf {
+                malformed += 1;
+                continue;
+            }
+            if let Some(mbuf) = self.exclusive(raw) {
                 slots[kept].write(mbuf);
                 kept += 1;
             }
         }
-        self.port.uncopied.fetch_add((count - kept) as u64, Relaxed);
+        self.port.malformed.fetch_add(malformed, Relaxed);
+        self.port.uncopied.fetch_add((count - kept) as u64 - malformed, Relaxed);
         kept
+    }
+
+    /// A received packet, or a copy of it where others own it too and the pool has room for one.
+    fn exclusive(&self, raw: NonNull<RawMbuf>) -> Option<Mbuf> {
+        // SAFETY: 1. A received mbuf is a valid chain, and a reference to it came with it.
+        if !self.looks || unsafe { mbuf::is_exclusive(raw) } {
+            // SAFETY: 1. The chain is valid, and owned here alone.
+            return Some(unsafe { Mbuf::from_raw(raw) });
+        }
+        // SAFETY: 1. The chain is valid, and nobody writes to what several own.
+        let copy = unsafe { mbuf::copy(raw) };
+        // SAFETY: 1. The reference that came with it ends here.
+        unsafe { sys::sh_mbuf_free(raw.as_ptr()) };
+        copy
     }
 
     /// Polls one queue that this value polls alone.
@@ -140,17 +172,21 @@ impl RxQueue {
         if self.counts {
             self.port.polled.fetch_add(u64::from(received), Relaxed);
         }
-        let mut count = usize::from(received);
-        if self.looks && count > 0 {
-            count = self.make_exclusive(slots, count);
-        }
-        if self.reads_file && count == 0 {
-            self.look_for_end();
+        if received == 0 {
+            if self.reads_file {
+                self.look_for_end();
+            }
             return 0;
+        }
+        let mut count = usize::from(received);
+        // SAFETY: 1. The driver has written so many slots; an `Mbuf` is a pointer that is not null.
+        let heads = unsafe { slice::from_raw_parts(slots.as_ptr().cast(), count) };
+        if !self.passes(heads) {
+            count = self.sort_out(slots, count);
         }
         // SAFETY: 1. The slots come from `spare_mut`, and nothing was done to the burst since.
         // 2. rte_ethdev.h: the first `count` hold mbufs that are the caller's; exclusive, since the
-        // driver takes them fresh from the pool, or by `make_exclusive`.
+        // driver takes them fresh from the pool, or by `sort_out`.
         unsafe { burst.assume_pushed(count) };
         count
     }
@@ -191,6 +227,7 @@ impl Source for RxQueue {
 
     fn start(&mut self, facts: &Facts) -> Result<(), Error> {
         self.port.start(facts)?;
+        self.checked_bytes = self.port.checked_bytes();
         self.started = true;
         if self.index == 0 {
             self.spare = self.port.spare_rx();
@@ -224,5 +261,131 @@ impl fmt::Debug for RxQueue {
             .field("device", &self.port.device.text())
             .field("index", &self.index)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Eal, Mbuf, Mempool, PacketBuf, Port};
+    use hotloop_dpdk_sys::RawMbuf;
+    use hotloop_stage::{Burst, Core, Facts, Role, Sink, Source};
+
+    /// A packet of two segments, of 1000 bytes and of 500.
+    fn chain(pool: &Mempool) -> Mbuf {
+        let (mut head, mut rest) = (pool.alloc().unwrap(), pool.alloc().unwrap());
+        head.append(1000).unwrap();
+        rest.append(500).unwrap();
+        let mut head = head.into_raw();
+        // SAFETY: a fresh mbuf that nobody else has.
+        let fields = unsafe { head.as_mut() };
+        (fields.nb_segs, fields.pkt_len) = (2, 1500);
+        fields.next = rest.into_raw().as_ptr();
+        // SAFETY: the chain is valid, exclusive, and given away.
+        unsafe { Mbuf::from_raw(head) }
+    }
+
+    fn single(pool: &Mempool) -> Mbuf {
+        let mut mbuf = pool.alloc().unwrap();
+        mbuf.append(1000).unwrap();
+        mbuf
+    }
+
+    type Plant = fn(&mut RawMbuf);
+
+    /// What a driver may get wrong in the head of a single segment.
+    const OF_SINGLES: [(&str, Plant); 9] = [
+        ("a longer packet", |head| head.pkt_len += 1),
+        ("a packet longer by 65,536", |head| head.pkt_len += 65_536),
+        ("a shorter packet", |head| head.pkt_len = 0),
+        ("more data than the packet", |head| head.data_len += 1),
+        ("data past the buffer", |head| (head.data_len, head.pkt_len) = (2049, 2049)),
+        ("data far past the buffer", |head| (head.data_len, head.pkt_len) = (65_535, 65_535)),
+        ("an offset past the buffer", |head| head.data_off = 1177),
+        ("an offset far past the buffer", |head| head.data_off = u16::MAX),
+        ("two segments that are one", |head| head.nb_segs = 2),
+    ];
+
+    /// What a driver may get wrong in a chain.
+    const OF_CHAINS: [(&str, Plant); 7] = [
+        ("more segments", |head| head.nb_segs = 3),
+        ("65,535 segments", |head| head.nb_segs = u16::MAX),
+        ("a longer packet", |head| head.pkt_len = 1501),
+        ("the packet of the first segment", |head| head.pkt_len = 1000),
+        ("one segment that is two", |head| head.nb_segs = 1),
+        // SAFETY: the chain of `chain`, which nobody else has.
+        ("data past the second buffer", |head| unsafe { (*head.next).data_len = 2049 }),
+        // SAFETY: as above.
+        ("a second offset past its buffer", |head| unsafe { (*head.next).data_off = 2000 }),
+    ];
+
+    /// What only a driver that uses mbufs otherwise than fresh from a pool may get wrong.
+    const OF_OTHERS: [(&str, bool, Plant); 2] = [
+        ("no segment", false, |head| head.nb_segs = 0),
+        ("an uncounted segment", true, |head| (head.nb_segs, head.pkt_len) = (1, 1000)),
+    ];
+
+    #[test]
+    fn packets_whose_lengths_do_not_agree_are_freed_and_counted() {
+        let eal = Eal::embedded_or_current().unwrap();
+        let port = Port::open(eal, "net_ring_rx").unwrap();
+        let core = Core::new(0, Role::RunToCompletion, None, None);
+        let (mut rx, mut tx) = (port.rx_queue(&core).unwrap(), port.tx_queue(&core).unwrap());
+        let facts = Facts { in_flight_max: 64, thread_count: 1 };
+        rx.start(&facts).unwrap();
+        tx.start(&facts).unwrap();
+        let pool = port.mempool().unwrap();
+        assert_eq!(rx.checked_bytes, None);
+        rx.checked_bytes = Some(u32::from(pool.config().data_room_bytes));
+
+        let singles = OF_SINGLES.map(|(what, plant)| (what, false, plant));
+        let chains = OF_CHAINS.map(|(what, plant)| (what, true, plant));
+        let (mut received, mut malformed) = (0, 0);
+        for looks in [false, true] {
+            rx.looks = looks;
+            let others = OF_OTHERS.iter().filter(|_| looks);
+            for (what, is_chain, plant) in singles.iter().chain(&chains).chain(others) {
+                let mut sent = Burst::new();
+                sent.extend([single(&pool), chain(&pool), single(&pool)]);
+                sent.extend((0..5).map(|_| single(&pool)));
+                let planted = if *is_chain { chain(&pool) } else { single(&pool) };
+                let mut raw = planted.into_raw();
+                // SAFETY: an exclusive mbuf, as a driver has it.
+                plant(unsafe { raw.as_mut() });
+                // SAFETY: none: it is as a driver would hand it over, and net_ring looks at none of it.
+                sent.push(unsafe { Mbuf::from_raw(raw) });
+                sent.push(single(&pool));
+                assert_eq!(tx.send(&mut sent), 10);
+
+                let mut burst = Burst::new();
+                assert_eq!(rx.poll(&mut burst), 9, "{what}, looks: {looks}");
+                for mbuf in burst.as_slice() {
+                    let len_bytes = mbuf.segments().map(<[u8]>::len).sum::<usize>();
+                    assert_eq!(mbuf.len_bytes(), len_bytes, "{what}");
+                }
+                (received, malformed) = (received + 9, malformed + 1);
+                let stats = port.stats().unwrap();
+                assert_eq!((stats.received, stats.rx_malformed), (received, malformed), "{what}");
+            }
+        }
+        drop((rx, tx));
+        port.stop().unwrap();
+        assert!(pool.report().is_whole(), "{}", pool.report());
+    }
+
+    #[test]
+    fn one_look_at_a_burst_of_single_segments_is_enough() {
+        let eal = Eal::embedded_or_current().unwrap();
+        let pool = Mempool::new(eal, &crate::MempoolConfig::default()).unwrap();
+        let mut raws = Vec::new();
+        for count in 1..=64 {
+            let mut mbuf = pool.alloc().unwrap();
+            mbuf.append(32 * count % 2048).unwrap();
+            raws.push(mbuf.into_raw());
+            // SAFETY: 1 and 2. Fresh mbufs of the pool, with data appended. 3. Nobody else has them.
+            assert!(unsafe { super::lengths::agree_in_burst(&raws, 2176) });
+        }
+        // SAFETY: each was given up above.
+        raws.into_iter().for_each(|raw| drop(unsafe { Mbuf::from_raw(raw) }));
+        assert!(pool.report().is_whole());
     }
 }

@@ -24,6 +24,9 @@ pub struct PortStats {
     pub oerrors: u64,
     /// Packets lost because no mbuf was free, those that this crate could not copy among them.
     pub rx_nombuf: u64,
+    /// Packets that a driver handed over with lengths that do not agree, and that were freed; not
+    /// in `received`, though their bytes may be in `received_bytes`.
+    pub rx_malformed: u64,
     /// Packets that a TX queue took and freed, since the device sends no packets of their kind.
     pub tx_refused: u64,
     /// Packets that arrived though no RX queue was claimed, and were freed, or lost in the kernel.
@@ -43,6 +46,7 @@ impl Default for PortStats {
             oerrors: 0,
             rx_nombuf: 0,
             tx_refused: 0,
+            rx_malformed: 0,
             rx_unclaimed: 0,
         }
     }
@@ -63,6 +67,7 @@ impl PortStats {
             ierrors: self.ierrors.saturating_sub(before.ierrors),
             oerrors: self.oerrors.saturating_sub(before.oerrors),
             rx_nombuf: self.rx_nombuf.saturating_sub(before.rx_nombuf),
+            rx_malformed: self.rx_malformed.saturating_sub(before.rx_malformed),
             tx_refused: self.tx_refused.saturating_sub(before.tx_refused),
             rx_unclaimed: self.rx_unclaimed.saturating_sub(before.rx_unclaimed),
         }
@@ -89,6 +94,7 @@ pub(super) unsafe fn read(port_id: u16) -> Result<PortStats, String> {
         ierrors: stats.ierrors,
         oerrors: stats.oerrors,
         rx_nombuf: stats.rx_nombuf,
+        rx_malformed: 0,
         tx_refused: 0,
         rx_unclaimed: 0,
     })
