@@ -86,10 +86,26 @@ pub fn ip(arguments: &[&str]) -> Result<(), String> {
 /// Where there is no such interface.
 #[must_use]
 pub fn kernel_sent(interface: &str) -> u64 {
+    kernel_count(interface, 9)
+}
+
+/// As [`kernel_sent`], for packets received.
+///
+/// # Panics
+/// Where there is no such interface.
+#[must_use]
+pub fn kernel_received(interface: &str) -> u64 {
+    kernel_count(interface, 1)
+}
+
+fn kernel_count(interface: &str, column: usize) -> u64 {
     let table = fs::read_to_string("/proc/thread-self/net/dev").expect("proc is mounted");
     let mut rows = table.lines().filter_map(|line| line.trim().split_once(':'));
     let row = rows.find(|(name, _)| *name == interface).expect("the interface is there").1;
-    row.split_whitespace().nth(9).and_then(|count| count.parse().ok()).expect("a table of numbers")
+    row.split_whitespace()
+        .nth(column)
+        .and_then(|count| count.parse().ok())
+        .expect("a table of numbers")
 }
 
 /// The other end of a wire: sends frames into an interface, one by one.

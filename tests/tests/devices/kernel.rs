@@ -1,45 +1,14 @@
 //! Interfaces of the kernel: what gets lost before the engine, and who knows of it.
 
-use hotloop::packet::build::udp;
+use crate::shapes::{End, flows, send, wait_until, wired};
 use hotloop::prelude::*;
 use hotloop::stage::Role;
-use hotloop_tests::network::{Network, Peer};
+use hotloop_tests::network::Peer;
 use hotloop_tests::{alone, device, eal};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-drop_reasons! {
-    /// Why packets end here.
-    enum EndDrop {
-        /// Every one does.
-        Counted = "counted",
-    }
-}
-
-/// Drops and counts every packet.
-struct End;
-
-impl Stage<Packet> for End {
-    type Out = Packet;
-    type Drop = EndDrop;
-
-    fn packet(&mut self, cx: &mut Cx<'_, EndDrop>, packet: Packet) -> Verdict<Packet> {
-        cx.drop(packet, EndDrop::Counted)
-    }
-}
-
-/// Datagrams of so many flows.
-fn flows(count: usize) -> Vec<Vec<u8>> {
-    let flow = |index: usize| udp().from(format!("198.51.100.7:{}", 1000 + index)).build();
-    (0..count).map(flow).collect()
-}
-
-fn send(peer: &mut Peer, frames: &[Vec<u8>]) {
-    let count = peer.send(frames.iter().map(Vec::as_slice));
-    assert_eq!(count, frames.len() as u64, "the kernel takes every frame");
-}
-
-/// Runs an engine that receives from `port`, until nothing has come for a while.
-fn receive(port: &Port, deployment: Deployment, meanwhile: impl FnOnce()) -> Report {
+/// Runs an engine until it has received, or the port has lost, so many packets.
+fn receive(port: &Port, deployment: Deployment, count: u64, meanwhile: impl FnOnce()) -> Report {
     let graph = source(|core| port.rx_queue(core))
         .shard_by(|packet: &Packet| u32::from(packet.data()[35]) << 24)
         .stage(|_| End)
@@ -47,26 +16,12 @@ fn receive(port: &Port, deployment: Deployment, meanwhile: impl FnOnce()) -> Rep
     let plan = Engine::plan(graph, deployment).unwrap().ring_capacity(4096).unwrap();
     let report = plan.run(|control| {
         meanwhile();
-        wait_until_quiet(control);
+        wait_until(|| {
+            let lost = port.stats().unwrap().imissed.unwrap_or(0);
+            control.counts().received + lost >= count
+        });
     });
     report.unwrap_or_else(|error| panic!("{deployment}: {error}"))
-}
-
-fn wait_until_quiet(control: &Control<'_>) {
-    let (mut received, mut since) = (0, Instant::now());
-    while since.elapsed() < Duration::from_millis(300) {
-        let now = control.counts().received;
-        if now != received {
-            (received, since) = (now, Instant::now());
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// A network with a wire between `a` and `b`, or why there is none here.
-fn wired() -> Option<Network> {
-    let made = Network::enter().and_then(|network| network.pair("a", "b").map(|()| network));
-    made.map_err(|why| println!("skipped: {why}")).ok()
 }
 
 #[test]
@@ -77,11 +32,11 @@ fn what_the_kernel_drops_is_reported_as_lost_by_the_device() {
         let mut peer = Peer::new("b");
         // The ring has room for 512 frames until somebody polls.
         send(&mut peer, &flows(5000));
-        let report = receive(&port, Deployment::run_to_completion(1), || ());
+        let report = receive(&port, Deployment::run_to_completion(1), 5000, || ());
         assert_eq!((report.received, report.nic_loss.imissed), (512, Some(4488)), "{report}");
 
         // Each start counts anew, and reading twice counts once.
-        let report = receive(&port, Deployment::run_to_completion(1), || {
+        let report = receive(&port, Deployment::run_to_completion(1), 100, || {
             send(&mut peer, &flows(100));
             assert_eq!(port.stats().unwrap(), port.stats().unwrap());
         });
@@ -116,7 +71,7 @@ fn what_no_descriptor_was_free_for_is_known_to_the_packet_or_said_to_be_unknown(
             drop((rx, tx));
         }
         let tap = Port::open(eal(), &device("net_tap", ",iface=hltap0")).unwrap();
-        let report = receive(&tap, Deployment::run_to_completion(1), || ());
+        let report = receive(&tap, Deployment::run_to_completion(1), 0, || ());
         assert_eq!(report.nic_loss.imissed, None);
         assert!(report.to_string().contains("unknown imissed"), "{report}");
     });
@@ -134,7 +89,7 @@ fn every_queue_of_a_device_is_polled_however_many_are_claimed() {
         ] {
             let arguments = format!(",iface=a,qpairs={pair_count}");
             let port = Port::open(eal(), &device("net_af_packet", &arguments)).unwrap();
-            let report = receive(&port, deployment, || {
+            let report = receive(&port, deployment, 1000, || {
                 for _ in 0..10 {
                     send(&mut peer, &flows(100));
                     std::thread::sleep(Duration::from_millis(5));

@@ -5,4 +5,5 @@ mod hop;
 mod kernel;
 mod loops;
 mod report;
+mod shapes;
 mod traffic;
