@@ -1,9 +1,9 @@
 //! Health checks: which backends are up, by probes over the kernel's sockets.
 //!
-//! [`Probes`] are threads that block, away from the packet path. Whoever starts them says whom to probe
-//! and hears of each [`Change`]; [`Probes::states`] tells the rest. All of a probe, from connecting to
-//! the status of the answer, ends within its timeout, however slowly a server dribbles, and reads a
-//! bounded amount.
+//! [`Probes`] are one thread away from the packet path, which waits for all sockets at once and never
+//! for one. Whoever starts it says whom to probe and hears of each [`Change`]; [`Probes::states`] tells
+//! the rest. All of a probe, from connecting to the status of the answer, ends within its timeout,
+//! however slowly a server dribbles, and reads a bounded amount.
 //!
 //! | kind | passes when |
 //! |------|-------------|
@@ -17,8 +17,9 @@
 //! side from probing (no right to send ICMP, a `ca_file` that can't be read, no file descriptors) counts
 //! as a failure as well, and says so: the backends go down, and what `all_down` says is done.
 //!
-//! Probes of one backend never overlap, and start spread over time. At most 256 are under way at once:
-//! when that many wait for hosts that are gone, the others come later than their interval.
+//! Probes of one backend never overlap, and start spread over time. Each has a socket of its own, so
+//! that no host that hangs delays another's: [`Room`] says how many the process's limit of open files
+//! allows. What one core can compute is the limit that is left, and TLS handshakes come to it first.
 //!
 //! ```
 //! use ipip_lb::config::{Health, Probe};
@@ -44,25 +45,30 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod conversation;
 mod deadline;
 mod echo;
 mod http;
-mod pool;
-pub mod probe;
+mod poller;
+mod probe;
+mod room;
 mod schedule;
 pub mod standing;
 pub mod tls;
+mod watch;
 
 use crate::config::{Health, Probe};
-use pool::Pool;
-use schedule::Schedule;
+use mio::Waker;
+pub use room::Room;
 use std::io;
 use std::net::IpAddr;
-use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use tls::Clients;
+use watch::{Message, Watch};
+
+/// How long a probe took, or why it failed, in the words of an operator: `connection refused`.
+type Outcome = Result<Duration, String>;
 
 /// A backend, and how it is probed.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -105,7 +111,7 @@ pub struct State {
     /// Since when it is what it is.
     pub since: Instant,
     /// How long the last probe took, or why it failed; none before the first has ended.
-    pub last: Option<Result<Duration, String>>,
+    pub last: Option<Outcome>,
     /// How many probes passed.
     pub passed_count: u64,
     /// How many probes failed.
@@ -116,46 +122,40 @@ pub struct State {
     pub needed_count: u32,
 }
 
-/// The threads that probe. Dropping this ends them, without waiting for probes under way: those end
-/// by their timeouts, and nobody hears of them.
+/// The thread that probes. Dropping this ends it at once, and nobody hears of probes under way.
 #[derive(Debug)]
 pub struct Probes {
     messages: Sender<Message>,
-    scheduler: Option<JoinHandle<()>>,
-}
-
-/// What the scheduling thread is told.
-enum Message {
-    Set(Vec<Probed>),
-    States(Sender<Vec<State>>),
-    Finished { number: u64, outcome: Result<Duration, String> },
-    End,
+    waker: Waker,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Probes {
-    /// Starts the threads, which probe nobody yet. Changes go to `results`.
+    /// Starts the thread, which probes nobody yet. Changes go to `results`.
     ///
-    /// All of them run where the calling thread may: call this from one that isn't bound to a core
-    /// that polls.
+    /// It runs where the calling thread may: call this from one that isn't bound to a core that polls.
     ///
     /// # Errors
-    /// The kernel allows no more threads.
+    /// The kernel allows no more threads or files.
     pub fn start(results: Sender<Change>) -> io::Result<Self> {
         let (messages, inbox) = mpsc::channel();
-        let clients = Arc::new(Clients::new());
-        let pool = Pool::start(Arc::clone(&clients), messages.clone())?;
-        let mut scheduler = Scheduler { schedule: Schedule::default(), pool, clients, results };
-        let scheduler =
-            thread::Builder::new().name("health".into()).spawn(move || scheduler.work(&inbox))?;
-        Ok(Self { messages, scheduler: Some(scheduler) })
+        let mut watch = Watch::new(results)?;
+        let waker = watch.waker()?;
+        let thread =
+            thread::Builder::new().name("health".into()).spawn(move || watch.work(&inbox))?;
+        Ok(Self { messages, waker, thread: Some(thread) })
     }
 
     /// Replaces the list of whom to probe; those that are there twice count once. Who was probed
     /// before stays up or down, also when only intervals, timeouts or counts are other ones: then a
     /// backend that is down is told once more, as a change under its new [`Health`]. Certificates of
     /// authorities are read again.
-    pub fn set(&mut self, probed: Vec<Probed>) {
-        self.tell(Message::Set(probed));
+    ///
+    /// Raises this process's limit of open files where the list needs that.
+    pub fn set(&mut self, probed: Vec<Probed>) -> Room {
+        let room = Room::make(probed.len());
+        self.tell(Message::Set(probed, room.probes_max()));
+        room
     }
 
     /// How all stand that are probed, in the order in which they came.
@@ -167,77 +167,17 @@ impl Probes {
     }
 
     fn tell(&self, message: Message) {
-        // The scheduler listens until it is told to end.
-        let _ = self.messages.send(message);
+        // The thread listens until it is told to end.
+        let _ = self.messages.send(message).map(|()| self.waker.wake());
     }
 }
 
 impl Drop for Probes {
     fn drop(&mut self) {
         self.tell(Message::End);
-        if let Some(scheduler) = self.scheduler.take() {
+        if let Some(thread) = self.thread.take() {
             // It has nothing to say; had it panicked, the message would be on stderr.
-            let _ = scheduler.join();
+            let _ = thread.join();
         }
-    }
-}
-
-/// The thread that knows when whom to probe.
-struct Scheduler {
-    schedule: Schedule,
-    pool: Pool,
-    clients: Arc<Clients>,
-    results: Sender<Change>,
-}
-
-impl Scheduler {
-    fn work(&mut self, inbox: &Receiver<Message>) {
-        loop {
-            while let Some(job) = self.schedule.take_due(Instant::now()) {
-                self.pool.run(job);
-            }
-            let message = match self.schedule.next_due() {
-                Some(due) => inbox.recv_timeout(due.saturating_duration_since(Instant::now())),
-                None => inbox.recv().map_err(RecvTimeoutError::from),
-            };
-            match message {
-                Ok(Message::End) | Err(RecvTimeoutError::Disconnected) => return,
-                Ok(message) => self.hear(message),
-                Err(RecvTimeoutError::Timeout) => {}
-            }
-        }
-    }
-
-    fn hear(&mut self, message: Message) {
-        let now = Instant::now();
-        match message {
-            Message::Set(probed) => {
-                let changes = self.schedule.set(probed, now);
-                self.renew_clients();
-                changes.into_iter().for_each(|change| self.report(change));
-            }
-            // Who asked may have gone.
-            Message::States(answer) => drop(answer.send(self.schedule.states())),
-            Message::Finished { number, outcome } => {
-                self.pool.finished();
-                let change = self.schedule.finished(number, outcome, now);
-                change.into_iter().for_each(|change| self.report(change));
-            }
-            Message::End => {}
-        }
-    }
-
-    fn renew_clients(&self) {
-        self.clients.renew(|trust| {
-            self.schedule.probed().any(|probed| match &probed.health.probe {
-                Probe::Https(_, used) => used == trust,
-                _ => false,
-            })
-        });
-    }
-
-    fn report(&self, change: Change) {
-        // Who doesn't listen any more needn't know.
-        let _ = self.results.send(change);
     }
 }

@@ -3,9 +3,8 @@
 use super::document::{Section, Value};
 use super::words::{PROBES, ProbeKind};
 use super::{ConfigError, Health, HttpProbe, Ports, Probe, Trust};
+use crate::health::tls;
 use std::collections::HashSet;
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// The longest time between two probes, in milliseconds: an hour.
@@ -23,9 +22,6 @@ const IN_A_ROW_MAX: u32 = 100;
 
 /// How long the path of a request may be, in bytes.
 const PATH_BYTES_MAX: usize = 1024;
-
-/// How large a file of certificates may be, in bytes: more is a mistake in its name.
-const CA_FILE_BYTES_MAX: u64 = 16 << 20;
 
 const KEYS: &[&str] = &[
     "kind",
@@ -156,7 +152,7 @@ impl CaFiles {
             let wrong = |what: String| {
                 value.error(format!("{}: {what}; name a PEM file of certificates", path.display()))
             };
-            let text = text_of(&path).map_err(|error| wrong(error.to_string()))?;
+            let text = tls::text_of(&path).map_err(|error| wrong(error.to_string()))?;
             if !text.windows(CERTIFICATE.len()).any(|it| it == CERTIFICATE) {
                 return Err(wrong("has no certificate in it".to_owned()));
             }
@@ -168,9 +164,3 @@ impl CaFiles {
 
 /// How a certificate begins in a PEM file (RFC 7468, section 5.1).
 const CERTIFICATE: &[u8] = b"-----BEGIN CERTIFICATE-----";
-
-fn text_of(path: &Path) -> std::io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    File::open(path)?.take(CA_FILE_BYTES_MAX).read_to_end(&mut bytes)?;
-    Ok(bytes)
-}

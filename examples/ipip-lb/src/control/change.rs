@@ -25,11 +25,11 @@ impl Operator {
         let old_config = std::mem::replace(&mut self.config, config);
         let old_standing = self.standing.clone();
         self.standing = Standing { down: old_standing.down.clone(), ..Standing::default() };
-        self.probes.set(self.probed());
+        self.probe();
         self.refresh_down();
         if let Err(error) = self.publish() {
             (self.config, self.standing) = (old_config, old_standing);
-            self.probes.set(self.probed());
+            self.probe();
             return Err(error);
         }
         Ok(())

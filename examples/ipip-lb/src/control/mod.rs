@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::counts::Summary;
 use crate::directory::{Directory, Standing};
 use crate::failure::Failure;
-use crate::health::{Change, Probed, Probes, State};
+use crate::health::{Change, Probed, Probes, Room, State};
 use crate::network_function::Steering;
 use hotloop::engine::Control;
 use hotloop_ops::{Hangup, Request};
@@ -63,7 +63,10 @@ impl Operator {
             reload_count: 0,
             reload_failure: None,
         };
-        operator.probes.set(operator.probed());
+        let room = operator.probe();
+        if room.probed_count > 0 && room.is_enough() {
+            eprintln!("ipip-lb: health: {room}");
+        }
         Ok(operator)
     }
 
@@ -128,6 +131,15 @@ impl Operator {
             );
         }
         probed
+    }
+
+    /// Probes those that are to be probed now, and says so where there is no room for all.
+    fn probe(&mut self) -> Room {
+        let room = self.probes.set(self.probed());
+        if !room.is_enough() {
+            eprintln!("ipip-lb: health: {room}");
+        }
+        room
     }
 
     /// Takes in what the probes found since the last turn.

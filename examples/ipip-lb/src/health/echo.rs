@@ -3,13 +3,13 @@
 //! Linux lets those groups ping that `net.ipv4.ping_group_range` names; who is none of them needs
 //! `CAP_NET_RAW`, and gets to see every ICMP message that comes from the backend.
 
-use super::deadline::Deadline;
 use hotloop::packet::checksum::checksum;
+use mio::net::UdpSocket;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, ipproto, socket_with};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, ErrorKind};
-use std::net::{IpAddr, UdpSocket};
+use std::net::IpAddr;
 
 /// What to do about a kernel that allows neither kind of socket.
 const NOT_PERMITTED: &str = "this process may not send ICMP echo requests; give it CAP_NET_RAW, or \
@@ -21,32 +21,66 @@ const MESSAGE_BYTES: usize = 16;
 /// How much of a datagram is read, in bytes: the longest IPv4 header and a message.
 const DATAGRAM_BYTES: usize = 60 + MESSAGE_BYTES;
 
-/// Sends one echo request, and waits for the reply to it.
-///
-/// # Errors
-/// Why there was none.
-pub fn ask(address: IpAddr, deadline: &Deadline) -> Result<(), String> {
-    let (socket, is_raw) = open(address).map_err(|error| match error {
-        Errno::PERM | Errno::ACCESS => NOT_PERMITTED.to_owned(),
-        error => format!("{} when opening an ICMP socket", io::Error::from(error)),
-    })?;
-    let token = RandomState::new().build_hasher().finish().to_be_bytes();
-    let exchange = || {
-        socket.connect((address, 0))?;
+/// How many messages are looked at in one turn: a raw socket hears more than replies.
+const TURN_MESSAGES: usize = 64;
+
+/// An echo request under way.
+#[derive(Debug)]
+pub struct Echo {
+    socket: UdpSocket,
+    is_raw: bool,
+    address: IpAddr,
+    token: [u8; 8],
+    has_more: bool,
+}
+
+impl Echo {
+    /// Sends the request.
+    ///
+    /// # Errors
+    /// The kernel sends none: [`ErrorKind::Other`], with the words for it, where this process may
+    /// not.
+    pub fn start(address: IpAddr) -> io::Result<Self> {
+        let (socket, is_raw) = open(address).map_err(|error| match error {
+            Errno::PERM | Errno::ACCESS => io::Error::other(NOT_PERMITTED),
+            error => {
+                let error = io::Error::from(error);
+                io::Error::other(format!("{error} when opening an ICMP socket"))
+            }
+        })?;
+        let token = RandomState::new().build_hasher().finish().to_be_bytes();
+        socket.connect((address, 0).into())?;
         socket.send(&request(address, token))?;
-        let mut buffer = [0; DATAGRAM_BYTES];
-        loop {
-            let count = deadline.receive(&socket, &mut buffer)?;
-            let has_header = is_raw && address.is_ipv4();
-            if is_reply(&buffer[..count], address, has_header, token) {
+        Ok(Self { socket, is_raw, address, token, has_more: false })
+    }
+
+    /// Looks for the reply.
+    ///
+    /// # Errors
+    /// [`ErrorKind::WouldBlock`] when it hasn't come yet, or what the socket says.
+    pub fn advance(&mut self) -> io::Result<()> {
+        let has_header = self.is_raw && self.address.is_ipv4();
+        self.has_more = false;
+        for _ in 0..TURN_MESSAGES {
+            let mut buffer = [0; DATAGRAM_BYTES];
+            let count = self.socket.recv(&mut buffer)?;
+            if is_reply(&buffer[..count], self.address, has_header, self.token) {
                 return Ok(());
             }
         }
-    };
-    exchange().map_err(|error: io::Error| match error.kind() {
-        ErrorKind::ConnectionRefused => "ICMP destination unreachable".into(),
-        _ => deadline.why(&error, "while waiting for an echo reply"),
-    })
+        self.has_more = true;
+        Err(ErrorKind::WouldBlock.into())
+    }
+
+    /// Whether it stopped because its turn was over: the socket may have more at once.
+    pub const fn has_more(&self) -> bool {
+        self.has_more
+    }
+
+    /// What to wait for.
+    pub const fn socket(&mut self) -> &mut UdpSocket {
+        &mut self.socket
+    }
 }
 
 /// A socket for echo requests, and whether it is a raw one.
@@ -56,7 +90,9 @@ fn open(address: IpAddr) -> Result<(UdpSocket, bool), Errno> {
         IpAddr::V6(_) => (AddressFamily::INET6, ipproto::ICMPV6),
     };
     let open = |kind, protocol: Protocol| {
-        socket_with(family, kind, SocketFlags::CLOEXEC, Some(protocol)).map(UdpSocket::from)
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(family, kind, flags, Some(protocol))?;
+        Ok(UdpSocket::from_std(socket.into()))
     };
     match open(SocketType::DGRAM, protocol) {
         Ok(socket) => Ok((socket, false)),

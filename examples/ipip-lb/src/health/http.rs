@@ -1,6 +1,5 @@
 //! The HTTP of a probe: a request, and as much of the answer as its status needs (RFC 9112).
 
-use crate::config::HttpProbe;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::IpAddr;
 
@@ -23,37 +22,57 @@ pub fn request(path: &str, address: IpAddr, port: u16, default_port: u16) -> Str
     )
 }
 
-/// Asks, and reads no further than the status.
-///
-/// # Errors
-/// The stream failed, or what came is not the status that is expected: [`ErrorKind::Other`] with the
-/// words for it.
-pub fn ask<S: Read + Write>(stream: &mut S, request: &str, probe: &HttpProbe) -> io::Result<()> {
-    stream.write_all(request.as_bytes())?;
-    stream.flush()?;
-    let mut head = Vec::new();
-    let mut chunk = [0; 1024];
-    loop {
-        match Answer::read(&head, probe.expect_status) {
-            Answer::Partial if head.len() >= HEAD_BYTES_MAX => {
-                return Err(io::Error::other(format!(
-                    "no status within {HEAD_BYTES_MAX} bytes of the answer"
-                )));
+/// A request, and what of its answer has come: it can be put aside at any byte, and taken up again.
+#[derive(Debug)]
+pub struct Question {
+    request: String,
+    sent_bytes: usize,
+    head: Vec<u8>,
+    expect_status: u16,
+}
+
+impl Question {
+    /// A `request` whose answer has `expect_status`, of which nothing is sent yet.
+    pub const fn new(request: String, expect_status: u16) -> Self {
+        Self { request, sent_bytes: 0, head: Vec::new(), expect_status }
+    }
+
+    /// Asks, and reads no further than the status.
+    ///
+    /// # Errors
+    /// [`ErrorKind::WouldBlock`] when there is more to come. The stream failed, or what came is not
+    /// the status that is expected: [`ErrorKind::Other`] with the words for it.
+    pub fn advance<S: Read + Write>(&mut self, stream: &mut S) -> io::Result<()> {
+        while self.sent_bytes < self.request.len() {
+            self.sent_bytes += stream.write(&self.request.as_bytes()[self.sent_bytes..])?;
+        }
+        stream.flush()?;
+        let mut chunk = [0; 1024];
+        while !self.is_answered()? {
+            match stream.read(&mut chunk)? {
+                0 => return Err(ErrorKind::UnexpectedEof.into()),
+                count => self.head.extend_from_slice(&chunk[..count]),
             }
-            Answer::Partial => {}
-            Answer::Status(status) if status == probe.expect_status => return Ok(()),
+        }
+        Ok(())
+    }
+
+    /// Whether the status that is expected has come.
+    fn is_answered(&self) -> io::Result<bool> {
+        let (head, expected) = (&self.head, self.expect_status);
+        match Answer::read(head, expected) {
+            Answer::Partial if head.len() >= HEAD_BYTES_MAX => Err(io::Error::other(format!(
+                "no status within {HEAD_BYTES_MAX} bytes of the answer"
+            ))),
+            Answer::Partial => Ok(false),
+            Answer::Status(status) if status == expected => Ok(true),
             Answer::Status(status) => {
-                let expected = probe.expect_status;
-                return Err(io::Error::other(format!("status {status}, expected {expected}")));
+                Err(io::Error::other(format!("status {status}, expected {expected}")))
             }
             Answer::Foreign => {
                 let shown = head[..head.len().min(SHOWN_BYTES)].escape_ascii();
-                return Err(io::Error::other(format!("not HTTP/1: the answer begins \"{shown}\"")));
+                Err(io::Error::other(format!("not HTTP/1: the answer begins \"{shown}\"")))
             }
-        }
-        match stream.read(&mut chunk)? {
-            0 => return Err(ErrorKind::UnexpectedEof.into()),
-            count => head.extend_from_slice(&chunk[..count]),
         }
     }
 }

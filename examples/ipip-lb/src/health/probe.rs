@@ -1,102 +1,143 @@
-//! One probe of one backend, over the kernel's sockets: it blocks, and ends by its timeout.
+//! One probe of one backend, over the kernel's sockets: it never blocks, and ends by its timeout.
 
-use super::deadline::{Deadline, Timed};
+use super::conversation::Conversation;
+use super::deadline::Deadline;
+use super::echo::Echo;
 use super::tls::{self, Clients};
-use super::{Probed, echo, http};
-use crate::config::{HttpProbe, Probe, Trust};
-use rustls::ClientConnection;
-use rustls::pki_types::ServerName;
+use super::{Outcome, Probed};
+use crate::config::Probe;
+use mio::event::Source;
+use mio::net::UdpSocket;
 use std::io::{self, ErrorKind};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
-use std::time::Duration;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Instant;
 
-/// Probes a backend, and says how long that took.
+/// A probe under way.
 ///
 /// A TCP, HTTP or HTTPS probe ends as soon as it knows: with the connection, with the answer's status
 /// line. A UDP probe that nobody answers passes at the end of its timeout.
-///
-/// # Errors
-/// Why the probe failed, in the words of an operator: `connection refused`.
-pub fn run(probed: &Probed, clients: &Clients) -> Result<Duration, String> {
-    let Probed { address, health } = probed;
-    let deadline = Deadline::start(health.timeout_ms);
-    let server = SocketAddr::new(*address, health.port);
-    match &health.probe {
-        Probe::Tcp => connect(server, deadline).map(drop),
-        Probe::Http(probe) => http(server, deadline, probe),
-        Probe::Https(probe, trust) => https(server, deadline, probe, trust, clients),
-        Probe::Icmp => echo::ask(*address, &deadline),
-        Probe::Udp => udp(server, deadline),
-    }?;
-    Ok(deadline.elapsed())
+#[derive(Debug)]
+pub struct Exchange {
+    deadline: Deadline,
+    talk: Talk,
 }
 
-fn connect(server: SocketAddr, deadline: Deadline) -> Result<Timed, String> {
-    let stream = deadline.left().and_then(|left| TcpStream::connect_timeout(&server, left));
-    match stream {
-        Ok(stream) => Ok(Timed { stream, deadline }),
-        Err(error) => Err(deadline.why(&error, "while connecting")),
+#[derive(Debug)]
+enum Talk {
+    Conversation(Conversation),
+    Echo(Echo),
+    Datagram(UdpSocket),
+}
+
+/// How far a probe came.
+#[derive(Debug)]
+pub enum Progress {
+    /// It waits for its socket.
+    Waits,
+    /// It left off so that others have their turn.
+    HasMore,
+    /// It is over: how long it took, or why it failed, in the words of an operator.
+    Over(Outcome),
+}
+
+impl Exchange {
+    /// Begins a probe.
+    ///
+    /// # Errors
+    /// Why it failed at once: `network unreachable`.
+    pub fn start(probed: &Probed, clients: &mut Clients) -> Result<Self, String> {
+        let Probed { address, health } = probed;
+        let deadline = Deadline::start(health.timeout_ms);
+        let server = SocketAddr::new(*address, health.port);
+        let (talk, doing) = match &health.probe {
+            Probe::Icmp => (Echo::start(*address).map(Talk::Echo), ECHOING),
+            Probe::Udp => (datagram(server).map(Talk::Datagram), SENDING),
+            probe => {
+                let client = match probe {
+                    Probe::Https(_, trust) => Some(clients.client(trust)?),
+                    _ => None,
+                };
+                let started = Conversation::start(server, probe, client);
+                (started.map(Talk::Conversation), "while connecting")
+            }
+        };
+        let talk = talk.map_err(|error| why(&error, deadline, doing))?;
+        Ok(Self { deadline, talk })
     }
-}
 
-/// What an answer that isn't the expected one says, or how it stayed out.
-fn why_answer(error: &io::Error, deadline: Deadline) -> String {
-    match error.kind() {
-        ErrorKind::Other => error.to_string(),
-        _ => {
-            tls::why_io(error).unwrap_or_else(|| deadline.why(error, "while waiting for an answer"))
+    /// Goes on as far as the socket allows, and as one turn.
+    pub fn advance(&mut self) -> Progress {
+        let (advanced, has_more) = match &mut self.talk {
+            Talk::Conversation(it) => (it.advance(), it.has_more()),
+            Talk::Echo(it) => (it.advance(), it.has_more()),
+            Talk::Datagram(socket) => (socket.recv(&mut [0; 1]).map(drop), false),
+        };
+        match advanced {
+            Ok(()) => Progress::Over(Ok(self.deadline.elapsed())),
+            Err(error) if error.kind() == ErrorKind::WouldBlock && has_more => Progress::HasMore,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Progress::Waits,
+            Err(error) => Progress::Over(Err(self.why(&error))),
+        }
+    }
+
+    /// When its time is over.
+    pub fn end(&self) -> Instant {
+        self.deadline.end()
+    }
+
+    /// What it comes to when its time is over.
+    pub fn expire(&self) -> Outcome {
+        match &self.talk {
+            Talk::Datagram(_) => Ok(self.deadline.elapsed()),
+            _ => Err(self.why(&ErrorKind::TimedOut.into())),
+        }
+    }
+
+    fn why(&self, error: &io::Error) -> String {
+        let doing = match (&self.talk, error.kind()) {
+            (Talk::Echo(_), ErrorKind::ConnectionRefused) => {
+                return "ICMP destination unreachable".into();
+            }
+            (Talk::Datagram(_), ErrorKind::ConnectionRefused) => {
+                return "ICMP port unreachable".into();
+            }
+            (Talk::Conversation(it), _) => it.doing(),
+            (Talk::Echo(_), _) => ECHOING,
+            (Talk::Datagram(_), _) => SENDING,
+        };
+        why(error, self.deadline, doing)
+    }
+
+    /// What to wait for.
+    pub const fn source(&mut self) -> &mut dyn Source {
+        match &mut self.talk {
+            Talk::Conversation(it) => it.socket(),
+            Talk::Echo(it) => it.socket(),
+            Talk::Datagram(socket) => socket,
         }
     }
 }
 
-fn http(server: SocketAddr, deadline: Deadline, probe: &HttpProbe) -> Result<(), String> {
-    let mut stream = connect(server, deadline)?;
-    let request = http::request(&probe.path, server.ip(), server.port(), 80);
-    http::ask(&mut stream, &request, probe).map_err(|error| why_answer(&error, deadline))
-}
+const ECHOING: &str = "while waiting for an echo reply";
+const SENDING: &str = "while sending a datagram";
 
-fn https(
-    server: SocketAddr,
-    deadline: Deadline,
-    probe: &HttpProbe,
-    trust: &Trust,
-    clients: &Clients,
-) -> Result<(), String> {
-    let client = clients.client(trust)?;
-    let mut stream = connect(server, deadline)?;
-    let mut connection = ClientConnection::new(client, ServerName::from(server.ip()))
-        .map_err(|error| format!("TLS: {error}"))?;
-    connection.complete_io(&mut stream).map_err(|error| {
-        tls::why_io(&error).unwrap_or_else(|| deadline.why(&error, "in the TLS handshake"))
-    })?;
-    let request = http::request(&probe.path, server.ip(), server.port(), 443);
-    let mut tls_stream = rustls::Stream::new(&mut connection, &mut stream);
-    let asked = http::ask(&mut tls_stream, &request, probe);
-    connection.send_close_notify();
-    // The answer is known: a server that is gone already needs no farewell.
-    let _ = connection.write_tls(&mut stream);
-    asked.map_err(|error| why_answer(&error, deadline))
+/// The words for what `error` says, or for how an answer stayed out.
+fn why(error: &io::Error, deadline: Deadline, doing: &str) -> String {
+    tls::why_io(error).unwrap_or_else(|| match error.kind() {
+        ErrorKind::Other => error.to_string(),
+        _ => deadline.why(error, doing),
+    })
 }
 
 /// Sends one byte, since an empty datagram reads like the end of a stream. A connected socket hears of
 /// ICMP's port unreachable.
-fn udp(server: SocketAddr, deadline: Deadline) -> Result<(), String> {
+fn datagram(server: SocketAddr) -> io::Result<UdpSocket> {
     let any: IpAddr = match server {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
-    let exchange = || {
-        let socket = UdpSocket::bind((any, 0))?;
-        socket.connect(server)?;
-        socket.send(&[0])?;
-        deadline.receive(&socket, &mut [0; 1])
-    };
-    match exchange() {
-        Ok(_) => Ok(()),
-        Err(error) => match error.kind() {
-            ErrorKind::TimedOut => Ok(()),
-            ErrorKind::ConnectionRefused => Err("ICMP port unreachable".into()),
-            _ => Err(deadline.why(&error, "while sending a datagram")),
-        },
-    }
+    let socket = UdpSocket::bind((any, 0).into())?;
+    socket.connect(server)?;
+    socket.send(&[0])?;
+    Ok(socket)
 }

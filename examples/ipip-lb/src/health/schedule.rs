@@ -1,9 +1,10 @@
 //! Who is probed when, and what became of it: no clock and no threads of its own.
 
 use super::standing::Standing;
-use super::{Change, Probed, State};
+use super::{Change, Outcome, Probed, State};
 use crate::config::Health;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,8 +24,8 @@ pub struct Job {
 pub struct Schedule {
     targets: BTreeMap<u64, Target>,
     numbers: HashMap<Arc<Probed>, u64>,
-    /// The probes to come; of a target whose probe is under way there is none.
-    due: BTreeSet<(Instant, u64)>,
+    /// The probes to come, the first on top; of a target whose probe is under way there is none.
+    due: BinaryHeap<Reverse<(Instant, u64)>>,
     next_number: u64,
 }
 
@@ -34,7 +35,7 @@ struct Target {
     standing: Standing,
     /// When its next probe is due, or was the one under way.
     due: Instant,
-    last: Option<Result<Duration, String>>,
+    last: Option<Outcome>,
     passed_count: u64,
     failed_count: u64,
 }
@@ -61,7 +62,7 @@ impl Schedule {
                 self.next_number += 1;
             }
         }
-        self.due.retain(|(_, number)| self.targets.contains_key(number));
+        self.due.retain(|Reverse((_, number))| self.targets.contains_key(number));
         self.add(new, &targets_before.into_values().collect::<Vec<_>>(), now)
     }
 
@@ -78,7 +79,7 @@ impl Schedule {
                 target.follow(before);
             }
             changes.extend((!target.standing.is_up()).then(|| target.change()));
-            self.due.insert((due, number));
+            self.due.push(Reverse((due, number)));
             self.targets.insert(number, target);
         }
         changes
@@ -86,31 +87,26 @@ impl Schedule {
 
     /// When the next probe is due, if there is one.
     pub fn next_due(&self) -> Option<Instant> {
-        self.due.first().map(|&(due, _)| due)
+        self.due.peek().map(|Reverse((due, _))| *due)
     }
 
     /// The probe that has been due for the longest, at `now`. Its target has none again until
     /// [`finished`](Self::finished).
     pub fn take_due(&mut self, now: Instant) -> Option<Job> {
-        let (_, number) = self.due.first().copied().filter(|&(due, _)| due <= now)?;
-        self.due.pop_first();
+        let &Reverse((_, number)) = self.due.peek().filter(|Reverse((due, _))| *due <= now)?;
+        self.due.pop();
         let probed = Arc::clone(&self.targets.get(&number)?.probed);
         Some(Job { number, probed })
     }
 
     /// Takes note of a probe that ended at `now`. Its target's next one is due at the next interval
     /// from when this one was, or at once if that is over.
-    pub fn finished(
-        &mut self,
-        number: u64,
-        outcome: Result<Duration, String>,
-        now: Instant,
-    ) -> Option<Change> {
+    pub fn finished(&mut self, number: u64, outcome: Outcome, now: Instant) -> Option<Change> {
         let target = self.targets.get_mut(&number)?;
         let interval = interval(&target.probed);
         let steps = now.saturating_duration_since(target.due).as_nanos() / interval.as_nanos();
         target.due += interval * u32::try_from(steps.max(1)).unwrap_or(u32::MAX);
-        self.due.insert((target.due, number));
+        self.due.push(Reverse((target.due, number)));
         let has_passed = outcome.is_ok();
         target.passed_count += u64::from(has_passed);
         target.failed_count += u64::from(!has_passed);
@@ -121,6 +117,11 @@ impl Schedule {
     /// How all stand, in the order in which they came.
     pub fn states(&self) -> Vec<State> {
         self.targets.values().map(Target::state).collect()
+    }
+
+    /// Whether target `number` is still probed.
+    pub fn has(&self, number: u64) -> bool {
+        self.targets.contains_key(&number)
     }
 
     /// Those who are probed, in the same order.
@@ -196,7 +197,7 @@ mod tests {
         std::iter::from_fn(|| schedule.take_due(now)).collect()
     }
 
-    fn refused() -> Result<Duration, String> {
+    fn refused() -> Outcome {
         Err("connection refused".into())
     }
 

@@ -1,6 +1,7 @@
 //! TLS for probes: whom they trust, and what to tell an operator whose certificate they don't.
 
 use crate::config::Trust;
+use rustix::fs::{Mode, OFlags};
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring};
@@ -10,10 +11,14 @@ use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
 };
 use std::collections::HashMap;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::net::IpAddr;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+/// How large a file of certificates may be, in bytes: more is a mistake in its name.
+const CA_FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// Reads whom to trust: what a configuration names must be there, and be right.
 ///
@@ -40,9 +45,9 @@ pub fn client(trust: &Trust) -> Result<Arc<ClientConfig>, String> {
 
 fn authorities(path: &Path) -> Result<RootCertStore, String> {
     let at = |what: String| format!("{}: {what}", path.display());
+    let text = text_of(path).map_err(|error| at(error.to_string()))?;
     let mut store = RootCertStore::empty();
-    let certificates = CertificateDer::pem_file_iter(path).map_err(|error| at(pem_words(error)))?;
-    for certificate in certificates {
+    for certificate in CertificateDer::pem_slice_iter(&text) {
         let certificate = certificate.map_err(|error| at(pem_words(error)))?;
         store.add(certificate).map_err(|error| at(why(&error)))?;
     }
@@ -54,6 +59,22 @@ fn authorities(path: &Path) -> Result<RootCertStore, String> {
     Ok(store)
 }
 
+/// What is in a file of certificates, which nobody waits for: a pipe would keep its reader until
+/// somebody writes.
+///
+/// # Errors
+/// It can't be read, or isn't a regular file.
+pub fn text_of(path: &Path) -> io::Result<Vec<u8>> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    let mut text = Vec::new();
+    file.take(CA_FILE_BYTES_MAX).read_to_end(&mut text)?;
+    Ok(text)
+}
+
 fn pem_words(error: rustls::pki_types::pem::Error) -> String {
     match error {
         rustls::pki_types::pem::Error::Io(error) => error.to_string(),
@@ -63,39 +84,31 @@ fn pem_words(error: rustls::pki_types::pem::Error) -> String {
 
 /// Whom to trust, read once for all probes that trust the same.
 #[derive(Debug, Default)]
-pub struct Clients(Mutex<HashMap<Trust, Arc<ClientConfig>>>);
+pub struct Clients(HashMap<Trust, Arc<ClientConfig>>);
 
 impl Clients {
-    /// None trusted so far: each is read when it is first asked for.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// As [`client`], from memory if it was read before.
-    pub fn client(&self, trust: &Trust) -> Result<Arc<ClientConfig>, String> {
-        if let Some(known) = self.lock().get(trust) {
+    ///
+    /// # Errors
+    /// As [`client`].
+    pub fn client(&mut self, trust: &Trust) -> Result<Arc<ClientConfig>, String> {
+        if let Some(known) = self.0.get(trust) {
             return Ok(Arc::clone(known));
         }
         let read = client(trust)?;
-        Ok(Arc::clone(self.lock().entry(trust.clone()).or_insert(read)))
+        self.0.insert(trust.clone(), Arc::clone(&read));
+        Ok(read)
     }
 
     /// Reads again what is still in use, and forgets the rest. What can't be read any more stays as
     /// it was.
-    pub fn renew(&self, is_used: impl Fn(&Trust) -> bool) {
-        let known: Vec<Trust> = self.lock().keys().cloned().collect();
-        for trust in known {
-            if !is_used(&trust) {
-                self.lock().remove(&trust);
-            } else if let Ok(read) = client(&trust) {
-                self.lock().insert(trust, read);
+    pub fn renew(&mut self, is_used: impl Fn(&Trust) -> bool) {
+        self.0.retain(|trust, _| is_used(trust));
+        for (trust, known) in &mut self.0 {
+            if let Ok(read) = client(trust) {
+                *known = read;
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Trust, Arc<ClientConfig>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

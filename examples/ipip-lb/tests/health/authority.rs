@@ -36,17 +36,27 @@ impl Authority {
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         change(&mut params);
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
-        server(certificate.der().clone(), &key, versions)
+        server(vec![certificate.der().clone()], &key, versions)
+    }
+
+    /// A server that shows the authority's own certificate so many times after its own.
+    pub fn server_with_chain(&self, name: &str, length: usize) -> Arc<ServerConfig> {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        let mut chain = vec![certificate.der().clone()];
+        chain.resize(length, self.der.clone());
+        server(chain, &key, rustls::ALL_VERSIONS)
     }
 
     /// A server that shows the authority's own certificate.
     pub fn itself(&self) -> Arc<ServerConfig> {
-        server(self.der.clone(), self.issuer.key(), rustls::ALL_VERSIONS)
+        server(vec![self.der.clone()], self.issuer.key(), rustls::ALL_VERSIONS)
     }
 }
 
 fn server(
-    certificate: CertificateDer<'static>,
+    chain: Vec<CertificateDer<'static>>,
     key: &KeyPair,
     versions: &[&'static SupportedProtocolVersion],
 ) -> Arc<ServerConfig> {
@@ -55,7 +65,7 @@ fn server(
         .with_protocol_versions(versions)
         .unwrap()
         .with_no_client_auth()
-        .with_single_cert(vec![certificate], key)
+        .with_single_cert(chain, key)
         .unwrap();
     Arc::new(config)
 }

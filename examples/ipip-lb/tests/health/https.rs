@@ -2,15 +2,15 @@
 
 use crate::authority::{Authority, date_time_ymd};
 use crate::server::{V4, V6, drip, loopbacks, read_request, serve};
-use crate::{PATIENT_MS, healthz, probed, run};
+use crate::{PATIENT_MS, healthz, next_outcome, probed, run};
 use ipip_lb::config::{Probe, Trust};
-use ipip_lb::health::probe;
-use ipip_lb::health::tls::{self, Clients};
+use ipip_lb::health::{Probes, tls};
+use rustix::fs::{CWD, Mode, mkfifoat};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use std::fs;
 use std::io::Write;
 use std::net::{Shutdown, TcpStream};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -142,23 +142,42 @@ fn a_file_that_holds_no_authority_is_named() {
 }
 
 #[test]
+fn a_pipe_in_place_of_an_authority_is_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ca.pem");
+    mkfifoat(CWD, &path, Mode::RUSR).unwrap();
+    let failed = https(V4, 1, &Trust::CaFile(path.clone())).unwrap_err();
+    assert_eq!(failed, format!("{}: not a regular file", path.display()));
+}
+
+#[test]
+fn a_chain_that_takes_several_turns_is_read_to_its_end() {
+    let config = Authority::new("Test").server_with_chain(V4, 100);
+    assert_eq!(https(V4, serve_tls(V4, config), &Trust::Insecure), Ok(()));
+}
+
+#[test]
 fn authorities_are_read_again_when_that_is_asked_for() {
     let (first, second) = (Authority::new("Test"), Authority::new("Test"));
     let (_folder, trust) = trusting(&first);
     let Trust::CaFile(path) = &trust else { unreachable!("a file was asked for") };
-    let clients = Clients::new();
     let port = serve_tls(V4, second.server(V4, rustls::ALL_VERSIONS, |_| ()));
-    let probed = probed(V4, port, Probe::Https(healthz(), trust.clone()), PATIENT_MS);
-    let passes = || probe::run(&probed, &clients).is_ok();
+    let mut probed = probed(V4, port, Probe::Https(healthz(), trust.clone()), PATIENT_MS);
+    probed.health.interval_ms = 20;
+    let mut probes = Probes::start(mpsc::channel().0).unwrap();
+    probes.set(vec![probed.clone()]);
+    // The one that follows the next began after whatever was done before this.
+    let passes = |probes: &Probes| next_outcome(probes).and(next_outcome(probes)).is_ok();
 
-    assert!(!passes());
+    assert!(!passes(&probes));
     fs::write(path, &second.pem).unwrap();
-    assert!(!passes(), "what was read stays");
-    clients.renew(|_| true);
-    assert!(passes());
+    assert!(!passes(&probes), "what was read stays");
+    probes.set(vec![probed.clone()]);
+    assert!(passes(&probes));
     fs::remove_file(path).unwrap();
-    clients.renew(|_| true);
-    assert!(passes(), "what can't be read any more stays as it was");
-    clients.renew(|used| used != &trust);
-    assert!(!passes(), "what isn't used is forgotten");
+    probes.set(vec![probed.clone()]);
+    assert!(passes(&probes), "what can't be read any more stays as it was");
+    probes.set(Vec::new());
+    probes.set(vec![probed]);
+    assert!(!passes(&probes), "what isn't used is forgotten");
 }

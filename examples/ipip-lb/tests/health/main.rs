@@ -4,17 +4,19 @@ mod authority;
 mod http;
 mod https;
 mod icmp;
+mod many;
 mod probes;
+mod room;
 mod server;
 mod standing;
 mod tcp;
 mod udp;
 
 use ipip_lb::config::{Health, HttpProbe, Probe};
-use ipip_lb::health::Probed;
-use ipip_lb::health::probe;
-use ipip_lb::health::tls::Clients;
+use ipip_lb::health::{Probed, Probes, State};
 use std::net::IpAddr;
+use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 
 /// More than any probe takes that passes, on however busy a machine.
@@ -33,5 +35,35 @@ fn probed(address: &str, port: u16, probe: Probe, timeout_ms: u32) -> Probed {
 
 /// One probe: how long it took, or why it failed.
 fn run(address: &str, port: u16, probe: Probe, timeout_ms: u32) -> Result<Duration, String> {
-    probe::run(&probed(address, port, probe, timeout_ms), &Clients::new())
+    let mut probes = Probes::start(mpsc::channel().0).unwrap();
+    probes.set(vec![probed(address, port, probe, timeout_ms)]);
+    outcome_after(&probes, 0)
+}
+
+/// What the only backend's next probe says.
+fn next_outcome(probes: &Probes) -> Result<Duration, String> {
+    outcome_after(probes, count(&only(probes)))
+}
+
+/// What the only backend's last probe says, once there were more than so many.
+fn outcome_after(probes: &Probes, before: u64) -> Result<Duration, String> {
+    loop {
+        let state = only(probes);
+        if count(&state) > before {
+            return state.last.expect("a probe has ended");
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn only(probes: &Probes) -> State {
+    match &probes.states()[..] {
+        [state] => state.clone(),
+        states => panic!("one is probed: {states:?}"),
+    }
+}
+
+/// How many probes have ended.
+const fn count(state: &State) -> u64 {
+    state.passed_count + state.failed_count
 }

@@ -1,4 +1,4 @@
-//! The threads: whom they probe, what they report, and how they end.
+//! The thread: whom it probes, what it reports, and how it ends.
 
 use crate::server::{V4, closed_port, read_request, serve};
 use crate::{healthz, probed};
@@ -93,7 +93,7 @@ fn the_list_is_replaced() {
 }
 
 #[test]
-fn more_hosts_may_hang_than_there_are_threads() {
+fn hundreds_of_hosts_may_hang_at_once() {
     // Connections wait in a queue that nobody looks at, as long as there is room in it.
     let hanging = TcpListener::bind("0.0.0.0:0").unwrap();
     let port = hanging.local_addr().unwrap().port();

@@ -1,0 +1,136 @@
+//! A probe over TCP: a connection, and what is said over it.
+
+use super::http::{self, Question};
+use crate::config::{HttpProbe, Probe};
+use mio::net::TcpStream;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// How much a probe reads in one turn, in bytes, so that no server keeps the thread from the others.
+const TURN_BYTES: usize = 32 * 1024;
+
+/// A TCP, HTTP or HTTPS probe under way.
+#[derive(Debug)]
+pub struct Conversation {
+    stream: TcpStream,
+    is_connected: bool,
+    /// How much it may still read in this turn, in bytes.
+    turn_bytes: usize,
+    tls: Option<Box<ClientConnection>>,
+    /// None where a connection is enough.
+    question: Option<Question>,
+}
+
+impl Conversation {
+    /// Begins to connect. `client` is what TLS needs, for probes that have it.
+    ///
+    /// # Errors
+    /// The kernel has no socket or no route; or rustls refuses the server's name.
+    pub fn start(
+        server: SocketAddr,
+        probe: &Probe,
+        client: Option<Arc<ClientConfig>>,
+    ) -> io::Result<Self> {
+        let question = |probe: &HttpProbe, default_port| {
+            let request = http::request(&probe.path, server.ip(), server.port(), default_port);
+            Question::new(request, probe.expect_status)
+        };
+        let question = match probe {
+            Probe::Http(probe) => Some(question(probe, 80)),
+            Probe::Https(probe, _) => Some(question(probe, 443)),
+            _ => None,
+        };
+        let connect = |client| ClientConnection::new(client, ServerName::from(server.ip()));
+        let tls = client.map(connect).transpose().map_err(io::Error::other)?.map(Box::new);
+        let stream = TcpStream::connect(server)?;
+        Ok(Self { stream, is_connected: false, turn_bytes: 0, tls, question })
+    }
+
+    /// Goes on as far as the socket allows: to the end of the probe, if there is no error.
+    ///
+    /// # Errors
+    /// [`ErrorKind::WouldBlock`] when there is more to come, or why the probe failed.
+    pub fn advance(&mut self) -> io::Result<()> {
+        if !self.is_connected {
+            self.connect()?;
+            self.is_connected = true;
+        }
+        let Some(question) = &mut self.question else { return Ok(()) };
+        self.turn_bytes = TURN_BYTES;
+        let mut socket = Socket { stream: &self.stream, left_bytes: &mut self.turn_bytes };
+        let Some(tls) = &mut self.tls else { return question.advance(&mut socket) };
+        while tls.is_handshaking() {
+            tls.complete_io(&mut socket)?;
+        }
+        let answered = question.advance(&mut rustls::Stream::new(&mut **tls, &mut socket));
+        if !matches!(&answered, Err(error) if error.kind() == ErrorKind::WouldBlock) {
+            tls.send_close_notify();
+            // The answer is known: a server that is gone already needs no farewell.
+            let _ = tls.write_tls(&mut socket);
+        }
+        answered
+    }
+
+    /// Whether the connection is there, as connect(2) says it for sockets that don't block.
+    fn connect(&self) -> io::Result<()> {
+        if let Some(error) = self.stream.take_error()? {
+            return Err(error);
+        }
+        match self.stream.peer_addr() {
+            Err(error) if error.kind() == ErrorKind::NotConnected => {
+                Err(ErrorKind::WouldBlock.into())
+            }
+            connected => connected.map(drop),
+        }
+    }
+
+    /// Whether it stopped because its turn was over: the socket may have more at once.
+    pub const fn has_more(&self) -> bool {
+        self.is_connected && self.turn_bytes == 0
+    }
+
+    /// What it is at.
+    pub fn doing(&self) -> &'static str {
+        match &self.tls {
+            _ if !self.is_connected => "while connecting",
+            Some(tls) if tls.is_handshaking() => "in the TLS handshake",
+            _ => "while waiting for an answer",
+        }
+    }
+
+    /// What to wait for.
+    pub const fn socket(&mut self) -> &mut TcpStream {
+        &mut self.stream
+    }
+}
+
+/// A connection that reads no more than a turn's worth.
+struct Socket<'a> {
+    stream: &'a TcpStream,
+    left_bytes: &'a mut usize,
+}
+
+impl Read for Socket<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if *self.left_bytes == 0 {
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        let most = buffer.len().min(*self.left_bytes);
+        let count = (&mut self.stream).read(&mut buffer[..most])?;
+        *self.left_bytes -= count;
+        Ok(count)
+    }
+}
+
+impl Write for Socket<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        (&mut self.stream).write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        (&mut self.stream).flush()
+    }
+}

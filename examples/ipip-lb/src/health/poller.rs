@@ -1,0 +1,145 @@
+//! The probes under way, and what their sockets and their deadlines bring.
+
+use super::probe::{Exchange, Progress};
+use super::tls::Clients;
+use super::{Outcome, Probed};
+use mio::{Events, Interest, Poll, Token, Waker};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::io::{self, ErrorKind};
+use std::time::Instant;
+
+/// How many sockets that are ready have their turn between two looks at what else there is to do.
+const EVENTS_MAX: usize = 128;
+
+/// What wakes the thread; targets are numbered from 0.
+const WAKER: Token = Token(usize::MAX);
+
+/// What a socket is waited for. Whoever has nothing to write finds that out at once.
+const READY: Interest = Interest::READABLE.add(Interest::WRITABLE);
+
+/// The probes under way, each by the number of its target.
+#[derive(Debug)]
+pub struct Poller {
+    poll: Poll,
+    events: Events,
+    under_way: HashMap<u64, Exchange>,
+    /// When each must be over, the first on top. Those that ended before it are still in here.
+    deadlines: BinaryHeap<Reverse<(Instant, u64)>>,
+    /// How many sockets were ready since there was last room for more.
+    ready_count: usize,
+}
+
+impl Poller {
+    /// # Errors
+    /// The kernel gives no descriptor.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self {
+            poll: Poll::new()?,
+            events: Events::with_capacity(EVENTS_MAX),
+            under_way: HashMap::new(),
+            deadlines: BinaryHeap::new(),
+            ready_count: 0,
+        })
+    }
+
+    /// What ends a [`wait`](Self::wait) from another thread.
+    ///
+    /// # Errors
+    /// The kernel gives no descriptor.
+    pub fn waker(&self) -> io::Result<Waker> {
+        Waker::new(self.poll.registry(), WAKER)
+    }
+
+    /// How many probes are under way.
+    pub fn count(&self) -> usize {
+        self.under_way.len()
+    }
+
+    /// Begins the probe of target `number`.
+    ///
+    /// # Errors
+    /// Why it failed at once.
+    pub fn start(
+        &mut self,
+        number: u64,
+        probed: &Probed,
+        clients: &mut Clients,
+    ) -> Result<(), String> {
+        let mut exchange = Exchange::start(probed, clients)?;
+        let registered = self.poll.registry().register(exchange.source(), token(number), READY);
+        registered.map_err(|error| format!("{error} when waiting for a socket"))?;
+        self.deadlines.push(Reverse((exchange.end(), number)));
+        self.under_way.insert(number, exchange);
+        Ok(())
+    }
+
+    /// Ends the probes of all other targets, of which nothing is heard then.
+    pub fn retain(&mut self, is_kept: impl Fn(u64) -> bool) {
+        self.under_way.retain(|&number, _| is_kept(number));
+        self.deadlines.retain(|&Reverse((_, number))| is_kept(number));
+    }
+
+    /// When the first probe must be over, if one is under way.
+    pub fn next_end(&mut self) -> Option<Instant> {
+        while let Some(&Reverse((end, number))) = self.deadlines.peek() {
+            if self.under_way.get(&number).is_some_and(|exchange| exchange.end() == end) {
+                return Some(end);
+            }
+            self.deadlines.pop();
+        }
+        None
+    }
+
+    /// Waits until a socket is ready, until `until`, or until it is woken; says what ended.
+    pub fn wait(&mut self, until: Option<Instant>, mut ended: impl FnMut(u64, Outcome)) {
+        let now = Instant::now();
+        let timeout = until.map(|until| until.saturating_duration_since(now));
+        match self.poll.poll(&mut self.events, timeout) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => return,
+            polled => polled.expect("epoll_wait(2) takes a descriptor and a buffer that are valid"),
+        }
+        let mut ready_count = 0;
+        for event in &self.events {
+            ready_count += 1;
+            let number = event.token().0 as u64;
+            let Some(exchange) = self.under_way.get_mut(&number) else { continue };
+            match exchange.advance() {
+                Progress::Waits => {}
+                Progress::HasMore => {
+                    // Being ready is an event again, at the end of the line.
+                    let registry = self.poll.registry();
+                    let again = registry.reregister(exchange.source(), event.token(), READY);
+                    again.expect("epoll_ctl(2) takes a descriptor that is registered");
+                }
+                Progress::Over(outcome) => {
+                    self.under_way.remove(&number);
+                    ended(number, outcome);
+                }
+            }
+        }
+        // An answer that is there counts, however late this thread comes to it: time is over for
+        // those alone that had their turn, and were not ready by then.
+        self.ready_count += ready_count;
+        if ready_count < EVENTS_MAX || self.ready_count > self.under_way.len() {
+            self.ready_count = 0;
+            let is_over = if ready_count == 0 { until.unwrap_or(now).max(now) } else { now };
+            self.expire(is_over, ended);
+        }
+    }
+
+    /// Ends those whose time was over at `now`.
+    fn expire(&mut self, now: Instant, mut ended: impl FnMut(u64, Outcome)) {
+        while self.next_end().is_some_and(|end| end <= now)
+            && let Some(Reverse((_, number))) = self.deadlines.pop()
+            && let Some(exchange) = self.under_way.remove(&number)
+        {
+            ended(number, exchange.expire());
+        }
+    }
+}
+
+/// Numbers count up from 0: they fit.
+fn token(number: u64) -> Token {
+    Token(number as usize)
+}

@@ -1,0 +1,76 @@
+//! How many probes may be under way at once: each has a socket, and the kernel limits a process's files.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::fmt;
+
+/// Files that are left to the rest of the program: its devices, the control socket and who asks there.
+const OTHER_FILES: u64 = 512;
+
+/// What the probes of a list of backends take, and what this process may open.
+///
+/// Displayed, it is what an operator reads at startup:
+///
+/// ```text
+/// 10000 backends, each with one connection at most; 20000 open files allowed (raised from 1024)
+/// ```
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Room {
+    /// How many backends are probed, each by one probe at a time.
+    pub probed_count: usize,
+    /// How many files this process may open.
+    pub files_max: u64,
+    /// How many it might open before.
+    pub files_max_before: u64,
+}
+
+impl Room {
+    /// Raises the limit of open files to the highest that this process may set, if so many probes
+    /// need that.
+    pub(super) fn make(probed_count: usize) -> Self {
+        let limit = getrlimit(Resource::Nofile);
+        let files = |limit: Option<u64>| limit.unwrap_or(u64::MAX);
+        let before = files(limit.current);
+        let mut room = Self { probed_count, files_max: before, files_max_before: before };
+        if !room.is_enough() {
+            let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+            if setrlimit(Resource::Nofile, raised).is_ok() {
+                room.files_max = files(limit.maximum);
+            }
+        }
+        room
+    }
+
+    /// How many probes may be under way at once.
+    pub(super) fn probes_max(&self) -> usize {
+        let left = self.files_max.saturating_sub(OTHER_FILES);
+        usize::try_from(left).unwrap_or(usize::MAX)
+    }
+
+    /// Whether all backends may be probed at the same time. Where they may not, the probes for which
+    /// no file is left fail.
+    #[must_use]
+    pub fn is_enough(&self) -> bool {
+        self.probed_count <= self.probes_max()
+    }
+}
+
+impl fmt::Display for Room {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { probed_count, files_max, files_max_before } = self;
+        write!(f, "{probed_count} backends, each with one connection at most; ")?;
+        write!(f, "{files_max} open files allowed")?;
+        if files_max != files_max_before {
+            write!(f, " (raised from {files_max_before})")?;
+        }
+        if !self.is_enough() {
+            let needed = OTHER_FILES + *probed_count as u64;
+            write!(
+                f,
+                ", which is too few: probes beyond {} at once fail. Set the hard limit to {needed} \
+                 or more (LimitNOFILE= of a systemd unit, ulimit -Hn of a shell)",
+                self.probes_max()
+            )?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,119 @@
+//! The thread that probes: it waits for sockets, for deadlines and for the next probes at once.
+
+use super::poller::Poller;
+use super::schedule::{Job, Schedule};
+use super::tls::Clients;
+use super::{Change, Outcome, Probed, State};
+use crate::config::Probe;
+use mio::Waker;
+use std::collections::HashSet;
+use std::io;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError};
+use std::time::Instant;
+
+/// How many probes begin between two looks at the sockets of those under way.
+const STARTS_MAX: usize = 64;
+
+/// What the thread is to do.
+pub enum Message {
+    /// Probe these, with so many probes under way at once at most.
+    Set(Vec<Probed>, usize),
+    /// Tell how all stand.
+    States(Sender<Vec<State>>),
+    /// End.
+    End,
+}
+
+/// All of the thread.
+pub struct Watch {
+    schedule: Schedule,
+    poller: Poller,
+    clients: Clients,
+    /// How many probes may be under way at once: each has a file descriptor.
+    probes_max: usize,
+    results: Sender<Change>,
+}
+
+impl Watch {
+    /// Probes nobody yet. Changes go to `results`.
+    ///
+    /// # Errors
+    /// The kernel gives no descriptor.
+    pub fn new(results: Sender<Change>) -> io::Result<Self> {
+        Ok(Self {
+            schedule: Schedule::default(),
+            poller: Poller::new()?,
+            clients: Clients::default(),
+            probes_max: 0,
+            results,
+        })
+    }
+
+    /// What makes the thread look at its messages.
+    ///
+    /// # Errors
+    /// The kernel gives no descriptor.
+    pub fn waker(&self) -> io::Result<Waker> {
+        self.poller.waker()
+    }
+
+    /// Works until it is told to end, or nobody is there any more to tell it.
+    pub fn work(&mut self, inbox: &Receiver<Message>) {
+        loop {
+            match inbox.try_recv() {
+                Ok(Message::End) | Err(TryRecvError::Disconnected) => return,
+                Ok(Message::Set(probed, probes_max)) => self.set(probed, probes_max),
+                // Whoever wanted them may have gone.
+                Ok(Message::States(answer)) => drop(answer.send(self.schedule.states())),
+                Err(TryRecvError::Empty) => self.turn(),
+            }
+        }
+    }
+
+    /// Begins what is due, and waits for what comes of it.
+    fn turn(&mut self) {
+        for _ in 0..STARTS_MAX {
+            let Some(job) = self.schedule.take_due(Instant::now()) else { break };
+            if let Err(why) = self.start(&job) {
+                ended(&mut self.schedule, &self.results, job.number, Err(why));
+            }
+        }
+        let until = self.schedule.next_due().into_iter().chain(self.poller.next_end()).min();
+        let Self { schedule, poller, results, .. } = self;
+        poller.wait(until, |number, outcome| ended(schedule, results, number, outcome));
+    }
+
+    fn start(&mut self, job: &Job) -> Result<(), String> {
+        if self.poller.count() >= self.probes_max {
+            return Err(format!(
+                "no file descriptor: {} probes are under way",
+                self.poller.count()
+            ));
+        }
+        self.poller.start(job.number, &job.probed, &mut self.clients)
+    }
+
+    fn set(&mut self, probed: Vec<Probed>, probes_max: usize) {
+        self.probes_max = probes_max;
+        let changes = self.schedule.set(probed, Instant::now());
+        self.poller.retain(|number| self.schedule.has(number));
+        let used = self.schedule.probed().filter_map(|probed| match &probed.health.probe {
+            Probe::Https(_, trust) => Some(trust),
+            _ => None,
+        });
+        let used = used.collect::<HashSet<_>>();
+        self.clients.renew(|trust| used.contains(trust));
+        changes.into_iter().for_each(|change| report(&self.results, change));
+    }
+}
+
+/// Takes note of a probe that is over.
+fn ended(schedule: &mut Schedule, results: &Sender<Change>, number: u64, outcome: Outcome) {
+    let change = schedule.finished(number, outcome, Instant::now());
+    change.into_iter().for_each(|change| report(results, change));
+}
+
+fn report(results: &Sender<Change>, change: Change) {
+    // Whoever doesn't listen any more needn't know.
+    let _ = results.send(change);
+}
