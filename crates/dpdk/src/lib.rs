@@ -48,7 +48,8 @@
 //! - At most 128 threads are registered with EAL ([`lcore`]), and a process has one EAL.
 //! - Virtual devices are those whose drivers were looked at: net_null, net_ring, net_pcap,
 //!   net_af_packet, net_af_xdp, net_tap, net_memif. Drivers that use other ports are refused.
-//! - A net_memif port trusts the process at its other end, which shares memory with it.
+//! - A net_memif port trusts the process at its other end, which can crash this one; so opening it is
+//!   unsafe.
 //! - Secondary processes, telemetry and service cores are refused.
 //! - `FAST_FREE` is never used, since a queue takes mbufs of any pool.
 //!

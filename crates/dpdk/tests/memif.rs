@@ -3,8 +3,8 @@
 
 mod common;
 
-use common::{frame, open, packet, start};
-use hotloop_dpdk::{Mempool, MempoolConfig};
+use common::{eal, frame, packet, start, unique};
+use hotloop_dpdk::{Mempool, MempoolConfig, Port, PortConfig};
 use hotloop_stage::{Burst, Device, Sink, Source};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -32,13 +32,19 @@ fn what_passed_is_still_known_when_the_peer_has_gone() {
         let socket = folder.path().join("memif.sock");
         format!(",role={role},id=0,socket={},socket-abstract=no", socket.display())
     };
-    let (server, client) = (open("net_memif", &end("server")), open("net_memif", &end("client")));
+    let open = |role: &str| {
+        let device = format!("{}{}", unique("net_memif"), end(role));
+        // SAFETY: 1. This test has both ends. While the client stops, the server's queues are held but
+        // not polled. 2. The memory is written by the driver alone.
+        unsafe { Port::open_trusting_peer(eal(), &device, PortConfig::default()) }.unwrap()
+    };
+    let (server, client) = (open("server"), open("client"));
     let ((mut rx, unsent), (unread, mut tx)) = (start(&server), start(&client));
     for port in [&server, &client] {
         wait_until(|| port.link().unwrap().up, "the link is up");
     }
 
-    let pool = Mempool::new(common::eal(), &MempoolConfig::default()).unwrap();
+    let pool = Mempool::new(eal(), &MempoolConfig::default()).unwrap();
     let frames: Vec<_> = (0..60).map(|n| frame(n, 60 + n)).collect();
     let mut burst = Burst::new();
     burst.extend(frames.iter().map(|bytes| packet(&pool, bytes)));
@@ -63,4 +69,14 @@ fn what_passed_is_still_known_when_the_peer_has_gone() {
     server.stop().unwrap();
     assert_eq!(counted(&receiver), (60, 0));
     assert!(pool.report().is_whole());
+}
+
+#[test]
+fn a_peer_is_trusted_only_where_that_is_said() {
+    for device in ["net_memif0", "net_memif0,role=client,id=0,socket=/tmp/none.sock"] {
+        let message = Port::open(eal(), device).unwrap_err().to_string();
+        for part in ["a peer that disconnects", "--trust-memif-peer", "open_trusting_peer"] {
+            assert!(message.contains(part), "{part:?} is not in: {message}");
+        }
+    }
 }

@@ -7,6 +7,7 @@
 //! - [`CtlArgs`], [`CommonCommand`] and [`ctl`] are the other side: `PROGRAM ctl status`, for people
 //!   as [`Table`]s, with `--json` for programs. [`ask`] is what they ask by.
 //! - [`Hangup`] says that SIGHUP came.
+//! - [`DeviceArgs`] open the devices that a command line names.
 //!
 //! # Guarantees
 //!
@@ -55,15 +56,22 @@
 //! }
 //! ```
 //!
+//! # Unsafe code
+//!
+//! One block, in `devices`: opening a net_memif device is unsafe, and is done where `--trust-memif-peer`
+//! is given.
+//!
 //! # Limits
 //!
 //! Linux only. An answer is made on the control thread, which does nothing else meanwhile. A request
 //! waits up to [`TURN`] before it is looked at. Who may connect may do everything.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod arguments;
 mod ask;
 mod common;
+#[allow(unsafe_code, reason = "a command line can say that a peer is to be trusted")]
+mod devices;
 mod failure;
 mod hangup;
 mod operation;
@@ -76,6 +84,7 @@ mod unix;
 pub use arguments::{CommonCommand, ControlArgs, CtlArgs, ctl};
 pub use ask::{ANSWER_WAIT, AskError, ask, ask_within};
 pub use common::{status, status_text};
+pub use devices::DeviceArgs;
 pub use failure::{Failure, exit_code};
 pub use hangup::Hangup;
 pub use operation::{Operation, TURN, operate};

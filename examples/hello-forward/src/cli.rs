@@ -1,7 +1,7 @@
 //! The command line.
 
 use clap::{Parser, ValueEnum};
-use hotloop_ops::ControlArgs;
+use hotloop_ops::{ControlArgs, DeviceArgs};
 use std::time::Duration;
 
 /// How much a duration may be, in seconds: thirty years.
@@ -34,6 +34,9 @@ pub struct Cli {
     /// How the report is written.
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = ReportFormat::Text)]
     pub report: ReportFormat,
+    /// How devices are opened.
+    #[command(flatten)]
+    pub devices: DeviceArgs,
     /// Where it is asked how it is.
     #[command(flatten)]
     pub control: ControlArgs,

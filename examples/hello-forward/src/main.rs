@@ -41,7 +41,7 @@ fn main() -> ExitCode {
 
 fn open(cli: &Cli) -> hotloop::Result<(Port, Port)> {
     let eal = if cli.eal.is_empty() { Eal::embedded()? } else { Eal::with_args(&cli.eal)? };
-    Ok((Port::open(eal, &cli.port_a)?, Port::open(eal, &cli.port_b)?))
+    Ok((cli.devices.open(eal, &cli.port_a)?, cli.devices.open(eal, &cli.port_b)?))
 }
 
 fn run(cli: &Cli, mut socket: Option<Socket>, graph: impl Graph) -> ExitCode {

@@ -4,8 +4,8 @@ use crate::prefix::Prefix;
 use crate::settings::{Answers, Settings};
 use clap::{Parser, ValueEnum};
 use hotloop::packet::ethernet::MacAddress;
-use hotloop_ops::ControlArgs;
 use hotloop_ops::Failure;
+use hotloop_ops::{ControlArgs, DeviceArgs};
 use std::ffi::OsString;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -60,6 +60,9 @@ pub struct Cli {
     /// How the report on standard output is written.
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = ReportFormat::Text)]
     pub report: ReportFormat,
+    /// How devices are opened.
+    #[command(flatten)]
+    pub devices: DeviceArgs,
     /// Where it is asked how it is.
     #[command(flatten)]
     pub control: ControlArgs,

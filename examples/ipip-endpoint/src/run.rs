@@ -19,7 +19,7 @@ pub fn run(cli: &Cli) -> Result<(), Failure> {
     let settings = cli.settings()?;
     let mut socket = cli.control.bind("ipip-endpoint")?;
     let eal = if cli.eal.is_empty() { Eal::embedded() } else { Eal::with_args(&cli.eal) }?;
-    let wire = Port::open(eal, &cli.port)?;
+    let wire = cli.devices.open(eal, &cli.port)?;
     let tap = Port::open(eal, &format!("net_tap0,iface={}", cli.tap))?;
     let stations = Stations { wire: wire.mac(), kernel: tap.mac() };
     let endpoint = Endpoint::new(settings.clone(), stations)

@@ -4,7 +4,7 @@ use crate::config::{CORES_MAX, Config, DeploymentKind};
 use crate::ctl::Ctl;
 use crate::failure::BadInput;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use hotloop_ops::ControlArgs;
+use hotloop_ops::{ControlArgs, DeviceArgs};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -84,6 +84,9 @@ pub struct Run {
     /// End after so many seconds.
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub duration: Option<Duration>,
+    /// How devices are opened.
+    #[command(flatten)]
+    pub devices: DeviceArgs,
     /// Where `ctl` reaches it.
     #[command(flatten)]
     pub control: ControlArgs,

@@ -1,7 +1,7 @@
 //! `ipip-lb run`: the balancer on devices.
 
 use crate::balance::{Egress, Egresses, Route};
-use crate::cli::{self, Run};
+use crate::cli::Run;
 use crate::config::{Config, ConfigError, Side};
 use crate::control::Operator;
 use crate::failure::{BadInput, Failure};
@@ -23,7 +23,7 @@ pub fn run(args: &Run) -> Result<Outcome, Failure> {
     let config = args.common.configuration()?;
     let eal = if args.eal.is_empty() { Eal::embedded() } else { Eal::with_args(&args.eal) };
     let eal = eal.map_err(|error| BadInput::new(format!("arguments behind --: {error}")))?;
-    let ports = open_ports(eal, &config, &args.common)?;
+    let ports = open_ports(eal, &config, args)?;
     let (function, steering) = NetworkFunction::new(&config, egresses(&ports))
         .map_err(|error| BadInput::new(error.to_string()))?;
     let mut socket =
@@ -67,10 +67,10 @@ struct SidedEgress {
     egress: Egress,
 }
 
-fn open_ports(eal: Eal, config: &Config, args: &cli::Common) -> Result<Vec<OpenPort>, BadInput> {
+fn open_ports(eal: Eal, config: &Config, args: &Run) -> Result<Vec<OpenPort>, BadInput> {
     let open = |(index, port): (u16, &crate::config::Port)| {
-        let opened = Port::open(eal, &port.device).map_err(|error| ConfigError {
-            file: args.config.display().to_string(),
+        let opened = args.devices.open(eal, &port.device).map_err(|error| ConfigError {
+            file: args.common.config.display().to_string(),
             line: port.device_line,
             key: format!("port.{}.device", port.name),
             problem: error.to_string(),

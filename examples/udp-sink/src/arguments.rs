@@ -1,8 +1,8 @@
 //! What both programs do with a command line.
 
 use clap::{Args, Parser, ValueEnum};
-use hotloop_ops::ControlArgs;
 use hotloop_ops::Failure;
+use hotloop_ops::{ControlArgs, DeviceArgs};
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -26,6 +26,9 @@ pub struct Common {
     /// standard error.
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = ReportFormat::Text)]
     pub report: ReportFormat,
+    /// How devices are opened.
+    #[command(flatten)]
+    pub devices: DeviceArgs,
     /// Where it is asked how it is.
     #[command(flatten)]
     pub control: ControlArgs,

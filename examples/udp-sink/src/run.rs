@@ -25,7 +25,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
     let common = &cli.common;
     let mut socket = common.control.bind("udp-sink")?;
     let eal = if common.eal.is_empty() { Eal::embedded() } else { Eal::with_args(&common.eal) }?;
-    let port = Port::open(eal, &common.port)?;
+    let port = common.devices.open(eal, &common.port)?;
     let queue_count = usize::from(common.queues);
     let counts = Arc::new(Counts::new(queue_count));
     let receive = |core: &Core| {

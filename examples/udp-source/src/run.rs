@@ -32,7 +32,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
     cli.plan(MacAddress::default())?;
     let mut socket = common.control.bind("udp-source")?;
     let eal = if common.eal.is_empty() { Eal::embedded() } else { Eal::with_args(&common.eal) }?;
-    let port = Port::open(eal, &common.port)?;
+    let port = common.devices.open(eal, &common.port)?;
     let what = cli.plan(port.mac())?;
     let queue_count = usize::from(common.queues);
     let (pool, steering) =

@@ -28,7 +28,7 @@ pub fn run(workspace: &Workspace) -> Result<(), Failure> {
     let socket = folder.path().join("memif.sock");
     let program = |name: &str, role: &str| {
         let mut command = Command::new(workspace.release_program(name));
-        command.args(["--port", &device(role, &socket)]);
+        command.args(["--trust-memif-peer", "--port", &device(role, &socket)]);
         command
     };
     join(program("udp-sink", "server"), program("udp-source", "client"), &socket, RUN)

@@ -7,8 +7,8 @@ use super::files::File;
 use super::{source, unsafety};
 
 /// The crates of the library that hold unsafe code.
-const CRATES: [&str; 5] =
-    ["crates/arena", "crates/dpdk", "crates/flow", "crates/ring", "crates/stage"];
+const CRATES: [&str; 6] =
+    ["crates/arena", "crates/dpdk", "crates/flow", "crates/ops", "crates/ring", "crates/stage"];
 
 const HEADING: &str = "//! # Unsafe code";
 

@@ -93,6 +93,22 @@ impl DeviceString {
         Ok(device)
     }
 
+    /// Refuses a device at whose other end is a process that has to be trusted.
+    pub(crate) fn refuse_peer(&self) -> Result<(), Error> {
+        match self.bus {
+            Bus::Virtual(driver) if driver.trusts_peer => Err(Error::DeviceString {
+                device: self.text.clone(),
+                problem: "a peer that disconnects, or writes anything but packets to the memory \
+                          that it shares, can crash this process"
+                    .into(),
+                remedy: "where the peer is trusted not to, say so: programs take \
+                         --trust-memif-peer, and call Port::open_trusting_peer"
+                    .into(),
+            }),
+            Bus::Virtual(_) | Bus::Pci => Ok(()),
+        }
+    }
+
     /// Refuses what is too long for the DPDK that this was built with.
     fn check_length(&self, dpdk_bytes_max: usize) -> Result<(), Error> {
         // DPDK counts the bus, a colon and a comma too: `vdev:net_null0,size=64`.

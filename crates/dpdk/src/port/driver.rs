@@ -21,6 +21,8 @@ pub(crate) struct Driver {
     pub keeps_mbufs: bool,
     /// Whether its counters read 0 once its peer has gone: then queues count themselves.
     pub forgets_counts: bool,
+    /// Whether another process, at the other end of the device, can crash this one.
+    pub trusts_peer: bool,
     /// How many queues it is configured with.
     pub queues: Queues,
     /// By whom it is known how many packets were lost for want of an RX descriptor.
@@ -75,6 +77,7 @@ pub(crate) static UNKNOWN: Driver = Driver {
     held_count: 0,
     keeps_mbufs: false,
     forgets_counts: false,
+    trusts_peer: false,
     queues: Queues::Claimed,
     missed: Missed::Unknown,
     refused: &[],
@@ -150,6 +153,7 @@ static VIRTUAL: [Driver; 7] = [
         fresh_mbufs: true,
         sends_chains: true,
         forgets_counts: true,
+        trusts_peer: true,
         // What has no room stays with the peer that sends it.
         missed: Missed::Driver,
         ..UNKNOWN

@@ -124,8 +124,11 @@ fn plug_in(control: &mut Control, device: &DeviceString) -> Result<(u16, Sockets
 }
 
 impl Inner {
-    pub(super) fn open(_: Eal, text: &str, config: PortConfig) -> Result<Self, Error> {
-        let mut device = DeviceString::parse(text)?;
+    pub(super) fn open(
+        _: Eal,
+        mut device: DeviceString,
+        config: PortConfig,
+    ) -> Result<Self, Error> {
         let mut control = Control::lock();
         if let Some(announced) = control.announced.get(device.name())
             && !device.has_arguments()
@@ -133,7 +136,10 @@ impl Inner {
             device = DeviceString::parse(announced)?;
         }
         if control.owned.contains(device.name()) {
-            return Err(Error::DeviceInUse { device: text.into(), name: device.name().into() });
+            return Err(Error::DeviceInUse {
+                device: device.text().into(),
+                name: device.name().into(),
+            });
         }
         let (port_id, sockets) = plug_in(&mut control, &device)?;
         let described = plug::describe(&control, &device, port_id);

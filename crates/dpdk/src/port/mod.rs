@@ -68,7 +68,8 @@ impl Port {
     /// by its address (`0000:01:00.0`), either plugged in now or found where EAL has it.
     ///
     /// # Errors
-    /// [`Error::DeviceString`] for a string that names no device that is supported,
+    /// [`Error::DeviceString`] for a string that names no device that is supported, or a net_memif
+    /// device ([`open_trusting_peer`](Self::open_trusting_peer) opens those),
     /// [`Error::DeviceInUse`] where a port of this process has it, [`Error::Probe`] where its driver
     /// does not take it.
     pub fn open(eal: Eal, device: &str) -> Result<Self, Error> {
@@ -81,6 +82,33 @@ impl Port {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn open_with(eal: Eal, device: &str, config: PortConfig) -> Result<Self, Error> {
+        let device = DeviceString::parse(device)?;
+        device.refuse_peer()?;
+        Ok(Self { eal, inner: Arc::new(Inner::open(eal, device, config)?) })
+    }
+
+    /// As [`open_with`](Self::open_with), also for a net_memif device, whose memory is shared with the
+    /// process at its other end.
+    ///
+    /// When that process closes its end or ends, a thread of EAL's unmaps the memory, whether or not
+    /// queues of this port are being polled, and may find a closed descriptor and end this process.
+    /// Nothing that a user of DPDK can do was found to prevent it. Polling only while the link is up
+    /// leaves the time between the two. With EAL's thread held up in a signal handler during each
+    /// poll, polling is safe, but EAL still ends the process.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    ///
+    /// # Safety
+    /// While a queue of a net_memif device's port is held, the process at its other end
+    /// 1. neither closes its end nor ends, and
+    /// 2. writes to the memory that both share only what the memif protocol says.
+    pub unsafe fn open_trusting_peer(
+        eal: Eal,
+        device: &str,
+        config: PortConfig,
+    ) -> Result<Self, Error> {
+        let device = DeviceString::parse(device)?;
         Ok(Self { eal, inner: Arc::new(Inner::open(eal, device, config)?) })
     }
 
