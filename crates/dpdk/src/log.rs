@@ -1,9 +1,9 @@
-//! DPDK's log: kept while a control call runs, for the error's message; quiet otherwise.
+//! DPDK's log: kept while a control call runs, for the error's message. The rest are events of
+//! `tracing` with target `dpdk`: errors always, everything where the user asks for it.
 
 use crate::lock::lock;
 use hotloop_dpdk_sys as sys;
 use std::ffi::{c_char, c_void};
-use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, Once};
 
@@ -12,7 +12,7 @@ const KEPT_BYTES: usize = 1024;
 
 static CAPTURE: Mutex<Option<String>> = Mutex::new(None);
 
-/// Whether the user asked for DPDK's log with `--log-level`: then all of it goes to stderr.
+/// Whether the user asked for DPDK's log with `--log-level`: then there is an event for all of it.
 static VERBOSE: AtomicBool = AtomicBool::new(false);
 
 /// Makes DPDK write its log to us.
@@ -66,10 +66,20 @@ extern "C" fn write(_: *mut c_void, text: *const c_char, length: usize) -> isize
     let serious = level > 0 && level <= sys::SH_LOG_ERR;
     if VERBOSE.load(Relaxed) || (capture.is_none() && serious) {
         drop(capture);
-        // Nowhere is left to say that stderr is closed.
-        let _ = std::io::stderr().write_all(bytes);
+        send(&String::from_utf8_lossy(bytes), serious);
     }
     length as isize
+}
+
+/// An event for each line. DPDK logs on any thread: what takes the events must not wait.
+fn send(text: &str, is_serious: bool) {
+    for line in text.lines().map(str::trim_end).filter(|line| !line.is_empty()) {
+        if is_serious {
+            tracing::error!(target: "dpdk", "{line}");
+        } else {
+            tracing::debug!(target: "dpdk", "{line}");
+        }
+    }
 }
 
 #[cfg(test)]

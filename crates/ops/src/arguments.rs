@@ -2,13 +2,14 @@
 
 use crate::ask::{AskError, ask};
 use crate::common::{counters_text, status_text};
+use crate::failure::{Failure, exit_code};
+use crate::output::print;
 use crate::path::socket_path;
 use crate::request::Request;
 use crate::socket::{Socket, SocketError};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use serde_json::Value;
 use std::ffi::OsString;
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -46,7 +47,7 @@ pub struct ControlArgs {
 impl ControlArgs {
     /// Listens where the arguments say. Without them it tries the [default path](socket_path) of the
     /// program `name`: where that can't be had, for example because a second instance runs, it says
-    /// so on standard error, and the program runs without a control socket.
+    /// so, and the program runs without a control socket.
     ///
     /// # Errors
     /// Where the path that was asked for can't be had.
@@ -57,7 +58,7 @@ impl ControlArgs {
         match Socket::bind(&socket_path(name)) {
             Ok(socket) => Ok(Some(socket)),
             Err(error) => {
-                eprintln!("{name}: warning: runs without a control socket: {error}");
+                tracing::warn!("runs without a control socket: {error}");
                 Ok(None)
             }
         }
@@ -84,21 +85,21 @@ impl CtlArgs {
     /// there is no answer.
     pub fn ask(&self, name: &str, request: &Request, text: &dyn Fn(&Value) -> String) -> ExitCode {
         let path = self.control.clone().unwrap_or_else(|| socket_path(name));
-        let printed = match ask(&path, request) {
-            Ok(answer) if self.json => writeln!(io::stdout(), "{answer}"),
-            Ok(answer) => writeln!(io::stdout(), "{}", text(&answer)),
+        let answer = match ask(&path, request) {
+            Ok(answer) if self.json => answer.to_string(),
+            Ok(answer) => text(&answer),
             Err(error) => {
-                eprintln!("{name}: {error}");
+                tracing::error!("{error}");
                 let is_refused = matches!(error, AskError::Refused(_));
                 return ExitCode::from(if is_refused { REFUSED } else { WRONG_INPUT });
             }
         };
-        match printed {
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-                eprintln!("{name}: standard output: {error}");
+        match print(&format!("{answer}\n")) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                tracing::error!("standard output: {error}");
                 ExitCode::from(WRONG_INPUT)
             }
-            _ => ExitCode::SUCCESS,
         }
     }
 }
@@ -158,7 +159,7 @@ impl CommonCommand {
 
 /// Asks a program that is running how it is.
 #[derive(Debug, Parser)]
-#[command(version, disable_help_subcommand = true)]
+#[command(version, disable_help_subcommand = true, arg_required_else_help = false)]
 struct Ctl {
     #[command(flatten)]
     args: CtlArgs,
@@ -182,10 +183,21 @@ pub fn ctl(
     let read = command.try_get_matches_from(args).and_then(|read| Ctl::from_arg_matches(&read));
     Some(match read {
         Ok(ctl) => ctl.command.ask(name, &ctl.args),
-        Err(error) => {
-            // Where nobody reads what is wrong, the exit code says that something is.
-            let _ = error.print();
-            ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(WRONG_INPUT))
-        }
+        Err(error) => exit_code(Err(usage(&error))),
     })
+}
+
+/// What the parser says, as a failure: help and the version for standard output, what is wrong on one
+/// line with where to read on.
+#[must_use]
+pub fn usage(error: &clap::Error) -> Failure {
+    let text = error.render().to_string();
+    if !error.use_stderr() {
+        return Failure::Help(text);
+    }
+    let problem = text.lines().take_while(|line| !line.starts_with("Usage:"));
+    let problem: Vec<_> = problem.map(str::trim).filter(|line| !line.is_empty()).collect();
+    let problem = problem.join(" ");
+    let problem = problem.strip_prefix("error: ").unwrap_or(&problem);
+    Failure::Input(format!("{problem}; --help shows what to write"))
 }

@@ -1,5 +1,6 @@
 //! The commands of every program: what they answer, and how people read it.
 
+use crate::diagnostics::lost_count;
 use crate::request::Request;
 use crate::table::Table;
 use hotloop_engine::{Control, PlaceSnapshot, Snapshot};
@@ -35,6 +36,7 @@ pub fn status(control: &Control<'_>, since: Instant) -> Value {
         "in_flight_most": (*in_flight.end()).min(in_flight_max),
         "in_flight_max": in_flight_max,
         "is_plausible": counts.is_plausible(),
+        "messages_lost": lost_count(),
         "cores": cores(&snapshot),
     })
 }
@@ -94,9 +96,13 @@ pub fn status_text(status: &Value) -> String {
         Some(false) => "\n\nWARNING: packets are missing: more are inside than there can be",
         _ => "",
     };
+    let lost = match status["messages_lost"].as_u64() {
+        Some(0) | None => String::new(),
+        Some(count) => format!("\n\n{count} messages were lost: standard error did not take them"),
+    };
     format!(
         "{program}, process {process}, running for {uptime_s:.1} s, {deployment}\n\n{counts}\n\n\
-         {cores}{warning}"
+         {cores}{warning}{lost}"
     )
 }
 
@@ -161,6 +167,9 @@ mod tests {
         );
         status["is_plausible"] = json!(false);
         assert!(status_text(&status).ends_with("more are inside than there can be"));
+        status["messages_lost"] = json!(7);
+        let text = status_text(&status);
+        assert!(text.ends_with("\n\n7 messages were lost: standard error did not take them"));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What makes a program end with another exit code than 0.
 
+use crate::output::print;
 use crate::socket::SocketError;
 use hotloop_dpdk as dpdk;
 use hotloop_engine::RunError;
@@ -75,20 +76,19 @@ const fn is_input(error: &dpdk::Error) -> bool {
     )
 }
 
-/// What `main` of the program named returns, after saying on standard error what went wrong.
+/// What `main` returns, after saying on standard error what went wrong.
 #[must_use]
-pub fn exit_code(program: &str, result: Result<(), Failure>) -> ExitCode {
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(Failure::Help(text)) => {
-            print!("{text}");
-            ExitCode::SUCCESS
-        }
-        Err(failure) => {
-            eprintln!("{program}: {failure}");
-            ExitCode::from(if matches!(failure, Failure::Input(_)) { 2 } else { 1 })
-        }
-    }
+pub fn exit_code(result: Result<(), Failure>) -> ExitCode {
+    let failure = match result {
+        Ok(()) => return ExitCode::SUCCESS,
+        Err(Failure::Help(text)) => match print(&text) {
+            Ok(()) => return ExitCode::SUCCESS,
+            Err(error) => Failure::from(error),
+        },
+        Err(failure) => failure,
+    };
+    tracing::error!("{failure}");
+    ExitCode::from(if matches!(failure, Failure::Input(_)) { 2 } else { 1 })
 }
 
 #[cfg(test)]

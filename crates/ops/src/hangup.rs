@@ -3,8 +3,11 @@
 use signal_hook::SigId;
 use signal_hook::consts::SIGHUP;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// Says that SIGHUP came before anything watched for it.
+static EARLY: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
 /// Watches for SIGHUP, which no longer ends the process from then on: also not once this is dropped.
 ///
@@ -27,6 +30,17 @@ pub struct Hangup {
 }
 
 impl Hangup {
+    /// Keeps SIGHUP from ending the process from now on: one that comes is kept for the first
+    /// [`watch`](Self::watch). The first thing that a program does which watches later, once it has
+    /// started: until then, SIGHUP's default action would end it.
+    ///
+    /// # Errors
+    /// The system's, where it lets no signal be handled.
+    pub fn expect() -> io::Result<()> {
+        let flag = EARLY.get_or_init(Arc::default);
+        signal_hook::flag::register(SIGHUP, Arc::clone(flag)).map(drop)
+    }
+
     /// Begins to watch.
     ///
     /// # Errors
@@ -34,6 +48,10 @@ impl Hangup {
     pub fn watch() -> io::Result<Self> {
         let flag = Arc::new(AtomicBool::new(false));
         let id = signal_hook::flag::register(SIGHUP, Arc::clone(&flag))?;
+        // In this order none is missed; one that comes in between is told once.
+        if EARLY.get().is_some_and(|early| early.swap(false, Ordering::Relaxed)) {
+            flag.store(true, Ordering::Relaxed);
+        }
         Ok(Self { flag, id })
     }
 

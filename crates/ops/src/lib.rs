@@ -1,4 +1,5 @@
-//! Running a program built on hotloop: its control socket, what `ctl` asks there, and SIGHUP.
+//! Running a program built on hotloop: its control socket, what `ctl` asks there, SIGHUP, and what it
+//! writes.
 //!
 //! - [`Socket`] is the control socket, at [`socket_path`] or where [`ControlArgs`] say. One JSON
 //!   object a line goes each way: `{"command": "status"}`, `{"ok": …}` or `{"error": "…"}`.
@@ -8,6 +9,9 @@
 //!   as [`Table`]s, with `--json` for programs. [`ask`] is what they ask by.
 //! - [`Hangup`] says that SIGHUP came.
 //! - [`DeviceArgs`] open the devices that a command line names.
+//! - [`program`] is the whole of a program's `main`: what it says, by `tracing`'s events, goes to
+//!   standard error as [`LogArgs`] say. [`print`] writes data to standard output and [`Output`] does
+//!   for a program that runs.
 //!
 //! # Guarantees
 //!
@@ -20,6 +24,9 @@
 //!   it has a path.
 //! - A running program's socket is never taken away by a second one; one that was left behind is
 //!   replaced. Both hold where programs start at the same time.
+//! - Nothing that happens to standard error ends or delays a program: messages wait in a queue of
+//!   1 MiB for a thread that writes them. What is lost is counted and, where it can be, said. One
+//!   place in the source writes at most 100 messages in 10 s.
 //! - Asking ends in time, also where a program is stuck.
 //!
 //! # Example
@@ -29,30 +36,32 @@
 //! ```no_run
 //! use clap::Parser;
 //! use hotloop_engine::{Graph, Plan};
-//! use hotloop_ops::{ControlArgs, operate};
+//! use hotloop_ops::{ControlArgs, Failure, LogArgs, exit_code, operate, print, usage};
 //! use std::process::ExitCode;
 //!
 //! #[derive(Parser)]
 //! struct Cli {
 //!     #[command(flatten)]
 //!     control: ControlArgs,
+//!     #[command(flatten)]
+//!     log: LogArgs,
 //! }
 //!
-//! fn nf(plan: Plan<impl Graph>) -> ExitCode {
-//!     if let Some(code) = hotloop_ops::ctl("nf", std::env::args_os()) {
-//!         return code;
-//!     }
-//!     let mut socket = match Cli::parse().control.bind("nf") {
-//!         Ok(socket) => socket,
-//!         Err(error) => {
-//!             eprintln!("nf: {error}");
-//!             return ExitCode::from(2);
+//! fn main_of(plan: Plan<impl Graph>) -> ExitCode {
+//!     hotloop_ops::program("nf", || {
+//!         if let Some(code) = hotloop_ops::ctl("nf", std::env::args_os()) {
+//!             return code;
 //!         }
-//!     };
-//!     match plan.run(|control| operate(control, socket.as_mut(), None)) {
-//!         Ok(_) => ExitCode::SUCCESS,
-//!         Err(_) => ExitCode::FAILURE,
-//!     }
+//!         exit_code(nf(plan))
+//!     })
+//! }
+//!
+//! fn nf(plan: Plan<impl Graph>) -> Result<(), Failure> {
+//!     let cli = Cli::try_parse().map_err(|error| usage(&error))?;
+//!     cli.log.begin();
+//!     let mut socket = cli.control.bind("nf")?;
+//!     let report = plan.run(|control| operate(control, socket.as_mut(), None))?;
+//!     Ok(print(&format!("{report}\n"))?)
 //! }
 //! ```
 //!
@@ -72,23 +81,30 @@ mod ask;
 mod common;
 #[allow(unsafe_code, reason = "a command line can say that a peer is to be trusted")]
 mod devices;
+mod diagnostics;
 mod failure;
 mod hangup;
 mod operation;
+mod output;
 mod path;
+mod program;
+mod queue;
 mod request;
 mod socket;
 mod table;
 mod unix;
 
-pub use arguments::{CommonCommand, ControlArgs, CtlArgs, ctl};
+pub use arguments::{CommonCommand, ControlArgs, CtlArgs, ctl, usage};
 pub use ask::{ANSWER_WAIT, AskError, ask, ask_within};
 pub use common::{status, status_text};
 pub use devices::DeviceArgs;
+pub use diagnostics::{EXIT_WAIT, LogArgs, LogFormat, lost_count};
 pub use failure::{Failure, exit_code};
 pub use hangup::Hangup;
 pub use operation::{Operation, TURN, operate};
+pub use output::{OUTPUT_WAIT, Output, print, print_in_time};
 pub use path::socket_path;
+pub use program::program;
 pub use request::Request;
 pub use socket::{CLIENT_COUNT_MAX, CLIENT_IDLE_MAX, Socket, SocketError};
 pub use table::Table;

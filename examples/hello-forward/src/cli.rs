@@ -1,7 +1,7 @@
 //! The command line.
 
 use clap::{Parser, ValueEnum};
-use hotloop_ops::{ControlArgs, DeviceArgs};
+use hotloop_ops::{ControlArgs, DeviceArgs, LogArgs};
 use std::time::Duration;
 
 /// How much a duration may be, in seconds: thirty years.
@@ -40,6 +40,9 @@ pub struct Cli {
     /// Where it is asked how it is.
     #[command(flatten)]
     pub control: ControlArgs,
+    /// How it writes messages.
+    #[command(flatten)]
+    pub log: LogArgs,
     /// Arguments of DPDK's environment, such as -l 0-1 -a 0000:01:00.0; with none it needs neither
     /// privilege nor hugepages.
     #[arg(last = true, value_name = "EAL ARGS")]

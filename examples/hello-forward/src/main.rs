@@ -4,71 +4,51 @@
 mod cli;
 mod forward;
 
-use clap::Parser;
+use clap::Parser as _;
 use cli::{Cli, Mode, ReportFormat};
 use forward::{io, mac_swap};
-use hotloop::engine::{Graph, RunError};
+use hotloop::engine::Graph;
 use hotloop::prelude::*;
-use hotloop_ops::{Socket, operate};
+use hotloop_ops::{Failure, Socket, operate, print_in_time, usage};
 use std::process::ExitCode;
 
 const NAME: &str = "hello-forward";
 
-/// Exit code where another command line would help.
-const WRONG_INPUT: u8 = 2;
-
 fn main() -> ExitCode {
-    if let Some(code) = hotloop_ops::ctl(NAME, std::env::args_os()) {
-        return code;
-    }
-    // The parser itself ends the program, with 2, where an argument is wrong.
-    let cli = Cli::parse();
-    let socket = match cli.control.bind(NAME) {
-        Ok(socket) => socket,
-        Err(error) => return failed(&error, WRONG_INPUT),
-    };
-    let ports = match open(&cli) {
-        Ok(ports) => ports,
-        Err(error) => return failed(&error, WRONG_INPUT),
-    };
-    let (receive, send) =
-        (|core: &Core| ports.0.rx_queue(core), |core: &Core| ports.1.tx_queue(core));
-    match cli.mode {
-        Mode::Io => run(&cli, socket, io(receive, send)),
-        Mode::MacSwap => run(&cli, socket, mac_swap(receive, send)),
-    }
+    hotloop_ops::program(NAME, || {
+        if let Some(code) = hotloop_ops::ctl(NAME, std::env::args_os()) {
+            return code;
+        }
+        let cli = Cli::try_parse().map_err(|error| usage(&error));
+        hotloop_ops::exit_code(cli.and_then(|cli| forward(&cli)))
+    })
 }
 
-fn open(cli: &Cli) -> hotloop::Result<(Port, Port)> {
+fn forward(cli: &Cli) -> Result<(), Failure> {
+    cli.log.begin();
+    let socket = cli.control.bind(NAME)?;
     let eal = if cli.eal.is_empty() { Eal::embedded()? } else { Eal::with_args(&cli.eal)? };
-    Ok((cli.devices.open(eal, &cli.port_a)?, cli.devices.open(eal, &cli.port_b)?))
+    let (a, b) = (cli.devices.open(eal, &cli.port_a)?, cli.devices.open(eal, &cli.port_b)?);
+    let (receive, send) = (|core: &Core| a.rx_queue(core), |core: &Core| b.tx_queue(core));
+    match cli.mode {
+        Mode::Io => run(cli, socket, io(receive, send)),
+        Mode::MacSwap => run(cli, socket, mac_swap(receive, send)),
+    }
 }
 
-fn run(cli: &Cli, mut socket: Option<Socket>, graph: impl Graph) -> ExitCode {
-    let plan = match Engine::plan(graph, Deployment::run_to_completion(cli.workers)) {
-        Ok(plan) => plan,
-        Err(error) => return failed(&error, WRONG_INPUT),
-    };
+fn run(cli: &Cli, mut socket: Option<Socket>, graph: impl Graph) -> Result<(), Failure> {
+    let plan = Engine::plan(graph, Deployment::run_to_completion(cli.workers))
+        .map_err(|error| Failure::Input(error.to_string()))?;
     let result = plan.run(|control| operate(control, socket.as_mut(), cli.duration));
     let report = match &result {
         Ok(report) => Some(report),
         Err(error) => error.report(),
     };
     if let Some(report) = report {
-        match cli.report {
-            ReportFormat::Text => println!("{report}"),
-            ReportFormat::Json => println!("{}", report.to_json()),
-        }
+        print_in_time(&match cli.report {
+            ReportFormat::Text => format!("{report}\n"),
+            ReportFormat::Json => format!("{}\n", report.to_json()),
+        })?;
     }
-    match result {
-        Ok(_) => ExitCode::SUCCESS,
-        // What keeps a run from starting is a device that can't do what was asked of it.
-        Err(error @ RunError::Start(_)) => failed(&error, WRONG_INPUT),
-        Err(error) => failed(&error, 1),
-    }
-}
-
-fn failed(error: &impl std::fmt::Display, code: u8) -> ExitCode {
-    eprintln!("{NAME}: {error}");
-    ExitCode::from(code)
+    Ok(result.map(drop)?)
 }

@@ -115,7 +115,7 @@ fn a_second_instance_runs_without_a_socket_and_says_so() {
     let second = output(folder.path(), &["--duration", "0.05"]);
     let told = errors(&second);
     assert_eq!(second.status.code(), Some(0), "{told}");
-    assert!(told.contains("warning: runs without a control socket"), "{told}");
+    assert!(told.contains(" WARN hello-forward: runs without a control socket"), "{told}");
     assert!(told.contains("hotloop/hello-forward.sock") && told.contains("--control"), "{told}");
 
     // A path that was asked for must be had.
@@ -130,7 +130,7 @@ fn a_second_instance_runs_without_a_socket_and_says_so() {
     assert!(path.exists());
     assert_eq!(output(folder.path(), &["ctl", "status"]).status.code(), Some(2));
     let third = output(folder.path(), &["--duration", "0.05"]);
-    assert_eq!((third.status.code(), errors(&third).contains("warning")), (Some(0), false));
+    assert_eq!((third.status.code(), errors(&third).contains("WARN")), (Some(0), false));
     assert!(!path.exists());
 }
 
@@ -140,7 +140,7 @@ fn a_path_that_cannot_be_had_is_a_warning_only_where_nobody_asked_for_it() {
     let missing = folder.path().join("missing");
     let ended = output(&missing, &["--duration", "0.05"]);
     assert_eq!(ended.status.code(), Some(0), "{}", errors(&ended));
-    assert!(errors(&ended).contains("warning"), "{}", errors(&ended));
+    assert!(errors(&ended).contains("WARN"), "{}", errors(&ended));
     let path = missing.join("folder/one.sock");
     let ended = output(folder.path(), &["--control", path.to_str().unwrap()]);
     assert_eq!((ended.status.code(), ended.stdout.len()), (Some(2), 0));
@@ -153,7 +153,10 @@ fn what_cannot_be_asked_ends_in_exit_code_2() {
     for (arguments, expected) in [
         (&["ctl", "status"][..], "hotloop/hello-forward.sock"),
         (&["ctl", "counters", "--control", "/nowhere/x.sock"], "/nowhere/x.sock"),
-        (&["ctl"], "Usage: hello-forward ctl"),
+        (
+            &["ctl"],
+            "requires a subcommand but one was not provided [subcommands: status, counters]",
+        ),
         (&["ctl", "explode"], "unrecognized subcommand 'explode'"),
         (&["ctl", "status", "--control"], "a value is required"),
     ] {

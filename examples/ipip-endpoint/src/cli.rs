@@ -4,8 +4,7 @@ use crate::prefix::Prefix;
 use crate::settings::{Answers, Settings};
 use clap::{Parser, ValueEnum};
 use hotloop::packet::ethernet::MacAddress;
-use hotloop_ops::Failure;
-use hotloop_ops::{ControlArgs, DeviceArgs};
+use hotloop_ops::{ControlArgs, DeviceArgs, Failure, LogArgs, usage};
 use std::ffi::OsString;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -66,6 +65,9 @@ pub struct Cli {
     /// Where it is asked how it is.
     #[command(flatten)]
     pub control: ControlArgs,
+    /// How it writes messages.
+    #[command(flatten)]
+    pub log: LogArgs,
     /// Arguments of DPDK's environment, such as -l 0-3 -a 0000:01:00.0; with none it needs no
     /// hugepages. A TAP interface takes the right to make one (root, or CAP_NET_ADMIN).
     #[arg(last = true, value_name = "EAL ARGS")]
@@ -103,10 +105,7 @@ impl Cli {
     pub fn parse_from_args(
         args: impl IntoIterator<Item = impl Into<OsString> + Clone>,
     ) -> Result<Self, Failure> {
-        Self::try_parse_from(args).map_err(|error| {
-            let text = error.render().to_string();
-            if error.use_stderr() { Failure::Input(one_line(&text)) } else { Failure::Help(text) }
-        })
+        Self::try_parse_from(args).map_err(|error| usage(&error))
     }
 
     /// What the network function has to know.
@@ -134,15 +133,6 @@ impl Cli {
             mtu_bytes: self.mtu,
         })
     }
-}
-
-/// The parser's message on one line: what it says before the usage, and where to read on.
-fn one_line(message: &str) -> String {
-    let told = message.lines().take_while(|line| !line.starts_with("Usage:"));
-    let told: Vec<_> = told.map(str::trim).filter(|line| !line.is_empty()).collect();
-    let told = told.join(" ");
-    let told = told.strip_prefix("error: ").unwrap_or(&told);
-    format!("{told}; ipip-endpoint --help shows what to write")
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

@@ -6,11 +6,11 @@ use ipip_endpoint::run;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    if let Some(code) = hotloop_ops::ctl("ipip-endpoint", std::env::args_os()) {
-        return code;
-    }
-    hotloop_ops::exit_code(
-        "ipip-endpoint",
-        Cli::parse_from_args(std::env::args_os()).and_then(|cli| run::run(&cli)),
-    )
+    hotloop_ops::program("ipip-endpoint", || {
+        if let Some(code) = hotloop_ops::ctl("ipip-endpoint", std::env::args_os()) {
+            return code;
+        }
+        let cli = Cli::parse_from_args(std::env::args_os());
+        hotloop_ops::exit_code(cli.and_then(|cli| run::run(&cli)))
+    })
 }

@@ -8,14 +8,14 @@ use hotloop::dpdk;
 use hotloop::engine::RunError;
 use hotloop::prelude::*;
 use hotloop_ops::Failure;
-use hotloop_ops::operate;
-use std::io::{self, Write};
+use hotloop_ops::{operate, print_in_time};
 
 /// Runs the program.
 ///
 /// # Errors
 /// What is wrong with the command line, and what kept the run from being whole.
 pub fn run(cli: &Cli) -> Result<(), Failure> {
+    cli.log.begin();
     let settings = cli.settings()?;
     let mut socket = cli.control.bind("ipip-endpoint")?;
     let eal = if cli.eal.is_empty() { Eal::embedded() } else { Eal::with_args(&cli.eal) }?;
@@ -32,7 +32,7 @@ pub fn run(cli: &Cli) -> Result<(), Failure> {
     let plan = Engine::plan(nf, Deployment::run_to_completion(1))
         .map_err(|error| Failure::Input(error.to_string()))?;
     let result = plan.run(|control| {
-        eprintln!("ipip-endpoint: running: {}; Ctrl-C ends it", told(cli, &settings));
+        tracing::info!("running: {}; Ctrl-C ends it", told(cli, &settings));
         operate(control, socket.as_mut(), cli.duration)
     });
     match &result {
@@ -51,15 +51,10 @@ fn told(cli: &Cli, settings: &Settings) -> String {
     format!("{} to {}, answers {answers}", addresses.join(", "), cli.tap)
 }
 
-/// Prints the report. A reader who has gone away has seen enough.
 fn print(format: ReportFormat, report: &Report) -> Result<(), Failure> {
     let text = match format {
         ReportFormat::Text => report.to_string(),
         ReportFormat::Json => report.to_json(),
     };
-    let mut output = io::stdout().lock();
-    match writeln!(output, "{}", text.trim_end()).and_then(|()| output.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(()),
-    }
+    Ok(print_in_time(&format!("{}\n", text.trim_end()))?)
 }

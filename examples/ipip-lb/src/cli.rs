@@ -4,7 +4,7 @@ use crate::config::{CORES_MAX, Config, DeploymentKind};
 use crate::ctl::Ctl;
 use crate::failure::BadInput;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use hotloop_ops::{ControlArgs, DeviceArgs};
+use hotloop_ops::{ControlArgs, DeviceArgs, LogArgs};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -90,6 +90,9 @@ pub struct Run {
     /// Where `ctl` reaches it.
     #[command(flatten)]
     pub control: ControlArgs,
+    /// How it writes messages.
+    #[command(flatten)]
+    pub log: LogArgs,
     /// Arguments of DPDK's environment, such as `-l 0-3 -a 0000:01:00.0`; with none it needs neither
     /// privilege nor hugepages.
     #[arg(last = true, value_name = "EAL ARGS")]

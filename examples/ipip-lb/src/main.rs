@@ -1,71 +1,73 @@
 //! The program: reads its arguments, does what they say, and says how it went in its exit code.
 //!
 //! 0: all well. 1: the run failed, or its ledger is not whole. 2: something that was given to the
-//! program is wrong. Reports go to standard output, everything else to standard error.
+//! program is wrong. Reports go to standard output, messages to standard error.
 
+use hotloop_ops::{Hangup, print, print_in_time};
 use ipip_lb::check::Understood;
 use ipip_lb::cli::{Cli, Command, Common, Parsed, ReportFormat};
 use ipip_lb::failure::Failure;
 use ipip_lb::hashes::HashKey;
-use ipip_lb::outcome::Outcome;
 use ipip_lb::replay::replay;
 use ipip_lb::run::run;
-use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let result = Cli::parse_from_args(std::env::args_os()).map_err(Failure::from);
-    match result.and_then(|parsed| act(&parsed)) {
-        Ok(code) => code,
-        Err(failure) => {
-            eprintln!("ipip-lb: {failure}");
+    let is_expecting = expect_signals();
+    hotloop_ops::program("ipip-lb", || {
+        let parsed = is_expecting.and_then(|()| Ok(Cli::parse_from_args(std::env::args_os())?));
+        parsed.and_then(|parsed| act(&parsed)).unwrap_or_else(|failure| {
+            tracing::error!("{failure}");
             failure.exit_code()
-        }
+        })
+    })
+}
+
+/// Comes first: a SIGHUP that asks for a reload may come at any time, also while DPDK starts.
+fn expect_signals() -> Result<(), Failure> {
+    match std::env::args_os().nth(1).is_some_and(|command| command == "run") {
+        true => Hangup::expect().map_err(|error| Failure::Run(format!("SIGHUP: {error}"))),
+        false => Ok(()),
     }
 }
 
 fn act(parsed: &Parsed) -> Result<ExitCode, Failure> {
     match parsed {
-        Parsed::Help(text) => print(text)?,
+        Parsed::Help(text) => print(text).map_err(unwritten)?,
         Parsed::Cli(Cli { command: Command::Check(check) }) => self::check(&check.common)?,
         Parsed::Cli(Cli { command: Command::Replay(args) }) => {
-            report(&replay(args)?, &args.common)?
+            let outcome = replay(args)?;
+            let printed = print(&outcome.text(args.common.report));
+            outcome.verdict().and(printed.map_err(unwritten))?;
         }
-        Parsed::Cli(Cli { command: Command::Run(args) }) => report(&run(args)?, &args.common)?,
+        Parsed::Cli(Cli { command: Command::Run(args) }) => {
+            args.log.begin();
+            let outcome = run(args)?;
+            let printed = print_in_time(&outcome.text(args.common.report));
+            outcome.verdict().and(printed.map_err(unwritten))?;
+        }
         Parsed::Cli(Cli { command: Command::Keygen }) => keygen()?,
         Parsed::Cli(Cli { command: Command::Ctl(ctl) }) => return Ok(ctl.ask()),
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints what came of a run, also of one that failed, and says whether it did.
-fn report(outcome: &Outcome, common: &Common) -> Result<(), Failure> {
-    print(&outcome.text(common.report))?;
-    outcome.verdict()
-}
-
 fn check(common: &Common) -> Result<(), Failure> {
     let config = common.configuration()?;
     let understood = Understood(&config);
-    match common.report {
-        ReportFormat::Text => print(&understood.to_string()),
-        ReportFormat::Json => print(&format!("{:#}\n", understood.to_json())),
-    }
+    print(&match common.report {
+        ReportFormat::Text => understood.to_string(),
+        ReportFormat::Json => format!("{:#}\n", understood.to_json()),
+    })
+    .map_err(unwritten)
 }
 
 fn keygen() -> Result<(), Failure> {
     let key = HashKey::random();
     let key = key.map_err(|error| Failure::Run(format!("no random numbers: {error}")))?;
-    print(&format!("{}\n", key.to_hex()))
+    print(&format!("{}\n", key.to_hex())).map_err(unwritten)
 }
 
-/// Writes to standard output. A reader that has gone away is not an error: it has seen enough.
-fn print(text: &str) -> Result<(), Failure> {
-    let mut output = std::io::stdout().lock();
-    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(Failure::Run(format!("standard output: {error}")))
-        }
-        _ => Ok(()),
-    }
+fn unwritten(error: std::io::Error) -> Failure {
+    Failure::Run(format!("standard output: {error}"))
 }

@@ -45,9 +45,9 @@ pub fn run(args: &Run) -> Result<Outcome, Failure> {
     let placement = plan.placement_now();
     let run = plan.run(|control| {
         let deployment = config.engine.deployment();
-        eprintln!("ipip-lb: running: {deployment}; on {placement}; Ctrl-C ends it");
+        tracing::info!("running: {deployment}; on {placement}; Ctrl-C ends it");
         if config.balancer.hash_key.is_none() {
-            eprintln!("ipip-lb: {PUBLIC_HASHES}");
+            tracing::warn!("{PUBLIC_HASHES}");
         }
         let mut operation = Operation::new(control, socket.as_mut(), args.duration);
         while operation.turn(&mut |request| operator.answer(control, request)).is_none() {

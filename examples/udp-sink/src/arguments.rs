@@ -1,8 +1,7 @@
 //! What both programs do with a command line.
 
 use clap::{Args, Parser, ValueEnum};
-use hotloop_ops::Failure;
-use hotloop_ops::{ControlArgs, DeviceArgs};
+use hotloop_ops::{ControlArgs, DeviceArgs, Failure, LogArgs, usage};
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -32,6 +31,9 @@ pub struct Common {
     /// Where it is asked how it is.
     #[command(flatten)]
     pub control: ControlArgs,
+    /// How it writes messages.
+    #[command(flatten)]
+    pub log: LogArgs,
     /// Arguments of DPDK's environment, such as -l 0-3 -a 0000:01:00.0; with none it needs neither
     /// privilege nor hugepages.
     #[arg(last = true, value_name = "EAL ARGS")]
@@ -55,19 +57,7 @@ pub enum ReportFormat {
 pub fn parse<C: Parser>(
     args: impl IntoIterator<Item = impl Into<OsString> + Clone>,
 ) -> Result<C, Failure> {
-    C::try_parse_from(args).map_err(|error| {
-        let text = error.render().to_string();
-        if error.use_stderr() { Failure::Input(one_line(&text)) } else { Failure::Help(text) }
-    })
-}
-
-/// The parser's message on one line: what it says before the usage, and where to read on.
-fn one_line(message: &str) -> String {
-    let told = message.lines().take_while(|line| !line.starts_with("Usage:"));
-    let told: Vec<_> = told.map(str::trim).filter(|line| !line.is_empty()).collect();
-    let told = told.join(" ");
-    let told = told.strip_prefix("error: ").unwrap_or(&told);
-    format!("{told}; --help shows what to write")
+    C::try_parse_from(args).map_err(|error| usage(&error))
 }
 
 /// Reads a number of seconds above 0.

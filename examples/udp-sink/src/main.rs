@@ -6,11 +6,11 @@ use udp_sink::cli::Cli;
 use udp_sink::{arguments, run};
 
 fn main() -> ExitCode {
-    if let Some(code) = hotloop_ops::ctl("udp-sink", std::env::args_os()) {
-        return code;
-    }
-    hotloop_ops::exit_code(
-        "udp-sink",
-        arguments::parse::<Cli>(std::env::args_os()).and_then(run::run),
-    )
+    hotloop_ops::program("udp-sink", || {
+        if let Some(code) = hotloop_ops::ctl("udp-sink", std::env::args_os()) {
+            return code;
+        }
+        let cli = arguments::parse::<Cli>(std::env::args_os());
+        hotloop_ops::exit_code(cli.and_then(run::run))
+    })
 }

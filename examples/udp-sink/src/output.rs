@@ -4,13 +4,14 @@ use crate::arguments::ReportFormat;
 use crate::rate::Passed;
 use hotloop::engine::Report;
 use serde_json::{Value, json};
-use std::io::{self, Write};
+use std::io;
 use std::time::Duration;
 
-/// Prints lines as they come, and a summary in the end.
-#[derive(Clone, Copy, Debug)]
+/// Prints lines as they come, and a summary in the end. Nothing waits for a reader before the end.
+#[derive(Debug)]
 pub struct Output {
     format: ReportFormat,
+    output: hotloop_ops::Output,
 }
 
 /// What passed in the whole run.
@@ -26,42 +27,49 @@ pub struct Totals {
 
 impl Output {
     /// Prints in this format.
-    #[must_use]
-    pub const fn new(format: ReportFormat) -> Self {
-        Self { format }
-    }
-
-    /// Prints one line at once.
     ///
     /// # Errors
-    /// The system's, where nobody reads any more.
-    pub fn line(self, line: &str) -> io::Result<()> {
+    /// The system grants no thread.
+    pub fn start(format: ReportFormat) -> io::Result<Self> {
+        Ok(Self { format, output: hotloop_ops::Output::start()? })
+    }
+
+    /// Prints lines: data, or messages where standard output is kept for one line of JSON.
+    pub fn lines(&self, lines: &[String]) {
         match self.format {
-            ReportFormat::Text => print(line),
-            ReportFormat::Json => writeln!(io::stderr(), "{line}"),
+            ReportFormat::Text => self.output.print(&format!(
+                "{}
+",
+                lines.join(
+                    "
+"
+                )
+            )),
+            ReportFormat::Json => tracing::info!("{}", lines.join(";")),
         }
     }
 
-    /// Prints the summary of a run. A reader who has gone away has seen enough.
+    /// Whether nobody reads any more.
+    #[must_use]
+    pub fn is_unread(&self) -> bool {
+        self.output.is_unread()
+    }
+
+    /// Prints the summary of a run, and waits until all is written.
     ///
     /// # Errors
-    /// The system's.
-    pub fn summary(self, report: &Report, totals: &Totals) -> io::Result<()> {
-        let printed = match self.format {
-            ReportFormat::Text => print(&text(report, totals)),
-            ReportFormat::Json => print(&json(report, totals).to_string()),
+    /// As [`hotloop_ops::Output::finish`].
+    pub fn summary(&self, report: &Report, totals: &Totals) -> io::Result<()> {
+        let summary = match self.format {
+            ReportFormat::Text => text(report, totals),
+            ReportFormat::Json => json(report, totals).to_string(),
         };
-        match printed {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            other => other,
-        }
+        self.output.print(&format!(
+            "{summary}
+"
+        ));
+        self.output.finish()
     }
-}
-
-fn print(line: &str) -> io::Result<()> {
-    let mut output = io::stdout().lock();
-    writeln!(output, "{line}")?;
-    output.flush()
 }
 
 fn text(report: &Report, totals: &Totals) -> String {

@@ -8,9 +8,7 @@ use crate::rate::Passed;
 use hotloop::dpdk::{self, PortStats};
 use hotloop::engine::RunError;
 use hotloop::prelude::*;
-use hotloop_ops::Failure;
-use hotloop_ops::{Operation, Request, Socket};
-use std::io;
+use hotloop_ops::{Failure, Operation, Request, Socket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -23,6 +21,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// What is wrong with the command line, and what kept the run from being whole.
 pub fn run(cli: Cli) -> Result<(), Failure> {
     let common = &cli.common;
+    common.log.begin();
     let mut socket = common.control.bind("udp-sink")?;
     let eal = if common.eal.is_empty() { Eal::embedded() } else { Eal::with_args(&common.eal) }?;
     let port = common.devices.open(eal, &common.port)?;
@@ -37,25 +36,21 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
     let plan = Engine::plan(nf, Deployment::run_to_completion(queue_count))
         .map_err(|error| Failure::Input(error.to_string()))?;
 
-    let output = Output::new(common.report);
-    eprintln!("udp-sink: {} queues of {}, UDP ports {}", queue_count, port.name(), cli.udp_port);
-    let (mut duration, mut printed) = (Duration::ZERO, Ok(()));
+    let output = Output::start(common.report)?;
+    tracing::info!("{} queues of {}, UDP ports {}", queue_count, port.name(), cli.udp_port);
+    let mut duration = Duration::ZERO;
     let result = plan.run(|control| {
         let started = Instant::now();
-        printed = Watch::new(&cli, &port, &counts, output, started)
-            .until_the_end(control, socket.as_mut());
+        Watch::new(&cli, &port, &counts, &output, started).until_the_end(control, socket.as_mut());
         duration = started.elapsed();
     });
     let totals = Totals { passed: counts.passed(), duration, queues: counts.queues() };
-    match &result {
-        Ok(report) => output.summary(report, &totals)?,
-        Err(error) => error.report().map_or(Ok(()), |report| output.summary(report, &totals))?,
-    }
+    let printed = match &result {
+        Ok(report) => output.summary(report, &totals),
+        Err(error) => error.report().map_or(Ok(()), |report| output.summary(report, &totals)),
+    };
     result.map_err(|error: RunError| Failure::from(error))?;
-    match printed {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(()),
-    }
+    Ok(printed?)
 }
 
 /// Looks at the counters once a second.
@@ -63,7 +58,7 @@ struct Watch<'a> {
     cli: &'a Cli,
     port: &'a Port,
     counts: &'a Counts,
-    output: Output,
+    output: &'a Output,
     /// When the last line was printed.
     looked: Instant,
     /// When the next line is due.
@@ -77,7 +72,7 @@ impl<'a> Watch<'a> {
         cli: &'a Cli,
         port: &'a Port,
         counts: &'a Counts,
-        output: Output,
+        output: &'a Output,
         started: Instant,
     ) -> Self {
         let (queues, stats) = (counts.queues(), port.stats().unwrap_or_default());
@@ -87,25 +82,21 @@ impl<'a> Watch<'a> {
 
     /// Prints, and answers who asks, until a signal comes, the time is up, the capture ends, or
     /// nobody reads any more.
-    fn until_the_end(
-        &mut self,
-        control: &Control<'_>,
-        socket: Option<&mut Socket>,
-    ) -> io::Result<()> {
+    fn until_the_end(&mut self, control: &Control<'_>, socket: Option<&mut Socket>) {
         let mut operation = Operation::new(control, socket, self.cli.common.duration);
         loop {
             let waited = operation.turn(&mut Request::unknown);
             if Instant::now() >= self.due {
                 self.due += INTERVAL;
-                self.print()?;
+                self.print();
             }
-            if waited.is_some() {
-                return Ok(());
+            if waited.is_some() || self.output.is_unread() {
+                return;
             }
         }
     }
 
-    fn print(&mut self) -> io::Result<()> {
+    fn print(&mut self) {
         let (now, queues) = (Instant::now(), self.counts.queues());
         let duration = now - std::mem::replace(&mut self.looked, now);
         let before = std::mem::replace(&mut self.queues, queues);
@@ -113,17 +104,19 @@ impl<'a> Watch<'a> {
             |(now, before): (&(u64, Passed), &(u64, Passed))| (now.0, now.1.since(before.1));
         let passed: Vec<_> = self.queues.iter().zip(&before).map(rates).collect();
         let all: Passed = passed.iter().map(|(_, passed)| *passed).sum();
-        self.output.line(&all.in_time(duration).to_string())?;
+        let mut lines = vec![all.in_time(duration).to_string()];
         if self.cli.per_queue {
-            for (index, passed) in passed {
-                self.output.line(&format!("  queue {index}: {}", passed.in_time(duration)))?;
-            }
+            let line = |(index, passed): (u64, Passed)| {
+                format!("  queue {index}: {}", passed.in_time(duration))
+            };
+            lines.extend(passed.into_iter().map(line));
         }
-        self.print_loss()
+        lines.extend(self.loss());
+        self.output.lines(&lines);
     }
 
-    /// Prints what the device lost since the last line, if anything.
-    fn print_loss(&mut self) -> io::Result<()> {
+    /// What the device lost since the last line, if anything.
+    fn loss(&mut self) -> Option<String> {
         let now = self.port.stats().unwrap_or(self.stats);
         let before = std::mem::replace(&mut self.stats, now);
         let missed = |stats: &PortStats| stats.imissed.unwrap_or_default();
@@ -135,9 +128,6 @@ impl<'a> Watch<'a> {
         ];
         let moved = lost.iter().filter(|(_, count)| *count > 0);
         let moved: Vec<_> = moved.map(|(name, count)| format!("{count} {name}")).collect();
-        if moved.is_empty() {
-            return Ok(());
-        }
-        self.output.line(&format!("  lost by the device: {}", moved.join(", ")))
+        (!moved.is_empty()).then(|| format!("  lost by the device: {}", moved.join(", ")))
     }
 }

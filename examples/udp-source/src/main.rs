@@ -7,11 +7,11 @@ use udp_source::cli::Cli;
 use udp_source::run;
 
 fn main() -> ExitCode {
-    if let Some(code) = hotloop_ops::ctl("udp-source", std::env::args_os()) {
-        return code;
-    }
-    hotloop_ops::exit_code(
-        "udp-source",
-        arguments::parse::<Cli>(std::env::args_os()).and_then(run::run),
-    )
+    hotloop_ops::program("udp-source", || {
+        if let Some(code) = hotloop_ops::ctl("udp-source", std::env::args_os()) {
+            return code;
+        }
+        let cli = arguments::parse::<Cli>(std::env::args_os());
+        hotloop_ops::exit_code(cli.and_then(run::run))
+    })
 }

@@ -6,9 +6,7 @@ use crate::pool::Pool;
 use hotloop::engine::{Placement, PlacementError, Topology};
 use hotloop::packet::ethernet::MacAddress;
 use hotloop::prelude::*;
-use hotloop_ops::Failure;
-use hotloop_ops::{Operation, Request, Socket};
-use std::io;
+use hotloop_ops::{Failure, Operation, Request, Socket};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,6 +26,7 @@ const LINGER: Duration = Duration::from_millis(100);
 /// What is wrong with the command line, and what kept the run from being whole.
 pub fn run(cli: Cli) -> Result<(), Failure> {
     let common = &cli.common;
+    common.log.begin();
     // What needs no device is found to be wrong first.
     cli.plan(MacAddress::default())?;
     let mut socket = common.control.bind("udp-source")?;
@@ -45,9 +44,9 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         placement(&topology, queue_count).map_err(|error| Failure::Run(error.to_string()))?;
     let plan = plan.placement(placement).map_err(|error| Failure::Run(error.to_string()))?;
 
-    let mut sending = Sending::new(&cli, &port, &steering);
+    let mut sending = Sending::new(&cli, &port, &steering, Output::start(common.report)?);
     let result = plan.run(|control| {
-        sending.printed = sending.until_the_end(control, socket.as_mut());
+        sending.until_the_end(control, socket.as_mut());
         steering.end();
         control.wait_for(LINGER);
     });
@@ -55,11 +54,11 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Ok(report) => Some(report),
         Err(error) => error.report(),
     };
-    if let Some(report) = report {
+    let printed = report.map_or(Ok(()), |report| {
         let passed = passed(&cli, report.sent);
         let totals = Totals { passed, duration: sending.duration, queues: Vec::new() };
-        sending.output.summary(report, &totals)?;
-    }
+        sending.output.summary(report, &totals)
+    });
     result?;
     if sending.gave_up {
         let (name, seconds) = (port.name(), cli.link_wait.as_secs_f64());
@@ -67,10 +66,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
             "{name} had no link for {seconds} s: start its peer, or wait longer with --link-wait"
         )));
     }
-    match sending.printed {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(()),
-    }
+    Ok(printed?)
 }
 
 /// The CPUs that a receiver with as many cores on the same machine leaves, from the last one down;
@@ -97,29 +93,21 @@ struct Sending<'a> {
     /// How long it sent.
     duration: Duration,
     gave_up: bool,
-    printed: io::Result<()>,
 }
 
 impl<'a> Sending<'a> {
-    const fn new(cli: &'a Cli, port: &'a Port, steering: &'a Steering) -> Self {
-        let output = Output::new(cli.common.report);
-        let (duration, gave_up, printed) = (Duration::ZERO, false, Ok(()));
-        Self { cli, port, steering, output, duration, gave_up, printed }
+    const fn new(cli: &'a Cli, port: &'a Port, steering: &'a Steering, output: Output) -> Self {
+        Self { cli, port, steering, output, duration: Duration::ZERO, gave_up: false }
     }
 
-    fn until_the_end(
-        &mut self,
-        control: &Control<'_>,
-        mut socket: Option<&mut Socket>,
-    ) -> io::Result<()> {
+    fn until_the_end(&mut self, control: &Control<'_>, mut socket: Option<&mut Socket>) {
         if !self.has_link(control, socket.as_deref_mut()) {
-            return Ok(());
+            return;
         }
         let started = Instant::now();
         self.steering.open();
-        let printed = self.print_until_the_end(control, socket, started);
+        self.print_until_the_end(control, socket, started);
         self.duration = started.elapsed();
-        printed
     }
 
     /// Waits for the link; false where the run ends before it is up.
@@ -129,7 +117,7 @@ impl<'a> Sending<'a> {
         while !self.is_link_up() {
             if !is_told {
                 let (name, seconds) = (self.port.name(), self.cli.link_wait.as_secs_f64());
-                eprintln!("udp-source: waiting up to {seconds} s for the link of {name}");
+                tracing::info!("waiting up to {seconds} s for the link of {name}");
                 is_told = true;
             }
             if let Some(waited) = operation.turn(&mut Request::unknown) {
@@ -151,7 +139,7 @@ impl<'a> Sending<'a> {
         control: &Control<'_>,
         socket: Option<&mut Socket>,
         started: Instant,
-    ) -> io::Result<()> {
+    ) {
         let mut operation = Operation::new(control, socket, self.cli.common.duration);
         let (mut looked, mut due, mut before) = (started, started + INTERVAL, Passed::default());
         loop {
@@ -162,11 +150,11 @@ impl<'a> Sending<'a> {
                 let passed = passed(self.cli, control.counts().sent);
                 let rate = passed.since(before).in_time(now - looked);
                 let link = if self.is_link_up() { "" } else { "  (the link is down)" };
-                self.output.line(&format!("{rate}{link}"))?;
+                self.output.lines(&[format!("{rate}{link}")]);
                 (looked, before) = (now, passed);
             }
-            if waited.is_some() {
-                return Ok(());
+            if waited.is_some() || self.output.is_unread() {
+                return;
             }
         }
     }

@@ -68,7 +68,8 @@ impl Eal {
     /// that the process may use; `--no-telemetry`; and `--in-memory`, or `--no-shconf` where there
     /// is `--no-huge`. A virtual device given by `--vdev` or `-a` is plugged in when a port opens it by
     /// its name, since EAL itself does not say when that fails. DPDK's log is kept for the messages of
-    /// errors; `--log-level` shows it on stderr as well.
+    /// errors; with `--log-level` there is an event of `tracing` for each line as well, with target
+    /// `dpdk`.
     ///
     /// EAL gets only options that are known to be harmless, whatever their values: not `-d`, which
     /// loads code, nor `--mbuf-pool-ops-name`, by which pools would serve one thread only.

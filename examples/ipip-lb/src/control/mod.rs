@@ -74,8 +74,8 @@ impl Operator {
     pub fn turn(&mut self) {
         if self.hangup.came() {
             match self.reload() {
-                Ok(()) => eprintln!("ipip-lb: SIGHUP: the configuration was reloaded"),
-                Err(error) => eprintln!("ipip-lb: SIGHUP: nothing has changed: {error}"),
+                Ok(()) => tracing::info!("SIGHUP: the configuration was reloaded"),
+                Err(error) => tracing::error!("SIGHUP: nothing has changed: {error}"),
             }
         }
         self.follow_health();
@@ -146,8 +146,10 @@ impl Operator {
     fn follow_health(&mut self) {
         let mut has_changed = false;
         while let Ok(change) = self.changes.try_recv() {
-            let state = if change.is_up { "up" } else { "down" };
-            eprintln!("ipip-lb: health: {} is {state}: {}", change.address, change.why);
+            match change.is_up {
+                true => tracing::info!("health: {} is up: {}", change.address, change.why),
+                false => tracing::warn!("health: {} is down: {}", change.address, change.why),
+            }
             let key = (change.address, change.health);
             has_changed |= match change.is_up {
                 true => self.standing.down.remove(&key),
@@ -155,7 +157,7 @@ impl Operator {
             };
         }
         if has_changed && let Err(error) = self.publish() {
-            eprintln!("ipip-lb: health: {error}");
+            tracing::error!("health: {error}");
         }
     }
 

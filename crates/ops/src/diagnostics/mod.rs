@@ -1,0 +1,211 @@
+//! What a program says on standard error: `tracing`'s events, one line each, through a bounded queue
+//! to a thread that writes them. Nothing that happens to standard error ends or delays anything else.
+
+mod format;
+mod limit;
+
+use crate::queue::{Idle, Queue};
+use clap::Args;
+use limit::{LeftOut, Limit, Taken, WINDOW};
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::io;
+use std::panic::PanicHookInfo;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tracing::level_filters::LevelFilter;
+use tracing::{Event, Level, Metadata, Subscriber};
+use tracing_subscriber::Layer as _;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::{Context, Filter, SubscriberExt as _};
+
+pub use format::LogFormat;
+
+/// How long the end of a program waits for standard error to take what is left.
+pub const EXIT_WAIT: Duration = Duration::from_millis(500);
+
+/// The target of what DPDK says itself: all of it is written where `--log-level` asks for it.
+const DPDK: &str = "dpdk";
+
+static DIAGNOSTICS: OnceLock<Diagnostics> = OnceLock::new();
+
+#[derive(Debug)]
+struct Diagnostics {
+    queue: Queue,
+    limit: Limit,
+    lines: format::Lines,
+    /// How many of those lost have been told.
+    said_count: AtomicU64,
+}
+
+/// How a program that runs writes its messages. Flattened into its own arguments.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub struct LogArgs {
+    /// How messages are written to standard error; without it, for journald where systemd has
+    /// connected it, else as text.
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub log_format: Option<LogFormat>,
+}
+
+impl LogArgs {
+    /// The program runs from now on: what it says has a time and a level.
+    pub fn begin(self) {
+        if let Some(diagnostics) = DIAGNOSTICS.get() {
+            diagnostics.lines.log(self.log_format);
+        }
+    }
+}
+
+/// Messages that were lost since the program began: standard error could not take them, or not in
+/// time.
+#[must_use]
+pub fn lost_count() -> u64 {
+    DIAGNOSTICS.get().map_or(0, |diagnostics| diagnostics.queue.lost_count())
+}
+
+/// Sends `tracing`'s events to standard error until the program ends, and panics with them. Once in a
+/// process; returns what has the last of them written when it is dropped.
+pub(crate) fn begin(program: &'static str) -> Flush {
+    let lines = format::Lines::new(program);
+    let fresh = Diagnostics {
+        queue: Queue::default(),
+        limit: Limit::default(),
+        lines,
+        said_count: AtomicU64::new(0),
+    };
+    if DIAGNOSTICS.set(fresh).is_err() {
+        return Flush { has_writer: true };
+    }
+    let diagnostics = DIAGNOSTICS.get().expect("it was set");
+    let writer = std::thread::Builder::new().name("diagnostics".into());
+    let has_writer = writer.spawn(move || diagnostics.write()).is_ok();
+    let layer = tracing_subscriber::fmt::layer()
+        .event_format(&diagnostics.lines)
+        .with_ansi(false)
+        .log_internal_errors(false)
+        .with_writer(diagnostics)
+        .with_filter(diagnostics);
+    // Where the program has a subscriber of its own, events are its business.
+    let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry().with(layer));
+    std::panic::set_hook(Box::new(report_panic));
+    Flush { has_writer }
+}
+
+/// Has what is left written, in [`EXIT_WAIT`].
+#[derive(Debug)]
+pub(crate) struct Flush {
+    has_writer: bool,
+}
+
+impl Drop for Flush {
+    fn drop(&mut self) {
+        let Some(diagnostics) = DIAGNOSTICS.get() else { return };
+        for left_out in diagnostics.limit.settle(Instant::now(), true).0 {
+            say_left_out(left_out);
+        }
+        diagnostics.say_lost();
+        if !self.has_writer {
+            diagnostics.queue.drain_to(&mut stderr());
+        }
+        diagnostics.queue.flush(EXIT_WAIT);
+    }
+}
+
+impl Diagnostics {
+    /// The writing thread's life.
+    fn write(&self) -> ! {
+        self.queue.write_to(&mut stderr(), &mut |idle| self.idle(idle))
+    }
+
+    /// Says what was left out and, once standard error takes messages again, what was lost.
+    fn idle(&self, idle: Idle) -> Option<Instant> {
+        let (left_out, due) = self.limit.settle(Instant::now(), false);
+        left_out.into_iter().for_each(say_left_out);
+        if idle.is_writable {
+            self.say_lost();
+        }
+        due
+    }
+
+    fn say_lost(&self) {
+        let lost_count = self.queue.lost_count();
+        let more_count = lost_count - self.said_count.swap(lost_count, Ordering::Relaxed);
+        if more_count > 0 {
+            tracing::warn!("{more_count} messages were lost: standard error did not take them");
+        }
+    }
+}
+
+fn say_left_out(LeftOut { count, target, line }: LeftOut) {
+    let window_s = WINDOW.as_secs();
+    tracing::warn!("{count} more messages of {target}, line {line}, in {window_s} s were left out");
+}
+
+/// The one place that writes to standard error.
+#[expect(clippy::disallowed_methods, reason = "the thread that writes has it")]
+fn stderr() -> io::Stderr {
+    io::stderr()
+}
+
+impl<'a> MakeWriter<'a> for &'static Diagnostics {
+    type Writer = Line;
+
+    fn make_writer(&'a self) -> Line {
+        Line(&self.queue)
+    }
+}
+
+/// Where `tracing-subscriber` writes a message: the whole of it at once.
+#[derive(Debug)]
+struct Line(&'static Queue);
+
+impl io::Write for Line {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.0.push(line.to_vec());
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<S: Subscriber> Filter<S> for &'static Diagnostics {
+    fn enabled(&self, metadata: &Metadata<'_>, _: &Context<'_, S>) -> bool {
+        *metadata.level() <= Level::INFO || metadata.target() == DPDK
+    }
+
+    fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, S>) -> bool {
+        // There are DPDK's debug messages only where they were asked for.
+        if *event.metadata().level() > Level::INFO {
+            return true;
+        }
+        match self.limit.take(event.metadata(), Instant::now()) {
+            Taken::Yes => true,
+            Taken::NoLonger => {
+                // The writing thread says so when the window has ended.
+                self.queue.wake();
+                false
+            }
+            Taken::No => false,
+        }
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(LevelFilter::DEBUG)
+    }
+}
+
+/// A panic is a message like any other: the standard hook would wait for standard error.
+fn report_panic(panic: &PanicHookInfo<'_>) {
+    let thread = std::thread::current();
+    let name = thread.name().unwrap_or("without a name");
+    let text = panic.payload_as_str().unwrap_or("a value that is no text");
+    let place = panic.location().map_or_else(String::new, |place| format!(" at {place}"));
+    let backtrace = Backtrace::capture();
+    if backtrace.status() == BacktraceStatus::Captured {
+        tracing::error!("thread {name} panicked{place}: {text}; {backtrace}");
+    } else {
+        tracing::error!("thread {name} panicked{place}: {text}");
+    }
+}

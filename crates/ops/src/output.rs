@@ -1,0 +1,99 @@
+//! Standard output, to which data goes: the one place that writes there.
+
+use crate::queue::Queue;
+use std::io::{self, Write as _};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long the end of a program that runs waits for standard output to take what is left.
+pub const OUTPUT_WAIT: Duration = Duration::from_secs(2);
+
+/// Writes text to standard output, for a command that answers and ends: it waits for a reader as long
+/// as it takes. A reader that has gone away is no error: it has seen enough.
+///
+/// # Errors
+/// The system's, such as a full disk.
+pub fn print(text: &str) -> io::Result<()> {
+    let mut output = stdout();
+    gone_is_fine(output.write_all(text.as_bytes()).and_then(|()| output.flush()))
+}
+
+/// As [`print()`], for the report of a program that has run: waits for [`OUTPUT_WAIT`] at most.
+///
+/// # Errors
+/// As [`Output::finish`].
+pub fn print_in_time(text: &str) -> io::Result<()> {
+    let output = Output::start()?;
+    output.print(text);
+    output.finish()
+}
+
+fn gone_is_fine(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => result,
+    }
+}
+
+/// Standard output of a program that runs. A thread writes, so that nothing else waits for a reader:
+/// text that finds no room in a queue of 1 MiB is lost, and [`finish`](Self::finish) says so.
+///
+/// ```
+/// let output = hotloop_ops::Output::start()?;
+/// output.print("1.000M pps\n");
+/// assert!(!output.is_unread());
+/// output.finish()?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Output {
+    queue: Arc<Queue>,
+}
+
+impl Output {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// The system grants no thread.
+    pub fn start() -> io::Result<Self> {
+        let queue = Arc::new(Queue::default());
+        let writing = Arc::clone(&queue);
+        std::thread::Builder::new()
+            .name("output".into())
+            .spawn(move || writing.write_to(&mut stdout(), &mut |_| None))?;
+        Ok(Self { queue })
+    }
+
+    /// Hands over text, whole lines of it. Never waits.
+    pub fn print(&self, text: &str) {
+        self.queue.push(text.as_bytes().to_vec());
+    }
+
+    /// Whether the reader has gone away: there is nobody to print for.
+    #[must_use]
+    pub fn is_unread(&self) -> bool {
+        self.queue.failure() == Some(io::ErrorKind::BrokenPipe)
+    }
+
+    /// Waits until all is written, for [`OUTPUT_WAIT`] at most.
+    ///
+    /// # Errors
+    /// Something was not written: the system's reason, or that nobody reads. A reader that has gone
+    /// away is no error.
+    pub fn finish(&self) -> io::Result<()> {
+        let is_written = self.queue.flush(OUTPUT_WAIT);
+        if let Some(failure) = self.queue.take_failure() {
+            return gone_is_fine(Err(failure));
+        }
+        if is_written && self.queue.lost_count() == 0 {
+            return Ok(());
+        }
+        Err(io::Error::new(io::ErrorKind::TimedOut, "nobody read all of it"))
+    }
+}
+
+/// Standard output itself.
+#[expect(clippy::disallowed_methods, reason = "the one place that writes there")]
+fn stdout() -> io::Stdout {
+    io::stdout()
+}

@@ -1,0 +1,207 @@
+//! Nothing that happens to standard error or standard output ends or delays a balancer, and no SIGHUP
+//! does that comes before it has started.
+
+use serde_json::Value;
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::io::{PipeReader, PipeWriter, pipe};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const CONFIG: &str = r#"
+[engine]
+workers = 1
+[balancer]
+source_v4 = "192.0.2.1"
+source_v6 = "2001:db8::1"
+mtu = 1500
+decapsulate = ["192.0.2.1"]
+[[port]]
+name = "uplink"
+device = "net_null0"
+next_hop_mac = "02:00:00:00:00:01"
+[[service]]
+name = "web"
+address = "203.0.113.10"
+protocol = "tcp"
+ports = "80"
+  [[service.backend]]
+  address = "10.0.0.1"
+"#;
+
+/// How long a program may take that is to start or to end: machines that test are busy.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long the end of a program waits for a file that takes nothing, with a tenfold margin.
+const END: Duration = Duration::from_secs(25);
+
+struct Running {
+    child: Child,
+    folder: tempfile::TempDir,
+}
+
+impl Running {
+    fn start(stderr: impl Into<Stdio>, stdout: impl Into<Stdio>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("lb.toml"), CONFIG).unwrap();
+        let args = ["run", "--config", "lb.toml", "--control", "lb.sock", "--report", "json"];
+        let mut command = program(folder.path(), &args);
+        let child = command.stderr(stderr).stdout(stdout).spawn().unwrap();
+        Self { child, folder }
+    }
+
+    /// The answer to `ctl status`, where there is one.
+    fn status(&self) -> Option<Value> {
+        let args = ["ctl", "--control", "lb.sock", "status", "--json"];
+        let output = program(self.folder.path(), &args).output().unwrap();
+        output.status.success().then(|| serde_json::from_slice(&output.stdout).unwrap())
+    }
+
+    /// Waits until its status is as wanted.
+    fn wait(&mut self, what: &str, is_so: impl Fn(&Value) -> bool) {
+        let started = Instant::now();
+        while !self.status().as_ref().is_some_and(&is_so) {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                panic!("{what}: it has ended: {status}");
+            }
+            assert!(started.elapsed() < PATIENCE, "{what}: in vain");
+        }
+    }
+
+    /// Asks for `count` reloads, one after the other.
+    fn reload(&mut self, count: u64) {
+        for _ in 0..count {
+            let before = self.status().unwrap()["reloads"].as_u64();
+            self.signal("HUP");
+            self.wait("a reload", |status| status["reloads"].as_u64() > before);
+        }
+    }
+
+    fn signal(&self, signal: &str) {
+        let kill = format!("kill -{signal} {}", self.child.id());
+        assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+    }
+
+    /// Ends it by SIGTERM: how, and what stood on standard output.
+    fn end(mut self) -> Output {
+        self.signal("TERM");
+        let started = Instant::now();
+        while self.child.try_wait().unwrap().is_none() {
+            assert!(started.elapsed() < END, "it does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        self.child.wait_with_output().unwrap()
+    }
+}
+
+fn program(folder: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ipip-lb"));
+    command.current_dir(folder).args(args);
+    command
+}
+
+fn dev_full() -> File {
+    File::options().write(true).open("/dev/full").unwrap()
+}
+
+/// A pipe that is full, of which nobody reads.
+fn full_pipe() -> (PipeReader, PipeWriter) {
+    let (reader, mut writer) = pipe().unwrap();
+    let capacity = rustix::pipe::fcntl_getpipe_size(&writer).unwrap();
+    writer.write_all(&vec![b'\n'; capacity]).unwrap();
+    (reader, writer)
+}
+
+fn is_whole(output: &Output) {
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&report["balanced"], &report["pools_whole"]), (&true.into(), &true.into()));
+}
+
+#[test]
+fn a_standard_error_that_fails_ends_nothing() {
+    let (reader, gone) = pipe().unwrap();
+    drop(reader);
+    for stderr in [Stdio::from(gone), Stdio::from(dev_full())] {
+        let mut running = Running::start(stderr, Stdio::piped());
+        running.wait("it runs", |_| true);
+        running.reload(2);
+        let lost = running.status().unwrap()["engine"]["messages_lost"].as_u64();
+        assert!(lost >= Some(3), "{lost:?}");
+        is_whole(&running.end());
+    }
+}
+
+#[test]
+fn a_standard_error_that_blocks_delays_neither_packets_nor_control_nor_the_end() {
+    let (_reader, writer) = full_pipe();
+    let mut running = Running::start(writer, Stdio::piped());
+    running.wait("packets", |status| status["engine"]["received"].as_u64() > Some(0));
+    running.reload(3);
+    let received = running.status().unwrap()["engine"]["received"].as_u64();
+    running.wait("packets", |status| status["engine"]["received"].as_u64() > received);
+    is_whole(&running.end());
+}
+
+#[test]
+fn a_standard_output_that_blocks_or_fails_is_an_error_at_the_end() {
+    let (_reader, writer) = full_pipe();
+    let cases = [(Stdio::from(writer), "nobody read all of it"), (dev_full().into(), "No space")];
+    for (stdout, expected) in cases {
+        let mut running = Running::start(Stdio::piped(), stdout);
+        running.wait("it runs", |_| true);
+        let output = running.end();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("standard output: ") && said.contains(expected), "{said}");
+    }
+}
+
+#[test]
+fn commands_have_the_right_exit_code_whatever_cannot_be_written() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("lb.toml"), CONFIG).unwrap();
+    let check = ["check", "--config", "lb.toml"];
+    for (args, expected) in [
+        (&["--help"][..], 1),
+        (&["run", "--help"], 1),
+        (&check, 1),
+        // Nothing is written to standard output here.
+        (&["check", "--config", "missing.toml"], 2),
+        (&["ctl", "--control", "missing.sock", "status"], 2),
+        (&["nonsense"], 2),
+    ] {
+        let mut command = program(folder.path(), args);
+        let output = command.stdout(dev_full()).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(expected), "{args:?}: {said}");
+        assert_eq!((said.lines().count(), said.contains("panicked")), (1, false), "{said}");
+
+        let mut command = program(folder.path(), args);
+        let status = command.stdout(dev_full()).stderr(dev_full()).status().unwrap();
+        assert_eq!(status.code(), Some(expected), "{args:?}");
+    }
+    // A reader that has gone away has seen enough.
+    for args in [&["--help"][..], &check] {
+        let (reader, writer) = pipe().unwrap();
+        drop(reader);
+        let output = program(folder.path(), args).stdout(writer).output().unwrap();
+        assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0), "{args:?}");
+    }
+}
+
+#[test]
+fn a_hangup_that_comes_while_it_starts_becomes_a_reload() {
+    let mut running = Running::start(Stdio::null(), Stdio::piped());
+    // DPDK starts on a thread of its own, as the first or as a later one.
+    let threads = format!("/proc/{}/task", running.child.id());
+    let started = Instant::now();
+    while fs::read_dir(&threads).unwrap().count() < 2 {
+        assert!(started.elapsed() < PATIENCE, "it does not start");
+    }
+    assert!(running.status().is_none(), "it answers already: that is too late for this test");
+    running.signal("HUP");
+    running.wait("the reload", |status| status["reloads"].as_u64() == Some(1));
+    is_whole(&running.end());
+}
