@@ -1,5 +1,10 @@
 //! Compiles the peers that are C: whole loops over DPDK's ring and hash table, as a program in C has
 //! them, so that no call from Rust stands in their way.
+#![allow(
+    clippy::print_stderr,
+    clippy::print_stdout,
+    reason = "a benchmark prints its figures, for the project's developers"
+)]
 
 use std::env;
 use std::process::Command;

@@ -4,6 +4,11 @@
 //! `cargo xtask bench balancer -- hits` measures only that part; the others are `arrivals`,
 //! `instructions`, `pipeline` and `frames`. With `--quick` the rounds are short and the largest tables
 //! are left out, to see whether everything runs.
+#![allow(
+    clippy::print_stderr,
+    clippy::print_stdout,
+    reason = "a benchmark prints its figures, for the project's developers"
+)]
 
 mod arrivals;
 mod bed;

@@ -2,6 +2,11 @@
 //!
 //! Each round starts the peer, then us, each in a process of its own, forwarding between two net_null
 //! ports on one core; figures are packets a second of that core's CPU time.
+#![allow(
+    clippy::print_stderr,
+    clippy::print_stdout,
+    reason = "a benchmark prints its figures, for the project's developers"
+)]
 
 use hotloop_benches::forwarder::{self, Case, Mode};
 use hotloop_benches::hugepages::Reserved;

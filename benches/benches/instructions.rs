@@ -4,6 +4,11 @@
 //! `instructions CASE CALLS` prepares the same whatever the number of calls (at most
 //! [`CALLS_MAX`]), so that what twice the calls take more is the calls alone. Seeds are fixed,
 //! nothing is random, nothing reads the clock, and no case asks the processor what it can.
+#![allow(
+    clippy::print_stderr,
+    clippy::print_stdout,
+    reason = "a benchmark prints its figures, for the project's developers"
+)]
 
 use std::hint::black_box;
 use std::mem;

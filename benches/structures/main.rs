@@ -1,6 +1,11 @@
 //! The ring, the flow table and the parser, each beside its peers.
 //!
 //! `cargo xtask bench structures -- ring/8` measures only what has `ring/8` in its name.
+#![allow(
+    clippy::print_stderr,
+    clippy::print_stdout,
+    reason = "a benchmark prints its figures, for the project's developers"
+)]
 
 mod flow;
 mod latency;

@@ -107,6 +107,7 @@ fn bind(cflags: &[String]) {
 }
 
 /// Ends the build with a message and without a backtrace.
+#[expect(clippy::print_stderr, reason = "cargo shows what a build script that fails says")]
 fn stop(message: &str) -> ! {
     eprintln!("\n{message}\n");
     std::process::exit(1)

@@ -12,6 +12,7 @@ const HANG_SECONDS: u64 = 300;
 ///
 /// # Panics
 /// As `body` does.
+#[allow(clippy::print_stderr, reason = "the last words of a test that hangs")]
 pub fn alone<T>(body: impl FnOnce() -> T) -> T {
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);

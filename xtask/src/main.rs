@@ -1,6 +1,10 @@
 //! `cargo xtask`: sets up, shows, tests and measures the project. It builds where DPDK is absent, so
 //! that it can install it.
-
+#![allow(
+    clippy::print_stderr,
+    clippy::print_stdout,
+    reason = "a tool of the project's developers: what it prints is all it does"
+)]
 #![forbid(unsafe_code)]
 
 mod bench;

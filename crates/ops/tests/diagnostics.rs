@@ -1,4 +1,5 @@
 //! What a program says, whatever standard error does. Each test is the parent of a copy of itself.
+#![allow(clippy::print_stdout, reason = "what the parent waits for")]
 
 use hotloop_ops::{EXIT_WAIT, LogArgs, LogFormat, lost_count, program};
 use serde_json::Value;

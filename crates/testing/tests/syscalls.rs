@@ -1,4 +1,5 @@
 //! System calls, counted by thread.
+#![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
 use hotloop_testing::syscalls::{Traced, Window, WindowCalls, traced};
 use std::hint::black_box;

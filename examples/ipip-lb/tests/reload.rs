@@ -3,6 +3,7 @@
 //!
 //! Each configuration has a tunnel source of its own, so that every packet that leaves says by which
 //! of them it was balanced.
+#![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
 mod deployed;
 

@@ -1,5 +1,6 @@
 //! A forwarder as a program: `planted-forwarder CORES [FAULT]` forwards between two virtual devices
 //! until SIGINT, prints its report as a line of JSON, and ends with exit code 0 where all is whole.
+#![allow(clippy::print_stdout, reason = "what its tests read")]
 
 use hotloop::prelude::*;
 use hotloop_tests::planted::{Fault, deployment, forwarder};

@@ -65,7 +65,7 @@ impl Operator {
         };
         let room = operator.probe();
         if room.probed_count > 0 && room.is_enough() {
-            eprintln!("ipip-lb: health: {room}");
+            tracing::info!("health: {room}");
         }
         Ok(operator)
     }
@@ -137,7 +137,7 @@ impl Operator {
     fn probe(&mut self) -> Room {
         let room = self.probes.set(self.probed());
         if !room.is_enough() {
-            eprintln!("ipip-lb: health: {room}");
+            tracing::warn!("health: {room}");
         }
         room
     }
