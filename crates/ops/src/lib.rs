@@ -72,8 +72,9 @@
 //!
 //! # Limits
 //!
-//! Linux only. An answer is made on the control thread, which does nothing else meanwhile. A request
-//! waits up to [`TURN`] before it is looked at. Who may connect may do everything.
+//! Linux only. An answer is made on the control thread, which does nothing else meanwhile: what takes
+//! long belongs on another thread, with [`Reply::Later`]. A request waits up to [`TURN`] before it is
+//! looked at. Who may connect may do everything.
 #![deny(unsafe_code)]
 
 mod arguments;
@@ -105,6 +106,6 @@ pub use operation::{Operation, TURN, operate};
 pub use output::{OUTPUT_WAIT, Output, print, print_in_time};
 pub use path::socket_path;
 pub use program::program;
-pub use request::Request;
+pub use request::{Reply, Request};
 pub use socket::{CLIENT_COUNT_MAX, CLIENT_IDLE_MAX, Socket, SocketError};
 pub use table::Table;

@@ -1,10 +1,9 @@
 //! The control thread's loop.
 
 use crate::common;
-use crate::request::Request;
+use crate::request::{Reply, Request};
 use crate::socket::Socket;
 use hotloop_engine::{Control, Waited};
-use serde_json::Value;
 use std::time::{Duration, Instant};
 
 /// How long a turn of the control thread waits.
@@ -86,16 +85,18 @@ impl<'a> Operation<'a> {
     /// it ends; nothing where it goes on.
     ///
     /// `status` and `counters` are answered from what the engine counts; `answer` is asked for all
-    /// other commands, and ends with [`Request::unknown`].
-    pub fn turn(
+    /// other commands, and ends with [`Request::unknown`]. What takes longer than a few milliseconds
+    /// is a [`Reply::Later`].
+    pub fn turn<R: Into<Reply>>(
         &mut self,
-        answer: &mut dyn FnMut(&Request) -> Result<Value, String>,
+        answer: &mut dyn FnMut(&Request) -> R,
     ) -> Option<Waited> {
         let control = self.control;
         if let Some(socket) = &mut self.socket {
             let since = socket.since();
-            socket.serve(&mut |request| {
-                common::answer(control, since, request).map_or_else(|| answer(request), Ok)
+            socket.serve(&mut |request| match common::answer(control, since, request) {
+                Some(common) => Reply::Now(Ok(common)),
+                None => answer(request).into(),
             });
         }
         let now = Instant::now();

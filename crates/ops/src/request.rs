@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use std::sync::mpsc::Receiver;
 
 /// How long a request may be, in bytes.
 pub(crate) const REQUEST_BYTES_MAX: usize = 64 << 10;
@@ -65,6 +66,22 @@ impl Request {
     /// The request as a line.
     pub(crate) fn line(&self) -> Vec<u8> {
         line_of(&json!({"command": self.command, "arguments": self.arguments}))
+    }
+}
+
+/// What a program has for a request: its answer, or the promise of one.
+#[derive(Debug)]
+pub enum Reply {
+    /// The answer, which is sent at once.
+    Now(Result<Value, String>),
+    /// Where the answer will come: the client waits for it, and others are served meanwhile. Where
+    /// the other end is dropped without an answer, the client gets an error.
+    Later(Receiver<Result<Value, String>>),
+}
+
+impl From<Result<Value, String>> for Reply {
+    fn from(answer: Result<Value, String>) -> Self {
+        Self::Now(answer)
     }
 }
 

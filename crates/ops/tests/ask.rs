@@ -18,7 +18,7 @@ fn answered(
     std::thread::scope(|scope| {
         let asked = scope.spawn(|| ask(&path, request));
         while !asked.is_finished() {
-            socket.serve(&mut answer);
+            socket.serve(&mut |request| answer(request).into());
             std::thread::yield_now();
         }
         asked.join().unwrap()

@@ -1,6 +1,6 @@
 //! What a socket's path may be, and who else is there.
 
-use hotloop_ops::{AskError, Request, Socket, SocketError, ask};
+use hotloop_ops::{AskError, Reply, Request, Socket, SocketError, ask};
 use rustix::fs::Mode;
 use rustix::process::umask;
 use std::fs;
@@ -39,7 +39,7 @@ fn a_running_programs_socket_is_refused_and_goes_on_working() {
         move || ask(&path, &Request::new("status"))
     });
     while !asked.is_finished() {
-        first.serve(&mut |request| Ok(request.command.as_str().into()));
+        first.serve(&mut |request| Reply::Now(Ok(request.command.as_str().into())));
         std::thread::yield_now();
     }
     assert_eq!(asked.join().unwrap().unwrap(), "status");

@@ -1,10 +1,11 @@
 //! One client of a control socket.
 
 use super::CLIENT_IDLE_MAX;
-use crate::request::{REQUEST_BYTES_MAX, Request, answer_line};
+use crate::request::{REQUEST_BYTES_MAX, Reply, Request, answer_line};
 use serde_json::Value;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Instant;
 
 /// How many of its requests are answered in a round.
@@ -19,6 +20,8 @@ pub struct Client {
     stream: UnixStream,
     /// What has come and is not answered yet.
     input: Vec<u8>,
+    /// Where the answer to its last request will come, while that takes.
+    awaited: Option<Receiver<Result<Value, String>>>,
     /// The answer that is being sent.
     output: Vec<u8>,
     /// How much of it is sent.
@@ -37,6 +40,7 @@ impl Client {
         Ok(Self {
             stream,
             input: Vec::new(),
+            awaited: None,
             output: Vec::new(),
             sent_bytes: 0,
             is_ended: false,
@@ -57,23 +61,15 @@ impl Client {
     }
 
     /// Serves it as far as goes without waiting. Says whether to keep it.
-    pub fn serve(
-        &mut self,
-        now: Instant,
-        answer: &mut dyn FnMut(&Request) -> Result<Value, String>,
-    ) -> bool {
+    pub fn serve(&mut self, now: Instant, answer: &mut dyn FnMut(&Request) -> Reply) -> bool {
         self.go_on(now, answer).is_ok()
             && now.saturating_duration_since(self.active) < CLIENT_IDLE_MAX
     }
 
     /// An error says that nothing more is to be done for it.
-    fn go_on(
-        &mut self,
-        now: Instant,
-        answer: &mut dyn FnMut(&Request) -> Result<Value, String>,
-    ) -> io::Result<()> {
+    fn go_on(&mut self, now: Instant, answer: &mut dyn FnMut(&Request) -> Reply) -> io::Result<()> {
         for _ in 0..REQUEST_COUNT_MAX {
-            if !self.is_sent(now)? {
+            if !self.is_answered(now) || !self.is_sent(now)? {
                 return Ok(());
             }
             self.read()?;
@@ -85,10 +81,30 @@ impl Client {
                 };
             };
             self.active = now;
-            let answered = line.and_then(|line| Request::read(&line));
-            self.output = answer_line(answered.and_then(|request| answer(&request)));
+            match line.and_then(|line| Request::read(&line)) {
+                Ok(request) => match answer(&request) {
+                    Reply::Now(answer) => self.output = answer_line(answer),
+                    Reply::Later(answer) => self.awaited = Some(answer),
+                },
+                Err(error) => self.output = answer_line(Err(error)),
+            }
         }
-        self.is_sent(now).map(|_| ())
+        if self.is_answered(now) { self.is_sent(now).map(|_| ()) } else { Ok(()) }
+    }
+
+    /// Takes the answer that was promised, once it has come. Says whether none is awaited any more.
+    fn is_answered(&mut self, now: Instant) -> bool {
+        let Some(awaited) = &self.awaited else { return true };
+        // It is the program that takes its time.
+        self.active = now;
+        let answer = match awaited.try_recv() {
+            Ok(answer) => answer,
+            Err(TryRecvError::Empty) => return false,
+            Err(TryRecvError::Disconnected) => Err("the program gave this up: ask again".into()),
+        };
+        self.awaited = None;
+        self.output = answer_line(answer);
+        true
     }
 
     /// Sends on what there is. Says whether all is sent.

@@ -5,10 +5,9 @@ mod client;
 
 pub use bind::SocketError;
 
-use crate::request::Request;
+use crate::request::{Reply, Request};
 use bind::Bound;
 use client::Client;
-use serde_json::Value;
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -63,15 +62,11 @@ impl Socket {
     /// A client's requests are answered in their order, the next one once the last answer is sent. A
     /// line that is no request, and an `Err` of `answer`, are answered by an error; a request of
     /// more than 64 KiB ends the connection. An answer of more than 16 MiB is replaced by an error.
-    pub fn serve(&mut self, answer: &mut dyn FnMut(&Request) -> Result<Value, String>) {
+    pub fn serve(&mut self, answer: &mut dyn FnMut(&Request) -> Reply) {
         self.serve_at(Instant::now(), answer);
     }
 
-    fn serve_at(
-        &mut self,
-        now: Instant,
-        answer: &mut dyn FnMut(&Request) -> Result<Value, String>,
-    ) {
+    fn serve_at(&mut self, now: Instant, answer: &mut dyn FnMut(&Request) -> Reply) {
         self.accept(now);
         self.clients.retain_mut(|client| client.serve(now, answer));
     }

@@ -1,16 +1,18 @@
 //! The socket on one thread: what a client has written is there when the next round is served.
 
 use super::*;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{self, Sender};
 use tempfile::TempDir;
 
 struct Served {
     socket: Socket,
     now: Instant,
     asked_count: usize,
+    promised: Vec<Sender<Result<Value, String>>>,
     // Dropped last: the socket removes its file first.
     _folder: TempDir,
 }
@@ -19,7 +21,8 @@ impl Served {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let socket = Socket::bind(&folder.path().join("nf.sock")).unwrap();
-        Self { socket, now: Instant::now(), asked_count: 0, _folder: folder }
+        let (now, promised) = (Instant::now(), Vec::new());
+        Self { socket, now, asked_count: 0, promised, _folder: folder }
     }
 
     fn client(&self) -> UnixStream {
@@ -28,16 +31,22 @@ impl Served {
         stream
     }
 
-    /// A round: `echo` answers with its arguments, `long` with as many bytes, others with an error.
+    /// A round: `echo` answers with its arguments, `long` with as many bytes, `later` with what is
+    /// sent to the last of `promised`, others with an error.
     fn round(&mut self) {
-        let Self { socket, now, asked_count, .. } = self;
+        let Self { socket, now, asked_count, promised, .. } = self;
         socket.serve_at(*now, &mut |request| {
             *asked_count += 1;
-            match request.command.as_str() {
+            Reply::Now(match request.command.as_str() {
                 "echo" => Ok(request.arguments.clone()),
                 "long" => Ok(Value::from("x".repeat(request.arguments.as_u64().unwrap() as usize))),
+                "later" => {
+                    let (sender, answer) = mpsc::channel();
+                    promised.push(sender);
+                    return Reply::Later(answer);
+                }
                 _ => request.unknown(),
-            }
+            })
         });
     }
 }
@@ -286,4 +295,34 @@ fn the_file_goes_with_the_socket_and_only_its_own() {
     fs::write(&path, "another's").unwrap();
     drop(served.socket);
     assert_eq!(fs::read_to_string(&path).unwrap(), "another's");
+}
+
+#[test]
+fn an_answer_that_comes_later_holds_up_nobody_else() {
+    let mut served = Served::new();
+    let (mut first, mut second) = (served.client(), served.client());
+    let later = Request::new("later").line();
+    first.write_all(&[later.clone(), echo(&json!("first"))].concat()).unwrap();
+    second.write_all(&later).unwrap();
+    let mut third = served.client();
+    for index in 0..3 {
+        third.write_all(&echo(&json!(index))).unwrap();
+        // Longer than a client may be idle: these wait for the program, not it for them.
+        served.now += CLIENT_IDLE_MAX;
+        served.round();
+        assert_eq!(received(&third), (format!("{{\"ok\":{index}}}\n"), false));
+    }
+    assert_eq!(
+        (received(&first), received(&second)),
+        ((String::new(), false), (String::new(), false))
+    );
+    // One is answered, and then its next request; the other's promise is broken.
+    let last = served.promised.remove(0);
+    last.send(Ok(json!("done"))).unwrap();
+    served.promised.clear();
+    served.round();
+    let (text, is_ended) = received(&first);
+    assert_eq!((text.as_str(), is_ended), ("{\"ok\":\"done\"}\n{\"ok\":\"first\"}\n", false));
+    let (text, is_ended) = received(&second);
+    assert!(text.starts_with("{\"error\":\"the program gave this up") && !is_ended, "{text}");
 }
