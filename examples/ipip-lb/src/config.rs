@@ -36,12 +36,15 @@
 
 mod balancer;
 mod document;
+mod file;
 mod health;
 mod load;
 mod parse;
 mod port;
 mod service;
 mod words;
+
+pub(crate) use file::read as read_file;
 
 use crate::hashes::HashKey;
 use crate::prefix::Prefix;

@@ -1,9 +1,7 @@
 //! From a file to its text.
 
-use super::{Config, ConfigError, document::Origin, parse};
+use super::{Config, ConfigError, document::Origin, file, parse};
 use crate::failure::BadInput;
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 use toml::de::DeTable;
 
@@ -19,9 +17,7 @@ impl Config {
         let unreadable = |error: std::io::Error| {
             BadInput::file(path, "--config", &error, "name a readable file")
         };
-        let mut bytes = Vec::new();
-        let file = File::open(path).map_err(unreadable)?;
-        file.take(CONFIG_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+        let bytes = file::read(path, CONFIG_BYTES_MAX + 1).map_err(unreadable)?;
         let file = path.display().to_string();
         if bytes.len() as u64 > CONFIG_BYTES_MAX {
             let problem = format!("larger than {CONFIG_BYTES_MAX} bytes; name a configuration");

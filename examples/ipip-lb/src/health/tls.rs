@@ -1,7 +1,6 @@
 //! TLS for probes: whom they trust, and what to tell an operator whose certificate they don't.
 
-use crate::config::Trust;
-use rustix::fs::{Mode, OFlags};
+use crate::config::{Trust, read_file};
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring};
@@ -59,20 +58,12 @@ fn authorities(path: &Path) -> Result<RootCertStore, String> {
     Ok(store)
 }
 
-/// What is in a file of certificates, which nobody waits for: a pipe would keep its reader until
-/// somebody writes.
+/// What is in a file of certificates.
 ///
 /// # Errors
 /// It can't be read, or isn't a regular file.
 pub fn text_of(path: &Path) -> io::Result<Vec<u8>> {
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("not a regular file"));
-    }
-    let mut text = Vec::new();
-    file.take(CA_FILE_BYTES_MAX).read_to_end(&mut text)?;
-    Ok(text)
+    read_file(path, CA_FILE_BYTES_MAX)
 }
 
 fn pem_words(error: rustls::pki_types::pem::Error) -> String {
