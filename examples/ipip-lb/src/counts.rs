@@ -1,8 +1,10 @@
 //! What a worker counts besides drops: where packets went, and how its connections fare.
 
-use crate::directory::{Directory, TargetId};
+use crate::departed::Departed;
+use crate::directory::{Directory, TargetId, TargetName};
 use hotloop::stage::Counter;
 use serde_json::{Value, json};
+use std::collections::HashMap;
 use std::fmt;
 
 /// What one worker counts: it alone writes, anybody may read.
@@ -60,6 +62,15 @@ impl WorkerCounts {
         &self.targets[target.slot()]
     }
 
+    /// How many packets were sent to whoever has a slot.
+    ///
+    /// # Panics
+    /// When there is no such slot.
+    #[must_use]
+    pub fn packets(&self, slot: usize) -> u64 {
+        self.targets[slot].packets.count()
+    }
+
     /// Starts a slot's counts over, for whoever has it next. Nobody may be counting there.
     pub fn clear(&self, slot: usize) {
         self.targets[slot].packets.set(0);
@@ -74,6 +85,8 @@ pub struct Summary<'a> {
     pub directory: &'a Directory,
     /// The workers' counts.
     pub workers: &'a [WorkerCounts],
+    /// What was counted of backends that are no longer there, where any may have left.
+    pub departed: Option<&'a Departed>,
 }
 
 /// What all workers together counted of a backend of a service.
@@ -99,26 +112,40 @@ impl Summary<'_> {
         }
     }
 
-    /// Each backend's service, address and packets, in the order of the services.
-    fn backends(&self) -> Vec<(&str, std::net::IpAddr, u64)> {
+    /// The packets of each backend that has left, and of those that are not remembered by name.
+    #[must_use]
+    pub fn departed(&self) -> (HashMap<&TargetName, u64>, u64) {
+        self.departed.map(|departed| departed.packets(self.workers)).unwrap_or_default()
+    }
+
+    /// Each backend's packets, in the order of the services; then those of backends that have left.
+    /// All of them together are what was sent to backends.
+    fn backends(&self) -> Vec<Sent> {
         let targets = self.directory.targets().iter().enumerate();
         let mut taken: Vec<_> = targets
             .filter_map(|(slot, target)| Some((target.service?, slot, target, target.id(slot)?)))
             .collect();
         taken.sort_by_key(|(service, slot, ..)| (*service, *slot));
+        let (mut departed, others) = self.departed();
         let services = self.directory.services();
-        taken
-            .into_iter()
-            .map(|(service, _, target, id)| {
-                let name = services[service as usize].name.as_str();
-                (name, target.address, self.target(id).packets)
-            })
-            .collect()
+        let here = taken.into_iter().map(|(service, _, target, id)| {
+            let name = TargetName::new(&services[service as usize].name, target.address);
+            let before = departed.remove(&name).unwrap_or(0);
+            Sent { packets: self.target(id).packets + before, name: Some(name), is_gone: false }
+        });
+        let mut all: Vec<_> = here.collect();
+        let mut gone: Vec<_> = departed.into_iter().filter(|(_, packets)| *packets > 0).collect();
+        gone.sort();
+        let gone = gone.into_iter().map(|(name, packets)| (Some(name.clone()), packets));
+        let others = (others > 0).then_some((None, others));
+        let gone = gone.chain(others);
+        all.extend(gone.map(|(name, packets)| Sent { name, packets, is_gone: true }));
+        all
     }
 
-    /// For programs.
+    /// What all workers counted, but for single backends: for programs.
     #[must_use]
-    pub fn to_json(&self) -> Value {
+    pub fn sums_json(&self) -> Value {
         json!({
             "admitted": self.sum(|it| &it.admitted),
             "stateless": self.sum(|it| &it.stateless),
@@ -126,19 +153,55 @@ impl Summary<'_> {
             "replies_known": self.sum(|it| &it.replies_known),
             "answered": self.sum(|it| &it.answered),
             "connections": self.workers.iter().map(|it| it.connections.count()).collect::<Vec<_>>(),
-            "backends": self.backends().iter().map(|(service, address, packets)| json!({
-                "service": service,
-                "address": address.to_string(),
-                "packets": packets,
-            })).collect::<Vec<_>>(),
         })
+    }
+
+    /// For programs.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let mut json = self.sums_json();
+        json["backends"] = self.backends().iter().map(Sent::to_json).collect();
+        json
+    }
+}
+
+/// What was sent to a backend.
+struct Sent {
+    /// None for all those that are not remembered by name.
+    name: Option<TargetName>,
+    packets: u64,
+    /// Whether it has left its service.
+    is_gone: bool,
+}
+
+impl Sent {
+    fn to_json(&self) -> Value {
+        json!({
+            "service": self.name.as_ref().map(|name| &name.service),
+            "address": self.name.as_ref().map(|name| name.address.to_string()),
+            "packets": self.packets,
+            "is_gone": self.is_gone,
+        })
+    }
+}
+
+impl fmt::Display for Sent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, packets, is_gone } = self;
+        match name {
+            Some(TargetName { service, address }) => {
+                write!(f, "service {service}: backend {address}: {packets} packets")?;
+            }
+            None => write!(f, "other backends: {packets} packets")?,
+        }
+        f.write_str(if *is_gone { ", removed since" } else { "" })
     }
 }
 
 impl fmt::Display for Summary<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (service, address, packets) in self.backends() {
-            writeln!(f, "service {service}: backend {address}: {packets} packets")?;
+        for sent in self.backends() {
+            writeln!(f, "{sent}")?;
         }
         writeln!(f, "to clients: {} packets", self.sum(|it| &it.to_clients))?;
         writeln!(f, "answered by ICMP: {} packets", self.sum(|it| &it.answered))?;

@@ -204,6 +204,9 @@ fn overview_text(overview: &Value) -> String {
         balancer("stateless"),
     ));
     text.push_str(&format!("reloads: {}", of("reloads")));
+    if overview["is_loading"] == true {
+        text.push_str("; another one is under way");
+    }
     if let Some(failure) = overview["reload_failure"].as_str() {
         text.push_str(&format!("; the last one failed: {failure}"));
     }

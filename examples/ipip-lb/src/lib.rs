@@ -112,6 +112,7 @@ pub mod connections;
 pub mod control;
 pub mod counts;
 pub mod ctl;
+pub mod departed;
 pub mod directory;
 pub mod failure;
 pub mod hashes;

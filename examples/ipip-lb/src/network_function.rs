@@ -69,7 +69,7 @@ impl NetworkFunction {
     /// What the workers counted up to now, by the directory that they started with.
     #[must_use]
     pub fn summary(&self) -> Summary<'_> {
-        Summary { directory: &self.directory, workers: &self.counts }
+        Summary { directory: &self.directory, workers: &self.counts, departed: None }
     }
 
     /// The graph: what comes from the sources is classified, goes to the worker that owns its shard,

@@ -1,4 +1,5 @@
 //! What a question from control costs a worker: the same, whatever the question.
+#![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
 mod bench;
 

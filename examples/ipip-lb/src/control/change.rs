@@ -1,84 +1,63 @@
-//! Changing what runs: reloading, draining, weights, removing.
+//! Changing what runs: draining, weights, removing; and what a reload can't change.
 
 use super::Operator;
+use super::publication::{Change, Plans, Removed};
 use crate::config::{Config, WEIGHT_MAX};
-use crate::directory::{Removal, Standing, TargetName};
+use crate::directory::{Removal, TargetName};
+use hotloop_ops::Reply;
 use serde_json::{Value, json};
 use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::mpsc;
 
 impl Operator {
-    /// Reads the configuration again and goes over to it. What was changed by hand since the last
-    /// time is as the file says again.
-    ///
-    /// # Errors
-    /// What is wrong with it; nothing has changed then.
-    pub(super) fn reload(&mut self) -> Result<(), String> {
-        let reloaded = self.try_reload();
-        self.reload_failure = reloaded.as_ref().err().cloned();
-        self.reload_count += u64::from(reloaded.is_ok());
-        reloaded
-    }
-
-    fn try_reload(&mut self) -> Result<(), String> {
-        let config = self.source.configuration().map_err(|error| error.to_string())?;
-        check_same_run(&self.config, &config)?;
-        let old_config = std::mem::replace(&mut self.config, config);
-        let old_standing = self.standing.clone();
-        self.standing = Standing { down: old_standing.down.clone(), ..Standing::default() };
-        self.probe();
-        self.refresh_down();
-        if let Err(error) = self.publish() {
-            (self.config, self.standing) = (old_config, old_standing);
-            self.probe();
-            return Err(error);
-        }
-        Ok(())
-    }
-
-    pub(super) fn reload_now(&mut self) -> Result<Value, String> {
-        self.reload()?;
-        let services = &self.config.services;
-        let backend_count: usize = services.iter().map(|it| it.backends.len()).sum();
-        Ok(json!({ "services": services.len(), "backends": backend_count }))
-    }
-
     /// Gives a backend no new connections.
-    pub(super) fn drain(&mut self, arguments: &Value) -> Result<Value, String> {
+    pub(super) fn drain(&mut self, arguments: &Value) -> Reply {
         self.weigh(arguments, 0)
     }
 
-    pub(super) fn set_weight(&mut self, arguments: &Value) -> Result<Value, String> {
+    pub(super) fn set_weight(&mut self, arguments: &Value) -> Reply {
         let weight = arguments["weight"].as_u64().and_then(|it| u32::try_from(it).ok());
-        let weight = weight.filter(|weight| *weight <= WEIGHT_MAX);
-        self.weigh(arguments, weight.ok_or(format!("give a weight from 0 to {WEIGHT_MAX}"))?)
+        match weight.filter(|weight| *weight <= WEIGHT_MAX) {
+            Some(weight) => self.weigh(arguments, weight),
+            None => Reply::Now(Err(format!("give a weight from 0 to {WEIGHT_MAX}"))),
+        }
     }
 
-    fn weigh(&mut self, arguments: &Value, weight: u32) -> Result<Value, String> {
-        let names = self.named(arguments)?;
-        let changed = names.len();
-        self.change(|standing| {
-            standing.weights.extend(names.into_iter().map(|name| (name, weight)));
-        })?;
-        Ok(json!({ "changed": changed, "weight": weight }))
+    fn weigh(&mut self, arguments: &Value, weight: u32) -> Reply {
+        let names = match self.named(arguments) {
+            Ok(names) => names,
+            Err(error) => return Reply::Now(Err(error)),
+        };
+        let answer = json!({ "changed": names.len(), "weight": weight });
+        let weights = names.into_iter().map(|name| (name, weight));
+        Arc::make_mut(&mut self.standing).weights.extend(weights);
+        let (answerer, answered) = mpsc::channel();
+        self.publication.is_stale = true;
+        self.publication.unrefreshed.push((answerer, answer));
+        Reply::Later(answered)
     }
 
     /// Takes a backend out of its services.
-    pub(super) fn remove(&mut self, arguments: &Value) -> Result<Value, String> {
-        let is_flush = arguments["flush"].as_bool().unwrap_or(false);
-        let removal = if is_flush { Removal::Flush } else { Removal::Rebalance };
-        let names = self.named(arguments)?;
-        let removed = names.len();
-        self.change(|standing| {
-            standing.removed.extend(names.into_iter().map(|name| (name, removal)));
-        })?;
-        Ok(json!({ "removed": removed, "flush": is_flush }))
+    pub(super) fn remove(&mut self, arguments: &Value) -> Reply {
+        let (answerer, answer) = mpsc::channel();
+        self.publication.unbuilt.push_back(Change::Removal(arguments.clone(), answerer));
+        Reply::Later(answer)
     }
 
-    /// Changes how things stand, or nothing where that can't be.
-    fn change(&mut self, change: impl FnOnce(&mut Standing)) -> Result<(), String> {
-        let old = self.standing.clone();
-        change(&mut self.standing);
-        self.publish().inspect_err(|_| self.standing = old)
+    /// How to build the directory without the backends that the arguments of `remove` name, and which
+    /// these are.
+    pub(super) fn plan_removal(&self, arguments: &Value) -> Result<(Plans, Removed), String> {
+        let is_flush = arguments["flush"].as_bool().unwrap_or(false);
+        let removal = if is_flush { Removal::Flush } else { Removal::Rebalance };
+        let names = self.named(arguments)?.into_iter().map(|name| (name, removal));
+        let names: Vec<_> = names.collect();
+        let mut standing = Arc::clone(&self.standing);
+        Arc::make_mut(&mut standing).removed.extend(names.iter().cloned());
+        let config = Arc::clone(&self.config);
+        let is_settled = self.departed.is_settled();
+        let answer = json!({ "removed": names.len(), "flush": is_flush });
+        Ok((Plans { config, standing, is_settled, old: None }, Removed { names, answer }))
     }
 
     /// The backends meant: those of an address, in all services or in the one that is named.
@@ -106,7 +85,7 @@ impl Operator {
 }
 
 /// That the new configuration differs in nothing that a run keeps from its start.
-fn check_same_run(old: &Config, new: &Config) -> Result<(), String> {
+pub(super) fn check_same_run(old: &Config, new: &Config) -> Result<(), String> {
     let same_ports = old.ports.len() == new.ports.len()
         && old.ports.iter().zip(&new.ports).all(|(old, new)| {
             (&old.name, &old.device, old.next_hop_mac, old.side)

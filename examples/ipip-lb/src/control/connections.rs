@@ -33,7 +33,7 @@ impl Operator {
                 .filter(|limit| (1..=LIMIT_MAX).contains(limit))
                 .ok_or(format!("give a limit from 1 to {LIMIT_MAX}"))?,
         };
-        let worker_count = self.steering.counts.len();
+        let worker_count = self.counts.len();
         for worker in 0..worker_count {
             let listing = Box::new(Listing::new(filter.clone(), limit));
             self.ask(worker, Question::Connections(listing))?;
@@ -69,8 +69,8 @@ impl Operator {
     /// Asks a worker.
     pub(super) fn ask(&mut self, worker: usize, question: Question) -> Result<(), String> {
         // Answers that came too late for whoever asked.
-        while self.steering.asker.answer(worker).is_some() {}
-        self.steering.asker.ask(worker, question).map_err(|_| {
+        while self.asker.answer(worker).is_some() {}
+        self.asker.ask(worker, question).map_err(|_| {
             format!("worker {worker} is still busy with an earlier question: ask again later")
         })
     }
@@ -79,7 +79,7 @@ impl Operator {
     pub(super) fn await_answer(&mut self, worker: usize) -> Result<Answer, String> {
         let start = Instant::now();
         loop {
-            if let Some(answer) = self.steering.asker.answer(worker) {
+            if let Some(answer) = self.asker.answer(worker) {
                 return Ok(answer);
             }
             if start.elapsed() > PATIENCE {
@@ -96,7 +96,7 @@ pub(super) fn named(directory: &Directory, id: TargetId) -> (Option<&str>, Optio
     match directory.target(id) {
         Found::There(target) => {
             let service = target.service.map(|index| &directory.services()[index as usize]);
-            (service.map(|service| service.name.as_str()), Some(target.address.to_string()))
+            (service.map(|service| &*service.name), Some(target.address.to_string()))
         }
         Found::Gone | Found::Flushed => (None, None),
     }
@@ -166,7 +166,7 @@ fn parse_filter(text: &str, directory: &Directory) -> Result<Filter, String> {
 fn targets_of(key: &str, value: &str, directory: &Directory) -> Result<HashSet<TargetId>, String> {
     let address: Option<IpAddr> = value.parse().ok();
     let fits = |service: u32, of: IpAddr| match key {
-        "service" => directory.services()[service as usize].name == value,
+        "service" => &*directory.services()[service as usize].name == value,
         _ => Some(of) == address,
     };
     let targets = directory.targets().iter().enumerate();

@@ -18,7 +18,7 @@ impl Operator {
     pub(super) fn lookup(&mut self, arguments: &Value) -> Result<Value, String> {
         let key = parse_flow(arguments)?;
         let hashes = self.directory().settings.hashes;
-        let worker = worker_of(&key, &hashes, self.steering.counts.len());
+        let worker = worker_of(&key, &hashes, self.counts.len());
         self.ask(worker, Question::Connection(key))?;
         let Answer::Connection(connection) = self.await_answer(worker)? else {
             return Err(format!("worker {worker} answered something else: ask again"));
@@ -32,14 +32,14 @@ impl Operator {
         let any = || if is_echo(&key) { directory.any_service_of(key.destination()) } else { None };
         let service = directory.service_of_flow(&key).or_else(any);
         let rule = service.and_then(|service| {
-            let configured = self.config.services.iter().find(|it| it.name == service.name)?;
+            let configured = self.config.services.iter().find(|it| *it.name == *service.name)?;
             let (address, protocol) = (&configured.address, configured.protocol);
             Some(format!("{address} {protocol} {}", configured.ports))
         });
         let (backend, why) = decision(directory, service, connection, &key);
         Ok(json!({
             "worker": worker,
-            "service": service.map(|service| service.name.as_str()),
+            "service": service.map(|service| &*service.name),
             "rule": rule,
             "backend": backend,
             "why": why,

@@ -1,25 +1,31 @@
 //! The control thread's part: what changes a balancer while it runs, and what tells of it.
 //!
 //! An [`Operator`] stands between those who want something (an operator at the control socket, a
-//! SIGHUP, the health checks) and the workers. Whatever is to change, it builds a whole new
-//! [`Directory`] and publishes it; what it is asked about single connections, it asks the workers.
-//! Neither ever makes a worker wait.
+//! SIGHUP, the health checks) and the workers. Whatever is to change, it has a whole new
+//! [`Directory`] made and publishes it; what it is asked about single connections, it asks the
+//! workers. Neither ever makes a worker wait; and what takes long, reading a configuration and making
+//! directories, is done on other threads, so that signals, health and clients don't wait either.
 
+mod background;
 mod change;
 mod connections;
 mod lookup;
 mod overview;
+mod publication;
+mod reload;
 
+use crate::balance::{Answer, Question};
 use crate::cli::Common;
 use crate::config::Config;
-use crate::counts::Summary;
+use crate::counts::{Summary, WorkerCounts};
+use crate::departed::Departed;
 use crate::directory::{Directory, Standing};
 use crate::failure::Failure;
 use crate::health::{Change, Probed, Probes, Room, State};
 use crate::network_function::Steering;
-use hotloop::engine::Control;
-use hotloop_ops::{Hangup, Request};
-use serde_json::Value;
+use hotloop::engine::{Asker, Control, Publisher};
+use hotloop_ops::{Hangup, Reply, Request};
+use publication::Publication;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
 use std::time::Instant;
@@ -27,11 +33,19 @@ use std::time::Instant;
 /// What the control thread has of a running balancer.
 #[derive(Debug)]
 pub struct Operator {
-    /// Where the configuration comes from.
+    /// Where the configuration is, for messages.
     source: Common,
-    config: Config,
-    standing: Standing,
-    steering: Steering,
+    config: Arc<Config>,
+    standing: Arc<Standing>,
+    /// The directory that workers have, or soon will but for weights and health.
+    directory: Arc<Directory>,
+    /// Whether it was published, or one that it was refreshed to.
+    is_published: bool,
+    publisher: Publisher<Directory>,
+    asker: Asker<Question, Answer>,
+    counts: Arc<[WorkerCounts]>,
+    departed: Departed,
+    publication: Publication,
     probes: Probes,
     changes: Receiver<Change>,
     hangup: Hangup,
@@ -51,11 +65,19 @@ impl Operator {
         let failed = |error: std::io::Error| Failure::Run(format!("health checks: {error}"));
         let probes = Probes::start(sender).map_err(failed)?;
         let hangup = Hangup::watch().map_err(|error| Failure::Run(format!("SIGHUP: {error}")))?;
+        let Steering { builder, publisher, directory, asker, counts } = steering;
+        let publication = Publication::start(source.clone(), builder);
         let mut operator = Self {
             source,
-            config,
-            standing: Standing::default(),
-            steering,
+            config: Arc::new(config),
+            standing: Arc::default(),
+            directory,
+            is_published: true,
+            publisher,
+            asker,
+            counts,
+            departed: Departed::default(),
+            publication: publication.map_err(|error| Failure::Run(format!("threads: {error}")))?,
             probes,
             changes,
             hangup,
@@ -63,7 +85,7 @@ impl Operator {
             reload_count: 0,
             reload_failure: None,
         };
-        let room = operator.probe();
+        let room = operator.probe(publication::probed(&operator.config));
         if room.probed_count > 0 && room.is_enough() {
             tracing::info!("health: {room}");
         }
@@ -73,69 +95,49 @@ impl Operator {
     /// What is to be done every few milliseconds: signals, health, and directories on their way.
     pub fn turn(&mut self) {
         if self.hangup.came() {
-            match self.reload() {
-                Ok(()) => tracing::info!("SIGHUP: the configuration was reloaded"),
-                Err(error) => tracing::error!("SIGHUP: nothing has changed: {error}"),
-            }
+            self.reload(publication::Asker::Signal);
         }
         self.follow_health();
-        if self.steering.publisher.collect() {
+        self.go_on();
+        if self.publisher.collect() && self.is_published {
             // No worker knows an earlier directory: nobody counts in slots that were left.
-            for slot in self.steering.builder.settle() {
-                self.steering.counts.iter().for_each(|counts| counts.clear(slot as usize));
-            }
+            self.departed.settle(&self.counts);
         }
     }
 
-    /// Answers a request from the control socket.
-    ///
-    /// # Errors
-    /// What is wrong with it, and what to ask instead.
-    pub fn answer(&mut self, control: &Control<'_>, request: &Request) -> Result<Value, String> {
+    /// Answers a request from the control socket: with an error that says what to ask instead where
+    /// something is wrong with it.
+    pub fn answer(&mut self, control: &Control<'_>, request: &Request) -> Reply {
         let arguments = &request.arguments;
-        match request.command.as_str() {
+        Reply::Now(match request.command.as_str() {
             "overview" => Ok(self.overview(control)),
             "services" => Ok(self.services()),
             "backends" => Ok(self.backends()),
             "connections" => self.connections(arguments),
             "lookup" => self.lookup(arguments),
-            "drain" => self.drain(arguments),
-            "weight" => self.set_weight(arguments),
-            "remove" => self.remove(arguments),
-            "reload" => self.reload_now(),
+            "drain" => return self.drain(arguments),
+            "weight" => return self.set_weight(arguments),
+            "remove" => return self.remove(arguments),
+            "reload" => return self.reload_now(),
             _ => request.unknown(),
-        }
+        })
     }
 
     /// The directory that workers have, or are about to.
     fn directory(&self) -> &Directory {
-        &self.steering.directory
+        &self.directory
     }
 
     /// What the workers counted up to now.
     #[must_use]
     pub fn summary(&self) -> Summary<'_> {
-        Summary { directory: &self.steering.directory, workers: &self.steering.counts }
+        let departed = Some(&self.departed);
+        Summary { directory: &self.directory, workers: &self.counts, departed }
     }
 
-    /// Whom to probe, those of weight 0 among them.
-    fn probed(&self) -> Vec<Probed> {
-        let mut probed = Vec::new();
-        for service in &self.config.services {
-            let Some(health) = &service.health else { continue };
-            probed.extend(
-                service
-                    .backends
-                    .iter()
-                    .map(|it| Probed { address: it.address, health: health.clone() }),
-            );
-        }
-        probed
-    }
-
-    /// Probes those that are to be probed now, and says so where there is no room for all.
-    fn probe(&mut self) -> Room {
-        let room = self.probes.set(self.probed());
+    /// Probes these from now on, and says so where there is no room for all.
+    fn probe(&mut self, probed: Vec<Probed>) -> Room {
+        let room = self.probes.set(probed);
         if !room.is_enough() {
             tracing::warn!("health: {room}");
         }
@@ -144,20 +146,17 @@ impl Operator {
 
     /// Takes in what the probes found since the last turn.
     fn follow_health(&mut self) {
-        let mut has_changed = false;
         while let Ok(change) = self.changes.try_recv() {
             match change.is_up {
                 true => tracing::info!("health: {} is up: {}", change.address, change.why),
                 false => tracing::warn!("health: {} is down: {}", change.address, change.why),
             }
             let key = (change.address, change.health);
-            has_changed |= match change.is_up {
-                true => self.standing.down.remove(&key),
-                false => self.standing.down.insert(key),
+            let down = &mut Arc::make_mut(&mut self.standing).down;
+            self.publication.is_stale |= match change.is_up {
+                true => down.remove(&key),
+                false => down.insert(key),
             };
-        }
-        if has_changed && let Err(error) = self.publish() {
-            tracing::error!("health: {error}");
         }
     }
 
@@ -165,16 +164,8 @@ impl Operator {
     fn refresh_down(&mut self) -> Vec<State> {
         let states = self.probes.states();
         let down = states.iter().filter(|state| !state.is_up);
-        self.standing.down = down.map(|state| (state.address, state.health.clone())).collect();
+        let down = down.map(|state| (state.address, state.health.clone())).collect();
+        Arc::make_mut(&mut self.standing).down = down;
         states
-    }
-
-    /// Builds a directory of how things stand, and hands it to the workers.
-    fn publish(&mut self) -> Result<(), String> {
-        let built = self.steering.builder.build(&self.config, &self.standing);
-        let directory = Arc::new(built.map_err(|error| error.to_string())?);
-        self.steering.directory = Arc::clone(&directory);
-        self.steering.publisher.publish(directory);
-        Ok(())
     }
 }

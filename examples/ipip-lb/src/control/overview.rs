@@ -1,7 +1,7 @@
 //! Telling how things are: the balancer as a whole, its services, its backends.
 
 use super::Operator;
-use crate::config::{Backend, Config, Service};
+use crate::config::{Backend, Config, Health, Service};
 use crate::counts::TargetSums;
 use crate::directory::{Removal, Target, TargetName};
 use crate::health::State;
@@ -13,14 +13,15 @@ use std::net::IpAddr;
 impl Operator {
     /// The balancer as a whole.
     pub(super) fn overview(&self, control: &Control<'_>) -> Value {
-        let Config { services, .. } = &self.config;
+        let Config { services, .. } = &*self.config;
         json!({
             "engine": hotloop_ops::status(control, self.since),
-            "balancer": self.summary().to_json(),
+            "balancer": self.summary().sums_json(),
             "config": self.source.config.display().to_string(),
             "services": services.len(),
             "backends": services.iter().map(|it| it.backends.len()).sum::<usize>(),
             "down": self.standing.down.len(),
+            "is_loading": self.publication.is_loading(),
             "reloads": self.reload_count,
             "reload_failure": self.reload_failure,
         })
@@ -57,11 +58,15 @@ impl Operator {
     pub(super) fn backends(&self) -> Value {
         let targets = self.targets();
         let states = self.probes.states();
+        let states: HashMap<_, _> =
+            states.iter().map(|state| ((state.address, &state.health), state)).collect();
+        let summary = self.summary();
+        let (departed, _) = summary.departed();
         let mut rows = Vec::new();
         for service in &self.config.services {
             for backend in &service.backends {
                 let target = targets.get(&(service.name.as_str(), backend.address)).copied();
-                rows.push(self.backend(service, backend, target, &states));
+                rows.push(self.backend(service, backend, target, &states, &departed));
             }
         }
         Value::Array(rows)
@@ -72,12 +77,11 @@ impl Operator {
         service: &Service,
         backend: &Backend,
         target: Option<(&Target, TargetSums)>,
-        states: &[State],
+        states: &HashMap<(IpAddr, &Health), &State>,
+        departed: &HashMap<&TargetName, u64>,
     ) -> Value {
         let name = TargetName { service: service.name.clone(), address: backend.address };
-        let probe = states.iter().find(|state| {
-            state.address == backend.address && Some(&state.health) == service.health.as_ref()
-        });
+        let probe = service.health.as_ref().and_then(|it| states.get(&(backend.address, it)));
         let last = probe.and_then(|state| state.last.as_ref()).map(|last| match last {
             Ok(took) => format!("passed in {:.1} ms", took.as_secs_f64() * 1e3),
             Err(why) => why.clone(),
@@ -96,7 +100,8 @@ impl Operator {
             },
             "is_probed": probe.is_some(),
             "probe": last,
-            "packets": target.map_or(0, |(_, sums)| sums.packets),
+            "packets": target.map_or(0, |(_, sums)| sums.packets)
+                + departed.get(&name).copied().unwrap_or(0),
             "connections": target.map_or(0, |(_, sums)| sums.connections),
         })
     }
@@ -107,7 +112,7 @@ impl Operator {
         let mut targets = HashMap::new();
         for (slot, target) in directory.targets().iter().enumerate() {
             let Some((service, id)) = target.service.zip(target.id(slot)) else { continue };
-            let service = directory.services()[service as usize].name.as_str();
+            let service = &*directory.services()[service as usize].name;
             targets.insert((service, target.address), (target, summary.target(id)));
         }
         targets

@@ -1,18 +1,18 @@
 //! From a configuration, and what changed since it was read, to a directory.
 
+use super::refresh::{Arranged, Member, View};
 use super::slots::{Owner, Slots};
-use super::{Choice, Directory, SLOTS_SPARE, Service, Settings, Target, TargetId, TooManyTargets};
-use crate::config::{self, AllDown, Balancer, Config, Health, Timeouts};
+use super::{Directory, Maglevs, SLOTS_SPARE, Service, Settings, Target, TooManyTargets};
+use crate::config::{self, Balancer, Config, Health, Timeouts};
 use crate::connection::State;
 use crate::hashes::Hashes;
-use crate::maglev::Maglev;
 use crate::prefix::Prefix;
 use crate::rules::Rules;
 use hotloop::flow::CLASS_COUNT;
 use hotloop::packet::ipip::Tunnel;
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 /// What changed since the configuration was read, until it is read again; but for health, which
 /// outlasts that.
@@ -27,12 +27,29 @@ pub struct Standing {
 }
 
 /// A backend of a service, as operators call it.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct TargetName {
     /// The service's name.
     pub service: String,
     /// The backend's address.
     pub address: IpAddr,
+}
+
+impl TargetName {
+    /// Of a service's backend.
+    #[must_use]
+    pub fn new(service: &str, address: IpAddr) -> Self {
+        Self { service: service.to_owned(), address }
+    }
+}
+
+/// A backend that has left its service, and what is still counted of it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Departure {
+    /// The slot that it had.
+    pub slot: usize,
+    /// What it was called.
+    pub name: TargetName,
 }
 
 /// What becomes of the connections of a backend that is taken out.
@@ -44,15 +61,16 @@ pub enum Removal {
     Flush,
 }
 
-/// Builds one directory after the other. It belongs to control.
+/// Builds one directory after the other.
 #[derive(Debug)]
 pub struct Builder {
     slots: Slots,
     /// By name and address, for ever: a service that comes back is the one that it was.
     service_ids: HashMap<(String, Prefix), u32>,
-    /// Those that directories have, by what they were made of.
-    maglevs: HashMap<Vec<(IpAddr, u32)>, Weak<Maglev>>,
-    maglev_slots: u32,
+    /// By their numbers.
+    service_names: Vec<Arc<str>>,
+    departures: Vec<Departure>,
+    maglevs: Maglevs,
 }
 
 impl Builder {
@@ -63,8 +81,9 @@ impl Builder {
         Self {
             slots: Slots::new(2 * target_count + SLOTS_SPARE),
             service_ids: HashMap::new(),
-            maglevs: HashMap::new(),
-            maglev_slots: config.balancer.maglev_slots,
+            service_names: Vec::new(),
+            departures: Vec::new(),
+            maglevs: Maglevs::default(),
         }
     }
 
@@ -72,6 +91,12 @@ impl Builder {
     #[must_use]
     pub const fn slot_capacity(&self) -> usize {
         self.slots.capacity()
+    }
+
+    /// The tables that directories have, for [`Directory::refreshed`].
+    #[must_use]
+    pub const fn maglevs(&self) -> &Maglevs {
+        &self.maglevs
     }
 
     /// The directory of `config` as things stand.
@@ -83,39 +108,37 @@ impl Builder {
         config: &Config,
         standing: &Standing,
     ) -> Result<Directory, TooManyTargets> {
-        let members = self.members(config, standing);
-        let newcomer_count =
-            members.iter().flatten().filter(|it| !self.slots.has(&it.owner)).count();
+        let ids: Vec<_> = config.services.iter().map(|it| self.service_id(it)).collect();
+        let view = View::new(standing);
+        let staying = staying(config, &ids, &view);
+        let newcomer_count = staying.iter().filter(|owner| !self.slots.has(owner)).count();
         self.slots.check_room(newcomer_count)?;
-        self.vacate(&members, config, standing);
-        self.forget_maglevs(config.balancer.maglev_slots);
+        self.vacate(&staying, config, &ids, standing);
+        self.maglevs.forget();
 
         let mut services = Vec::with_capacity(config.services.len());
-        let mut seats = Vec::new();
-        for (index, (service, members)) in config.services.iter().zip(&members).enumerate() {
-            let any_up = members.iter().any(|it| it.weight > 0 && it.is_up);
-            let all_down_forwards = !any_up && service.all_down == AllDown::Forward;
-            let mut choices = Vec::new();
-            let mut weights = Vec::new();
-            for member in members {
-                let target = self.slots.take(member.owner);
-                let is_usable = member.weight > 0 && (member.is_up || all_down_forwards);
-                if is_usable {
-                    choices.push(Choice { target, weight: member.weight });
-                    weights.push((member.owner.1, member.weight));
-                }
-                seats.push(Seat { target, service: index as u32, is_usable, member: *member });
-            }
+        let mut seated = Vec::with_capacity(config.services.len());
+        for (service, &id) in config.services.iter().zip(&ids) {
+            let stays = |it: &&config::Backend| !view.is_removed(service, it.address);
+            let members = service.backends.iter().filter(stays).map(|backend| {
+                let (address, (weight, is_up)) = (backend.address, view.of(service, backend));
+                Member { target: self.slots.take((id, address)), address, weight, is_up }
+            });
+            let members: Vec<_> = members.collect();
+            let slot_count = config.balancer.maglev_slots;
+            let arranged = Arranged::new(service, &members, &self.maglevs, slot_count);
             services.push(Service {
-                id: self.service_ids[&service_key(service)],
-                name: service.name.clone(),
+                id,
+                name: Arc::clone(&self.service_names[id as usize]),
                 scheduler: service.scheduler,
                 persistence_ns: u64::from(service.persistence_s) * 1_000_000_000,
-                choices,
-                maglev: self.maglev(weights),
+                choices: Arc::clone(&arranged.choices),
+                seats: members.iter().map(|it| it.target).collect(),
+                maglev: Arc::clone(&arranged.maglev),
             });
+            seated.push((members, arranged));
         }
-        Ok(self.directory(config, services, &seats))
+        Ok(self.directory(config, services, seated))
     }
 
     /// All workers know the last directory and no earlier one. Returns the slots that are free
@@ -124,119 +147,101 @@ impl Builder {
         self.slots.settle()
     }
 
-    /// Each service's backends but those taken out, as they stand.
-    fn members(&mut self, config: &Config, standing: &Standing) -> Vec<Vec<Member>> {
-        let mut all = Vec::with_capacity(config.services.len());
-        for service in &config.services {
-            let next_id = self.service_ids.len() as u32;
-            let id = *self.service_ids.entry(service_key(service)).or_insert(next_id);
-            let backends = service.backends.iter();
-            let members = backends.filter_map(|it| member(service, id, it, standing));
-            all.push(members.collect());
+    /// Who has left since this was last called.
+    pub fn departures(&mut self) -> Vec<Departure> {
+        std::mem::take(&mut self.departures)
+    }
+
+    /// The number of a service.
+    fn service_id(&mut self, service: &config::Service) -> u32 {
+        let next_id = self.service_names.len() as u32;
+        let id = *self.service_ids.entry(service_key(service)).or_insert(next_id);
+        if id == next_id {
+            self.service_names.push(service.name.as_str().into());
         }
-        all
+        id
     }
 
-    /// Takes their slots from those that are no longer there.
-    fn vacate(&mut self, members: &[Vec<Member>], config: &Config, standing: &Standing) {
-        let staying: HashSet<_> = members.iter().flatten().map(|it| it.owner).collect();
-        let flushed: HashSet<Owner> = standing
-            .removed
-            .iter()
-            .filter(|(_, removal)| **removal == Removal::Flush)
-            .filter_map(|(name, _)| {
-                let service = config.services.iter().find(|it| it.name == name.service)?;
-                Some((self.service_ids[&service_key(service)], name.address))
-            })
-            .collect();
-        self.slots.retain(|owner| staying.contains(owner), |owner| flushed.contains(owner));
-    }
-
-    /// Forgets tables that no directory has, and all where they are to be of another size.
-    fn forget_maglevs(&mut self, slots: u32) {
-        if std::mem::replace(&mut self.maglev_slots, slots) != slots {
-            self.maglevs.clear();
+    /// Takes their slots from those that are not staying.
+    fn vacate(
+        &mut self,
+        staying: &HashSet<Owner>,
+        config: &Config,
+        ids: &[u32],
+        standing: &Standing,
+    ) {
+        let flushes = standing.removed.iter().filter(|(_, how)| **how == Removal::Flush);
+        let flushed: HashSet<_> = flushes.map(|(name, _)| (&*name.service, name.address)).collect();
+        let mut flushed_owners = HashSet::new();
+        if !flushed.is_empty() {
+            for (service, &id) in config.services.iter().zip(ids) {
+                let backends = service.backends.iter().map(|it| it.address);
+                let backends = backends.filter(|it| flushed.contains(&(&*service.name, *it)));
+                flushed_owners.extend(backends.map(|address| (id, address)));
+            }
         }
-        self.maglevs.retain(|_, maglev| maglev.strong_count() > 0);
+        let (departures, names) = (&mut self.departures, &self.service_names);
+        self.slots.retain(
+            |owner| staying.contains(owner),
+            |owner, slot| {
+                let name = TargetName::new(&names[owner.0 as usize], owner.1);
+                departures.push(Departure { slot: slot as usize, name });
+                flushed_owners.contains(owner)
+            },
+        );
     }
 
-    fn maglev(&mut self, weights: Vec<(IpAddr, u32)>) -> Arc<Maglev> {
-        if let Some(maglev) = self.maglevs.get(&weights).and_then(Weak::upgrade) {
-            return maglev;
-        }
-        let maglev = Arc::new(Maglev::new(&weights, self.maglev_slots as usize));
-        self.maglevs.insert(weights, Arc::downgrade(&maglev));
-        maglev
-    }
-
-    fn directory(&self, config: &Config, services: Vec<Service>, seats: &[Seat]) -> Directory {
+    fn directory(
+        &self,
+        config: &Config,
+        services: Vec<Service>,
+        seated: Vec<(Vec<Member>, Arranged)>,
+    ) -> Directory {
         let balancer = &config.balancer;
+        let members = || seated.iter().flat_map(|(members, _)| members);
         let mut targets: Vec<_> = self.slots.states().iter().map(vacant).collect();
-        for seat in seats {
-            let target = &mut targets[seat.target.slot()];
-            let Member { owner: (_, address), weight, is_up } = seat.member;
-            target.tunnel = tunnel(balancer, address);
-            target.is_usable = seat.is_usable;
-            target.service = Some(seat.service);
-            (target.address, target.weight, target.is_up) = (address, weight, is_up);
+        for (index, (members, _)) in (0..).zip(&seated) {
+            for member in members {
+                let target = &mut targets[member.target.slot()];
+                target.tunnel = tunnel(balancer, member.address);
+                (target.service, target.address) = (Some(index), member.address);
+            }
         }
         let sorted = |mut addresses: Vec<IpAddr>| {
             addresses.sort_unstable();
             addresses.dedup();
             addresses
         };
-        Directory {
+        let mut directory = Directory {
             rules: Rules::new(&config.services),
             services,
             targets,
             own: sorted(balancer.decapsulate.clone()),
-            backends: sorted(seats.iter().map(|seat| seat.member.owner.1).collect()),
+            backends: sorted(members().map(|it| it.address).collect()),
             peers: balancer.tunnel_peers.clone(),
             settings: settings(config),
+        };
+        for (index, (members, arranged)) in seated.into_iter().enumerate() {
+            directory.arrange(index, &members, arranged);
         }
+        directory
     }
 }
 
-/// A backend of a service, as it stands.
-#[derive(Clone, Copy, Debug)]
-struct Member {
-    owner: Owner,
-    weight: u32,
-    is_up: bool,
-}
-
-/// A backend with its slot.
-struct Seat {
-    target: TargetId,
-    service: u32,
-    is_usable: bool,
-    member: Member,
+/// The backends that were not taken out.
+fn staying(config: &Config, ids: &[u32], view: &View<'_>) -> HashSet<Owner> {
+    let mut staying = HashSet::new();
+    for (service, &id) in config.services.iter().zip(ids) {
+        let addresses = service.backends.iter().map(|it| it.address);
+        let addresses = addresses.filter(|it| !view.is_removed(service, *it));
+        staying.extend(addresses.map(|address| (id, address)));
+    }
+    staying
 }
 
 /// What a service is known by. Of another address, it is another: connections to the old one end.
 fn service_key(service: &config::Service) -> (String, Prefix) {
     (service.name.clone(), service.address)
-}
-
-/// How a backend stands; none where it was taken out.
-fn member(
-    service: &config::Service,
-    service_id: u32,
-    backend: &config::Backend,
-    standing: &Standing,
-) -> Option<Member> {
-    let name = TargetName { service: service.name.clone(), address: backend.address };
-    if standing.removed.contains_key(&name) {
-        return None;
-    }
-    let health = service.health.as_ref();
-    let is_down =
-        health.is_some_and(|health| standing.down.contains(&(backend.address, health.clone())));
-    Some(Member {
-        owner: (service_id, backend.address),
-        weight: standing.weights.get(&name).copied().unwrap_or(backend.weight),
-        is_up: !is_down,
-    })
 }
 
 fn vacant(state: &super::slots::SlotState) -> Target {

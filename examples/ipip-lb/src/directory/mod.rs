@@ -5,9 +5,12 @@
 //! same keeps its [`TargetId`], so that connections need not be looked at.
 
 mod build;
+mod maglevs;
+mod refresh;
 mod slots;
 
-pub use build::{Builder, Removal, Standing, TargetName};
+pub use build::{Builder, Departure, Removal, Standing, TargetName};
+pub use maglevs::Maglevs;
 pub use slots::{SLOTS_SPARE, TooManyTargets};
 
 use crate::config::{IcmpEcho, Scheduler};
@@ -22,8 +25,8 @@ use hotloop::packet::ipip::Tunnel;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// The configuration, compiled for the packet path.
-#[derive(Debug)]
+/// The configuration, compiled for the packet path. A clone shares what each service has.
+#[derive(Clone, Debug)]
 pub struct Directory {
     rules: Rules,
     /// In the order of the configuration.
@@ -60,18 +63,20 @@ pub struct Settings {
 }
 
 /// A service, as the packet path sees it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Service {
     /// Stays the same for as long as a service of this name and address is configured.
     pub id: u32,
     /// Its name.
-    pub name: String,
+    pub name: Arc<str>,
     /// How a new connection finds its backend.
     pub scheduler: Scheduler,
     /// How long a client keeps its backend after its last new connection.
     pub persistence_ns: u64,
     /// Those that new connections may go to, in the order of the configuration.
-    pub choices: Vec<Choice>,
+    pub choices: Arc<[Choice]>,
+    /// The targets of all its backends that were not taken out, in the order of the configuration.
+    seats: Arc<[TargetId]>,
     /// The slots of [`choices`](Self::choices), shared by all services that have the same.
     maglev: Arc<Maglev>,
 }
@@ -221,6 +226,12 @@ impl Directory {
 }
 
 impl Service {
+    /// Whether both find backends by the same table in memory.
+    #[must_use]
+    pub fn shares_table(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.maglev, &other.maglev)
+    }
+
     /// The target that every balancer of this configuration chooses by this hash; none where there
     /// is none to choose.
     #[inline]

@@ -81,15 +81,19 @@ impl Slots {
         TargetId { slot, generation: self.states[slot as usize].generation }
     }
 
-    /// Takes their slots from all owners but those that are to stay. `is_flushed` says whose
-    /// connections end with it.
-    pub fn retain(&mut self, stays: impl Fn(&Owner) -> bool, is_flushed: impl Fn(&Owner) -> bool) {
+    /// Takes their slots from all owners but those that are to stay. `leave` has each owner that
+    /// leaves with its slot, and says whether its connections end with that.
+    pub fn retain(
+        &mut self,
+        stays: impl Fn(&Owner) -> bool,
+        mut leave: impl FnMut(&Owner, u32) -> bool,
+    ) {
         let (states, left) = (&mut self.states, &mut self.left);
         self.taken.retain(|owner, slot| {
             let stays = stays(owner);
             if !stays {
                 let state = &mut states[*slot as usize];
-                state.flushed = state.flushed << 1 | u32::from(is_flushed(owner));
+                state.flushed = state.flushed << 1 | u32::from(leave(owner, *slot));
                 // Generations start over after four thousand million departures from one slot.
                 state.generation = state.generation.checked_add(1).unwrap_or(1);
                 left.push(*slot);

@@ -1,7 +1,7 @@
 //! What `ctl` and signals change while the balancer runs.
 
 use crate::deployed::service;
-use crate::program::{Program, TCP_COUNT, client, config};
+use crate::program::{Program, TCP_COUNT, UDP_COUNT, client, config};
 use std::fs;
 
 #[test]
@@ -99,4 +99,43 @@ fn a_reload_of_a_broken_file_changes_nothing_and_says_why() {
     assert!(!program.text(&["status"]).contains("failed"));
     assert_eq!(program.backend("web", "10.0.0.1"), ("up".to_owned(), 1));
     program.end("-INT");
+}
+
+/// Whatever leaves, comes back or is another one under the same name: what the report says was sent to
+/// backends is what was.
+#[test]
+fn what_was_sent_to_backends_that_left_is_not_forgotten() {
+    let program = Program::start();
+    let sent = TCP_COUNT + 10 + UDP_COUNT;
+    let backends = program.json(&["backends"]);
+    let of = |backends: &serde_json::Value, service: &str, address: &str| {
+        let mut rows = backends.as_array().unwrap().iter();
+        let row = rows.find(|row| row["service"] == service && row["address"] == address).unwrap();
+        row["packets"].as_u64().unwrap()
+    };
+    let before = of(&backends, "web", "10.0.0.2");
+    assert!(before > 0);
+    let is_unchanged = |program: &Program| {
+        program.json(&["backends"]).as_array().unwrap().iter().any(|row| {
+            row["service"] == "web" && row["address"] == "10.0.0.2" && row["packets"] == before
+        })
+    };
+    program.text(&["remove", "10.0.0.2", "--flush"]);
+    assert!(is_unchanged(&program));
+    program.text(&["reload"]);
+    assert!(is_unchanged(&program));
+    // It leaves by the file as well, with a whole service.
+    let (without, _) =
+        config().split_once("[[service]]").map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+    program.configure(&(without + &service("web", "203.0.113.10 tcp 80", "", &["10.0.0.1"])));
+    program.text(&["reload"]);
+    program.text(&["reload"]);
+    let report = program.end("-INT");
+    let rows = report["balancer"]["backends"].as_array().unwrap();
+    let sum: u64 = rows.iter().map(|row| row["packets"].as_u64().unwrap()).sum();
+    assert_eq!(sum, sent, "{rows:#?}");
+    let gone: Vec<_> = rows.iter().filter(|row| row["is_gone"] == true).collect();
+    assert_eq!(gone.len(), 2, "{rows:#?}");
+    assert_eq!((&gone[0]["service"], &gone[0]["packets"]), (&"dns".into(), &UDP_COUNT.into()));
+    assert_eq!((&gone[1]["address"], &gone[1]["packets"]), (&"10.0.0.2".into(), &before.into()));
 }

@@ -1,9 +1,11 @@
 //! A running balancer and those who ask it and change it: `ipip-lb run` on virtual devices, `ipip-lb
 //! ctl`, and signals.
+#![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
 #[path = "../deployed/mod.rs"]
 mod deployed;
 
+mod busy;
 mod changes;
 mod program;
 mod tells;

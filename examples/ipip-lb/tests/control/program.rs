@@ -31,6 +31,7 @@ const ENGINE: &str = r#"
     mtu = 1500
     decapsulate = ["192.0.2.1"]
     connections_max = 4096
+    timeouts_s = { tcp_opening = 600 }
     [[port]]
     name = "clients"
     device = "net_pcap0,rx_pcap=clients.pcap,tx_pcap=first.pcap,tx_pcap=second.pcap"

@@ -1,0 +1,103 @@
+//! Work that takes too long for the control thread.
+
+use std::io;
+use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
+use std::thread;
+
+/// A thread that does one job after the other. It ends with its work on the last job once this is
+/// dropped, and is not waited for: it may be in a system call that never returns.
+#[derive(Debug)]
+pub struct Background<J, R> {
+    name: &'static str,
+    jobs: Sender<J>,
+    results: Receiver<R>,
+    is_busy: bool,
+}
+
+impl<J: Send + 'static, R: Send + 'static> Background<J, R> {
+    /// Starts the thread. A name has at most 15 bytes.
+    ///
+    /// # Errors
+    /// The system grants no thread.
+    pub fn start(
+        name: &'static str,
+        mut work: impl FnMut(J) -> R + Send + 'static,
+    ) -> io::Result<Self> {
+        let (jobs, inbox) = mpsc::channel();
+        let (outbox, results) = mpsc::channel();
+        thread::Builder::new().name(name.into()).spawn(move || {
+            // It ends once nobody gives it anything, or takes what it has done.
+            while let Ok(job) = inbox.recv() {
+                if outbox.send(work(job)).is_err() {
+                    return;
+                }
+            }
+        })?;
+        Ok(Self { name, jobs, results, is_busy: false })
+    }
+
+    /// Whether it has a job, or a result that was not taken yet.
+    pub const fn is_busy(&self) -> bool {
+        self.is_busy
+    }
+
+    /// Gives it a job.
+    ///
+    /// # Panics
+    /// When it is busy.
+    pub fn give(&mut self, job: J) {
+        assert!(!self.is_busy, "{}: one job at a time", self.name);
+        self.is_busy = true;
+        // Where the thread has ended, that shows when the result is to be taken.
+        let _ = self.jobs.send(job);
+    }
+
+    /// The result of its job, once there is one; an error where the thread has ended by a panic.
+    pub fn take(&mut self) -> Option<Result<R, String>> {
+        if !self.is_busy {
+            return None;
+        }
+        let result = match self.results.try_recv() {
+            Ok(result) => Ok(result),
+            Err(TryRecvError::Empty) => return None,
+            Err(TryRecvError::Disconnected) => {
+                Err(format!("the thread {} has ended by a panic: restart the program", self.name))
+            }
+        };
+        self.is_busy = false;
+        Some(result)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wait<J: Send + 'static, R: Send + 'static>(it: &mut Background<J, R>) -> Result<R, String> {
+        loop {
+            if let Some(result) = it.take() {
+                return result;
+            }
+            thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn jobs_are_done_one_after_the_other_and_a_panic_is_named() {
+        let mut halves = Background::start("halves", |number: u32| {
+            assert!(number.is_multiple_of(2), "odd");
+            number / 2
+        })
+        .unwrap();
+        assert!(halves.take().is_none() && !halves.is_busy());
+        for number in [8, 6] {
+            halves.give(number);
+            assert!(halves.is_busy());
+            assert_eq!(wait(&mut halves), Ok(number / 2));
+        }
+        for number in [3, 4] {
+            halves.give(number);
+            assert!(wait(&mut halves).unwrap_err().contains("thread halves has ended"));
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! From what is to change to the workers: what is read, built and refreshed on threads of their own,
+//! and published once it is there.
+//!
+//! Three threads, so that what waits for one doesn't wait for another. One reads configurations: a
+//! disk may hang. One builds a whole directory, for a new configuration or where backends are taken
+//! out: with many services that takes seconds. One brings a directory up to date with weights and
+//! health, which leaves alone what has not changed.
+
+use super::background::Background;
+use crate::cli::Common;
+use crate::config::Config;
+use crate::directory::{Builder, Departure, Directory, Maglevs, Removal, Standing, TargetName};
+use crate::health::Probed;
+use serde_json::Value;
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+/// Who has asked for a reload.
+#[derive(Debug)]
+pub enum Asker {
+    /// A SIGHUP.
+    Signal,
+    /// A client of the control socket, which waits for the answer.
+    Client(Answerer),
+}
+
+/// By which a client is answered. One that has gone away is none the worse for it.
+pub type Answerer = Sender<Result<Value, String>>;
+
+/// What takes a whole new directory.
+#[derive(Debug)]
+pub enum Change {
+    /// A configuration that was read.
+    Configuration(Arc<Config>, Vec<Asker>),
+    /// `ctl remove`, with its arguments.
+    Removal(Value, Answerer),
+}
+
+/// What is to be done once a directory is built.
+#[derive(Debug)]
+pub enum Building {
+    /// To go over to the configuration, and to say so.
+    Configuration(Vec<Asker>),
+    /// To remember who was taken out, and to say so.
+    Removal(Removed, Answerer),
+}
+
+/// Who is taken out by `ctl remove`, and what that is answered with.
+#[derive(Debug)]
+pub struct Removed {
+    pub names: Vec<(TargetName, Removal)>,
+    pub answer: Value,
+}
+
+/// What a directory is built of.
+#[derive(Debug)]
+pub struct Plans {
+    pub config: Arc<Config>,
+    pub standing: Arc<Standing>,
+    /// Whether all workers know the directory that was built last and no earlier one.
+    pub is_settled: bool,
+    /// What the new configuration must not differ from, where it is a new one.
+    pub old: Option<Arc<Config>>,
+}
+
+/// A directory that was built.
+#[derive(Debug)]
+pub struct Built {
+    pub config: Arc<Config>,
+    pub directory: Arc<Directory>,
+    pub departures: Vec<Departure>,
+    /// Whom to probe from now on.
+    pub probed: Vec<Probed>,
+}
+
+/// What a directory is refreshed by.
+#[derive(Debug)]
+pub struct Refresh {
+    pub directory: Arc<Directory>,
+    pub config: Arc<Config>,
+    pub standing: Arc<Standing>,
+}
+
+/// The threads, and what waits for them.
+#[derive(Debug)]
+pub struct Publication {
+    pub reader: Background<(), Result<Config, String>>,
+    /// Who waits for the configuration that is being read.
+    pub reading: Vec<Asker>,
+    /// Who came while one was being read: the file may be another one by now.
+    pub unread: Vec<Asker>,
+    pub builder: Background<Plans, Result<Built, String>>,
+    pub building: Option<Building>,
+    pub unbuilt: VecDeque<Change>,
+    pub refresher: Background<Refresh, Arc<Directory>>,
+    /// Whether weights or health have changed since the refresher was given its last job.
+    pub is_stale: bool,
+    /// Whether what the refresher works on is no longer the newest directory.
+    pub is_outdated: bool,
+    /// The answers to give once what is being refreshed is published.
+    pub refreshing: Vec<(Answerer, Value)>,
+    /// Those to give once what is to be refreshed next is.
+    pub unrefreshed: Vec<(Answerer, Value)>,
+}
+
+impl Publication {
+    /// Starts the threads.
+    ///
+    /// # Errors
+    /// The system grants no threads.
+    pub fn start(source: Common, mut builder: Builder) -> io::Result<Self> {
+        let maglevs = builder.maglevs().clone();
+        let read = move |()| source.configuration().map_err(|error| error.to_string());
+        Ok(Self {
+            reader: Background::start("lb-read", read)?,
+            reading: Vec::new(),
+            unread: Vec::new(),
+            builder: Background::start("lb-build", move |plans| build(&mut builder, plans))?,
+            building: None,
+            unbuilt: VecDeque::new(),
+            refresher: Background::start("lb-refresh", move |it| refresh(it, &maglevs))?,
+            is_stale: false,
+            is_outdated: false,
+            refreshing: Vec::new(),
+            unrefreshed: Vec::new(),
+        })
+    }
+
+    /// Whether a configuration is on its way to be in force.
+    pub fn is_loading(&self) -> bool {
+        !self.unread.is_empty() || self.reader.is_busy() || self.builder.is_busy()
+    }
+}
+
+fn build(builder: &mut Builder, plans: Plans) -> Result<Built, String> {
+    let Plans { config, standing, is_settled, old } = plans;
+    if let Some(old) = old {
+        super::change::check_same_run(&old, &config)?;
+    }
+    if is_settled {
+        // Control has taken their counts.
+        builder.settle();
+    }
+    let directory = builder.build(&config, &standing).map_err(|error| error.to_string())?;
+    let departures = builder.departures();
+    Ok(Built { probed: probed(&config), config, directory: Arc::new(directory), departures })
+}
+
+fn refresh(refresh: Refresh, maglevs: &Maglevs) -> Arc<Directory> {
+    let Refresh { directory, config, standing } = refresh;
+    directory.refreshed(&config, &standing, maglevs).map_or(directory, Arc::new)
+}
+
+/// Whom to probe, those of weight 0 among them.
+pub fn probed(config: &Config) -> Vec<Probed> {
+    let mut probed = Vec::new();
+    for service in &config.services {
+        let Some(health) = &service.health else { continue };
+        let of =
+            |it: &crate::config::Backend| Probed { address: it.address, health: health.clone() };
+        probed.extend(service.backends.iter().map(of));
+    }
+    probed
+}

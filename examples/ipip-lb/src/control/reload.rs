@@ -1,0 +1,170 @@
+//! Going over to another directory, step by step: what was read is built, what was built is brought up
+//! to date with weights and health, and what is up to date is published.
+
+use super::Operator;
+use super::publication::{Asker, Building, Built, Change, Plans, Refresh};
+use crate::directory::Standing;
+use hotloop_ops::Reply;
+use serde_json::json;
+use std::sync::Arc;
+use std::sync::mpsc;
+
+impl Operator {
+    /// Reads the configuration again and goes over to it. What was changed by hand since the last
+    /// time is as the file says again. Where something is wrong with it, nothing changes.
+    pub(super) fn reload(&mut self, asker: Asker) {
+        self.publication.unread.push(asker);
+    }
+
+    pub(super) fn reload_now(&mut self) -> Reply {
+        let (answerer, answer) = mpsc::channel();
+        self.reload(Asker::Client(answerer));
+        Reply::Later(answer)
+    }
+
+    /// Takes what the other threads have done, and gives them what there is to do.
+    pub(super) fn go_on(&mut self) {
+        self.follow_reader();
+        self.follow_builder();
+        self.follow_refresher();
+    }
+
+    fn follow_reader(&mut self) {
+        if let Some(read) = self.publication.reader.take() {
+            let askers = std::mem::take(&mut self.publication.reading);
+            match read.and_then(|read| read) {
+                Ok(config) => {
+                    let change = Change::Configuration(Arc::new(config), askers);
+                    self.publication.unbuilt.push_back(change);
+                }
+                Err(error) => self.refuse(askers, &error),
+            }
+        }
+        let publication = &mut self.publication;
+        if !publication.reader.is_busy() && !publication.unread.is_empty() {
+            publication.reading = std::mem::take(&mut publication.unread);
+            publication.reader.give(());
+        }
+    }
+
+    fn follow_builder(&mut self) {
+        if let Some(built) = self.publication.builder.take()
+            && let Some(building) = self.publication.building.take()
+        {
+            match built.and_then(|built| built) {
+                Ok(built) => self.go_over(built, building),
+                Err(error) => match building {
+                    Building::Configuration(askers) => self.refuse(askers, &error),
+                    Building::Removal(_, answerer) => drop(answerer.send(Err(error))),
+                },
+            }
+        }
+        while !self.publication.builder.is_busy()
+            && let Some(change) = self.publication.unbuilt.pop_front()
+        {
+            self.build(change);
+        }
+    }
+
+    /// Has the directory of a change built, unless something is wrong with it.
+    fn build(&mut self, change: Change) {
+        let (plans, building) = match change {
+            Change::Configuration(config, askers) => {
+                let down = self.standing.down.clone();
+                let standing = Arc::new(Standing { down, ..Standing::default() });
+                let (old, is_settled) = (Arc::clone(&self.config), self.departed.is_settled());
+                let plans = Plans { config, standing, is_settled, old: Some(old) };
+                (plans, Building::Configuration(askers))
+            }
+            Change::Removal(arguments, answerer) => match self.plan_removal(&arguments) {
+                Ok((plans, removed)) => (plans, Building::Removal(removed, answerer)),
+                Err(error) => return drop(answerer.send(Err(error))),
+            },
+        };
+        self.publication.building = Some(building);
+        self.publication.builder.give(plans);
+    }
+
+    /// Goes over to what was built, but for publishing it.
+    fn go_over(&mut self, built: Built, building: Building) {
+        let Built { config, directory, departures, probed } = built;
+        (self.directory, self.is_published) = (directory, false);
+        self.departed.leave(departures);
+        self.publication.is_stale = true;
+        self.publication.is_outdated = self.publication.refresher.is_busy();
+        match building {
+            Building::Configuration(askers) => {
+                self.config = config;
+                self.standing = Arc::default();
+                self.probe(probed);
+                self.refresh_down();
+                self.accept(askers);
+            }
+            Building::Removal(removed, answerer) => {
+                Arc::make_mut(&mut self.standing).removed.extend(removed.names);
+                self.publication.unrefreshed.push((answerer, removed.answer));
+            }
+        }
+    }
+
+    fn follow_refresher(&mut self) {
+        if let Some(refreshed) = self.publication.refresher.take() {
+            let answers = std::mem::take(&mut self.publication.refreshing);
+            let is_outdated = std::mem::take(&mut self.publication.is_outdated);
+            match refreshed {
+                // Another directory has taken the place of the one that was refreshed.
+                Ok(_) if is_outdated => self.publication.unrefreshed.extend(answers),
+                Ok(directory) => {
+                    self.directory = Arc::clone(&directory);
+                    self.publisher.publish(directory);
+                    self.is_published = true;
+                    for (answerer, answer) in answers {
+                        let _ = answerer.send(Ok(answer));
+                    }
+                }
+                Err(error) => {
+                    tracing::error!("{error}");
+                    for (answerer, _) in answers {
+                        let _ = answerer.send(Err(error.clone()));
+                    }
+                }
+            }
+        }
+        let publication = &mut self.publication;
+        if publication.is_stale && !publication.refresher.is_busy() {
+            publication.is_stale = false;
+            publication.refreshing = std::mem::take(&mut publication.unrefreshed);
+            let (directory, config) = (Arc::clone(&self.directory), Arc::clone(&self.config));
+            let standing = Arc::clone(&self.standing);
+            publication.refresher.give(Refresh { directory, config, standing });
+        }
+    }
+
+    /// A new configuration is in force, but for publishing it: clients hear of it once that is done.
+    fn accept(&mut self, askers: Vec<Asker>) {
+        self.reload_count += 1;
+        self.reload_failure = None;
+        let services = &self.config.services;
+        let backend_count: usize = services.iter().map(|it| it.backends.len()).sum();
+        let answer = json!({ "services": services.len(), "backends": backend_count });
+        for asker in askers {
+            match asker {
+                Asker::Signal => tracing::info!("SIGHUP: the configuration was reloaded"),
+                Asker::Client(answerer) => {
+                    self.publication.unrefreshed.push((answerer, answer.clone()));
+                }
+            }
+        }
+    }
+
+    /// Something is wrong with a new configuration: nothing has changed.
+    fn refuse(&mut self, askers: Vec<Asker>, error: &str) {
+        self.reload_failure = Some(error.to_owned());
+        for asker in askers {
+            match asker {
+                Asker::Signal => tracing::error!("SIGHUP: nothing has changed: {error}"),
+                Asker::Client(answerer) => drop(answerer.send(Err(error.to_owned()))),
+            }
+        }
+    }
+}

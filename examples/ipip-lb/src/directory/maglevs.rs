@@ -1,0 +1,39 @@
+//! The Maglev tables that directories share.
+
+use crate::maglev::Maglev;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// The tables that some directory has, by what they were made of: the backends with their weights,
+/// and the number of slots. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct Maglevs(Arc<Mutex<HashMap<Ingredients, Weak<Maglev>>>>);
+
+type Ingredients = (Vec<(IpAddr, u32)>, u32);
+
+impl Maglevs {
+    /// The table of these backends: the one that there is, or else a new one.
+    pub(super) fn table(&self, weights: Vec<(IpAddr, u32)>, slot_count: u32) -> Arc<Maglev> {
+        let key = (weights, slot_count);
+        if let Some(maglev) = self.known(&key) {
+            return maglev;
+        }
+        // Nobody waits for the lock while a table is filled.
+        let maglev = Arc::new(Maglev::new(&key.0, slot_count as usize));
+        let mut tables = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        tables.insert(key, Arc::downgrade(&maglev));
+        maglev
+    }
+
+    fn known(&self, key: &Ingredients) -> Option<Arc<Maglev>> {
+        let tables = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        tables.get(key).and_then(Weak::upgrade)
+    }
+
+    /// Forgets tables that no directory has any more.
+    pub(super) fn forget(&self) {
+        let mut tables = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        tables.retain(|_, maglev| maglev.strong_count() > 0);
+    }
+}

@@ -1,0 +1,139 @@
+//! From a directory to one of the same services and backends, as things stand now.
+
+use super::{Choice, Directory, Maglevs, Standing, Target, TargetId, TargetName};
+use crate::config::{self, AllDown, Config};
+use crate::maglev::Maglev;
+use std::collections::HashSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// A backend of a service, as it stands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Member {
+    pub target: TargetId,
+    pub address: IpAddr,
+    pub weight: u32,
+    pub is_up: bool,
+}
+
+/// Who of a service's members gets new connections, and how these are chosen.
+pub(super) struct Arranged {
+    pub usable: Vec<bool>,
+    pub choices: Arc<[Choice]>,
+    pub maglev: Arc<Maglev>,
+}
+
+impl Arranged {
+    /// Of the members of a service, in the order of its configuration.
+    pub fn new(
+        service: &config::Service,
+        members: &[Member],
+        maglevs: &Maglevs,
+        slot_count: u32,
+    ) -> Self {
+        let any_up = members.iter().any(|it| it.weight > 0 && it.is_up);
+        let all_down_forwards = !any_up && service.all_down == AllDown::Forward;
+        let is_usable = |it: &Member| it.weight > 0 && (it.is_up || all_down_forwards);
+        let usable = members.iter().filter(|it| is_usable(it));
+        let weights = usable.clone().map(|it| (it.address, it.weight)).collect();
+        Self {
+            choices: usable.map(|it| Choice { target: it.target, weight: it.weight }).collect(),
+            usable: members.iter().map(is_usable).collect(),
+            maglev: maglevs.table(weights, slot_count),
+        }
+    }
+}
+
+/// What is looked up of a [`Standing`] for each backend, in a form that costs nothing for the many of
+/// which it says nothing.
+pub(super) struct View<'a> {
+    standing: &'a Standing,
+    down: HashSet<IpAddr>,
+}
+
+impl<'a> View<'a> {
+    pub fn new(standing: &'a Standing) -> Self {
+        Self { standing, down: standing.down.iter().map(|(address, _)| *address).collect() }
+    }
+
+    pub fn is_removed(&self, service: &config::Service, address: IpAddr) -> bool {
+        !self.standing.removed.is_empty()
+            && self.standing.removed.contains_key(&TargetName::new(&service.name, address))
+    }
+
+    /// A backend's weight, and whether it is up.
+    pub fn of(&self, service: &config::Service, backend: &config::Backend) -> (u32, bool) {
+        let Self { standing, down } = self;
+        let address = backend.address;
+        let weight = if standing.weights.is_empty() {
+            None
+        } else {
+            standing.weights.get(&TargetName::new(&service.name, address)).copied()
+        };
+        let is_down = down.contains(&address)
+            && service
+                .health
+                .as_ref()
+                .is_some_and(|health| standing.down.contains(&(address, health.clone())));
+        (weight.unwrap_or(backend.weight), !is_down)
+    }
+}
+
+impl Directory {
+    /// The directory with weights and health as things stand, where that is another one. Services of
+    /// which nothing has changed keep all they have.
+    ///
+    /// `config` is the configuration that this directory was built of, and the same backends are
+    /// taken out: what a [`Builder`](super::Builder) does, this can't.
+    #[must_use]
+    pub fn refreshed(
+        &self,
+        config: &Config,
+        standing: &Standing,
+        maglevs: &Maglevs,
+    ) -> Option<Self> {
+        let view = View::new(standing);
+        let mut next: Option<Self> = None;
+        for (index, service) in config.services.iter().enumerate() {
+            let Some(members) = self.changed(index, service, &view) else { continue };
+            let next = next.get_or_insert_with(|| self.clone());
+            let slot_count = config.balancer.maglev_slots;
+            next.arrange(index, &members, Arranged::new(service, &members, maglevs, slot_count));
+        }
+        next
+    }
+
+    /// The members of the service at `index` as they stand now, where any stands otherwise.
+    fn changed(
+        &self,
+        index: usize,
+        service: &config::Service,
+        view: &View<'_>,
+    ) -> Option<Vec<Member>> {
+        let members = || {
+            // A service's seats are those of its backends that were not taken out, in their order.
+            let mut backends = service.backends.iter();
+            self.services[index].seats.iter().filter_map(move |seat| {
+                let target = &self.targets[seat.slot()];
+                let backend = backends.find(|it| it.address == target.address)?;
+                let (weight, is_up) = view.of(service, backend);
+                Some((target, Member { target: *seat, address: backend.address, weight, is_up }))
+            })
+        };
+        let differs = |(target, member): (&Target, Member)| {
+            (target.weight, target.is_up) != (member.weight, member.is_up)
+        };
+        members().any(differs).then(|| members().map(|(_, member)| member).collect())
+    }
+
+    /// Has the service at `index` be as it was arranged.
+    pub(super) fn arrange(&mut self, index: usize, members: &[Member], arranged: Arranged) {
+        for (member, is_usable) in members.iter().zip(arranged.usable) {
+            let target = &mut self.targets[member.target.slot()];
+            (target.weight, target.is_up) = (member.weight, member.is_up);
+            target.is_usable = is_usable;
+        }
+        let service = &mut self.services[index];
+        (service.choices, service.maglev) = (arranged.choices, arranged.maglev);
+    }
+}

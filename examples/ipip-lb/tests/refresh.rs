@@ -1,0 +1,129 @@
+//! Directories that follow one another: what is unchanged is kept, and what is refreshed is what would
+//! have been built.
+
+use hotloop::testing::Rng;
+use ipip_lb::config::{Config, Health};
+use ipip_lb::directory::{Builder, Directory, Removal, Service, Standing, TargetName};
+use std::fmt::Write;
+use std::net::{IpAddr, Ipv4Addr};
+
+const SERVICES: u8 = 24;
+
+/// Services of two or three backends each, of which neighbours share one.
+fn config(all_down: &str) -> Config {
+    let mut text =
+        "[balancer]\nsource_v4 = \"192.0.2.1\"\nsource_v6 = \"2001:db8::1\"\nmtu = 1500\n\
+                    decapsulate = []\nmaglev_slots = 503\n[[port]]\nname = \"up\"\n\
+                    device = \"net_null0\"\nnext_hop_mac = \"02:00:00:00:00:01\"\n"
+            .to_owned();
+    for index in 0..SERVICES {
+        let scheduler = ["maglev", "round-robin", "least-connections", "source"];
+        let scheduler = scheduler[usize::from(index) % 4];
+        write!(
+            text,
+            "[[service]]\nname = \"s{index}\"\naddress = \"203.0.113.{index}\"\nprotocol = \"tcp\"\n\
+             ports = \"80\"\nscheduler = \"{scheduler}\"\nall_down = \"{all_down}\"\n\
+             health = {{ kind = \"tcp\", interval_ms = {} }}\n",
+            1000 + u32::from(index % 3)
+        )
+        .unwrap();
+        for backend in index..=index + 1 + index % 2 {
+            writeln!(text, "[[service.backend]]\naddress = \"10.0.0.{backend}\"").unwrap();
+        }
+    }
+    Config::parse("lb.toml", &text).unwrap()
+}
+
+fn health(config: &Config, service: usize) -> Health {
+    config.services[service].health.clone().unwrap()
+}
+
+/// What packets see of a directory.
+fn seen(directory: &Directory) -> String {
+    let mut text = String::new();
+    for service in directory.services() {
+        let hashes = (0..64_u32).map(|step| service.by_hash(step << 26));
+        writeln!(text, "{} {:?} {:?}", service.name, service.choices, hashes.collect::<Vec<_>>())
+            .unwrap();
+    }
+    for target in directory.targets() {
+        let (address, weight) = (target.address, target.weight);
+        let (service, is_up, is_usable) = (target.service, target.is_up, target.is_usable);
+        writeln!(text, "{service:?} {address} {weight} {is_up} {is_usable}").unwrap();
+    }
+    text
+}
+
+/// A standing after some changes at random; without removals, which take a builder.
+fn change(standing: &mut Standing, config: &Config, rng: &mut Rng) {
+    for _ in 0..1 + rng.below(4) {
+        let index = rng.index(config.services.len());
+        let service = &config.services[index];
+        let backend = service.backends[rng.index(service.backends.len())].address;
+        match rng.below(3) {
+            0 => {
+                let weight = rng.below(4) as u32;
+                standing.weights.insert(TargetName::new(&service.name, backend), weight);
+            }
+            1 => drop(standing.down.insert((backend, health(config, index)))),
+            _ => drop(standing.down.remove(&(backend, health(config, index)))),
+        }
+    }
+}
+
+#[test]
+fn what_is_refreshed_is_what_would_have_been_built() {
+    for seed in 0..40 {
+        let mut rng = Rng::seeded(seed);
+        let config = config(if seed % 2 == 0 { "forward" } else { "drop" });
+        let (mut builder, mut standing) = (Builder::new(&config), Standing::default());
+        for index in 0..seed % 5 {
+            let service = &config.services[index as usize * 3];
+            let name = TargetName::new(&service.name, service.backends[0].address);
+            standing.removed.insert(name, Removal::Rebalance);
+        }
+        let mut directory = builder.build(&config, &standing).unwrap();
+        for _ in 0..10 {
+            change(&mut standing, &config, &mut rng);
+            let maglevs = builder.maglevs().clone();
+            if let Some(refreshed) = directory.refreshed(&config, &standing, &maglevs) {
+                directory = refreshed;
+            }
+            let built = builder.build(&config, &standing).unwrap();
+            assert_eq!(seen(&directory), seen(&built), "seed {seed}");
+        }
+    }
+}
+
+/// The names of services that don't find their backends by the same table in memory as before.
+fn renewed(before: &Directory, after: &Directory) -> Vec<String> {
+    let of = |service: &Service| before.services().iter().find(|it| it.name == service.name);
+    let is_new = |it: &&Service| !of(it).is_some_and(|before| it.shares_table(before));
+    after.services().iter().filter(is_new).map(|it| it.name.to_string()).collect()
+}
+
+#[test]
+fn services_that_have_not_changed_keep_their_tables() {
+    let mut config = config("forward");
+    let mut builder = Builder::new(&config);
+    let first = builder.build(&config, &Standing::default()).unwrap();
+    // A new configuration: one service has another backend, one is new.
+    config.services[3].backends[0].address = IpAddr::V4(Ipv4Addr::new(10, 0, 9, 9));
+    let mut more = config.services[5].clone();
+    (more.name, more.address) = ("more".to_owned(), "203.0.113.99".parse().unwrap());
+    more.backends[0].weight = 7;
+    config.services.insert(0, more);
+    let second = builder.build(&config, &Standing::default()).unwrap();
+    assert_eq!(renewed(&first, &second), ["more", "s3"]);
+
+    // A backend goes down: two services have it, and one of them is probed in that way.
+    let mut standing = Standing::default();
+    let down = config.services.iter().position(|it| it.name == "s8").unwrap();
+    standing.down.insert((config.services[down].backends[1].address, health(&config, down)));
+    let third = second.refreshed(&config, &standing, builder.maglevs()).unwrap();
+    assert_eq!(renewed(&second, &third), ["s8"]);
+    assert!(third.refreshed(&config, &standing, builder.maglevs()).is_none());
+    // Once it is up again, all is as it was, to the table.
+    let fourth = third.refreshed(&config, &Standing::default(), builder.maglevs()).unwrap();
+    assert_eq!((renewed(&second, &fourth), seen(&fourth)), (Vec::new(), seen(&second)));
+}
