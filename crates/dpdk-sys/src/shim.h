@@ -63,6 +63,7 @@ static const unsigned int SH_MEMPOOL_NO_IOVA_CONTIG = RTE_MEMPOOL_F_NO_IOVA_CONT
 static const unsigned int SH_QUEUES_PER_PORT_MAX = RTE_MAX_QUEUES_PER_PORT;
 static const uint16_t SH_MBUF_PORT_INVALID = RTE_MBUF_PORT_INVALID;
 static const unsigned int SH_DEVICE_STRING_BYTES_MAX = DEVICE_STRING_BYTES_MAX;
+static const unsigned int SH_EAL_FORMATS_LOG = EAL_FORMATS_LOG;
 static const unsigned int SH_DEVICE_NAME_MAX = RTE_ETH_NAME_MAX_LEN;
 static const unsigned int SH_RING_NAME_MAX = RTE_RING_NAMESIZE;
 static const int SH_LOG_ERR = RTE_LOG_ERR;

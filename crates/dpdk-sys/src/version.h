@@ -19,6 +19,9 @@
 #define DEVICE_STRING_BYTES_MAX 127
 #endif
 
+/* The first version whose EAL has --log-color and --log-timestamp, and in which --syslog needs no value. */
+#define EAL_FORMATS_LOG (RTE_VERSION >= RTE_VERSION_NUM(24, 11, 0, 0))
+
 /* Whether a port's driver can tell how many packets wait in an RX queue. Up to 24.11 the call fails where
  * it can't; 25.11 puts a function in the driver's place that says 0. It is a symbol for drivers, which is
  * why it is weak here. */

@@ -114,3 +114,13 @@ fn a_pool_has_one_kind_of_ring_whatever_eal_prefers() {
     let line = "--no-huge --no-pci -m 64 --mbuf-pool-ops-name ring_sp_sc";
     holds(&start(line, &[]), &["refused: EAL argument \"--mbuf-pool-ops-name\"", "leave it out"]);
 }
+
+/// Every option that needs nothing of the machine, with a value: EAL of this version takes them all.
+#[test]
+fn options_that_are_passed_on_are_taken() {
+    let line = "--no-huge --no-pci -m 64 --lcores 0@0 --main-lcore 0 -n 2 -r 1 --syslog=daemon \
+                --base-virtaddr 0x200000000 --file-prefix hotloop-test --log-level lib.eal:3 \
+                --force-max-simd-bitwidth 256 --no-hpet --no-shconf --no-telemetry \
+                --proc-type=primary -b 0000:00:00.0 --vfio-intr msix --create-uio-dev; net_null0";
+    holds(&start(line, &[]), &["started: --no-huge", "opened: Ok(Port(\"net_null0\"))"]);
+}

@@ -128,16 +128,19 @@ fn the_ledger_is_whole_under_load() {
             .shard_by(|_| Shard::Worker(next.fetch_add(1, Relaxed)))
             .sink(|core| wan.tx_queue(core));
             let plan = Engine::plan(graph, deployment).unwrap().ring_capacity(64).unwrap();
-            let mut plausible_count = 0;
             let report = plan.run(|control| {
-                while control.counts().sent < 50_000 {
-                    assert!(control.counts().is_plausible(), "{:?}", control.counts());
-                    plausible_count += 1;
+                // Once at least, however late this thread gets to run.
+                loop {
+                    let counts = control.counts();
+                    assert!(counts.is_plausible(), "{counts:?}");
+                    if counts.sent >= 50_000 {
+                        break;
+                    }
                     std::thread::yield_now();
                 }
             });
             let report = report.unwrap_or_else(|error| panic!("{deployment}: {error}"));
-            assert!(report.is_whole() && plausible_count > 0, "{report}");
+            assert!(report.is_whole(), "{report}");
             let [received, sent] = [lan.stats().unwrap(), wan.stats().unwrap()];
             assert_eq!(report.received, received.received + sent.received, "{report}");
             assert_eq!(report.sent, sent.sent, "{report}");

@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::port::DeviceString;
+use hotloop_dpdk_sys as sys;
 use std::fmt;
 use std::fs;
 
@@ -19,7 +20,8 @@ enum Value {
 use Value::{Needed, No, Optional};
 
 /// The options that EAL gets, each with the reason why no value of it lets safe code break what this
-/// crate promises; EAL of DPDK 22.11 to 25.11 knows them all. What is not here, EAL does not see.
+/// crate promises. EAL of DPDK 22.11 to 25.11 knows them, save [`LOG_FORMATS`]. What is not here, EAL
+/// does not see.
 const OPTIONS: &[(&str, Value, &str)] = &[
     ("-a", Needed, "a device: checked as Port::open checks it; a virtual one EAL does not see"),
     ("--allow", Needed, "as -a"),
@@ -58,8 +60,11 @@ const OPTIONS: &[(&str, Value, &str)] = &[
     ("--log-color", Optional, "how log lines look"),
     ("--log-level", Needed, "which log lines there are; not \"help\", which ends the process"),
     ("--log-timestamp", Optional, "how log lines look"),
-    ("--syslog", Needed, "the facility of the log"),
+    ("--syslog", Optional, "a copy of the log, and the facility that it goes to"),
 ];
+
+/// Those of [`OPTIONS`] that not every EAL has.
+const LOG_FORMATS: [&str; 2] = ["--log-color", "--log-timestamp"];
 
 /// Options of EAL's that are refused, each with the reason.
 const REFUSED: &[(&str, &str)] = &[
@@ -242,6 +247,9 @@ fn kind(word: &str, name: &str) -> Result<Value, Error> {
     if let Some((_, why)) = REFUSED.iter().find(|(refused, _)| *refused == name) {
         return Err(refuse(word, why));
     }
+    if LOG_FORMATS.contains(&name) && sys::SH_EAL_FORMATS_LOG == 0 {
+        return Err(refuse(word, "this DPDK has no such option; 24.11 has; leave it out"));
+    }
     match OPTIONS.iter().find(|(option, ..)| *option == name) {
         Some((_, value, _)) => Ok(*value),
         None => Err(refuse(
@@ -290,6 +298,19 @@ mod tests {
         );
         let embedded = parse(&EMBEDDED_ARGUMENTS.join(" ")).unwrap().to_string();
         assert!(embedded.ends_with(&format!("--no-shconf --lcores 0@{}", first_cpu())));
+    }
+
+    #[test]
+    fn options_of_later_versions_are_passed_on_where_eal_has_them() {
+        for option in LOG_FORMATS {
+            match parse(option) {
+                Ok(arguments) => assert!(arguments.to_string().starts_with(option)),
+                Err(error) => {
+                    assert_eq!(sys::SH_EAL_FORMATS_LOG, 0);
+                    assert!(error.to_string().contains("24.11 has"), "{error}");
+                }
+            }
+        }
     }
 
     #[test]
