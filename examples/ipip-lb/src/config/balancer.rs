@@ -25,7 +25,6 @@ const TIMEOUTS_DEFAULT: Timeouts = Timeouts {
 const KEYS: &[&str] = &[
     "source_v4",
     "source_v6",
-    "hash_key",
     "mtu",
     "decapsulate",
     "tunnel_peers",
@@ -35,6 +34,7 @@ const KEYS: &[&str] = &[
     "maglev_slots",
     "new_connections_per_second_max",
     "timeouts_s",
+    "hash_key",
 ];
 
 pub fn balancer(section: &Section<'_>) -> Result<Balancer, ConfigError> {
