@@ -1,5 +1,7 @@
 //! What IPv4 and IPv6 share: protocol numbers, fragments, congestion marks.
 
+use std::net::IpAddr;
+
 /// Protocol numbers (IANA's registry), as IPv4's protocol and IPv6's next header hold them.
 pub mod protocol {
     /// IPv6's hop-by-hop options.
@@ -74,6 +76,49 @@ impl Ecn {
             1 => Self::Ect1,
             2 => Self::Ect0,
             _ => Self::Ce,
+        }
+    }
+}
+
+/// Whether an address may be one host's, on a network: not none, loopback, a group or reserved. A
+/// packet whose source or destination may not is martian (RFC 1812, section 5.3.7; RFC 4291, section
+/// 2).
+#[inline]
+pub const fn is_host(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => !matches!(address.octets()[0], 0 | 127 | 224..),
+        IpAddr::V6(address) => {
+            !address.is_unspecified() && !address.is_loopback() && !address.is_multicast()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_single() {
+        for (address, expected) in [
+            ("10.0.0.1", true),
+            ("1.0.0.0", true),
+            ("126.255.255.255", true),
+            ("128.0.0.0", true),
+            ("223.255.255.255", true),
+            ("0.0.0.0", false),
+            ("0.0.0.1", false),
+            ("127.0.0.1", false),
+            ("224.0.0.1", false),
+            ("240.0.0.1", false),
+            ("255.255.255.255", false),
+            ("2001:db8::1", true),
+            ("fe80::1", true),
+            ("::2", true),
+            ("::", false),
+            ("::1", false),
+            ("ff02::1", false),
+        ] {
+            assert_eq!(is_host(address.parse().unwrap()), expected, "{address}");
         }
     }
 }

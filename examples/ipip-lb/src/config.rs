@@ -144,6 +144,8 @@ pub struct Balancer {
     pub new_connections_per_second_max: u32,
     /// How long connections are remembered after their last packets.
     pub timeouts: Timeouts,
+    /// Backends that may be addresses of services of this configuration.
+    pub nested_backends: Vec<IpAddr>,
 }
 
 /// What becomes of echo requests to a service's address.

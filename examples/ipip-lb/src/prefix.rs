@@ -46,6 +46,12 @@ impl Prefix {
         Self { network: address, len: width(address) }
     }
 
+    /// The prefix of this length that `address` lies in.
+    #[must_use]
+    pub(crate) fn of(address: IpAddr, len: u8) -> Self {
+        Self { network: masked(address, len), len }
+    }
+
     /// Its first address.
     #[must_use]
     pub const fn network(self) -> IpAddr {

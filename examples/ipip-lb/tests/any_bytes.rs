@@ -77,6 +77,10 @@ impl Templates {
             web().payload(vec![0; 8_800]).dont_fragment().build(),
             web().payload(vec![0; 1_441]).dont_fragment().build(),
             web6().payload(vec![0; 1_413]).build(),
+            web().from("192.0.2.1:9").build(),
+            web().from("127.0.0.1:9").build(),
+            reply().to("255.255.255.255:9").tunnelled("10.0.0.1", "192.0.2.1").build(),
+            web6().extension(60, &[4, 1, 0, 1, 1, 0]).build(),
             fragment(protocol(4).from("10.0.0.1").to("192.0.2.1"), 0),
             fragment(udp().from(client).to("203.0.113.10:53").identification(7), 1),
         ];

@@ -7,7 +7,7 @@ use crate::{
     answer::AnswerError,
     ethernet::{self, ETHERTYPE_IPV4, ETHERTYPE_IPV6},
     icmp,
-    ip::{Fragment, protocol},
+    ip::{Fragment, is_host, protocol},
     ipv4::Ipv4View,
     ipv6::{self, Ipv6View},
 };
@@ -157,41 +157,6 @@ impl About {
             (IpAddr::V4(from), Ends::V4(source, _)) => Ok(Ends::V4(from, source)),
             (IpAddr::V6(from), Ends::V6(source, _)) => Ok(Ends::V6(from, source)),
             (from, ends) => Err(AnswerError::MixedFamilies { from, to: ends.source() }),
-        }
-    }
-}
-
-/// Whether an address may be one host's, on a network: not none, loopback, a group or reserved.
-fn is_host(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(address) => !matches!(address.octets()[0], 0 | 127 | 224..),
-        IpAddr::V6(address) => {
-            !address.is_unspecified() && !address.is_loopback() && !address.is_multicast()
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn hosts_are_single() {
-        for (address, expected) in [
-            ("10.0.0.1", true),
-            ("223.255.255.255", true),
-            ("0.0.0.1", false),
-            ("127.0.0.1", false),
-            ("224.0.0.1", false),
-            ("240.0.0.1", false),
-            ("255.255.255.255", false),
-            ("2001:db8::1", true),
-            ("fe80::1", true),
-            ("::", false),
-            ("::1", false),
-            ("ff02::1", false),
-        ] {
-            assert_eq!(is_host(address.parse().unwrap()), expected, "{address}");
         }
     }
 }

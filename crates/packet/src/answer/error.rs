@@ -77,6 +77,28 @@ pub fn too_big<P: PacketBuf>(
     turn(packet, &about, from.into(), message)
 }
 
+/// Turns a packet into the message, from `from` to its source, that a field of its headers can't be
+/// heeded: the one `pointer` bytes from the start of its IP header, of which IPv4's message says the
+/// lowest 8 bits (RFC 792; RFC 4443, section 3.4, code 0). Quotes as [`time_exceeded`] does.
+///
+/// # Errors
+/// [`AnswerError`]; the packet is as it was.
+pub fn parameter_problem<P: PacketBuf>(
+    packet: &mut P,
+    from: impl Into<IpAddr>,
+    pointer: u32,
+) -> Result<(), AnswerError> {
+    let about = About::read(packet)?;
+    let message = match about.ends {
+        Ends::V4(..) => {
+            Message { kind: icmp::kind::PARAMETER_PROBLEM, code: 0, rest: pointer << 24 }
+        }
+        Ends::V6(..) => Message { kind: icmpv6::kind::PARAMETER_PROBLEM, code: 0, rest: pointer },
+    };
+    about.allow_error(packet.data(), false)?;
+    turn(packet, &about, from.into(), message)
+}
+
 /// What an error says.
 #[derive(Clone, Copy)]
 struct Message {

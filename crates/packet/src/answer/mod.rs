@@ -1,6 +1,6 @@
 //! ICMP's answers about a packet, made of the packet itself.
 //!
-//! [`time_exceeded`], [`too_big`] and [`echo_reply`] turn a packet in place into the answer to it: no
+//! [`time_exceeded`], [`too_big`], [`parameter_problem`] and [`echo_reply`] turn a packet in place into the answer to it: no
 //! memory is taken, and nothing is copied but headers. Whether the packet's own IP header is IPv4 or
 //! IPv6 decides between ICMP (RFC 792) and ICMPv6 (RFC 4443).
 //!
@@ -31,7 +31,9 @@ mod error;
 use std::net::IpAddr;
 
 pub use echo::echo_reply;
-pub use error::{QUOTING_BYTES_MAX_V4, QUOTING_BYTES_MAX_V6, time_exceeded, too_big};
+pub use error::{
+    QUOTING_BYTES_MAX_V4, QUOTING_BYTES_MAX_V6, parameter_problem, time_exceeded, too_big,
+};
 
 use crate::{Malformed, NoRoom};
 

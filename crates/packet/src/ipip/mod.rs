@@ -24,12 +24,14 @@
 mod decapsulate;
 mod encapsulate;
 mod inner;
+mod limit;
 mod outer;
 
 use std::net::IpAddr;
 
 pub use decapsulate::{Decapsulated, decapsulate};
 pub use encapsulate::{Tunnel, encapsulate};
+pub use limit::{EncapsulationLimit, encapsulation_limit};
 
 use crate::{Malformed, NoRoom};
 

@@ -6,9 +6,9 @@ use crate::directory::Directory;
 use crate::own_header::{OwnHeader, TCP_FLAGS_OFFSET};
 use hotloop::packet::classify::{Kind, Layout};
 use hotloop::packet::flow_key::FlowKey;
-use hotloop::packet::ip::Fragment;
+use hotloop::packet::ip::{Fragment, is_host};
 use hotloop::packet::ipip::{self, DecapsulateError};
-use hotloop::packet::{PacketBuf, ethernet, ipv4};
+use hotloop::packet::{PacketBuf, ethernet, ipv4, ipv6};
 use hotloop::stage::Carries;
 
 /// ICMPv6's types of neighbour discovery and of multicast listeners (RFC 4861, RFC 2710, RFC 3810):
@@ -54,6 +54,7 @@ impl<P: PacketBuf + Carries> Own<P> {
             && let Some(place) = self.connections.found(index, layout.kind())
             && let Some(connection) = self.connections.connection(place)
             && connection.is_unmoved_by(plain_flags(packet.data(), layout))
+            && !may_state_limit(packet.data(), layout)
             && let Some(target) = turn.directory.there(connection.target)
         {
             return self.send_to_target(turn, packet, connection.target, target, layout);
@@ -99,6 +100,12 @@ impl<P: PacketBuf + Carries> Own<P> {
         // Offsets have moved, and what was inside may be a tunnel packet again.
         let layout = Layout::of(packet.data(), packet.len_bytes(), &self.seed);
         match OwnHeader::of(packet.data()) {
+            Some(inner) if !is_host(inner.source) => {
+                turn.reject(packet, BalanceDrop::MartianSource);
+            }
+            Some(inner) if !is_host(inner.destination) => {
+                turn.reject(packet, BalanceDrop::MartianDestination);
+            }
             Some(inner) if layout.is_ip() => {
                 self.bare(turn, packet, &inner, layout, Way::Tunnelled);
             }
@@ -191,6 +198,13 @@ pub(super) fn usual_flags(frame: &[u8]) -> u8 {
 fn plain_flags(frame: &[u8], layout: Layout) -> u8 {
     let flags = layout.l4_offset(frame).and_then(|offset| frame.get(offset + TCP_FLAGS_OFFSET));
     flags.copied().unwrap_or(0)
+}
+
+/// Whether a packet has extension headers, in which it may state an encapsulation limit.
+#[inline]
+fn may_state_limit(frame: &[u8], layout: Layout) -> bool {
+    let without = layout.l3_offset() + ipv6::HEADER_BYTES;
+    layout.kind() == Kind::Ipv6 && layout.l4_offset(frame) != Some(without)
 }
 
 const fn drop_of_decapsulation(error: DecapsulateError) -> BalanceDrop {

@@ -2,7 +2,7 @@
 
 use super::classes::usual_flags;
 use super::fragments::Datagram;
-use super::{BalanceDrop, Own, Turn};
+use super::{BalanceDrop, Own, Turn, refusal};
 use crate::config::{IcmpEcho, Scheduler};
 use crate::connection::{Connection, is_syn};
 use crate::connections::Place;
@@ -40,6 +40,10 @@ impl<P: PacketBuf + Carries> Own<P> {
         service: &Service,
         layout: Layout,
     ) {
+        let (source, destination) = (key.source().into(), key.destination().into());
+        if let Some(reason) = refusal::of_addresses(turn.directory, source, destination) {
+            return turn.reject(packet, reason);
+        }
         let is_tcp = key.protocol() == protocol::TCP;
         let flags = if is_tcp { usual_flags(packet.data()) } else { 0 };
         let key = FlowKey::V4(key);
@@ -58,6 +62,7 @@ impl<P: PacketBuf + Carries> Own<P> {
         header: &OwnHeader,
         layout: Layout,
     ) {
+        let Some(packet) = self.wrappable(turn, packet, header) else { return };
         if header.fragment == Fragment::Later {
             return self.later_fragment(turn, packet, header, layout);
         }
@@ -65,8 +70,7 @@ impl<P: PacketBuf + Carries> Own<P> {
             // It goes by the flow inside it, and is not remembered.
             service_for(turn.directory, header, 0, false).and_then(|service| {
                 let (client, hash, now) = (header.source, layout.hash(), turn.now());
-                let target = self.schedule.consistent(turn.directory, service, client, hash, now);
-                target.ok_or(BalanceDrop::NoBackend)
+                self.schedule.consistent(turn.directory, service, client, hash, now)
             })
         } else {
             match layout.key(packet.data()) {
@@ -137,8 +141,7 @@ impl<P: PacketBuf + Carries> Own<P> {
     ) -> Result<TargetId, BalanceDrop> {
         let client = packet.key.source();
         let (directory, now) = (turn.directory, turn.now());
-        let target = self.schedule.choose(directory, service, client, packet.hash, now);
-        let target = target.ok_or(BalanceDrop::NoBackend)?;
+        let target = self.schedule.choose(directory, service, client, packet.hash, now)?;
         self.schedule.left(connection.target, turn.counts);
         self.schedule.entered(target, turn.counts);
         if connection.begins_afresh(packet.flags) {
@@ -160,8 +163,7 @@ impl<P: PacketBuf + Carries> Own<P> {
     ) -> Result<TargetId, BalanceDrop> {
         let (directory, now) = (turn.directory, turn.now());
         let (client, hash) = (packet.key.source(), packet.hash);
-        let consistent = self.schedule.consistent(directory, service, client, hash, now);
-        let consistent = consistent.ok_or(BalanceDrop::NoBackend)?;
+        let consistent = self.schedule.consistent(directory, service, client, hash, now)?;
         turn.counts.admitted.add(1);
         // Entered before the scheduler chooses: its turn must not be spent on what finds no room.
         let mut connection = Connection::new(consistent, packet.key.protocol(), packet.flags);
@@ -173,7 +175,9 @@ impl<P: PacketBuf + Carries> Own<P> {
         // balancers agree on the consistent choice.
         if !packet.is_within_tcp() && service.scheduler != Scheduler::Maglev {
             let chosen = self.schedule.choose(directory, service, client, hash, now);
-            if let Some(chosen) = chosen.filter(|chosen| *chosen != consistent) {
+            if let Ok(chosen) = chosen
+                && chosen != consistent
+            {
                 connection.target = chosen;
                 self.connections.set(place, connection);
             }
@@ -246,7 +250,12 @@ impl<P: PacketBuf + Carries> Own<P> {
                 false => turn.punt(packet),
             };
         }
+        let Some(packet) = self.wrappable(turn, packet, header) else { return };
         match self.target_of_error(turn.directory, &key, layout.hash(), turn.now()) {
+            // The backend's own: it is not to come back to it (RFC 2003, section 3).
+            Ok(target) if turn.directory.is_at(target, header.source) => {
+                turn.reject(packet, BalanceDrop::TunnelLoop);
+            }
             Ok(target) => self.send_to(turn, packet, target, layout),
             Err(reason) => turn.reject(packet, reason),
         }
@@ -270,8 +279,30 @@ impl<P: PacketBuf + Carries> Own<P> {
             }
         }
         let service = directory.service_of_flow(key).ok_or(BalanceDrop::NoService)?;
-        let target = self.schedule.consistent(directory, service, key.source(), hash, now);
-        target.ok_or(BalanceDrop::NoBackend)
+        self.schedule.consistent(directory, service, key.source(), hash, now)
+    }
+
+    /// The packet, if it may be wrapped; else it was dropped.
+    fn wrappable(
+        &mut self,
+        turn: &mut Turn<'_, '_, '_, P>,
+        packet: P,
+        header: &OwnHeader,
+    ) -> Option<P> {
+        let reason = refusal::of_addresses(turn.directory, header.source, header.destination);
+        let is_looping = || {
+            header.is_tunnel()
+                && header.fragment != Fragment::Later
+                && refusal::is_looping(turn.directory, header, packet.data())
+        };
+        if let Some(reason) = reason.or_else(|| is_looping().then_some(BalanceDrop::TunnelLoop)) {
+            turn.reject(packet, reason);
+        } else if let Some(pointer) = refusal::spent_limit(header, packet.data()) {
+            self.answer_limit(turn, packet, pointer);
+        } else {
+            return Some(packet);
+        }
+        None
     }
 }
 

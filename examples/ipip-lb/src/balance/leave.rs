@@ -204,7 +204,7 @@ impl<P: PacketBuf + Carries> Own<P> {
         let now = turn.now();
         let budget = match answer {
             Answer::TooBig { .. } => &mut self.too_big_errors,
-            Answer::TimeExceeded => &mut self.other_errors,
+            Answer::TimeExceeded | Answer::ParameterProblem { .. } => &mut self.other_errors,
         };
         let header = OwnHeader::of(packet.data());
         let Some(header) = header.filter(|header| budget.has_room(now, header.source)) else {
@@ -214,11 +214,20 @@ impl<P: PacketBuf + Carries> Own<P> {
         let answered = match answer {
             Answer::TimeExceeded => answer::time_exceeded(&mut packet, vip),
             Answer::TooBig { mtu_bytes } => answer::too_big(&mut packet, vip, mtu_bytes),
+            Answer::ParameterProblem { pointer } => {
+                answer::parameter_problem(&mut packet, vip, pointer)
+            }
         };
         if answered.is_ok() {
             budget.count(now, header.source);
             self.send_answer(turn, packet);
         }
+    }
+
+    /// Drops a packet that may enter no further tunnel, as it states at this place.
+    pub(super) fn answer_limit(&mut self, turn: &mut Turn<'_, '_, '_, P>, packet: P, pointer: u32) {
+        let answer = Answer::ParameterProblem { pointer };
+        self.answer(turn, packet, BalanceDrop::EncapsulationLimit, answer);
     }
 
     /// Answers an echo request.
@@ -246,6 +255,7 @@ impl<P: PacketBuf + Carries> Own<P> {
 enum Answer {
     TimeExceeded,
     TooBig { mtu_bytes: u16 },
+    ParameterProblem { pointer: u32 },
 }
 
 /// Whether the outermost header of a frame is IPv4's and leaves it to routers to fragment the packet:

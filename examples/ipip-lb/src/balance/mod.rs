@@ -22,6 +22,7 @@ mod firsts;
 mod fragments;
 mod inquiry;
 mod leave;
+mod refusal;
 mod schedule;
 mod server;
 mod window;
@@ -29,6 +30,7 @@ mod window;
 pub use crate::hashes::SEED;
 pub use fragments::{WAIT_NS, WAITING_MAX};
 pub use inquiry::{Answer, Filter, Inquiries, Listing, Question, SLOTS_A_TURN, TargetSet};
+pub use refusal::TUNNELS_MAX;
 pub use schedule::CLIENTS_MAX;
 
 use crate::connections::Connections;
@@ -86,6 +88,15 @@ drop_reasons! {
         IcmpEcho = "icmp_echo",
         /// Its backend was taken out, and its TCP connection with it.
         Flushed = "flushed",
+        /// To be wrapped, though it comes from a tunnel of this balancer or from the backend that it
+        /// would go to, or is in too many tunnels already (RFC 2003, section 3).
+        TunnelLoop = "tunnel_loop",
+        /// It states that it may enter no further tunnel (RFC 2473, section 4.1.1).
+        EncapsulationLimit = "encapsulation_limit",
+        /// Its source is no address of a host.
+        MartianSource = "martian_source",
+        /// Its destination is no address of a host.
+        MartianDestination = "martian_destination",
     }
 }
 

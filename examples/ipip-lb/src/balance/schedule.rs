@@ -1,5 +1,6 @@
 //! Which backend a new connection goes to.
 
+use super::BalanceDrop;
 use crate::config::Scheduler;
 use crate::counts::WorkerCounts;
 use crate::directory::{Choice, Directory, Found, Service, TargetId};
@@ -54,7 +55,7 @@ impl Schedule {
         self.clients.set_idle_ns([persistence_ns_max; hotloop::flow::CLASS_COUNT]);
     }
 
-    /// The target that the service's scheduler has for a new connection.
+    /// The target that the service's scheduler has for a new connection: never the client itself.
     pub fn choose(
         &mut self,
         directory: &Directory,
@@ -62,8 +63,8 @@ impl Schedule {
         client: IpAddr,
         hash: u32,
         now: Tick,
-    ) -> Option<TargetId> {
-        match service.scheduler {
+    ) -> Result<TargetId, BalanceDrop> {
+        let target = match service.scheduler {
             Scheduler::Maglev => service.by_hash(hash),
             Scheduler::RoundRobin => self.next_in_turn(&service.choices),
             Scheduler::LeastConnections => self.least_busy(&service.choices),
@@ -74,13 +75,15 @@ impl Schedule {
                     // Where no place is found for it, the hash goes on choosing.
                     let _ = self.clients.insert(client_key(service, client), kept, now.as_ns());
                 }
-                Some(target)
+                return Ok(target);
             }
-        }
+        };
+        let target = target.ok_or(BalanceDrop::NoBackend)?;
+        directory.but_not_itself(service, target, client, hash).ok_or(BalanceDrop::TunnelLoop)
     }
 
     /// The target that depends on nothing that only this worker knows, but for a client that keeps
-    /// its backend.
+    /// its backend: never the client itself.
     pub fn consistent(
         &self,
         directory: &Directory,
@@ -88,12 +91,12 @@ impl Schedule {
         client: IpAddr,
         hash: u32,
         now: Tick,
-    ) -> Option<TargetId> {
-        if service.scheduler != Scheduler::Source {
-            return service.by_hash(hash);
-        }
-        self.kept(directory, service, client, now)
-            .or_else(|| service.by_hash(directory.settings.hashes.of_client(client)))
+    ) -> Result<TargetId, BalanceDrop> {
+        let is_by_client = service.scheduler == Scheduler::Source;
+        let hash = if is_by_client { directory.settings.hashes.of_client(client) } else { hash };
+        let kept = if is_by_client { self.kept(directory, service, client, now) } else { None };
+        let target = kept.or_else(|| service.by_hash(hash)).ok_or(BalanceDrop::NoBackend)?;
+        directory.but_not_itself(service, target, client, hash).ok_or(BalanceDrop::TunnelLoop)
     }
 
     /// The backend that a client keeps, where it still can.

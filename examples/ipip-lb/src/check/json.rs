@@ -36,6 +36,7 @@ fn balancer(balancer: &Balancer) -> Value {
         "source_v4": balancer.source_v4.to_string(),
         "source_v6": balancer.source_v6.to_string(),
         "has_hash_key": balancer.hash_key.is_some(),
+        "nested_backends": texts(&balancer.nested_backends),
         "mtu": balancer.mtu,
         "decapsulate": texts(&balancer.decapsulate),
         "tunnel_peers": texts(&balancer.tunnel_peers),

@@ -35,6 +35,7 @@ const KEYS: &[&str] = &[
     "new_connections_per_second_max",
     "timeouts_s",
     "hash_key",
+    "nested_backends",
 ];
 
 pub fn balancer(section: &Section<'_>) -> Result<Balancer, ConfigError> {
@@ -77,6 +78,10 @@ pub fn balancer(section: &Section<'_>) -> Result<Balancer, ConfigError> {
         timeouts: section
             .section("timeouts_s")?
             .map_or(Ok(TIMEOUTS_DEFAULT), |it| timeouts(&it))?,
+        nested_backends: match section.optional("nested_backends") {
+            Some(value) => value.items()?.iter().map(host_address).collect::<Result<_, _>>()?,
+            None => Vec::new(),
+        },
     })
 }
 

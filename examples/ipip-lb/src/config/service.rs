@@ -12,6 +12,7 @@ use super::{
 use crate::maglev::slots_for;
 use crate::prefix::Prefix;
 use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
 
 pub fn services(
     root: &Section<'_>,
@@ -45,7 +46,47 @@ pub fn services(
         }
         services.push(service);
     }
+    check_nesting(root, &services, balancer)?;
     Ok(services)
+}
+
+/// That no backend is an address of a service: tunnels to it would come back to this balancer, which
+/// would wrap them again. A prefix of length 0 holds every address, so it says nothing.
+fn check_nesting(
+    root: &Section<'_>,
+    services: &[Service],
+    balancer: &Balancer,
+) -> Result<(), ConfigError> {
+    let mut by_len: HashMap<(bool, u8), HashMap<Prefix, &str>> = HashMap::new();
+    for Service { address, name, .. } in services.iter().filter(|it| it.address.len() > 0) {
+        let of_len = by_len.entry((address.network().is_ipv6(), address.len())).or_default();
+        of_len.entry(*address).or_insert(name);
+    }
+    let holding = |address: IpAddr| {
+        let of_family = by_len.iter().filter(|((is_v6, _), _)| *is_v6 == address.is_ipv6());
+        let mut found = of_family
+            .filter_map(|((_, len), of_len)| of_len.get(&Prefix::of(address, *len)).copied());
+        found.next().filter(|_| !balancer.nested_backends.contains(&address))
+    };
+    let mut checked = HashSet::new();
+    for (index, service) in services.iter().enumerate() {
+        for (place, backend) in service.backends.iter().enumerate() {
+            let address = backend.address;
+            let Some(name) = Some(address).filter(|it| checked.insert(*it)).and_then(holding)
+            else {
+                continue;
+            };
+            let mut section = root.sections("service")?.swap_remove(index);
+            section.set_path(format!("service.{}", service.name));
+            let section = section.sections("backend")?.swap_remove(place);
+            let value = section.required("address", "address = \"10.0.0.1\"")?;
+            return Err(value.error(format!(
+                "{address} is service {name}'s address: its tunnels would come back to this \
+                 balancer; write another, or nested_backends = [\"{address}\"] in [balancer]"
+            )));
+        }
+    }
+    Ok(())
 }
 
 const KEYS: &[&str] = &[

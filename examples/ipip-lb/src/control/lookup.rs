@@ -98,7 +98,10 @@ fn decision(
         return (None, why.to_owned());
     };
     let by_hash = |hash, why: &str| match service.by_hash(hash) {
-        Some(target) => (named(directory, target).1, why.to_owned()),
+        Some(target) => match directory.but_not_itself(service, target, key.source(), hash) {
+            Some(target) => (named(directory, target).1, why.to_owned()),
+            None => (None, "the only backend is the client itself: tunnel_loop".to_owned()),
+        },
         None => (None, "the service has no backend for new connections: no_backend".to_owned()),
     };
     let hashes = directory.settings.hashes;

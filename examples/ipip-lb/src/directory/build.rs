@@ -216,6 +216,7 @@ impl Builder {
             rules: Rules::new(&config.services),
             services,
             targets,
+            sources: [balancer.source_v4, balancer.source_v6],
             own: sorted(balancer.decapsulate.clone()),
             backends: sorted(members().map(|it| it.address).collect()),
             peers: balancer.tunnel_peers.clone(),

@@ -22,6 +22,7 @@ use hotloop::flow::{CLASS_COUNT, prefetch_line};
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::ip::protocol;
 use hotloop::packet::ipip::Tunnel;
+use std::hint;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -33,6 +34,8 @@ pub struct Directory {
     services: Vec<Service>,
     /// By slot; those that are not taken now are vacant.
     targets: Vec<Target>,
+    /// Where tunnels begin: of IPv4, and of IPv6.
+    sources: [Prefix; 2],
     /// Own tunnel addresses, sorted.
     own: Vec<IpAddr>,
     /// The backends' addresses, sorted.
@@ -201,12 +204,52 @@ impl Directory {
         self.targets.get(id.slot()).filter(|target| target.generation == id.generation)
     }
 
+    /// Whether a target is the backend with this address.
+    #[inline]
+    #[must_use]
+    pub fn is_at(&self, target: TargetId, address: IpAddr) -> bool {
+        self.there(target).is_some_and(|target| target.address == address)
+    }
+
+    /// `target`, or another of the service's where that is the client itself: one by this hash, in
+    /// proportion to the weights. None where there is no other.
+    #[inline]
+    #[must_use]
+    pub fn but_not_itself(
+        &self,
+        service: &Service,
+        target: TargetId,
+        client: IpAddr,
+        hash: u32,
+    ) -> Option<TargetId> {
+        if !self.is_at(target, client) {
+            return Some(target);
+        }
+        hint::cold_path();
+        let others = || service.choices.iter().filter(|it| !self.is_at(it.target, client));
+        let sum: u64 = others().map(|it| u64::from(it.weight)).sum();
+        let mut point = (u64::from(hash) * sum) >> 32;
+        let other = others().find(|it| {
+            let is_there = point < u64::from(it.weight);
+            point = point.saturating_sub(it.weight.into());
+            is_there
+        });
+        other.map(|it| it.target)
+    }
+
     /// Asks for the memory of a target.
     #[inline(always)]
     pub fn prefetch(&self, id: TargetId) {
         if let Some(target) = self.targets.get(id.slot()) {
             prefetch_line(target);
         }
+    }
+
+    /// Whether tunnels begin at `address` here, or end.
+    #[inline]
+    #[must_use]
+    pub fn is_tunnel_source(&self, address: IpAddr) -> bool {
+        self.sources.iter().any(|source| source.contains(address)) || self.is_own(address)
     }
 
     /// Whether tunnels to `address` end here.

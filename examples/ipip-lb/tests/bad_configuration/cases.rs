@@ -44,6 +44,15 @@ pub const WRONG: &[(usize, &str, &[&str])] = &[
     (1, "[machine]", &["1: machine: unknown key"]),
     (4, "worker = 2", &["4: engine.worker: unknown key", "deployment, dispatchers, workers"]),
     (12, "timeout = 5", &["12: balancer.timeout: unknown key"]),
+    (12, "nested_backends = [\"10.0.0.0/8\"]", &["12: balancer.nested_backends[0]: "]),
+    (
+        27,
+        "address = \"203.0.113.10\"",
+        &[
+            "27: service.web.backend[0].address: 203.0.113.10 is service web's address",
+            "nested_backends = [\"203.0.113.10\"]",
+        ],
+    ),
     (12, "hash_key = 5", &["12: balancer.hash_key: not a key of 32 hexadecimal", "ipip-lb keygen"]),
     (12, "hash_key = \"0x0f\"", &["12: balancer.hash_key: not a key of 32 hexadecimal"]),
     (18, "speed = 10", &["18: port.uplink.speed: unknown key", "name, device"]),

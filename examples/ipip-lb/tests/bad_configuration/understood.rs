@@ -254,7 +254,10 @@ fn what_works_but_surprises_is_noted() {
         (&[(25, "all_down = \"drop\"")], "all_down says nothing: without health"),
         (&[(12, "maglev_slots = 101")], "maglev_slots = 211 mends that"),
         (&[(12, "maglev_slots = 211"), (28, "weight = 60000")], "2001:db8::a gets no flow"),
-        (&[(27, "address = \"203.0.113.10\"")], "203.0.113.10 is service web's address too"),
+        (
+            &[(12, "nested_backends = [\"203.0.113.10\"]"), (27, "address = \"203.0.113.10\"")],
+            "203.0.113.10 is service web's address too",
+        ),
         (
             &[(
                 19,

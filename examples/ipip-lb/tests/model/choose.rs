@@ -8,10 +8,47 @@ use std::net::IpAddr;
 
 impl Model {
     /// The choice that every balancer of the configuration makes.
-    pub fn consistent(&mut self, service: usize, client: IpAddr, hash: u32) -> Option<Target> {
+    pub fn consistent(
+        &mut self,
+        service: usize,
+        client: IpAddr,
+        hash: u32,
+    ) -> Result<Target, &'static str> {
         if self.net.scheduler(service) != Scheduler::Source {
-            return self.net.by_hash(service, hash);
+            let target = self.net.by_hash(service, hash).ok_or("no_backend")?;
+            return self.but_not_itself(service, target, client, hash);
         }
+        let hash = client_hash(&self.net.balancer, client);
+        let kept = self.kept_target(service, client);
+        let target = kept.or_else(|| self.net.by_hash(service, hash)).ok_or("no_backend")?;
+        self.but_not_itself(service, target, client, hash)
+    }
+
+    /// A backend that is the client itself gets nothing from itself: of the others that may be chosen,
+    /// each in as many places of a row as its weight says, the one at the hash's share of the row does.
+    fn but_not_itself(
+        &mut self,
+        service: usize,
+        target: Target,
+        client: IpAddr,
+        hash: u32,
+    ) -> Result<Target, &'static str> {
+        if target.address != client {
+            return Ok(target);
+        }
+        let others = self.net.services[service].usable.iter().filter(|it| it.0.address != client);
+        let row: Vec<_> =
+            others.flat_map(|(it, weight)| std::iter::repeat_n(*it, *weight as usize)).collect();
+        if row.is_empty() {
+            self.met("choice: nobody but the client itself");
+            return Err("tunnel_loop");
+        }
+        self.met("choice: not the client itself");
+        Ok(row[((u64::from(hash) * row.len() as u64) >> 32) as usize])
+    }
+
+    /// The backend that a client keeps, where it still can.
+    fn kept_target(&mut self, service: usize, client: IpAddr) -> Option<Target> {
         let id = self.net.services[service].id;
         let persistence_ns =
             u64::from(self.net.services[service].config.persistence_s) * 1_000_000_000;
@@ -25,15 +62,20 @@ impl Model {
                 return Some(target);
             }
         }
-        self.net.by_hash(service, client_hash(&self.net.balancer, client))
+        None
     }
 
     /// The choice of the service's scheduler for a new connection.
-    pub fn scheduled(&mut self, service: usize, client: IpAddr, hash: u32) -> Option<Target> {
+    pub fn scheduled(
+        &mut self,
+        service: usize,
+        client: IpAddr,
+        hash: u32,
+    ) -> Result<Target, &'static str> {
         if self.net.services[service].is_all_down {
             self.met("all down: forwarded");
         }
-        match self.net.scheduler(service) {
+        let target = match self.net.scheduler(service) {
             Scheduler::Maglev => {
                 self.met("scheduler: maglev");
                 self.net.by_hash(service, hash)
@@ -45,11 +87,12 @@ impl Model {
                     let id = self.net.services[service].id;
                     self.kept.insert((id, client), (target, self.now));
                 }
-                Some(target)
+                return Ok(target);
             }
             Scheduler::RoundRobin => self.next_in_turn(service),
             Scheduler::LeastConnections => self.least_busy(service),
-        }
+        };
+        self.but_not_itself(service, target.ok_or("no_backend")?, client, hash)
     }
 
     fn next_in_turn(&mut self, service: usize) -> Option<Target> {

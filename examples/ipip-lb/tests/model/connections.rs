@@ -29,6 +29,14 @@ impl Model {
         self.connections.get(key).filter(|it| !self.is_over(it)).copied()
     }
 
+    /// A packet was seen, though it went nowhere.
+    pub fn seen(&mut self, key: &FlowKey) {
+        if let Some(mut connection) = self.found(key) {
+            connection.last_ns = self.now;
+            self.connections.insert(*key, connection);
+        }
+    }
+
     /// Rule 7: the target of a client's packet, which has these flags if it is TCP's.
     pub fn connected(
         &mut self,
@@ -56,7 +64,7 @@ impl Model {
             self.met(if is_syn(flags) { "connection: repeated SYN" } else { "connection: known" });
         } else {
             let service = service.ok_or("no_service")?;
-            let chosen = self.scheduled(service, key.source(), hash).ok_or("no_backend")?;
+            let chosen = self.scheduled(service, key.source(), hash)?;
             if self.net.flushed.contains(&connection.target) {
                 self.met("flushed: begun again");
             }
@@ -92,12 +100,11 @@ impl Model {
         flags: Option<u8>,
     ) -> Result<Target, &'static str> {
         let (client, service) = (key.source(), service.ok_or("no_service")?);
-        let Some(consistent) = self.consistent(service, client, hash) else {
-            if self.net.services[service].is_all_down {
-                self.met("all down: dropped");
-            }
-            return Err("no_backend");
-        };
+        let consistent = self.consistent(service, client, hash);
+        if consistent == Err("no_backend") && self.net.services[service].is_all_down {
+            self.met("all down: dropped");
+        }
+        let consistent = consistent?;
         self.outcome.admitted += 1;
         let most = self.net.balancer.new_connections_per_second_max;
         if !self.new_connections.has_room(self.now, most) {
@@ -164,7 +171,7 @@ impl Model {
         flags: Option<u8>,
     ) -> Result<Target, &'static str> {
         self.met("connection: perhaps known");
-        let consistent = service.and_then(|it| self.consistent(it, key.source(), hash));
+        let consistent = service.and_then(|it| self.consistent(it, key.source(), hash).ok());
         let mut candidates = Vec::new();
         candidates.extend(Some(connection.target).filter(|it| self.net.exists(*it)));
         candidates.extend(consistent);
@@ -193,7 +200,8 @@ impl Model {
         if self.net.exists(connection.target) {
             if !connection.is_sure {
                 let service = self.service_of_key(key);
-                let consistent = service.and_then(|it| self.consistent(it, key.source(), hash));
+                let consistent =
+                    service.and_then(|it| self.consistent(it, key.source(), hash).ok());
                 let candidates: Vec<_> =
                     std::iter::once(connection.target).chain(consistent).collect();
                 return Ok(self.follow(&candidates));

@@ -28,7 +28,7 @@ pub const STATIONS: Stations = Stations {
 const TO_CLIENTS: Route = Route(0);
 const TO_BACKENDS: Route = Route(1);
 
-const REASONS: [BalanceDrop; 15] = [
+const REASONS: [BalanceDrop; 19] = [
     BalanceDrop::Punt,
     BalanceDrop::Malformed,
     BalanceDrop::TunnelFragment,
@@ -44,6 +44,10 @@ const REASONS: [BalanceDrop; 15] = [
     BalanceDrop::NoMbuf,
     BalanceDrop::IcmpEcho,
     BalanceDrop::Flushed,
+    BalanceDrop::TunnelLoop,
+    BalanceDrop::EncapsulationLimit,
+    BalanceDrop::MartianSource,
+    BalanceDrop::MartianDestination,
 ];
 
 /// A worker's balancer on the bench, with its control.

@@ -6,13 +6,21 @@ use super::rules::{Model, Sent};
 use super::table::Connection;
 use super::wire::{self, Piece, TCP, is_quoting};
 
+/// What an ICMP error says.
+#[derive(Clone, Copy, Debug)]
+pub enum Error {
+    TimeExceeded,
+    TooBig { mtu_bytes: usize },
+    Limit { pointer: u32 },
+}
+
 impl Model {
     /// Rule 8.
     pub fn deliver(&mut self, packet: Packet, target: Target, hash: u32) {
         let ip = packet.ip();
         if ip.ttl <= 1 {
             self.dropped("ttl_expired");
-            return self.error(&packet, false, 0);
+            return self.error(&packet, Error::TimeExceeded);
         }
         let outer_bytes = if target.address.is_ipv4() { 20 } else { 40 };
         let room = usize::from(self.net.balancer.mtu) - outer_bytes;
@@ -20,7 +28,7 @@ impl Model {
             self.wrap(packet, target, hash);
         } else if ip.dont_fragment {
             self.dropped("too_big");
-            self.error(&packet, true, room);
+            self.error(&packet, Error::TooBig { mtu_bytes: room });
         } else {
             self.met(if ip.piece == Piece::Whole { "fragmented" } else { "fragment: again" });
             let pieces = packet.fragments(room);
@@ -58,8 +66,9 @@ impl Model {
     }
 
     /// The ICMP error about a packet, where there may be one.
-    fn error(&mut self, packet: &Packet, is_too_big: bool, mtu_bytes: usize) {
-        let answer = packet.error(packet.ip().destination, is_too_big, mtu_bytes);
+    pub fn error(&mut self, packet: &Packet, error: Error) {
+        let answer = packet.error(packet.ip().destination, error);
+        let is_too_big = matches!(error, Error::TooBig { .. });
         let Some(answer) = answer else { return self.met("answer: not allowed") };
         let (errors, to) = (&mut self.errors[usize::from(is_too_big)], packet.ip().source);
         match errors.have_room(self.now, to) {
@@ -67,7 +76,11 @@ impl Model {
             [false, _] => return self.met("answer: too many"),
             [true, false] => return self.met("answer: too many to its network"),
         }
-        self.met(if is_too_big { "answer: too big" } else { "answer: time exceeded" });
+        self.met(match error {
+            Error::TimeExceeded => "answer: time exceeded",
+            Error::TooBig { .. } => "answer: too big",
+            Error::Limit { .. } => "answer: parameter problem",
+        });
         self.answer(answer);
     }
 

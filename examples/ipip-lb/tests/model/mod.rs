@@ -16,6 +16,7 @@
 //! 8. Hops, lengths and the tunnel to the backend.
 //! 9. The way back to the client.
 //! 10. Tunnels to a service's address are packets like any other, and no connections.
+//! 11. What is martian, loops through tunnels or may enter no further one is not wrapped.
 //!
 //! # Where the rules can be read in more than one way
 //!

@@ -143,6 +143,12 @@ impl Net {
         self.balancer.decapsulate.contains(&address)
     }
 
+    /// Whether tunnels begin or end at this address here.
+    pub fn is_entry(&self, address: IpAddr) -> bool {
+        let sources = [self.balancer.source_v4, self.balancer.source_v6];
+        sources.iter().any(|prefix| holds(*prefix, address)) || self.is_own(address)
+    }
+
     pub fn may_tunnel(&self, source: IpAddr) -> bool {
         self.services.iter().any(|it| it.targets.iter().any(|(other, _)| other.address == source))
             || self.balancer.tunnel_peers.iter().any(|peer| holds(*peer, source))

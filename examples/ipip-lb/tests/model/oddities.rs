@@ -96,6 +96,10 @@ impl Traffic {
             1 => error.quote_bytes(header_bytes + 8 + self.rng.index(20)),
             _ => error,
         };
+        if self.may_hide() && self.rng.permille(60) {
+            let router = if flow.is_v6 { "2001:db8:b::1" } else { "10.0.0.1" };
+            error = error.from(router);
+        }
         if self.rng.permille(100) {
             // To somebody else than whom the packet came from.
             let others: &[&str] = if flow.is_v6 {
@@ -124,6 +128,15 @@ impl Traffic {
         let elsewhere = self.flow();
         let middle = self.tunnel_to(&inner, &elsewhere.client, &elsewhere.vip);
         let source = self.backend();
+        if self.rng.permille(120) {
+            // Deeper and deeper, the last one to a service.
+            let mut frame = inner;
+            for _ in 0..self.rng.index(5) {
+                let hop = self.flow();
+                frame = self.tunnel_to(&frame, &hop.client, &hop.vip).build();
+            }
+            return self.tunnel_to(&frame, &elsewhere.client, &elsewhere.vip).build();
+        }
         match self.rng.index(10) {
             0..4 => middle.build(),
             // A tunnel in a tunnel: to a service, to a client, to an own address.
@@ -153,7 +166,19 @@ impl Traffic {
         let flow = self.flow();
         let inner = self.answer(&flow).payload([1; 60]).build();
         let peer = pick(&mut self.rng, &["10.9.9.9", "2001:db8:9::9"]);
-        match self.rng.index(4) {
+        match self.rng.index(6) {
+            4 | 5 => {
+                // Sound, but for addresses that no host has.
+                let martians: &[&str] = match flow.is_v6 {
+                    true => &["::", "::1", "ff02::1"],
+                    false => &["0.0.0.0", "127.0.0.1", "224.0.0.1", "255.255.255.255"],
+                };
+                let martian = pick(&mut self.rng, martians);
+                let inner = self.answer(&flow).payload([1; 60]);
+                let is_source = self.rng.permille(500);
+                let inner = if is_source { inner.from(martian) } else { inner.to(martian) };
+                self.tunnel(&inner.build(), peer)
+            }
             0 => self.tunnel(&inner, pick_stranger(&flow)),
             1 => {
                 let destination = if peer.contains(':') { OWN_V6 } else { OWN_V4 };

@@ -1,6 +1,7 @@
 //! What is done to a packet: unwrapping, wrapping, cutting up, answering. All of it is written out
 //! byte by byte, and every sum is taken over everything.
 
+use super::leave::Error;
 use super::wire::{self, ICMP, ICMPV6, IPV4, IPV6, Ip, Piece, be16, put16};
 use std::net::IpAddr;
 
@@ -86,6 +87,49 @@ impl Packet {
         Ok(())
     }
 
+    /// The packet in a tunnel's, as far as it is there: headers may be cut in a fragment alone.
+    pub fn inner(&self) -> Option<Self> {
+        let ip = self.ip();
+        let bytes = self.bytes[ip.header_bytes..].to_vec();
+        let header_bytes = if ip.protocol == IPV6 { 40 } else { 20 };
+        let version = if ip.protocol == IPV6 { 6 } else { 4 };
+        let is_there = bytes.len() >= header_bytes && bytes[0] >> 4 == version;
+        let is_there = is_there
+            && (version == 6 || {
+                let (header_bytes, total_bytes) = (usize::from(bytes[0] & 15) * 4, be16(&bytes, 2));
+                (20..=bytes.len().min(total_bytes.into())).contains(&header_bytes)
+            });
+        is_there.then(|| Self { bytes, ..self.clone() })
+    }
+
+    /// Where a packet of IPv6 says that it may enter no further tunnel, in bytes from its header: in
+    /// destination options before any fragment header (RFC 2473, section 4.1.1).
+    pub fn spent_limit(&self) -> Option<u32> {
+        if !self.ip().is_v6() {
+            return None;
+        }
+        let (mut kind, mut at) = (self.bytes[6], 40);
+        for _ in 0..8 {
+            let bytes = match kind {
+                0 | 43 | 60 | 135 | 139 | 140 => (usize::from(self.bytes[at + 1]) + 1) * 8,
+                51 => (usize::from(self.bytes[at + 1]) + 2) * 4,
+                _ => return None,
+            };
+            let mut option = at + 2;
+            while kind == 60 && option + 1 < at + bytes {
+                match self.bytes[option..at + bytes] {
+                    [0, ..] => option += 1,
+                    [4, 1, 0, ..] => return Some(option as u32 + 2),
+                    [4, 1, _, ..] => return None,
+                    [_, length, ..] => option += 2 + usize::from(length),
+                    _ => break,
+                }
+            }
+            (kind, at) = (self.bytes[at], at + bytes);
+        }
+        None
+    }
+
     /// Puts an outer header around it, and counts the hop.
     pub fn wrapped(mut self, ends: (IpAddr, IpAddr), identification: u16) -> Self {
         let inner = self.ip();
@@ -134,7 +178,7 @@ impl Packet {
     }
 
     /// The error about it that comes from `from`; none where there may be none.
-    pub fn error(&self, from: IpAddr, is_too_big: bool, mtu_bytes: usize) -> Option<Self> {
+    pub fn error(&self, from: IpAddr, error: Error) -> Option<Self> {
         let ip = self.ip();
         let is_error = |kind: u8| match ip.is_v6() {
             true => kind < 128 || kind == 137,
@@ -146,13 +190,13 @@ impl Packet {
         if about_error || is_broken || ip.piece == Piece::Later || !is_single_host(ip.source) {
             return None;
         }
-        let (kind, code) = match (ip.is_v6(), is_too_big) {
-            (false, false) => (11, 0),
-            (false, true) => (3, 4),
-            (true, false) => (3, 0),
-            (true, true) => (2, 0),
+        let (kind, code, rest) = match (ip.is_v6(), error) {
+            (false, Error::TimeExceeded) => (11, 0, 0),
+            (true, Error::TimeExceeded) => (3, 0, 0),
+            (false, Error::TooBig { mtu_bytes }) => (3, 4, mtu_bytes as u16),
+            (true, Error::TooBig { mtu_bytes }) => (2, 0, mtu_bytes as u16),
+            (_, Error::Limit { pointer }) => (4, 0, pointer as u16),
         };
-        let rest = if is_too_big { mtu_bytes as u16 } else { 0 };
         let mut message = vec![kind, code, 0, 0, 0, 0, 0, 0];
         put16(&mut message, 6, rest);
         let quote_bytes_max = if ip.is_v6() { 1280 - 48 } else { 576 - 28 };
@@ -264,7 +308,7 @@ fn adjusted_sum(ip: &Ip, before: &[u8], after: &[u8]) -> u16 {
 }
 
 /// Whether an address may be one host's on a network (RFC 1122, section 3.2.1.3).
-fn is_single_host(address: IpAddr) -> bool {
+pub fn is_single_host(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => !matches!(address.octets()[0], 0 | 127 | 224..=255),
         IpAddr::V6(address) => {

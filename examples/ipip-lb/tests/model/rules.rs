@@ -1,9 +1,10 @@
 //! The rules, one after the other, as they are written down.
 
+use super::leave::Error;
 use super::net::{Net, Target, seed};
-use super::packet::Packet;
+use super::packet::{Packet, is_single_host};
 use super::table::{Connection, Errors, Listed, Waiting, Window};
-use super::wire::{IPV4, IPV6, Ip, Piece, TCP, is_quoting};
+use super::wire::{IPV4, IPV6, Ip, Piece, TCP, UDP, is_quoting};
 use hotloop::packet::classify::{Kind, Summary};
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::seed::Seed;
@@ -157,6 +158,13 @@ impl Model {
                 return self.dropped(reason);
             }
             self.met("unwrapped");
+            let inner = packet.ip();
+            if !is_single_host(inner.source) {
+                return self.dropped("martian_source");
+            }
+            if !is_single_host(inner.destination) {
+                return self.dropped("martian_destination");
+            }
             if packet.is_tunnel() {
                 self.met("unwrapped: a nested tunnel");
                 // It is a packet like any other from here on, so what it carries counts.
@@ -206,8 +214,13 @@ impl Model {
 
     /// Rule 3: an error about a packet that a service sent, whose connection has this key.
     fn error_about(&mut self, packet: Packet, key: &FlowKey, hash: u32) {
+        if self.is_refused(&packet) {
+            return;
+        }
+        let router = packet.ip().source;
         match self.target_of_error(key, hash) {
             Err(reason) => return self.dropped(reason),
+            Ok(Some(target)) if target.address == router => return self.dropped("tunnel_loop"),
             Ok(Some(target)) => {
                 self.met("icmp error: of a connection");
                 return self.deliver(packet, target, hash);
@@ -217,11 +230,12 @@ impl Model {
         let service = self.service_of_key(key);
         let Some(service) = service else { return self.dropped("no_service") };
         match self.consistent(service, key.source(), hash) {
-            Some(target) => {
+            Ok(target) if target.address == router => self.dropped("tunnel_loop"),
+            Ok(target) => {
                 self.met("icmp error: by hash");
                 self.deliver(packet, target, hash);
             }
-            None => self.dropped("no_backend"),
+            Err(reason) => self.dropped(reason),
         }
     }
 
@@ -251,6 +265,9 @@ impl Model {
             }
             return;
         }
+        if self.is_refused(&packet) {
+            return;
+        }
         if ip.piece == Piece::Later {
             return self.later_fragment(packet, hash);
         }
@@ -263,7 +280,7 @@ impl Model {
         let target = if packet.is_tunnel() {
             self.met("tunnel to a VIP");
             let Some(service) = service else { return self.dropped("no_service") };
-            self.consistent(service, ip.source, hash).ok_or("no_backend")
+            self.consistent(service, ip.source, hash)
         } else {
             let flags = (ip.protocol == TCP).then(|| packet.payload()[13]);
             self.connected(&key, service, hash, flags)
@@ -273,6 +290,39 @@ impl Model {
             Ok(target) => self.deliver(packet, target, hash),
             Err(reason) => self.dropped(reason),
         }
+    }
+
+    /// Rule 11: whether a packet may not be wrapped, wherever it would go.
+    fn is_refused(&mut self, packet: &Packet) -> bool {
+        let ip = packet.ip();
+        let reason = if !is_single_host(ip.source) {
+            "martian_source"
+        } else if !is_single_host(ip.destination) {
+            "martian_destination"
+        } else if self.net.is_entry(ip.source) || self.is_looping(packet, 1) {
+            "tunnel_loop"
+        } else if let Some(pointer) = packet.spent_limit() {
+            self.error(packet, Error::Limit { pointer });
+            if ip.piece == Piece::Whole && matches!(ip.protocol, TCP | UDP) {
+                self.seen(&ip.key(packet.payload()));
+            }
+            "encapsulation_limit"
+        } else {
+            return false;
+        };
+        self.dropped(reason);
+        true
+    }
+
+    /// Whether one of the tunnels that a packet is in begins here, or there are four of them. `depth` is
+    /// that of the outermost.
+    fn is_looping(&self, packet: &Packet, depth: usize) -> bool {
+        let ip = packet.ip();
+        if ip.piece == Piece::Later || !matches!(ip.protocol, IPV4 | IPV6) {
+            return false;
+        }
+        let Some(inner) = packet.inner() else { return false };
+        self.net.is_entry(inner.ip().source) || depth >= 4 || self.is_looping(&inner, depth + 1)
     }
 
     /// Rule 6: a fragment that has ports.

@@ -274,6 +274,7 @@ fn balancer(rng: &mut Rng, style: Style) -> Balancer {
         maglev_slots: pick(rng, &[101, 251, 1009, 1009]),
         new_connections_per_second_max: if is_slow { 3 + rng.index(20) as u32 } else { 5_000_000 },
         timeouts: timeouts(rng),
+        nested_backends: Vec::new(),
     }
 }
 

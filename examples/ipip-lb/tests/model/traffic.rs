@@ -150,8 +150,14 @@ impl Traffic {
         let rng = &mut self.rng;
         let is_v6 = vip.contains(':');
         let host = 1 + rng.index(5);
-        let client =
-            if is_v6 { format!("2001:db8:c::{host}") } else { format!("198.51.100.{host}") };
+        let client = match rng.index(100) {
+            // A backend, or the balancer itself.
+            0..5 if is_v6 => format!("2001:db8:b::{}", 1 + rng.index(4)),
+            0..5 => format!("10.0.0.{}", 1 + rng.index(6)),
+            5 => if is_v6 { OWN_V6 } else { OWN_V4 }.to_owned(),
+            _ if is_v6 => format!("2001:db8:c::{host}"),
+            _ => format!("198.51.100.{host}"),
+        };
         let client_port = 1000 + rng.index(6) as u16;
         Flow { is_v6, client, client_port, vip, vip_port, kind }
     }
@@ -246,8 +252,11 @@ impl Traffic {
             3..8 => builder.ttl(2),
             _ => builder.identification(rng.index(40) as u16),
         };
-        if is_v6 && rng.permille(60) {
-            builder = builder.extension(60, &[1, 4, 0, 0, 0, 0]);
+        if is_v6 && rng.permille(80) {
+            // Mere padding, or an encapsulation limit: none, some, or in the midst of others.
+            const OPTIONS: [[u8; 6]; 4] =
+                [[1, 4, 0, 0, 0, 0], [4, 1, 0, 1, 1, 0], [4, 1, 3, 1, 1, 0], [0, 1, 0, 4, 1, 0]];
+            builder = builder.extension(60, &pick(rng, &OPTIONS));
         }
         if !is_v6 && rng.permille(60) {
             builder = builder.ipv4_options(&[0x94, 4, 0, 0, 7, 4, 4, 0]);

@@ -15,6 +15,8 @@ mod expected;
 mod fragments;
 mod full_tables;
 mod hash_key;
+mod loops;
+mod martians;
 mod readme;
 mod return_path;
 mod schedulers;
