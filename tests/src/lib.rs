@@ -41,10 +41,14 @@
 #![forbid(unsafe_code)]
 
 mod alone;
+mod malformed;
 pub mod network;
 pub mod planted;
+mod siege;
 
 pub use alone::alone;
+pub use malformed::malformed_frames;
+pub use siege::besiege;
 
 use hotloop::dpdk::Eal;
 use hotloop::engine::Deployment;

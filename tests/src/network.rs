@@ -108,6 +108,24 @@ fn kernel_count(interface: &str, column: usize) -> u64 {
         .expect("a table of numbers")
 }
 
+/// Packets that the kernel took in to put fragments together, less those that came out of it, in the
+/// thread's network. Packet sockets that share an interface's packets never see the former.
+///
+/// # Panics
+/// Where the kernel does not say.
+#[must_use]
+pub fn reassembled() -> u64 {
+    let table = fs::read_to_string("/proc/thread-self/net/snmp").expect("proc is mounted");
+    let mut lines = table.lines().filter_map(|line| line.strip_prefix("Ip: "));
+    let (names, counts) = (lines.next().unwrap_or(""), lines.next().unwrap_or(""));
+    let count = |wanted: &str| {
+        let mut columns = names.split(' ').zip(counts.split(' '));
+        let (_, count) = columns.find(|(name, _)| *name == wanted).expect("a column of this name");
+        count.parse::<u64>().expect("a number")
+    };
+    count("ReasmReqds") - count("ReasmOKs")
+}
+
 /// The other end of a wire: sends frames into an interface, one by one.
 #[derive(Debug)]
 pub struct Peer {

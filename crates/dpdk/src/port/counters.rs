@@ -2,6 +2,7 @@
 
 use super::driver::Missed;
 use super::inner::{Inner, Phase, State};
+use super::interface::Interface;
 use super::stats::{self, PortStats};
 use crate::Error;
 use crate::lock::lock;
@@ -39,6 +40,7 @@ impl Inner {
                 counted.imissed.zip(kernel).map(|(driver, kernel)| driver + kernel)
             }
             Missed::XdpSockets => self.dropped_by_kernel(state),
+            Missed::Interface => state.interface.as_ref().and_then(Interface::tx_dropped),
             Missed::Unknown => None,
         };
         if state.rx.count() == 0 {

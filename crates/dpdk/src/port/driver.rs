@@ -64,6 +64,8 @@ pub(crate) enum Missed {
     PacketSockets,
     /// The kernel, for each XDP socket that the driver opens when it starts.
     XdpSockets,
+    /// The kernel, for the interface that the driver makes: what it does not take is not sent there.
+    Interface,
     /// Nobody, or only in part.
     Unknown,
 }
@@ -141,11 +143,11 @@ static VIRTUAL: [Driver; 7] = [
         ..UNKNOWN
     },
     Driver {
-        // What the kernel's queue has no room for is counted at the interface, as not sent.
         name: "net_tap",
         fresh_mbufs: true,
         sends_chains: true,
         queues: Queues::Paired,
+        missed: Missed::Interface,
         ..UNKNOWN
     },
     Driver {

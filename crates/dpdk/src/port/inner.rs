@@ -13,6 +13,7 @@
 use super::config::{Capabilities, Link, PortConfig};
 use super::device::DeviceString;
 use super::driver::{self, Driver, Missed};
+use super::interface::Interface;
 use super::sockets::{self, Sockets};
 use super::stats::PortStats;
 use super::{plug, spare, start, stats};
@@ -58,6 +59,8 @@ pub(super) struct State {
     pub(super) mempool: Option<Mempool>,
     /// The driver's sockets, where it has such, while the device is plugged in.
     pub(super) sockets: Sockets,
+    /// The kernel's interface that the device is on, while it is plugged in.
+    pub(super) interface: Option<Interface>,
 }
 
 #[derive(Clone, Copy)]
@@ -110,17 +113,23 @@ impl Claims {
     }
 }
 
-/// Plugs the device in, and finds the sockets that its driver opens, where it is known by them what
-/// the kernel dropped.
-fn plug_in(control: &mut Control, device: &DeviceString) -> Result<(u16, Sockets), Error> {
-    let driver = driver::of_virtual(device.name());
-    if driver.is_none_or(|driver| driver.missed != Missed::PacketSockets) {
-        return Ok((plug::plug(control, device)?, Sockets::default()));
-    }
+/// A device that was plugged in, and what the kernel has for it.
+struct PluggedIn {
+    port_id: u16,
+    sockets: Sockets,
+    interface: Option<Interface>,
+}
+
+fn plug_in(control: &mut Control, device: &DeviceString) -> Result<PluggedIn, Error> {
     let before = sockets::open();
     let port_id = plug::plug(control, device)?;
     let if_index = plug::if_index(control, port_id);
-    Ok((port_id, Sockets::opened_since(&before, if_index)))
+    let driver = driver::of_virtual(device.name());
+    let sockets = match driver.map(|driver| driver.missed) {
+        Some(Missed::PacketSockets) => Sockets::opened_since(&before, if_index),
+        _ => Sockets::default(),
+    };
+    Ok(PluggedIn { port_id, sockets, interface: Interface::of(if_index) })
 }
 
 impl Inner {
@@ -141,7 +150,7 @@ impl Inner {
                 name: device.name().into(),
             });
         }
-        let (port_id, sockets) = plug_in(&mut control, &device)?;
+        let PluggedIn { port_id, sockets, interface } = plug_in(&mut control, &device)?;
         let described = plug::describe(&control, &device, port_id);
         let (capabilities, mac) = described.inspect_err(|_| {
             // SAFETY: 1. The port is the device's, was never started and has no queues.
@@ -157,7 +166,7 @@ impl Inner {
             capabilities,
             mac,
             driver,
-            state: Mutex::new(State { phase, rx, tx, mempool: None, sockets }),
+            state: Mutex::new(State { phase, rx, tx, mempool: None, sockets, interface }),
             uncopied: AtomicU64::new(0),
             malformed: AtomicU64::new(0),
             polled: AtomicU64::new(0),
@@ -179,8 +188,9 @@ impl Inner {
         let port_id = match state.phase {
             Phase::Plugged { port_id } | Phase::Started { port_id, .. } => port_id,
             Phase::Stopped { .. } => {
-                let (port_id, sockets) = plug_in(&mut control, &self.device)?;
-                state.sockets = sockets;
+                let PluggedIn { port_id, sockets, interface } =
+                    plug_in(&mut control, &self.device)?;
+                (state.sockets, state.interface) = (sockets, interface);
                 state.phase = Phase::Plugged { port_id };
                 port_id
             }
@@ -262,7 +272,7 @@ impl Inner {
             }
         };
         (state.rx, state.tx) = (Claims::default(), Claims::default());
-        state.sockets = Sockets::default();
+        (state.sockets, state.interface) = (Sockets::default(), None);
         state.phase = Phase::Stopped { counted };
         control.tx_descriptors.remove(self.device.name());
         // SAFETY: 1. The port is the device's and is stopped. 2. No queue is held.

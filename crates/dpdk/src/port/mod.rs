@@ -5,6 +5,7 @@ mod counters;
 mod device;
 mod driver;
 mod inner;
+mod interface;
 mod plug;
 mod rss;
 mod rx;
