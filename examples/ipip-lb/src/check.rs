@@ -16,6 +16,29 @@ use std::net::IpAddr;
 #[derive(Clone, Copy, Debug)]
 pub struct Understood<'a>(pub &'a Config);
 
+/// How many notes are said at startup.
+const NOTES_MAX: usize = 20;
+
+impl Understood<'_> {
+    /// What works, but may surprise: the first twenty, and how many more there are.
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
+        let services = &self.0.services;
+        let notes = notes::Notes::of(self.0, &Rules::new(services));
+        let about = services.iter().enumerate().flat_map(|(index, service)| {
+            let notes = notes.about(index).iter();
+            notes.map(move |note| format!("service {}: {note}", service.name))
+        });
+        let mut all: Vec<_> = notes.general().iter().cloned().chain(about).collect();
+        let more_count = all.len().saturating_sub(NOTES_MAX);
+        if more_count > 0 {
+            all.truncate(NOTES_MAX);
+            all.push(format!("{more_count} more notes: ipip-lb check prints all"));
+        }
+        all
+    }
+}
+
 /// The memory that a configuration takes.
 #[derive(Clone, Copy, Debug)]
 struct Memory {

@@ -122,8 +122,8 @@ pub struct Balancer {
     /// Outer source of tunnels to IPv4 backends: one address, or a prefix whose host bits each flow
     /// fills.
     pub source_v4: Prefix,
-    /// Outer source of tunnels to IPv6 backends.
-    pub source_v6: Prefix,
+    /// Outer source of tunnels to IPv6 backends; there wherever a backend is one.
+    pub source_v6: Option<Prefix>,
     /// The secret of the hashes that choose workers and backends; without one, they are public.
     pub hash_key: Option<HashKey>,
     /// Longest IP packet on the path to the backends, outer header included, in bytes.
@@ -146,6 +146,13 @@ pub struct Balancer {
     pub timeouts: Timeouts,
     /// Backends that may be addresses of services of this configuration.
     pub nested_backends: Vec<IpAddr>,
+}
+
+impl Balancer {
+    /// The outer sources of tunnels.
+    pub fn sources(&self) -> impl Iterator<Item = Prefix> {
+        [Some(self.source_v4), self.source_v6].into_iter().flatten()
+    }
 }
 
 /// What becomes of echo requests to a service's address.

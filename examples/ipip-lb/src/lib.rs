@@ -125,3 +125,4 @@ pub mod prefix;
 pub mod replay;
 pub mod rules;
 pub mod run;
+pub mod shown;

@@ -1,5 +1,6 @@
 //! Addresses under a mask.
 
+use crate::shown::shown;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -28,6 +29,15 @@ pub enum PrefixError {
         text: String,
         /// Bits of an address of its family.
         width: u8,
+    },
+    /// Addresses of IPv4, written as those of IPv6 to which they are mapped (RFC 4291, section
+    /// 2.5.5.2): no packet has such.
+    #[error("\"{text}\" is mapped from IPv4 into IPv6, where no packet has it; write {plain}")]
+    Mapped {
+        /// What was written.
+        text: String,
+        /// The same addresses of IPv4.
+        plain: Prefix,
     },
     /// Bits are set behind the prefix.
     #[error("\"{text}\" has address bits behind its prefix; write {network}")]
@@ -71,12 +81,31 @@ impl Prefix {
         self.len == width(self.network)
     }
 
+    /// The prefix, unless it is one of mapped addresses.
+    fn plain(self, text: &str) -> Result<Self, PrefixError> {
+        match self.unmapped() {
+            Some(plain) => Err(PrefixError::Mapped { text: text.to_owned(), plain }),
+            None => Ok(self),
+        }
+    }
+
+    /// The same addresses of IPv4, where it holds nothing but addresses mapped from there.
+    #[must_use]
+    pub fn unmapped(self) -> Option<Self> {
+        let IpAddr::V6(network) = self.network else { return None };
+        let len = self.len.checked_sub(MAPPED_BITS)?;
+        network.to_ipv4_mapped().map(|network| Self { network: network.into(), len })
+    }
+
     /// Whether `address` lies in it.
     #[must_use]
     pub fn contains(self, address: IpAddr) -> bool {
         width(address) == width(self.network) && masked(address, self.len) == self.network
     }
 }
+
+/// How many bits say that an address is mapped from IPv4.
+const MAPPED_BITS: u8 = 96;
 
 /// Bits of an address of the same family.
 const fn width(address: IpAddr) -> u8 {
@@ -112,10 +141,10 @@ impl std::str::FromStr for Prefix {
     type Err = PrefixError;
 
     fn from_str(text: &str) -> Result<Self, PrefixError> {
-        let syntax = || PrefixError::Syntax(text.to_owned());
+        let syntax = || PrefixError::Syntax(shown(text));
         let (address, len) = text.split_once('/').map_or((text, None), |(a, l)| (a, Some(l)));
         let address: IpAddr = address.parse().map_err(|_| syntax())?;
-        let Some(len) = len else { return Ok(Self::host(address)) };
+        let Some(len) = len else { return Self::host(address).plain(text) };
         let digits = !len.is_empty() && len.len() <= 3 && len.bytes().all(|it| it.is_ascii_digit());
         let len: u16 = digits.then(|| len.parse().ok()).flatten().ok_or_else(syntax)?;
         let width = width(address);
@@ -125,7 +154,7 @@ impl std::str::FromStr for Prefix {
         if prefix.network != address {
             return Err(PrefixError::HostBits { text: text.to_owned(), network: prefix });
         }
-        Ok(prefix)
+        prefix.plain(text)
     }
 }
 
@@ -173,6 +202,9 @@ mod tests {
             ("10.0.0.0/999", "write a length from 0 to 32"),
             ("2001:db8::/129", "write a length from 0 to 128"),
             ("203.0.113.5/24", "write 203.0.113.0/24"),
+            ("::ffff:203.0.113.10", "write 203.0.113.10"),
+            ("::ffff:203.0.113.0/120", "write 203.0.113.0/24"),
+            ("::ffff:0:0/96", "write 0.0.0.0/0"),
         ] {
             let error = text.parse::<Prefix>().unwrap_err().to_string();
             assert!(error.contains(message), "{error}");

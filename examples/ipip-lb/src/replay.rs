@@ -23,6 +23,7 @@ use hotloop::engine::{self, Engine, Report, RunError, Shard, Waited, outlets};
 use hotloop::packet::classify::classify;
 use hotloop::packet::ethernet::MacAddress;
 use hotloop::stage::Error;
+use pcap_file::PcapError;
 use split::split;
 use std::fmt::Display;
 use std::fs::{File, OpenOptions};
@@ -64,10 +65,14 @@ pub fn replay(args: &Replay) -> Result<Outcome, Failure> {
         outcome
             .add_failure(format!("{received} frames were received of the {replayable} replayed"));
     }
-    let unwritable =
-        |error: &dyn Display| Failure::Run(format!("{}: --output: {error}", args.output.display()));
+    let unwritable = |error: &dyn Display| {
+        Failure::Run(format!(
+            "{}: --output: {error}; name a file where there is room",
+            args.output.display()
+        ))
+    };
     empty(&output).map_err(|error| unwritable(&error))?;
-    let merged = merge::merge(sent_files, output).map_err(|error| unwritable(&error))?;
+    let merged = merge::merge(sent_files, output).map_err(|error| unwritable(&words(&error)))?;
     if merged != sent {
         outcome.add_failure(format!("{merged} frames were written of the {sent} sent"));
     }
@@ -85,6 +90,14 @@ fn open_output(output: &Path, input: &Path) -> Result<File, BadInput> {
     options.map_err(|error| {
         BadInput::file(output, "--output", &error, "name a file in a folder that can be written to")
     })
+}
+
+/// What the system says where it is to blame, such as that no space is left.
+fn words(error: &PcapError) -> String {
+    match error {
+        PcapError::IoError(error) => error.to_string(),
+        error => error.to_string(),
+    }
 }
 
 /// Takes away what the output holds; pipes and terminals hold nothing.

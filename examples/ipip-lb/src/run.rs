@@ -1,6 +1,7 @@
 //! `ipip-lb run`: the balancer on devices.
 
 use crate::balance::{Egress, Egresses, Route};
+use crate::check::Understood;
 use crate::cli::Run;
 use crate::config::{Config, ConfigError, Side};
 use crate::control::Operator;
@@ -21,6 +22,7 @@ use hotloop_ops::Operation;
 /// by the outcome.
 pub fn run(args: &Run) -> Result<Outcome, Failure> {
     let config = args.common.configuration()?;
+    let notes = Understood(&config).notes();
     let eal = if args.eal.is_empty() { Eal::embedded() } else { Eal::with_args(&args.eal) };
     let eal = eal.map_err(|error| BadInput::new(format!("arguments behind --: {error}")))?;
     let ports = open_ports(eal, &config, args)?;
@@ -48,6 +50,9 @@ pub fn run(args: &Run) -> Result<Outcome, Failure> {
         tracing::info!("running: {deployment}; on {placement}; Ctrl-C ends it");
         if config.balancer.hash_key.is_none() {
             tracing::warn!("{PUBLIC_HASHES}");
+        }
+        for note in &notes {
+            tracing::warn!("{note}");
         }
         let mut operation = Operation::new(control, socket.as_mut(), args.duration);
         while operation.turn(&mut |request| operator.answer(control, request)).is_none() {

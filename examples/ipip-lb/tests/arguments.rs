@@ -179,3 +179,15 @@ fn keygen_prints_another_key_each_time() {
     keys.dedup();
     assert_eq!(keys.len(), 3);
 }
+
+#[test]
+fn too_little_memory_is_named_as_such() {
+    let folder = folder();
+    let run = "ulimit -v 300000; exec \"$0\" run --config lb.toml --duration 1";
+    let mut command = Command::new("sh");
+    command.current_dir(folder.path()).args(["-c", run, env!("CARGO_BIN_EXE_ipip-lb")]);
+    let output = command.output().unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{errors}");
+    assert!(errors.contains("there is too little memory: raise the limits"), "{errors}");
+}

@@ -357,3 +357,16 @@ fn an_output_that_cannot_be_written_is_refused() {
     refused(".", "Is a directory");
     refused("in.pcap", "is the input too; name another file");
 }
+
+#[test]
+fn a_full_disk_is_named() {
+    let folder = folder();
+    write_pcap(&folder.path().join("in.pcap"), PcapHeader::default(), &[]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ipip-lb"));
+    let args = ["replay", "--config", "lb.toml", "--input", "in.pcap", "--output", "/dev/full"];
+    let output = command.current_dir(folder.path()).args(args).output().unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    let expected = "/dev/full: --output: No space left on device (os error 28); name a file where";
+    assert!(errors.contains(expected), "{errors}");
+}

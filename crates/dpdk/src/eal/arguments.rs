@@ -207,7 +207,11 @@ impl Arguments {
 
     /// What EAL's failure means, and what to do.
     pub(super) fn failed(&self, error: &str, said: &str) -> Error {
-        let remedy = if self.has("--no-huge") {
+        // What strerror says of ENOMEM, in the C locale.
+        let remedy = if error.contains("Cannot allocate memory") {
+            "there is too little memory: raise the limits (ulimit -v, memory cgroup), end what else \
+             takes it, or give EAL less, with -m MEBIBYTES"
+        } else if self.has("--no-huge") {
             "check the values of these arguments; with none, EAL starts without hugepages, \
              privilege or devices"
         } else if hugepages_free() == 0 {

@@ -26,6 +26,7 @@ impl Understood<'_> {
             "memory": memory(Memory::of(self.0, &rules), engine),
             "ports": ports.iter().map(port).collect::<Vec<_>>(),
             "services": services.collect::<Vec<_>>(),
+            "notes": notes.general(),
         })
     }
 }
@@ -34,7 +35,7 @@ fn balancer(balancer: &Balancer) -> Value {
     let timeouts = balancer.timeouts;
     json!({
         "source_v4": balancer.source_v4.to_string(),
-        "source_v6": balancer.source_v6.to_string(),
+        "source_v6": balancer.source_v6.map(|it| it.to_string()),
         "has_hash_key": balancer.hash_key.is_some(),
         "nested_backends": texts(&balancer.nested_backends),
         "mtu": balancer.mtu,

@@ -3,12 +3,18 @@
 use super::shares;
 use crate::config::{AllDown, Config, Scheduler, Service};
 use crate::maglev::slots_for;
+use crate::prefix::Prefix;
 use crate::rules::Rules;
 use std::collections::HashMap;
 
-/// What may surprise, by the service that it is about.
+/// What may surprise.
 #[derive(Debug)]
-pub struct Notes(HashMap<usize, Vec<String>>);
+pub struct Notes {
+    /// By the service that it is about.
+    services: HashMap<usize, Vec<String>>,
+    /// About no service in particular.
+    general: Vec<String>,
+}
 
 impl Notes {
     pub fn of(config: &Config, rules: &Rules) -> Self {
@@ -20,17 +26,55 @@ impl Notes {
         for (index, service) in config.services.iter().enumerate() {
             let more = about_choice(service, config.balancer.maglev_slots);
             let more = more.into_iter().chain(about_backends(service, config, rules));
+            let more = more.chain(about_address(service, config));
             for note in more {
                 notes.entry(index).or_default().push(note);
             }
         }
-        Self(notes)
+        Self { services: notes, general: about_peers(config) }
+    }
+
+    /// Those about no service in particular.
+    pub fn general(&self) -> &[String] {
+        &self.general
     }
 
     /// Those about the service at `index`.
     pub fn about(&self, index: usize) -> &[String] {
-        self.0.get(&index).map_or(&[], Vec::as_slice)
+        self.services.get(&index).map_or(&[], Vec::as_slice)
     }
+}
+
+/// About who may send tunnels.
+fn about_peers(config: &Config) -> Vec<String> {
+    let all = config.balancer.tunnel_peers.iter().filter(|peer| peer.len() == 0);
+    let note = |peer: &Prefix| {
+        format!(
+            "tunnel_peers has {peer}: tunnels from anybody are unwrapped, so that anybody can send \
+             packets in anybody's name past filters of source addresses; name the peers"
+        )
+    };
+    all.map(note).collect()
+}
+
+/// About a service's address.
+fn about_address(service: &Service, config: &Config) -> Option<String> {
+    let balancer = &config.balancer;
+    let ends = balancer.decapsulate.iter().copied().map(|it| ("decapsulate", it));
+    let ends = ends.filter(|(_, own)| service.address.contains(*own));
+    let source = |own: &Prefix| {
+        service.address.contains(own.network()) || own.contains(service.address.network())
+    };
+    let sources = balancer.sources().filter(source).map(|own| ("source", own.to_string()));
+    let own = ends.map(|(key, own)| (key, own.to_string())).chain(sources);
+    let own: Vec<_> = own.map(|(key, own)| format!("{own} ({key})")).collect();
+    (!own.is_empty()).then(|| {
+        format!(
+            "its address holds the balancer's own {}: what comes there and is no tunnel goes to a \
+             backend, ICMP errors about the balancer's tunnels among it",
+            own.join(", ")
+        )
+    })
 }
 
 /// About how backends are chosen.

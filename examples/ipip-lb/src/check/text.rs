@@ -7,6 +7,7 @@ use crate::config::{
 };
 use crate::hashes::{PUBLIC_HASHES, SECRET_HASHES};
 use crate::rules::Rules;
+use crate::shown::shown;
 use std::fmt::{self, Display, Formatter};
 
 impl Display for Understood<'_> {
@@ -16,10 +17,14 @@ impl Display for Understood<'_> {
         let notes = Notes::of(self.0, &rules);
         write_engine(f, engine)?;
         write_balancer(f, balancer)?;
+        for note in notes.general() {
+            writeln!(f, "  note: {note}")?;
+        }
         write_memory(f, engine, balancer, Memory::of(self.0, &rules))?;
         for port in ports {
             let (mac, side) = (mac(port.next_hop_mac), port.side);
-            writeln!(f, "port {}: {}, next hop {mac}, side {side}", port.name, port.device)?;
+            let device = shown(&port.device);
+            writeln!(f, "port {}: {device}, next hop {mac}, side {side}", port.name)?;
         }
         for (index, service) in services.iter().enumerate() {
             write_service(f, service, balancer.maglev_slots)?;
@@ -44,8 +49,9 @@ fn write_engine(f: &mut Formatter<'_>, engine: &Engine) -> fmt::Result {
 }
 
 fn write_balancer(f: &mut Formatter<'_>, balancer: &Balancer) -> fmt::Result {
-    let (v4, v6) = (balancer.source_v4, balancer.source_v6);
-    writeln!(f, "balancer: tunnels from {v4} and {v6}, path MTU {} bytes", balancer.mtu)?;
+    let sources: Vec<_> = balancer.sources().map(|it| it.to_string()).collect();
+    let sources = sources.join(" and ");
+    writeln!(f, "balancer: tunnels from {sources}, path MTU {} bytes", balancer.mtu)?;
     let hashes = if balancer.hash_key.is_some() { SECRET_HASHES } else { PUBLIC_HASHES };
     writeln!(f, "  {hashes}")?;
     writeln!(f, "  unwraps tunnels to {}", listed(&balancer.decapsulate))?;
@@ -116,7 +122,9 @@ fn write_health(f: &mut Formatter<'_>, health: &Health) -> fmt::Result {
         write!(f, ", GET {} answered {}", http.path, http.expect_status)?;
     }
     match probe {
-        Probe::Https(_, Trust::CaFile(path)) => write!(f, ", trusting {}", path.display())?,
+        Probe::Https(_, Trust::CaFile(path)) => {
+            write!(f, ", trusting {}", shown(&path.to_string_lossy()))?
+        }
         Probe::Https(_, Trust::Insecure) => write!(f, ", trusting anybody")?,
         _ => {}
     }

@@ -7,7 +7,7 @@ use super::{
     TIMEOUT_S_MAX, Timeouts,
 };
 use crate::maglev::{SLOT_COUNT_DEFAULT, is_prime, prime_from};
-use crate::prefix::Prefix;
+use crate::prefix::{Prefix, PrefixError};
 use std::net::{IpAddr, Ipv4Addr};
 
 const CONNECTIONS_DEFAULT: u32 = 65_536;
@@ -41,13 +41,15 @@ const KEYS: &[&str] = &[
 pub fn balancer(section: &Section<'_>) -> Result<Balancer, ConfigError> {
     section.allow_only(KEYS)?;
     let source_v4 = section.required("source_v4", "source_v4 = \"192.0.2.1\"")?;
-    let source_v6 = section.required("source_v6", "source_v6 = \"2001:db8::1\"")?;
+    let source_v6 = section
+        .optional("source_v6")
+        .map(|it| source(&it, "an IPv6 address or prefix", "2001:db8::1 or 2001:db8::/64"));
     let mtu = section.required("mtu", "mtu = 1500")?;
     let decapsulate = section.required("decapsulate", "decapsulate = []")?;
     let new_connections = "new_connections_per_second_max";
     Ok(Balancer {
         source_v4: source(&source_v4, "an IPv4 address or prefix", "192.0.2.1 or 192.0.2.0/26")?,
-        source_v6: source(&source_v6, "an IPv6 address or prefix", "2001:db8::1 or 2001:db8::/64")?,
+        source_v6: source_v6.transpose()?,
         hash_key: section.optional("hash_key").map(|it| it.secret()).transpose()?,
         mtu: mtu.integer(u32::from(MTU_MIN)..=u32::from(u16::MAX))? as u16,
         decapsulate: decapsulate.items()?.iter().map(host_address).collect::<Result<_, _>>()?,
@@ -139,6 +141,11 @@ fn not_a_host(value: &Value<'_>, example: &str) -> ConfigError {
 pub fn host_address(value: &Value<'_>) -> Result<IpAddr, ConfigError> {
     let example = "10.0.0.1 or 2001:db8::1";
     let address = value.parsed("an IP address", example, |text| text.parse().ok())?;
+    if let Some(plain) = Prefix::host(address).unmapped() {
+        return Err(
+            value.error(PrefixError::Mapped { text: address.to_string(), plain }.to_string())
+        );
+    }
     if is_hosts(Prefix::host(address)) { Ok(address) } else { Err(not_a_host(value, example)) }
 }
 

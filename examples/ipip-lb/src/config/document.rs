@@ -1,7 +1,7 @@
 //! A TOML document that knows, for each value, its line and the path of its key.
 
 use super::ConfigError;
-use std::borrow::Cow;
+use crate::shown::{escaped, shown};
 use std::fmt::Display;
 use std::ops::{Range, RangeInclusive};
 use std::str::FromStr;
@@ -25,12 +25,15 @@ impl Origin<'_> {
     pub fn syntax_error(&self, error: &toml::de::Error) -> ConfigError {
         let span = error.span().unwrap_or(0..0);
         let key = key_of_line(self.text, span.start);
-        let problem = format!("not TOML: {}; mend this line", error.message().replace('\n', ", "));
+        let message = shown(&error.message().replace('\n', ", "));
+        let problem = format!("not TOML: {message}; mend this line");
         self.error(key, &span, problem)
     }
 
     fn error(&self, key: String, span: &Range<usize>, problem: String) -> ConfigError {
-        ConfigError { file: self.file.to_owned(), line: self.line(span.start), key, problem }
+        // Keys and parts of the problem are as they stand in the file.
+        let (file, line) = (self.file.to_owned(), self.line(span.start));
+        ConfigError { file, line, key: shown(&key), problem: escaped(&problem) }
     }
 }
 
@@ -163,12 +166,12 @@ impl<'a> Value<'a> {
         self.origin.line(self.span.start)
     }
 
-    /// The value as it is written in the document.
-    fn written(&self) -> Cow<'_, str> {
+    /// The value as it is written in the document, or the beginning of it.
+    fn written(&self) -> String {
         let text = self.origin.text.get(self.span.clone()).unwrap_or_default();
         match text.lines().next() {
-            Some(line) if line.len() < text.len() => format!("{line} …").into(),
-            _ => text.into(),
+            Some(line) if line.len() < text.len() => format!("{} …", shown(line)),
+            _ => shown(text),
         }
     }
 

@@ -21,6 +21,15 @@ pub fn config(origin: Origin<'_>, table: &DeTable<'_>) -> Result<Config, ConfigE
     let balancer = balancer(&balancer_section)?;
     let ports = ports(&root)?;
     let services = services(&root, &balancer, &mut CaFiles::of(origin.file))?;
+    if balancer.source_v6.is_none()
+        && let Some(service) = services.iter().find(|it| it.backends.iter().any(is_v6))
+    {
+        let name = &service.name;
+        let problem = format!(
+            "missing, and service {name} has a backend of IPv6; write source_v6 = \"2001:db8::1\""
+        );
+        return Err(balancer_section.error("source_v6", problem));
+    }
     let least = services.iter().map(least_mtu).max().unwrap_or(0);
     if balancer.mtu < least {
         let mtu = balancer_section.required("mtu", "mtu = 1500")?;
@@ -31,6 +40,10 @@ pub fn config(origin: Origin<'_>, table: &DeTable<'_>) -> Result<Config, ConfigE
         return Err(mtu.error(problem));
     }
     Ok(Config { engine, balancer, ports, services })
+}
+
+const fn is_v6(backend: &Backend) -> bool {
+    backend.address.is_ipv6()
 }
 
 /// What IPv6 asks of the path to a service's backends: every packet of 1,280 bytes must pass, as the
@@ -62,9 +75,9 @@ fn engine(section: &Section<'_>) -> Result<Engine, ConfigError> {
 
 /// A name, which stands in reports and in the paths of keys.
 pub fn name(value: &Value<'_>) -> Result<String, ConfigError> {
-    let example = "1 to 63 letters, digits, '-' and '_'";
+    let example = "1 to 63 letters, digits, '-', '_', '.' and ':'";
     value.parsed("a name", example, |text| {
-        let sound = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+        let sound = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
         ((1..=63).contains(&text.len()) && text.bytes().all(sound)).then(|| text.to_owned())
     })
 }

@@ -4,6 +4,7 @@ use super::document::Section;
 use super::parse::name;
 use super::words::SIDES;
 use super::{ConfigError, Port, Side};
+use crate::shown::shown;
 use std::collections::HashSet;
 
 pub fn ports(root: &Section<'_>) -> Result<Vec<Port>, ConfigError> {
@@ -20,7 +21,8 @@ pub fn ports(root: &Section<'_>) -> Result<Vec<Port>, ConfigError> {
             return Err(section.error("name", problem));
         }
         if !devices.insert(port.device.clone()) {
-            let problem = format!("\"{}\" is another port's too; write another", port.device);
+            let problem =
+                format!("\"{}\" is another port's too; write another", shown(&port.device));
             return Err(section.required("device", "device = \"net_null0\"")?.error(problem));
         }
         ports.push(port);

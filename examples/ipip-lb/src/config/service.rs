@@ -176,8 +176,9 @@ fn backends(section: &Section<'_>, balancer: &Balancer) -> Result<Vec<Backend>, 
         section.allow_only(&["address", "weight"])?;
         let value = section.required("address", "address = \"10.0.0.1\"")?;
         let address = host_address(&value)?;
-        let own = [balancer.source_v4, balancer.source_v6];
-        if own.iter().any(|own| own.contains(address)) || balancer.decapsulate.contains(&address) {
+        if balancer.sources().any(|own| own.contains(address))
+            || balancer.decapsulate.contains(&address)
+        {
             let problem = format!("{address} is the balancer's own; write the backend's address");
             return Err(value.error(problem));
         }

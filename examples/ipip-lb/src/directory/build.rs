@@ -216,7 +216,8 @@ impl Builder {
             rules: Rules::new(&config.services),
             services,
             targets,
-            sources: [balancer.source_v4, balancer.source_v6],
+            // Where there is none of IPv6, that of IPv4 stands twice.
+            sources: [balancer.source_v4, balancer.source_v6.unwrap_or(balancer.source_v4)],
             own: sorted(balancer.decapsulate.clone()),
             backends: sorted(members().map(|it| it.address).collect()),
             peers: balancer.tunnel_peers.clone(),
@@ -261,9 +262,10 @@ fn vacant(state: &super::slots::SlotState) -> Target {
 
 fn tunnel(balancer: &Balancer, backend: IpAddr) -> Tunnel {
     let source = match backend {
-        IpAddr::V4(_) => balancer.source_v4,
+        IpAddr::V4(_) => Some(balancer.source_v4),
         IpAddr::V6(_) => balancer.source_v6,
     };
+    let source = source.expect("a configuration with a backend of IPv6 has source_v6");
     let source = (source.network(), source.len());
     Tunnel::spread(source, backend).expect("both ends are of the backend's family")
 }

@@ -1,6 +1,7 @@
 //! TLS for probes: whom they trust, and what to tell an operator whose certificate they don't.
 
 use crate::config::{Trust, read_file};
+use crate::shown::shown;
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring};
@@ -42,7 +43,7 @@ pub fn client(trust: &Trust) -> Result<Arc<ClientConfig>, String> {
 }
 
 fn authorities(path: &Path) -> Result<RootCertStore, String> {
-    let at = |what: String| format!("{}: {what}", path.display());
+    let at = |what: String| format!("{}: {what}", shown(&path.to_string_lossy()));
     let text = text_of(path).map_err(|error| at(error.to_string()))?;
     let mut store = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(&text) {

@@ -1,5 +1,6 @@
 //! One capture in, one capture a receiving core out.
 
+use super::words;
 use crate::capture::{Capture, Contents};
 use crate::failure::BadInput;
 use pcap_file::pcap::{PcapHeader, PcapWriter, RawPcapPacket};
@@ -79,7 +80,7 @@ pub fn split(
 ) -> Result<Split, BadInput> {
     let create = |_| {
         let file = BufWriter::new(nameless()?);
-        PcapWriter::with_header(file, header()).map_err(|error| unwritable(&error))
+        PcapWriter::with_header(file, header()).map_err(|error| unwritable(&words(&error)))
     };
     let mut writers = (0..queue_count).map(create).collect::<Result<Vec<_>, _>>()?;
     let (mut too_long_count, mut longest_bytes) = (0, 0);
@@ -91,7 +92,7 @@ pub fn split(
         longest_bytes = longest_bytes.max(frame.data.len());
         let writer = &mut writers[queue(frame.data)];
         let record = record(frame.timestamp_ns, frame.data);
-        writer.write_raw_packet(&record).map_err(|error| unwritable(&error)).map(|_| ())
+        writer.write_raw_packet(&record).map_err(|error| unwritable(&words(&error))).map(|_| ())
     })?;
     let whole = |writer: PcapWriter<BufWriter<File>>| {
         writer.into_writer().into_inner().map_err(|error| unwritable(error.error()))

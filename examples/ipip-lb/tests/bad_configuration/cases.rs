@@ -120,6 +120,18 @@ pub const WRONG: &[(usize, &str, &[&str])] = &[
     (11, "tunnel_peers = [\"198.51.100.0/33\"]", &["11: balancer.tunnel_peers[0]", "from 0 to 32"]),
     (12, "connections_max = 0", &["12: balancer.connections_max: 0 is out of range"]),
     (12, "connections_max = 99999999", &["12: balancer.connections_max: 99999999 is out of range"]),
+    (
+        7,
+        "source_v4 = \"::ffff:192.0.2.1\"",
+        &["7: balancer.source_v4: \"::ffff:192.0.2.1\" is not an IPv4 address or prefix"],
+    ),
+    (8, "source_v6 = \"::ffff:192.0.2.1\"", &["8: balancer.source_v6", "write 192.0.2.1"]),
+    (
+        10,
+        "decapsulate = [\"::ffff:192.0.2.1\"]",
+        &["10: balancer.decapsulate[0]", "mapped from IPv4 into IPv6", "write 192.0.2.1"],
+    ),
+    (11, "tunnel_peers = [\"::ffff:10.0.0.0/104\"]", &["11: balancer.tun", "write 10.0.0.0/8"]),
     // [[port]]
     (14, "[port]", &["port: not a list of tables; write [[port]]"]),
     (15, "", &["14: port[0].name: missing"]),
@@ -161,6 +173,7 @@ pub const WRONG: &[(usize, &str, &[&str])] = &[
         &["22: service.web.address: \"203.0.113.300\" is not an IP address or prefix"],
     ),
     (22, "address = \"203.0.113.10/24\"", &["22: service.web.address", "write 203.0.113.0/24"]),
+    (22, "address = \"::ffff:203.0.113.10\"", &["22: service.web.address", "write 203.0.113.10"]),
     (22, "address = [\"203.0.113.10\"]", &["22: service.web.address", "is not a string"]),
     (
         23,
@@ -197,6 +210,14 @@ pub const WRONG: &[(usize, &str, &[&str])] = &[
         "address = \"10.0.0.300\"",
         &[
             "27: service.web.backend[0].address: \"10.0.0.300\" is not an IP address; write 10.0.0.1 or 2001:db8::1",
+        ],
+    ),
+    (
+        27,
+        "address = \"::ffff:10.0.0.1\"",
+        &[
+            "27: service.web.backend[0].address: \"::ffff:10.0.0.1\" is mapped from IPv4 into IPv6, \
+             where no packet has it; write 10.0.0.1",
         ],
     ),
     (

@@ -125,7 +125,7 @@ fn every_key_is_understood() {
     let folder = folder(WHOLE);
     let config = Config::load(&folder.path().join("lb.toml")).unwrap();
     let balancer = &config.balancer;
-    assert_eq!((balancer.source_v4.len(), balancer.source_v6.len()), (26, 64));
+    assert_eq!((balancer.source_v4.len(), balancer.source_v6.unwrap().len()), (26, 64));
     assert_eq!((balancer.icmp_echo, balancer.clamp_mss), (IcmpEcho::Forward, true));
     assert_eq!((balancer.maglev_slots, balancer.new_connections_per_second_max), (1009, 5000));
     let Timeouts { tcp_opening_s, tcp_established_s, tcp_closing_s, udp_s, other_s } =
@@ -259,6 +259,16 @@ fn what_works_but_surprises_is_noted() {
             "203.0.113.10 is service web's address too",
         ),
         (
+            &[(22, "address = \"192.0.2.1\"")],
+            "its address holds the balancer's own 192.0.2.1 (decapsulate), 192.0.2.1 (source): ",
+        ),
+        (
+            &[(7, "source_v4 = \"192.0.2.9\""), (22, "address = \"192.0.2.0/28\"")],
+            "the balancer's own 192.0.2.1 (decapsulate), 192.0.2.9 (source): ",
+        ),
+        (&[(11, "tunnel_peers = [\"0.0.0.0/0\"]")], "tunnel_peers has 0.0.0.0/0: tunnels from"),
+        (&[(11, "tunnel_peers = [\"::/0\"]")], "tunnel_peers has ::/0: tunnels from anybody"),
+        (
             &[(
                 19,
                 "[[service]]\nname = \"a\"\naddress = \"203.0.113.10\"\nprotocol = \"any\"\nports = \"80\"\n\
@@ -339,4 +349,74 @@ fn a_hundred_thousand_services_load() {
     }
     let error = Config::parse("lb.toml", &text).unwrap_err().to_string();
     assert!(error.contains("service[131072]: too many; write at most 131072"), "{error}");
+}
+
+/// Names as operators have them, also of Kubernetes services with their ports.
+#[test]
+fn names_have_dots_and_colons_too() {
+    let names = [(15, "name = \"eth1.100\""), (21, "name = \"prod.web_v2-1:https\"")];
+    let config = Config::parse("lb.toml", &with(&names)).unwrap();
+    assert_eq!(config.ports[0].name, "eth1.100");
+    assert_eq!(config.services[0].name, "prod.web_v2-1:https");
+    let wrong = with(&[names[0], names[1], (28, "weight = -1")]);
+    let error = Config::parse("lb.toml", &wrong).unwrap_err().to_string();
+    assert!(
+        error.starts_with("lb.toml:28: service.prod.web_v2-1:https.backend[0].weight: -1"),
+        "{error}"
+    );
+}
+
+/// It may be left out until a backend is IPv6.
+#[test]
+fn source_v6_is_needed_for_backends_of_ipv6_alone() {
+    let without = with(&[(8, "")]);
+    let error = Config::parse("lb.toml", &without).unwrap_err().to_string();
+    let expected = "lb.toml:6: balancer.source_v6: missing, and service web has a backend of IPv6; \
+                    write source_v6 = \"2001:db8::1\"";
+    assert_eq!(error, expected);
+    let config = without.replace("2001:db8::a", "10.0.0.2");
+    assert_eq!(Config::parse("lb.toml", &config).unwrap().balancer.source_v6, None);
+    assert!(printed(&config).contains("tunnels from 192.0.2.1, path MTU"), "{}", printed(&config));
+}
+
+/// Whatever is written where, a message has it escaped, and no more of it than can be read.
+#[test]
+fn strings_of_a_configuration_are_shown_escaped_and_cut() {
+    let (escape, long) = ("\\u001B[2J\\u009B31m\\r", "x".repeat(1 << 20));
+    let quoted = |key: &str, text: &str| format!("{key} = \"{text}\"");
+    let mut texts = Vec::new();
+    for text in [escape, "\u{9b}31m\u{202e}", long.as_str()] {
+        let health = format!("health = {{ kind = \"https\", ca_file = \"{text}\" }}");
+        texts.extend([
+            with(&[(12, &quoted(&format!("\"{text}\""), "1"))]),
+            with(&[(25, &format!("\"{text}\" = 7"))]),
+            with(&[(25, &health)]),
+            with(&[(12, &format!("{text} = ["))]),
+            with(&[(9, &quoted("mtu", text))]),
+            with(&[(10, &format!("decapsulate = [\"{text}\"]"))]),
+            with(&[(11, &format!("tunnel_peers = [\"{text}\"]"))]),
+            with(&[(1, &format!("[\"{text}\"]"))]),
+        ]);
+        let values = [(2, "deployment"), (4, "workers"), (7, "source_v4"), (8, "source_v6")];
+        let more = [(15, "name"), (16, "device"), (17, "next_hop_mac"), (18, "side")];
+        let services = [(21, "name"), (22, "address"), (23, "protocol"), (24, "ports")];
+        let rest = [(25, "scheduler"), (27, "address"), (28, "weight")];
+        for (line, key) in values.into_iter().chain(more).chain(services).chain(rest) {
+            texts.push(with(&[(line, &quoted(key, text))]));
+        }
+        let device = quoted("device", text);
+        let port = "name = \"b\"\nnext_hop_mac = \"02:00:00:00:00:01\"";
+        texts.push(with(&[(16, &device), (18, &format!("[[port]]\n{port}\n{device}"))]));
+    }
+    for text in texts {
+        let Err(error) = Config::parse("lb.toml", &text) else {
+            // A long name of a device is one that DPDK refuses.
+            assert!(text.contains("device = \"xxx"));
+            continue;
+        };
+        let error = error.to_string();
+        assert!(error.len() < 2000, "{} bytes: {error:.300}", error.len());
+        let visible = |it: char| !it.is_control() && it != '\u{202e}';
+        assert!(error.chars().all(visible), "{error:?}");
+    }
 }

@@ -1,6 +1,6 @@
 //! What `ctl` tells.
 
-use crate::program::{Program, TCP_COUNT, UDP_COUNT, client};
+use crate::program::{Program, TCP_COUNT, UDP_COUNT, client, config};
 
 #[test]
 fn ctl_tells_people_and_programs_how_things_are() {
@@ -133,6 +133,21 @@ fn what_ctl_cannot_do_is_told_on_one_line_with_what_to_do_instead() {
         [&[][..], &["restart"], &["drain"], &["weight", "10.0.0.1"], &["weight", "10.0.0.1", "x"]]
     {
         program.refusal(args, 2);
+    }
+    program.end("-INT");
+}
+
+/// What `check` notes is said at startup too.
+#[test]
+fn what_may_surprise_is_said_at_startup() {
+    let surprising =
+        config().replace("mtu = 1500", "mtu = 1500\n    tunnel_peers = [\"0.0.0.0/0\"]");
+    let surprising = surprising.replace("203.0.113.11", "192.0.2.1");
+    let program = Program::start_with(&surprising);
+    for note in
+        ["tunnel_peers has 0.0.0.0/0: ", "service turns: its address holds the balancer's own"]
+    {
+        program.wait_until(note, |it| it.has_said(note));
     }
     program.end("-INT");
 }

@@ -42,7 +42,8 @@ impl Model {
     fn wrap(&mut self, packet: Packet, target: Target, hash: u32) {
         let balancer = &self.net.balancer;
         let is_v4 = target.address.is_ipv4();
-        let prefix = if is_v4 { balancer.source_v4 } else { balancer.source_v6 };
+        let source_v6 = balancer.source_v6.expect("scenes have one");
+        let prefix = if is_v4 { balancer.source_v4 } else { source_v6 };
         let source = tunnel_source(prefix, target.address, hash);
         if packet.headroom_bytes < if is_v4 { 20 } else { 40 } {
             return self.dropped("no_headroom");

@@ -145,8 +145,8 @@ impl Net {
 
     /// Whether tunnels begin or end at this address here.
     pub fn is_entry(&self, address: IpAddr) -> bool {
-        let sources = [self.balancer.source_v4, self.balancer.source_v6];
-        sources.iter().any(|prefix| holds(*prefix, address)) || self.is_own(address)
+        let mut sources = self.balancer.sources();
+        sources.any(|prefix| holds(prefix, address)) || self.is_own(address)
     }
 
     pub fn may_tunnel(&self, source: IpAddr) -> bool {

@@ -260,7 +260,7 @@ fn balancer(rng: &mut Rng, style: Style) -> Balancer {
     let is_slow = style == Style::Ample && rng.permille(250);
     Balancer {
         source_v4: prefix(source_v4),
-        source_v6: prefix(source_v6),
+        source_v6: Some(prefix(source_v6)),
         hash_key: rng.permille(400).then(|| {
             let key = format!("{:016x}{:016x}", rng.next_u64(), rng.next_u64());
             key.parse().expect("32 digits")
