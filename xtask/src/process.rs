@@ -8,10 +8,18 @@ use std::process::{Command, Stdio};
 
 use crate::failure::Failure;
 
-/// The cargo that runs this task.
+/// Subcommands of cargo that build or resolve dependencies: with the versions in `Cargo.lock` alone.
+const LOCKED: [&str; 6] = ["bench", "build", "clippy", "doc", "metadata", "test"];
+
+/// The cargo that runs this task, with its subcommand first.
 pub fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(arguments);
+    let (subcommand, rest) = arguments.split_at(arguments.len().min(1));
+    command.args(subcommand);
+    if subcommand.iter().any(|subcommand| LOCKED.contains(subcommand)) {
+        command.arg("--locked");
+    }
+    command.args(rest);
     command
 }
 
@@ -72,6 +80,18 @@ pub fn not_started(command: &Command, error: &std::io::Error) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn dependencies_are_those_of_the_lock_file() {
+        for subcommand in LOCKED {
+            let typed = line(&cargo(&[subcommand, "--workspace"]));
+            assert!(typed.ends_with(&format!("{subcommand} --locked --workspace")), "{typed}");
+        }
+        let format = line(&cargo(&["fmt", "--all"]));
+        assert!(format.ends_with("fmt --all"), "rustfmt has no such flag: {format}");
+        let clippy = line(&cargo(&["clippy", "--", "-D", "warnings"]));
+        assert!(clippy.ends_with("clippy --locked -- -D warnings"), "{clippy}");
+    }
 
     #[test]
     fn a_failing_program_is_named_with_its_arguments() {

@@ -22,11 +22,12 @@ pub enum Outcome {
 
 type Step = fn(&Workspace) -> Result<Outcome, Failure>;
 
-const STEPS: [(&str, Step); 10] = [
+const STEPS: [(&str, Step); 11] = [
     ("format", format),
     ("clippy", clippy),
     ("docs", docs),
     ("tidy", |workspace| tidy::run(workspace).map(passed)),
+    ("licences, versions and sources of dependencies", dependencies),
     ("tests: unit, integration, virtual devices, compile-fail, doc", tests),
     ("tests of hotloop without DPDK", tests_without_dpdk),
     ("docs of hotloop without DPDK", docs_without_dpdk),
@@ -85,6 +86,16 @@ fn with_component(
         };
     }
     process::run(command).map(passed)
+}
+
+/// What `deny.toml` allows. The database of advisories takes a network: `cargo deny check` asks it.
+fn dependencies(_: &Workspace) -> Result<Outcome, Failure> {
+    if process::quiet_output(&mut process::cargo(&["deny", "--version"])).is_none() {
+        let why = "cargo-deny is not installed: cargo install cargo-deny --locked";
+        return Ok(Outcome::Skipped(why.into()));
+    }
+    let checks = ["deny", "--locked", "--offline", "check", "bans", "licenses", "sources"];
+    process::run(&mut process::cargo(&checks)).map(passed)
 }
 
 fn docs(_: &Workspace) -> Result<Outcome, Failure> {
