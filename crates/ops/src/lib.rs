@@ -8,6 +8,7 @@
 //! - [`CtlArgs`], [`CommonCommand`] and [`ctl`] are the other side: `PROGRAM ctl status`, for people
 //!   as [`Table`]s, with `--json` for programs. [`ask`] is what they ask by.
 //! - [`Hangup`] says that SIGHUP came.
+//! - [`capture`] reads and writes capture files.
 //! - [`DeviceArgs`] open the devices that a command line names.
 //! - [`program`] is the whole of a program's `main`: what it says, by `tracing`'s events, goes to
 //!   standard error as [`LogArgs`] say. [`print`] writes data to standard output and [`Output`] does
@@ -79,6 +80,7 @@
 
 mod arguments;
 mod ask;
+pub mod capture;
 mod common;
 #[allow(unsafe_code, reason = "a command line can say that a peer is to be trusted")]
 mod devices;

@@ -1,8 +1,7 @@
-//! What tests of packet programs need: I/O in memory, packets, captures, faults, and proof.
+//! What tests of packet programs need: I/O in memory, packets, faults, and proof.
 //!
 //! - [`bench()`] and [`bench_burst()`] drive one stage on plain memory; the test owns time.
-//! - [`build`] makes packets of all kinds; [`read_capture`] and [`write_capture`] read and write
-//!   capture files.
+//! - [`build`] makes packets of all kinds.
 //! - [`MemoryPort`] is a port whose wire is memory. Its packets come from a [`PacketPool`] and have
 //!   an identity, so that a lost, forgotten or doubled one is found.
 //! - [`Faults`] injects what devices do to one (loss, truncation, no mbuf, partial and full TX) from
@@ -47,7 +46,6 @@
 mod alloc_guard;
 mod bench;
 mod bench_burst;
-mod capture;
 mod faults;
 mod frame;
 mod planted;
@@ -62,7 +60,6 @@ pub mod syscalls;
 pub use alloc_guard::{AllocCounts, AllocGuard, Armed};
 pub use bench::{Bench, InBursts, Outcome, Singly, bench};
 pub use bench_burst::bench_burst;
-pub use capture::{Capture, CaptureError, read_capture, write_capture};
 pub use faults::{FaultRates, Faults, FaultySink, FaultySource};
 pub use frame::Frame;
 pub use hotloop_packet::build;

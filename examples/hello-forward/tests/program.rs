@@ -1,7 +1,7 @@
 //! The program itself, from one capture file to another.
 
 use hotloop::packet::build::udp;
-use hotloop::testing::{Frame, read_capture, write_capture};
+use hotloop_ops::capture::{read_frames, write_frames};
 use serde_json::Value;
 use std::process::{Command, Output};
 
@@ -17,9 +17,8 @@ fn hello_forward(arguments: &[&str]) -> Output {
 fn a_capture_is_forwarded_whole() {
     let folder = tempfile::tempdir().unwrap();
     let (from, to) = (folder.path().join("a.pcap"), folder.path().join("b.pcap"));
-    let frames: Vec<_> =
-        (0..500).map(|index| Frame::new(udp().payload(vec![7; index]).build())).collect();
-    write_capture(&from, &frames).unwrap();
+    let frames: Vec<_> = (0..500).map(|index| udp().payload(vec![7; index]).build()).collect();
+    write_frames(&from, &frames).unwrap();
     let port_a = format!("net_pcap0,rx_pcap={}", from.display());
     let port_b = format!("net_pcap1,tx_pcap={}", to.display());
     for (mode, rotate) in [("io", 0), ("macswap", 6)] {
@@ -31,10 +30,9 @@ fn a_capture_is_forwarded_whole() {
         let report: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!((&report["received"], &report["sent"]), (&500.into(), &500.into()));
         assert_eq!((&report["balanced"], &report["pools_whole"]), (&true.into(), &true.into()));
-        let sent = read_capture(&to).unwrap().frames;
-        let sent: Vec<_> = sent.into_iter().map(|frame| frame.bytes).collect();
+        let sent = read_frames(&to).unwrap();
         let expected = frames.iter().map(|frame| {
-            let mut bytes = frame.bytes.clone();
+            let mut bytes = frame.clone();
             bytes[..12].rotate_left(rotate);
             bytes
         });

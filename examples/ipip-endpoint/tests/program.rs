@@ -1,7 +1,7 @@
 //! The program itself: a whole run where a TAP interface can be made, and what it must refuse.
 
 use hotloop::packet::build::{tcp, udp};
-use hotloop::testing::{Frame, read_capture, write_capture};
+use hotloop_ops::capture::{read_frames, write_frames};
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -16,9 +16,9 @@ fn a_capture_of_tunnel_packets_goes_to_the_kernel_and_the_ledger_is_whole() {
     let folder = tempfile::tempdir().unwrap();
     let (input, output) = (folder.path().join("in.pcap"), folder.path().join("out.pcap"));
     let wrapped = udp().to("203.0.113.10:53").tunnelled("192.0.2.7", "10.0.0.1").build();
-    let mut frames = vec![Frame::new(wrapped); 100];
-    frames.push(Frame::new(tcp().to("10.0.0.1:80").build()));
-    write_capture(&input, &frames).unwrap();
+    let mut frames = vec![wrapped; 100];
+    frames.push(tcp().to("10.0.0.1:80").build());
+    write_frames(&input, &frames).unwrap();
 
     let device = format!("net_pcap0,rx_pcap={},tx_pcap={}", input.display(), output.display());
     let tap = format!("hltest{}", std::process::id() % 100_000);
@@ -50,7 +50,7 @@ fn a_capture_of_tunnel_packets_goes_to_the_kernel_and_the_ledger_is_whole() {
         report["dropped"].as_object().unwrap().values().filter_map(Value::as_u64).sum();
     assert_eq!(report["sent"], 100);
     assert_eq!(report["received"], 100 + dropped);
-    assert!(read_capture(&output).unwrap().frames.is_empty());
+    assert!(read_frames(&output).unwrap().is_empty());
     assert!(!Path::new("/sys/class/net").join(&tap).exists(), "{tap} was left behind");
 }
 

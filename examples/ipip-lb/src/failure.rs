@@ -1,5 +1,6 @@
 //! What makes the program end with another exit code than 0.
 
+use hotloop_ops::capture::CaptureError;
 use std::fmt;
 use std::path::Path;
 use std::process::ExitCode;
@@ -34,6 +35,12 @@ impl std::error::Error for BadInput {}
 impl From<crate::config::ConfigError> for BadInput {
     fn from(error: crate::config::ConfigError) -> Self {
         Self(error.to_string())
+    }
+}
+
+impl From<CaptureError> for BadInput {
+    fn from(CaptureError { path, problem, remedy }: CaptureError) -> Self {
+        Self(format!("{}: --input: {problem}; {remedy}", path.display()))
     }
 }
 

@@ -16,7 +16,7 @@
 //! - [`balance`]: what becomes of each packet; [`network_function`]: the whole graph around it.
 //! - [`health`]: which backends are up. [`control`]: changing and asking a balancer that runs, and
 //!   [`ctl`], the operator's end of that.
-//! - [`replay`], [`run`]: the program's two ways to run it, on [`capture`]s and on devices.
+//! - [`replay`], [`run`]: the program's two ways to run it, on captures and on devices.
 //!
 //! # Guarantees
 //!
@@ -103,7 +103,6 @@
 #![forbid(unsafe_code)]
 
 pub mod balance;
-pub mod capture;
 pub mod check;
 pub mod cli;
 pub mod config;

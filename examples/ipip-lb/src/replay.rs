@@ -11,7 +11,6 @@ mod merge;
 mod split;
 
 use crate::balance::{Egress, Egresses, Route};
-use crate::capture::Capture;
 use crate::cli::{Clock, Replay};
 use crate::config::{Config, Side};
 use crate::failure::{BadInput, Failure};
@@ -23,7 +22,7 @@ use hotloop::engine::{self, Engine, Report, RunError, Shard, Waited, outlets};
 use hotloop::packet::classify::classify;
 use hotloop::packet::ethernet::MacAddress;
 use hotloop::stage::Error;
-use pcap_file::PcapError;
+use hotloop_ops::capture::Capture;
 use split::split;
 use std::fmt::Display;
 use std::fs::{File, OpenOptions};
@@ -36,7 +35,7 @@ use std::path::Path;
 /// told by the outcome.
 pub fn replay(args: &Replay) -> Result<Outcome, Failure> {
     let config = args.common.configuration()?;
-    let capture = Capture::open(&args.input)?;
+    let capture = Capture::open(&args.input).map_err(BadInput::from)?;
     let output = open_output(&args.output, &args.input)?;
     let deployment = config.engine.deployment();
     let queue_count = deployment.receiver_count();
@@ -72,7 +71,7 @@ pub fn replay(args: &Replay) -> Result<Outcome, Failure> {
         ))
     };
     empty(&output).map_err(|error| unwritable(&error))?;
-    let merged = merge::merge(sent_files, output).map_err(|error| unwritable(&words(&error)))?;
+    let merged = merge::merge(sent_files, output).map_err(|error| unwritable(&error))?;
     if merged != sent {
         outcome.add_failure(format!("{merged} frames were written of the {sent} sent"));
     }
@@ -90,14 +89,6 @@ fn open_output(output: &Path, input: &Path) -> Result<File, BadInput> {
     options.map_err(|error| {
         BadInput::file(output, "--output", &error, "name a file in a folder that can be written to")
     })
-}
-
-/// What the system says where it is to blame, such as that no space is left.
-fn words(error: &PcapError) -> String {
-    match error {
-        PcapError::IoError(error) => error.to_string(),
-        error => error.to_string(),
-    }
 }
 
 /// Takes away what the output holds; pipes and terminals hold nothing.

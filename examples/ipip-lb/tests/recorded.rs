@@ -11,9 +11,8 @@ use hotloop::packet::ipv4::Ipv4Header;
 use hotloop::packet::ipv6::Ipv6Header;
 use hotloop::packet::memory::MemPacket;
 use hotloop::packet::seed::Seed;
-use ipip_lb::capture::Capture;
+use hotloop_ops::capture::read_frames;
 use ipip_lb::config::{Config, Ports, Protocol, Service};
-use ipip_lb::failure::BadInput;
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -30,16 +29,6 @@ const DEPLOYMENTS: [&[&str]; 5] = [
 
 fn captures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/captures")
-}
-
-fn read_frames(path: &Path) -> Vec<Vec<u8>> {
-    let mut frames = Vec::new();
-    let read = Capture::open(path).unwrap().read(|frame| {
-        frames.push(frame.data.to_vec());
-        Ok::<_, BadInput>(())
-    });
-    assert!(!read.unwrap().cut);
-    frames
 }
 
 /// A packet that must come out, behind the Ethernet header.
@@ -131,7 +120,7 @@ fn flows_of(frames: &[Vec<u8>]) -> HashMap<FlowKey, Vec<(IpAddr, Vec<u8>)>> {
 fn every_packet_to_a_service_comes_out_once_in_each_deployment() {
     let (config_path, input) = (captures().join("demo.toml"), captures().join("clients.pcap"));
     let config = Config::load(&config_path).unwrap();
-    let frames = read_frames(&input);
+    let frames = read_frames(&input).unwrap();
     let mut wanted: HashMap<FlowKey, Vec<Expected>> = HashMap::new();
     for frame in &frames {
         if let Some((key, expected)) = expected(&config, frame) {
@@ -152,7 +141,7 @@ fn every_packet_to_a_service_comes_out_once_in_each_deployment() {
         let report: Value = serde_json::from_slice(&run.stdout).unwrap();
         assert_eq!(report["received"], frames.len(), "{report}");
 
-        let mut flows = flows_of(&read_frames(&output));
+        let mut flows = flows_of(&read_frames(&output).unwrap());
         for (key, expected) in &wanted {
             let came = flows.remove(key).unwrap_or_default();
             let mut left = came.iter().peekable();
@@ -169,7 +158,7 @@ fn every_packet_to_a_service_comes_out_once_in_each_deployment() {
         for (_, inner) in flows.values().flatten() {
             assert!(is_icmp(inner) || is_later_fragment(inner), "{inner:02x?}");
         }
-        let all = flows_of(&read_frames(&output));
+        let all = flows_of(&read_frames(&output).unwrap());
         assert!(*first.get_or_insert_with(|| all.clone()) == all, "{deployment:?} differs");
     }
 }

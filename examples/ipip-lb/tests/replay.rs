@@ -10,19 +10,12 @@ use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::ipip;
 use hotloop::packet::memory::MemPacket;
 use hotloop::packet::seed::Seed;
-use ipip_lb::capture::Capture;
-use ipip_lb::failure::BadInput;
-use pcap_file::pcap::{PcapHeader, PcapWriter, RawPcapPacket};
-use pcap_file::pcapng::PcapNgWriter;
-use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketBlock;
-use pcap_file::pcapng::blocks::interface_description::InterfaceDescriptionBlock;
-use pcap_file::{DataLink, TsResolution};
+use hotloop_ops::capture::read_frames;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
-use std::fs::{self, File};
+use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
-use std::time::Duration;
 
 const CLIENTS: u16 = 1_000;
 
@@ -50,31 +43,49 @@ fn frames() -> Vec<Vec<u8>> {
     frames
 }
 
-fn header(ts_resolution: TsResolution) -> PcapHeader {
-    PcapHeader { ts_resolution, ..PcapHeader::default() }
+/// What a pcap of microseconds begins with, and one of nanoseconds.
+const MICROSECONDS: u32 = 0xA1B2_C3D4;
+const NANOSECONDS: u32 = 0xA1B2_3C4D;
+
+/// Link types.
+const ETHERNET: u32 = 1;
+const RAW: u32 = 101;
+const LINUX_SLL: u32 = 113;
+
+fn words(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-fn record(index: usize, data: &[u8]) -> RawPcapPacket<'_> {
-    let (ts_sec, ts_frac) = (1_700_000_000 + index as u32 / 1000, index as u32 % 1000);
-    let len = data.len() as u32;
-    RawPcapPacket { ts_sec, ts_frac, incl_len: len, orig_len: len, data: data.into() }
-}
-
-fn write_pcap(path: &Path, header: PcapHeader, frames: &[Vec<u8>]) {
-    let mut writer = PcapWriter::with_header(File::create(path).unwrap(), header).unwrap();
-    for (index, frame) in frames.iter().enumerate() {
-        writer.write_raw_packet(&record(index, frame)).unwrap();
+fn write_pcap_of(path: &Path, magic: u32, link: u32, frames: &[Vec<u8>]) {
+    let mut file = words(&[magic, 4 << 16 | 2, 0, 0, 65_535, link]);
+    for (frame, index) in frames.iter().zip(0_u32..) {
+        let (seconds, fraction) = (1_700_000_000 + index / 1000, index % 1000);
+        let bytes = frame.len() as u32;
+        file.extend(words(&[seconds, fraction, bytes, bytes]));
+        file.extend(frame);
     }
+    fs::write(path, file).unwrap();
 }
 
-fn read_frames(path: &Path) -> Vec<Vec<u8>> {
-    let mut frames = Vec::new();
-    let read = Capture::open(path).unwrap().read(|frame| {
-        frames.push(frame.data.to_vec());
-        Ok::<_, BadInput>(())
-    });
-    assert!(!read.unwrap().cut);
-    frames
+fn write_pcap(path: &Path, frames: &[Vec<u8>]) {
+    write_pcap_of(path, MICROSECONDS, ETHERNET, frames);
+}
+
+/// A pcapng file of one interface, whose frames came microsecond by microsecond.
+fn pcapng(link: u32, frames: &[Vec<u8>]) -> Vec<u8> {
+    let block = |kind: u32, body: &[u8]| {
+        let padding_bytes = body.len().next_multiple_of(4) - body.len();
+        let len = words(&[(12 + body.len() + padding_bytes) as u32]);
+        [&words(&[kind]), &len, body, &[0; 3][..padding_bytes], &len].concat()
+    };
+    let section = block(0x0A0D_0D0A, &words(&[0x1A2B_3C4D, 1, u32::MAX, u32::MAX]));
+    let mut file = [section, block(1, &words(&[link, 0]))].concat();
+    for (frame, index) in frames.iter().zip(1_700_000_000_000_000_u64..) {
+        let (high, low, bytes) = ((index >> 32) as u32, index as u32, frame.len() as u32);
+        let header = words(&[0, high, low, bytes, bytes]);
+        file.extend(block(6, &[header.as_slice(), frame].concat()));
+    }
+    file
 }
 
 /// A folder with the configuration in `lb.toml`.
@@ -115,7 +126,7 @@ fn flows(frames: &[Vec<u8>]) -> Flows {
 fn every_deployment_gives_the_same_packets_and_loses_none() {
     let folder = folder();
     let frames = frames();
-    write_pcap(&folder.path().join("in.pcap"), header(TsResolution::MicroSecond), &frames);
+    write_pcap(&folder.path().join("in.pcap"), &frames);
     let mut outputs: Vec<Flows> = Vec::new();
     for deployment in [
         &["--workers", "1"][..],
@@ -162,7 +173,7 @@ fn every_deployment_gives_the_same_packets_and_loses_none() {
             let (one, two) = (one.as_u64().unwrap(), two.as_u64().unwrap());
             assert!(one.min(two) * 10 >= u64::from(CLIENTS) * 4, "{one} and {two}");
         }
-        outputs.push(flows(&read_frames(&folder.path().join("out.pcap"))));
+        outputs.push(flows(&read_frames(&folder.path().join("out.pcap")).unwrap()));
     }
     // What isn't of a client's connection are fragments and pieces.
     let of_clients = outputs[0].iter().filter(|(key, _)| key.source_port() == 4000);
@@ -199,15 +210,15 @@ fn requests_and_their_tunnelled_replies_meet_on_one_worker() {
     let client = |index: u8| format!("198.51.100.{index}:4000");
     let vip = "203.0.113.10:80";
     let mut frames: Vec<_> = (0..200).map(|it| tcp().from(client(it)).to(vip).build()).collect();
-    write_pcap(&folder.path().join("in.pcap"), header(TsResolution::MicroSecond), &frames);
+    write_pcap(&folder.path().join("in.pcap"), &frames);
     report(&replay(folder.path(), &["--report", "json"]));
-    let sent = flows(&read_frames(&folder.path().join("out.pcap")));
+    let sent = flows(&read_frames(&folder.path().join("out.pcap")).unwrap());
     for index in 0..200 {
         let key = FlowKey::new(client(index).parse().unwrap(), vip.parse().unwrap(), 6).unwrap();
         let reply = tcp().from(vip).to(client(index)).tunnelled(&sent[&key][0].0, "192.0.2.1");
         frames.push(reply.build());
     }
-    write_pcap(&folder.path().join("in.pcap"), header(TsResolution::MicroSecond), &frames);
+    write_pcap(&folder.path().join("in.pcap"), &frames);
     for deployment in ["run-to-completion", "pipeline"] {
         let args = ["--report", "json", "--deployment", deployment, "--dispatchers", "2"];
         let report = report(&replay(folder.path(), &args));
@@ -228,32 +239,20 @@ fn other_formats_are_read_for_what_they_hold() {
     let frame = tcp().from("198.51.100.1:9").to("203.0.113.10:80").build();
     let frames = vec![frame.clone(), frame.clone(), frame.clone()];
 
-    write_pcap(&path, header(TsResolution::NanoSecond), &frames);
+    write_pcap_of(&path, NANOSECONDS, ETHERNET, &frames);
     let nanoseconds = report(&replay(folder.path(), &["--report", "json"]));
     assert_eq!((&nanoseconds["received"], &nanoseconds["sent"]), (&3.into(), &3.into()));
 
-    let mut writer = PcapNgWriter::new(File::create(&path).unwrap()).unwrap();
-    let interface = InterfaceDescriptionBlock::new(DataLink::ETHERNET, 0);
-    writer.write_pcapng_block(interface).unwrap();
-    for index in 0..3 {
-        let block = EnhancedPacketBlock {
-            interface_id: 0,
-            timestamp: Duration::from_nanos(1_700_000_000_000_000 + index),
-            original_len: frame.len() as u32,
-            data: frame.as_slice().into(),
-            options: Vec::new(),
-        };
-        writer.write_pcapng_block(block).unwrap();
-    }
+    fs::write(&path, pcapng(ETHERNET, &frames)).unwrap();
     let pcapng = report(&replay(folder.path(), &["--report", "json"]));
     assert_eq!((&pcapng["received"], &pcapng["sent"]), (&3.into(), &3.into()));
 
-    write_pcap(&path, header(TsResolution::MicroSecond), &[]);
+    write_pcap(&path, &[]);
     let empty = report(&replay(folder.path(), &["--report", "json"]));
     assert_eq!((&empty["received"], &empty["sent"]), (&0.into(), &0.into()));
-    assert_eq!(read_frames(&folder.path().join("out.pcap")).len(), 0);
+    assert_eq!(read_frames(&folder.path().join("out.pcap")).unwrap().len(), 0);
 
-    write_pcap(&path, header(TsResolution::MicroSecond), &frames);
+    write_pcap(&path, &frames);
     let whole = fs::read(&path).unwrap();
     fs::write(&path, &whole[..whole.len() - 5]).unwrap();
     let cut = report(&replay(folder.path(), &["--report", "json"]));
@@ -276,12 +275,12 @@ fn frames_of_any_length_survive_or_are_counted() {
     too_long.resize(70_000, 0);
     let frames =
         vec![Vec::new(), vec![0], frame(54), frame(3_000), frame(9_000), frame(65_000), too_long];
-    write_pcap(&folder.path().join("in.pcap"), header(TsResolution::MicroSecond), &frames);
+    write_pcap(&folder.path().join("in.pcap"), &frames);
     let report = report(&replay(folder.path(), &["--report", "json"]));
     assert_eq!((&report["received"], &report["input"]["too_long"]), (&6.into(), &1.into()));
     assert_eq!(report["dropped"]["malformed"], 2, "{report}");
     let lengths: Vec<_> =
-        read_frames(&folder.path().join("out.pcap")).iter().map(Vec::len).collect();
+        read_frames(&folder.path().join("out.pcap")).unwrap().iter().map(Vec::len).collect();
     assert_eq!(lengths, [54 + 20, 3_000 + 20, 9_000 + 20, 65_000 + 20]);
 }
 
@@ -319,21 +318,11 @@ fn what_is_no_capture_is_refused() {
         fs::write(&path, bytes).unwrap();
         refused(&[expected, "record a capture with tcpdump -w"]);
     }
-    let cooked = PcapHeader { datalink: DataLink::LINUX_SLL, ..PcapHeader::default() };
-    write_pcap(&path, cooked, &[]);
+    write_pcap_of(&path, MICROSECONDS, LINUX_SLL, &[]);
     refused(&["link type LINUX_SLL, not Ethernet", "capture on an Ethernet interface"]);
 
     // In pcapng each interface says for itself; and a block may make no sense.
-    let mut writer = PcapNgWriter::new(File::create(&path).unwrap()).unwrap();
-    writer.write_pcapng_block(InterfaceDescriptionBlock::new(DataLink::RAW, 0)).unwrap();
-    let block = EnhancedPacketBlock {
-        interface_id: 0,
-        timestamp: Duration::ZERO,
-        original_len: 20,
-        data: (&[0x45; 20][..]).into(),
-        options: Vec::new(),
-    };
-    writer.write_pcapng_block(block.clone()).unwrap();
+    fs::write(&path, pcapng(RAW, &[vec![0x45; 20]])).unwrap();
     refused(&["link type RAW, not Ethernet"]);
     let mut bytes = fs::read(&path).unwrap();
     let end = bytes.len();
@@ -345,7 +334,7 @@ fn what_is_no_capture_is_refused() {
 #[test]
 fn an_output_that_cannot_be_written_is_refused() {
     let folder = folder();
-    write_pcap(&folder.path().join("in.pcap"), PcapHeader::default(), &[]);
+    write_pcap(&folder.path().join("in.pcap"), &[]);
     let refused = |output: &str, expected: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ipip-lb"));
         let args = ["replay", "--config", "lb.toml", "--input", "in.pcap", "--output", output];
@@ -361,7 +350,7 @@ fn an_output_that_cannot_be_written_is_refused() {
 #[test]
 fn a_full_disk_is_named() {
     let folder = folder();
-    write_pcap(&folder.path().join("in.pcap"), PcapHeader::default(), &[]);
+    write_pcap(&folder.path().join("in.pcap"), &[]);
     let mut command = Command::new(env!("CARGO_BIN_EXE_ipip-lb"));
     let args = ["replay", "--config", "lb.toml", "--input", "in.pcap", "--output", "/dev/full"];
     let output = command.current_dir(folder.path()).args(args).output().unwrap();

@@ -1,7 +1,7 @@
 //! The program itself, on capture files, and on what it must refuse.
 
 use hotloop::packet::build::{tcp, udp};
-use hotloop::testing::{Frame, write_capture};
+use hotloop_ops::capture::write_frames;
 use serde_json::Value;
 use std::process::{Command, Output};
 
@@ -19,8 +19,8 @@ fn a_capture_is_counted_to_its_last_datagram() {
     let path = folder.path().join("in.pcap");
     let to_us = udp().to("192.0.2.1:9000").payload([7; 32]).build();
     let others = [tcp().to("192.0.2.1:9000").build(), udp().to("192.0.2.1:9001").build()];
-    let frames = (0..1000).map(|_| to_us.clone()).chain(others).map(Frame::new);
-    write_capture(&path, &frames.collect::<Vec<_>>()).unwrap();
+    let frames = (0..1000).map(|_| to_us.clone()).chain(others);
+    write_frames(&path, frames).unwrap();
 
     let device = format!("net_pcap0,rx_pcap={}", path.display());
     let output = udp_sink(&["--port", &device, "--report", "json"]);

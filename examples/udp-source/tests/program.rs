@@ -2,7 +2,7 @@
 
 use hotloop::packet::build::udp;
 use hotloop::packet::ethernet::MacAddress;
-use hotloop::testing::read_capture;
+use hotloop_ops::capture::read_frames;
 use serde_json::Value;
 use std::process::{Command, Output};
 
@@ -46,14 +46,14 @@ fn what_is_sent_is_what_was_asked_for() {
     assert_eq!(report["udp"]["payload_bytes"], sent * 32);
     assert_eq!((&report["balanced"], &report["pools_whole"]), (&true.into(), &true.into()));
 
-    let frames = read_capture(&path).unwrap().frames;
+    let frames = read_frames(&path).unwrap();
     assert_eq!(frames.len() as u64, sent);
     let mac = |last| MacAddress::new([2, 0, 0, 0, 0, last]);
     for (index, frame) in frames.iter().enumerate() {
         let from = format!("10.0.0.1:{}", 1000 + index % 3);
         let payload: Vec<u8> = (0..32).collect();
         let expected = udp().macs(mac(1), mac(2)).from(from).to("192.0.2.1:9000").payload(payload);
-        assert_eq!(frame.bytes, expected.build(), "frame {index}");
+        assert_eq!(*frame, expected.build(), "frame {index}");
     }
 }
 

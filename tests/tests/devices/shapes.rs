@@ -5,7 +5,7 @@
 use hotloop::engine::NicLoss;
 use hotloop::packet::build::udp;
 use hotloop::prelude::*;
-use hotloop::testing::{Frame, read_capture, write_capture};
+use hotloop_ops::capture::{read_frames, write_frames};
 use hotloop_tests::network::{Network, Peer, kernel_received};
 use hotloop_tests::{alone, device, eal};
 use std::path::Path;
@@ -73,8 +73,7 @@ fn run(text: &str, shape: Shape, folder: &Path, control: impl FnOnce(&Control<'_
     let port = Port::open(eal(), text).unwrap_or_else(|error| panic!("{error}"));
     let nothing = Port::open(eal(), &device("net_null", "")).unwrap();
     let input = folder.join("feed.pcap");
-    let frames: Vec<_> = flows(COUNT).into_iter().map(Frame::new).collect();
-    write_capture(&input, &frames).unwrap();
+    write_frames(&input, flows(COUNT)).unwrap();
     let file = device("net_pcap", &format!(",rx_pcap={}", input.display()));
     let file = Port::open(eal(), &file).unwrap();
 
@@ -152,8 +151,7 @@ fn files_are_read_and_written_and_either() {
     alone(|| {
         let folder = tempfile::tempdir().unwrap();
         let (input, output) = (folder.path().join("in.pcap"), folder.path().join("out.pcap"));
-        let frames: Vec<_> = flows(COUNT).into_iter().map(Frame::new).collect();
-        write_capture(&input, &frames).unwrap();
+        write_frames(&input, flows(COUNT)).unwrap();
         let rx = format!(",rx_pcap={}", input.display());
         let tx = format!(",tx_pcap={}", output.display());
         for (arguments, shape) in [
@@ -167,8 +165,8 @@ fn files_are_read_and_written_and_either() {
             let count = COUNT as u64;
             assert_eq!((report.received, report.sent), (count, count), "{arguments}: {report}");
             if !matches!(shape, Shape::Receives) {
-                let written = read_capture(&output).unwrap();
-                assert_eq!(written.frames.len(), COUNT, "{arguments}");
+                let written = read_frames(&output).unwrap();
+                assert_eq!(written.len(), COUNT, "{arguments}");
             }
         }
     });

@@ -4,7 +4,8 @@ use hotloop::packet::build::{arp_request, echo_request, tcp, udp};
 use hotloop::packet::memory::MemPacket;
 use hotloop::packet::{classify::classify_packet, seed::Seed};
 use hotloop::stage::Tagged;
-use hotloop::testing::{Frame, Rng, read_capture, write_capture};
+use hotloop::testing::{Frame, Rng};
+use hotloop_ops::capture::{read_frames, write_frames};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -64,7 +65,7 @@ pub fn split(folder: &Path, frames: &[Frame], file_count: usize) -> Vec<PathBuf>
     let write = |index: usize| {
         let path = folder.join(format!("in{index}.pcap"));
         let own = frames.iter().filter(|frame| (shard(frame) >> 16) as usize % file_count == index);
-        write_capture(&path, own).expect("the folder can be written to");
+        write_frames(&path, own.map(|frame| &frame.bytes)).expect("the folder can be written to");
         path
     };
     (0..file_count).map(write).collect()
@@ -72,7 +73,5 @@ pub fn split(folder: &Path, frames: &[Frame], file_count: usize) -> Vec<PathBuf>
 
 /// The frames of a file that a device wrote.
 pub fn read(path: &Path) -> Vec<Vec<u8>> {
-    let capture = read_capture(path).unwrap_or_else(|error| panic!("{error}"));
-    assert!(!capture.cut, "{} ends within a record", path.display());
-    capture.frames.into_iter().map(|frame| frame.bytes).collect()
+    read_frames(path).unwrap_or_else(|error| panic!("{error}"))
 }

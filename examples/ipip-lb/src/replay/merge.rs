@@ -1,39 +1,37 @@
 //! The captures of several TX queues in, one out.
 
-use super::split::{header, record};
-use pcap_file::pcap::{PcapReader, PcapWriter};
-use pcap_file::{PcapError, TsResolution};
+use hotloop_ops::capture::{Capture, CaptureWriter};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fs::File;
-use std::io::{BufWriter, Seek, Write};
+use std::io::{self, BufWriter, Seek, Write};
+use std::path::Path;
 
 /// A capture that is read record by record.
 struct Queue {
-    reader: PcapReader<File>,
+    capture: Capture,
     /// The bytes of the record that is next.
     next: Vec<u8>,
-    fraction_ns: u64,
 }
 
 impl Queue {
-    fn new(mut file: File) -> Result<Self, PcapError> {
-        file.rewind().map_err(PcapError::IoError)?;
-        let reader = PcapReader::new(file)?;
-        let fraction_ns = match reader.header().ts_resolution {
-            TsResolution::MicroSecond => 1_000,
-            TsResolution::NanoSecond => 1,
-        };
-        Ok(Self { reader, next: Vec::new(), fraction_ns })
+    fn new(mut file: File) -> io::Result<Self> {
+        file.rewind()?;
+        let capture = Capture::from_file(Path::new("what a port sent"), file);
+        Ok(Self { capture: capture.map_err(io::Error::other)?, next: Vec::new() })
     }
 
     /// Reads the next record and yields its time.
-    fn advance(&mut self) -> Result<Option<u64>, PcapError> {
-        let Some(record) = self.reader.next_raw_packet().transpose()? else { return Ok(None) };
+    fn advance(&mut self) -> io::Result<Option<u64>> {
         self.next.clear();
-        self.next.extend_from_slice(&record.data);
-        let seconds_ns = u64::from(record.ts_sec) * 1_000_000_000;
-        Ok(Some(seconds_ns + u64::from(record.ts_frac) * self.fraction_ns))
+        if let Some(frame) = self.capture.next_frame().map_err(io::Error::other)? {
+            self.next.extend_from_slice(frame.data);
+            return Ok(Some(frame.timestamp_ns));
+        }
+        match self.capture.contents().cut {
+            true => Err(io::ErrorKind::UnexpectedEof.into()),
+            false => Ok(None),
+        }
     }
 }
 
@@ -42,8 +40,8 @@ impl Queue {
 ///
 /// # Errors
 /// A capture that can't be read, an output that can't be written.
-pub fn merge(files: Vec<File>, output: File) -> Result<u64, PcapError> {
-    let mut writer = PcapWriter::with_header(BufWriter::new(output), header())?;
+pub fn merge(files: Vec<File>, output: File) -> io::Result<u64> {
+    let mut writer = CaptureWriter::new(BufWriter::new(output))?;
     let mut queues = files.into_iter().map(Queue::new).collect::<Result<Vec<_>, _>>()?;
     // The time of each queue's next record, the earliest on top.
     let mut due = BinaryHeap::new();
@@ -53,27 +51,25 @@ pub fn merge(files: Vec<File>, output: File) -> Result<u64, PcapError> {
     let mut count = 0;
     while let Some(Reverse((time, index))) = due.pop() {
         let queue = &mut queues[index];
-        writer.write_raw_packet(&record(time, &queue.next))?;
+        writer.write(time, &queue.next)?;
         count += 1;
         due.extend(queue.advance()?.map(|next| Reverse((next, index))));
     }
-    writer.into_writer().flush().map_err(PcapError::IoError)?;
+    writer.into_inner().flush()?;
     Ok(count)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::capture::Capture;
-    use crate::failure::BadInput;
     use crate::replay::split::nameless;
 
     fn capture(records: &[(u64, u8)]) -> File {
-        let mut writer = PcapWriter::with_header(nameless().unwrap(), header()).unwrap();
+        let mut writer = CaptureWriter::new(nameless().unwrap()).unwrap();
         for (time, byte) in records {
-            writer.write_raw_packet(&record(*time, &[*byte])).unwrap();
+            writer.write(*time, &[*byte]).unwrap();
         }
-        writer.into_writer()
+        writer.into_inner()
     }
 
     #[test]
@@ -87,11 +83,11 @@ mod tests {
         let out = folder.path().join("out.pcap");
         assert_eq!(merge(files, File::create(&out).unwrap()).unwrap(), 5);
         let mut merged = Vec::new();
-        let contents = Capture::open(&out).unwrap().read(|frame| {
+        let mut capture = Capture::open(&out).unwrap();
+        while let Some(frame) = capture.next_frame().unwrap() {
             merged.push((frame.timestamp_ns, frame.data[0]));
-            Ok::<_, BadInput>(())
-        });
-        assert_eq!(contents.unwrap().frame_count, 5);
+        }
+        assert!(!capture.contents().cut);
         let expected =
             [(2, 11), (5_000_000_001, 1), (4, 2), (5_000_000_002, 12), (5_000_000_003, 3)];
         assert_eq!(merged, expected);

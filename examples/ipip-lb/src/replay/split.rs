@@ -1,11 +1,7 @@
 //! One capture in, one capture a receiving core out.
 
-use super::words;
-use crate::capture::{Capture, Contents};
 use crate::failure::BadInput;
-use pcap_file::pcap::{PcapHeader, PcapWriter, RawPcapPacket};
-use pcap_file::{DataLink, Endianness, TsResolution};
-use std::borrow::Cow;
+use hotloop_ops::capture::{Capture, CaptureWriter, Contents};
 use std::fs::File;
 use std::io::BufWriter;
 
@@ -24,34 +20,6 @@ pub struct Split {
     pub too_long_count: u64,
     /// The longest of the others, in bytes.
     pub longest_bytes: usize,
-}
-
-/// The header of the captures that are written: nanoseconds, this machine's byte order.
-pub fn header() -> PcapHeader {
-    PcapHeader {
-        version_major: 2,
-        version_minor: 4,
-        ts_correction: 0,
-        ts_accuracy: 0,
-        snaplen: 262_144,
-        datalink: DataLink::ETHERNET,
-        ts_resolution: TsResolution::NanoSecond,
-        endianness: Endianness::native(),
-    }
-}
-
-/// A record as it stands in a capture of this header. Times beyond the year 2106, which a pcap can't
-/// say, become its last second.
-pub fn record(timestamp_ns: u64, data: &[u8]) -> RawPcapPacket<'_> {
-    let (seconds, fraction) = (timestamp_ns / 1_000_000_000, timestamp_ns % 1_000_000_000);
-    let len = data.len() as u32;
-    RawPcapPacket {
-        ts_sec: u32::try_from(seconds).unwrap_or(u32::MAX),
-        ts_frac: fraction as u32,
-        incl_len: len,
-        orig_len: len,
-        data: Cow::Borrowed(data),
-    }
 }
 
 /// A file without a name, which is gone when it is closed.
@@ -74,28 +42,28 @@ fn unwritable(error: &dyn std::fmt::Display) -> BadInput {
 /// # Errors
 /// Whatever is wrong with the capture, and a folder that can't be written to.
 pub fn split(
-    capture: Capture,
+    mut capture: Capture,
     queue_count: usize,
     queue: impl Fn(&[u8]) -> usize,
 ) -> Result<Split, BadInput> {
     let create = |_| {
         let file = BufWriter::new(nameless()?);
-        PcapWriter::with_header(file, header()).map_err(|error| unwritable(&words(&error)))
+        CaptureWriter::new(file).map_err(|error| unwritable(&error))
     };
     let mut writers = (0..queue_count).map(create).collect::<Result<Vec<_>, _>>()?;
     let (mut too_long_count, mut longest_bytes) = (0, 0);
-    let contents = capture.read(|frame| {
+    while let Some(frame) = capture.next_frame()? {
         if frame.data.len() > FRAME_BYTES_MAX {
             too_long_count += 1;
-            return Ok(());
+            continue;
         }
         longest_bytes = longest_bytes.max(frame.data.len());
         let writer = &mut writers[queue(frame.data)];
-        let record = record(frame.timestamp_ns, frame.data);
-        writer.write_raw_packet(&record).map_err(|error| unwritable(&words(&error))).map(|_| ())
-    })?;
-    let whole = |writer: PcapWriter<BufWriter<File>>| {
-        writer.into_writer().into_inner().map_err(|error| unwritable(error.error()))
+        writer.write(frame.timestamp_ns, frame.data).map_err(|error| unwritable(&error))?;
+    }
+    let contents = capture.contents();
+    let whole = |writer: CaptureWriter<BufWriter<File>>| {
+        writer.into_inner().into_inner().map_err(|error| unwritable(error.error()))
     };
     let files = writers.into_iter().map(whole).collect::<Result<_, _>>()?;
     Ok(Split { files, contents, too_long_count, longest_bytes })

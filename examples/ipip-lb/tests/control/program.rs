@@ -3,7 +3,7 @@
 use crate::deployed::service;
 use hotloop::packet::build::{tcp, udp};
 use hotloop::packet::tcp::flags::{ACK, SYN};
-use hotloop::testing::{Frame, write_capture};
+use hotloop_ops::capture::write_frames;
 use serde_json::Value;
 use std::cell::RefCell;
 use std::fs;
@@ -55,7 +55,7 @@ pub fn client(number: u64) -> String {
     format!("198.51.100.{number}:4000")
 }
 
-fn frames() -> Vec<Frame> {
+fn frames() -> Vec<Vec<u8>> {
     let web = |number, flags| tcp().from(client(number)).to("203.0.113.10:80").tcp_flags(flags);
     let syns = (1..=TCP_COUNT).map(|number| web(number, SYN).build());
     let acks = (1..=10).map(|number| web(number, ACK).build());
@@ -63,7 +63,7 @@ fn frames() -> Vec<Frame> {
         (1..=UDP_COUNT).map(|number| udp().from(client(number)).to("203.0.113.7:53").build());
     let strays =
         [tcp().from(client(1)).to("203.0.113.10:81").build(), udp().to("8.8.8.8:1").build()];
-    syns.chain(acks).chain(queries).chain(strays).map(Frame::new).collect()
+    syns.chain(acks).chain(queries).chain(strays).collect()
 }
 
 /// A balancer that runs in a folder of its own.
@@ -89,7 +89,7 @@ impl Program {
     pub fn start_with(config: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("lb.toml"), config).unwrap();
-        write_capture(folder.path().join("clients.pcap"), &frames()).unwrap();
+        write_frames(&folder.path().join("clients.pcap"), frames()).unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_ipip-lb"))
             .current_dir(folder.path())
             .args(["run", "--config", "lb.toml", "--control", "lb.sock", "--report", "json"])
