@@ -9,7 +9,7 @@ use crate::placement::Placement;
 use crate::report::{Report, RunError};
 use crate::thread::CoreThread;
 use crate::topology::Topology;
-use hotloop_stage::Error;
+use hotloop_stage::{Error, Role};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 
@@ -41,6 +41,7 @@ impl Engine {
             idle: Idle::default(),
             ring_capacity: (WORKER_RINGS_CAPACITY / rings).max(RING_CAPACITY_MIN),
             placement: None,
+            once_started: None,
         })
     }
 }
@@ -53,6 +54,7 @@ pub struct Plan<G> {
     idle: Idle,
     ring_capacity: usize,
     placement: Option<Placement>,
+    once_started: Option<fn()>,
 }
 
 impl<G: Graph> Plan<G> {
@@ -90,6 +92,14 @@ impl<G: Graph> Plan<G> {
             return Err(PlanError::Placement { cpus, cores });
         }
         Ok(Self { placement: Some(placement), ..self })
+    }
+
+    /// Sets what each core's thread does once, when it has started its devices and before it polls:
+    /// what only the thread itself can do, such as to give up capabilities. A panic in it fails the
+    /// start.
+    #[must_use]
+    pub fn once_started(self, work: fn()) -> Self {
+        Self { once_started: Some(work), ..self }
     }
 
     /// The deployment planned for.
@@ -130,9 +140,10 @@ impl<G: Graph> Plan<G> {
             let mut threads = Vec::new();
             for (((role, index), ends), &seat) in cores {
                 let paced = self.clock == Clock::Capture;
-                let thread = CoreThread::new(role, index, seat, self.idle, paced, &shared, &clock);
+                let thread = CoreThread::new(role, index, seat, self.idle, paced, &shared, &clock)
+                    .once_started(self.once_started);
                 let (graph, worker_count) = (&self.graph, self.deployment.worker_count());
-                let spawned = std::thread::Builder::new().name(format!("{role}-{index}"));
+                let spawned = std::thread::Builder::new().name(thread_name(role, index));
                 let spawned = spawned.spawn_scoped(scope, move || {
                     thread.run(|site| graph.worker(site, ends, worker_count))
                 });
@@ -188,6 +199,16 @@ impl<G: Graph> Plan<G> {
             assembly.add(core, worker);
         }
         assembly.start()
+    }
+}
+
+/// The name of a core's thread. The kernel keeps 15 bytes of it, so roles are abbreviated where that
+/// is needed: no two threads look the same to `top` or `perf`.
+fn thread_name(role: Role, index: usize) -> String {
+    match role {
+        Role::RunToCompletion => format!("rtc-{index}"),
+        Role::Dispatcher => format!("dispatcher-{index}"),
+        Role::Worker => format!("worker-{index}"),
     }
 }
 

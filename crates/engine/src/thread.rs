@@ -24,6 +24,7 @@ pub(crate) struct CoreThread<'a> {
     paced: bool,
     shared: &'a Shared,
     clock: &'a Running,
+    once_started: Option<fn()>,
 }
 
 impl<'a> CoreThread<'a> {
@@ -36,7 +37,12 @@ impl<'a> CoreThread<'a> {
         shared: &'a Shared,
         clock: &'a Running,
     ) -> Self {
-        Self { role, index, seat, idle, paced, shared, clock }
+        Self { role, index, seat, idle, paced, shared, clock, once_started: None }
+    }
+
+    /// Sets what it does when its devices have started.
+    pub(crate) const fn once_started(self, work: Option<fn()>) -> Self {
+        Self { once_started: work, ..self }
     }
 
     /// The thread's whole life. Returns how it ended, or nothing where the start failed.
@@ -60,7 +66,12 @@ impl<'a> CoreThread<'a> {
             devices: worker.devices(),
             lines: worker.lines(),
         })?;
-        if let Err(error) = self.catch("started", || worker.start(&facts)) {
+        let started = self.catch("started", || {
+            worker.start(&facts)?;
+            self.once_started.iter().for_each(|work| work());
+            Ok(())
+        });
+        if let Err(error) = started {
             self.shared.fail(error);
             return None;
         }
