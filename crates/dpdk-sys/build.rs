@@ -10,7 +10,7 @@ const VERSION_MIN: &str = "22.11";
 
 /// Functions of DPDK's that are called as they are; all else goes through the shim.
 const FUNCTIONS: &[&str] = &[
-    "rte_eal_(init|hotplug_add|hotplug_remove)",
+    "rte_eal_(alarm_set|init|hotplug_add|hotplug_remove|mp_remote_launch|mp_wait_lcore)",
     "rte_eth_dev_(get_port_by_name|info_get|configure|adjust_nb_rx_tx_desc|start|stop|close)",
     "rte_eth_dev_(get_mtu|set_mtu|socket_id)",
     "rte_eth_(rx|tx)_queue_setup",

@@ -1,6 +1,7 @@
 //! DPDK's environment: memory, drivers and threads of the process.
 
 mod arguments;
+mod threads;
 
 use crate::lock::{Control, lock};
 use crate::{Error, log};
@@ -103,6 +104,26 @@ impl Eal {
         Ok(Self { _private: () })
     }
 
+    /// Says what each thread of EAL's own does once, when it has been started: the one that handles
+    /// interrupts, and those of lcores beyond the first. What belongs to a thread, such as its
+    /// capabilities, can be changed by that thread alone. `work` must not wait for other threads.
+    ///
+    /// Returns whether that was the first call; only the first one counts, ahead of the start.
+    ///
+    /// ```
+    /// use hotloop_dpdk::Eal;
+    /// use std::sync::atomic::{AtomicUsize, Ordering};
+    ///
+    /// static COUNT: AtomicUsize = AtomicUsize::new(0);
+    /// assert!(Eal::visit_threads(|| drop(COUNT.fetch_add(1, Ordering::Relaxed))));
+    /// Eal::embedded()?;
+    /// assert_eq!(COUNT.load(Ordering::Relaxed), 1);
+    /// # Ok::<(), hotloop_dpdk::Error>(())
+    /// ```
+    pub fn visit_threads(work: fn()) -> bool {
+        threads::set(work)
+    }
+
     /// The proof, where EAL is initialised.
     #[must_use]
     pub fn current() -> Option<Self> {
@@ -154,7 +175,7 @@ fn start(arguments: &Arguments) -> Result<(), Error> {
     }
     control.announced.extend(arguments.announced().iter().cloned());
     register_timestamp();
-    Ok(())
+    threads::visit().map_err(|code| arguments.failed(&crate::error::errno_text(code), &said))
 }
 
 /// Finds out, once, where drivers leave timestamps.

@@ -1,0 +1,67 @@
+//! EAL's own threads: the one that handles interrupts and alarms, and one for each lcore beyond the
+//! first, which hotloop leaves idle. What belongs to a thread, such as capabilities, can be changed by
+//! that thread alone.
+
+use hotloop_dpdk_sys as sys;
+use std::ffi::{c_int, c_void};
+use std::panic::catch_unwind;
+use std::sync::OnceLock;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::time::Duration;
+
+/// How long EAL's interrupt thread may take to come to a call.
+const WAIT: Duration = Duration::from_secs(10);
+
+/// What each of the threads does once.
+static WORK: OnceLock<fn()> = OnceLock::new();
+
+/// Says what each of them does once when it has been started.
+pub(super) fn set(work: fn()) -> bool {
+    WORK.set(work).is_ok()
+}
+
+/// Has each thread do it, where something is to be done. Called on the main lcore, once. The error is
+/// DPDK's code.
+pub(super) fn visit() -> Result<(), c_int> {
+    if WORK.get().is_none() {
+        return Ok(());
+    }
+    let null = std::ptr::null_mut();
+    // SAFETY: 1. rte_launch.h: to be executed on the main lcore, as here; every other lcore waits.
+    // 2. `on_lcore` has the type that is asked for, ignores its argument and never unwinds.
+    let result = unsafe { sys::rte_eal_mp_remote_launch(Some(on_lcore), null, sys::SKIP_MAIN) };
+    if result < 0 {
+        return Err(result);
+    }
+    // SAFETY: 1. rte_launch.h: to be executed on the main lcore, as here.
+    unsafe { sys::rte_eal_mp_wait_lcore() };
+
+    let (done, visited) = sync_channel(1);
+    let done = Box::into_raw(Box::new(done));
+    // SAFETY: 1. `on_alarm` has the type that is asked for and never unwinds. 2. `done` is a
+    // `Box<SyncSender<()>>` made raw, which `on_alarm` alone takes back, once: EAL calls an alarm once.
+    let result = unsafe { sys::rte_eal_alarm_set(1, Some(on_alarm), done.cast()) };
+    if result < 0 {
+        return Err(result);
+    }
+    visited.recv_timeout(WAIT).map_err(|_| rustix::io::Errno::TIMEDOUT.raw_os_error())
+}
+
+fn work() {
+    if let Some(work) = WORK.get() {
+        // A panic has been reported by its hook, and must not unwind into C.
+        let _ = catch_unwind(work);
+    }
+}
+
+extern "C" fn on_lcore(_: *mut c_void) -> c_int {
+    work();
+    0
+}
+
+extern "C" fn on_alarm(done: *mut c_void) {
+    work();
+    // SAFETY: 1. `visit` made `done` by `Box::into_raw` of this type, and gives it to one call.
+    let done = unsafe { Box::from_raw(done.cast::<SyncSender<()>>()) };
+    let _ = done.send(());
+}
