@@ -13,6 +13,7 @@
 //! - [`program`] is the whole of a program's `main`: what it says, by `tracing`'s events, goes to
 //!   standard error as [`LogArgs`] say. [`print`] writes data to standard output and [`Output`] does
 //!   for a program that runs.
+//! - [`run`] runs a plan with no more capabilities than the program needs from then on.
 //!
 //! # Guarantees
 //!
@@ -28,6 +29,8 @@
 //! - Nothing that happens to standard error ends or delays a program: messages wait in a queue of
 //!   1 MiB for a thread that writes them. What is lost is counted and, where it can be, said. One
 //!   place in the source writes at most 100 messages in 10 s.
+//! - While packets pass, no thread has a capability but the control thread and those that say what
+//!   they [`keep`].
 //! - Asking ends in time, also where a program is stuck.
 //!
 //! # Example
@@ -37,7 +40,7 @@
 //! ```no_run
 //! use clap::Parser;
 //! use hotloop_engine::{Graph, Plan};
-//! use hotloop_ops::{ControlArgs, Failure, LogArgs, exit_code, operate, print, usage};
+//! use hotloop_ops::{CONTROL, ControlArgs, Failure, LogArgs, exit_code, operate, print, run, usage};
 //! use std::process::ExitCode;
 //!
 //! #[derive(Parser)]
@@ -61,7 +64,7 @@
 //!     let cli = Cli::try_parse().map_err(|error| usage(&error))?;
 //!     cli.log.begin();
 //!     let mut socket = cli.control.bind("nf")?;
-//!     let report = plan.run(|control| operate(control, socket.as_mut(), None))?;
+//!     let report = run(plan, CONTROL, |control| operate(control, socket.as_mut(), None))?;
 //!     Ok(print(&format!("{report}\n"))?)
 //! }
 //! ```
@@ -90,6 +93,7 @@ mod hangup;
 mod operation;
 mod output;
 mod path;
+mod privileges;
 mod program;
 mod queue;
 mod request;
@@ -107,6 +111,7 @@ pub use hangup::Hangup;
 pub use operation::{Operation, TURN, operate};
 pub use output::{OUTPUT_WAIT, Output, print, print_in_time};
 pub use path::socket_path;
+pub use privileges::{CONTROL, Capabilities, keep, run};
 pub use program::program;
 pub use request::{Reply, Request};
 pub use socket::{CLIENT_COUNT_MAX, CLIENT_IDLE_MAX, Socket, SocketError};

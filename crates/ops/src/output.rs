@@ -58,9 +58,10 @@ impl Output {
     pub fn start() -> io::Result<Self> {
         let queue = Arc::new(Queue::default());
         let writing = Arc::clone(&queue);
-        std::thread::Builder::new()
-            .name("output".into())
-            .spawn(move || writing.write_to(&mut stdout(), &mut |_| None))?;
+        std::thread::Builder::new().name("output".into()).spawn(move || {
+            crate::keep(crate::Capabilities::empty());
+            writing.write_to(&mut stdout(), &mut |_| None)
+        })?;
         Ok(Self { queue })
     }
 

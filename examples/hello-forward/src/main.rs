@@ -9,7 +9,7 @@ use cli::{Cli, Mode, ReportFormat};
 use forward::{io, mac_swap};
 use hotloop::engine::Graph;
 use hotloop::prelude::*;
-use hotloop_ops::{Failure, Socket, operate, print_in_time, usage};
+use hotloop_ops::{CONTROL, Failure, Socket, operate, print_in_time, usage};
 use std::process::ExitCode;
 
 const NAME: &str = "hello-forward";
@@ -39,7 +39,8 @@ fn forward(cli: &Cli) -> Result<(), Failure> {
 fn run(cli: &Cli, mut socket: Option<Socket>, graph: impl Graph) -> Result<(), Failure> {
     let plan = Engine::plan(graph, Deployment::run_to_completion(cli.workers))
         .map_err(|error| Failure::Input(error.to_string()))?;
-    let result = plan.run(|control| operate(control, socket.as_mut(), cli.duration));
+    let result =
+        hotloop_ops::run(plan, CONTROL, |control| operate(control, socket.as_mut(), cli.duration));
     let report = match &result {
         Ok(report) => Some(report),
         Err(error) => error.report(),

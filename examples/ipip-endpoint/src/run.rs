@@ -8,7 +8,7 @@ use hotloop::dpdk;
 use hotloop::engine::RunError;
 use hotloop::prelude::*;
 use hotloop_ops::Failure;
-use hotloop_ops::{operate, print_in_time};
+use hotloop_ops::{CONTROL, operate, print_in_time};
 
 /// Runs the program.
 ///
@@ -31,7 +31,7 @@ pub fn run(cli: &Cli) -> Result<(), Failure> {
     );
     let plan = Engine::plan(nf, Deployment::run_to_completion(1))
         .map_err(|error| Failure::Input(error.to_string()))?;
-    let result = plan.run(|control| {
+    let result = hotloop_ops::run(plan, CONTROL, |control| {
         tracing::info!("running: {}; Ctrl-C ends it", told(cli, &settings));
         operate(control, socket.as_mut(), cli.duration)
     });

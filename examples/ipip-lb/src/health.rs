@@ -58,6 +58,7 @@ pub mod tls;
 mod watch;
 
 use crate::config::{Health, Probe};
+use hotloop_ops::Capabilities;
 use mio::Waker;
 pub use room::Room;
 use std::io;
@@ -141,8 +142,11 @@ impl Probes {
         let (messages, inbox) = mpsc::channel();
         let mut watch = Watch::new(results)?;
         let waker = watch.waker()?;
-        let thread =
-            thread::Builder::new().name("health".into()).spawn(move || watch.work(&inbox))?;
+        let thread = thread::Builder::new().name("health".into()).spawn(move || {
+            // For echo requests where the kernel lets not everybody send them, and for CA files.
+            hotloop_ops::keep(Capabilities::NET_RAW | Capabilities::DAC_READ_SEARCH);
+            watch.work(&inbox)
+        })?;
         Ok(Self { messages, waker, thread: Some(thread) })
     }
 

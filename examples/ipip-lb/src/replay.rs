@@ -130,6 +130,7 @@ fn run(
     let plan = plan.and_then(|plan| plan.ring_capacity(ring_capacity));
     let plan = plan.map_err(|error| BadInput::new(format!("--workers, --dispatchers: {error}")))?;
     let mut waited = None;
-    let run = plan.run(|control| waited = Some(control.wait_for_signal()));
+    let none = hotloop_ops::Capabilities::empty();
+    let run = hotloop_ops::run(plan, none, |control| waited = Some(control.wait_for_signal()));
     Ok((run, waited))
 }

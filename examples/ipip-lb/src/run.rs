@@ -13,7 +13,7 @@ use hotloop::dpdk::{Eal, Port};
 use hotloop::engine::{Engine, outlets, sources};
 use hotloop::packet::ethernet::MacAddress;
 use hotloop::stage::Error;
-use hotloop_ops::Operation;
+use hotloop_ops::{CONTROL, Operation};
 
 /// Balances until SIGINT or SIGTERM, the end of the duration, or of every device that has one.
 ///
@@ -45,7 +45,7 @@ pub fn run(args: &Run) -> Result<Outcome, Failure> {
     let plan = Engine::plan(graph, config.engine.deployment())
         .map_err(|error| BadInput::new(format!("--workers, --dispatchers: {error}")))?;
     let placement = plan.placement_now();
-    let run = plan.run(|control| {
+    let run = hotloop_ops::run(plan, CONTROL, |control| {
         let deployment = config.engine.deployment();
         tracing::info!("running: {deployment}; on {placement}; Ctrl-C ends it");
         if config.balancer.hash_key.is_none() {

@@ -139,8 +139,9 @@ fn an_interrupt_drains_and_reports() {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut errors = BufReader::new(child.stderr.take().unwrap());
         let mut line = String::new();
-        errors.read_line(&mut line).unwrap();
-        assert!(line.contains(" INFO ipip-lb: running: pipeline"), "{line}");
+        while !line.contains(" INFO ipip-lb: running: pipeline") {
+            assert!(errors.read_line(&mut line).unwrap() > 0, "{line}");
+        }
         while !catches(child.id(), signal) {
             std::thread::yield_now();
         }

@@ -8,7 +8,7 @@ use crate::rate::Passed;
 use hotloop::dpdk::{self, PortStats};
 use hotloop::engine::RunError;
 use hotloop::prelude::*;
-use hotloop_ops::{Failure, Operation, Request, Socket};
+use hotloop_ops::{CONTROL, Failure, Operation, Request, Socket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -39,7 +39,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
     let output = Output::start(common.report)?;
     tracing::info!("{} queues of {}, UDP ports {}", queue_count, port.name(), cli.udp_port);
     let mut duration = Duration::ZERO;
-    let result = plan.run(|control| {
+    let result = hotloop_ops::run(plan, CONTROL, |control| {
         let started = Instant::now();
         Watch::new(&cli, &port, &counts, &output, started).until_the_end(control, socket.as_mut());
         duration = started.elapsed();

@@ -6,7 +6,7 @@ use crate::pool::Pool;
 use hotloop::engine::{Placement, PlacementError, Topology};
 use hotloop::packet::ethernet::MacAddress;
 use hotloop::prelude::*;
-use hotloop_ops::{Failure, Operation, Request, Socket};
+use hotloop_ops::{CONTROL, Failure, Operation, Request, Socket};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -45,7 +45,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
     let plan = plan.placement(placement).map_err(|error| Failure::Run(error.to_string()))?;
 
     let mut sending = Sending::new(&cli, &port, &steering, Output::start(common.report)?);
-    let result = plan.run(|control| {
+    let result = hotloop_ops::run(plan, CONTROL, |control| {
         sending.until_the_end(control, socket.as_mut());
         steering.end();
         control.wait_for(LINGER);

@@ -114,6 +114,7 @@ impl Drop for Flush {
 impl Diagnostics {
     /// The writing thread's life.
     fn write(&self) -> ! {
+        crate::keep(crate::Capabilities::empty());
         self.queue.write_to(&mut stderr(), &mut |idle| self.idle(idle))
     }
 

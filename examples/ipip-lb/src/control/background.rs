@@ -1,5 +1,6 @@
 //! Work that takes too long for the control thread.
 
+use hotloop_ops::Capabilities;
 use std::io;
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::thread;
@@ -15,17 +16,19 @@ pub struct Background<J, R> {
 }
 
 impl<J: Send + 'static, R: Send + 'static> Background<J, R> {
-    /// Starts the thread. A name has at most 15 bytes.
+    /// Starts the thread, with no capabilities but those in `kept`. A name has at most 15 bytes.
     ///
     /// # Errors
     /// The system grants no thread.
     pub fn start(
         name: &'static str,
+        kept: Capabilities,
         mut work: impl FnMut(J) -> R + Send + 'static,
     ) -> io::Result<Self> {
         let (jobs, inbox) = mpsc::channel();
         let (outbox, results) = mpsc::channel();
         thread::Builder::new().name(name.into()).spawn(move || {
+            hotloop_ops::keep(kept);
             // It ends once nobody gives it anything, or takes what it has done.
             while let Ok(job) = inbox.recv() {
                 if outbox.send(work(job)).is_err() {
@@ -84,7 +87,7 @@ mod tests {
 
     #[test]
     fn jobs_are_done_one_after_the_other_and_a_panic_is_named() {
-        let mut halves = Background::start("halves", |number: u32| {
+        let mut halves = Background::start("halves", Capabilities::empty(), |number: u32| {
             assert!(number.is_multiple_of(2), "odd");
             number / 2
         })

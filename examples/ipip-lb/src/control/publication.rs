@@ -11,6 +11,7 @@ use crate::cli::Common;
 use crate::config::Config;
 use crate::directory::{Builder, Departure, Directory, Maglevs, Removal, Standing, TargetName};
 use crate::health::Probed;
+use hotloop_ops::Capabilities;
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::io;
@@ -112,15 +113,16 @@ impl Publication {
     /// The system grants no threads.
     pub fn start(source: Common, mut builder: Builder) -> io::Result<Self> {
         let maglevs = builder.maglevs().clone();
+        let none = Capabilities::empty();
         let read = move |()| source.configuration().map_err(|error| error.to_string());
         Ok(Self {
-            reader: Background::start("lb-read", read)?,
+            reader: Background::start("lb-read", Capabilities::DAC_READ_SEARCH, read)?,
             reading: Vec::new(),
             unread: Vec::new(),
-            builder: Background::start("lb-build", move |plans| build(&mut builder, plans))?,
+            builder: Background::start("lb-build", none, move |plans| build(&mut builder, plans))?,
             building: None,
             unbuilt: VecDeque::new(),
-            refresher: Background::start("lb-refresh", move |it| refresh(it, &maglevs))?,
+            refresher: Background::start("lb-refresh", none, move |it| refresh(it, &maglevs))?,
             is_stale: false,
             is_outdated: false,
             refreshing: Vec::new(),

@@ -1,0 +1,16 @@
+//! What the program may do once it runs.
+
+#[path = "../../udp-sink/tests/threads/mod.rs"]
+#[allow(dead_code, reason = "programs differ in what they keep")]
+mod threads;
+
+use std::process::Command;
+use threads::{NET_ADMIN, NET_RAW, keep_only};
+
+#[test]
+fn no_thread_keeps_more_than_it_needs() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hello-forward"));
+    command.args(["--workers", "2"]).env("XDG_RUNTIME_DIR", folder.path());
+    keep_only(&mut command, NET_ADMIN | NET_RAW, &[]);
+}

@@ -1,0 +1,81 @@
+//! What the threads of a running program may do: `/proc/PID/task/*/status`. Tests of every program have
+//! this file.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
+
+/// Bits of capability sets: linux/capability.h.
+pub const DAC_READ_SEARCH: u64 = 1 << 2;
+pub const NET_ADMIN: u64 = 1 << 12;
+pub const NET_RAW: u64 = 1 << 13;
+
+/// A program that is ended with the test.
+pub struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+struct Thread {
+    name: String,
+    is_main: bool,
+    /// Permitted, effective, inheritable and ambient ones.
+    capabilities: u64,
+    no_new_privs: bool,
+}
+
+fn threads(process: u32) -> Vec<Thread> {
+    let tasks = fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    let thread = |task: fs::DirEntry| {
+        let status = fs::read_to_string(task.path().join("status")).unwrap();
+        let value = |key: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+            line.unwrap_or_else(|| panic!("{key}")).trim().to_owned()
+        };
+        let set = |key: &str| u64::from_str_radix(&value(key), 16).unwrap();
+        Thread {
+            name: value("Name"),
+            is_main: task.file_name().to_str() == Some(&process.to_string()),
+            capabilities: set("CapPrm") | set("CapEff") | set("CapInh") | set("CapAmb"),
+            no_new_privs: value("NoNewPrivs") == "1",
+        }
+    };
+    tasks.map(|task| thread(task.unwrap())).collect()
+}
+
+/// Starts a program and, once it runs, looks at its threads: they have names of their own, the main
+/// thread has the capabilities in `kept` of those that it was given, those that `others` name have
+/// theirs, and all other threads have none. What the program says of it is true.
+pub fn keep_only(command: &mut Command, kept: u64, others: &[(&str, u64)]) {
+    let given = threads(std::process::id())[0].capabilities;
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let errors = BufReader::new(child.stderr.take().unwrap());
+    let running = Running(child);
+    let mut said = errors
+        .lines()
+        .map_while(Result::ok)
+        .inspect(|line| assert!(!line.contains("WARN"), "{line}"));
+    let line = said.find(|line| line.contains("capabilities kept: ")).expect("it runs");
+    assert!(line.contains("; no new privileges"), "{line}");
+    for (bit, name) in [(NET_ADMIN, "CAP_NET_ADMIN"), (NET_RAW, "CAP_NET_RAW")] {
+        assert_eq!(line.contains(name), kept & given & bit != 0, "{line}");
+    }
+
+    let threads = threads(running.0.id());
+    for thread in &threads {
+        let others = others.iter().find(|(name, _)| *name == thread.name);
+        let expected = if thread.is_main { kept } else { others.map_or(0, |(_, kept)| *kept) };
+        assert_eq!(thread.capabilities, expected & given, "{}", thread.name);
+        assert!(thread.no_new_privs, "{}", thread.name);
+    }
+    let names: BTreeSet<_> = threads.iter().map(|thread| thread.name.as_str()).collect();
+    assert_eq!(names.len(), threads.len(), "{names:?}");
+    for (name, _) in others {
+        assert!(names.contains(name), "{names:?}");
+    }
+}
