@@ -64,6 +64,12 @@ pub trait PacketBuf {
     /// Writes the eight bytes of metadata.
     fn set_metadata(&mut self, metadata: [u8; 8]);
 
+    /// The number of the port that received the packet; 65,535 where none did, or none is known.
+    #[inline(always)]
+    fn port(&self) -> u16 {
+        u16::MAX
+    }
+
     /// When the packet was received, in nanoseconds since the epoch, where its device says so: a
     /// capture file does.
     fn timestamp_ns(&self) -> Option<u64>;

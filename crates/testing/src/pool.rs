@@ -44,6 +44,8 @@ struct Slot {
     index: usize,
     memory: MemPacket,
     timestamp_ns: Option<u64>,
+    /// The number of the port that received it.
+    port: u16,
     /// The pool to return to, while the packet is out.
     pool: Option<Arc<Pool>>,
 }
@@ -138,12 +140,12 @@ impl Pool {
 impl Slot {
     fn new(index: usize) -> Self {
         let memory = MemPacket::with_room(&[], HEADROOM_BYTES, BUFFER_BYTES + TAILROOM_BYTES);
-        Self { index, memory, timestamp_ns: None, pool: None }
+        Self { index, memory, timestamp_ns: None, port: u16::MAX, pool: None }
     }
 
     /// Makes these bytes the packet's data, in the same memory where it is large enough.
     fn fill(&mut self, bytes: &[u8], timestamp_ns: Option<u64>) {
-        self.timestamp_ns = timestamp_ns;
+        (self.timestamp_ns, self.port) = (timestamp_ns, u16::MAX);
         let memory = &mut self.memory;
         let room_bytes = memory.headroom_bytes() + memory.len_bytes() + memory.tailroom_bytes();
         if room_bytes < HEADROOM_BYTES + bytes.len() + TAILROOM_BYTES {
@@ -182,9 +184,14 @@ impl PooledPacket {
     /// which [`PacketPool::check_whole`] finds once both are home.
     #[must_use]
     pub fn doubled(&self) -> Self {
-        let Slot { index, ref memory, timestamp_ns, ref pool } = *self.slot();
-        let slot = Slot { index, memory: memory.clone(), timestamp_ns, pool: pool.clone() };
+        let Slot { index, ref memory, timestamp_ns, port, ref pool } = *self.slot();
+        let slot = Slot { index, memory: memory.clone(), timestamp_ns, port, pool: pool.clone() };
         Self { slot: Some(Box::new(slot)) }
+    }
+
+    /// It was received by the port with this number.
+    pub(crate) fn set_port(&mut self, port: u16) {
+        self.slot.as_mut().expect("there until dropped").port = port;
     }
 
     fn slot(&self) -> &Slot {
@@ -248,6 +255,10 @@ impl PacketBuf for PooledPacket {
 
     fn set_metadata(&mut self, metadata: [u8; 8]) {
         self.memory_mut().set_metadata(metadata);
+    }
+
+    fn port(&self) -> u16 {
+        self.slot().port
     }
 
     fn timestamp_ns(&self) -> Option<u64> {

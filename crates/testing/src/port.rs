@@ -60,6 +60,8 @@ pub struct MemoryPort(Arc<PortState>);
 pub(crate) struct PortState {
     name: String,
     pub(crate) config: PortConfig,
+    /// That of the packets which it receives.
+    pub(crate) number: u16,
     rx: Mutex<BTreeMap<usize, Queue<RxWire>>>,
     tx: Mutex<BTreeMap<usize, Queue<TxWire>>>,
 }
@@ -79,8 +81,15 @@ impl MemoryPort {
     /// A port of this name that behaves as `config` says.
     #[must_use]
     pub fn with_config(name: impl Into<String>, config: PortConfig) -> Self {
+        Self::numbered(name, config, u16::MAX)
+    }
+
+    /// As [`with_config`](Self::with_config), whose packets have this number:
+    /// [`PacketBuf::port`](hotloop_packet::PacketBuf::port). Otherwise none is known.
+    #[must_use]
+    pub fn numbered(name: impl Into<String>, config: PortConfig, number: u16) -> Self {
         let (rx, tx) = (Mutex::default(), Mutex::default());
-        Self(Arc::new(PortState { name: name.into(), config, rx, tx }))
+        Self(Arc::new(PortState { name: name.into(), config, number, rx, tx }))
     }
 
     /// The pool of its RX queues, for stages that make packets of their own.

@@ -107,7 +107,8 @@ impl Source for MemoryRx {
                 break;
             }
             match self.port.config.pool.take(&input.next) {
-                Some(packet) => {
+                Some(mut packet) => {
+                    packet.set_port(self.port.number);
                     burst.push(packet);
                     count += 1;
                 }

@@ -194,6 +194,8 @@ pub struct Port {
     pub next_hop_mac: [u8; 6],
     /// Who is reached through it.
     pub side: Side,
+    /// Whether frames to any address are for the balancer.
+    pub accept_any_mac: bool,
 }
 
 /// Who is reached through a port.

@@ -13,6 +13,7 @@
 //!   and shared by all workers; a new one follows when anything changes.
 //! - [`hashes`]: by which flows find their workers and backends.
 //! - [`connection`], [`connections`]: what each worker remembers by itself.
+//! - [`arrival`]: what arrives by which port.
 //! - [`balance`]: what becomes of each packet; [`network_function`]: the whole graph around it.
 //! - [`health`]: which backends are up. [`control`]: changing and asking a balancer that runs, and
 //!   [`ctl`], the operator's end of that.
@@ -102,6 +103,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod arrival;
 pub mod balance;
 pub mod check;
 pub mod cli;

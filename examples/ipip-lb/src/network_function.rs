@@ -1,5 +1,6 @@
 //! The whole network function, from source to sink, for either deployment.
 
+use crate::arrival::{Classify, Ports};
 use crate::balance::{Answer, Balance, Egresses, Making, Question, Route};
 use crate::config::{Config, DeploymentKind, Engine};
 use crate::counts::{Summary, WorkerCounts};
@@ -9,7 +10,7 @@ use hotloop::engine::{
     source,
 };
 use hotloop::packet::PacketBuf;
-use hotloop::stage::{Carries, Classify, Core, Error, Source};
+use hotloop::stage::{Carries, Core, Error, Source};
 use std::sync::Arc;
 
 /// The balancer with all its workers.
@@ -19,6 +20,7 @@ pub struct NetworkFunction {
     subscribers: Subscribers<Directory>,
     mailboxes: Mailboxes<Question, Answer>,
     egresses: Egresses,
+    ports: Ports,
     counts: Arc<[WorkerCounts]>,
     connections_max: usize,
     slot_capacity: usize,
@@ -59,11 +61,19 @@ impl NetworkFunction {
             subscribers,
             mailboxes,
             egresses,
+            ports: Ports::default(),
             counts: Arc::clone(&counts),
             connections_max: config.balancer.connections_max,
             slot_capacity,
         };
         Ok((function, Steering { builder, publisher, directory, asker, counts }))
+    }
+
+    /// With what holds for the ports that packets come by; without, all frames are for the balancer, and
+    /// tunnels end by whatever port they come.
+    #[must_use]
+    pub fn receiving(self, ports: Ports) -> Self {
+        Self { ports, ..self }
     }
 
     /// What the workers counted up to now, by the directory that they started with.
@@ -85,7 +95,7 @@ impl NetworkFunction {
     {
         let seed = self.directory.settings.hashes.seed();
         source(receive)
-            .stage(move |_| Classify::from(seed))
+            .stage(move |_| Classify::new(seed, self.ports.clone()))
             .shard_by(|packet| packet.shard())
             .try_burst_stage(|core| self.balance(core))
             .sink(send)
@@ -94,7 +104,7 @@ impl NetworkFunction {
     /// The balancer of a core.
     fn balance<P>(&self, core: &Core) -> Result<Balance<P>, Error> {
         let directory = self.subscribers.take(core.index());
-        Balance::new(Making {
+        let balance = Balance::new(Making {
             directory: directory.ok_or_else(|| Error::message("a balancer runs only once"))?,
             egresses: self.egresses,
             counts: Arc::clone(&self.counts),
@@ -103,7 +113,8 @@ impl NetworkFunction {
             slot_capacity: self.slot_capacity,
             node: core.node(),
             mailbox: self.mailboxes.take(core.index()),
-        })
+        });
+        Ok(balance?.receiving(self.ports.clone()))
     }
 }
 

@@ -1,5 +1,6 @@
 //! `ipip-lb run`: the balancer on devices.
 
+use crate::arrival::Ports;
 use crate::balance::{Egress, Egresses, Route};
 use crate::check::Understood;
 use crate::cli::Run;
@@ -11,7 +12,7 @@ use crate::network_function::NetworkFunction;
 use crate::outcome::Outcome;
 use hotloop::dpdk::{Eal, Port};
 use hotloop::engine::{Engine, outlets, sources};
-use hotloop::packet::ethernet::MacAddress;
+use hotloop::packet::ethernet::{MacAddress, Station};
 use hotloop::stage::Error;
 use hotloop_ops::{CONTROL, Operation};
 
@@ -28,6 +29,7 @@ pub fn run(args: &Run) -> Result<Outcome, Failure> {
     let ports = open_ports(eal, &config, args)?;
     let (function, steering) = NetworkFunction::new(&config, egresses(&ports))
         .map_err(|error| BadInput::new(error.to_string()))?;
+    let function = function.receiving(receiving(&config, &ports)?);
     let mut socket =
         args.control.bind("ipip-lb").map_err(|error| BadInput::new(error.to_string()))?;
     let mut operator = Operator::start(args.common.clone(), config.clone(), steering)?;
@@ -86,6 +88,18 @@ fn open_ports(eal: Eal, config: &Config, args: &Run) -> Result<Vec<OpenPort>, Ba
         Ok((SidedEgress { side: port.side, route, egress }, opened))
     };
     (0..).zip(&config.ports).map(open).collect()
+}
+
+/// What holds for the ports that packets come by.
+fn receiving(config: &Config, ports: &[OpenPort]) -> Result<Ports, Failure> {
+    let mut receiving = Ports::default();
+    for (configured, (_, port)) in config.ports.iter().zip(ports) {
+        let takes_all = configured.accept_any_mac || !port.has_own_mac();
+        let station = if takes_all { Station::ANY } else { Station::with(port.mac()) };
+        let number = port.index().map_err(|error| Failure::Run(error.to_string()))?;
+        receiving.set(number, station, configured.side);
+    }
+    Ok(receiving)
 }
 
 /// The first port towards each side.

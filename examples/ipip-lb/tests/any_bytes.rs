@@ -21,9 +21,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const FRAME_BYTES_MAX: u64 = 9_000;
 
-/// Reasons that frames alone can't bring about: buffers in plain memory never run out, and nobody
-/// takes out backends.
-const NOT_HERE: [&str; 2] = ["no_mbuf", "flushed"];
+/// Reasons that frames alone can't bring about: buffers in plain memory never run out, nobody
+/// takes out backends, and nothing is said of the port that they come by.
+const NOT_HERE: [&str; 4] = ["no_mbuf", "flushed", "not_for_us", "tunnel_from_clients"];
 
 /// Sound frames of every kind, one of which each frame is made of.
 struct Templates {

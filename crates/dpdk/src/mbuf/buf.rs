@@ -108,6 +108,11 @@ impl PacketBuf for Mbuf {
         self.head_mut().hash = metadata;
     }
 
+    #[inline(always)]
+    fn port(&self) -> u16 {
+        self.head().port
+    }
+
     /// What net_pcap reads from its file, to the microsecond.
     #[inline]
     fn timestamp_ns(&self) -> Option<u64> {

@@ -69,6 +69,12 @@ impl Mbuf {
         (port != sys::SH_MBUF_PORT_INVALID).then_some(port)
     }
 
+    /// Has it be received by another port: drivers that hand on what was sent leave the number of the
+    /// port that received it first.
+    pub(crate) fn set_port_index(&mut self, port_index: u16) {
+        self.head_mut().port = port_index;
+    }
+
     /// How many segments it has, at least 1.
     #[inline]
     #[must_use]

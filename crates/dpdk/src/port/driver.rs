@@ -29,6 +29,8 @@ pub(crate) struct Driver {
     pub missed: Missed,
     /// Arguments that are refused: the name, a value that is harmless, and why.
     pub refused: &'static [(&'static str, Option<&'static str>, &'static str)],
+    /// Whether frames are sent to an address of its own.
+    pub has_own_mac: bool,
     /// How it is given more queues.
     pub more_queues: &'static str,
 }
@@ -83,6 +85,7 @@ pub(crate) static UNKNOWN: Driver = Driver {
     queues: Queues::Claimed,
     missed: Missed::Unknown,
     refused: &[],
+    has_own_mac: true,
     more_queues: "",
 };
 
@@ -96,6 +99,7 @@ static VIRTUAL: [Driver; 7] = [
         sends_chains: true,
         missed: Missed::Driver,
         refused: &[("copy", Some("0"), "the driver would read past the end of short packets")],
+        has_own_mac: false,
         ..UNKNOWN
     },
     Driver {
@@ -109,6 +113,7 @@ static VIRTUAL: [Driver; 7] = [
             ("nodeaction", None, "two ports on one ring free it under each other"),
             ("internal", None, "it is an address in this process's memory"),
         ],
+        has_own_mac: false,
         ..UNKNOWN
     },
     Driver {
@@ -119,6 +124,7 @@ static VIRTUAL: [Driver; 7] = [
         sends_chains: true,
         missed: Missed::Driver,
         more_queues: " (one rx_pcap= or tx_pcap= for each)",
+        has_own_mac: false,
         ..UNKNOWN
     },
     Driver {
@@ -158,6 +164,7 @@ static VIRTUAL: [Driver; 7] = [
         trusts_peer: true,
         // What has no room stays with the peer that sends it.
         missed: Missed::Driver,
+        has_own_mac: false,
         ..UNKNOWN
     },
 ];

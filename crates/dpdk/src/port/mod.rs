@@ -158,6 +158,22 @@ impl Port {
         &self.inner.capabilities
     }
 
+    /// DPDK's number of it, which its packets have: [`Mbuf::port_index`](crate::Mbuf::port_index).
+    /// Another port may have it after this one was stopped.
+    ///
+    /// # Errors
+    /// [`Error::Read`] where it was stopped.
+    pub fn index(&self) -> Result<u16, Error> {
+        self.inner.with_port("its number", Ok)
+    }
+
+    /// Whether frames are sent to an address of its own: not so for files, rings and other programs'
+    /// memory, whose [`mac`](Self::mac) is made up.
+    #[must_use]
+    pub fn has_own_mac(&self) -> bool {
+        self.inner.driver.has_own_mac
+    }
+
     /// The device's MAC address.
     #[must_use]
     pub fn mac(&self) -> MacAddress {

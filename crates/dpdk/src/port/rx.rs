@@ -132,7 +132,8 @@ impl RxQueue {
                 malformed += 1;
                 continue;
             }
-            if let Some(mbuf) = self.exclusive(raw) {
+            if let Some(mut mbuf) = self.exclusive(raw) {
+                mbuf.set_port_index(self.port_id);
                 slots[kept].write(mbuf);
                 kept += 1;
             }

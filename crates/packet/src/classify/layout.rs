@@ -8,6 +8,7 @@ use crate::{
         Kind, Summary, headers,
         plain::{self, HeadersV4, HeadersV6},
     },
+    ethernet::Station,
     flow_key::{FlowKey, FlowKeyV4},
     ip::Fragment,
     seed::Seed,
@@ -23,6 +24,8 @@ const KIND_MALFORMED: u8 = 4;
 /// headers or fragments, and TCP or UDP.
 const KIND_USUAL_V4: u8 = 5;
 const KIND_USUAL_V6: u8 = 6;
+/// Another station's.
+const KIND_FOREIGN: u8 = 7;
 const TUNNEL: u8 = 1 << 3;
 const ICMP_ERROR: u8 = 1 << 4;
 const FIRST_FRAGMENT: u8 = 1 << 5;
@@ -55,18 +58,30 @@ impl Layout {
     /// segments.
     #[inline]
     pub fn of(frame: &[u8], len_bytes: usize, seed: &Seed) -> Self {
-        match HeadersV4::find(frame, len_bytes) {
+        Self::at(frame, len_bytes, seed, Station::ANY)
+    }
+
+    /// As [`of`](Self::of), at a station: a frame that isn't [for it](Station::takes) is [foreign]
+    /// there, and nothing else is said of it.
+    ///
+    /// [foreign]: Self::is_foreign
+    #[inline]
+    pub fn at(frame: &[u8], len_bytes: usize, seed: &Seed, station: Station) -> Self {
+        match HeadersV4::find_for(frame, len_bytes, station) {
             Some(headers) => {
                 let key = headers.key();
                 Self::plain(seed.hash_v4(&key), seed.shard_v4(&key), KIND_USUAL_V4)
             }
-            None => Self::of_any(frame, len_bytes, seed),
+            None => Self::of_any(frame, len_bytes, seed, station),
         }
     }
 
-    /// [`of`](Self::of) any frame: apart, so that `of` stays small where it is inlined.
+    /// [`at`](Self::at) for any frame: apart, so that `at` stays small where it is inlined.
     #[inline(never)]
-    fn of_any(frame: &[u8], len_bytes: usize, seed: &Seed) -> Self {
+    fn of_any(frame: &[u8], len_bytes: usize, seed: &Seed, station: Station) -> Self {
+        if !station.takes(frame) {
+            return Self::new(0, 0, 0, KIND_FOREIGN);
+        }
         match HeadersV6::find(frame, len_bytes) {
             Some(headers) => {
                 let key = headers.key();
@@ -130,6 +145,13 @@ impl Layout {
     #[inline]
     pub const fn hash(&self) -> u32 {
         self.bits as u32
+    }
+
+    /// Whether the frame is for another station than the one that it was classified [at](Self::at).
+    /// Its [kind](Self::kind) is [`Kind::Other`].
+    #[inline]
+    pub const fn is_foreign(&self) -> bool {
+        self.flags() == KIND_FOREIGN
     }
 
     /// What the frame carries.

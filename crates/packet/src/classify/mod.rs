@@ -146,6 +146,30 @@ mod tests {
     }
 
     #[test]
+    fn another_stations_frames_are_foreign_and_belong_to_no_flow() {
+        use crate::ethernet::{MacAddress, Station};
+        let own = MacAddress::new([2, 0, 0, 0, 0, 7]);
+        let seen = |mut frame: Vec<u8>, to: [u8; 6]| {
+            frame[..6].copy_from_slice(&to);
+            let layout = Layout::at(&frame, frame.len(), &SEED, Station::with(own));
+            let key = classify(&frame, &SEED).key(&frame);
+            assert!(layout.is_foreign() || layout.key(&frame) == key);
+            (layout.is_foreign(), layout.kind(), layout.key(&frame).is_some())
+        };
+        let v6 = || udp().to("[2001:db8::2]:80");
+        for packet in [udp(), tcp().vlan(7), v6(), unreachable(&v6().build())] {
+            let frame = packet.build();
+            let (is_foreign, kind, has_key) = seen(frame.clone(), own.bytes());
+            assert!(!is_foreign && matches!(kind, Kind::Ipv4 | Kind::Ipv6) && has_key);
+            for other in [[2, 0, 0, 0, 0, 8], [0xff; 6]] {
+                assert_eq!(seen(frame.clone(), other), (true, Kind::Other, false));
+            }
+        }
+        let group = udp().to("224.0.0.5:9").build();
+        assert_eq!(seen(group, [1, 0, 0x5e, 0, 0, 5]), (false, Kind::Ipv4, true));
+    }
+
+    #[test]
     fn all_segments_count() {
         let packet = MemPacket::from(udp());
         assert_eq!(classify_packet(&packet, &SEED), classify(packet.data(), &SEED));

@@ -6,7 +6,7 @@ use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned, big_endian::U16};
 
 use crate::{
     classify::{Kind, Summary},
-    ethernet,
+    ethernet::{self, Station},
     flow_key::{FlowKeyV4, FlowKeyV6},
     ip::{Fragment, protocol},
 };
@@ -65,7 +65,16 @@ impl HeadersV4 {
     /// fragments, in a frame without VLAN tag. [`Summary::walk`] would say the same of it.
     #[inline]
     pub(super) fn find(frame: &[u8], len_bytes: usize) -> Option<&Self> {
+        Self::find_for(frame, len_bytes, Station::ANY)
+    }
+
+    /// As [`find`](Self::find), in a frame that is addressed to the station.
+    #[inline(always)]
+    pub(super) fn find_for(frame: &[u8], len_bytes: usize, station: Station) -> Option<&Self> {
         let (headers, rest) = Self::ref_from_prefix(frame).ok()?;
+        if !station.is_addressed(&headers.macs) {
+            return None;
+        }
         let is_ipv4 = u32::from_ne_bytes(headers.start) & START_MASK_V4 == START_V4;
         // The flag that forbids fragments may be set.
         let is_fragment = headers.flags_fragment.get() & 0x3fff != 0;

@@ -74,6 +74,9 @@ impl<P: PacketBuf + Carries> Own<P> {
         match layout.kind() {
             Kind::Ipv4 | Kind::Ipv6 => {}
             Kind::Malformed(_) => return turn.reject(packet, BalanceDrop::Malformed),
+            Kind::Other if layout.is_foreign() => {
+                return turn.reject(packet, BalanceDrop::NotForUs);
+            }
             Kind::Arp | Kind::Other => return turn.punt(packet),
         }
         let Some(header) = OwnHeader::of(packet.data()) else {
@@ -88,6 +91,9 @@ impl<P: PacketBuf + Carries> Own<P> {
 
     /// A tunnel packet to an own address.
     fn unwrap(&mut self, turn: &mut Turn<'_, '_, '_, P>, mut packet: P, outer: &OwnHeader) {
+        if !self.ports.may_end_tunnel(&packet) {
+            return turn.reject(packet, BalanceDrop::TunnelFromClients);
+        }
         if !turn.directory.may_tunnel(outer.source) {
             return turn.reject(packet, BalanceDrop::UnknownTunnelSource);
         }

@@ -33,6 +33,7 @@ pub use inquiry::{Answer, Filter, Inquiries, Listing, Question, SLOTS_A_TURN, Ta
 pub use refusal::TUNNELS_MAX;
 pub use schedule::CLIENTS_MAX;
 
+use crate::arrival::Ports;
 use crate::connections::Connections;
 use crate::counts::WorkerCounts;
 use crate::directory::Directory;
@@ -97,6 +98,10 @@ drop_reasons! {
         MartianSource = "martian_source",
         /// Its destination is no address of a host.
         MartianDestination = "martian_destination",
+        /// The frame is addressed to another station than the port that received it.
+        NotForUs = "not_for_us",
+        /// A tunnel packet to an own address, by a port that faces clients alone.
+        TunnelFromClients = "tunnel_from_clients",
     }
 }
 
@@ -173,6 +178,7 @@ struct Own<P> {
     schedule: Schedule,
     fragments: Fragments<P>,
     seed: Seed,
+    ports: Ports,
     new_connections: Window,
     /// Errors that say that a packet is too big: what hosts learn the path's MTU by.
     too_big_errors: Budget,
@@ -232,6 +238,7 @@ impl<P> Balance<P> {
             schedule,
             fragments: Fragments::new(),
             seed: settings.hashes.seed(),
+            ports: Ports::default(),
             new_connections: Window::default(),
             too_big_errors: Budget::new(),
             other_errors: Budget::new(),
@@ -239,6 +246,13 @@ impl<P> Balance<P> {
             worker_count: counts.len() as u16,
         };
         Ok(Self { directory, counts, worker, inquiries: Inquiries::new(mailbox), own })
+    }
+
+    /// With what holds for the ports that packets come by.
+    #[must_use]
+    pub fn receiving(mut self, ports: Ports) -> Self {
+        self.own.ports = ports;
+        self
     }
 
     /// The connections that this worker remembers.

@@ -72,6 +72,7 @@ fn port(port: &Port) -> Value {
         "device": port.device,
         "next_hop_mac": mac(port.next_hop_mac),
         "side": port.side.to_string(),
+        "accept_any_mac": port.accept_any_mac,
     })
 }
 

@@ -23,8 +23,9 @@ impl Display for Understood<'_> {
         write_memory(f, engine, balancer, Memory::of(self.0, &rules))?;
         for port in ports {
             let (mac, side) = (mac(port.next_hop_mac), port.side);
-            let device = shown(&port.device);
-            writeln!(f, "port {}: {device}, next hop {mac}, side {side}", port.name)?;
+            let any = if port.accept_any_mac { ", takes frames to any address" } else { "" };
+            let (name, device) = (&port.name, shown(&port.device));
+            writeln!(f, "port {name}: {device}, next hop {mac}, side {side}{any}")?;
         }
         for (index, service) in services.iter().enumerate() {
             write_service(f, service, balancer.maglev_slots)?;

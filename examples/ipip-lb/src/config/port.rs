@@ -43,7 +43,7 @@ fn port(section: &mut Section<'_>) -> Result<Port, ConfigError> {
     let name_value = section.required("name", "name = \"uplink\"")?;
     let name = name(&name_value)?;
     section.set_path(format!("port.{name}"));
-    section.allow_only(&["name", "device", "next_hop_mac", "side"])?;
+    section.allow_only(&["name", "device", "next_hop_mac", "side", "accept_any_mac"])?;
     let device = section.required("device", "device = \"net_null0\"")?;
     let mac = section.required("next_hop_mac", "next_hop_mac = \"02:00:00:00:00:01\"")?;
     let what = "a device";
@@ -58,6 +58,7 @@ fn port(section: &mut Section<'_>) -> Result<Port, ConfigError> {
             unicast_mac,
         )?,
         side: section.choice_or("side", "a side", SIDES, Side::Both)?,
+        accept_any_mac: section.boolean_or("accept_any_mac", false)?,
         name,
     })
 }

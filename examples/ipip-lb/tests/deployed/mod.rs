@@ -14,6 +14,7 @@ use hotloop::engine::{Deployment, Engine, Report, outlets, sources};
 use hotloop::packet::ethernet::MacAddress;
 use hotloop::stage::Error;
 use hotloop::testing::{MemoryPort, PacketPool, PortConfig};
+use ipip_lb::arrival::Ports;
 use ipip_lb::balance::{Egress, Egresses, Route};
 use ipip_lb::config::Config;
 use ipip_lb::network_function::NetworkFunction;
@@ -80,13 +81,26 @@ pub fn run_with_buffers<T>(
     pool: &PacketPool,
     script: impl Fn(&mut Running<'_>) -> T,
 ) -> (T, Report) {
+    run_receiving(config, deployment, pool, Ports::default(), script)
+}
+
+/// Runs `script` in one deployment, with ports of the numbers [`CLIENTS`] and [`BACKENDS`], for which
+/// `receiving` holds.
+pub fn run_receiving<T>(
+    config: &str,
+    deployment: Deployment,
+    pool: &PacketPool,
+    receiving: Ports,
+    script: impl Fn(&mut Running<'_>) -> T,
+) -> (T, Report) {
     let mut config = Config::parse("lb.toml", config).unwrap_or_else(|error| panic!("{error}"));
     config.engine.workers = deployment.worker_count();
     let (function, steering) = NetworkFunction::new(&config, egresses()).unwrap();
-    let ports = ["clients", "backends"].map(|name| {
+    let function = function.receiving(receiving);
+    let ports = [("clients", CLIENTS), ("backends", BACKENDS)].map(|(name, number)| {
         // What was sent goes home at once, so that few buffers suffice.
         let config = PortConfig { pool: pool.clone(), tx_kept_count: 0, ..PortConfig::default() };
-        MemoryPort::with_config(name, config)
+        MemoryPort::numbered(name, config, number as u16)
     });
     let graph = function.graph(
         |core| {

@@ -196,7 +196,7 @@ impl Model {
             }
             if is_to_vip {
                 let key = quoted.key(ports).reversed();
-                return self.error_about(packet, &key, hash);
+                return self.error_about(packet, &key, hash, is_tunnelled);
             }
         }
         if ip.is_v6() && matches!(kind, Some(130..=137 | 143)) {
@@ -204,7 +204,7 @@ impl Model {
             return self.dropped("punt");
         }
         if is_to_vip {
-            self.for_vip(packet, hash);
+            self.for_vip(packet, hash, is_tunnelled);
         } else if is_tunnelled && self.net.is_vip(ip.source) {
             self.for_client(packet);
         } else {
@@ -213,8 +213,8 @@ impl Model {
     }
 
     /// Rule 3: an error about a packet that a service sent, whose connection has this key.
-    fn error_about(&mut self, packet: Packet, key: &FlowKey, hash: u32) {
-        if self.is_refused(&packet) {
+    fn error_about(&mut self, packet: Packet, key: &FlowKey, hash: u32, is_tunnelled: bool) {
+        if self.is_refused(&packet, is_tunnelled) {
             return;
         }
         let router = packet.ip().source;
@@ -245,7 +245,7 @@ impl Model {
     }
 
     /// Rule 5, and which of 6, 7 and 10 comes next.
-    fn for_vip(&mut self, packet: Packet, hash: u32) {
+    fn for_vip(&mut self, packet: Packet, hash: u32, is_tunnelled: bool) {
         let ip = packet.ip();
         let request = if ip.is_v6() { 128 } else { 8 };
         let is_echo =
@@ -265,7 +265,7 @@ impl Model {
             }
             return;
         }
-        if self.is_refused(&packet) {
+        if self.is_refused(&packet, is_tunnelled) {
             return;
         }
         if ip.piece == Piece::Later {
@@ -293,7 +293,7 @@ impl Model {
     }
 
     /// Rule 11: whether a packet may not be wrapped, wherever it would go.
-    fn is_refused(&mut self, packet: &Packet) -> bool {
+    fn is_refused(&mut self, packet: &Packet, is_tunnelled: bool) -> bool {
         let ip = packet.ip();
         let reason = if !is_single_host(ip.source) {
             "martian_source"
@@ -303,7 +303,8 @@ impl Model {
             "tunnel_loop"
         } else if let Some(pointer) = packet.spent_limit() {
             self.error(packet, Error::Limit { pointer });
-            if ip.piece == Piece::Whole && matches!(ip.protocol, TCP | UDP) {
+            // In a tunnel it would not be looked up before it is known that it goes nowhere.
+            if !is_tunnelled && ip.piece == Piece::Whole && matches!(ip.protocol, TCP | UDP) {
                 self.seen(&ip.key(packet.payload()));
             }
             "encapsulation_limit"

@@ -90,6 +90,7 @@ impl Scene {
             device_line: 1,
             next_hop_mac: [2, 0, 0, 0, 9, 2],
             side: Side::Both,
+            accept_any_mac: false,
         };
         let config = Config { engine, balancer, ports: vec![port], services: Vec::new() };
         let standing = Standing::default();

@@ -17,6 +17,7 @@ mod full_tables;
 mod hash_key;
 mod loops;
 mod martians;
+mod ports;
 mod readme;
 mod return_path;
 mod schedulers;

@@ -1,0 +1,81 @@
+//! What arrives by which port: which frames are for the balancer, and where its tunnels end.
+
+use crate::config::Side;
+use hotloop::packet::PacketBuf;
+use hotloop::packet::classify::Layout;
+use hotloop::packet::ethernet::Station;
+use hotloop::packet::seed::Seed;
+use hotloop::stage::{Classified, Cx, NoDrops, Stage, Tagged, Verdict};
+
+/// How many numbers of ports are told apart: more than DPDK has.
+const PORTS_MAX: usize = 256;
+
+/// What holds for the ports, by the low byte of their numbers: where nothing was said of one, all
+/// frames are for the balancer, and tunnels may end.
+#[derive(Clone, Debug)]
+pub struct Ports {
+    stations: Box<[Station; PORTS_MAX]>,
+    has_backends: Box<[bool; PORTS_MAX]>,
+}
+
+impl Default for Ports {
+    fn default() -> Self {
+        Self {
+            stations: Box::new([Station::ANY; PORTS_MAX]),
+            has_backends: Box::new([true; PORTS_MAX]),
+        }
+    }
+}
+
+impl Ports {
+    /// Says of the port with this number which station it is, and which side it faces.
+    ///
+    /// # Panics
+    /// With a number above 254, which none has.
+    pub fn set(&mut self, number: u16, station: Station, side: Side) {
+        let number = usize::from(number);
+        assert!(number < PORTS_MAX - 1, "port number {number}");
+        self.stations[number] = station;
+        self.has_backends[number] = side.has_backends();
+    }
+
+    /// The station that a packet was received at.
+    #[inline(always)]
+    fn station<P: PacketBuf>(&self, packet: &P) -> Station {
+        self.stations[usize::from(packet.port() as u8)]
+    }
+
+    /// Whether a tunnel that a packet came in may end here: it came from where backends and peers are.
+    #[inline]
+    pub(crate) fn may_end_tunnel<P: PacketBuf>(&self, packet: &P) -> bool {
+        self.has_backends[usize::from(packet.port() as u8)]
+    }
+}
+
+/// The stage that classifies each packet, at the station that received it. It drops none: a frame for
+/// another station is [foreign](Layout::is_foreign).
+#[derive(Debug)]
+pub struct Classify {
+    seed: Seed,
+    ports: Ports,
+}
+
+impl Classify {
+    /// Classifies with hashes of this seed.
+    #[must_use]
+    pub const fn new(seed: Seed, ports: Ports) -> Self {
+        Self { seed, ports }
+    }
+}
+
+impl<P: PacketBuf> Stage<P> for Classify {
+    type Out = Classified<P>;
+    type Drop = NoDrops;
+
+    #[inline]
+    fn packet(&mut self, _: &mut Cx<'_, NoDrops>, packet: P) -> Verdict<Classified<P>> {
+        let station = self.ports.station(&packet);
+        let layout = Layout::at(packet.data(), packet.len_bytes(), &self.seed, station);
+        Ok(Tagged::new(packet, layout))
+    }
+}
