@@ -229,6 +229,11 @@ fn a_device_says_what_it_is() {
     let mut queues = [port.rx_queue(&core()).unwrap(), port.rx_queue(&core()).unwrap()];
     queues[0].start(&FACTS).unwrap();
     assert_eq!(port.mtu().unwrap(), 1400);
+
+    // Frames of this MTU take several buffers, which net_ring offers to fill and is asked to.
+    let port = open_with("net_ring", "", PortConfig { mtu: Some(9000), ..PortConfig::default() });
+    let _queues = start(&port);
+    assert_eq!(port.mtu().unwrap(), 9000);
 }
 
 #[test]

@@ -93,9 +93,9 @@ impl Port {
     ///
     /// When that process closes its end or ends, a thread of EAL's unmaps the memory, whether or not
     /// queues of this port are being polled, and may find a closed descriptor and end this process.
-    /// Nothing that a user of DPDK can do was found to prevent it. Polling only while the link is up
-    /// leaves the time between the two. With EAL's thread held up in a signal handler during each
-    /// poll, polling is safe, but EAL still ends the process.
+    /// Nothing that a user of DPDK can do was found to prevent it, on 22.11, 24.11 or 25.11. Polling
+    /// only while the link is up leaves the time between the two. With EAL's thread held up in a
+    /// signal handler during each poll, no poll meets it, but EAL still ends the process, or hangs.
     ///
     /// # Errors
     /// As [`open`](Self::open).
