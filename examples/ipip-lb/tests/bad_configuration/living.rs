@@ -46,7 +46,7 @@ pub const WRONG_LIVING: &[(usize, &str, &[&str])] = &[
         12,
         "icmp_eco = \"drop\"",
         &[
-            "12: balancer.icmp_eco: unknown key; the keys known here are source_v4, source_v6, hash_key, mtu, \
+            "12: balancer.icmp_eco: unknown key; the keys known here are source_v4, source_v6, mtu, \
              decapsulate, tunnel_peers, connections_max, icmp_echo, clamp_mss, maglev_slots, \
              new_connections_per_second_max, timeouts_s",
         ],
