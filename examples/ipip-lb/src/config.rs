@@ -105,6 +105,8 @@ pub struct Engine {
     pub dispatchers: usize,
     /// Cores that balance: 1 to 60.
     pub workers: usize,
+    /// Whether to run on hugepages or not at all.
+    pub require_hugepages: bool,
 }
 
 /// What each core does.

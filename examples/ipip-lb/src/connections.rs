@@ -2,7 +2,7 @@
 
 use crate::connection::{Connection, State};
 use crate::directory::TargetId;
-use hotloop::arena::{Arena, Request};
+use hotloop::arena::{Arena, Obtained, Request};
 use hotloop::flow::{
     BURST_KEYS_MAX, CLASS_COUNT, Class, Classes, Config, Cursor, Full, Handle, Table,
 };
@@ -27,6 +27,7 @@ pub struct Connections {
     opening_counts: [usize; 2],
     /// What [`prepare`](Self::prepare) found, by place in the burst.
     found: [Option<Handle>; BURST_KEYS_MAX],
+    obtained: Obtained,
 }
 
 /// Whether a packet is for the connection of its key, whatever else it is.
@@ -71,7 +72,7 @@ impl Connections {
     ) -> Result<Self, Error> {
         let bytes = Self::bytes(capacity)
             .ok_or_else(|| Error::message(format!("{capacity} connections: too many")))?;
-        let (arena, _) = Arena::new(Request { node, ..Request::new(bytes) })?;
+        let (arena, obtained) = Arena::new(Request { node, ..Request::new(bytes) })?;
         let full = Full::Evict(Classes::of(&[Class::new(State::Opening as usize)]));
         let config = Config { capacity, idle_ns, full };
         Ok(Self {
@@ -79,7 +80,14 @@ impl Connections {
             v6: Table::new(arena, config)?,
             opening_counts: [0; 2],
             found: [None; BURST_KEYS_MAX],
+            obtained,
         })
+    }
+
+    /// What memory both tables got.
+    #[must_use]
+    pub const fn obtained(&self) -> Obtained {
+        self.obtained
     }
 
     /// The memory that tables for `capacity` connections take; none where it can't be addressed.

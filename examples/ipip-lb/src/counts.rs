@@ -2,10 +2,12 @@
 
 use crate::departed::Departed;
 use crate::directory::{Directory, TargetId, TargetName};
+use hotloop::arena::Obtained;
 use hotloop::stage::Counter;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::OnceLock;
 
 /// What one worker counts: it alone writes, anybody may read.
 #[derive(Debug)]
@@ -24,6 +26,8 @@ pub struct WorkerCounts {
     pub replies_known: Counter,
     /// Packets that were answered by ICMP.
     pub answered: Counter,
+    /// What memory the worker's tables got, by table: set once, as it starts.
+    pub tables: OnceLock<[(&'static str, Obtained); 2]>,
     /// By slot.
     targets: Box<[TargetCounts]>,
 }
@@ -48,6 +52,7 @@ impl WorkerCounts {
             to_clients: Counter::default(),
             replies_known: Counter::default(),
             answered: Counter::default(),
+            tables: OnceLock::new(),
             targets: (0..slot_capacity).map(|_| TargetCounts::default()).collect(),
         }
     }
@@ -154,6 +159,19 @@ impl Summary<'_> {
             "answered": self.sum(|it| &it.answered),
             "connections": self.workers.iter().map(|it| it.connections.count()).collect::<Vec<_>>(),
         })
+    }
+
+    /// The pages and the node that each table of each worker got.
+    #[must_use]
+    pub fn tables_json(&self) -> Value {
+        let mut tables = Vec::new();
+        for (worker, counts) in self.workers.iter().enumerate() {
+            for (table, obtained) in counts.tables.get().into_iter().flatten() {
+                let got = obtained.to_string();
+                tables.push(json!({ "worker": worker, "table": table, "got": got }));
+            }
+        }
+        tables.into()
     }
 
     /// For programs.

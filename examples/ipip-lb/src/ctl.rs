@@ -203,6 +203,11 @@ fn overview_text(overview: &Value) -> String {
         balancer("admitted"),
         balancer("stateless"),
     ));
+    for table in overview["tables"].as_array().into_iter().flatten() {
+        let (worker, name, got) =
+            (cell(&table["worker"]), cell(&table["table"]), cell(&table["got"]));
+        text.push_str(&format!("memory: {name} of worker {worker}: {got}\n"));
+    }
     text.push_str(&format!("reloads: {}", of("reloads")));
     if overview["is_loading"] == true {
         text.push_str("; another one is under way");

@@ -5,6 +5,7 @@ use crate::balance::{Answer, Balance, Egresses, Making, Question, Route};
 use crate::config::{Config, DeploymentKind, Engine};
 use crate::counts::{Summary, WorkerCounts};
 use crate::directory::{Builder, Directory, Standing};
+use hotloop::arena::{Obtained, Pages};
 use hotloop::engine::{
     Asker, Deployment, Graph, Mailboxes, Outlet, Publisher, Routed, Subscribers, mailbox, publish,
     source,
@@ -24,6 +25,7 @@ pub struct NetworkFunction {
     counts: Arc<[WorkerCounts]>,
     connections_max: usize,
     slot_capacity: usize,
+    require_hugepages: bool,
 }
 
 /// What control has of a balancer: the way to change it while it runs.
@@ -65,6 +67,7 @@ impl NetworkFunction {
             counts: Arc::clone(&counts),
             connections_max: config.balancer.connections_max,
             slot_capacity,
+            require_hugepages: config.engine.require_hugepages,
         };
         Ok((function, Steering { builder, publisher, directory, asker, counts }))
     }
@@ -113,8 +116,33 @@ impl NetworkFunction {
             slot_capacity: self.slot_capacity,
             node: core.node(),
             mailbox: self.mailboxes.take(core.index()),
-        });
-        Ok(balance?.receiving(self.ports.clone()))
+        })?;
+        let tables = balance.obtained();
+        if self.require_hugepages {
+            check_hugepages(core.index(), &tables)?;
+        }
+        // It is the only balancer of this core.
+        let _ = self.counts[core.index()].tables.set(tables);
+        Ok(balance.receiving(self.ports.clone()))
+    }
+}
+
+/// That all of a worker's tables are on pages that were reserved as huge ones.
+///
+/// # Errors
+/// The table that is not, what it got, and what to do.
+pub fn check_hugepages(worker: usize, tables: &[(&str, Obtained)]) -> Result<(), Error> {
+    let is_huge = |pages| matches!(pages, Pages::Huge | Pages::Gigantic);
+    match tables.iter().find(|(_, obtained)| !is_huge(obtained.pages)) {
+        None => Ok(()),
+        Some((table, obtained)) => {
+            let pages = obtained.bytes.div_ceil(2 << 20);
+            Err(Error::message(format!(
+                "engine.require_hugepages: the table of {table} of worker {worker} got {obtained}; \
+                 reserve {pages} more hugepages of 2 MiB (vm.nr_hugepages), or leave out \
+                 require_hugepages"
+            )))
+        }
     }
 }
 

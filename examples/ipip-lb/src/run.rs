@@ -24,6 +24,14 @@ use hotloop_ops::{CONTROL, Operation};
 pub fn run(args: &Run) -> Result<Outcome, Failure> {
     let config = args.common.configuration()?;
     let notes = Understood(&config).notes();
+    let has_hugepages = !args.eal.is_empty() && !args.eal.iter().any(|it| it == "--no-huge");
+    if config.engine.require_hugepages && !has_hugepages {
+        return Err(BadInput::new(
+            "engine.require_hugepages: mempools have no hugepages without EAL arguments or with \
+             --no-huge; give EAL arguments behind --, such as -m 1024, or leave it out",
+        )
+        .into());
+    }
     let eal = if args.eal.is_empty() { Eal::embedded() } else { Eal::with_args(&args.eal) };
     let eal = eal.map_err(|error| BadInput::new(format!("arguments behind --: {error}")))?;
     let ports = open_ports(eal, &config, args)?;

@@ -2,7 +2,9 @@
 
 mod bench;
 
-use bench::CONFIG;
+use bench::{CONFIG, Lb};
+use hotloop::arena::Pages;
+use ipip_lb::network_function::check_hugepages;
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -191,4 +193,36 @@ fn too_little_memory_is_named_as_such() {
     let errors = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{errors}");
     assert!(errors.contains("there is too little memory: raise the limits"), "{errors}");
+}
+
+/// Hugepages that are required are there, or nothing runs.
+#[test]
+fn anything_less_than_the_hugepages_required_is_refused() {
+    let folder = folder();
+    let lb = CONFIG.replacen("[balancer]", "[engine]\nrequire_hugepages = true\n[balancer]", 1);
+    fs::write(folder.path().join("huge.toml"), lb).unwrap();
+    for (eal, expected) in [
+        (&[][..], "engine.require_hugepages: mempools have no hugepages without EAL arguments"),
+        (&["--", "--no-pci", "--no-huge"], "engine.require_hugepages: mempools have no hugepages"),
+    ] {
+        let args = [&["run", "--config", "huge.toml", "--duration", "1"], eal].concat();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ipip-lb"));
+        let output = command.current_dir(folder.path()).args(args).output().unwrap();
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(2) && errors.contains(expected), "{errors}");
+    }
+    // A table gets what there is.
+    let tables = Lb::of(CONFIG).balance().obtained();
+    for (table, obtained) in tables {
+        let is_huge = matches!(obtained.pages, Pages::Huge | Pages::Gigantic);
+        match check_hugepages(3, &[(table, obtained)]) {
+            Ok(()) => assert!(is_huge, "{obtained}"),
+            Err(error) => {
+                let (error, start) =
+                    (error.to_string(), format!("the table of {table} of worker 3 got"));
+                assert!(!is_huge && error.contains(&start), "{error}");
+                assert!(error.contains("vm.nr_hugepages"), "{error}");
+            }
+        }
+    }
 }

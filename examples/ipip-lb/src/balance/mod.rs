@@ -39,6 +39,7 @@ use crate::counts::WorkerCounts;
 use crate::directory::Directory;
 use budget::Budget;
 use fragments::Fragments;
+use hotloop::arena::Obtained;
 use hotloop::engine::{Mailbox, Routed, Subscriber};
 use hotloop::flow::prefetch_line;
 use hotloop::packet::PacketBuf;
@@ -259,6 +260,13 @@ impl<P> Balance<P> {
     #[must_use]
     pub const fn connections(&self) -> &Connections {
         &self.own.connections
+    }
+
+    /// What memory the tables of this worker got.
+    #[must_use]
+    pub const fn obtained(&self) -> [(&'static str, Obtained); 2] {
+        let Own { connections, schedule, .. } = &self.own;
+        [("connections", connections.obtained()), ("clients", schedule.obtained())]
     }
 
     /// The directory that this worker goes by.

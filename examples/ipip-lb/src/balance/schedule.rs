@@ -5,7 +5,7 @@ use crate::config::Scheduler;
 use crate::counts::WorkerCounts;
 use crate::directory::{Choice, Directory, Found, Service, TargetId};
 use crate::prefix::bits;
-use hotloop::arena::{Arena, Request};
+use hotloop::arena::{Arena, Obtained, Request};
 use hotloop::flow::{Classes, Config, Full, Table};
 use hotloop::stage::{Error, Tick};
 use std::net::IpAddr;
@@ -19,6 +19,7 @@ pub struct Schedule {
     /// By slot.
     desks: Box<[Desk]>,
     clients: Table<[u64; 3], Kept>,
+    obtained: Obtained,
 }
 
 /// What a worker keeps of a target. It is of the generation that it names: another begins at zero.
@@ -44,10 +45,15 @@ impl Schedule {
     /// There is no memory.
     pub fn new(slot_capacity: usize, node: Option<u32>) -> Result<Self, Error> {
         let bytes = Table::<[u64; 3], Kept>::bytes(CLIENTS_MAX).expect("a small table");
-        let (arena, _) = Arena::new(Request { node, ..Request::new(bytes) })?;
+        let (arena, obtained) = Arena::new(Request { node, ..Request::new(bytes) })?;
         let full = Full::Evict(Classes::ALL);
         let clients = Table::new(arena, Config { full, ..Config::new(CLIENTS_MAX, 0) })?;
-        Ok(Self { desks: vec![Desk::default(); slot_capacity].into(), clients })
+        Ok(Self { desks: vec![Desk::default(); slot_capacity].into(), clients, obtained })
+    }
+
+    /// What memory the table of clients got.
+    pub const fn obtained(&self) -> Obtained {
+        self.obtained
     }
 
     /// Sets for how long clients keep their backends at most.

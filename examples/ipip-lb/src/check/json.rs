@@ -21,6 +21,7 @@ impl Understood<'_> {
                 "deployment": engine.deployment.to_string(),
                 "dispatchers": engine.dispatchers,
                 "workers": engine.workers,
+                "require_hugepages": engine.require_hugepages,
             },
             "balancer": self::balancer(balancer),
             "memory": memory(Memory::of(self.0, &rules), engine),

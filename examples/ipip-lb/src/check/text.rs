@@ -38,15 +38,16 @@ impl Display for Understood<'_> {
 }
 
 fn write_engine(f: &mut Formatter<'_>, engine: &Engine) -> fmt::Result {
-    let Engine { deployment, dispatchers, workers } = engine;
+    let Engine { deployment, dispatchers, workers, require_hugepages } = engine;
     match deployment {
         DeploymentKind::RunToCompletion => {
-            writeln!(f, "engine: run-to-completion on {workers} workers")
+            write!(f, "engine: run-to-completion on {workers} workers")?;
         }
         DeploymentKind::Pipeline => {
-            writeln!(f, "engine: pipeline of {dispatchers} dispatchers and {workers} workers")
+            write!(f, "engine: pipeline of {dispatchers} dispatchers and {workers} workers")?;
         }
     }
+    writeln!(f, "{}", if *require_hugepages { ", on hugepages alone" } else { "" })
 }
 
 fn write_balancer(f: &mut Formatter<'_>, balancer: &Balancer) -> fmt::Result {

@@ -59,17 +59,22 @@ fn least_mtu(service: &Service) -> u16 {
     service.backends.iter().map(least).max().unwrap_or(0)
 }
 
-const ENGINE_DEFAULT: Engine =
-    Engine { deployment: DeploymentKind::RunToCompletion, dispatchers: 1, workers: 2 };
+const ENGINE_DEFAULT: Engine = Engine {
+    deployment: DeploymentKind::RunToCompletion,
+    dispatchers: 1,
+    workers: 2,
+    require_hugepages: false,
+};
 
 fn engine(section: &Section<'_>) -> Result<Engine, ConfigError> {
-    section.allow_only(&["deployment", "dispatchers", "workers"])?;
-    let Engine { deployment, dispatchers, workers } = ENGINE_DEFAULT;
+    section.allow_only(&["deployment", "dispatchers", "workers", "require_hugepages"])?;
+    let Engine { deployment, dispatchers, workers, require_hugepages } = ENGINE_DEFAULT;
     let cores = 1..=CORES_MAX;
     Ok(Engine {
         deployment: section.choice_or("deployment", "a deployment", DEPLOYMENTS, deployment)?,
         dispatchers: section.integer_or("dispatchers", cores.clone(), dispatchers as u32)? as usize,
         workers: section.integer_or("workers", cores, workers as u32)? as usize,
+        require_hugepages: section.boolean_or("require_hugepages", require_hugepages)?,
     })
 }
 

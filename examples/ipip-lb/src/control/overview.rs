@@ -21,6 +21,7 @@ impl Operator {
             "services": services.len(),
             "backends": services.iter().map(|it| it.backends.len()).sum::<usize>(),
             "down": self.standing.down.len(),
+            "tables": self.summary().tables_json(),
             "is_loading": self.publication.is_loading(),
             "reloads": self.reload_count,
             "reload_failure": self.reload_failure,

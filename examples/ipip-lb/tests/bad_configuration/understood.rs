@@ -185,6 +185,7 @@ fn defaults_are_as_documented() {
         Config::parse("lb.toml", &text.join("\n")).unwrap();
     assert_eq!(engine.deployment, DeploymentKind::RunToCompletion);
     assert_eq!((engine.dispatchers, engine.workers), (1, 2));
+    assert!(!engine.require_hugepages);
     assert_eq!(balancer.connections_max, 65_536);
     assert!(balancer.tunnel_peers.is_empty());
     assert_eq!((balancer.icmp_echo, balancer.clamp_mss), (IcmpEcho::Reply, false));

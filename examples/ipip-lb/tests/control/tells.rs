@@ -151,3 +151,22 @@ fn what_may_surprise_is_said_at_startup() {
     }
     program.end("-INT");
 }
+
+#[test]
+fn status_says_which_pages_and_node_each_table_got() {
+    let program = Program::start();
+    let status = program.json(&["status"]);
+    let tables = status["tables"].as_array().unwrap();
+    for worker in 0..2 {
+        for table in ["connections", "clients"] {
+            let is_it = |row: &&serde_json::Value| row["worker"] == worker && row["table"] == table;
+            let row = tables.iter().find(is_it).unwrap_or_else(|| panic!("{table}: {status}"));
+            let got = row["got"].as_str().unwrap();
+            assert!(got.contains(" KiB on ") && got.contains("pages"), "{got}");
+        }
+    }
+    assert_eq!(tables.len(), 4);
+    let text = program.text(&["status"]);
+    assert!(text.contains("memory: connections of worker 1: "), "{text}");
+    program.end("-INT");
+}

@@ -82,6 +82,7 @@ impl Scene {
             deployment: DeploymentKind::RunToCompletion,
             dispatchers: 1,
             workers: 1 + rng.index(3),
+            require_hugepages: false,
         };
         let balancer = balancer(&mut rng, style);
         let port = Port {
