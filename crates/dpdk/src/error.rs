@@ -266,7 +266,7 @@ pub(crate) fn errno_text(code: c_int) -> String {
     if text.is_null() {
         return format!("error {code}");
     }
-    // SAFETY: 1. It is a C string, copied before anything else is called.
+    // SAFETY: 1. rte_errno.h: it is a C string, and is copied before anything else is called.
     let text = unsafe { CStr::from_ptr(text) };
     format!("{} (error {code})", text.to_string_lossy())
 }

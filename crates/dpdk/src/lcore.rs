@@ -65,8 +65,8 @@ impl Drop for Registration {
     fn drop(&mut self) {
         // The next thread that gets the id may live long, and nobody else may touch its caches.
         mempool::flush_own_caches();
-        // SAFETY: 1. This thread was registered by `new`: the value never leaves its thread's
-        // storage.
+        // SAFETY: 1. This thread was registered by `new`, in `register`, which keeps the value in the
+        // thread's own storage.
         unsafe { sys::rte_thread_unregister() };
         REGISTERED_COUNT.fetch_sub(1, Relaxed);
     }

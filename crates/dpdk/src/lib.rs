@@ -56,7 +56,8 @@
 //! # Unsafe code
 //!
 //! A hundred blocks, most of them one call into DPDK each, with the guide's or header's words that
-//! allow it. They rest on seven invariants:
+//! allow it. They rest on seven invariants. A premise names the type or field that states its
+//! invariant; what establishes and keeps it stands there.
 //!
 //! | invariant | kept by | relied on in |
 //! |---|---|---|

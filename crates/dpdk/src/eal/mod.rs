@@ -181,7 +181,7 @@ fn start(arguments: &Arguments) -> Result<(), Error> {
 /// Finds out, once, where drivers leave timestamps.
 fn register_timestamp() {
     let (mut offset, mut flag) = (-1, 0);
-    // SAFETY: 1. Both point to what they should. 2. EAL is initialised.
+    // SAFETY: 1. An `int` and a `u64` to write to. 2. EAL is initialised: `start` calls this after it.
     let result = unsafe { sys::rte_mbuf_dyn_rx_timestamp_register(&mut offset, &mut flag) };
     let end = offset as usize + size_of::<u64>();
     if result == 0 && offset > 0 && end <= size_of::<sys::RawMbuf>() {

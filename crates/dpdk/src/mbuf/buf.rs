@@ -94,7 +94,8 @@ impl PacketBuf for Mbuf {
         }
         // Both fit 32 bits, as the packet's own length does.
         let (offset_bytes, len_bytes) = (offset_bytes as u32, len_bytes as u32);
-        // SAFETY: 1. The chain is valid and, while `self` is borrowed, changed by nobody.
+        // SAFETY: 1. The chain is valid: invariants 1 and 3 of `Mbuf`. 2. While `self` is borrowed, it
+        // is changed by nobody: invariant 2.
         unsafe { copy_part(self.raw, offset_bytes, len_bytes) }
     }
 
@@ -121,9 +122,11 @@ impl PacketBuf for Mbuf {
         if self.head().ol_flags & flag == 0 {
             return None;
         }
-        // SAFETY: 1. `timestamp_place`: eight bytes at that offset lie within the mbuf.
+        // SAFETY: 1. `timestamp_place`: eight bytes at that offset lie within the mbuf, as
+        // `register_timestamp` saw.
         let field = unsafe { head.byte_add(offset) }.cast::<u64>();
-        // SAFETY: 1. As above. 2. Nobody else writes to what this value owns.
+        // SAFETY: 1. As above. 2. Nobody else writes to what this value owns: invariant 2 of `Mbuf`.
+        // 3. An mbuf's header is initialised: DPDK zeroed it when it made the pool.
         let time_us = unsafe { field.read_unaligned() };
         Some(time_us.saturating_mul(NS_PER_US))
     }
@@ -168,8 +171,8 @@ fn truncate_chain(mbuf: &mut Mbuf, len_bytes: usize) {
     while left > usize::from(segment.data_len) && !segment.next.is_null() {
         left -= usize::from(segment.data_len);
         count += 1;
-        // SAFETY: 1. The pointer is not null, so it is the next segment of a valid chain, which the
-        // one reference to the head stands for.
+        // SAFETY: 1. The pointer is not null, so it is the next segment of a valid chain: invariant 1
+        // of `Mbuf`. 2. The one reference to the head stands for the whole chain: invariant 2.
         segment = unsafe { &mut *segment.next };
     }
     segment.data_len = at_most(segment.data_len, left);
@@ -186,21 +189,24 @@ fn at_most(data_len: u16, len_bytes: usize) -> u16 {
     usize::from(data_len).min(len_bytes) as u16
 }
 
-/// Takes what follows a segment off its chain. The head's count and length are the caller's to set.
+/// Takes what follows a segment of an `Mbuf`'s chain off it. The head's count and length are the
+/// caller's to set.
 fn detach(segment: &mut sys::RawMbuf) -> Option<Mbuf> {
     let mut next = ptr::NonNull::new(std::mem::replace(&mut segment.next, ptr::null_mut()))?;
     let (mut count, mut len_bytes, mut last) = (0, 0, next.as_ptr());
     while !last.is_null() {
-        // SAFETY: 1. A segment of a valid chain, reached by nobody else now.
+        // SAFETY: 1. A segment of the chain of an `Mbuf`: its invariant 1. 2. The chain is reached
+        // through the caller's exclusive reference alone, and no longer by that.
         let segment = unsafe { &*last };
         (count, len_bytes) = (count + 1, len_bytes + u32::from(segment.data_len));
         last = segment.next;
     }
-    // SAFETY: 1. As above.
+    // SAFETY: 1 and 2. As above.
     let head = unsafe { next.as_mut() };
     (head.nb_segs, head.pkt_len) = (count, len_bytes);
-    // SAFETY: 1. The segments were of a chain owned alone, and are no longer. 2. Count and length
-    // were set to what the chain has.
+    // SAFETY: 1. The segments were the last of an `Mbuf`'s chain: its invariant 1. 2. They were owned
+    // by it alone, by its invariant 2, and are taken off it. 3. Each fits its buffer, by its
+    // invariant 3; count and length were set to what the chain has.
     Some(unsafe { Mbuf::from_raw(next) })
 }
 

@@ -24,15 +24,19 @@ pub(crate) use shared::copy;
 /// It is not `Clone`: [`into_shared`](Self::into_shared) makes a packet that is.
 #[repr(transparent)]
 pub struct Mbuf {
-    /// Invariant: the head of a chain of mbufs of live mempools. The chain is owned by this value
-    /// alone: in each segment, refcnt is 1, the buffer is the segment's own or an external one with
-    /// a count of 1, `data_off + data_len <= buf_len`, and the last one's `next` is null. `nb_segs`
-    /// and `pkt_len` of the head agree with the chain.
+    /// Invariant: 1. The head of a chain of mbufs, the last of which has a null `next`, of mempools
+    /// that live as long as the process and that any thread may use. 2. The chain is owned by this
+    /// value alone: in each segment, refcnt is 1, and the buffer is the segment's own or an external
+    /// one with a count of 1. 3. The lengths agree: in each segment, `data_off + data_len <=
+    /// buf_len`, and `nb_segs` and `pkt_len` of the head are those of the chain.
+    ///
+    /// Established by [`from_raw`](Self::from_raw), whose callers show the three; kept by `buf`, the
+    /// one module that writes to headers, which changes `pkt_len` and `nb_segs` with the segments.
     raw: NonNull<RawMbuf>,
 }
 
-// SAFETY: 1. The chain is owned by this value alone. 2. rte_mbuf.h and rte_mempool.h: an mbuf may be
-// freed on any thread, its pool being multi-producer.
+// SAFETY: 1. The chain is owned by this value alone: invariant 2. 2. rte_mbuf.h and rte_mempool.h: an
+// mbuf may be freed on any thread where any thread may use its pool: invariant 1.
 unsafe impl Send for Mbuf {}
 
 const _: () = assert!(size_of::<Mbuf>() == 8);
@@ -41,11 +45,12 @@ impl Mbuf {
     /// Takes over an mbuf of DPDK's.
     ///
     /// # Safety
-    /// 1. It is the head of a chain of mbufs whose mempools live as long as the process. 2. The
-    ///    caller owns the chain and gives it away: nobody else has it, and in each segment the
-    ///    refcnt is 1 and the buffer is the segment's own, or an external one with a count of 1.
-    /// 3. Its lengths are valid: `data_off + data_len <= buf_len` in each segment, `nb_segs` and
-    ///    `pkt_len` agree with the chain.
+    /// 1. It is the head of a chain of mbufs that ends with a null `next`, and their mempools live as
+    ///    long as the process and may be used by any thread. 2. The caller owns the chain and gives
+    ///    it away: nobody else has it, and in each segment the refcnt is 1 and the buffer is the
+    ///    segment's own, or an external one with a count of 1.
+    /// 3. Its lengths agree: `data_off + data_len <= buf_len` in each segment, and `nb_segs` and
+    ///    `pkt_len` of the head are those of the chain.
     #[inline]
     #[must_use]
     pub const unsafe fn from_raw(raw: NonNull<RawMbuf>) -> Self {
@@ -86,7 +91,8 @@ impl Mbuf {
     #[inline]
     #[must_use]
     pub fn segments(&self) -> Segments<'_> {
-        // SAFETY: 1. The chain is valid and, while `self` is borrowed, changed by nobody.
+        // SAFETY: 1. The chain is valid: invariants 1 and 3. 2. While `self` is borrowed, it is
+        // changed by nobody: invariant 2.
         unsafe { Segments::new(self.raw) }
     }
 
@@ -107,14 +113,16 @@ impl Mbuf {
     /// The first segment's header.
     #[inline(always)]
     const fn head(&self) -> &RawMbuf {
-        // SAFETY: 1. The pointer is valid by the type's invariant, and owned by this value alone.
+        // SAFETY: 1. An mbuf: invariant 1. 2. Nobody writes to it while `self` is borrowed:
+        // invariant 2.
         unsafe { self.raw.as_ref() }
     }
 
     /// The first segment's header, to be written.
     #[inline(always)]
     const fn head_mut(&mut self) -> &mut RawMbuf {
-        // SAFETY: 1. The pointer is valid and owned by this value alone.
+        // SAFETY: 1. An mbuf: invariant 1. 2. Nobody else reads or writes it while `self` is
+        // borrowed exclusively: invariant 2.
         unsafe { self.raw.as_mut() }
     }
 }
@@ -122,8 +130,8 @@ impl Mbuf {
 impl Drop for Mbuf {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: 1. The chain is valid and owned by this value, which ends. 2. rte_mbuf.h:
-        // `rte_pktmbuf_free` gives each segment back to its own pool.
+        // SAFETY: 1. The chain is owned by this value, which ends: invariant 2. 2. rte_mbuf.h:
+        // `rte_pktmbuf_free` gives each segment back to its own pool, which lives: invariant 1.
         unsafe { sys::sh_mbuf_free(self.raw.as_ptr()) };
     }
 }

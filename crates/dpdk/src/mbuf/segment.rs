@@ -8,14 +8,16 @@ use std::sync::atomic::{Ordering, fence};
 /// The bytes of each segment of a packet, in order.
 #[derive(Clone, Debug)]
 pub struct Segments<'a> {
-    /// Invariant: null, or a segment whose chain lives and is not written to for `'a`.
+    /// Invariant: null, or a segment of a valid chain that lives and is not written to for `'a`.
+    /// Established by the callers of [`new`](Self::new).
     next: *const RawMbuf,
     packet: PhantomData<&'a [u8]>,
 }
 
 impl Segments<'_> {
     /// # Safety
-    /// The chain from `head` is valid and nobody writes to it for the lifetime that is chosen.
+    /// 1. The chain from `head` is valid, as `Mbuf`'s is: its invariants 1 and 3. 2. Nobody writes to
+    ///    it for the lifetime that is chosen, save to its counts of owners.
     #[inline]
     pub(super) const unsafe fn new(head: NonNull<RawMbuf>) -> Self {
         Self { next: head.as_ptr(), packet: PhantomData }
@@ -27,29 +29,36 @@ impl<'a> Iterator for Segments<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<&'a [u8]> {
-        // SAFETY: 1. The pointer is null or valid, by the invariant.
+        // SAFETY: 1. The pointer is null or valid, and what it points to is not written to for
+        // `'a`, by the field's invariant.
         let segment: &'a RawMbuf = unsafe { self.next.as_ref() }?;
         self.next = segment.next;
         Some(data(segment))
     }
 }
 
-/// A segment's data. Every reference to a `RawMbuf` in this module is one to a valid segment.
+/// A segment's data. Every reference to a `RawMbuf` that this module is called with is one to a
+/// segment of a valid chain, as in `Mbuf`'s invariants: `Mbuf::head`, `Mbuf::head_mut`, `last`,
+/// `truncate_chain` and `Segments::next` make them.
 #[inline(always)]
 pub(super) const fn data(segment: &RawMbuf) -> &[u8] {
-    // SAFETY: 1. In a valid segment `data_off + data_len <= buf_len`, and the buffer is one object.
+    // SAFETY: 1. In a valid segment `data_off + data_len <= buf_len`: `Mbuf`'s invariant 3. 2. The
+    // buffer is one object of `buf_len` bytes from `buf_addr`: rte_mbuf.h.
     let start = unsafe { segment.buf_addr.add(segment.data_off as usize) };
-    // SAFETY: 1. As above. 2. Who has a shared reference to the segment may read its data.
+    // SAFETY: 1. As above. 2. The pool's memory was zeroed by the kernel or written since: it is
+    // initialised. 3. Who has a shared reference to the segment may read its data: nobody writes
+    // to it, by `Mbuf`'s and `SharedMbuf`'s invariants.
     unsafe { std::slice::from_raw_parts(start, segment.data_len as usize) }
 }
 
 /// A segment's data, to be written.
 #[inline(always)]
 pub(super) const fn data_mut(segment: &mut RawMbuf) -> &mut [u8] {
-    // SAFETY: 1. In a valid segment `data_off + data_len <= buf_len`, and the buffer is one object.
+    // SAFETY: 1 and 2. As in `data`.
     let start = unsafe { segment.buf_addr.add(segment.data_off as usize) };
-    // SAFETY: 1. As above. 2. Who has the only reference to an exclusive segment may write its
-    // data: the buffer is the segment's own, or an external one that nobody else counts on.
+    // SAFETY: 1 and 2. As in `data`. 3. Who has the only reference to an exclusive segment may write
+    // its data: the buffer is the segment's own, or an external one that nobody else counts on, by
+    // `Mbuf`'s invariant 2.
     unsafe { std::slice::from_raw_parts_mut(start, segment.data_len as usize) }
 }
 
@@ -64,8 +73,9 @@ pub(super) const fn tailroom(segment: &RawMbuf) -> usize {
 pub(super) fn last(head: &mut RawMbuf) -> &mut RawMbuf {
     let mut segment = head;
     while !segment.next.is_null() {
-        // SAFETY: 1. The pointer is not null, so it is the next segment of a valid chain, which the
-        // one reference to the head stands for.
+        // SAFETY: 1. The pointer is not null, so it is the next segment of a valid chain: `Mbuf`'s
+        // invariant 1. 2. The one reference to the head stands for the whole chain, which is owned
+        // alone: invariant 2.
         segment = unsafe { &mut *segment.next };
     }
     segment
@@ -78,11 +88,12 @@ pub(super) fn last(head: &mut RawMbuf) -> &mut RawMbuf {
 /// DPDK's own reading of the counts is relaxed.
 ///
 /// # Safety
-/// The chain is valid, and the caller owns a reference to each segment of it.
+/// 1. The chain from `head` ends with a null pointer. 2. The caller owns a reference to each segment
+///    of it, and nobody writes to one save to its count of owners.
 pub(crate) unsafe fn is_exclusive(head: NonNull<RawMbuf>) -> bool {
     let mut next = head.as_ptr();
-    // SAFETY: 1. The pointer is null or a segment of a valid chain. 2. Of an mbuf that several own,
-    // only the count changes, and that is an atomic.
+    // SAFETY: 1. The pointer is null or a segment that the caller owns a reference to, by the
+    // caller. 2. Only the count of owners changes, by the caller, and that is an atomic.
     while let Some(segment) = unsafe { next.as_ref() } {
         let counted_once = segment.refcnt.load(Ordering::Relaxed) == 1;
         if !counted_once || segment.ol_flags & sys::SH_MBUF_INDIRECT != 0 {

@@ -32,16 +32,21 @@ const CLONES_MAX: u16 = 1 << 15;
 /// ```
 #[repr(transparent)]
 pub struct SharedMbuf {
-    /// Invariant: as [`Mbuf`]'s, save that as many `SharedMbuf`s own the chain as the head's refcnt
-    /// says, and that it is written to by nobody while there is more than one. The refcnt of the
-    /// segments behind the head stays 1.
+    /// Invariant: 1 and 3. As [`Mbuf`]'s. 2. As many `SharedMbuf`s own the chain as the head's
+    /// refcnt says, and it is written to by nobody while there is more than one. The refcnt of the
+    /// segments after the head stays 1.
+    ///
+    /// Established by [`new`](Self::new), of an `Mbuf`; kept by `clone` and `drop`, which count, and
+    /// by `to_mut`, which writes where the count is 1.
     raw: NonNull<RawMbuf>,
 }
 
-// SAFETY: 1. The packet is read only while it is shared, and the count is atomic. 2. The last owner
-// frees it, on any thread, after a fence that orders it behind what the others did.
+// SAFETY: 1. The packet is read only while it is shared: invariant 2; the count is atomic. 2. The last
+// owner frees it, on any thread, as `Mbuf` may be, after a fence that orders it after what the others
+// did: `drop`.
 unsafe impl Send for SharedMbuf {}
-// SAFETY: 1. A shared reference reads the packet and raises the count atomically.
+// SAFETY: 1. A shared reference reads the packet, which nobody writes to while `self` is borrowed:
+// invariant 2. 2. It raises the count atomically: `clone`.
 unsafe impl Sync for SharedMbuf {}
 
 impl SharedMbuf {
@@ -62,8 +67,8 @@ impl SharedMbuf {
     #[inline]
     #[must_use]
     pub const fn segments(&self) -> Segments<'_> {
-        // SAFETY: 1. The chain is valid, and nobody writes to it while `self` is borrowed: only the
-        // head's count changes, and that is an atomic.
+        // SAFETY: 1. The chain is valid: invariants 1 and 3. 2. Nobody writes to it while `self` is
+        // borrowed: invariant 2; only the head's count changes.
         unsafe { Segments::new(self.raw) }
     }
 
@@ -90,7 +95,8 @@ impl SharedMbuf {
         if !self.is_last() {
             return Err(self);
         }
-        // SAFETY: 1. This is the only owner of a valid chain, and ends here.
+        // SAFETY: 1 and 3. As invariants 1 and 3. 2. This is the only owner, by `is_last` and
+        // invariant 2, and ends here.
         Ok(unsafe { Mbuf::from_raw(ManuallyDrop::new(self).raw) })
     }
 
@@ -102,11 +108,13 @@ impl SharedMbuf {
     /// buffers are so small that it would take more than 65,535; the packet is as it was.
     pub fn to_mut(&mut self) -> Result<&mut Mbuf, Error> {
         if !self.is_last() {
-            // SAFETY: 1. The chain is valid, and this owns a share of it.
+            // SAFETY: 1. The chain is valid: invariants 1 and 3. 2. Nobody writes to it while this
+            // owns a share of it: invariant 2.
             let copy = unsafe { copy(self.raw) }.ok_or(Error::MempoolEmpty)?;
             *self = Self::new(copy);
         }
-        // SAFETY: 1. Both types are the same pointer. 2. This is the only owner, and the borrow of
+        // SAFETY: 1. Both types are `repr(transparent)` over the same pointer. 2. It is a valid
+        // `Mbuf`: this is the only owner, by `is_last` or of a copy just made, and the borrow of
         // `self` keeps it so. 3. Whatever `Mbuf` is left there is a `SharedMbuf` with one owner.
         Ok(unsafe { &mut *ptr::from_mut(self).cast::<Mbuf>() })
     }
@@ -123,8 +131,8 @@ impl SharedMbuf {
 
     #[inline]
     const fn count(&self) -> &AtomicU16 {
-        // SAFETY: 1. The head is valid for as long as `self`. 2. While there are several owners only
-        // the count changes, and that is an atomic.
+        // SAFETY: 1. An mbuf, for as long as `self`: invariants 1 and 2. 2. While there are several
+        // owners only the count changes: invariant 2; and that is an atomic.
         unsafe { &self.raw.as_ref().refcnt }
     }
 }
@@ -155,7 +163,8 @@ impl Drop for SharedMbuf {
         }
         fence(Ordering::Acquire);
         self.count().store(1, Ordering::Relaxed);
-        // SAFETY: 1. The count was 1, so this was the only owner of a valid chain, and ends here.
+        // SAFETY: 1 and 3. As invariants 1 and 3. 2. The count was 1, so this was the only owner, by
+        // invariant 2, and it ends here; the head's refcnt is 1 again.
         drop(unsafe { Mbuf::from_raw(self.raw) });
     }
 }
@@ -178,36 +187,39 @@ impl fmt::Debug for SharedMbuf {
 /// A copy of a packet, with its metadata and time of arrival, from the packet's own pool.
 ///
 /// # Safety
-/// The chain is valid and nobody writes to it meanwhile.
+/// 1. The chain is valid, as `Mbuf`'s is: its invariants 1 and 3. 2. Nobody writes to it meanwhile,
+///    save to its counts of owners.
 pub(crate) unsafe fn copy(head: NonNull<RawMbuf>) -> Option<Mbuf> {
-    // SAFETY: 1. As the caller says. 2. From 0 to `u32::MAX` is all of it.
+    // SAFETY: 1 and 2. As the caller says.
     unsafe { copy_part(head, 0, u32::MAX) }
 }
 
 /// As [`copy`], of at most `len_bytes` bytes from `offset_bytes` on: of those that there are.
 ///
 /// # Safety
-/// The chain is valid and nobody writes to it meanwhile.
+/// As [`copy`].
 pub(super) unsafe fn copy_part(
     head: NonNull<RawMbuf>,
     offset_bytes: u32,
     len_bytes: u32,
 ) -> Option<Mbuf> {
-    // SAFETY: 1. The head is valid, by the caller.
+    // SAFETY: 1. The head is an mbuf, by the caller.
     let pool = unsafe { (*head.as_ptr()).pool };
     // SAFETY: 1. The chain is valid, by the caller, and so are its lengths, by which DPDK walks it.
-    // 2. Its pool lives as long as the process: `RawMempool`. 3. rte_mbuf.h: copies what there is
+    // 2. Its pool lives as long as the process, by the caller. 3. rte_mbuf.h: copies what there is
     // of these bytes into fresh mbufs, which are direct ones whatever the original's were.
     let copy = unsafe { sys::rte_pktmbuf_copy(head.as_ptr(), pool, offset_bytes, len_bytes) };
     let copy = NonNull::new(copy)?;
-    // SAFETY: 1. A chain of fresh mbufs that ends with a null pointer. 2. Nobody else has it.
+    // SAFETY: 1. rte_mbuf.h: a chain of fresh mbufs that ends with a null pointer. 2. Nobody else
+    // has it.
     if !unsafe { lengths::agree(copy) } {
         // More than 65,535 segments, which DPDK does not count.
         // SAFETY: 1. The chain is the caller's of `rte_pktmbuf_copy`, and is not used after.
         unsafe { sys::sh_mbuf_free(copy.as_ptr()) };
         return None;
     }
-    // SAFETY: 1. The mbufs are of `pool`. 2. They are fresh and direct, and owned by the caller.
-    // 3. Their lengths agree, as was checked.
+    // SAFETY: 1. The mbufs are of `pool`, which lives and which any thread may use, by the caller.
+    // 2. They are fresh and direct, and owned by the caller of `rte_pktmbuf_copy`. 3. Their lengths
+    // agree, as was checked.
     Some(unsafe { Mbuf::from_raw(copy) })
 }

@@ -20,10 +20,10 @@ const OPERATIONS: &CStr = c"ring_mp_mc";
 #[derive(Clone, Copy)]
 pub(super) struct RawMempool(NonNull<sys::rte_mempool>);
 
-// SAFETY: 1. The pool lives as long as the process. 2. rte_mempool.h: get and put of a
-// multi-producer, multi-consumer pool may be called from any thread.
+// SAFETY: 1. The pool lives as long as the process, by the invariant. 2. It is multi-producer and
+// multi-consumer, by the invariant; rte_mempool.h: any thread may then get and put.
 unsafe impl Send for RawMempool {}
-// SAFETY: as above.
+// SAFETY: 1 and 2. As above.
 unsafe impl Sync for RawMempool {}
 
 impl RawMempool {
@@ -49,9 +49,12 @@ impl RawMempool {
 
     #[inline]
     pub(super) fn alloc(&self) -> Option<Mbuf> {
-        // SAFETY: 1. The pool is one of mbufs, by the type's invariant.
+        // SAFETY: 1. The pool is one of mbufs and lives, and any thread may use it, by the type's
+        // invariant.
         let mbuf = unsafe { sys::sh_mbuf_alloc(self.0.as_ptr()) };
-        // SAFETY: 1. rte_mbuf.h: a fresh mbuf, owned by the caller.
+        // SAFETY: 1. One mbuf of this pool, by whose invariant it lives and any thread may use it;
+        // rte_mbuf.h: its `next` is null. 2. rte_mbuf.h: it is the caller's, with a refcnt of 1 and
+        // its own buffer. 3. rte_mbuf.h: it is reset: one segment, no data, an offset in its buffer.
         NonNull::new(mbuf).map(|mbuf| unsafe { Mbuf::from_raw(mbuf) })
     }
 
@@ -62,14 +65,15 @@ impl RawMempool {
         }
         let Some(slots) = burst.spare_mut().get_mut(..count) else { return false };
         let slots = slots.as_mut_ptr().cast::<*mut sys::RawMbuf>();
-        // SAFETY: 1. The pool is one of mbufs. 2. `slots` has room for `count` pointers, and an
-        // `Mbuf` is one.
+        // SAFETY: 1. The pool is one of mbufs and lives, and any thread may use it, by the type's
+        // invariant. 2. `slots` has room for `count` pointers, and an `Mbuf` is one.
         let result = unsafe { sys::sh_mbuf_alloc_bulk(self.0.as_ptr(), slots, count as u32) };
         if result != 0 {
             return false;
         }
         // SAFETY: 1. The slots come from `spare_mut` and nothing was done to the burst since.
-        // 2. rte_mbuf.h: `count` of them hold fresh mbufs, owned by the caller.
+        // 2. rte_mbuf.h: `count` of them hold mbufs as `alloc` makes them, which are the caller's and
+        // keep `Mbuf`'s invariants as shown there.
         unsafe { burst.assume_pushed(count) };
         true
     }
@@ -77,15 +81,16 @@ impl RawMempool {
     /// Puts what the calling thread's cache holds into the pool.
     pub(super) fn flush_own_cache(&self) {
         let Some(lcore) = lcore::current() else { return };
-        // SAFETY: 1. The pool lives. 2. rte_mempool.h: a cache is used by its lcore's thread alone,
-        // which is this one.
+        // SAFETY: 1. The pool lives, by the type's invariant. 2. rte_mempool.h: a cache is used by
+        // its lcore's thread alone, which is this one: `lcore::current`.
         unsafe { sys::sh_mempool_flush_cache(self.0.as_ptr(), lcore) };
     }
 
     /// Takes one object, past the caches.
     pub(super) fn take(&self) -> Option<NonNull<sys::RawMbuf>> {
         let mut object = ptr::null_mut();
-        // SAFETY: 1. The pool lives. 2. `object` has room for one pointer.
+        // SAFETY: 1. The pool lives and any thread may use it, by the type's invariant. 2. `object`
+        // has room for one pointer.
         let result = unsafe { sys::sh_mempool_take(self.0.as_ptr(), &mut object) };
         if result == 0 { NonNull::new(object.cast()) } else { None }
     }
@@ -93,9 +98,10 @@ impl RawMempool {
     /// Puts an object back that [`take`](Self::take) returned.
     ///
     /// # Safety
-    /// It was taken from this pool and is put back once.
+    /// 1. It was taken from this pool. 2. It is put back once, and not used after.
     pub(super) unsafe fn put(&self, object: NonNull<sys::RawMbuf>) {
-        // SAFETY: 1. The pool lives. 2. The caller says that the object is one of it and out of it.
+        // SAFETY: 1. The pool lives and any thread may use it, by the type's invariant. 2. The object
+        // is one of it and out of it, by the caller.
         unsafe { sys::sh_mempool_put(self.0.as_ptr(), object.as_ptr().cast()) };
     }
 
@@ -110,7 +116,8 @@ fn create_contiguous(
     config: &MempoolConfig,
     node: c_int,
 ) -> Result<NonNull<sys::rte_mempool>, c_int> {
-    // SAFETY: 1. EAL is initialised: pools are asked for with an `Eal`. 2. `name` is a C string.
+    // SAFETY: 1. EAL is initialised: `Mempool::new` takes an `Eal`, and `Mempool::at_least` is called
+    // by a port, which was opened with one. 2. `name` is a C string, and so is the operations' name.
     let pool = unsafe {
         sys::rte_pktmbuf_pool_create_by_ops(
             name.as_ptr(),
@@ -133,8 +140,8 @@ fn create_packed(
     node: c_int,
 ) -> Result<NonNull<sys::rte_mempool>, c_int> {
     let element_bytes = size_of::<sys::RawMbuf>() + usize::from(config.data_room_bytes);
-    // SAFETY: 1. EAL is initialised. 2. `name` is a C string. 3. rte_mbuf.h: a pool of mbufs has
-    // `rte_pktmbuf_pool_private` as its private data.
+    // SAFETY: 1. EAL is initialised, as in `create_contiguous`. 2. `name` is a C string. 3. rte_mbuf.h:
+    // a pool of mbufs has `rte_pktmbuf_pool_private` as its private data.
     let pool = unsafe {
         sys::rte_mempool_create_empty(
             name.as_ptr(),
@@ -148,7 +155,8 @@ fn create_packed(
     };
     let pool = NonNull::new(pool).ok_or_else(errno)?;
     fill(pool, config).inspect_err(|_| {
-        // SAFETY: 1. Nobody else knows the pool, and no object of it was handed out.
+        // SAFETY: 1. Nobody else knows the pool, which was made above, and no object of it was handed
+        // out.
         unsafe { sys::rte_mempool_free(pool.as_ptr()) };
     })?;
     Ok(pool)
@@ -157,7 +165,7 @@ fn create_packed(
 /// Makes an empty mempool one of mbufs, in the order that rte_mbuf.h gives.
 fn fill(pool: NonNull<sys::rte_mempool>, config: &MempoolConfig) -> Result<(), c_int> {
     let pool = pool.as_ptr();
-    // SAFETY: 1. The pool is empty and nobody else's. 2. The name is a C string.
+    // SAFETY: 1. The pool is empty and nobody else's: `create_packed`. 2. The name is a C string.
     let result =
         unsafe { sys::rte_mempool_set_ops_byname(pool, OPERATIONS.as_ptr(), ptr::null_mut()) };
     if result != 0 {
@@ -167,16 +175,16 @@ fn fill(pool: NonNull<sys::rte_mempool>, config: &MempoolConfig) -> Result<(), c
         mbuf_data_room_size: config.data_room_bytes,
         ..Default::default()
     };
-    // SAFETY: 1. The pool's private data has the size of `private`. 2. rte_mbuf.h: the argument is
-    // a `rte_pktmbuf_pool_private`, read during the call.
+    // SAFETY: 1. The pool's private data has the size of `private`: `create_packed`. 2. rte_mbuf.h:
+    // the argument is a `rte_pktmbuf_pool_private`, read during the call.
     unsafe { sys::rte_pktmbuf_pool_init(pool, ptr::from_mut(&mut private).cast()) };
-    // SAFETY: 1. The pool has its operations and is not populated yet.
+    // SAFETY: 1. The pool has its operations, which were set above, and is not populated yet.
     let result = unsafe { sys::rte_mempool_populate_default(pool) };
     if result < 0 {
         return Err(-result);
     }
-    // SAFETY: 1. Every object of the pool has the size of an mbuf and its buffer. 2. rte_mbuf.h:
-    // `rte_pktmbuf_init` is made for this iteration, and takes no argument.
+    // SAFETY: 1. Every object of the pool has the size of an mbuf and its buffer: `create_packed`.
+    // 2. rte_mbuf.h: `rte_pktmbuf_init` is made for this iteration, and takes no argument.
     unsafe { sys::rte_mempool_obj_iter(pool, Some(sys::rte_pktmbuf_init), ptr::null_mut()) };
     Ok(())
 }

@@ -22,7 +22,8 @@ impl Inner {
         before: &PortStats,
         state: &mut State,
     ) -> Result<PortStats, String> {
-        // SAFETY: 1. The port exists: the caller has locked the state that says so.
+        // SAFETY: 1. The port exists, by the invariant of `Phase::Started`, which holds while the caller
+        // has the state locked.
         let mut counted = unsafe { stats::read(port_id) }?.since(before);
         if self.driver.forgets_counts {
             counted.received = self.polled.load(Relaxed);

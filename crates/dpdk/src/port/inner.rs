@@ -65,9 +65,11 @@ pub(super) struct State {
 
 #[derive(Clone, Copy)]
 pub(super) enum Phase {
-    /// Not started. Invariant: the port exists, and no queue of it is polled.
+    /// Not started. Invariant: the port exists, and no queue of it is polled. Set by `open` and
+    /// `claim`, once `plug` has plugged it in.
     Plugged { port_id: u16 },
-    /// Invariant: the port exists and runs with the queues that are claimed.
+    /// Invariant: the port exists and runs with the queues that are claimed. Set by `start`; ended by
+    /// `stop_with`, where no queue is held.
     Started { port_id: u16, before: PortStats },
     /// The port does not exist.
     Stopped { counted: PortStats },
@@ -153,7 +155,8 @@ impl Inner {
         let PluggedIn { port_id, sockets, interface } = plug_in(&mut control, &device)?;
         let described = plug::describe(&control, &device, port_id);
         let (capabilities, mac) = described.inspect_err(|_| {
-            // SAFETY: 1. The port is the device's, was never started and has no queues.
+            // SAFETY: 1. The port is the device's: `plug` has just plugged it in. 2. It was never
+            // started and has no queues.
             let _ = unsafe { plug::unplug(&mut control, &device, port_id) };
         })?;
         control.owned.insert(device.name().into());
@@ -239,7 +242,7 @@ impl Inner {
         self.polled.store(0, Relaxed);
         self.taken.store(0, Relaxed);
         self.refused.store(0, Relaxed);
-        // SAFETY: 1. The port exists while the state is locked.
+        // SAFETY: 1. The port exists, by the invariant of `Phase::Plugged`, while the state is locked.
         let before = unsafe { stats::read(port_id) }.unwrap_or_default();
         state.phase = Phase::Started { port_id, before };
         Ok(())
@@ -265,8 +268,8 @@ impl Inner {
                     self.drain_all(port_id, state);
                 }
                 let counted = self.count(port_id, &before, state).unwrap_or_default();
-                // SAFETY: 1. The port exists. 2. The control lock is held. 3. No queue is held, so
-                // nobody polls.
+                // SAFETY: 1. The port exists, by the invariant of `Phase::Started`. 2. The control
+                // lock is held: `control`. 3. No queue is held, as was seen above, so nobody polls.
                 unsafe { sys::rte_eth_dev_stop(port_id) };
                 (port_id, counted)
             }
@@ -275,7 +278,8 @@ impl Inner {
         (state.sockets, state.interface) = (Sockets::default(), None);
         state.phase = Phase::Stopped { counted };
         control.tx_descriptors.remove(self.device.name());
-        // SAFETY: 1. The port is the device's and is stopped. 2. No queue is held.
+        // SAFETY: 1. The port is the device's, by the invariants of `Phase`, and is stopped. 2. No queue
+        // is held, as was seen above.
         unsafe { plug::unplug(control, &self.device, port_id) }
     }
 
@@ -317,8 +321,8 @@ impl Inner {
     fn drain_all(&self, port_id: u16, state: &State) {
         let (rx_count, _) = self.configured(state);
         for _ in 0..DRAINED_BURSTS_MAX {
-            // SAFETY: 1. The port runs with these queues. 2. The state is locked and no queue is
-            // held, so nobody polls.
+            // SAFETY: 1. The port runs with these queues: `stop_with` calls this in
+            // `Phase::Started`. 2. The state is locked and no queue is held, so nobody polls.
             if unsafe { spare::drain(port_id, 0..rx_count) } == 0 {
                 break;
             }
@@ -328,8 +332,8 @@ impl Inner {
     pub(super) fn link(&self) -> Result<Link, Error> {
         self.with_port("its link", |port_id| {
             let (mut speed_mbps, mut up, mut full_duplex) = (0, false, false);
-            // SAFETY: 1. The port exists while `with_port` has the state locked. 2. The values are
-            // written during the call.
+            // SAFETY: 1. The port exists, by the invariants of `Phase`, while `with_port` has the state
+            // locked. 2. The values are written during the call.
             let result =
                 unsafe { sys::sh_link(port_id, &mut speed_mbps, &mut up, &mut full_duplex) };
             if result == 0 {
@@ -343,7 +347,7 @@ impl Inner {
     pub(super) fn mtu(&self) -> Result<u16, Error> {
         self.with_port("its MTU", |port_id| {
             let mut mtu = 0;
-            // SAFETY: 1. The port exists while `with_port` has the state locked. 2. As above.
+            // SAFETY: 1 and 2. As in `link`.
             let result = unsafe { sys::rte_eth_dev_get_mtu(port_id, &mut mtu) };
             if result == 0 { Ok(mtu) } else { Err(errno_text(result)) }
         })

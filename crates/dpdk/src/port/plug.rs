@@ -63,7 +63,7 @@ fn find(name: &CString) -> Option<u16> {
 /// Closes the port and plugs its device out.
 ///
 /// # Safety
-/// The port is the device's, is stopped, and none of its queues is polled again.
+/// 1. The port is the device's and is stopped. 2. None of its queues is polled again.
 pub(super) unsafe fn unplug(
     _: &mut Control,
     device: &DeviceString,
@@ -74,16 +74,16 @@ pub(super) unsafe fn unplug(
         empty_rings(device.name());
     }
     let (result, said) = log::capture(|| {
-        // SAFETY: 1. The port exists and is stopped. 2. The control lock is held.
+        // SAFETY: 1. The port exists and is stopped, by the caller. 2. The control lock is held.
         let closed = unsafe { sys::rte_eth_dev_close(port_id) };
-        // SAFETY: 1. C strings. 2. The control lock is held, nobody uses the device.
+        // SAFETY: 1. C strings. 2. The control lock is held. 3. Nobody uses the device, by the caller.
         let removed = unsafe { sys::rte_eal_hotplug_remove(bus.as_ptr(), name.as_ptr()) };
         if closed != 0 { closed } else { removed }
     });
-    if name.to_bytes().starts_with(b"net_ring") {
-        free_rings(device.name());
-    }
     if result == 0 {
+        if name.to_bytes().starts_with(b"net_ring") {
+            free_rings(device.name());
+        }
         return Ok(());
     }
     Err(Error::Configure {
@@ -99,10 +99,11 @@ pub(super) unsafe fn unplug(
 /// alone.
 fn empty_rings(device_name: &str) {
     for ring in rings(device_name) {
-        // SAFETY: 1. The ring exists, and holds mbufs that were sent. 2. The port is stopped and its
-        // queues are gone, so this is the one consumer.
+        // SAFETY: 1. The ring exists, as `rings` has seen, and holds mbufs that were sent. 2. The port
+        // is stopped and none of its queues is polled again, by `unplug`'s caller, so this is the one
+        // consumer.
         while let Some(mbuf) = NonNull::new(unsafe { sys::sh_ring_take(ring) }) {
-            // SAFETY: 1. What a ring holds is owned by it, and now here.
+            // SAFETY: 1. What a ring holds is owned by it, and now here; it is not used after.
             unsafe { sys::sh_mbuf_free(mbuf.as_ptr()) };
         }
     }
@@ -112,7 +113,8 @@ fn empty_rings(device_name: &str) {
 /// 16 it made, and cannot be plugged in again under the same name while there are others.
 fn free_rings(device_name: &str) {
     for ring in rings(device_name) {
-        // SAFETY: 1. The ring exists, is empty, and its device is gone.
+        // SAFETY: 1. The ring exists, as `rings` has seen. 2. Nobody uses it any more: `unplug` calls
+        // this once the device is gone.
         unsafe { sys::rte_ring_free(ring) };
     }
 }
@@ -132,7 +134,8 @@ fn rings(device_name: &str) -> impl Iterator<Item = *mut sys::rte_ring> {
 /// The index of the kernel's interface that the port is on; 0 where there is none.
 pub(super) fn if_index(_: &Control, port_id: u16) -> u32 {
     let mut info = sys::rte_eth_dev_info::default();
-    // SAFETY: 1. The port exists: the control lock is held, and its owner asks. 2. `info` is written.
+    // SAFETY: 1. The port exists: the caller has plugged it in and holds the control lock. 2. `info` is
+    // written.
     let result = unsafe { sys::rte_eth_dev_info_get(port_id, &mut info) };
     if result == 0 { info.if_index } else { 0 }
 }
@@ -149,13 +152,14 @@ pub(super) fn describe(
         error: errno_text(result),
     };
     let mut info = sys::rte_eth_dev_info::default();
-    // SAFETY: 1. The port exists: the control lock is held, and its owner asks. 2. `info` is written.
+    // SAFETY: 1. The port exists: `Inner::open` has plugged it in and holds the control lock. 2. `info`
+    // is written.
     let result = unsafe { sys::rte_eth_dev_info_get(port_id, &mut info) };
     if result != 0 {
         return Err(unreadable("what it can do", result));
     }
     let mut mac = sys::rte_ether_addr::default();
-    // SAFETY: 1. As above.
+    // SAFETY: 1. The port exists, as above. 2. `mac` is written.
     let result = unsafe { sys::rte_eth_macaddr_get(port_id, &mut mac) };
     if result != 0 {
         return Err(unreadable("its MAC address", result));
@@ -166,7 +170,7 @@ pub(super) fn describe(
         // SAFETY: 1. rte_ethdev.h: the name is a C string, the driver's own.
         unsafe { CStr::from_ptr(info.driver_name) }.to_string_lossy().into_owned()
     };
-    // SAFETY: 1. The port exists.
+    // SAFETY: 1. The port exists, as above.
     let node = unsafe { sys::rte_eth_dev_socket_id(port_id) };
     let capabilities = Capabilities {
         driver,

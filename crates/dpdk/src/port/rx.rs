@@ -26,15 +26,20 @@ use std::sync::atomic::Ordering::Relaxed;
 /// don't is freed and counted as `rx_malformed`: from net_pcap, a record of more than 65,535 bytes.
 pub struct RxQueue {
     port: Arc<Inner>,
-    /// Invariant: the number of `port` for as long as this queue is held.
+    /// Invariant: the number of `port` for as long as this queue is held. `Inner::claim` hands it out,
+    /// and `Inner::stop_with` plugs no port out that has a queue.
     port_id: u16,
-    /// Invariant: claimed for this value alone.
+    /// Invariant: claimed for this value alone. `Inner::claim` hands out each once, `drop` gives it
+    /// back.
     index: u16,
-    /// Invariant: set only once the port runs with this queue; it runs until the queue is dropped.
+    /// Invariant: set only once the port runs with this queue: `start`. It runs until the queue is
+    /// dropped: `Inner::stop_with`.
     started: bool,
-    /// Whether received mbufs may be owned by others too.
+    /// Whether received mbufs may be owned by others too. Invariant: where it is not set, they come
+    /// fresh from the port's pool: `new`, by what `driver` knows.
     looks: bool,
-    /// The size of the buffers of received mbufs, where their lengths must be checked.
+    /// The size of the buffers of received mbufs, where their lengths must be checked. Invariant: set
+    /// once `started` is, unless they agree whatever is received: `start`, by what `driver` knows.
     checked_bytes: Option<u32>,
     /// Whether received packets are counted here, since the driver forgets how many.
     counts: bool,
@@ -44,7 +49,8 @@ pub struct RxQueue {
     /// Packets that the file's reader had lost by the last empty poll.
     lost: u64,
     /// Queues that nobody claimed and that are polled with this one.
-    /// Invariant: empty, or the port runs with them, and they are polled through this value alone.
+    /// Invariant: empty, or the port runs with them, and they are polled through this value alone:
+    /// `start`, of the port's first RX queue.
     spare: Range<u16>,
     /// Which of this and the spare queues is polled first next time.
     first: u16,
@@ -86,8 +92,9 @@ impl RxQueue {
         if !self.started {
             return None;
         }
-        // SAFETY: 1. The port runs with this queue. 2. rte_ethdev.h: not to be called while another
-        // thread polls the queue; it is borrowed exclusively.
+        // SAFETY: 1. The port runs with this queue, by the invariants of `port_id`, `index` and
+        // `started`. 2. rte_ethdev.h: not to be called while another thread polls the queue, which
+        // is this value's alone, by that of `index`; it is borrowed exclusively.
         let count = unsafe { sys::sh_rx_queue_count(self.port_id, self.index) };
         usize::try_from(count).ok()
     }
@@ -96,7 +103,7 @@ impl RxQueue {
     /// it was empty for want of an mbuf.
     #[cold]
     fn look_for_end(&mut self) {
-        // SAFETY: 1. The port exists for as long as this queue is held.
+        // SAFETY: 1. The port exists for as long as this queue is held, by `port_id`'s invariant.
         let Ok(stats) = (unsafe { stats::read(self.port_id) }) else { return };
         self.finished = stats.rx_nombuf == self.lost;
         self.lost = stats.rx_nombuf;
@@ -109,9 +116,9 @@ impl RxQueue {
             return false;
         }
         let Some(buffer_bytes) = self.checked_bytes else { return true };
-        // SAFETY: 1. The driver takes mbufs fresh from the port's pool, as `looks` says, and counts
-        // what it links: `driver`. 2. `start` asked the pool for its buffers' size. 3. The mbufs
-        // are the caller's now.
+        // SAFETY: 1. The driver takes mbufs fresh from the port's pool, by `looks`'s invariant, and
+        // counts what it links: `driver`. 2. `start` asked the pool for its buffers' size. 3. The
+        // mbufs are this thread's now.
         unsafe { lengths::agree_in_burst(received, buffer_bytes) }
     }
 
@@ -121,10 +128,11 @@ impl RxQueue {
     fn sort_out(&self, slots: &mut [MaybeUninit<Mbuf>], count: usize) -> usize {
         let (mut kept, mut malformed) = (0, 0);
         for index in 0..count {
-            // SAFETY: 1. The driver has written the slot; an `Mbuf` is a pointer that is not null.
+            // SAFETY: 1. rte_ethdev.h: the driver has written so many slots, with pointers to mbufs,
+            // which are not null; an `Mbuf` is one.
             let raw = unsafe { slots[index].as_ptr().cast::<NonNull<RawMbuf>>().read() };
-            // SAFETY: 1. A driver links mbufs only, and ends with a null pointer. 2. Nobody writes
-            // to what several own, and what one owns came to this thread.
+            // SAFETY: 1. rte_mbuf.h: mbufs are linked to mbufs only, the last to a null pointer. 2.
+            // Nobody writes to what several own, and what one owns came to this thread.
             if self.checked_bytes.is_some() && !unsafe { lengths::agree(raw) } {
                 // SAFETY: 1. The reference that came with it ends here. 2. rte_mbuf.h: frees each
                 // segment that is linked, whatever the head says of how many there are.
@@ -145,12 +153,17 @@ impl RxQueue {
 
     /// A received packet, or a copy of it where others own it too and the pool has room for one.
     fn exclusive(&self, raw: NonNull<RawMbuf>) -> Option<Mbuf> {
-        // SAFETY: 1. A received mbuf is a valid chain, and a reference to it came with it.
+        // SAFETY: 1. rte_mbuf.h: the chain ends with a null pointer. 2. A reference to it came with
+        // it, and nobody writes to what several own.
         if !self.looks || unsafe { mbuf::is_exclusive(raw) } {
-            // SAFETY: 1. The chain is valid, and owned here alone.
+            // SAFETY: 1. A chain, as above. Its mbufs are of the port's pool, or of one that a packet
+            // sent was of, which live and which any thread may use: `RawMempool`, `Mbuf`. 2. It is
+            // this thread's alone: fresh, by `looks`'s invariant, or as was seen. 3. Its lengths
+            // agree: `sort_out` has checked that, or the driver's always do, by the invariant of
+            // `checked_bytes`.
             return Some(unsafe { Mbuf::from_raw(raw) });
         }
-        // SAFETY: 1. The chain is valid, and nobody writes to what several own.
+        // SAFETY: 1. The chain is valid: 1 and 3 as above. 2. Nobody writes to what several own.
         let copy = unsafe { mbuf::copy(raw) };
         // SAFETY: 1. The reference that came with it ends here.
         unsafe { sys::sh_mbuf_free(raw.as_ptr()) };
@@ -167,7 +180,8 @@ impl RxQueue {
         }
         let pointers = slots.as_mut_ptr().cast::<*mut RawMbuf>();
         // SAFETY: 1. The port runs with this queue, or this spare one, and this value, by which alone
-        // it is polled, is borrowed exclusively. 2. There is room for `wanted` pointers, and an
+        // it is polled, is borrowed exclusively: the invariants of `port_id`, `index`, `started` and
+        // `spare`; `poll` has looked at `started`. 2. There is room for `wanted` pointers, and an
         // `Mbuf` is one.
         let received = unsafe { sys::sh_rx_burst(self.port_id, index, pointers, wanted) };
         if self.counts {
@@ -180,14 +194,17 @@ impl RxQueue {
             return 0;
         }
         let mut count = usize::from(received);
-        // SAFETY: 1. The driver has written so many slots; an `Mbuf` is a pointer that is not null.
+        // SAFETY: 1. rte_ethdev.h: the driver has written so many slots, with pointers to mbufs, which
+        // are not null.
         let heads = unsafe { slice::from_raw_parts(slots.as_ptr().cast(), count) };
         if !self.passes(heads) {
             count = self.sort_out(slots, count);
         }
         // SAFETY: 1. The slots come from `spare_mut`, and nothing was done to the burst since.
-        // 2. rte_ethdev.h: the first `count` hold mbufs that are the caller's; exclusive, since the
-        // driver takes them fresh from the pool, or by `sort_out`.
+        // 2. rte_ethdev.h: the first `count` hold mbufs that are the caller's. They keep `Mbuf`'s
+        // invariants: 1. they are of the port's pool; 2. they are exclusive, since the driver takes
+        // them fresh, by `looks`'s invariant; 3. their lengths agree, as `passes` has seen, or as
+        // they always do, by that of `checked_bytes`; or `sort_out` has shown the three.
         unsafe { burst.assume_pushed(count) };
         count
     }

@@ -58,6 +58,9 @@ pub(super) fn start(
 /// The steps; each needs the control lock.
 struct Step<'a> {
     port: &'a Inner,
+    /// Invariant: the number of `port`, which exists and is not started but by the last step:
+    /// `Inner::start` calls [`start`] in `Phase::Plugged`, whose invariant says so, with the state
+    /// locked.
     port_id: u16,
 }
 
@@ -87,8 +90,8 @@ impl Step<'_> {
         }
         let step =
             format!("configuring {rx_count} RX and {tx_count} TX queues{}", mtu_text(config));
-        // SAFETY: 1. The port exists and is not started. 2. `wanted` and `key` live during the call,
-        // which copies them. 3. The control lock is held.
+        // SAFETY: 1. The port exists and is not started, by `port_id`'s invariant. 2. `wanted` and
+        // `key` live during the call, which copies them. 3. The control lock is held.
         let result = self.run(&step, || unsafe {
             sys::rte_eth_dev_configure(self.port_id, rx_count, tx_count, &wanted)
         });
@@ -131,7 +134,8 @@ impl Step<'_> {
         let config = &self.port.config;
         let (mut rx, mut tx) = (config.rx_descriptor_count, config.tx_descriptor_count);
         let step = format!("setting {rx} RX and {tx} TX descriptors");
-        // SAFETY: 1. The port exists. 2. Both numbers are written during the call.
+        // SAFETY: 1. The port exists, by `port_id`'s invariant. 2. Both numbers are written during the
+        // call.
         self.run(&step, || unsafe {
             sys::rte_eth_dev_adjust_nb_rx_tx_desc(self.port_id, &mut rx, &mut tx)
         })?;
@@ -217,8 +221,9 @@ impl Step<'_> {
         let step = format!("setting up RX queue {index} with {descriptors} descriptors");
         let node = self.node();
         let pool = mempool.as_ptr();
-        // SAFETY: 1. The port exists, is configured with more than `index` queues and not started.
-        // 2. The pool lives as long as the process. 3. No configuration means the driver's own.
+        // SAFETY: 1. The port exists and is not started, by `port_id`'s invariant, and `start` has
+        // configured it with more than `index` queues. 2. The pool lives as long as the process:
+        // `Mempool::as_ptr`. 3. No configuration means the driver's own.
         self.run(&step, || unsafe {
             sys::rte_eth_rx_queue_setup(self.port_id, index, descriptors, node, ptr::null(), pool)
         })
@@ -227,19 +232,21 @@ impl Step<'_> {
     fn set_up_tx(&self, _: &Control, index: u16, descriptors: u16) -> Result<(), Error> {
         let step = format!("setting up TX queue {index} with {descriptors} descriptors");
         let node = self.node();
-        // SAFETY: 1. The port exists, is configured with more than `index` queues and not started.
-        // 2. No configuration means the driver's own, with the port's offloads.
+        // SAFETY: 1. The port exists and is not started, by `port_id`'s invariant, and `start` has
+        // configured it with more than `index` queues. 2. No configuration means the driver's own,
+        // with the port's offloads.
         self.run(&step, || unsafe {
             sys::rte_eth_tx_queue_setup(self.port_id, index, descriptors, node, ptr::null())
         })
     }
 
     fn start(&self, _: &Control) -> Result<(), Error> {
-        // SAFETY: 1. The port exists and its queues are set up. 2. The control lock is held.
+        // SAFETY: 1. The port exists, by `port_id`'s invariant, and `start` has set up its queues. 2. The
+        // control lock is held.
         self.run("starting it", || unsafe { sys::rte_eth_dev_start(self.port_id) })?;
         if self.port.config.promiscuous {
-            // SAFETY: 1. The port exists. 2. The control lock is held. A device without the mode
-            // receives everything, or says in its link what it does.
+            // SAFETY: 1. The port exists, by `port_id`'s invariant. 2. The control lock is held. A
+            // device without the mode receives everything, or says in its link what it does.
             unsafe { sys::rte_eth_promiscuous_enable(self.port_id) };
         }
         Ok(())

@@ -76,8 +76,15 @@ impl PortStats {
 
 /// The device's own counters, as they are.
 ///
+/// Other threads may poll meanwhile. rte_ethdev.h asks for no lock around reading statistics: DPDK's
+/// drivers keep them in plain 64-bit fields, each of which one polling thread adds to and any other
+/// may read. They are read and written in C alone, on machines with 64-bit words, on which such a
+/// field is read whole: a count is one that it had, the counts of one call need not be of one moment,
+/// and they are exact once polling has ended. This crate has no reference to any of them. Counters of
+/// its own (`Inner`'s) are atomic.
+///
 /// # Safety
-/// The port exists and is not closed meanwhile.
+/// 1. The port exists and is not closed meanwhile.
 pub(super) unsafe fn read(port_id: u16) -> Result<PortStats, String> {
     let mut stats = sys::rte_eth_stats::default();
     // SAFETY: 1. The port exists, by the caller. 2. `stats` is written during the call.
@@ -100,19 +107,19 @@ pub(super) unsafe fn read(port_id: u16) -> Result<PortStats, String> {
     })
 }
 
-/// The device's extended counters, each with its name.
+/// The device's extended counters, each with its name; as of [`read`], others may poll meanwhile.
 ///
 /// # Safety
-/// The port exists and is not closed meanwhile.
+/// 1. The port exists and is not closed meanwhile.
 pub(super) unsafe fn read_extended(port_id: u16) -> Result<Vec<(String, u64)>, String> {
-    // SAFETY: 1. The port exists. 2. rte_ethdev.h: no table and size 0 ask for the count.
+    // SAFETY: 1. The port exists, by the caller. 2. rte_ethdev.h: no table and size 0 ask for the count.
     let count = unsafe { sys::rte_eth_xstats_get_names(port_id, std::ptr::null_mut(), 0) };
     let Ok(count) = u32::try_from(count) else { return Err(errno_text(count)) };
     let mut names = vec![sys::rte_eth_xstat_name { name: [0; 64] }; count as usize];
-    // SAFETY: 1. The port exists. 2. The table has `count` entries.
+    // SAFETY: 1. The port exists, by the caller. 2. The table has `count` entries.
     let named = unsafe { sys::rte_eth_xstats_get_names(port_id, names.as_mut_ptr(), count) };
     let mut values = vec![sys::rte_eth_xstat { id: 0, value: 0 }; count as usize];
-    // SAFETY: 1. The port exists. 2. The table has `count` entries.
+    // SAFETY: 1. The port exists, by the caller. 2. The table has `count` entries.
     let valued = unsafe { sys::rte_eth_xstats_get(port_id, values.as_mut_ptr(), count) };
     if named < 0 || valued < 0 {
         return Err(errno_text(named.min(valued)));

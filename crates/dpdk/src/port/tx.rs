@@ -24,11 +24,11 @@ const DRAIN_INTERVAL: u32 = 64;
 /// is freed and counted as `tx_refused`.
 pub struct TxQueue {
     port: Arc<Inner>,
-    /// Invariant: the number of `port` for as long as this queue is held.
+    /// Invariant: as `RxQueue`'s.
     port_id: u16,
-    /// Invariant: claimed for this value alone.
+    /// Invariant: as `RxQueue`'s.
     index: u16,
-    /// Invariant: set only once the port runs with this queue; it runs until the queue is dropped.
+    /// Invariant: as `RxQueue`'s.
     started: bool,
     /// Whether packets to be sent must be looked at.
     looks: bool,
@@ -37,7 +37,8 @@ pub struct TxQueue {
     /// Whether sent packets are counted here, since the driver forgets how many.
     counts: bool,
     /// RX queues of which nobody claimed any, and that are emptied here.
-    /// Invariant: empty, or the port runs with them, and they are polled through this value alone.
+    /// Invariant: empty, or the port runs with them, and they are polled through this value alone:
+    /// `start`, of the port's first TX queue.
     drained: Range<u16>,
     /// Calls of `send` since they were last emptied.
     turn: u32,
@@ -75,8 +76,8 @@ impl TxQueue {
         self.turn += 1;
         if self.turn == DRAIN_INTERVAL {
             self.turn = 0;
-            // SAFETY: 1. The port runs with these queues, which are polled through this value alone;
-            // it is borrowed exclusively.
+            // SAFETY: 1. The port runs with these queues, by the invariant of `drained`. 2. They are
+            // polled through this value alone, which is borrowed exclusively.
             unsafe { spare::drain(self.port_id, self.drained.clone()) };
         }
     }
@@ -118,8 +119,10 @@ impl Sink for TxQueue {
         let packets = burst.as_mut_slice();
         let wanted = packets.len() as u16;
         let pointers = packets.as_mut_ptr().cast::<*mut RawMbuf>();
-        // SAFETY: 1. The port runs with this queue, which is borrowed exclusively. 2. There are
-        // `wanted` pointers: an `Mbuf` is one. 3. Each is an exclusive, valid chain.
+        // SAFETY: 1. The port runs with this queue, which is this value's alone and is borrowed
+        // exclusively: the invariants of `port_id`, `index` and `started`. 2. There are `wanted`
+        // pointers: an `Mbuf` is one. 3. Each is an exclusive chain whose lengths agree, by `Mbuf`'s
+        // invariants.
         let sent = unsafe { sys::sh_tx_burst(self.port_id, self.index, pointers, wanted) };
         // rte_ethdev.h: the first `sent` now belong to the driver.
         burst.forget_front(usize::from(sent));
