@@ -11,6 +11,7 @@ mod bench;
 mod demo;
 mod failure;
 mod instructions;
+mod miri;
 mod neon;
 mod process;
 mod rustc;
@@ -69,7 +70,8 @@ enum Task {
     /// Sets up first. Stops at the first step that fails and says which. A step whose tool this
     /// toolchain lacks is skipped with the reason; where CI=true that is a failure.
     Test,
-    /// Run the tests of the crates that hold unsafe code under AddressSanitizer
+    /// Run the tests of the crates that hold unsafe code under AddressSanitizer, and Miri where it is
+    /// installed
     Sanitize,
     /// Measure one group of benchmarks beside its peers
     ///

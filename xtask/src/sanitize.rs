@@ -1,11 +1,13 @@
-//! `cargo xtask sanitize`: the tests of the crates that hold unsafe code, under AddressSanitizer.
+//! `cargo xtask sanitize`: the tests of the crates that hold unsafe code, under AddressSanitizer and
+//! under Miri, which `cargo xtask test` leaves out: it takes minutes.
 
 use std::path::Path;
 
 use crate::failure::Failure;
+use crate::miri;
 use crate::process;
 use crate::rustc::{self, Rustc};
-use crate::test::Outcome;
+use crate::test::{Outcome, Step};
 use crate::workspace::Workspace;
 
 /// The crates that hold unsafe code and run it in their tests.
@@ -15,8 +17,11 @@ const PACKAGES: [&str; 5] =
 /// Sets up and runs the step on its own.
 pub fn run(workspace: &Workspace) -> Result<(), Failure> {
     crate::setup::ensure(crate::setup::Wanted::default())?;
-    if let Outcome::Skipped(why) = step(workspace)? {
-        println!("skipped: {why}");
+    let steps: [(&str, Step); 2] = [("AddressSanitizer", step), ("Miri", miri::step)];
+    for (name, step) in steps {
+        if let Outcome::Skipped(why) = step(workspace)? {
+            println!("{name}: skipped: {why}");
+        }
     }
     Ok(())
 }

@@ -20,7 +20,8 @@ pub enum Outcome {
     Skipped(String),
 }
 
-type Step = fn(&Workspace) -> Result<Outcome, Failure>;
+/// What runs one, and says what came of it.
+pub type Step = fn(&Workspace) -> Result<Outcome, Failure>;
 
 const STEPS: [(&str, Step); 11] = [
     ("format", format),

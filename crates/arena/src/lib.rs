@@ -73,6 +73,7 @@
 //! | `mapping.rs`, `Mapping::first_node` | `get_mempolicy` | it writes one `int`, which outlives the call |
 //! | `mapping.rs`, `Drop for Mapping` | `munmap` | address and length are those of `mmap`; the last handle is gone, and with it all allocations |
 //! | `mapping.rs`, `Send` and `Sync` | two `impl`s | a mapping belongs to the process; `&Mapping` gives out addresses, and leaves the content alone once it is shared |
+//! | `mapping_miri.rs`, in place of `mapping.rs` under Miri | `alloc_zeroed`, `dealloc`, `Send` and `Sync` | the size is not 0; memory is given back once, with the layout that it was made with; `&Mapping` reads fields |
 //! | `arena.rs`, `Allocator for Arena` | the `impl` | ranges are handed out once until given back, and lie in the mapping; it stays in place until the last handle is dropped; clones share one region; `taken_bytes` is the same for all layouts that fit a block |
 //! | `boxed.rs`, `Arena::boxed_zeroed` | `assume_init` | all bytes are written 0, which is a valid `T` by [`zerocopy::FromZeros`] |
 //!
@@ -84,6 +85,7 @@ mod boxed;
 mod error;
 mod free;
 mod limits;
+#[cfg_attr(miri, path = "mapping_miri.rs")]
 mod mapping;
 mod obtain;
 mod obtained;

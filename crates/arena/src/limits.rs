@@ -1,10 +1,9 @@
 //! How much memory there is to be had: pools of reserved pages, the machine, the memory cgroup.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use crate::proc::kib;
+use crate::proc::{kib, read};
 
 /// What a pool of reserved pages holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,8 +26,8 @@ pub(crate) fn pool(page_bytes: usize) -> Option<Pool> {
 /// Bytes that may be taken before the kernel begins to swap or to end processes: what the machine
 /// has available, or what the cgroups of this process allow in all, whichever is less.
 pub(crate) fn available_bytes() -> Option<usize> {
-    let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| mem_available(&text));
-    let cgroups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let machine = read("/proc/meminfo").and_then(|text| mem_available(&text));
+    let cgroups = read("/proc/self/cgroup").unwrap_or_default();
     let limits = cgroup_limits(&cgroups);
     limits.iter().filter_map(|path| number(path)).chain(machine).min()
 }
@@ -59,7 +58,7 @@ fn cgroup_limits(cgroups: &str) -> Vec<PathBuf> {
 
 /// The number in a file; none for text like `max`.
 fn number<N: FromStr>(path: &Path) -> Option<N> {
-    fs::read_to_string(path).ok()?.trim().parse().ok()
+    read(path)?.trim().parse().ok()
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! What the kernel tells of a region, from `/proc` and `/sys`.
 
 use std::fs;
+use std::path::Path;
 
 /// What `smaps` says of one mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,20 +27,25 @@ pub(crate) struct Nodes {
 
 /// What `/proc/self/smaps` says of the mapping that starts at `addr`.
 pub(crate) fn smap(addr: usize) -> Option<Smap> {
-    parse_smaps(&fs::read_to_string("/proc/self/smaps").ok()?, addr)
+    parse_smaps(&read("/proc/self/smaps")?, addr)
 }
 
 /// Where the pages of the mapping that starts at `addr` lie.
 pub(crate) fn nodes(addr: usize) -> Option<Nodes> {
-    parse_numa_maps(&fs::read_to_string("/proc/self/numa_maps").ok()?, addr)
+    parse_numa_maps(&read("/proc/self/numa_maps")?, addr)
 }
 
 /// The NUMA nodes that are online, as the kernel lists them (`0-1`).
 pub(crate) fn nodes_online() -> String {
-    match fs::read_to_string("/sys/devices/system/node/online") {
-        Ok(nodes) => nodes.trim().to_owned(),
-        Err(_) => "0".to_owned(),
+    match read("/sys/devices/system/node/online") {
+        Some(nodes) => nodes.trim().to_owned(),
+        None => "0".to_owned(),
     }
+}
+
+/// The text of a file of the kernel's. Miri has no kernel.
+pub(crate) fn read(path: impl AsRef<Path>) -> Option<String> {
+    if cfg!(miri) { None } else { fs::read_to_string(path).ok() }
 }
 
 /// Whether `node` is in a list like `0-1,4`.

@@ -11,14 +11,14 @@ pub fn prefetch_line<T>(place: &T) {
 /// instruction, does nothing.
 #[inline(always)]
 pub(crate) fn prefetch<T>(place: *const T) {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         // SAFETY: 1. A prefetch reads nothing that the program sees, and never faults, whatever the
         // address. 2. SSE, which it belongs to, is part of every x86_64.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(place.cast()) }
     }
-    #[cfg(target_arch = "aarch64")]
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
     {
         // SAFETY: 1. A prefetch reads nothing that the program sees, never faults, whatever the
         // address, and changes neither registers, flags nor the stack.
@@ -30,7 +30,7 @@ pub(crate) fn prefetch<T>(place: *const T) {
             )
         }
     }
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
     let _ = place;
 }
 

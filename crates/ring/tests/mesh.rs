@@ -160,7 +160,7 @@ fn work(mut column: Column<(usize, usize)>, dispatcher_count: usize) -> usize {
 
 #[test]
 fn threads_lose_nothing() {
-    let (dispatcher_count, worker_count, total) = (2, 3, 30_000);
+    let (dispatcher_count, worker_count, total) = (2, 3, if cfg!(miri) { 60 } else { 30_000 });
     let Mesh { rows, columns } = Mesh::new(dispatcher_count, worker_count, 32);
     for (from, row) in rows.into_iter().enumerate() {
         thread::spawn(move || dispatch(row, from, total));

@@ -10,7 +10,7 @@ use hotloop_ring::{Consumer, Producer, ring};
 use payload::{Counted, Payload, alive_count};
 
 /// For each of ten payloads, on rings of the capacities below together.
-const OP_COUNT: usize = 100_000;
+const OP_COUNT: usize = if cfg!(miri) { 25 } else { 100_000 };
 
 const CAPACITIES: [usize; 5] = [1, 5, 16, 64, 300];
 

@@ -8,8 +8,12 @@ use proptest::prelude::*;
 use super::{Random, backends};
 use crate::{Backend, Class, Classes, Full};
 
-/// How much of a million operations a debug build runs.
-const OPERATION_COUNT: u64 = if cfg!(debug_assertions) { 40_000 } else { 1_000_000 };
+/// How much of a million operations a debug build runs, and Miri.
+const OPERATION_COUNT: u64 = match (cfg!(miri), cfg!(debug_assertions)) {
+    (true, _) => 400,
+    (false, true) => 40_000,
+    (false, false) => 1_000_000,
+};
 
 const EXPENDABLE: Classes = Classes::of(&[Class::new(0), Class::new(2)]);
 
