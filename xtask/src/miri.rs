@@ -21,7 +21,7 @@ const RUNS: [(&str, &[&str]); 4] = [
     ("hotloop-ring", &["--lib", "--test=ends", "--test=mesh", "--test=million", "--test=oracle"]),
     // Mappings come from the allocator there: `mapping_miri.rs`.
     ("hotloop-arena", &["--test=boxed"]),
-    ("hotloop-flow", &["--lib", "--", "panics", "short_sequences", "all_backends"]),
+    ("hotloop-flow", &["--lib", "--", "panics", "short_sequences"]),
 ];
 
 /// proptest's environment is passed on; pointers keep to what they were made from.

@@ -99,7 +99,7 @@ proptest! {
         capacity in 1..80_usize,
         hash_bits in prop::sample::select(vec![0, 1, 3, 64]),
         full in prop::sample::select(POLICIES.to_vec()),
-        operations in prop::collection::vec(any::<u64>(), 0..300),
+        operations in prop::collection::vec(any::<u64>(), 0..if cfg!(miri) { 16 } else { 300 }),
     ) {
         let mut model = Model::new(Shape { capacity, key_count: 100, full, hash_bits }, Backend::best());
         for operation in operations {
