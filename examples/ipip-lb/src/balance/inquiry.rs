@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// How many slots of its tables a worker looks at in a turn for a [`Question`], whatever the filter:
 /// less than 10 µs a turn.
-pub const SLOTS_A_TURN: usize = 32;
+pub const SLOTS_A_TURN: usize = 8;
 
 /// What control asks. What memory the answer takes, control brings along.
 #[derive(Debug)]
