@@ -44,6 +44,13 @@ impl Patience {
         Self(idle_ns.map(steps))
     }
 
+    /// That of whoever counts flows as gone when they have been silent for `recent_ns`, if it is less.
+    pub(crate) fn recent(self, recent_ns: u64) -> Self {
+        // Where two packets are so far apart, their steps are at least as many whole steps apart.
+        let steps = u32::try_from((recent_ns / STEP_NS).saturating_sub(1)).unwrap_or(u32::MAX);
+        Self(self.0.map(|idle| idle.min(steps)))
+    }
+
     /// Whether a flow of `class` that was seen in step `seen` is to be let go in step `now`.
     #[inline(always)]
     pub(crate) fn is_over(&self, class: Class, seen: u32, now: u32) -> bool {

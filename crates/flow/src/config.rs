@@ -14,16 +14,22 @@ pub struct Config {
     /// less than two steps of [`STEP_NS`](crate::STEP_NS). `u64::MAX`, as anything from 2^56 on
     /// (2.28 years), keeps it for ever.
     pub idle_ns: [u64; CLASS_COUNT],
+    /// A flow that has been silent for this long or longer, in nanoseconds, is not found by
+    /// [`lookup_burst`](crate::Table::lookup_burst), which leaves it as it is: for
+    /// [`get_silent`](crate::Table::get_silent), which says for how long. `u64::MAX` where that does
+    /// not matter.
+    pub recent_ns: u64,
     /// What becomes of new flows when there is no place for them.
     pub full: Full,
 }
 
 impl Config {
     /// Room for `capacity` flows, which are kept for `idle_ns` nanoseconds after their last packets
-    /// whatever their class, and a full table refuses new ones.
+    /// whatever their class, a burst lookup finds all of them, and a full table refuses new ones.
     #[must_use]
     pub const fn new(capacity: usize, idle_ns: u64) -> Self {
-        Self { capacity, idle_ns: [idle_ns; CLASS_COUNT], full: Full::Refuse }
+        let idle_ns = [idle_ns; CLASS_COUNT];
+        Self { capacity, idle_ns, recent_ns: u64::MAX, full: Full::Refuse }
     }
 }
 
@@ -36,6 +42,8 @@ pub enum Full {
     /// else the one of them that was seen longest ago, but only of these classes. Where none of the
     /// four may go, the others of the 30 places that the new flow could have are tried, and if no
     /// flow there may go either, it is refused.
+    ///
+    /// Where flows have ranks, [more](crate::Table::insert_ranked) are sampled.
     Evict(Classes),
 }
 

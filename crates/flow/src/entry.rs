@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::mem::{MaybeUninit, needs_drop};
 use std::num::NonZero;
 
-use crate::clock::Patience;
+use crate::clock::{Patience, STEP_NS};
 use crate::config::{CLASS_COUNT, Class};
 
 const CLASS_MASK: u32 = CLASS_COUNT as u32 - 1;
@@ -90,6 +90,12 @@ impl<K: Copy, V> Entry<K, V> {
     #[inline(always)]
     pub(crate) fn silent_steps(&self, now: u32) -> u32 {
         now.wrapping_sub(self.seen.get())
+    }
+
+    /// For how long there was no packet, in nanoseconds: rounded up, by less than two steps.
+    #[inline(always)]
+    pub(crate) fn silent_ns(&self, now: u32) -> u64 {
+        (u64::from(self.silent_steps(now)) + 1) * STEP_NS
     }
 
     #[inline(always)]

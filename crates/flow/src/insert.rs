@@ -6,7 +6,7 @@ use crate::Key;
 use crate::config::{Class, Refused};
 use crate::entry::Flow;
 use crate::group::{GROUP_SLOTS, Lanes};
-use crate::place::{Place, Situation};
+use crate::place::{Place, RANKED_SAMPLE_COUNT, SAMPLE_COUNT, Situation};
 use crate::table::{BURST_KEYS_MAX, Handle, Table, by_backend};
 use crate::view::Hash;
 use crate::window::{List, room};
@@ -29,6 +29,11 @@ struct Wanted<K> {
     hash: Hash,
     /// Its place in the burst.
     index: usize,
+}
+
+/// The rank of flows that leave in the order of their last packets alone.
+fn all_alike<V>(_: &V, _: Class, _silent_ns: u64) -> Option<u8> {
+    Some(0)
 }
 
 impl<K: Key, V> Table<K, V> {
@@ -59,32 +64,62 @@ impl<K: Key, V> Table<K, V> {
         now: impl Into<u64>,
         on_evict: impl FnOnce(K, V),
     ) -> Result<Handle, Refused> {
-        self.insert_classed(key, value, Class::default(), now, on_evict)
+        let seen = self.clock.advance(now.into());
+        let hash = self.store.view().hash(&key);
+        let spot = by_backend!(self.backend, L => {
+            self.spot::<L>(&key, hash, seen, SAMPLE_COUNT, all_alike)
+        })?;
+        let flow = Flow { key, value, seen, class: Class::default() };
+        Ok(self.put(spot, hash, flow, on_evict))
     }
 
-    /// As [`insert_evicting`](Self::insert_evicting), into a class from the beginning, which costs
-    /// less than [`set_class`](Self::set_class) afterwards: that reads what was just written. Where
-    /// there is a flow of this key already, its class stays.
+    /// As [`insert_evicting`](Self::insert_evicting), into a class from the beginning, and in an order
+    /// of the owner's: of the flows that may leave and are looked at, one of the lowest `rank` does, and
+    /// of several of that rank the one that has been silent for longest. Flows are looked at until eight
+    /// of the lowest rank were, or sixteen of which any may leave.
+    ///
+    /// `rank` has a flow's value, its class, and for how long it has been silent, in nanoseconds, rounded
+    /// up by less than two steps of [`STEP_NS`](crate::STEP_NS). None keeps the flow from leaving. It is
+    /// called where flows may leave only, for 30 of them at most, and never for one whose time is up,
+    /// which leaves before all others.
+    ///
+    /// To begin in a class costs less than [`set_class`](Self::set_class) afterwards, which reads what
+    /// was just written. Where there is a flow of this key already, its class stays.
     ///
     /// # Errors
     /// As [`insert`](Self::insert).
     #[inline]
-    pub fn insert_classed(
+    pub fn insert_ranked(
         &mut self,
         key: K,
         value: V,
         class: Class,
         now: impl Into<u64>,
+        rank: impl FnMut(&V, Class, u64) -> Option<u8>,
         on_evict: impl FnOnce(K, V),
     ) -> Result<Handle, Refused> {
         let seen = self.clock.advance(now.into());
         let hash = self.store.view().hash(&key);
-        let spot = by_backend!(self.backend, L => self.spot::<L>(&key, hash, seen))?;
-        let (handle, left) = self.settle(spot, hash, Flow { key, value, seen, class });
+        let spot = by_backend!(self.backend, L => {
+            self.spot::<L>(&key, hash, seen, RANKED_SAMPLE_COUNT, rank)
+        })?;
+        Ok(self.put(spot, hash, Flow { key, value, seen, class }, on_evict))
+    }
+
+    /// Settles a flow, and hands out the one that left for it.
+    #[inline(always)]
+    fn put(
+        &mut self,
+        spot: Spot,
+        hash: Hash,
+        flow: Flow<K, V>,
+        on_evict: impl FnOnce(K, V),
+    ) -> Handle {
+        let (handle, left) = self.settle(spot, hash, flow);
         if let Some(left) = left {
             on_evict(left.key, left.value);
         }
-        Ok(handle)
+        handle
     }
 
     /// The flow of `key`, or a new one with the value that `make` returns. It was seen now. Which
@@ -101,7 +136,9 @@ impl<K: Key, V> Table<K, V> {
     ) -> Result<Handle, Refused> {
         let now = self.clock.advance(now.into());
         let hash = self.store.view().hash(&key);
-        let spot = by_backend!(self.backend, L => self.spot::<L>(&key, hash, now))?;
+        let spot = by_backend!(self.backend, L => {
+            self.spot::<L>(&key, hash, now, SAMPLE_COUNT, all_alike)
+        })?;
         if let Spot::Live { slot } = spot {
             self.store.entry_mut(slot).touch(now);
             return Ok(self.handle(slot));
@@ -161,7 +198,7 @@ impl<K: Key, V> Table<K, V> {
         for (wanted, value) in window.iter().zip(&mut values) {
             let &Wanted { key, hash, index } = wanted;
             let Some(value) = value.take() else { continue };
-            if let Ok(spot) = self.spot::<L>(&key, hash, now) {
+            if let Ok(spot) = self.spot::<L>(&key, hash, now, SAMPLE_COUNT, all_alike) {
                 let flow = Flow { key, value, seen: now, class: Class::default() };
                 let (handle, left) = self.settle(spot, hash, flow);
                 placed[index] = Some(handle);
@@ -202,7 +239,14 @@ impl<K: Key, V> Table<K, V> {
 
     /// Where the flow of `key` is or can go. Changes nothing but the count of the refused.
     #[inline(always)]
-    fn spot<L: Lanes>(&mut self, key: &K, hash: Hash, now: u32) -> Result<Spot, Refused> {
+    fn spot<L: Lanes>(
+        &mut self,
+        key: &K,
+        hash: Hash,
+        now: u32,
+        sample_count: usize,
+        rank: impl FnMut(&V, Class, u64) -> Option<u8>,
+    ) -> Result<Spot, Refused> {
         if let Some((slot, entry)) = self.store.view().find::<L>(key, hash) {
             let is_expired = entry.is_expired(now, &self.patience);
             return Ok(if is_expired { Spot::Expired { slot } } else { Spot::Live { slot } });
@@ -214,8 +258,9 @@ impl<K: Key, V> Table<K, V> {
             full: self.full,
             is_full,
             turn: self.stats.inserted_count,
+            sample_count,
         };
-        match self.store.view().place::<L>(hash, situation) {
+        match self.store.view().place::<L>(hash, situation, rank) {
             Some(place) => Ok(Spot::New(place)),
             None => {
                 self.stats.refused_count += 1;

@@ -4,10 +4,12 @@
 //! [`LINES_MAX`] cache lines, together with the search that came before it: two groups and their
 //! entries are as many, and whatever lies elsewhere is touched only where some of those were not.
 
+use std::cmp::Reverse;
+
 use crate::Key;
 use crate::clock::Patience;
-use crate::config::{Classes, Full};
-use crate::entry::Flow;
+use crate::config::{Class, Full};
+use crate::entry::{Entry, Flow};
 use crate::group::{GROUP_SLOTS, Lanes};
 use crate::store::Store;
 use crate::table::Handle;
@@ -18,7 +20,11 @@ use crate::view::{Hash, View};
 pub const LINES_MAX: usize = 2 + 2 * GROUP_SLOTS;
 
 /// How many flows are sampled for one to leave.
-const SAMPLE_COUNT: usize = 4;
+pub(crate) const SAMPLE_COUNT: usize = 4;
+
+/// How many of the lowest rank, where they have ranks: to lose the wrong one costs more there, and
+/// neighbours are often alike, as slots fill from the lowest.
+pub(crate) const RANKED_SAMPLE_COUNT: usize = 8;
 
 /// How many groups besides a key's own are searched for a flow to leave.
 const OTHER_GROUP_COUNT: u64 = 4;
@@ -44,6 +50,8 @@ pub(crate) struct Situation<'a> {
     pub(crate) is_full: bool,
     /// Another number for each flow.
     pub(crate) turn: u64,
+    /// After how many flows of the lowest rank, or twice as many of any, one that may leave will do.
+    pub(crate) sample_count: usize,
 }
 
 /// The two groups of a key, and which lines have been touched on its behalf besides theirs.
@@ -85,12 +93,17 @@ impl Candidates {
 impl<K: Key, V> View<'_, K, V> {
     /// A place for a flow whose key was searched and is nowhere, if there is one.
     #[inline(always)]
-    pub(crate) fn place<L: Lanes>(self, hash: Hash, situation: Situation<'_>) -> Option<Place> {
+    pub(crate) fn place<L: Lanes>(
+        self,
+        hash: Hash,
+        situation: Situation<'_>,
+        rank: impl FnMut(&V, Class, u64) -> Option<u8>,
+    ) -> Option<Place> {
         let first = self.first(hash);
         if situation.is_full {
             return match situation.full {
                 Full::Refuse => None,
-                Full::Evict(_) => self.place_by_force::<L>(hash, situation),
+                Full::Evict(_) => self.place_by_force::<L>(hash, situation, rank),
             };
         }
         if let Some(slot) = L::free(self.group(first)).first() {
@@ -100,17 +113,29 @@ impl<K: Key, V> View<'_, K, V> {
         if let Some(slot) = L::free(self.group(second)).first() {
             return Some(Place::Free { slot: second * GROUP_SLOTS + slot });
         }
-        self.place_by_force::<L>(hash, situation)
+        self.place_by_force::<L>(hash, situation, rank)
     }
 
     /// A place that another flow has.
     #[inline(never)]
-    fn place_by_force<L: Lanes>(self, hash: Hash, situation: Situation<'_>) -> Option<Place> {
+    fn place_by_force<L: Lanes>(
+        self,
+        hash: Hash,
+        situation: Situation<'_>,
+        mut rank: impl FnMut(&V, Class, u64) -> Option<u8>,
+    ) -> Option<Place> {
         let mut candidates = self.candidates::<L>(hash);
         let moved = if situation.is_full { None } else { self.movable::<L>(hash, &mut candidates) };
         moved.or_else(|| match situation.full {
             Full::Refuse => None,
-            Full::Evict(classes) => self.expendable::<L>(hash, situation, classes, candidates),
+            Full::Evict(classes) => {
+                let rank = |entry: &Entry<K, V>| {
+                    let class = entry.class();
+                    let value = entry.value().filter(|_| classes.contains(class))?;
+                    rank(value, class, entry.silent_ns(situation.now))
+                };
+                self.expendable::<L>(hash, situation, rank, candidates)
+            }
         })
     }
 
@@ -144,38 +169,46 @@ impl<K: Key, V> View<'_, K, V> {
         None
     }
 
-    /// A flow whose time is up, or whose class may leave: of the key's groups, or, when these are
-    /// nearly empty in a table that has all the flows it may have, of any others.
+    /// A flow whose time is up, or else the one of the lowest rank that was silent for longest: of the
+    /// key's groups, or, when these are nearly empty in a table that has all the flows it may have, of
+    /// any others. Flows without a rank stay.
     fn expendable<L: Lanes>(
         self,
         hash: Hash,
         situation: Situation<'_>,
-        classes: Classes,
+        mut rank: impl FnMut(&Entry<K, V>) -> Option<u8>,
         mut candidates: Candidates,
     ) -> Option<Place> {
-        let Situation { now, patience, .. } = situation;
-        let mut oldest = None;
+        let Situation { now, patience, sample_count, .. } = situation;
+        let (mut least, mut alike_count) = (None, 0);
         for (sampled_count, slot) in
             self.occupied_from::<L>(hash, candidates.groups, situation.turn).enumerate()
         {
             let is_candidate = candidates.groups.contains(&(slot / GROUP_SLOTS));
-            let is_enough = sampled_count >= SAMPLE_COUNT && oldest.is_some();
+            let is_enough =
+                alike_count >= sample_count || sampled_count >= 2 * sample_count && least.is_some();
             // Where entries of other groups are looked at, there are few of these.
             if is_enough || is_candidate && !candidates.touch(slot) {
                 break;
             }
             let entry = self.entry(slot);
             if entry.is_expired(now, patience) {
-                oldest = Some((u32::MAX, slot));
+                least = Some(((0, Reverse(u32::MAX)), slot));
                 break;
             }
-            let silent_steps = entry.silent_steps(now);
-            if classes.contains(entry.class()) && oldest.is_none_or(|(most, _)| silent_steps > most)
-            {
-                oldest = Some((silent_steps, slot));
+            let Some(rank) = rank(entry) else { continue };
+            let order = (rank, Reverse(entry.silent_steps(now)));
+            let lowest = least.map(|((lowest, _), _)| lowest);
+            alike_count = match lowest {
+                Some(lowest) if lowest == rank => alike_count + 1,
+                Some(lowest) if lowest < rank => alike_count,
+                _ => 1,
+            };
+            if least.is_none_or(|(other, _)| order < other) {
+                least = Some((order, slot));
             }
         }
-        let (_, leaving) = oldest?;
+        let (_, leaving) = least?;
         if !candidates.groups.contains(&(leaving / GROUP_SLOTS)) {
             let mut free = candidates.groups.into_iter().filter_map(|group| {
                 let slot = L::free(self.group(group)).first()?;

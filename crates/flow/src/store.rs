@@ -1,5 +1,7 @@
 //! The memory of a table, and putting flows into it and taking them out.
 
+use std::ops::Range;
+
 use allocator_api2::boxed::Box;
 use allocator_api2::vec::Vec;
 use hotloop_arena::Arena;
@@ -124,6 +126,11 @@ impl<K: Key, V> Store<K, V> {
     #[inline(always)]
     pub(crate) fn entry_if_any_mut(&mut self, slot: u32) -> Option<&mut Entry<K, V>> {
         self.entries.get_mut(slot as usize)
+    }
+
+    /// The entries of these slots.
+    pub(crate) fn entries_mut(&mut self, slots: Range<usize>) -> &mut [Entry<K, V>] {
+        &mut self.entries[slots]
     }
 
     /// Puts a flow, whose key is nowhere, into a slot of its first or second group that is free.

@@ -43,6 +43,9 @@ pub struct Table<K, V> {
     pub(crate) store: Store<K, V>,
     pub(crate) clock: Clock,
     pub(crate) patience: Patience,
+    /// That of burst lookups: no longer.
+    burst_patience: Patience,
+    recent_ns: u64,
     pub(crate) full: Full,
     pub(crate) capacity: usize,
     /// One that this processor has.
@@ -105,13 +108,16 @@ impl<K: Key, V> Table<K, V> {
         if !backend.is_available() {
             return Err(FlowError::NoBackend { backend });
         }
-        let Config { capacity, idle_ns, full } = config;
+        let Config { capacity, idle_ns, recent_ns, full } = config;
+        let patience = Patience::new(idle_ns);
         let store = Store::new(arena, capacity, seed)?;
         Ok(Self {
             is_cached: Store::<K, V>::is_cached(capacity),
             store,
             clock: Clock::default(),
-            patience: Patience::new(idle_ns),
+            patience,
+            burst_patience: patience.recent(recent_ns),
+            recent_ns,
             full,
             capacity,
             backend,
@@ -129,6 +135,8 @@ impl<K: Key, V> Table<K, V> {
     /// Looks up a burst of keys: `found[i]` becomes what the `i`-th key has, and none where that is
     /// none or there is no such key. Flows that are found were seen now.
     ///
+    /// Those that have been silent for [`Config::recent_ns`] or longer are not found, and not seen.
+    ///
     /// Takes keys, or options of keys where not every packet has one. One key may come several
     /// times.
     ///
@@ -144,9 +152,9 @@ impl<K: Key, V> Table<K, V> {
         I: IntoIterator,
         I::Item: Into<Option<K>>,
     {
-        let backend = self.backend;
-        let lookup = self.lookup(now.into());
-        match backend {
+        let now = self.clock.advance(now.into());
+        let lookup = self.lookup(now, &self.burst_patience);
+        match self.backend {
             #[cfg(target_arch = "x86_64")]
             Backend::Avx2 => {
                 // SAFETY: 1. A table has a back-end only where the processor has it.
@@ -159,9 +167,28 @@ impl<K: Key, V> Table<K, V> {
     /// The flow of `key`. It was seen `now`, which is in nanoseconds, here and everywhere.
     #[inline]
     pub fn get(&mut self, key: &K, now: impl Into<u64>) -> Option<Handle> {
-        let backend = self.backend;
-        let lookup = self.lookup(now.into());
-        by_backend!(backend, L => lookup.one::<L>(key))
+        let now = self.clock.advance(now.into());
+        let lookup = self.lookup(now, &self.patience);
+        by_backend!(self.backend, L => lookup.one::<L>(key))
+    }
+
+    /// As [`get`](Self::get), and for how long there was no packet of the flow, in nanoseconds: rounded
+    /// up, by less than two steps of [`STEP_NS`](crate::STEP_NS).
+    ///
+    /// Of a flow that a lookup has just found, that is next to nothing: with [`Config::recent_ns`], a
+    /// burst lookup leaves those alone for which the answer matters.
+    #[inline]
+    pub fn get_silent(&mut self, key: &K, now: impl Into<u64>) -> Option<(Handle, u64)> {
+        let now = self.clock.advance(now.into());
+        let view = self.store.view();
+        let hash = view.hash(key);
+        let (slot, entry) = by_backend!(self.backend, L => view.find::<L>(key, hash))?;
+        if entry.is_expired(now, &self.patience) {
+            return None;
+        }
+        let silent_ns = entry.silent_ns(now);
+        entry.touch(now);
+        Some((self.handle(slot), silent_ns))
     }
 
     /// The flow of `key`, as [`get`](Self::get) would find it, but it does not count as seen: for who
@@ -182,16 +209,12 @@ impl<K: Key, V> Table<K, V> {
     /// found any more when the new one is longer, but where its place was not cleared yet.
     pub fn set_idle_ns(&mut self, idle_ns: [u64; CLASS_COUNT]) {
         self.patience = Patience::new(idle_ns);
+        self.burst_patience = self.patience.recent(self.recent_ns);
     }
 
     #[inline(always)]
-    fn lookup(&mut self, now_ns: u64) -> Lookup<'_, K, V> {
-        Lookup {
-            now: self.clock.advance(now_ns),
-            patience: &self.patience,
-            is_cached: self.is_cached,
-            view: self.store.view(),
-        }
+    fn lookup<'a>(&'a self, now: u32, patience: &'a Patience) -> Lookup<'a, K, V> {
+        Lookup { now, patience, is_cached: self.is_cached, view: self.store.view() }
     }
 
     /// The value of a flow, or none when the handle is stale.

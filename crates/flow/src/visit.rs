@@ -103,6 +103,23 @@ impl<K: Key, V> Table<K, V> {
         (end < self.slot_count()).then_some(Cursor { slot: end })
     }
 
+    /// As [`scan`](Self::scan), and the values can be changed. Nobody counts as seen.
+    pub fn scan_mut(
+        &mut self,
+        cursor: Cursor,
+        budget: usize,
+        mut visit: impl FnMut(&K, &mut V),
+    ) -> Option<Cursor> {
+        let start = cursor.slot.min(self.slot_count());
+        let end = self.slot_count().min(start.saturating_add(budget));
+        for entry in self.store.entries_mut(start..end) {
+            if let (Some(key), Some(value)) = (entry.key().copied(), entry.value_mut()) {
+                visit(&key, value);
+            }
+        }
+        (end < self.slot_count()).then_some(Cursor { slot: end })
+    }
+
     /// All flows in no particular order, those included whose time is up and whose places were not
     /// cleared yet. [`scan`](Self::scan) does it in steps.
     pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {

@@ -137,17 +137,18 @@ fn a_flow_can_begin_in_any_class() {
     idle_ns[3] = 20 * STEP_NS;
     let mut table: Numbers =
         Table::with_seed(arena(1 << 20), Config { idle_ns, ..Config::new(4, 0) }, 1).unwrap();
+    let stays = |_: &u64, _, _| None;
     let class = Class::new(3);
-    let handle = table.insert_classed([1, 1], 7, class, 0_u64, |_, _| ()).unwrap();
+    let handle = table.insert_ranked([1, 1], 7, class, 0_u64, stays, |_, _| ()).unwrap();
     assert_eq!((table.class(handle), table[handle]), (Some(class), 7));
     assert_eq!(table.get(&[1, 1], 10 * STEP_NS), Some(handle));
     // Where it is there already, its class stays.
-    table.insert_classed([1, 1], 8, Class::new(1), 11 * STEP_NS, |_, _| ()).unwrap();
+    table.insert_ranked([1, 1], 8, Class::new(1), 11 * STEP_NS, stays, |_, _| ()).unwrap();
     assert_eq!((table.class(handle), table[handle]), (Some(class), 8));
     // Where its time is up, it begins anew, and the old one is handed out.
     let mut left = None;
     let anew = table
-        .insert_classed([1, 1], 9, Class::new(2), 40 * STEP_NS, |_, value| left = Some(value))
+        .insert_ranked([1, 1], 9, Class::new(2), 40 * STEP_NS, stays, |_, value| left = Some(value))
         .unwrap();
     assert_eq!((table.class(anew), left), (Some(Class::new(2)), Some(8)));
 }
@@ -249,6 +250,63 @@ fn a_scan_in_steps_shows_what_iter_shows() {
         assert_eq!(shown, whole);
         assert_eq!(step_count, table.slot_count().div_ceil(budget));
     }
+}
+
+#[test]
+fn a_scan_can_change_values_and_nobody_is_seen_by_it() {
+    let mut table = numbers(100, 10);
+    for number in 0..70 {
+        table.insert([number, 0], number, 0_u64).unwrap();
+    }
+    let (mut cursor, mut shown_count) = (Some(Cursor::default()), 0);
+    while let Some(from) = cursor {
+        let before_count = shown_count;
+        cursor = table.scan_mut(from, 7, |key, value| {
+            assert_eq!(key[0], *value);
+            (*value, shown_count) = (*value + 1_000, shown_count + 1);
+        });
+        assert!(shown_count - before_count <= 7);
+    }
+    assert_eq!(shown_count, 70);
+    assert!(table.iter().all(|(key, value)| key[0] + 1_000 == *value));
+    assert_eq!(table.age(12 * STEP_NS, usize::MAX, |_, _| ()), 70);
+}
+
+#[test]
+fn a_burst_leaves_flows_alone_that_have_been_silent_for_long() {
+    let config = Config { recent_ns: 60_000_000_000, ..Config::new(100, 900_000_000_000) };
+    let mut table: Numbers = Table::with_seed(arena(1 << 20), config, 1).unwrap();
+    let mut found = [None; 64];
+    let mut now_ns = 77 * STEP_NS + STEP_NS / 2;
+    let handle = table.insert([1, 1], 7, now_ns).unwrap();
+    // Found, whatever the step, 59.95 s after its last packet.
+    for offset_ns in [0, STEP_NS / 3, STEP_NS - 1] {
+        now_ns += 59_950_000_000 + offset_ns - 20_000_000;
+        table.lookup_burst([[1, 1]], now_ns, &mut found);
+        assert_eq!(found[0], Some(handle));
+    }
+    for late_ns in [60_000_000_000, 60_000_000_000 + STEP_NS / 2, 400_000_000_000] {
+        let seen_ns = now_ns;
+        now_ns += late_ns;
+        for _ in 0..2 {
+            table.lookup_burst([[1, 1]], now_ns, &mut found);
+            assert_eq!(found[0], None);
+        }
+        let (again, silent_ns) = table.get_silent(&[1, 1], now_ns).unwrap();
+        assert_eq!((again, table[again]), (handle, 7));
+        let exact_ns = now_ns - seen_ns;
+        assert!((exact_ns..exact_ns + 2 * STEP_NS).contains(&silent_ns), "{silent_ns}");
+        assert_eq!(table.get_silent(&[1, 1], now_ns), Some((handle, STEP_NS)));
+        table.lookup_burst([[1, 1]], now_ns, &mut found);
+        assert_eq!(found[0], Some(handle));
+    }
+    // It holds for other idle times, too, and what is over is over.
+    table.set_idle_ns([30_000_000_000; CLASS_COUNT]);
+    assert_eq!(table.get_silent(&[1, 1], now_ns + 31_000_000_000), None);
+    table.set_idle_ns([90_000_000_000; CLASS_COUNT]);
+    table.lookup_burst([[1, 1]], now_ns + 70_000_000_000, &mut found);
+    assert_eq!(found[0], None);
+    assert!(table.get_silent(&[1, 1], now_ns + 70_000_000_000).is_some());
 }
 
 #[test]

@@ -74,7 +74,7 @@ impl Connections {
             .ok_or_else(|| Error::message(format!("{capacity} connections: too many")))?;
         let (arena, obtained) = Arena::new(Request { node, ..Request::new(bytes) })?;
         let full = Full::Evict(Classes::of(&[Class::new(State::Opening as usize)]));
-        let config = Config { capacity, idle_ns, full };
+        let config = Config { capacity, idle_ns, recent_ns: u64::MAX, full };
         Ok(Self {
             v4: Table::new(arena.clone(), config)?,
             v6: Table::new(arena, config)?,
@@ -236,10 +236,17 @@ impl Connections {
                 if table.len() >= table.capacity() && *v4_count < table.capacity() / OPENING_SHARE {
                     return None;
                 }
-                let placed = table.insert_classed(*key, connection, class, now, |_, left| {
-                    *v4_count -= is_opening(&left);
-                    on_leave(left.target);
-                });
+                let placed = table.insert_ranked(
+                    *key,
+                    connection,
+                    class,
+                    now,
+                    |_, _, _| Some(0),
+                    |_, left| {
+                        *v4_count -= is_opening(&left);
+                        on_leave(left.target);
+                    },
+                );
                 (placed.map(Place::V4), v4_count)
             }
             FlowKey::V6(key) => {
@@ -247,10 +254,17 @@ impl Connections {
                 if table.len() >= table.capacity() && *v6_count < table.capacity() / OPENING_SHARE {
                     return None;
                 }
-                let placed = table.insert_classed(*key, connection, class, now, |_, left| {
-                    *v6_count -= is_opening(&left);
-                    on_leave(left.target);
-                });
+                let placed = table.insert_ranked(
+                    *key,
+                    connection,
+                    class,
+                    now,
+                    |_, _, _| Some(0),
+                    |_, left| {
+                        *v6_count -= is_opening(&left);
+                        on_leave(left.target);
+                    },
+                );
                 (placed.map(Place::V6), v6_count)
             }
         };

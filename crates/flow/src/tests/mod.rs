@@ -4,6 +4,7 @@ mod bounds;
 mod full;
 mod oracle;
 mod panics;
+mod ranks;
 mod spread;
 
 use std::collections::HashSet;

@@ -17,6 +17,14 @@ use crate::{
 /// How many steps flows of each class are kept at first; the last one for ever.
 const IDLE_STEPS: [u64; CLASS_COUNT] = [8, 20, 0, 50, 8, 8, 8, u32::MAX as u64];
 
+/// After how many steps burst lookups leave flows alone.
+const RECENT_STEPS: u64 = 15;
+
+/// In which order flows leave that may, and which stays, where a flow is put in so.
+fn rank_of(class: Class) -> Option<u8> {
+    (class.index() != 2).then_some(class.index() as u8 % 3)
+}
+
 /// What a run is about.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
@@ -67,7 +75,8 @@ pub struct Model {
 impl Model {
     pub fn new(shape: Shape, backend: Backend) -> Self {
         let idle_ns = IDLE_STEPS.map(|steps| steps.saturating_mul(STEP_NS));
-        let config = Config { capacity: shape.capacity, idle_ns, full: shape.full };
+        let recent_ns = RECENT_STEPS * STEP_NS;
+        let config = Config { capacity: shape.capacity, idle_ns, recent_ns, full: shape.full };
         Self {
             shape,
             table: table_with(config, backend),
@@ -90,12 +99,16 @@ impl Model {
         match kind {
             0..4 => self.lookup(rest),
             4..6 => {
-                let found = self.table.get(&key, self.now_ns);
+                let found = match rest.is_multiple_of(2) {
+                    true => self.table.get(&key, self.now_ns),
+                    false => self.get_silent(key),
+                };
                 assert_eq!(found, self.expect_found(key));
                 found.hash(&mut self.trace);
             }
             6 => self.peek(key),
-            7..14 => self.insert(key),
+            7..11 => self.insert(key),
+            11..14 => self.insert_ranked(key, Class::new(rest as usize / 3 % CLASS_COUNT)),
             14..18 => self.get_or_insert(key),
             18..21 => self.insert_burst(rest),
             21..23 => self.write(key),
@@ -141,7 +154,7 @@ impl Model {
         self.table.lookup_burst(keys.iter().copied(), self.now_ns, &mut found);
         for (index, found) in found.into_iter().enumerate() {
             let key = keys.get(index).copied().flatten();
-            assert_eq!(found, key.and_then(|key| self.expect_found(key)), "{index}");
+            assert_eq!(found, key.and_then(|key| self.expect_found_in_burst(key)), "{index}");
         }
         found.hash(&mut self.trace);
     }
@@ -153,7 +166,35 @@ impl Model {
         let result = self.table.insert_evicting(key, value, self.now_ns, |key, value| {
             left = Some((key, value.number));
         });
-        self.expect_inserted(key, result, number, left.as_slice());
+        self.expect_inserted(key, Class::default(), result, number, left.as_slice());
+    }
+
+    fn insert_ranked(&mut self, key: Chosen, class: Class) {
+        let value = self.value();
+        let number = value.number;
+        let mut left = None;
+        let rank = |value: &Counted, class: Class, silent_ns: u64| {
+            let flow = self.flows.values().find(|flow| flow.number == value.number).unwrap();
+            assert_eq!(flow.class, class);
+            assert_eq!(silent_ns / STEP_NS, self.now_ns / STEP_NS - flow.seen_step + 1);
+            rank_of(class)
+        };
+        let now_ns = self.now_ns;
+        let result = self.table.insert_ranked(key, value, class, now_ns, rank, |key, value| {
+            left = Some((key, value.number));
+        });
+        if let Some((key, _)) = left {
+            let flow = &self.flows[&key];
+            assert!(self.is_expired(flow) || rank_of(flow.class).is_some(), "{flow:?} left");
+        }
+        if result.is_ok() {
+            self.expect_inserted(key, class, result, number, left.as_slice());
+        } else {
+            (result.ok(), left).hash(&mut self.trace);
+            assert!(!self.flows.contains_key(&key) && left.is_none());
+            self.stats.refused_count += 1;
+            self.expect_no_place(key, |class| rank_of(class).is_some());
+        }
     }
 
     fn get_or_insert(&mut self, key: Chosen) {
@@ -177,7 +218,7 @@ impl Model {
             let gone = self.flows.iter().find(|(key, _)| is_gone(key)).unwrap();
             (*gone.0, gone.1.number)
         });
-        self.expect_inserted(key, result, number, left.as_slice());
+        self.expect_inserted(key, Class::default(), result, number, left.as_slice());
     }
 
     fn insert_burst(&mut self, rest: u64) {
@@ -237,6 +278,7 @@ impl Model {
     fn expect_inserted(
         &mut self,
         key: Chosen,
+        class: Class,
         result: Result<Handle, Refused>,
         number: u64,
         left: &[(Chosen, u64)],
@@ -246,7 +288,7 @@ impl Model {
         let Ok(handle) = result else {
             assert!(old.is_none() && left.is_empty());
             self.stats.refused_count += 1;
-            self.expect_no_place(key);
+            self.expect_no_place(key, |_| true);
             return;
         };
         for &(key, number) in left {
@@ -255,7 +297,7 @@ impl Model {
             self.expect_may_leave(&flow);
         }
         let is_live = old.filter(|flow| !self.is_expired(flow));
-        let class = is_live.map_or_else(Class::default, |flow| flow.class);
+        let class = is_live.map_or(class, |flow| flow.class);
         if let Some(flow) = is_live {
             assert_eq!(flow.handle, handle);
             assert!(left.is_empty());
@@ -278,7 +320,7 @@ impl Model {
     }
 
     /// That a new flow was refused with reason.
-    fn expect_no_place(&self, key: Chosen) {
+    fn expect_no_place(&self, key: Chosen, has_rank: impl Fn(Class) -> bool) {
         let view = self.table.store.view();
         let hash = view.hash(&key);
         let first = view.first(hash);
@@ -293,7 +335,8 @@ impl Model {
         if let Full::Evict(classes) = self.shape.full {
             for flow in residents.filter(|_| classes != Classes::NONE) {
                 // All tags alike leave no line to spare for other groups: one may stay for that.
-                let may_leave = classes.contains(flow.class) || self.is_expired(flow);
+                let is_asked = classes.contains(flow.class) && has_rank(flow.class);
+                let may_leave = is_asked || self.is_expired(flow);
                 assert!(!may_leave || self.shape.hash_bits < 64, "{flow:?} could leave");
             }
         }

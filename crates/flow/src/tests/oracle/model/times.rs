@@ -2,9 +2,9 @@
 
 use std::hash::Hash;
 
-use super::{Flow, Model};
+use super::{Flow, Model, RECENT_STEPS};
 use crate::tests::Chosen;
-use crate::{CLASS_COUNT, STEP_NS};
+use crate::{CLASS_COUNT, Handle, STEP_NS};
 
 impl Model {
     pub(super) fn now_step(&self) -> u64 {
@@ -14,6 +14,21 @@ impl Model {
     pub(super) fn is_expired(&self, flow: &Flow) -> bool {
         let idle_steps = self.idle_steps[flow.class.index()];
         idle_steps != u32::MAX.into() && self.now_step() - flow.seen_step > idle_steps
+    }
+
+    /// What a burst lookup gives, and that it was seen.
+    pub(super) fn expect_found_in_burst(&mut self, key: Chosen) -> Option<Handle> {
+        let flow = self.flows.get(&key)?;
+        let is_recent = self.now_step() - flow.seen_step < RECENT_STEPS;
+        if is_recent { self.expect_found(key) } else { None }
+    }
+
+    /// Looks up a flow, for how long it was silent.
+    pub(super) fn get_silent(&mut self, key: Chosen) -> Option<Handle> {
+        let (handle, silent_ns) = self.table.get_silent(&key, self.now_ns)?;
+        let silent_steps = self.now_step() - self.flows[&key].seen_step;
+        assert_eq!(silent_ns, (silent_steps + 1) * STEP_NS);
+        Some(handle)
     }
 
     /// Looks at a flow, and does not note that it was seen.
