@@ -1,7 +1,9 @@
 //! One connection: where it goes, and how far it has come.
 
 use crate::directory::TargetId;
+use hotloop::flow::STEP_NS;
 use hotloop::packet::ip::protocol;
+use hotloop::stage::Tick;
 
 /// TCP's flags (RFC 9293, section 3.1).
 pub mod tcp_flags {
@@ -21,8 +23,7 @@ use tcp_flags::{ACK, FIN, RST, SYN};
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[repr(u8)]
 pub enum State {
-    /// TCP, of which nothing but SYNs was seen. It alone makes place for others in a full table, and
-    /// is class 0, in which new flows begin.
+    /// TCP, of which nothing but SYNs was seen.
     Opening = 0,
     /// TCP.
     Established = 1,
@@ -34,18 +35,36 @@ pub enum State {
     Other = 4,
 }
 
-/// What a server has shown of itself, and who has said goodbye.
+/// The server has sent something.
 const SERVER_SEEN: u8 = 1;
-const CLIENT_FIN: u8 = 2;
-const SERVER_FIN: u8 = 4;
+/// The server has sent something that is no RST.
+const ANSWERED: u8 = 2;
+const CLIENT_FIN: u8 = 4;
+const SERVER_FIN: u8 = 8;
+/// Where it isn't TCP: the client has sent more than one packet.
+const SEVERAL: u8 = 16;
+/// See [`Connection::is_exception`].
+const EXCEPTION: u8 = 32;
+
+/// In `moved_by`: every packet changes something, also those of other protocols, whose echo requests
+/// and neighbours' messages may not be for the backend.
+const ANY: u8 = 0x20;
+
+/// For how long a connection must have been silent before a SYN takes its place, where its backend
+/// takes no new connections. Anybody can send a SYN, which must not end a connection that is in use.
+pub const ABANDONED_NS: u64 = 60_000_000_000;
 
 /// What a worker remembers of a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Connection {
     /// Where its packets go.
     pub target: TargetId,
+    /// When its backend got its first packet, in steps of [`STEP_NS`], of which it has the lower bits.
+    since: u32,
     state: State,
-    seen: u8,
+    notes: u8,
+    /// Those of TCP's flags that change something when the client sends them, or [`ANY`].
+    moved_by: u8,
 }
 
 /// Whether these flags open a connection.
@@ -62,18 +81,26 @@ pub const fn is_syn_ack(flags: u8) -> bool {
     flags & (SYN | ACK | RST | FIN) == SYN | ACK
 }
 
+/// A time as connections keep it.
+#[inline]
+const fn step(now: Tick) -> u32 {
+    (now.as_ns() / STEP_NS) as u32
+}
+
 impl Connection {
     /// A new one, of which the packet at hand is the first that is seen. `flags` are those of TCP.
     #[must_use]
-    pub const fn new(target: TargetId, protocol: u8, flags: u8) -> Self {
+    pub const fn new(target: TargetId, protocol: u8, flags: u8, now: Tick) -> Self {
         let state = match protocol {
             protocol::TCP if is_syn(flags) => State::Opening,
             protocol::TCP => State::Established,
             protocol::UDP => State::Udp,
             _ => State::Other,
         };
-        let mut connection = Self { target, state, seen: 0 };
-        connection.follow_client(flags);
+        let mut connection = Self { target, since: step(now), state, notes: 0, moved_by: ANY };
+        if connection.is_tcp() {
+            connection.follow_client(flags, now);
+        }
         connection
     }
 
@@ -84,40 +111,83 @@ impl Connection {
         self.state
     }
 
-    /// Whether a packet from the client with these flags (0 where it isn't TCP) changes nothing: what
+    /// Whether a packet from the client with these flags (of TCP; elsewhere any) changes nothing: what
     /// nearly all do.
     #[inline(always)]
     #[must_use]
     pub const fn is_unmoved_by(&self, flags: u8) -> bool {
-        // By state, the flags that change something; one that is set in all packets stands for all: also
-        // of other protocols, whose echo requests and neighbours' messages may not be for the backend.
-        // A table in a register costs less than a jump by the state.
-        const ALWAYS: u8 = 0x20;
-        const MASKS: u64 =
-            u64::from_le_bytes([ALWAYS, SYN | RST | FIN, ALWAYS, 0, ALWAYS, 0, 0, 0]);
-        (flags | ALWAYS) & (MASKS >> (self.state as u8 * 8)) as u8 == 0
+        (flags | ANY) & self.moved_by == 0
     }
 
-    /// Whether a packet from the client with these flags begins another connection of the same five
-    /// fields. A SYN that comes again does not.
+    /// Whether a packet of it might go elsewhere if it were forgotten: its backend is not the one that
+    /// the configuration alone says.
     #[must_use]
-    pub const fn begins_afresh(&self, flags: u8) -> bool {
-        is_syn(flags) && matches!(self.state, State::Established | State::Closing)
+    pub const fn is_exception(&self) -> bool {
+        self.notes & EXCEPTION != 0
     }
 
-    /// The client sent a packet with these flags, which does not begin it afresh.
-    pub const fn follow_client(&mut self, flags: u8) {
+    /// Notes whether it is an [exception](Self::is_exception).
+    pub const fn set_exception(&mut self, is_exception: bool) {
+        self.notes = if is_exception { self.notes | EXCEPTION } else { self.notes & !EXCEPTION };
+    }
+
+    /// Whether it is over, as far as one can know: then a SYN begins another where its backend takes
+    /// none.
+    #[must_use]
+    pub const fn is_over(&self, silent_ns: u64) -> bool {
+        matches!(self.state, State::Closing) || silent_ns >= ABANDONED_NS
+    }
+
+    /// How much is lost when it leaves a full table, where its last packet came `silent_ns` before
+    /// `now`, rounded up as the table says it; none where it is to stay.
+    ///
+    /// Anybody can send packets of connections that there are not. So one counts as established when
+    /// something is known that a sender who can't receive doesn't bring about: its backend has answered
+    /// with more than a RST, or, where answers aren't seen, packets have kept coming for longer than
+    /// openings are remembered. Of UDP, an answer proves nothing.
+    #[must_use]
+    pub const fn rank(&self, silent_ns: u64, now: Tick, opening_ns: u64) -> Option<u8> {
+        let last = step(now).wrapping_add(1).wrapping_sub((silent_ns / STEP_NS) as u32);
+        let has_lasted = last.wrapping_sub(self.since) as u64 > opening_ns / STEP_NS;
+        let (is_begun, is_established) = match self.state {
+            State::Closing => return Some(0),
+            State::Opening => (false, false),
+            State::Established => {
+                let is_established = self.notes & ANSWERED != 0 || has_lasted;
+                (is_established, is_established)
+            }
+            State::Udp | State::Other => (self.notes & SEVERAL != 0, has_lasted),
+        };
+        match is_begun {
+            false => Some(1),
+            true if is_established && self.is_exception() => None,
+            true => Some(2),
+        }
+    }
+
+    /// The client sent a packet with these flags.
+    pub const fn follow_client(&mut self, flags: u8, now: Tick) {
         if !self.is_tcp() {
-            return;
+            self.notes |= SEVERAL;
+        } else if is_syn(flags) && matches!(self.state, State::Closing) {
+            // The next one of the same ports, on the same backend.
+            (self.state, self.since) = (State::Opening, step(now));
+            self.notes &= EXCEPTION;
+        } else {
+            if flags & FIN != 0 {
+                self.notes |= CLIENT_FIN;
+            }
+            if flags & RST != 0 || self.is_closed() {
+                self.state = State::Closing;
+            } else if matches!(self.state, State::Opening) && flags & SYN == 0 {
+                self.state = State::Established;
+            }
         }
-        if flags & FIN != 0 {
-            self.seen |= CLIENT_FIN;
-        }
-        if flags & RST != 0 || self.is_closed() {
-            self.state = State::Closing;
-        } else if matches!(self.state, State::Opening) && flags & SYN == 0 {
-            self.state = State::Established;
-        }
+        self.moved_by = match self.state {
+            State::Established => SYN | RST | FIN,
+            State::Udp => 0,
+            State::Opening | State::Closing | State::Other => ANY,
+        };
     }
 
     /// The server sent a packet with these flags.
@@ -125,13 +195,22 @@ impl Connection {
         if !self.is_tcp() {
             return;
         }
-        self.seen |= SERVER_SEEN;
+        self.notes |= SERVER_SEEN;
+        if flags & RST == 0 {
+            self.notes |= ANSWERED;
+        }
         if flags & FIN != 0 {
-            self.seen |= SERVER_FIN;
+            self.notes |= SERVER_FIN;
         }
         if flags & RST != 0 || self.is_closed() {
-            self.state = State::Closing;
+            (self.state, self.moved_by) = (State::Closing, ANY);
         }
+    }
+
+    /// Its backend is gone, and it goes on with another one, which has not answered yet.
+    pub const fn go_on_with(&mut self, target: TargetId, now: Tick) {
+        (self.target, self.since) = (target, step(now));
+        self.notes &= !ANSWERED;
     }
 
     const fn is_tcp(&self) -> bool {
@@ -142,7 +221,7 @@ impl Connection {
     /// not seen here: there the client's is enough.
     const fn is_closed(&self) -> bool {
         const BOTH: u8 = CLIENT_FIN | SERVER_FIN;
-        self.seen & BOTH == BOTH || self.seen & (CLIENT_FIN | SERVER_SEEN) == CLIENT_FIN
+        self.notes & BOTH == BOTH || self.notes & (CLIENT_FIN | SERVER_SEEN) == CLIENT_FIN
     }
 }
 
@@ -151,9 +230,30 @@ mod tests {
     use super::*;
 
     const TARGET: TargetId = TargetId { slot: 3, generation: 1 };
+    const OPENING_NS: u64 = 10_000_000_000;
+
+    fn at(ms: u64) -> Tick {
+        Tick::from_ns(1_000_000_000 + ms * 1_000_000)
+    }
+
+    fn new(protocol: u8, flags: u8) -> Connection {
+        Connection::new(TARGET, protocol, flags, at(0))
+    }
 
     fn tcp(flags: u8) -> Connection {
-        Connection::new(TARGET, protocol::TCP, flags)
+        new(protocol::TCP, flags)
+    }
+
+    impl Connection {
+        fn client(&mut self, flags: u8) {
+            self.follow_client(flags, at(0));
+        }
+
+        /// Its rank at some time, with its last packet at another.
+        fn rank_at(&self, last_ms: u64, ms: u64) -> Option<u8> {
+            let silent_ns = (step(at(ms)) - step(at(last_ms)) + 1) as u64 * STEP_NS;
+            self.rank(silent_ns, at(ms), OPENING_NS)
+        }
     }
 
     #[test]
@@ -162,27 +262,27 @@ mod tests {
         assert_eq!(tcp(ACK).state(), State::Established);
         assert_eq!(tcp(SYN | ACK).state(), State::Established);
         assert_eq!(tcp(RST).state(), State::Closing);
-        assert_eq!(Connection::new(TARGET, protocol::UDP, 0).state(), State::Udp);
-        assert_eq!(Connection::new(TARGET, 47, 0).state(), State::Other);
-        // Five fields and a line of the table hold it.
-        assert!(size_of::<Connection>() <= 16);
+        assert_eq!(new(protocol::UDP, 0).state(), State::Udp);
+        assert_eq!(new(47, 0).state(), State::Other);
+        // With the longest key it fits a line of the table.
+        assert_eq!(size_of::<Connection>(), 16);
     }
 
     #[test]
     fn a_client_that_goes_on_has_established_its_connection() {
         let mut connection = tcp(SYN);
-        connection.follow_client(SYN);
+        connection.client(SYN);
         assert_eq!(connection.state(), State::Opening);
         connection.follow_server(SYN | ACK);
         assert_eq!(connection.state(), State::Opening);
-        connection.follow_client(ACK);
+        connection.client(ACK);
         assert_eq!(connection.state(), State::Established);
     }
 
     #[test]
     fn a_reset_closes_from_either_side_and_so_do_both_goodbyes() {
         let mut reset = tcp(ACK);
-        reset.follow_client(RST | ACK);
+        reset.client(RST | ACK);
         assert_eq!(reset.state(), State::Closing);
         let mut reset = tcp(ACK);
         reset.follow_server(RST);
@@ -192,7 +292,7 @@ mod tests {
             let mut closing = tcp(ACK);
             closing.follow_server(ACK);
             if client_first {
-                closing.follow_client(FIN | ACK)
+                closing.client(FIN | ACK)
             } else {
                 closing.follow_server(FIN)
             }
@@ -200,10 +300,10 @@ mod tests {
             if client_first {
                 closing.follow_server(FIN)
             } else {
-                closing.follow_client(FIN | ACK)
+                closing.client(FIN | ACK)
             }
             assert_eq!(closing.state(), State::Closing);
-            closing.follow_client(ACK);
+            closing.client(ACK);
             assert_eq!(closing.state(), State::Closing);
         }
     }
@@ -211,28 +311,100 @@ mod tests {
     #[test]
     fn where_the_server_is_not_seen_the_clients_goodbye_is_enough() {
         let mut direct = tcp(ACK);
-        direct.follow_client(FIN | ACK);
+        direct.client(FIN | ACK);
         assert_eq!(direct.state(), State::Closing);
-        assert!(direct.begins_afresh(SYN) && !direct.begins_afresh(ACK));
     }
 
     #[test]
-    fn a_syn_that_comes_again_begins_nothing() {
-        assert!(!tcp(SYN).begins_afresh(SYN));
-        assert!(tcp(ACK).begins_afresh(SYN) && !tcp(ACK).begins_afresh(SYN | ACK));
-        assert!(!Connection::new(TARGET, protocol::UDP, 0).begins_afresh(SYN));
+    fn a_syn_opens_what_was_closing_and_changes_nothing_else() {
+        for flags in [SYN, ACK] {
+            let mut connection = tcp(flags);
+            connection.follow_server(ACK);
+            let before = connection;
+            connection.follow_client(SYN, at(70_000));
+            assert_eq!(connection, before);
+        }
+        let mut closing = tcp(ACK);
+        closing.set_exception(true);
+        closing.follow_server(FIN);
+        closing.client(FIN);
+        closing.follow_client(SYN, at(70_000));
+        let mut anew = Connection::new(TARGET, protocol::TCP, SYN, at(70_000));
+        anew.set_exception(true);
+        assert_eq!(closing, anew);
+    }
+
+    #[test]
+    fn a_connection_is_over_when_it_is_closing_or_abandoned() {
+        assert!(tcp(RST).is_over(0));
+        for connection in [tcp(SYN), tcp(ACK), new(protocol::UDP, 0)] {
+            assert!(!connection.is_over(ABANDONED_NS - 1) && connection.is_over(ABANDONED_NS));
+        }
     }
 
     #[test]
     fn most_packets_change_nothing() {
-        let mut established = tcp(ACK);
-        for flags in 0..=u8::MAX {
-            let before = established;
-            if before.is_unmoved_by(flags) {
-                established.follow_client(flags);
-                assert_eq!(established, before, "{flags:#x}");
+        let mut several = new(protocol::UDP, 0);
+        assert!(!several.is_unmoved_by(0));
+        several.client(0);
+        for mut connection in [tcp(SYN), tcp(ACK), tcp(RST), several, new(47, 0)] {
+            for flags in 0..=u8::MAX {
+                let before = connection;
+                if before.is_unmoved_by(flags) {
+                    connection.follow_client(flags, at(70_000));
+                    assert_eq!(connection, before, "{flags:#x}");
+                }
             }
         }
-        assert!(established.is_unmoved_by(ACK) && !established.is_unmoved_by(FIN));
+        assert!(tcp(ACK).is_unmoved_by(ACK) && !tcp(ACK).is_unmoved_by(FIN));
+        assert!((0..=u8::MAX).all(|flags| several.is_unmoved_by(flags)));
+    }
+
+    #[test]
+    fn closing_ones_leave_first_then_those_that_prove_nothing_and_exceptions_stay() {
+        let answered = |first: u8, answer: u8| {
+            let mut connection = tcp(first);
+            connection.follow_server(answer);
+            connection.client(ACK);
+            connection
+        };
+        let mut pair = tcp(SYN);
+        pair.client(ACK);
+        let mut several = new(protocol::UDP, 0);
+        several.client(0);
+        // By the connection: its rank at once, and after 11 s of packets.
+        let cases = [
+            (tcp(RST), Some(0), Some(0)),
+            (answered(ACK, RST), Some(0), Some(0)),
+            (tcp(SYN), Some(1), Some(1)),
+            (tcp(ACK), Some(1), Some(2)),
+            (pair, Some(1), Some(2)),
+            (answered(SYN, SYN | ACK), Some(2), Some(2)),
+            (answered(ACK, ACK), Some(2), Some(2)),
+            (new(protocol::UDP, 0), Some(1), Some(1)),
+            (several, Some(2), Some(2)),
+        ];
+        for (mut connection, early, late) in cases {
+            assert_eq!(connection.rank_at(100, 100), early, "{connection:?}");
+            assert_eq!(connection.rank_at(11_000, 500_000), late, "{connection:?}");
+            // Silence proves nothing.
+            assert_eq!(connection.rank_at(9_900, 500_000), early, "{connection:?}");
+            connection.set_exception(true);
+            let stays = |rank| if rank == Some(2) { None } else { rank };
+            let is_udp = connection.state() == State::Udp;
+            let early = if is_udp { early } else { stays(early) };
+            assert_eq!(connection.rank_at(100, 100), early, "{connection:?}");
+            assert_eq!(connection.rank_at(11_000, 500_000), stays(late), "{connection:?}");
+        }
+    }
+
+    #[test]
+    fn another_backend_has_not_answered_yet() {
+        let mut connection = tcp(ACK);
+        connection.follow_server(ACK);
+        assert_eq!(connection.rank_at(100, 100), Some(2));
+        connection.go_on_with(TargetId { slot: 4, ..TARGET }, at(20_000));
+        assert_eq!(connection.rank_at(20_100, 20_100), Some(1));
+        assert_eq!(connection.rank_at(31_000, 31_000), Some(2));
     }
 }

@@ -1,10 +1,10 @@
 //! The connections that a worker remembers.
 
-use crate::connection::{Connection, State};
+use crate::connection::{ABANDONED_NS, Connection, State};
 use crate::directory::TargetId;
 use hotloop::arena::{Arena, Obtained, Request};
 use hotloop::flow::{
-    BURST_KEYS_MAX, CLASS_COUNT, Class, Classes, Config, Cursor, Full, Handle, Table,
+    BURST_KEYS_MAX, CLASS_COUNT, Class, Classes, Config, Cursor, Full, Handle, Key, Table,
 };
 use hotloop::packet::PacketBuf;
 use hotloop::packet::classify::{Kind, Layout};
@@ -12,22 +12,31 @@ use hotloop::packet::flow_key::{FlowKey, FlowKeyV4, FlowKeyV6};
 use hotloop::packet::ip::protocol;
 use hotloop::stage::{Classified, Error, Tick};
 
-/// Of how many connections of a full table one must be opening, for one to be looked for.
-const OPENING_SHARE: usize = 16;
-
 /// How many places of each table one [`Connections::age`] looks at.
 const AGE_BUDGET: usize = 15;
 
 /// A worker's connection tables, one for each IP version: keys are directed from client to VIP.
 #[derive(Debug)]
 pub struct Connections {
-    v4: Table<FlowKeyV4, Connection>,
-    v6: Table<FlowKeyV6, Connection>,
-    /// How many of each are opening: of IPv4, then of IPv6.
-    opening_counts: [usize; 2],
+    v4: Family<FlowKeyV4>,
+    v6: Family<FlowKeyV6>,
+    /// For how long a connection is remembered that is opening.
+    opening_ns: u64,
     /// What [`prepare`](Self::prepare) found, by place in the burst.
     found: [Option<Handle>; BURST_KEYS_MAX],
     obtained: Obtained,
+}
+
+/// How many places of a table one [`Connections::mark`] looks at: each may take a walk through services.
+const MARK_BUDGET: usize = 4;
+
+/// The connections of an IP version.
+#[derive(Debug)]
+struct Family<K: Key> {
+    table: Table<K, Connection>,
+    /// How many in a row were looked at for one to leave, and are all to stay. When that is as many as
+    /// there can be, the table is full of those, as far as a sample says: then one of them leaves.
+    vain_count: usize,
 }
 
 /// Whether a packet is for the connection of its key, whatever else it is.
@@ -73,12 +82,12 @@ impl Connections {
         let bytes = Self::bytes(capacity)
             .ok_or_else(|| Error::message(format!("{capacity} connections: too many")))?;
         let (arena, obtained) = Arena::new(Request { node, ..Request::new(bytes) })?;
-        let full = Full::Evict(Classes::of(&[Class::new(State::Opening as usize)]));
-        let config = Config { capacity, idle_ns, recent_ns: u64::MAX, full };
+        let full = Full::Evict(Classes::ALL);
+        let config = Config { capacity, idle_ns, recent_ns: ABANDONED_NS, full };
         Ok(Self {
-            v4: Table::new(arena.clone(), config)?,
-            v6: Table::new(arena, config)?,
-            opening_counts: [0; 2],
+            v4: Family::new(arena.clone(), config)?,
+            v6: Family::new(arena, config)?,
+            opening_ns: idle_ns[State::Opening as usize],
             found: [None; BURST_KEYS_MAX],
             obtained,
         })
@@ -99,8 +108,9 @@ impl Connections {
 
     /// Sets how long connections are remembered from now on, by state.
     pub fn set_idle_ns(&mut self, idle_ns: [u64; CLASS_COUNT]) {
-        self.v4.set_idle_ns(idle_ns);
-        self.v6.set_idle_ns(idle_ns);
+        self.v4.table.set_idle_ns(idle_ns);
+        self.v6.table.set_idle_ns(idle_ns);
+        self.opening_ns = idle_ns[State::Opening as usize];
     }
 
     /// Looks up the connections of a burst, for [`found`](Self::found): those of whole TCP and UDP
@@ -120,7 +130,7 @@ impl Connections {
                 any_key_v4(packet)
             })
         });
-        self.v4.lookup_burst(v4_keys, now.as_ns(), &mut self.found);
+        self.v4.table.lookup_burst(v4_keys, now.as_ns(), &mut self.found);
         if any_v6 {
             self.prepare_v6(burst, now);
         }
@@ -137,7 +147,7 @@ impl Connections {
             if found.is_none()
                 && let Some(key) = packet.tag().usual_key_v4(packet.packet.data())
             {
-                self.v4.prefetch_insert(&key);
+                self.v4.table.prefetch_insert(&key);
             }
         }
     }
@@ -145,7 +155,7 @@ impl Connections {
     fn prepare_v6<P: PacketBuf>(&mut self, burst: &[Classified<P>], now: Tick) {
         let mut found = [None; BURST_KEYS_MAX];
         let v6_keys = burst.iter().map(any_key_v6);
-        self.v6.lookup_burst(v6_keys, now.as_ns(), &mut found);
+        self.v6.table.lookup_burst(v6_keys, now.as_ns(), &mut found);
         for (index, packet) in burst.iter().enumerate() {
             if packet.tag().kind() == Kind::Ipv6 {
                 self.found[index] = found[index];
@@ -166,14 +176,21 @@ impl Connections {
     #[inline(always)]
     #[must_use]
     pub fn found_v4(&self, index: usize) -> Option<&Connection> {
-        self.v4.value(self.found[index % BURST_KEYS_MAX]?)
+        self.v4.table.value(self.found[index % BURST_KEYS_MAX]?)
     }
 
-    /// The connection of a key, which has a packet now.
-    pub fn find(&mut self, key: &FlowKey, now: Tick) -> Option<Place> {
+    /// The connection of a key, which has a packet now, and for how long it had none, in nanoseconds:
+    /// exactly enough to compare it with [`ABANDONED_NS`].
+    pub fn find(&mut self, key: &FlowKey, now: Tick) -> Option<(Place, u64)> {
         match key {
-            FlowKey::V4(key) => self.v4.get(key, now.as_ns()).map(Place::V4),
-            FlowKey::V6(key) => self.v6.get(key, now.as_ns()).map(Place::V6),
+            FlowKey::V4(key) => {
+                let found = self.v4.table.get_silent(key, now.as_ns());
+                found.map(|(handle, silent_ns)| (Place::V4(handle), silent_ns))
+            }
+            FlowKey::V6(key) => {
+                let found = self.v6.table.get_silent(key, now.as_ns());
+                found.map(|(handle, silent_ns)| (Place::V6(handle), silent_ns))
+            }
         }
     }
 
@@ -181,8 +198,8 @@ impl Connections {
     #[must_use]
     pub fn peek(&self, key: &FlowKey, now: Tick) -> Option<Connection> {
         match key {
-            FlowKey::V4(key) => self.v4.peek(key, now.as_ns()).map(|handle| self.v4[handle]),
-            FlowKey::V6(key) => self.v6.peek(key, now.as_ns()).map(|handle| self.v6[handle]),
+            FlowKey::V4(key) => self.v4.peek(key, now),
+            FlowKey::V6(key) => self.v6.peek(key, now),
         }
     }
 
@@ -191,8 +208,8 @@ impl Connections {
     #[must_use]
     pub fn connection(&self, place: Place) -> Option<Connection> {
         match place {
-            Place::V4(handle) => self.v4.value(handle).copied(),
-            Place::V6(handle) => self.v6.value(handle).copied(),
+            Place::V4(handle) => self.v4.table.value(handle).copied(),
+            Place::V6(handle) => self.v6.table.value(handle).copied(),
         }
     }
 
@@ -201,97 +218,67 @@ impl Connections {
     /// # Panics
     /// When it has.
     pub fn set(&mut self, place: Place, connection: Connection) {
-        let class = class(&connection);
-        let (before, opening_count) = match place {
-            Place::V4(handle) => {
-                self.v4.set_class(handle, class);
-                (std::mem::replace(&mut self.v4[handle], connection), &mut self.opening_counts[0])
-            }
-            Place::V6(handle) => {
-                self.v6.set_class(handle, class);
-                (std::mem::replace(&mut self.v6[handle], connection), &mut self.opening_counts[1])
-            }
-        };
-        *opening_count += is_opening(&connection);
-        *opening_count -= is_opening(&before);
+        match place {
+            Place::V4(handle) => self.v4.set(handle, connection),
+            Place::V6(handle) => self.v6.set(handle, connection),
+        }
     }
 
     /// Remembers a connection that isn't there, which has a packet now. Where another leaves for it,
     /// `on_leave` has the target of that. None where there is no room.
-    ///
-    /// A full table has room where one in 16 of its connections is opening: to look for the last few
-    /// of them, for each new one of a flood, would cost more than they are worth.
     pub fn insert(
         &mut self,
         key: &FlowKey,
         connection: Connection,
         now: Tick,
-        mut on_leave: impl FnMut(TargetId),
+        on_leave: impl FnMut(TargetId),
     ) -> Option<Place> {
-        let (now, class) = (now.as_ns(), class(&connection));
-        let [v4_count, v6_count] = &mut self.opening_counts;
-        let (place, opening_count) = match key {
+        let opening_ns = self.opening_ns;
+        match key {
             FlowKey::V4(key) => {
-                let table = &mut self.v4;
-                if table.len() >= table.capacity() && *v4_count < table.capacity() / OPENING_SHARE {
-                    return None;
-                }
-                let placed = table.insert_ranked(
-                    *key,
-                    connection,
-                    class,
-                    now,
-                    |_, _, _| Some(0),
-                    |_, left| {
-                        *v4_count -= is_opening(&left);
-                        on_leave(left.target);
-                    },
-                );
-                (placed.map(Place::V4), v4_count)
+                self.v4.insert(*key, connection, now, opening_ns, on_leave).map(Place::V4)
             }
             FlowKey::V6(key) => {
-                let table = &mut self.v6;
-                if table.len() >= table.capacity() && *v6_count < table.capacity() / OPENING_SHARE {
-                    return None;
-                }
-                let placed = table.insert_ranked(
-                    *key,
-                    connection,
-                    class,
-                    now,
-                    |_, _, _| Some(0),
-                    |_, left| {
-                        *v6_count -= is_opening(&left);
-                        on_leave(left.target);
-                    },
-                );
-                (placed.map(Place::V6), v6_count)
+                self.v6.insert(*key, connection, now, opening_ns, on_leave).map(Place::V6)
             }
-        };
-        let place = place.ok()?;
-        *opening_count += is_opening(&connection);
-        Some(place)
+        }
     }
 
     /// Forgets connections that fell silent, in a bounded step: a few places of each table.
     /// `on_leave` has their targets.
     #[inline]
     pub fn age(&mut self, now: Tick, mut on_leave: impl FnMut(TargetId)) {
-        let [v4_count, v6_count] = &mut self.opening_counts;
-        self.v4.age(now.as_ns(), AGE_BUDGET, |_, left| {
-            *v4_count -= is_opening(&left);
-            on_leave(left.target);
-        });
-        self.v6.age(now.as_ns(), AGE_BUDGET, |_, left| {
-            *v6_count -= is_opening(&left);
-            on_leave(left.target);
-        });
+        self.v4.table.age(now.as_ns(), AGE_BUDGET, |_, left| on_leave(left.target));
+        self.v6.table.age(now.as_ns(), AGE_BUDGET, |_, left| on_leave(left.target));
+    }
+
+    /// Notes of the connections in the next few places whether they are exceptions, as the walk has come
+    /// there, and says where to go on, or none at the end. Those that move meanwhile may be missed.
+    pub fn mark(
+        &mut self,
+        walk: Walk,
+        mut is_exception: impl FnMut(&FlowKey, &Connection) -> bool,
+    ) -> Option<Walk> {
+        match walk {
+            Walk::V4(cursor) => {
+                let next = self.v4.table.scan_mut(cursor, MARK_BUDGET, |key, it| {
+                    it.set_exception(is_exception(&FlowKey::V4(*key), it));
+                });
+                Some(next.map_or(Walk::V6(Cursor::default()), Walk::V4))
+            }
+            Walk::V6(cursor) => {
+                let next = self.v6.table.scan_mut(cursor, MARK_BUDGET, |key, it| {
+                    it.set_exception(is_exception(&FlowKey::V6(*key), it));
+                });
+                next.map(Walk::V6)
+            }
+        }
     }
 
     /// How many connections there are, those included that fell silent and were not forgotten yet.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.v4.len() + self.v6.len()
+        self.v4.table.len() + self.v6.table.len()
     }
 
     /// Whether there are none.
@@ -310,11 +297,13 @@ impl Connections {
     ) -> Option<Walk> {
         match walk {
             Walk::V4(cursor) => {
-                let next = self.v4.scan(cursor, budget, |key, it| visit(FlowKey::V4(*key), *it));
+                let next =
+                    self.v4.table.scan(cursor, budget, |key, it| visit(FlowKey::V4(*key), *it));
                 Some(next.map_or(Walk::V6(Cursor::default()), Walk::V4))
             }
             Walk::V6(cursor) => {
-                let next = self.v6.scan(cursor, budget, |key, it| visit(FlowKey::V6(*key), *it));
+                let next =
+                    self.v6.table.scan(cursor, budget, |key, it| visit(FlowKey::V6(*key), *it));
                 next.map(Walk::V6)
             }
         }
@@ -322,8 +311,53 @@ impl Connections {
 
     /// All connections, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = (FlowKey, Connection)> {
-        let v4 = self.v4.iter().map(|(key, it)| (FlowKey::V4(*key), *it));
-        v4.chain(self.v6.iter().map(|(key, it)| (FlowKey::V6(*key), *it)))
+        let v4 = self.v4.table.iter().map(|(key, it)| (FlowKey::V4(*key), *it));
+        v4.chain(self.v6.table.iter().map(|(key, it)| (FlowKey::V6(*key), *it)))
+    }
+}
+
+impl<K: Key> Family<K> {
+    fn new(arena: Arena, config: Config) -> Result<Self, Error> {
+        Ok(Self { table: Table::new(arena, config)?, vain_count: 0 })
+    }
+
+    fn peek(&self, key: &K, now: Tick) -> Option<Connection> {
+        self.table.peek(key, now.as_ns()).map(|handle| self.table[handle])
+    }
+
+    fn set(&mut self, handle: Handle, connection: Connection) {
+        self.table.set_class(handle, class(&connection));
+        self.table[handle] = connection;
+    }
+
+    fn insert(
+        &mut self,
+        key: K,
+        connection: Connection,
+        now: Tick,
+        opening_ns: u64,
+        mut on_leave: impl FnMut(TargetId),
+    ) -> Option<Handle> {
+        let class = class(&connection);
+        let mut asked_count = 0;
+        let rank = |it: &Connection, _: Class, silent_ns: u64| {
+            asked_count += 1;
+            it.rank(silent_ns, now, opening_ns)
+        };
+        let mut on_evict = |_: K, left: Connection| on_leave(left.target);
+        let placed =
+            self.table.insert_ranked(key, connection, class, now.as_ns(), rank, &mut on_evict);
+        if placed.is_ok() {
+            self.vain_count = 0;
+            return placed.ok();
+        }
+        self.vain_count += asked_count;
+        if self.vain_count < self.table.capacity() {
+            return None;
+        }
+        self.vain_count = 0;
+        let rank = |_: &Connection, _: Class, _| Some(0);
+        self.table.insert_ranked(key, connection, class, now.as_ns(), rank, &mut on_evict).ok()
     }
 }
 
@@ -345,9 +379,4 @@ fn any_key_v6<P: PacketBuf>(packet: &Classified<P>) -> Option<FlowKeyV6> {
 /// The class of a connection's entry.
 const fn class(connection: &Connection) -> Class {
     Class::new(connection.state() as usize)
-}
-
-/// 1 for a connection that is opening, 0 for any other.
-fn is_opening(connection: &Connection) -> usize {
-    usize::from(connection.state() == State::Opening)
 }

@@ -100,11 +100,11 @@ const OFTEN: &[&str] = &[
     "answer: too many to its network",
     "bad_checksum",
     "congestion",
-    "connection: afresh",
+    "connection: a SYN when it is over",
+    "connection: a SYN while it is open",
     "connection: known",
     "connection: new",
     "connection: perhaps known",
-    "connection: repeated SYN",
     "connection: taken over",
     "connection: the table may be full",
     "connection: too many new ones",
@@ -153,6 +153,8 @@ const SOMETIMES: &[&str] = &[
     "all down: forwarded",
     "answer: not allowed",
     "churn",
+    "connection: a SYN, and its backend takes none",
+    "connection: exceptions stay",
     "encapsulation_limit",
     "flushed",
     "fragment: again",
@@ -174,4 +176,9 @@ const SOMETIMES: &[&str] = &[
 ];
 
 /// Met ten times or more.
-const RARELY: &[&str] = &["connection: its backend is gone", "flushed: begun again"];
+const RARELY: &[&str] = &[
+    "connection: another begins elsewhere",
+    "connection: its backend is gone",
+    "connection: its backend is gone, another begins",
+    "flushed: begun again",
+];

@@ -70,7 +70,7 @@ impl Versions {
 
     fn text(version: usize, present: [u32; 4], rng: &mut Rng) -> String {
         let mut text = preamble(&format!(
-            "source_v4 = \"10.255.{}.{}\"\nconnections_max = 8192",
+            "source_v4 = \"10.255.{}.{}\"\nconnections_max = 262144",
             version / 200,
             version % 200 + 1
         ));

@@ -2,6 +2,7 @@
 
 use super::classes::usual_flags;
 use super::fragments::Datagram;
+use super::schedule::is_exception;
 use super::{BalanceDrop, Own, Turn, refusal};
 use crate::config::{IcmpEcho, Scheduler};
 use crate::connection::{Connection, is_syn};
@@ -13,6 +14,7 @@ use hotloop::packet::classify::Layout;
 use hotloop::packet::flow_key::{FlowKey, FlowKeyV4};
 use hotloop::packet::ip::{Fragment, protocol};
 use hotloop::stage::{Carries, Tick};
+use std::net::IpAddr;
 
 /// A packet of a flow to a service.
 struct FromClient<'a> {
@@ -68,7 +70,8 @@ impl<P: PacketBuf + Carries> Own<P> {
         }
         let chosen = if layout.is_tunnel() {
             // It goes by the flow inside it, and is not remembered.
-            service_for(turn.directory, header, 0, false).and_then(|service| {
+            let (address, protocol) = (header.destination, header.protocol);
+            service_for(turn.directory, address, protocol, 0, false).and_then(|service| {
                 let (client, hash, now) = (header.source, layout.hash(), turn.now());
                 self.schedule.consistent(turn.directory, service, client, hash, now)
             })
@@ -78,9 +81,9 @@ impl<P: PacketBuf + Carries> Own<P> {
                     let flags = header.tcp_flags(packet.data());
                     let is_echo = header.is_echo(packet.data());
                     let from_client = FromClient { key: &key, hash: layout.hash(), flags };
-                    let port = key.destination_port();
+                    let (directory, port) = (turn.directory, key.destination_port());
                     self.follow(turn, &from_client, || {
-                        service_for(turn.directory, header, port, is_echo)
+                        service_for(directory, header.destination, header.protocol, port, is_echo)
                     })
                 }
                 None => Err(BalanceDrop::Malformed),
@@ -112,44 +115,57 @@ impl<P: PacketBuf + Carries> Own<P> {
         service: impl FnOnce() -> Result<&'d Service, BalanceDrop>,
     ) -> Result<TargetId, BalanceDrop> {
         let directory = turn.directory;
-        let Some(place) = self.connections.find(packet.key, turn.now()) else {
+        let Some((place, silent_ns)) = self.connections.find(packet.key, turn.now()) else {
             return self.enter(turn, service()?, packet);
         };
         let mut connection = self.connections.connection(place).expect("it was found just now");
-        if !connection.begins_afresh(packet.flags) {
-            match directory.target(connection.target) {
-                Found::There(_) => {
-                    connection.follow_client(packet.flags);
-                    self.connections.set(place, connection);
-                    return Ok(connection.target);
-                }
-                // What has no SYN begins anew with any packet.
-                Found::Flushed if packet.is_within_tcp() => return Err(BalanceDrop::Flushed),
-                Found::Flushed | Found::Gone => {}
-            }
+        let found = directory.target(connection.target);
+        let is_syn = is_syn(packet.flags);
+        let is_over = connection.is_over(silent_ns);
+        // A backend that takes new connections gets a SYN of the same ports, too: whether it is another
+        // connection's is for the backend to say.
+        if let Found::There(target) = found
+            && (target.is_usable || !(is_syn && is_over))
+        {
+            connection.follow_client(packet.flags, turn.now());
+            self.connections.set(place, connection);
+            return Ok(connection.target);
         }
-        self.replace(turn, service()?, packet, (place, connection))
+        let is_flushed = matches!(found, Found::Flushed);
+        // What has no SYN begins anew with any packet.
+        if is_flushed && packet.is_within_tcp() {
+            return Err(BalanceDrop::Flushed);
+        }
+        let begins_anew = is_syn && (is_over || is_flushed);
+        self.replace(turn, service()?, packet, (place, connection, begins_anew))
     }
 
-    /// A connection gets another target: it begins afresh, or its own is gone.
+    /// A connection gets another target: another begins in its place, or its own target is gone.
     fn replace(
         &mut self,
         turn: &Turn<'_, '_, '_, P>,
         service: &Service,
         packet: &FromClient<'_>,
-        (place, mut connection): (Place, Connection),
+        (place, mut connection, begins_anew): (Place, Connection, bool),
     ) -> Result<TargetId, BalanceDrop> {
         let client = packet.key.source();
         let (directory, now) = (turn.directory, turn.now());
         let target = self.schedule.choose(directory, service, client, packet.hash, now)?;
         self.schedule.left(connection.target, turn.counts);
         self.schedule.entered(target, turn.counts);
-        if connection.begins_afresh(packet.flags) {
-            connection = Connection::new(target, packet.key.protocol(), packet.flags);
+        if begins_anew {
+            connection = Connection::new(target, packet.key.protocol(), packet.flags, now);
         } else {
-            connection.target = target;
-            connection.follow_client(packet.flags);
+            connection.go_on_with(target, now);
+            connection.follow_client(packet.flags, now);
         }
+        connection.set_exception(is_exception(
+            directory,
+            Some(service),
+            packet.key,
+            packet.hash,
+            target,
+        ));
         self.connections.set(place, connection);
         Ok(target)
     }
@@ -166,21 +182,28 @@ impl<P: PacketBuf + Carries> Own<P> {
         let consistent = self.schedule.consistent(directory, service, client, hash, now)?;
         turn.counts.admitted.add(1);
         // Entered before the scheduler chooses: its turn must not be spent on what finds no room.
-        let mut connection = Connection::new(consistent, packet.key.protocol(), packet.flags);
+        let mut connection = Connection::new(consistent, packet.key.protocol(), packet.flags, now);
         let Some(place) = self.place(turn, packet.key, connection) else {
             turn.counts.stateless.add(1);
             return Ok(consistent);
         };
-        // A connection in its midst was another balancer's until now: whatever the scheduler, all
-        // balancers agree on the consistent choice.
-        if !packet.is_within_tcp() && service.scheduler != Scheduler::Maglev {
-            let chosen = self.schedule.choose(directory, service, client, hash, now);
-            if let Ok(chosen) = chosen
-                && chosen != consistent
+        if service.scheduler != Scheduler::Maglev {
+            // A connection in its midst was another balancer's until now: whatever the scheduler, all
+            // balancers agree on the consistent choice.
+            if !packet.is_within_tcp()
+                && let Ok(chosen) = self.schedule.choose(directory, service, client, hash, now)
             {
                 connection.target = chosen;
-                self.connections.set(place, connection);
             }
+            let target = connection.target;
+            connection.set_exception(is_exception(
+                directory,
+                Some(service),
+                packet.key,
+                hash,
+                target,
+            ));
+            self.connections.set(place, connection);
         }
         self.schedule.entered(connection.target, turn.counts);
         Ok(connection.target)
@@ -270,8 +293,8 @@ impl<P: PacketBuf + Carries> Own<P> {
         hash: u32,
         now: Tick,
     ) -> Result<TargetId, BalanceDrop> {
-        let place = self.connections.find(key, now);
-        if let Some(connection) = place.and_then(|place| self.connections.connection(place)) {
+        let found = self.connections.find(key, now);
+        if let Some(connection) = found.and_then(|(place, _)| self.connections.connection(place)) {
             match directory.target(connection.target) {
                 Found::There(_) => return Ok(connection.target),
                 Found::Flushed => return Err(BalanceDrop::Flushed),
@@ -306,18 +329,25 @@ impl<P: PacketBuf + Carries> Own<P> {
     }
 }
 
-/// The service that takes a packet with this header; of echo requests that are to be forwarded, any
-/// of its address.
-fn service_for<'d>(
-    directory: &'d Directory,
-    header: &OwnHeader,
+/// The service that takes the packets of a connection that is known.
+pub(super) fn service_of_known<'d>(directory: &'d Directory, key: &FlowKey) -> Option<&'d Service> {
+    let is_echo = matches!(key.protocol(), protocol::ICMP | protocol::ICMPV6);
+    service_for(directory, key.destination(), key.protocol(), key.destination_port(), is_echo).ok()
+}
+
+/// The service that takes a packet to this address; of echo requests that are to be forwarded, any of
+/// the address.
+fn service_for(
+    directory: &Directory,
+    address: IpAddr,
+    protocol: u8,
     port: u16,
     is_echo: bool,
-) -> Result<&'d Service, BalanceDrop> {
-    let service = directory.service_of(header.destination, header.protocol, port);
+) -> Result<&Service, BalanceDrop> {
+    let service = directory.service_of(address, protocol, port);
     let any = || {
         let is_forwarded_echo = is_echo && directory.settings.icmp_echo == IcmpEcho::Forward;
-        if is_forwarded_echo { directory.any_service_of(header.destination) } else { None }
+        if is_forwarded_echo { directory.any_service_of(address) } else { None }
     };
     service.or_else(any).ok_or(BalanceDrop::NoService)
 }

@@ -34,7 +34,7 @@ pub use refusal::TUNNELS_MAX;
 pub use schedule::CLIENTS_MAX;
 
 use crate::arrival::Ports;
-use crate::connections::Connections;
+use crate::connections::{Connections, Walk};
 use crate::counts::WorkerCounts;
 use crate::directory::Directory;
 use budget::Budget;
@@ -180,6 +180,8 @@ struct Own<P> {
     fragments: Fragments<P>,
     seed: Seed,
     ports: Ports,
+    /// Where the walk is that marks exceptions, since the directory changed; none once it is through.
+    marking: Option<Walk>,
     new_connections: Window,
     /// Errors that say that a packet is too big: what hosts learn the path's MTU by.
     too_big_errors: Budget,
@@ -240,6 +242,7 @@ impl<P> Balance<P> {
             fragments: Fragments::new(),
             seed: settings.hashes.seed(),
             ports: Ports::default(),
+            marking: None,
             new_connections: Window::default(),
             too_big_errors: Budget::new(),
             other_errors: Budget::new(),
@@ -291,6 +294,7 @@ impl<P> Balance<P> {
             let settings = &self.directory.current().settings;
             self.own.connections.set_idle_ns(settings.idle_ns);
             self.own.schedule.set_persistence_ns(settings.persistence_ns_max);
+            self.own.marking = Some(Walk::default());
         }
     }
 }
@@ -302,6 +306,16 @@ impl<P> Own<P> {
         let Self { connections, schedule, .. } = self;
         connections.age(now, |target| schedule.left(target, counts));
         counts.connections.set(connections.len() as u64);
+    }
+
+    /// Goes on marking the connections that are exceptions by this directory, a few at a time.
+    #[cold]
+    fn mark(&mut self, directory: &Directory, walk: Walk) {
+        let Self { connections, seed, marking, .. } = self;
+        *marking = connections.mark(walk, |key, connection| {
+            let service = client::service_of_known(directory, key);
+            schedule::is_exception(directory, service, key, seed.hash(key), connection.target)
+        });
     }
 }
 
@@ -344,6 +358,9 @@ impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
         let now = cx.now();
         let counts = &self.counts[self.worker];
         self.own.age(counts, now);
+        if let Some(walk) = self.own.marking {
+            self.own.mark(self.directory.current(), walk);
+        }
         self.inquiries.answer(&self.own.connections, now);
         if self.own.fragments.waiting_count() > 0 {
             let mut turn = Turn { cx, out, directory: self.directory.current(), counts };

@@ -7,6 +7,8 @@ use crate::directory::{Choice, Directory, Found, Service, TargetId};
 use crate::prefix::bits;
 use hotloop::arena::{Arena, Obtained, Request};
 use hotloop::flow::{Classes, Config, Full, Table};
+use hotloop::packet::flow_key::FlowKey;
+use hotloop::packet::ip::protocol;
 use hotloop::stage::{Error, Tick};
 use std::net::IpAddr;
 
@@ -182,6 +184,35 @@ impl Schedule {
         }
         Some(desk)
     }
+}
+
+/// The target that depends on the configuration alone.
+fn by_configuration(
+    directory: &Directory,
+    service: &Service,
+    client: IpAddr,
+    hash: u32,
+) -> Option<TargetId> {
+    let is_by_client = service.scheduler == Scheduler::Source;
+    let hash = if is_by_client { directory.settings.hashes.of_client(client) } else { hash };
+    directory.but_not_itself(service, service.by_hash(hash)?, client, hash)
+}
+
+/// Whether a connection with this target is an exception: were it forgotten, its next packet might go
+/// elsewhere. `service` is the one that takes the packet, by the configuration in force.
+pub fn is_exception(
+    directory: &Directory,
+    service: Option<&Service>,
+    key: &FlowKey,
+    hash: u32,
+    target: TargetId,
+) -> bool {
+    let Some(service) = service else { return true };
+    // What is in the midst of TCP goes by its hash whatever the scheduler; of other protocols no packet
+    // is in the midst of anything.
+    let is_scheduled_anew = key.protocol() != protocol::TCP
+        && matches!(service.scheduler, Scheduler::RoundRobin | Scheduler::LeastConnections);
+    is_scheduled_anew || by_configuration(directory, service, key.source(), hash) != Some(target)
 }
 
 fn client_key(service: &Service, client: IpAddr) -> [u64; 3] {

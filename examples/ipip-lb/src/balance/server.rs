@@ -51,7 +51,7 @@ impl<P: PacketBuf + Carries> Own<P> {
         header: &OwnHeader,
         flags: u8,
     ) -> Option<TargetId> {
-        let place = self.connections.find(key, turn.now())?;
+        let (place, _) = self.connections.find(key, turn.now())?;
         let mut connection = self.connections.connection(place)?;
         turn.counts.replies_known.add(1);
         if header.fragment != Fragment::Later {

@@ -26,7 +26,7 @@ impl Model {
 
     /// A backend that is the client itself gets nothing from itself: of the others that may be chosen,
     /// each in as many places of a row as its weight says, the one at the hash's share of the row does.
-    fn but_not_itself(
+    pub fn but_not_itself(
         &mut self,
         service: usize,
         target: Target,

@@ -82,6 +82,8 @@ impl Run {
                 let (outcome, expected) =
                     self.quiet(|lab, scene| lab.renew(&scene.config, &scene.standing));
                 self.check(&[], &outcome, &expected)?;
+                self.lab.let_look_at_all();
+                self.model.mark();
             }
             if self.scene.style == Style::Ample && self.rng.permille(12) {
                 self.storm()?;
@@ -97,7 +99,8 @@ impl Run {
                     0..30 => 0,
                     30..80 => 1 + self.rng.below(4),
                     80..95 => 5 + self.rng.below(15),
-                    _ => 50 + self.rng.below(50),
+                    95..99 => 50 + self.rng.below(50),
+                    _ => 590 + self.rng.below(20),
                 };
             self.pass(ms)?;
             self.feed(&inputs)?;

@@ -1,10 +1,11 @@
 //! The rules about connections, and where fragments' firsts went.
 
-use super::net::Target;
+use super::net::{Target, client_hash};
 use super::rules::{Datagram, Model};
 use super::table::{Connection, Listed, State, is_syn};
 use super::wire::TCP;
 use hotloop::packet::flow_key::FlowKey;
+use ipip_lb::config::{IcmpEcho, Scheduler};
 use std::collections::HashMap;
 
 /// How long a first fragment is remembered, and how many are: the latest.
@@ -51,36 +52,84 @@ impl Model {
         if !connection.is_sure {
             return self.unsure(key, connection, service, hash, flags);
         }
+        let is_over =
+            connection.state == State::Closing || self.now - connection.last_ns >= 60_000_000_000;
         // Whoever it is for, the packet was seen.
         connection.last_ns = self.now;
         self.connections.insert(*key, connection);
-        let is_there = self.net.exists(connection.target);
+        let (is_there, is_flushed) =
+            (self.net.exists(connection.target), self.net.flushed.contains(&connection.target));
         let is_within_tcp = flags.is_some() && !is_syn(flags);
-        if !is_there && self.net.flushed.contains(&connection.target) && is_within_tcp {
+        if !is_there && is_flushed && is_within_tcp {
             return Err("flushed");
         }
-        let begins_afresh = is_syn(flags) && connection.state != State::Opening;
-        if is_there && !begins_afresh {
-            self.met(if is_syn(flags) { "connection: repeated SYN" } else { "connection: known" });
+        let takes_new_ones = self.net.is_usable(connection.target);
+        if is_there && (takes_new_ones || !is_syn(flags) || !is_over) {
+            self.met(match (is_syn(flags), takes_new_ones, is_over) {
+                (false, ..) => "connection: known",
+                (true, false, _) => "connection: a SYN, and its backend takes none",
+                (true, true, false) => "connection: a SYN while it is open",
+                (true, true, true) => "connection: a SYN when it is over",
+            });
         } else {
             let service = service.ok_or("no_service")?;
             let chosen = self.scheduled(service, key.source(), hash)?;
-            if self.net.flushed.contains(&connection.target) {
-                self.met("flushed: begun again");
-            }
-            if begins_afresh {
-                self.met("connection: afresh");
+            if is_syn(flags) && (is_over || is_flushed) {
+                self.met(match (is_there, is_flushed) {
+                    (true, _) => "connection: another begins elsewhere",
+                    (false, true) => "flushed: begun again",
+                    (false, false) => "connection: its backend is gone, another begins",
+                });
                 connection = Connection::new(chosen, key.protocol(), flags, self.now);
             } else {
                 self.met("connection: its backend is gone");
-                connection.target = chosen;
+                connection.moves_to(chosen, self.now);
             }
+            connection.is_exception = self.differs(Some(service), key, hash, chosen);
         }
         let before = connection.state;
         connection.client_sent(flags, self.now);
         self.moved(before, connection.state);
         self.connections.insert(*key, connection);
         Ok(connection.target)
+    }
+
+    /// Whether a packet of this key goes elsewhere when nothing is remembered of it, or may.
+    fn differs(
+        &mut self,
+        service: Option<usize>,
+        key: &FlowKey,
+        hash: u32,
+        target: Target,
+    ) -> bool {
+        let Some(service) = service else { return true };
+        let client = key.source();
+        let hash = match self.net.scheduler(service) {
+            Scheduler::Maglev => hash,
+            Scheduler::Source => client_hash(&self.net.balancer, client),
+            // They choose for what begins; TCP doesn't begin in its midst.
+            Scheduler::RoundRobin | Scheduler::LeastConnections if key.protocol() != TCP => {
+                return true;
+            }
+            Scheduler::RoundRobin | Scheduler::LeastConnections => hash,
+        };
+        let by_hash = self.net.by_hash(service, hash);
+        let due = by_hash.and_then(|it| self.but_not_itself(service, it, client, hash).ok());
+        due != Some(target)
+    }
+
+    /// Another configuration is in force, and all connections have been looked at since.
+    pub fn mark(&mut self) {
+        for (key, mut connection) in self.connections.clone() {
+            let is_echo = matches!(key.protocol(), 1 | 58);
+            let mut service = self.service_of_key(&key);
+            if is_echo && self.net.balancer.icmp_echo == IcmpEcho::Forward {
+                service = service.or_else(|| self.net.any_of(key.destination()));
+            }
+            let hash = self.hash(&key);
+            connection.is_exception = self.differs(service, &key, hash, connection.target);
+            self.connections.insert(key, connection);
+        }
     }
 
     fn moved(&mut self, before: State, after: State) {
@@ -115,9 +164,10 @@ impl Model {
         self.new_connections.count(self.now);
         let may_be_full = self.may_be_full(key);
         self.connections.remove(key);
+        let mut is_sure = !may_be_full;
         if may_be_full {
             self.met("connection: the table may be full");
-            self.let_any_go(key);
+            is_sure = self.let_some_go(key);
         }
         let is_midway = key.protocol() == TCP && !is_syn(flags);
         let target = if is_midway {
@@ -128,7 +178,8 @@ impl Model {
             self.scheduled(service, client, hash).expect("there is a consistent choice")
         };
         let mut connection = Connection::new(target, key.protocol(), flags, self.now);
-        connection.is_sure = !may_be_full;
+        connection.is_sure = is_sure;
+        connection.is_exception = self.differs(Some(service), key, hash, target);
         self.connections.insert(*key, connection);
         Ok(target)
     }
@@ -142,23 +193,33 @@ impl Model {
         self.connections.keys().filter(of_family).count() >= self.net.balancer.connections_max
     }
 
-    /// One that is opening, or whose time is up, may have to leave for a new one: any.
-    fn let_any_go(&mut self, key: &FlowKey) {
-        let family = key.source().is_ipv4();
-        let leaving: Vec<_> = self
-            .connections
-            .iter()
-            .filter(|(other, it)| {
-                other.source().is_ipv4() == family
-                    && (it.state == State::Opening || self.is_over(it))
-            })
-            .map(|(other, _)| *other)
-            .collect();
-        for other in leaving {
+    /// Any may have to leave for a new one, but for exceptions of established connections where there are
+    /// others. Says whether there certainly are: then one of these leaves.
+    fn let_some_go(&mut self, key: &FlowKey) -> bool {
+        let (family, now) = (key.source().is_ipv4(), self.now);
+        let opening_ns = u64::from(self.net.balancer.timeouts.tcp_opening_s) * 1_000_000_000;
+        let is_known = |it: &Connection| it.is_sure && !it.is_vague;
+        let is_other = |(other, _): &(&FlowKey, &Connection)| {
+            *other != key && other.source().is_ipv4() == family
+        };
+        let others = self.connections.iter().filter(is_other);
+        let is_certain = others.clone().any(|(_, it)| {
+            is_known(it) && !self.is_over(it) && it.stays(opening_ns) == Some(false)
+        });
+        let stays =
+            |it: &Connection| is_certain && is_known(it) && it.stays(opening_ns) == Some(true);
+        let (staying, leaving): (Vec<_>, Vec<_>) = others.partition(|(_, it)| stays(it));
+        let staying_count = staying.len();
+        debug_assert!(staying.iter().all(|(_, it)| it.last_ns <= now));
+        for other in leaving.into_iter().map(|(other, _)| *other).collect::<Vec<_>>() {
             if let Some(connection) = self.connections.get_mut(&other) {
                 connection.is_sure = false;
             }
         }
+        if staying_count > 0 {
+            self.met("connection: exceptions stay");
+        }
+        is_certain
     }
 
     /// A connection that may be known or not. Its scheduler's choice is the consistent one.
@@ -178,12 +239,12 @@ impl Model {
         let nowhere = if service.is_none() { "no_service" } else { "no_backend" };
         let target = self.follow(&candidates).or(consistent).ok_or(nowhere)?;
         // If it is not known, it is new, and may put others out.
-        self.let_any_go(key);
-        if is_syn(flags) && connection.state != State::Opening || target != connection.target {
+        self.let_some_go(key);
+        if target != connection.target {
             connection = Connection::new(target, key.protocol(), flags, self.now);
         }
-        (connection.is_sure, connection.is_vague) = (false, true);
         connection.client_sent(flags, self.now);
+        (connection.is_sure, connection.is_vague) = (false, true);
         self.connections.insert(*key, connection);
         Ok(target)
     }
@@ -253,7 +314,7 @@ impl Model {
         for (key, listed) in before {
             let is_live = |it: &Connection| it.is_sure && !self.is_over(it);
             let must_be_there = self.connections.get(&key).is_some_and(is_live);
-            if listed.state != State::Opening && must_be_there && !listing.contains_key(&key) {
+            if must_be_there && !listing.contains_key(&key) {
                 return Err(format!("{key:?}, {listed:?}: it left before its time"));
             }
         }
@@ -272,8 +333,12 @@ impl Model {
             if connection.state != listed.state && !connection.is_vague {
                 return Err(format!("{key:?}, {listed:?}: the model has it {connection:?}"));
             }
+            if connection.is_exception != listed.is_exception && !connection.is_vague {
+                return Err(format!("{key:?}, {listed:?}: the model has it {connection:?}"));
+            }
             if let Some(connection) = self.connections.get_mut(key) {
                 (connection.state, connection.is_sure) = (listed.state, true);
+                connection.is_exception = listed.is_exception;
             }
         }
         for (key, connection) in std::mem::take(&mut self.connections) {

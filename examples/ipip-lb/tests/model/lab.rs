@@ -57,6 +57,7 @@ pub struct Lab {
     worker: usize,
     builder: Builder,
     publisher: Publisher<Directory>,
+    connections_max: usize,
 }
 
 impl Lab {
@@ -86,7 +87,8 @@ impl Lab {
             mailbox: None,
         });
         let bench = bench_burst(balance.expect("memory for few connections"));
-        Self { bench, counts, worker, builder, publisher }
+        let connections_max = config.balancer.connections_max;
+        Self { bench, counts, worker, builder, publisher, connections_max }
     }
 
     /// Has the balancer go over to another configuration or standing.
@@ -107,6 +109,13 @@ impl Lab {
             self.counts[self.worker].clear(slot as usize);
         }
         outcome
+    }
+
+    /// Gives the balancer all the turns that it takes to look at every connection.
+    pub fn let_look_at_all(&mut self) {
+        for _ in 0..self.connections_max + 30 {
+            assert_eq!(self.tick(), Outcome::default());
+        }
     }
 
     pub fn advance(&mut self, duration: Duration) {
@@ -182,7 +191,7 @@ impl Lab {
                     ipip_lb::connection::State::Udp => State::Udp,
                     ipip_lb::connection::State::Other => State::Other,
                 };
-                (key, Listed { target, state })
+                (key, Listed { target, state, is_exception: connection.is_exception() })
             })
             .collect()
     }

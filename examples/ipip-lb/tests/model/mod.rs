@@ -34,7 +34,10 @@
 //! - In a new connection that is none of TCP's beginnings, a FIN counts: with no server seen, it is
 //!   closing.
 //! - A packet of a flushed connection, though it is dropped, keeps it from being forgotten.
-//! - A connection that gets another backend because its own is gone keeps its state.
+//! - A connection that gets another backend because its own is gone keeps its state: also by a SYN,
+//!   unless it is over.
+//! - Of a flushed connection any SYN begins another: there is none left that it could end.
+//! - A SYN changes nothing of a connection that is open, and opens one that is closing.
 //! - `admitted` counts those that are balanced without being remembered too; `no_backend` is not
 //!   admitted.
 //! - A SYN on a known connection spends nothing of `new_connections_per_second_max`.

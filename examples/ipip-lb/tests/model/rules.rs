@@ -239,6 +239,10 @@ impl Model {
         }
     }
 
+    pub fn hash(&self, key: &FlowKey) -> u32 {
+        self.seed.hash(key)
+    }
+
     /// Rule 5, for the flow of a quoted packet.
     pub fn service_of_key(&self, key: &FlowKey) -> Option<usize> {
         self.net.service(key.destination(), key.protocol(), key.destination_port())

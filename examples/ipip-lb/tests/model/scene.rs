@@ -287,7 +287,8 @@ fn icmp_echo(rng: &mut Rng) -> IcmpEcho {
 fn timeouts(rng: &mut Rng) -> Timeouts {
     Timeouts {
         tcp_opening_s: 1 + rng.index(3) as u32,
-        tcp_established_s: 3 + rng.index(6) as u32,
+        // Now and then longer than what makes a SYN begin another.
+        tcp_established_s: pick(rng, &[3, 4, 5, 6, 7, 8, 90]),
         tcp_closing_s: 1 + rng.index(2) as u32,
         udp_s: 2 + rng.index(4) as u32,
         other_s: 2 + rng.index(4) as u32,

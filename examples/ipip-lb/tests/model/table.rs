@@ -25,7 +25,15 @@ pub struct Connection {
     pub target: Target,
     pub state: State,
     pub last_ns: u64,
+    /// When its backend got its first packet.
+    pub since_ns: u64,
+    /// Whether the server sent anything, and anything but a RST.
     is_server_seen: bool,
+    pub is_answered: bool,
+    /// Whether the client sent more than one packet.
+    pub is_repeated: bool,
+    /// Whether it is noted that its backend is not the one by configuration alone.
+    pub is_exception: bool,
     client_said_fin: bool,
     server_said_fin: bool,
     /// Whether it is certainly in the table: a table that may be full may have refused it, or let it
@@ -42,6 +50,7 @@ pub struct Listed {
     /// Its backend, by service and address, where it is there.
     pub target: Option<(u32, IpAddr)>,
     pub state: State,
+    pub is_exception: bool,
 }
 
 /// A fragment that waits for its first.
@@ -125,18 +134,29 @@ impl Connection {
             target,
             state,
             last_ns: now,
+            since_ns: now,
             is_server_seen: false,
+            is_answered: false,
+            is_repeated: false,
+            is_exception: false,
             client_said_fin: false,
             server_said_fin: false,
             is_sure: true,
             is_vague: false,
         };
         connection.client_sent(flags, now);
+        connection.is_repeated = false;
         connection
     }
 
+    /// A packet that begins no other connection, but for those of the same ports on the same backend.
     pub fn client_sent(&mut self, flags: Option<u8>, now: u64) {
         self.last_ns = now;
+        self.is_repeated = true;
+        if is_syn(flags) && self.state == State::Closing {
+            let anew = Self::new(self.target, TCP, flags, now);
+            *self = Self { is_exception: self.is_exception, is_sure: self.is_sure, ..anew };
+        }
         let Some(flags) = flags else { return };
         self.client_said_fin |= flags & FIN != 0;
         if self.state == State::Opening && flags & (SYN | RST) == 0 {
@@ -149,8 +169,32 @@ impl Connection {
         self.last_ns = now;
         let Some(flags) = flags else { return };
         self.is_server_seen = true;
+        self.is_answered |= flags & RST == 0;
         self.server_said_fin |= flags & FIN != 0;
         self.close_where_over(flags);
+    }
+
+    /// Its backend is gone, and it goes on with another.
+    pub fn moves_to(&mut self, target: Target, now: u64) {
+        (self.target, self.since_ns, self.is_answered) = (target, now, false);
+    }
+
+    /// Whether it is of the kind that leaves a full table last, when openings are remembered for as long
+    /// as this; none where it takes the table's own clock to say.
+    pub fn stays(&self, opening_ns: u64) -> Option<bool> {
+        let lasted_ns = self.last_ns - self.since_ns;
+        let has_lasted = match lasted_ns.abs_diff(opening_ns) {
+            0..50_000_000 => None,
+            _ => Some(lasted_ns > opening_ns),
+        };
+        let is_established = match self.state {
+            State::Opening | State::Closing => Some(false),
+            State::Established if self.is_answered => Some(true),
+            State::Established => has_lasted,
+            State::Udp | State::Other if self.is_repeated => has_lasted,
+            State::Udp | State::Other => Some(false),
+        };
+        if self.is_exception { is_established } else { Some(false) }
     }
 
     fn close_where_over(&mut self, flags: u8) {

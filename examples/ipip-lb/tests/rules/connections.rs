@@ -2,10 +2,11 @@
 
 use crate::deployed::left::backends;
 use crate::deployed::{Running, in_all, in_both, preamble, service};
-use crate::{PAIRS, Pair, V4_IN_V4, WEB, client_of, segment, web};
+use crate::{PAIRS, Pair, V4_IN_V4, WEB, client_of, segment, syns, web};
 use hotloop::packet::build::{protocol, tcp, udp};
 use hotloop::packet::ip::protocol as number;
 use hotloop::packet::tcp::flags::{ACK, FIN, PSH, RST, SYN};
+use ipip_lb::config::Scheduler;
 use ipip_lb::connection::State;
 use std::time::Duration;
 
@@ -161,19 +162,150 @@ fn turns() -> String {
 }
 
 #[test]
-fn a_syn_on_an_old_tuple_starts_afresh() {
+fn a_syn_goes_to_the_connections_backend_while_that_takes_new_ones_however_old_it_is() {
     in_both(&turns(), 1, |lb| {
-        let mut sent = |flags| lb.backend(segment(1, flags));
-        assert_eq!((sent(SYN), sent(ACK)), ("10.0.0.1".into(), "10.0.0.1".into()));
-        // Established, then reset.
-        assert_eq!((sent(SYN), sent(ACK)), ("10.0.0.2".into(), "10.0.0.2".into()));
-        assert_eq!((sent(RST), sent(ACK)), ("10.0.0.2".into(), "10.0.0.2".into()));
-        assert_eq!((sent(SYN), sent(ACK)), ("10.0.0.3".into(), "10.0.0.3".into()));
-        // As opening, with an opening's time.
-        lb.one(segment(1, SYN));
-        assert_eq!(lb.state(&client_of(1), WEB), Some(State::Opening));
-        assert_lives(lb, 10, |lb| lb.state(&client_of(1), WEB).is_some());
+        let sent = |lb: &mut Running<'_>, flags, state| {
+            assert_eq!(lb.backend(segment(1, flags)), "10.0.0.1");
+            assert_eq!(lb.state(&client_of(1), WEB), Some(state));
+        };
+        sent(lb, SYN, State::Opening);
+        sent(lb, ACK, State::Established);
+        // The backend says whether that is another connection.
+        sent(lb, SYN, State::Established);
+        lb.advance(Duration::from_secs(70));
+        sent(lb, SYN, State::Established);
+        assert_lives(lb, 100, |lb| lb.state(&client_of(1), WEB).is_some());
+
+        assert_eq!(lb.backend(segment(2, SYN)), "10.0.0.2");
+        for flags in [RST, FIN | ACK] {
+            lb.one(segment(2, flags));
+            assert_eq!(lb.state(&client_of(2), WEB), Some(State::Closing));
+            // With an opening's time, and none of what was before.
+            assert_eq!(lb.backend(segment(2, SYN)), "10.0.0.2");
+            assert_eq!(lb.state(&client_of(2), WEB), Some(State::Opening));
+            lb.advance(Duration::from_secs(9));
+            assert_eq!(lb.backend(segment(2, ACK)), "10.0.0.2");
+            assert_eq!(lb.state(&client_of(2), WEB), Some(State::Established));
+        }
+        assert_eq!(lb.admitted(), 2);
     });
+}
+
+/// Whether a SYN that comes so long after the last packet of a connection goes elsewhere.
+fn moves(lb: &mut Running<'_>, client: u16, after: Duration) -> bool {
+    lb.advance(after);
+    let before = lb.remembered(&client_of(client), WEB).expect("it is remembered");
+    let after = lb.backend(segment(client, SYN));
+    assert_eq!(lb.backend(segment(client, ACK)), after, "and stays there");
+    after != before
+}
+
+#[test]
+fn where_the_backend_takes_no_new_ones_a_syn_begins_another_when_the_known_one_is_over() {
+    let keys = "scheduler = \"round-robin\"\nhealth = { kind = \"tcp\", port = 80 }";
+    let config = preamble(TIMEOUTS) + &web(keys, &["10.0.0.1", "10.0.0.2"]);
+    for is_down in [false, true] {
+        in_both(&config, 1, |lb| {
+            lb.feed(&syns(0..8));
+            lb.feed(&(0..8).map(|client| segment(client, ACK)).collect::<Vec<_>>());
+            match is_down {
+                true => lb.set_health("web", "10.0.0.1", false),
+                false => lb.weigh("web", "10.0.0.1", 0),
+            }
+            // Those of even numbers are its connections, and the others are of no concern.
+            assert!((1..8).step_by(2).all(|client| !moves(lb, client, Duration::ZERO)));
+            assert!(!moves(lb, 0, Duration::ZERO));
+            lb.one(segment(2, RST));
+            assert!(moves(lb, 2, Duration::ZERO), "it was closing");
+            assert!(!moves(lb, 4, Duration::from_millis(59_900)));
+            assert!(moves(lb, 6, Duration::from_millis(100)), "nothing for a minute");
+            lb.advance(Duration::from_millis(59_900));
+            // Without a SYN nothing begins.
+            assert_eq!(lb.backend(segment(4, ACK)), "10.0.0.1");
+            assert!(!moves(lb, 4, Duration::from_millis(59_900)));
+            assert!(moves(lb, 4, Duration::from_secs(60)));
+            assert_eq!(lb.admitted(), 8);
+        });
+    }
+}
+
+#[test]
+fn a_blind_syn_moves_no_connection() {
+    for scheduler in ["maglev", "round-robin", "least-connections", "source"] {
+        let keys = format!("scheduler = \"{scheduler}\"");
+        let eight: Vec<_> = (1..9).map(|it| format!("10.0.0.{it}")).collect();
+        let eight: Vec<_> = eight.iter().map(String::as_str).collect();
+        in_all(&(preamble("") + &web(&keys, &eight)), |lb| {
+            let mut moved_count = 0;
+            for client in 0..50 {
+                let before = lb.backend(segment(client, SYN));
+                lb.one(segment(client, ACK));
+                lb.one(segment(client, ACK | PSH));
+                lb.one(segment(client, SYN));
+                moved_count += usize::from(lb.backend(segment(client, ACK | PSH)) != before);
+            }
+            assert_eq!(moved_count, 0, "of 50, {scheduler}");
+        });
+    }
+}
+
+/// Gives a balancer with a table of 200 connections the turns to look at all of them.
+fn turn_often(lb: &mut Running<'_>) {
+    for _ in 0..100 {
+        lb.advance(Duration::ZERO);
+    }
+}
+
+/// Checks which connections are noted as exceptions, and says how many.
+fn exceptions(lb: &mut Running<'_>) -> usize {
+    let mut count = 0;
+    let hashes = lb.steering.directory.settings.hashes;
+    for (_, key, connection) in lb.connections() {
+        let service = lb.steering.directory.service_of_flow(&key).expect("a service");
+        let by_hash = match service.scheduler {
+            Scheduler::Source => hashes.of_client(key.source()),
+            _ => hashes.seed().hash(&key),
+        };
+        let is_by_turns = service.scheduler == Scheduler::RoundRobin;
+        let is_exception = service.by_hash(by_hash) != Some(connection.target)
+            || is_by_turns && key.protocol() == number::UDP;
+        assert_eq!(connection.is_exception(), is_exception, "{key:?}");
+        count += usize::from(is_exception);
+    }
+    count
+}
+
+#[test]
+fn a_connection_is_an_exception_where_it_would_go_elsewhere_if_it_were_forgotten() {
+    let config = |scheduler: &str, backends: &[&str]| {
+        let keys = format!("scheduler = \"{scheduler}\"\npersistence_s = 60");
+        let keys = if scheduler == "source" { &keys } else { keys.lines().next().unwrap() };
+        preamble("connections_max = 200") + &service("all", "203.0.113.10 any any", keys, backends)
+    };
+    let four = ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4"];
+    for scheduler in ["maglev", "source", "round-robin"] {
+        in_both(&config(scheduler, &four), 1, |lb| {
+            lb.feed(&syns(0..60));
+            let query = |it| udp().from(client_of(it)).to("203.0.113.10:53").build();
+            lb.feed(&(100..130).map(query).collect::<Vec<_>>());
+            let count = exceptions(lb);
+            assert_eq!(lb.connections().len(), 90);
+            match scheduler {
+                "round-robin" => assert!((60..90).contains(&count), "{count}"),
+                _ => assert_eq!(count, 0),
+            }
+            // Another configuration, and back.
+            let others = [&four[..3], &["10.0.0.4*9", "10.0.0.9*9"]].concat();
+            lb.configure(&config(scheduler, &others));
+            turn_often(lb);
+            let moved_count = exceptions(lb);
+            assert!(moved_count > 40 && moved_count < 90, "{moved_count}");
+            lb.configure(&config("maglev", &four));
+            turn_often(lb);
+            let count = exceptions(lb);
+            assert_eq!(count == 0, scheduler == "maglev", "{count}");
+        });
+    }
 }
 
 #[test]
