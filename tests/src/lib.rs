@@ -44,10 +44,12 @@ mod alone;
 mod malformed;
 pub mod network;
 pub mod planted;
+mod program;
 mod siege;
 
 pub use alone::alone;
 pub use malformed::malformed_frames;
+pub use program::{Program, wait_until};
 pub use siege::besiege;
 
 use hotloop::dpdk::Eal;

@@ -67,7 +67,7 @@
 //! | A device's arguments are those that were checked | `device`: DPDK gets a string rebuilt from what was parsed, of which it finds the same parts; `arguments`: EAL sees no other devices | `plug`, `start` |
 //! | A port exists while its state is locked and says so; it is configured, started, stopped and closed under the one control lock, and stopped when no queue is held | `inner`, whose state counts the queues that are out | `inner`, `plug`, `start`, `stats`, `counters` |
 //! | A queue is of a port that runs, and polled by one thread at a time | `inner` hands it out once; it is polled through `&mut`; what nobody claimed is polled through the port's first queue | `rx`, `tx`, `spare` |
-//! | A descriptor that this crate asks the kernel about is open | `sockets`, which duplicates it | `sockets` |
+//! | A descriptor that this crate asks the kernel about is open | `sockets`, which duplicates it, and `interface`, which opens it | `sockets`, `interface` |
 
 mod eal;
 mod error;

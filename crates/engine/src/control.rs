@@ -5,7 +5,7 @@ use crate::deployment::Deployment;
 use crate::ledger::Baseline;
 use crate::snapshot::Snapshot;
 use crate::worker::Devices;
-use hotloop_stage::{Error, Facts, Role};
+use hotloop_stage::{Device, Error, Facts, Role};
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -301,6 +301,12 @@ impl<'a> Control<'a> {
         fence(Ordering::SeqCst);
         (counts.sent, counts.dropped) = Built::left(&start.built);
         counts
+    }
+
+    /// The devices of the run, each once: their counters and links can be looked at while it runs.
+    #[must_use]
+    pub fn devices(&self) -> Vec<Arc<dyn Device>> {
+        self.shared.devices().devices()
     }
 
     /// What each place of each core has counted up to now.

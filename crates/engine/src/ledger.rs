@@ -4,7 +4,7 @@ use crate::chain::Line;
 use crate::culprit::Panic;
 use crate::report::NicLoss;
 use crate::worker::{Devices, Tally, Worker};
-use hotloop_stage::{Core, Device, DeviceCounters, Role};
+use hotloop_stage::{Core, Device, DeviceCounters, LinkState, Role};
 use std::sync::Arc;
 
 /// How one core ended.
@@ -69,14 +69,16 @@ impl Baseline {
     /// After the threads were joined: stops the devices, reads their counters, then looks at their
     /// pools.
     pub(crate) fn settle(&self) -> Settled {
+        let notes = self.gone();
         // A device may count what was left in it when it stops.
         let findings = self.stop();
-        let mut settled = Settled { pools_whole: true, findings, ..Settled::default() };
+        let mut settled = Settled { pools_whole: true, findings, notes, ..Settled::default() };
         for (device, before) in &self.devices {
             let now = device.counters();
             // A device that counts backwards disagrees with the engine's count, and so is found.
             settled.received += now.received.saturating_sub(before.received);
             settled.sent += now.sent.saturating_sub(before.sent);
+            settled.tx_failed += now.tx_failed.saturating_sub(before.tx_failed);
             settled.nic_loss.add(&now, before);
         }
         for (device, _) in &self.devices {
@@ -92,6 +94,18 @@ impl Baseline {
 }
 
 impl Baseline {
+    pub(crate) fn devices(&self) -> Vec<Arc<dyn Device>> {
+        self.devices.iter().map(|(device, _)| Arc::clone(device)).collect()
+    }
+
+    /// Names the devices whose interface has gone.
+    fn gone(&self) -> Vec<String> {
+        let is_gone =
+            |device: &&(Arc<dyn Device>, _)| device.0.link_state() == Some(LinkState::Gone);
+        let gone = self.devices.iter().filter(is_gone);
+        gone.map(|(device, _)| format!("{}: its interface has gone", device.name())).collect()
+    }
+
     /// Stops every device, and says which don't.
     pub(crate) fn stop(&self) -> Vec<String> {
         let stop = |(device, _): &(Arc<dyn Device>, _)| {
@@ -118,5 +132,7 @@ pub(crate) struct Settled {
     pub(crate) is_received_counted: bool,
     pub(crate) is_sent_counted: bool,
     pub(crate) pools_whole: bool,
+    pub(crate) tx_failed: u64,
     pub(crate) findings: Vec<String>,
+    pub(crate) notes: Vec<String>,
 }

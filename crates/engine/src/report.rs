@@ -43,7 +43,7 @@ pub struct Report {
     pub workers: Vec<WorkerReport>,
     /// What does not add up, and what went wrong, in words. Empty when all is well.
     pub findings: Vec<String>,
-    /// What is worth knowing about where the cores run.
+    /// What is worth knowing about where the cores run, and of devices that have gone.
     pub notes: Vec<String>,
 }
 
@@ -85,6 +85,8 @@ pub struct DeviceTotals {
     pub received: Option<u64>,
     /// Sent; nothing where a sink has no device that counts.
     pub sent: Option<u64>,
+    /// Of those sent, the ones that the devices took and then could not send.
+    pub tx_failed: u64,
 }
 
 /// One stage, summed over cores.
@@ -177,11 +179,13 @@ impl Report {
         let settled = baseline.settle();
         let mut report = Self::summed(deployment, &ends);
         report.notes = placement.notes().to_vec();
+        report.notes.extend_from_slice(&settled.notes);
         report.pools_whole = settled.pools_whole;
         report.nic_loss = settled.nic_loss;
         report.devices = DeviceTotals {
             received: settled.is_received_counted.then_some(settled.received),
             sent: settled.is_sent_counted.then_some(settled.sent),
+            tx_failed: settled.tx_failed,
         };
         report.findings = report.imbalances();
         report.balanced = report.findings.is_empty();

@@ -23,6 +23,13 @@ impl fmt::Display for Report {
             write!(f, ", {count} {name}")?;
         }
         writeln!(f)?;
+        if self.devices.tx_failed > 0 {
+            writeln!(
+                f,
+                "  of those sent, lost by the device: {} tx_failed",
+                self.devices.tx_failed
+            )?;
+        }
         writeln!(f, "  {:<22} {:>14} {:>14} {:>14}", "stage", "received", "emitted", "dropped")?;
         for stage in &self.stages {
             let dropped: u64 = stage.dropped.values().sum();

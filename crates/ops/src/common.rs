@@ -1,6 +1,7 @@
 //! The commands of every program: what they answer, and how people read it.
 
 use crate::diagnostics::lost_count;
+use crate::links;
 use crate::request::Request;
 use crate::table::Table;
 use hotloop_engine::{Control, PlaceSnapshot, Snapshot};
@@ -38,6 +39,7 @@ pub fn status(control: &Control<'_>, since: Instant) -> Value {
         "is_plausible": counts.is_plausible(),
         "messages_lost": lost_count(),
         "cores": cores(&snapshot),
+        "devices": links::to_json(control),
     })
 }
 
@@ -92,6 +94,11 @@ pub fn status_text(status: &Value) -> String {
         cores
             .row(core_cells(core).into_iter().chain(cells(core, &["received", "sent", "dropped"])));
     }
+    let mut devices = Table::new(["device", "link"]);
+    for device in list(&status["devices"]) {
+        devices.row(cells(device, &["name", "link"]));
+    }
+    let devices = if devices.is_empty() { String::new() } else { format!("\n\n{devices}") };
     let warning = match status["is_plausible"].as_bool() {
         Some(false) => "\n\nWARNING: packets are missing: more are inside than there can be",
         _ => "",
@@ -102,7 +109,7 @@ pub fn status_text(status: &Value) -> String {
     };
     format!(
         "{program}, process {process}, running for {uptime_s:.1} s, {deployment}\n\n{counts}\n\n\
-         {cores}{warning}{lost}"
+         {cores}{devices}{warning}{lost}"
     )
 }
 
@@ -165,6 +172,10 @@ mod tests {
              core      cpu  received  sent  dropped\n\
              worker 1    -         9     7        2"
         );
+        status["devices"] =
+            json!([{"name": "net_ring0", "link": null}, {"name": "b", "link": "up"}]);
+        let devices = "\n\ndevice     link\nnet_ring0  -\nb          up";
+        assert!(status_text(&status).ends_with(devices), "{}", status_text(&status));
         status["is_plausible"] = json!(false);
         assert!(status_text(&status).ends_with("more are inside than there can be"));
         status["messages_lost"] = json!(7);

@@ -90,6 +90,7 @@ mod devices;
 mod diagnostics;
 mod failure;
 mod hangup;
+mod links;
 mod operation;
 mod output;
 mod path;

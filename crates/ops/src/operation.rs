@@ -1,6 +1,7 @@
 //! The control thread's loop.
 
 use crate::common;
+use crate::links::Links;
 use crate::request::{Reply, Request};
 use crate::socket::Socket;
 use hotloop_engine::{Control, Waited};
@@ -66,6 +67,7 @@ pub struct Operation<'a> {
     control: &'a Control<'a>,
     socket: Option<&'a mut Socket>,
     end: Option<Instant>,
+    links: Links,
 }
 
 impl<'a> Operation<'a> {
@@ -78,10 +80,10 @@ impl<'a> Operation<'a> {
         duration: Option<Duration>,
     ) -> Self {
         let end = duration.and_then(|duration| Instant::now().checked_add(duration));
-        Self { control, socket, end }
+        Self { control, socket, end, links: Links::of(control) }
     }
 
-    /// Answers who asks, then waits for [`TURN`], or for less where the run ends before. Returns why
+    /// Answers who asks, logs whose link has changed, then waits for [`TURN`], or for less where the run ends before. Returns why
     /// it ends; nothing where it goes on.
     ///
     /// `status` and `counters` are answered from what the engine counts; `answer` is asked for all
@@ -99,6 +101,7 @@ impl<'a> Operation<'a> {
                 None => answer(request).into(),
             });
         }
+        self.links.turn();
         let now = Instant::now();
         let rest = self.end.map_or(TURN, |end| end.saturating_duration_since(now).min(TURN));
         match control.wait_for_signal_or(rest) {

@@ -1,6 +1,7 @@
 //! Where packets come from and where they go.
 
 use crate::{Burst, Error, Facts};
+use std::fmt;
 use std::sync::Arc;
 
 /// Where packets come from: an RX queue, memory in tests.
@@ -81,6 +82,12 @@ pub trait Device: Send + Sync {
     /// What it counted since it was started. It goes on answering after [`stop`](Self::stop).
     fn counters(&self) -> DeviceCounters;
 
+    /// Whether packets can pass; nothing where the device has no link, or does not say. For the
+    /// control thread: it makes system calls.
+    fn link_state(&self) -> Option<LinkState> {
+        None
+    }
+
     /// Stops it. Called after every queue of it was dropped and the threads that polled them were
     /// joined, so that what its descriptors hold goes back to the pools.
     ///
@@ -96,6 +103,28 @@ pub trait Device: Send + Sync {
     fn check_pools(&self) -> Result<(), Error>;
 }
 
+/// The state of a device's link.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum LinkState {
+    /// Packets can pass.
+    Up,
+    /// The other end, or an administrator, has taken it down; it may come up again.
+    Down,
+    /// The interface that the device is on has gone. One that comes back, under the same name too, is
+    /// another one.
+    Gone,
+}
+
+impl fmt::Display for LinkState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Up => "up",
+            Self::Down => "down",
+            Self::Gone => "gone",
+        })
+    }
+}
+
 /// A device's own counters, in packets.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct DeviceCounters {
@@ -103,6 +132,8 @@ pub struct DeviceCounters {
     pub received: u64,
     /// Packets taken over by its TX queues.
     pub sent: u64,
+    /// Of those, the ones that it then could not send.
+    pub tx_failed: u64,
     /// Packets lost because no RX descriptor was free; nothing where the device does not know.
     pub imissed: Option<u64>,
     /// Packets lost because no mbuf was free.
@@ -119,6 +150,7 @@ impl Default for DeviceCounters {
         Self {
             received: 0,
             sent: 0,
+            tx_failed: 0,
             imissed: Some(0),
             rx_nombuf: 0,
             rx_unclaimed: 0,

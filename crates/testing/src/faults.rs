@@ -2,7 +2,7 @@
 
 use crate::Rng;
 use hotloop_packet::PacketBuf;
-use hotloop_stage::{Burst, Device, DeviceCounters, Error, Facts, Sink, Source};
+use hotloop_stage::{Burst, Device, DeviceCounters, Error, Facts, LinkState, Sink, Source};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -121,6 +121,10 @@ impl Device for FaultyDevice {
             rx_nombuf: inner.rx_nombuf + nombuf,
             ..inner
         }
+    }
+
+    fn link_state(&self) -> Option<LinkState> {
+        self.device.link_state()
     }
 
     fn stop(&self) -> Result<(), Error> {

@@ -2,9 +2,9 @@
 
 use crate::shapes::{End, flows, send, wait_until, wired};
 use hotloop::prelude::*;
-use hotloop::stage::Role;
+use hotloop::stage::{LinkState, Role};
 use hotloop_tests::malformed_frames;
-use hotloop_tests::network::{Peer, kernel_received, reassembled};
+use hotloop_tests::network::{Peer, ip, kernel_received, reassembled};
 use hotloop_tests::{alone, device, eal};
 use std::time::Duration;
 
@@ -126,5 +126,27 @@ fn malformed_frames_are_received_or_known_to_be_lost_to_the_packet() {
             assert_eq!(report.received + lost + kept, 2000, "{driver}: {kept} kept; {report}");
             assert_eq!(kept > 0, driver == "net_af_packet");
         }
+    });
+}
+
+#[test]
+fn what_a_device_took_when_its_interface_had_gone_is_reported_as_failed() {
+    alone(|| {
+        let Some(_network) = wired() else { return };
+        let null = Port::open(eal(), &device("net_null", "")).unwrap();
+        let port = Port::open(eal(), &device("net_af_packet", ",iface=a")).unwrap();
+        let graph = source(|core| null.rx_queue(core)).sink(|core| port.tx_queue(core));
+        let plan = Engine::plan(graph, Deployment::run_to_completion(1)).unwrap();
+        let report = plan.run(|control| {
+            wait_until(|| control.counts().sent > 1000);
+            ip(&["link", "delete", "dev", "a"]).unwrap();
+            wait_until(|| control.devices()[1].link_state() == Some(LinkState::Gone));
+            std::thread::sleep(Duration::from_millis(100));
+        });
+        let report = report.unwrap_or_else(|error| panic!("{error}"));
+        let name = port.name();
+        assert!(report.devices.tx_failed > 0, "{report}");
+        assert!(report.notes.contains(&format!("{name}: its interface has gone")), "{report}");
+        assert!(report.to_string().contains("tx_failed"), "{report}");
     });
 }

@@ -6,7 +6,7 @@ use super::interface::Interface;
 use super::stats::{self, PortStats};
 use crate::Error;
 use crate::lock::lock;
-use hotloop_stage::{Device, DeviceCounters};
+use hotloop_stage::{Device, DeviceCounters, LinkState};
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Inner {
@@ -78,14 +78,25 @@ impl Device for Inner {
 
     fn counters(&self) -> DeviceCounters {
         let stats = self.stats().unwrap_or_default();
+        let tx_failed = if self.driver.loses_taken { stats.oerrors } else { 0 };
         DeviceCounters {
             received: stats.received,
-            sent: stats.sent,
+            sent: stats.sent + tx_failed,
+            tx_failed,
             imissed: stats.imissed,
             rx_nombuf: stats.rx_nombuf,
             rx_unclaimed: stats.rx_unclaimed,
             rx_malformed: stats.rx_malformed,
         }
+    }
+
+    fn link_state(&self) -> Option<LinkState> {
+        let interface = lock(&self.state).interface.as_ref().and_then(Interface::link_state);
+        if interface.is_some() {
+            return interface;
+        }
+        let link = self.link().ok()?;
+        Some(if link.up { LinkState::Up } else { LinkState::Down })
     }
 
     fn stop(&self) -> Result<(), hotloop_stage::Error> {

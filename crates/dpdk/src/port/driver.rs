@@ -23,6 +23,9 @@ pub(crate) struct Driver {
     pub forgets_counts: bool,
     /// Whether another process, at the other end of the device, can crash this one.
     pub trusts_peer: bool,
+    /// Whether what a TX queue took and could not send is among its errors, and not among what it
+    /// sent.
+    pub loses_taken: bool,
     /// How many queues it is configured with.
     pub queues: Queues,
     /// By whom it is known how many packets were lost for want of an RX descriptor.
@@ -82,6 +85,7 @@ pub(crate) static UNKNOWN: Driver = Driver {
     keeps_mbufs: false,
     forgets_counts: false,
     trusts_peer: false,
+    loses_taken: false,
     queues: Queues::Claimed,
     missed: Missed::Unknown,
     refused: &[],
@@ -131,6 +135,7 @@ static VIRTUAL: [Driver; 7] = [
         name: "net_af_packet",
         fresh_mbufs: true,
         sends_chains: true,
+        loses_taken: true,
         queues: Queues::All,
         missed: Missed::PacketSockets,
         more_queues: " (qpairs=)",

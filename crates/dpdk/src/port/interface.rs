@@ -1,7 +1,10 @@
 //! The kernel's interface that a device is on.
 
+use hotloop_stage::LinkState;
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType, netdevice, socket};
 use std::fs;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 /// Where the number of packets that an interface could not send stands in a line of
 /// `/proc/net/dev`, from 0, the name not counted.
@@ -10,6 +13,7 @@ const TX_DROPPED_COLUMN: usize = 11;
 /// An interface of the network namespace in which its device was plugged in.
 pub(super) struct Interface {
     name: String,
+    index: u32,
 }
 
 impl Interface {
@@ -17,7 +21,19 @@ impl Interface {
     pub(super) fn of(index: u32) -> Option<Self> {
         let asked = socket(AddressFamily::INET, SocketType::DGRAM, None).ok()?;
         let name = netdevice::index_to_name(asked, index).ok().filter(|_| index != 0)?;
-        Some(Self { name })
+        Some(Self { name, index })
+    }
+
+    /// Its link; nothing where the kernel does not say.
+    pub(super) fn link_state(&self) -> Option<LinkState> {
+        let asked = socket(AddressFamily::INET, SocketType::DGRAM, None).ok()?;
+        match netdevice::index_to_name(&asked, self.index) {
+            Ok(name) => {
+                Some(if is_running(&asked, &name)? { LinkState::Up } else { LinkState::Down })
+            }
+            Err(Errno::NODEV) => Some(LinkState::Gone),
+            Err(_) => None,
+        }
     }
 
     /// Packets that the kernel had to send and could not; nothing where it does not say.
@@ -27,4 +43,21 @@ impl Interface {
         let (_, counts) = lines.find(|(name, _)| *name == self.name)?;
         counts.split_whitespace().nth(TX_DROPPED_COLUMN)?.parse().ok()
     }
+}
+
+/// Whether the interface is up and has a carrier.
+fn is_running(asked: &OwnedFd, name: &str) -> Option<bool> {
+    // SAFETY: 1. All its fields are numbers, arrays of them and pointers, for which zeroes are valid.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    // The last byte stays 0, as the end of the name.
+    let room = request.ifr_name.len() - 1;
+    for (place, byte) in request.ifr_name[..room].iter_mut().zip(name.bytes()) {
+        *place = byte as libc::c_char;
+    }
+    // SAFETY: 1. The descriptor is an open socket. 2. netdevice(7): the call reads the name of an
+    // `ifreq`, and writes its flags.
+    let result = unsafe { libc::ioctl(asked.as_raw_fd(), libc::SIOCGIFFLAGS, &raw mut request) };
+    // SAFETY: 1. The union was zeroed, and any bits are valid flags.
+    let flags = unsafe { request.ifr_ifru.ifru_flags };
+    (result == 0).then_some(i32::from(flags) & libc::IFF_RUNNING != 0)
 }

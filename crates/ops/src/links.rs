@@ -1,0 +1,63 @@
+//! The links of a run's devices: who has lost one, and who has got it back.
+
+use hotloop_engine::Control;
+use hotloop_stage::{Device, LinkState};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How often the control thread looks: what has gone is named well within a second.
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Looks at the links of a run's devices, and says what has changed.
+pub(crate) struct Links {
+    devices: Vec<(Arc<dyn Device>, Option<LinkState>)>,
+    due: Instant,
+}
+
+impl Links {
+    pub(crate) fn of(control: &Control<'_>) -> Self {
+        let devices = control.devices().into_iter();
+        let devices = devices.map(|device| (Arc::clone(&device), device.link_state())).collect();
+        Self { devices, due: Instant::now() }
+    }
+
+    /// Looks, where it is time to, and logs what has changed.
+    pub(crate) fn turn(&mut self) {
+        let now = Instant::now();
+        if now < self.due {
+            return;
+        }
+        self.due = now + LOOK_INTERVAL;
+        for (device, known) in &mut self.devices {
+            let state = device.link_state();
+            let (before, name) = (std::mem::replace(known, state), device.name());
+            match state {
+                _ if state == before => {}
+                Some(LinkState::Gone) => tracing::error!(
+                    "{name}: its interface has gone: nothing passes until the program is started \
+                     again"
+                ),
+                Some(LinkState::Down) => tracing::warn!("{name}: the link is down"),
+                Some(LinkState::Up) => tracing::info!("{name}: the link is up"),
+                None => {}
+            }
+        }
+    }
+}
+
+/// Each device and its link, for `status`.
+pub(crate) fn to_json(control: &Control<'_>) -> Vec<Value> {
+    let device = |device: Arc<dyn Device>| {
+        let link = device.link_state().map(|state| state.to_string());
+        json!({"name": device.name(), "link": link})
+    };
+    control.devices().into_iter().map(device).collect()
+}
+
+impl std::fmt::Debug for Links {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let states = self.devices.iter().map(|(device, state)| (device.name(), state));
+        f.debug_map().entries(states).finish()
+    }
+}

@@ -1,0 +1,85 @@
+//! A program that runs while a test does.
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::ffi::OsString;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a program may take to start, or a test to see what it waits for.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A program with a control socket, which does not outlive the test.
+#[derive(Debug)]
+pub struct Program {
+    name: OsString,
+    control: PathBuf,
+    child: Child,
+}
+
+impl Program {
+    /// Starts it, and waits until it answers at its control socket.
+    ///
+    /// # Panics
+    /// Where it ends instead.
+    #[must_use]
+    pub fn start(mut command: Command, control: &Path) -> Self {
+        let name = command.get_program().to_owned();
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let child = child.expect("the program starts");
+        let mut program = Self { name, control: control.to_owned(), child };
+        wait_until("it answers", || {
+            assert_eq!(program.child.try_wait().expect("it is a child"), None, "it has ended");
+            program.ask("status").is_some()
+        });
+        program
+    }
+
+    /// What it answers to a command without arguments; nothing where it does not.
+    #[must_use]
+    pub fn ask(&self, command: &str) -> Option<Value> {
+        let mut asking = Command::new(&self.name);
+        asking.args(["ctl", command, "--json", "--control"]).arg(&self.control);
+        let output = asking.stderr(Stdio::null()).output().ok()?;
+        serde_json::from_slice(&output.stdout).ok()
+    }
+
+    /// Asks it to end, and returns its report and what it wrote on standard error.
+    ///
+    /// # Panics
+    /// Where it fails.
+    #[must_use]
+    pub fn end(mut self) -> (Value, String) {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).expect("it still runs");
+        let (mut report, mut errors) = (String::new(), String::new());
+        let stdout = self.child.stdout.as_mut().expect("it is a pipe");
+        stdout.read_to_string(&mut report).expect("it writes text");
+        let stderr = self.child.stderr.as_mut().expect("it is a pipe");
+        stderr.read_to_string(&mut errors).expect("it writes text");
+        let status = self.child.wait().expect("it is a child");
+        assert!(status.success(), "{status}: {report} {errors}");
+        (serde_json::from_str(&report).expect("a report"), errors)
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Waits until it is so, and says how long that took.
+///
+/// # Panics
+/// Where it is not so within a minute.
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) -> Duration {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < PATIENCE, "not within {} s: {what}", PATIENCE.as_secs());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    started.elapsed()
+}
