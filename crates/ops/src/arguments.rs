@@ -1,7 +1,7 @@
 //! What every program takes on its command line to be operated.
 
 use crate::ask::{AskError, ask};
-use crate::common::{counters_text, status_text};
+use crate::common::{counters_text, status_text, xstats_text};
 use crate::failure::{Failure, exit_code};
 use crate::output::print;
 use crate::path::socket_path;
@@ -140,10 +140,12 @@ impl CtlArgs {
 /// ```
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Subcommand)]
 pub enum CommonCommand {
-    /// Print what runs, since when, and what went through each core.
+    /// Print what runs, since when, what went through each core, and what each device counted.
     Status,
     /// Print what each stage on each core has counted, and drops by reason.
     Counters,
+    /// Print every figure of each device, by its driver's own names.
+    Xstats,
 }
 
 impl CommonCommand {
@@ -153,6 +155,7 @@ impl CommonCommand {
         match self {
             Self::Status => args.ask(name, &Request::new("status"), &status_text),
             Self::Counters => args.ask(name, &Request::new("counters"), &counters_text),
+            Self::Xstats => args.ask(name, &Request::new("xstats"), &xstats_text),
         }
     }
 }

@@ -13,6 +13,7 @@ pub fn answer(control: &Control<'_>, since: Instant, request: &Request) -> Optio
     match request.command.as_str() {
         "status" => Some(status(control, since)),
         "counters" => Some(json!(control.snapshot())),
+        "xstats" => Some(links::xstats(control)),
         _ => None,
     }
 }
@@ -94,9 +95,15 @@ pub fn status_text(status: &Value) -> String {
         cores
             .row(core_cells(core).into_iter().chain(cells(core, &["received", "sent", "dropped"])));
     }
-    let mut devices = Table::new(["device", "link"]);
+    let figures = ["received", "received_bytes", "sent", "sent_bytes"];
+    let heads = ["device", "link"].into_iter().chain(figures).chain(["imissed", "rx_nombuf"]);
+    let mut devices = Table::new(heads);
     for device in list(&status["devices"]) {
-        devices.row(cells(device, &["name", "link"]));
+        // Loss that a device does not count is not 0.
+        let imissed =
+            device["imissed"].as_u64().map_or("unknown".into(), |count| count.to_string());
+        let row = cells(device, &["name", "link"]).into_iter().chain(cells(device, &figures));
+        devices.row(row.chain([imissed]).chain(cells(device, &["rx_nombuf"])));
     }
     let devices = if devices.is_empty() { String::new() } else { format!("\n\n{devices}") };
     let warning = match status["is_plausible"].as_bool() {
@@ -129,6 +136,17 @@ pub fn counters_text(counters: &Value) -> String {
         dropped.row([reason.clone(), cell(count)]);
     }
     if dropped.is_empty() { places.to_string() } else { format!("{places}\n\n{dropped}") }
+}
+
+/// An answer to `xstats`, for people.
+pub fn xstats_text(devices: &Value) -> String {
+    let mut table = Table::new(["device", "figure", "value"]);
+    for device in list(devices) {
+        for (name, figure) in device["xstats"].as_object().into_iter().flatten() {
+            table.row([cell(&device["name"]), name.clone(), cell(figure)]);
+        }
+    }
+    table.to_string()
 }
 
 fn core_cells(value: &Value) -> [String; 2] {
@@ -172,9 +190,18 @@ mod tests {
              core      cpu  received  sent  dropped\n\
              worker 1    -         9     7        2"
         );
-        status["devices"] =
-            json!([{"name": "net_ring0", "link": null}, {"name": "b", "link": "up"}]);
-        let devices = "\n\ndevice     link\nnet_ring0  -\nb          up";
+        let figures = |name: &str, link: Value, imissed: Value| {
+            json!({"name": name, "link": link, "received": 7, "received_bytes": 420, "sent": 0,
+                "sent_bytes": null, "imissed": imissed, "rx_nombuf": 1})
+        };
+        status["devices"] = json!([
+            figures("net_ring0", Value::Null, json!(2)),
+            figures("b", json!("up"), Value::Null)
+        ]);
+        let devices = "\n\n\
+            device     link  received  received_bytes  sent  sent_bytes  imissed  rx_nombuf\n\
+            net_ring0  -            7             420     0           -  2                1\n\
+            b          up           7             420     0           -  unknown          1";
         assert!(status_text(&status).ends_with(devices), "{}", status_text(&status));
         status["is_plausible"] = json!(false);
         assert!(status_text(&status).ends_with("more are inside than there can be"));
@@ -205,6 +232,7 @@ mod tests {
     fn another_programs_answer_is_no_reason_to_panic() {
         for answer in [json!(null), json!({"cores": [1], "places": [{}]}), json!([1, "x"])] {
             assert!(!status_text(&answer).is_empty() && !counters_text(&answer).is_empty());
+            assert!(!xstats_text(&answer).is_empty());
         }
     }
 }

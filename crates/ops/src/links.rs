@@ -1,4 +1,4 @@
-//! The links of a run's devices: who has lost one, and who has got it back.
+//! The links of a run's devices: which has lost one, and which has got it back; and what devices count.
 
 use hotloop_engine::Control;
 use hotloop_stage::{Device, LinkState};
@@ -46,13 +46,33 @@ impl Links {
     }
 }
 
-/// Each device and its link, for `status`.
+/// Each device, its link, and what it has counted since it was started, for `status`.
 pub(crate) fn to_json(control: &Control<'_>) -> Vec<Value> {
     let device = |device: Arc<dyn Device>| {
         let link = device.link_state().map(|state| state.to_string());
-        json!({"name": device.name(), "link": link})
+        let counters = device.counters();
+        json!({
+            "name": device.name(),
+            "link": link,
+            "received": counters.received,
+            "received_bytes": counters.received_bytes,
+            "sent": counters.sent,
+            "sent_bytes": counters.sent_bytes,
+            "imissed": counters.imissed,
+            "rx_nombuf": counters.rx_nombuf,
+        })
     };
     control.devices().into_iter().map(device).collect()
+}
+
+/// Every figure of each device that has any, by the driver's own names: the answer to `xstats`.
+pub(crate) fn xstats(control: &Control<'_>) -> Value {
+    let device = |device: Arc<dyn Device>| {
+        let xstats: serde_json::Map<_, _> =
+            device.xstats().into_iter().map(|(name, figure)| (name, figure.into())).collect();
+        (!xstats.is_empty()).then(|| json!({"name": device.name(), "xstats": xstats}))
+    };
+    control.devices().into_iter().filter_map(device).collect()
 }
 
 impl std::fmt::Debug for Links {

@@ -88,6 +88,12 @@ pub trait Device: Send + Sync {
         None
     }
 
+    /// Every figure that the device has, by its own name, such as DPDK's xstats; empty where it has
+    /// none. For the control thread: it makes system calls.
+    fn xstats(&self) -> Vec<(String, u64)> {
+        Vec::new()
+    }
+
     /// Stops it. Called after every queue of it was dropped and the threads that polled them were
     /// joined, so that what its descriptors hold goes back to the pools.
     ///
@@ -125,7 +131,7 @@ impl fmt::Display for LinkState {
     }
 }
 
-/// A device's own counters, in packets.
+/// A device's own counters, in packets where nothing else is said.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct DeviceCounters {
     /// Packets handed to its RX queues' pollers.
@@ -134,6 +140,10 @@ pub struct DeviceCounters {
     pub sent: u64,
     /// Of those, the ones that it then could not send.
     pub tx_failed: u64,
+    /// Bytes of those received; nothing where the device does not count bytes.
+    pub received_bytes: Option<u64>,
+    /// Bytes of those sent, likewise.
+    pub sent_bytes: Option<u64>,
     /// Packets lost because no RX descriptor was free; nothing where the device does not know.
     pub imissed: Option<u64>,
     /// Packets lost because no mbuf was free.
@@ -151,6 +161,8 @@ impl Default for DeviceCounters {
             received: 0,
             sent: 0,
             tx_failed: 0,
+            received_bytes: None,
+            sent_bytes: None,
             imissed: Some(0),
             rx_nombuf: 0,
             rx_unclaimed: 0,

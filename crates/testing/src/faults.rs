@@ -123,6 +123,10 @@ impl Device for FaultyDevice {
         }
     }
 
+    fn xstats(&self) -> Vec<(String, u64)> {
+        self.device.xstats()
+    }
+
     fn link_state(&self) -> Option<LinkState> {
         self.device.link_state()
     }

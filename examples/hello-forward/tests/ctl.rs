@@ -100,6 +100,10 @@ fn a_running_program_tells_how_it_is() {
         assert!(text.contains(heads) && line.is_some(), "{text}");
     }
 
+    let asked = output(folder.path(), &["ctl", "--control", control[1], "xstats"]);
+    let text = String::from_utf8(asked.stdout).unwrap();
+    assert!(text.contains("net_null0  rx_good_packets") && text.contains("net_null1"), "{text}");
+
     let ended = running.end("TERM");
     assert_eq!(ended.status.code(), Some(0), "{}", errors(&ended));
     assert!(String::from_utf8_lossy(&ended.stdout).contains("balanced, pools whole"));
@@ -155,7 +159,7 @@ fn what_cannot_be_asked_ends_in_exit_code_2() {
         (&["ctl", "counters", "--control", "/nowhere/x.sock"], "/nowhere/x.sock"),
         (
             &["ctl"],
-            "requires a subcommand but one was not provided [subcommands: status, counters]",
+            "requires a subcommand but one was not provided [subcommands: status, counters, xstats]",
         ),
         (&["ctl", "explode"], "unrecognized subcommand 'explode'"),
         (&["ctl", "status", "--control"], "a value is required"),

@@ -23,6 +23,8 @@ pub enum CtlCommand {
     Status,
     /// Print what each stage on each core has counted, and drops by reason.
     Counters,
+    /// Print every figure of each device, by its driver's own names.
+    Xstats,
     /// Print every service, with its scheduler, backends, packets and connections.
     Services,
     /// Print every backend of every service, with its weight, health, packets and connections.
@@ -92,6 +94,7 @@ impl Ctl {
         match &self.command {
             CtlCommand::Status => ask("overview", Value::Null, &overview_text),
             CtlCommand::Counters => CommonCommand::Counters.ask(name, &self.args),
+            CtlCommand::Xstats => CommonCommand::Xstats.ask(name, &self.args),
             CtlCommand::Services => ask("services", Value::Null, &|rows| {
                 let columns = [
                     "name",

@@ -138,6 +138,19 @@ fn a_standard_error_that_blocks_delays_neither_packets_nor_control_nor_the_end()
     let (_reader, writer) = full_pipe();
     let mut running = Running::start(writer, Stdio::piped());
     running.wait("packets", |status| status["engine"]["received"].as_u64() > Some(0));
+    let status = running.status().unwrap();
+    let device = &status["engine"]["devices"][0];
+    assert_eq!((&device["name"], &device["imissed"]), (&"net_null0".into(), &0.into()), "{status}");
+    let received = device["received"].as_u64().unwrap();
+    // Its driver counts no bytes, and that is not 0 of them.
+    assert!(device["received_bytes"].is_null() && device["sent_bytes"] == 0, "{status}");
+    assert!(received > 0 && device["rx_nombuf"].is_u64(), "{status}");
+    let args = ["ctl", "--control", "lb.sock", "xstats", "--json"];
+    let output = program(running.folder.path(), &args).output().unwrap();
+    let devices: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let figures = &devices[0]["xstats"];
+    assert!(figures["rx_good_packets"].as_u64() >= Some(received), "{devices}");
+    assert!(figures["rx_good_bytes"].is_u64() && figures["rx_missed_errors"].is_u64());
     running.reload(3);
     let received = running.status().unwrap()["engine"]["received"].as_u64();
     running.wait("packets", |status| status["engine"]["received"].as_u64() > received);

@@ -71,6 +71,11 @@ impl Inner {
     }
 }
 
+/// Bytes, where the driver counts them: packets without any are of one that does not, such as net_null.
+fn counted_bytes(packets: u64, bytes: u64) -> Option<u64> {
+    (packets == 0 || bytes > 0).then_some(bytes)
+}
+
 impl Device for Inner {
     fn name(&self) -> String {
         self.device.name().into()
@@ -83,11 +88,17 @@ impl Device for Inner {
             received: stats.received,
             sent: stats.sent + tx_failed,
             tx_failed,
+            received_bytes: counted_bytes(stats.received, stats.received_bytes),
+            sent_bytes: counted_bytes(stats.sent, stats.sent_bytes),
             imissed: stats.imissed,
             rx_nombuf: stats.rx_nombuf,
             rx_unclaimed: stats.rx_unclaimed,
             rx_malformed: stats.rx_malformed,
         }
+    }
+
+    fn xstats(&self) -> Vec<(String, u64)> {
+        Self::xstats(self).unwrap_or_default()
     }
 
     fn link_state(&self) -> Option<LinkState> {
