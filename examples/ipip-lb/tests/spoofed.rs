@@ -202,11 +202,10 @@ fn check(of: Flood) {
     for scheduler in ["maglev", "least-connections"] {
         for answers in [Answers::ThroughTheBalancer, Answers::Directly] {
             let remembered = remembered(scheduler, answers, of);
-            println!("{of:?}, {scheduler}, {answers:?}: {remembered:?} of (1000, 1000)");
-            all.push(remembered);
+            all.push((scheduler, answers, remembered));
         }
     }
-    assert_eq!(all, [(1_000, 1_000); 4]);
+    assert!(all.iter().all(|it| it.2 == (1_000, 1_000)), "{of:?}: {all:?} of (1000, 1000)");
 }
 
 #[test]
