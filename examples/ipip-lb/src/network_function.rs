@@ -98,7 +98,7 @@ impl NetworkFunction {
     {
         let seed = self.directory.settings.hashes.seed();
         source(receive)
-            .stage(move |_| Classify::new(seed, self.ports.clone()))
+            .stage(move |_| Classify::new(seed, &self.ports))
             .shard_by(|packet| packet.shard())
             .try_burst_stage(|core| self.balance(core))
             .sink(send)

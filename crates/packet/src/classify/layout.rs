@@ -58,7 +58,7 @@ impl Layout {
     /// segments.
     #[inline]
     pub fn of(frame: &[u8], len_bytes: usize, seed: &Seed) -> Self {
-        Self::at(frame, len_bytes, seed, Station::ANY)
+        Self::at(frame, len_bytes, seed, &Station::ANY)
     }
 
     /// As [`of`](Self::of), at a station: a frame that isn't [for it](Station::takes) is [foreign]
@@ -66,7 +66,7 @@ impl Layout {
     ///
     /// [foreign]: Self::is_foreign
     #[inline]
-    pub fn at(frame: &[u8], len_bytes: usize, seed: &Seed, station: Station) -> Self {
+    pub fn at(frame: &[u8], len_bytes: usize, seed: &Seed, station: &Station) -> Self {
         match HeadersV4::find_for(frame, len_bytes, station) {
             Some(headers) => {
                 let key = headers.key();
@@ -78,7 +78,7 @@ impl Layout {
 
     /// [`at`](Self::at) for any frame: apart, so that `at` stays small where it is inlined.
     #[inline(never)]
-    fn of_any(frame: &[u8], len_bytes: usize, seed: &Seed, station: Station) -> Self {
+    fn of_any(frame: &[u8], len_bytes: usize, seed: &Seed, station: &Station) -> Self {
         if !station.takes(frame) {
             return Self::new(0, 0, 0, KIND_FOREIGN);
         }

@@ -151,7 +151,7 @@ mod tests {
         let own = MacAddress::new([2, 0, 0, 0, 0, 7]);
         let seen = |mut frame: Vec<u8>, to: [u8; 6]| {
             frame[..6].copy_from_slice(&to);
-            let layout = Layout::at(&frame, frame.len(), &SEED, Station::with(own));
+            let layout = Layout::at(&frame, frame.len(), &SEED, &Station::with(own));
             let key = classify(&frame, &SEED).key(&frame);
             assert!(layout.is_foreign() || layout.key(&frame) == key);
             (layout.is_foreign(), layout.kind(), layout.key(&frame).is_some())

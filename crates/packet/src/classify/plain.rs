@@ -65,12 +65,16 @@ impl HeadersV4 {
     /// fragments, in a frame without VLAN tag. [`Summary::walk`] would say the same of it.
     #[inline]
     pub(super) fn find(frame: &[u8], len_bytes: usize) -> Option<&Self> {
-        Self::find_for(frame, len_bytes, Station::ANY)
+        Self::find_for(frame, len_bytes, &Station::ANY)
     }
 
     /// As [`find`](Self::find), in a frame that is addressed to the station.
     #[inline(always)]
-    pub(super) fn find_for(frame: &[u8], len_bytes: usize, station: Station) -> Option<&Self> {
+    pub(super) fn find_for<'a>(
+        frame: &'a [u8],
+        len_bytes: usize,
+        station: &Station,
+    ) -> Option<&'a Self> {
         let (headers, rest) = Self::ref_from_prefix(frame).ok()?;
         if !station.is_addressed(&headers.macs) {
             return None;
