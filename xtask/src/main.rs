@@ -17,6 +17,7 @@ mod process;
 mod rustc;
 mod sanitize;
 mod setup;
+mod soak;
 mod test;
 mod tidy;
 mod workspace;
@@ -96,6 +97,16 @@ enum Task {
         #[arg(last = true)]
         arguments: Vec<String>,
     },
+    /// Run the load balancer under attacks, reloads, queries and health flaps, for a long time
+    ///
+    /// Both deployments, half of the packets each, from memory. Ends with one line: packets, how
+    /// many are unaccounted for, memory at the start and at the end, and the worst burst. Exit code 1
+    /// where a packet is unaccounted for.
+    Soak {
+        /// How many packets
+        #[arg(long, value_name = "N", default_value_t = 1_000_000_000)]
+        packets: u64,
+    },
     /// Check what the compiler doesn't: the crates' graph, lengths, leftovers, where unsafe stands
     Tidy,
 }
@@ -125,6 +136,7 @@ fn run(task: Task) -> Result<(), Failure> {
             let group = &group.unwrap_or_default();
             bench::run(&workspace, &bench::Request { group, check, arguments: &arguments })
         }
+        Task::Soak { packets } => soak::run(&workspace, packets),
         Task::Tidy => tidy::run(&workspace),
     }
 }

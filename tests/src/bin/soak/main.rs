@@ -1,0 +1,192 @@
+//! The load balancer under everything at once, for a long time: `soak PACKETS`.
+//!
+//! Both deployments, half of the packets each: connections that must stay, attacks ([`traffic`]), and
+//! an operator who reloads, asks and drains while health checks flap ([`trouble`]). It ends with one
+//! line, and with exit code 1 where a packet is unaccounted for or an mbuf is not back in its pool.
+
+mod traffic;
+mod trouble;
+
+use hotloop::dpdk::{Eal, Mempool, MempoolConfig, lcore};
+use hotloop::engine::{Control, Deployment, Engine, Report, outlets};
+use hotloop::packet::ethernet::MacAddress;
+use hotloop_ops::{ControlArgs, Operation};
+use ipip_lb::balance::{Egress, Egresses, Route};
+use ipip_lb::cli::{Common, ReportFormat};
+use ipip_lb::control::Operator;
+use ipip_lb::network_function::NetworkFunction;
+use std::process::ExitCode;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+use traffic::{Discard, Gauges, Traffic};
+use trouble::Trouble;
+
+type Failed = Box<dyn std::error::Error>;
+
+/// How often it says how far it is.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Each runs half of the packets.
+const DEPLOYMENTS: [Deployment; 2] = [Deployment::run_to_completion(1), Deployment::pipeline(1, 1)];
+
+/// What a run came to.
+struct Run {
+    packet_count: u64,
+    unaccounted_count: u64,
+    memory_bytes: [u64; 2],
+    worst_burst: Duration,
+}
+
+fn main() -> ExitCode {
+    match soak() {
+        Ok(0) => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("soak: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Returns how many packets are unaccounted for.
+fn soak() -> Result<u64, Failed> {
+    let packets = std::env::args().nth(1).and_then(|text| text.parse::<u64>().ok());
+    let packets = packets.ok_or("write a number of packets, such as 1000000")?;
+    let eal = Eal::embedded()?;
+    let mut runs = Vec::new();
+    for deployment in DEPLOYMENTS {
+        runs.push(run(eal, deployment, packets / DEPLOYMENTS.len() as u64)?);
+    }
+    let unaccounted = runs.iter().map(|run| run.unaccounted_count).sum();
+    let [start, end] = [runs[0].memory_bytes[0], runs[runs.len() - 1].memory_bytes[1]];
+    println!(
+        "soak: {} packets, {unaccounted} unaccounted, memory {} MiB at start and {} MiB at end, worst \
+         burst {:?}",
+        runs.iter().map(|run| run.packet_count).sum::<u64>(),
+        start >> 20,
+        end >> 20,
+        runs.iter().map(|run| run.worst_burst).max().unwrap_or_default(),
+    );
+    Ok(unaccounted)
+}
+
+fn run(eal: Eal, deployment: Deployment, packets: u64) -> Result<Run, Failed> {
+    let folder = tempfile::tempdir()?;
+    let common = Common {
+        config: folder.path().join("lb.toml"),
+        deployment: None,
+        dispatchers: None,
+        workers: None,
+        report: ReportFormat::Text,
+    };
+    let socket_path = folder.path().join("lb.sock");
+    trouble::write_config(&common.config, 0)?;
+    let config = common.configuration()?;
+    let mempool = Mempool::new(eal, &MempoolConfig::default())?;
+    let (function, steering) =
+        NetworkFunction::new(&config, egresses()).map_err(|it| it.to_string())?;
+    let mut socket = ControlArgs { control: Some(socket_path.clone()) }.bind("soak")?;
+    let mut operator =
+        Operator::start(common.clone(), config, steering).map_err(|it| it.to_string())?;
+    let gauges = Gauges::default();
+    let graph = function.graph(
+        |core| {
+            core.set_lcore(lcore::register(eal)?);
+            Ok(Traffic::new(mempool.clone(), &gauges, packets))
+        },
+        |core| {
+            core.set_lcore(lcore::register(eal)?);
+            Ok(outlets([(Route(0), Discard)]))
+        },
+    );
+    let plan = Engine::plan(graph, deployment)?;
+    let mut memory = [0; 2];
+    let mut trouble = None;
+    let ran = plan.run(|control| {
+        let mut progress = Progress::new(deployment, packets);
+        let mut operation = Operation::new(control, socket.as_mut(), None);
+        let started = Trouble::start(common.config.clone(), socket_path.clone());
+        while operation.turn(&mut |request| operator.answer(control, request)).is_none() {
+            operator.turn();
+            progress.show(control);
+            if memory[0] == 0 && gauges.is_warm() {
+                memory[0] = resident_bytes();
+            }
+        }
+        memory[1] = resident_bytes();
+        if memory[0] == 0 {
+            memory[0] = memory[1];
+        }
+        started.stop();
+        while !started.has_stopped() {
+            _ = operation.turn(&mut |request| operator.answer(control, request));
+            operator.turn();
+        }
+        trouble = Some(started.finish());
+    });
+    if let Some(trouble) = trouble {
+        eprintln!("soak: {deployment}: {}", trouble?);
+    }
+    let (report, failure) = match ran {
+        Ok(report) => (report, None),
+        Err(error) => (error.report().ok_or_else(|| error.to_string())?.clone(), Some(error)),
+    };
+    eprintln!("{report}");
+    let unaccounted_count = unaccounted(&report, &gauges, &mempool);
+    if let Some(failure) = failure {
+        eprintln!("soak: {deployment}: {failure}");
+    }
+    let worst_burst = Duration::from_nanos(gauges.worst_burst_ns.load(Relaxed));
+    Ok(Run { packet_count: report.received, unaccounted_count, memory_bytes: memory, worst_burst })
+}
+
+/// What the source made and the report doesn't have, what the report's sums don't explain, and mbufs
+/// that are not back.
+fn unaccounted(report: &Report, gauges: &Gauges, mempool: &Mempool) -> u64 {
+    let made = gauges.made_count.load(Relaxed);
+    let (entered, left) = (report.received + report.created, report.sent + report.dropped_sum());
+    let home = mempool.report();
+    let away =
+        if home.is_whole() { 0 } else { 1.max((home.expected_count - home.seen_count).into()) };
+    made.abs_diff(report.received) + entered.abs_diff(left) + away
+}
+
+fn egresses() -> Egresses {
+    let egress = Egress {
+        route: Route(0),
+        source: MacAddress::new([2, 0, 0, 0, 9, 1]),
+        destination: MacAddress::new([2, 0, 0, 0, 9, 2]),
+    };
+    Egresses { clients: egress, backends: egress }
+}
+
+/// The process's memory that is in RAM, in bytes.
+fn resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|rest| rest.trim_end_matches(" kB").trim().parse::<u64>().ok());
+    kib.unwrap_or_default() << 10
+}
+
+/// Says now and then how far the run is.
+struct Progress {
+    deployment: Deployment,
+    packets: u64,
+    next: Instant,
+}
+
+impl Progress {
+    fn new(deployment: Deployment, packets: u64) -> Self {
+        Self { deployment, packets, next: Instant::now() + PROGRESS_INTERVAL }
+    }
+
+    fn show(&mut self, control: &Control<'_>) {
+        if Instant::now() < self.next {
+            return;
+        }
+        self.next += PROGRESS_INTERVAL;
+        let received = control.counts().received;
+        let percent = received * 100 / self.packets.max(1);
+        eprintln!("soak: {}: {received} packets, {percent} %", self.deployment);
+    }
+}

@@ -1,0 +1,131 @@
+//! What an operator, and the backends, do to a balancer while it works.
+
+use hotloop_ops::{AskError, Request, ask};
+use serde_json::json;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// What the two versions of the configuration have in common.
+const CONFIG: &str = include_str!("lb.toml");
+
+/// Between two requests.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// How long the backends that are probed are up, and then down.
+const FLAP: Duration = Duration::from_millis(700);
+
+/// Where probes go.
+const PROBED: &str = "127.0.0.1:40080";
+
+/// The threads that make trouble.
+pub struct Trouble {
+    stop: Arc<AtomicBool>,
+    operator: JoinHandle<Result<Counts, AskError>>,
+    backend: JoinHandle<std::io::Result<u64>>,
+}
+
+#[derive(Default)]
+struct Counts {
+    reloads: u64,
+    requests: u64,
+    refused: u64,
+}
+
+/// Writes the configuration; odd versions have a backend less, and other weights.
+pub fn write_config(path: &Path, version: u64) -> std::io::Result<()> {
+    let text = match version % 2 {
+        0 => CONFIG.to_owned(),
+        _ => CONFIG.replace("{ address = \"10.0.0.4\" }, ", "").replace("weight = 3", "weight = 5"),
+    };
+    std::fs::write(path, text)
+}
+
+impl Trouble {
+    /// Starts them.
+    pub fn start(config: PathBuf, socket: PathBuf) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (of_operator, of_backend) = (Arc::clone(&stop), Arc::clone(&stop));
+        Self {
+            stop,
+            operator: thread::spawn(move || operate(&config, &socket, &of_operator)),
+            backend: thread::spawn(move || flap(&of_backend)),
+        }
+    }
+
+    /// Has them end. The operator may still wait for an answer.
+    pub fn stop(&self) {
+        self.stop.store(true, Relaxed);
+    }
+
+    /// Whether nobody waits for an answer any more.
+    pub fn has_stopped(&self) -> bool {
+        self.operator.is_finished()
+    }
+
+    /// Says what they did.
+    ///
+    /// # Errors
+    /// A question went unanswered, or a thread panicked.
+    pub fn finish(self) -> Result<String, Box<dyn std::error::Error>> {
+        let counts = self.operator.join().map_err(|_| "the operator's thread panicked")??;
+        let flaps = self.backend.join().map_err(|_| "the backend's thread panicked")??;
+        let Counts { reloads, requests, refused } = counts;
+        Ok(format!("{reloads} reloads, {requests} requests ({refused} refused), {flaps} flaps"))
+    }
+}
+
+/// Asks everything there is to ask, round and round, until it is stopped or nobody answers.
+fn operate(config: &Path, socket: &Path, stop: &AtomicBool) -> Result<Counts, AskError> {
+    let mut counts = Counts::default();
+    let backend = json!({"service": "turns", "backend": "10.0.0.3"});
+    let weight = json!({"service": "web", "backend": "10.0.0.1", "weight": 7});
+    let removed = json!({"service": "turns", "backend": "10.0.0.3", "flush": true});
+    let filter = json!({"filter": "client=198.51.100.0/24,service=web", "limit": 1000});
+    let flow = json!({"protocol": "tcp", "client": "198.18.0.1:1024", "vip": "203.0.113.10:80"});
+    let requests = [
+        Request::new("status"),
+        Request::new("counters"),
+        Request::with("connections", filter),
+        Request::new("overview"),
+        Request::with("drain", backend),
+        Request::with("weight", weight),
+        Request::with("lookup", flow),
+        Request::new("backends"),
+        Request::new("services"),
+        Request::with("remove", removed),
+    ];
+    for round in 1.. {
+        for request in &requests {
+            if stop.load(Relaxed) {
+                return Ok(counts);
+            }
+            counts.requests += 1;
+            match ask(socket, request) {
+                Ok(_) => {}
+                Err(AskError::Refused(_)) => counts.refused += 1,
+                Err(error) => return Err(error),
+            }
+            thread::sleep(PAUSE);
+        }
+        let is_written = write_config(config, round).is_ok();
+        counts.reloads += u64::from(is_written && ask(socket, &Request::new("reload")).is_ok());
+    }
+    Ok(counts)
+}
+
+/// Takes the connections of probes, then refuses them, and so on.
+fn flap(stop: &AtomicBool) -> std::io::Result<u64> {
+    let mut count = 0;
+    while !stop.load(Relaxed) {
+        let listener = TcpListener::bind(PROBED)?;
+        thread::sleep(FLAP);
+        drop(listener);
+        thread::sleep(FLAP);
+        count += 1;
+    }
+    Ok(count)
+}
