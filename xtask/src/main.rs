@@ -17,6 +17,7 @@ mod process;
 mod rustc;
 mod sanitize;
 mod setup;
+mod skips;
 mod soak;
 mod test;
 mod tidy;
@@ -69,7 +70,8 @@ enum Task {
     /// Run all that a change can break: formatting, lints, docs, tidy, tests, loom, NEON, sanitizer
     ///
     /// Sets up first. Stops at the first step that fails and says which. A step whose tool this
-    /// toolchain lacks is skipped with the reason; where CI=true that is a failure.
+    /// toolchain lacks is skipped with the reason; where CI=true that is a failure. At the end the
+    /// tests are listed that couldn't run here, or not all of them, each with the reason.
     Test,
     /// Run the tests of the crates that hold unsafe code under AddressSanitizer, and Miri where it is
     /// installed

@@ -1,0 +1,88 @@
+//! Running tests so that a test which can't run somewhere is seen: it says so by a line that begins
+//! with «skipped», which the test harness keeps to itself where a test passes.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use crate::failure::Failure;
+use crate::process;
+
+/// A test that passed without having tested, or not everything.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Skip {
+    /// The test's name, as the harness prints it.
+    pub test: String,
+    /// What it said.
+    pub why: String,
+}
+
+/// Runs `cargo test` with these arguments, shows what it prints, and returns what was skipped.
+pub fn run(arguments: &[&str]) -> Result<Vec<Skip>, Failure> {
+    let mut command = process::cargo(&["test"]);
+    command.args(arguments).args(["--", "--show-output"]).stdout(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| process::not_started(&command, &error))?;
+    let mut output = Output::default();
+    for line in child.stdout.take().into_iter().flat_map(|stdout| BufReader::new(stdout).lines()) {
+        let line = line.map_err(|error| Failure::failed(format!("cargo test: {error}")))?;
+        if output.take(&line) {
+            println!("{line}");
+        }
+    }
+    let status = child.wait().map_err(|error| Failure::failed(format!("cargo test: {error}")))?;
+    if !status.success() {
+        return Err(Failure::failed(format!("`{}` failed: {status}", process::line(&command))));
+    }
+    Ok(output.skips)
+}
+
+/// What the harness has printed so far.
+#[derive(Default)]
+struct Output {
+    /// Whether what follows was printed by tests that passed.
+    is_of_passed: bool,
+    /// The test that printed it.
+    test: String,
+    skips: Vec<Skip>,
+}
+
+impl Output {
+    /// Takes a line, and says whether to show it: not what tests that passed have printed.
+    fn take(&mut self, line: &str) -> bool {
+        match line {
+            "successes:" => self.is_of_passed = true,
+            "failures:" => self.is_of_passed = false,
+            _ if line.starts_with("test result: ") => self.is_of_passed = false,
+            _ if self.is_of_passed => {
+                let title = line.strip_prefix("---- ").and_then(|it| it.strip_suffix(" ----"));
+                if let Some(title) = title {
+                    title.trim_end_matches(" stdout").clone_into(&mut self.test);
+                } else if let Some(why) = line.strip_prefix("skipped") {
+                    let why = why.trim_start_matches(':').trim().to_owned();
+                    self.skips.push(Skip { test: self.test.clone(), why });
+                }
+            }
+            _ => {}
+        }
+        !self.is_of_passed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_passed_tests_print_is_hidden_but_for_what_they_skipped() {
+        let printed = "running 3 tests\ntest a ... ok\ntest m::b ... ok\ntest c ... FAILED\n\n\
+            successes:\n\n---- a stdout ----\nfine\n\n---- m::b stdout ----\n\
+            skipped: no TAP here\n\nsuccesses:\n    a\n    m::b\n\n\
+            failures:\n\n---- c stdout ----\nskipped nothing\n\nfailures:\n    c\n\n\
+            test result: FAILED. 2 passed; 1 failed\nskipped: no test";
+        let mut output = Output::default();
+        let shown: Vec<_> = printed.lines().filter(|line| output.take(line)).collect();
+        let skip = Skip { test: "m::b".into(), why: "no TAP here".into() };
+        assert_eq!(output.skips, [skip]);
+        assert!(!shown.contains(&"fine") && !shown.contains(&"    m::b"), "{shown:#?}");
+        assert!(shown.contains(&"skipped nothing") && shown.contains(&"skipped: no test"));
+    }
+}
