@@ -15,6 +15,7 @@ const FUNCTIONS: &[&str] = &[
     "rte_eth_dev_(get_mtu|set_mtu|socket_id)",
     "rte_eth_(rx|tx)_queue_setup",
     "rte_eth_(promiscuous_enable|macaddr_get|stats_get|xstats_get|xstats_get_names)",
+    "rte_kvargs_(parse|free)",
     "rte_log_cur_msg_loglevel",
     "rte_mbuf_dyn_rx_timestamp_register",
     "rte_mempool_(create_empty|set_ops_byname|populate_default|obj_iter|free)",

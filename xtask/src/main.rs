@@ -10,6 +10,7 @@
 mod bench;
 mod demo;
 mod failure;
+mod fuzz;
 mod instructions;
 mod miri;
 mod neon;
@@ -99,6 +100,21 @@ enum Task {
         #[arg(last = true)]
         arguments: Vec<String>,
     },
+    /// Look for bytes that break a promise of a target, led by coverage
+    ///
+    /// The targets are what reads bytes that somebody else wrote: the folders of fuzz/corpus. The
+    /// tests run what is kept there again. Installs a C++ compiler where there is none. Exit code 1
+    /// where an input fails; it is kept in target/fuzz/failed.
+    Fuzz {
+        /// The target
+        target: String,
+        /// How long to look, in seconds
+        #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+        time: u64,
+        /// Add the inputs that reached new code to fuzz/corpus, as few as do
+        #[arg(long)]
+        keep: bool,
+    },
     /// Run the load balancer under attacks, reloads, queries and health flaps, for a long time
     ///
     /// Both deployments, half of the packets each, from memory. Ends with one line: packets, how
@@ -137,6 +153,9 @@ fn run(task: Task) -> Result<(), Failure> {
         Task::Bench { group, check, arguments, .. } => {
             let group = &group.unwrap_or_default();
             bench::run(&workspace, &bench::Request { group, check, arguments: &arguments })
+        }
+        Task::Fuzz { target, time, keep } => {
+            fuzz::run(&workspace, &fuzz::Request { target: &target, seconds: time, keep })
         }
         Task::Soak { packets } => soak::run(&workspace, packets),
         Task::Tidy => tidy::run(&workspace),

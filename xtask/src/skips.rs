@@ -2,7 +2,7 @@
 //! with «skipped», which the test harness keeps to itself where a test passes.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use crate::failure::Failure;
 use crate::process;

@@ -19,6 +19,7 @@
 #include <rte_log.h>
 #include <rte_mbuf.h>
 #include <rte_mbuf_dyn.h>
+#include <rte_kvargs.h>
 #include <rte_mempool.h>
 #include <rte_ring.h>
 
@@ -67,6 +68,7 @@ static const uint16_t SH_MBUF_PORT_INVALID = RTE_MBUF_PORT_INVALID;
 static const unsigned int SH_DEVICE_STRING_BYTES_MAX = DEVICE_STRING_BYTES_MAX;
 static const unsigned int SH_EAL_FORMATS_LOG = EAL_FORMATS_LOG;
 static const unsigned int SH_DEVICE_NAME_MAX = RTE_ETH_NAME_MAX_LEN;
+static const unsigned int SH_KVARGS_MAX = RTE_KVARGS_MAX;
 static const unsigned int SH_RING_NAME_MAX = RTE_RING_NAMESIZE;
 static const int SH_LOG_ERR = RTE_LOG_ERR;
 static const int SH_LOG_WARNING = RTE_LOG_WARNING;

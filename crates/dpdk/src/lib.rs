@@ -64,7 +64,7 @@
 //! | Who has an [`Eal`] knows that DPDK is initialised, once and for good | `eal`: made by a call that returned, never cleaned up | `eal`, `threads`, `lcore`, `log`, `error`, `raw` |
 //! | An [`Mbuf`] is a pointer to a valid chain of segments that it alone owns; a [`SharedMbuf`] to one that is read only, whose count includes it | `from_raw` and its callers; `rx` copies what a driver hands out twice, and frees that whose lengths don't agree | `mbuf`, `lengths`, `buf`, `segment`, `shared`, `raw`, `rx`, `tx` |
 //! | A pool lives as long as the process, its objects are mbufs, and any thread may use it | `raw`: every pool has the same kind of ring, with slots for all its mbufs, and none is freed once it was handed out | `raw`, `report`, `shared`, `start` |
-//! | A device's arguments are those that were checked | `device`: DPDK gets a string rebuilt from what was parsed, of which it finds the same parts; `arguments`: EAL sees no other devices | `plug`, `start` |
+//! | A device's arguments are those that were checked | `device`: DPDK gets a string rebuilt from what was parsed, of which it finds the same parts; `arguments`: EAL sees no other devices | `plug`, `start`; `kvargs`, for tests, has DPDK read them |
 //! | A port exists while its state is locked and says so; it is configured, started, stopped and closed under the one control lock, and stopped when no queue is held | `inner`, whose state counts the queues that are out | `inner`, `plug`, `start`, `stats`, `counters` |
 //! | A queue is of a port that runs, and polled by one thread at a time | `inner` hands it out once; it is polled through `&mut`; what nobody claimed is polled through the port's first queue | `rx`, `tx`, `spare` |
 //! | A descriptor that this crate asks the kernel about is open | `sockets`, which duplicates it, and `interface`, which opens it | `sockets`, `interface` |
@@ -83,6 +83,8 @@ pub use error::{Direction, Error};
 pub use hotloop_packet::{NoRoom, PacketBuf, Room};
 pub use mbuf::{Mbuf, Segments, SharedMbuf};
 pub use mempool::{HEADROOM_BYTES, Mempool, MempoolConfig, MempoolNeed, MempoolReport};
+#[cfg(feature = "fuzzing")]
+pub use port::check_device_string;
 pub use port::{
     Capabilities, Link, Port, PortConfig, PortStats, RSS_KEY_SYMMETRIC, RssConfig, RssFields,
     RxQueue, TxQueue,

@@ -24,6 +24,8 @@ pub struct Wanted {
     pub testpmd: bool,
     /// `valgrind`, which counts instructions.
     pub valgrind: bool,
+    /// A C++ compiler, which builds the fuzzer.
+    pub cxx: bool,
     /// What the live demo is made of: nginx, curl, ip, ethtool.
     pub live: bool,
 }

@@ -31,6 +31,7 @@ pub enum Part {
     LibPcap,
     Testpmd,
     Valgrind,
+    CxxCompiler,
     Nginx,
     Curl,
     Iproute,
@@ -49,6 +50,7 @@ impl Part {
             Self::LibPcap => "libpcap's headers and library",
             Self::Testpmd => "dpdk-testpmd, which the benchmarks measure against",
             Self::Valgrind => "valgrind, which counts instructions",
+            Self::CxxCompiler => "a C++ compiler, which builds the fuzzer",
             Self::Nginx => "nginx, the live demo's servers",
             Self::Curl => "curl, the live demo's clients",
             Self::Iproute => "ip (iproute2), which makes the live demo's network",
@@ -70,6 +72,7 @@ pub fn missing(wanted: Wanted) -> Vec<(Part, String)> {
     ];
     let testpmd: Option<(Part, Check)> = wanted.testpmd.then_some((Part::Testpmd, testpmd));
     let valgrind: Option<(Part, Check)> = wanted.valgrind.then_some((Part::Valgrind, valgrind));
+    let cxx: Option<(Part, Check)> = wanted.cxx.then_some((Part::CxxCompiler, cxx_compiler));
     let live: [(Part, Check); 4] = [
         (Part::Nginx, || program("nginx")),
         (Part::Curl, || program("curl")),
@@ -80,6 +83,7 @@ pub fn missing(wanted: Wanted) -> Vec<(Part, String)> {
         .into_iter()
         .chain(testpmd)
         .chain(valgrind)
+        .chain(cxx)
         .chain(live.into_iter().filter(|_| wanted.live))
         .filter_map(|(part, check)| check().err().map(|found| (part, found)))
         .collect()
@@ -213,6 +217,10 @@ fn testpmd() -> Result<(), String> {
 
 fn valgrind() -> Result<(), String> {
     program("valgrind")
+}
+
+fn cxx_compiler() -> Result<(), String> {
+    program(&env::var("CXX").unwrap_or_else(|_| "c++".into()))
 }
 
 fn program(name: &str) -> Result<(), String> {

@@ -79,6 +79,9 @@ impl PackageManager {
         }
         words(match (self, part) {
             (_, Part::Valgrind) => "valgrind",
+            (Self::Apt, Part::CxxCompiler) => "g++",
+            (Self::Pacman, Part::CxxCompiler) => "gcc",
+            (_, Part::CxxCompiler) => "gcc-c++",
             (_, Part::Nginx) => "nginx",
             (_, Part::Curl) => "curl",
             (_, Part::Ethtool) => "ethtool",

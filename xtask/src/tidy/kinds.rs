@@ -10,7 +10,10 @@ use crate::process;
 const DATA: [&str; 2] = ["json", "pcap"];
 
 /// Names of tracked files without an extension.
-const NAMES: [&str; 4] = [".gitignore", "LICENSE-APACHE", "LICENSE-MIT", "run"];
+const NAMES: [&str; 5] = [".gitignore", "allowed-skips", "LICENSE-APACHE", "LICENSE-MIT", "run"];
+
+/// Inputs that the fuzzer has found, under names of its own.
+const FUZZ_INPUTS: &str = "fuzz/corpus";
 
 /// The files that git tracks below the root; `None` where the root is no checkout, as in an archive.
 pub fn tracked(root: &Path) -> Option<Vec<PathBuf>> {
@@ -29,6 +32,9 @@ pub fn check(paths: &[PathBuf]) -> Vec<Violation> {
 }
 
 fn is_known(path: &Path) -> bool {
+    if path.starts_with(FUZZ_INPUTS) {
+        return true;
+    }
     match path.extension().map(|extension| extension.to_string_lossy()) {
         Some(extension) => files::TEXT.iter().chain(&DATA).any(|known| *known == extension),
         None => path.file_name().is_some_and(|name| NAMES.iter().any(|known| *known == name)),

@@ -160,6 +160,12 @@ impl DeviceString {
         argument.map(|argument| argument.value.as_deref().unwrap_or_default())
     }
 
+    /// Every argument, in order.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(super) fn arguments(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
+        self.arguments.iter().map(|argument| (argument.key.as_str(), argument.value.as_deref()))
+    }
+
     /// Whether the device needs no physically contiguous memory.
     pub(crate) const fn is_virtual(&self) -> bool {
         matches!(self.bus, Bus::Virtual(_))

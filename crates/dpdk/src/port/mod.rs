@@ -6,6 +6,8 @@ mod device;
 mod driver;
 mod inner;
 mod interface;
+#[cfg(any(test, feature = "fuzzing"))]
+mod kvargs;
 mod plug;
 mod rss;
 mod rx;
@@ -25,6 +27,8 @@ use std::sync::Arc;
 
 pub use config::{Capabilities, Link, PortConfig, RSS_KEY_SYMMETRIC, RssConfig};
 pub(crate) use device::DeviceString;
+#[cfg(feature = "fuzzing")]
+pub use kvargs::check_device_string;
 pub use rss::RssFields;
 pub use rx::RxQueue;
 pub use stats::PortStats;

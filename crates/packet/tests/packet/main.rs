@@ -2,6 +2,7 @@
 //! that give back what went in, answers that others understand.
 
 mod answers;
+mod check;
 mod decapsulate;
 mod flows;
 mod fragments;

@@ -1,134 +1,15 @@
 //! No bytes make anything panic, and no failure changes a packet.
 
 use hotloop_packet::{
-    PacketBuf, answer, arp,
     build::{tcp, udp},
-    classify::{Kind, Layout, Summary, classify, classify_packet},
-    ethernet, fragment, icmp, icmpv6, ipip, ipv4, ipv6,
+    classify::{Kind, Layout, classify, classify_packet},
+    ethernet, ipv4, ipv6,
     memory::MemPacket,
-    seed::Seed,
-    tcp as tcp_header, udp as udp_header,
 };
 use proptest::prelude::*;
 
+use crate::check::{SEED, check};
 use crate::frames;
-
-const SEED: Seed = Seed::new(42);
-
-/// Calls every parser and accessor on these bytes, at every offset that a header can have there.
-fn read_all(bytes: &[u8]) -> usize {
-    let mut parsed = 0;
-    parsed += usize::from(
-        arp::ArpMessage::parse(bytes).is_ok_and(|m| m.reply(m.sender().mac).target() == m.sender()),
-    );
-    parsed += usize::from(ethernet::EthernetView::parse(bytes).is_ok_and(|view| {
-        ethernet::l3_offset(bytes) == Some(view.l3_offset())
-            && view.l3_offset() + view.payload().len() == bytes.len()
-    }));
-    for view in [ipv4::Ipv4View::parse(bytes), ipv4::Ipv4View::parse_cut(bytes)] {
-        let Ok(view) = view else { continue };
-        parsed += usize::from(view.options().len() + 20 == view.header_bytes());
-        assert!(view.payload().len() + view.header_bytes() <= bytes.len());
-        let _ = (view.is_checksum_right(), view.fragment(), view.source());
-    }
-    for view in [ipv6::Ipv6View::parse(bytes), ipv6::Ipv6View::parse_cut(bytes)] {
-        let Ok(view) = view else { continue };
-        assert!(view.payload().len() + 40 <= bytes.len());
-        parsed += usize::from(view.chain().is_ok_and(|c| c.offset_bytes <= view.payload().len()));
-    }
-    if let Ok(view) = tcp_header::TcpView::parse(bytes) {
-        assert_eq!(view.header_bytes() + view.payload().len(), bytes.len());
-        parsed += 1;
-    }
-    for view in [udp_header::UdpView::parse(bytes), udp_header::UdpView::parse_cut(bytes)] {
-        parsed += usize::from(view.is_ok_and(|view| view.payload().len() + 8 <= bytes.len()));
-    }
-    if let Ok(view) = icmp::IcmpView::parse(bytes) {
-        let _ = (view.quoted(), view.mtu_bytes(), view.is_checksum_right(), view.echo_sequence());
-    }
-    if let Ok(view) = icmpv6::Icmpv6View::parse(bytes) {
-        let _ = (view.quoted(), view.mtu_bytes(), view.echo_identifier());
-    }
-    parsed
-}
-
-/// Everything that takes a frame; what fails must leave it alone.
-fn check(frame: &[u8]) {
-    read_all(frame);
-    let layout = classify(frame, &SEED);
-    let summary = Summary::of(frame, frame.len());
-    assert_eq!(layout.kind(), summary.kind);
-    assert_eq!((layout.l3_offset(), layout.fragment()), (summary.l3_offset, summary.fragment));
-    assert_eq!(layout.l4_offset(frame).unwrap_or(0), summary.l4_offset);
-    let key = layout.key(frame);
-    assert_eq!(key, summary.key(frame));
-    assert_eq!(key.is_some(), layout.is_ip(), "a keyed header has a key");
-    assert_eq!(layout.hash(), key.map_or(0, |key| SEED.hash(&key)));
-    assert_eq!(layout.shard(), key.map_or(0, |key| SEED.shard(&key) & 0xffff_0000));
-    if let Some(key) = key {
-        assert_eq!(key.protocol(), summary.protocol);
-    }
-
-    let (source, destination) = (std::net::Ipv6Addr::LOCALHOST, std::net::Ipv6Addr::LOCALHOST);
-    let mut packet = MemPacket::new(frame);
-    match ipip::encapsulate(&mut packet, source, destination) {
-        Ok(()) => assert!(Summary::of(packet.data(), packet.len_bytes()).kind != Kind::Other),
-        Err(_) => assert_eq!(packet.data(), frame),
-    }
-    let mut packet = MemPacket::new(frame);
-    if ipip::decapsulate(&mut packet).is_err() {
-        assert_eq!(packet.data(), frame);
-    }
-    ethernet::swap_addresses(&mut packet);
-    check_answers(frame);
-    check_changes(frame);
-}
-
-/// Answers about a frame; what is not answered stays as it was.
-fn check_answers(frame: &[u8]) {
-    type Answer = fn(&mut MemPacket, std::net::IpAddr) -> Result<(), answer::AnswerError>;
-    let answers: [Answer; 3] = [
-        |packet, from| answer::time_exceeded(packet, from),
-        |packet, from| answer::too_big(packet, from, 1400),
-        |packet, _| answer::echo_reply(packet),
-    ];
-    for from in ["192.0.2.1", "2001:db8::1"] {
-        for answer in answers {
-            for headroom_bytes in [128, 47] {
-                let mut packet = MemPacket::with_room(frame, headroom_bytes, 0);
-                match answer(&mut packet, from.parse().unwrap()) {
-                    Ok(()) => assert!(classify(packet.data(), &SEED).is_ip()),
-                    Err(_) => assert_eq!(packet.data(), frame),
-                }
-            }
-        }
-    }
-}
-
-/// Tunnels by flow, fragments and segment sizes; what fails must leave the frame alone.
-fn check_changes(frame: &[u8]) {
-    let source = "2001:db8::".parse().unwrap();
-    let tunnel = ipip::Tunnel::spread((source, 64), std::net::Ipv6Addr::LOCALHOST).unwrap();
-    let mut packet = MemPacket::new(frame);
-    if tunnel.wrap_flow(&mut packet, frame.len() as u32, 7).is_err() {
-        assert_eq!(packet.data(), frame);
-    }
-    for mtu_bytes in [0, 27, 28, 68, 100] {
-        let mut piece_count = 0;
-        match fragment::split(MemPacket::new(frame), mtu_bytes, |_| piece_count += 1) {
-            Ok(()) => assert!(piece_count > 0),
-            Err((packet, _)) => assert_eq!((packet.data(), piece_count), (frame, 0)),
-        }
-        let _ = fragment::split(MemPacket::new(frame).without_copies(), mtu_bytes, drop);
-    }
-    for offset in [0, 14, 34, 54] {
-        let mut segment = frame.get(offset..).unwrap_or_default().to_vec();
-        let before = segment.clone();
-        if !tcp_header::clamp_mss(&mut segment, 536) {
-            assert_eq!(segment, before);
-        }
-    }
-}
 
 #[test]
 fn every_frame_cut_at_every_byte() {

@@ -4,6 +4,8 @@
 //! an operator who reloads, asks and drains while health checks flap ([`trouble`]). It ends with one
 //! line, and with exit code 1 where a packet is unaccounted for or an mbuf is not back in its pool.
 
+#![allow(clippy::print_stderr, clippy::print_stdout, reason = "a tool of developers")]
+
 mod traffic;
 mod trouble;
 

@@ -1,0 +1,85 @@
+//! That DPDK finds in a device string what was found here: for tests and the fuzzer.
+
+use super::device::DeviceString;
+use hotloop_dpdk_sys as sys;
+use std::ffi::{CStr, c_char};
+use std::ptr;
+
+/// Checks that DPDK's own parser finds in a device string that is accepted just the arguments that
+/// were checked. A string that is refused, DPDK never sees.
+///
+/// # Panics
+/// When it finds others.
+#[doc(hidden)]
+pub fn check_device_string(text: &str) {
+    let Ok(device) = DeviceString::parse(text) else { return };
+    let [_, name, arguments] = device.for_hotplug();
+    assert_eq!(name.to_str(), Ok(device.name()));
+    for other_device in ["/bus=", "/class=", "/driver="] {
+        assert!(!device.text().contains(other_device), "{text:?} starts another device");
+    }
+    let Some(found) = dpdk_finds(&arguments) else {
+        // DPDK refuses more of them, and so the device.
+        assert!(device.arguments().count() > sys::SH_KVARGS_MAX as usize, "{text:?}");
+        return;
+    };
+    let checked = device.arguments().map(|(key, value)| (key.to_owned(), value.map(str::to_owned)));
+    assert_eq!(found, checked.collect::<Vec<_>>(), "{text:?}");
+}
+
+type Pairs = Vec<(String, Option<String>)>;
+
+/// The arguments as drivers get them; nothing where DPDK refuses them.
+fn dpdk_finds(arguments: &CStr) -> Option<Pairs> {
+    // SAFETY: 1. rte_kvargs.h: copies the string, which ends with a zero byte. 2. No list of keys
+    // means that any is taken.
+    let list = unsafe { sys::rte_kvargs_parse(arguments.as_ptr(), ptr::null()) };
+    // SAFETY: 1. rte_kvargs.h: null, or a list that lives until `rte_kvargs_free`.
+    let pairs = unsafe { list.as_ref() }?;
+    let found = pairs.pairs[..pairs.count as usize].iter();
+    let found = found.map(|pair| (text(pair.key).unwrap_or_default(), text(pair.value))).collect();
+    // SAFETY: 1. It comes from `rte_kvargs_parse`. 2. What was found are copies.
+    unsafe { sys::rte_kvargs_free(list) };
+    Some(found)
+}
+
+fn text(pointer: *const c_char) -> Option<String> {
+    if pointer.is_null() {
+        return None;
+    }
+    // SAFETY: 1. rte_kvargs.h: keys and values are strings in the list's copy, which lives until the
+    // list is freed, after this.
+    let text = unsafe { CStr::from_ptr(pointer) };
+    Some(text.to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dpdk_finds_what_was_checked() {
+        for text in [
+            "net_null0",
+            "net_null0,",
+            "net_null0,size=64,,copy=0",
+            "net_null0,no-rx",
+            "net_null0,no-rx=",
+            "net_pcap0,rx_pcap=/a/b.pcap,rx_pcap=c,tx_pcap=d",
+            "net_memif0,role=server,socket=/tmp/a,socket-abstract=no",
+            "0000:01:00.0,a=1",
+        ] {
+            assert!(DeviceString::parse(text).is_ok(), "{text}");
+            check_device_string(text);
+        }
+        let many = "net_null0".to_owned() + &",size=64".repeat(40);
+        check_device_string(&many);
+    }
+
+    /// As the two parsers were before values were restricted.
+    #[test]
+    fn what_dpdk_would_find_more_in_is_noticed() {
+        let found = dpdk_finds(c"no-rx=size=60000").unwrap();
+        assert_ne!(found, [("no-rx".to_owned(), Some("size=60000".to_owned()))]);
+    }
+}

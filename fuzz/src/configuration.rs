@@ -1,0 +1,30 @@
+//! Configurations of the balancer, by any bytes that are UTF-8.
+
+use ipip_lb::check::Understood;
+use ipip_lb::config::Config;
+use ipip_lb::directory::{Builder, Standing};
+
+/// Maglev tables of more slots take longer than a fuzzer has, and no other way.
+const MAGLEV_SLOTS_MAX: u32 = 1 << 17;
+
+/// Reads the bytes as a configuration. One that is refused says where it is wrong, on one line that
+/// shows no control characters; one that is taken can be explained and built.
+pub fn run(bytes: &[u8]) {
+    let Ok(text) = str::from_utf8(bytes) else { return };
+    let config = match Config::parse("lb.toml", text) {
+        Ok(config) => config,
+        Err(error) => {
+            let message = error.to_string();
+            assert!(message.starts_with("lb.toml"), "{message}");
+            assert!(!message.chars().any(char::is_control), "{message:?}");
+            return;
+        }
+    };
+    if config.balancer.maglev_slots > MAGLEV_SLOTS_MAX {
+        return;
+    }
+    let understood = Understood(&config);
+    assert!(!understood.to_string().is_empty() && understood.to_json().is_object());
+    let built = Builder::new(&config).build(&config, &Standing::default());
+    assert_eq!(built.expect("room for its backends").services().len(), config.services.len());
+}

@@ -1,0 +1,145 @@
+//! Requests to a running balancer, by any bytes.
+
+use hotloop::engine::{Control, Deployment, Engine, Idle, outlets};
+use hotloop::packet::ethernet::MacAddress;
+use hotloop::packet::memory::MemPacket;
+use hotloop::stage::{Burst, Error, Sink, Source};
+use hotloop_ops::{Reply, Request};
+use ipip_lb::balance::{Egress, Egresses, Route};
+use ipip_lb::cli::{Common, ReportFormat};
+use ipip_lb::control::Operator;
+use ipip_lb::network_function::NetworkFunction;
+use serde_json::Value;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const CONFIG: &str = include_str!("balancer.toml");
+
+/// How long a request may take.
+const ANSWER_WAIT: Duration = Duration::from_secs(8);
+
+/// Between two turns of the control thread.
+const TURN: Duration = Duration::from_micros(100);
+
+type Answer = Result<Value, String>;
+
+/// A balancer that runs, without packets, and its operator.
+struct Running {
+    requests: Sender<Request>,
+    answers: Receiver<Answer>,
+}
+
+/// Reads the bytes as a request, a line of JSON, and has a running balancer answer it: with a value, or
+/// with an error on one line.
+pub fn run(bytes: &[u8]) {
+    static RUNNING: OnceLock<Mutex<Running>> = OnceLock::new();
+    let Ok(request) = serde_json::from_slice::<Request>(bytes) else { return };
+    let running = RUNNING.get_or_init(|| Mutex::new(Running::start()));
+    let running = running.lock().unwrap_or_else(PoisonError::into_inner);
+    running.requests.send(request).expect("the balancer runs");
+    let answer = running.answers.recv_timeout(ANSWER_WAIT).expect("an answer in time");
+    if let Err(error) = answer {
+        assert!(!error.is_empty() && !error.chars().any(char::is_control), "{error:?}");
+    }
+}
+
+impl Running {
+    fn start() -> Self {
+        let (requests, of_requests) = channel();
+        let (of_answers, answers) = channel();
+        thread::spawn(move || balance(&of_requests, &of_answers));
+        Self { requests, answers }
+    }
+}
+
+/// Runs the balancer for as long as requests may come.
+fn balance(requests: &Receiver<Request>, answers: &Sender<Answer>) {
+    let folder = tempfile::tempdir().expect("a folder for temporary files");
+    let common = Common {
+        config: folder.path().join("lb.toml"),
+        deployment: None,
+        dispatchers: None,
+        workers: None,
+        report: ReportFormat::Text,
+    };
+    std::fs::write(&common.config, CONFIG).expect("a file in that folder");
+    let config = common.configuration().expect("a configuration that is sound");
+    let (function, steering) = NetworkFunction::new(&config, egresses()).expect("memory");
+    let mut operator = Operator::start(common, config, steering).expect("threads");
+    let graph = function.graph(
+        |_| Ok::<_, Error>(Nothing),
+        |_| Ok::<_, Error>(outlets::<Route, _>([(Route(0), Nothing)])),
+    );
+    let plan = Engine::plan(graph, Deployment::run_to_completion(1)).expect("a graph for one core");
+    let run = plan.idle(Idle::Pause).run(|control| {
+        while let Some(request) = next(requests, &mut operator) {
+            if answers.send(answer(&mut operator, control, &request)).is_err() {
+                break;
+            }
+        }
+    });
+    assert!(run.expect("a run").is_whole());
+}
+
+/// The next request, as soon as there is one; none where nobody is left to send any.
+fn next(requests: &Receiver<Request>, operator: &mut Operator) -> Option<Request> {
+    loop {
+        match requests.try_recv() {
+            Ok(request) => return Some(request),
+            Err(TryRecvError::Disconnected) => return None,
+            Err(TryRecvError::Empty) => operator.turn(),
+        }
+        thread::sleep(TURN);
+    }
+}
+
+fn answer(operator: &mut Operator, control: &Control<'_>, request: &Request) -> Answer {
+    let answer = match operator.answer(control, request) {
+        Reply::Now(answer) => return answer,
+        Reply::Later(answer) => answer,
+    };
+    let start = Instant::now();
+    loop {
+        match answer.try_recv() {
+            Ok(answer) => return answer,
+            Err(error) => assert!(
+                error == TryRecvError::Empty && start.elapsed() < ANSWER_WAIT,
+                "{request:?}: {error}"
+            ),
+        }
+        operator.turn();
+        thread::sleep(TURN);
+    }
+}
+
+fn egresses() -> Egresses {
+    let egress = Egress {
+        route: Route(0),
+        source: MacAddress::new([2, 0, 0, 0, 9, 1]),
+        destination: MacAddress::new([2, 0, 0, 0, 9, 2]),
+    };
+    Egresses { clients: egress, backends: egress }
+}
+
+/// Yields no packets, and takes any.
+struct Nothing;
+
+impl Source for Nothing {
+    type Item = MemPacket;
+
+    fn poll(&mut self, _: &mut Burst<MemPacket>) -> usize {
+        0
+    }
+}
+
+impl Sink for Nothing {
+    type Item = MemPacket;
+
+    fn send(&mut self, burst: &mut Burst<MemPacket>) -> usize {
+        let count = burst.len();
+        burst.clear();
+        count
+    }
+}

@@ -1,0 +1,35 @@
+//! What is fuzzed: everything that reads bytes that somebody else wrote.
+//!
+//! Each target takes any bytes and panics where a promise is broken. `cargo xtask fuzz TARGET` looks
+//! for such bytes, led by coverage; what it found is kept in `fuzz/corpus`, and `tests/corpus.rs`
+//! runs it again with every `cargo test`.
+
+#![forbid(unsafe_code)]
+
+mod balancer;
+mod captures;
+#[path = "../../crates/packet/tests/packet/check.rs"]
+mod check;
+mod configuration;
+mod control;
+mod device;
+mod script;
+
+/// Takes any bytes.
+pub type Run = fn(&[u8]);
+
+/// Every target: its name, and what takes the bytes.
+pub const TARGETS: [(&str, Run); 6] = [
+    ("headers", check::check),
+    ("balancer", balancer::run),
+    ("captures", captures::run),
+    ("configuration", configuration::run),
+    ("control", control::run),
+    ("device", device::run),
+];
+
+/// The target of this name.
+#[must_use]
+pub fn target(name: &str) -> Option<Run> {
+    TARGETS.iter().find(|(target, _)| *target == name).map(|(_, run)| *run)
+}
