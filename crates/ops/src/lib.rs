@@ -11,7 +11,7 @@
 //! - [`capture`] reads and writes capture files.
 //! - [`DeviceArgs`] open the devices that a command line names.
 //! - [`program`] is the whole of a program's `main`: what it says, by `tracing`'s events, goes to
-//!   standard error as [`LogArgs`] say. [`print`] writes data to standard output and [`Output`] does
+//!   standard error as [`LogArgs`] say. [`print()`] writes data to standard output and [`Output`] does
 //!   for a program that runs.
 //! - [`run`] runs a plan with no more capabilities than the program needs from then on.
 //!

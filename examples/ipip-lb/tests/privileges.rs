@@ -44,5 +44,5 @@ fn no_thread_keeps_more_than_it_needs() {
     command.args(["run", "--config", "lb.toml", "--control", "lb.sock"]);
     command.current_dir(folder.path());
     let others = [("health", NET_RAW | DAC_READ_SEARCH), ("lb-read", DAC_READ_SEARCH)];
-    keep_only(&mut command, NET_ADMIN | NET_RAW, &others);
+    keep_only(&mut command, NET_ADMIN, &others);
 }

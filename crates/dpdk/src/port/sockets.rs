@@ -1,7 +1,7 @@
 //! The sockets through which net_af_packet and net_af_xdp receive, and what the kernel dropped at
 //! them.
 //!
-//! net_af_packet counts none of those drops (looked up in its sources from 22.11 to 25.11). The
+//! net_af_packet counts none of those drops, in an old version of its sources and in one of 2025. The
 //! kernel does, for each socket, and starts at 0 again whenever somebody reads: should a later driver
 //! read them as well, its figure and this one still add up to what was dropped. net_af_xdp leaves out
 //! what finds the RX ring full; there the kernel's figure, which only grows, replaces the driver's.
