@@ -5,11 +5,12 @@ use hotloop_dpdk::Eal;
 use hotloop_engine::{Control, Graph, Plan, Report, RunError};
 use rustix::process::Pid;
 use rustix::thread::{
-    CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set, set_capabilities,
-    set_no_new_privs,
+    CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set, gettid,
+    set_capabilities, set_no_new_privs,
 };
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::{Mutex, PoisonError};
 
 /// Capabilities (capabilities(7)), as a set.
 pub type Capabilities = CapabilitySet;
@@ -17,6 +18,17 @@ pub type Capabilities = CapabilitySet;
 /// What the control thread of every program keeps, where it was given it: a port that is closed puts
 /// its interface in order.
 pub const CONTROL: Capabilities = Capabilities::NET_ADMIN;
+
+/// What each thread was to keep, by its number, of those that said so by [`keep`].
+static KEPT: Mutex<BTreeMap<i32, Capabilities>> = Mutex::new(BTreeMap::new());
+
+/// A thread of this process.
+struct Thread {
+    name: String,
+    has: Capabilities,
+    /// What it was to keep.
+    kept: Capabilities,
+}
 
 /// The first thing that a program does, ahead of its first thread: no program that it starts gets more
 /// rights than it has, and EAL's own threads get none.
@@ -36,6 +48,8 @@ pub fn keep(kept: Capabilities) {
         let name = thread.name().unwrap_or("without a name");
         tracing::warn!("thread {name} keeps its capabilities: {error}");
     }
+    let number = gettid().as_raw_pid();
+    KEPT.lock().unwrap_or_else(PoisonError::into_inner).insert(number, kept);
 }
 
 fn keep_none() {
@@ -62,43 +76,44 @@ pub fn run<T>(
 ) -> Result<Report, RunError> {
     plan.once_started(keep_none).run(|running| {
         keep(kept);
-        match held() {
-            Ok(held) => say(&held, kept),
+        match threads() {
+            Ok(threads) => say(&threads),
             Err(error) => tracing::warn!("capabilities of this process's threads: {error}"),
         }
         control(running)
     })
 }
 
-/// The capabilities of each thread, by its name.
-fn held() -> io::Result<BTreeMap<String, Capabilities>> {
-    let mut held = BTreeMap::new();
+/// The threads that there are.
+fn threads() -> io::Result<Vec<Thread>> {
+    let all_kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut threads = Vec::new();
     for entry in std::fs::read_dir("/proc/self/task")? {
         let entry = entry?;
-        let Some(thread) = entry.file_name().to_str().and_then(|id| id.parse().ok()) else {
+        let Some(number) = entry.file_name().to_str().and_then(|id| id.parse().ok()) else {
             continue;
         };
         // One that has ended meanwhile has none.
         let (Ok(name), Ok(sets)) = (
             std::fs::read_to_string(entry.path().join("comm")),
-            capabilities(Pid::from_raw(thread)),
+            capabilities(Pid::from_raw(number)),
         ) else {
             continue;
         };
-        let all = held.entry(name.trim().to_owned()).or_insert(Capabilities::empty());
-        *all |= sets.permitted;
+        let kept = all_kept.get(&number).copied().unwrap_or(Capabilities::empty());
+        threads.push(Thread { name: name.trim().to_owned(), has: sets.permitted, kept });
     }
-    Ok(held)
+    Ok(threads)
 }
 
-fn say(held: &BTreeMap<String, Capabilities>, kept: Capabilities) {
-    let left: Capabilities = held.values().copied().collect();
+fn say(threads: &[Thread]) {
+    let left: Capabilities = threads.iter().map(|thread| thread.has).collect();
     tracing::info!("capabilities kept: {}; no new privileges", names(left));
-    for (thread, more) in held {
-        let more = more.difference(kept);
+    for Thread { name, has, kept } in threads {
+        let more = has.difference(*kept);
         if !more.is_empty() {
             tracing::warn!(
-                "thread {thread}, which a driver or library started, keeps {}",
+                "thread {name}, which a driver or library started, keeps {}",
                 names(more)
             );
         }

@@ -17,6 +17,7 @@ source_v4 = "192.0.2.1"
 source_v6 = "2001:db8::1"
 mtu = 1500
 decapsulate = ["192.0.2.1"]
+hash_key = "00112233445566778899aabbccddeeff"
 [[port]]
 name = "uplink"
 device = "net_null0"

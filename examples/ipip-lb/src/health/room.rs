@@ -11,7 +11,7 @@ const OTHER_FILES: u64 = 512;
 /// Displayed, it is what an operator reads at startup:
 ///
 /// ```text
-/// 10000 backends, each with one connection at most; 20000 open files allowed (raised from 1024)
+/// backends probed: 10000, each over one connection at most; open files allowed: 20000 (raised from 1024)
 /// ```
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Room {
@@ -57,8 +57,8 @@ impl Room {
 impl fmt::Display for Room {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { probed_count, files_max, files_max_before } = self;
-        write!(f, "{probed_count} backends, each with one connection at most; ")?;
-        write!(f, "{files_max} open files allowed")?;
+        write!(f, "backends probed: {probed_count}, each over one connection at most; ")?;
+        write!(f, "open files allowed: {files_max}")?;
         if files_max != files_max_before {
             write!(f, " (raised from {files_max_before})")?;
         }

@@ -51,7 +51,8 @@ fn the_program_says_how_many_files_it_may_open() {
     let hard = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
     let said = said("ulimit -Sn 600");
     let expected = format!(
-        "health: {BACKENDS} backends, each with one connection at most; {hard} open files allowed\n"
+        "health: backends probed: {BACKENDS}, each over one connection at most; open files allowed: \
+         {hard}\n"
     );
     assert!(said.contains(&expected), "{said}");
 }
@@ -89,7 +90,7 @@ fn in_a_process_with_few_files() {
 #[test]
 fn a_limit_that_is_too_low_is_said_with_what_to_do() {
     let said = said("ulimit -n 600");
-    for part in ["600 open files allowed, which is too few", "hard limit to 712", "LimitNOFILE="] {
+    for part in ["open files allowed: 600, which is too few", "hard limit to 712", "LimitNOFILE="] {
         assert!(said.contains(part), "{part}: {said}");
     }
 }
