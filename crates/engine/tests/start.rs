@@ -159,8 +159,13 @@ fn state_is_made_and_dropped_on_the_core_that_owns_it() {
         let graph = source(|core| Ok::<_, Error>(world.rx(core, 1000)))
             .shard_by(|parcel| parcel.key)
             .stage(|core| {
+                let role = match core.role() {
+                    Role::RunToCompletion => "rtc",
+                    Role::Dispatcher => "dispatcher",
+                    Role::Worker => "worker",
+                };
                 let (home, name) =
-                    (std::thread::current().id(), format!("{}-{}", core.role(), core.index()));
+                    (std::thread::current().id(), format!("{role}-{}", core.index()));
                 assert_eq!(std::thread::current().name(), Some(name.as_str()));
                 // Not `Send`: the compiler would refuse to move it.
                 let count = std::rc::Rc::new(std::cell::Cell::new(0));

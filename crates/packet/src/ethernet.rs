@@ -84,11 +84,10 @@ impl VlanTag {
 /// ```
 /// use hotloop_packet::{build::udp, ethernet::{MacAddress, Station}};
 ///
-/// let frame = udp().macs([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 9]).build();
-/// let mac: MacAddress = frame[..6].try_into().map(|bytes: [u8; 6]| MacAddress::new(bytes))?;
-/// assert!(Station::with(mac).takes(&frame) && Station::ANY.takes(&frame));
-/// assert!(!Station::with(MacAddress::new([2, 0, 0, 0, 0, 7])).takes(&frame));
-/// # Ok::<(), std::array::TryFromSliceError>(())
+/// let [source, own, other] = [1, 9, 7].map(|last| MacAddress::new([2, 0, 0, 0, 0, last]));
+/// let frame = udp().macs(source, own).build();
+/// assert!(Station::with(own).takes(&frame) && Station::ANY.takes(&frame));
+/// assert!(!Station::with(other).takes(&frame));
 /// ```
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Station {

@@ -121,7 +121,7 @@ impl Worker {
             let frame = packet.data_mut();
             frame.copy_from_slice(&self.template);
             // Clients differ in address and port.
-            frame[SOURCE].copy_from_slice(&(0x0A00_0000 + client / 7).to_be_bytes());
+            frame[SOURCE].copy_from_slice(&(0x0B00_0000 + client / 7).to_be_bytes());
             frame[SOURCE_PORT].copy_from_slice(&(1000 + (client % 7) as u16).to_be_bytes());
             frame[FLAGS] = flags;
             let layout = classify_packet(&packet, &seed);

@@ -1,12 +1,14 @@
 //! Interfaces of the kernel: what gets lost before the engine, and who knows of it.
 
 use crate::shapes::{End, flows, send, wait_until, wired};
+use hotloop::dpdk::{Mbuf, RxQueue};
 use hotloop::prelude::*;
-use hotloop::stage::{LinkState, Role};
+use hotloop::stage::{Burst, Core, Device, Error, Facts, LinkState, Role, Source};
 use hotloop_tests::malformed_frames;
 use hotloop_tests::network::{Peer, ip, kernel_received, reassembled};
 use hotloop_tests::{alone, device, eal};
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Runs an engine until it has received, or the port has lost, so many packets.
 fn receive(port: &Port, deployment: Deployment, count: u64, meanwhile: impl FnOnce()) -> Report {
@@ -129,13 +131,40 @@ fn malformed_frames_are_received_or_known_to_be_lost_to_the_packet() {
     });
 }
 
+/// A burst a millisecond, so that the sending ring has room when its interface goes.
+struct Paced {
+    queue: RxQueue,
+    next: Option<Instant>,
+}
+
+impl Source for Paced {
+    type Item = Mbuf;
+
+    fn poll(&mut self, burst: &mut Burst<Mbuf>) -> usize {
+        if self.next.is_some_and(|next| Instant::now() < next) {
+            return 0;
+        }
+        self.next = Some(Instant::now() + Duration::from_millis(1));
+        self.queue.poll(burst)
+    }
+
+    fn start(&mut self, facts: &Facts) -> Result<(), Error> {
+        self.queue.start(facts)
+    }
+
+    fn devices(&self) -> Vec<Arc<dyn Device>> {
+        self.queue.devices()
+    }
+}
+
 #[test]
 fn what_a_device_took_when_its_interface_had_gone_is_reported_as_failed() {
     alone(|| {
         let Some(_network) = wired() else { return };
         let null = Port::open(eal(), &device("net_null", "")).unwrap();
         let port = Port::open(eal(), &device("net_af_packet", ",iface=a")).unwrap();
-        let graph = source(|core| null.rx_queue(core)).sink(|core| port.tx_queue(core));
+        let paced = |core: &Core| Ok::<_, Error>(Paced { queue: null.rx_queue(core)?, next: None });
+        let graph = source(paced).sink(|core| port.tx_queue(core));
         let plan = Engine::plan(graph, Deployment::run_to_completion(1)).unwrap();
         let report = plan.run(|control| {
             wait_until(|| control.counts().sent > 1000);

@@ -67,7 +67,17 @@ fn request() -> PacketBuilder {
 
 /// What a backend answers, in its tunnel.
 fn reply() -> PacketBuilder {
-    tcp().from(VIP).to(CLIENT).tunnelled("10.0.0.1", "192.0.2.1")
+    reply_to(CLIENT)
+}
+
+fn reply_to(client: &str) -> PacketBuilder {
+    tcp().from(VIP).to(client).tunnelled("10.0.0.1", "192.0.2.1")
+}
+
+/// A packet that allows no tunnel around it: the option is in a header of destination options.
+fn limited() -> PacketBuilder {
+    let request = tcp().from("[2001:db8:c::7]:9").to("[2001:db8:f::10]:80");
+    request.extension(60, &[4, 1, 0, 1, 1, 0])
 }
 
 /// A tunnel packet that met congestion which the packet inside can't show.
@@ -108,6 +118,10 @@ pub fn round() -> Vec<Template> {
         plain(request().ttl(1).build()),                                // ttl_expired
         plain(request().payload(vec![0; 1460]).dont_fragment().build()), // too_big, answered
         Template { bytes: request().build(), kind: Kind::NoHeadroom },  // no_headroom
+        plain(request().from("192.0.2.1:9").build()),                   // tunnel_loop
+        plain(request().from("127.0.0.1:9").build()),                   // martian_source
+        plain(reply_to("255.255.255.255:9").build()),                   // martian_destination
+        plain(limited().build()), // encapsulation_limit, answered
         // In pieces once wrapped, and fragments that follow their first.
         plain(request().payload(vec![0; 1460]).build()),
         plain(whole.clone().build_fragments(600).remove(0)),

@@ -12,6 +12,9 @@ use std::collections::HashMap;
 const DATAGRAM_NS: u64 = 2_000_000_000;
 const DATAGRAMS_MAX: usize = 4096;
 
+/// What was silent for so long counts as over where a SYN comes.
+const ABANDONED_NS: u64 = 60_000_000_000;
+
 impl Model {
     /// Whether its time is up.
     pub fn is_over(&self, connection: &Connection) -> bool {
@@ -30,9 +33,10 @@ impl Model {
         self.connections.get(key).filter(|it| !self.is_over(it)).copied()
     }
 
-    /// A packet was seen, though it went nowhere.
+    /// A packet was seen, though it went nowhere: it keeps alive what was not silent for long.
     pub fn seen(&mut self, key: &FlowKey) {
-        if let Some(mut connection) = self.found(key) {
+        let is_recent = |it: &Connection| self.now - it.last_ns < ABANDONED_NS;
+        if let Some(mut connection) = self.found(key).filter(is_recent) {
             connection.last_ns = self.now;
             self.connections.insert(*key, connection);
         }
@@ -53,7 +57,7 @@ impl Model {
             return self.unsure(key, connection, service, hash, flags);
         }
         let is_over =
-            connection.state == State::Closing || self.now - connection.last_ns >= 60_000_000_000;
+            connection.state == State::Closing || self.now - connection.last_ns >= ABANDONED_NS;
         // Whoever it is for, the packet was seen.
         connection.last_ns = self.now;
         self.connections.insert(*key, connection);
