@@ -86,7 +86,7 @@ fn lengths_of_all_kinds_pass_in_buffers_of_all_kinds() {
 
 #[test]
 fn a_copy_of_more_segments_than_can_be_counted_is_refused() {
-    // Copies have one byte in each buffer, behind the headroom; the packet fills a headroom too.
+    // Copies have one byte in each buffer, after the headroom; the packet fills a headroom too.
     let pool =
         MempoolConfig { mbuf_count: (1 << 18) - 1, data_room_bytes: 129, ..Default::default() };
     let pool = Mempool::new(common::eal(), &pool).unwrap();

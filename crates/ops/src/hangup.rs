@@ -48,7 +48,7 @@ impl Hangup {
     pub fn watch() -> io::Result<Self> {
         let flag = Arc::new(AtomicBool::new(false));
         let id = signal_hook::flag::register(SIGHUP, Arc::clone(&flag))?;
-        // In this order none is missed; one that comes in between is told once.
+        // In this order none is missed; one that comes in between is reported once.
         if EARLY.get().is_some_and(|early| early.swap(false, Ordering::Relaxed)) {
             flag.store(true, Ordering::Relaxed);
         }
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_hangup_is_told_once_to_each_who_watches() {
+    fn each_hangup_is_reported_once_to_each_who_watches() {
         let (first, second) = (Hangup::watch().unwrap(), Hangup::watch().unwrap());
         assert!(!first.came() && !second.came());
         signal_hook::low_level::raise(SIGHUP).unwrap();

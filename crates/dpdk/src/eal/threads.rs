@@ -28,7 +28,7 @@ pub(super) fn visit() -> Result<(), c_int> {
     }
     let null = std::ptr::null_mut();
     // SAFETY: 1. rte_launch.h: to be executed on the main lcore, as here; every other lcore waits.
-    // 2. `on_lcore` has the type that is asked for, ignores its argument and never unwinds.
+    // 2. `on_lcore` has the type that the header declares, ignores its argument and never unwinds.
     let result = unsafe { sys::rte_eal_mp_remote_launch(Some(on_lcore), null, sys::SKIP_MAIN) };
     if result < 0 {
         return Err(result);
@@ -38,7 +38,7 @@ pub(super) fn visit() -> Result<(), c_int> {
 
     let (done, visited) = sync_channel(1);
     let done = Box::into_raw(Box::new(done));
-    // SAFETY: 1. `on_alarm` has the type that is asked for and never unwinds. 2. `done` is a
+    // SAFETY: 1. `on_alarm` has the type that the header declares and never unwinds. 2. `done` is a
     // `Box<SyncSender<()>>` made raw, which `on_alarm` alone takes back, once: EAL calls an alarm once.
     let result = unsafe { sys::rte_eal_alarm_set(1, Some(on_alarm), done.cast()) };
     if result < 0 {

@@ -28,7 +28,7 @@ pub(crate) struct Driver {
     pub loses_taken: bool,
     /// How many queues it is configured with.
     pub queues: Queues,
-    /// By whom it is known how many packets were lost for want of an RX descriptor.
+    /// What knows how many packets were lost for want of an RX descriptor.
     pub missed: Missed,
     /// Arguments that are refused: the name, a value that is harmless, and why.
     pub refused: &'static [(&'static str, Option<&'static str>, &'static str)],
@@ -60,7 +60,7 @@ impl Queues {
     }
 }
 
-/// By whom it is known how many packets were lost for want of an RX descriptor.
+/// What knows how many packets were lost for want of an RX descriptor.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Missed {
     /// The driver.

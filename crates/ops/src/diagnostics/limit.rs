@@ -36,7 +36,7 @@ pub(super) enum Taken {
     No,
 }
 
-/// What one call site's messages that were left out are told as.
+/// The messages of one call site that were left out.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct LeftOut {
     pub(super) count: u64,
@@ -50,7 +50,7 @@ impl Limit {
         let mut sites = self.sites.lock().unwrap_or_else(PoisonError::into_inner);
         let fresh = || Site { metadata, since: now, count: 0, left_out: 0 };
         let site = sites.entry(metadata.callsite()).or_insert_with(fresh);
-        // A window that left messages out ends when they have been told.
+        // A window that left messages out ends when they have been reported.
         if site.left_out == 0 && now.saturating_duration_since(site.since) >= WINDOW {
             *site = fresh();
         }
@@ -66,7 +66,7 @@ impl Limit {
     /// that left something out.
     pub(super) fn settle(&self, now: Instant, all: bool) -> (Vec<LeftOut>, Option<Instant>) {
         let mut sites = self.sites.lock().unwrap_or_else(PoisonError::into_inner);
-        let (mut told, mut due) = (Vec::new(), None::<Instant>);
+        let (mut reports, mut due) = (Vec::new(), None::<Instant>);
         sites.retain(|_, site| {
             let end = site.since + WINDOW;
             if site.left_out > 0 && now < end && !all {
@@ -76,11 +76,11 @@ impl Limit {
             if site.left_out > 0 {
                 let Site { metadata, left_out, .. } = site;
                 let (target, line) = (metadata.target(), metadata.line().unwrap_or(0));
-                told.push(LeftOut { count: *left_out, target, line });
+                reports.push(LeftOut { count: *left_out, target, line });
             }
             now < end && site.left_out == 0
         });
-        (told, due)
+        (reports, due)
     }
 }
 
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn each_call_site_has_its_own_window_and_what_is_left_out_is_told_at_its_end() {
+    fn each_call_site_has_its_own_window_and_what_is_left_out_is_reported_at_its_end() {
         let ([one, other], limit, start) = (sites(), Limit::default(), Instant::now());
         for _ in 0..MESSAGE_COUNT_MAX {
             assert_eq!(limit.take(one, start), Taken::Yes);
@@ -115,9 +115,9 @@ mod tests {
         let end = start + WINDOW;
         assert_eq!(limit.settle(start, false), (vec![], Some(end)));
         assert_eq!(limit.take(one, end), Taken::No);
-        let (told, due) = limit.settle(end, false);
-        assert_eq!((told.len(), due), (1, None));
-        assert_eq!((told[0].count, told[0].target), (3, "one"));
+        let (reports, due) = limit.settle(end, false);
+        assert_eq!((reports.len(), due), (1, None));
+        assert_eq!((reports[0].count, reports[0].target), (3, "one"));
         assert_eq!(limit.take(one, end), Taken::Yes);
         assert_eq!(limit.settle(end, true), (vec![], None));
     }
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn at_the_end_of_the_program_all_is_told() {
+    fn at_the_end_of_the_program_all_is_reported() {
         let ([one, _], limit, start) = (sites(), Limit::default(), Instant::now());
         for _ in 0..MESSAGE_COUNT_MAX + 7 {
             limit.take(one, start);

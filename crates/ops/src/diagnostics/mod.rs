@@ -34,7 +34,7 @@ struct Diagnostics {
     queue: Queue,
     limit: Limit,
     lines: format::Lines,
-    /// How many of those lost have been told.
+    /// How many of those lost have been reported.
     said_count: AtomicU64,
 }
 
