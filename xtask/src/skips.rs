@@ -35,11 +35,22 @@ pub fn run(arguments: &[&str]) -> Result<Vec<Skip>, Failure> {
     Ok(output.skips)
 }
 
+/// Where in the harness's output a line is.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Section {
+    /// What is to be shown.
+    #[default]
+    Shown,
+    /// What tests that passed have printed. They may have run a harness of their own.
+    Passed,
+    /// The names of those tests.
+    Names,
+}
+
 /// What the harness has printed so far.
 #[derive(Default)]
 struct Output {
-    /// Whether what follows was printed by tests that passed.
-    is_of_passed: bool,
+    section: Section,
     /// The test that printed it.
     test: String,
     skips: Vec<Skip>,
@@ -48,22 +59,23 @@ struct Output {
 impl Output {
     /// Takes a line, and says whether to show it: not what tests that passed have printed.
     fn take(&mut self, line: &str) -> bool {
-        match line {
-            "successes:" => self.is_of_passed = true,
-            "failures:" => self.is_of_passed = false,
-            _ if line.starts_with("test result: ") => self.is_of_passed = false,
-            _ if self.is_of_passed => {
-                let title = line.strip_prefix("---- ").and_then(|it| it.strip_suffix(" ----"));
-                if let Some(title) = title {
-                    title.trim_end_matches(" stdout").clone_into(&mut self.test);
-                } else if let Some(why) = line.strip_prefix("skipped") {
-                    let why = why.trim_start_matches(':').trim().to_owned();
-                    self.skips.push(Skip { test: self.test.clone(), why });
-                }
+        self.section = match (self.section, line) {
+            (Section::Shown, "successes:") => Section::Passed,
+            (Section::Passed, "successes:") => Section::Names,
+            (Section::Names, "failures:") => Section::Shown,
+            (Section::Names, _) if line.starts_with("test result: ") => Section::Shown,
+            (section, _) => section,
+        };
+        if self.section == Section::Passed {
+            let title = line.strip_prefix("---- ").and_then(|it| it.strip_suffix(" ----"));
+            if let Some(title) = title {
+                title.trim_end_matches(" stdout").clone_into(&mut self.test);
+            } else if let Some(why) = line.strip_prefix("skipped") {
+                let why = why.trim_start_matches(':').trim().to_owned();
+                self.skips.push(Skip { test: self.test.clone(), why });
             }
-            _ => {}
         }
-        !self.is_of_passed
+        self.section == Section::Shown
     }
 }
 
@@ -74,7 +86,8 @@ mod tests {
     #[test]
     fn what_passed_tests_print_is_hidden_but_for_what_they_skipped() {
         let printed = "running 3 tests\ntest a ... ok\ntest m::b ... ok\ntest c ... FAILED\n\n\
-            successes:\n\n---- a stdout ----\nfine\n\n---- m::b stdout ----\n\
+            successes:\n\n---- a stdout ----\nfine\n\n\
+            running 1 test\ntest result: ok. 1 passed\n\n---- m::b stdout ----\n\
             skipped: no TAP here\n\nsuccesses:\n    a\n    m::b\n\n\
             failures:\n\n---- c stdout ----\nskipped nothing\n\nfailures:\n    c\n\n\
             test result: FAILED. 2 passed; 1 failed\nskipped: no test";
