@@ -1,36 +1,85 @@
 //! Opening the devices that a command line names.
 
-use clap::Args;
-use hotloop_dpdk::{Eal, Error, Port, PortConfig};
+use clap::{Args, value_parser};
+use hotloop_dpdk::{Eal, Error, MempoolConfig, Port, PortConfig, RssConfig, RssFields};
 
-/// How the devices of a command line are opened. What it says can only come from a command line.
+/// How the devices of a command line are opened: what holds for all of them. Whether a peer is trusted
+/// can only come from a command line.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct DeviceArgs {
     /// Open net_memif devices too. Their peer can then crash this program: by disconnecting, or by
     /// what it writes to the memory that both share.
     #[arg(long)]
     trust_memif_peer: bool,
+    /// RX descriptors of each queue, rounded to what the device can do [default: 1024].
+    #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..))]
+    rx_descriptors: Option<u16>,
+    /// TX descriptors of each queue, rounded to what the device can do [default: 1024].
+    #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..))]
+    tx_descriptors: Option<u16>,
+    /// Mbufs in the mempool of each port, at least; without it, as many as descriptors, rings and
+    /// caches can hold.
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = value_parser!(u32).range(1..=i64::from(MempoolConfig::MBUF_COUNT_MAX))
+    )]
+    mbufs: Option<u32>,
+    /// What RSS hashes to spread packets over RX queues, as far as the device can: ip, tcp and udp
+    /// with commas between them, or none, which leaves all packets to queue 0
+    /// [default: ip,tcp,udp].
+    #[arg(long, value_name = "FIELDS", value_parser = rss_fields)]
+    rss: Option<RssFields>,
 }
 
 impl DeviceArgs {
-    /// Opens a device, as [`Port::open`] does; one whose peer has to be trusted, if that was said.
+    /// How the ports are configured.
+    #[must_use]
+    pub fn port_config(self) -> PortConfig {
+        let PortConfig { rx_descriptor_count, tx_descriptor_count, mbuf_count_min, rss, .. } =
+            PortConfig::default();
+        PortConfig {
+            rx_descriptor_count: self.rx_descriptors.unwrap_or(rx_descriptor_count),
+            tx_descriptor_count: self.tx_descriptors.unwrap_or(tx_descriptor_count),
+            mbuf_count_min: self.mbufs.unwrap_or(mbuf_count_min),
+            rss: RssConfig { fields: self.rss.unwrap_or(rss.fields), ..rss },
+            ..PortConfig::default()
+        }
+    }
+
+    /// Opens a device, as [`Port::open_with`] does with [`port_config`](Self::port_config); one whose
+    /// peer has to be trusted, if that was said.
     ///
     /// # Errors
-    /// As [`Port::open`].
+    /// As [`Port::open_with`].
     pub fn open(self, eal: Eal, device: &str) -> Result<Port, Error> {
         if !self.trust_memif_peer {
-            return Port::open(eal, device);
+            return Port::open_with(eal, device, self.port_config());
         }
         // SAFETY: 1. and 2. The user of the program has said on its command line that the peer can be
         // trusted, which is what both ask for. Nothing else sets the field.
-        unsafe { Port::open_trusting_peer(eal, device, PortConfig::default()) }
+        unsafe { Port::open_trusting_peer(eal, device, self.port_config()) }
     }
+}
+
+fn rss_fields(text: &str) -> Result<RssFields, String> {
+    if text == "none" {
+        return Ok(RssFields::NONE);
+    }
+    let field = |name: &str| match name {
+        "ip" => Ok(RssFields::IP),
+        "tcp" => Ok(RssFields::TCP),
+        "udp" => Ok(RssFields::UDP),
+        _ => Err("write some of ip, tcp and udp, such as ip,tcp, or none".to_owned()),
+    };
+    text.split(',').try_fold(RssFields::NONE, |fields, name| Ok(fields | field(name)?))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use clap::Parser;
+    use hotloop_stage::{Core, Facts, Role, Source as _};
 
     #[derive(Parser)]
     struct Cli {
@@ -53,5 +102,45 @@ mod tests {
         let port = open(&["nf", "--trust-memif-peer"], &device).unwrap();
         assert_eq!(port.capabilities().driver, "net_memif");
         assert!(open(&["nf", "--trust-memif-peer"], "eth0").is_err());
+    }
+
+    #[test]
+    fn what_the_command_line_says_reaches_the_port() {
+        let config = |words: &[&str]| Cli::parse_from(words).devices.port_config();
+        let (default, unset) = (PortConfig::default(), config(&["nf"]));
+        assert_eq!(format!("{unset:?}"), format!("{default:?}"));
+        let words = ["nf", "--rx-descriptors", "64", "--tx-descriptors", "2048"];
+        let set = config(&[&words[..], &["--mbufs", "40000", "--rss", "udp,ip"]].concat());
+        assert_eq!((set.rx_descriptor_count, set.tx_descriptor_count), (64, 2048));
+        assert_eq!(set.mbuf_count_min, 40_000);
+        assert_eq!(set.rss.fields, RssFields::IP | RssFields::UDP);
+        assert_eq!(config(&["nf", "--rss", "none"]).rss.fields, RssFields::NONE);
+
+        let eal = Eal::embedded_or_current().unwrap();
+        let mbuf_count = |words: &[&str]| {
+            let port = Cli::parse_from(words).devices.open(eal, "net_null_settings").unwrap();
+            let mut queue = port.rx_queue(&Core::new(0, Role::Worker, None, None)).unwrap();
+            queue.start(&Facts { in_flight_max: 0, thread_count: 1 }).unwrap();
+            port.mempool().unwrap().config().mbuf_count
+        };
+        assert!(mbuf_count(&["nf"]) < 40_000);
+        assert_eq!(mbuf_count(&["nf", "--mbufs", "40000"]), 65_535);
+    }
+
+    #[test]
+    fn a_wrong_value_is_refused_with_what_to_write() {
+        for (flag, value, remedy) in [
+            ("--rx-descriptors", "0", "1..=65535"),
+            ("--tx-descriptors", "65536", "1..=65535"),
+            ("--mbufs", "0", "1..=1073741823"),
+            ("--mbufs", "1073741824", "1..=1073741823"),
+            ("--rss", "", "ip,tcp, or none"),
+            ("--rss", "ip,sctp", "ip,tcp, or none"),
+            ("--rss", "none,ip", "ip,tcp, or none"),
+        ] {
+            let refused = Cli::try_parse_from(["nf", flag, value]).err();
+            let message = refused.map(|error| error.to_string()).unwrap_or_default();
+            assert!(message.contains(flag) && message.contains(remedy), "{message}");
+        }
     }
 }

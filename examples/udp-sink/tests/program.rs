@@ -51,6 +51,7 @@ fn bad_input_ends_in_one_line_and_exit_code_2() {
         (&["--port", "net_memif0,role=server,socket=m.sock"], "--trust-memif-peer"),
         (&["--port", "net_pcap0,tx_pcap=/dev/null", "--queues", "3"], "2 are wanted"),
         (&["--port", "net_null0", "--", "--no-such-option"], "no such option"),
+        (&["--port", "net_null0", "--mbufs", "0"], "1..=1073741823"),
         (&["--port", "net_null0", "--udp-port", "0"], "\"0\" is no port"),
     ] {
         let output = udp_sink(arguments);

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 pub struct Pool {
     eal: Eal,
     port: Port,
+    port_config: PortConfig,
     queue_count: usize,
     mempool: OnceLock<Mempool>,
     /// Held while the pool is made, so that it is made once.
@@ -19,25 +20,34 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// A pool for packets that leave by `queue_count` queues of `port`.
+    /// A pool for packets that leave by `queue_count` queues of `port`, which was opened with
+    /// `port_config`.
     #[must_use]
-    pub const fn new(eal: Eal, port: Port, queue_count: usize) -> Self {
-        Self { eal, port, queue_count, mempool: OnceLock::new(), making: Mutex::new(()) }
+    pub const fn new(eal: Eal, port: Port, port_config: PortConfig, queue_count: usize) -> Self {
+        Self {
+            eal,
+            port,
+            port_config,
+            queue_count,
+            mempool: OnceLock::new(),
+            making: Mutex::new(()),
+        }
     }
 
     /// What it is to be like.
     fn config(&self, facts: &Facts) -> MempoolConfig {
-        let defaults = PortConfig::default();
+        let port_config = &self.port_config;
         let need = MempoolNeed {
             rx_descriptor_count: 0,
-            tx_descriptor_count: self.queue_count * usize::from(defaults.tx_descriptor_count),
+            tx_descriptor_count: self.queue_count * usize::from(port_config.tx_descriptor_count),
             // A generator has a burst of blanks in its hands.
             in_flight_count: facts.in_flight_max + facts.thread_count * BURST_CAPACITY,
             thread_count: facts.thread_count,
-            cache_count: defaults.cache_count,
+            cache_count: port_config.cache_count,
         };
         // One less than a power of two wastes no memory.
-        let mbuf_count = (need.mbuf_count() + 1).next_power_of_two() - 1;
+        let mbuf_count = need.mbuf_count().max(port_config.mbuf_count_min as usize);
+        let mbuf_count = (mbuf_count + 1).next_power_of_two() - 1;
         MempoolConfig {
             mbuf_count: u32::try_from(mbuf_count).unwrap_or(u32::MAX),
             node: self.port.capabilities().node,

@@ -34,8 +34,8 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
     let port = common.devices.open(eal, &common.port)?;
     let what = cli.plan(port.mac())?;
     let queue_count = usize::from(common.queues);
-    let (pool, steering) =
-        (Arc::new(Pool::new(eal, port.clone(), queue_count)), Steering::default());
+    let pool = Pool::new(eal, port.clone(), common.devices.port_config(), queue_count);
+    let (pool, steering) = (Arc::new(pool), Steering::default());
     let nf = graph(&what, cli.rate, queue_count, &steering, &pool, |core| port.tx_queue(core));
     let plan = Engine::plan(nf, Deployment::run_to_completion(queue_count))
         .map_err(|error| Failure::Input(error.to_string()))?;
