@@ -28,7 +28,7 @@ const INPUT_BYTES_MAX: u32 = 4096;
 /// How long one input may take, in seconds.
 const INPUT_SECONDS_MAX: u32 = 10;
 
-/// What is asked for.
+/// A target, and how to fuzz it.
 pub struct Request<'a> {
     /// The target.
     pub target: &'a str,

@@ -7,7 +7,7 @@ use hotloop::packet::ethernet::Station;
 use hotloop::packet::seed::Seed;
 use hotloop::stage::{Classified, Cx, NoDrops, Stage, Tagged, Verdict};
 
-/// How many numbers of ports are told apart: more than DPDK has.
+/// How many numbers of ports are distinguished: more than DPDK has.
 const PORTS_MAX: usize = 256;
 
 /// What holds for the ports, by the low byte of their numbers: where nothing was said of one, all

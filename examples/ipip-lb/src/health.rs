@@ -1,7 +1,7 @@
 //! Health checks: which backends are up, by probes over the kernel's sockets.
 //!
 //! [`Probes`] are one thread away from the packet path, which waits for all sockets at once and never
-//! for one. Whoever starts it says whom to probe and hears of each [`Change`]; [`Probes::states`] tells
+//! for one. Its owner says which backends to probe and gets each [`Change`]; [`Probes::states`] tells
 //! the rest. All of a probe, from connecting to the status of the answer, ends within its timeout,
 //! however slowly a server dribbles, and reads a bounded amount.
 //!
@@ -171,7 +171,7 @@ impl Probes {
     }
 
     fn tell(&self, message: Message) {
-        // The thread listens until it is told to end.
+        // The thread listens until it has to end.
         let _ = self.messages.send(message).map(|()| self.waker.wake());
     }
 }

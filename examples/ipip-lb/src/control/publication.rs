@@ -48,7 +48,7 @@ pub enum Building {
     Removal(Removed, Answerer),
 }
 
-/// Who is taken out by `ctl remove`, and what that is answered with.
+/// The backend that `ctl remove` takes out, and the answer to that.
 #[derive(Debug)]
 pub struct Removed {
     pub names: Vec<(TargetName, Removal)>,

@@ -57,7 +57,7 @@ impl Watch {
         self.poller.waker()
     }
 
-    /// Works until it is told to end, or nobody is there any more to tell it.
+    /// Works until it has to end, or the other end of the channel is gone.
     pub fn work(&mut self, inbox: &Receiver<Message>) {
         loop {
             match inbox.try_recv() {

@@ -1,4 +1,4 @@
-//! The thread: whom it probes, what it reports, and how it ends.
+//! The thread: what it probes, what it reports, and how it ends.
 
 use crate::server::{V4, closed_port, read_request, serve};
 use crate::{healthz, probed};
