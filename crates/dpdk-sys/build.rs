@@ -12,7 +12,7 @@ const VERSION_MIN: &str = "22.11";
 const FUNCTIONS: &[&str] = &[
     "rte_eal_(alarm_set|init|hotplug_add|hotplug_remove|mp_remote_launch|mp_wait_lcore)",
     "rte_eth_dev_(get_port_by_name|info_get|configure|adjust_nb_rx_tx_desc|start|stop|close)",
-    "rte_eth_dev_(get_mtu|set_mtu|socket_id)",
+    "rte_eth_dev_(default_mac_addr_set|get_mtu|set_mtu|socket_id)",
     "rte_eth_(rx|tx)_queue_setup",
     "rte_eth_(promiscuous_enable|macaddr_get|stats_get|xstats_get|xstats_get_names)",
     "rte_kvargs_(parse|free)",

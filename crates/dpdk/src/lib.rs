@@ -14,7 +14,8 @@
 //! threads they are dropped:
 //!
 //! - A queue is polled by one thread at a time: it is neither `Sync` nor `Clone`.
-//! - A port stops only when all its queues have been dropped, so that nobody polls it.
+//! - A port stops only when all its queues have been dropped, or have seen that it is to be opened
+//!   again and wait for that, so that nobody polls it.
 //! - An mbuf is freed once, by its owner; it may outlive its port and every handle of its pool.
 //! - The lengths of a received packet agree with its segments and their buffers, whatever a file, the
 //!   kernel or a peer wrote.
@@ -65,8 +66,8 @@
 //! | An [`Mbuf`] is a pointer to a valid chain of segments that it alone owns; a [`SharedMbuf`] to one that is read only, whose count includes it | `from_raw` and its callers; `rx` copies what a driver hands out twice, and frees that whose lengths don't agree | `mbuf`, `lengths`, `buf`, `segment`, `shared`, `raw`, `rx`, `tx` |
 //! | A pool lives as long as the process, its objects are mbufs, and any thread may use it | `raw`: every pool has the same kind of ring, with slots for all its mbufs, and none is freed once it was handed out | `raw`, `report`, `shared`, `start` |
 //! | A device's arguments are those that were checked | `device`: DPDK gets a string rebuilt from what was parsed, of which it finds the same parts; `arguments`: EAL sees no other devices | `plug`, `start`; `kvargs`, for tests, has DPDK read them |
-//! | A port exists while its state is locked and says so; it is configured, started, stopped and closed under the one control lock, and stopped when no queue is held | `inner`, whose state counts the queues that are out | `inner`, `plug`, `start`, `stats`, `counters` |
-//! | A queue is of a port that runs, and polled by one thread at a time | `inner` hands it out once; it is polled through `&mut`; what nobody claimed is polled through the port's first queue | `rx`, `tx`, `spare` |
+//! | A port exists while its state is locked and says so; it is configured, started, stopped and closed under the one control lock, and stopped when no queue is held or none is inside its gate | `inner`, whose state counts the queues that are out; `reopen`; `gate`, which counts those inside | `inner`, `plug`, `start`, `stats`, `counters`, `reopen` |
+//! | A queue that is inside its port's gate is of a port that runs, and polled by one thread at a time | `gate`; `inner` hands it out once; it is polled through `&mut`; what nobody claimed is polled through the port's first queue | `rx`, `tx`, `spare` |
 //! | A descriptor that this crate asks the kernel about is open | `sockets`, which duplicates it, and `interface`, which opens it | `sockets`, `interface` |
 
 mod eal;

@@ -14,6 +14,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// How many pause hints are executed in a row at most.
 const PAUSE_COUNT_MAX: u32 = 64;
 
+/// How many turns pass between two looks after the sinks.
+const MAINTENANCE_INTERVAL: u32 = 64;
+
 /// What a core's thread needs.
 #[derive(Debug)]
 pub(crate) struct CoreThread<'a> {
@@ -128,7 +131,12 @@ impl<'a> CoreThread<'a> {
     fn poll(&self, worker: &mut dyn Worker) {
         let mut counts_exhausted = worker.has_source();
         let mut empty_count = 0;
+        let mut turn: u32 = 0;
         while !self.shared.is_stopping() {
+            turn = turn.wrapping_add(1);
+            if turn.is_multiple_of(MAINTENANCE_INTERVAL) {
+                worker.maintain();
+            }
             if worker.step(self.clock.now()) > 0 {
                 empty_count = 0;
                 continue;

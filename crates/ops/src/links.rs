@@ -1,7 +1,7 @@
 //! The links of a run's devices: which has lost one, and which has got it back; and what devices count.
 
 use hotloop_engine::Control;
-use hotloop_stage::{Device, LinkState};
+use hotloop_stage::{Device, LinkState, Reopening};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -35,14 +35,40 @@ impl Links {
             match state {
                 _ if state == before => {}
                 Some(LinkState::Gone) => tracing::error!(
-                    "{name}: its interface has gone: nothing passes until the program is started \
-                     again"
+                    "{name}: its interface has gone: nothing passes until {}",
+                    what_helps(device.as_ref())
                 ),
                 Some(LinkState::Down) => tracing::warn!("{name}: the link is down"),
                 Some(LinkState::Up) => tracing::info!("{name}: the link is up"),
                 None => {}
             }
+            if state == Some(LinkState::Gone) {
+                reopen(device.as_ref());
+            }
         }
+    }
+}
+
+/// What a device waits for whose interface has gone.
+fn what_helps(device: &dyn Device) -> &'static str {
+    match device.reopen() {
+        Ok(Reopening::Impossible) => "the program is started again",
+        _ => "there is one of its name again",
+    }
+}
+
+/// Tries to open a device again whose interface had gone.
+fn reopen(device: &dyn Device) {
+    match device.reopen() {
+        Ok(Reopening::Done) => {
+            tracing::info!("{}: its interface is back, and was opened again", device.name());
+        }
+        Ok(Reopening::Waiting | Reopening::Impossible) => {}
+        Err(error) => tracing::error!(
+            "{}: its interface is back, and could not be opened again, which is tried four times a \
+             second: {error}",
+            device.name()
+        ),
     }
 }
 

@@ -15,9 +15,10 @@ use std::sync::{Mutex, PoisonError};
 /// Capabilities (capabilities(7)), as a set.
 pub type Capabilities = CapabilitySet;
 
-/// What the control thread of every program keeps, where it was given it: a port that is closed puts
-/// its interface in order.
-pub const CONTROL: Capabilities = Capabilities::NET_ADMIN;
+/// What the control thread of every program keeps, where it was given them: a port that is closed puts
+/// its interface in order, and one whose interface was deleted and made anew is opened again.
+pub const CONTROL: Capabilities =
+    Capabilities::NET_ADMIN.union(Capabilities::NET_RAW).union(Capabilities::IPC_LOCK);
 
 /// What each thread was to keep, by its number, of those that said so by [`keep`].
 static KEPT: Mutex<BTreeMap<i32, Capabilities>> = Mutex::new(BTreeMap::new());
@@ -131,7 +132,7 @@ mod tests {
 
     #[test]
     fn sets_are_named_as_the_kernel_does() {
-        assert_eq!(names(CONTROL | Capabilities::NET_RAW), "CAP_NET_ADMIN, CAP_NET_RAW");
+        assert_eq!(names(CONTROL), "CAP_NET_ADMIN, CAP_NET_RAW, CAP_IPC_LOCK");
         assert_eq!(names(Capabilities::empty()), "none");
     }
 

@@ -59,6 +59,11 @@ pub trait Sink {
         0
     }
 
+    /// Called by the engine every 64 turns of the sink's core, whether or not there is something to
+    /// send: looks after whatever is to be done meanwhile. As [`send`](Self::send), it may not block,
+    /// allocate, lock or make a system call.
+    fn maintain(&mut self) {}
+
     /// As [`Source::start`].
     ///
     /// # Errors
@@ -94,6 +99,16 @@ pub trait Device: Send + Sync {
         Vec::new()
     }
 
+    /// Opens it again, where its interface has gone and one of the same name is there. For the control
+    /// thread, which calls it until it is [`Reopening::Done`]: queues that are being polled have to
+    /// let go of the device first.
+    ///
+    /// # Errors
+    /// Why it could not be opened; it may be tried again.
+    fn reopen(&self) -> Result<Reopening, Error> {
+        Ok(Reopening::Impossible)
+    }
+
     /// Stops it. Called after every queue of it was dropped and the threads that polled them were
     /// joined, so that what its descriptors hold goes back to the pools.
     ///
@@ -117,8 +132,19 @@ pub enum LinkState {
     /// The other end, or an administrator, has taken it down; it may come up again.
     Down,
     /// The interface that the device is on has gone. One that comes back, under the same name too, is
-    /// another one.
+    /// another one: [`Device::reopen`].
     Gone,
+}
+
+/// How far a device has come that is to be opened again.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Reopening {
+    /// It is not possible with this device.
+    Impossible,
+    /// There is no interface of its name yet, or its queues have not let go of the device.
+    Waiting,
+    /// Packets can pass again, or always could.
+    Done,
 }
 
 impl fmt::Display for LinkState {

@@ -53,7 +53,7 @@ pub use burst::{BURST_CAPACITY, Burst};
 pub use core::{Core, Facts, Role};
 pub use counters::{Counter, Counters};
 pub use error::Error;
-pub use io::{Device, DeviceCounters, LinkState, Sink, Source};
+pub use io::{Device, DeviceCounters, LinkState, Reopening, Sink, Source};
 pub use stage::{BurstStage, Each, Output, Stage, Tally, each};
 pub use tagged::{Classified, Classify, Tagged};
 pub use tick::Tick;

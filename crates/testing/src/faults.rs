@@ -2,7 +2,9 @@
 
 use crate::Rng;
 use hotloop_packet::PacketBuf;
-use hotloop_stage::{Burst, Device, DeviceCounters, Error, Facts, LinkState, Sink, Source};
+use hotloop_stage::{
+    Burst, Device, DeviceCounters, Error, Facts, LinkState, Reopening, Sink, Source,
+};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -131,6 +133,10 @@ impl Device for FaultyDevice {
         self.device.link_state()
     }
 
+    fn reopen(&self) -> Result<Reopening, Error> {
+        self.device.reopen()
+    }
+
     fn stop(&self) -> Result<(), Error> {
         self.device.stop()
     }
@@ -244,6 +250,10 @@ impl<S: Sink> Sink for FaultySink<S> {
 
     fn refused_count(&self) -> u64 {
         self.sink.refused_count()
+    }
+
+    fn maintain(&mut self) {
+        self.sink.maintain();
     }
 
     fn start(&mut self, facts: &Facts) -> Result<(), Error> {

@@ -234,6 +234,10 @@ impl<S: Sink> Sink for PlantedSink<S> {
         before - burst.len()
     }
 
+    fn maintain(&mut self) {
+        self.sink.maintain();
+    }
+
     fn start(&mut self, facts: &Facts) -> Result<(), Error> {
         self.sink.start(facts)
     }

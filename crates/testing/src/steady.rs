@@ -151,6 +151,10 @@ impl<S: Sink> Sink for Watched<S> {
         self.watched.refused_count()
     }
 
+    fn maintain(&mut self) {
+        self.watched.maintain();
+    }
+
     fn start(&mut self, facts: &Facts) -> Result<(), Error> {
         self.watched.start(facts)
     }

@@ -5,7 +5,7 @@
 mod threads;
 
 use std::process::Command;
-use threads::{NET_ADMIN, keep_only};
+use threads::{CONTROL, keep_only};
 
 #[test]
 #[allow(clippy::print_stdout, reason = "a test says what it skips")]
@@ -19,5 +19,5 @@ fn no_thread_keeps_more_than_it_needs() {
     command.args(["--port", "net_null0", "--tap", &tap]);
     command.args(["--address", "10.0.0.1", "--balancer", "192.0.2.1"]);
     command.env("XDG_RUNTIME_DIR", folder.path());
-    keep_only(&mut command, NET_ADMIN, &[]);
+    keep_only(&mut command, CONTROL, &[]);
 }

@@ -5,7 +5,7 @@
 mod threads;
 
 use std::process::Command;
-use threads::{DAC_READ_SEARCH, NET_ADMIN, NET_RAW, keep_only};
+use threads::{CONTROL, DAC_READ_SEARCH, NET_RAW, keep_only};
 
 const CONFIG: &str = r#"
 [engine]
@@ -45,5 +45,5 @@ fn no_thread_keeps_more_than_it_needs() {
     command.args(["run", "--config", "lb.toml", "--control", "lb.sock"]);
     command.current_dir(folder.path());
     let others = [("health", NET_RAW | DAC_READ_SEARCH), ("lb-read", DAC_READ_SEARCH)];
-    keep_only(&mut command, NET_ADMIN, &others);
+    keep_only(&mut command, CONTROL, &others);
 }

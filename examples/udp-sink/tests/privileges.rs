@@ -4,7 +4,7 @@
 mod threads;
 
 use std::process::Command;
-use threads::{NET_ADMIN, keep_only};
+use threads::{CONTROL, keep_only};
 
 #[test]
 fn no_thread_keeps_more_than_it_needs_nor_does_eals() {
@@ -14,7 +14,7 @@ fn no_thread_keeps_more_than_it_needs_nor_does_eals() {
     // Two lcores that idle.
     command.args(["--no-pci", "--no-huge", "-m", "256", "--lcores", "0@0,1@0,2@0"]);
     command.env("XDG_RUNTIME_DIR", folder.path());
-    keep_only(&mut command, NET_ADMIN, &[]);
+    keep_only(&mut command, CONTROL, &[]);
 }
 
 /// README's table, for devices that need any: how `setpriv` names the capabilities.

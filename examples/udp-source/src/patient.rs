@@ -64,6 +64,10 @@ impl<S: Sink> Sink for Patient<S> {
         self.sink.refused_count()
     }
 
+    fn maintain(&mut self) {
+        self.sink.maintain();
+    }
+
     fn start(&mut self, facts: &Facts) -> hotloop::Result<()> {
         self.sink.start(facts)
     }

@@ -5,12 +5,12 @@
 mod threads;
 
 use std::process::Command;
-use threads::{NET_ADMIN, keep_only};
+use threads::{CONTROL, keep_only};
 
 #[test]
 fn no_thread_keeps_more_than_it_needs() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_udp-source"));
     command.args(["--port", "net_null0"]).env("XDG_RUNTIME_DIR", folder.path());
-    keep_only(&mut command, NET_ADMIN, &[]);
+    keep_only(&mut command, CONTROL, &[]);
 }

@@ -3,10 +3,11 @@
 use crate::shapes::{End, flows, send, wait_until, wired};
 use hotloop::dpdk::{Mbuf, RxQueue};
 use hotloop::prelude::*;
-use hotloop::stage::{Burst, Core, Device, Error, Facts, LinkState, Role, Source};
+use hotloop::stage::{Burst, Core, Device, Error, Facts, LinkState, Reopening, Role, Source};
 use hotloop_tests::malformed_frames;
-use hotloop_tests::network::{Peer, ip, kernel_received, reassembled};
+use hotloop_tests::network::{Network, Peer, ip, kernel_received, reassembled};
 use hotloop_tests::{alone, device, eal};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -170,12 +171,108 @@ fn what_a_device_took_when_its_interface_had_gone_is_reported_as_failed() {
             wait_until(|| control.counts().sent > 1000);
             ip(&["link", "delete", "dev", "a"]).unwrap();
             wait_until(|| control.devices()[1].link_state() == Some(LinkState::Gone));
-            std::thread::sleep(Duration::from_millis(100));
+            wait_until(|| control.devices()[1].counters().tx_failed > 0);
         });
         let report = report.unwrap_or_else(|error| panic!("{error}"));
         let name = port.name();
         assert!(report.devices.tx_failed > 0, "{report}");
         assert!(report.notes.contains(&format!("{name}: its interface has gone")), "{report}");
         assert!(report.to_string().contains("tx_failed"), "{report}");
+    });
+}
+
+/// Deletes the interface `a`, makes it anew, and has the device opened again, as a program does it.
+fn delete_and_reopen(network: &Network, device: &dyn Device) {
+    ip(&["link", "delete", "dev", "a"]).unwrap();
+    wait_until(|| device.link_state() == Some(LinkState::Gone));
+    assert_eq!(device.reopen().unwrap(), Reopening::Waiting, "there is none to be opened");
+    network.pair("a", "b").unwrap();
+    wait_until(|| device.reopen().unwrap() == Reopening::Done);
+    assert_eq!(device.link_state(), Some(LinkState::Up));
+    assert_eq!(device.reopen().unwrap(), Reopening::Done, "there is nothing to do");
+}
+
+/// The MAC address of the interface `a`.
+fn mac_of_a() -> String {
+    let output = Command::new("ip").args(["-brief", "link", "show", "dev", "a"]).output().unwrap();
+    let line = String::from_utf8_lossy(&output.stdout).into_owned();
+    line.split_whitespace().nth(2).unwrap().to_owned()
+}
+
+#[test]
+fn a_device_whose_interface_was_made_anew_goes_on_under_the_same_run() {
+    alone(|| {
+        for (driver, arguments, deployment) in [
+            ("net_af_packet", ",iface=a,qpairs=2", Deployment::run_to_completion(2)),
+            ("net_af_packet", ",iface=a,qpairs=3", Deployment::pipeline(1, 2)),
+            ("net_pcap", ",iface=a", Deployment::run_to_completion(1)),
+        ] {
+            let Some(network) = wired() else { return };
+            let port = Port::open(eal(), &device(driver, arguments)).unwrap();
+            let graph = source(|core| port.rx_queue(core))
+                .shard_by(|packet: &Packet| u32::from(*packet.data().last().unwrap_or(&0)) << 24)
+                .stage(|_| End)
+                .sink(|core| port.tx_queue(core));
+            let (mac, index) = (mac_of_a(), port.index().unwrap());
+            let report = Engine::plan(graph, deployment).unwrap().run(|control| {
+                for round in 1..=3 {
+                    send(&mut Peer::new("b"), &flows(100));
+                    wait_until(|| control.counts().received == 100 * round);
+                    delete_and_reopen(&network, control.devices()[0].as_ref());
+                    assert_eq!(port.index().unwrap(), index);
+                    if port.has_own_mac() {
+                        assert_eq!(mac_of_a(), mac, "neighbours know the port by its address");
+                    }
+                }
+            });
+            let report = report.unwrap_or_else(|error| panic!("{driver}, {deployment}: {error}"));
+            assert_eq!(report.received, 300, "{driver}, {deployment}: {report}");
+            assert_eq!(report.nic_loss.imissed, Some(0), "{driver}, {deployment}: {report}");
+            assert!(report.pools_whole, "{report}");
+            assert!(report.notes.iter().all(|note| !note.contains("has gone")), "{report}");
+        }
+    });
+}
+
+#[test]
+fn a_queue_that_has_nothing_to_send_lets_its_device_be_opened_again() {
+    alone(|| {
+        let Some(network) = wired() else { return };
+        let silent = Port::open(eal(), &device("net_ring", "")).unwrap();
+        let port = Port::open(eal(), &device("net_af_packet", ",iface=a")).unwrap();
+        let graph = source(|core| silent.rx_queue(core)).sink(|core| port.tx_queue(core));
+        let plan = Engine::plan(graph, Deployment::run_to_completion(1)).unwrap();
+        let report = plan.run(|control| {
+            let device = control.devices().into_iter().find(|device| device.name() == port.name());
+            let device = device.unwrap();
+            delete_and_reopen(&network, device.as_ref());
+            // What comes to a port that only sends is freed meanwhile, not only when it stops.
+            send(&mut Peer::new("b"), &flows(100));
+            wait_until(|| device.counters().rx_unclaimed == 100);
+            assert_eq!(kernel_received("a"), 100);
+        });
+        let report = report.unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(report.nic_loss.rx_unclaimed, 100, "{report}");
+    });
+}
+
+#[test]
+fn a_device_that_cannot_be_opened_again_says_so() {
+    alone(|| {
+        let Some(_network) = wired() else { return };
+        for (driver, arguments) in [
+            ("net_af_xdp", ",iface=a,force_copy=1"),
+            ("net_tap", ",iface=hltap1"),
+            ("net_null", ""),
+        ] {
+            let port = Port::open(eal(), &device(driver, arguments)).unwrap();
+            let graph = source(|core| port.rx_queue(core)).sink(|core| port.tx_queue(core));
+            let plan = Engine::plan(graph, Deployment::run_to_completion(1)).unwrap();
+            let report = plan.run(|control| {
+                let reopening = control.devices()[0].reopen().unwrap();
+                assert_eq!(reopening, Reopening::Impossible, "{driver}");
+            });
+            report.unwrap_or_else(|error| panic!("{driver}: {error}"));
+        }
     });
 }

@@ -6,7 +6,7 @@ use super::interface::Interface;
 use super::stats::{self, PortStats};
 use crate::Error;
 use crate::lock::lock;
-use hotloop_stage::{Device, DeviceCounters, LinkState};
+use hotloop_stage::{Device, DeviceCounters, LinkState, Reopening};
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Inner {
@@ -16,7 +16,8 @@ impl Inner {
         if is_each_found { state.sockets.dropped() } else { None }
     }
 
-    pub(super) fn count(
+    /// What the driver and the kernel have counted since the start.
+    pub(super) fn driver_counts(
         &self,
         port_id: u16,
         before: &PortStats,
@@ -25,15 +26,6 @@ impl Inner {
         // SAFETY: 1. The port exists, by the invariant of `Phase::Started`, which holds while the caller
         // has the state locked.
         let mut counted = unsafe { stats::read(port_id) }?.since(before);
-        if self.driver.forgets_counts {
-            counted.received = self.polled.load(Relaxed);
-            counted.sent = self.taken.load(Relaxed);
-        }
-        let (uncopied, malformed) = (self.uncopied.load(Relaxed), self.malformed.load(Relaxed));
-        counted.received = counted.received.saturating_sub(uncopied + malformed);
-        counted.rx_nombuf += uncopied;
-        counted.rx_malformed = malformed;
-        counted.tx_refused = self.refused.load(Relaxed);
         counted.imissed = match self.driver.missed {
             Missed::Driver => counted.imissed,
             Missed::PacketSockets => {
@@ -44,12 +36,26 @@ impl Inner {
             Missed::Interface => state.interface.as_ref().and_then(Interface::tx_dropped),
             Missed::Unknown => None,
         };
+        Ok(counted.plus(&state.earlier))
+    }
+
+    /// Those, and what this crate counts itself.
+    pub(super) fn with_own_counts(&self, mut counted: PortStats, state: &State) -> PortStats {
+        if self.driver.forgets_counts {
+            counted.received = self.polled.load(Relaxed);
+            counted.sent = self.taken.load(Relaxed);
+        }
+        let (uncopied, malformed) = (self.uncopied.load(Relaxed), self.malformed.load(Relaxed));
+        counted.received = counted.received.saturating_sub(uncopied + malformed);
+        counted.rx_nombuf += uncopied;
+        counted.rx_malformed = malformed;
+        counted.tx_refused = self.refused.load(Relaxed);
         if state.rx.count() == 0 {
             counted.rx_unclaimed = counted.received + counted.imissed.unwrap_or(0);
             counted.imissed = Some(0);
             (counted.received, counted.received_bytes) = (0, 0);
         }
-        Ok(counted)
+        counted
     }
 
     pub(super) fn stats(&self) -> Result<PortStats, Error> {
@@ -57,8 +63,10 @@ impl Inner {
         match state.phase {
             Phase::Plugged { .. } => Ok(PortStats::default()),
             Phase::Stopped { counted } => Ok(counted),
-            Phase::Started { port_id, before } => self
-                .count(port_id, &before, &mut state)
+            Phase::Away { .. } => Ok(self.with_own_counts(state.earlier, &state)),
+            Phase::Started { port_id, before, .. } => self
+                .driver_counts(port_id, &before, &mut state)
+                .map(|counted| self.with_own_counts(counted, &state))
                 .map_err(|error| self.unreadable("its counters", error)),
         }
     }
@@ -102,12 +110,16 @@ impl Device for Inner {
     }
 
     fn link_state(&self) -> Option<LinkState> {
-        let interface = lock(&self.state).interface.as_ref().and_then(Interface::link_state);
+        let interface = lock(&self.state).interface.as_mut().and_then(Interface::link_state);
         if interface.is_some() {
             return interface;
         }
         let link = self.link().ok()?;
         Some(if link.up { LinkState::Up } else { LinkState::Down })
+    }
+
+    fn reopen(&self) -> Result<Reopening, hotloop_stage::Error> {
+        Ok(Self::reopen(self)?)
     }
 
     fn stop(&self) -> Result<(), hotloop_stage::Error> {

@@ -34,6 +34,8 @@ pub(crate) struct Driver {
     pub refused: &'static [(&'static str, Option<&'static str>, &'static str)],
     /// Whether frames are sent to an address of its own.
     pub has_own_mac: bool,
+    /// Whether it can be closed and opened again while its interface is another one.
+    pub reopens: bool,
     /// How it is given more queues.
     pub more_queues: &'static str,
 }
@@ -90,6 +92,7 @@ pub(crate) static UNKNOWN: Driver = Driver {
     missed: Missed::Unknown,
     refused: &[],
     has_own_mac: true,
+    reopens: false,
     more_queues: "",
 };
 
@@ -127,6 +130,7 @@ static VIRTUAL: [Driver; 7] = [
         fresh_mbufs: true,
         sends_chains: true,
         missed: Missed::Driver,
+        reopens: true,
         more_queues: " (one rx_pcap= or tx_pcap= for each)",
         has_own_mac: false,
         ..UNKNOWN
@@ -138,6 +142,7 @@ static VIRTUAL: [Driver; 7] = [
         loses_taken: true,
         queues: Queues::All,
         missed: Missed::PacketSockets,
+        reopens: true,
         more_queues: " (qpairs=)",
         ..UNKNOWN
     },
@@ -149,6 +154,7 @@ static VIRTUAL: [Driver; 7] = [
         keeps_mbufs: true,
         refused: &[("shared_umem", Some("0"), "two ports would share memory of one of them")],
         queues: Queues::All,
+        // Not opened again: it keeps its socket after it was closed, and can make no other.
         missed: Missed::XdpSockets,
         more_queues: " (queue_count=)",
         ..UNKNOWN

@@ -7,12 +7,17 @@
 //!    └──────────────────────── claim a queue: plugged in anew ◀──────────────────────────┘
 //! ```
 //!
+//! A device whose interface was deleted is closed and opened again while its queues are held, once
+//! none of them is inside its [`Gate`]: `reopen`. Where that goes wrong half-way it is `Away`, until
+//! it goes well or the port stops.
+//!
 //! Stopping also closes the device and plugs it out, so that it keeps no mbuf. The last owner to be
 //! dropped does it where nobody has.
 
 use super::config::{Capabilities, Link, PortConfig};
 use super::device::DeviceString;
 use super::driver::{self, Driver, Missed};
+use super::gate::Gate;
 use super::interface::Interface;
 use super::sockets::{self, Sockets};
 use super::stats::PortStats;
@@ -39,6 +44,8 @@ pub(crate) struct Inner {
     pub(super) mac: MacAddress,
     pub(super) driver: &'static Driver,
     pub(super) state: Mutex<State>,
+    /// Open while the port runs.
+    pub(super) gate: Gate,
     /// Received packets that others owned too and that could not be copied.
     pub(super) uncopied: AtomicU64,
     /// Received packets whose lengths do not agree.
@@ -59,8 +66,12 @@ pub(super) struct State {
     pub(super) mempool: Option<Mempool>,
     /// The driver's sockets, where it has such, while the device is plugged in.
     pub(super) sockets: Sockets,
-    /// The kernel's interface that the device is on, while it is plugged in.
+    /// The kernel's interface that the device is on, while it is plugged in; while it is away, the one
+    /// that it was on.
     pub(super) interface: Option<Interface>,
+    /// What the driver and the kernel had counted, since the start, when it was last closed to be
+    /// opened again.
+    pub(super) earlier: PortStats,
 }
 
 #[derive(Clone, Copy)]
@@ -68,9 +79,13 @@ pub(super) enum Phase {
     /// Not started. Invariant: the port exists, and no queue of it is polled. Set by `open` and
     /// `claim`, once `plug` has plugged it in.
     Plugged { port_id: u16 },
-    /// Invariant: the port exists and runs with the queues that are claimed. Set by `start`; ended by
-    /// `stop_with`, where no queue is held.
-    Started { port_id: u16, before: PortStats },
+    /// Invariant: the port exists and runs with the queues that are claimed. Set by `start` and
+    /// `reopen`; ended by `stop_with`, where no queue is held, and by `reopen`, where none is inside
+    /// the gate.
+    Started { port_id: u16, before: PortStats, facts: Facts },
+    /// The port does not exist, though queues may be held: it could not be opened again. The gate is
+    /// shut, and nobody is inside.
+    Away { port_id: u16, facts: Facts },
     /// The port does not exist.
     Stopped { counted: PortStats },
 }
@@ -116,13 +131,13 @@ impl Claims {
 }
 
 /// A device that was plugged in, and what the kernel has for it.
-struct PluggedIn {
-    port_id: u16,
-    sockets: Sockets,
-    interface: Option<Interface>,
+pub(super) struct PluggedIn {
+    pub(super) port_id: u16,
+    pub(super) sockets: Sockets,
+    pub(super) interface: Option<Interface>,
 }
 
-fn plug_in(control: &mut Control, device: &DeviceString) -> Result<PluggedIn, Error> {
+pub(super) fn plug_in(control: &mut Control, device: &DeviceString) -> Result<PluggedIn, Error> {
     let before = sockets::open();
     let port_id = plug::plug(control, device)?;
     let if_index = plug::if_index(control, port_id);
@@ -169,7 +184,16 @@ impl Inner {
             capabilities,
             mac,
             driver,
-            state: Mutex::new(State { phase, rx, tx, mempool: None, sockets, interface }),
+            state: Mutex::new(State {
+                phase,
+                rx,
+                tx,
+                mempool: None,
+                sockets,
+                interface,
+                earlier: PortStats::default(),
+            }),
+            gate: Gate::default(),
             uncopied: AtomicU64::new(0),
             malformed: AtomicU64::new(0),
             polled: AtomicU64::new(0),
@@ -178,26 +202,21 @@ impl Inner {
         })
     }
 
-    /// Claims the next queue: its index, and the port's number, which holds while any queue does.
-    pub(super) fn claim(&self, direction: Direction) -> Result<(u16, u16), Error> {
+    /// Claims the next queue, and returns its index.
+    pub(super) fn claim(&self, direction: Direction) -> Result<u16, Error> {
         let mut control = Control::lock();
         let mut state = lock(&self.state);
-        if let Phase::Started { .. } = state.phase {
+        if let Phase::Started { .. } | Phase::Away { .. } = state.phase {
             if state.held() != (0, 0) {
                 return Err(Error::ClaimedAfterStart { device: self.text(), direction });
             }
             self.stop_with(&mut control, &mut state)?;
         }
-        let port_id = match state.phase {
-            Phase::Plugged { port_id } | Phase::Started { port_id, .. } => port_id,
-            Phase::Stopped { .. } => {
-                let PluggedIn { port_id, sockets, interface } =
-                    plug_in(&mut control, &self.device)?;
-                (state.sockets, state.interface) = (sockets, interface);
-                state.phase = Phase::Plugged { port_id };
-                port_id
-            }
-        };
+        if let Phase::Stopped { .. } = state.phase {
+            let PluggedIn { port_id, sockets, interface } = plug_in(&mut control, &self.device)?;
+            (state.sockets, state.interface) = (sockets, interface);
+            state.phase = Phase::Plugged { port_id };
+        }
         let max = match direction {
             Direction::Rx => self.capabilities.rx_queue_count_max,
             Direction::Tx => self.capabilities.tx_queue_count_max,
@@ -209,7 +228,7 @@ impl Inner {
         }
         state.claims(direction).claim(index);
         self.note_tx_descriptors(&mut control, &state);
-        Ok((port_id, index))
+        Ok(index)
     }
 
     /// Takes a queue back that is dropped.
@@ -217,7 +236,9 @@ impl Inner {
         let mut state = lock(&self.state);
         match state.phase {
             // It may go on running without the queue; the index is not given away again.
-            Phase::Started { .. } => state.claims(direction).0[usize::from(index)] = false,
+            Phase::Started { .. } | Phase::Away { .. } => {
+                state.claims(direction).0[usize::from(index)] = false;
+            }
             Phase::Plugged { .. } | Phase::Stopped { .. } => state.claims(direction).release(index),
         }
     }
@@ -233,6 +254,7 @@ impl Inner {
             }
         }
         let before = sockets::open();
+        state.mempool = None;
         start::start(self, &mut control, &mut state, port_id, facts)?;
         if self.driver.missed == Missed::XdpSockets {
             state.sockets = Sockets::opened_since(&before, 0);
@@ -244,7 +266,9 @@ impl Inner {
         self.refused.store(0, Relaxed);
         // SAFETY: 1. The port exists, by the invariant of `Phase::Plugged`, while the state is locked.
         let before = unsafe { stats::read(port_id) }.unwrap_or_default();
-        state.phase = Phase::Started { port_id, before };
+        state.earlier = PortStats::default();
+        state.phase = Phase::Started { port_id, before, facts: *facts };
+        self.gate.open(port_id);
         Ok(())
     }
 
@@ -260,27 +284,47 @@ impl Inner {
         if (rx_count, tx_count) != (0, 0) {
             return Err(Error::QueuesHeld { device: self.text(), rx_count, tx_count });
         }
+        // Nobody is inside, since no queue is held.
+        self.gate.shut();
         let (port_id, counted) = match state.phase {
             Phase::Stopped { .. } => return Ok(()),
-            Phase::Plugged { port_id } => (port_id, PortStats::default()),
-            Phase::Started { port_id, before } => {
-                if state.rx.count() == 0 {
-                    self.drain_all(port_id, state);
-                }
-                let counted = self.count(port_id, &before, state).unwrap_or_default();
-                // SAFETY: 1. The port exists, by the invariant of `Phase::Started`. 2. The control
-                // lock is held: `control`. 3. No queue is held, as was seen above, so nobody polls.
-                unsafe { sys::rte_eth_dev_stop(port_id) };
-                (port_id, counted)
+            Phase::Plugged { port_id } => (Some(port_id), PortStats::default()),
+            Phase::Away { .. } => (None, self.with_own_counts(state.earlier, state)),
+            Phase::Started { port_id, before, .. } => {
+                // SAFETY: 1. The port is this one, by the invariant of `Phase::Started`. 2. No queue is
+                // held, as was seen above, so nobody polls.
+                unsafe { self.halt(control, state, port_id, &before) };
+                (Some(port_id), self.with_own_counts(state.earlier, state))
             }
         };
         (state.rx, state.tx) = (Claims::default(), Claims::default());
         (state.sockets, state.interface) = (Sockets::default(), None);
         state.phase = Phase::Stopped { counted };
         control.tx_descriptors.remove(self.device.name());
+        let Some(port_id) = port_id else { return Ok(()) };
         // SAFETY: 1. The port is the device's, by the invariants of `Phase`, and is stopped. 2. No queue
         // is held, as was seen above.
         unsafe { plug::unplug(control, &self.device, port_id) }
+    }
+
+    /// Stops the device. The state keeps what it has counted.
+    ///
+    /// # Safety
+    /// 1. The port is this one's, and runs. 2. None of its queues is polled until it runs again.
+    pub(super) unsafe fn halt(
+        &self,
+        _: &mut Control,
+        state: &mut State,
+        port_id: u16,
+        before: &PortStats,
+    ) {
+        if state.rx.count() == 0 {
+            self.drain_all(port_id, state);
+        }
+        state.earlier = self.driver_counts(port_id, before, state).unwrap_or(state.earlier);
+        // SAFETY: 1. The port exists, by the caller. 2. The control lock is held. 3. Nobody polls, by
+        // the caller.
+        unsafe { sys::rte_eth_dev_stop(port_id) };
     }
 
     pub(super) fn text(&self) -> String {
@@ -321,8 +365,8 @@ impl Inner {
     fn drain_all(&self, port_id: u16, state: &State) {
         let (rx_count, _) = self.configured(state);
         for _ in 0..DRAINED_BURSTS_MAX {
-            // SAFETY: 1. The port runs with these queues: `stop_with` calls this in
-            // `Phase::Started`. 2. The state is locked and no queue is held, so nobody polls.
+            // SAFETY: 1. The port runs with these queues, and nobody polls: `halt` calls this, and its
+            // caller says so.
             if unsafe { spare::drain(port_id, 0..rx_count) } == 0 {
                 break;
             }
@@ -365,6 +409,7 @@ impl Inner {
             Phase::Stopped { .. } => {
                 Err("it has stopped; claim a queue to plug it in again".into())
             }
+            Phase::Away { .. } => Err("its interface has gone".into()),
         }
         .map_err(|error| self.unreadable(what, error))
     }

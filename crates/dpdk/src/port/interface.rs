@@ -14,6 +14,8 @@ const TX_DROPPED_COLUMN: usize = 11;
 pub(super) struct Interface {
     name: String,
     index: u32,
+    /// Whether it was seen to be gone. One that comes back may have its index, and is another one.
+    gone: bool,
 }
 
 impl Interface {
@@ -21,19 +23,31 @@ impl Interface {
     pub(super) fn of(index: u32) -> Option<Self> {
         let asked = socket(AddressFamily::INET, SocketType::DGRAM, None).ok()?;
         let name = netdevice::index_to_name(asked, index).ok().filter(|_| index != 0)?;
-        Some(Self { name, index })
+        Some(Self { name, index, gone: false })
     }
 
     /// Its link; nothing where the kernel does not say.
-    pub(super) fn link_state(&self) -> Option<LinkState> {
+    pub(super) fn link_state(&mut self) -> Option<LinkState> {
+        if self.gone {
+            return Some(LinkState::Gone);
+        }
         let asked = socket(AddressFamily::INET, SocketType::DGRAM, None).ok()?;
         match netdevice::index_to_name(&asked, self.index) {
             Ok(name) => {
                 Some(if is_running(&asked, &name)? { LinkState::Up } else { LinkState::Down })
             }
-            Err(Errno::NODEV) => Some(LinkState::Gone),
+            Err(Errno::NODEV) => {
+                self.gone = true;
+                Some(LinkState::Gone)
+            }
             Err(_) => None,
         }
+    }
+
+    /// Whether there is one of its name, be it this or another.
+    pub(super) fn exists(&self) -> bool {
+        let asked = socket(AddressFamily::INET, SocketType::DGRAM, None);
+        asked.is_ok_and(|asked| netdevice::name_to_index(asked, &self.name).is_ok())
     }
 
     /// Packets that the kernel had to send and could not; nothing where it does not say.

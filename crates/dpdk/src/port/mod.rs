@@ -4,11 +4,13 @@ mod config;
 mod counters;
 mod device;
 mod driver;
+mod gate;
 mod inner;
 mod interface;
 #[cfg(any(test, feature = "fuzzing"))]
 mod kvargs;
 mod plug;
+mod reopen;
 mod rss;
 mod rx;
 mod sockets;
@@ -126,8 +128,8 @@ impl Port {
     /// [`Error::Probe`] where the device had stopped and cannot be plugged in again.
     pub fn rx_queue(&self, core: &Core) -> Result<RxQueue, Error> {
         core.set_lcore(lcore::register(self.eal)?);
-        let (port_id, index) = self.inner.claim(Direction::Rx)?;
-        Ok(RxQueue::new(Arc::clone(&self.inner), port_id, index))
+        let index = self.inner.claim(Direction::Rx)?;
+        Ok(RxQueue::new(Arc::clone(&self.inner), index))
     }
 
     /// As [`rx_queue`](Self::rx_queue), for a TX queue.
@@ -136,8 +138,8 @@ impl Port {
     /// As [`rx_queue`](Self::rx_queue).
     pub fn tx_queue(&self, core: &Core) -> Result<TxQueue, Error> {
         core.set_lcore(lcore::register(self.eal)?);
-        let (port_id, index) = self.inner.claim(Direction::Tx)?;
-        Ok(TxQueue::new(Arc::clone(&self.inner), port_id, index))
+        let index = self.inner.claim(Direction::Tx)?;
+        Ok(TxQueue::new(Arc::clone(&self.inner), index))
     }
 
     /// Stops the device, closes it and plugs it out: it holds no mbuf any more, its files are

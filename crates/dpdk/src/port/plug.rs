@@ -152,7 +152,7 @@ pub(super) fn describe(
         error: errno_text(result),
     };
     let mut info = sys::rte_eth_dev_info::default();
-    // SAFETY: 1. The port exists: `Inner::open` has plugged it in and holds the control lock. 2. `info`
+    // SAFETY: 1. The port exists: the caller has plugged it in and holds the control lock. 2. `info`
     // is written.
     let result = unsafe { sys::rte_eth_dev_info_get(port_id, &mut info) };
     if result != 0 {

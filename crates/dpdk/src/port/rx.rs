@@ -1,5 +1,6 @@
 //! RX queues.
 
+use super::gate::Pass;
 use super::inner::Inner;
 use super::stats;
 use crate::error::Direction;
@@ -26,20 +27,17 @@ use std::sync::atomic::Ordering::Relaxed;
 /// don't is freed and counted as `rx_malformed`: from net_pcap, a record of more than 65,535 bytes.
 pub struct RxQueue {
     port: Arc<Inner>,
-    /// Invariant: the number of `port` for as long as this queue is held. `Inner::claim` hands it out,
-    /// and `Inner::stop_with` plugs no port out that has a queue.
-    port_id: u16,
+    /// To the port's gate. While it is inside, the port of its `port_id` runs with this queue, and
+    /// with the spare ones: `Pass`; `Inner::reopen` opens with as many queues as before.
+    pass: Pass,
     /// Invariant: claimed for this value alone. `Inner::claim` hands out each once, `drop` gives it
     /// back.
     index: u16,
-    /// Invariant: set only once the port runs with this queue: `start`. It runs until the queue is
-    /// dropped: `Inner::stop_with`.
-    started: bool,
     /// Whether received mbufs may be owned by others too. Invariant: where it is not set, they come
     /// fresh from the port's pool: `new`, by what `driver` knows.
     looks: bool,
     /// The size of the buffers of received mbufs, where their lengths must be checked. Invariant: set
-    /// once `started` is, unless they agree whatever is received: `start`, by what `driver` knows.
+    /// once `pass` is valid, unless they agree whatever is received: `start`, by what `driver` knows.
     checked_bytes: Option<u32>,
     /// Whether received packets are counted here, since the driver forgets how many.
     counts: bool,
@@ -49,8 +47,8 @@ pub struct RxQueue {
     /// Packets that the file's reader had lost by the last empty poll.
     lost: u64,
     /// Queues that nobody claimed and that are polled with this one.
-    /// Invariant: empty, or the port runs with them, and they are polled through this value alone:
-    /// `start`, of the port's first RX queue.
+    /// Invariant: empty, or the port runs with them where `pass` is inside, and they are polled through
+    /// this value alone: `start`, of the port's first RX queue.
     spare: Range<u16>,
     /// Which of this and the spare queues is polled first next time.
     first: u16,
@@ -59,15 +57,14 @@ pub struct RxQueue {
 }
 
 impl RxQueue {
-    pub(super) fn new(port: Arc<Inner>, port_id: u16, index: u16) -> Self {
+    pub(super) fn new(port: Arc<Inner>, index: u16) -> Self {
         let (looks, checked_bytes) = (!port.driver.fresh_mbufs, None);
         let (counts, reads_file) = (port.driver.forgets_counts, port.device.reads_file());
-        let (started, finished, lost) = (false, false, 0);
+        let (finished, lost) = (false, 0);
         Self {
             port,
-            port_id,
+            pass: Pass::new(),
             index,
-            started,
             looks,
             checked_bytes,
             counts,
@@ -89,13 +86,13 @@ impl RxQueue {
     /// How many packets wait in it, where its driver can tell.
     #[must_use]
     pub fn rx_queue_count(&mut self) -> Option<usize> {
-        if !self.started {
+        if !self.pass.is_inside(&self.port.gate) {
             return None;
         }
-        // SAFETY: 1. The port runs with this queue, by the invariants of `port_id`, `index` and
-        // `started`. 2. rte_ethdev.h: not to be called while another thread polls the queue, which
-        // is this value's alone, by that of `index`; it is borrowed exclusively.
-        let count = unsafe { sys::sh_rx_queue_count(self.port_id, self.index) };
+        // SAFETY: 1. The port runs with this queue, by the invariants of `pass` and `index`: it is
+        // inside. 2. rte_ethdev.h: not to be called while another thread polls the queue, which is
+        // this value's alone, by that of `index`; it is borrowed exclusively.
+        let count = unsafe { sys::sh_rx_queue_count(self.pass.port_id(), self.index) };
         usize::try_from(count).ok()
     }
 
@@ -103,8 +100,8 @@ impl RxQueue {
     /// it was empty for want of an mbuf.
     #[cold]
     fn look_for_end(&mut self) {
-        // SAFETY: 1. The port exists for as long as this queue is held, by `port_id`'s invariant.
-        let Ok(stats) = (unsafe { stats::read(self.port_id) }) else { return };
+        // SAFETY: 1. The port exists, by the invariant of `pass`: `poll` has seen that it is inside.
+        let Ok(stats) = (unsafe { stats::read(self.pass.port_id()) }) else { return };
         self.finished = stats.rx_nombuf == self.lost;
         self.lost = stats.rx_nombuf;
     }
@@ -141,7 +138,7 @@ impl RxQueue {
                 continue;
             }
             if let Some(mut mbuf) = self.exclusive(raw) {
-                mbuf.set_port_index(self.port_id);
+                mbuf.set_port_index(self.pass.port_id());
                 slots[kept].write(mbuf);
                 kept += 1;
             }
@@ -180,10 +177,9 @@ impl RxQueue {
         }
         let pointers = slots.as_mut_ptr().cast::<*mut RawMbuf>();
         // SAFETY: 1. The port runs with this queue, or this spare one, and this value, by which alone
-        // it is polled, is borrowed exclusively: the invariants of `port_id`, `index`, `started` and
-        // `spare`; `poll` has looked at `started`. 2. There is room for `wanted` pointers, and an
-        // `Mbuf` is one.
-        let received = unsafe { sys::sh_rx_burst(self.port_id, index, pointers, wanted) };
+        // it is polled, is borrowed exclusively: the invariants of `pass`, `index` and `spare`; `poll`
+        // has seen that it is inside. 2. There is room for `wanted` pointers, and an `Mbuf` is one.
+        let received = unsafe { sys::sh_rx_burst(self.pass.port_id(), index, pointers, wanted) };
         if self.counts {
             self.port.polled.fetch_add(u64::from(received), Relaxed);
         }
@@ -234,7 +230,7 @@ impl Source for RxQueue {
 
     #[inline]
     fn poll(&mut self, burst: &mut Burst<Mbuf>) -> usize {
-        if !self.started {
+        if !self.pass.is_inside(&self.port.gate) {
             return 0;
         }
         if self.spare.is_empty() {
@@ -246,7 +242,7 @@ impl Source for RxQueue {
     fn start(&mut self, facts: &Facts) -> Result<(), Error> {
         self.port.start(facts)?;
         self.checked_bytes = self.port.checked_bytes();
-        self.started = true;
+        self.pass.validate();
         if self.index == 0 {
             self.spare = self.port.spare_rx();
         }
@@ -269,6 +265,7 @@ impl Source for RxQueue {
 
 impl Drop for RxQueue {
     fn drop(&mut self) {
+        self.pass.leave(&self.port.gate);
         self.port.release(Direction::Rx, self.index);
     }
 }

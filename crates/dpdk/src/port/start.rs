@@ -21,7 +21,8 @@ const FRAME_OVERHEAD_BYTES: usize = 14 + 2 * 4 + 4;
 /// What net_null's frames are as long as, unless `size=` says otherwise.
 const NET_NULL_SIZE_DEFAULT: usize = 64;
 
-/// Configures and starts the port. The state keeps the pool.
+/// Configures and starts the port, with the pool that the state has, or with a fitting one, which it
+/// then keeps.
 pub(super) fn start(
     port: &Inner,
     control: &mut Control,
@@ -33,7 +34,6 @@ pub(super) fn start(
     let (rx_count, tx_count) = port.configured(state);
     step.configure(control, rx_count, tx_count)?;
     let (rx_descriptors, tx_descriptors) = step.descriptors(control)?;
-    state.mempool = None;
     if rx_count > 0 {
         let need = MempoolNeed {
             rx_descriptor_count: usize::from(rx_count) * usize::from(rx_descriptors),
@@ -42,7 +42,10 @@ pub(super) fn start(
             thread_count: facts.thread_count,
             cache_count: port.config.cache_count,
         };
-        let mempool = step.mempool(control, &need)?;
+        let mempool = match &state.mempool {
+            Some(mempool) => mempool.clone(),
+            None => step.mempool(control, &need)?,
+        };
         step.check_frames_fit(&mempool)?;
         for index in 0..rx_count {
             step.set_up_rx(control, index, rx_descriptors, &mempool)?;
@@ -59,7 +62,7 @@ pub(super) fn start(
 struct Step<'a> {
     port: &'a Inner,
     /// Invariant: the number of `port`, which exists and is not started but by the last step:
-    /// `Inner::start` calls [`start`] in `Phase::Plugged`, whose invariant says so, with the state
+    /// `Inner::start` and `Inner::reopen` call [`start`] when they have it plugged in, with the state
     /// locked.
     port_id: u16,
 }

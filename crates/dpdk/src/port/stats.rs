@@ -55,21 +55,27 @@ impl Default for PortStats {
 impl PortStats {
     /// What was counted after `before`.
     pub(super) fn since(&self, before: &Self) -> Self {
+        self.each(before, u64::saturating_sub)
+    }
+
+    /// Both together.
+    pub(super) fn plus(&self, other: &Self) -> Self {
+        self.each(other, |one, other| one + other)
+    }
+
+    fn each(&self, other: &Self, of: fn(u64, u64) -> u64) -> Self {
         Self {
-            received: self.received.saturating_sub(before.received),
-            received_bytes: self.received_bytes.saturating_sub(before.received_bytes),
-            sent: self.sent.saturating_sub(before.sent),
-            sent_bytes: self.sent_bytes.saturating_sub(before.sent_bytes),
-            imissed: self
-                .imissed
-                .zip(before.imissed)
-                .map(|(now, before)| now.saturating_sub(before)),
-            ierrors: self.ierrors.saturating_sub(before.ierrors),
-            oerrors: self.oerrors.saturating_sub(before.oerrors),
-            rx_nombuf: self.rx_nombuf.saturating_sub(before.rx_nombuf),
-            rx_malformed: self.rx_malformed.saturating_sub(before.rx_malformed),
-            tx_refused: self.tx_refused.saturating_sub(before.tx_refused),
-            rx_unclaimed: self.rx_unclaimed.saturating_sub(before.rx_unclaimed),
+            received: of(self.received, other.received),
+            received_bytes: of(self.received_bytes, other.received_bytes),
+            sent: of(self.sent, other.sent),
+            sent_bytes: of(self.sent_bytes, other.sent_bytes),
+            imissed: self.imissed.zip(other.imissed).map(|(one, other)| of(one, other)),
+            ierrors: of(self.ierrors, other.ierrors),
+            oerrors: of(self.oerrors, other.oerrors),
+            rx_nombuf: of(self.rx_nombuf, other.rx_nombuf),
+            rx_malformed: of(self.rx_malformed, other.rx_malformed),
+            tx_refused: of(self.tx_refused, other.tx_refused),
+            rx_unclaimed: of(self.rx_unclaimed, other.rx_unclaimed),
         }
     }
 }

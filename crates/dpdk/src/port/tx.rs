@@ -1,5 +1,6 @@
 //! TX queues.
 
+use super::gate::Pass;
 use super::inner::Inner;
 use super::spare;
 use crate::Mbuf;
@@ -14,9 +15,6 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// How many calls of `send` pass between two looks at RX queues that nobody claimed.
-const DRAIN_INTERVAL: u32 = 64;
-
 /// A port's TX queue: claimed once, used by one thread at a time, which may hand it to another.
 ///
 /// Where a driver sends no chains, or trusts a packet's length, a chain is joined into its first
@@ -24,12 +22,10 @@ const DRAIN_INTERVAL: u32 = 64;
 /// is freed and counted as `tx_refused`.
 pub struct TxQueue {
     port: Arc<Inner>,
-    /// Invariant: as `RxQueue`'s.
-    port_id: u16,
+    /// As `RxQueue`'s.
+    pass: Pass,
     /// Invariant: as `RxQueue`'s.
     index: u16,
-    /// Invariant: as `RxQueue`'s.
-    started: bool,
     /// Whether packets to be sent must be looked at.
     looks: bool,
     /// Packets that it took and freed, since the device sends none of their kind.
@@ -37,29 +33,25 @@ pub struct TxQueue {
     /// Whether sent packets are counted here, since the driver forgets how many.
     counts: bool,
     /// RX queues of which nobody claimed any, and that are emptied here.
-    /// Invariant: empty, or the port runs with them, and they are polled through this value alone:
-    /// `start`, of the port's first TX queue.
+    /// Invariant: empty, or the port runs with them where `pass` is inside, and they are polled through
+    /// this value alone: `start`, of the port's first TX queue.
     drained: Range<u16>,
-    /// Calls of `send` since they were last emptied.
-    turn: u32,
     /// `Send`, but not `Sync`.
     unshared: PhantomData<Cell<()>>,
 }
 
 impl TxQueue {
-    pub(super) fn new(port: Arc<Inner>, port_id: u16, index: u16) -> Self {
+    pub(super) fn new(port: Arc<Inner>, index: u16) -> Self {
         let looks = !port.driver.sends_chains && !port.capabilities.gathers;
         let counts = port.driver.forgets_counts;
         Self {
             port,
-            port_id,
+            pass: Pass::new(),
             index,
-            started: false,
             looks,
             refused_count: 0,
             counts,
             drained: 0..0,
-            turn: 0,
             unshared: PhantomData,
         }
     }
@@ -68,18 +60,6 @@ impl TxQueue {
     #[must_use]
     pub const fn index(&self) -> u16 {
         self.index
-    }
-
-    /// Every so often, frees a burst of what came to RX queues that nobody claimed.
-    #[cold]
-    fn drain(&mut self) {
-        self.turn += 1;
-        if self.turn == DRAIN_INTERVAL {
-            self.turn = 0;
-            // SAFETY: 1. The port runs with these queues, by the invariant of `drained`. 2. They are
-            // polled through this value alone, which is borrowed exclusively.
-            unsafe { spare::drain(self.port_id, self.drained.clone()) };
-        }
     }
 
     /// Frees what the device could not send.
@@ -107,23 +87,20 @@ impl Sink for TxQueue {
 
     #[inline]
     fn send(&mut self, burst: &mut Burst<Mbuf>) -> usize {
-        if !self.started || burst.is_empty() {
+        if !self.pass.is_inside(&self.port.gate) || burst.is_empty() {
             return 0;
         }
         if self.looks {
             self.refuse(burst);
         }
-        if !self.drained.is_empty() {
-            self.drain();
-        }
         let packets = burst.as_mut_slice();
         let wanted = packets.len() as u16;
         let pointers = packets.as_mut_ptr().cast::<*mut RawMbuf>();
         // SAFETY: 1. The port runs with this queue, which is this value's alone and is borrowed
-        // exclusively: the invariants of `port_id`, `index` and `started`. 2. There are `wanted`
+        // exclusively: the invariants of `pass`, which is inside, and `index`. 2. There are `wanted`
         // pointers: an `Mbuf` is one. 3. Each is an exclusive chain whose lengths agree, by `Mbuf`'s
         // invariants.
-        let sent = unsafe { sys::sh_tx_burst(self.port_id, self.index, pointers, wanted) };
+        let sent = unsafe { sys::sh_tx_burst(self.pass.port_id(), self.index, pointers, wanted) };
         // rte_ethdev.h: the first `sent` now belong to the driver.
         burst.forget_front(usize::from(sent));
         if self.counts {
@@ -136,9 +113,19 @@ impl Sink for TxQueue {
         self.refused_count
     }
 
+    /// Lets the port be closed where it has to be opened again, and frees a burst of what came to
+    /// each RX queue that nobody claimed.
+    fn maintain(&mut self) {
+        if self.pass.is_inside(&self.port.gate) && !self.drained.is_empty() {
+            // SAFETY: 1. The port runs with these queues, by the invariant of `drained`: `pass` is
+            // inside. 2. They are polled through this value alone, which is borrowed exclusively.
+            unsafe { spare::drain(self.pass.port_id(), self.drained.clone()) };
+        }
+    }
+
     fn start(&mut self, facts: &Facts) -> Result<(), Error> {
         self.port.start(facts)?;
-        self.started = true;
+        self.pass.validate();
         if self.index == 0 && self.port.is_rx_unclaimed() {
             self.drained = self.port.spare_rx();
         }
@@ -152,6 +139,7 @@ impl Sink for TxQueue {
 
 impl Drop for TxQueue {
     fn drop(&mut self) {
+        self.pass.leave(&self.port.gate);
         self.port.release(Direction::Tx, self.index);
     }
 }

@@ -35,6 +35,9 @@ pub trait Ending: Down<Self::Item> {
     /// How many there may be of them.
     fn in_flight_max(&self) -> usize;
 
+    /// Has each sink do what [`Sink::maintain`] says.
+    fn maintain(&mut self);
+
     /// After a panic: drops what is inside and counts it as lost to the panic.
     fn abandon(&mut self);
 
@@ -234,6 +237,11 @@ impl<S: Sink> Ending for End<S> {
 
     fn in_flight_max(&self) -> usize {
         BURST_CAPACITY
+    }
+
+    fn maintain(&mut self) {
+        let Self { sink, name, .. } = self;
+        blame(|| name.clone(), || sink.maintain());
     }
 
     fn abandon(&mut self) {

@@ -137,6 +137,10 @@ impl<R: Eq, S: Sink> Ending for Ends<R, S> {
         self.ends.iter().map(|(_, end)| end.in_flight_max()).sum()
     }
 
+    fn maintain(&mut self) {
+        self.ends.iter_mut().for_each(|(_, end)| end.maintain());
+    }
+
     fn abandon(&mut self) {
         self.ends.iter_mut().for_each(|(_, end)| end.abandon());
     }

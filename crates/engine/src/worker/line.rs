@@ -38,6 +38,10 @@ where
         polled
     }
 
+    fn maintain(&mut self) {
+        self.end.maintain();
+    }
+
     fn stop(&mut self) {
         self.front.stop();
     }

@@ -28,6 +28,9 @@ pub trait Worker {
     /// One turn: polls once, runs what came as far as it goes, and says how many packets came.
     fn step(&mut self, now: Tick) -> usize;
 
+    /// Has its sinks do what they have to, whether or not packets come.
+    fn maintain(&mut self) {}
+
     /// Polls no more from now on.
     fn stop(&mut self);
 

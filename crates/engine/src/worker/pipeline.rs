@@ -128,6 +128,10 @@ where
         self.back.step(now)
     }
 
+    fn maintain(&mut self) {
+        self.back.end.maintain();
+    }
+
     fn stop(&mut self) {}
 
     fn drain(&mut self, now: Tick) -> bool {

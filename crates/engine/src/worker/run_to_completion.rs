@@ -74,6 +74,10 @@ where
         polled + self.back.step(now)
     }
 
+    fn maintain(&mut self) {
+        self.back.end.maintain();
+    }
+
     fn stop(&mut self) {
         self.front.stop();
     }

@@ -10,6 +10,10 @@ use std::process::{Child, Command, Stdio};
 pub const DAC_READ_SEARCH: u64 = 1 << 2;
 pub const NET_ADMIN: u64 = 1 << 12;
 pub const NET_RAW: u64 = 1 << 13;
+pub const IPC_LOCK: u64 = 1 << 14;
+
+/// What the control thread of every program keeps.
+pub const CONTROL: u64 = NET_ADMIN | NET_RAW | IPC_LOCK;
 
 /// A program that is ended with the test.
 pub struct Running(Child);
@@ -63,7 +67,9 @@ pub fn keep_only(command: &mut Command, kept: u64, others: &[(&str, u64)]) {
     let line = said.find(|line| line.contains("capabilities kept: ")).expect("it runs");
     assert!(line.contains("; no new privileges"), "{line}");
     let anywhere = others.iter().fold(kept, |all, (_, kept)| all | kept) & given;
-    for (bit, name) in [(NET_ADMIN, "CAP_NET_ADMIN"), (NET_RAW, "CAP_NET_RAW")] {
+    let names =
+        [(NET_ADMIN, "CAP_NET_ADMIN"), (NET_RAW, "CAP_NET_RAW"), (IPC_LOCK, "CAP_IPC_LOCK")];
+    for (bit, name) in names {
         assert_eq!(line.contains(name), anywhere & bit != 0, "{line}");
     }
 

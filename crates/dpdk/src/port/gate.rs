@@ -1,0 +1,173 @@
+//! The gate between a port and the queues that poll it.
+//!
+//! A port may have to be closed while its queues are held: its interface was deleted, and another of
+//! its name is there. The gate is shut then. Each queue looks at the gate before it polls, and leaves
+//! where it is shut; once none is inside, the port can be closed, opened again, and the gate with it.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+/// The gate's word: how many queues are inside, from bit 0; the port's number, from bit 16; and how
+/// often the gate was opened or shut, from bit 32, which is odd while it is open.
+const QUEUE: u64 = 1;
+const QUEUES_MASK: u64 = 0xffff;
+const PORT_ID_SHIFT: u32 = 16;
+const TURN: u64 = 1 << 32;
+
+/// What the gate never holds: no port has the number 65,535.
+const NOWHERE: u64 = !QUEUES_MASK;
+
+/// One word says whether the gate is open, to which port, and how many queues are inside. It is in
+/// lines of its own, since queues look at it before each poll. It begins shut.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(super) struct Gate(AtomicU64);
+
+impl Gate {
+    /// Lets queues in to a port. The gate is shut and nobody is inside.
+    pub(super) fn open(&self, port_id: u16) {
+        let word = self.0.load(Relaxed);
+        debug_assert!(!is_open(word) && word & QUEUES_MASK == 0);
+        let turn = (word & !(TURN - 1)).wrapping_add(TURN);
+        self.0.store(turn | u64::from(port_id) << PORT_ID_SHIFT, Release);
+    }
+
+    /// Lets no queue in any more. Returns whether none is inside, so that the port can be closed.
+    pub(super) fn shut(&self) -> bool {
+        if is_open(self.0.load(Relaxed)) {
+            self.0.fetch_add(TURN, AcqRel);
+        }
+        self.0.load(Acquire) & QUEUES_MASK == 0
+    }
+}
+
+fn is_open(word: u64) -> bool {
+    word & TURN != 0
+}
+
+/// What a queue has of the gate.
+///
+/// Invariant: from the moment it is inside until it leaves, the gate counts it, and so the port with
+/// the number [`port_id`](Self::port_id) exists and runs: a port is closed only after
+/// [`Gate::shut`] has found nobody inside, or when no queue of it is held.
+#[derive(Debug)]
+pub(super) struct Pass {
+    /// The gate's word, without the count, when it was entered; [`NOWHERE`] outside.
+    word: u64,
+    /// Whether it may enter: its queue was started.
+    valid: bool,
+}
+
+impl Pass {
+    pub(super) const fn new() -> Self {
+        Self { word: NOWHERE, valid: false }
+    }
+
+    /// From now on it may enter.
+    pub(super) fn validate(&mut self) {
+        self.valid = true;
+    }
+
+    /// The number of the port that it has come to; of none, outside.
+    #[inline(always)]
+    pub(super) fn port_id(&self) -> u16 {
+        (self.word >> PORT_ID_SHIFT) as u16
+    }
+
+    /// Whether it is inside. Enters where the gate is open, leaves where it is shut.
+    #[inline(always)]
+    pub(super) fn is_inside(&mut self, gate: &Gate) -> bool {
+        // Relaxed: who is inside is counted, whatever the gate has become.
+        gate.0.load(Relaxed) & !QUEUES_MASK == self.word || self.renew(gate)
+    }
+
+    #[cold]
+    fn renew(&mut self, gate: &Gate) -> bool {
+        self.leave(gate);
+        // Acquire: the port was opened before the gate was.
+        let entered = gate.0.fetch_update(Acquire, Relaxed, |word| {
+            (self.valid && is_open(word)).then_some(word + QUEUE)
+        });
+        let Ok(word) = entered else { return false };
+        self.word = word & !QUEUES_MASK;
+        true
+    }
+
+    /// Leaves, where it is inside.
+    pub(super) fn leave(&mut self, gate: &Gate) {
+        if self.word != NOWHERE {
+            self.word = NOWHERE;
+            // Release: the last poll was before.
+            gate.0.fetch_sub(QUEUE, Release);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+    use std::thread;
+    use std::time::Duration;
+
+    #[test]
+    fn a_queue_is_inside_while_the_gate_is_open_and_knows_the_port() {
+        let gate = Gate::default();
+        let mut pass = Pass::new();
+        assert!(gate.shut(), "it begins shut, and empty");
+        assert!(!pass.is_inside(&gate));
+        gate.open(7);
+        assert!(!pass.is_inside(&gate), "its queue was not started");
+        pass.validate();
+        assert!(pass.is_inside(&gate) && pass.is_inside(&gate));
+        assert_eq!(pass.port_id(), 7);
+        assert!(!gate.shut() && !gate.shut(), "one is inside, and is counted once");
+        assert!(!pass.is_inside(&gate));
+        assert!(gate.shut(), "it has left");
+        gate.open(3);
+        assert!(pass.is_inside(&gate));
+        assert_eq!(pass.port_id(), 3);
+        pass.leave(&gate);
+        pass.leave(&gate);
+        assert!(gate.shut());
+    }
+
+    /// What queues would poll: true while the port runs.
+    #[test]
+    fn nobody_is_inside_while_the_port_is_closed() {
+        const OPENINGS: u16 = 1000;
+        let (gate, ends) = (Gate::default(), AtomicBool::new(false));
+        let ports = [const { AtomicBool::new(false) }; 2];
+        let polled = thread::scope(|scope| {
+            let poll = || {
+                let (mut pass, mut polled) = (Pass::new(), 0_u64);
+                pass.validate();
+                while !ends.load(Relaxed) {
+                    if pass.is_inside(&gate) {
+                        assert!(ports[usize::from(pass.port_id())].load(Relaxed));
+                        polled += 1;
+                    } else {
+                        thread::yield_now();
+                    }
+                }
+                pass.leave(&gate);
+                polled
+            };
+            let pollers = [scope.spawn(poll), scope.spawn(poll)];
+            for opening in 0..OPENINGS {
+                let port = &ports[usize::from(opening % 2)];
+                port.store(true, Relaxed);
+                gate.open(opening % 2);
+                thread::sleep(Duration::from_micros(50));
+                while !gate.shut() {
+                    thread::yield_now();
+                }
+                port.store(false, Relaxed);
+            }
+            ends.store(true, Relaxed);
+            pollers.map(|poller| poller.join().unwrap())
+        });
+        assert!(polled.iter().all(|polled| *polled > 0), "{polled:?}");
+        assert!(gate.shut());
+    }
+}
