@@ -108,7 +108,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::AtomicBool;
     use std::thread;
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     #[test]
     fn a_queue_is_inside_while_the_gate_is_open_and_knows_the_port() {
@@ -136,15 +136,19 @@ mod tests {
     #[test]
     fn nobody_is_inside_while_the_port_is_closed() {
         const OPENINGS: u16 = 1000;
-        let (gate, ends) = (Gate::default(), AtomicBool::new(false));
+        let (gate, ends, is_wrong) =
+            (Gate::default(), AtomicBool::new(false), AtomicBool::new(false));
         let ports = [const { AtomicBool::new(false) }; 2];
+        // Where the gate is at fault, nobody sets `ends`.
+        let deadline = Instant::now() + Duration::from_secs(30);
         let polled = thread::scope(|scope| {
             let poll = || {
                 let (mut pass, mut polled) = (Pass::new(), 0_u64);
                 pass.validate();
-                while !ends.load(Relaxed) {
+                while !ends.load(Relaxed) && Instant::now() < deadline {
                     if pass.is_inside(&gate) {
-                        assert!(ports[usize::from(pass.port_id())].load(Relaxed));
+                        let runs = ports[usize::from(pass.port_id())].load(Relaxed);
+                        is_wrong.fetch_or(!runs, Relaxed);
                         polled += 1;
                     } else {
                         thread::yield_now();
@@ -167,6 +171,7 @@ mod tests {
             ends.store(true, Relaxed);
             pollers.map(|poller| poller.join().unwrap())
         });
+        assert!(!is_wrong.into_inner(), "one polls a port that is closed");
         assert!(polled.iter().all(|polled| *polled > 0), "{polled:?}");
         assert!(gate.shut());
     }
