@@ -1,7 +1,8 @@
 //! Opening the devices that a command line names.
 
-use clap::{Args, value_parser};
-use hotloop_dpdk::{Eal, Error, MempoolConfig, Port, PortConfig, RssConfig, RssFields};
+use crate::PortSettings;
+use clap::Args;
+use hotloop_dpdk::{Eal, Error, Port, PortConfig};
 
 /// How the devices of a command line are opened: what holds for all of them. Whether a peer is trusted
 /// can only come from a command line.
@@ -11,40 +12,22 @@ pub struct DeviceArgs {
     /// what it writes to the memory that both share.
     #[arg(long)]
     trust_memif_peer: bool,
-    /// RX descriptors of each queue, rounded to what the device can do [default: 1024].
-    #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..))]
-    rx_descriptors: Option<u16>,
-    /// TX descriptors of each queue, rounded to what the device can do [default: 1024].
-    #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..))]
-    tx_descriptors: Option<u16>,
-    /// Mbufs in the mempool of each port, at least; without it, as many as descriptors, rings and
-    /// caches can hold.
-    #[arg(
-        long,
-        value_name = "N",
-        value_parser = value_parser!(u32).range(1..=i64::from(MempoolConfig::MBUF_COUNT_MAX))
-    )]
-    mbufs: Option<u32>,
-    /// What RSS hashes to spread packets over RX queues, as far as the device can: ip, tcp and udp
-    /// with commas between them, or none, which leaves all packets to queue 0
-    /// [default: ip,tcp,udp].
-    #[arg(long, value_name = "FIELDS", value_parser = rss_fields)]
-    rss: Option<RssFields>,
+    /// What is set of the ports.
+    #[command(flatten)]
+    settings: PortSettings,
 }
 
 impl DeviceArgs {
+    /// These for one port, with its own `settings` where the command line says nothing.
+    #[must_use]
+    pub fn with(self, settings: PortSettings) -> Self {
+        Self { settings: self.settings.or(settings), ..self }
+    }
+
     /// How the ports are configured.
     #[must_use]
     pub fn port_config(self) -> PortConfig {
-        let PortConfig { rx_descriptor_count, tx_descriptor_count, mbuf_count_min, rss, .. } =
-            PortConfig::default();
-        PortConfig {
-            rx_descriptor_count: self.rx_descriptors.unwrap_or(rx_descriptor_count),
-            tx_descriptor_count: self.tx_descriptors.unwrap_or(tx_descriptor_count),
-            mbuf_count_min: self.mbufs.unwrap_or(mbuf_count_min),
-            rss: RssConfig { fields: self.rss.unwrap_or(rss.fields), ..rss },
-            ..PortConfig::default()
-        }
+        self.settings.port_config()
     }
 
     /// Opens a device, as [`Port::open_with`] does with [`port_config`](Self::port_config); one whose
@@ -62,23 +45,11 @@ impl DeviceArgs {
     }
 }
 
-fn rss_fields(text: &str) -> Result<RssFields, String> {
-    if text == "none" {
-        return Ok(RssFields::NONE);
-    }
-    let field = |name: &str| match name {
-        "ip" => Ok(RssFields::IP),
-        "tcp" => Ok(RssFields::TCP),
-        "udp" => Ok(RssFields::UDP),
-        _ => Err("write some of ip, tcp and udp, such as ip,tcp, or none".to_owned()),
-    };
-    text.split(',').try_fold(RssFields::NONE, |fields, name| Ok(fields | field(name)?))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use clap::Parser;
+    use hotloop_dpdk::RssFields;
     use hotloop_stage::{Core, Facts, Role, Source as _};
 
     #[derive(Parser)]
@@ -125,6 +96,14 @@ mod tests {
         };
         assert!(mbuf_count(&["nf"]) < 40_000);
         assert_eq!(mbuf_count(&["nf", "--mbufs", "40000"]), 65_535);
+    }
+
+    #[test]
+    fn a_port_has_its_own_settings_where_the_command_line_says_nothing() {
+        let own = PortSettings { rx_descriptors: Some(64), mbufs: Some(9), ..Default::default() };
+        let config = Cli::parse_from(["nf", "--mbufs", "10"]).devices.with(own).port_config();
+        assert_eq!((config.rx_descriptor_count, config.mbuf_count_min), (64, 10));
+        assert_eq!(config.tx_descriptor_count, PortConfig::default().tx_descriptor_count);
     }
 
     #[test]

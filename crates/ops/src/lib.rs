@@ -9,7 +9,7 @@
 //!   as [`Table`]s, with `--json` for programs. [`ask`] is what they ask by.
 //! - [`Hangup`] says that SIGHUP came.
 //! - [`capture`] reads and writes capture files.
-//! - [`DeviceArgs`] open the devices that a command line names.
+//! - [`DeviceArgs`] open the devices that a command line names, as [`PortSettings`] say.
 //! - [`program`] is the whole of a program's `main`: what it says, by `tracing`'s events, goes to
 //!   standard error as [`LogArgs`] say. [`print()`] writes data to standard output and [`Output`] does
 //!   for a program that runs.
@@ -96,6 +96,7 @@ mod output;
 mod path;
 mod privileges;
 mod program;
+mod port_settings;
 mod queue;
 mod request;
 mod socket;
@@ -115,5 +116,6 @@ pub use path::socket_path;
 pub use privileges::{CONTROL, Capabilities, keep, run};
 pub use program::program;
 pub use request::{Reply, Request};
+pub use port_settings::PortSettings;
 pub use socket::{CLIENT_COUNT_MAX, CLIENT_IDLE_MAX, Socket, SocketError};
 pub use table::Table;

@@ -48,6 +48,7 @@ pub(crate) use file::read as read_file;
 
 use crate::hashes::HashKey;
 use crate::prefix::Prefix;
+use hotloop_ops::PortSettings;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -201,6 +202,8 @@ pub struct Port {
 }
 
 /// Who is reached through a port.
+    /// Its descriptors, mempool and RSS.
+    pub settings: PortSettings,
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Side {
     /// Clients.

@@ -84,7 +84,8 @@ struct SidedEgress {
 
 fn open_ports(eal: Eal, config: &Config, args: &Run) -> Result<Vec<OpenPort>, BadInput> {
     let open = |(index, port): (u16, &crate::config::Port)| {
-        let opened = args.devices.open(eal, &port.device).map_err(|error| ConfigError {
+        let devices = args.devices.with(port.settings);
+        let opened = devices.open(eal, &port.device).map_err(|error| ConfigError {
             file: args.common.config.display().to_string(),
             line: port.device_line,
             key: format!("port.{}.device", port.name),

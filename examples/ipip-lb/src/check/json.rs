@@ -75,6 +75,10 @@ fn port(port: &Port) -> Value {
         "side": port.side.to_string(),
         "accept_any_mac": port.accept_any_mac,
     })
+        "rx_descriptors": port.settings.rx_descriptors,
+        "tx_descriptors": port.settings.tx_descriptors,
+        "mbufs": port.settings.mbufs,
+        "rss": port.settings.rss_text(),
 }
 
 fn service(service: &Service, balancer: &Balancer, notes: &[String]) -> Value {

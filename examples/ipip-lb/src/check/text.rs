@@ -24,8 +24,8 @@ impl Display for Understood<'_> {
         for port in ports {
             let (mac, side) = (mac(port.next_hop_mac), port.side);
             let any = if port.accept_any_mac { ", takes frames to any address" } else { "" };
-            let (name, device) = (&port.name, shown(&port.device));
-            writeln!(f, "port {name}: {device}, next hop {mac}, side {side}{any}")?;
+            let (name, device, settings) = (&port.name, shown(&port.device), port.settings);
+            writeln!(f, "port {name}: {device}, next hop {mac}, side {side}{any}{settings}")?;
         }
         for (index, service) in services.iter().enumerate() {
             write_service(f, service, balancer.maglev_slots)?;

@@ -5,6 +5,8 @@ use super::parse::name;
 use super::words::SIDES;
 use super::{ConfigError, Port, Side};
 use crate::shown::shown;
+use hotloop::dpdk::MempoolConfig;
+use hotloop_ops::PortSettings;
 use std::collections::HashSet;
 
 pub fn ports(root: &Section<'_>) -> Result<Vec<Port>, ConfigError> {
@@ -43,7 +45,9 @@ fn port(section: &mut Section<'_>) -> Result<Port, ConfigError> {
     let name_value = section.required("name", "name = \"uplink\"")?;
     let name = name(&name_value)?;
     section.set_path(format!("port.{name}"));
-    section.allow_only(&["name", "device", "next_hop_mac", "side", "accept_any_mac"])?;
+    let known = ["name", "device", "next_hop_mac", "side", "accept_any_mac"];
+    let known_settings = ["rx_descriptors", "tx_descriptors", "mbufs", "rss"];
+    section.allow_only(&[&known[..], &known_settings].concat())?;
     let device = section.required("device", "device = \"net_null0\"")?;
     let mac = section.required("next_hop_mac", "next_hop_mac = \"02:00:00:00:00:01\"")?;
     let what = "a device";
@@ -59,7 +63,22 @@ fn port(section: &mut Section<'_>) -> Result<Port, ConfigError> {
         )?,
         side: section.choice_or("side", "a side", SIDES, Side::Both)?,
         accept_any_mac: section.boolean_or("accept_any_mac", false)?,
+        settings: settings(section)?,
         name,
+    })
+}
+
+/// What may be set by flags too, with their bounds.
+fn settings(section: &Section<'_>) -> Result<PortSettings, ConfigError> {
+    let integer =
+        |key: &str, max: u32| section.optional(key).map(|value| value.integer(1..=max)).transpose();
+    let descriptors = |key: &str| Ok(integer(key, u16::MAX.into())?.map(|count| count as u16));
+    let rss = section.optional("rss");
+    Ok(PortSettings {
+        rx_descriptors: descriptors("rx_descriptors")?,
+        tx_descriptors: descriptors("tx_descriptors")?,
+        mbufs: integer("mbufs", MempoolConfig::MBUF_COUNT_MAX)?,
+        rss: rss.map(|value| value.parsed_by(PortSettings::rss_fields)).transpose()?,
     })
 }
 

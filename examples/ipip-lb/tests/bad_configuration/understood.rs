@@ -2,6 +2,7 @@
 
 use super::cases::SOUND;
 use super::check;
+use hotloop::dpdk::RssFields;
 use ipip_lb::config::{
     AllDown, BACKENDS_MAX, Config, DeploymentKind, Health, IcmpEcho, Probe, SERVICES_MAX,
     Scheduler, Side, Timeouts, Trust,
@@ -36,6 +37,10 @@ next_hop_mac = "02:00:00:00:00:01"
 [[service]]
 name = "web"
 address = "203.0.113.10"
+rx_descriptors = 64
+tx_descriptors = 2048
+mbufs = 40_000
+rss = "udp,ip"
 protocol = "tcp"
 ports = "443"
 scheduler = "source"
@@ -111,6 +116,7 @@ fn every_key_is_printed() {
          every 5000 ms within 4000 ms, up after 1, down after 5\n",
         "  when all backends are down: drop\n",
         "  backend 10.0.0.1: weight 3, 75.0 % of flows\n",
+        "side both, RX descriptors 64, TX descriptors 2048, mbufs 40000, RSS ip,udp\n",
         "service dns: 203.0.113.11, protocol udp, ports 53, least-connections\n",
         "  health: udp to port 53, every 500 ms within 500 ms, up after 2, down after 3\n",
         "  backend 10.0.0.1: weight 1, 100.0 % of flows\n",
@@ -137,6 +143,9 @@ fn every_key_is_understood() {
     let Some(Health { probe, port, interval_ms, timeout_ms, rise, fall }) = &web.health else {
         panic!("no health")
     };
+    let port = config.ports[0].settings;
+    assert_eq!((port.rx_descriptors, port.tx_descriptors), (Some(64), Some(2048)));
+    assert_eq!((port.mbufs, port.rss), (Some(40_000), Some(RssFields::IP | RssFields::UDP)));
     assert_eq!(
         [*interval_ms, *timeout_ms, *rise, *fall, u32::from(*port)],
         [5000, 4000, 1, 5, 8443]
@@ -170,6 +179,10 @@ fn json_has_every_key() {
     assert_eq!(web["health"]["path"], "/healthz?deep=1");
     assert_eq!(web["backends"][0]["share"], 757.0 / 1009.0);
     assert_eq!(json["services"][1]["health"]["timeout_ms"], 500);
+    let port = &json["ports"][0];
+    let descriptors = (&port["rx_descriptors"], &port["tx_descriptors"]);
+    assert_eq!(descriptors, (&64.into(), &2048.into()));
+    assert_eq!((&port["mbufs"], &port["rss"]), (&40_000.into(), &"ip,udp".into()));
     assert!(json["services"][1]["health"].get("path").is_none());
 }
 
@@ -197,7 +210,7 @@ fn defaults_are_as_documented() {
         balancer.timeouts;
     let seconds = [tcp_opening_s, tcp_established_s, tcp_closing_s, udp_s, other_s];
     assert_eq!(seconds, [10, 900, 20, 60, 60]);
-    assert_eq!(ports[0].side, Side::Both);
+    assert_eq!((ports[0].side, ports[0].settings), (Side::Both, Default::default()));
     let service = &services[0];
     assert_eq!((service.scheduler, service.persistence_s), (Scheduler::Maglev, 0));
     assert_eq!(service.all_down, AllDown::Forward);

@@ -94,6 +94,7 @@ impl Scene {
             accept_any_mac: false,
         };
         let config = Config { engine, balancer, ports: vec![port], services: Vec::new() };
+            settings: Default::default(),
         let standing = Standing::default();
         let mut scene = Self { rng, style, config, standing, service_next: 0 };
         for _ in 0..=scene.rng.index(6) {
