@@ -1,7 +1,7 @@
 //! What the cores of a run share, and the handle by which the calling thread steers it.
 
 use crate::chain::{Line, Place};
-use crate::deployment::Deployment;
+use crate::deployment::{Deployment, Idle};
 use crate::ledger::Baseline;
 use crate::snapshot::Snapshot;
 use crate::worker::Devices;
@@ -21,6 +21,7 @@ pub(crate) struct Shared {
     /// Cores whose sources have said that nothing will come again.
     exhausted_count: AtomicUsize,
     deployment: Deployment,
+    idle: Idle,
     start: Mutex<Start>,
     changed: Condvar,
 }
@@ -64,13 +65,14 @@ impl Built {
 }
 
 impl Shared {
-    pub(crate) fn new(deployment: Deployment) -> Self {
+    pub(crate) fn new(deployment: Deployment, idle: Idle) -> Self {
         let start =
             Start { phase: Phase::Building, built: Vec::new(), started_count: 0, failure: None };
         Self {
             stop: AtomicBool::new(false),
             exhausted_count: AtomicUsize::new(0),
             deployment,
+            idle,
             start: Mutex::new(start),
             changed: Condvar::new(),
         }
@@ -307,6 +309,12 @@ impl<'a> Control<'a> {
     #[must_use]
     pub fn devices(&self) -> Vec<Arc<dyn Device>> {
         self.shared.devices().devices()
+    }
+
+    /// What cores do when there is nothing to do.
+    #[must_use]
+    pub const fn idle(&self) -> Idle {
+        self.shared.idle
     }
 
     /// What each place of each core has counted up to now.

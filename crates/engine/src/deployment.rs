@@ -122,6 +122,20 @@ pub enum Idle {
     Pause,
 }
 
+impl Idle {
+    /// Every mode, with the name by which it is configured and printed.
+    pub const NAMES: [(&'static str, Self); 2] = [("spin", Self::Spin), ("pause", Self::Pause)];
+}
+
+impl fmt::Display for Idle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Spin => "spin",
+            Self::Pause => "pause",
+        })
+    }
+}
+
 /// Why a network function can't be planned.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
@@ -174,6 +188,13 @@ mod tests {
         assert_eq!(Deployment::run_to_completion(127).check(), Ok(()));
         let overflow = Deployment::pipeline(usize::MAX, usize::MAX);
         assert_eq!(overflow.check(), Err(PlanError::TooManyCores { asked: usize::MAX }));
+    }
+
+    #[test]
+    fn a_mode_prints_as_its_name() {
+        for (name, idle) in Idle::NAMES {
+            assert_eq!(idle.to_string(), name);
+        }
     }
 
     #[test]

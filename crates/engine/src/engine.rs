@@ -131,7 +131,7 @@ impl<G: Graph> Plan<G> {
     /// With what `control` panicked with, after the engine has come to its end.
     pub fn run<T>(self, control: impl FnOnce(&Control) -> T) -> Result<Report, RunError> {
         let placement = self.placement_now();
-        let shared = Shared::new(self.deployment);
+        let shared = Shared::new(self.deployment, self.idle);
         let clock = Running::start(self.clock);
         let ends = graph::mesh::<G::Crossing>(self.deployment, self.ring_capacity);
         let cores = self.deployment.roles().into_iter().zip(ends).zip(placement.seats());

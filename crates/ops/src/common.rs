@@ -30,6 +30,7 @@ pub fn status(control: &Control<'_>, since: Instant) -> Value {
         "process": std::process::id(),
         "uptime_s": since.elapsed().as_secs_f64(),
         "deployment": snapshot.deployment,
+        "idle": control.idle().to_string(),
         "received": snapshot.received,
         "created": snapshot.created,
         "sent": snapshot.sent,
@@ -80,6 +81,7 @@ pub fn status_text(status: &Value) -> String {
     let cell = |key: &str| cell(&status[key]);
     let uptime_s = status["uptime_s"].as_f64().unwrap_or(0.0);
     let (program, process, deployment) = (cell("program"), cell("process"), cell("deployment"));
+    let idle = cell("idle");
     let mut counts = Table::new(["received", "created", "sent", "dropped", "inside", "at most"]);
     let inside = format!("{} to {}", cell("in_flight_least"), cell("in_flight_most"));
     counts.row([
@@ -115,7 +117,7 @@ pub fn status_text(status: &Value) -> String {
         Some(count) => format!("\n\n{count} messages were lost: standard error did not take them"),
     };
     format!(
-        "{program}, process {process}, running for {uptime_s:.1} s, {deployment}\n\n{counts}\n\n\
+        "{program}, process {process}, running for {uptime_s:.1} s, {deployment}, idle: {idle}\n\n{counts}\n\n\
          {cores}{devices}{warning}{lost}"
     )
 }
@@ -179,12 +181,12 @@ mod tests {
         let core = json!({"role": "worker", "index": 1, "cpu": null, "received": 9, "sent": 7,
             "dropped": 2});
         let mut status = json!({"program": "nf", "process": 7, "uptime_s": 1.25,
-            "deployment": "pipeline", "received": 9, "created": 0, "sent": 7, "dropped": 2,
+            "deployment": "pipeline", "idle": "spin", "received": 9, "created": 0, "sent": 7, "dropped": 2,
             "in_flight_least": 0, "in_flight_most": 3, "in_flight_max": 96, "is_plausible": true,
             "cores": [core]});
         assert_eq!(
             status_text(&status),
-            "nf, process 7, running for 1.2 s, pipeline\n\n\
+            "nf, process 7, running for 1.2 s, pipeline, idle: spin\n\n\
              received  created  sent  dropped  inside  at most\n       \
              9        0     7        2  0 to 3       96\n\n\
              core      cpu  received  sent  dropped\n\

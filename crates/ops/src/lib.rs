@@ -10,6 +10,7 @@
 //! - [`Hangup`] says that SIGHUP came.
 //! - [`capture`] reads and writes capture files.
 //! - [`DeviceArgs`] open the devices that a command line names, as [`PortSettings`] say.
+//! - [`IdleArgs`] say what cores do when there is nothing to do.
 //! - [`program`] is the whole of a program's `main`: what it says, by `tracing`'s events, goes to
 //!   standard error as [`LogArgs`] say. [`print()`] writes data to standard output and [`Output`] does
 //!   for a program that runs.
@@ -90,13 +91,14 @@ mod devices;
 mod diagnostics;
 mod failure;
 mod hangup;
+mod idle;
 mod links;
 mod operation;
 mod output;
 mod path;
+mod port_settings;
 mod privileges;
 mod program;
-mod port_settings;
 mod queue;
 mod request;
 mod socket;
@@ -110,12 +112,13 @@ pub use devices::DeviceArgs;
 pub use diagnostics::{EXIT_WAIT, LogArgs, LogFormat, lost_count};
 pub use failure::{Failure, exit_code};
 pub use hangup::Hangup;
+pub use idle::IdleArgs;
 pub use operation::{Operation, TURN, operate};
 pub use output::{OUTPUT_WAIT, Output, print, print_in_time};
 pub use path::socket_path;
+pub use port_settings::PortSettings;
 pub use privileges::{CONTROL, Capabilities, keep, run};
 pub use program::program;
 pub use request::{Reply, Request};
-pub use port_settings::PortSettings;
 pub use socket::{CLIENT_COUNT_MAX, CLIENT_IDLE_MAX, Socket, SocketError};
 pub use table::Table;

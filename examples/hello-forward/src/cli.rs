@@ -1,7 +1,7 @@
 //! The command line.
 
 use clap::{Parser, ValueEnum};
-use hotloop_ops::{ControlArgs, DeviceArgs, LogArgs};
+use hotloop_ops::{ControlArgs, DeviceArgs, IdleArgs, LogArgs};
 use std::time::Duration;
 
 /// How much a duration may be, in seconds: thirty years.
@@ -37,6 +37,9 @@ pub struct Cli {
     /// How devices are opened.
     #[command(flatten)]
     pub devices: DeviceArgs,
+    /// What cores do when there is nothing to do.
+    #[command(flatten)]
+    pub idle: IdleArgs,
     /// Where it is asked how it is.
     #[command(flatten)]
     pub control: ControlArgs,

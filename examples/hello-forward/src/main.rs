@@ -38,7 +38,8 @@ fn forward(cli: &Cli) -> Result<(), Failure> {
 
 fn run(cli: &Cli, mut socket: Option<Socket>, graph: impl Graph) -> Result<(), Failure> {
     let plan = Engine::plan(graph, Deployment::run_to_completion(cli.workers))
-        .map_err(|error| Failure::Input(error.to_string()))?;
+        .map_err(|error| Failure::Input(error.to_string()))?
+        .idle(cli.idle.idle());
     let result =
         hotloop_ops::run(plan, CONTROL, |control| operate(control, socket.as_mut(), cli.duration));
     let report = match &result {

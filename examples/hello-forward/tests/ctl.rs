@@ -71,9 +71,9 @@ fn a_running_program_tells_how_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("one.sock");
     let control = ["--control", path.to_str().unwrap()];
-    let running = Running::start(folder.path(), &control);
+    let running = Running::start(folder.path(), &[&control[..], &["--idle", "pause"]].concat());
     let status = status(folder.path(), &control);
-    assert_eq!(status["program"], "hello-forward");
+    assert_eq!((&status["program"], &status["idle"]), (&"hello-forward".into(), &"pause".into()));
     assert_eq!((&status["is_plausible"], &status["dropped"]), (&true.into(), &0.into()));
     assert_eq!(status["cores"][0]["role"], "run-to-completion");
     let (received, sent) = (status["received"].as_u64().unwrap(), status["sent"].as_u64().unwrap());

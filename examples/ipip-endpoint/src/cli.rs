@@ -4,7 +4,7 @@ use crate::prefix::Prefix;
 use crate::settings::{Answers, Settings};
 use clap::{Parser, ValueEnum};
 use hotloop::packet::ethernet::MacAddress;
-use hotloop_ops::{ControlArgs, DeviceArgs, Failure, LogArgs, usage};
+use hotloop_ops::{ControlArgs, DeviceArgs, Failure, IdleArgs, LogArgs, usage};
 use std::ffi::OsString;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -62,6 +62,9 @@ pub struct Cli {
     /// How devices are opened.
     #[command(flatten)]
     pub devices: DeviceArgs,
+    /// What the core does when there is nothing to do.
+    #[command(flatten)]
+    pub idle: IdleArgs,
     /// Where it is asked how it is.
     #[command(flatten)]
     pub control: ControlArgs,

@@ -30,7 +30,8 @@ pub fn run(cli: &Cli) -> Result<(), Failure> {
         &endpoint,
     );
     let plan = Engine::plan(nf, Deployment::run_to_completion(1))
-        .map_err(|error| Failure::Input(error.to_string()))?;
+        .map_err(|error| Failure::Input(error.to_string()))?
+        .idle(cli.idle.idle());
     let result = hotloop_ops::run(plan, CONTROL, |control| {
         tracing::info!("running: {}; Ctrl-C ends it", told(cli, &settings));
         operate(control, socket.as_mut(), cli.duration)

@@ -4,7 +4,7 @@ use hotloop::packet::build::{tcp, udp};
 use hotloop_ops::capture::{read_frames, write_frames};
 use serde_json::Value;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 fn endpoint(arguments: &[&str]) -> Output {
     let program = env!("CARGO_BIN_EXE_ipip-endpoint");
@@ -52,6 +52,33 @@ fn a_capture_of_tunnel_packets_goes_to_the_kernel_and_the_ledger_is_whole() {
     assert_eq!(report["received"], 100 + dropped);
     assert!(read_frames(&output).unwrap().is_empty());
     assert!(!Path::new("/sys/class/net").join(&tap).exists(), "{tap} was left behind");
+}
+
+#[test]
+fn what_the_core_does_when_idle_is_as_the_command_line_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let tap = format!("hlidle{}", std::process::id() % 10_000);
+    let program = |line: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ipip-endpoint"));
+        command.env("XDG_RUNTIME_DIR", folder.path()).args(line.split_whitespace());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    };
+    let line = "--address 10.0.0.1 --balancer 192.0.2.1 --port net_null0 --idle pause --tap";
+    let mut running = program(&format!("{line} {tap}")).spawn().unwrap();
+    // Until it listens, nobody answers.
+    let answered = std::iter::repeat_with(|| program("ctl status --json").output().unwrap())
+        .take_while(|_| running.try_wait().unwrap().is_none())
+        .find(|asked| asked.status.success());
+    let _ = running.kill();
+    let errors = running.wait_with_output().unwrap().stderr;
+    let Some(answered) = answered else {
+        let errors = String::from_utf8_lossy(&errors);
+        assert!(errors.contains("net_tap0"), "{errors}");
+        return println!("skipped: no TAP interface can be made here: {errors}");
+    };
+    let status: Value = serde_json::from_slice(&answered.stdout).unwrap();
+    assert_eq!(status["idle"], "pause");
 }
 
 #[test]

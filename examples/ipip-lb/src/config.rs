@@ -48,6 +48,7 @@ pub(crate) use file::read as read_file;
 
 use crate::hashes::HashKey;
 use crate::prefix::Prefix;
+use hotloop::engine::Idle;
 use hotloop_ops::PortSettings;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -106,6 +107,8 @@ pub struct Engine {
     pub dispatchers: usize,
     /// Cores that balance: 1 to 60.
     pub workers: usize,
+    /// What cores do when there is nothing to do.
+    pub idle: Idle,
     /// Whether to run on hugepages or not at all.
     pub require_hugepages: bool,
 }
@@ -199,11 +202,11 @@ pub struct Port {
     pub side: Side,
     /// Whether frames to any address are for the balancer.
     pub accept_any_mac: bool,
+    /// Its descriptors, mempool and RSS.
+    pub settings: PortSettings,
 }
 
 /// Who is reached through a port.
-    /// Its descriptors, mempool and RSS.
-    pub settings: PortSettings,
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Side {
     /// Clients.

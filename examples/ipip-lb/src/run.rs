@@ -53,7 +53,8 @@ pub fn run(args: &Run) -> Result<Outcome, Failure> {
         },
     );
     let plan = Engine::plan(graph, config.engine.deployment())
-        .map_err(|error| BadInput::new(format!("--workers, --dispatchers: {error}")))?;
+        .map_err(|error| BadInput::new(format!("--workers, --dispatchers: {error}")))?
+        .idle(config.engine.idle);
     let placement = plan.placement_now();
     let run = hotloop_ops::run(plan, CONTROL, |control| {
         let deployment = config.engine.deployment();

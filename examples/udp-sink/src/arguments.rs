@@ -1,7 +1,7 @@
 //! What both programs do with a command line.
 
 use clap::{Args, Parser, ValueEnum};
-use hotloop_ops::{ControlArgs, DeviceArgs, Failure, LogArgs, usage};
+use hotloop_ops::{ControlArgs, DeviceArgs, Failure, IdleArgs, LogArgs, usage};
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -28,6 +28,9 @@ pub struct Common {
     /// How devices are opened.
     #[command(flatten)]
     pub devices: DeviceArgs,
+    /// What cores do when there is nothing to do.
+    #[command(flatten)]
+    pub idle: IdleArgs,
     /// Where it is asked how it is.
     #[command(flatten)]
     pub control: ControlArgs,

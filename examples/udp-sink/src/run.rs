@@ -34,7 +34,8 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
     };
     let nf = graph(receive, &cli.udp_port, &counts);
     let plan = Engine::plan(nf, Deployment::run_to_completion(queue_count))
-        .map_err(|error| Failure::Input(error.to_string()))?;
+        .map_err(|error| Failure::Input(error.to_string()))?
+        .idle(common.idle.idle());
 
     let output = Output::start(common.report)?;
     tracing::info!("{} queues of {}, UDP ports {}", queue_count, port.name(), cli.udp_port);

@@ -37,12 +37,12 @@ fn asked(folder: &Path, command: &str) -> Option<Value> {
 #[test]
 fn a_running_program_tells_how_it_is() {
     let folder = tempfile::tempdir().unwrap();
-    let mut command = udp_sink(folder.path(), &["--port", "net_null0"]);
+    let mut command = udp_sink(folder.path(), &["--port", "net_null0", "--idle", "pause"]);
     let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     let _running = Running(child.expect("the program starts"));
     let statuses = (0..ASK_COUNT_MAX).filter_map(|_| asked(folder.path(), "status"));
     let status = { statuses }.find(|status| status["dropped"].as_u64() > Some(0)).expect("it runs");
-    assert_eq!(status["is_plausible"], true, "{status}");
+    assert_eq!((&status["is_plausible"], &status["idle"]), (&true.into(), &"pause".into()));
     assert_eq!((&status["program"], &status["sent"]), (&"udp-sink".into(), &0.into()));
     let (received, dropped) = (status["received"].as_u64(), status["dropped"].as_u64());
     assert!(received > Some(0) && dropped <= received, "{status}");

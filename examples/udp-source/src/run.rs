@@ -38,7 +38,8 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
     let (pool, steering) = (Arc::new(pool), Steering::default());
     let nf = graph(&what, cli.rate, queue_count, &steering, &pool, |core| port.tx_queue(core));
     let plan = Engine::plan(nf, Deployment::run_to_completion(queue_count))
-        .map_err(|error| Failure::Input(error.to_string()))?;
+        .map_err(|error| Failure::Input(error.to_string()))?
+        .idle(common.idle.idle());
     let topology = Topology::read(Path::new("/"));
     let placement =
         placement(&topology, queue_count).map_err(|error| Failure::Run(error.to_string()))?;

@@ -37,12 +37,13 @@ fn asked(folder: &Path, command: &str) -> Option<Value> {
 #[test]
 fn a_running_program_tells_how_it_is() {
     let folder = tempfile::tempdir().unwrap();
-    let mut command = udp_source(folder.path(), &["--port", "net_null0", "--rate", "10000"]);
+    let arguments = ["--port", "net_null0", "--rate", "10000", "--idle", "pause"];
+    let mut command = udp_source(folder.path(), &arguments);
     let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     let _running = Running(child.expect("the program starts"));
     let statuses = (0..ASK_COUNT_MAX).filter_map(|_| asked(folder.path(), "status"));
     let status = { statuses }.find(|status| status["sent"].as_u64() > Some(0)).expect("it runs");
-    assert_eq!(status["is_plausible"], true, "{status}");
+    assert_eq!((&status["is_plausible"], &status["idle"]), (&true.into(), &"pause".into()));
     assert_eq!((&status["program"], &status["received"]), (&"udp-source".into(), &0.into()));
     let (created, sent) = (status["created"].as_u64(), status["sent"].as_u64());
     assert!(sent <= created, "{status}");

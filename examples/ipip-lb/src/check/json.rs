@@ -21,6 +21,7 @@ impl Understood<'_> {
                 "deployment": engine.deployment.to_string(),
                 "dispatchers": engine.dispatchers,
                 "workers": engine.workers,
+                "idle": engine.idle.to_string(),
                 "require_hugepages": engine.require_hugepages,
             },
             "balancer": self::balancer(balancer),
@@ -74,11 +75,11 @@ fn port(port: &Port) -> Value {
         "next_hop_mac": mac(port.next_hop_mac),
         "side": port.side.to_string(),
         "accept_any_mac": port.accept_any_mac,
-    })
         "rx_descriptors": port.settings.rx_descriptors,
         "tx_descriptors": port.settings.tx_descriptors,
         "mbufs": port.settings.mbufs,
         "rss": port.settings.rss_text(),
+    })
 }
 
 fn service(service: &Service, balancer: &Balancer, notes: &[String]) -> Value {

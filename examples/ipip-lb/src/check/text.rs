@@ -38,7 +38,7 @@ impl Display for Understood<'_> {
 }
 
 fn write_engine(f: &mut Formatter<'_>, engine: &Engine) -> fmt::Result {
-    let Engine { deployment, dispatchers, workers, require_hugepages } = engine;
+    let Engine { deployment, dispatchers, workers, idle, require_hugepages } = engine;
     match deployment {
         DeploymentKind::RunToCompletion => {
             write!(f, "engine: run-to-completion on {workers} workers")?;
@@ -47,7 +47,7 @@ fn write_engine(f: &mut Formatter<'_>, engine: &Engine) -> fmt::Result {
             write!(f, "engine: pipeline of {dispatchers} dispatchers and {workers} workers")?;
         }
     }
-    writeln!(f, "{}", if *require_hugepages { ", on hugepages alone" } else { "" })
+    writeln!(f, ", idle: {idle}{}", if *require_hugepages { ", on hugepages alone" } else { "" })
 }
 
 fn write_balancer(f: &mut Formatter<'_>, balancer: &Balancer) -> fmt::Result {

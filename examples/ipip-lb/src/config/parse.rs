@@ -7,6 +7,7 @@ use super::port::ports;
 use super::service::services;
 use super::words::DEPLOYMENTS;
 use super::{Backend, CORES_MAX, Config, ConfigError, DeploymentKind, Engine, MTU_MIN_V6, Service};
+use hotloop::engine::Idle;
 use hotloop::packet::{ipv4, ipv6};
 use std::net::IpAddr;
 use toml::de::DeTable;
@@ -63,17 +64,19 @@ const ENGINE_DEFAULT: Engine = Engine {
     deployment: DeploymentKind::RunToCompletion,
     dispatchers: 1,
     workers: 2,
+    idle: Idle::Spin,
     require_hugepages: false,
 };
 
 fn engine(section: &Section<'_>) -> Result<Engine, ConfigError> {
-    section.allow_only(&["deployment", "dispatchers", "workers", "require_hugepages"])?;
-    let Engine { deployment, dispatchers, workers, require_hugepages } = ENGINE_DEFAULT;
+    section.allow_only(&["deployment", "dispatchers", "workers", "idle", "require_hugepages"])?;
+    let Engine { deployment, dispatchers, workers, idle, require_hugepages } = ENGINE_DEFAULT;
     let cores = 1..=CORES_MAX;
     Ok(Engine {
         deployment: section.choice_or("deployment", "a deployment", DEPLOYMENTS, deployment)?,
         dispatchers: section.integer_or("dispatchers", cores.clone(), dispatchers as u32)? as usize,
         workers: section.integer_or("workers", cores, workers as u32)? as usize,
+        idle: section.choice_or("idle", "an idle mode", &Idle::NAMES, idle)?,
         require_hugepages: section.boolean_or("require_hugepages", require_hugepages)?,
     })
 }

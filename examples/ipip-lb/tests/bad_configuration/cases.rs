@@ -86,6 +86,11 @@ pub const WRONG: &[(usize, &str, &[&str])] = &[
     (4, "workers = 61", &["4: engine.workers: 61 is out of range"]),
     (4, "workers = \"2\"", &["4: engine.workers: \"2\" is out of range; write a whole number"]),
     (4, "workers = -1", &["4: engine.workers: -1 is out of range"]),
+    (
+        5,
+        "idle = \"sleep\"",
+        &["5: engine.idle: \"sleep\" is not an idle mode; write \"spin\" or \"pause\""],
+    ),
     // [balancer]
     (6, "", &["7: engine.source_v4: unknown key"]),
     (7, "", &["6: balancer.source_v4: missing; write source_v4 = \"192.0.2.1\""]),

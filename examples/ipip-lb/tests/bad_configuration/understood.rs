@@ -3,6 +3,7 @@
 use super::cases::SOUND;
 use super::check;
 use hotloop::dpdk::RssFields;
+use hotloop::engine::Idle;
 use ipip_lb::config::{
     AllDown, BACKENDS_MAX, Config, DeploymentKind, Health, IcmpEcho, Probe, SERVICES_MAX,
     Scheduler, Side, Timeouts, Trust,
@@ -13,6 +14,9 @@ use std::process::Command;
 
 /// A configuration with every key.
 const WHOLE: &str = r#"
+[engine]
+idle = "pause"
+
 [balancer]
 source_v4 = "192.0.2.0/26"
 source_v6 = "2001:db8:1::/64"
@@ -33,14 +37,14 @@ new_connections_per_second_max = 5_000
 name = "uplink"
 device = "net_null0"
 next_hop_mac = "02:00:00:00:00:01"
-
-[[service]]
-name = "web"
-address = "203.0.113.10"
 rx_descriptors = 64
 tx_descriptors = 2048
 mbufs = 40_000
 rss = "udp,ip"
+
+[[service]]
+name = "web"
+address = "203.0.113.10"
 protocol = "tcp"
 ports = "443"
 scheduler = "source"
@@ -105,18 +109,19 @@ fn the_sound_one_is_understood() {
 fn every_key_is_printed() {
     let text = printed(WHOLE);
     for line in [
+        "engine: run-to-completion on 2 workers, idle: pause\n",
         "balancer: tunnels from 192.0.2.0/26 and 2001:db8:1::/64, path MTU 1500 bytes\n",
         "  echo requests: forward; MSS of SYN-ACKs: lowered to what fits\n",
         "  remembers 65536 connections a worker of each IP version\n",
         "  at most 5000 new ones a worker and second\n",
         "TCP opening 1 s, established 2 s, closing 3 s; UDP 4 s; others 5 s\n",
         "  2 Maglev tables of up to 1009 slots 2.0 KiB\n",
+        "side both, RX descriptors 64, TX descriptors 2048, mbufs 40000, RSS ip,udp\n",
         "service web: 203.0.113.10, protocol tcp, ports 443, source, kept 300 s\n",
         "  health: https to port 8443, GET /healthz?deep=1 answered 204, trusting ca.pem, \
          every 5000 ms within 4000 ms, up after 1, down after 5\n",
         "  when all backends are down: drop\n",
         "  backend 10.0.0.1: weight 3, 75.0 % of flows\n",
-        "side both, RX descriptors 64, TX descriptors 2048, mbufs 40000, RSS ip,udp\n",
         "service dns: 203.0.113.11, protocol udp, ports 53, least-connections\n",
         "  health: udp to port 53, every 500 ms within 500 ms, up after 2, down after 3\n",
         "  backend 10.0.0.1: weight 1, 100.0 % of flows\n",
@@ -130,6 +135,7 @@ fn every_key_is_printed() {
 fn every_key_is_understood() {
     let folder = folder(WHOLE);
     let config = Config::load(&folder.path().join("lb.toml")).unwrap();
+    assert_eq!(config.engine.idle, Idle::Pause);
     let balancer = &config.balancer;
     assert_eq!((balancer.source_v4.len(), balancer.source_v6.unwrap().len()), (26, 64));
     assert_eq!((balancer.icmp_echo, balancer.clamp_mss), (IcmpEcho::Forward, true));
@@ -137,15 +143,15 @@ fn every_key_is_understood() {
     let Timeouts { tcp_opening_s, tcp_established_s, tcp_closing_s, udp_s, other_s } =
         balancer.timeouts;
     assert_eq!([tcp_opening_s, tcp_established_s, tcp_closing_s, udp_s, other_s], [1, 2, 3, 4, 5]);
+    let port = config.ports[0].settings;
+    assert_eq!((port.rx_descriptors, port.tx_descriptors), (Some(64), Some(2048)));
+    assert_eq!((port.mbufs, port.rss), (Some(40_000), Some(RssFields::IP | RssFields::UDP)));
     let web = &config.services[0];
     assert_eq!((web.scheduler, web.persistence_s), (Scheduler::Source, 300));
     assert_eq!(web.all_down, AllDown::Drop);
     let Some(Health { probe, port, interval_ms, timeout_ms, rise, fall }) = &web.health else {
         panic!("no health")
     };
-    let port = config.ports[0].settings;
-    assert_eq!((port.rx_descriptors, port.tx_descriptors), (Some(64), Some(2048)));
-    assert_eq!((port.mbufs, port.rss), (Some(40_000), Some(RssFields::IP | RssFields::UDP)));
     assert_eq!(
         [*interval_ms, *timeout_ms, *rise, *fall, u32::from(*port)],
         [5000, 4000, 1, 5, 8443]
@@ -160,6 +166,7 @@ fn json_has_every_key() {
     let folder = folder(WHOLE);
     let config = Config::load(&folder.path().join("lb.toml")).unwrap();
     let json = ipip_lb::check::Understood(&config).to_json();
+    assert_eq!(json["engine"]["idle"], "pause");
     let balancer = &json["balancer"];
     assert_eq!(balancer["source_v4"], "192.0.2.0/26");
     assert_eq!(balancer["icmp_echo"], "forward");
@@ -172,6 +179,10 @@ fn json_has_every_key() {
     let each = json["memory"]["connections_bytes_per_worker"].as_u64().unwrap();
     assert!(each > 65_536 * 2 * 48, "{each}");
     assert_eq!(json["memory"]["connections_bytes"], 2 * each);
+    let port = &json["ports"][0];
+    let descriptors = (&port["rx_descriptors"], &port["tx_descriptors"]);
+    assert_eq!(descriptors, (&64.into(), &2048.into()));
+    assert_eq!((&port["mbufs"], &port["rss"]), (&40_000.into(), &"ip,udp".into()));
     let web = &json["services"][0];
     assert_eq!((&web["scheduler"], &web["all_down"]), (&"source".into(), &"drop".into()));
     assert_eq!(web["persistence_s"], 300);
@@ -179,10 +190,6 @@ fn json_has_every_key() {
     assert_eq!(web["health"]["path"], "/healthz?deep=1");
     assert_eq!(web["backends"][0]["share"], 757.0 / 1009.0);
     assert_eq!(json["services"][1]["health"]["timeout_ms"], 500);
-    let port = &json["ports"][0];
-    let descriptors = (&port["rx_descriptors"], &port["tx_descriptors"]);
-    assert_eq!(descriptors, (&64.into(), &2048.into()));
-    assert_eq!((&port["mbufs"], &port["rss"]), (&40_000.into(), &"ip,udp".into()));
     assert!(json["services"][1]["health"].get("path").is_none());
 }
 
@@ -198,7 +205,7 @@ fn defaults_are_as_documented() {
         Config::parse("lb.toml", &text.join("\n")).unwrap();
     assert_eq!(engine.deployment, DeploymentKind::RunToCompletion);
     assert_eq!((engine.dispatchers, engine.workers), (1, 2));
-    assert!(!engine.require_hugepages);
+    assert_eq!((engine.idle, engine.require_hugepages), (Idle::Spin, false));
     assert_eq!(balancer.connections_max, 65_536);
     assert!(balancer.tunnel_peers.is_empty());
     assert_eq!((balancer.icmp_echo, balancer.clamp_mss), (IcmpEcho::Reply, false));

@@ -1,6 +1,7 @@
 //! Random configurations, and what becomes of them while the balancer runs.
 
 use super::net::{Standing, number};
+use hotloop::engine::Idle;
 use hotloop::testing::Rng;
 use ipip_lb::config::{
     AllDown, Backend, Balancer, Config, DeploymentKind, Engine, Health, IcmpEcho, Port, Ports,
@@ -82,6 +83,7 @@ impl Scene {
             deployment: DeploymentKind::RunToCompletion,
             dispatchers: 1,
             workers: 1 + rng.index(3),
+            idle: Idle::Spin,
             require_hugepages: false,
         };
         let balancer = balancer(&mut rng, style);
@@ -92,9 +94,9 @@ impl Scene {
             next_hop_mac: [2, 0, 0, 0, 9, 2],
             side: Side::Both,
             accept_any_mac: false,
+            settings: Default::default(),
         };
         let config = Config { engine, balancer, ports: vec![port], services: Vec::new() };
-            settings: Default::default(),
         let standing = Standing::default();
         let mut scene = Self { rng, style, config, standing, service_next: 0 };
         for _ in 0..=scene.rng.index(6) {
