@@ -2,7 +2,10 @@
 #include "shim.h"
 
 #include <errno.h>
+#include <linux/mempolicy.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 /* `RawMbuf` in mbuf.rs is this struct; a DPDK that moves a field does not compile. */
 #define AT(field, offset) _Static_assert(offsetof(struct rte_mbuf, field) == (offset), #field)
@@ -93,6 +96,45 @@ int sh_mempool_take(struct rte_mempool *pool, void **object)
 void sh_mempool_put(struct rte_mempool *pool, void *object)
 {
 	rte_mempool_generic_put(pool, &object, 1, NULL);
+}
+
+/* The node that the kernel has put an address on. EAL knows it of hugepages alone: without them it
+ * calls all memory that of node 0. */
+static int node_of(void *address)
+{
+	int node;
+
+	if (syscall(SYS_get_mempolicy, &node, NULL, 0, address, MPOL_F_NODE | MPOL_F_ADDR) != 0)
+		return SOCKET_ID_ANY;
+	return node;
+}
+
+static void add_chunk(struct rte_mempool *pool, void *sum, struct rte_mempool_memhdr *chunk,
+		unsigned int index)
+{
+	const struct rte_memseg_list *list = rte_mem_virt2memseg_list(chunk->addr);
+	uint64_t page_bytes = list == NULL ? 0 : list->page_sz;
+	int node = node_of(chunk->addr);
+	struct sh_memory *memory = sum;
+
+	(void)pool;
+	memory->bytes += chunk->len;
+	if (index == 0) {
+		memory->page_bytes = page_bytes;
+		memory->node = node;
+	}
+	if (page_bytes < memory->page_bytes)
+		memory->page_bytes = page_bytes;
+	if (node != memory->node)
+		memory->node = SOCKET_ID_ANY;
+}
+
+struct sh_memory sh_mempool_memory(struct rte_mempool *pool)
+{
+	struct sh_memory memory = { .node = SOCKET_ID_ANY };
+
+	rte_mempool_mem_iter(pool, add_chunk, &memory);
+	return memory;
 }
 
 struct rte_mbuf *sh_ring_take(struct rte_ring *ring)

@@ -19,6 +19,7 @@
 #include <rte_log.h>
 #include <rte_mbuf.h>
 #include <rte_mbuf_dyn.h>
+#include <rte_memory.h>
 #include <rte_kvargs.h>
 #include <rte_mempool.h>
 #include <rte_ring.h>
@@ -42,6 +43,16 @@ unsigned int sh_lcore_id(void);
 void sh_mempool_flush_cache(struct rte_mempool *pool, unsigned int lcore);
 int sh_mempool_take(struct rte_mempool *pool, void **object);
 void sh_mempool_put(struct rte_mempool *pool, void *object);
+
+/* What the memory of a pool's chunks is. */
+struct sh_memory {
+	uint64_t bytes;
+	/* Of the smallest pages among them; 0 where EAL does not know those of one. */
+	uint64_t page_bytes;
+	/* The NUMA node of all of them, or SH_SOCKET_ID_ANY. */
+	int node;
+};
+struct sh_memory sh_mempool_memory(struct rte_mempool *pool);
 
 /* The mbuf at the head of a ring of mbufs, or NULL; for a ring with one consumer, the caller. */
 struct rte_mbuf *sh_ring_take(struct rte_ring *ring);

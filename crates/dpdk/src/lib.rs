@@ -83,7 +83,9 @@ pub use eal::{EMBEDDED_ARGUMENTS, Eal};
 pub use error::{Direction, Error};
 pub use hotloop_packet::{NoRoom, PacketBuf, Room};
 pub use mbuf::{Mbuf, Segments, SharedMbuf};
-pub use mempool::{HEADROOM_BYTES, Mempool, MempoolConfig, MempoolNeed, MempoolReport};
+pub use mempool::{
+    HEADROOM_BYTES, Mempool, MempoolConfig, MempoolMemory, MempoolNeed, MempoolReport, mempools,
+};
 #[cfg(feature = "fuzzing")]
 pub use port::check_device_string;
 pub use port::{

@@ -4,6 +4,7 @@ use crate::diagnostics::lost_count;
 use crate::links;
 use crate::request::Request;
 use crate::table::Table;
+use hotloop_dpdk::{MempoolConfig, MempoolMemory};
 use hotloop_engine::{Control, PlaceSnapshot, Snapshot};
 use serde_json::{Value, json};
 use std::time::Instant;
@@ -42,7 +43,22 @@ pub fn status(control: &Control<'_>, since: Instant) -> Value {
         "messages_lost": lost_count(),
         "cores": cores(&snapshot),
         "devices": links::to_json(control),
+        "mempools": mempools(),
     })
+}
+
+/// Each mempool, and what memory it got.
+fn mempools() -> Vec<Value> {
+    let mempool = |(config, memory): (MempoolConfig, MempoolMemory)| {
+        json!({
+            "mbufs": config.mbuf_count,
+            "bytes": memory.bytes,
+            "page_bytes": memory.page_bytes,
+            "node": memory.node,
+            "got": memory.to_string(),
+        })
+    };
+    hotloop_dpdk::mempools().into_iter().map(mempool).collect()
 }
 
 /// The name by which the program was started.
@@ -108,6 +124,12 @@ pub fn status_text(status: &Value) -> String {
         devices.row(row.chain([imissed]).chain(cells(device, &["rx_nombuf"])));
     }
     let devices = if devices.is_empty() { String::new() } else { format!("\n\n{devices}") };
+    let mempools = list(&status["mempools"]).iter().map(|mempool| {
+        let cells = cells(mempool, &["mbufs", "got"]);
+        format!("\nmemory: mempool of {} mbufs: {}", cells[0], cells[1])
+    });
+    let mempools: String = mempools.collect();
+    let mempools = if mempools.is_empty() { mempools } else { format!("\n{mempools}") };
     let warning = match status["is_plausible"].as_bool() {
         Some(false) => "\n\nWARNING: packets are missing: more are inside than there can be",
         _ => "",
@@ -118,7 +140,7 @@ pub fn status_text(status: &Value) -> String {
     };
     format!(
         "{program}, process {process}, running for {uptime_s:.1} s, {deployment}, idle: {idle}\n\n{counts}\n\n\
-         {cores}{devices}{warning}{lost}"
+         {cores}{devices}{mempools}{warning}{lost}"
     )
 }
 
@@ -205,6 +227,14 @@ mod tests {
             net_ring0  -            7             420     0           -  2                1\n\
             b          up           7             420     0           -  unknown          1";
         assert!(status_text(&status).ends_with(devices), "{}", status_text(&status));
+        status["mempools"] = json!([
+            {"mbufs": 8191, "got": "20 KiB on 4 KiB pages"},
+            {"mbufs": 7, "got": "4 KiB on 2 MiB pages, node 0"}
+        ]);
+        let mempools = "\n\n\
+            memory: mempool of 8191 mbufs: 20 KiB on 4 KiB pages\n\
+            memory: mempool of 7 mbufs: 4 KiB on 2 MiB pages, node 0";
+        assert!(status_text(&status).ends_with(mempools), "{}", status_text(&status));
         status["is_plausible"] = json!(false);
         assert!(status_text(&status).ends_with("more are inside than there can be"));
         status["messages_lost"] = json!(7);

@@ -86,6 +86,10 @@ fn a_running_program_tells_how_it_is() {
     assert_eq!(asked.status.code(), Some(0), "{}", errors(&asked));
     let counters: Value = serde_json::from_slice(&asked.stdout).unwrap();
     assert!(counters["received"].as_u64() >= Some(received), "{counters}");
+    let mempools = status["mempools"].as_array().unwrap();
+    assert!(mempools.iter().all(|it| it["page_bytes"] == 4096), "{status}");
+    assert!(!mempools.is_empty() && mempools[0]["mbufs"].as_u64() > Some(0), "{status}");
+
     let names: Vec<_> = counters["places"].as_array().unwrap().iter().collect();
     let names: Vec<_> = names.iter().map(|place| place["place"].as_str().unwrap()).collect();
     assert_eq!(names, ["inlet", "stage", "sink"]);

@@ -1,5 +1,6 @@
 //! Mempools: where mbufs come from and go back to.
 
+mod memory;
 mod raw;
 mod report;
 mod size;
@@ -12,6 +13,7 @@ use raw::RawMempool;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
+pub use memory::MempoolMemory;
 pub use report::MempoolReport;
 pub use size::MempoolNeed;
 
@@ -22,8 +24,8 @@ pub const HEADROOM_BYTES: u16 = sys::SH_PKTMBUF_HEADROOM as u16;
 /// last one to come home may still be on its way in when it is counted.
 static PARKED: Mutex<Vec<(Shape, RawMempool)>> = Mutex::new(Vec::new());
 
-/// Every pool of the process.
-static ALL: Mutex<Vec<RawMempool>> = Mutex::new(Vec::new());
+/// Every pool of the process, in the order in which they were made.
+static ALL: Mutex<Vec<(Shape, RawMempool)>> = Mutex::new(Vec::new());
 
 /// What a mempool is to be like.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -162,7 +164,7 @@ impl Mempool {
             Some((shape, raw)) => Owned { shape, raw },
             None => {
                 let raw = RawMempool::create(control, config)?;
-                lock(&ALL).push(raw);
+                lock(&ALL).push((*config, raw));
                 Owned { shape: *config, raw }
             }
         };
@@ -213,6 +215,12 @@ impl Mempool {
         report::read(&self.0.raw, self.config().mbuf_count)
     }
 
+    /// What memory it got.
+    #[must_use]
+    pub fn memory(&self) -> MempoolMemory {
+        self.0.raw.memory()
+    }
+
     /// DPDK's mempool, for functions of DPDK's that this crate does not have. It lives as long as
     /// the process.
     #[must_use]
@@ -225,6 +233,13 @@ impl fmt::Debug for Mempool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Mempool").field(self.config()).finish()
     }
+}
+
+/// Every mempool of the process, those that nobody has a handle of too, with what memory each got. For
+/// the control thread: it makes system calls.
+#[must_use]
+pub fn mempools() -> Vec<(MempoolConfig, MempoolMemory)> {
+    lock(&ALL).iter().map(|(shape, raw)| (*shape, raw.memory())).collect()
 }
 
 /// The smallest parked pool that fits and all of whose mbufs are home. One that lacks some stays
@@ -240,5 +255,5 @@ fn unpark(fits: impl Fn(&Shape) -> bool) -> Option<(Shape, RawMempool)> {
 
 /// Puts what the calling thread's caches hold into their pools.
 pub(crate) fn flush_own_caches() {
-    lock(&ALL).iter().for_each(RawMempool::flush_own_cache);
+    lock(&ALL).iter().for_each(|(_, raw)| raw.flush_own_cache());
 }

@@ -1,6 +1,6 @@
 //! One mempool of DPDK's, which is never freed.
 
-use super::MempoolConfig;
+use super::{MempoolConfig, MempoolMemory};
 use crate::error::{errno, errno_text};
 use crate::lock::Control;
 use crate::{Error, Mbuf, lcore, log};
@@ -103,6 +103,20 @@ impl RawMempool {
         // SAFETY: 1. The pool lives and any thread may use it, by the type's invariant. 2. The object
         // is one of it and out of it, by the caller.
         unsafe { sys::sh_mempool_put(self.0.as_ptr(), object.as_ptr().cast()) };
+    }
+
+    /// What memory it got.
+    pub(super) fn memory(&self) -> MempoolMemory {
+        // SAFETY: 1. The pool lives, by the type's invariant. 2. rte_mempool.h: its chunks are those
+        // that it was populated with, which is over, by the type's invariant: nobody changes them.
+        // 3. rte_memory.h: any address may be looked up, and the list that it lies in stays while
+        // memory of it is in use.
+        let found = unsafe { sys::sh_mempool_memory(self.0.as_ptr()) };
+        MempoolMemory {
+            bytes: found.bytes,
+            page_bytes: Some(found.page_bytes).filter(|&bytes| bytes > 0),
+            node: u32::try_from(found.node).ok(),
+        }
     }
 
     pub(super) const fn as_ptr(&self) -> *mut sys::rte_mempool {

@@ -38,6 +38,7 @@ const ENGINE: &str = r#"
     device = "net_pcap0,rx_pcap=clients.pcap,tx_pcap=first.pcap,tx_pcap=second.pcap"
     next_hop_mac = "02:00:00:00:01:01"
     side = "client"
+    mbufs = 20_000
     [[port]]
     name = "backends"
     device = "net_null0,no-rx=1"

@@ -154,7 +154,7 @@ fn what_may_surprise_is_said_at_startup() {
 }
 
 #[test]
-fn status_says_which_pages_and_node_each_table_got() {
+fn status_says_which_pages_and_node_each_table_and_mempool_got() {
     let program = Program::start();
     let status = program.json(&["status"]);
     let tables = status["tables"].as_array().unwrap();
@@ -169,5 +169,13 @@ fn status_says_which_pages_and_node_each_table_got() {
     assert_eq!(tables.len(), 4);
     let text = program.text(&["status"]);
     assert!(text.contains("memory: connections of worker 1: "), "{text}");
+
+    // One less than the power of two above what the configuration asks for.
+    let mempools = status["engine"]["mempools"].as_array().unwrap();
+    let asked_for = mempools.iter().find(|row| row["mbufs"] == 32_767);
+    let asked_for = asked_for.unwrap_or_else(|| panic!("{status}"));
+    assert_eq!(asked_for["page_bytes"], 4096);
+    let line = format!("memory: mempool of 32767 mbufs: {}\n", asked_for["got"].as_str().unwrap());
+    assert!(text.contains(&line) && line.contains(" KiB on 4 KiB pages"), "{text}");
     program.end("-INT");
 }

@@ -1,0 +1,81 @@
+//! What memory a mempool got, beside what the kernel says of the pages that its mbufs lie on.
+
+use hotloop_dpdk::{Eal, Mempool, MempoolConfig, MempoolMemory, PacketBuf, mempools};
+use std::process::Command;
+
+/// EAL's arguments, in a child of this process: EAL starts once.
+const ARGUMENTS: &str = "HOTLOOP_TEST_MEMORY_ARGUMENTS";
+
+/// The pages that the kernel has mapped at an address, in bytes.
+fn mapped_page_bytes(addr: usize) -> u64 {
+    let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let mut is_there = false;
+    for line in smaps.lines() {
+        let words: Vec<_> = line.split_whitespace().collect();
+        if let Some((first, end)) = words[0].split_once('-') {
+            let [first, end] = [first, end].map(|it| usize::from_str_radix(it, 16).unwrap());
+            is_there = (first..end).contains(&addr);
+        } else if is_there && words[0] == "KernelPageSize:" {
+            return words[1].parse::<u64>().unwrap() << 10;
+        }
+    }
+    panic!("{addr:x} is not mapped: {smaps}")
+}
+
+/// What a pool of its own got; its mbufs are where it says that they are.
+fn checked(eal: Eal, contiguous: bool) -> MempoolMemory {
+    let config = MempoolConfig { mbuf_count: 4095, contiguous, ..Default::default() };
+    let pool = Mempool::new(eal, &config).unwrap();
+    let memory = pool.memory();
+    let least = u64::from(config.mbuf_count) * u64::from(config.data_room_bytes);
+    assert!((least..2 * least).contains(&memory.bytes), "{memory}, contiguous: {contiguous}");
+    let mut mbufs = Vec::new();
+    while let Some(mbuf) = pool.alloc() {
+        mbufs.push(mbuf);
+    }
+    for mbuf in [&mbufs[0], &mbufs[2000], &mbufs[4094]] {
+        let addr = mbuf.data().as_ptr().addr();
+        assert_eq!(memory.page_bytes, Some(mapped_page_bytes(addr)), "{memory}");
+    }
+    let nodes = std::fs::read_dir("/sys/devices/system/node").into_iter().flatten().flatten();
+    let names: Vec<_> = nodes.map(|node| node.file_name().into_string().unwrap()).collect();
+    let is_node = |node: u32| names.contains(&format!("node{node}"));
+    assert!(memory.node.is_none_or(is_node), "{memory}: {names:?}");
+    assert!(mempools().contains(&(config, memory)), "{:?}", mempools());
+    memory
+}
+
+#[test]
+fn without_hugepages_a_pool_says_so() {
+    let eal = Eal::embedded_or_current().unwrap();
+    for contiguous in [false, true] {
+        assert!(!checked(eal, contiguous).is_on_hugepages());
+    }
+}
+
+/// What a child of the next test is.
+#[test]
+fn child() {
+    let Ok(arguments) = std::env::var(ARGUMENTS) else { return };
+    match Eal::with_args(&arguments.split_whitespace().collect::<Vec<_>>()) {
+        Ok(eal) => {
+            let memories = [false, true].map(|contiguous| checked(eal, contiguous));
+            assert!(memories.iter().all(MempoolMemory::is_on_hugepages), "{memories:?}");
+            println!("huge: {memories:?}");
+        }
+        Err(error) => println!("refused: {error}"),
+    }
+}
+
+#[test]
+fn on_hugepages_a_pool_says_which() {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["child", "--exact", "--nocapture"]).env(ARGUMENTS, "-l 0 --no-pci -m 32");
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said} {}", String::from_utf8_lossy(&output.stderr));
+    if let Some(refused) = said.lines().find(|line| line.starts_with("refused: ")) {
+        return println!("skipped: EAL has no hugepages here: {refused}");
+    }
+    assert!(said.contains("huge: "), "{said}");
+}
