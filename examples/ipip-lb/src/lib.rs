@@ -118,6 +118,7 @@ pub mod directory;
 pub mod failure;
 pub mod hashes;
 pub mod health;
+mod hugepages;
 pub mod maglev;
 pub mod network_function;
 pub mod outcome;

@@ -8,12 +8,13 @@ use crate::config::{Config, ConfigError, Side};
 use crate::control::Operator;
 use crate::failure::{BadInput, Failure};
 use crate::hashes::PUBLIC_HASHES;
+use crate::hugepages::CheckedQueue;
 use crate::network_function::NetworkFunction;
 use crate::outcome::Outcome;
 use hotloop::dpdk::{Eal, Port};
 use hotloop::engine::{Engine, outlets, sources};
 use hotloop::packet::ethernet::{MacAddress, Station};
-use hotloop::stage::Error;
+use hotloop::stage::{Core, Error};
 use hotloop_ops::{CONTROL, Operation};
 
 /// Balances until SIGINT or SIGTERM, the end of the duration, or of every device that has one.
@@ -28,7 +29,7 @@ pub fn run(args: &Run) -> Result<Outcome, Failure> {
     if config.engine.require_hugepages && !has_hugepages {
         return Err(BadInput::new(
             "engine.require_hugepages: mempools have no hugepages without EAL arguments or with \
-             --no-huge; give EAL arguments behind --, such as -m 1024, or leave it out",
+             --no-huge; give EAL arguments after --, such as -m 1024, or leave it out",
         )
         .into());
     }
@@ -42,10 +43,7 @@ pub fn run(args: &Run) -> Result<Outcome, Failure> {
         args.control.bind("ipip-lb").map_err(|error| BadInput::new(error.to_string()))?;
     let mut operator = Operator::start(args.common.clone(), config.clone(), steering)?;
     let graph = function.graph(
-        |core| {
-            let queues = ports.iter().map(|(_, port)| port.rx_queue(core));
-            Ok(sources(queues.collect::<Result<Vec<_>, _>>()?))
-        },
+        |core| Ok(sources(rx_queues(core, &ports, &config)?)),
         |core| {
             let queues =
                 ports.iter().map(|(egress, port)| Ok((egress.route, port.tx_queue(core)?)));
@@ -100,6 +98,20 @@ fn open_ports(eal: Eal, config: &Config, args: &Run) -> Result<Vec<OpenPort>, Ba
     (0..).zip(&config.ports).map(open).collect()
 }
 
+/// An RX queue of each port, for a core.
+fn rx_queues<'a>(
+    core: &Core,
+    ports: &'a [OpenPort],
+    config: &'a Config,
+) -> Result<Vec<CheckedQueue<'a>>, Error> {
+    let require_hugepages = config.engine.require_hugepages;
+    let queues = ports.iter().zip(&config.ports).map(|((_, port), of)| {
+        let (queue, name) = (port.rx_queue(core)?, of.name.as_str());
+        Ok(CheckedQueue { queue, port, name, require_hugepages })
+    });
+    queues.collect()
+}
+
 /// What holds for the ports that packets come by.
 fn receiving(config: &Config, ports: &[OpenPort]) -> Result<Ports, Failure> {
     let mut receiving = Ports::default();
@@ -119,4 +131,48 @@ fn egresses(ports: &[OpenPort]) -> Egresses {
         port.expect("a configuration has a port towards each side").0.egress
     };
     Egresses { clients: first(Side::has_clients), backends: first(Side::has_backends) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Cli, Command};
+    use clap::Parser;
+    use hotloop::stage::{Facts, Role, Source};
+
+    const CONFIG: &str = r#"
+        [engine]
+        require_hugepages = false
+        [balancer]
+        source_v4 = "192.0.2.1"
+        mtu = 1500
+        decapsulate = []
+        [[port]]
+        name = "uplink"
+        device = "net_null_run"
+        next_hop_mac = "02:00:00:00:00:01"
+        [[service]]
+        name = "web"
+        address = "203.0.113.10"
+        protocol = "tcp"
+        ports = "80"
+        backend = [{ address = "10.0.0.1" }]
+    "#;
+
+    #[test]
+    fn a_port_without_hugepages_starts_where_the_configuration_does_not_require_them() {
+        let cli = Cli::parse_from(["ipip-lb", "run", "--config", "lb.toml"]);
+        let Command::Run(args) = cli.command else { panic!("{cli:?}") };
+        let mut config = Config::parse("lb.toml", CONFIG).unwrap();
+        let ports = open_ports(Eal::embedded_or_current().unwrap(), &config, &args).unwrap();
+        let core = Core::new(0, Role::Worker, None, None);
+        let start = |config: &Config| {
+            let mut queues = sources(rx_queues(&core, &ports, config).unwrap());
+            queues.start(&Facts { in_flight_max: 0, thread_count: 1 })
+        };
+        assert!(start(&config).is_ok());
+        config.engine.require_hugepages = true;
+        let refused = start(&config).unwrap_err().to_string();
+        assert!(refused.contains("the mempool of port uplink got"), "{refused}");
+    }
 }

@@ -195,6 +195,26 @@ fn too_little_memory_is_named_as_such() {
     assert!(errors.contains("there is too little memory: raise the limits"), "{errors}");
 }
 
+/// Where tables and mempools are on hugepages, it runs.
+#[test]
+fn where_the_hugepages_required_are_there_it_runs() {
+    const NEEDED: u32 = 56;
+    let free = fs::read_to_string("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages");
+    let free_count: u32 = free.unwrap_or_default().trim().parse().unwrap_or(0);
+    if free_count < NEEDED {
+        return println!("skipped: {free_count} hugepages are free, {NEEDED} are needed");
+    }
+    let folder = folder();
+    let engine = "[engine]\nworkers = 1\nrequire_hugepages = true\n[balancer]";
+    let lb = CONFIG.replacen("[balancer]", engine, 1);
+    fs::write(folder.path().join("huge.toml"), lb).unwrap();
+    let line = "run --config huge.toml --duration 0.2 --rx-descriptors 64 --tx-descriptors 64 \
+                -- -l 0 --no-pci -m 48";
+    let args: Vec<_> = line.split_whitespace().collect();
+    let Output { status, stderr, .. } = program(folder.path(), &args).output().unwrap();
+    assert_eq!(status.code(), Some(0), "{}", String::from_utf8_lossy(&stderr));
+}
+
 /// Hugepages that are required are there, or nothing runs.
 #[test]
 fn anything_less_than_the_hugepages_required_is_refused() {

@@ -1,0 +1,81 @@
+//! `engine.require_hugepages`, for the mempools of ports.
+
+use hotloop::dpdk::{Mbuf, MempoolMemory, Port, RxQueue};
+use hotloop::stage::{Burst, Device, Error, Facts, Source};
+use std::sync::Arc;
+
+/// An RX queue that only starts where what is required of its port's mempool is true. A port makes
+/// its mempool when it starts, so that nothing can be said of it before.
+#[derive(Debug)]
+pub struct CheckedQueue<'a> {
+    /// The queue.
+    pub queue: RxQueue,
+    /// The port that it is of.
+    pub port: &'a Port,
+    /// What the port is called.
+    pub name: &'a str,
+    /// Whether the port's mempool must lie on hugepages.
+    pub require_hugepages: bool,
+}
+
+impl Source for CheckedQueue<'_> {
+    type Item = Mbuf;
+
+    #[inline]
+    fn poll(&mut self, burst: &mut Burst<Mbuf>) -> usize {
+        self.queue.poll(burst)
+    }
+
+    fn start(&mut self, facts: &Facts) -> Result<(), Error> {
+        self.queue.start(facts)?;
+        match self.port.mempool() {
+            Some(mempool) if self.require_hugepages => check(self.name, mempool.memory()),
+            _ => Ok(()),
+        }
+    }
+
+    fn devices(&self) -> Vec<Arc<dyn Device>> {
+        self.queue.devices()
+    }
+
+    fn lossless(&self) -> bool {
+        self.queue.lossless()
+    }
+
+    fn finished(&self) -> bool {
+        self.queue.finished()
+    }
+}
+
+/// That a port's mempool is on hugepages.
+fn check(port: &str, memory: MempoolMemory) -> Result<(), Error> {
+    if memory.is_on_hugepages() {
+        return Ok(());
+    }
+    let pages = memory.bytes.div_ceil(2 << 20);
+    Err(Error::message(format!(
+        "engine.require_hugepages: the mempool of port {port} got {memory}; reserve {pages} \
+         hugepages of 2 MiB for it (/proc/sys/vm/nr_hugepages) and have EAL use them (arguments \
+         after --, such as -m 1024, without --no-huge), or leave out require_hugepages"
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn anything_less_than_hugepages_is_refused_with_what_to_do() {
+        let got = |page_bytes| MempoolMemory { bytes: 5 << 20, page_bytes, node: Some(0) };
+        for (page_bytes, pages) in [(Some(4096), "4 KiB pages"), (None, "pages of unknown size")] {
+            let refused = check("uplink", got(page_bytes)).unwrap_err().to_string();
+            let start = format!("the mempool of port uplink got 5120 KiB on {pages}, node 0; ");
+            let remedies = ["reserve 3 hugepages", "/proc/sys/vm/nr_hugepages", "-m 1024"];
+            assert!(refused.contains(&start), "{refused}");
+            assert!(remedies.iter().all(|remedy| refused.contains(remedy)), "{refused}");
+        }
+        for page_bytes in [2 << 20, 1 << 30] {
+            assert!(check("uplink", got(Some(page_bytes))).is_ok());
+        }
+    }
+}
