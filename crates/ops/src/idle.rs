@@ -6,8 +6,8 @@ use hotloop_engine::Idle;
 /// What cores do when there is nothing to do, as a command line says it.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct IdleArgs {
-    /// What a core does when it has polled and found nothing. Neither makes a system call; cores that
-    /// share a CPU hand it over in both.
+    /// What a core does when it has polled and found nothing. Neither makes a system call, except that
+    /// cores which share a CPU hand it over to each other.
     #[arg(long, value_name = "MODE", value_enum, default_value_t = Mode::Spin)]
     idle: Mode,
 }
