@@ -103,12 +103,19 @@ impl Deployment {
 impl fmt::Display for Deployment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::RunToCompletion { workers } => write!(f, "run-to-completion, {workers} workers"),
-            Self::Pipeline { dispatchers, workers } => {
-                write!(f, "pipeline, {dispatchers} dispatchers, {workers} workers")
+            Self::RunToCompletion { .. } => f.write_str("run-to-completion")?,
+            Self::Pipeline { dispatchers, .. } => {
+                write!(f, "pipeline, {dispatchers} dispatcher{}", plural(*dispatchers))?;
             }
         }
+        let workers = self.worker_count();
+        write!(f, ", {workers} worker{}", plural(workers))
     }
+}
+
+/// What makes a noun that of so many.
+const fn plural(count: usize) -> &'static str {
+    if count == 1 { "" } else { "s" }
 }
 
 /// What a core does when there is nothing to do.
@@ -188,6 +195,18 @@ mod tests {
         assert_eq!(Deployment::run_to_completion(127).check(), Ok(()));
         let overflow = Deployment::pipeline(usize::MAX, usize::MAX);
         assert_eq!(overflow.check(), Err(PlanError::TooManyCores { asked: usize::MAX }));
+    }
+
+    #[test]
+    fn a_deployment_says_what_there_is_of_each_role() {
+        for (deployment, text) in [
+            (Deployment::run_to_completion(1), "run-to-completion, 1 worker"),
+            (Deployment::run_to_completion(2), "run-to-completion, 2 workers"),
+            (Deployment::pipeline(1, 2), "pipeline, 1 dispatcher, 2 workers"),
+            (Deployment::pipeline(2, 1), "pipeline, 2 dispatchers, 1 worker"),
+        ] {
+            assert_eq!(deployment.to_string(), text);
+        }
     }
 
     #[test]

@@ -120,14 +120,14 @@ impl Ctl {
                 ask("lookup", arguments, &lookup_text)
             }
             CtlCommand::Drain(of) => ask("drain", backend(of), &|answer| {
-                let services = services_text(&answer["changed"]);
+                let services = counted(&answer["changed"], "service");
                 format!("{} gets no new connections in {services}", of.backend)
             }),
             CtlCommand::Weight { backend: of, weight } => {
                 let mut arguments = backend(of);
                 arguments["weight"] = json!(weight);
                 ask("weight", arguments, &|answer| {
-                    let services = services_text(&answer["changed"]);
+                    let services = counted(&answer["changed"], "service");
                     format!("{} has weight {weight} in {services}", of.backend)
                 })
             }
@@ -135,24 +135,22 @@ impl Ctl {
                 let mut arguments = backend(of);
                 arguments["flush"] = json!(flush);
                 ask("remove", arguments, &|answer| {
-                    let services = services_text(&answer["removed"]);
+                    let services = counted(&answer["removed"], "service");
                     let end = if *flush { ", and its connections end" } else { "" };
                     format!("{} is taken out of {services}{end}", of.backend)
                 })
             }
             CtlCommand::Reload => ask("reload", Value::Null, &|answer| {
-                let (services, backends) = (cell(&answer["services"]), cell(&answer["backends"]));
-                format!("reloaded: {services} services with {backends} backends")
+                let services = counted(&answer["services"], "service");
+                format!("reloaded: {services} with {}", counted(&answer["backends"], "backend"))
             }),
         }
     }
 }
 
-fn services_text(count: &Value) -> String {
-    match count.as_u64() {
-        Some(1) => "1 service".to_owned(),
-        _ => format!("{} services", cell(count)),
-    }
+/// So many of what the noun names.
+fn counted(count: &Value, noun: &str) -> String {
+    format!("{} {noun}{}", cell(count), if count.as_u64() == Some(1) { "" } else { "s" })
 }
 
 /// The backends. Weights that are not the configuration's are shown with those that are.
@@ -193,10 +191,10 @@ fn overview_text(overview: &Value) -> String {
     let balancer = |key: &str| cell(&overview["balancer"][key]);
     let mut text = status_text(&overview["engine"]);
     text.push_str(&format!(
-        "\n\nconfiguration {}: {} services with {} backends, {} of them down\n",
+        "\n\nconfiguration {}: {} with {}, {} of them down\n",
         of("config"),
-        of("services"),
-        of("backends"),
+        counted(&overview["services"], "service"),
+        counted(&overview["backends"], "backend"),
         of("down"),
     ));
     let remembered = overview["balancer"]["connections"].as_array();

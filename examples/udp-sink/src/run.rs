@@ -38,7 +38,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         .idle(common.idle.idle());
 
     let output = Output::start(common.report)?;
-    tracing::info!("{} queues of {}, UDP ports {}", queue_count, port.name(), cli.udp_port);
+    tracing::info!("{}: RX queues {queue_count}, UDP ports {}", port.name(), cli.udp_port);
     let mut duration = Duration::ZERO;
     let result = hotloop_ops::run(plan, CONTROL, |control| {
         let started = Instant::now();

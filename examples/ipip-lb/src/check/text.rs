@@ -2,9 +2,7 @@
 
 use super::notes::Notes;
 use super::{Memory, Understood, mac, shares};
-use crate::config::{
-    Backend, Balancer, Config, DeploymentKind, Engine, Health, Probe, Scheduler, Service, Trust,
-};
+use crate::config::{Backend, Balancer, Config, Engine, Health, Probe, Scheduler, Service, Trust};
 use crate::hashes::{PUBLIC_HASHES, SECRET_HASHES};
 use crate::rules::Rules;
 use crate::shown::shown;
@@ -38,16 +36,8 @@ impl Display for Understood<'_> {
 }
 
 fn write_engine(f: &mut Formatter<'_>, engine: &Engine) -> fmt::Result {
-    let Engine { deployment, dispatchers, workers, idle, require_hugepages } = engine;
-    match deployment {
-        DeploymentKind::RunToCompletion => {
-            write!(f, "engine: run-to-completion on {workers} workers")?;
-        }
-        DeploymentKind::Pipeline => {
-            write!(f, "engine: pipeline of {dispatchers} dispatchers and {workers} workers")?;
-        }
-    }
-    writeln!(f, ", idle: {idle}{}", if *require_hugepages { ", on hugepages alone" } else { "" })
+    let hugepages = if engine.require_hugepages { ", on hugepages alone" } else { "" };
+    writeln!(f, "engine: {}, idle: {}{hugepages}", engine.deployment(), engine.idle)
 }
 
 fn write_balancer(f: &mut Formatter<'_>, balancer: &Balancer) -> fmt::Result {
