@@ -96,7 +96,7 @@ enum Task {
         /// Compare instruction counts with those kept, and keep nothing
         #[arg(long, conflicts_with = "list")]
         check: bool,
-        /// Handed to the benchmark, behind --
+        /// Handed to the benchmark, after --
         #[arg(last = true)]
         arguments: Vec<String>,
     },

@@ -40,7 +40,7 @@ pub enum PrefixError {
         plain: Prefix,
     },
     /// Bits are set behind the prefix.
-    #[error("\"{text}\" has address bits behind its prefix; write {network}")]
+    #[error("\"{text}\" has address bits after its prefix; write {network}")]
     HostBits {
         /// What was written.
         text: String,

@@ -34,7 +34,7 @@ pub fn run(args: &Run) -> Result<Outcome, Failure> {
         .into());
     }
     let eal = if args.eal.is_empty() { Eal::embedded() } else { Eal::with_args(&args.eal) };
-    let eal = eal.map_err(|error| BadInput::new(format!("arguments behind --: {error}")))?;
+    let eal = eal.map_err(|error| BadInput::new(format!("arguments after --: {error}")))?;
     let ports = open_ports(eal, &config, args)?;
     let (function, steering) = NetworkFunction::new(&config, egresses(&ports))
         .map_err(|error| BadInput::new(error.to_string()))?;

@@ -43,7 +43,7 @@ const WRONG: &[(&[&str], &[&str])] = &[
     (&["run", "--config", "lb.toml", "-l", "0"], &["unexpected argument '-l'"]),
     (
         &["run", "--config", "lb.toml", "--", "--nonsense"],
-        &["arguments behind --: ", "\"--nonsense\""],
+        &["arguments after --: ", "\"--nonsense\""],
     ),
     (
         &["run", "--config", "nothing.toml"],
