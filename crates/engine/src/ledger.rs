@@ -69,7 +69,7 @@ impl Baseline {
     /// After the threads were joined: stops the devices, reads their counters, then looks at their
     /// pools.
     pub(crate) fn settle(&self) -> Settled {
-        let notes = self.gone();
+        let notes = self.outages();
         // A device may count what was left in it when it stops.
         let findings = self.stop();
         let mut settled = Settled { pools_whole: true, findings, notes, ..Settled::default() };
@@ -98,12 +98,20 @@ impl Baseline {
         self.devices.iter().map(|(device, _)| Arc::clone(device)).collect()
     }
 
-    /// Names the devices whose interface has gone.
-    fn gone(&self) -> Vec<String> {
-        let is_gone =
-            |device: &&(Arc<dyn Device>, _)| device.0.link_state() == Some(LinkState::Gone);
-        let gone = self.devices.iter().filter(is_gone);
-        gone.map(|(device, _)| format!("{}: its interface has gone", device.name())).collect()
+    /// Names the devices whose interface had gone, or has.
+    fn outages(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        for (device, before) in &self.devices {
+            let reopened = device.counters().reopened.saturating_sub(before.reopened);
+            if reopened > 0 {
+                let name = device.name();
+                notes.push(format!("{name}: its interface had gone; opened again: {reopened}"));
+            }
+            if device.link_state() == Some(LinkState::Gone) {
+                notes.push(format!("{}: its interface has gone", device.name()));
+            }
+        }
+        notes
     }
 
     /// Stops every device, and says which don't.

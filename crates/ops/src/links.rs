@@ -86,6 +86,7 @@ pub(crate) fn to_json(control: &Control<'_>) -> Vec<Value> {
             "sent_bytes": counters.sent_bytes,
             "imissed": counters.imissed,
             "rx_nombuf": counters.rx_nombuf,
+            "reopened": counters.reopened,
         })
     };
     control.devices().into_iter().map(device).collect()

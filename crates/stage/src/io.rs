@@ -178,6 +178,8 @@ pub struct DeviceCounters {
     pub rx_unclaimed: u64,
     /// Packets dropped because the lengths that their driver wrote do not agree.
     pub rx_malformed: u64,
+    /// How often it was opened again: [`Device::reopen`].
+    pub reopened: u64,
 }
 
 impl Default for DeviceCounters {
@@ -193,6 +195,7 @@ impl Default for DeviceCounters {
             rx_nombuf: 0,
             rx_unclaimed: 0,
             rx_malformed: 0,
+            reopened: 0,
         }
     }
 }

@@ -91,6 +91,8 @@ fn an_interface_that_comes_back_is_opened_again() {
         assert_eq!(report["balanced"], true, "{report}");
         assert_eq!(report["received"], if reopens { 200 } else { 100 }, "{report}");
         assert_eq!(report["pools_whole"], true, "{report}");
+        let noted = if reopens { "had gone; opened again: 1" } else { "interface has gone" };
+        assert!(report["notes"].to_string().contains(noted), "{report}");
     }
 }
 

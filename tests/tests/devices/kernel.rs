@@ -229,6 +229,8 @@ fn a_device_whose_interface_was_made_anew_goes_on_under_the_same_run() {
             assert_eq!(report.received, 300, "{driver}, {deployment}: {report}");
             assert_eq!(report.nic_loss.imissed, Some(0), "{driver}, {deployment}: {report}");
             assert!(report.pools_whole, "{report}");
+            let note = format!("{}: its interface had gone; opened again: 3", port.name());
+            assert!(report.notes.contains(&note), "{report}");
             assert!(report.notes.iter().all(|note| !note.contains("has gone")), "{report}");
         }
     });

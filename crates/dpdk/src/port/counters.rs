@@ -102,6 +102,7 @@ impl Device for Inner {
             rx_nombuf: stats.rx_nombuf,
             rx_unclaimed: stats.rx_unclaimed,
             rx_malformed: stats.rx_malformed,
+            reopened: self.reopened.load(Relaxed),
         }
     }
 

@@ -56,6 +56,8 @@ pub(crate) struct Inner {
     pub(super) taken: AtomicU64,
     /// Packets taken by TX queues and freed, since the device sends none of their kind.
     pub(super) refused: AtomicU64,
+    /// How often it was opened again since it was started.
+    pub(super) reopened: AtomicU64,
 }
 
 pub(super) struct State {
@@ -199,6 +201,7 @@ impl Inner {
             polled: AtomicU64::new(0),
             taken: AtomicU64::new(0),
             refused: AtomicU64::new(0),
+            reopened: AtomicU64::new(0),
         })
     }
 
@@ -264,6 +267,7 @@ impl Inner {
         self.polled.store(0, Relaxed);
         self.taken.store(0, Relaxed);
         self.refused.store(0, Relaxed);
+        self.reopened.store(0, Relaxed);
         // SAFETY: 1. The port exists, by the invariant of `Phase::Plugged`, while the state is locked.
         let before = unsafe { stats::read(port_id) }.unwrap_or_default();
         state.earlier = PortStats::default();

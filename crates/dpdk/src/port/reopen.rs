@@ -8,6 +8,7 @@ use crate::error::errno_text;
 use crate::lock::{Control, lock};
 use hotloop_dpdk_sys as sys;
 use hotloop_stage::{Facts, LinkState, Reopening};
+use std::sync::atomic::Ordering::Relaxed;
 
 impl Inner {
     /// Goes as far as it can without waiting.
@@ -66,6 +67,7 @@ impl Inner {
         // SAFETY: 1. The port exists: it was plugged in, and the control lock is held since.
         let before = unsafe { stats::read(port_id) }.unwrap_or_default();
         state.phase = Phase::Started { port_id, before, facts: *facts };
+        self.reopened.fetch_add(1, Relaxed);
         self.gate.open(port_id);
         Ok(())
     }
