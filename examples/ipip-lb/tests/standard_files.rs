@@ -142,8 +142,8 @@ fn a_standard_error_that_blocks_delays_neither_packets_nor_control_nor_the_end()
     let device = &status["engine"]["devices"][0];
     assert_eq!((&device["name"], &device["imissed"]), (&"net_null0".into(), &0.into()), "{status}");
     let received = device["received"].as_u64().unwrap();
-    // Its driver counts no bytes, and that is not 0 of them.
-    assert!(device["received_bytes"].is_null() && device["sent_bytes"] == 0, "{status}");
+    // Its driver counts bytes or, in older versions, doesn't, and that is not 0 of them.
+    assert!(device["received_bytes"] != 0 && device["sent_bytes"] == 0, "{status}");
     assert!(received > 0 && device["rx_nombuf"].is_u64(), "{status}");
     let args = ["ctl", "--control", "lb.sock", "xstats", "--json"];
     let output = program(running.folder.path(), &args).output().unwrap();
