@@ -166,7 +166,7 @@ fn a_standard_output_that_blocks_or_fails_is_an_error_at_the_end() {
         running.wait("it runs", |_| true);
         let output = running.end();
         let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert_eq!(output.status.code(), Some(1), "{}: {said}", output.status);
         assert!(said.contains("standard output: ") && said.contains(expected), "{said}");
     }
 }
