@@ -244,6 +244,13 @@ impl<'a> Control<'a> {
         Self { shared }
     }
 
+    /// From now on SIGINT and SIGTERM don't end the process: one that comes is seen by the next wait
+    /// for it. Without this call, that is so from the first wait on, and one that comes between the
+    /// start of the cores and that wait ends the process with packets inside.
+    pub fn catch_signals() {
+        signals();
+    }
+
     /// Waits for SIGINT or SIGTERM, for the end of every source, or for a stage's panic.
     pub fn wait_for_signal(&self) -> Waited {
         self.wait(None, Some(&signals()))
@@ -324,7 +331,7 @@ impl<'a> Control<'a> {
     }
 }
 
-/// The flag that SIGINT and SIGTERM set. It is registered once a process, at the first wait, and
+/// The flag that SIGINT and SIGTERM set. It is registered once a process, at the first use, and
 /// stays set: a second run would end at once, as the user asked for.
 fn signals() -> Arc<AtomicBool> {
     static FLAG: std::sync::OnceLock<Arc<AtomicBool>> = std::sync::OnceLock::new();

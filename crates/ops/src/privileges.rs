@@ -66,7 +66,8 @@ fn try_keep(kept: Capabilities) -> io::Result<()> {
 
 /// As [`Plan::run`], and no core polls before its thread has given up every capability. The control
 /// thread keeps those in `kept`: [`CONTROL`], and whatever else the program needs while it runs. Once
-/// `control` runs, they are what the process has left; it is said which.
+/// `control` runs, they are what the process has left; it is said which. SIGINT and SIGTERM end the
+/// run from the beginning, not the process.
 ///
 /// # Errors
 /// As [`Plan::run`].
@@ -75,6 +76,7 @@ pub fn run<T>(
     kept: Capabilities,
     control: impl FnOnce(&Control<'_>) -> T,
 ) -> Result<Report, RunError> {
+    Control::catch_signals();
     plan.once_started(keep_none).run(|running| {
         keep(kept);
         match threads() {
