@@ -10,6 +10,8 @@
     reason = "a benchmark prints its figures, for the project's developers"
 )]
 
+mod chains;
+
 use std::hint::black_box;
 use std::mem;
 use std::net::Ipv4Addr;
@@ -70,6 +72,7 @@ fn cases() -> Vec<Case> {
             }
         }
     }
+    cases.extend(chains::cases());
     cases
 }
 
