@@ -1,7 +1,7 @@
 //! A network function between a source and a sink in memory, stepped by hand on one core.
 
 use crate::configuration::{ONE_CORE, configuration, egresses};
-use hotloop::engine::{Assembly, Deployment, Engine, Graph, Plan, outlets, source};
+use hotloop::engine::{Assembly, Chain, Deployment, Engine, Graph, Plan, outlets, source};
 use hotloop::stage::{Error, Tick};
 use hotloop_benches::traffic::{ACK, Dial, Loop, Sizes, Writer};
 use ipip_lb::balance::Route;

@@ -5,7 +5,7 @@ use crate::Bench;
 use crate::capture;
 use crate::configuration::{ONE_CORE, configuration, egresses};
 use hotloop::dpdk::{Eal, HEADROOM_BYTES, Port, PortConfig};
-use hotloop::engine::{outlets, source};
+use hotloop::engine::{Chain, outlets, source};
 use hotloop::stage::Error;
 use hotloop_benches::forwarder::{Measured, measure_apart, measured};
 use hotloop_benches::row::Row;

@@ -79,7 +79,7 @@ fn observe(
     }
     dial.random(flow_count, ACK);
     control.wait_for(WARM_UP);
-    let (start, before) = (Instant::now(), control.counts().sent);
+    let (start, before) = (Instant::now(), control.snapshot().sent);
     control.wait_for(WINDOW);
-    Ok((control.counts().sent - before) as f64 / start.elapsed().as_secs_f64() / 1e6)
+    Ok((control.snapshot().sent - before) as f64 / start.elapsed().as_secs_f64() / 1e6)
 }

@@ -137,9 +137,9 @@ pub fn measured(graph: impl Graph) -> hotloop::Result<Measured> {
 fn observe(control: &Control) -> Result<Measured, String> {
     control.wait_for(WARM_UP);
     let worker = Thread::find(std::process::id(), "run-to-")?;
-    let (packets, cpu_ns) = (control.counts().sent, worker.cpu_ns()?);
+    let (packets, cpu_ns) = (control.snapshot().sent, worker.cpu_ns()?);
     control.wait_for(WINDOW);
-    let (packets_then, cpu_ns_then) = (control.counts().sent, worker.cpu_ns()?);
+    let (packets_then, cpu_ns_then) = (control.snapshot().sent, worker.cpu_ns()?);
     Ok(Measured { packets: packets_then - packets, cpu_ns: cpu_ns_then - cpu_ns })
 }
 

@@ -26,7 +26,7 @@
 //!     let graph = source(|core| port.rx_queue(core)).sink(|core| port.tx_queue(core));
 //!     Ok::<_, hotloop::Error>(
 //!         Engine::plan(graph, Deployment::run_to_completion(1))?
-//!             .run(|control| while control.counts().sent < 1000 { std::thread::yield_now() })?,
+//!             .run(|control| while control.snapshot().sent < 1000 { std::thread::yield_now() })?,
 //!     )
 //! })?;
 //! assert!(report.is_whole());
@@ -60,9 +60,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 pub const DEPLOYMENTS: [Deployment; 5] = [
     Deployment::run_to_completion(1),
     Deployment::run_to_completion(2),
-    Deployment::pipeline(1, 1),
-    Deployment::pipeline(1, 2),
-    Deployment::pipeline(2, 2),
+    Deployment::pipeline([1, 1]),
+    Deployment::pipeline([1, 2]),
+    Deployment::pipeline([2, 2]),
 ];
 
 /// The EAL of this process: the embedded one.

@@ -3,7 +3,6 @@
 use crate::{device, eal};
 use hotloop::dpdk::{Mempool, MempoolConfig, TxQueue};
 use hotloop::prelude::*;
-use hotloop::stage::Role;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -144,7 +143,7 @@ impl Peer {
         let port = Port::open(eal(), &device("net_pcap", &format!(",iface={interface}")));
         let port = port.unwrap_or_else(|error| panic!("{error}"));
         let pool = Mempool::new(eal(), &MempoolConfig::default()).expect("there is memory");
-        let core = Core::new(0, Role::RunToCompletion, None, None);
+        let core = Core::new(0, 1);
         let mut queue = port.tx_queue(&core).expect("it has a TX queue");
         queue.start(&Facts { in_flight_max: 64, thread_count: 1 }).expect("it starts");
         Self { port, queue, pool }

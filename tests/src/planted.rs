@@ -90,7 +90,9 @@ pub fn deployment(text: &str) -> hotloop::Result<Deployment> {
         text.parse().map_err(|_| hotloop::Error::message(format!("{text} is no number of cores")))
     };
     Ok(match text.split_once('+') {
-        Some((dispatchers, workers)) => Deployment::pipeline(count(dispatchers)?, count(workers)?),
+        Some((dispatchers, workers)) => {
+            Deployment::pipeline([count(dispatchers)?, count(workers)?])
+        }
         None => Deployment::run_to_completion(count(text)?),
     })
 }

@@ -38,7 +38,7 @@ fn graph<'a>(full: &'a Port, stuck: &'a Port, next: &'a AtomicUsize) -> impl Gra
 fn a_thousand_stops_and_restarts_leave_everything_whole() {
     alone(|| {
         let deployments = [
-            Deployment::pipeline(1, 1),
+            Deployment::pipeline([1, 1]),
             Deployment::run_to_completion(1),
             Deployment::run_to_completion(2),
         ];
@@ -51,14 +51,14 @@ fn a_thousand_stops_and_restarts_leave_everything_whole() {
                 let deployment = deployments[(port + restart) % deployments.len()];
                 let plan = Engine::plan(graph(&full, &stuck, &next), deployment).unwrap();
                 let report = plan.ring_capacity(64).unwrap().run(|control| {
-                    while control.counts().received < 2000 {
+                    while control.snapshot().received < 2000 {
                         std::thread::yield_now();
                     }
                 });
                 let report = report.unwrap_or_else(|error| panic!("{port}.{restart}: {error}"));
                 assert!(report.is_whole(), "{report}");
                 // What was sent is what the device's rings still held when it was stopped.
-                let held_max = DEVICE_RING_COUNT * deployment.worker_count() as u64;
+                let held_max = DEVICE_RING_COUNT * deployment.cores_in(1) as u64;
                 assert!(report.sent > 0 && report.sent <= held_max, "{report}");
                 ring_full_count += report.dropped.get("ring_full").copied().unwrap_or_default();
             }
@@ -71,7 +71,7 @@ fn a_thousand_stops_and_restarts_leave_everything_whole() {
 #[test]
 fn a_panic_amid_full_rings_loses_nothing() {
     alone(|| {
-        for deployment in [Deployment::pipeline(1, 1), Deployment::pipeline(1, 2)] {
+        for deployment in [Deployment::pipeline([1, 1]), Deployment::pipeline([1, 2])] {
             let full = Port::open_with(eal(), &device("net_null", ""), small()).unwrap();
             let stuck = Port::open_with(eal(), &device("net_ring", ""), small()).unwrap();
             let next = AtomicUsize::new(0);
@@ -105,7 +105,7 @@ fn come_and_go(stop: &AtomicBool) -> u64 {
     while !stop.load(Relaxed) {
         let use_port = || -> hotloop::Result<()> {
             let port = Port::open(eal(), &device(["net_null", "net_ring"][count % 2], ""))?;
-            let core = Core::new(0, hotloop::stage::Role::Worker, None, None);
+            let core = Core::new(0, 1);
             let (mut rx, mut tx) = (port.rx_queue(&core)?, port.tx_queue(&core)?);
             let facts = Facts { in_flight_max: 64, thread_count: 1 };
             rx.start(&facts)?;
@@ -134,13 +134,13 @@ fn ports_come_and_go_beside_a_running_engine() {
                     [("net_null", ""), ("net_null", ",size=60")].map(|(driver, arguments)| {
                         Port::open_with(eal(), &device(driver, arguments), small()).unwrap()
                     });
-                let plan = Engine::plan(graph(&full, &stuck, &next), Deployment::pipeline(1, 1));
+                let plan = Engine::plan(graph(&full, &stuck, &next), Deployment::pipeline([1, 1]));
                 let report = plan.unwrap().run(|control| {
                     // A port under use is not stopped, by whatever name it is asked for.
                     assert!(matches!(full.stop(), Err(Error::QueuesHeld { .. })));
                     let again = Port::open(eal(), full.name());
                     assert!(matches!(again, Err(Error::DeviceInUse { .. })));
-                    while control.counts().sent < 20_000 {
+                    while control.snapshot().sent < 20_000 {
                         std::thread::yield_now();
                     }
                 });
@@ -167,9 +167,9 @@ fn packets_outlive_the_engine_and_its_ports() {
         let mine = mine.into_shared();
         let theirs = mine.clone();
         let next = AtomicUsize::new(0);
-        let plan = Engine::plan(graph(&full, &stuck, &next), Deployment::pipeline(1, 1)).unwrap();
+        let plan = Engine::plan(graph(&full, &stuck, &next), Deployment::pipeline([1, 1])).unwrap();
         let run = plan.run(|control| {
-            while control.counts().sent == 0 {
+            while control.snapshot().sent == 0 {
                 std::thread::yield_now();
             }
         });

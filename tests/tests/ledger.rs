@@ -82,7 +82,7 @@ fn run(deployment: Deployment, fault: Option<Fault>) -> Result<Report, RunError>
     let plan = Engine::plan(forwarder(&lan, &wan, fault), deployment).unwrap();
     plan.run(|control| {
         let mut waited = Waited::Elapsed;
-        while control.counts().sent < 20_000 && waited == Waited::Elapsed {
+        while control.snapshot().sent < 20_000 && waited == Waited::Elapsed {
             waited = control.wait_for(Duration::from_millis(1));
         }
     })
@@ -166,7 +166,7 @@ fn a_packet_kept_to_the_end_is_found_whatever_its_keeper_says() {
                 .burst_stage(|_| Miser { kept: None, is_honest })
                 .sink(|core| port.tx_queue(core));
             Engine::plan(graph, Deployment::run_to_completion(1)).unwrap().run(|control| {
-                while control.counts().sent < 10_000 {
+                while control.snapshot().sent < 10_000 {
                     std::thread::yield_now();
                 }
             })
@@ -200,7 +200,7 @@ fn a_packet_that_somebody_else_has_is_missing_until_it_comes_home() {
             })
             .sink(|core| port.tx_queue(core));
         let run = Engine::plan(graph, Deployment::run_to_completion(1)).unwrap().run(|control| {
-            while control.counts().sent < 1000 {
+            while control.snapshot().sent < 1000 {
                 std::thread::yield_now();
             }
         });

@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn buffers_go_round_and_the_dial_is_obeyed() {
         let loop_ = Loop::new(100, Writer::new(Sizes::Small, 10));
-        let core = Core::new(0, hotloop::stage::Role::RunToCompletion, None, None);
+        let core = Core::new(0, 1);
         let (mut source, mut sink) = (loop_.source(&core).unwrap(), loop_.sink(&core).unwrap());
         assert!(loop_.source(&core).is_err() && loop_.sink(&core).is_err());
         let mut burst = Burst::new();

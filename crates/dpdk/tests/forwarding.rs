@@ -7,7 +7,7 @@ use common::{
     write_pcap,
 };
 use hotloop_dpdk::{PacketBuf, PortConfig, RssConfig, RssFields, lcore};
-use hotloop_stage::{Burst, Core, Role, Sink, Source};
+use hotloop_stage::{Burst, Core, Sink, Source};
 use std::sync::Arc;
 
 #[test]
@@ -179,7 +179,7 @@ fn several_queues_are_polled_by_several_threads() {
                 let barrier = Arc::new(std::sync::Barrier::new(2));
                 let release = Arc::clone(&barrier);
                 let worker = scope.spawn(move || {
-                    let core = Core::new(index, Role::Worker, None, None);
+                    let core = Core::new(index, index + 1);
                     let mut rx = port.rx_queue(&core).unwrap();
                     assert_eq!(core.lcore(), lcore::current());
                     sender.send(rx.index()).unwrap();

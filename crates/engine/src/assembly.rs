@@ -1,27 +1,18 @@
 //! Every core's worker on one thread, stepped by a driver: for simulators and tests.
 
-use crate::culprit::Panic;
 use crate::deployment::Deployment;
 use crate::ledger::{Baseline, CoreEnd};
 use crate::placement::Placement;
 use crate::report::Report;
-use crate::worker::Worker;
+use crate::worker::{Running, Worker};
 use hotloop_stage::{Core, Error, Facts, Tick};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A network function whose cores are stepped one by one.
 /// [`Plan::assemble`](crate::Plan::assemble) makes it.
 pub struct Assembly<'a> {
     deployment: Deployment,
-    cores: Vec<Member<'a>>,
+    cores: Vec<Running<'a>>,
     baseline: Baseline,
-}
-
-struct Member<'a> {
-    core: Core,
-    worker: Box<dyn Worker + 'a>,
-    panic: Option<Panic>,
-    is_done: bool,
 }
 
 impl<'a> Assembly<'a> {
@@ -30,15 +21,16 @@ impl<'a> Assembly<'a> {
     }
 
     pub(crate) fn add(&mut self, core: Core, worker: Box<dyn Worker + 'a>) {
-        self.cores.push(Member { core, worker, panic: None, is_done: false });
+        self.cores.push(Running::new(core, worker));
     }
 
-    /// Starts the devices; stops those that did where one does not.
+    /// Starts the devices. Where one does not start, it stops those that did.
     pub(crate) fn start(mut self) -> Result<Self, Error> {
-        let in_flight_max = self.cores.iter().map(|member| member.worker.in_flight_max()).sum();
-        let facts = Facts { in_flight_max, thread_count: self.cores.len() };
-        let started = self.cores.iter_mut().try_for_each(|member| member.worker.start(&facts));
-        let devices: Vec<_> = self.cores.iter().map(|member| member.worker.devices()).collect();
+        let facts = Facts { in_flight_max: self.in_flight_max(), thread_count: self.cores.len() };
+        let is_lossless = self.cores.iter_mut().any(|core| core.worker.is_lossless());
+        let mut start = |core: &mut Running<'_>| core.worker.start(&facts, is_lossless);
+        let started = self.cores.iter_mut().try_for_each(&mut start);
+        let devices: Vec<_> = self.cores.iter_mut().map(|core| core.worker.devices()).collect();
         self.baseline = Baseline::of(devices.iter());
         if let Err(error) = started {
             self.cores.clear();
@@ -48,92 +40,64 @@ impl<'a> Assembly<'a> {
         Ok(self)
     }
 
-    /// How many cores there are: dispatchers first, then workers.
+    /// The number of cores, the first group's first.
     #[must_use]
     pub fn core_count(&self) -> usize {
         self.cores.len()
     }
 
-    /// One turn of the core at `index`, at `now`; returns how many packets came. A core whose stage
-    /// has panicked does nothing any more.
+    /// One turn of the core at `index`, at `now`. Returns the number of packets that came. A core
+    /// whose stage has panicked does nothing any more.
     ///
     /// # Panics
     /// When there is no such core.
     pub fn step(&mut self, index: usize, now: Tick) -> usize {
-        let member = &mut self.cores[index];
-        if member.panic.is_some() {
+        let core = &mut self.cores[index];
+        if core.panic.is_some() {
             return 0;
         }
-        let stepped = catch_unwind(AssertUnwindSafe(|| member.worker.step(now)));
-        stepped.unwrap_or_else(|panic| {
-            member.fall(Panic::caught(panic.as_ref()));
-            0
-        })
+        core.guard(|worker| worker.turn(now)).unwrap_or(0)
     }
 
     /// Whether a stage has panicked.
     #[must_use]
     pub fn has_panicked(&self) -> bool {
-        self.cores.iter().any(|member| member.panic.is_some())
+        self.cores.iter().any(|core| core.panic.is_some())
     }
 
-    /// Whether every source has said that nothing will come again.
+    /// Whether every source has ended.
     #[must_use]
     pub fn is_exhausted(&self) -> bool {
-        self.cores.iter().all(|member| !member.worker.has_source() || member.worker.is_exhausted())
+        self.cores.iter().all(|core| core.worker.is_exhausted() != Some(false))
     }
 
     /// Packets inside, found by walking rings, bursts and stages.
     #[must_use]
-    pub fn in_flight(&self) -> usize {
-        self.cores.iter().map(|member| member.worker.in_flight()).sum()
+    pub fn in_flight(&mut self) -> usize {
+        self.cores.iter_mut().map(|core| core.worker.in_flight().0).sum()
     }
 
-    /// How many packets there may be inside.
+    /// The most packets that can be inside.
     #[must_use]
-    pub fn in_flight_max(&self) -> usize {
-        self.cores.iter().map(|member| member.worker.in_flight_max()).sum()
+    pub fn in_flight_max(&mut self) -> usize {
+        self.cores.iter_mut().map(|core| core.worker.in_flight().1).sum()
     }
 
-    /// Polls no more, drains every core at `now`, and draws up the account.
+    /// Ends polling, drains every core at `now`, and draws up the account.
     #[must_use]
     pub fn finish(mut self, now: Tick) -> Report {
-        self.cores.iter_mut().for_each(|member| member.worker.stop());
-        while !self.cores.iter().all(|member| member.is_done) {
-            for member in self.cores.iter_mut().filter(|member| !member.is_done) {
-                member.drain(now);
-            }
+        self.cores.iter_mut().for_each(|core| core.worker.stop());
+        while !self.cores.iter().all(|core| core.is_done) {
+            self.cores.iter_mut().filter(|core| !core.is_done).for_each(|core| core.drain(now));
         }
-        let ends = self
-            .cores
-            .into_iter()
-            .map(|member| CoreEnd::of(&member.core, member.worker.as_ref(), member.panic));
-        let ends = ends.collect();
+        let ends = self.cores.iter_mut().map(CoreEnd::of).collect();
+        self.cores.clear();
         Report::settle(self.deployment, &Placement::nowhere(), &self.baseline, ends)
-    }
-}
-
-impl Member<'_> {
-    fn drain(&mut self, now: Tick) {
-        let Self { worker, panic, .. } = self;
-        let work = || if panic.is_some() { worker.discard() } else { worker.drain(now) };
-        match catch_unwind(AssertUnwindSafe(work)) {
-            Ok(is_done) => self.is_done = is_done,
-            Err(panic) => self.fall(Panic::caught(panic.as_ref())),
-        }
-    }
-
-    fn fall(&mut self, panic: Panic) {
-        self.panic.get_or_insert(panic);
-        while catch_unwind(AssertUnwindSafe(|| self.worker.abandon())).is_err() {}
     }
 }
 
 impl std::fmt::Debug for Assembly<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Assembly")
-            .field("deployment", &self.deployment)
-            .field("in_flight", &self.in_flight())
-            .finish_non_exhaustive()
+        f.debug_struct("Assembly").field("deployment", &self.deployment).finish_non_exhaustive()
     }
 }

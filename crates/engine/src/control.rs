@@ -1,13 +1,11 @@
 //! What the cores of a run share, and the handle by which the calling thread steers it.
 
-use crate::chain::{Line, Place};
 use crate::deployment::{Deployment, Idle};
 use crate::ledger::Baseline;
-use crate::snapshot::Snapshot;
-use crate::worker::Devices;
-use hotloop_stage::{Device, Error, Facts, Role};
-use std::ops::RangeInclusive;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use crate::snapshot::{CorePlaces, Snapshot};
+use crate::worker::{Devices, Running};
+use hotloop_stage::{Device, Error, Facts};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -38,29 +36,24 @@ struct Start {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Phase {
     Building,
-    Starting(Facts),
+    /// Whether one of the sources can wait stands next to the facts.
+    Starting(Facts, bool),
     Running,
     Aborted,
 }
 
-/// What a core tells of the worker it built.
+/// The worker that a core has built, as others need to know it.
 #[derive(Debug)]
 pub(crate) struct Built {
-    pub(crate) role: Role,
-    pub(crate) index: usize,
-    pub(crate) cpu: Option<usize>,
-    pub(crate) in_flight_max: usize,
-    pub(crate) devices: Devices,
-    pub(crate) lines: Vec<Line>,
+    core: CorePlaces,
+    devices: Devices,
+    is_lossless: bool,
 }
 
 impl Built {
-    /// Packets that all cores together have sent, and dropped.
-    fn left(all: &[Self]) -> (u64, u64) {
-        let lines = || all.iter().flat_map(|built| &built.lines);
-        let sinks = lines().filter(|line| line.place == Place::Sink);
-        let dropped = |line: &Line| line.counters.dropped_sum() + line.counters.panicked.count();
-        (sinks.map(|line| line.counters.emitted.count()).sum(), lines().map(dropped).sum())
+    pub(crate) fn of(running: &mut Running<'_>) -> Self {
+        let (devices, is_lossless) = (running.worker.devices(), running.worker.is_lossless());
+        Self { core: running.places(), devices, is_lossless }
     }
 }
 
@@ -92,7 +85,7 @@ impl Shared {
     }
 
     fn is_exhausted(&self) -> bool {
-        self.exhausted_count.load(Ordering::Acquire) >= self.deployment.receiver_count()
+        self.exhausted_count.load(Ordering::Acquire) >= self.deployment.cores_in(0)
     }
 
     fn lock(&self) -> MutexGuard<'_, Start> {
@@ -122,25 +115,21 @@ impl Shared {
         Baseline::of(self.lock().built.iter().map(|built| &built.devices))
     }
 
-    /// Waits until every core ahead of this one has built its worker: so the queues that cores claim
-    /// have the same numbers in every run. Says whether to build.
-    pub(crate) fn await_turn(&self, role: Role, index: usize) -> bool {
-        let position = match role {
-            Role::RunToCompletion | Role::Dispatcher => index,
-            Role::Worker => self.deployment.receiver_count() + index,
-        };
+    /// Waits until `position` cores have built their workers: so the queues that cores claim have the
+    /// same numbers in every run. Returns whether to build.
+    pub(crate) fn await_turn(&self, position: usize) -> bool {
         let start =
             self.wait_while(|start| start.phase == Phase::Building && start.built.len() < position);
         start.phase == Phase::Building
     }
 
-    /// A core has built its worker. Returns what devices are to be started with, or nothing where
-    /// the start failed elsewhere.
-    pub(crate) fn built(&self, built: Built) -> Option<Facts> {
+    /// A core has built its worker. Returns what devices are to be started with and whether one of the
+    /// sources can wait, or none where the start failed elsewhere.
+    pub(crate) fn built(&self, built: Built) -> Option<(Facts, bool)> {
         self.lock().built.push(built);
         self.changed.notify_all();
         match self.wait_while(|start| start.phase == Phase::Building).phase {
-            Phase::Starting(facts) => Some(facts),
+            Phase::Starting(facts, is_lossless) => Some((facts, is_lossless)),
             _ => None,
         }
     }
@@ -149,7 +138,7 @@ impl Shared {
     pub(crate) fn started(&self) -> bool {
         self.lock().started_count += 1;
         self.changed.notify_all();
-        let start = self.wait_while(|start| matches!(start.phase, Phase::Starting(_)));
+        let start = self.wait_while(|start| matches!(start.phase, Phase::Starting(..)));
         start.phase == Phase::Running
     }
 
@@ -162,15 +151,17 @@ impl Shared {
         if start.phase == Phase::Aborted {
             return None;
         }
-        let in_flight_max = start.built.iter().map(|built| built.in_flight_max).sum();
+        let in_flight_max = start.built.iter().map(|built| built.core.in_flight_max).sum();
+        let is_lossless = start.built.iter().any(|built| built.is_lossless);
         // What a device loses while it starts belongs to the run.
         let baseline = Baseline::of(start.built.iter().map(|built| &built.devices));
-        start.phase = Phase::Starting(Facts { in_flight_max, thread_count: core_count });
+        let facts = Facts { in_flight_max, thread_count: core_count };
+        start.phase = Phase::Starting(facts, is_lossless);
         drop(start);
         self.changed.notify_all();
 
         let mut start = self.wait_while(|start| {
-            matches!(start.phase, Phase::Starting(_)) && start.started_count < core_count
+            matches!(start.phase, Phase::Starting(..)) && start.started_count < core_count
         });
         if start.phase == Phase::Aborted {
             return None;
@@ -199,44 +190,6 @@ pub enum Waited {
     Elapsed,
     /// The run is ending because a stage panicked.
     Stopped,
-}
-
-/// What the cores have counted up to now, in packets. Read while they run, the figures are of
-/// slightly different moments: what left is read before what came, and again after it.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Counts {
-    /// Received from sources.
-    pub received: u64,
-    /// Taken over by sinks.
-    pub sent: u64,
-    /// Made by stages.
-    pub created: u64,
-    /// Dropped by stages and by the engine.
-    pub dropped: u64,
-    /// How many packets there may be inside the engine at most.
-    pub in_flight_max: u64,
-    /// Sent or dropped before `received` and `created` were read; `sent` and `dropped` were read
-    /// after them.
-    left_before: u64,
-}
-
-impl Counts {
-    /// Packets inside the engine, by the counts: between these two, which are the same once no core
-    /// runs.
-    #[must_use]
-    pub const fn in_flight(&self) -> RangeInclusive<i64> {
-        let entered = self.received + self.created;
-        let least = entered.wrapping_sub(self.sent + self.dropped).cast_signed();
-        least..=entered.wrapping_sub(self.left_before).cast_signed()
-    }
-
-    /// Whether the account holds while running: what is in flight is neither less than nothing nor
-    /// more than there can be.
-    #[must_use]
-    pub const fn is_plausible(&self) -> bool {
-        let in_flight = self.in_flight();
-        *in_flight.start() <= self.in_flight_max.cast_signed() && *in_flight.end() >= 0
-    }
 }
 
 impl<'a> Control<'a> {
@@ -291,27 +244,6 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// What the cores have counted up to now.
-    #[must_use]
-    pub fn counts(&self) -> Counts {
-        let start = self.shared.lock();
-        let (sent, dropped) = Built::left(&start.built);
-        let mut counts = Counts { left_before: sent + dropped, ..Counts::default() };
-        fence(Ordering::SeqCst);
-        for built in &start.built {
-            counts.in_flight_max += built.in_flight_max as u64;
-            counts.created +=
-                built.lines.iter().map(|line| line.counters.created.count()).sum::<u64>();
-            if built.devices.sources.is_some() {
-                let inlet = built.lines.first();
-                counts.received += inlet.map_or(0, |line| line.counters.received.count());
-            }
-        }
-        fence(Ordering::SeqCst);
-        (counts.sent, counts.dropped) = Built::left(&start.built);
-        counts
-    }
-
     /// The devices of the run, each once: their counters and links can be looked at while it runs.
     #[must_use]
     pub fn devices(&self) -> Vec<Arc<dyn Device>> {
@@ -327,7 +259,8 @@ impl<'a> Control<'a> {
     /// What each place of each core has counted up to now.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot::of(self.shared.deployment, &self.shared.lock().built)
+        let start = self.shared.lock();
+        Snapshot::of(self.shared.deployment, start.built.iter().map(|built| &built.core))
     }
 }
 

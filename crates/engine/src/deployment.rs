@@ -1,100 +1,107 @@
 //! How a network function is spread over cores.
 
-use hotloop_stage::Role;
+use hotloop_stage::Core;
 use std::fmt;
 
 /// How a network function is spread over cores.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Deployment {
-    /// Every core polls queues of its own and does all the work. Where the graph has a `shard_by`, a
-    /// packet owned by another core crosses one ring; its own never touch a ring.
-    RunToCompletion {
-        /// How many cores, from 1.
-        workers: usize,
-    },
-    /// Dispatch cores poll and route, workers own the shards.
-    Pipeline {
-        /// How many cores poll, from 1.
-        dispatchers: usize,
-        /// How many cores work, from 1.
-        workers: usize,
-    },
+///
+/// The boundaries of a graph divide it into groups. In *run-to-completion* every core polls queues of
+/// its own and runs all groups: where the graph has a `shard_by`, a packet owned by another core
+/// crosses one ring, and a core's own packets never touch one. In a *pipeline* each group has cores of
+/// its own, connected by rings.
+#[derive(Clone, Copy, Eq, PartialEq)]
+pub struct Deployment {
+    /// The number of groups with cores of their own; 0 in run-to-completion.
+    group_count: usize,
+    /// The number of cores of each group; in run-to-completion the first one counts for all.
+    core_counts: [usize; Self::GROUP_COUNT_MAX],
 }
 
 impl Deployment {
-    /// How many cores a deployment may have at most: what one EAL process can register as lcores,
-    /// less its main lcore.
+    /// The most cores of a deployment: as many as one EAL process can register as lcores, less its
+    /// main lcore.
     pub const CORE_COUNT_MAX: usize = 127;
 
-    /// `workers` cores that each do everything.
+    /// The most groups of a pipeline.
+    pub const GROUP_COUNT_MAX: usize = 16;
+
+    /// Run-to-completion on `core_count` cores.
     #[must_use]
-    pub const fn run_to_completion(workers: usize) -> Self {
-        Self::RunToCompletion { workers }
+    pub const fn run_to_completion(core_count: usize) -> Self {
+        let mut core_counts = [0; Self::GROUP_COUNT_MAX];
+        core_counts[0] = core_count;
+        Self { group_count: 0, core_counts }
     }
 
-    /// `dispatchers` cores that poll, `workers` that work.
+    /// A pipeline with as many cores in each group, from the group that polls to the one that sends:
+    /// `pipeline([2, 6])` has two cores that receive and six that work.
     #[must_use]
-    pub const fn pipeline(dispatchers: usize, workers: usize) -> Self {
-        Self::Pipeline { dispatchers, workers }
+    pub const fn pipeline<const N: usize>(groups: [usize; N]) -> Self {
+        const { assert!(N > 0 && N <= Self::GROUP_COUNT_MAX, "a pipeline has 1 to 16 groups") };
+        let mut core_counts = [0; Self::GROUP_COUNT_MAX];
+        let mut group = 0;
+        while group < N {
+            core_counts[group] = groups[group];
+            group += 1;
+        }
+        Self { group_count: N, core_counts }
     }
 
-    /// How many cores own shards.
+    /// Whether every core runs all groups.
     #[must_use]
-    pub const fn worker_count(self) -> usize {
-        match self {
-            Self::RunToCompletion { workers } | Self::Pipeline { workers, .. } => workers,
+    pub const fn is_run_to_completion(&self) -> bool {
+        self.group_count == 0
+    }
+
+    /// The number of cores that run `group`; 0 where a pipeline has no such group.
+    #[must_use]
+    pub const fn cores_in(&self, group: usize) -> usize {
+        if self.is_run_to_completion() {
+            self.core_counts[0]
+        } else if group < self.group_count {
+            self.core_counts[group]
+        } else {
+            0
         }
     }
 
-    /// How many cores poll.
+    /// The number of cores.
     #[must_use]
-    pub const fn receiver_count(self) -> usize {
-        match self {
-            Self::RunToCompletion { workers } => workers,
-            Self::Pipeline { dispatchers, .. } => dispatchers,
-        }
+    pub fn core_count(&self) -> usize {
+        self.core_counts.iter().fold(0, |sum: usize, &count| sum.saturating_add(count))
     }
 
-    /// How many cores there are.
-    #[must_use]
-    pub const fn core_count(self) -> usize {
-        match self {
-            Self::RunToCompletion { workers } => workers,
-            Self::Pipeline { dispatchers, workers } => dispatchers.saturating_add(workers),
-        }
-    }
-
-    /// Each core's role and number in it, dispatchers first.
-    pub(crate) fn roles(self) -> Vec<(Role, usize)> {
-        match self {
-            Self::RunToCompletion { workers } => {
-                (0..workers).map(|index| (Role::RunToCompletion, index)).collect()
-            }
-            Self::Pipeline { dispatchers, workers } => {
-                let dispatchers = (0..dispatchers).map(|index| (Role::Dispatcher, index));
-                dispatchers.chain((0..workers).map(|index| (Role::Worker, index))).collect()
-            }
-        }
-    }
-
-    /// How many rings lead to each worker.
-    pub(crate) const fn rings_per_worker(self) -> usize {
-        match self {
-            Self::RunToCompletion { workers } => workers.saturating_sub(1),
-            Self::Pipeline { dispatchers, .. } => dispatchers,
-        }
-    }
-
-    pub(crate) fn check(self) -> Result<(), PlanError> {
-        let empty = match self {
-            Self::RunToCompletion { workers } => workers == 0,
-            Self::Pipeline { dispatchers, workers } => dispatchers == 0 || workers == 0,
+    /// Each core, the first group's first.
+    pub(crate) fn cores(self) -> Vec<Core> {
+        let groups = 0..self.group_count.max(1);
+        let of = |group| {
+            let count = self.cores_in(group);
+            (0..count).map(move |index| Core::new(index, count).in_group(group))
         };
-        if empty {
+        groups.flat_map(of).collect()
+    }
+
+    /// The name of a core for people.
+    pub(crate) fn core_name(&self, group: usize, index: usize) -> String {
+        if self.is_run_to_completion() {
+            format!("core {index}")
+        } else {
+            format!("group {group} core {index}")
+        }
+    }
+
+    /// Checks that there is a core for each of `group_count` groups of a graph.
+    pub(crate) fn check(self, group_count: usize) -> Result<(), PlanError> {
+        let own_groups = self.group_count.max(1);
+        if self.core_counts[..own_groups].contains(&0) {
             return Err(PlanError::NoCores(self));
         }
         if self.core_count() > Self::CORE_COUNT_MAX {
             return Err(PlanError::TooManyCores { asked: self.core_count() });
+        }
+        if !self.is_run_to_completion() && self.group_count != group_count {
+            let given = self.group_count;
+            return Err(PlanError::Groups { given, graph: group_count });
         }
         Ok(())
     }
@@ -102,20 +109,18 @@ impl Deployment {
 
 impl fmt::Display for Deployment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::RunToCompletion { .. } => f.write_str("run-to-completion")?,
-            Self::Pipeline { dispatchers, .. } => {
-                write!(f, "pipeline, {dispatchers} dispatcher{}", plural(*dispatchers))?;
-            }
-        }
-        let workers = self.worker_count();
-        write!(f, ", {workers} worker{}", plural(workers))
+        let name = if self.is_run_to_completion() { "run-to-completion" } else { "pipeline" };
+        let groups = &self.core_counts[..self.group_count.max(1)];
+        let counts: Vec<_> = groups.iter().map(usize::to_string).collect();
+        let noun = if self.core_count() == 1 { "core" } else { "cores" };
+        write!(f, "{name}, {} {noun}", counts.join(" + "))
     }
 }
 
-/// What makes a noun that of so many.
-const fn plural(count: usize) -> &'static str {
-    if count == 1 { "" } else { "s" }
+impl fmt::Debug for Deployment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// What a core does when there is nothing to do.
@@ -147,31 +152,49 @@ impl fmt::Display for Idle {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
-    /// A deployment without a core in one of its roles.
-    #[error("{0}: each role needs at least one core; ask for 1 or more")]
+    /// A group without a core.
+    #[error("{0}: each group needs at least one core")]
     NoCores(Deployment),
     /// More cores than can be registered.
-    #[error("{asked} cores were asked for, {max} can be had; ask for fewer dispatchers or workers",
-            max = Deployment::CORE_COUNT_MAX)]
+    #[error("the deployment has {asked} cores, and {max} is the most", max = Deployment::CORE_COUNT_MAX)]
     TooManyCores {
-        /// How many were asked for.
+        /// The number of cores of the deployment.
         asked: usize,
     },
-    /// A pipeline of a graph that does not say which worker goes on with a packet.
-    #[error("a pipeline needs a boundary: add .shard_by(..) to the graph, or run to completion")]
-    NoBoundary,
-    /// Rings too small to be of use.
-    #[error("rings of {asked} packets were asked for; ask for 1 to {max}", max = crate::RING_CAPACITY_MAX)]
+    /// A pipeline that does not fit the boundaries of its graph.
+    #[error(
+        "the pipeline has cores for {given} groups, and the boundaries of the graph make {graph}: \
+         add or remove .shard_by(..) or .handoff(), or run to completion"
+    )]
+    Groups {
+        /// The number of groups of the deployment.
+        given: usize,
+        /// The number of groups of the graph.
+        graph: usize,
+    },
+    /// A handoff from fewer cores than it leads to.
+    #[error(
+        "a handoff from {senders} to {receivers} cores would leave some without packets: use \
+         .shard_by(..), or no more receiving cores than sending ones"
+    )]
+    Handoff {
+        /// The number of cores before the handoff.
+        senders: usize,
+        /// The number of cores after it.
+        receivers: usize,
+    },
+    /// Rings that are too small or too large to be of use.
+    #[error("rings of {asked} packets are not possible: give 1 to {max}", max = crate::RING_CAPACITY_MAX)]
     RingCapacity {
-        /// How many were asked for.
+        /// The capacity that was set.
         asked: usize,
     },
     /// A placement that does not name as many CPUs as there are cores.
-    #[error("{cpus} CPUs were named for {cores} cores; name one for each")]
+    #[error("the placement names {cpus} CPUs for {cores} cores: name one for each")]
     Placement {
-        /// How many CPUs were named.
+        /// The number of CPUs named.
         cpus: usize,
-        /// How many cores the deployment has.
+        /// The number of cores of the deployment.
         cores: usize,
     },
 }
@@ -181,29 +204,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_deployment_needs_a_core_in_each_role_and_not_too_many() {
-        assert_eq!(Deployment::pipeline(1, 2).check(), Ok(()));
+    fn a_deployment_needs_a_core_in_each_group_and_not_too_many() {
+        assert_eq!(Deployment::pipeline([1, 2]).check(2), Ok(()));
         for empty in [
             Deployment::run_to_completion(0),
-            Deployment::pipeline(0, 1),
-            Deployment::pipeline(1, 0),
+            Deployment::pipeline([0, 1]),
+            Deployment::pipeline([1, 0]),
         ] {
-            assert_eq!(empty.check(), Err(PlanError::NoCores(empty)));
+            assert_eq!(empty.check(2), Err(PlanError::NoCores(empty)));
         }
-        let many = Deployment::pipeline(64, 64);
-        assert_eq!(many.check(), Err(PlanError::TooManyCores { asked: 128 }));
-        assert_eq!(Deployment::run_to_completion(127).check(), Ok(()));
-        let overflow = Deployment::pipeline(usize::MAX, usize::MAX);
-        assert_eq!(overflow.check(), Err(PlanError::TooManyCores { asked: usize::MAX }));
+        let many = Deployment::pipeline([64, 64]);
+        assert_eq!(many.check(2), Err(PlanError::TooManyCores { asked: 128 }));
+        assert_eq!(Deployment::run_to_completion(127).check(5), Ok(()));
+        let overflow = Deployment::pipeline([usize::MAX, usize::MAX]);
+        assert_eq!(overflow.check(2), Err(PlanError::TooManyCores { asked: usize::MAX }));
+        let groups = PlanError::Groups { given: 3, graph: 2 };
+        assert_eq!(Deployment::pipeline([1, 2, 1]).check(2), Err(groups));
     }
 
     #[test]
-    fn a_deployment_says_what_there_is_of_each_role() {
+    fn a_deployment_prints_the_cores_of_each_group() {
         for (deployment, text) in [
-            (Deployment::run_to_completion(1), "run-to-completion, 1 worker"),
-            (Deployment::run_to_completion(2), "run-to-completion, 2 workers"),
-            (Deployment::pipeline(1, 2), "pipeline, 1 dispatcher, 2 workers"),
-            (Deployment::pipeline(2, 1), "pipeline, 2 dispatchers, 1 worker"),
+            (Deployment::run_to_completion(1), "run-to-completion, 1 core"),
+            (Deployment::run_to_completion(2), "run-to-completion, 2 cores"),
+            (Deployment::pipeline([1, 2]), "pipeline, 1 + 2 cores"),
+            (Deployment::pipeline([1, 2, 1]), "pipeline, 1 + 2 + 1 cores"),
         ] {
             assert_eq!(deployment.to_string(), text);
         }
@@ -217,8 +242,10 @@ mod tests {
     }
 
     #[test]
-    fn roles_are_numbered_from_zero_each() {
-        let roles = Deployment::pipeline(2, 1).roles();
-        assert_eq!(roles, [(Role::Dispatcher, 0), (Role::Dispatcher, 1), (Role::Worker, 0)]);
+    fn cores_are_numbered_from_zero_in_each_group() {
+        let cores = Deployment::pipeline([2, 1]).cores();
+        let numbers: Vec<_> =
+            cores.iter().map(|core| (core.group(), core.index(), core.count())).collect();
+        assert_eq!(numbers, [(0, 0, 2), (0, 1, 2), (1, 0, 1)]);
     }
 }

@@ -1,26 +1,21 @@
 //! From a graph to a plan, and from a plan to a run.
 
 use crate::assembly::Assembly;
+use crate::chain::{Graph, Site};
 use crate::clock::{Clock, Running};
 use crate::control::{Control, Shared};
 use crate::deployment::{Deployment, Idle, PlanError};
-use crate::graph::{self, Graph, Site};
 use crate::placement::Placement;
 use crate::report::{Report, RunError};
 use crate::thread::CoreThread;
 use crate::topology::Topology;
-use hotloop_stage::{Error, Role};
+use hotloop_stage::{Core, Error};
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 
 /// The most packets that one ring between two cores may be asked to hold.
 pub const RING_CAPACITY_MAX: usize = 1 << 20;
-
-/// How many packets the rings to one worker hold together, unless the plan says otherwise.
-const WORKER_RINGS_CAPACITY: usize = 4096;
-
-/// The least that one of them holds.
-const RING_CAPACITY_MIN: usize = 64;
 
 /// The engine. It has no state of its own: a run belongs to its [`Plan`].
 #[derive(Clone, Copy, Debug)]
@@ -32,14 +27,13 @@ impl Engine {
     /// # Errors
     /// A deployment that makes no sense, or does not suit the graph.
     pub fn plan<G: Graph>(graph: G, deployment: Deployment) -> Result<Plan<G>, PlanError> {
-        graph::check::<G>(deployment)?;
-        let rings = deployment.rings_per_worker().max(1);
+        graph.check(deployment)?;
         Ok(Plan {
             graph,
             deployment,
             clock: Clock::default(),
             idle: Idle::default(),
-            ring_capacity: (WORKER_RINGS_CAPACITY / rings).max(RING_CAPACITY_MIN),
+            ring_capacity: None,
             placement: None,
             once_started: None,
         })
@@ -52,7 +46,7 @@ pub struct Plan<G> {
     deployment: Deployment,
     clock: Clock,
     idle: Idle,
-    ring_capacity: usize,
+    ring_capacity: Option<usize>,
     placement: Option<Placement>,
     once_started: Option<fn()>,
 }
@@ -70,8 +64,8 @@ impl<G: Graph> Plan<G> {
         Self { idle, ..self }
     }
 
-    /// Sets how many packets each ring between two cores holds. Unless set, the rings to one worker
-    /// hold 4,096 together, and each at least 64.
+    /// Sets how many packets each ring between two cores holds. Unless set, the rings of a boundary to
+    /// one core hold 4,096 together, and each at least 64.
     ///
     /// # Errors
     /// 0, or more than [`RING_CAPACITY_MAX`].
@@ -79,7 +73,7 @@ impl<G: Graph> Plan<G> {
         if ring_capacity == 0 || ring_capacity > RING_CAPACITY_MAX {
             return Err(PlanError::RingCapacity { asked: ring_capacity });
         }
-        Ok(Self { ring_capacity, ..self })
+        Ok(Self { ring_capacity: Some(ring_capacity), ..self })
     }
 
     /// Sets which CPU each core runs on; placed by the machine's topology unless set.
@@ -133,20 +127,26 @@ impl<G: Graph> Plan<G> {
         let placement = self.placement_now();
         let shared = Shared::new(self.deployment, self.idle);
         let clock = Running::start(self.clock);
-        let ends = graph::mesh::<G::Crossing>(self.deployment, self.ring_capacity);
-        let cores = self.deployment.roles().into_iter().zip(ends).zip(placement.seats());
+        let ends = self.graph.ends(self.deployment, self.ring_capacity);
+        let cores = ends.into_iter().zip(placement.seats()).enumerate();
 
         let (baseline, controlled, ends) = std::thread::scope(|scope| {
             let mut threads = Vec::new();
-            for (((role, index), ends), &seat) in cores {
-                let paced = self.clock == Clock::Capture;
-                let thread = CoreThread::new(role, index, seat, self.idle, paced, &shared, &clock)
-                    .once_started(self.once_started);
-                let (graph, worker_count) = (&self.graph, self.deployment.worker_count());
-                let spawned = std::thread::Builder::new().name(thread_name(role, index));
-                let spawned = spawned.spawn_scoped(scope, move || {
-                    thread.run(|site| graph.worker(site, ends, worker_count))
-                });
+            for (position, (ends, &seat)) in cores {
+                let thread = CoreThread {
+                    deployment: self.deployment,
+                    position,
+                    is_paced: self.clock == Clock::Capture,
+                    seat,
+                    idle: self.idle,
+                    shared: &shared,
+                    clock: &clock,
+                    once_started: self.once_started,
+                };
+                let graph = &self.graph;
+                let spawned = std::thread::Builder::new()
+                    .name(thread.name())
+                    .spawn_scoped(scope, move || thread.run(|site| graph.worker(site, ends)));
                 match spawned {
                     Ok(thread) => threads.push(thread),
                     Err(error) => shared.fail(error.into()),
@@ -175,7 +175,7 @@ impl<G: Graph> Plan<G> {
                 Report::settle(self.deployment, &placement, &baseline, ends).into_result()
             }
             (failure, _) => {
-                // Some may have started. What keeps one from stopping is less than what is told.
+                // Some may have started. Why one does not stop matters less than the failure.
                 shared.devices().stop();
                 let unknown = || Error::message("the engine was stopped before it started");
                 Err(RunError::Start(failure.unwrap_or_else(unknown)))
@@ -189,31 +189,34 @@ impl<G: Graph> Plan<G> {
     /// # Errors
     /// The first factory or device that fails.
     pub fn assemble(&self) -> Result<Assembly<'_>, Error> {
-        let paced = self.clock == Clock::Capture;
-        let ends = graph::mesh::<G::Crossing>(self.deployment, self.ring_capacity);
+        let ends = self.graph.ends(self.deployment, self.ring_capacity);
         let mut assembly = Assembly::new(self.deployment);
-        for ((role, index), ends) in self.deployment.roles().into_iter().zip(ends) {
-            let core = hotloop_stage::Core::new(index, role, None, None);
-            let site = Site { core: &core, paced };
-            let worker = self.graph.worker(&site, ends, self.deployment.worker_count())?;
-            assembly.add(core, worker);
+        for (core, ends) in self.deployment.cores().into_iter().zip(ends) {
+            let site = self.site(core);
+            let worker = self.graph.worker(&site, ends)?;
+            assembly.add(site.core, worker);
         }
         assembly.start()
     }
-}
 
-/// The name of a core's thread. The kernel keeps 15 bytes of it, so roles are abbreviated where that
-/// is needed: no two threads look the same to `top` or `perf`.
-fn thread_name(role: Role, index: usize) -> String {
-    match role {
-        Role::RunToCompletion => format!("rtc-{index}"),
-        Role::Dispatcher => format!("dispatcher-{index}"),
-        Role::Worker => format!("worker-{index}"),
+    fn site(&self, core: Core) -> Site {
+        Site { core, deployment: self.deployment, is_paced: self.clock == Clock::Capture }
     }
 }
 
-impl<G> std::fmt::Debug for Plan<G> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl<G: Graph> fmt::Display for Plan<G> {
+    /// The deployment, and the parts of the graph that each group of cores runs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.deployment)?;
+        for (group, parts) in self.graph.outline().iter().enumerate() {
+            write!(f, "; group {group}: {}", parts.join(", "))?;
+        }
+        Ok(())
+    }
+}
+
+impl<G> fmt::Debug for Plan<G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Plan")
             .field("deployment", &self.deployment)
             .field("clock", &self.clock)

@@ -1,38 +1,29 @@
 //! The account of a run: what every place counted, what the devices counted, and whether it agrees.
 
-use crate::chain::Line;
-use crate::culprit::Panic;
+use crate::panic_origin::Panic;
 use crate::report::NicLoss;
-use crate::worker::{Devices, Tally, Worker};
-use hotloop_stage::{Core, Device, DeviceCounters, LinkState, Role};
+use crate::snapshot::CorePlaces;
+use crate::worker::{Devices, Running};
+use hotloop_stage::{Device, DeviceCounters, LinkState};
 use std::sync::Arc;
 
 /// How one core ended.
 #[derive(Debug)]
 pub(crate) struct CoreEnd {
-    pub(crate) role: Role,
-    pub(crate) index: usize,
-    pub(crate) cpu: Option<usize>,
+    pub(crate) core: CorePlaces,
     pub(crate) lcore: Option<u32>,
-    pub(crate) tally: Tally,
-    pub(crate) lines: Vec<Line>,
     /// Packets left inside, found by walking.
     pub(crate) in_flight: usize,
-    /// What its stage panicked with.
     pub(crate) panic: Option<Panic>,
 }
 
 impl CoreEnd {
-    pub(crate) fn of(core: &Core, worker: &dyn Worker, panic: Option<Panic>) -> Self {
+    pub(crate) fn of(running: &mut Running<'_>) -> Self {
         Self {
-            role: core.role(),
-            index: core.index(),
-            cpu: core.cpu(),
-            lcore: core.lcore(),
-            tally: worker.tally(),
-            lines: worker.lines(),
-            in_flight: worker.in_flight(),
-            panic,
+            core: running.places(),
+            lcore: running.core.lcore(),
+            in_flight: running.worker.in_flight().0,
+            panic: running.panic.clone(),
         }
     }
 }
@@ -51,8 +42,8 @@ impl Baseline {
     pub(crate) fn of<'a>(workers: impl Iterator<Item = &'a Devices>) -> Self {
         let mut baseline = Self { devices: Vec::new(), sources_counted: true, sinks_counted: true };
         for devices in workers {
-            baseline.sources_counted &= devices.sources.as_ref().is_none_or(|all| !all.is_empty());
-            baseline.sinks_counted &= devices.sinks.as_ref().is_none_or(|all| !all.is_empty());
+            baseline.sources_counted &= devices.sources.iter().all(|all| !all.is_empty());
+            baseline.sinks_counted &= devices.sinks.iter().all(|all| !all.is_empty());
             let all = devices.sources.iter().chain(&devices.sinks).flatten();
             all.for_each(|device| baseline.add(device));
         }

@@ -16,7 +16,7 @@
 //! - One boundary a graph; at most 127 cores.
 //!
 //! ```
-//! use hotloop_engine::{Deployment, Engine, source};
+//! use hotloop_engine::{Chain, Deployment, Engine, source};
 //! use hotloop_stage::{Burst, Carries, Sink, Source, each};
 //!
 //! /// Any item can go through a graph.
@@ -68,17 +68,16 @@ mod assembly;
 mod chain;
 mod clock;
 mod control;
-mod culprit;
 mod deployment;
 mod engine;
-mod graph;
 mod ledger;
 mod mailbox;
+mod panic_origin;
+mod per_core;
 mod placement;
 mod publish;
 mod report;
 mod report_text;
-mod router;
 mod snapshot;
 mod sources;
 mod thread;
@@ -86,17 +85,16 @@ mod topology;
 mod worker;
 
 pub use assembly::Assembly;
-pub use chain::{Outlet, Outlets, Routed, outlets};
+pub use chain::{Chain, Fork, Graph, Outlet, Outlets, Routed, Shard, outlets, source};
 pub use clock::Clock;
-pub use control::{Control, Counts, Waited};
+pub use control::{Control, Waited};
 pub use deployment::{Deployment, Idle, PlanError};
 pub use engine::{Engine, Plan, RING_CAPACITY_MAX};
-pub use graph::{Graph, Sharded, Unsharded, source};
-pub use mailbox::{Asker, Mailbox, Mailboxes, mailbox};
+pub use mailbox::{Asker, Mailbox, mailbox};
+pub use per_core::PerCore;
 pub use placement::{Placement, PlacementError, Seat};
-pub use publish::{Publisher, Subscriber, Subscribers, publish};
-pub use report::{DeviceTotals, NicLoss, Report, RunError, StageReport, WorkerReport};
-pub use router::Shard;
-pub use snapshot::{PlaceSnapshot, Snapshot};
+pub use publish::{Publisher, Subscriber, publish};
+pub use report::{CoreReport, DeviceTotals, NicLoss, Report, RunError};
+pub use snapshot::{PlaceCounts, PlaceSnapshot, Snapshot};
 pub use sources::{Sources, sources};
 pub use topology::{Cpu, Topology};

@@ -1,10 +1,11 @@
 //! Questions from control to a core and its answers, without disturbing either.
 
+use crate::deployment::Deployment;
+use crate::per_core::PerCore;
 use hotloop_ring::{Consumer, Producer, ring};
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
 
-/// Makes the ends by which control asks each of `core_count` cores: `capacity` requests fit into a
+/// Makes the ends by which control asks each core that runs `group`: `capacity` requests fit into a
 /// core's ring, and as many answers into the ring back.
 ///
 /// A core's stage owns its [`Mailbox`] and looks into it between bursts. A request is handed out only
@@ -12,13 +13,16 @@ use std::sync::{Mutex, PoisonError};
 /// core that has to answer with much fills memory that came with the request, and sends back what it
 /// would otherwise have to free.
 ///
-/// A core takes its own by its number, which counts the cores of a role.
+/// The factory of a stage in that group takes the mailbox of its core.
 ///
 /// ```
-/// use hotloop_engine::mailbox;
+/// use hotloop_engine::{Deployment, mailbox};
+/// use hotloop_stage::Core;
 ///
-/// let (mut asker, mailboxes) = mailbox::<&str, usize>(2, 8);
-/// let mut mailbox = mailboxes.take(1).expect("nobody has taken it");
+/// let deployment = Deployment::run_to_completion(2);
+/// let (mut asker, mailboxes) = mailbox::<&str, usize>(deployment, 0, 8);
+/// let core = Core::new(1, 2);
+/// let mut mailbox = mailboxes.take(&core).expect("the factory of another stage took it");
 ///
 /// asker.ask(1, "how long is this?").expect("room for a request");
 /// assert_eq!(asker.answer(1), None);
@@ -31,18 +35,18 @@ use std::sync::{Mutex, PoisonError};
 /// # Panics
 /// When there isn't memory for the rings.
 pub fn mailbox<Q: Send, A: Send>(
-    core_count: usize,
+    deployment: Deployment,
+    group: usize,
     capacity: usize,
-) -> (Asker<Q, A>, Mailboxes<Q, A>) {
-    let (lanes, mailboxes) = (0..core_count)
-        .map(|_| {
-            let (requests_tx, requests) = ring(capacity);
-            let (answers, answers_rx) = ring(capacity);
-            let mailbox = Mailbox { requests, answers, owed_count: 0 };
-            (Lane { requests: requests_tx, answers: answers_rx }, Mutex::new(Some(mailbox)))
-        })
-        .unzip();
-    (Asker { lanes }, Mailboxes { mailboxes })
+) -> (Asker<Q, A>, PerCore<Mailbox<Q, A>>) {
+    let mut lanes = Vec::new();
+    let mailboxes = PerCore::new(deployment, group, || {
+        let (requests_tx, requests) = ring(capacity);
+        let (answers, answers_rx) = ring(capacity);
+        lanes.push(Lane { requests: requests_tx, answers: answers_rx });
+        Mailbox { requests, answers, owed_count: 0 }
+    });
+    (Asker { lanes }, mailboxes)
 }
 
 /// Control's end of [`mailbox`].
@@ -73,19 +77,6 @@ impl<Q: Send, A: Send> Asker<Q, A> {
     /// none yet; nor will there be once its mailbox was dropped, which it is at the end of the run.
     pub fn answer(&mut self, core: usize) -> Option<A> {
         self.lanes.get_mut(core)?.answers.pop()
-    }
-}
-
-/// The mailboxes of a [`mailbox()`], for factories to take from.
-pub struct Mailboxes<Q, A> {
-    /// Locked as a core is made, never while it runs.
-    mailboxes: Vec<Mutex<Option<Mailbox<Q, A>>>>,
-}
-
-impl<Q, A> Mailboxes<Q, A> {
-    /// The mailbox at `index`; none where it was taken before, or there are not so many.
-    pub fn take(&self, index: usize) -> Option<Mailbox<Q, A>> {
-        self.mailboxes.get(index)?.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
@@ -133,12 +124,6 @@ impl<Q, A> Mailbox<Q, A> {
 impl<Q, A> fmt::Debug for Asker<Q, A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Asker").field("cores", &self.lanes.len()).finish_non_exhaustive()
-    }
-}
-
-impl<Q, A> fmt::Debug for Mailboxes<Q, A> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Mailboxes").field("count", &self.mailboxes.len()).finish_non_exhaustive()
     }
 }
 

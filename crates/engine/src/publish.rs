@@ -1,8 +1,9 @@
 //! What control hands to every core: an immutable value, replaced as a whole while cores run.
 
+use crate::deployment::Deployment;
+use crate::per_core::PerCore;
 use hotloop_ring::{Consumer, Producer, ring};
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
 
 /// Loom's under `--cfg loom`, so that it sees in which order values are read and freed.
 #[cfg(loom)]
@@ -14,7 +15,7 @@ use std::sync::Arc;
 /// one before it has been taken up and what it superseded is back.
 const ON_THE_WAY_MAX: usize = 1;
 
-/// Makes the two ends by which control publishes values of `T` to `subscriber_count` cores, all of
+/// Makes the two ends by which control publishes values of `T` to the cores that run `group`, all of
 /// which start with `first`.
 ///
 /// A core's stage owns its [`Subscriber`] and takes a newer value up between bursts; what it
@@ -22,15 +23,17 @@ const ON_THE_WAY_MAX: usize = 1;
 /// allocates, and nobody frees a value that a core still reads. A core keeps two values from being
 /// freed at most: the one it reads, and one on the way to it or back.
 ///
-/// A core takes its own by its number, which counts the cores of a role: where the stage stands
-/// behind a boundary, that is the worker's, in either deployment.
+/// The factory of a stage in that group takes the subscriber of its core.
 ///
 /// ```
-/// use hotloop_engine::publish;
+/// use hotloop_engine::{Deployment, publish};
+/// use hotloop_stage::Core;
 /// use std::sync::Arc;
 ///
-/// let (mut publisher, subscribers) = publish(Arc::new("first"), 1);
-/// let mut subscriber = subscribers.take(0).expect("nobody has taken it");
+/// let deployment = Deployment::run_to_completion(1);
+/// let (mut publisher, subscribers) = publish(Arc::new("first"), deployment, 0);
+/// let core = Core::new(0, 1);
+/// let mut subscriber = subscribers.take(&core).expect("the factory of another stage took it");
 /// assert_eq!(*subscriber.current(), "first");
 ///
 /// publisher.publish(Arc::new("second"));
@@ -41,19 +44,22 @@ const ON_THE_WAY_MAX: usize = 1;
 /// ```
 pub fn publish<T: Send + Sync>(
     first: Arc<T>,
-    subscriber_count: usize,
-) -> (Publisher<T>, Subscribers<T>) {
-    let (lanes, subscribers) = (0..subscriber_count)
-        .map(|_| {
-            let (newer_tx, newer) = ring(ON_THE_WAY_MAX);
-            let (superseded, superseded_rx) = ring(ON_THE_WAY_MAX);
-            let lane =
-                Lane { newer: newer_tx, superseded: superseded_rx, is_out: false, is_newest: true };
-            let current = Arc::clone(&first);
-            (lane, Mutex::new(Some(Subscriber { current, superseded, newer })))
-        })
-        .unzip();
-    (Publisher { newest: first, lanes }, Subscribers { subscribers })
+    deployment: Deployment,
+    group: usize,
+) -> (Publisher<T>, PerCore<Subscriber<T>>) {
+    let mut lanes = Vec::new();
+    let subscribers = PerCore::new(deployment, group, || {
+        let (newer_tx, newer) = ring(ON_THE_WAY_MAX);
+        let (superseded, superseded_rx) = ring(ON_THE_WAY_MAX);
+        lanes.push(Lane {
+            newer: newer_tx,
+            superseded: superseded_rx,
+            is_out: false,
+            is_newest: true,
+        });
+        Subscriber { current: Arc::clone(&first), superseded, newer }
+    });
+    (Publisher { newest: first, lanes }, subscribers)
 }
 
 /// Control's end of [`publish`]. Where it is dropped first, subscribers keep the last value that was
@@ -88,8 +94,8 @@ impl<T: Send + Sync> Publisher<T> {
     /// True once every subscriber has taken up the newest and none has an older one: call it from
     /// time to time until then.
     ///
-    /// A subscriber that was dropped no longer counts; one that nobody has taken does, until the
-    /// [`Subscribers`] are dropped.
+    /// A subscriber that was dropped no longer counts; one that no factory has taken does, until the
+    /// [`PerCore`] is dropped.
     pub fn collect(&mut self) -> bool {
         let Self { newest, lanes } = self;
         lanes.retain_mut(|lane| lane.settle(newest));
@@ -113,19 +119,6 @@ impl<T> Lane<T> {
             (self.is_out, self.is_newest) = (handed_over, handed_over);
         }
         true
-    }
-}
-
-/// The subscribers of a [`publish`], for factories to take from.
-pub struct Subscribers<T> {
-    /// Locked as a core is made, never while it runs.
-    subscribers: Vec<Mutex<Option<Subscriber<T>>>>,
-}
-
-impl<T> Subscribers<T> {
-    /// The subscriber at `index`; none where it was taken before, or there are not so many.
-    pub fn take(&self, index: usize) -> Option<Subscriber<T>> {
-        self.subscribers.get(index)?.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
@@ -172,13 +165,6 @@ impl<T> Subscriber<T> {
 impl<T> fmt::Debug for Publisher<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Publisher").field("lanes", &self.lanes.len()).finish_non_exhaustive()
-    }
-}
-
-impl<T> fmt::Debug for Subscribers<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let count = self.subscribers.len();
-        f.debug_struct("Subscribers").field("count", &count).finish_non_exhaustive()
     }
 }
 

@@ -1,8 +1,11 @@
 //! What a run reports in the end, for people and for programs.
 
+use crate::chain::PlaceKind;
 use crate::deployment::Deployment;
 use crate::ledger::{Baseline, CoreEnd, Settled};
+use crate::panic_origin::Panic;
 use crate::placement::Placement;
+use crate::snapshot::{CorePlaces, PlaceCounts, Snapshot};
 use hotloop_stage::{Counters, DeviceCounters, Error};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -37,10 +40,10 @@ pub struct Report {
     pub nic_loss: NicLoss,
     /// What the devices counted themselves.
     pub devices: DeviceTotals,
-    /// Each stage, summed over cores, in a packet's order.
-    pub stages: Vec<StageReport>,
+    /// Each place, summed over cores, in the order of a packet.
+    pub stages: Vec<PlaceCounts>,
     /// Each core.
-    pub workers: Vec<WorkerReport>,
+    pub cores: Vec<CoreReport>,
     /// What does not add up, and what went wrong, in words. Empty when all is well.
     pub findings: Vec<String>,
     /// What is worth knowing about where the cores run, and of devices that have gone.
@@ -89,43 +92,26 @@ pub struct DeviceTotals {
     pub tx_failed: u64,
 }
 
-/// One stage, summed over cores.
-#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
-pub struct StageReport {
-    /// Its name.
-    pub name: String,
-    /// Packets it took.
-    pub received: u64,
-    /// Packets it gave on.
-    pub emitted: u64,
-    /// Packets it made.
-    pub created: u64,
-    /// Packets it dropped, by reason.
-    pub dropped: BTreeMap<String, u64>,
-    /// Packets it still held when it last counted.
-    pub held: u64,
-    /// Packets it lost.
-    pub unattributed: u64,
-    /// Packets it gave on without having had them.
-    pub uncreated: u64,
-}
-
 /// One core.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
-pub struct WorkerReport {
-    /// What it did: `run-to-completion`, `dispatcher` or `worker`.
-    pub role: String,
-    /// Its number among those of its role.
+pub struct CoreReport {
+    /// Its name: that of the group, in a pipeline, and of the core in it.
+    pub name: String,
+    /// The group it belongs to; 0 in run-to-completion.
+    pub group: usize,
+    /// Its number in the group.
     pub index: usize,
     /// The lcore its thread was registered as, where a driver did.
     pub lcore: Option<u32>,
     /// The CPU it was pinned to.
     pub cpu: Option<usize>,
-    /// Packets it took from its source, or from dispatchers.
+    /// Packets it took from its source, or from the group before.
     pub received: u64,
-    /// Packets its sinks took over, or its rings to workers.
+    /// Packets it handed to other cores.
+    pub crossed: u64,
+    /// Packets its sinks took over.
     pub sent: u64,
-    /// What its stage panicked with.
+    /// The message of a stage's panic.
     pub panic: Option<String>,
 }
 
@@ -194,47 +180,46 @@ impl Report {
     }
 
     fn summed(deployment: Deployment, ends: &[CoreEnd]) -> Self {
-        let mut report = Self {
-            deployment: deployment.to_string(),
-            received: ends.iter().map(|end| end.tally.polled).sum(),
-            sent: ends.iter().map(|end| end.tally.transmitted).sum(),
-            created: 0,
-            dropped: BTreeMap::new(),
+        let now = Snapshot::of(deployment, ends.iter().map(|end| &end.core));
+        let mut stages: Vec<(usize, PlaceCounts)> = Vec::new();
+        for end in ends {
+            // Names repeat where a stage stands twice in a group: the first of a core is matched with
+            // the first of the others.
+            let mut first = 0;
+            for place in &end.core.places {
+                let is_same = |(group, stage): &(usize, PlaceCounts)| {
+                    (*group, &stage.name) == (place.group, &place.name)
+                };
+                let found = stages[first..].iter().position(is_same);
+                let at = found.map_or(stages.len(), |at| first + at);
+                if at == stages.len() {
+                    let name = place.name.clone();
+                    stages.push((place.group, PlaceCounts { name, ..PlaceCounts::default() }));
+                }
+                stages[at].1.add(&place.counters);
+                first = at + 1;
+            }
+        }
+        let stages: Vec<_> = stages.into_iter().map(|(_, stage)| stage).collect();
+        Self {
+            deployment: now.deployment,
+            received: now.received,
+            sent: now.sent,
+            created: now.created,
+            dropped: now.dropped,
             in_flight: ends.iter().map(|end| end.in_flight as u64).sum(),
-            crossed: ends.iter().map(|end| end.tally.crossed).sum(),
-            unattributed: 0,
-            uncreated: 0,
+            crossed: stages.iter().map(|stage| stage.crossed).sum(),
+            unattributed: stages.iter().map(|stage| stage.unattributed).sum(),
+            uncreated: stages.iter().map(|stage| stage.uncreated).sum(),
             balanced: false,
             pools_whole: false,
             nic_loss: NicLoss::default(),
             devices: DeviceTotals::default(),
-            stages: Vec::new(),
-            workers: ends.iter().map(WorkerReport::of).collect(),
+            stages,
+            cores: ends.iter().map(|end| CoreReport::of(deployment, end)).collect(),
             findings: Vec::new(),
             notes: Vec::new(),
-        };
-        for end in ends {
-            // Names repeat where a stage stands twice in a graph: the first of a core is matched
-            // with the first of the others.
-            let mut first = 0;
-            for line in &end.lines {
-                let found = report.stages[first..].iter().position(|stage| stage.name == line.name);
-                let place = found.map_or(report.stages.len(), |place| first + place);
-                if place == report.stages.len() {
-                    let name = line.name.clone();
-                    report.stages.push(StageReport { name, ..StageReport::default() });
-                }
-                report.stages[place].add(&line.counters);
-                first = place + 1;
-            }
         }
-        for stage in &report.stages {
-            report.created += stage.created;
-            report.unattributed += stage.unattributed;
-            report.uncreated += stage.uncreated;
-            stage.add_drops_to(&mut report.dropped);
-        }
-        report
     }
 
     /// All packets dropped, whatever the reason.
@@ -259,7 +244,7 @@ impl Report {
     }
 
     pub(crate) fn into_result(self) -> Result<Self, RunError> {
-        if self.workers.iter().any(|worker| worker.panic.is_some()) {
+        if self.cores.iter().any(|core| core.panic.is_some()) {
             Err(RunError::Panicked(Box::new(self)))
         } else if self.is_whole() {
             Ok(self)
@@ -285,7 +270,7 @@ impl Report {
         if self.in_flight != 0 {
             found.push(format!("{} packets were left inside", self.in_flight));
             let holding = self.stages.iter().filter(|stage| stage.held != 0);
-            let text = |stage: &StageReport| format!("{} still holds {}", stage.name, stage.held);
+            let text = |stage: &PlaceCounts| format!("{} still holds {}", stage.name, stage.held);
             found.extend(holding.map(text));
         }
         for stage in &self.stages {
@@ -293,7 +278,7 @@ impl Report {
                 found.push(format!("{} lost {} packets", stage.name, stage.unattributed));
             }
             if stage.uncreated != 0 {
-                let text = "gave on packets that it had neither received nor created:";
+                let text = "emitted packets that it had neither received nor created:";
                 found.push(format!("{} {text} {}", stage.name, stage.uncreated));
             }
         }
@@ -309,57 +294,31 @@ impl Report {
 
     fn add_other_findings(&mut self, settled: Settled, ends: &[CoreEnd]) {
         self.findings.extend(settled.findings);
-        for end in ends {
-            if let Some(panic) = &end.panic {
-                let (role, index) = (end.role, end.index);
-                let finding = format!("{} on {role} {index} panicked: {}", panic.place, panic.text);
-                self.findings.push(finding);
+        for (end, core) in ends.iter().zip(&self.cores) {
+            if let Some(Panic { place, text }) = &end.panic {
+                self.findings.push(format!("{place} on {} panicked: {text}", core.name));
             }
         }
     }
 }
 
-impl WorkerReport {
-    fn of(end: &CoreEnd) -> Self {
+impl CoreReport {
+    fn of(deployment: Deployment, end: &CoreEnd) -> Self {
+        let CorePlaces { group, index, cpu, ref places, .. } = end.core;
+        let sum = |kind: PlaceKind, count: fn(&Counters) -> u64| -> u64 {
+            let of_kind = places.iter().filter(|place| place.kind == kind);
+            of_kind.map(|place| count(&place.counters)).sum()
+        };
         Self {
-            role: end.role.to_string(),
-            index: end.index,
+            name: deployment.core_name(group, index),
+            group,
+            index,
             lcore: end.lcore,
-            cpu: end.cpu,
-            received: end.tally.received,
-            sent: end.tally.sent,
+            cpu,
+            received: places.first().map_or(0, |place| place.counters.received.count()),
+            crossed: sum(PlaceKind::Boundary, |counters| counters.crossed.count()),
+            sent: sum(PlaceKind::Sink, |counters| counters.emitted.count()),
             panic: end.panic.as_ref().map(|panic| panic.text.clone()),
-        }
-    }
-}
-
-impl StageReport {
-    /// What one place has counted up to now.
-    pub(crate) fn of(name: &str, counters: &Counters) -> Self {
-        let mut report = Self { name: name.to_owned(), ..Self::default() };
-        report.add(counters);
-        report
-    }
-
-    /// Adds its drops to those of others.
-    pub(crate) fn add_drops_to(&self, dropped: &mut BTreeMap<String, u64>) {
-        for (reason, count) in &self.dropped {
-            *dropped.entry(reason.clone()).or_default() += count;
-        }
-    }
-
-    fn add(&mut self, counters: &Counters) {
-        self.received += counters.received.count();
-        self.emitted += counters.emitted.count();
-        self.created += counters.created.count();
-        self.held += counters.held.count();
-        self.unattributed += counters.unattributed.count();
-        self.uncreated += counters.uncreated.count();
-        let panicked = [("panicked", counters.panicked.count())];
-        for (reason, count) in counters.dropped().chain(panicked) {
-            if count > 0 {
-                *self.dropped.entry(reason.to_owned()).or_default() += count;
-            }
         }
     }
 }

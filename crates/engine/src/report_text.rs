@@ -39,14 +39,17 @@ impl fmt::Display for Report {
         let at = |number: Option<usize>| number.map_or("-".to_owned(), |number| number.to_string());
         writeln!(
             f,
-            "  {:<22} {:>6} {:>7} {:>14} {:>14}",
-            "core", "cpu", "lcore", "received", "sent"
+            "  {:<22} {:>6} {:>7} {:>14} {:>14} {:>14}",
+            "core", "cpu", "lcore", "received", "crossed", "sent"
         )?;
-        for worker in &self.workers {
-            let name = format!("{} {}", worker.role, worker.index);
-            let (cpu, lcore) = (at(worker.cpu), at(worker.lcore.map(|lcore| lcore as usize)));
-            let (received, sent) = (worker.received, worker.sent);
-            writeln!(f, "  {name:<22} {cpu:>6} {lcore:>7} {received:>14} {sent:>14}")?;
+        for core in &self.cores {
+            let (name, received, crossed, sent) =
+                (&core.name, core.received, core.crossed, core.sent);
+            let (cpu, lcore) = (at(core.cpu), at(core.lcore.map(|lcore| lcore as usize)));
+            writeln!(
+                f,
+                "  {name:<22} {cpu:>6} {lcore:>7} {received:>14} {crossed:>14} {sent:>14}"
+            )?;
         }
         for note in &self.notes {
             writeln!(f, "  note: {note}")?;

@@ -1,12 +1,23 @@
-//! What the cores of a run have counted up to now, place by place.
+//! What the cores of a run have counted, place by place.
 
-use crate::chain::Place;
-use crate::control::Built;
+use crate::chain::{Place, PlaceKind};
 use crate::deployment::Deployment;
-use crate::report::{StageReport, to_json};
+use crate::report::to_json;
+use hotloop_stage::Counters;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::atomic::{Ordering, fence};
+
+/// The places of one core.
+#[derive(Clone, Debug)]
+pub(crate) struct CorePlaces {
+    pub(crate) group: usize,
+    pub(crate) index: usize,
+    pub(crate) cpu: Option<usize>,
+    pub(crate) in_flight_max: usize,
+    pub(crate) places: Vec<Place>,
+}
 
 /// What the cores of a run have counted up to now, in packets.
 /// [`Control::snapshot`](crate::Control::snapshot) takes it.
@@ -21,36 +32,88 @@ pub struct Snapshot {
     pub received: u64,
     /// Taken over by sinks.
     pub sent: u64,
-    /// Made by stages.
+    /// Created by stages and by sources.
     pub created: u64,
     /// Kept by stages for later.
     pub held: u64,
     /// Dropped, by reason; those that there were.
     pub dropped: BTreeMap<String, u64>,
-    /// Each place of each core: cores with dispatchers first, a core's places in a packet's order.
+    /// The most packets that can be inside the engine.
+    pub in_flight_max: u64,
+    /// Each place of each core: the first group's cores first, the places of a core in the order of a
+    /// packet.
     pub places: Vec<PlaceSnapshot>,
+    /// Sent or dropped after `received` and `created` were read; `sent` and `dropped` were read
+    /// before.
+    #[serde(skip)]
+    left_after: u64,
 }
 
-/// One place of one core. As JSON, the counts stand beside the other fields.
+/// One place of one core. As JSON, the counts are next to the other fields.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct PlaceSnapshot {
-    /// What the core does: `run-to-completion`, `dispatcher` or `worker`.
-    pub role: String,
-    /// The core's number among those of its role.
+    /// The name of the core.
+    pub core: String,
+    /// The group of cores that the place belongs to.
+    pub group: usize,
+    /// The number of the core in the group.
     pub index: usize,
     /// The CPU that the core is pinned to.
     pub cpu: Option<usize>,
-    /// What kind of place it is: `inlet`, where a chain starts, `stage`, `boundary`, where packets
-    /// change cores, or `sink`.
+    /// The kind of place: `source`, `rings`, where a later group begins, `stage`, `boundary`, where
+    /// packets change cores, or `sink`.
     pub place: String,
-    /// The place's name and counts.
+    /// The name and the counts of the place.
     #[serde(flatten)]
-    pub counts: StageReport,
+    pub counts: PlaceCounts,
+}
+
+/// What a place has counted, in packets.
+#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
+pub struct PlaceCounts {
+    /// The name of the stage, or what the engine calls the place.
+    pub name: String,
+    /// Packets it took.
+    pub received: u64,
+    /// Packets it emitted.
+    pub emitted: u64,
+    /// Packets it created.
+    pub created: u64,
+    /// Packets it handed to another core, among those emitted.
+    pub crossed: u64,
+    /// Packets it dropped, by reason; those that there were.
+    pub dropped: BTreeMap<String, u64>,
+    /// Packets it held when it last counted.
+    pub held: u64,
+    /// Packets it lost.
+    pub unattributed: u64,
+    /// Packets it emitted without having had them.
+    pub uncreated: u64,
+}
+
+impl PlaceCounts {
+    /// Adds what a place has counted up to now.
+    pub(crate) fn add(&mut self, counters: &Counters) {
+        self.received += counters.received.count();
+        self.emitted += counters.emitted.count();
+        self.created += counters.created.count();
+        self.crossed += counters.crossed.count();
+        self.held += counters.held.count();
+        self.unattributed += counters.unattributed.count();
+        self.uncreated += counters.uncreated.count();
+        let panicked = [("panicked", counters.panicked.count())];
+        for (reason, count) in counters.dropped().chain(panicked).filter(|(_, count)| *count > 0) {
+            *self.dropped.entry(reason.to_owned()).or_default() += count;
+        }
+    }
 }
 
 impl Snapshot {
-    /// Reads the counters of cores that run, last place first.
-    pub(crate) fn of(deployment: Deployment, all: &[Built]) -> Self {
+    /// Reads the counters, last place first.
+    pub(crate) fn of<'a>(
+        deployment: Deployment,
+        cores: impl DoubleEndedIterator<Item = &'a CorePlaces> + Clone,
+    ) -> Self {
         let mut snapshot = Self {
             deployment: deployment.to_string(),
             received: 0,
@@ -58,38 +121,65 @@ impl Snapshot {
             created: 0,
             held: 0,
             dropped: BTreeMap::new(),
+            in_flight_max: cores.clone().map(|core| core.in_flight_max as u64).sum(),
             places: Vec::new(),
+            left_after: 0,
         };
-        for built in all.iter().rev() {
-            for (position, line) in built.lines.iter().enumerate().rev() {
-                let counts = StageReport::of(&line.name, &line.counters);
-                fence(Ordering::SeqCst);
-                if line.place == Place::Sink {
-                    snapshot.sent += counts.emitted;
-                }
-                if position == 0 && built.devices.sources.is_some() {
-                    snapshot.received += counts.received;
-                }
-                snapshot.created += counts.created;
-                snapshot.held += counts.held;
-                counts.add_drops_to(&mut snapshot.dropped);
-                snapshot.places.push(PlaceSnapshot {
-                    role: built.role.to_string(),
-                    index: built.index,
-                    cpu: built.cpu,
-                    place: line.place.to_string(),
-                    counts,
-                });
-            }
+        for core in cores.clone().rev() {
+            let name = deployment.core_name(core.group, core.index);
+            core.places.iter().rev().for_each(|place| snapshot.add(&name, core, place));
         }
         snapshot.places.reverse();
+        let places = cores.flat_map(|core| &core.places);
+        snapshot.left_after = places.map(left).sum();
         snapshot
     }
 
-    /// All packets dropped, whatever the reason.
+    fn add(&mut self, name: &str, core: &CorePlaces, place: &Place) {
+        let mut counts = PlaceCounts { name: place.name.clone(), ..PlaceCounts::default() };
+        counts.add(&place.counters);
+        fence(Ordering::SeqCst);
+        match place.kind {
+            PlaceKind::Sink => self.sent += counts.emitted,
+            PlaceKind::Source => self.received += counts.received,
+            PlaceKind::Rings | PlaceKind::Stage | PlaceKind::Boundary => {}
+        }
+        self.created += counts.created;
+        self.held += counts.held;
+        for (reason, count) in &counts.dropped {
+            *self.dropped.entry(reason.clone()).or_default() += count;
+        }
+        self.places.push(PlaceSnapshot {
+            core: name.to_owned(),
+            group: place.group,
+            index: core.index,
+            cpu: core.cpu,
+            place: place.kind.to_string(),
+            counts,
+        });
+    }
+
+    /// All packets dropped, for any reason.
     #[must_use]
     pub fn dropped_sum(&self) -> u64 {
         self.dropped.values().sum()
+    }
+
+    /// Packets inside the engine, by the counts: between these two, which are the same once no core
+    /// runs.
+    #[must_use]
+    pub fn in_flight(&self) -> RangeInclusive<i64> {
+        let entered = self.received + self.created;
+        let least = entered.wrapping_sub(self.left_after).cast_signed();
+        least..=entered.wrapping_sub(self.sent + self.dropped_sum()).cast_signed()
+    }
+
+    /// Whether the account holds while running: the packets in flight are neither fewer than none nor
+    /// more than there can be.
+    #[must_use]
+    pub fn is_plausible(&self) -> bool {
+        let in_flight = self.in_flight();
+        *in_flight.start() <= self.in_flight_max.cast_signed() && *in_flight.end() >= 0
     }
 
     /// The snapshot as one line of JSON.
@@ -100,4 +190,11 @@ impl Snapshot {
     pub fn to_json(&self) -> String {
         to_json(self)
     }
+}
+
+/// Packets that left the engine at a place.
+fn left(place: &Place) -> u64 {
+    let counters = &place.counters;
+    let sent = if place.kind == PlaceKind::Sink { counters.emitted.count() } else { 0 };
+    sent + counters.dropped_sum() + counters.panicked.count()
 }

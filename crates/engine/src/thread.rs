@@ -1,76 +1,55 @@
-//! One core's thread: builds its worker, runs it, drains it, and tells how it ended.
+//! The thread of one core: builds its worker, runs it, drains it, and reports how it ended.
 
-use crate::clock::Running;
+use crate::chain::Site;
+use crate::clock::Running as Clock;
 use crate::control::{Built, Shared};
-use crate::culprit::{Panic, panic_text};
-use crate::deployment::Idle;
-use crate::graph::Site;
+use crate::deployment::{Deployment, Idle};
 use crate::ledger::CoreEnd;
+use crate::panic_origin::{Panic, panic_text};
 use crate::placement::Seat;
-use crate::worker::Worker;
-use hotloop_stage::{Core, Error, Role};
+use crate::worker::{Running, Worker};
+use hotloop_stage::{Core, Error};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// How many pause hints are executed in a row at most.
+/// The most pause hints that are executed in a row.
 const PAUSE_COUNT_MAX: u32 = 64;
 
-/// How many turns pass between two looks after the sinks.
+/// The number of turns between two calls of [`Sink::maintain`](hotloop_stage::Sink::maintain).
 const MAINTENANCE_INTERVAL: u32 = 64;
 
-/// What a core's thread needs.
+/// What the thread of a core needs.
 #[derive(Debug)]
 pub(crate) struct CoreThread<'a> {
-    role: Role,
-    index: usize,
-    seat: Seat,
-    idle: Idle,
-    paced: bool,
-    shared: &'a Shared,
-    clock: &'a Running,
-    once_started: Option<fn()>,
+    pub(crate) deployment: Deployment,
+    /// Its place among all cores of the deployment.
+    pub(crate) position: usize,
+    pub(crate) is_paced: bool,
+    pub(crate) seat: Seat,
+    pub(crate) idle: Idle,
+    pub(crate) shared: &'a Shared,
+    pub(crate) clock: &'a Clock,
+    /// What it does when its devices have started.
+    pub(crate) once_started: Option<fn()>,
 }
 
-impl<'a> CoreThread<'a> {
-    pub(crate) const fn new(
-        role: Role,
-        index: usize,
-        seat: Seat,
-        idle: Idle,
-        paced: bool,
-        shared: &'a Shared,
-        clock: &'a Running,
-    ) -> Self {
-        Self { role, index, seat, idle, paced, shared, clock, once_started: None }
-    }
-
-    /// Sets what it does when its devices have started.
-    pub(crate) const fn once_started(self, work: Option<fn()>) -> Self {
-        Self { once_started: work, ..self }
-    }
-
-    /// The thread's whole life. Returns how it ended, or nothing where the start failed.
+impl CoreThread<'_> {
+    /// The whole life of the thread. Returns how it ended, or none where the start failed.
     pub(crate) fn run<'w>(
         &self,
-        build: impl FnOnce(&Site<'_>) -> Result<Box<dyn Worker + 'w>, Error>,
+        build: impl FnOnce(&Site) -> Result<Box<dyn Worker + 'w>, Error>,
     ) -> Option<CoreEnd> {
         self.pin();
-        let core = Core::new(self.index, self.role, self.seat.cpu, self.seat.node);
-        let site = Site { core: &core, paced: self.paced };
-        if !self.shared.await_turn(self.role, self.index) {
+        let core = self.core().on(self.seat.cpu, self.seat.node);
+        let site = Site { core, deployment: self.deployment, is_paced: self.is_paced };
+        if !self.shared.await_turn(self.position) {
             return None;
         }
         let built = self.catch("built", || build(&site));
-        let mut worker = built.map_err(|error| self.shared.fail(error)).ok()?;
-        let facts = self.shared.built(Built {
-            role: self.role,
-            index: self.index,
-            cpu: self.seat.cpu,
-            in_flight_max: worker.in_flight_max(),
-            devices: worker.devices(),
-            lines: worker.lines(),
-        })?;
+        let worker = built.map_err(|error| self.shared.fail(error)).ok()?;
+        let mut running = Running::new(site.core, worker);
+        let (facts, is_lossless) = self.shared.built(Built::of(&mut running))?;
         let started = self.catch("started", || {
-            worker.start(&facts)?;
+            running.worker.start(&facts, is_lossless)?;
             self.once_started.iter().for_each(|work| work());
             Ok(())
         });
@@ -81,55 +60,65 @@ impl<'a> CoreThread<'a> {
         if !self.shared.started() {
             return None;
         }
-        let panic = self.live(worker.as_mut());
-        let mut end = CoreEnd::of(&core, worker.as_ref(), panic);
+        self.live(&mut running);
+        let mut end = CoreEnd::of(&mut running);
         // What the stages own goes here, on the core that made it, and may panic too.
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(worker))) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(running))) {
             end.panic.get_or_insert_with(|| Panic::caught(panic.as_ref()));
         }
         Some(end)
     }
 
-    /// Does a step of the start; a panic in it is a failure like any other.
+    /// Takes a step of the start. A panic in it is a failure like any other.
     fn catch<T>(&self, step: &str, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
         catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-            let (role, index, text) = (self.role, self.index, panic_text(panic.as_ref()));
-            Err(Error::message(format!(
-                "{role} {index} panicked while it was being {step}: {text}"
-            )))
+            let core = self.core();
+            let name = self.deployment.core_name(core.group(), core.index());
+            let text = panic_text(panic.as_ref());
+            Err(Error::message(format!("{name} panicked while it was being {step}: {text}")))
         })
+    }
+
+    fn core(&self) -> Core {
+        self.deployment.cores().swap_remove(self.position)
+    }
+
+    /// The name of the thread. The kernel keeps 15 bytes of it.
+    pub(crate) fn name(&self) -> String {
+        let core = self.core();
+        if self.deployment.is_run_to_completion() {
+            format!("core-{}", core.index())
+        } else {
+            format!("g{}-core-{}", core.group(), core.index())
+        }
     }
 
     fn pin(&self) {
         if let Some(id) = self.seat.cpu {
-            // Where it can't be pinned, it runs all the same; the placement was only a wish then.
+            // A core that can't be pinned runs all the same: the placement is only a wish then.
             core_affinity::set_for_current(core_affinity::CoreId { id });
         }
     }
 
     /// Runs and drains. A panic stops the whole engine; the core then drops what still comes to it.
-    fn live(&self, worker: &mut dyn Worker) -> Option<Panic> {
-        let lived = catch_unwind(AssertUnwindSafe(|| {
+    fn live(&self, running: &mut Running<'_>) {
+        running.guard(|worker| {
             self.poll(worker);
             worker.stop();
-            let mut empty_count = 0;
-            while !worker.drain(self.clock.now()) {
-                self.wait(&mut empty_count);
-            }
-        }));
-        let panic = Panic::caught(lived.err()?.as_ref());
+        });
         self.shared.stop();
-        // What is dropped here may panic again, once for each packet at most.
-        while catch_unwind(AssertUnwindSafe(|| worker.abandon())).is_err() {}
         let mut empty_count = 0;
-        while !catch_unwind(AssertUnwindSafe(|| worker.discard())).unwrap_or(false) {
+        loop {
+            running.drain(self.clock.now());
+            if running.is_done {
+                return;
+            }
             self.wait(&mut empty_count);
         }
-        Some(panic)
     }
 
     fn poll(&self, worker: &mut dyn Worker) {
-        let mut counts_exhausted = worker.has_source();
+        let mut is_exhausted = worker.is_exhausted().is_none();
         let mut empty_count = 0;
         let mut turn: u32 = 0;
         while !self.shared.is_stopping() {
@@ -137,20 +126,20 @@ impl<'a> CoreThread<'a> {
             if turn.is_multiple_of(MAINTENANCE_INTERVAL) {
                 worker.maintain();
             }
-            if worker.step(self.clock.now()) > 0 {
+            if worker.turn(self.clock.now()) > 0 {
                 empty_count = 0;
                 continue;
             }
-            if counts_exhausted && worker.is_exhausted() {
+            if !is_exhausted && worker.is_exhausted() == Some(true) {
                 self.shared.count_exhausted();
-                counts_exhausted = false;
+                is_exhausted = true;
             }
             self.wait(&mut empty_count);
         }
     }
 
-    /// Between empty polls. Cores that share a CPU hand it over, whatever the idle policy: the
-    /// others would wait for the end of their time slice.
+    /// Between empty polls. Cores that share a CPU yield it, whatever the idle policy: the others
+    /// would wait for the end of their time slice.
     #[inline]
     fn wait(&self, empty_count: &mut u32) {
         if self.seat.is_shared {

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{DEPLOYMENTS, Hold, Parcel, World, assert_adds_up, run, watched, whole};
-use hotloop_engine::{Deployment, Engine, Graph, Plan, source};
+use hotloop_engine::{Chain, Deployment, Engine, Graph, Plan, source};
 use hotloop_stage::{Cx, Error, NoDrops, Stage, Tick, Verdict};
 use std::sync::atomic::Ordering::SeqCst;
 

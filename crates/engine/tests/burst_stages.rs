@@ -3,7 +3,7 @@
 mod common;
 
 use common::{DEPLOYMENTS, Hold, Parcel, Pool, World, run, whole};
-use hotloop_engine::{Report, source};
+use hotloop_engine::{Chain, Report, source};
 use hotloop_stage::{Burst, BurstStage, Core, Cx, Error, NoDrops, Output};
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ const COUNT: u64 = 1000;
 macro_rules! both_sides {
     (|$core:ident, $world:ident| $make:expr, $expect:expr) => {
         for deployment in DEPLOYMENTS {
-            let (receivers, workers) = (deployment.receiver_count(), deployment.worker_count());
+            let (receivers, workers) = (deployment.cores_in(0), deployment.cores_in(1));
             let $world = &World::new();
             let graph = source(|core| Ok::<_, Error>($world.rx(core, COUNT)))
                 .burst_stage(|$core| $make)
@@ -193,7 +193,7 @@ fn several_in_a_row_work_together() {
             .burst_stage(|_| Hold::of(50))
             .sink(|core| world.tx_ok(core));
         let report = whole(run(graph, deployment));
-        let (queues, workers) = (deployment.receiver_count(), deployment.worker_count());
+        let (queues, workers) = (deployment.cores_in(0), deployment.cores_in(1));
         assert_eq!(report.sent, 9 * COUNT * queues as u64 + 4 * workers as u64, "{report}");
         assert!(report.dropped.is_empty());
     }

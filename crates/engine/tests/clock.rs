@@ -3,7 +3,7 @@
 mod common;
 
 use common::{DEPLOYMENTS, Parcel, World, watched, whole};
-use hotloop_engine::{Clock, Deployment, Engine, Graph, source};
+use hotloop_engine::{Chain, Clock, Deployment, Engine, Graph, source};
 use hotloop_stage::{Cx, Error, NoDrops, Stage, Tick, Verdict};
 use std::sync::Mutex;
 
@@ -21,23 +21,22 @@ fn over_a_day(number: u64) -> Option<u64> {
 type Times = Mutex<Vec<(usize, u64, u64)>>;
 
 /// Notes the time of each packet, and of each tick, which may not go back.
-struct Watch<'a, const PREPARES: bool> {
+struct Watch<'a> {
     core: usize,
     last: Tick,
     times: &'a Times,
 }
 
-impl<const PREPARES: bool> Watch<'_, PREPARES> {
+impl Watch<'_> {
     fn see(&mut self, now: Tick) {
         assert!(now >= self.last, "time went back from {} to {now}", self.last);
         self.last = now;
     }
 }
 
-impl<const PREPARES: bool> Stage<Parcel> for Watch<'_, PREPARES> {
+impl Stage<Parcel> for Watch<'_> {
     type Out = Parcel;
     type Drop = NoDrops;
-    const PREPARES: bool = PREPARES;
 
     fn prepare(&mut self, cx: &mut Cx<'_, NoDrops>, _: &[Parcel]) {
         self.see(cx.now());
@@ -55,7 +54,7 @@ impl<const PREPARES: bool> Stage<Parcel> for Watch<'_, PREPARES> {
     }
 }
 
-fn watch<const PREPARES: bool>(core: usize, times: &Times) -> Watch<'_, PREPARES> {
+fn watch(core: usize, times: &Times) -> Watch<'_> {
     Watch { core, last: Tick::default(), times }
 }
 
@@ -65,11 +64,11 @@ fn graph<'a>(world: &'a World, front: &'a Times, back: &'a Times) -> impl Graph 
         rx.at_ns = over_a_day;
         Ok::<_, Error>(rx)
     })
-    .stage(|core| watch::<false>(core.index(), front))
-    .stage(|core| watch::<true>(core.index(), front))
+    .stage(|core| watch(core.index(), front))
+    .stage(|core| watch(core.index(), front))
     .shard_by(|parcel| parcel.key)
-    .stage(|core| watch::<true>(core.index(), back))
-    .stage(|core| watch::<false>(core.index(), back))
+    .stage(|core| watch(core.index(), back))
+    .stage(|core| watch(core.index(), back))
     .sink(|core| world.tx_ok(core))
 }
 
@@ -88,11 +87,11 @@ fn each_packet_runs_when_it_arrived() {
         let (world, front, back) = (World::new(), Times::default(), Times::default());
         run(graph(&world, &front, &back), deployment);
         let (front, back) = (front.into_inner().unwrap(), back.into_inner().unwrap());
-        assert_eq!(front.len(), 2 * COUNT as usize * deployment.receiver_count());
+        assert_eq!(front.len(), 2 * COUNT as usize * deployment.cores_in(0));
         assert_eq!(back.len(), front.len());
         let on_time = |(_, at_ns, now_ns): &(usize, u64, u64)| at_ns == now_ns;
         assert!(front.iter().all(on_time), "before the boundary in {deployment}");
-        if deployment.receiver_count() == 1 {
+        if deployment.cores_in(0) == 1 {
             assert!(back.iter().all(on_time), "behind the boundary in {deployment}");
         }
         // Several queues are read at their own pace: what comes late runs at the worker's time.
@@ -112,7 +111,7 @@ fn own_packets_run_on_time_with_several_queues_too() {
             Ok::<_, Error>(rx)
         })
         .shard_by(|parcel| hotloop_engine::Shard::Worker(parcel.queue() as usize))
-        .stage(|core| watch::<false>(core.index(), &back))
+        .stage(|core| watch(core.index(), &back))
         .sink(|core| world.tx_ok(core));
         run(graph, Deployment::run_to_completion(workers));
         let back = back.into_inner().unwrap();
@@ -129,7 +128,7 @@ fn a_capture_that_goes_back_stands_still() {
         rx.at_ns = |number| Some(START_NS + number * 1000 - number % 7 * 5000);
         Ok::<_, Error>(rx)
     })
-    .stage(|core| watch::<false>(core.index(), &times))
+    .stage(|core| watch(core.index(), &times))
     .sink(|core| world.tx_ok(core));
     run(graph, Deployment::run_to_completion(1));
     let times = times.into_inner().unwrap();
@@ -142,7 +141,7 @@ fn a_capture_that_goes_back_stands_still() {
 
 #[test]
 fn the_wall_clock_takes_no_notice_of_arrivals() {
-    for deployment in [Deployment::pipeline(1, 2), Deployment::run_to_completion(2)] {
+    for deployment in [Deployment::pipeline([1, 2]), Deployment::run_to_completion(2)] {
         let (world, front, back) = (World::new(), Times::default(), Times::default());
         let plan = Engine::plan(graph(&world, &front, &back), deployment).unwrap();
         let mut assembly = plan.assemble().unwrap();
@@ -166,7 +165,7 @@ fn own_packets_that_fill_a_burst_have_the_time_of_the_step() {
     let (world, back) = (World::new(), Times::default());
     let graph = source(|core| Ok::<_, Error>(world.rx(core, COUNT)))
         .shard_by(|_| hotloop_engine::Shard::Worker(0))
-        .stage(|core| watch::<false>(core.index(), &back))
+        .stage(|core| watch(core.index(), &back))
         .sink(|core| world.tx_ok(core));
     let plan = Engine::plan(graph, Deployment::run_to_completion(1)).unwrap();
     let mut assembly = plan.assemble().unwrap();

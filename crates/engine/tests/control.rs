@@ -3,7 +3,7 @@
 mod common;
 
 use common::{DEPLOYMENTS, Parcel, World, watched, whole};
-use hotloop_engine::{Engine, Graph, Idle, Waited, source};
+use hotloop_engine::{Chain, Engine, Graph, Idle, Waited, source};
 use hotloop_stage::{Burst, BurstStage, Cx, Error, Output, each};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::SeqCst;
@@ -39,12 +39,12 @@ fn a_wait_for_the_end_takes_until_every_source_has_ended() {
             .shard_by(|parcel| parcel.key)
             .sink(|core| world.tx_ok(core));
         let plan = Engine::plan(graph, deployment).unwrap();
-        let receivers = deployment.receiver_count() as u64;
+        let receivers = deployment.cores_in(0) as u64;
         let expected = (0..receivers).map(|index| index * 5000).sum::<u64>();
         let report = whole(watched(|| {
             plan.run(|control| {
                 assert_eq!(control.wait_until_finished(), Waited::Finished);
-                assert_eq!(control.counts().received, expected);
+                assert_eq!(control.snapshot().received, expected);
                 assert_eq!(control.wait_for(Duration::MAX), Waited::Finished);
             })
         }));
@@ -107,20 +107,24 @@ fn counts_are_plausible_at_any_time() {
         .burst_stage(|_| Busy(std::sync::Arc::clone(&world.nic.pool), Vec::new()))
         .sink(|core| world.tx_ok(core));
         let plan = Engine::plan(graph, deployment).unwrap().ring_capacity(8).unwrap();
-        let mut last = hotloop_engine::Counts::default();
+        let mut last = None;
         let report = whole(watched(|| {
             plan.run(|control| {
-                while last.sent < 20_000 {
-                    let counts = control.counts();
-                    assert!(counts.is_plausible(), "{counts:?}");
-                    assert!(counts.received >= last.received && counts.sent >= last.sent);
-                    assert!(counts.created >= last.created && counts.dropped >= last.dropped);
-                    last = counts;
+                let mut before = control.snapshot();
+                while before.sent < 20_000 {
+                    let now = control.snapshot();
+                    assert!(now.is_plausible(), "{now:?}");
+                    assert!(now.received >= before.received && now.sent >= before.sent);
+                    assert!(now.created >= before.created);
+                    assert!(now.dropped_sum() >= before.dropped_sum());
+                    before = now;
                     std::thread::yield_now();
                 }
+                last = Some(before);
             })
         }));
-        assert!(last.created > 0 && last.dropped > 0);
+        let last = last.expect("the run was looked at");
+        assert!(last.created > 0 && last.dropped_sum() > 0);
         assert!(report.sent >= last.sent && report.received >= last.received);
     }
 }
@@ -134,18 +138,18 @@ fn counts_of_a_run_at_rest_are_exact() {
             .burst_stage(|_| Busy(std::sync::Arc::clone(&world.nic.pool), Vec::new()))
             .sink(|core| world.tx_ok(core));
         let plan = Engine::plan(graph, deployment).unwrap();
-        let (receivers, workers) = (deployment.receiver_count(), deployment.worker_count());
+        let (receivers, workers) = (deployment.cores_in(0), deployment.cores_in(1));
         whole(watched(|| {
             plan.run(|control| {
                 control.wait_until_finished();
                 let held = 10 * workers as i64;
-                while control.counts().in_flight() != (held..=held) {
+                while control.snapshot().in_flight() != (held..=held) {
                     std::thread::yield_now();
                 }
-                let counts = control.counts();
+                let counts = control.snapshot();
                 assert_eq!(counts.received, 1000 * receivers as u64);
                 assert_eq!(counts.created, 100 * receivers as u64);
-                assert_eq!(counts.dropped, 100 * receivers as u64);
+                assert_eq!(counts.dropped_sum(), 100 * receivers as u64);
                 assert!(counts.in_flight_max >= held as u64);
             })
         }));
@@ -160,7 +164,7 @@ fn a_control_that_panics_ends_the_threads() {
         let result = watched(|| {
             catch_unwind(AssertUnwindSafe(|| {
                 plan.run(|control| {
-                    while control.counts().sent < 1000 {
+                    while control.snapshot().sent < 1000 {
                         std::thread::yield_now();
                     }
                     panic!("enough");
@@ -182,11 +186,11 @@ fn a_plan_says_what_is_wrong_with_it() {
     use hotloop_engine::{Deployment, Placement, PlanError, Topology};
     let world = World::new();
     let whole = source(|core| Ok::<_, Error>(world.rx(core, 1))).sink(|core| world.tx_ok(core));
-    let error = Engine::plan(whole, Deployment::pipeline(1, 1)).unwrap_err();
-    assert_eq!(error, PlanError::NoBoundary);
-    let error = Engine::plan(endless(&world), Deployment::pipeline(0, 1)).unwrap_err();
-    assert_eq!(error, PlanError::NoCores(Deployment::pipeline(0, 1)));
-    let plan = || Engine::plan(endless(&world), Deployment::pipeline(1, 1)).unwrap();
+    let error = Engine::plan(whole, Deployment::pipeline([1, 1])).unwrap_err();
+    assert_eq!(error, PlanError::Groups { given: 2, graph: 1 });
+    let error = Engine::plan(endless(&world), Deployment::pipeline([0, 1])).unwrap_err();
+    assert_eq!(error, PlanError::NoCores(Deployment::pipeline([0, 1])));
+    let plan = || Engine::plan(endless(&world), Deployment::pipeline([1, 1])).unwrap();
     for asked in [0, hotloop_engine::RING_CAPACITY_MAX + 1] {
         assert_eq!(plan().ring_capacity(asked).unwrap_err(), PlanError::RingCapacity { asked });
     }

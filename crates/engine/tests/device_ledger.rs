@@ -3,7 +3,7 @@
 mod common;
 
 use common::{DEPLOYMENTS, Parcel, Rx, Tx, World, not_whole, run, uncreated};
-use hotloop_engine::{Deployment, Engine, Graph, Report, source};
+use hotloop_engine::{Chain, Deployment, Engine, Graph, Report, source};
 use hotloop_stage::{Core, Error, each};
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -52,7 +52,7 @@ fn a_source_that_says_more_or_less_than_it_hands_over_is_named() {
         |core, rx| lies(core, rx, 3),
         |_, _| {},
         |report, deployment| {
-            let true_count = COUNT * deployment.receiver_count() as u64;
+            let true_count = COUNT * deployment.cores_in(0) as u64;
             let devices = format!(
                 "the engine received {} packets, its devices say {true_count}",
                 true_count + 3
@@ -64,7 +64,7 @@ fn a_source_that_says_more_or_less_than_it_hands_over_is_named() {
         |core, rx| lies(core, rx, -2),
         |_, _| {},
         |report, deployment| {
-            let true_count = COUNT * deployment.receiver_count() as u64;
+            let true_count = COUNT * deployment.cores_in(0) as u64;
             let devices = format!(
                 "the engine received {} packets, its devices say {true_count}",
                 true_count - 2
@@ -77,7 +77,7 @@ fn a_source_that_says_more_or_less_than_it_hands_over_is_named() {
 #[test]
 fn a_sink_that_says_more_or_less_than_it_sent_is_named() {
     let sent = |more: i64, deployment: Deployment| {
-        let true_count = COUNT * deployment.receiver_count() as u64;
+        let true_count = COUNT * deployment.cores_in(0) as u64;
         let said = true_count.wrapping_add_signed(more);
         format!("the engine sent {said} packets, its devices say {true_count}")
     };
@@ -108,7 +108,7 @@ fn plain(world: &World) -> impl Graph {
 /// Runs and lets the device count or lose something of its own.
 fn with_device(spoil: impl Fn(&World), found: &[&str]) -> Report {
     let world = World::new();
-    let plan = Engine::plan(plain(&world), Deployment::pipeline(1, 2)).unwrap();
+    let plan = Engine::plan(plain(&world), Deployment::pipeline([1, 2])).unwrap();
     let result = common::watched(|| {
         plan.run(|control| {
             control.wait_until_finished();
@@ -135,7 +135,7 @@ fn a_device_that_counts_otherwise_is_named() {
 fn a_device_that_forgets_what_it_had_counted_is_found() {
     let world = World::new();
     world.nic.sent.store(5000, SeqCst);
-    let plan = Engine::plan(plain(&world), Deployment::pipeline(1, 2)).unwrap();
+    let plan = Engine::plan(plain(&world), Deployment::pipeline([1, 2])).unwrap();
     let result = common::watched(|| {
         plan.run(|control| {
             control.wait_until_finished();
@@ -169,7 +169,7 @@ fn what_a_device_does_not_know_is_reported_as_unknown_and_not_as_none() {
     let loss = |hides: bool| {
         let world = World::new();
         world.nic.hides_misses.store(hides, SeqCst);
-        let report = run(plain(&world), Deployment::pipeline(1, 2)).unwrap();
+        let report = run(plain(&world), Deployment::pipeline([1, 2])).unwrap();
         let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
         (json["nic_loss"]["imissed"].clone(), report.to_string())
     };

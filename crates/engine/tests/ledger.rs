@@ -3,7 +3,7 @@
 mod common;
 
 use common::{DEPLOYMENTS, Parcel, World, not_whole, run, uncreated, whole};
-use hotloop_engine::{Deployment, Graph, Report, source};
+use hotloop_engine::{Chain, Deployment, Graph, Report, source};
 use hotloop_stage::{
     Burst, BurstStage, Carries, Cx, Dropped, Error, NoDrops, Output, Stage, Verdict, each,
 };
@@ -41,10 +41,10 @@ fn a_run_balances_in_every_deployment() {
     for deployment in DEPLOYMENTS {
         let world = World::new();
         let report = whole(run(sieve(&world), deployment));
-        let received = COUNT * deployment.receiver_count() as u64;
+        let received = COUNT * deployment.cores_in(0) as u64;
         let odd = (0..COUNT).filter(|&number| common::mix(number % 1000).is_multiple_of(5)).count()
             as u64;
-        let odd = odd * deployment.receiver_count() as u64;
+        let odd = odd * deployment.cores_in(0) as u64;
         assert_eq!((report.received, report.created), (received, 0), "{report}");
         assert_eq!(report.dropped.iter().collect::<Vec<_>>(), [(&"odd".to_owned(), &odd)]);
         assert_eq!(report.sent, received - odd);
@@ -60,31 +60,20 @@ fn a_run_balances_in_every_deployment() {
 }
 
 fn assert_crossings(report: &Report, deployment: Deployment) {
-    let dispatched: u64 = report
-        .workers
-        .iter()
-        .filter(|worker| worker.role == "dispatcher")
-        .map(|worker| worker.sent)
-        .sum();
-    match deployment {
-        Deployment::Pipeline { .. } => {
-            assert_eq!((report.crossed, dispatched), (report.received, report.received));
-        }
-        Deployment::RunToCompletion { workers: 1 } => assert_eq!(report.crossed, 0),
-        Deployment::RunToCompletion { workers } => {
-            let stayed = report.received / workers as u64;
-            let crossed = report.received - stayed;
-            assert!(report.crossed.abs_diff(crossed) < report.received / 10, "{report}");
-        }
+    let crossed: u64 = report.cores.iter().map(|core| core.crossed).sum();
+    assert_eq!(crossed, report.crossed);
+    let cores = deployment.cores_in(1) as u64;
+    if !deployment.is_run_to_completion() {
+        assert_eq!(report.crossed, report.received);
+    } else if cores == 1 {
+        assert_eq!(report.crossed, 0);
+    } else {
+        let expected = report.received - report.received / cores;
+        assert!(report.crossed.abs_diff(expected) < report.received / 10, "{report}");
     }
-    let worker_sent: u64 = report
-        .workers
-        .iter()
-        .filter(|worker| worker.role != "dispatcher")
-        .map(|worker| worker.sent)
-        .sum();
-    assert_eq!(worker_sent, report.sent);
-    assert_eq!(report.workers.len(), deployment.core_count());
+    let sent: u64 = report.cores.iter().map(|core| core.sent).sum();
+    assert_eq!(sent, report.sent);
+    assert_eq!(report.cores.len(), deployment.core_count());
 }
 
 #[test]
@@ -230,7 +219,7 @@ fn a_verdict_kept_for_later_shows_on_both_sides() {
         .shard_by(|parcel| parcel.key)
         .stage(|core| Thief { alibi: None, on_tick: core.index() == owner(FATEFUL, 2) })
         .sink(|core| world.tx_ok(core));
-    let report = not_whole(run(graph, Deployment::pipeline(1, 2)));
+    let report = not_whole(run(graph, Deployment::pipeline([1, 2])));
     let lost = "Thief lost 1 packets";
     assert_eq!(report.findings, [lost, &uncreated("Thief", 1), "nic: 1 lost, 0 doubled"]);
     assert!(!report.balanced, "the sums agree, the stage's own arithmetic does not");

@@ -39,8 +39,10 @@ fn explore(preemption_bound: usize, model: impl Fn() + Sync + Send + 'static) {
 }
 
 fn pair() -> (Publisher<Value>, Subscriber<Value>) {
-    let (publisher, subscribers) = publish(Value::of(0), 1);
-    let subscriber = subscribers.take(0).expect("nobody has taken it");
+    let (publisher, subscribers) =
+        publish(Value::of(0), hotloop_engine::Deployment::run_to_completion(1), 0);
+    let subscriber =
+        subscribers.take(&hotloop_stage::Core::new(0, 1)).expect("nobody has taken it");
     (publisher, subscriber)
 }
 

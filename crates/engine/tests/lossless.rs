@@ -3,7 +3,7 @@
 mod common;
 
 use common::{DEPLOYMENTS, World, watched, whole};
-use hotloop_engine::{Deployment, Engine, Report, source};
+use hotloop_engine::{Chain, Deployment, Engine, Report, source};
 use hotloop_stage::Error;
 
 fn run(
@@ -34,7 +34,7 @@ fn a_source_that_waits_loses_nothing_over_rings_of_eight() {
         for deployment in DEPLOYMENTS {
             let world = World::new();
             let report = run(&world, deployment, true, (count, ring_capacity));
-            assert_eq!(report.sent, count * deployment.receiver_count() as u64, "{report}");
+            assert_eq!(report.sent, count * deployment.cores_in(0) as u64, "{report}");
             assert!(report.dropped.is_empty(), "{report}");
         }
     }
@@ -46,7 +46,7 @@ fn a_source_that_cannot_wait_loses_to_full_rings() {
         let world = World::new();
         let report = run(&world, deployment, false, (20_000, 1));
         let dropped = report.dropped_sum();
-        assert_eq!(report.received, 20_000 * deployment.receiver_count() as u64);
+        assert_eq!(report.received, 20_000 * deployment.cores_in(0) as u64);
         if deployment == Deployment::run_to_completion(1) {
             assert_eq!(dropped, 0, "its own packets never touch a ring");
             continue;

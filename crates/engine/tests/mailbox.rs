@@ -34,8 +34,9 @@ struct Run {
 
 impl Run {
     fn new(capacity: usize) -> Self {
-        let (asker, mailboxes) = mailbox(1, capacity);
-        let mailbox = mailboxes.take(0).unwrap();
+        let (asker, mailboxes) =
+            mailbox(hotloop_engine::Deployment::run_to_completion(1), 0, capacity);
+        let mailbox = mailboxes.take(&hotloop_stage::Core::new(0, 1)).unwrap();
         let (requests, owed, answers) = Default::default();
         Self { capacity, asker, mailbox, requests, owed, answers, asked_count: 0 }
     }
@@ -90,11 +91,16 @@ proptest! {
 
 #[test]
 fn what_nobody_can_answer_comes_back() {
-    let (mut asker, mailboxes) = mailbox::<_, ()>(2, 4);
+    let (mut asker, mailboxes) =
+        mailbox::<_, ()>(hotloop_engine::Deployment::run_to_completion(2), 0, 4);
     assert_eq!(asker.ask(2, "nobody there"), Err("nobody there"));
     assert_eq!(asker.answer(2), None);
-    let mailbox = mailboxes.take(1);
-    assert!(mailbox.is_some() && mailboxes.take(1).is_none() && mailboxes.take(2).is_none());
+    let mailbox = mailboxes.take(&hotloop_stage::Core::new(1, 2));
+    assert!(
+        mailbox.is_some()
+            && mailboxes.take(&hotloop_stage::Core::new(1, 2)).is_none()
+            && mailboxes.take(&hotloop_stage::Core::new(2, 3)).is_none()
+    );
     asker.ask(1, "anybody there").unwrap();
     drop(mailbox);
     assert_eq!(asker.ask(1, "still there"), Err("still there"));
@@ -105,8 +111,8 @@ fn what_nobody_can_answer_comes_back() {
 
 #[test]
 fn an_answer_that_nobody_asked_for_is_refused() {
-    let (mut asker, mailboxes) = mailbox(1, 4);
-    let mut mailbox = mailboxes.take(0).unwrap();
+    let (mut asker, mailboxes) = mailbox(hotloop_engine::Deployment::run_to_completion(1), 0, 4);
+    let mut mailbox = mailboxes.take(&hotloop_stage::Core::new(0, 1)).unwrap();
     asker.ask(0, 1).unwrap();
     assert_eq!(mailbox.request(), Some(1));
     mailbox.answer(2);
@@ -119,11 +125,13 @@ fn an_answer_that_nobody_asked_for_is_refused() {
 #[test]
 fn threads_answer_every_question_in_order() {
     const QUESTION_COUNT: u64 = if cfg!(debug_assertions) { 5_000 } else { 50_000 };
-    let (mut asker, mailboxes) = mailbox::<u64, u64>(2, 16);
+    let (mut asker, mailboxes) =
+        mailbox::<u64, u64>(hotloop_engine::Deployment::run_to_completion(2), 0, 16);
     watched(|| {
         thread::scope(|scope| {
             for core in 0..2 {
-                let mut mailbox = mailboxes.take(core).unwrap();
+                let mut mailbox =
+                    mailboxes.take(&hotloop_stage::Core::new(core, core + 1)).unwrap();
                 scope.spawn(move || {
                     let mut answered_count = 0;
                     while answered_count < QUESTION_COUNT {

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{DEPLOYMENTS, Parcel, Seen, World, mix, run, whole};
-use hotloop_engine::{Deployment, Shard, source};
+use hotloop_engine::{Chain, Deployment, Shard, source};
 use hotloop_stage::{Error, each};
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ fn sent<I: Into<Shard>>(deployment: Deployment, key: impl Fn(&Parcel) -> I + Syn
     .stage(|_| each(|parcel: Parcel| parcel))
     .sink(|core| world.tx_ok(core));
     let report = whole(run(graph, deployment));
-    assert_eq!(report.sent, COUNT * deployment.receiver_count() as u64);
+    assert_eq!(report.sent, COUNT * deployment.cores_in(0) as u64);
     let seen = world.seen.lock().unwrap();
     seen.clone()
 }
@@ -36,7 +36,7 @@ fn each_key_is_on_one_worker_and_in_order() {
         for one in sent(deployment, |parcel| parcel.key) {
             let worker = *workers.entry(one.key).or_insert(one.core);
             assert_eq!(worker, one.core, "one worker for a key in {deployment}");
-            assert_eq!(worker, Shard::Hash(one.key).worker(deployment.worker_count()));
+            assert_eq!(worker, Shard::Hash(one.key).worker(deployment.cores_in(1)));
             let before = last.insert((one.key, one.sequence >> 32), one.sequence);
             assert!(before.is_none_or(|before| before < one.sequence), "order in {deployment}");
         }
@@ -46,7 +46,7 @@ fn each_key_is_on_one_worker_and_in_order() {
 
 #[test]
 fn two_workers_get_about_half_of_a_thousand_keys_each() {
-    for deployment in [Deployment::run_to_completion(2), Deployment::pipeline(1, 2)] {
+    for deployment in [Deployment::run_to_completion(2), Deployment::pipeline([1, 2])] {
         let seen = sent(deployment, |parcel| parcel.key);
         let first = seen.iter().filter(|one| one.core == 0).count() * 100 / seen.len();
         assert!((40..=60).contains(&first), "{first} % on the first worker in {deployment}");
@@ -56,7 +56,7 @@ fn two_workers_get_about_half_of_a_thousand_keys_each() {
 #[test]
 fn a_worker_can_be_named() {
     for deployment in DEPLOYMENTS {
-        let workers = deployment.worker_count();
+        let workers = deployment.cores_in(1);
         let seen = sent(deployment, |parcel| Shard::Worker(parcel.key as usize));
         assert!(seen.iter().all(|one| one.core == one.key as usize % workers), "{deployment}");
     }

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{DEPLOYMENTS, Parcel, World, mix, run, whole};
-use hotloop_engine::{Deployment, Engine, Report, Routed, outlets, source, sources};
+use hotloop_engine::{Chain, Deployment, Engine, Report, Routed, outlets, source, sources};
 use hotloop_stage::{Burst, BurstStage, Cx, Error, NoDrops, Output, Tick, each};
 
 const COUNT: u64 = 3000;
@@ -65,8 +65,8 @@ macro_rules! check_ways {
 }
 
 fn assert_ways(report: &Report, deployment: Deployment, lan: &World, punt: &World) {
-    let queues = deployment.receiver_count() as u64;
-    let taken = 5 * deployment.worker_count() as u64;
+    let queues = deployment.cores_in(0) as u64;
+    let taken = 5 * deployment.cores_in(1) as u64;
     let to = |place: &str| report.stages.iter().find(|stage| stage.name == place).unwrap();
     let (out, punted) = (to("sink Out"), to("sink Punt"));
     assert_eq!((out.emitted, out.dropped.len()), (count_of(|key| key > 1) * queues, 0));
@@ -106,7 +106,7 @@ fn a_full_sink_drops_what_it_left_and_nothing_else() {
                 Ok::<_, Error>(tx)
             });
         let report = whole(run(graph, deployment));
-        assert_eq!(report.sent, 100 * deployment.worker_count() as u64);
+        assert_eq!(report.sent, 100 * deployment.cores_in(1) as u64);
         assert_eq!(report.dropped["tx_full"], report.received - report.sent);
     }
 }
@@ -152,7 +152,7 @@ fn several_sources_end_when_the_last_has_ended_and_share_a_burst() {
         .shard_by(|parcel| parcel.key)
         .sink(|core| world.tx_ok(core));
         let report = whole(run(graph, deployment));
-        assert_eq!(report.received, 1510 * deployment.receiver_count() as u64);
+        assert_eq!(report.received, 1510 * deployment.cores_in(0) as u64);
         assert_eq!(report.sent, report.received);
     }
 }
@@ -167,7 +167,7 @@ fn one_source_that_cannot_wait_makes_all_such() {
     })
     .shard_by(|parcel| parcel.key)
     .sink(|core| world.tx_ok(core));
-    let plan = Engine::plan(graph, Deployment::pipeline(1, 1)).unwrap().ring_capacity(1).unwrap();
+    let plan = Engine::plan(graph, Deployment::pipeline([1, 1])).unwrap().ring_capacity(1).unwrap();
     let report = whole(common::watched(|| {
         plan.run(|control| {
             control.wait_until_finished();

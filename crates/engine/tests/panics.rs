@@ -2,10 +2,10 @@
 
 mod common;
 
-use common::{DEPLOYMENTS, Parcel, Rx, Tx, World, assert_adds_up, roles, watched};
-use hotloop_engine::{Deployment, Engine, Graph, Report, RunError, source};
+use common::{DEPLOYMENTS, Parcel, Rx, Tx, World, assert_adds_up, core_name, watched};
+use hotloop_engine::{Chain, Deployment, Engine, Graph, Report, RunError, source};
 use hotloop_stage::{
-    Burst, BurstStage, Core, Cx, Error, NoDrops, Output, Role, Sink, Source, Stage, Verdict,
+    Burst, BurstStage, Core, Cx, Error, NoDrops, Output, Sink, Source, Stage, Verdict,
 };
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -28,7 +28,7 @@ struct Fuse {
     at: At,
     calls_left: Arc<AtomicU64>,
     /// Where it went off.
-    blown: Arc<Mutex<Option<(Role, usize)>>>,
+    blown: Arc<Mutex<Option<(usize, usize)>>>,
 }
 
 impl Fuse {
@@ -41,27 +41,26 @@ impl Fuse {
         Self::new(at, if matches!(at, At::Prepare | At::Tick) { 60 } else { 3000 })
     }
 
-    fn burn(&self, at: At, (role, index): (Role, usize)) {
+    fn burn(&self, at: At, core: (usize, usize)) {
         if self.at == at && self.calls_left.fetch_sub(1, SeqCst) == 1 {
-            *self.blown.lock().unwrap() = Some((role, index));
+            *self.blown.lock().unwrap() = Some(core);
             panic!("boom");
         }
     }
 }
 
 /// A stage that sees packets singly, and knows whether it has seen one.
-struct Bomb<const PREPARES: bool>(Fuse, (Role, usize), bool);
+struct Bomb(Fuse, (usize, usize), bool);
 
-impl<const PREPARES: bool> Bomb<PREPARES> {
+impl Bomb {
     fn on(core: &Core, fuse: &Fuse) -> Self {
-        Self(fuse.clone(), (core.role(), core.index()), false)
+        Self(fuse.clone(), (core.group(), core.index()), false)
     }
 }
 
-impl<const PREPARES: bool> Stage<Parcel> for Bomb<PREPARES> {
+impl Stage<Parcel> for Bomb {
     type Out = Parcel;
     type Drop = NoDrops;
-    const PREPARES: bool = PREPARES;
 
     fn prepare(&mut self, _: &mut Cx<'_, NoDrops>, _: &[Parcel]) {
         self.0.burn(At::Prepare, self.1);
@@ -81,7 +80,7 @@ impl<const PREPARES: bool> Stage<Parcel> for Bomb<PREPARES> {
 }
 
 /// A stage that takes bursts, holds up to 20 packets, and makes one of its own for each burst.
-struct Mine(Fuse, (Role, usize), Vec<Parcel>, Arc<common::Pool>);
+struct Mine(Fuse, (usize, usize), Vec<Parcel>, Arc<common::Pool>);
 
 impl BurstStage<Parcel> for Mine {
     type Out = Parcel;
@@ -125,7 +124,7 @@ impl BurstStage<Parcel> for Mine {
 
 fn mine(core: &Core, fuse: &Fuse, world: &World) -> Mine {
     let pool = Arc::clone(&world.nic.pool);
-    Mine(fuse.clone(), (core.role(), core.index()), Vec::new(), pool)
+    Mine(fuse.clone(), (core.group(), core.index()), Vec::new(), pool)
 }
 
 /// A source without end that can't wait, so that rings are full of packets.
@@ -141,7 +140,7 @@ fn panicked(graph: impl Graph, deployment: Deployment, is_at_end: bool) -> Repor
     let result = watched(|| {
         plan.run(|control| {
             if is_at_end {
-                while control.counts().sent < 1000 {
+                while control.snapshot().sent < 1000 {
                     std::thread::yield_now();
                 }
             } else {
@@ -156,13 +155,13 @@ fn panicked(graph: impl Graph, deployment: Deployment, is_at_end: bool) -> Repor
 }
 
 /// What every run with a panic must have come to: one finding, that names the stage and the core.
-fn assert_named(report: &Report, world: &World, stage: &str, (role, index): (Role, usize)) {
-    assert_eq!(report.findings, [format!("{stage} on {role} {index} panicked: boom")], "{report}");
+fn assert_named(report: &Report, world: &World, stage: &str, core: &str) {
+    assert_eq!(report.findings, [format!("{stage} on {core} panicked: boom")], "{report}");
     assert_adds_up(report);
     assert!(report.received > 0, "{report}");
-    let panicked: Vec<_> = report.workers.iter().filter(|worker| worker.panic.is_some()).collect();
+    let panicked: Vec<_> = report.cores.iter().filter(|core| core.panic.is_some()).collect();
     assert_eq!(panicked.len(), 1);
-    assert_eq!((panicked[0].role.as_str(), panicked[0].index), (role.to_string().as_str(), index));
+    assert_eq!(panicked[0].name, core);
     assert_eq!(panicked[0].panic.as_deref(), Some("boom"));
     assert_eq!(world.nic.queues.load(SeqCst), 0, "every queue was dropped");
     assert_eq!(world.nic.stopped.load(SeqCst), 1);
@@ -172,7 +171,6 @@ fn assert_named(report: &Report, world: &World, stage: &str, (role, index): (Rol
 macro_rules! everywhere {
     ($at:expr, $stage:literal, |$core:ident, $fuse:ident, $world:ident| $method:ident $make:expr) => {
         for deployment in DEPLOYMENTS {
-            let (front, back) = roles(deployment);
             let ($world, $fuse) = (&World::new(), &Fuse::once($at));
             let graph = source(|core| flood($world, core))
                 .$method(|$core| $make)
@@ -180,8 +178,8 @@ macro_rules! everywhere {
                 .sink(|core| $world.tx_ok(core));
             let report = panicked(graph, deployment, $at == At::Finish);
             let blown = $fuse.blown.lock().unwrap().expect("it went off");
-            assert_eq!(blown.0, front);
-            assert_named(&report, $world, $stage, blown);
+            assert_eq!(blown.0, 0);
+            assert_named(&report, $world, $stage, &core_name(deployment, blown));
 
             let ($world, $fuse) = (&World::new(), &Fuse::once($at));
             let graph = source(|core| flood($world, core))
@@ -190,26 +188,25 @@ macro_rules! everywhere {
                 .sink(|core| $world.tx_ok(core));
             let report = panicked(graph, deployment, $at == At::Finish);
             let blown = $fuse.blown.lock().unwrap().expect("it went off");
-            assert_eq!(blown.0, back);
-            assert_named(&report, $world, $stage, blown);
+            assert_eq!(blown.0, 1);
+            assert_named(&report, $world, $stage, &core_name(deployment, blown));
         }
     };
 }
 
 #[test]
 fn in_packet() {
-    everywhere!(At::Packet, "Bomb", |core, fuse, world| stage Bomb::<false>::on(core, fuse));
-    everywhere!(At::Packet, "Bomb", |core, fuse, world| stage Bomb::<true>::on(core, fuse));
+    everywhere!(At::Packet, "Bomb", |core, fuse, world| stage Bomb::on(core, fuse));
 }
 
 #[test]
 fn in_prepare() {
-    everywhere!(At::Prepare, "Bomb", |core, fuse, world| stage Bomb::<true>::on(core, fuse));
+    everywhere!(At::Prepare, "Bomb", |core, fuse, world| stage Bomb::on(core, fuse));
 }
 
 #[test]
 fn in_tick() {
-    everywhere!(At::Tick, "Bomb", |core, fuse, world| stage Bomb::<true>::on(core, fuse));
+    everywhere!(At::Tick, "Bomb", |core, fuse, world| stage Bomb::on(core, fuse));
     everywhere!(At::Tick, "Mine", |core, fuse, world| burst_stage mine(core, fuse, world));
 }
 
@@ -229,7 +226,7 @@ fn in_finish() {
             .sink(|core| world.tx_ok(core));
         let report = panicked(graph, deployment, true);
         let blown = fuse.blown.lock().unwrap().expect("it went off");
-        assert_named(&report, &world, "Mine", blown);
+        assert_named(&report, &world, "Mine", &core_name(deployment, blown));
 
         let (world, fuse) = (World::new(), Fuse::new(At::Finish, 3));
         let graph = source(|core| flood(&world, core))
@@ -238,7 +235,7 @@ fn in_finish() {
             .sink(|core| world.tx_ok(core));
         let report = panicked(graph, deployment, true);
         let blown = fuse.blown.lock().unwrap().expect("it went off");
-        assert_named(&report, &world, "Mine", blown);
+        assert_named(&report, &world, "Mine", &core_name(deployment, blown));
     }
 }
 
@@ -250,21 +247,22 @@ fn below_stages_that_hold_and_make_packets() {
         let graph = source(|core| flood(&world, core))
             .burst_stage(|core| mine(core, &dud, &world))
             .shard_by(|parcel| parcel.key)
-            .stage(|core| Bomb::<true>::on(core, &dud))
+            .stage(|core| Bomb::on(core, &dud))
             .burst_stage(|core| mine(core, &dud, &world))
-            .stage(|core| Bomb::<false>::on(core, &fuse))
+            .stage(|core| Bomb::on(core, &fuse))
             .burst_stage(|core| mine(core, &dud, &world))
             .sink(|core| world.tx_ok(core));
         let report = panicked(graph, deployment, false);
         let blown = fuse.blown.lock().unwrap().expect("it went off");
-        assert_named(&report, &world, "Bomb", blown);
+        assert_named(&report, &world, "Bomb", &core_name(deployment, blown));
         assert!(report.dropped["panicked"] > 0 && report.created > 0, "{report}");
     }
 }
 
 #[test]
 fn in_the_key() {
-    for deployment in DEPLOYMENTS {
+    // Where one core owns all shards, the key is not called.
+    for deployment in DEPLOYMENTS.into_iter().filter(|deployment| deployment.cores_in(1) > 1) {
         let world = World::new();
         let graph = source(|core| flood(&world, core))
             .shard_by(|parcel| {
@@ -273,7 +271,7 @@ fn in_the_key() {
             })
             .sink(|core| world.tx_ok(core));
         let report = panicked(graph, deployment, false);
-        assert_named(&report, &world, "shard_by", (roles(deployment).0, 0));
+        assert_named(&report, &world, "shard_by", &core_name(deployment, (0, 0)));
     }
 }
 
@@ -302,12 +300,12 @@ fn in_the_source() {
             .shard_by(|parcel| parcel.key)
             .sink(|core| world.tx_ok(core));
         let report = panicked(graph, deployment, false);
-        assert_named(&report, &world, "source", (roles(deployment).0, 0));
+        assert_named(&report, &world, "source", &core_name(deployment, (0, 0)));
     }
 }
 
 /// A sink that panics with packets left in the burst, having dropped one.
-struct FaultyTx(Tx, Fuse, (Role, usize));
+struct FaultyTx(Tx, Fuse, (usize, usize));
 
 impl Sink for FaultyTx {
     type Item = Parcel;
@@ -330,12 +328,12 @@ fn in_the_sink() {
     for deployment in DEPLOYMENTS {
         let (world, fuse) = (World::new(), Fuse::new(At::Packet, 300));
         let graph = source(|core| flood(&world, core)).shard_by(|parcel| parcel.key).sink(|core| {
-            let core_name = (core.role(), core.index());
+            let core_name = (core.group(), core.index());
             Ok::<_, Error>(FaultyTx(world.tx(core), fuse.clone(), core_name))
         });
         let report = panicked(graph, deployment, false);
         let blown = fuse.blown.lock().unwrap().expect("it went off");
-        assert_named(&report, &world, "sink", blown);
+        assert_named(&report, &world, "sink", &core_name(deployment, blown));
     }
 }
 
@@ -364,8 +362,8 @@ fn in_a_stage_s_own_drop() {
         .shard_by(|parcel| parcel.key)
         .stage(|_| Sore)
         .sink(|core| world.tx_ok(core));
-    let report = panicked(graph, Deployment::pipeline(1, 1), true);
-    assert_eq!(report.findings, ["the engine on worker 0 panicked: boom"]);
+    let report = panicked(graph, Deployment::pipeline([1, 1]), true);
+    assert_eq!(report.findings, ["the engine on group 1 core 0 panicked: boom"]);
     assert_adds_up(&report);
     assert_eq!(report.sent, 1000);
 }
@@ -376,14 +374,14 @@ fn on_every_core_at_once() {
         let world = World::new();
         let fuses: Vec<_> = (0..4).map(|_| Fuse::new(At::Packet, 500)).collect();
         let graph = source(|core| flood(&world, core))
-            .stage(|core| Bomb::<true>::on(core, &fuses[core.index()]))
+            .stage(|core| Bomb::on(core, &fuses[core.index()]))
             .shard_by(|parcel| parcel.key)
             .sink(|core| world.tx_ok(core));
         let report = panicked(graph, deployment, false);
         assert_adds_up(&report);
         assert_eq!(
             report.findings.len(),
-            report.workers.iter().filter(|w| w.panic.is_some()).count()
+            report.cores.iter().filter(|core| core.panic.is_some()).count()
         );
     }
 }

@@ -109,9 +109,17 @@ impl Run {
     fn new() -> Self {
         let frees: Frees = (0..=OPERATION_COUNT_MAX).map(|_| AtomicU32::new(0)).collect();
         let first = Arc::new(Value { number: 0, frees: Arc::clone(&frees) });
-        let (publisher, subscribers) = publish(first, SUBSCRIBER_COUNT);
-        let taken = (0..SUBSCRIBER_COUNT).map(|index| subscribers.take(index)).collect();
-        assert!(subscribers.take(0).is_none() && subscribers.take(SUBSCRIBER_COUNT).is_none());
+        let (publisher, subscribers) =
+            publish(first, hotloop_engine::Deployment::run_to_completion(SUBSCRIBER_COUNT), 0);
+        let taken = (0..SUBSCRIBER_COUNT)
+            .map(|index| subscribers.take(&hotloop_stage::Core::new(index, index + 1)))
+            .collect();
+        assert!(
+            subscribers.take(&hotloop_stage::Core::new(0, 1)).is_none()
+                && subscribers
+                    .take(&hotloop_stage::Core::new(SUBSCRIBER_COUNT, SUBSCRIBER_COUNT + 1))
+                    .is_none()
+        );
         let lane = Lane { current: Some(0), ..Lane::default() };
         let model = Model { newest: Some(0), lanes: vec![lane; SUBSCRIBER_COUNT] };
         Self { publisher: Some(publisher), subscribers: taken, model, frees, made_count: 1 }

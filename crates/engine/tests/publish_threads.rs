@@ -3,7 +3,7 @@
 mod common;
 
 use common::{DEPLOYMENTS, Parcel, World, watched, whole};
-use hotloop_engine::{Engine, Idle, Mailbox, Subscriber, mailbox, publish, source};
+use hotloop_engine::{Chain, Engine, Idle, Mailbox, Subscriber, mailbox, publish, source};
 use hotloop_stage::{Cx, Error, NoDrops, Stage, Verdict};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -38,7 +38,8 @@ impl Drop for Version {
 #[test]
 fn every_thread_reaches_the_newest_and_only_control_frees() {
     let freed_by = Arc::new(Mutex::new(Vec::new()));
-    let (mut publisher, subscribers) = publish(Version::of(0, &freed_by), 3);
+    let (mut publisher, subscribers) =
+        publish(Version::of(0, &freed_by), hotloop_engine::Deployment::run_to_completion(3), 0);
     watched(|| {
         thread::scope(|scope| {
             let follow = |mut subscriber: Subscriber<Version>| {
@@ -57,7 +58,8 @@ fn every_thread_reaches_the_newest_and_only_control_frees() {
             };
             let threads: Vec<_> = (0..3)
                 .map(|index| {
-                    let subscriber = subscribers.take(index).unwrap();
+                    let subscriber =
+                        subscribers.take(&hotloop_stage::Core::new(index, index + 1)).unwrap();
                     scope.spawn(move || follow(subscriber))
                 })
                 .collect();
@@ -84,8 +86,9 @@ fn every_thread_reaches_the_newest_and_only_control_frees() {
 #[test]
 fn a_subscriber_that_goes_early_keeps_nobody_waiting() {
     let freed_by = Arc::new(Mutex::new(Vec::new()));
-    let (mut publisher, subscribers) = publish(Version::of(0, &freed_by), 2);
-    let mut slow = subscribers.take(0).unwrap();
+    let (mut publisher, subscribers) =
+        publish(Version::of(0, &freed_by), hotloop_engine::Deployment::run_to_completion(2), 0);
+    let mut slow = subscribers.take(&hotloop_stage::Core::new(0, 1)).unwrap();
     publisher.publish(Version::of(1, &freed_by));
     assert!(!publisher.collect(), "one has not taken it up, the other was not taken");
     drop(subscribers);
@@ -100,8 +103,9 @@ fn a_subscriber_that_goes_early_keeps_nobody_waiting() {
 #[test]
 fn subscribers_outlive_the_publisher() {
     let freed_by = Arc::new(Mutex::new(Vec::new()));
-    let (mut publisher, subscribers) = publish(Version::of(0, &freed_by), 1);
-    let mut subscriber = subscribers.take(0).unwrap();
+    let (mut publisher, subscribers) =
+        publish(Version::of(0, &freed_by), hotloop_engine::Deployment::run_to_completion(1), 0);
+    let mut subscriber = subscribers.take(&hotloop_stage::Core::new(0, 1)).unwrap();
     publisher.publish(Version::of(1, &freed_by));
     drop(publisher);
     assert!(subscriber.take_up());
@@ -145,16 +149,16 @@ fn stages_follow_and_answer_while_packets_run_and_when_none_come() {
     for deployment in DEPLOYMENTS {
         for is_busy in [true, false] {
             let world = World::new();
-            let worker_count = deployment.worker_count();
-            let (mut publisher, subscribers) = publish(Arc::new(0), worker_count);
-            let (mut asker, mailboxes) = mailbox(worker_count, 2);
+            let worker_count = deployment.cores_in(1);
+            let (mut publisher, subscribers) = publish(Arc::new(0), deployment, 1);
+            let (mut asker, mailboxes) = mailbox(deployment, 1, 2);
             let last = Arc::new(AtomicU64::new(0));
             let graph =
                 source(|core| Ok::<_, Error>(world.rx(core, if is_busy { u64::MAX } else { 0 })))
                     .shard_by(|parcel| parcel.key)
                     .stage(|core| Follow {
-                        version: subscribers.take(core.index()).expect("one for each worker"),
-                        questions: mailboxes.take(core.index()).expect("one for each worker"),
+                        version: subscribers.take(core).expect("one for each worker"),
+                        questions: mailboxes.take(core).expect("one for each worker"),
                         seen_count: 0,
                         last: Arc::clone(&last),
                     })

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{DEPLOYMENTS, World, watched, whole};
-use hotloop_engine::{Engine, Waited, source};
+use hotloop_engine::{Chain, Engine, Waited, source};
 use hotloop_stage::Error;
 use signal_hook::{consts::SIGINT, low_level::raise};
 use std::time::Duration;
@@ -23,7 +23,7 @@ fn a_signal_drains_the_run() {
         let plan = Engine::plan(graph, deployment).unwrap().ring_capacity(32).unwrap();
         let report = whole(watched(|| {
             plan.run(|control| {
-                while control.counts().sent < 5000 {
+                while control.snapshot().sent < 5000 {
                     std::thread::yield_now();
                 }
                 if round == 0 {

@@ -2,9 +2,9 @@
 
 mod common;
 
-use common::{DEPLOYMENTS, Hold, Parcel, World, roles, watched, whole};
-use hotloop_engine::{Deployment, Engine, PlaceSnapshot, Snapshot, StageReport, source};
-use hotloop_stage::{Cx, Error, Role, Stage, Verdict, drop_reasons};
+use common::{DEPLOYMENTS, Hold, Parcel, World, core_name, watched, whole};
+use hotloop_engine::{Chain, Deployment, Engine, PlaceCounts, PlaceSnapshot, Snapshot, source};
+use hotloop_stage::{Cx, Error, Stage, Verdict, drop_reasons};
 use std::thread;
 
 drop_reasons! { enum OddDrop { Odd = "odd", Never = "never" } }
@@ -24,28 +24,29 @@ impl Stage<Parcel> for Even {
 /// Each place in a line: of which core, of what kind, its name.
 fn places(snapshot: &Snapshot) -> Vec<String> {
     let line =
-        |of: &PlaceSnapshot| format!("{} {}: {} {}", of.role, of.index, of.place, of.counts.name);
+        |of: &PlaceSnapshot| format!("{}, {}: {} {}", of.core, of.group, of.place, of.counts.name);
     snapshot.places.iter().map(line).collect()
 }
 
 /// The places of the graph below.
 fn expected_places(deployment: Deployment) -> Vec<String> {
-    let front = ["inlet source", "stage Even", "boundary shard_by"];
-    let back = ["inlet shard", "stage Hold", "sink sink"];
-    let lines = |role: Role, core_count: usize, places: &[&str]| -> Vec<String> {
-        let of_core = |index| places.iter().map(move |place| format!("{role} {index}: {place}"));
-        (0..core_count).flat_map(of_core).collect()
+    let front = ["0: source source", "0: stage Even", "0: boundary shard_by"];
+    let back = ["1: rings group 1", "1: stage Hold", "1: sink sink"];
+    let lines = |group, places: &[&str]| -> Vec<String> {
+        let of_core = |index| {
+            let core = core_name(deployment, (group, index));
+            places.iter().map(move |place| format!("{core}, {place}"))
+        };
+        (0..deployment.cores_in(group)).flat_map(of_core).collect()
     };
-    let (receiver, worker) = roles(deployment);
-    if receiver == worker {
-        return lines(worker, deployment.worker_count(), &[front, back].concat());
+    if deployment.is_run_to_completion() {
+        return lines(0, &[front, back].concat());
     }
-    let dispatchers = lines(receiver, deployment.receiver_count(), &front);
-    [dispatchers, lines(worker, deployment.worker_count(), &back)].concat()
+    [lines(0, &front), lines(1, &back)].concat()
 }
 
 /// The sum of a count over all places of a kind.
-fn sum(snapshot: &Snapshot, place: &str, count: fn(&StageReport) -> u64) -> u64 {
+fn sum(snapshot: &Snapshot, place: &str, count: fn(&PlaceCounts) -> u64) -> u64 {
     let of_kind = snapshot.places.iter().filter(|of| of.place == place);
     of_kind.map(|of| count(&of.counts)).sum()
 }
@@ -63,12 +64,11 @@ fn a_run_at_rest_is_seen_as_its_report_sees_it() {
         let mut rest = None;
         let report = whole(watched(|| {
             plan.run(|control| {
-                let held = 10 * deployment.worker_count() as u64;
+                let held = 10 * deployment.cores_in(1) as u64;
                 let snapshot = loop {
                     let snapshot = control.snapshot();
                     let left = snapshot.sent + snapshot.dropped_sum();
-                    if snapshot.held == held
-                        && left + held == 1000 * deployment.receiver_count() as u64
+                    if snapshot.held == held && left + held == 1000 * deployment.cores_in(0) as u64
                     {
                         break snapshot;
                     }
@@ -92,7 +92,7 @@ fn a_run_at_rest_is_seen_as_its_report_sees_it() {
         let json: serde_json::Value = serde_json::from_str(&snapshot.to_json()).unwrap();
         assert_eq!(json["dropped"]["odd"], report.dropped["odd"]);
         let first = &json["places"][0];
-        assert_eq!((&first["place"], &first["name"]), (&"inlet".into(), &"source".into()));
+        assert_eq!((&first["place"], &first["name"]), (&"source".into(), &"source".into()));
         assert_eq!((&first["index"], &first["received"]), (&0.into(), &1000.into()));
     }
 }

@@ -3,8 +3,8 @@
 mod common;
 
 use common::{DEPLOYMENTS, Parcel, World, watched};
-use hotloop_engine::{Deployment, Engine, Graph, RunError, source};
-use hotloop_stage::{Core, Error, Role, each};
+use hotloop_engine::{Chain, Deployment, Engine, Graph, RunError, source};
+use hotloop_stage::{Core, Error, each};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 /// What fails.
@@ -35,16 +35,8 @@ impl Drop for Live<'_> {
 }
 
 /// A graph in which `fails` fails on one core.
-fn graph<'a>(
-    world: &'a World,
-    live: &'a AtomicUsize,
-    fails: Fails,
-    deployment: Deployment,
-) -> impl Graph + 'a {
-    let is_last = move |core: &Core| match core.role() {
-        Role::Dispatcher => core.index() + 1 == deployment.receiver_count(),
-        _ => core.index() + 1 == deployment.worker_count(),
-    };
+fn graph<'a>(world: &'a World, live: &'a AtomicUsize, fails: Fails) -> impl Graph + 'a {
+    let is_last = |core: &Core| core.index() + 1 == core.count();
     let check = move |what: Fails, core: &Core| {
         if what == fails && is_last(core) { Err(Error::message("no such thing")) } else { Ok(()) }
     };
@@ -85,17 +77,16 @@ fn a_start_that_fails_on_one_core_ends_all() {
     for deployment in DEPLOYMENTS {
         for fails in all {
             let (world, live) = (World::new(), AtomicUsize::new(0));
-            let plan = Engine::plan(graph(&world, &live, fails, deployment), deployment).unwrap();
+            let plan = Engine::plan(graph(&world, &live, fails), deployment).unwrap();
             let result = watched(|| plan.run(|_| panic!("control must not be called")));
             let error = match result {
                 Err(RunError::Start(error)) => error.to_string(),
                 other => panic!("{fails:?} in {deployment} should fail: {other:?}"),
             };
-            let (_, owner) = common::roles(deployment);
             let expected = match fails {
                 Fails::FactoryPanics => format!(
-                    "{owner} {} panicked while it was being built: boom",
-                    deployment.worker_count() - 1
+                    "{} panicked while it was being built: boom",
+                    common::core_name(deployment, (1, deployment.cores_in(1) - 1))
                 ),
                 _ => "no such thing".to_owned(),
             };
@@ -118,9 +109,9 @@ fn a_start_that_fails_on_one_core_ends_all() {
 #[test]
 fn an_assembly_fails_alike() {
     for fails in [Fails::SourceFactory, Fails::StageFactory, Fails::SinkStart] {
-        let deployment = Deployment::pipeline(2, 2);
+        let deployment = Deployment::pipeline([2, 2]);
         let (world, live) = (World::new(), AtomicUsize::new(0));
-        let plan = Engine::plan(graph(&world, &live, fails, deployment), deployment).unwrap();
+        let plan = Engine::plan(graph(&world, &live, fails), deployment).unwrap();
         let error = plan.assemble().map(drop).expect_err("it fails");
         assert_eq!(error.to_string(), "no such thing");
         let is_at_start = fails == Fails::SinkStart;
@@ -135,7 +126,7 @@ fn an_assembly_fails_alike() {
 fn every_device_starts_before_the_first_poll() {
     for deployment in DEPLOYMENTS {
         let world = World::new();
-        let queues = deployment.receiver_count() + deployment.worker_count();
+        let queues = deployment.cores_in(0) + deployment.cores_in(1);
         let first_polls = AtomicUsize::new(0);
         let graph = source(|core| Ok::<_, Error>(world.rx(core, 100)))
             .stage(|_| {
@@ -148,7 +139,7 @@ fn every_device_starts_before_the_first_poll() {
             .shard_by(|parcel| parcel.key)
             .sink(|core| world.tx_ok(core));
         common::whole(common::run(graph, deployment));
-        assert_eq!(first_polls.load(SeqCst), 100 * deployment.receiver_count());
+        assert_eq!(first_polls.load(SeqCst), 100 * deployment.cores_in(0));
     }
 }
 
@@ -159,13 +150,9 @@ fn state_is_made_and_dropped_on_the_core_that_owns_it() {
         let graph = source(|core| Ok::<_, Error>(world.rx(core, 1000)))
             .shard_by(|parcel| parcel.key)
             .stage(|core| {
-                let role = match core.role() {
-                    Role::RunToCompletion => "rtc",
-                    Role::Dispatcher => "dispatcher",
-                    Role::Worker => "worker",
-                };
+                let group = if deployment.is_run_to_completion() { "" } else { "g1-" };
                 let (home, name) =
-                    (std::thread::current().id(), format!("{role}-{}", core.index()));
+                    (std::thread::current().id(), format!("{group}core-{}", core.index()));
                 assert_eq!(std::thread::current().name(), Some(name.as_str()));
                 // Not `Send`: the compiler would refuse to move it.
                 let count = std::rc::Rc::new(std::cell::Cell::new(0));

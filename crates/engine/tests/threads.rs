@@ -1,6 +1,6 @@
 //! The threads that an engine starts. This process has no others that are named so.
 
-use hotloop_engine::{Deployment, Engine, Graph, RunError, source};
+use hotloop_engine::{Chain, Deployment, Engine, Graph, RunError, source};
 use hotloop_stage::{Burst, Carries, Error, Sink, Source};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -54,8 +54,8 @@ fn names() -> Vec<String> {
 fn threads_have_names_of_their_own_that_the_kernel_keeps_whole() {
     let _one = ONE.lock().unwrap();
     let runs = [
-        (Deployment::run_to_completion(12), vec![("rtc", 12)]),
-        (Deployment::pipeline(11, 3), vec![("dispatcher", 11), ("worker", 3)]),
+        (Deployment::run_to_completion(12), vec![("core", 12)]),
+        (Deployment::pipeline([11, 3]), vec![("g0-core", 11), ("g1-core", 3)]),
     ];
     for (deployment, roles) in runs {
         let (polls, mut found) = (AtomicUsize::new(0), Vec::new());
@@ -81,7 +81,7 @@ static POLL_COUNT: AtomicUsize = AtomicUsize::new(0);
 #[test]
 fn each_core_does_once_what_is_to_be_done_before_any_polls() {
     let _one = ONE.lock().unwrap();
-    for deployment in [Deployment::run_to_completion(3), Deployment::pipeline(2, 3)] {
+    for deployment in [Deployment::run_to_completion(3), Deployment::pipeline([2, 3])] {
         STARTED_COUNT.store(0, SeqCst);
         POLL_COUNT.store(0, SeqCst);
         let plan = Engine::plan(graph(&POLL_COUNT), deployment).unwrap().once_started(|| {

@@ -22,10 +22,10 @@ pub fn answer(control: &Control<'_>, since: Instant, request: &Request) -> Optio
 /// What the program is, since when it runs, and what went through it: the answer to `status`, for
 /// programs whose own answer has it in it.
 pub fn status(control: &Control<'_>, since: Instant) -> Value {
-    let (snapshot, counts) = (control.snapshot(), control.counts());
-    // What is inside is known between bounds, and besides it is between nothing and what fits.
-    let in_flight = counts.in_flight();
-    let in_flight_max = counts.in_flight_max.cast_signed();
+    let snapshot = control.snapshot();
+    // The packets inside are known between bounds, and are no fewer than none and no more than fit.
+    let in_flight = snapshot.in_flight();
+    let in_flight_max = snapshot.in_flight_max.cast_signed();
     json!({
         "program": program(),
         "process": std::process::id(),
@@ -39,7 +39,7 @@ pub fn status(control: &Control<'_>, since: Instant) -> Value {
         "in_flight_least": (*in_flight.start()).max(0),
         "in_flight_most": (*in_flight.end()).min(in_flight_max),
         "in_flight_max": in_flight_max,
-        "is_plausible": counts.is_plausible(),
+        "is_plausible": snapshot.is_plausible(),
         "messages_lost": lost_count(),
         "cores": cores(&snapshot),
         "devices": links::to_json(control),
@@ -68,24 +68,21 @@ fn program() -> String {
     name.to_string_lossy().into_owned()
 }
 
-/// Each core: what came to it, and what it gave on to sinks or, where it has none, to other cores.
+/// Each core: the packets it received, handed to other cores, sent and dropped.
 fn cores(snapshot: &Snapshot) -> Vec<Value> {
-    let same = |one: &PlaceSnapshot, other: &PlaceSnapshot| {
-        (&one.role, one.index) == (&other.role, other.index)
-    };
+    let same = |one: &PlaceSnapshot, other: &PlaceSnapshot| one.core == other.core;
     let core = |places: &[PlaceSnapshot]| {
         let first = &places[0];
-        let emitted = |kind: &str| {
-            let places = places.iter().filter(|place| place.place == kind);
-            places.map(|place| place.counts.emitted).reduce(|sum, count| sum + count)
-        };
+        let sinks = places.iter().filter(|place| place.place == "sink");
+        let sent: u64 = sinks.map(|place| place.counts.emitted).sum();
+        let crossed: u64 = places.iter().map(|place| place.counts.crossed).sum();
         let dropped: u64 = places.iter().flat_map(|place| place.counts.dropped.values()).sum();
         json!({
-            "role": first.role,
-            "index": first.index,
+            "core": first.core,
             "cpu": first.cpu,
             "received": first.counts.received,
-            "sent": emitted("sink").or_else(|| emitted("boundary")),
+            "crossed": crossed,
+            "sent": sent,
             "dropped": dropped,
         })
     };
@@ -108,10 +105,10 @@ pub fn status_text(status: &Value) -> String {
         inside,
         cell("in_flight_max"),
     ]);
-    let mut cores = Table::new(["core", "cpu", "received", "sent", "dropped"]);
+    let heads = ["core", "cpu", "received", "crossed", "sent", "dropped"];
+    let mut cores = Table::new(heads);
     for core in list(&status["cores"]) {
-        cores
-            .row(core_cells(core).into_iter().chain(cells(core, &["received", "sent", "dropped"])));
+        cores.row(cells(core, &heads));
     }
     let figures = ["received", "received_bytes", "sent", "sent_bytes"];
     let heads = ["device", "link"].into_iter().chain(figures).chain(["imissed", "rx_nombuf"]);
@@ -152,8 +149,7 @@ pub fn counters_text(counters: &Value) -> String {
     for place in list(&counters["places"]) {
         let dropped = place["dropped"].as_object();
         let dropped: u64 = dropped.into_iter().flatten().filter_map(|(_, n)| n.as_u64()).sum();
-        let counts = cells(place, &["place", "name", "received", "emitted", "created", "held"]);
-        places.row(core_cells(place).into_iter().chain(counts).chain([dropped.to_string()]));
+        places.row(cells(place, &heads[..8]).into_iter().chain([dropped.to_string()]));
     }
     let mut dropped = Table::new(["dropped as", "packets"]);
     for (reason, count) in counters["dropped"].as_object().into_iter().flatten() {
@@ -171,10 +167,6 @@ pub fn xstats_text(devices: &Value) -> String {
         }
     }
     table.to_string()
-}
-
-fn core_cells(value: &Value) -> [String; 2] {
-    [format!("{} {}", cell(&value["role"]), cell(&value["index"])), cell(&value["cpu"])]
 }
 
 fn list(value: &Value) -> &[Value] {

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
     use clap::Parser;
     use hotloop_dpdk::RssFields;
-    use hotloop_stage::{Core, Facts, Role, Source as _};
+    use hotloop_stage::{Core, Facts, Source as _};
 
     #[derive(Parser)]
     struct Cli {
@@ -90,7 +90,7 @@ mod tests {
         let eal = Eal::embedded_or_current().unwrap();
         let mbuf_count = |words: &[&str]| {
             let port = Cli::parse_from(words).devices.open(eal, "net_null_settings").unwrap();
-            let mut queue = port.rx_queue(&Core::new(0, Role::Worker, None, None)).unwrap();
+            let mut queue = port.rx_queue(&Core::new(0, 1)).unwrap();
             queue.start(&Facts { in_flight_max: 0, thread_count: 1 }).unwrap();
             port.mempool().unwrap().config().mbuf_count
         };

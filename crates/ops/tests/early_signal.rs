@@ -1,7 +1,7 @@
 //! A signal that comes before the control thread waits for one. In a program of its own, for the
 //! signal stays noted as long as the process lives.
 
-use hotloop_engine::{Deployment, Engine, Waited, source};
+use hotloop_engine::{Chain, Deployment, Engine, Waited, source};
 use hotloop_ops::{CONTROL, operate, run};
 use hotloop_stage::{Burst, Carries, Sink, Source};
 use signal_hook::{consts::SIGTERM, low_level::raise};

@@ -1,6 +1,6 @@
 //! A running engine that is asked how it is.
 
-use hotloop_engine::{Deployment, Engine, Graph, Plan, Waited, source};
+use hotloop_engine::{Chain, Deployment, Engine, Graph, Plan, Waited, source};
 use hotloop_ops::{AskError, Operation, Request, Socket, ask, operate};
 use hotloop_stage::{Burst, Carries, Cx, Sink, Source, Stage, Verdict, drop_reasons};
 use serde_json::{Value, json};
@@ -100,9 +100,8 @@ fn ask_all(path: &Path, cores: &[&str]) {
     assert!(status["uptime_s"].as_f64().unwrap() > 0.0);
     assert!(status["program"].as_str().unwrap().starts_with("operate"), "{status}");
     let named: Vec<_> = status["cores"].as_array().unwrap().iter().collect();
-    let names =
-        named.iter().map(|core| format!("{} {}", core["role"].as_str().unwrap(), core["index"]));
-    assert_eq!(names.collect::<Vec<_>>(), cores);
+    let names: Vec<_> = named.iter().map(|core| core["core"].as_str().unwrap()).collect();
+    assert_eq!(names, cores);
     let dropped: u64 = named.iter().map(|core| core["dropped"].as_u64().unwrap()).sum();
     assert_eq!(status["dropped"], dropped);
 
@@ -122,8 +121,8 @@ fn ask_all(path: &Path, cores: &[&str]) {
 #[test]
 fn status_and_counters_tell_of_each_core_while_it_runs() {
     for (deployment, cores) in [
-        (Deployment::run_to_completion(2), vec!["run-to-completion 0", "run-to-completion 1"]),
-        (Deployment::pipeline(1, 1), vec!["dispatcher 0", "worker 0"]),
+        (Deployment::run_to_completion(2), vec!["core 0", "core 1"]),
+        (Deployment::pipeline([1, 1]), vec!["group 0 core 0", "group 1 core 0"]),
     ] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("nf.sock");

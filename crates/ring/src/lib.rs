@@ -1,8 +1,8 @@
 //! Rings between cores: one writer, one reader, bursts, no locks.
 //!
 //! [`ring`] makes a bounded queue with one [`Producer`] and one [`Consumer`], each of which may live
-//! on its own core. A [`Mesh`] is a ring from each of several dispatchers to each of several
-//! workers, so that packets of many receive queues reach many workers and every ring still has one
+//! on its own core. A [`Mesh`] is a ring from each core of one group to each core of
+//! another, so that packets of many receive queues reach many workers and every ring still has one
 //! writer and one reader.
 //!
 //! Items travel in cache lines that say how many they hold: a line of 64 bytes is a header and the
@@ -87,7 +87,7 @@ mod slots;
 mod sync;
 
 pub use consumer::Consumer;
-pub use mesh::{Column, Mesh, Row};
+pub use mesh::{Consumers, Mesh, Producers};
 pub use producer::Producer;
 #[cfg(loom)]
 #[doc(hidden)]

@@ -1,174 +1,123 @@
-//! A ring from each of several dispatchers to each of several workers.
+//! Rings from each core of one group to each core of the next.
 
 use std::fmt;
 
 use crate::{Consumer, Producer, ring};
 
-/// Rings from every dispatcher to every worker, one writer and one reader each.
+/// Rings between two groups of cores, one writer and one reader each.
 ///
 /// ```
 /// use hotloop_ring::Mesh;
 ///
-/// let Mesh { mut rows, mut columns } = Mesh::new(1, 2, 64);
-/// rows[0].push(1, "to the second worker").unwrap();
-/// assert_eq!(columns[0].len(), 0);
-/// assert_eq!(columns[1].pop_burst(64, |item| assert_eq!(item, "to the second worker")), 1);
+/// let Mesh { mut producers, mut consumers } = Mesh::new(1, 2, 64);
+/// assert_eq!(producers[0].push_burst(1, 1, || "to the second"), 1);
+/// assert_eq!(consumers[0].len(), 0);
+/// assert_eq!(consumers[1].pop_burst(64, |item| assert_eq!(item, "to the second")), 1);
 /// ```
 #[derive(Debug)]
 pub struct Mesh<T> {
-    /// The end of each dispatcher, in order.
-    pub rows: Vec<Row<T>>,
-    /// The end of each worker, in order.
-    pub columns: Vec<Column<T>>,
+    /// The ends of each sending core, in order.
+    pub producers: Vec<Producers<T>>,
+    /// The ends of each receiving core, in order.
+    pub consumers: Vec<Consumers<T>>,
 }
 
 impl<T> Mesh<T> {
-    /// Rings of `capacity` items from each of `dispatcher_count` to each of `worker_count`.
+    /// Rings of `capacity` items from each of `producer_count` cores to each of `consumer_count`.
     ///
     /// # Panics
     /// As [`ring`].
-    pub fn new(dispatcher_count: usize, worker_count: usize, capacity: usize) -> Self {
-        Self::between(dispatcher_count, worker_count, capacity, |_, _| true)
+    pub fn new(producer_count: usize, consumer_count: usize, capacity: usize) -> Self {
+        Self::joined(producer_count, consumer_count, capacity, |_, _| true)
     }
 
-    /// Rings of `capacity` items from each of `core_count` cores to each *other* one, for cores
-    /// that dispatch and work. Core `i` has row `i` and column `i`, and no ring to itself.
+    /// Rings of `capacity` items between those pairs of cores for which `is_joined(from, to)` is
+    /// true.
     ///
     /// # Panics
     /// As [`ring`].
-    pub fn all_to_all(core_count: usize, capacity: usize) -> Self {
-        Self::between(core_count, core_count, capacity, |from, to| from != to)
-    }
-
-    fn between(
-        dispatcher_count: usize,
-        worker_count: usize,
+    pub fn joined(
+        producer_count: usize,
+        consumer_count: usize,
         capacity: usize,
         is_joined: impl Fn(usize, usize) -> bool,
     ) -> Self {
-        let mut columns: Vec<_> =
-            (0..worker_count).map(|_| Column { rings: Vec::new(), first_index: 0 }).collect();
-        let rows = (0..dispatcher_count)
+        let mut consumers: Vec<_> =
+            (0..consumer_count).map(|_| Consumers { rings: Vec::new(), first_index: 0 }).collect();
+        let producers = (0..producer_count)
             .map(|from| {
-                let to_each = columns.iter_mut().enumerate().map(|(to, column)| {
+                let to_each = consumers.iter_mut().enumerate().map(|(to, consumers)| {
                     is_joined(from, to).then(|| {
                         let (producer, consumer) = ring(capacity);
-                        column.rings.push(consumer);
+                        consumers.rings.push(consumer);
                         producer
                     })
                 });
-                Row { rings: to_each.collect() }
+                Producers { rings: to_each.collect() }
             })
             .collect();
-        Self { rows, columns }
+        Self { producers, consumers }
     }
 }
 
-/// A dispatcher's end of a [`Mesh`]: a producer for each worker.
-pub struct Row<T> {
-    /// By worker; none where the worker is the dispatcher itself.
+/// The ends of a [`Mesh`] on a sending core.
+pub struct Producers<T> {
+    /// By receiving core; none where the two are not joined.
     rings: Vec<Option<Producer<T>>>,
 }
 
-impl<T> Row<T> {
-    /// Pushes one item to `worker`.
-    ///
-    /// # Errors
-    /// Gives the item back when that ring is full.
+impl<T> Producers<T> {
+    /// Pushes up to `count` items to the core `to`, as [`Producer::push_burst`] does, and returns the
+    /// number pushed.
     ///
     /// # Panics
-    /// When there is no such worker, or it is this core itself in an
-    /// [all-to-all](Mesh::all_to_all) mesh.
+    /// When no ring leads to that core.
     #[inline]
-    pub fn push(&mut self, worker: usize, item: T) -> Result<(), T> {
-        self.ring(worker).push(item)
+    pub fn push_burst(&mut self, to: usize, count: usize, next: impl FnMut() -> T) -> usize {
+        self.rings[to].as_mut().expect("a ring leads to that core").push_burst(count, next)
     }
 
-    /// Pushes up to `count` items to `worker`, as [`Producer::push_burst`] does, and returns how
-    /// many.
-    ///
-    /// # Panics
-    /// As [`push`](Self::push).
-    #[inline]
-    pub fn push_burst(&mut self, worker: usize, count: usize, next: impl FnMut() -> T) -> usize {
-        self.ring(worker).push_burst(count, next)
-    }
-
-    /// How many items there is room for in the fullest ring: so many can be pushed whatever their
-    /// workers are. `usize::MAX` where there are no rings.
+    /// The number of items that the fullest ring has room for: so many can be pushed to any core.
+    /// `usize::MAX` where there are no rings.
     pub fn free_count_min(&mut self) -> usize {
-        self.producers_mut().map(Producer::free_count).min().unwrap_or(usize::MAX)
+        self.rings.iter_mut().flatten().map(Producer::free_count).min().unwrap_or(usize::MAX)
     }
 
-    /// Items in all rings of this row now.
-    pub fn len(&self) -> usize {
-        self.producers().map(Producer::len).sum()
-    }
-
-    /// True when all rings of this row are empty.
-    pub fn is_empty(&self) -> bool {
-        self.producers().all(Producer::is_empty)
-    }
-
-    /// The highest [`Producer::high_water`] among the rings.
-    pub fn high_water(&self) -> usize {
-        self.producers().map(Producer::high_water).max().unwrap_or(0)
-    }
-
-    /// Workers of the mesh, this core itself included.
-    pub fn worker_count(&self) -> usize {
+    /// The number of receiving cores, whether or not a ring leads to them.
+    pub fn consumer_count(&self) -> usize {
         self.rings.len()
-    }
-
-    /// The rings that exist, each with its worker's number.
-    pub fn rings(&self) -> impl Iterator<Item = (usize, &Producer<T>)> {
-        self.rings.iter().enumerate().filter_map(|(worker, ring)| Some((worker, ring.as_ref()?)))
-    }
-
-    #[inline(always)]
-    fn ring(&mut self, worker: usize) -> &mut Producer<T> {
-        self.rings[worker].as_mut().expect("a core has no ring to itself")
-    }
-
-    fn producers(&self) -> impl Iterator<Item = &Producer<T>> {
-        self.rings.iter().flatten()
-    }
-
-    fn producers_mut(&mut self) -> impl Iterator<Item = &mut Producer<T>> {
-        self.rings.iter_mut().flatten()
     }
 }
 
-impl<T> fmt::Debug for Row<T> {
+impl<T> fmt::Debug for Producers<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(&self.rings).finish()
     }
 }
 
-/// A worker's end of a [`Mesh`]: a consumer for each dispatcher.
-pub struct Column<T> {
-    /// By dispatcher, without those that have no ring.
+/// The ends of a [`Mesh`] on a receiving core.
+pub struct Consumers<T> {
     rings: Vec<Consumer<T>>,
     /// The ring that the next burst starts with; below `rings.len()`, or 0.
     first_index: usize,
 }
 
-impl<T> Column<T> {
-    /// Pops up to `count_max` items from all rings together, hands each to `each`, and returns how
-    /// many.
+impl<T> Consumers<T> {
+    /// Pops up to `count_max` items from all rings together, calls `each` with every one, and returns
+    /// the number popped.
     ///
-    /// Every call starts with the next ring, so one busy dispatcher can't keep the others waiting
-    /// for longer than there are rings. Items of one dispatcher come in their order. When `each`
-    /// panics, it has the item it was called with, and all others stay in their rings.
+    /// Every call starts with the next ring, so one busy sender can't keep the others waiting for
+    /// longer than there are rings. Items of one sender come in their order. When `each` panics, it
+    /// has the item it was called with, and all others stay in their rings.
     #[inline]
     pub fn pop_burst(&mut self, count_max: usize, mut each: impl FnMut(T)) -> usize {
         let first_index = self.first_index;
         if first_index < self.rings.len() {
             self.first_index = (first_index + 1) % self.rings.len();
         }
-        let (behind, ahead) = self.rings.split_at_mut(first_index);
+        let (before, from_first) = self.rings.split_at_mut(first_index);
         let mut popped_count = 0;
-        for ring in ahead.iter_mut().chain(behind) {
+        for ring in from_first.iter_mut().chain(before) {
             if popped_count == count_max {
                 break;
             }
@@ -177,19 +126,14 @@ impl<T> Column<T> {
         popped_count
     }
 
-    /// Items in all rings of this column now.
+    /// Items in all rings now.
     pub fn len(&self) -> usize {
         self.rings.iter().map(Consumer::len).sum()
     }
 
-    /// True when all rings of this column are empty now.
+    /// True when all rings are empty now.
     pub fn is_empty(&self) -> bool {
         self.rings.iter().all(Consumer::is_empty)
-    }
-
-    /// The items that always fit into all rings together.
-    pub fn capacity(&self) -> usize {
-        self.rings.iter().map(Consumer::capacity).sum()
     }
 
     /// The items that all rings together hold at most.
@@ -197,14 +141,14 @@ impl<T> Column<T> {
         self.rings.iter().map(Consumer::slot_count).sum()
     }
 
-    /// True when every dispatcher is gone and nothing is left: no item will ever come. A column
-    /// without rings is always finished.
+    /// True when every sender is gone and nothing is left: no item will ever come. Without rings,
+    /// always true.
     pub fn is_finished(&self) -> bool {
         self.rings.iter().all(Consumer::is_finished)
     }
 }
 
-impl<T> fmt::Debug for Column<T> {
+impl<T> fmt::Debug for Consumers<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(&self.rings).finish()
     }

@@ -16,8 +16,8 @@ fn ends_may_move_to_other_threads() {
     assert_send(&tx);
     assert_send(&rx);
     let mesh = Mesh::<Box<u8>>::new(1, 1, 1);
-    assert_send(&mesh.rows[0]);
-    assert_send(&mesh.columns[0]);
+    assert_send(&mesh.producers[0]);
+    assert_send(&mesh.consumers[0]);
 }
 
 #[test]

@@ -190,18 +190,20 @@ fn lengths_stay_within_bounds() {
 }
 
 #[test]
-fn a_column_gathers_from_two_threads() {
+fn a_core_gathers_from_two_threads() {
     explore(3, || {
-        let Mesh { rows, mut columns } = Mesh::new(2, 1, 1);
-        let senders: Vec<_> = rows
+        let Mesh { producers, mut consumers } = Mesh::new(2, 1, 1);
+        let senders: Vec<_> = producers
             .into_iter()
             .enumerate()
-            .map(|(from, mut row)| thread::spawn(move || assert!(row.push(0, item(from)).is_ok())))
+            .map(|(from, mut producers)| {
+                thread::spawn(move || assert_eq!(producers.push_burst(0, 1, || item(from)), 1))
+            })
             .collect();
-        let mut column = columns.remove(0);
+        let mut consumers = consumers.remove(0);
         let mut came = Vec::new();
-        while !column.is_finished() {
-            column.pop_burst(2, |item: Item| came.push(*item.number));
+        while !consumers.is_finished() {
+            consumers.pop_burst(2, |item: Item| came.push(*item.number));
             thread::yield_now();
         }
         came.sort();

@@ -112,7 +112,8 @@ impl<T> Burst<T> {
     #[inline(always)]
     #[must_use]
     pub fn as_slice(&self) -> &[T] {
-        let slots = &self.slots[self.front..self.end];
+        // SAFETY: `front <= end <= BURST_CAPACITY`.
+        let slots = unsafe { self.slots.get_unchecked(self.front..self.end) };
         // SAFETY: 1. The slots `front..end` are initialised. 2. `MaybeUninit<T>` has the layout of
         // `T`.
         unsafe { &*(std::ptr::from_ref(slots) as *const [T]) }
@@ -121,14 +122,24 @@ impl<T> Burst<T> {
     /// The items, front first, to be changed.
     #[inline(always)]
     pub fn as_mut_slice(&mut self) -> &mut [T] {
-        let slots = &mut self.slots[self.front..self.end];
+        // SAFETY: `front <= end <= BURST_CAPACITY`.
+        let slots = unsafe { self.slots.get_unchecked_mut(self.front..self.end) };
         // SAFETY: 1. The slots `front..end` are initialised. 2. `MaybeUninit<T>` has the layout of
         // `T`. 3. The borrow of `self` is exclusive.
         unsafe { &mut *(std::ptr::from_mut(slots) as *mut [T]) }
     }
 
     /// Drops all items. Where the drop of one panics, the others are dropped all the same.
+    #[inline(always)]
     pub fn clear(&mut self) {
+        if !self.is_empty() {
+            self.drop_items();
+        }
+        (self.front, self.end) = (0, 0);
+    }
+
+    #[inline(never)]
+    fn drop_items(&mut self) {
         let items = std::ptr::from_mut(self.as_mut_slice());
         (self.front, self.end) = (0, 0);
         // SAFETY: 1. The slots of `items` were in `front..end`, so they are initialised. 2. The
@@ -188,20 +199,21 @@ impl<T> Burst<T> {
         if BURST_CAPACITY - out.end < self.len() {
             out.compact();
         }
+        let last = self.end;
         let (front, end) = (self.front, out.end);
-        let mut ends = Ends { from: self, to: out, front, end };
-        while ends.front < ends.from.end {
+        let mut moving = Moving { from: self, to: out, front, end };
+        while moving.front < last {
             // SAFETY: `front < end <= BURST_CAPACITY`.
-            let slot = unsafe { ends.from.slots.get_unchecked(ends.front) };
+            let slot = unsafe { moving.from.slots.get_unchecked(moving.front) };
             // SAFETY: 1. The slot is in `front..end`, so it is initialised. 2. `front` moves past it
             // before anything can panic, so it is read this once.
             let item = unsafe { slot.assume_init_read() };
-            ends.front += 1;
+            moving.front += 1;
             if let Some(made) = change(item) {
-                // SAFETY: There were as many slots behind `out`'s end as there were items.
-                let slot = unsafe { ends.to.slots.get_unchecked_mut(ends.end) };
+                // SAFETY: There were as many free slots at the end of `out` as there were items.
+                let slot = unsafe { moving.to.slots.get_unchecked_mut(moving.end) };
                 slot.write(made);
-                ends.end += 1;
+                moving.end += 1;
             }
         }
     }
@@ -227,23 +239,26 @@ impl<T> Burst<T> {
     }
 }
 
-/// Two bursts while items move from one to the other. Its drop sets their ends, also on the way of a
-/// panic.
-struct Ends<'a, T, U> {
+/// Two bursts while items move from one to the other. Its drop sets their ends, also where a panic
+/// ends the move.
+struct Moving<'a, T, U> {
     from: &'a mut Burst<T>,
     to: &'a mut Burst<U>,
     /// Index of the first item that was not taken. Invariant: `from.front <= front <= from.end`.
     front: usize,
-    /// Index behind the last item that was put. Invariant: the slots from `to.end` to it are
+    /// Index after the last item that was put. Invariant: the slots from `to.end` to it are
     /// initialised, and it is at most `BURST_CAPACITY`.
     end: usize,
 }
 
-impl<T, U> Drop for Ends<'_, T, U> {
+impl<T, U> Drop for Moving<'_, T, U> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.from.front = self.front;
         self.to.end = self.end;
+        self.from.front = self.front;
+        if self.front == self.from.end {
+            (self.from.front, self.from.end) = (0, 0);
+        }
     }
 }
 

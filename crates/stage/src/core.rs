@@ -1,77 +1,79 @@
 //! What a factory knows of the core that will own what it makes.
 
 use std::cell::Cell;
+use std::rc::Rc;
 
 /// One of the engine's cores, as the factories of a graph see it. A factory runs on the core that
 /// will own the result.
-#[derive(Debug)]
+///
+/// A graph without a boundary is one group; each boundary begins another. In a pipeline a core
+/// belongs to one group. In run-to-completion it belongs to all of them, with the same index in each.
+#[derive(Clone, Debug)]
 pub struct Core {
+    group: usize,
     index: usize,
-    role: Role,
+    count: usize,
     cpu: Option<usize>,
     node: Option<u32>,
-    lcore: Cell<Option<u32>>,
-}
-
-/// What a core does.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum Role {
-    /// Polls its own queues and does all the work.
-    RunToCompletion,
-    /// Polls queues and hands packets to workers.
-    Dispatcher,
-    /// Takes packets from dispatchers and works on them.
-    Worker,
-}
-
-impl std::fmt::Display for Role {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(match self {
-            Self::RunToCompletion => "run-to-completion",
-            Self::Dispatcher => "dispatcher",
-            Self::Worker => "worker",
-        })
-    }
+    lcore: Rc<Cell<Option<u32>>>,
 }
 
 impl Core {
-    /// The core `index` of those in `role`, on the CPU and NUMA node given, if they are known.
+    /// The core `index` of `count` in group 0, on any CPU.
     #[must_use]
-    pub const fn new(index: usize, role: Role, cpu: Option<usize>, node: Option<u32>) -> Self {
-        Self { index, role, cpu, node, lcore: Cell::new(None) }
+    pub fn new(index: usize, count: usize) -> Self {
+        Self { group: 0, index, count, cpu: None, node: None, lcore: Rc::default() }
     }
 
-    /// Its number among the cores of its role, from 0.
+    /// The same core on this CPU of this NUMA node, where they are known.
+    #[must_use]
+    pub fn on(self, cpu: Option<usize>, node: Option<u32>) -> Self {
+        Self { cpu, node, ..self }
+    }
+
+    /// The same core in another group.
+    #[must_use]
+    pub fn in_group(&self, group: usize) -> Self {
+        Self { group, ..self.clone() }
+    }
+
+    /// The group of what is being made, from 0.
+    #[must_use]
+    pub const fn group(&self) -> usize {
+        self.group
+    }
+
+    /// The number of this core in its group, from 0.
     #[must_use]
     pub const fn index(&self) -> usize {
         self.index
     }
 
-    /// What it does.
+    /// The number of cores in the group.
     #[must_use]
-    pub const fn role(&self) -> Role {
-        self.role
+    pub const fn count(&self) -> usize {
+        self.count
     }
 
-    /// The CPU it is pinned to, by the kernel's number.
+    /// The CPU the core is pinned to, by the kernel's number.
     #[must_use]
     pub const fn cpu(&self) -> Option<usize> {
         self.cpu
     }
 
-    /// The NUMA node of that CPU, where the kernel tells.
+    /// The NUMA node of that CPU, if the kernel reports it.
     #[must_use]
     pub const fn node(&self) -> Option<u32> {
         self.node
     }
 
-    /// The lcore that a driver registered this core's thread as.
+    /// The lcore that a driver registered the core's thread as.
     #[must_use]
     pub fn lcore(&self) -> Option<u32> {
         self.lcore.get()
     }
 
-    /// Says as which lcore a driver registered this core's thread.
+    /// Records the lcore that a driver registered the core's thread as.
     pub fn set_lcore(&self, lcore: u32) {
         self.lcore.set(Some(lcore));
     }

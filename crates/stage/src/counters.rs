@@ -47,6 +47,8 @@ pub struct Counters {
     pub uncreated: Counter,
     /// Packets lost to a panic.
     pub panicked: Counter,
+    /// Packets that left for another core, among those given on.
+    pub crossed: Counter,
     dropped: Box<[Counter]>,
     reasons: &'static [&'static str],
 }

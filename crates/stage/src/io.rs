@@ -31,10 +31,17 @@ pub trait Source {
         Vec::new()
     }
 
-    /// Whether it can wait, as a file can: then it is polled only for what every ring has room for.
-    /// So nothing of it is dropped as `ring_full`, unless a stage ahead of the rings makes packets or
-    /// gives up held ones.
+    /// Whether it can wait, as a file can: then it is polled only for what the rings have room for,
+    /// and each group of cores takes from its rings only what the rings of the next have room for. So
+    /// nothing is dropped as `ring_full`, unless a stage creates packets or gives up held ones in its
+    /// `tick` or `finish`, or more in `process` than its [`growth_max`](crate::BurstStage::growth_max).
     fn lossless(&self) -> bool {
+        false
+    }
+
+    /// Whether it creates its packets, as a traffic generator does: they count as created, not as
+    /// received.
+    fn creates(&self) -> bool {
         false
     }
 

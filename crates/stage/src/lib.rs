@@ -50,7 +50,7 @@ mod tick;
 mod verdict;
 
 pub use burst::{BURST_CAPACITY, Burst};
-pub use core::{Core, Facts, Role};
+pub use core::{Core, Facts};
 pub use counters::{Counter, Counters};
 pub use error::Error;
 pub use io::{Device, DeviceCounters, LinkState, Reopening, Sink, Source};

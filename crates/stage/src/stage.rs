@@ -34,12 +34,9 @@ pub trait Stage<In> {
     /// Why it drops packets; [`NoDrops`] where it never does.
     type Drop: DropReason;
 
-    /// Whether [`prepare`](Self::prepare) is to be called. A stage that prepares sees its packets
-    /// in bursts; any other is fused with its neighbours.
-    const PREPARES: bool = false;
-
-    /// Called with a burst before `packet` is with each item of it: to hash, to prefetch, to look
-    /// all of them up at once.
+    /// Called with each burst before [`packet`](Self::packet) is called with each of its items: to
+    /// hash, to prefetch, to look all of them up at once. [`Cx::index`] is then the place of the item
+    /// in this burst.
     #[inline(always)]
     fn prepare(&mut self, cx: &mut Cx<'_, Self::Drop>, burst: &[In]) {
         let _ = (cx, burst);
@@ -93,6 +90,13 @@ pub trait BurstStage<In> {
     fn held_max(&self) -> usize {
         0
     }
+
+    /// The most packets that [`process`](Self::process) emits for one that it takes. Ahead of a
+    /// boundary, a source that can wait is polled for no more than the rings have room for after
+    /// this growth. What [`tick`](Self::tick) and [`finish`](Self::finish) emit is not covered.
+    fn growth_max(&self) -> usize {
+        1
+    }
 }
 
 /// Where a [`BurstStage`] puts packets.
@@ -135,14 +139,31 @@ impl<'a, T> Output<'a, T> {
         self.burst.push(packet);
     }
 
+    /// Takes the items of `input` one by one, front first, and emits what `change` makes of them,
+    /// where it makes something. Faster than [`push`](Self::push) for each.
+    ///
+    /// Where `change` panics, the items that it has not seen are left in `input`.
+    #[inline(always)]
+    pub fn map<In>(&mut self, input: &mut Burst<In>, change: impl FnMut(In) -> Option<T>) {
+        if input.len() > BURST_CAPACITY - self.burst.len() {
+            self.spill();
+        }
+        input.map_into(self.burst, change);
+    }
+
     #[cold]
     #[inline(never)]
     fn make_room(&mut self) {
         if self.burst.is_full() {
-            self.count();
-            (self.spill)(self.burst);
-            self.counted = self.burst.len();
+            self.spill();
         }
+    }
+
+    #[cold]
+    fn spill(&mut self) {
+        self.count();
+        (self.spill)(self.burst);
+        self.counted = self.burst.len();
     }
 
     /// Counts what was put into the burst since the last time.
@@ -215,6 +236,22 @@ mod tests {
         assert_eq!(tally, Tally { emitted: 141, created: 1 });
         spilled.extend(std::iter::from_fn(|| burst.pop()));
         assert_eq!(spilled, (1..=150).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_mapped_burst_is_counted_and_spills_what_is_in_its_way() {
+        let (mut burst, mut tally, mut spilled) = (Burst::new(), Tally::default(), Vec::new());
+        let mut spill = |burst: &mut Burst<u64>| spilled.extend(std::iter::from_fn(|| burst.pop()));
+        let mut out = Output::new(&mut burst, &mut spill, &mut tally);
+        let mut input = Burst::new();
+        for first in [0, 40] {
+            input.extend(first..first + 40);
+            out.map(&mut input, |number| (number % 4 != 0).then_some(number));
+        }
+        drop(out);
+        assert_eq!(tally.emitted, 60);
+        spilled.extend(std::iter::from_fn(|| burst.pop()));
+        assert_eq!(spilled, (0..80).filter(|number| number % 4 != 0).collect::<Vec<_>>());
     }
 
     #[test]

@@ -113,7 +113,7 @@ impl<'a, D: DropReason> Cx<'a, D> {
     }
 
     /// Drops a packet and counts it under `reason`. The result is the verdict to return.
-    #[inline]
+    #[inline(always)]
     #[allow(clippy::should_implement_trait, reason = "nothing to do with the trait Drop")]
     pub fn drop<I: Carries, T>(&mut self, packet: I, reason: D) -> Verdict<T> {
         self.counters.count_drop(reason.index());
@@ -176,11 +176,17 @@ impl<'a, D: DropReason> Cx<'a, D> {
         self.now
     }
 
-    /// The packet's place in the burst that `prepare` saw; 0 for a stage that does not prepare.
+    /// The packet's place in the burst that `prepare` saw.
     #[inline]
     #[must_use]
     pub const fn index(&self) -> usize {
         self.index
+    }
+
+    /// Moves on to the packet at `index` of the burst. For the engine, which calls a stage.
+    #[inline(always)]
+    pub const fn set_index(&mut self, index: usize) {
+        self.index = index;
     }
 
     /// How many packets were dropped through this value.

@@ -152,13 +152,11 @@ impl<S> Bench<S> {
         S: Stage<In>,
     {
         let counters = Counters::new(S::Drop::NAMES);
-        if S::PREPARES {
-            self.stage.prepare(&mut Cx::new(&counters, self.now, 0), burst.as_slice());
-            assert_eq!(counters.dropped_sum(), 0, "uncreated: `prepare` owns no packet to drop");
-        }
+        self.stage.prepare(&mut Cx::new(&counters, self.now, 0), burst.as_slice());
+        assert_eq!(counters.dropped_sum(), 0, "uncreated: `prepare` owns no packet to drop");
         let mut index = 0;
         while let Some(item) = burst.pop() {
-            let mut cx = Cx::new(&counters, self.now, if S::PREPARES { index } else { 0 });
+            let mut cx = Cx::new(&counters, self.now, index);
             let verdict = self.stage.packet(&mut cx, item);
             match (verdict, cx.dropped_count()) {
                 (Ok(packet), 0) => outcome.packets.push(packet),

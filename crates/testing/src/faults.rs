@@ -35,11 +35,11 @@ pub struct FaultRates {
 /// yields nothing for a poll instead.
 ///
 /// ```
-/// use hotloop_stage::{Burst, Core, Role, Source};
+/// use hotloop_stage::{Burst, Core, Source};
 /// use hotloop_testing::{FaultRates, Faults, MemoryPort};
 ///
 /// let port = MemoryPort::new("lan");
-/// let core = Core::new(0, Role::RunToCompletion, None, None);
+/// let core = Core::new(0, 1);
 /// let faults = Faults::seeded(1, FaultRates { lost_permille: 500, ..FaultRates::default() });
 /// let mut rx = faults.source(port.rx_queue(&core)?);
 /// port.feed(0, vec![vec![0; 60]; 64]);

@@ -40,11 +40,11 @@ impl Default for PortConfig {
 /// same port; it stays usable while queues are polled on other threads.
 ///
 /// ```
-/// use hotloop_stage::{Burst, Core, Role, Sink, Source};
+/// use hotloop_stage::{Burst, Core, Sink, Source};
 /// use hotloop_testing::{Frame, MemoryPort};
 ///
 /// let port = MemoryPort::new("lan");
-/// let core = Core::new(0, Role::RunToCompletion, None, None);
+/// let core = Core::new(0, 1);
 /// let (mut rx, mut tx) = (port.rx_queue(&core)?, port.tx_queue(&core)?);
 /// port.feed(0, [Frame::new([1, 2, 3])]);
 ///

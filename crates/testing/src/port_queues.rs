@@ -221,10 +221,10 @@ impl fmt::Debug for MemoryTx {
 #[cfg(test)]
 mod tests {
     use crate::{Frame, MemoryPort, PacketPool, PortConfig};
-    use hotloop_stage::{Burst, Core, DeviceCounters, Role, Sink, Source};
+    use hotloop_stage::{Burst, Core, DeviceCounters, Sink, Source};
 
     fn core(index: usize) -> Core {
-        Core::new(index, Role::RunToCompletion, None, None)
+        Core::new(index, index + 1)
     }
 
     fn numbered(count: u8) -> impl Iterator<Item = Frame> {

@@ -5,7 +5,7 @@
 //! ledger. The same seed gives the same run, packet by packet. [`simulate_seeds`] runs many.
 //!
 //! ```
-//! use hotloop_engine::{Graph, source};
+//! use hotloop_engine::{Chain, Graph, source};
 //! use hotloop_stage::each;
 //! use hotloop_testing::simulator::{Scenario, World, simulate};
 //! use hotloop_testing::{Frame, Rng};

@@ -21,7 +21,6 @@ struct Picky {
 impl<P: PacketBuf> Stage<P> for Picky {
     type Out = P;
     type Drop = TestDrop;
-    const PREPARES: bool = true;
 
     fn prepare(&mut self, _: &mut Cx<'_, TestDrop>, burst: &[P]) {
         self.bursts.push(burst.len());

@@ -1,12 +1,12 @@
 //! Faults at the rates asked for, the same for the same seed.
 
 use hotloop_packet::PacketBuf;
-use hotloop_stage::{Burst, Core, Device, DeviceCounters, Role, Sink, Source};
+use hotloop_stage::{Burst, Core, Device, DeviceCounters, Sink, Source};
 use hotloop_testing::{FaultRates, Faults, Frame, MemoryPort, PortConfig};
 use std::sync::Arc;
 
 fn core(index: usize) -> Core {
-    Core::new(index, Role::RunToCompletion, None, None)
+    Core::new(index, index + 1)
 }
 
 fn port(lossless: bool) -> MemoryPort {

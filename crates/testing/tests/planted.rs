@@ -1,6 +1,6 @@
 //! Planted faults do what they say: once, at their packet, and nothing else.
 
-use hotloop_stage::{Burst, Core, Device, Role, Sink, Source};
+use hotloop_stage::{Burst, Core, Device, Sink, Source};
 use hotloop_testing::{
     Frame, MemoryPort, MemoryRx, MemoryTx, Plant, PlantedBurstStage, PlantedSink, PlantedSource,
     PlantedStage, PooledPacket, bench, bench_burst,
@@ -16,7 +16,7 @@ const PLANTS: [(Plant<PooledPacket>, i64, bool); 3] = [
 
 /// A port with 200 frames, and its queues.
 fn port() -> (MemoryPort, MemoryRx, MemoryTx) {
-    let core = Core::new(0, Role::RunToCompletion, None, None);
+    let core = Core::new(0, 1);
     let port = MemoryPort::new("p");
     port.feed(0, (0..200_u8).map(|number| Frame::new([number])));
     let (rx, tx) = (port.rx_queue(&core).unwrap(), port.tx_queue(&core).unwrap());

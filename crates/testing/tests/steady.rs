@@ -1,7 +1,7 @@
 //! Watching threads that run the engine.
 
-use hotloop_engine::{Deployment, Engine, Graph, source};
-use hotloop_stage::{Burst, Core, Role, Sink, Source, each};
+use hotloop_engine::{Chain, Deployment, Engine, Graph, source};
+use hotloop_stage::{Burst, Core, Sink, Source, each};
 use hotloop_testing::syscalls::{Traced, traced};
 use hotloop_testing::{
     AllocGuard, MemoryPort, PacketPool, PooledPacket, PortConfig, Steady, SteadyThread,
@@ -33,9 +33,14 @@ fn port(queue_count: usize) -> MemoryPort {
 
 /// Where a core of a pipeline or of run-to-completion is watched: its source, or the sink of one
 /// that has no source.
-fn watched_graph<'a>(port: &'a MemoryPort, steady: &'a Steady, extra: usize) -> impl Graph + 'a {
+fn watched_graph<'a>(
+    port: &'a MemoryPort,
+    steady: &'a Steady,
+    extra: usize,
+    deployment: Deployment,
+) -> impl Graph + 'a {
     source(move |core: &Core| {
-        port.rx_queue(core).map(|rx| steady.watch(format!("{}-rx", core.role()), rx))
+        port.rx_queue(core).map(|rx| steady.watch(format!("group {} rx", core.group()), rx))
     })
     .stage(move |_| {
         each(move |packet: PooledPacket| {
@@ -47,15 +52,15 @@ fn watched_graph<'a>(port: &'a MemoryPort, steady: &'a Steady, extra: usize) -> 
     .shard_by(|packet: &PooledPacket| packet.index() as u32)
     .sink(move |core: &Core| {
         let never = Steady::after(u64::MAX, 0);
-        let watching = if core.role() == Role::Worker { steady } else { &never };
-        port.tx_queue(core).map(|tx| watching.watch(format!("{}-tx", core.role()), tx))
+        let watching = if !deployment.is_run_to_completion() { steady } else { &never };
+        port.tx_queue(core).map(|tx| watching.watch(format!("group {} tx", core.group()), tx))
     })
 }
 
 fn run(deployment: Deployment, extra: usize) -> Vec<SteadyThread> {
-    let port = port(deployment.receiver_count());
+    let port = port(deployment.cores_in(0));
     let steady = Steady::after(50_000, 100_000);
-    let plan = Engine::plan(watched_graph(&port, &steady, extra), deployment).unwrap();
+    let plan = Engine::plan(watched_graph(&port, &steady, extra, deployment), deployment).unwrap();
     plan.run(|control| {
         control.wait_until_finished();
     })
@@ -68,7 +73,7 @@ fn the_engine_allocates_nothing_in_steady_state() {
     let threads = run(Deployment::run_to_completion(1), 0);
     assert_eq!(threads.len(), 1);
     let thread = &threads[0];
-    assert_eq!(thread.name, "run-to-completion-rx");
+    assert_eq!(thread.name, "group 0 rx");
     assert!(thread.is_complete && thread.packet_count >= 100_000, "{thread:?}");
     assert!(thread.allocations.is_zero(), "{thread:?}");
 }
@@ -83,10 +88,10 @@ fn a_stage_that_allocates_is_seen() {
 
 #[test]
 fn threads_of_a_pipeline_are_watched_apart() {
-    let mut threads = run(Deployment::pipeline(1, 1), 0);
+    let mut threads = run(Deployment::pipeline([1, 1]), 0);
     threads.sort_by(|a, b| a.name.cmp(&b.name));
     let names: Vec<_> = threads.iter().map(|thread| thread.name.as_str()).collect();
-    assert_eq!(names, ["dispatcher-rx", "worker-tx"]);
+    assert_eq!(names, ["group 0 rx", "group 1 tx"]);
     for thread in threads {
         assert!(thread.is_complete && thread.packet_count >= 100_000, "{thread:?}");
         assert!(thread.allocations.is_zero(), "{thread:?}");
@@ -101,7 +106,7 @@ fn the_engine_makes_no_system_calls_in_steady_state() {
         Traced::Unavailable(why) => println!("skipped: {why}"),
         Traced::Windows(windows) => {
             assert_eq!(windows.len(), 1);
-            assert_eq!(windows[0].name, "run-to-completion-rx");
+            assert_eq!(windows[0].name, "group 0 rx");
             assert_eq!(windows[0].call_count, 0);
         }
     }
@@ -109,7 +114,7 @@ fn the_engine_makes_no_system_calls_in_steady_state() {
 
 #[test]
 fn traffic_that_ends_early_is_not_taken_for_a_full_watch() {
-    let core = Core::new(0, Role::RunToCompletion, None, None);
+    let core = Core::new(0, 1);
     for (warm_up_count, packet_count) in [(FRAME_COUNT - 64, 64), (FRAME_COUNT + 1, 0)] {
         let (port, steady) = (port(1), Steady::after(warm_up_count, 100));
         let mut rx = steady.watch("rx", port.rx_queue(&core).unwrap());
@@ -132,7 +137,7 @@ fn only(steady: &Steady) -> SteadyThread {
 #[test]
 fn a_sink_is_watched_as_a_source_is() {
     let port = port(1);
-    let core = Core::new(0, Role::RunToCompletion, None, None);
+    let core = Core::new(0, 1);
     let steady = Steady::after(64, 128);
     let mut rx = port.rx_queue(&core).unwrap();
     let mut tx = steady.watch("tx", port.tx_queue(&core).unwrap());

@@ -75,7 +75,7 @@ fn a_running_program_tells_how_it_is() {
     let status = status(folder.path(), &control);
     assert_eq!((&status["program"], &status["idle"]), (&"hello-forward".into(), &"pause".into()));
     assert_eq!((&status["is_plausible"], &status["dropped"]), (&true.into(), &0.into()));
-    assert_eq!(status["cores"][0]["role"], "run-to-completion");
+    assert_eq!(status["cores"][0]["core"], "core 0");
     let (received, sent) = (status["received"].as_u64().unwrap(), status["sent"].as_u64().unwrap());
     assert!(received >= sent, "{status}");
     let inside = |bound: &str| status[bound].as_u64().unwrap();

@@ -64,14 +64,14 @@
 //! "#)?;
 //! let mut builder = Builder::new(&config);
 //! let directory = builder.build(&config, &Standing::default())?;
-//! let (_publisher, subscribers) = publish(Arc::new(directory), 1);
+//! let (_publisher, subscribers) = publish(Arc::new(directory), Deployment::run_to_completion(1), 0);
 //! let egress = Egress {
 //!     route: Route(0),
 //!     source: MacAddress::new([2, 0, 0, 0, 0, 2]),
 //!     destination: MacAddress::new(config.ports[0].next_hop_mac),
 //! };
 //! let mut balance = Balance::new(Making {
-//!     directory: subscribers.take(0).expect("the only worker's"),
+//!     directory: subscribers.take(&Core::new(0, 1)).expect("the only worker's"),
 //!     egresses: Egresses { clients: egress, backends: egress },
 //!     counts: [WorkerCounts::new(builder.slot_capacity())].into(),
 //!     worker: 0,

@@ -7,8 +7,8 @@ use crate::counts::{Summary, WorkerCounts};
 use crate::directory::{Builder, Directory, Standing};
 use hotloop::arena::{Obtained, Pages};
 use hotloop::engine::{
-    Asker, Deployment, Graph, Mailboxes, Outlet, Publisher, Routed, Subscribers, mailbox, publish,
-    source,
+    Asker, Chain, Deployment, Graph, Mailbox, Outlet, PerCore, Publisher, Routed, Subscriber,
+    mailbox, publish, source,
 };
 use hotloop::packet::PacketBuf;
 use hotloop::stage::{Carries, Core, Error, Source};
@@ -18,8 +18,8 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct NetworkFunction {
     directory: Arc<Directory>,
-    subscribers: Subscribers<Directory>,
-    mailboxes: Mailboxes<Question, Answer>,
+    subscribers: PerCore<Subscriber<Directory>>,
+    mailboxes: PerCore<Mailbox<Question, Answer>>,
     egresses: Egresses,
     ports: Ports,
     counts: Arc<[WorkerCounts]>,
@@ -52,12 +52,12 @@ impl NetworkFunction {
     pub fn new(config: &Config, egresses: Egresses) -> Result<(Self, Steering), Error> {
         let mut builder = Builder::new(config);
         let directory = Arc::new(builder.build(config, &Standing::default())?);
-        let worker_count = config.engine.workers;
+        let deployment = config.engine.deployment();
         let slot_capacity = builder.slot_capacity();
         let counts: Arc<[_]> =
-            (0..worker_count).map(|_| WorkerCounts::new(slot_capacity)).collect();
-        let (publisher, subscribers) = publish(Arc::clone(&directory), worker_count);
-        let (asker, mailboxes) = mailbox(worker_count, 1);
+            (0..deployment.cores_in(1)).map(|_| WorkerCounts::new(slot_capacity)).collect();
+        let (publisher, subscribers) = publish(Arc::clone(&directory), deployment, 1);
+        let (asker, mailboxes) = mailbox(deployment, 1, 1);
         let function = Self {
             directory: Arc::clone(&directory),
             subscribers,
@@ -106,7 +106,7 @@ impl NetworkFunction {
 
     /// The balancer of a core.
     fn balance<P>(&self, core: &Core) -> Result<Balance<P>, Error> {
-        let directory = self.subscribers.take(core.index());
+        let directory = self.subscribers.take(core);
         let balance = Balance::new(Making {
             directory: directory.ok_or_else(|| Error::message("a balancer runs only once"))?,
             egresses: self.egresses,
@@ -115,7 +115,7 @@ impl NetworkFunction {
             connections_max: self.connections_max,
             slot_capacity: self.slot_capacity,
             node: core.node(),
-            mailbox: self.mailboxes.take(core.index()),
+            mailbox: self.mailboxes.take(core),
         })?;
         let tables = balance.obtained();
         if self.require_hugepages {
@@ -152,7 +152,7 @@ impl Engine {
     pub const fn deployment(&self) -> Deployment {
         match self.deployment {
             DeploymentKind::RunToCompletion => Deployment::run_to_completion(self.workers),
-            DeploymentKind::Pipeline => Deployment::pipeline(self.dispatchers, self.workers),
+            DeploymentKind::Pipeline => Deployment::pipeline([self.dispatchers, self.workers]),
         }
     }
 }

@@ -38,11 +38,11 @@ pub fn replay(args: &Replay) -> Result<Outcome, Failure> {
     let capture = Capture::open(&args.input).map_err(BadInput::from)?;
     let output = open_output(&args.output, &args.input)?;
     let deployment = config.engine.deployment();
-    let queue_count = deployment.receiver_count();
+    let queue_count = deployment.cores_in(0);
     let seed = Hashes::new(config.balancer.hash_key).seed();
     let split = split(capture, queue_count, |frame| {
         let shard = Shard::from(classify(frame, &seed).shard());
-        shard.worker(deployment.worker_count()) % queue_count
+        shard.worker(deployment.cores_in(1)) % queue_count
     })?;
     let ring_capacity = devices::ring_capacity(deployment, split.longest_bytes);
     let devices = Devices::open(&split, deployment)?;

@@ -138,7 +138,7 @@ mod tests {
     use super::*;
     use crate::cli::{Cli, Command};
     use clap::Parser;
-    use hotloop::stage::{Facts, Role, Source};
+    use hotloop::stage::{Facts, Source};
 
     const CONFIG: &str = r#"
         [engine]
@@ -165,7 +165,7 @@ mod tests {
         let Command::Run(args) = cli.command else { panic!("{cli:?}") };
         let mut config = Config::parse("lb.toml", CONFIG).unwrap();
         let ports = open_ports(Eal::embedded_or_current().unwrap(), &config, &args).unwrap();
-        let core = Core::new(0, Role::Worker, None, None);
+        let core = Core::new(0, 1);
         let start = |config: &Config| {
             let mut queues = sources(rx_queues(&core, &ports, config).unwrap());
             queues.start(&Facts { in_flight_max: 0, thread_count: 1 })

@@ -227,9 +227,9 @@ impl Sink for Check<'_> {
 
 fn run(deployment: Deployment, frame_count: u64, ring_capacity: usize) {
     let mut config = Config::parse("lb.toml", CONFIG).unwrap();
-    config.engine.workers = deployment.worker_count();
+    config.engine.workers = deployment.cores_in(1);
     let (function, _) = NetworkFunction::new(&config, egresses()).unwrap();
-    let receivers = deployment.receiver_count() as u64;
+    let receivers = deployment.cores_in(0) as u64;
     let left = Left::default();
     let graph = function.graph(
         |core| {
@@ -272,5 +272,5 @@ fn any_bytes_run_to_completion() {
 /// The sources wait where rings of eight packets are full, so that none is dropped there.
 #[test]
 fn any_bytes_through_a_pipeline_with_short_rings() {
-    run(Deployment::pipeline(2, 2), 200_000, 8);
+    run(Deployment::pipeline([2, 2]), 200_000, 8);
 }

@@ -3,7 +3,7 @@
 mod deployed;
 
 use deployed::{egresses, preamble, service};
-use hotloop::engine::{Publisher, Routed, publish};
+use hotloop::engine::{Deployment, Publisher, Routed, publish};
 use hotloop::packet::PacketBuf;
 use hotloop::packet::build::tcp;
 use hotloop::packet::classify::classify_packet;
@@ -12,7 +12,7 @@ use hotloop::packet::memory::MemPacket;
 use hotloop::packet::seed::Seed;
 use hotloop::packet::tcp::flags::{ACK, SYN};
 use hotloop::stage::{
-    Burst, BurstStage, Classified, Counters, Cx, DropReason, Output, Tagged, Tally, Tick,
+    Burst, BurstStage, Classified, Core, Counters, Cx, DropReason, Output, Tagged, Tally, Tick,
 };
 use ipip_lb::balance::{Balance, BalanceDrop, Making, Route, SEED};
 use ipip_lb::config::Config;
@@ -62,9 +62,9 @@ impl Worker {
         let directory = Arc::new(builder.build(config, &Standing::default()).unwrap());
         let slot_capacity = builder.slot_capacity();
         let counts: Arc<[_]> = [WorkerCounts::new(slot_capacity)].into();
-        let (publisher, subscribers) = publish(directory, 1);
+        let (publisher, subscribers) = publish(directory, Deployment::run_to_completion(1), 0);
         let balance = Balance::new(Making {
-            directory: subscribers.take(0).unwrap(),
+            directory: subscribers.take(&Core::new(0, 1)).unwrap(),
             egresses: egresses(),
             counts: Arc::clone(&counts),
             worker: 0,

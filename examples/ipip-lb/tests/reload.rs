@@ -220,7 +220,7 @@ fn reload_all(
 /// Runs the traffic while the configuration becomes the last of the versions, and ends it then.
 fn run(deployment: Deployment, versions: &Versions) -> Report {
     let mut config = versions.configs[0].clone();
-    config.engine.workers = deployment.worker_count();
+    config.engine.workers = deployment.cores_in(1);
     let (function, mut steering) = NetworkFunction::new(&config, egresses()).unwrap();
     let port = MemoryPort::with_config(
         "clients",
@@ -232,7 +232,7 @@ fn run(deployment: Deployment, versions: &Versions) -> Report {
         },
     );
     let stop = Arc::new(AtomicBool::new(false));
-    for queue in 0..deployment.receiver_count() {
+    for queue in 0..deployment.cores_in(0) {
         port.generate(queue, traffic(queue as u8, Arc::clone(&stop)));
     }
     let progress = Progress::default();
@@ -293,10 +293,10 @@ fn a_hundred_reloads_lose_and_move_nothing_run_to_completion() {
 
 #[test]
 fn a_hundred_reloads_lose_and_move_nothing_in_a_pipeline() {
-    reloads_lose_and_move_nothing(Deployment::pipeline(1, 1));
+    reloads_lose_and_move_nothing(Deployment::pipeline([1, 1]));
 }
 
 #[test]
 fn a_hundred_reloads_lose_and_move_nothing_in_a_pipeline_of_two_and_two() {
-    reloads_lose_and_move_nothing(Deployment::pipeline(2, 2));
+    reloads_lose_and_move_nothing(Deployment::pipeline([2, 2]));
 }

@@ -125,10 +125,10 @@ mod tests {
         let mut sent = [Vec::new(), Vec::new()];
         let report = planned
             .run(|control| {
-                assert_eq!(control.counts().created, 0, "before the gate opens");
+                assert_eq!(control.snapshot().created, 0, "before the gate opens");
                 steering.open();
                 // Either core may be the slower one by far, where others use its CPU.
-                while control.counts().created < 10_000 || sent.iter().any(Vec::is_empty) {
+                while control.snapshot().created < 10_000 || sent.iter().any(Vec::is_empty) {
                     std::thread::yield_now();
                     let queues = sent.iter_mut().enumerate();
                     queues.for_each(|(queue, sent)| sent.extend(port.take_sent(queue)));

@@ -148,7 +148,7 @@ impl<'a> Sending<'a> {
             let now = Instant::now();
             if now >= due {
                 due += INTERVAL;
-                let passed = passed(self.cli, control.counts().sent);
+                let passed = passed(self.cli, control.snapshot().sent);
                 let rate = passed.since(before).in_time(now - looked);
                 let link = if self.is_link_up() { "" } else { "  (the link is down)" };
                 self.output.lines(&[format!("{rate}{link}")]);

@@ -18,7 +18,7 @@ fn main() -> hotloop::Result<()> {
     let run = Engine::plan(forwarder(&lan, &wan, fault), deployment)?.run(|control| {
         // Catches the signal from here on.
         let mut waited = control.wait_for_signal_or(Duration::ZERO);
-        while waited == Waited::Elapsed && control.counts().sent < LOAD_COUNT {
+        while waited == Waited::Elapsed && control.snapshot().sent < LOAD_COUNT {
             waited = control.wait_for_signal_or(Duration::from_millis(1));
         }
         println!("running");

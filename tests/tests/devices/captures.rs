@@ -58,8 +58,8 @@ fn graph<'a>(ports: &'a [Port], threads: &'a Mutex<HashSet<ThreadId>>) -> impl G
 
 fn replay(frames: &[Frame], deployment: Deployment, ring_capacity: Option<usize>) -> Replayed {
     let folder = tempfile::tempdir().unwrap();
-    let inputs = split(folder.path(), frames, deployment.receiver_count());
-    let (ports, outputs) = ports(folder.path(), &inputs, deployment.worker_count());
+    let inputs = split(folder.path(), frames, deployment.cores_in(0));
+    let (ports, outputs) = ports(folder.path(), &inputs, deployment.cores_in(1));
     let threads = Mutex::default();
     let mut plan = Engine::plan(graph(&ports, &threads), deployment).unwrap();
     if let Some(ring_capacity) = ring_capacity {
@@ -126,13 +126,13 @@ fn every_deployment_gives_the_packets_that_are_expected() {
 
 /// Each core had a thread, an lcore and a share of its own.
 fn assert_cores(replayed: &Replayed, deployment: Deployment) {
-    let workers = &replayed.report.workers;
+    let cores = &replayed.report.cores;
     let core_count = deployment.core_count();
-    assert_eq!((workers.len(), replayed.threads.len()), (core_count, core_count), "{deployment}");
-    let lcores = workers.iter().map(|worker| worker.lcore.expect("it has queues"));
+    assert_eq!((cores.len(), replayed.threads.len()), (core_count, core_count), "{deployment}");
+    let lcores = cores.iter().map(|core| core.lcore.expect("it has queues"));
     assert_eq!(lcores.collect::<BTreeSet<_>>().len(), core_count, "{deployment}");
-    assert!(workers.iter().all(|worker| worker.cpu.is_some()), "{deployment}");
-    let owners = &workers[core_count - deployment.worker_count()..];
+    assert!(cores.iter().all(|core| core.cpu.is_some()), "{deployment}");
+    let owners = &cores[core_count - deployment.cores_in(1)..];
     for owner in owners {
         assert!(owner.sent > 0, "{}", replayed.report);
     }
@@ -144,9 +144,9 @@ fn assert_cores(replayed: &Replayed, deployment: Deployment) {
 fn the_shares_of_two_workers_are_alike() {
     alone(|| {
         let frames = frames(FRAME_COUNT);
-        for deployment in [Deployment::run_to_completion(2), Deployment::pipeline(1, 2)] {
+        for deployment in [Deployment::run_to_completion(2), Deployment::pipeline([1, 2])] {
             let report = replay(&frames, deployment, None).report;
-            let sent = report.workers.iter().rev().take(2).map(|worker| worker.sent);
+            let sent = report.cores.iter().rev().take(2).map(|core| core.sent);
             assert!(sent.min() > Some(report.sent / 3), "{report}");
         }
     });

@@ -3,7 +3,7 @@
 use crate::shapes::{End, flows, send, wait_until, wired};
 use hotloop::dpdk::{Mbuf, RxQueue};
 use hotloop::prelude::*;
-use hotloop::stage::{Burst, Core, Device, Error, Facts, LinkState, Reopening, Role, Source};
+use hotloop::stage::{Burst, Core, Device, Error, Facts, LinkState, Reopening, Source};
 use hotloop_tests::malformed_frames;
 use hotloop_tests::network::{Network, Peer, ip, kernel_received, reassembled};
 use hotloop_tests::{alone, device, eal};
@@ -22,7 +22,7 @@ fn receive(port: &Port, deployment: Deployment, count: u64, meanwhile: impl FnOn
         meanwhile();
         wait_until(|| {
             let lost = port.stats().unwrap().imissed.unwrap_or(0);
-            control.counts().received + lost + reassembled() >= count
+            control.snapshot().received + lost + reassembled() >= count
         });
     });
     report.unwrap_or_else(|error| panic!("{deployment}: {error}"))
@@ -59,7 +59,7 @@ fn what_no_descriptor_was_free_for_is_known_to_the_packet() {
             ("net_tap", ",iface=hltap0", "hltap0"),
         ] {
             let port = Port::open(eal(), &device(driver, arguments)).unwrap();
-            let core = Core::new(0, Role::RunToCompletion, None, None);
+            let core = Core::new(0, 1);
             let (mut rx, tx) = (port.rx_queue(&core).unwrap(), port.tx_queue(&core).unwrap());
             rx.start(&Facts { in_flight_max: 64, thread_count: 1 }).unwrap();
             let mut peer = Peer::new(other_end);
@@ -85,8 +85,8 @@ fn every_queue_of_a_device_is_polled_however_many_are_claimed() {
         let mut peer = Peer::new("b");
         for (deployment, pair_count) in [
             (Deployment::run_to_completion(1), 3),
-            (Deployment::pipeline(1, 2), 2),
-            (Deployment::pipeline(2, 3), 4),
+            (Deployment::pipeline([1, 2]), 2),
+            (Deployment::pipeline([2, 3]), 4),
         ] {
             let arguments = format!(",iface=a,qpairs={pair_count}");
             let port = Port::open(eal(), &device("net_af_packet", &arguments)).unwrap();
@@ -168,7 +168,7 @@ fn what_a_device_took_when_its_interface_had_gone_is_reported_as_failed() {
         let graph = source(paced).sink(|core| port.tx_queue(core));
         let plan = Engine::plan(graph, Deployment::run_to_completion(1)).unwrap();
         let report = plan.run(|control| {
-            wait_until(|| control.counts().sent > 1000);
+            wait_until(|| control.snapshot().sent > 1000);
             ip(&["link", "delete", "dev", "a"]).unwrap();
             wait_until(|| control.devices()[1].link_state() == Some(LinkState::Gone));
             wait_until(|| control.devices()[1].counters().tx_failed > 0);
@@ -204,7 +204,7 @@ fn a_device_whose_interface_was_made_anew_goes_on_under_the_same_run() {
     alone(|| {
         for (driver, arguments, deployment) in [
             ("net_af_packet", ",iface=a,qpairs=2", Deployment::run_to_completion(2)),
-            ("net_af_packet", ",iface=a,qpairs=3", Deployment::pipeline(1, 2)),
+            ("net_af_packet", ",iface=a,qpairs=3", Deployment::pipeline([1, 2])),
             ("net_pcap", ",iface=a", Deployment::run_to_completion(1)),
         ] {
             let Some(network) = wired() else { return };
@@ -217,7 +217,7 @@ fn a_device_whose_interface_was_made_anew_goes_on_under_the_same_run() {
             let report = Engine::plan(graph, deployment).unwrap().run(|control| {
                 for round in 1..=3 {
                     send(&mut Peer::new("b"), &flows(100));
-                    wait_until(|| control.counts().received == 100 * round);
+                    wait_until(|| control.snapshot().received == 100 * round);
                     delete_and_reopen(&network, control.devices()[0].as_ref());
                     assert_eq!(port.index().unwrap(), index);
                     if port.has_own_mac() {

@@ -84,17 +84,17 @@ fn packets_go_round_through_the_devices_rings() {
         for deployment in DEPLOYMENTS {
             // Of what a core sends, the core that polls the same ring receives it: the rings have
             // as many readers as writers.
-            if deployment.receiver_count() != deployment.worker_count() {
+            if deployment.cores_in(0) != deployment.cores_in(1) {
                 continue;
             }
             let config = MempoolConfig { mbuf_count: 32_749, ..MempoolConfig::default() };
             let pool = Mempool::new(eal(), &config).unwrap();
             let config = PortConfig { mempool: Some(pool.clone()), ..PortConfig::default() };
             let port = Port::open_with(eal(), &device("net_ring", ""), config).unwrap();
-            let made = MADE_COUNT * deployment.receiver_count() as u64;
+            let made = MADE_COUNT * deployment.cores_in(0) as u64;
             let report = Engine::plan(circle(&port, &pool), deployment).unwrap().run(|control| {
-                while control.counts().dropped < made {
-                    assert!(control.counts().is_plausible());
+                while control.snapshot().dropped_sum() < made {
+                    assert!(control.snapshot().is_plausible());
                     std::thread::yield_now();
                 }
             });
@@ -131,7 +131,7 @@ fn the_ledger_is_whole_under_load() {
             let report = plan.run(|control| {
                 // Once at least, however late this thread gets to run.
                 loop {
-                    let counts = control.counts();
+                    let counts = control.snapshot();
                     assert!(counts.is_plausible(), "{counts:?}");
                     if counts.sent >= 50_000 {
                         break;

@@ -9,9 +9,9 @@ use serde_json::Value;
 fn the_json_report_has_what_was_promised() {
     let report = alone(|| {
         let [lan, wan] = [0, 1].map(|_| Port::open(eal(), &device("net_null", "")).unwrap());
-        let plan = Engine::plan(forwarder(&lan, &wan, None), Deployment::pipeline(1, 2)).unwrap();
+        let plan = Engine::plan(forwarder(&lan, &wan, None), Deployment::pipeline([1, 2])).unwrap();
         plan.run(|control| {
-            while control.counts().sent < 10_000 {
+            while control.snapshot().sent < 10_000 {
                 std::thread::yield_now();
             }
         })

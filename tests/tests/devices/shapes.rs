@@ -90,7 +90,7 @@ fn run(text: &str, shape: Shape, folder: &Path, control: impl FnOnce(&Control<'_
 
 /// Waits until as many were sent as there are in the file.
 fn all_sent(control: &Control<'_>) {
-    wait_until(|| control.counts().sent >= COUNT as u64);
+    wait_until(|| control.snapshot().sent >= COUNT as u64);
 }
 
 /// Runs each shape of an interface of the kernel, each time in a network of its own, for net_af_xdp
@@ -103,7 +103,7 @@ fn check_interface(driver: &str, arguments: &str, peer: &str, notices: bool) {
         let mut passed = 0;
         let report = run(&device(driver, arguments), shape, folder.path(), |control| {
             send(&mut Peer::new(peer), &flows(COUNT));
-            wait_until(|| control.counts().sent >= COUNT as u64);
+            wait_until(|| control.snapshot().sent >= COUNT as u64);
             // The kernel hands frames on at its leisure.
             std::thread::sleep(Duration::from_millis(200));
             passed = kernel_received(peer);
@@ -187,7 +187,7 @@ fn null_and_ring_receive_and_send_and_do_either() {
         for (shape, sent) in [(Shape::Receives, 0), (Shape::Sends, COUNT as u64), (Shape::Both, 0)]
         {
             let report = run(&device("net_ring", ""), shape, folder.path(), |control| {
-                wait_until(|| control.counts().sent >= sent);
+                wait_until(|| control.snapshot().sent >= sent);
             });
             assert_eq!(report.sent, sent, "{shape:?}: {report}");
             assert_eq!(report.nic_loss, NicLoss::default(), "{shape:?}: {report}");

@@ -9,7 +9,7 @@ use hotloop::dpdk::{Mempool, MempoolConfig, PortConfig};
 use hotloop::engine::Graph;
 use hotloop::packet::ethernet::MacAddress;
 use hotloop::prelude::*;
-use hotloop::stage::{DropReason, Role};
+use hotloop::stage::DropReason;
 use hotloop::testing::syscalls::{Traced, traced};
 use hotloop::testing::{AllocGuard, Steady};
 use hotloop_tests::{alone, device, eal};
@@ -76,7 +76,8 @@ impl BurstStage<Routed<Packet, Route>> for Mirror {
 
 /// What the balancer of every core is made of.
 struct Lb {
-    subscribers: Subscribers<Directory>,
+    subscribers: PerCore<Subscriber<Directory>>,
+    deployment: Deployment,
     counts: Arc<[WorkerCounts]>,
     connections_max: usize,
     slot_capacity: usize,
@@ -94,10 +95,10 @@ impl Lb {
         let config = Config::parse("lb.toml", traffic::CONFIG).unwrap();
         let mut builder = Builder::new(&config);
         let directory = builder.build(&config, &Standing::default()).unwrap();
-        let worker_count = deployment.worker_count();
-        let (_, subscribers) = publish(Arc::new(directory), worker_count);
+        let (_, subscribers) = publish(Arc::new(directory), deployment, 1);
         let slot_capacity = builder.slot_capacity();
-        let counts = (0..worker_count).map(|_| WorkerCounts::new(slot_capacity)).collect();
+        let counts =
+            (0..deployment.cores_in(1)).map(|_| WorkerCounts::new(slot_capacity)).collect();
         let connections_max = config.balancer.connections_max;
         let pool = MempoolConfig { mbuf_count: 32_767, ..MempoolConfig::default() };
         let pool = Mempool::new(eal(), &pool).unwrap();
@@ -109,6 +110,7 @@ impl Lb {
         let round = round();
         Self {
             subscribers,
+            deployment,
             counts,
             connections_max,
             slot_capacity,
@@ -125,7 +127,7 @@ impl Lb {
         let egress = |route| Egress { route, source: mac(1), destination: mac(2) };
         let egresses = Egresses { clients: egress(TO_CLIENTS), backends: egress(TO_BACKENDS) };
         Balance::new(Making {
-            directory: self.subscribers.take(core.index()).expect("a core takes its own once"),
+            directory: self.subscribers.take(core).expect("a core takes its own once"),
             egresses,
             counts: Arc::clone(&self.counts),
             worker: core.index(),
@@ -141,7 +143,7 @@ impl Lb {
     fn graph<'a>(&'a self, at_sources: &'a Steady, at_sinks: &'a Steady) -> impl Graph + 'a {
         source(move |core| {
             let rx = Painted::new(self.uplink.rx_queue(core)?, &self.round);
-            Ok::<_, hotloop::Error>(at_sources.watch(core.role().to_string(), rx))
+            Ok::<_, hotloop::Error>(at_sources.watch(format!("group {}", core.group()), rx))
         })
         .stage(|_| Classify::seeded(SEED))
         .shard_by(|packet| packet.shard())
@@ -149,9 +151,13 @@ impl Lb {
         .burst_stage(|_| Mirror { pool: self.pool.clone(), seen_count: 0, yields: self.yields })
         .sink(move |core| {
             let never = Steady::after(u64::MAX, 0);
-            let first = if core.role() == Role::Worker { at_sinks } else { &never };
+            let has_source = self.deployment.is_run_to_completion();
+            let first = if has_source { &never } else { at_sinks };
             Ok::<_, hotloop::Error>(outlets([
-                (TO_BACKENDS, first.watch(core.role().to_string(), self.uplink.tx_queue(core)?)),
+                (
+                    TO_BACKENDS,
+                    first.watch(format!("group {}", core.group()), self.uplink.tx_queue(core)?),
+                ),
                 (TO_CLIENTS, never.watch("", self.stuck.tx_queue(core)?)),
             ]))
         })
@@ -235,7 +241,7 @@ fn run_to_completion_is_steady() {
 
 #[test]
 fn a_pipeline_is_steady() {
-    let deployment = Deployment::pipeline(1, 1);
+    let deployment = Deployment::pipeline([1, 1]);
     let Some(calls) = calls("a_pipeline_is_steady", deployment, false) else { return };
     assert_eq!(calls, ["dispatcher", "worker"].map(|name| (name.to_owned(), 0)));
 }

@@ -283,7 +283,7 @@ impl fmt::Debug for RxQueue {
 mod tests {
     use crate::{Eal, Mbuf, Mempool, PacketBuf, Port};
     use hotloop_dpdk_sys::RawMbuf;
-    use hotloop_stage::{Burst, Core, Facts, Role, Sink, Source};
+    use hotloop_stage::{Burst, Core, Facts, Sink, Source};
 
     /// A packet of two segments, of 1000 bytes and of 500.
     fn chain(pool: &Mempool) -> Mbuf {
@@ -343,7 +343,7 @@ mod tests {
     fn packets_whose_lengths_do_not_agree_are_freed_and_counted() {
         let eal = Eal::embedded_or_current().unwrap();
         let port = Port::open(eal, "net_ring_rx").unwrap();
-        let core = Core::new(0, Role::RunToCompletion, None, None);
+        let core = Core::new(0, 1);
         let (mut rx, mut tx) = (port.rx_queue(&core).unwrap(), port.tx_queue(&core).unwrap());
         let facts = Facts { in_flight_max: 64, thread_count: 1 };
         rx.start(&facts).unwrap();

@@ -156,7 +156,7 @@ impl fmt::Debug for TxQueue {
 #[cfg(test)]
 mod tests {
     use crate::{Eal, Mbuf, Mempool, MempoolConfig, PacketBuf, Port};
-    use hotloop_stage::{Burst, Core, Facts, Role, Sink};
+    use hotloop_stage::{Burst, Core, Facts, Sink};
 
     /// A chain of two segments, the first of which has room for `room` bytes more.
     fn chain(pool: &Mempool, room: usize) -> Mbuf {
@@ -178,7 +178,7 @@ mod tests {
         let eal = Eal::embedded_or_current().unwrap();
         let port = Port::open(eal, "net_null_tx").unwrap();
         let pool = Mempool::new(eal, &MempoolConfig::default()).unwrap();
-        let core = Core::new(0, Role::RunToCompletion, None, None);
+        let core = Core::new(0, 1);
         let mut tx = port.tx_queue(&core).unwrap();
         tx.start(&Facts { in_flight_max: 64, thread_count: 1 }).unwrap();
         tx.looks = true;

@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use hotloop_dpdk::{Eal, Mbuf, Mempool, PacketBuf, Port, PortConfig, RxQueue, TxQueue};
-use hotloop_stage::{Burst, Core, Facts, Role, Sink, Source};
+use hotloop_stage::{Burst, Core, Facts, Sink, Source};
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -20,7 +20,7 @@ pub fn unique(driver: &str) -> String {
 }
 
 pub fn core() -> Core {
-    Core::new(0, Role::RunToCompletion, None, None)
+    Core::new(0, 1)
 }
 
 /// A port of its own with the driver's arguments given.

@@ -1,159 +1,223 @@
-//! How stages become one loop: a chain takes items from its inlet and pushes each as far as it goes.
-//!
-//! Composition is push and static. A [`Head`] is everything up to some stage, and runs into a
-//! [`Down`], everything behind it; a graph of stages is one monomorphised type, and stages that see
-//! packets singly are fused by the compiler. A stage may emit more than it took anywhere in the
-//! chain, because nobody above it has to find room for the overflow.
+//! The builder: a network function as a chain of factories, each called on the core that will own
+//! what it makes.
 
-mod burst_link;
-mod end;
-mod inlet;
-mod link;
+mod boundary;
+mod exit_node;
+mod group;
+mod links;
+mod node;
 mod outlets;
-mod settle;
+mod sink_node;
+mod stage_node;
 
-pub use burst_link::ThenBurst;
-pub use end::{Ending, Outlet};
-pub use inlet::Inlet;
-pub use link::Then;
+pub use boundary::Shard;
+pub use exit_node::Fork;
+pub(crate) use node::{Part, Place, PlaceKind};
 pub use outlets::{Outlets, Routed, outlets};
-pub(crate) use settle::{Passage, settle};
+pub use sink_node::Outlet;
 
-use hotloop_stage::{Burst, Counters, Tick};
-use std::sync::Arc;
+use crate::deployment::{Deployment, PlanError};
+use crate::worker::Worker;
+use boundary::{ByShard, Handoff};
+use hotloop_ring::{Consumers, Producers};
+use hotloop_stage::{BurstStage, Carries, Core, Error, Sink, Source, Stage};
+use links::{Bounded, Exit, Start, Then, Whole};
+use node::Node;
+use stage_node::{PerPacket, stage_name};
+use std::convert::Infallible;
 
-/// Empties a burst that is full.
-pub type Spill<'a, T> = &'a mut dyn FnMut(&mut Burst<T>);
-
-/// What a chain hands items to.
-pub trait Down<T> {
-    /// Takes one item.
-    fn accept(&mut self, item: T);
-
-    /// Takes all items of a burst. What it has not taken when it panics is left in the burst.
-    #[inline(always)]
-    fn accept_burst(&mut self, burst: &mut Burst<T>) {
-        while let Some(item) = burst.pop() {
-            self.accept(item);
-        }
-    }
-
-    /// The burst in which `count` items may be put instead of being handed over one by one, where
-    /// there is one with so much room. [`landed`](Self::landed) follows.
-    #[inline(always)]
-    fn landing(&mut self, count: usize) -> Option<&mut Burst<T>> {
-        let _ = count;
-        None
-    }
-
-    /// Items were put into the [`landing`](Self::landing).
-    #[inline(always)]
-    fn landed(&mut self) {}
-
-    /// Lets `fill` put any number of items into a burst, which it empties by the function beside it
-    /// when it is full. That burst is one of this place's own, where it has one; else `spare`, which
-    /// is empty and stays so.
-    #[inline(always)]
-    fn fill(&mut self, spare: &mut Burst<T>, fill: impl FnOnce(&mut Burst<T>, Spill<'_, T>)) {
-        fill(spare, &mut |burst| self.accept_burst(burst));
-        self.accept_burst(spare);
-    }
-
-    /// Comes at the end of a burst: sends on whatever was collected.
-    fn flush(&mut self);
+/// Where a chain is made: on which core of which deployment.
+#[derive(Debug)]
+pub struct Site {
+    /// The core, in the first group that it belongs to.
+    pub(crate) core: Core,
+    pub(crate) deployment: Deployment,
+    /// Whether the clock is the packets' own.
+    pub(crate) is_paced: bool,
 }
 
-/// The part of a chain from its inlet to some stage.
-pub trait Head {
-    /// What the inlet takes.
-    type In;
+impl Site {
+    /// The core as the factories of `group` see it; none where it does not belong to that group.
+    fn core_in(&self, group: usize) -> Option<Core> {
+        let belongs = self.deployment.is_run_to_completion() || self.core.group() == group;
+        belongs.then(|| self.core.in_group(group))
+    }
+}
 
-    /// What comes out at the end of this part.
+/// The ends of the rings of one boundary on one core.
+#[derive(Debug)]
+pub struct Ends<T> {
+    /// To the cores of the next group, where this core belongs to the group before the boundary.
+    producers: Option<Producers<T>>,
+    /// From the cores of the group before, where this core belongs to the next one.
+    consumers: Option<Consumers<T>>,
+}
+
+/// The names of the parts of a graph, group by group.
+pub type Outline = Vec<Vec<String>>;
+
+/// A graph from its source to some stage. [`source`] starts it.
+///
+/// A middle section is a function from chain to chain:
+///
+/// ```
+/// use hotloop_engine::Chain;
+/// use hotloop_stage::each;
+///
+/// fn doubled(chain: impl Chain<Out = u64>) -> impl Chain<Out = u64> {
+///     chain.stage(|_| each(|number: u64| number * 2)).named("doubled")
+/// }
+/// ```
+///
+/// The methods without documentation are the engine's.
+pub trait Chain: Sync + Sized {
+    /// What comes out at its end.
     type Out;
 
-    /// The inlet, which the engine fills.
-    fn inlet(&mut self) -> &mut Inlet<Self::In>;
+    /// The ends of all its boundaries' rings on one core.
+    #[doc(hidden)]
+    type Ends: Send;
 
-    /// Runs what is in the inlet into `down`, at `now`.
-    fn run<K: Down<Self::Out>>(&mut self, now: Tick, down: &mut K);
+    /// The group that its end belongs to.
+    #[doc(hidden)]
+    const GROUP: usize;
 
-    /// Calls every stage's `tick`.
-    fn tick<K: Down<Self::Out>>(&mut self, now: Tick, down: &mut K);
+    #[doc(hidden)]
+    fn set_name(&mut self, name: String);
 
-    /// Calls every stage's `finish`, first stage first, and flushes.
-    fn finish<K: Down<Self::Out>>(&mut self, now: Tick, down: &mut K);
+    #[doc(hidden)]
+    fn outline(&self, outline: &mut Outline);
 
-    /// Packets inside, found by walking bursts and asking stages what they hold.
-    fn in_flight(&self) -> usize;
+    #[doc(hidden)]
+    fn check(&self, deployment: Deployment) -> Result<(), PlanError>;
 
-    /// How many packets there may be inside.
-    fn in_flight_max(&self) -> usize;
+    #[doc(hidden)]
+    fn ends(&self, deployment: Deployment, ring_capacity: Option<usize>) -> Vec<Self::Ends>;
 
-    /// After a panic: drops what is inside and counts it as lost to the panic.
-    fn abandon(&mut self);
+    #[doc(hidden)]
+    fn worker<'a, D: Node<Self::Out> + 'a>(
+        &'a self,
+        site: &Site,
+        ends: Self::Ends,
+        down: Option<D>,
+    ) -> Result<Box<dyn Worker + 'a>, Error>;
 
-    /// Appends each stage's name and counters, in order.
-    fn lines(&self, lines: &mut Vec<Line>);
-}
-
-/// One line of the ledger: a place that counts, on one core.
-#[derive(Clone, Debug)]
-pub struct Line {
-    /// What kind of place it is.
-    pub place: Place,
-    /// The stage's name, or what the engine calls its own place.
-    pub name: String,
-    /// Its counters.
-    pub counters: Arc<Counters>,
-}
-
-impl Line {
-    pub(crate) fn new(place: Place, name: impl Into<String>, counters: &Arc<Counters>) -> Self {
-        Self { place, name: name.into(), counters: Arc::clone(counters) }
+    /// Names what was added last, for reports: a source, a stage, a boundary or an exit. A stage that
+    /// is not named has the name of its type.
+    fn named(mut self, name: impl Into<String>) -> Self {
+        self.set_name(name.into());
+        self
     }
-}
 
-/// A kind of place that counts.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Place {
-    /// Where a chain starts.
-    Inlet,
-    /// A stage.
-    Stage,
-    /// Where packets change cores.
-    Boundary,
-    /// A sink.
-    Sink,
-}
+    /// Adds a stage, made by `make` on the core that will own it.
+    fn stage<A>(self, make: impl Fn(&Core) -> A + Sync) -> impl Chain<Out = A::Out>
+    where
+        A: Stage<Self::Out>,
+    {
+        self.try_stage(move |core| Ok::<_, Infallible>(make(core)))
+    }
 
-impl std::fmt::Display for Place {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Inlet => "inlet",
-            Self::Stage => "stage",
-            Self::Boundary => "boundary",
-            Self::Sink => "sink",
+    /// Adds a stage made by `make`. An error keeps the engine from starting.
+    fn try_stage<A, E>(
+        self,
+        make: impl Fn(&Core) -> Result<A, E> + Sync,
+    ) -> impl Chain<Out = A::Out>
+    where
+        A: Stage<Self::Out>,
+        E: Into<Error>,
+    {
+        Then::new(self, stage_name::<A>(), move |core: &Core| {
+            make(core).map(PerPacket).map_err(Into::into)
         })
     }
-}
 
-/// A stage's name for people: its type's, without modules and generic parameters.
-pub(crate) fn stage_name<S>() -> String {
-    let full = std::any::type_name::<S>();
-    let bare = full.split('<').next().unwrap_or(full);
-    bare.rsplit("::").next().unwrap_or(bare).to_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    struct Route<T>(T);
-
-    #[test]
-    fn a_stage_is_named_by_its_bare_type() {
-        assert_eq!(stage_name::<Route<std::sync::Arc<u8>>>(), "Route");
-        assert_eq!(stage_name::<hotloop_stage::Each<fn()>>(), "Each");
-        assert_eq!(Route(1).0, 1);
+    /// Adds a stage that takes bursts, made by `make` on the core that will own it.
+    fn burst_stage<A>(self, make: impl Fn(&Core) -> A + Sync) -> impl Chain<Out = A::Out>
+    where
+        A: BurstStage<Self::Out>,
+    {
+        self.try_burst_stage(move |core| Ok::<_, Infallible>(make(core)))
     }
+
+    /// Adds a stage that takes bursts, made by `make`. An error keeps the engine from starting.
+    fn try_burst_stage<A, E>(
+        self,
+        make: impl Fn(&Core) -> Result<A, E> + Sync,
+    ) -> impl Chain<Out = A::Out>
+    where
+        A: BurstStage<Self::Out>,
+        E: Into<Error>,
+    {
+        Then::new(self, stage_name::<A>(), move |core: &Core| make(core).map_err(Into::into))
+    }
+
+    /// Adds an exit: of the [`Fork`]s that the stage before emits, those on go on, the others leave by
+    /// the sink that `make` returns, on the core where the exit stands.
+    fn exit<On, S, E>(self, make: impl Fn(&Core) -> Result<S, E> + Sync) -> impl Chain<Out = On>
+    where
+        Self: Chain<Out = Fork<On, S::Item>>,
+        S: Sink<Item: Carries>,
+        E: Into<Error>,
+    {
+        Exit::<_, (On, S), _>::new(self, move |core: &Core| make(core).map_err(Into::into))
+    }
+
+    /// Adds a boundary: `key` selects, by a hash or by number, which core of the next group owns the
+    /// packet, whatever core received it.
+    fn shard_by<I>(self, key: impl Fn(&Self::Out) -> I + Sync) -> impl Chain<Out = Self::Out>
+    where
+        Self::Out: Carries + Send,
+        I: Into<Shard>,
+    {
+        Bounded::new(self, ByShard::new(key))
+    }
+
+    /// Adds a boundary without a key: all packets of a core go to one core of the next group, in
+    /// their order. In run-to-completion they stay on their core.
+    fn handoff(self) -> impl Chain<Out = Self::Out>
+    where
+        Self::Out: Carries + Send,
+    {
+        Bounded::new(self, Handoff)
+    }
+
+    /// Ends the graph: `make` is called on each core of the last group and returns its sink, such as
+    /// a TX queue, or several as [`outlets`].
+    fn sink<Z, E>(self, make: impl Fn(&Core) -> Result<Z, E> + Sync) -> impl Graph
+    where
+        Z: Outlet<Item = Self::Out>,
+        E: Into<Error>,
+    {
+        Whole::<_, Z, _>::new(self, move |core: &Core| make(core).map_err(Into::into))
+    }
+}
+
+/// A whole network function: what [`Chain::sink`] returns and [`Engine::plan`](crate::Engine::plan)
+/// takes.
+pub trait Graph: Sync {
+    /// The ends of all rings on one core.
+    #[doc(hidden)]
+    type Ends: Send;
+
+    #[doc(hidden)]
+    fn outline(&self) -> Outline;
+
+    #[doc(hidden)]
+    fn check(&self, deployment: Deployment) -> Result<(), PlanError>;
+
+    #[doc(hidden)]
+    fn ends(&self, deployment: Deployment, ring_capacity: Option<usize>) -> Vec<Self::Ends>;
+
+    #[doc(hidden)]
+    fn worker<'a>(&'a self, site: &Site, ends: Self::Ends) -> Result<Box<dyn Worker + 'a>, Error>;
+}
+
+/// Starts a graph: `make` is called on each core of the first group, and returns its source, such as
+/// an RX queue.
+pub fn source<S, E>(make: impl Fn(&Core) -> Result<S, E> + Sync) -> impl Chain<Out = S::Item>
+where
+    S: Source<Item: Carries>,
+    E: Into<Error>,
+{
+    Start::<S, _>::new(move |core: &Core| make(core).map_err(Into::into))
 }

@@ -10,7 +10,7 @@ pub use watch::watched;
 
 use hotloop_engine::{Deployment, Engine, Graph, Report, RunError};
 use hotloop_stage::{
-    Burst, Carries, Core, Device, DeviceCounters, Error, Facts, Role, Sink, Source, Tick,
+    Burst, Carries, Core, Device, DeviceCounters, Error, Facts, Sink, Source, Tick,
 };
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -20,9 +20,9 @@ pub const DEPLOYMENTS: [Deployment; 6] = [
     Deployment::run_to_completion(1),
     Deployment::run_to_completion(2),
     Deployment::run_to_completion(3),
-    Deployment::pipeline(1, 1),
-    Deployment::pipeline(1, 2),
-    Deployment::pipeline(2, 2),
+    Deployment::pipeline([1, 1]),
+    Deployment::pipeline([1, 2]),
+    Deployment::pipeline([2, 2]),
 ];
 
 /// A packet of the pool.
@@ -365,13 +365,14 @@ pub fn assert_adds_up(report: &Report) {
 
 /// The finding of a place that gave on more than it had.
 pub fn uncreated(place: &str, count: u64) -> String {
-    format!("{place} gave on packets that it had neither received nor created: {count}")
+    format!("{place} emitted packets that it had neither received nor created: {count}")
 }
 
-/// What role the cores have that poll, and those that own shards.
-pub const fn roles(deployment: Deployment) -> (Role, Role) {
-    match deployment {
-        Deployment::RunToCompletion { .. } => (Role::RunToCompletion, Role::RunToCompletion),
-        Deployment::Pipeline { .. } => (Role::Dispatcher, Role::Worker),
+/// The name that a core has in reports.
+pub fn core_name(deployment: Deployment, (group, index): (usize, usize)) -> String {
+    if deployment.is_run_to_completion() {
+        format!("core {index}")
+    } else {
+        format!("group {group} core {index}")
     }
 }

@@ -36,7 +36,7 @@ impl Settings {
         let deployment = if rng.permille(500) {
             Deployment::run_to_completion(workers)
         } else {
-            Deployment::pipeline(1 + rng.index(3), workers)
+            Deployment::pipeline([1 + rng.index(3), workers])
         };
         let rates = if rng.permille(500) { Self::drawn_rates(rng) } else { FaultRates::default() };
         Self {

@@ -45,7 +45,7 @@ impl<'a, F: FnMut(usize, u64, &mut Rng) -> Frame> Stepping<'a, F> {
         frame: F,
     ) -> Self {
         let now = Tick::from_ns(rng.below(PAUSE_NS_MAX));
-        let fed_counts = vec![0; settings.deployment.receiver_count()];
+        let fed_counts = vec![0; settings.deployment.cores_in(0)];
         let shares = vec![1; assembly.core_count()];
         Self { assembly, world, settings, rng, frame, now, step_count: 0, fed_counts, shares }
     }
@@ -78,7 +78,7 @@ impl<'a, F: FnMut(usize, u64, &mut Rng) -> Frame> Stepping<'a, F> {
         Simulated {
             settings: self.settings.clone(),
             // A panic may come in the drain only.
-            has_panicked: report.workers.iter().any(|worker| worker.panic.is_some()),
+            has_panicked: report.cores.iter().any(|core| core.panic.is_some()),
             report,
             fed_count,
             sent: self.world.take_sent(),

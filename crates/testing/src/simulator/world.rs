@@ -66,12 +66,12 @@ impl World {
     }
 
     pub(super) fn waiting_count(&self) -> u64 {
-        let queues = 0..self.settings.deployment.receiver_count();
+        let queues = 0..self.settings.deployment.cores_in(0);
         queues.map(|queue_index| self.port.waiting_count(queue_index) as u64).sum()
     }
 
     pub(super) fn take_sent(&self) -> Vec<Vec<Frame>> {
-        let queues = 0..self.settings.deployment.worker_count();
+        let queues = 0..self.settings.deployment.cores_in(1);
         queues.map(|queue_index| self.port.take_sent(queue_index)).collect()
     }
 }

@@ -2,7 +2,7 @@
 
 mod nf;
 
-use hotloop_engine::{Deployment, Graph, Shard, source};
+use hotloop_engine::{Chain, Deployment, Graph, Shard, source};
 use hotloop_packet::PacketBuf;
 use hotloop_stage::{Burst, BurstStage, Cx, NoDrops, Output, each};
 use hotloop_testing::simulator::{
@@ -41,7 +41,7 @@ impl Scenario for Varied {
         if run.report.dropped.contains_key("early") {
             return Err("a packet ran before it had arrived".to_owned());
         }
-        let worker_count = run.settings.deployment.worker_count();
+        let worker_count = run.settings.deployment.cores_in(1);
         let mut last_numbers = BTreeMap::new();
         for (tx_index, frames) in run.sent.iter().enumerate() {
             for frame in frames {
@@ -252,7 +252,7 @@ struct NarrowRings {
 impl Scenario for NarrowRings {
     fn settings(&self, rng: &mut Rng) -> Settings {
         Settings {
-            deployment: Deployment::pipeline(2, 2),
+            deployment: Deployment::pipeline([2, 2]),
             ring_capacity: 1,
             lossless: self.lossless,
             frame_count: 200,
@@ -370,7 +370,7 @@ fn a_deployment_that_does_not_suit_the_graph_is_told() {
     struct Unsharded;
     impl Scenario for Unsharded {
         fn settings(&self, rng: &mut Rng) -> Settings {
-            Settings { deployment: Deployment::pipeline(1, 1), ..Settings::drawn(rng) }
+            Settings { deployment: Deployment::pipeline([1, 1]), ..Settings::drawn(rng) }
         }
         fn frame(&self, _: usize, _: u64, _: &mut Rng) -> Frame {
             Frame::default()

@@ -108,7 +108,6 @@ impl Parse {
 impl Stage<PooledPacket> for Parse {
     type Out = Parsed;
     type Drop = ParseDrop;
-    const PREPARES: bool = true;
 
     fn prepare(&mut self, _: &mut Cx<'_, ParseDrop>, burst: &[PooledPacket]) {
         for (flow, packet) in self.flows.iter_mut().zip(burst) {

@@ -34,7 +34,7 @@ const CORE_BURSTS_MAX: usize = 16;
 /// How many packets each ring between two cores holds, where the longest frame has `longest_bytes`. A
 /// source that waits for room needs no long ones.
 pub fn ring_capacity(deployment: Deployment, longest_bytes: usize) -> usize {
-    let rings_per_worker = deployment.receiver_count().next_power_of_two();
+    let rings_per_worker = deployment.cores_in(0).next_power_of_two();
     let capacity = (WORKER_RINGS_CAPACITY / rings_per_worker).max(RING_CAPACITY_MIN);
     if longest_bytes > FRAME_BYTES_LONG { RING_CAPACITY_MIN } else { capacity }
 }
@@ -52,7 +52,7 @@ impl Devices {
     /// Opens the ports, which share one pool. Their device strings are short however many there are:
     /// each names two files, by the numbers of their descriptors.
     pub fn open(split: &Split, deployment: Deployment) -> Result<Self, Failure> {
-        let sent = (0..deployment.worker_count()).map(|_| nameless());
+        let sent = (0..deployment.cores_in(1)).map(|_| nameless());
         let sent = sent.collect::<Result<Vec<_>, _>>()?;
         let ports = open_ports(split, &sent, deployment);
         Ok(Self { ports: ports.map_err(|error| Failure::Run(error.to_string()))?, sent })
@@ -95,7 +95,7 @@ fn open_ports(split: &Split, sent: &[File], deployment: Deployment) -> Result<Ve
 
 /// One pool for all ports, since each would need as many mbufs as all of them together.
 fn mempool_config(deployment: Deployment, longest_bytes: usize) -> MempoolConfig {
-    let (receivers, workers) = (deployment.receiver_count(), deployment.worker_count());
+    let (receivers, workers) = (deployment.cores_in(0), deployment.cores_in(1));
     let rings = receivers * workers;
     let bursts = rings + deployment.core_count() * CORE_BURSTS_MAX;
     let defaults = MempoolConfig::default();

@@ -1,14 +1,14 @@
 //! A balancer of one worker on the bench, with a configuration for tests.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
-use hotloop::engine::{Asker, Publisher, Routed, mailbox, publish};
+use hotloop::engine::{Asker, Deployment, Publisher, Routed, mailbox, publish};
 use hotloop::packet::build::tcp;
 use hotloop::packet::classify::classify_packet;
 use hotloop::packet::ethernet::MacAddress;
 use hotloop::packet::ipip::{self, Decapsulated};
 use hotloop::packet::memory::MemPacket;
 use hotloop::packet::seed::Seed;
-use hotloop::stage::{Classified, Tagged};
+use hotloop::stage::{Classified, Core, Tagged};
 use hotloop::testing::{Bench, InBursts, Outcome, bench_burst};
 use ipip_lb::balance::{
     Answer, Balance, BalanceDrop, Egress, Egresses, Making, Question, Route, SEED,
@@ -83,17 +83,17 @@ impl Lb {
         let directory = Arc::new(builder.build(&config, &Standing::default()).unwrap());
         let slot_capacity = builder.slot_capacity();
         let counts: Arc<[_]> = [WorkerCounts::new(slot_capacity)].into();
-        let (publisher, subscribers) = publish(directory, 1);
-        let (asker, mailboxes) = mailbox(1, 1);
+        let (publisher, subscribers) = publish(directory, Deployment::run_to_completion(1), 0);
+        let (asker, mailboxes) = mailbox(Deployment::run_to_completion(1), 0, 1);
         let balance = Balance::new(Making {
-            directory: subscribers.take(0).unwrap(),
+            directory: subscribers.take(&Core::new(0, 1)).unwrap(),
             egresses: egresses(),
             counts: Arc::clone(&counts),
             worker: 0,
             connections_max: config.balancer.connections_max,
             slot_capacity,
             node: None,
-            mailbox: mailboxes.take(0),
+            mailbox: mailboxes.take(&Core::new(0, 1)),
         });
         let bench = bench_burst(balance.unwrap());
         Self { bench, counts, builder, publisher, asker, config, standing: Standing::default() }

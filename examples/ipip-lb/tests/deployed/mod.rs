@@ -34,7 +34,7 @@ pub fn in_both<T: Debug + PartialEq>(
 ) -> (T, [Report; 2]) {
     let rtc = Deployment::run_to_completion(worker_count);
     let (first, first_report) = run(config, rtc, &script);
-    let pipeline = Deployment::pipeline(1, worker_count);
+    let pipeline = Deployment::pipeline([1, worker_count]);
     let (second, second_report) = run(config, pipeline, &script);
     assert_eq!(first, second);
     assert_eq!(first_report.dropped, second_report.dropped);
@@ -52,10 +52,10 @@ pub fn in_all<T: Debug + PartialEq>(
     let (first, report) = run(config, Deployment::run_to_completion(1), &script);
     for deployment in [
         Deployment::run_to_completion(2),
-        Deployment::pipeline(1, 1),
-        Deployment::pipeline(1, 2),
-        Deployment::pipeline(2, 1),
-        Deployment::pipeline(2, 2),
+        Deployment::pipeline([1, 1]),
+        Deployment::pipeline([1, 2]),
+        Deployment::pipeline([2, 1]),
+        Deployment::pipeline([2, 2]),
     ] {
         let (other, other_report) = run(config, deployment, &script);
         assert_eq!(first, other, "{deployment}");
@@ -94,7 +94,7 @@ pub fn run_receiving<T>(
     script: impl Fn(&mut Running<'_>) -> T,
 ) -> (T, Report) {
     let mut config = Config::parse("lb.toml", config).unwrap_or_else(|error| panic!("{error}"));
-    config.engine.workers = deployment.worker_count();
+    config.engine.workers = deployment.cores_in(1);
     let (function, steering) = NetworkFunction::new(&config, egresses()).unwrap();
     let function = function.receiving(receiving);
     let ports = [("clients", CLIENTS), ("backends", BACKENDS)].map(|(name, number)| {

@@ -64,7 +64,7 @@ impl<'a> Running<'a> {
 
     /// Lets frames arrive at the clients' port, one after the other, each on the next queue.
     pub fn feed_spread(&mut self, frames: &[Vec<u8>]) -> Vec<Left> {
-        let receiver_count = self.deployment.receiver_count();
+        let receiver_count = self.deployment.cores_in(0);
         let mut left = Vec::new();
         for (index, frame) in frames.iter().enumerate() {
             let frame = std::slice::from_ref(frame);
@@ -84,7 +84,7 @@ impl<'a> Running<'a> {
     /// Lets a frame arrive from a backend; one must leave.
     pub fn answer(&mut self, frame: impl Into<Vec<u8>>) -> Left {
         let frame = frame.into();
-        let queue_index = self.deployment.receiver_count() - 1;
+        let queue_index = self.deployment.cores_in(0) - 1;
         let left = self.feed_at(BACKENDS, queue_index, std::slice::from_ref(&frame));
         assert_eq!(left.len(), 1, "{frame:02x?}: {left:02x?}");
         left[0].clone()
@@ -170,7 +170,7 @@ impl<'a> Running<'a> {
     /// What each worker remembers of a connection, asked as control asks.
     fn known(&mut self, key: &FlowKey) -> Vec<Option<Connection>> {
         let mut known = Vec::new();
-        for worker in 0..self.deployment.worker_count() {
+        for worker in 0..self.deployment.cores_in(1) {
             self.steering.asker.ask(worker, Question::Connection(*key)).unwrap();
             self.step();
             match self.steering.asker.answer(worker) {
@@ -207,7 +207,7 @@ impl<'a> Running<'a> {
     /// All connections of each worker, asked as control asks.
     pub fn connections(&mut self) -> Vec<(usize, FlowKey, Connection)> {
         let mut connections = Vec::new();
-        for worker in 0..self.deployment.worker_count() {
+        for worker in 0..self.deployment.cores_in(1) {
             let listing = Box::new(Listing::new(Filter::default(), 1 << 16));
             self.steering.asker.ask(worker, Question::Connections(listing)).unwrap();
             let listing = loop {

@@ -4,13 +4,13 @@ use super::net::Standing;
 use super::rules::{Input, Outcome, Sent, Stations};
 use super::scene::health;
 use super::table::{Listed, State};
-use hotloop::engine::{Publisher, Routed, publish};
+use hotloop::engine::{Deployment, Publisher, Routed, publish};
 use hotloop::packet::PacketBuf;
 use hotloop::packet::classify::classify_packet;
 use hotloop::packet::ethernet::MacAddress;
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::memory::MemPacket;
-use hotloop::stage::{BurstStage, Classified, DropReason, Tagged};
+use hotloop::stage::{BurstStage, Classified, Core, DropReason, Tagged};
 use hotloop::testing::{Bench, InBursts, bench_burst};
 use ipip_lb::balance::{Balance, BalanceDrop, Egress, Egresses, Making, Route};
 use ipip_lb::config::Config;
@@ -67,14 +67,15 @@ impl Lab {
         let slot_capacity = builder.slot_capacity();
         let workers = 0..config.engine.workers;
         let counts: Arc<[_]> = workers.map(|_| WorkerCounts::new(slot_capacity)).collect();
-        let (publisher, subscribers) = publish(Arc::new(first), 1);
+        let (publisher, subscribers) =
+            publish(Arc::new(first), Deployment::run_to_completion(1), 0);
         let egress = |route, (source, destination): ([u8; 6], [u8; 6])| Egress {
             route,
             source: MacAddress::new(source),
             destination: MacAddress::new(destination),
         };
         let balance = Balance::new(Making {
-            directory: subscribers.take(0).expect("the only one"),
+            directory: subscribers.take(&Core::new(0, 1)).expect("the only one"),
             egresses: Egresses {
                 clients: egress(TO_CLIENTS, STATIONS.client),
                 backends: egress(TO_BACKENDS, STATIONS.backend),

@@ -23,8 +23,8 @@ fn in_all(config: &str, ports: &Ports, script: impl Fn(&mut Running<'_>)) -> Rep
     let [first, others @ ..] = [
         Deployment::run_to_completion(1),
         Deployment::run_to_completion(2),
-        Deployment::pipeline(1, 2),
-        Deployment::pipeline(2, 2),
+        Deployment::pipeline([1, 2]),
+        Deployment::pipeline([2, 2]),
     ]
     .map(|deployment| {
         let pool = PacketPool::unbounded();

@@ -65,7 +65,7 @@ fn by_worker(lb: &mut Running<'_>, clients: std::ops::Range<u16>) -> Vec<Vec<Str
         };
         known.insert(key.source().to_string(), (*worker, target.address.to_string()));
     }
-    let mut by_worker = vec![Vec::new(); lb.deployment.worker_count()];
+    let mut by_worker = vec![Vec::new(); lb.deployment.cores_in(1)];
     for client in clients {
         let client = client_of(client);
         let (worker, backend) = known[client.split_once(':').expect("a port").0].clone();

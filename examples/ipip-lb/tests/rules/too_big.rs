@@ -181,7 +181,7 @@ fn fragments_that_are_too_big_are_fragmented_again() {
 
 #[test]
 fn where_buffers_run_out_what_is_not_sent_is_dropped_as_no_mbuf() {
-    for deployment in [Deployment::run_to_completion(1), Deployment::pipeline(1, 1)] {
+    for deployment in [Deployment::run_to_completion(1), Deployment::pipeline([1, 1])] {
         // One buffer for the packet, and one for the first of its pieces.
         let pool = PacketPool::of(2);
         let (_, report) = run_with_buffers(&four(""), deployment, &pool, |lb| {

@@ -29,7 +29,8 @@ type Failed = Box<dyn std::error::Error>;
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Each runs half of the packets.
-const DEPLOYMENTS: [Deployment; 2] = [Deployment::run_to_completion(1), Deployment::pipeline(1, 1)];
+const DEPLOYMENTS: [Deployment; 2] =
+    [Deployment::run_to_completion(1), Deployment::pipeline([1, 1])];
 
 /// What a run came to.
 struct Run {
@@ -187,7 +188,7 @@ impl Progress {
             return;
         }
         self.next += PROGRESS_INTERVAL;
-        let received = control.counts().received;
+        let received = control.snapshot().received;
         let percent = received * 100 / self.packets.max(1);
         eprintln!("soak: {}: {received} packets, {percent} %", self.deployment);
     }

@@ -1,29 +1,33 @@
-//! Which stage panicked: found while the stack unwinds, so that it costs nothing before.
+//! Where a panic comes from: recorded while the stack unwinds, so that it costs nothing before.
 
 use std::any::Any;
 use std::cell::RefCell;
 
 thread_local! {
-    /// The innermost place at work when this thread's panic began.
-    static CULPRIT: RefCell<Option<String>> = const { RefCell::new(None) };
+    /// The innermost place at work when the panic of this thread began.
+    static ORIGIN: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Names a place when the stack unwinds through it.
-struct AtWork<N: Fn() -> String>(N);
-
-impl<N: Fn() -> String> Drop for AtWork<N> {
-    #[cold]
-    fn drop(&mut self) {
-        CULPRIT.with_borrow_mut(|culprit| {
-            culprit.get_or_insert_with(&self.0);
-        });
-    }
+/// Records, while the stack unwinds, that the panic comes from the place called `name`, unless a
+/// place further inside was recorded.
+#[cold]
+pub(crate) fn record(name: &str) {
+    ORIGIN.with_borrow_mut(|origin| {
+        origin.get_or_insert_with(|| name.to_owned());
+    });
 }
 
-/// Does `work`, which is the author's: a panic in it is that of the place called `name`, unless it
+/// Calls `work`, which is an author's. A panic in it comes from the place called `name`, unless it
 /// comes from further inside.
 #[inline(always)]
-pub(crate) fn blame<R>(name: impl Fn() -> String, work: impl FnOnce() -> R) -> R {
+pub(crate) fn attribute<R>(name: &str, work: impl FnOnce() -> R) -> R {
+    struct AtWork<'a>(&'a str);
+    impl Drop for AtWork<'_> {
+        #[cold]
+        fn drop(&mut self) {
+            record(self.0);
+        }
+    }
     let at_work = AtWork(name);
     let result = work();
     std::mem::forget(at_work);
@@ -35,20 +39,19 @@ pub(crate) fn blame<R>(name: impl Fn() -> String, work: impl FnOnce() -> R) -> R
 pub(crate) struct Panic {
     /// The stage that panicked, or what the engine calls its own place.
     pub(crate) place: String,
-    /// What it said.
+    /// Its message.
     pub(crate) text: String,
 }
 
 impl Panic {
     /// The panic that this thread has just caught.
     pub(crate) fn caught(panic: &(dyn Any + Send)) -> Self {
-        let place =
-            CULPRIT.with_borrow_mut(Option::take).unwrap_or_else(|| "the engine".to_owned());
+        let place = ORIGIN.with_borrow_mut(Option::take).unwrap_or_else(|| "the engine".to_owned());
         Self { place, text: panic_text(panic) }
     }
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
@@ -61,9 +64,9 @@ mod tests {
     use std::panic::catch_unwind;
 
     #[test]
-    fn the_innermost_place_is_blamed_once() {
-        let inner = || blame(|| "inner".to_owned(), || panic!("boom"));
-        let payload = catch_unwind(|| blame(|| "outer".to_owned(), inner)).unwrap_err();
+    fn the_innermost_place_is_recorded_once() {
+        let inner = || attribute("inner", || panic!("boom"));
+        let payload = catch_unwind(|| attribute("outer", inner)).unwrap_err();
         let panic = Panic::caught(payload.as_ref());
         assert_eq!((panic.place.as_str(), panic.text.as_str()), ("inner", "boom"));
         assert_eq!(Panic::caught(payload.as_ref()).place, "the engine");

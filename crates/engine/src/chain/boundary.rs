@@ -1,0 +1,338 @@
+//! Where packets change cores.
+
+use super::group::{Group, Input, Rings};
+use super::node::{Node, Part, Passage, Place, PlaceKind, abandon_received, settle};
+use crate::deployment::Deployment;
+use crate::panic_origin::record;
+use hotloop_ring::{Mesh, Producers};
+use hotloop_stage::{BURST_CAPACITY, Burst, Carries, Counters, DropReason, Tick, drop_reasons};
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+/// Which core of the next group a packet goes to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Shard {
+    /// The core that owns this hash: equal hashes meet on one core.
+    Hash(u32),
+    /// The core of this number; past the last, counting starts over.
+    Worker(usize),
+}
+
+impl From<u32> for Shard {
+    #[inline]
+    fn from(hash: u32) -> Self {
+        Self::Hash(hash)
+    }
+}
+
+impl Shard {
+    /// The core, of `core_count`, that the packet goes to. Hashes are split into ranges of equal
+    /// size.
+    #[inline(always)]
+    #[must_use]
+    pub const fn worker(self, core_count: usize) -> usize {
+        match self {
+            Self::Hash(hash) => ((hash as u64 * core_count as u64) >> 32) as usize,
+            Self::Worker(worker) => worker % core_count,
+        }
+    }
+}
+
+/// The number of packets that the rings to one core hold together, unless the plan sets another.
+const RINGS_CAPACITY: usize = 4096;
+
+/// The least that one of them holds.
+const RING_CAPACITY_MIN: usize = 64;
+
+/// How a boundary selects a core of the next group.
+pub trait Key<T>: Sync {
+    /// The name of the boundary.
+    const NAME: &'static str;
+
+    /// Whether all packets of a core go to one core of the next group, in their order.
+    const IS_HANDOFF: bool;
+
+    /// The core of the next group, of `core_count`. Not called where there is no choice.
+    fn worker(&self, item: &T, core_count: usize) -> usize;
+}
+
+/// Selects by a function of the packet.
+pub struct ByShard<F, I>(F, PhantomData<fn() -> I>);
+
+impl<F, I> ByShard<F, I> {
+    pub const fn new(key: F) -> Self {
+        Self(key, PhantomData)
+    }
+}
+
+impl<T, I: Into<Shard>, F: Fn(&T) -> I + Sync> Key<T> for ByShard<F, I> {
+    const NAME: &'static str = "shard_by";
+    const IS_HANDOFF: bool = false;
+
+    #[inline(always)]
+    fn worker(&self, item: &T, core_count: usize) -> usize {
+        let shard: Shard = (self.0)(item).into();
+        shard.worker(core_count)
+    }
+}
+
+/// Selects by the sending core.
+pub struct Handoff;
+
+impl<T> Key<T> for Handoff {
+    const NAME: &'static str = "handoff";
+    const IS_HANDOFF: bool = true;
+
+    fn worker(&self, _: &T, _: usize) -> usize {
+        unreachable!("a handoff leaves no choice")
+    }
+}
+
+drop_reasons! {
+    enum BoundaryDrop { RingFull = "ring_full" }
+}
+
+/// The way from one core into the next group, with the share of this same core in that group, where
+/// it has one.
+pub struct Boundary<'a, T, K, D> {
+    key: &'a K,
+    out: Out<T>,
+    /// The index of this core in the next group, and its share of it.
+    own: Option<(usize, Group<Rings<T>, D>)>,
+}
+
+/// The rings to the cores of the next group, with a burst for each.
+struct Out<T> {
+    /// None once they are closed.
+    rings: Option<Producers<T>>,
+    /// The core that all packets go to, where there is no choice.
+    only: Option<usize>,
+    lanes: Box<[Burst<T>]>,
+    name: String,
+    group: usize,
+    counters: Arc<Counters>,
+}
+
+impl<'a, T: Carries + Send, K: Key<T>, D: Node<T>> Boundary<'a, T, K, D> {
+    /// The boundary after `group`, on its core `index`, with `rings` to every core of the next group.
+    pub fn new(
+        key: &'a K,
+        (group, index): (usize, usize),
+        name: String,
+        rings: Producers<T>,
+        own: Option<Group<Rings<T>, D>>,
+    ) -> Self {
+        let core_count = rings.consumer_count();
+        let only = if K::IS_HANDOFF { Some(index % core_count) } else { None };
+        let lanes = (0..core_count).map(|_| Burst::new()).collect();
+        let counters = Arc::new(Counters::new(BoundaryDrop::NAMES));
+        let only = only.or((core_count == 1).then_some(0));
+        let out = Out { rings: Some(rings), only, lanes, name, group, counters };
+        Self { key, out, own: own.map(|own| (index, own)) }
+    }
+
+    /// Sends each packet to the core that the key selects.
+    #[inline(always)]
+    fn distribute(&mut self, burst: &mut Burst<T>) {
+        let Self { key, out, own } = self;
+        let (own_index, mut input) = match own {
+            Some((index, group)) => {
+                // So that no packet has to be run in the midst of the burst.
+                if group.input.burst().len() + burst.len() > BURST_CAPACITY {
+                    group.run();
+                }
+                (*index, Some(&mut group.input))
+            }
+            None => (usize::MAX, None),
+        };
+        let kept_before = input.as_mut().map_or(0, |input| input.burst().len());
+        let mut selecting = Selecting { out: &mut *out, input, kept_before };
+        let core_count = selecting.out.lanes.len();
+        while let Some(item) = burst.pop() {
+            let worker = key.worker(&item, core_count);
+            match &mut selecting.input {
+                Some(input) if worker == own_index => input.burst().push(item),
+                _ => selecting.out.lanes[worker].push(item),
+            }
+        }
+        selecting.count_kept();
+        std::mem::forget(selecting);
+        out.flush();
+    }
+}
+
+/// A burst being distributed. Its drop counts what was done when the key panicked, with the packet
+/// that it panicked at as lost.
+struct Selecting<'a, T> {
+    out: &'a mut Out<T>,
+    input: Option<&'a mut Input<Rings<T>>>,
+    kept_before: usize,
+}
+
+impl<T> Selecting<'_, T> {
+    /// Counts the packets that stay on this core.
+    #[inline(always)]
+    fn count_kept(&mut self) {
+        if let Some(input) = &mut self.input {
+            let kept = input.burst().len() - self.kept_before;
+            self.out.count_kept(kept);
+            input.count(kept, kept);
+        }
+    }
+}
+
+impl<T> Drop for Selecting<'_, T> {
+    #[cold]
+    fn drop(&mut self) {
+        record(&self.out.name);
+        self.count_kept();
+        self.out.counters.received.add(1);
+        self.out.counters.panicked.add(1);
+    }
+}
+
+impl<T> Out<T> {
+    /// Counts packets that stay on this core.
+    #[inline(always)]
+    fn count_kept(&self, count: usize) {
+        self.counters.received.add(count as u64);
+        self.counters.emitted.add(count as u64);
+    }
+
+    #[inline(always)]
+    fn flush(&mut self) {
+        for worker in 0..self.lanes.len() {
+            let lane = &mut self.lanes[worker];
+            if !lane.is_empty() {
+                Self::send(&mut self.rings, &self.counters, worker, lane);
+            }
+        }
+    }
+
+    /// Moves a burst into its ring. The packets that find no room are the newest, and are dropped.
+    #[inline(never)]
+    fn send(
+        rings: &mut Option<Producers<T>>,
+        counters: &Counters,
+        worker: usize,
+        burst: &mut Burst<T>,
+    ) {
+        let received = burst.len();
+        let pushed = rings.as_mut().map_or(0, |rings| {
+            rings.push_burst(worker, received, || burst.pop().expect("as many as there are"))
+        });
+        let mut dropped = 0;
+        while burst.pop().is_some() {
+            counters.count_drop(BoundaryDrop::RingFull.index());
+            dropped += 1;
+        }
+        let (received, emitted) = (received as u64, pushed as u64);
+        counters.crossed.add(emitted);
+        settle(counters, Passage { received, emitted, dropped, ..Passage::default() }, false);
+    }
+}
+
+impl<T: Carries + Send, K: Key<T>, D: Node<T>> Node<T> for Boundary<'_, T, K, D> {
+    #[inline(always)]
+    fn accept(&mut self, now: Tick, burst: &mut Burst<T>) {
+        let Self { out, own, .. } = self;
+        if let Some((_, group)) = own {
+            group.follow(now);
+        }
+        match (out.only, own) {
+            (None, _) => self.distribute(burst),
+            (Some(only), Some((index, group))) if only == *index => {
+                out.count_kept(burst.len());
+                group.pass(now, burst);
+            }
+            (Some(only), _) => Out::send(&mut out.rings, &out.counters, only, burst),
+        }
+    }
+
+    #[inline(always)]
+    fn turn(&mut self, now: Tick) -> usize {
+        self.own.as_mut().map_or(0, |(_, group)| {
+            group.follow(now);
+            group.turn()
+        })
+    }
+
+    fn close(&mut self, now: Tick) -> bool {
+        self.out.rings = None;
+        self.own.as_mut().is_none_or(|(_, group)| {
+            group.follow(now);
+            group.close()
+        })
+    }
+
+    fn room(&mut self) -> usize {
+        let rings = self.out.rings.as_mut().map_or(0, Producers::free_count_min);
+        let own = self.own.as_mut().map_or(usize::MAX, |(_, group)| group.room());
+        rings.min(own)
+    }
+
+    fn visit(&mut self, see: &mut dyn FnMut(&mut dyn Part)) {
+        see(&mut self.out);
+        if let Some((_, group)) = &mut self.own {
+            group.visit(see);
+        }
+    }
+}
+
+impl<T> Part for Out<T> {
+    fn place(&self) -> Place {
+        let (name, counters) = (self.name.clone(), Arc::clone(&self.counters));
+        Place { kind: PlaceKind::Boundary, group: self.group, name, counters }
+    }
+
+    fn in_flight(&self) -> usize {
+        self.lanes.iter().map(Burst::len).sum()
+    }
+
+    fn in_flight_max(&self) -> usize {
+        self.lanes.len() * BURST_CAPACITY
+    }
+
+    fn abandon(&mut self) {
+        for lane in &mut self.lanes {
+            abandon_received(&self.counters, lane);
+        }
+        self.rings = None;
+    }
+}
+
+/// The rings between `group` and the next one.
+pub fn mesh<T>(
+    deployment: Deployment,
+    group: usize,
+    is_handoff: bool,
+    ring_capacity: Option<usize>,
+) -> Mesh<T> {
+    let (senders, receivers) = (deployment.cores_in(group), deployment.cores_in(group + 1));
+    let is_joined = |from: usize, to: usize| match deployment.is_run_to_completion() {
+        true => from != to && !is_handoff,
+        false => to == from % receivers || !is_handoff,
+    };
+    let rings_per_core = if is_handoff { senders.div_ceil(receivers) } else { senders };
+    let capacity = (RINGS_CAPACITY / rings_per_core).max(RING_CAPACITY_MIN);
+    Mesh::joined(senders, receivers, ring_capacity.unwrap_or(capacity), is_joined)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_are_split_evenly_and_stay_in_range() {
+        for core_count in 1..=7 {
+            let mut counts = vec![0; core_count];
+            for step in 0..10_000_u32 {
+                counts[Shard::Hash(step * (u32::MAX / 10_000)).worker(core_count)] += 1;
+            }
+            let fair = 10_000 / core_count;
+            assert!(counts.iter().all(|&count: &usize| count.abs_diff(fair) <= 2), "{counts:?}");
+            assert_eq!(Shard::Hash(u32::MAX).worker(core_count), core_count - 1);
+            assert!(Shard::Worker(usize::MAX).worker(core_count) < core_count);
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! One core's share of a group: where its packets come from, and the nodes they run through.
+
+use super::node::{Node, Part, Place, PlaceKind, abandon_emitted};
+use crate::panic_origin::record;
+use crate::worker::Worker;
+use hotloop_ring::Consumers;
+use hotloop_stage::{BURST_CAPACITY, Burst, Carries, Counters, Device, Error, Facts, Source, Tick};
+use std::sync::Arc;
+
+/// The rings into a group, as a source.
+pub struct Rings<T>(pub Consumers<T>);
+
+impl<T> Source for Rings<T> {
+    type Item = T;
+
+    #[inline(always)]
+    fn poll(&mut self, burst: &mut Burst<T>) -> usize {
+        self.0.pop_burst(burst.room(), |item| burst.push(item))
+    }
+
+    fn finished(&self) -> bool {
+        self.0.is_finished()
+    }
+}
+
+/// A source and the nodes that its packets run through, on one core.
+pub struct Group<S: Source, D> {
+    pub input: Input<S>,
+    down: D,
+    /// The time of this group. Where the clock is the packets' own, each group has its own.
+    now: Tick,
+    is_closed: bool,
+}
+
+impl<S: Source<Item: Carries>, D: Node<S::Item>> Group<S, D> {
+    pub const fn new(input: Input<S>, down: D) -> Self {
+        Self { input, down, now: Tick::from_ns(0), is_closed: false }
+    }
+
+    /// One turn: polls once, runs what came as far as it goes, and lets every later node and group
+    /// have its turn. Returns the number of packets that came.
+    #[inline(always)]
+    pub fn turn(&mut self) -> usize {
+        self.take() + self.down.turn(self.now)
+    }
+
+    /// Polls once, and runs what came.
+    #[inline(always)]
+    fn take(&mut self) -> usize {
+        if self.input.is_limited {
+            self.input.burst.set_limit(self.down.room().min(BURST_CAPACITY));
+        }
+        let polled = self.input.poll();
+        self.run();
+        polled
+    }
+
+    /// Runs what is in the burst.
+    #[inline(always)]
+    pub fn run(&mut self) {
+        if self.input.is_paced {
+            self.run_paced();
+        } else if !self.input.burst.is_empty() {
+            self.down.accept(self.now, &mut self.input.burst);
+        }
+    }
+
+    /// Runs each packet at the time it arrived, or now if that is later.
+    #[cold]
+    fn run_paced(&mut self) {
+        let Self { input: Input { burst, due, .. }, down, now, .. } = self;
+        let next_arrival = |burst: &Burst<S::Item>| burst.as_slice().first().map(Carries::arrival);
+        while let Some(arrival) = next_arrival(burst) {
+            *now = arrival.map_or(*now, |at| at.max(*now));
+            while next_arrival(burst).is_some_and(|arrival| arrival.is_none_or(|at| at <= *now)) {
+                due.extend(burst.pop());
+            }
+            down.accept(*now, due);
+        }
+    }
+
+    /// Moves the time on to that of the group before, on the same core. Where the clock is the
+    /// packets' own, that one has run further than the packets that wait here.
+    #[inline(always)]
+    pub fn follow(&mut self, now: Tick) {
+        if !self.input.is_paced {
+            self.now = self.now.max(now);
+        }
+    }
+
+    /// Passes on the packets of `burst`, which came from this same core, without storing them.
+    #[inline(always)]
+    pub fn pass(&mut self, now: Tick, burst: &mut Burst<S::Item>) {
+        self.now = self.now.max(now);
+        self.input.count(burst.len(), burst.len());
+        self.down.accept(self.now, burst);
+    }
+
+    /// One turn of the drain, once no packets come from this same core. Returns whether nothing is
+    /// left here and in later groups.
+    pub fn close(&mut self) -> bool {
+        if !self.is_closed {
+            let polled = self.take();
+            self.down.turn(self.now);
+            let is_dry = polled == 0 && self.input.source.finished();
+            if self.input.is_polling && !is_dry {
+                return false;
+            }
+            self.is_closed = true;
+        }
+        self.down.close(self.now)
+    }
+
+    /// The number of packets that find room in this group.
+    pub fn room(&mut self) -> usize {
+        self.down.room().saturating_sub(self.input.burst.len())
+    }
+
+    pub fn visit(&mut self, see: &mut dyn FnMut(&mut dyn Part)) {
+        see(&mut self.input);
+        self.down.visit(see);
+    }
+}
+
+impl<S: Source<Item: Carries>, D: Node<S::Item>> Worker for Group<S, D> {
+    #[inline]
+    fn turn(&mut self, now: Tick) -> usize {
+        self.now = self.now.max(now);
+        Self::turn(self)
+    }
+
+    fn stop(&mut self) {
+        if self.input.kind == PlaceKind::Source {
+            self.input.is_polling = false;
+        }
+    }
+
+    fn drain(&mut self, now: Tick) -> bool {
+        self.now = self.now.max(now);
+        self.close()
+    }
+
+    fn is_exhausted(&self) -> Option<bool> {
+        (self.input.kind == PlaceKind::Source).then(|| self.input.source.finished())
+    }
+
+    fn visit(&mut self, see: &mut dyn FnMut(&mut dyn Part)) {
+        Self::visit(self, see);
+    }
+}
+
+/// A source with its burst.
+pub struct Input<S: Source> {
+    source: S,
+    kind: PlaceKind,
+    /// The number of packets in the rings now, and at most.
+    in_rings: fn(&S) -> (usize, usize),
+    burst: Burst<S::Item>,
+    /// Packets that are to run now, where the clock is the packets' own.
+    due: Burst<S::Item>,
+    is_paced: bool,
+    is_polling: bool,
+    /// Whether no more may be polled than finds room in the rings of later boundaries.
+    is_limited: bool,
+    creates: bool,
+    counters: Arc<Counters>,
+    group: usize,
+    name: String,
+}
+
+impl<T> Input<Rings<T>> {
+    /// The input of `group`.
+    pub fn rings(rings: Rings<T>, group: usize, is_paced: bool) -> Self {
+        let in_rings = |rings: &Rings<T>| (rings.0.len(), rings.0.slot_count());
+        let input = Self::source(rings, format!("group {group}"), is_paced);
+        Self { kind: PlaceKind::Rings, in_rings, group, ..input }
+    }
+}
+
+impl<S: Source> Input<S> {
+    /// The input of a graph.
+    pub fn source(source: S, name: String, is_paced: bool) -> Self {
+        Self {
+            creates: source.creates(),
+            source,
+            kind: PlaceKind::Source,
+            in_rings: |_| (0, 0),
+            burst: Burst::new(),
+            due: Burst::new(),
+            is_paced,
+            is_polling: true,
+            is_limited: false,
+            counters: Arc::new(Counters::new(&[])),
+            group: 0,
+            name,
+        }
+    }
+
+    /// The burst, for packets that came from this same core. [`count`](Self::count) follows.
+    #[inline(always)]
+    pub const fn burst(&mut self) -> &mut Burst<S::Item> {
+        &mut self.burst
+    }
+
+    /// Polls for as many packets as there is room for, and returns how many came.
+    #[inline(always)]
+    fn poll(&mut self) -> usize {
+        let before = self.burst.len();
+        if !self.is_polling || self.burst.room() == 0 {
+            return 0;
+        }
+        let poll = Poll { input: self, before };
+        let claimed = poll.input.source.poll(&mut poll.input.burst);
+        let found = poll.input.burst.len() - before;
+        if (claimed | found) != 0 {
+            poll.input.count(claimed, found);
+        }
+        std::mem::forget(poll);
+        found
+    }
+
+    /// Counts what came in, and will so go on: the number of packets that the source claims to have
+    /// handed over, and the number found in the burst.
+    #[inline(always)]
+    pub fn count(&self, claimed: usize, found: usize) {
+        let counters = &self.counters;
+        let entered = if self.creates { &counters.created } else { &counters.received };
+        entered.add(claimed as u64);
+        counters.emitted.add(found as u64);
+        if claimed != found {
+            counters.unattributed.add(claimed.saturating_sub(found) as u64);
+            counters.uncreated.add(found.saturating_sub(claimed) as u64);
+        }
+    }
+}
+
+/// A poll. Its drop counts what a source that panics has handed over.
+struct Poll<'a, S: Source> {
+    input: &'a mut Input<S>,
+    before: usize,
+}
+
+impl<S: Source> Drop for Poll<'_, S> {
+    #[cold]
+    fn drop(&mut self) {
+        record(&self.input.name);
+        let found = self.input.burst.len().saturating_sub(self.before);
+        self.input.count(found, found);
+    }
+}
+
+impl<S: Source> Part for Input<S> {
+    fn place(&self) -> Place {
+        let (name, counters) = (self.name.clone(), Arc::clone(&self.counters));
+        Place { kind: self.kind, group: self.group, name, counters }
+    }
+
+    fn in_flight(&self) -> usize {
+        (self.in_rings)(&self.source).0 + self.burst.len() + self.due.len()
+    }
+
+    fn in_flight_max(&self) -> usize {
+        (self.in_rings)(&self.source).1 + BURST_CAPACITY
+    }
+
+    fn abandon(&mut self) {
+        abandon_emitted(&self.counters, &mut self.burst);
+        abandon_emitted(&self.counters, &mut self.due);
+    }
+
+    fn discard(&mut self) -> bool {
+        if self.kind == PlaceKind::Source {
+            return true;
+        }
+        self.burst.set_limit(BURST_CAPACITY);
+        self.poll();
+        self.abandon();
+        self.source.finished()
+    }
+
+    fn start(&mut self, facts: &Facts, is_lossless: bool) -> Result<(), Error> {
+        self.is_limited = is_lossless && (self.kind == PlaceKind::Rings || self.source.lossless());
+        self.source.start(facts)
+    }
+
+    fn is_lossless(&self) -> bool {
+        self.source.lossless()
+    }
+
+    fn devices(&self) -> Option<Vec<Arc<dyn Device>>> {
+        (self.kind == PlaceKind::Source && !self.creates).then(|| self.source.devices())
+    }
+}

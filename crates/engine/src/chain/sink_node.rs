@@ -1,0 +1,284 @@
+//! The end of a chain: the only place that meets the packets a sink leaves over.
+
+use super::node::{Node, Part, Passage, Place, PlaceKind, abandon_received, settle};
+use crate::panic_origin::{attribute, record};
+use hotloop_stage::{
+    BURST_CAPACITY, Burst, Carries, Counters, Device, DropReason, Error, Facts, Sink, Tick,
+    drop_reasons,
+};
+use std::sync::Arc;
+
+/// The number of times a sink that is full is offered the same packets again before they are dropped.
+const TX_RETRY_COUNT: usize = 4;
+
+drop_reasons! {
+    enum SinkDrop { TxFull = "tx_full", TxRefused = "tx_refused" }
+}
+
+/// What the factory given to `.sink(..)` may return: a [`Sink`], or [`outlets`](crate::outlets()).
+pub trait Outlet {
+    /// What it takes.
+    type Item;
+
+    /// The node it becomes.
+    type Node: Node<Self::Item>;
+
+    /// Puts the accounting of the engine around it. It belongs to `group`.
+    fn into_node(self, group: usize) -> Self::Node;
+}
+
+impl<S: Sink<Item: Carries>> Outlet for S {
+    type Item = S::Item;
+    type Node = SinkNode<S>;
+
+    fn into_node(self, group: usize) -> SinkNode<S> {
+        SinkNode::new(self, "sink".to_owned(), group)
+    }
+}
+
+/// One sink: retries, then drops as `tx_full`. What the sink itself can't send is `tx_refused`.
+pub struct SinkNode<S> {
+    sink: S,
+    name: String,
+    group: usize,
+    counters: Arc<Counters>,
+}
+
+impl<S: Sink> SinkNode<S> {
+    pub fn new(sink: S, name: String, group: usize) -> Self {
+        Self { sink, name, group, counters: Arc::new(Counters::new(SinkDrop::NAMES)) }
+    }
+
+    /// Sends all packets of `burst`, or drops them.
+    #[inline(always)]
+    pub fn send(&mut self, burst: &mut Burst<S::Item>) {
+        let offered = burst.len();
+        let mut sending = Sending { node: self, burst, offered, sent: 0 };
+        sending.offer();
+        let mut dropped = if sending.burst.is_empty() { 0 } else { sending.offer_again() };
+        if sending.sent as u64 + dropped != offered as u64 {
+            dropped += sending.count_refused();
+        }
+        sending.settle(offered, dropped, false);
+        std::mem::forget(sending);
+    }
+}
+
+/// A burst being sent. Its drop settles what a sink that panics has taken.
+struct Sending<'a, S: Sink> {
+    node: &'a mut SinkNode<S>,
+    burst: &'a mut Burst<S::Item>,
+    offered: usize,
+    /// The number of packets sent, as the sink counts them.
+    sent: usize,
+}
+
+impl<S: Sink> Sending<'_, S> {
+    #[inline(always)]
+    fn offer(&mut self) {
+        self.sent += self.node.sink.send(self.burst);
+    }
+
+    /// Offers what was left over again, and drops what is left then. Returns the number of drops.
+    #[cold]
+    fn offer_again(&mut self) -> u64 {
+        for _ in 0..TX_RETRY_COUNT {
+            if self.burst.is_empty() {
+                break;
+            }
+            self.offer();
+        }
+        let mut dropped = 0;
+        while self.burst.pop().is_some() {
+            self.node.counters.count_drop(SinkDrop::TxFull.index());
+            dropped += 1;
+        }
+        dropped
+    }
+
+    /// The number of packets that the sink took and could not send.
+    #[cold]
+    fn count_refused(&self) -> u64 {
+        let SinkNode { sink, counters, .. } = &*self.node;
+        counters.catch_up_drops(SinkDrop::TxRefused.index(), sink.refused_count())
+    }
+
+    #[inline(always)]
+    fn settle(&self, received: usize, dropped: u64, unwinding: bool) {
+        let (received, emitted) = (received as u64, self.sent as u64);
+        let passage = Passage { received, emitted, dropped, ..Passage::default() };
+        settle(&self.node.counters, passage, unwinding);
+    }
+}
+
+impl<S: Sink> Drop for Sending<'_, S> {
+    #[cold]
+    fn drop(&mut self) {
+        record(&self.node.name);
+        self.settle(self.offered.saturating_sub(self.burst.len()), 0, true);
+    }
+}
+
+impl<S: Sink> Node<S::Item> for SinkNode<S> {
+    #[inline(always)]
+    fn accept(&mut self, _: Tick, burst: &mut Burst<S::Item>) {
+        self.send(burst);
+    }
+
+    #[inline(always)]
+    fn turn(&mut self, _: Tick) -> usize {
+        0
+    }
+
+    fn close(&mut self, _: Tick) -> bool {
+        true
+    }
+
+    fn room(&mut self) -> usize {
+        usize::MAX
+    }
+
+    fn visit(&mut self, see: &mut dyn FnMut(&mut dyn Part)) {
+        see(self);
+    }
+}
+
+impl<S: Sink> Part for SinkNode<S> {
+    fn place(&self) -> Place {
+        let (name, counters) = (self.name.clone(), Arc::clone(&self.counters));
+        Place { kind: PlaceKind::Sink, group: self.group, name, counters }
+    }
+
+    fn in_flight(&self) -> usize {
+        0
+    }
+
+    fn in_flight_max(&self) -> usize {
+        0
+    }
+
+    fn abandon(&mut self) {}
+
+    fn start(&mut self, facts: &Facts, _: bool) -> Result<(), Error> {
+        self.sink.start(facts)
+    }
+
+    fn devices(&self) -> Option<Vec<Arc<dyn Device>>> {
+        Some(self.sink.devices())
+    }
+
+    fn maintain(&mut self) {
+        attribute(&self.name, || self.sink.maintain());
+    }
+}
+
+/// A sink with a burst of its own, in which packets are collected.
+pub struct Collected<S: Sink> {
+    pub burst: Burst<S::Item>,
+    node: SinkNode<S>,
+}
+
+impl<S: Sink> Collected<S> {
+    pub fn new(sink: S, name: String, group: usize) -> Self {
+        Self { burst: Burst::new(), node: SinkNode::new(sink, name, group) }
+    }
+
+    pub fn counters(&self) -> &Counters {
+        &self.node.counters
+    }
+
+    /// Sends what was collected.
+    #[inline(always)]
+    pub fn flush(&mut self) {
+        if !self.burst.is_empty() {
+            self.node.send(&mut self.burst);
+        }
+    }
+}
+
+impl<S: Sink> Part for Collected<S> {
+    fn place(&self) -> Place {
+        self.node.place()
+    }
+
+    fn in_flight(&self) -> usize {
+        self.burst.len()
+    }
+
+    fn in_flight_max(&self) -> usize {
+        BURST_CAPACITY
+    }
+
+    fn abandon(&mut self) {
+        abandon_received(&self.node.counters, &mut self.burst);
+    }
+
+    fn start(&mut self, facts: &Facts, is_lossless: bool) -> Result<(), Error> {
+        self.node.start(facts, is_lossless)
+    }
+
+    fn devices(&self) -> Option<Vec<Arc<dyn Device>>> {
+        self.node.devices()
+    }
+
+    fn maintain(&mut self) {
+        self.node.maintain();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Number(u8);
+
+    impl Carries for Number {
+        fn carried(&self) -> &[u8] {
+            &[]
+        }
+    }
+
+    /// Takes at most two a call, and can't send odd ones.
+    #[derive(Default)]
+    struct EvenPairs {
+        sent: Vec<u8>,
+        refused_count: u64,
+    }
+
+    impl Sink for EvenPairs {
+        type Item = Number;
+
+        fn send(&mut self, burst: &mut Burst<Number>) -> usize {
+            let before = self.sent.len();
+            for Number(number) in (0..2).map_while(|_| burst.pop()) {
+                if number % 2 == 0 {
+                    self.sent.push(number);
+                } else {
+                    self.refused_count += 1;
+                }
+            }
+            self.sent.len() - before
+        }
+
+        fn refused_count(&self) -> u64 {
+            self.refused_count
+        }
+    }
+
+    #[test]
+    fn what_a_sink_leaves_and_what_it_cannot_send_are_drops_of_their_own() {
+        let mut node = EvenPairs::default().into_node(0);
+        for numbers in [0..14, 20..23] {
+            let mut burst = Burst::new();
+            burst.extend(numbers.map(Number));
+            node.accept(Tick::from_ns(0), &mut burst);
+            assert!(burst.is_empty());
+        }
+        assert_eq!(node.sink.sent, [0, 2, 4, 6, 8, 20, 22]);
+        let counters = &node.counters;
+        assert_eq!((counters.received.count(), counters.emitted.count()), (17, 7));
+        let dropped: Vec<_> = counters.dropped().collect();
+        assert_eq!(dropped, [("tx_full", 4), ("tx_refused", 6)]);
+        assert_eq!((counters.unattributed.count(), counters.uncreated.count()), (0, 0));
+    }
+}

@@ -1,0 +1,243 @@
+//! A stage as a node of a chain.
+
+use super::node::{Node, Part, Passage, Place, PlaceKind, abandon_emitted, settle};
+use crate::panic_origin::record;
+use hotloop_stage::{
+    BURST_CAPACITY, Burst, BurstStage, Counters, Cx, DropReason, Output, Stage, Tally, Tick,
+};
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+/// A stage and the nodes after it.
+pub struct StageNode<In, A: BurstStage<In>, D> {
+    work: Work<In, A>,
+    down: D,
+}
+
+/// The stage with its counters, and what it has emitted and not passed on yet.
+struct Work<In, A: BurstStage<In>> {
+    stage: A,
+    output: Burst<A::Out>,
+    name: String,
+    group: usize,
+    counters: Arc<Counters>,
+    /// Drops counted when the stage last settled.
+    dropped_seen: u64,
+    held_seen: u64,
+    is_finished: bool,
+    /// Whether what the stage holds has been counted as lost to a panic.
+    is_abandoned: bool,
+    input: PhantomData<fn(In)>,
+}
+
+impl<In, A: BurstStage<In>, D: Node<A::Out>> StageNode<In, A, D> {
+    pub fn new(stage: A, name: String, group: usize, down: D) -> Self {
+        let counters = Arc::new(Counters::new(A::Drop::NAMES));
+        let held_seen = stage.held() as u64;
+        counters.held.set(held_seen);
+        let work = Work {
+            stage,
+            output: Burst::new(),
+            name,
+            group,
+            counters,
+            dropped_seen: 0,
+            held_seen,
+            is_finished: false,
+            is_abandoned: false,
+            input: PhantomData,
+        };
+        Self { work, down }
+    }
+
+    /// Calls `method` of the stage, and passes on what it emits.
+    #[inline(always)]
+    fn call(&mut self, now: Tick, method: Method, input: &mut Burst<In>) {
+        let Self { work, down } = self;
+        let offered = input.len();
+        let mut call = Call { work, input, offered, tally: Tally::default() };
+        let Work { stage, output, counters, .. } = &mut *call.work;
+        let mut cx = Cx::new(counters, now, 0);
+        let mut spill = |full: &mut Burst<A::Out>| down.accept(now, full);
+        let mut out = Output::new(output, &mut spill, &mut call.tally);
+        match method {
+            Method::Process => stage.process(&mut cx, call.input, &mut out),
+            Method::Tick => stage.tick(&mut cx, &mut out),
+            Method::Finish => stage.finish(&mut cx, &mut out),
+        }
+        drop(out);
+        let dropped = cx.dropped_count();
+        // What the stage left is neither emitted nor held: the settlement shows it.
+        call.input.clear();
+        if matches!(method, Method::Process) || !call.is_idle(dropped) {
+            call.settle(offered, dropped, false);
+        }
+        std::mem::forget(call);
+        if !self.work.output.is_empty() {
+            self.down.accept(now, &mut self.work.output);
+        }
+    }
+}
+
+/// A method of a stage.
+#[derive(Clone, Copy)]
+enum Method {
+    Process,
+    Tick,
+    Finish,
+}
+
+/// A call of the stage. Its drop settles one that panics.
+struct Call<'a, In, A: BurstStage<In>> {
+    work: &'a mut Work<In, A>,
+    /// What the stage takes from; empty in a call that offers no packets.
+    input: &'a mut Burst<In>,
+    offered: usize,
+    tally: Tally,
+}
+
+impl<In, A: BurstStage<In>> Call<'_, In, A> {
+    /// Whether a call that offered no packets has changed no count.
+    #[inline(always)]
+    fn is_idle(&self, dropped: u64) -> bool {
+        let has_held = self.work.stage.held() as u64 != self.work.held_seen;
+        self.tally.emitted == 0 && dropped == 0 && !has_held
+    }
+
+    #[inline(always)]
+    fn settle(&mut self, received: usize, dropped: u64, unwinding: bool) {
+        let work = &mut *self.work;
+        let held = work.stage.held() as u64;
+        let passage = Passage {
+            received: received as u64,
+            emitted: self.tally.emitted,
+            created: self.tally.created,
+            dropped,
+            held_before: work.held_seen,
+            held_after: held,
+        };
+        work.dropped_seen += dropped;
+        if passage.created != 0 {
+            work.counters.created.add(passage.created);
+        }
+        if held != work.held_seen {
+            work.held_seen = held;
+            work.counters.held.set(held);
+        }
+        settle(&work.counters, passage, unwinding);
+    }
+}
+
+impl<In, A: BurstStage<In>> Drop for Call<'_, In, A> {
+    /// The drops of the call are counted, but not settled. What it has not taken is left in the input.
+    #[cold]
+    fn drop(&mut self) {
+        record(&self.work.name);
+        let dropped = self.work.counters.dropped_sum() - self.work.dropped_seen;
+        let received = self.offered.saturating_sub(self.input.len());
+        self.settle(received, dropped, true);
+    }
+}
+
+impl<In, A: BurstStage<In>, D: Node<A::Out>> Node<In> for StageNode<In, A, D> {
+    #[inline(always)]
+    fn accept(&mut self, now: Tick, burst: &mut Burst<In>) {
+        self.call(now, Method::Process, burst);
+    }
+
+    #[inline(always)]
+    fn turn(&mut self, now: Tick) -> usize {
+        self.call(now, Method::Tick, &mut Burst::new());
+        self.down.turn(now)
+    }
+
+    fn close(&mut self, now: Tick) -> bool {
+        if !std::mem::replace(&mut self.work.is_finished, true) {
+            self.call(now, Method::Finish, &mut Burst::new());
+        }
+        self.down.close(now)
+    }
+
+    fn room(&mut self) -> usize {
+        self.down.room() / self.work.stage.growth_max().max(1)
+    }
+
+    fn visit(&mut self, see: &mut dyn FnMut(&mut dyn Part)) {
+        see(&mut self.work);
+        self.down.visit(see);
+    }
+}
+
+impl<In, A: BurstStage<In>> Part for Work<In, A> {
+    fn place(&self) -> Place {
+        let (name, counters) = (self.name.clone(), Arc::clone(&self.counters));
+        Place { kind: PlaceKind::Stage, group: self.group, name, counters }
+    }
+
+    fn in_flight(&self) -> usize {
+        let held = if self.is_abandoned { 0 } else { self.stage.held() };
+        self.output.len() + held
+    }
+
+    fn in_flight_max(&self) -> usize {
+        BURST_CAPACITY + self.stage.held_max()
+    }
+
+    /// What the stage holds stays with it, is counted here, and is dropped with it.
+    fn abandon(&mut self) {
+        abandon_emitted(&self.counters, &mut self.output);
+        self.counters.panicked.add(std::mem::take(&mut self.held_seen));
+        self.counters.held.set(0);
+        self.is_abandoned = true;
+    }
+}
+
+/// A stage that sees packets one by one, as one that takes bursts.
+pub struct PerPacket<A>(pub A);
+
+impl<In, A: Stage<In>> BurstStage<In> for PerPacket<A> {
+    type Out = A::Out;
+    type Drop = A::Drop;
+
+    #[inline(always)]
+    fn process(
+        &mut self,
+        cx: &mut Cx<'_, A::Drop>,
+        input: &mut Burst<In>,
+        out: &mut Output<'_, A::Out>,
+    ) {
+        self.0.prepare(cx, input.as_slice());
+        let mut index = 0;
+        out.map(input, |packet| {
+            cx.set_index(index);
+            index += 1;
+            self.0.packet(cx, packet).ok()
+        });
+    }
+
+    #[inline(always)]
+    fn tick(&mut self, cx: &mut Cx<'_, A::Drop>, _: &mut Output<'_, A::Out>) {
+        self.0.tick(cx);
+    }
+}
+
+/// The name of a stage that was given none: that of its type, without modules and parameters.
+pub fn stage_name<A>() -> String {
+    let full = std::any::type_name::<A>();
+    let bare = full.split('<').next().unwrap_or(full);
+    bare.rsplit("::").next().unwrap_or(bare).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Route<T>(T);
+
+    #[test]
+    fn a_stage_is_named_by_its_bare_type() {
+        assert_eq!(stage_name::<Route<std::sync::Arc<u8>>>(), "Route");
+        assert_eq!(stage_name::<hotloop_stage::Each<fn()>>(), "Each");
+        assert_eq!(Route(1).0, 1);
+    }
+}

@@ -1,0 +1,143 @@
+//! What one core does. Threads, a simulator and tests drive the same thing.
+
+use crate::chain::{Part, Place, PlaceKind};
+use crate::panic_origin::Panic;
+use crate::snapshot::CorePlaces;
+use hotloop_stage::{Core, Device, Error, Facts, Tick};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+/// The share of one core in a network function.
+pub trait Worker {
+    /// One turn: polls once, runs what came as far as it goes, and calls every stage's `tick`.
+    /// Returns the number of packets that came.
+    fn turn(&mut self, now: Tick) -> usize;
+
+    /// Ends polling.
+    fn stop(&mut self);
+
+    /// One turn of the drain, after [`stop`](Self::stop). Returns whether nothing is left nor can
+    /// come from another core.
+    fn drain(&mut self, now: Tick) -> bool;
+
+    /// Whether its source has ended; none where it has no source.
+    fn is_exhausted(&self) -> Option<bool>;
+
+    /// Calls `see` with every part, in the order of a packet.
+    fn visit(&mut self, see: &mut dyn FnMut(&mut dyn Part));
+}
+
+impl dyn Worker + '_ {
+    /// The packets in it, and the most that can be, rings to this core included.
+    pub(crate) fn in_flight(&mut self) -> (usize, usize) {
+        let (mut now, mut max) = (0, 0);
+        self.visit(&mut |part| {
+            now += part.in_flight();
+            max += part.in_flight_max();
+        });
+        (now, max)
+    }
+
+    pub(crate) fn places(&mut self) -> Vec<Place> {
+        let mut places = Vec::new();
+        self.visit(&mut |part| places.push(part.place()));
+        places
+    }
+
+    pub(crate) fn devices(&mut self) -> Devices {
+        let mut devices = Devices::default();
+        self.visit(&mut |part| {
+            let is_sink = part.place().kind == PlaceKind::Sink;
+            let all = if is_sink { &mut devices.sinks } else { &mut devices.sources };
+            all.extend(part.devices());
+        });
+        devices
+    }
+
+    pub(crate) fn is_lossless(&mut self) -> bool {
+        let mut is_lossless = false;
+        self.visit(&mut |part| is_lossless |= part.is_lossless());
+        is_lossless
+    }
+
+    /// Starts its devices, in the order of a packet, up to the first that does not start.
+    pub(crate) fn start(&mut self, facts: &Facts, is_lossless: bool) -> Result<(), Error> {
+        let mut started = Ok(());
+        self.visit(&mut |part| {
+            if started.is_ok() {
+                started = part.start(facts, is_lossless);
+            }
+        });
+        started
+    }
+
+    pub(crate) fn maintain(&mut self) {
+        self.visit(&mut |part| part.maintain());
+    }
+}
+
+/// The devices that a worker's queues belong to, by source and by sink.
+#[derive(Default)]
+pub(crate) struct Devices {
+    pub(crate) sources: Vec<Vec<Arc<dyn Device>>>,
+    pub(crate) sinks: Vec<Vec<Arc<dyn Device>>>,
+}
+
+impl std::fmt::Debug for Devices {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let all = self.sources.iter().chain(&self.sinks).flatten();
+        f.debug_list().entries(all.map(|device| device.name())).finish()
+    }
+}
+
+/// A worker on its core, and whether it has panicked.
+pub(crate) struct Running<'a> {
+    pub(crate) core: Core,
+    pub(crate) worker: Box<dyn Worker + 'a>,
+    pub(crate) panic: Option<Panic>,
+    pub(crate) is_done: bool,
+}
+
+impl<'a> Running<'a> {
+    pub(crate) fn new(core: Core, worker: Box<dyn Worker + 'a>) -> Self {
+        Self { core, worker, panic: None, is_done: false }
+    }
+
+    pub(crate) fn places(&mut self) -> CorePlaces {
+        CorePlaces {
+            group: self.core.group(),
+            index: self.core.index(),
+            cpu: self.core.cpu(),
+            in_flight_max: self.worker.in_flight().1,
+            places: self.worker.places(),
+        }
+    }
+
+    /// Calls `work`, which may panic. The first panic abandons what is inside.
+    pub(crate) fn guard<R>(&mut self, work: impl FnOnce(&mut dyn Worker) -> R) -> Option<R> {
+        match catch_unwind(AssertUnwindSafe(|| work(self.worker.as_mut()))) {
+            Ok(result) => Some(result),
+            Err(panic) => {
+                self.panic.get_or_insert(Panic::caught(panic.as_ref()));
+                // What is dropped here may panic again, once for each packet at most.
+                let abandon = |worker: &mut dyn Worker| worker.visit(&mut |part| part.abandon());
+                while catch_unwind(AssertUnwindSafe(|| abandon(self.worker.as_mut()))).is_err() {}
+                None
+            }
+        }
+    }
+
+    /// One turn of the drain. After a panic it drops what other cores still send here.
+    pub(crate) fn drain(&mut self, now: Tick) {
+        let has_panicked = self.panic.is_some();
+        let drained = self.guard(|worker| {
+            if !has_panicked {
+                return worker.drain(now);
+            }
+            let mut is_done = true;
+            worker.visit(&mut |part| is_done &= part.discard());
+            is_done
+        });
+        self.is_done = drained.unwrap_or(false);
+    }
+}
