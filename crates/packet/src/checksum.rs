@@ -1,6 +1,9 @@
 //! The Internet checksum: whole (RFC 1071) and incremental (RFC 1624).
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::{
+    net::{Ipv4Addr, Ipv6Addr},
+    ops::Add,
+};
 
 /// A one's-complement sum of 16-bit words under way (RFC 1071).
 ///
@@ -121,12 +124,58 @@ pub const fn update(checksum: u16, old: u16, new: u16) -> u16 {
     !((sum & 0xffff) + (sum >> 16)) as u16
 }
 
-/// The checksum of a header, in which 32 bits that began at an even offset have changed: an IPv4
-/// address, or both ports.
-#[inline]
-pub const fn update_u32(checksum: u16, old: u32, new: u32) -> u16 {
-    let checksum = update(checksum, (old >> 16) as u16, (new >> 16) as u16);
-    update(checksum, old as u16, new as u16)
+/// A change of bytes that a checksum covers: it corrects every checksum over them (RFC 1624).
+///
+/// An address is covered by two checksums, that of the IPv4 header and that of TCP, UDP or ICMPv6.
+/// The setters of addresses correct the first and return the change for the second:
+///
+/// ```
+/// use hotloop_packet::{build::tcp, ipv4::Ipv4Header, tcp::TcpHeader};
+///
+/// let mut frame = tcp().from("10.0.0.1:1000").to("192.0.2.1:80").build();
+/// let change = Ipv4Header::parse_mut(&mut frame[14..])?.set_source([203, 0, 113, 1].into());
+/// let segment = TcpHeader::parse_mut(&mut frame[34..])?;
+/// segment.update_checksum(change);
+/// segment.set_source_port(4096);
+/// assert_eq!(frame, tcp().from("203.0.113.1:4096").to("192.0.2.1:80").build());
+/// # Ok::<(), hotloop_packet::Malformed>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Change {
+    /// The sum of the new words and of the complements of the old ones.
+    sum: Sum,
+}
+
+impl Change {
+    /// The change of one 16-bit word from `old` to `new`, as numbers.
+    #[inline]
+    pub const fn of_word(old: u16, new: u16) -> Self {
+        Self { sum: Sum { sum: 0 }.number(!old).number(new) }
+    }
+
+    /// The change of `N` bytes from `old` to `new`. They begin at an even offset of what the checksum
+    /// covers, and `N` is even.
+    #[inline]
+    pub fn of_bytes<const N: usize>(old: [u8; N], new: [u8; N]) -> Self {
+        const { assert!(N.is_multiple_of(2), "whole words") };
+        Self { sum: Sum::default().bytes(&old.map(|byte| !byte)).bytes(&new) }
+    }
+
+    /// The checksum that was `checksum` before the change.
+    #[inline]
+    pub const fn apply(self, checksum: u16) -> u16 {
+        self.sum.number(!checksum).checksum()
+    }
+}
+
+/// Both changes, of different bytes or one after the other.
+impl Add for Change {
+    type Output = Self;
+
+    #[inline]
+    fn add(self, other: Self) -> Self {
+        Self { sum: Sum { sum: fold_once(self.sum.sum) + fold_once(other.sum.sum) } }
+    }
 }
 
 #[cfg(test)]
@@ -199,16 +248,24 @@ mod tests {
         fn incremental_equals_full(
             mut bytes in prop::collection::vec(any::<u8>(), 4..200),
             at in any::<prop::sample::Index>(),
-            new in any::<u32>(),
+            new in any::<[u8; 4]>(),
         ) {
             // A header is never all zeroes: its sum would have two spellings.
             bytes.push(0x45);
             let offset = at.index(bytes.len() - 4) & !1;
             let before = checksum(&bytes);
             let field: &mut [u8; 4] = (&mut bytes[offset..offset + 4]).try_into().unwrap();
-            let old = u32::from_be_bytes(*field);
-            *field = new.to_be_bytes();
-            prop_assert_eq!(update_u32(before, old, new), checksum(&bytes));
+            let old = *field;
+            *field = new;
+            let after = checksum(&bytes);
+            prop_assert_eq!(Change::of_bytes(old, new).apply(before), after);
+            let word = |bytes: [u8; 4], at| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
+            let words = [0, 2].map(|at| (word(old, at), word(new, at)));
+            let [first, second] = words.map(|(old, new)| Change::of_word(old, new));
+            prop_assert_eq!((first + second).apply(before), after);
+            let [first, second] = words;
+            let before = update(before, first.0, first.1);
+            prop_assert_eq!(update(before, second.0, second.1), after);
         }
     }
 }

@@ -2,7 +2,10 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, big_endian::U16};
 
-use crate::{Header, Malformed, checksum};
+use crate::{
+    Header, Malformed,
+    checksum::{self, Change},
+};
 
 /// Length in bytes of the part that every message has.
 pub const HEADER_BYTES: usize = 8;
@@ -54,6 +57,19 @@ pub struct IcmpHeader {
 }
 
 impl IcmpHeader {
+    /// The header at the start of `bytes`, to be changed in place.
+    ///
+    /// # Errors
+    /// [`Malformed::Cut`] where there are fewer than 8 bytes.
+    #[inline]
+    pub fn parse_mut(bytes: &mut [u8]) -> Result<&mut Self, Malformed> {
+        let available_bytes = bytes.len();
+        match Self::mut_from_prefix(bytes) {
+            Ok((header, _)) => Ok(header),
+            Err(_) => Err(Malformed::cut(Header::Icmp, HEADER_BYTES, available_bytes)),
+        }
+    }
+
     /// The message's type: see [`kind`].
     #[inline]
     pub const fn kind(&self) -> u8 {
@@ -89,6 +105,30 @@ impl IcmpHeader {
             (kind::DESTINATION_UNREACHABLE, CODE_FRAGMENTATION_NEEDED) => Some(self.sequence.get()),
             _ => None,
         }
+    }
+
+    /// Writes an echo's identifier and corrects the checksum. Returns whether the message is an echo:
+    /// any other stays as it is.
+    #[inline]
+    pub fn set_echo_identifier(&mut self, identifier: u16) -> bool {
+        let is_echo = is_echo(self.kind);
+        if is_echo {
+            let change = Change::of_word(self.identifier.get(), identifier);
+            self.identifier.set(identifier);
+            self.update_checksum(change);
+        }
+        is_echo
+    }
+
+    /// Corrects the checksum by a change of what it covers: the message. It does not cover the
+    /// addresses.
+    #[inline]
+    pub fn update_checksum(&mut self, change: Change) {
+        let checksum = change.apply(self.checksum.get());
+        // A message of zeroes alone, which an echo reply may be, needs the other zero of one's
+        // complement; whatever else comes to 0 may have it (RFC 1624, section 3).
+        let may_be_zeroes = (self.kind, self.identifier.get()) == (kind::ECHO_REPLY, 0);
+        self.checksum.set(if checksum == 0 && may_be_zeroes { 0xffff } else { checksum });
     }
 }
 

@@ -7,7 +7,11 @@ use zerocopy::{
     big_endian::{U16, U32},
 };
 
-use crate::{Header, Malformed, checksum, ip::protocol};
+use crate::{
+    Header, Malformed,
+    checksum::{self, Change},
+    ip::protocol,
+};
 
 /// Length in bytes of the part that every message of RFC 4443 has.
 pub const HEADER_BYTES: usize = 8;
@@ -54,6 +58,19 @@ pub struct Icmpv6Header {
 }
 
 impl Icmpv6Header {
+    /// The header at the start of `bytes`, to be changed in place.
+    ///
+    /// # Errors
+    /// [`Malformed::Cut`] where there are fewer than 8 bytes.
+    #[inline]
+    pub fn parse_mut(bytes: &mut [u8]) -> Result<&mut Self, Malformed> {
+        let available_bytes = bytes.len();
+        match Self::mut_from_prefix(bytes) {
+            Ok((header, _)) => Ok(header),
+            Err(_) => Err(Malformed::cut(Header::Icmpv6, HEADER_BYTES, available_bytes)),
+        }
+    }
+
     /// The message's type: see [`kind`].
     #[inline]
     pub const fn kind(&self) -> u8 {
@@ -86,6 +103,25 @@ impl Icmpv6Header {
     pub fn mtu_bytes(&self) -> Option<u32> {
         let word: U32 = zerocopy::transmute!([self.identifier, self.sequence]);
         (self.kind == kind::PACKET_TOO_BIG).then_some(word.get())
+    }
+
+    /// Writes an echo's identifier and corrects the checksum. Returns whether the message is an echo:
+    /// any other stays as it is.
+    #[inline]
+    pub fn set_echo_identifier(&mut self, identifier: u16) -> bool {
+        let is_echo = is_echo(self.kind);
+        if is_echo {
+            let change = Change::of_word(self.identifier.get(), identifier);
+            self.identifier.set(identifier);
+            self.update_checksum(change);
+        }
+        is_echo
+    }
+
+    /// Corrects the checksum by a change of what it covers: the addresses, the payload.
+    #[inline]
+    pub fn update_checksum(&mut self, change: Change) {
+        self.checksum.set(change.apply(self.checksum.get()));
     }
 }
 

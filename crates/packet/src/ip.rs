@@ -70,7 +70,7 @@ pub enum Ecn {
 impl Ecn {
     /// The mark in a TOS or traffic class.
     #[inline]
-    pub const fn of(traffic_class: u8) -> Self {
+    pub(crate) const fn of(traffic_class: u8) -> Self {
         match traffic_class & 3 {
             0 => Self::NotEct,
             1 => Self::Ect1,

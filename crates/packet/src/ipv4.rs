@@ -4,7 +4,11 @@ use std::net::Ipv4Addr;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, big_endian::U16};
 
-use crate::{Header, Malformed, checksum, checksum::Sum, ip::Fragment};
+use crate::{
+    Header, Malformed,
+    checksum::{self, Change, Sum},
+    ip::{Ecn, Fragment},
+};
 
 /// Length in bytes of a header without options.
 pub const HEADER_BYTES: usize = 20;
@@ -23,7 +27,7 @@ const FRAGMENT_OFFSET: u16 = 0x1fff;
 #[repr(C)]
 pub struct Ipv4Header {
     version_ihl: u8,
-    tos: u8,
+    traffic_class: u8,
     total_length: U16,
     identification: U16,
     flags_fragment: U16,
@@ -62,10 +66,22 @@ impl Ipv4Header {
         (self.version_ihl & 0xf) as usize * 4
     }
 
-    /// Differentiated services and congestion mark: the second byte.
+    /// The differentiated services code point: 0 to 63 (RFC 2474).
     #[inline]
-    pub const fn tos(&self) -> u8 {
-        self.tos
+    pub const fn dscp(&self) -> u8 {
+        self.traffic_class >> 2
+    }
+
+    /// The congestion mark (RFC 3168).
+    #[inline]
+    pub const fn ecn(&self) -> Ecn {
+        Ecn::of(self.traffic_class)
+    }
+
+    /// Code point and congestion mark: the second byte.
+    #[inline]
+    pub(crate) const fn traffic_class(&self) -> u8 {
+        self.traffic_class
     }
 
     /// Length in bytes of header and payload together.
@@ -141,20 +157,60 @@ impl Ipv4Header {
     #[inline]
     pub fn decrement_ttl(&mut self) -> bool {
         let Some(ttl) = self.ttl.checked_sub(1) else { return false };
+        self.set_ttl(ttl);
+        true
+    }
+
+    /// Writes the TTL and corrects the checksum.
+    #[inline]
+    pub fn set_ttl(&mut self, ttl: u8) {
         let old = u16::from_be_bytes([self.ttl, self.protocol]);
         let new = u16::from_be_bytes([ttl, self.protocol]);
         self.checksum.set(checksum::update(self.checksum.get(), old, new));
         self.ttl = ttl;
-        true
     }
 
-    /// Writes differentiated services and congestion mark, and corrects the checksum.
+    /// Writes the differentiated services code point, the low six bits of `dscp`, and corrects the
+    /// checksum (RFC 2474).
     #[inline]
-    pub fn set_tos(&mut self, tos: u8) {
-        let old = u16::from_be_bytes([self.version_ihl, self.tos]);
-        let new = u16::from_be_bytes([self.version_ihl, tos]);
+    pub fn set_dscp(&mut self, dscp: u8) {
+        self.set_traffic_class(dscp << 2 | self.traffic_class & 3);
+    }
+
+    /// Writes the congestion mark and corrects the checksum (RFC 3168).
+    #[inline]
+    pub fn set_ecn(&mut self, ecn: Ecn) {
+        self.set_traffic_class(self.traffic_class & !3 | ecn as u8);
+    }
+
+    #[inline]
+    fn set_traffic_class(&mut self, traffic_class: u8) {
+        let old = u16::from_be_bytes([self.version_ihl, self.traffic_class]);
+        let new = u16::from_be_bytes([self.version_ihl, traffic_class]);
         self.checksum.set(checksum::update(self.checksum.get(), old, new));
-        self.tos = tos;
+        self.traffic_class = traffic_class;
+    }
+
+    /// Writes the source and corrects the header's checksum. Returns the change, for the checksum of
+    /// TCP or UDP.
+    #[inline]
+    #[must_use = "the checksum of TCP or UDP covers the address too"]
+    pub fn set_source(&mut self, source: Ipv4Addr) -> Change {
+        let change = Change::of_bytes(self.source, source.octets());
+        self.source = source.octets();
+        self.checksum.set(change.apply(self.checksum.get()));
+        change
+    }
+
+    /// Writes the destination and corrects the header's checksum. Returns the change, as
+    /// [`set_source`](Self::set_source) does.
+    #[inline]
+    #[must_use = "the checksum of TCP or UDP covers the address too"]
+    pub fn set_destination(&mut self, destination: Ipv4Addr) -> Change {
+        let change = Change::of_bytes(self.destination, destination.octets());
+        self.destination = destination.octets();
+        self.checksum.set(change.apply(self.checksum.get()));
+        change
     }
 }
 
@@ -267,7 +323,7 @@ mod tests {
     use crate::build::udp;
 
     fn packet() -> Vec<u8> {
-        udp().ipv4_options(&[1, 1, 1, 0]).ttl(7).tos(0xb8).payload(b"hello").build()[14..].to_vec()
+        udp().ipv4_options(&[1, 1, 1, 0]).ttl(7).tos(0xba).payload(b"hello").build()[14..].to_vec()
     }
 
     #[test]
@@ -275,7 +331,7 @@ mod tests {
         let bytes = packet();
         let view = Ipv4View::parse(&bytes).unwrap();
         assert_eq!((view.version(), view.header_bytes(), view.total_length()), (4, 24, 37));
-        assert_eq!((view.ttl(), view.tos(), view.protocol()), (7, 0xb8, 17));
+        assert_eq!((view.ttl(), view.dscp(), view.ecn(), view.protocol()), (7, 46, Ecn::Ect0, 17));
         assert_eq!(view.source(), Ipv4Addr::new(10, 0, 0, 1));
         assert_eq!(view.options(), [1, 1, 1, 0]);
         assert_eq!(view.payload().len(), 13);
@@ -320,9 +376,14 @@ mod tests {
         let mut bytes = packet();
         let header = Ipv4Header::parse_mut(&mut bytes).unwrap();
         assert!(header.decrement_ttl());
-        header.set_tos(0x13);
+        header.set_dscp(4);
+        header.set_ecn(Ecn::Ce);
+        let _ = header.set_source(Ipv4Addr::new(203, 0, 113, 7));
+        let _ = header.set_destination(Ipv4Addr::BROADCAST);
         let (changed, view) = (bytes.clone(), Ipv4View::parse(&bytes).unwrap());
-        assert_eq!((view.ttl(), view.tos()), (6, 0x13));
+        assert_eq!((view.ttl(), view.dscp(), view.ecn()), (6, 4, Ecn::Ce));
+        assert_eq!(view.source(), Ipv4Addr::new(203, 0, 113, 7));
+        assert_eq!(view.destination(), Ipv4Addr::BROADCAST);
         assert!(view.is_checksum_right());
         fill_checksum(&mut bytes).unwrap();
         assert_eq!(bytes, changed);

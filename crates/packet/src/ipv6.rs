@@ -9,7 +9,8 @@ use zerocopy::{
 
 use crate::{
     Header, Malformed,
-    ip::{Fragment, protocol},
+    checksum::Change,
+    ip::{Ecn, Fragment, protocol},
 };
 
 /// Length in bytes of the fixed header.
@@ -56,9 +57,21 @@ impl Ipv6Header {
         (self.version_class_label.get() >> 28) as u8
     }
 
-    /// Differentiated services and congestion mark.
+    /// The differentiated services code point: 0 to 63 (RFC 2474).
     #[inline]
-    pub const fn traffic_class(&self) -> u8 {
+    pub const fn dscp(&self) -> u8 {
+        self.traffic_class() >> 2
+    }
+
+    /// The congestion mark (RFC 3168).
+    #[inline]
+    pub const fn ecn(&self) -> Ecn {
+        Ecn::of(self.traffic_class())
+    }
+
+    /// Code point and congestion mark.
+    #[inline]
+    pub(crate) const fn traffic_class(&self) -> u8 {
         (self.version_class_label.get() >> 20) as u8
     }
 
@@ -106,11 +119,46 @@ impl Ipv6Header {
         true
     }
 
-    /// Writes differentiated services and congestion mark.
+    /// Writes the hop limit.
     #[inline]
-    pub fn set_traffic_class(&mut self, traffic_class: u8) {
+    pub const fn set_hop_limit(&mut self, hop_limit: u8) {
+        self.hop_limit = hop_limit;
+    }
+
+    /// Writes the differentiated services code point: the low six bits of `dscp` (RFC 2474).
+    #[inline]
+    pub fn set_dscp(&mut self, dscp: u8) {
+        self.set_traffic_class(dscp << 2 | self.traffic_class() & 3);
+    }
+
+    /// Writes the congestion mark (RFC 3168).
+    #[inline]
+    pub fn set_ecn(&mut self, ecn: Ecn) {
+        self.set_traffic_class(self.traffic_class() & !3 | ecn as u8);
+    }
+
+    #[inline]
+    fn set_traffic_class(&mut self, traffic_class: u8) {
         let others = self.version_class_label.get() & 0xf00f_ffff;
         self.version_class_label.set(others | u32::from(traffic_class) << 20);
+    }
+
+    /// Writes the source. Returns the change, for the checksum of TCP, UDP or ICMPv6.
+    #[inline]
+    #[must_use = "the checksum of TCP, UDP or ICMPv6 covers the address"]
+    pub fn set_source(&mut self, source: Ipv6Addr) -> Change {
+        let change = Change::of_bytes(self.source, source.octets());
+        self.source = source.octets();
+        change
+    }
+
+    /// Writes the destination. Returns the change, as [`set_source`](Self::set_source) does.
+    #[inline]
+    #[must_use = "the checksum of TCP, UDP or ICMPv6 covers the address"]
+    pub fn set_destination(&mut self, destination: Ipv6Addr) -> Change {
+        let change = Change::of_bytes(self.destination, destination.octets());
+        self.destination = destination.octets();
+        change
     }
 }
 
@@ -324,8 +372,8 @@ mod tests {
         let mut frame = udp().to("[2001:db8::2]:53").ttl(9).tos(0xb9).payload(b"hello").build();
         let view = Ipv6View::parse(&frame[14..]).unwrap();
         assert_eq!((view.version(), view.payload_length(), view.next_header()), (6, 13, 17));
-        assert_eq!((view.hop_limit(), view.traffic_class(), view.flow_label()), (9, 0xb9, 0));
-        assert_eq!(view.destination().to_string(), "2001:db8::2");
+        assert_eq!((view.hop_limit(), view.dscp(), view.flow_label()), (9, 46, 0));
+        assert_eq!((view.ecn(), view.destination().to_string()), (Ecn::Ect1, "2001:db8::2".into()));
         let chain = view.chain().unwrap();
         assert_eq!(
             chain,
@@ -333,10 +381,14 @@ mod tests {
         );
 
         let header = Ipv6Header::parse_mut(&mut frame[14..]).unwrap();
-        header.set_traffic_class(0x42);
+        header.set_dscp(0xff);
+        header.set_ecn(Ecn::Ce);
+        assert_eq!((header.dscp(), header.ecn(), header.version()), (63, Ecn::Ce, 6));
+        header.set_dscp(0x10);
+        header.set_ecn(Ecn::Ect0);
         assert!(header.decrement_hop_limit());
-        assert_eq!((header.hop_limit(), header.traffic_class(), header.version()), (8, 0x42, 6));
-        header.hop_limit = 0;
+        assert_eq!((header.hop_limit(), header.traffic_class(), header.flow_label()), (8, 0x42, 0));
+        header.set_hop_limit(0);
         assert!(!header.decrement_hop_limit());
     }
 

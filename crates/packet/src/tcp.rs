@@ -5,7 +5,10 @@ use zerocopy::{
     big_endian::{U16, U32},
 };
 
-use crate::{Header, Malformed, checksum};
+use crate::{
+    Header, Malformed,
+    checksum::{self, Change},
+};
 
 /// Length in bytes of a header without options.
 pub const HEADER_BYTES: usize = 20;
@@ -44,6 +47,23 @@ pub struct TcpHeader {
 }
 
 impl TcpHeader {
+    /// The header at the start of `bytes`, to be changed in place.
+    ///
+    /// # Errors
+    /// [`Malformed`] where the bytes end within the header's first 20, or its length is below that.
+    /// The options are not looked at: they may be cut, as in the quote of an ICMP error.
+    #[inline]
+    pub fn parse_mut(bytes: &mut [u8]) -> Result<&mut Self, Malformed> {
+        let available_bytes = bytes.len();
+        let Ok((header, _)) = Self::mut_from_prefix(bytes) else {
+            return Err(Malformed::cut(Header::Tcp, HEADER_BYTES, available_bytes));
+        };
+        if header.header_bytes() < HEADER_BYTES {
+            return Err(Malformed::inconsistent(Header::Tcp, "data offset"));
+        }
+        Ok(header)
+    }
+
     /// The source's port.
     #[inline]
     pub const fn source_port(&self) -> u16 {
@@ -96,6 +116,28 @@ impl TcpHeader {
     #[inline]
     pub const fn urgent_pointer(&self) -> u16 {
         self.urgent_pointer.get()
+    }
+
+    /// Writes the source's port and corrects the checksum.
+    #[inline]
+    pub fn set_source_port(&mut self, port: u16) {
+        let change = Change::of_word(self.source_port.get(), port);
+        self.source_port.set(port);
+        self.update_checksum(change);
+    }
+
+    /// Writes the destination's port and corrects the checksum.
+    #[inline]
+    pub fn set_destination_port(&mut self, port: u16) {
+        let change = Change::of_word(self.destination_port.get(), port);
+        self.destination_port.set(port);
+        self.update_checksum(change);
+    }
+
+    /// Corrects the checksum by a change of what it covers: the addresses, the payload.
+    #[inline]
+    pub fn update_checksum(&mut self, change: Change) {
+        self.checksum.set(change.apply(self.checksum.get()));
     }
 }
 

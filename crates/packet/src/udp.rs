@@ -4,7 +4,11 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, big_endian::U16};
 
-use crate::{Header, Malformed, checksum, ip::protocol};
+use crate::{
+    Header, Malformed,
+    checksum::{self, Change},
+    ip::protocol,
+};
 
 /// Length in bytes of the header.
 pub const HEADER_BYTES: usize = 8;
@@ -22,6 +26,22 @@ pub struct UdpHeader {
 }
 
 impl UdpHeader {
+    /// The header at the start of `bytes`, to be changed in place.
+    ///
+    /// # Errors
+    /// [`Malformed`] where the bytes end within the header, or its length is below 8.
+    #[inline]
+    pub fn parse_mut(bytes: &mut [u8]) -> Result<&mut Self, Malformed> {
+        let available_bytes = bytes.len();
+        let Ok((header, _)) = Self::mut_from_prefix(bytes) else {
+            return Err(Malformed::cut(Header::Udp, HEADER_BYTES, available_bytes));
+        };
+        if usize::from(header.length()) < HEADER_BYTES {
+            return Err(Malformed::inconsistent(Header::Udp, "length"));
+        }
+        Ok(header)
+    }
+
     /// The source's port.
     #[inline]
     pub const fn source_port(&self) -> u16 {
@@ -44,6 +64,40 @@ impl UdpHeader {
     #[inline]
     pub const fn checksum(&self) -> u16 {
         self.checksum.get()
+    }
+
+    /// Writes the source's port and corrects the checksum.
+    #[inline]
+    pub fn set_source_port(&mut self, port: u16) {
+        let change = Change::of_word(self.source_port.get(), port);
+        self.source_port.set(port);
+        self.update_checksum(change);
+    }
+
+    /// Writes the destination's port and corrects the checksum.
+    #[inline]
+    pub fn set_destination_port(&mut self, port: u16) {
+        let change = Change::of_word(self.destination_port.get(), port);
+        self.destination_port.set(port);
+        self.update_checksum(change);
+    }
+
+    /// Corrects the checksum by a change of what it covers: the addresses, the payload. A checksum of
+    /// 0 says that there is none and stays; one that becomes 0 is written as 0xffff (RFC 768).
+    #[inline]
+    pub fn update_checksum(&mut self, change: Change) {
+        self.checksum.set(update_checksum(self.checksum.get(), change));
+    }
+}
+
+/// The checksum after a change: none stays none, and what comes to 0 is sent as 0xffff, the same number
+/// in one's complement.
+#[inline]
+const fn update_checksum(checksum: u16, change: Change) -> u16 {
+    match (checksum, change.apply(checksum)) {
+        (0, _) => 0,
+        (_, 0) => 0xffff,
+        (_, updated) => updated,
     }
 }
 

@@ -41,7 +41,7 @@ pub fn decapsulate<P: PacketBuf>(packet: &mut P) -> Result<Decapsulated, Decapsu
         _ => return Err(DecapsulateError::NotIp { ethertype }),
     };
     let inner = Inner::read(bytes, &outer)?;
-    let ecn = joined_ecn(Ecn::of(inner.traffic_class), outer.ecn)?;
+    let ecn = joined_ecn(inner.ecn, outer.ecn)?;
 
     let mut link_header = [0; ethernet::HEADER_BYTES + 2 * ethernet::VLAN_TAG_BYTES];
     copy_link_header(&mut link_header, frame, l3_offset);
@@ -49,9 +49,8 @@ pub fn decapsulate<P: PacketBuf>(packet: &mut P) -> Result<Decapsulated, Decapsu
     packet.trim_front(outer.header_bytes)?;
     let bytes = packet.data_mut();
     copy_link_header(bytes, &link_header, l3_offset);
-    let traffic_class = inner.traffic_class & !3 | ecn as u8;
-    if traffic_class != inner.traffic_class {
-        inner.set_traffic_class(&mut bytes[l3_offset..], traffic_class);
+    if ecn != inner.ecn {
+        inner.set_ecn(&mut bytes[l3_offset..], ecn);
     }
     packet.truncate(l3_offset + inner.total_bytes);
     Ok(Decapsulated { source: outer.source, destination: outer.destination })
@@ -107,7 +106,7 @@ impl Outer {
         Ok(Self {
             source: view.source().into(),
             destination: view.destination().into(),
-            ecn: Ecn::of(view.tos()),
+            ecn: view.ecn(),
             protocol: view.protocol(),
             header_bytes: view.header_bytes(),
             payload_bytes: total - view.header_bytes(),
@@ -128,7 +127,7 @@ impl Outer {
         Ok(Self {
             source: view.source().into(),
             destination: view.destination().into(),
-            ecn: Ecn::of(view.traffic_class()),
+            ecn: view.ecn(),
             protocol: chain.protocol,
             header_bytes: ipv6::HEADER_BYTES + chain.offset_bytes,
             // The chain lies within the payload.
@@ -140,7 +139,7 @@ impl Outer {
 /// The inner header, checked.
 struct Inner {
     ethertype: u16,
-    traffic_class: u8,
+    ecn: Ecn,
     /// Length in bytes of the packet.
     total_bytes: usize,
 }
@@ -154,14 +153,14 @@ impl Inner {
             protocol::IPV4 => {
                 let view = Ipv4View::parse_cut(bytes)?;
                 let total_bytes = usize::from(view.total_length());
-                let traffic_class = view.tos();
-                (Self { ethertype: ETHERTYPE_IPV4, traffic_class, total_bytes }, Header::Ipv4)
+                let ecn = view.ecn();
+                (Self { ethertype: ETHERTYPE_IPV4, ecn, total_bytes }, Header::Ipv4)
             }
             protocol::IPV6 => {
                 let view = Ipv6View::parse_cut(bytes)?;
                 let total_bytes = ipv6::HEADER_BYTES + usize::from(view.payload_length());
-                let traffic_class = view.traffic_class();
-                (Self { ethertype: ETHERTYPE_IPV6, traffic_class, total_bytes }, Header::Ipv6)
+                let ecn = view.ecn();
+                (Self { ethertype: ETHERTYPE_IPV6, ecn, total_bytes }, Header::Ipv6)
             }
             protocol => return Err(DecapsulateError::NotTunnel { protocol }),
         };
@@ -171,14 +170,14 @@ impl Inner {
         Ok(inner)
     }
 
-    fn set_traffic_class(&self, bytes: &mut [u8], traffic_class: u8) {
+    fn set_ecn(&self, bytes: &mut [u8], ecn: Ecn) {
         // Both succeed: `read` has seen the header.
         if self.ethertype == ETHERTYPE_IPV4 {
             if let Ok(header) = Ipv4Header::parse_mut(bytes) {
-                header.set_tos(traffic_class);
+                header.set_ecn(ecn);
             }
         } else if let Ok(header) = Ipv6Header::parse_mut(bytes) {
-            header.set_traffic_class(traffic_class);
+            header.set_ecn(ecn);
         }
     }
 }

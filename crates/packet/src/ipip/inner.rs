@@ -105,7 +105,7 @@ impl Inner {
             l3_offset,
             total_bytes: usize::from(header.total_length()),
             protocol: protocol::IPV4,
-            traffic_class: header.tos(),
+            traffic_class: header.traffic_class(),
             dont_fragment: header.dont_fragment(),
             identification: header.identification().wrapping_add(offset),
         }

@@ -6,6 +6,7 @@ use hotloop_packet::{
     Header, Malformed, NoRoom, PacketBuf,
     build::{PacketBuilder, arp_request, tcp, udp},
     ethernet::{self, EthernetView},
+    ip::Ecn,
     ipip::{EncapsulateError, Tunnel, decapsulate, encapsulate},
     ipv4::{self, Ipv4Header, Ipv4View},
     ipv6::{Ipv6Header, Ipv6View},
@@ -104,7 +105,8 @@ fn outer_ipv4_copies_what_belongs_to_the_path() {
     let outer = outer_v4(udp().tos(0xba).identification(77).ttl(2));
     let view = Ipv4View::parse(&outer).unwrap();
     assert!(view.is_checksum_right());
-    assert_eq!((view.tos(), view.ttl(), view.protocol()), (0xba, 64, 4));
+    assert_eq!((view.dscp(), view.ecn()), (0xba >> 2, Ecn::Ect0));
+    assert_eq!((view.ttl(), view.protocol()), (64, 4));
     assert_eq!((view.dont_fragment(), view.identification()), (false, 77));
     let inner = Ipv4View::parse(view.payload()).unwrap();
     assert_eq!((inner.ttl(), inner.is_checksum_right()), (1, true));
@@ -116,7 +118,8 @@ fn outer_ipv4_copies_what_belongs_to_the_path() {
 
     let outer = outer_v4(udp().to("[2001:db8::2]:53").tos(0xba));
     let view = Ipv4View::parse(&outer).unwrap();
-    assert_eq!((view.tos(), view.protocol(), view.dont_fragment()), (0xba, 41, true));
+    assert_eq!((view.dscp(), view.ecn()), (0xba >> 2, Ecn::Ect0));
+    assert_eq!((view.protocol(), view.dont_fragment()), (41, true));
     assert!(view.is_checksum_right());
 }
 
@@ -141,7 +144,8 @@ fn outer_ipv6_copies_the_traffic_class() {
     for frame in [udp().tos(0xba).build(), udp().to("[2001:db8::2]:53").tos(0xba).build()] {
         let packet = encapsulated(&frame, tunnels()[1]);
         let view = Ipv6View::parse(&packet.data()[14..]).unwrap();
-        assert_eq!((view.traffic_class(), view.hop_limit(), view.flow_label()), (0xba, 64, 0));
+        assert_eq!((view.dscp(), view.ecn()), (0xba >> 2, Ecn::Ect0));
+        assert_eq!((view.hop_limit(), view.flow_label()), (64, 0));
         assert_eq!(usize::from(view.payload_length()), frame.len() - 14);
     }
 }

@@ -7,6 +7,7 @@ mod decapsulate;
 mod flows;
 mod fragments;
 mod frames;
+mod headers;
 mod ipip;
 mod never_panic;
 mod segmented;
