@@ -192,7 +192,7 @@ impl Ipv4Header {
     }
 
     /// Writes the source and corrects the header's checksum. Returns the change, for the checksum of
-    /// TCP or UDP.
+    /// TCP or UDP. [`nat::rewrite_source`](crate::nat::rewrite_source) does both.
     #[inline]
     #[must_use = "the checksum of TCP or UDP covers the address too"]
     pub fn set_source(&mut self, source: Ipv4Addr) -> Change {

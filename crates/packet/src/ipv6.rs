@@ -144,6 +144,7 @@ impl Ipv6Header {
     }
 
     /// Writes the source. Returns the change, for the checksum of TCP, UDP or ICMPv6.
+    /// [`nat::rewrite_source`](crate::nat::rewrite_source) does both.
     #[inline]
     #[must_use = "the checksum of TCP, UDP or ICMPv6 covers the address"]
     pub fn set_source(&mut self, source: Ipv6Addr) -> Change {

@@ -12,6 +12,7 @@
 //! - [`ipip`]: in and out of IP-in-IP tunnels, in all four combinations of families.
 //! - [`answer`]: ICMP's answers about a packet, made of it; [`fragment`]: IPv4 packets in pieces;
 //!   [`tcp::clamp_mss`].
+//! - [`nat`]: addresses and ports, rewritten in place.
 //! - [`checksum`]: whole and incremental.
 //! - [`build`]: frames for tests.
 //!
@@ -67,6 +68,7 @@ pub mod ipv6;
 mod mac;
 mod malformed;
 pub mod memory;
+pub mod nat;
 pub mod seed;
 pub mod tcp;
 pub mod toeplitz;

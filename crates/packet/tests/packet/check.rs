@@ -1,10 +1,13 @@
 //! What holds for every frame, whatever its bytes. The fuzzer checks it too.
 
+use std::net::SocketAddr;
+
 use hotloop_packet::{
     PacketBuf, answer, arp,
     classify::{Kind, Summary, classify},
     ethernet, fragment, icmp, icmpv6, ipip, ipv4, ipv6,
     memory::MemPacket,
+    nat,
     seed::Seed,
     tcp as tcp_header, udp as udp_header,
 };
@@ -80,6 +83,7 @@ pub fn check(frame: &[u8]) {
     }
     ethernet::swap_addresses(&mut packet);
     check_answers(frame);
+    check_rewritings(frame);
     check_changes(frame);
 }
 
@@ -100,6 +104,36 @@ fn check_answers(frame: &[u8]) {
                     Err(_) => assert_eq!(packet.data(), frame),
                 }
             }
+        }
+    }
+}
+
+/// New addresses and ports; what is refused must stay as it was, and what is rewritten belongs to the
+/// flow that has them.
+fn check_rewritings(frame: &[u8]) {
+    type Rewrite = fn(&mut MemPacket, SocketAddr) -> Result<(), nat::NatError>;
+    let rewritings: [(Rewrite, bool); 2] = [
+        (|packet, to| nat::rewrite_source(packet, to), true),
+        (|packet, to| nat::rewrite_destination(packet, to), false),
+    ];
+    let layout = classify(frame, &SEED);
+    for to in ["203.0.113.1:4096", "[2001:db8::77]:4096"].map(|to| to.parse().unwrap()) {
+        for (rewrite, is_source) in rewritings {
+            let mut packet = MemPacket::new(frame);
+            if rewrite(&mut packet, to).is_err() {
+                assert_eq!(packet.data(), frame);
+                continue;
+            }
+            let after = classify(packet.data(), &SEED);
+            assert_eq!((after.kind(), after.l3_offset()), (layout.kind(), layout.l3_offset()));
+            // What is rewritten of a malformed frame belongs to no flow.
+            let Some(key) = after.key(packet.data()) else { continue };
+            let is_key_source = is_source != after.is_icmp_error();
+            let (address, port) = match is_key_source {
+                true => (key.source(), key.source_port()),
+                false => (key.destination(), key.destination_port()),
+            };
+            assert!(address == to.ip() && (port == to.port() || port == 0), "{key} {to}");
         }
     }
 }

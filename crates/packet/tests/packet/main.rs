@@ -9,6 +9,7 @@ mod fragments;
 mod frames;
 mod headers;
 mod ipip;
+mod nat;
 mod never_panic;
 mod segmented;
 mod spread;
