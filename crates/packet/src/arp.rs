@@ -1,12 +1,31 @@
 //! ARP for IPv4 over Ethernet (RFC 826).
+//!
+//! ```
+//! use hotloop_packet::{PacketBuf, arp::{self, ArpMessage, Neighbour}, ethernet::MacAddress};
+//! use hotloop_packet::memory::MemPacket;
+//! use std::net::Ipv4Addr;
+//!
+//! let client = Neighbour { mac: MacAddress::new([2, 0, 0, 0, 0, 1]), address: [10, 0, 0, 1].into() };
+//! let (own, mac) = (Ipv4Addr::new(10, 0, 0, 2), MacAddress::new([2, 0, 0, 0, 0, 2]));
+//! let mut packet = MemPacket::new(&[]);
+//! arp::request(&mut packet, client, own)?;
+//!
+//! let asks_for = ArpMessage::of_frame(packet.data()).map(|message| message.target().address);
+//! if asks_for == Some(own) {
+//!     arp::reply(&mut packet, mac);
+//! }
+//! let reply = ArpMessage::of_frame(packet.data()).unwrap();
+//! assert_eq!((reply.sender(), reply.target()), (Neighbour { mac, address: own }, client));
+//! # Ok::<(), hotloop_packet::NoRoom>(())
+//! ```
 
 use std::net::Ipv4Addr;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, big_endian::U16};
 
 use crate::{
-    Header, Malformed,
-    ethernet::{ETHERTYPE_IPV4, MacAddress},
+    Header, Malformed, NoRoom, PacketBuf,
+    ethernet::{self, ETHERTYPE_ARP, ETHERTYPE_IPV4, MacAddress},
 };
 
 /// Length in bytes of a message.
@@ -14,9 +33,9 @@ pub const MESSAGE_BYTES: usize = 28;
 
 /// What an ARP message is for.
 pub mod operation {
-    /// Asks who has an address.
+    /// Asks for the Ethernet address of an IPv4 address.
     pub const REQUEST: u16 = 1;
-    /// Answers.
+    /// Answers a request.
     pub const REPLY: u16 = 2;
 }
 
@@ -80,17 +99,31 @@ impl ArpMessage {
         Ok(message)
     }
 
+    /// The message that a frame carries, after its VLAN tags. `None` where it carries something else,
+    /// or the message is malformed.
+    pub fn of_frame(frame: &[u8]) -> Option<&Self> {
+        match ethernet::network_layer(frame)? {
+            (ETHERTYPE_ARP, offset) => Self::parse(frame.get(offset..)?).ok(),
+            _ => None,
+        }
+    }
+
+    /// The message's bytes, as they are sent.
+    pub const fn to_bytes(self) -> [u8; MESSAGE_BYTES] {
+        zerocopy::transmute!(self)
+    }
+
     /// What the message is for: see [`operation`].
     pub const fn operation(&self) -> u16 {
         self.operation.get()
     }
 
-    /// Who sent it.
+    /// The sender.
     pub fn sender(&self) -> Neighbour {
         Neighbour { mac: self.sender_mac, address: self.sender.into() }
     }
 
-    /// Whom it asks for or answers.
+    /// The neighbour that a request asks for, or that a reply answers.
     pub fn target(&self) -> Neighbour {
         Neighbour { mac: self.target_mac, address: self.target.into() }
     }
@@ -101,10 +134,49 @@ impl ArpMessage {
     }
 }
 
+/// Appends the frame that asks every station for the Ethernet address of `target`. The packet is empty
+/// before: it then is the frame.
+///
+/// # Errors
+/// [`NoRoom`] where the packet has no room for 42 bytes; it is as it was.
+pub fn request<P: PacketBuf>(
+    packet: &mut P,
+    sender: Neighbour,
+    target: Ipv4Addr,
+) -> Result<(), NoRoom> {
+    let target = Neighbour { mac: MacAddress::default(), address: target };
+    let message = ArpMessage::new(operation::REQUEST, sender, target);
+    let frame = packet.append(ethernet::HEADER_BYTES + MESSAGE_BYTES)?;
+    frame[..6].copy_from_slice(&MacAddress::BROADCAST.bytes());
+    frame[6..12].copy_from_slice(&sender.mac.bytes());
+    frame[12..14].copy_from_slice(&ETHERTYPE_ARP.to_be_bytes());
+    frame[ethernet::HEADER_BYTES..].copy_from_slice(&message.to_bytes());
+    Ok(())
+}
+
+/// Turns the frame of an ARP request into that of its reply, from the station `mac`, which has the
+/// address that is asked for. VLAN tags stay. Returns whether the frame was a request; any other stays
+/// as it is.
+pub fn reply<P: PacketBuf>(packet: &mut P, mac: MacAddress) -> bool {
+    let frame = packet.data();
+    let Some(message) = ArpMessage::of_frame(frame) else { return false };
+    let Some(offset) = ethernet::l3_offset(frame) else { return false };
+    if message.operation() != operation::REQUEST {
+        return false;
+    }
+    let (client, reply) = (message.sender().mac, message.reply(mac));
+    ethernet::set_addresses(packet, mac, client);
+    packet.data_mut()[offset..offset + MESSAGE_BYTES].copy_from_slice(&reply.to_bytes());
+    true
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::build::arp_request;
+    use crate::{
+        build::{SOURCE_MAC, arp_request, udp},
+        memory::MemPacket,
+    };
 
     #[test]
     fn request_and_reply() {
@@ -115,11 +187,52 @@ mod tests {
         assert_eq!((request.sender().address, request.target().address), (sender, target));
 
         let mac = MacAddress::new([2, 0, 0, 0, 0, 9]);
-        let reply = request.reply(mac);
-        let reply = ArpMessage::parse(reply.as_bytes()).unwrap();
+        let reply = request.reply(mac).to_bytes();
+        let reply = ArpMessage::parse(&reply).unwrap();
         assert_eq!(reply.operation(), operation::REPLY);
         assert_eq!(reply.sender(), Neighbour { mac, address: target });
         assert_eq!(reply.target(), request.sender());
+    }
+
+    #[test]
+    fn a_request_in_a_frame_becomes_its_reply() {
+        let (sender, target) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
+        let frame = arp_request(sender, target);
+        let mut packet = MemPacket::new(&[]);
+        request(&mut packet, Neighbour { mac: SOURCE_MAC, address: sender }, target).unwrap();
+        assert_eq!(packet.data(), frame);
+        let mut full = MemPacket::with_room(&[], 0, 41);
+        let neighbour = Neighbour { mac: SOURCE_MAC, address: sender };
+        assert_eq!(request(&mut full, neighbour, target).unwrap_err().available_bytes, 41);
+
+        let mac = MacAddress::new([2, 0, 0, 0, 0, 9]);
+        let message = ArpMessage::of_frame(&frame).unwrap().reply(mac).to_bytes();
+        let mut tagged = frame.clone();
+        tagged.splice(12..12, [0x81, 0, 0, 7]);
+        tagged.resize(64, 0xee);
+        for frame in [frame, tagged] {
+            let offset = ethernet::l3_offset(&frame).unwrap();
+            let mut packet = MemPacket::new(&frame);
+            assert!(reply(&mut packet, mac));
+            let macs = [SOURCE_MAC.bytes(), mac.bytes()].concat();
+            let rest = &frame[offset + MESSAGE_BYTES..];
+            let expected = [&macs[..], &frame[12..offset], &message, rest].concat();
+            assert_eq!(packet.data(), expected);
+            // A reply is not answered.
+            assert!(!reply(&mut packet, MacAddress::BROADCAST));
+            assert_eq!(packet.data(), expected);
+        }
+    }
+
+    #[test]
+    fn frames_without_a_whole_message_stay_as_they_are() {
+        let frame = arp_request(Ipv4Addr::LOCALHOST, Ipv4Addr::LOCALHOST);
+        for frame in (0..frame.len()).map(|length| &frame[..length]).chain([&udp().build()[..]]) {
+            let mut packet = MemPacket::new(frame);
+            assert!(ArpMessage::of_frame(frame).is_none());
+            assert!(!reply(&mut packet, MacAddress::BROADCAST));
+            assert_eq!(packet.data(), frame);
+        }
     }
 
     #[test]

@@ -37,13 +37,11 @@ const fn is_tag(ethertype: u16) -> bool {
     Clone, Copy, Debug, Eq, PartialEq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
 #[repr(C)]
-pub struct EthernetHeader {
-    /// The station that the frame is for.
-    pub destination: MacAddress,
-    /// The station that sent the frame.
-    pub source: MacAddress,
+struct EthernetHeader {
+    destination: MacAddress,
+    source: MacAddress,
     /// What follows: a protocol, or a VLAN tag.
-    pub ethertype: U16,
+    ethertype: U16,
 }
 
 /// A VLAN tag: four bytes, its EtherType first.

@@ -147,8 +147,8 @@ pub fn redirect(about: &[u8], gateway: Ipv4Addr) -> PacketBuilder {
 pub fn arp_request(sender: Ipv4Addr, target: Ipv4Addr) -> Vec<u8> {
     let sender = Neighbour { mac: SOURCE_MAC, address: sender };
     let target = Neighbour { mac: MacAddress::default(), address: target };
-    let message = ArpMessage::new(operation::REQUEST, sender, target);
-    ethernet((SOURCE_MAC, MacAddress::BROADCAST), &[], ETHERTYPE_ARP, message.as_bytes())
+    let message = ArpMessage::new(operation::REQUEST, sender, target).to_bytes();
+    ethernet((SOURCE_MAC, MacAddress::BROADCAST), &[], ETHERTYPE_ARP, &message)
 }
 
 impl PacketBuilder {

@@ -82,6 +82,10 @@ pub fn check(frame: &[u8]) {
         assert_eq!(packet.data(), frame);
     }
     ethernet::swap_addresses(&mut packet);
+    let mut packet = MemPacket::new(frame);
+    if !arp::reply(&mut packet, ethernet::MacAddress::BROADCAST) {
+        assert_eq!(packet.data(), frame);
+    }
     check_answers(frame);
     check_rewritings(frame);
     check_changes(frame);
