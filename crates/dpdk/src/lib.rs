@@ -81,7 +81,7 @@ mod port;
 
 pub use eal::{EMBEDDED_ARGUMENTS, Eal};
 pub use error::{Direction, Error};
-pub use hotloop_packet::{NoRoom, PacketBuf, Room};
+pub use hotloop_packet::{NoRoom, PacketBuf, PortId, Room};
 pub use mbuf::{Mbuf, Segments, SharedMbuf};
 pub use mempool::{
     HEADROOM_BYTES, Mempool, MempoolConfig, MempoolMemory, MempoolNeed, MempoolReport, mempools,

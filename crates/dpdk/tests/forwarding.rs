@@ -139,6 +139,41 @@ fn net_ring_hands_the_same_memory_on() {
 }
 
 #[test]
+fn a_packet_knows_the_port_that_received_it() {
+    let (first, second) = (open("net_null", ""), open("net_null", ""));
+    let ring = open("net_ring", "");
+    let mut queues = [&first, &second, &ring].map(|port| (start(port), port.id().unwrap()));
+    let [id, other, ring_id] = [queues[0].1, queues[1].1, queues[2].1];
+    assert!(id != other && other != ring_id && ring_id != id);
+
+    let mut burst = Burst::new();
+    burst.set_limit(2);
+    for ((rx, _), id) in &mut queues[..2] {
+        assert_eq!(rx.poll(&mut burst), 2);
+        assert!(burst.as_slice().iter().all(|mbuf| mbuf.ingress() == Some(*id)));
+        burst.clear();
+    }
+    // What is made here has none, whatever the mbuf was before; a copy has what its packet has.
+    let pool = first.mempool().unwrap();
+    let made = packet(&pool, b"made");
+    assert_eq!((made.ingress(), made.copied(0, 4).unwrap().ingress()), (None, None));
+    let ((rx, _), _) = &mut queues[0];
+    rx.poll(&mut burst);
+    let received = burst.pop().unwrap();
+    assert_eq!(received.copied(0, 14).unwrap().ingress(), Some(id));
+
+    // A ring passes on the mbufs that another port received.
+    let ((rx, tx), _) = &mut queues[2];
+    burst.clear();
+    burst.push(made);
+    burst.push(received);
+    assert_eq!(tx.send(&mut burst), 2);
+    burst.set_limit(4);
+    assert_eq!(rx.poll(&mut burst), 2);
+    assert!(burst.as_slice().iter().all(|mbuf| mbuf.ingress() == Some(ring_id)));
+}
+
+#[test]
 fn what_a_full_queue_does_not_take_stays_in_the_burst() {
     let port = open("net_ring", "");
     let (mut rx, mut tx) = start(&port);

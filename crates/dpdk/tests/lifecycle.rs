@@ -3,7 +3,7 @@
 mod common;
 
 use common::{FACTS, core, eal, open, packet, read_pcap, send_all, start, unique, write_pcap};
-use hotloop_dpdk::{Error, Port};
+use hotloop_dpdk::{Error, PacketBuf, Port};
 use hotloop_stage::{Burst, Sink, Source};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Barrier};
@@ -115,7 +115,7 @@ fn a_late_packet_of_a_closed_port_is_no_packet_of_the_next_one() {
     // The next port gets the number, and a pool of its own, since one packet of the first is out.
     let next = open("net_null", "");
     let (_rx, mut tx) = start(&next);
-    assert!(late.port_index().is_some());
+    assert!(late.ingress().is_some());
     let mut burst = Burst::new();
     burst.push(late);
     assert_eq!(tx.send(&mut burst), 1);

@@ -179,7 +179,7 @@ fn eight_bytes_travel_with_a_packet() {
     let mut mbuf = packet(&pool, b"data");
     mbuf.set_metadata(*b"metadata");
     assert_eq!((&mbuf.metadata(), mbuf.data()), (b"metadata", &b"data"[..]));
-    assert_eq!((mbuf.timestamp_ns(), mbuf.port_index()), (None, None));
+    assert_eq!((mbuf.timestamp_ns(), mbuf.ingress()), (None, None));
     let moved = thread::spawn(move || mbuf.metadata()).join().unwrap();
     assert_eq!(&moved, b"metadata");
     assert!(pool.report().is_whole());

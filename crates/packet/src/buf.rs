@@ -51,7 +51,7 @@ pub trait PacketBuf {
 
     /// A new packet that holds `len_bytes` bytes of this one, from `offset_bytes` on, over all
     /// segments. It comes from where this packet's memory came from, has the headroom that new
-    /// packets have, and this one's metadata and time of arrival.
+    /// packets have, and this one's metadata, ingress port and time of arrival.
     ///
     /// `None` where that memory has run out, where there are not so many bytes, and for no bytes.
     fn copied(&self, offset_bytes: usize, len_bytes: usize) -> Option<Self>
@@ -64,15 +64,41 @@ pub trait PacketBuf {
     /// Writes the eight bytes of metadata.
     fn set_metadata(&mut self, metadata: [u8; 8]);
 
-    /// The number of the port that received the packet; 65,535 where none did, or none is known.
+    /// The port that received the packet. `None` for a packet that was created here, and where its
+    /// memory does not know.
     #[inline(always)]
-    fn port(&self) -> u16 {
-        u16::MAX
+    fn ingress(&self) -> Option<PortId> {
+        None
     }
 
     /// When the packet was received, in nanoseconds since the epoch, where its device says so: a
     /// capture file does.
     fn timestamp_ns(&self) -> Option<u64>;
+}
+
+/// The number of a port, by which a packet knows the one that [received](PacketBuf::ingress) it.
+///
+/// `hotloop_dpdk::Port::id` returns that of a port.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct PortId(u16);
+
+impl PortId {
+    /// The id with this number: DPDK counts ports from 0.
+    pub const fn new(number: u16) -> Self {
+        Self(number)
+    }
+
+    /// The number.
+    #[inline(always)]
+    pub const fn number(self) -> u16 {
+        self.0
+    }
+}
+
+impl std::fmt::Display for PortId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
 }
 
 /// There is not as much room in the packet's memory as was asked for.

@@ -74,5 +74,5 @@ pub mod tcp;
 pub mod toeplitz;
 pub mod udp;
 
-pub use buf::{NoRoom, PacketBuf, Room};
+pub use buf::{NoRoom, PacketBuf, PortId, Room};
 pub use malformed::{Header, Malformed};

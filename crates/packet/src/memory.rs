@@ -1,6 +1,6 @@
 //! A packet in plain memory, for tests and tools.
 
-use crate::{NoRoom, PacketBuf, Room};
+use crate::{NoRoom, PacketBuf, PortId, Room};
 
 /// Headroom in bytes that [`MemPacket::new`] leaves: as much as DPDK's mbufs have.
 pub const HEADROOM_BYTES: usize = 128;
@@ -32,6 +32,7 @@ struct Memory {
     /// Where the data ends: at most `bytes.len()`.
     end: usize,
     metadata: [u8; 8],
+    ingress: Option<PortId>,
     timestamp_ns: Option<u64>,
     has_copies: bool,
 }
@@ -47,9 +48,22 @@ impl MemPacket {
         let end = headroom_bytes + data.len();
         let mut bytes = vec![0; end + tailroom_bytes].into_boxed_slice();
         bytes[headroom_bytes..end].copy_from_slice(data);
-        let (start, metadata, timestamp_ns) = (headroom_bytes, [0; 8], None);
-        let has_copies = true;
-        Self(Box::new(Memory { bytes, start, end, metadata, timestamp_ns, has_copies }))
+        Self(Box::new(Memory {
+            bytes,
+            start: headroom_bytes,
+            end,
+            metadata: [0; 8],
+            ingress: None,
+            timestamp_ns: None,
+            has_copies: true,
+        }))
+    }
+
+    /// The packet, received by this port.
+    #[must_use]
+    pub fn with_ingress(mut self, port: PortId) -> Self {
+        self.0.ingress = Some(port);
+        self
     }
 
     /// The packet, received at this time: nanoseconds since the epoch.
@@ -140,7 +154,9 @@ impl PacketBuf for MemPacket {
             return None;
         }
         let mut copy = Self::new(bytes);
-        (copy.0.metadata, copy.0.timestamp_ns) = (self.0.metadata, self.0.timestamp_ns);
+        copy.0.metadata = self.0.metadata;
+        copy.0.ingress = self.0.ingress;
+        copy.0.timestamp_ns = self.0.timestamp_ns;
         Some(copy)
     }
 
@@ -152,6 +168,11 @@ impl PacketBuf for MemPacket {
     #[inline]
     fn set_metadata(&mut self, metadata: [u8; 8]) {
         self.0.metadata = metadata;
+    }
+
+    #[inline]
+    fn ingress(&self) -> Option<PortId> {
+        self.0.ingress
     }
 
     #[inline]
@@ -233,11 +254,14 @@ mod tests {
 
     #[test]
     fn a_copy_is_a_packet_of_its_own() {
-        let mut packet = MemPacket::with_room(&[1, 2, 3, 4], 0, 0).received_at(9);
+        let port = PortId::new(3);
+        let mut packet =
+            MemPacket::with_room(&[1, 2, 3, 4], 0, 0).received_at(9).with_ingress(port);
         packet.set_metadata(*b"metadata");
         let mut copy = packet.copied(1, 2).unwrap();
         assert_eq!((copy.data(), copy.timestamp_ns()), (&[2, 3][..], Some(9)));
         assert_eq!((&copy.metadata(), copy.headroom_bytes()), (b"metadata", HEADROOM_BYTES));
+        assert_eq!((copy.ingress(), MemPacket::new(&[]).ingress()), (Some(port), None));
         copy.data_mut()[0] = 7;
         assert_eq!(packet.data(), [1, 2, 3, 4]);
         assert_eq!(packet.copied(0, 4).unwrap().data(), packet.data());

@@ -2,7 +2,7 @@
 
 use crate::Frame;
 use hotloop_packet::memory::{HEADROOM_BYTES, MemPacket, TAILROOM_BYTES};
-use hotloop_packet::{NoRoom, PacketBuf};
+use hotloop_packet::{NoRoom, PacketBuf, PortId};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -257,8 +257,9 @@ impl PacketBuf for PooledPacket {
         self.memory_mut().set_metadata(metadata);
     }
 
-    fn port(&self) -> u16 {
-        self.slot().port
+    fn ingress(&self) -> Option<PortId> {
+        let port = self.slot().port;
+        (port != u16::MAX).then_some(PortId::new(port))
     }
 
     fn timestamp_ns(&self) -> Option<u64> {

@@ -85,7 +85,7 @@ impl MemoryPort {
     }
 
     /// As [`with_config`](Self::with_config), whose packets have this number:
-    /// [`PacketBuf::port`](hotloop_packet::PacketBuf::port). Otherwise none is known.
+    /// [`PacketBuf::ingress`](hotloop_packet::PacketBuf::ingress). Otherwise none is known.
     #[must_use]
     pub fn numbered(name: impl Into<String>, config: PortConfig, number: u16) -> Self {
         let (rx, tx) = (Mutex::default(), Mutex::default());

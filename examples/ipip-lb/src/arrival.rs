@@ -1,10 +1,10 @@
 //! What arrives by which port: which frames are for the balancer, and where its tunnels end.
 
 use crate::config::Side;
-use hotloop::packet::PacketBuf;
 use hotloop::packet::classify::Layout;
 use hotloop::packet::ethernet::Station;
 use hotloop::packet::seed::Seed;
+use hotloop::packet::{PacketBuf, PortId};
 use hotloop::stage::{Classified, Cx, NoDrops, Stage, Tagged, Verdict};
 
 /// How many numbers of ports are distinguished: more than DPDK has.
@@ -28,12 +28,12 @@ impl Default for Ports {
 }
 
 impl Ports {
-    /// Says of the port with this number which station it is, and which side it faces.
+    /// Sets which station a port is, and which side it faces.
     ///
     /// # Panics
-    /// With a number above 254, which none has.
-    pub fn set(&mut self, number: u16, station: Station, side: Side) {
-        let number = usize::from(number);
+    /// With a number above 254, which no port has.
+    pub fn set(&mut self, port: PortId, station: Station, side: Side) {
+        let number = usize::from(port.number());
         assert!(number < PORTS_MAX - 1, "port number {number}");
         self.stations[number] = station;
         self.has_backends[number] = side.has_backends();
@@ -42,8 +42,15 @@ impl Ports {
     /// Whether a tunnel that a packet came in may end here: it came from where backends and peers are.
     #[inline]
     pub(crate) fn may_end_tunnel<P: PacketBuf>(&self, packet: &P) -> bool {
-        self.has_backends[usize::from(packet.port() as u8)]
+        self.has_backends[ingress_index(packet)]
     }
+}
+
+/// The index of the port that received a packet: the low byte of its number, and the last index where
+/// no port did.
+#[inline(always)]
+fn ingress_index<P: PacketBuf>(packet: &P) -> usize {
+    usize::from(packet.ingress().map_or(u16::MAX, PortId::number) as u8)
 }
 
 /// The stage that classifies each packet, at the station that received it. It drops none: a frame for
@@ -69,7 +76,7 @@ impl<P: PacketBuf> Stage<P> for Classify {
 
     #[inline]
     fn packet(&mut self, _: &mut Cx<'_, NoDrops>, packet: P) -> Verdict<Classified<P>> {
-        let station = &self.stations[usize::from(packet.port() as u8)];
+        let station = &self.stations[ingress_index(&packet)];
         let layout = Layout::at(packet.data(), packet.len_bytes(), &self.seed, station);
         Ok(Tagged::new(packet, layout))
     }

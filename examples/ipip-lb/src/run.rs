@@ -118,8 +118,8 @@ fn receiving(config: &Config, ports: &[OpenPort]) -> Result<Ports, Failure> {
     for (configured, (_, port)) in config.ports.iter().zip(ports) {
         let takes_all = configured.accept_any_mac || !port.has_own_mac();
         let station = if takes_all { Station::ANY } else { Station::with(port.mac()) };
-        let number = port.index().map_err(|error| Failure::Run(error.to_string()))?;
-        receiving.set(number, station, configured.side);
+        let id = port.id().map_err(|error| Failure::Run(error.to_string()))?;
+        receiving.set(id, station, configured.side);
     }
     Ok(receiving)
 }

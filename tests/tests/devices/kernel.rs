@@ -209,17 +209,20 @@ fn a_device_whose_interface_was_made_anew_goes_on_under_the_same_run() {
         ] {
             let Some(network) = wired() else { return };
             let port = Port::open(eal(), &device(driver, arguments)).unwrap();
+            let (mac, id) = (mac_of_a(), port.id().unwrap());
             let graph = source(|core| port.rx_queue(core))
-                .shard_by(|packet: &Packet| u32::from(*packet.data().last().unwrap_or(&0)) << 24)
+                .shard_by(move |packet: &Packet| {
+                    assert_eq!(packet.ingress(), Some(id), "before and after it was opened again");
+                    u32::from(*packet.data().last().unwrap_or(&0)) << 24
+                })
                 .stage(|_| End)
                 .sink(|core| port.tx_queue(core));
-            let (mac, index) = (mac_of_a(), port.index().unwrap());
             let report = Engine::plan(graph, deployment).unwrap().run(|control| {
                 for round in 1..=3 {
                     send(&mut Peer::new("b"), &flows(100));
                     wait_until(|| control.snapshot().received == 100 * round);
                     delete_and_reopen(&network, control.devices()[0].as_ref());
-                    assert_eq!(port.index().unwrap(), index);
+                    assert_eq!(port.id().unwrap(), id);
                     if port.has_own_mac() {
                         assert_eq!(mac_of_a(), mac, "neighbours know the port by its address");
                     }

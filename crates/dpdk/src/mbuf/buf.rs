@@ -5,7 +5,7 @@ use super::segment::{data, data_mut, last, tailroom};
 use super::shared::copy_part;
 use crate::eal::timestamp_place;
 use hotloop_dpdk_sys as sys;
-use hotloop_packet::{NoRoom, PacketBuf, Room};
+use hotloop_packet::{NoRoom, PacketBuf, PortId, Room};
 use std::ptr;
 
 /// Nanoseconds in what net_pcap counts in.
@@ -109,9 +109,12 @@ impl PacketBuf for Mbuf {
         self.head_mut().hash = metadata;
     }
 
+    /// Ids are used again after a port was closed, so a packet that outlives its port may have the id
+    /// of another.
     #[inline(always)]
-    fn port(&self) -> u16 {
-        self.head().port
+    fn ingress(&self) -> Option<PortId> {
+        let port = self.head().port;
+        (port != sys::SH_MBUF_PORT_INVALID).then_some(PortId::new(port))
     }
 
     /// What net_pcap reads from its file, to the microsecond.

@@ -6,6 +6,7 @@ mod segment;
 mod shared;
 
 use hotloop_dpdk_sys::{self as sys, RawMbuf};
+use hotloop_packet::PacketBuf;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
@@ -64,20 +65,10 @@ impl Mbuf {
         ManuallyDrop::new(self).raw
     }
 
-    /// The port that received it, by DPDK's number; `None` for one that was made here.
-    ///
-    /// Numbers are used again after a port was closed.
-    #[inline]
-    #[must_use]
-    pub fn port_index(&self) -> Option<u16> {
-        let port = self.head().port;
-        (port != sys::SH_MBUF_PORT_INVALID).then_some(port)
-    }
-
-    /// Has it be received by another port: drivers that hand on what was sent leave the number of the
-    /// port that received it first.
-    pub(crate) fn set_port_index(&mut self, port_index: u16) {
-        self.head_mut().port = port_index;
+    /// Sets the port that received it. A driver that passes on the mbufs that were sent to it leaves
+    /// the number of the port that received them first.
+    pub(crate) fn set_ingress(&mut self, port: u16) {
+        self.head_mut().port = port;
     }
 
     /// How many segments it has, at least 1.
@@ -142,7 +133,7 @@ impl fmt::Debug for Mbuf {
         f.debug_struct("Mbuf")
             .field("len_bytes", &head.pkt_len)
             .field("segment_count", &head.nb_segs)
-            .field("port_index", &self.port_index())
+            .field("ingress", &self.ingress())
             .finish_non_exhaustive()
     }
 }

@@ -21,6 +21,7 @@ mod tx;
 
 use crate::error::Direction;
 use crate::{Eal, Error, Mempool, lcore};
+use hotloop_packet::PortId;
 use hotloop_packet::ethernet::MacAddress;
 use hotloop_stage::Core;
 use inner::Inner;
@@ -164,13 +165,14 @@ impl Port {
         &self.inner.capabilities
     }
 
-    /// DPDK's number of it, which its packets have: [`Mbuf::port_index`](crate::Mbuf::port_index).
-    /// Another port may have it after this one was stopped.
+    /// The port's id, which the packets that it receives have:
+    /// [`PacketBuf::ingress`](crate::PacketBuf::ingress). Another port may get it after this one has
+    /// stopped.
     ///
     /// # Errors
-    /// [`Error::Read`] where it was stopped.
-    pub fn index(&self) -> Result<u16, Error> {
-        self.inner.with_port("its number", Ok)
+    /// [`Error::Read`] after it has stopped.
+    pub fn id(&self) -> Result<PortId, Error> {
+        self.inner.with_port("its id", |number| Ok(PortId::new(number)))
     }
 
     /// Whether frames are sent to an address of its own: not so for files, rings and other programs'

@@ -138,7 +138,7 @@ impl RxQueue {
                 continue;
             }
             if let Some(mut mbuf) = self.exclusive(raw) {
-                mbuf.set_port_index(self.pass.port_id());
+                mbuf.set_ingress(self.pass.port_id());
                 slots[kept].write(mbuf);
                 kept += 1;
             }

@@ -3,6 +3,7 @@
 use crate::deployed::{BACKENDS, CLIENTS, OWN_MAC, Running, assert_dropped, run_receiving};
 use crate::{PAIRS, V4_IN_V4, V6_IN_V6, four};
 use hotloop::engine::{Deployment, Report};
+use hotloop::packet::PortId;
 use hotloop::packet::build::{arp_request, echo_request, protocol, tcp, udp};
 use hotloop::packet::ethernet::{MacAddress, Station};
 use hotloop::testing::PacketPool;
@@ -13,8 +14,8 @@ use ipip_lb::config::Side;
 fn two_sided() -> Ports {
     let mut ports = Ports::default();
     let own = Station::with(MacAddress::new(OWN_MAC));
-    ports.set(CLIENTS as u16, own, Side::Client);
-    ports.set(BACKENDS as u16, own, Side::Backend);
+    ports.set(PortId::new(CLIENTS as u16), own, Side::Client);
+    ports.set(PortId::new(BACKENDS as u16), own, Side::Backend);
     ports
 }
 
@@ -105,7 +106,7 @@ fn what_is_for_one_port_is_not_for_the_other() {
     let mut ports = Ports::default();
     let macs = [[2, 0, 0, 0, 9, 1], [2, 0, 0, 0, 9, 2]];
     for (number, mac) in (0..).zip(macs) {
-        ports.set(number, Station::with(MacAddress::new(mac)), Side::Both);
+        ports.set(PortId::new(number), Station::with(MacAddress::new(mac)), Side::Both);
     }
     let report = in_all(&four(""), &ports, |lb| {
         for pair in [V4_IN_V4, V6_IN_V6] {
