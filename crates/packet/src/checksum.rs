@@ -102,7 +102,7 @@ pub fn checksum(bytes: &[u8]) -> u16 {
 /// The checksum of a TCP, UDP or ICMP message in IPv4, its checksum field being zero. ICMP has no
 /// pseudo-header: use [`checksum`].
 ///
-/// UDP sends 0 as 0xffff (RFC 768): see [`crate::udp`].
+/// UDP sends 0 as 0xffff (RFC 768).
 pub fn transport_v4(source: Ipv4Addr, destination: Ipv4Addr, protocol: u8, message: &[u8]) -> u16 {
     let len_bytes = message.len() as u16;
     Sum::default().pseudo_v4(source, destination, protocol, len_bytes).bytes(message).checksum()
@@ -110,7 +110,7 @@ pub fn transport_v4(source: Ipv4Addr, destination: Ipv4Addr, protocol: u8, messa
 
 /// The checksum of a TCP, UDP or ICMPv6 message in IPv6, its checksum field being zero.
 ///
-/// UDP sends 0 as 0xffff (RFC 768): see [`crate::udp`].
+/// UDP sends 0 as 0xffff (RFC 768).
 pub fn transport_v6(source: Ipv6Addr, destination: Ipv6Addr, protocol: u8, message: &[u8]) -> u16 {
     let len_bytes = message.len() as u32;
     Sum::default().pseudo_v6(source, destination, protocol, len_bytes).bytes(message).checksum()

@@ -12,10 +12,10 @@ pub const HEADER_BYTES: usize = 14;
 pub const VLAN_TAG_BYTES: usize = 4;
 
 /// How many VLAN tags are looked through. A frame with more has a VLAN tag's EtherType as its own.
-pub const VLAN_TAGS_MAX: usize = 2;
+const VLAN_TAGS_MAX: usize = 2;
 
 /// Length in bytes of the longest header that is looked through: 22.
-pub const HEADER_BYTES_MAX: usize = HEADER_BYTES + VLAN_TAGS_MAX * VLAN_TAG_BYTES;
+pub(crate) const HEADER_BYTES_MAX: usize = HEADER_BYTES + VLAN_TAGS_MAX * VLAN_TAG_BYTES;
 
 /// EtherType of IPv4.
 pub const ETHERTYPE_IPV4: u16 = 0x0800;

@@ -24,8 +24,6 @@ pub mod protocol {
     pub const AUTHENTICATION: u8 = 51;
     /// ICMP for IPv6.
     pub const ICMPV6: u8 = 58;
-    /// Nothing follows (IPv6).
-    pub const NO_NEXT_HEADER: u8 = 59;
     /// IPv6's destination options.
     pub const DESTINATION_OPTIONS: u8 = 60;
 }

@@ -14,7 +14,7 @@ use crate::{
 pub const HEADER_BYTES: usize = 20;
 
 /// Length in bytes of the longest header.
-pub const HEADER_BYTES_MAX: usize = 60;
+pub(crate) const HEADER_BYTES_MAX: usize = 60;
 
 const MORE_FRAGMENTS: u16 = 0x2000;
 const DONT_FRAGMENT: u16 = 0x4000;

@@ -7,8 +7,7 @@
 //! - [`classify`]: one pass from a frame to what it is and where its headers are, tunnels and ICMP
 //!   errors seen through, in the eight bytes of a packet's metadata.
 //! - [`flow_key`] tells flows apart ([`FlowKey::of`](flow_key::FlowKey::of) reads a frame's key and
-//!   nothing else), [`seed`] spreads them over workers and backends, [`toeplitz`] says what a
-//!   network card makes of them.
+//!   nothing else), [`seed`] spreads them over workers and backends.
 //! - [`ipip`]: in and out of IP-in-IP tunnels, in all four combinations of families.
 //! - [`answer`]: ICMP's answers about a packet, made of it; [`fragment`]: IPv4 packets in pieces;
 //!   [`tcp::clamp_mss`].
@@ -71,7 +70,6 @@ pub mod memory;
 pub mod nat;
 pub mod seed;
 pub mod tcp;
-pub mod toeplitz;
 pub mod udp;
 
 pub use buf::{NoRoom, PacketBuf, PortId, Room};

@@ -80,7 +80,7 @@ impl Seed {
 
     /// [`shard`](Self::shard) of an IPv4 flow.
     #[inline]
-    pub fn shard_v4(&self, key: &FlowKeyV4) -> u32 {
+    pub(crate) fn shard_v4(&self, key: &FlowKeyV4) -> u32 {
         let (a, b) = (key.source().to_bits(), key.destination().to_bits());
         let [k0, k1, ..] = self.words;
         self.finish(fold_multiply(pair_v4(a.min(b), a.max(b)) ^ k0, k1))
@@ -88,7 +88,7 @@ impl Seed {
 
     /// [`hash`](Self::hash) of an IPv4 flow.
     #[inline]
-    pub fn hash_v4(&self, key: &FlowKeyV4) -> u32 {
+    pub(crate) fn hash_v4(&self, key: &FlowKeyV4) -> u32 {
         // An address and its port as one number each: 48 bits.
         let a = u64::from(key.source().to_bits()) << 16 | u64::from(key.source_port());
         let b = u64::from(key.destination().to_bits()) << 16 | u64::from(key.destination_port());
@@ -99,14 +99,14 @@ impl Seed {
 
     /// [`shard`](Self::shard) of an IPv6 flow.
     #[inline]
-    pub fn shard_v6(&self, key: &FlowKeyV6) -> u32 {
+    pub(crate) fn shard_v6(&self, key: &FlowKeyV6) -> u32 {
         let (a, b) = (key.source().to_bits(), key.destination().to_bits());
         self.finish(self.addresses_v6(a.min(b), a.max(b)))
     }
 
     /// [`hash`](Self::hash) of an IPv6 flow.
     #[inline]
-    pub fn hash_v6(&self, key: &FlowKeyV6) -> u32 {
+    pub(crate) fn hash_v6(&self, key: &FlowKeyV6) -> u32 {
         let a = (key.source().to_bits(), key.source_port());
         let b = (key.destination().to_bits(), key.destination_port());
         let (low, high) = if a <= b { (a, b) } else { (b, a) };

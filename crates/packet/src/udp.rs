@@ -1,14 +1,8 @@
 //! UDP (RFC 768).
 
-use std::net::{Ipv4Addr, Ipv6Addr};
-
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, big_endian::U16};
 
-use crate::{
-    Header, Malformed,
-    checksum::{self, Change},
-    ip::protocol,
-};
+use crate::{Header, Malformed, checksum::Change};
 
 /// Length in bytes of the header.
 pub const HEADER_BYTES: usize = 8;
@@ -156,35 +150,12 @@ impl std::ops::Deref for UdpView<'_> {
     }
 }
 
-/// Writes the checksum of the whole UDP datagram `message`, sent in IPv4. Fewer than 8 bytes stay as
-/// they are.
-pub fn fill_checksum_v4(source: Ipv4Addr, destination: Ipv4Addr, message: &mut [u8]) {
-    fill(message, |message| checksum::transport_v4(source, destination, protocol::UDP, message));
-}
-
-/// Writes the checksum of the whole UDP datagram `message`, sent in IPv6. Fewer than 8 bytes stay as
-/// they are.
-pub fn fill_checksum_v6(source: Ipv6Addr, destination: Ipv6Addr, message: &mut [u8]) {
-    fill(message, |message| checksum::transport_v6(source, destination, protocol::UDP, message));
-}
-
-fn fill(message: &mut [u8], compute: impl Fn(&[u8]) -> u16) {
-    let Ok((header, _)) = UdpHeader::mut_from_prefix(message) else { return };
-    header.checksum.set(0);
-    // 0 says that there is no checksum; 0xffff is the same number in one's complement.
-    let sum = match compute(message) {
-        0 => 0xffff,
-        sum => sum,
-    };
-    if let Ok((header, _)) = UdpHeader::mut_from_prefix(message) {
-        header.checksum.set(sum);
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
-    use crate::build::udp;
+    use crate::{build::udp, checksum};
 
     #[test]
     fn fields() {
@@ -208,17 +179,5 @@ mod tests {
         bytes[5] = 7;
         let expected = Malformed::inconsistent(Header::Udp, "length");
         assert_eq!(UdpView::parse_cut(&bytes).unwrap_err(), expected);
-    }
-
-    #[test]
-    fn a_checksum_of_zero_is_sent_as_all_ones() {
-        let (source, destination) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
-        let mut message = vec![0, 1, 0, 2, 0, 10, 0, 0, 0, 0];
-        fill_checksum_v4(source, destination, &mut message);
-        // With its own checksum as payload, the sum before the complement is all ones.
-        let sum: [u8; 2] = message[6..8].try_into().unwrap();
-        message[8..10].copy_from_slice(&sum);
-        fill_checksum_v4(source, destination, &mut message);
-        assert_eq!(message[6..8], [0xff, 0xff]);
     }
 }

@@ -15,11 +15,11 @@ use crate::{
 };
 
 /// Length in bytes of the longest IPv4 packet that an error makes (RFC 1812, section 4.3.2.3).
-pub const QUOTING_BYTES_MAX_V4: usize = 576;
+const QUOTING_BYTES_MAX_V4: usize = 576;
 
 /// Length in bytes of the longest IPv6 packet that an error makes: IPv6's smallest MTU (RFC 4443,
 /// section 2.4 (c)).
-pub const QUOTING_BYTES_MAX_V6: usize = 1280;
+const QUOTING_BYTES_MAX_V6: usize = 1280;
 
 /// Differentiated services of errors: the class of what runs the network (RFC 1812, section 4.3.2.5;
 /// RFC 2474, section 4.2.2.2).

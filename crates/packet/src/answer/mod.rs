@@ -31,14 +31,12 @@ mod error;
 use std::net::IpAddr;
 
 pub use echo::echo_reply;
-pub use error::{
-    QUOTING_BYTES_MAX_V4, QUOTING_BYTES_MAX_V6, parameter_problem, time_exceeded, too_big,
-};
+pub use error::{parameter_problem, time_exceeded, too_big};
 
 use crate::{Malformed, NoRoom};
 
 /// TTL or hop limit of answers.
-pub const ANSWER_TTL: u8 = 64;
+const ANSWER_TTL: u8 = 64;
 
 /// Why a packet was not answered. It is as it was.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]

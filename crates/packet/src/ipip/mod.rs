@@ -36,7 +36,7 @@ pub use limit::{EncapsulationLimit, encapsulation_limit};
 use crate::{Malformed, NoRoom};
 
 /// TTL or hop limit of outer headers.
-pub const OUTER_TTL: u8 = 64;
+const OUTER_TTL: u8 = 64;
 
 /// Why a packet was not encapsulated. It is as it was.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
