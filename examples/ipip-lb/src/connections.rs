@@ -124,7 +124,7 @@ impl Connections {
         let mut any_v6 = false;
         let v4_keys = burst.iter().map(|packet| {
             let layout = packet.tag();
-            let key = layout.usual_key_v4(packet.packet.data());
+            let key = layout.fast_key_v4(packet.packet.data());
             key.or_else(|| {
                 any_v6 |= layout.kind() == Kind::Ipv6;
                 any_key_v4(packet)
@@ -145,7 +145,7 @@ impl Connections {
     fn prepare_new<P: PacketBuf>(&self, burst: &[Classified<P>]) {
         for (packet, found) in burst.iter().zip(&self.found) {
             if found.is_none()
-                && let Some(key) = packet.tag().usual_key_v4(packet.packet.data())
+                && let Some(key) = packet.tag().fast_key_v4(packet.packet.data())
             {
                 self.v4.table.prefetch_insert(&key);
             }

@@ -3,7 +3,7 @@
 use crate::{
     classify::{
         Summary,
-        plain::{HeadersV4, HeadersV6},
+        fast::{HeadersV4, HeadersV6},
     },
     flow_key::FlowKey,
 };

@@ -5,8 +5,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use crate::{
     Header,
     classify::{
-        Kind, Summary, headers,
-        plain::{self, HeadersV4, HeadersV6},
+        Kind, Summary,
+        fast::{self, HeadersV4, HeadersV6},
+        headers,
     },
     ethernet::Station,
     flow_key::{FlowKey, FlowKeyV4},
@@ -20,10 +21,10 @@ const KIND_ARP: u8 = 1;
 const KIND_IPV4: u8 = 2;
 const KIND_IPV6: u8 = 3;
 const KIND_MALFORMED: u8 = 4;
-/// IPv4 and IPv6, as the short way of classification found them: without VLAN tags, options, extension
+/// IPv4 and IPv6, as the fast path of classification found them: without VLAN tags, options, extension
 /// headers or fragments, and TCP or UDP.
-const KIND_USUAL_V4: u8 = 5;
-const KIND_USUAL_V6: u8 = 6;
+const KIND_FAST_V4: u8 = 5;
+const KIND_FAST_V6: u8 = 6;
 /// Another station's.
 const KIND_FOREIGN: u8 = 7;
 const TUNNEL: u8 = 1 << 3;
@@ -70,7 +71,7 @@ impl Layout {
         match HeadersV4::find_for(frame, len_bytes, station) {
             Some(headers) => {
                 let key = headers.key();
-                Self::plain(seed.hash_v4(&key), seed.shard_v4(&key), KIND_USUAL_V4)
+                Self::plain(seed.hash_v4(&key), seed.shard_v4(&key), KIND_FAST_V4)
             }
             None => Self::of_any(frame, len_bytes, seed, station),
         }
@@ -85,7 +86,7 @@ impl Layout {
         match HeadersV6::find(frame, len_bytes) {
             Some(headers) => {
                 let key = headers.key();
-                Self::plain(seed.hash_v6(&key), seed.shard_v6(&key), KIND_USUAL_V6)
+                Self::plain(seed.hash_v6(&key), seed.shard_v6(&key), KIND_FAST_V6)
             }
             None => Self::walk(frame, len_bytes, seed),
         }
@@ -93,7 +94,7 @@ impl Layout {
 
     #[inline]
     const fn plain(hash: u32, shard: u32, flags: u8) -> Self {
-        Self::new(hash, shard, plain::L3_OFFSET as u8, flags)
+        Self::new(hash, shard, fast::L3_OFFSET as u8, flags)
     }
 
     #[inline(always)]
@@ -159,8 +160,8 @@ impl Layout {
     pub const fn kind(&self) -> Kind {
         match self.flags() & KIND {
             KIND_ARP => Kind::Arp,
-            KIND_IPV4 | KIND_USUAL_V4 => Kind::Ipv4,
-            KIND_IPV6 | KIND_USUAL_V6 => Kind::Ipv6,
+            KIND_IPV4 | KIND_FAST_V4 => Kind::Ipv4,
+            KIND_IPV6 | KIND_FAST_V6 => Kind::Ipv6,
             KIND_MALFORMED => Kind::Malformed(Header::from_index(self.flags() >> HEADER_SHIFT)),
             _ => Kind::Other,
         }
@@ -169,13 +170,13 @@ impl Layout {
     /// Whether there is a keyed header, so that the packet belongs to a flow.
     #[inline]
     pub const fn is_ip(&self) -> bool {
-        matches!(self.flags() & KIND, KIND_IPV4 | KIND_IPV6 | KIND_USUAL_V4 | KIND_USUAL_V6)
+        matches!(self.flags() & KIND, KIND_IPV4 | KIND_IPV6 | KIND_FAST_V4 | KIND_FAST_V6)
     }
 
     /// Whether it is IP and nothing else is to be said of it: no tunnel, no ICMP error, no fragment.
     #[inline]
     pub const fn is_plain(&self) -> bool {
-        matches!(self.flags(), KIND_IPV4 | KIND_IPV6 | KIND_USUAL_V4 | KIND_USUAL_V6)
+        matches!(self.flags(), KIND_IPV4 | KIND_IPV6 | KIND_FAST_V4 | KIND_FAST_V6)
     }
 
     #[inline]
@@ -224,8 +225,8 @@ impl Layout {
             return None;
         }
         match self.flags() & KIND {
-            KIND_USUAL_V4 => Some(plain::L4_OFFSET_V4),
-            KIND_USUAL_V6 => Some(plain::L4_OFFSET_V6),
+            KIND_FAST_V4 => Some(fast::L4_OFFSET_V4),
+            KIND_FAST_V6 => Some(fast::L4_OFFSET_V6),
             KIND_IPV4 => headers::payload_v4(frame, self.l3_offset()),
             KIND_IPV6 => headers::payload_v6(frame, self.l3_offset()),
             _ => None,
@@ -236,44 +237,44 @@ impl Layout {
     /// segment of the packet that the layout is of. `None` where it is not IP.
     #[inline]
     pub fn key(&self, frame: &[u8]) -> Option<FlowKey> {
-        if let Some(key) = self.usual_key_v4(frame) {
+        if let Some(key) = self.fast_key_v4(frame) {
             return Some(FlowKey::V4(key));
         }
         self.any_key(frame)
     }
 
-    /// The key of a packet that [is usual](Self::is_usual_v4), read from `frame`; [`key`](Self::key) says
-    /// the same.
+    /// The key of a packet of which [`is_fast_v4`](Self::is_fast_v4) holds, read from `frame`; `None` of
+    /// any other. [`key`](Self::key) returns the same.
     #[inline(always)]
-    pub fn usual_key_v4(&self, frame: &[u8]) -> Option<FlowKeyV4> {
-        if self.flags() != KIND_USUAL_V4 {
+    pub fn fast_key_v4(&self, frame: &[u8]) -> Option<FlowKeyV4> {
+        if self.flags() != KIND_FAST_V4 {
             return None;
         }
         HeadersV4::ref_from_prefix(frame).ok().map(|(headers, _)| headers.key())
     }
 
-    /// Whether it is what nearly all packets of IPv4 are, so that all of its headers are where they
-    /// usually are: TCP or UDP, whole, in IPv4 without options, in no tunnel and no fragment, in a frame
-    /// without VLAN tag.
+    /// Whether the fast path takes the packet: it is TCP or UDP, whole, in IPv4 without options, in no
+    /// tunnel and no fragment, in a frame without VLAN tag. So are nearly all packets of IPv4, and all of
+    /// their headers are at fixed offsets.
     #[inline(always)]
-    pub const fn is_usual_v4(&self) -> bool {
-        self.flags() == KIND_USUAL_V4
+    pub const fn is_fast_v4(&self) -> bool {
+        self.flags() == KIND_FAST_V4
     }
 
     #[inline(never)]
     fn any_key(&self, frame: &[u8]) -> Option<FlowKey> {
         let l3_offset = self.l3_offset();
         if self.flags() & (KIND | LATER_FRAGMENT | CUT) == KIND_IPV4
-            && let Some(key) = plain::key_v4(frame, l3_offset)
+            && let Some(key) = fast::key_v4(frame, l3_offset)
         {
             return Some(FlowKey::V4(key));
         }
         let l4_offset = self.l4_offset(frame).unwrap_or(0);
         match self.flags() & KIND {
-            KIND_IPV4 | KIND_USUAL_V4 => {
+            KIND_IPV4 | KIND_FAST_V4 => {
                 headers::key_v4(frame, l3_offset, l4_offset).map(FlowKey::V4)
             }
-            KIND_IPV6 | KIND_USUAL_V6 => {
+            KIND_IPV6 | KIND_FAST_V6 => {
                 let is_later = self.flags() & LATER_FRAGMENT != 0;
                 headers::key_v6(frame, l3_offset, l4_offset, is_later).map(FlowKey::V6)
             }

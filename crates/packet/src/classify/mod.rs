@@ -27,10 +27,10 @@
 //! assert_eq!(layout.key(&error), Some(key));
 //! ```
 
+mod fast;
 mod headers;
 mod key;
 mod layout;
-mod plain;
 mod summary;
 
 pub use layout::Layout;
@@ -178,9 +178,9 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(10_000))]
 
-        /// The short way for usual packets finds what the long way finds.
+        /// The fast path finds what the walk through all headers finds.
         #[test]
-        fn the_short_way_equals_the_long_way(
+        fn the_fast_path_equals_the_walk(
             is_tcp: bool,
             is_v6: bool,
             shape in 0..5,

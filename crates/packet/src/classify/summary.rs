@@ -3,8 +3,8 @@
 use crate::{
     Header,
     classify::{
+        fast::{HeadersV4, HeadersV6},
         headers::{self, Ip},
-        plain::{HeadersV4, HeadersV6},
     },
     ethernet,
     flow_key::FlowKey,

@@ -3,12 +3,12 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::{
-    PacketBuf,
-    ethernet::{self, ETHERTYPE_IPV4, ETHERTYPE_IPV6},
+    PacketBuf, ethernet,
+    ip::protocol,
     ipip::{
         EncapsulateError, TunnelError,
-        inner::{Inner, PLAIN_IN_V4, PLAIN_IN_V6, place, place_plain},
-        outer::{self, Flow, OuterV4, OuterV6},
+        inner::{Front, Inner, outer_identification, place},
+        outer::{Fields, Flow, OuterV4, OuterV6},
     },
     ipv4, ipv6,
 };
@@ -169,17 +169,17 @@ impl Tunnel {
         self.wrap_as(packet, Some(Flow { hash: flow_hash, identification }))
     }
 
-    /// As [`wrap_flow`](Self::wrap_flow) and
-    /// [`set_addresses`](crate::ethernet::set_addresses) together, for a packet that
-    /// [`Layout::is_usual_v4`](crate::classify::Layout::is_usual_v4) was said of: its headers are where
-    /// they always are, and have been checked, so that a third of the work remains. `addresses` are
-    /// destination and source of the frame.
+    /// The fast path: does what [`wrap_flow`](Self::wrap_flow) and
+    /// [`set_addresses`](crate::ethernet::set_addresses) do, for a packet of which
+    /// [`Layout::is_fast_v4`](crate::classify::Layout::is_fast_v4) holds. Its headers have been checked
+    /// and are at fixed offsets, so that a third of the work remains. `addresses` are destination and
+    /// source of the frame.
     ///
-    /// Says whether the identification was used. `None`, and the packet is as it was, where it needs a
-    /// closer look: its TTL has expired, it would be longer than `mtu_bytes` once wrapped, there is no
-    /// headroom, or the tunnel is IPv6's.
+    /// Returns whether the identification was used. `None`, and the packet is as it was, where the fast
+    /// path cannot take it: its TTL has expired, it would be longer than `mtu_bytes` once wrapped,
+    /// there is no headroom, or the tunnel is IPv6.
     #[inline(always)]
-    pub fn wrap_usual<P: PacketBuf>(
+    pub fn wrap_fast<P: PacketBuf>(
         &self,
         packet: &mut P,
         addresses: &[u8; 12],
@@ -187,28 +187,8 @@ impl Tunnel {
         identification: u16,
         mtu_bytes: u16,
     ) -> Option<bool> {
-        const INNER: usize = ethernet::HEADER_BYTES + ipv4::HEADER_BYTES;
         let Outer::V4(outer) = &self.outer else { return None };
-        let front = packet.data().first_chunk::<INNER>()?;
-        let [traffic_class, high, low, flags, ttl] =
-            [front[15], front[16], front[17], front[20], front[22]];
-        let total = u32::from(u16::from_be_bytes([high, low])) + ipv4::HEADER_BYTES as u32;
-        if total > u32::from(mtu_bytes) || ttl <= 1 {
-            return None;
-        }
-        let identification = (flags & 0x40 == 0).then_some(identification);
-        let fields = outer::Usual { traffic_class, total: total as u16, identification };
-        let bytes = packet.prepend(ipv4::HEADER_BYTES).ok()?;
-        let bytes = bytes.first_chunk_mut::<{ ipv4::HEADER_BYTES + INNER }>()?;
-        bytes[..12].copy_from_slice(addresses);
-        outer.write_usual(bytes[12..].first_chunk_mut()?, &fields, flow_hash);
-        bytes[42] = ttl - 1;
-        // RFC 1624, with words as little-endian numbers: one less in the first byte of one.
-        let sum = u32::from(!u16::from_le_bytes([bytes[44], bytes[45]])) + 0xfffe;
-        let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
-        bytes[44..46].copy_from_slice(&sum.to_le_bytes());
-        packet.truncate(ethernet::HEADER_BYTES + total as usize);
-        Some(identification.is_some())
+        wrap_v4_in_v4(packet, outer, addresses, outer.host(flow_hash), identification, mtu_bytes)
     }
 
     #[inline(always)]
@@ -217,44 +197,23 @@ impl Tunnel {
         packet: &mut P,
         flow: Option<Flow>,
     ) -> Result<(), EncapsulateError> {
-        match Inner::plain(packet.data(), packet.len_bytes()) {
-            Some(inner) => self.wrap_plain(packet, inner, flow),
-            None => self.wrap_any(packet, flow),
-        }
-    }
-
-    /// The same as [`wrap_any`](Self::wrap_any), with lengths that the compiler knows.
-    #[inline(always)]
-    fn wrap_plain<P: PacketBuf>(
-        &self,
-        packet: &mut P,
-        inner: Inner,
-        flow: Option<Flow>,
-    ) -> Result<(), EncapsulateError> {
-        match &self.outer {
-            Outer::V4(outer) => {
-                let header = outer.header(&inner, flow)?;
-                place_plain::<P, { ipv4::HEADER_BYTES }, PLAIN_IN_V4>(
-                    packet,
-                    &inner,
-                    &header,
-                    ETHERTYPE_IPV4,
-                )?;
-            }
-            Outer::V6(outer) => {
-                let header = outer.header(&inner, flow)?;
-                place_plain::<P, { ipv6::HEADER_BYTES }, PLAIN_IN_V6>(
-                    packet,
-                    &inner,
-                    &header,
-                    ETHERTYPE_IPV6,
-                )?;
+        if let Outer::V4(outer) = &self.outer
+            && let Some(front) = Front::of(packet.data())
+            && front.is_right(packet.len_bytes())
+        {
+            let addresses = front.addresses;
+            let (host, identification) = match flow {
+                Some(flow) => (outer.host(flow.hash), flow.identification),
+                None => (0, outer_identification(&front.ip)),
+            };
+            if wrap_v4_in_v4(packet, outer, &addresses, host, identification, u16::MAX).is_some() {
+                return Ok(());
             }
         }
-        Ok(())
+        self.wrap_any(packet, flow)
     }
 
-    /// Wraps any packet: apart, so that what calls it stays small where it is inlined.
+    /// Wraps any packet. It is not inlined, so that its callers stay small.
     #[inline(never)]
     fn wrap_any<P: PacketBuf>(
         &self,
@@ -263,15 +222,48 @@ impl Tunnel {
     ) -> Result<(), EncapsulateError> {
         let inner = Inner::read(packet.data(), packet.len_bytes())?;
         match &self.outer {
-            Outer::V4(outer) => {
-                let header = outer.header(&inner, flow)?;
-                place(packet, &inner, &header, ETHERTYPE_IPV4)?;
-            }
-            Outer::V6(outer) => {
-                let header = outer.header(&inner, flow)?;
-                place(packet, &inner, &header, ETHERTYPE_IPV6)?;
-            }
+            Outer::V4(outer) => place(packet, &inner, &outer.header(&inner, flow)?)?,
+            Outer::V6(outer) => place(packet, &inner, &outer.header(&inner, flow)?)?,
         }
         Ok(())
     }
+}
+
+/// Wraps a packet whose headers are those of a [`Front`]. Returns what
+/// [`Tunnel::wrap_fast`] does.
+#[inline(always)]
+fn wrap_v4_in_v4<P: PacketBuf>(
+    packet: &mut P,
+    outer: &OuterV4,
+    addresses: &[u8; 12],
+    host: u32,
+    identification: u16,
+    mtu_bytes: u16,
+) -> Option<bool> {
+    const INNER: usize = ethernet::HEADER_BYTES + ipv4::HEADER_BYTES;
+    let Front { ip, .. } = Front::of(packet.data())?;
+    let total = u32::from(ip.total_length()) + ipv4::HEADER_BYTES as u32;
+    let ttl = ip.ttl();
+    if total > u32::from(mtu_bytes) || ttl <= 1 {
+        return None;
+    }
+    let identification = (!ip.dont_fragment()).then_some(identification);
+    let fields = Fields {
+        traffic_class: ip.traffic_class(),
+        total: total as u16,
+        identification,
+        protocol: protocol::IPV4,
+        host,
+    };
+    let bytes = packet.prepend(ipv4::HEADER_BYTES).ok()?;
+    let bytes = bytes.first_chunk_mut::<{ ipv4::HEADER_BYTES + INNER }>()?;
+    bytes[..12].copy_from_slice(addresses);
+    outer.write(bytes[12..].first_chunk_mut()?, &fields);
+    bytes[42] = ttl - 1;
+    // RFC 1624, with words as little-endian numbers: one less in the first byte of one.
+    let sum = u32::from(!u16::from_le_bytes([bytes[44], bytes[45]])) + 0xfffe;
+    let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+    bytes[44..46].copy_from_slice(&sum.to_le_bytes());
+    packet.truncate(ethernet::HEADER_BYTES + total as usize);
+    Some(identification.is_some())
 }

@@ -6,38 +6,38 @@ use crate::{
     Header, Malformed, NoRoom, PacketBuf,
     ethernet::{self, ETHERTYPE_IPV4, ETHERTYPE_IPV6},
     ip::protocol,
-    ipip::EncapsulateError,
+    ipip::{EncapsulateError, outer::ETHERTYPE_BYTES},
     ipv4::{self, Ipv4Header, Ipv4View},
     ipv6::{self, Ipv6Header, Ipv6View},
 };
 
-/// Length in bytes of the headers of a usual packet: Ethernet, and IPv4 without options.
-const PLAIN: usize = ethernet::HEADER_BYTES + ipv4::HEADER_BYTES;
-
-/// The same in tunnels.
-pub(super) const PLAIN_IN_V4: usize = PLAIN + ipv4::HEADER_BYTES;
-pub(super) const PLAIN_IN_V6: usize = PLAIN + ipv6::HEADER_BYTES;
-
-/// The headers of a usual packet.
+/// The front of a frame without VLAN tags, with an IPv4 header without options.
 #[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-struct Front {
-    macs: [u8; 12],
+pub(super) struct Front {
+    pub addresses: [u8; 12],
     ethertype: [u8; 2],
-    ip: Ipv4Header,
+    pub ip: Ipv4Header,
 }
 
-/// EtherType, version and header length of a usual packet.
-const START: [u8; 3] = {
-    let [high, low] = ETHERTYPE_IPV4.to_be_bytes();
-    [high, low, 0x45]
-};
-
 impl Front {
+    /// The first bytes of a frame as a front, whatever they hold.
     #[inline(always)]
-    const fn start(&self) -> [u8; 3] {
-        let [high, low] = self.ethertype;
-        [high, low, self.ip.version() << 4 | (self.ip.header_bytes() / 4) as u8]
+    pub(super) fn of(frame: &[u8]) -> Option<&Self> {
+        Self::ref_from_prefix(frame).ok().map(|(front, _)| front)
+    }
+
+    /// Whether it is one, of a packet that lies whole in a frame of so many bytes.
+    #[inline(always)]
+    pub(super) fn is_right(&self, len_bytes: usize) -> bool {
+        const HEADER_START: u8 = 0x45;
+        let [high, low] = ETHERTYPE_IPV4.to_be_bytes();
+        let start = self.ip.version() << 4 | (self.ip.header_bytes() / 4) as u8;
+        let total_bytes = usize::from(self.ip.total_length());
+        let [seen_high, seen_low] = self.ethertype;
+        [seen_high, seen_low, start] == [high, low, HEADER_START]
+            && total_bytes >= ipv4::HEADER_BYTES
+            && ethernet::HEADER_BYTES + total_bytes <= len_bytes
     }
 }
 
@@ -50,24 +50,11 @@ pub(super) struct Inner {
     pub protocol: u8,
     pub traffic_class: u8,
     pub dont_fragment: bool,
-    /// Of what is wrapped by itself, where nobody counts.
+    /// Of the outer header, where no flow gives one.
     pub identification: u16,
 }
 
 impl Inner {
-    /// A usual packet that can be wrapped, but for the room that it needs: IPv4 without options, in
-    /// a frame without VLAN tag. [`read`](Self::read) would say the same of it.
-    #[inline(always)]
-    pub(super) fn plain(frame: &[u8], len_bytes: usize) -> Option<Self> {
-        let (front, _) = Front::ref_from_prefix(frame).ok()?;
-        let total_bytes = usize::from(front.ip.total_length());
-        let is_plain = front.start() == START
-            && total_bytes >= ipv4::HEADER_BYTES
-            && ethernet::HEADER_BYTES + total_bytes <= len_bytes
-            && front.ip.ttl() > 1;
-        is_plain.then(|| Self::of_v4(&front.ip, ethernet::HEADER_BYTES))
-    }
-
     /// Checks all that can prevent a packet from being wrapped, but for the room that it needs.
     #[inline]
     pub(super) fn read(frame: &[u8], len_bytes: usize) -> Result<Self, EncapsulateError> {
@@ -100,14 +87,13 @@ impl Inner {
 
     #[inline]
     fn of_v4(header: &Ipv4Header, l3_offset: usize) -> Self {
-        let offset = (header.fragment_offset_bytes() / 8) as u16;
         Self {
             l3_offset,
             total_bytes: usize::from(header.total_length()),
             protocol: protocol::IPV4,
             traffic_class: header.traffic_class(),
             dont_fragment: header.dont_fragment(),
-            identification: header.identification().wrapping_add(offset),
+            identification: outer_identification(header),
         }
     }
 
@@ -124,50 +110,28 @@ impl Inner {
     }
 }
 
-/// Makes room, and puts the outer header into it, before a usual packet. `FRONT` is the length in bytes
-/// of all headers: 34 + `N`.
+/// The identification of the outer header around a packet, so that the fragments of one inner datagram
+/// differ.
 #[inline(always)]
-pub(super) fn place_plain<P: PacketBuf, const N: usize, const FRONT: usize>(
-    packet: &mut P,
-    inner: &Inner,
-    outer: &[u8; N],
-    ethertype: u16,
-) -> Result<(), NoRoom> {
-    const { assert!(FRONT == PLAIN + N) };
-    const MACS: usize = ethernet::HEADER_BYTES - 2;
-    let bytes = packet.prepend(N)?;
-    if let Some(front) = bytes.first_chunk_mut::<FRONT>() {
-        front.copy_within(N..N + MACS, 0);
-        front[MACS..ethernet::HEADER_BYTES].copy_from_slice(&ethertype.to_be_bytes());
-        front[ethernet::HEADER_BYTES..ethernet::HEADER_BYTES + N].copy_from_slice(outer);
-        if let Ok(header) = Ipv4Header::mut_from_bytes(&mut front[ethernet::HEADER_BYTES + N..]) {
-            header.decrement_ttl();
-        }
-    }
-    packet.truncate(ethernet::HEADER_BYTES + N + inner.total_bytes);
-    Ok(())
+pub(super) fn outer_identification(header: &Ipv4Header) -> u16 {
+    let offset = (header.fragment_offset_bytes() / 8) as u16;
+    header.identification().wrapping_add(offset)
 }
 
-/// Makes room, and puts the outer header into it: the only thing that can fail comes first.
+/// Makes room, and writes the outer EtherType and header into it: all that can fail comes first.
 #[inline]
 pub(super) fn place<P: PacketBuf, const N: usize>(
     packet: &mut P,
     inner: &Inner,
     outer: &[u8; N],
-    ethertype: u16,
 ) -> Result<(), NoRoom> {
-    let bytes = packet.prepend(N)?;
-    let l3_offset = inner.l3_offset;
-    if l3_offset == ethernet::HEADER_BYTES {
-        // The same as below, with a length that the compiler knows.
-        bytes.copy_within(N..N + ethernet::HEADER_BYTES - 2, 0);
-    } else {
-        bytes.copy_within(N..N + l3_offset - 2, 0);
-    }
-    bytes[l3_offset - 2..l3_offset].copy_from_slice(&ethertype.to_be_bytes());
-    let (head, inner_bytes) = bytes.split_at_mut(l3_offset + N);
-    head[l3_offset..].copy_from_slice(outer);
-    // Headers are there, and the TTL is above 1: `Inner::read` has seen them.
+    let grown_bytes = N - ETHERTYPE_BYTES;
+    let bytes = packet.prepend(grown_bytes)?;
+    let ethertype_offset = inner.l3_offset - ETHERTYPE_BYTES;
+    bytes.copy_within(grown_bytes..grown_bytes + ethertype_offset, 0);
+    bytes[ethertype_offset..ethertype_offset + N].copy_from_slice(outer);
+    let inner_bytes = &mut bytes[ethertype_offset + N..];
+    // The header is there, and the TTL is above 1: `Inner::read` has seen it.
     if inner.protocol == protocol::IPV4 {
         if let Ok((header, _)) = Ipv4Header::mut_from_prefix(inner_bytes) {
             header.decrement_ttl();
@@ -175,6 +139,6 @@ pub(super) fn place<P: PacketBuf, const N: usize>(
     } else if let Ok((header, _)) = Ipv6Header::mut_from_prefix(inner_bytes) {
         header.decrement_hop_limit();
     }
-    packet.truncate(l3_offset + N + inner.total_bytes);
+    packet.truncate(inner.l3_offset + grown_bytes + inner.total_bytes);
     Ok(())
 }

@@ -4,15 +4,19 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::{
     checksum::Sum,
-    ethernet::ETHERTYPE_IPV4,
+    ethernet::{ETHERTYPE_IPV4, ETHERTYPE_IPV6},
     ip::protocol,
     ipip::{EncapsulateError, OUTER_TTL, inner::Inner},
     ipv4, ipv6,
 };
 
-const DONT_FRAGMENT: u16 = 0x4000;
+/// The flag that forbids fragments, in the first byte of flags and offset.
+const DONT_FRAGMENT: u8 = 0x40;
 
-/// What an outer header takes from the flow that is wrapped.
+/// Length in bytes of the EtherType, which is written with each header.
+pub(super) const ETHERTYPE_BYTES: usize = 2;
+
+/// What an outer header takes from the flow of its packet.
 #[derive(Clone, Copy)]
 pub(super) struct Flow {
     pub hash: u32,
@@ -20,135 +24,118 @@ pub(super) struct Flow {
     pub identification: u16,
 }
 
-/// What an outer header takes from a usual packet of IPv4.
+/// The fields of an outer IPv4 header that differ between the packets of a tunnel.
 #[derive(Clone, Copy)]
-pub(super) struct Usual {
+pub(super) struct Fields {
     pub traffic_class: u8,
-    /// Length in bytes, this header included.
+    /// Length of the packet in bytes, this header included.
     pub total: u16,
-    /// None where it forbids fragments.
+    /// `None` where the header forbids fragments.
     pub identification: Option<u16>,
+    /// The family of the inner packet: [`protocol::IPV4`] or [`protocol::IPV6`].
+    pub protocol: u8,
+    /// The bits of the source that come from the flow: [`OuterV4::host`].
+    pub host: u32,
 }
 
-/// An outer IPv4 header, as far as it is the same for all packets of a tunnel.
+/// An outer IPv4 header, as far as it is the same for all packets of a tunnel: words as they lie in
+/// memory, as one's complement sums may be taken in any byte order (RFC 1071, section 2).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OuterV4 {
-    source: u32,
-    destination: u32,
-    /// The sum over all that is the same, folded.
-    sum: u16,
-    /// How many bits of the source come from a flow's hash: up to 32. They are 0 in `source`.
-    host_bits: u8,
-    in_memory: InMemory,
-}
-
-/// What is the same for all usual packets of a tunnel, as words lie in memory: ones' complement sums
-/// may be taken in any byte order (RFC 1071, section 2).
-#[derive(Clone, Copy, Debug)]
-struct InMemory {
-    /// With the inner packet's protocol, and the flag that forbids fragments.
+    /// The sum over what is the same, folded. It has the flag that forbids fragments and the protocol of
+    /// an inner IPv4 packet, as nearly all packets do.
     sum: u32,
     source: u32,
     destination: u32,
+    /// How many bits of the source come from a flow's hash: up to 32. They are 0 in `source`.
+    host_bits: u8,
 }
 
-/// The same flag, in the word of flags, offset, TTL and protocol as it lies in memory.
-const DONT_FRAGMENT_IN_MEMORY: u32 = u32::from_ne_bytes([0x40, 0, 0, 0]);
+/// A word of a header as it lies in memory.
+#[inline(always)]
+const fn word(bytes: [u8; 2]) -> u32 {
+    u16::from_ne_bytes(bytes) as u32
+}
 
 impl OuterV4 {
     #[inline]
     pub(super) fn new(source: Ipv4Addr, destination: Ipv4Addr, host_bits: u8) -> Self {
         let sum = Sum::default()
             .bytes(&[0x45, 0, 0, 0])
-            .bytes(&[OUTER_TTL, 0, 0, 0])
+            .bytes(&[DONT_FRAGMENT, 0, OUTER_TTL, protocol::IPV4])
             .bytes(&source.octets())
             .bytes(&destination.octets());
-        let usual_sum = sum.number(DONT_FRAGMENT).number(protocol::IPV4.into());
-        let in_memory = InMemory {
-            sum: u32::from((!usual_sum.checksum()).to_be()),
+        Self {
+            sum: word((!sum.checksum()).to_be_bytes()),
             source: u32::from_ne_bytes(source.octets()),
             destination: u32::from_ne_bytes(destination.octets()),
-        };
-        let (source, destination) = (source.to_bits(), destination.to_bits());
-        Self { source, destination, sum: !sum.checksum(), host_bits, in_memory }
+            host_bits,
+        }
     }
 
     #[inline(always)]
     pub(super) fn source(&self, flow_hash: u32) -> Ipv4Addr {
-        Ipv4Addr::from_bits(self.source | host(flow_hash, self.host_bits) as u32)
+        Ipv4Addr::from((self.source | self.host(flow_hash)).to_ne_bytes())
     }
 
-    /// Writes the EtherType and the header of a usual packet.
+    /// The bits of the source that come from a flow's hash, as they lie in memory.
     #[inline(always)]
-    pub(super) fn write_usual(&self, bytes: &mut [u8; 22], fields: &Usual, flow_hash: u32) {
-        let Usual { traffic_class, total, identification } = *fields;
-        let InMemory { sum, source, destination } = self.in_memory;
-        let word = |bytes: [u8; 2]| u32::from(u16::from_ne_bytes(bytes));
-        let host = (host(flow_hash, self.host_bits) as u32).to_be();
+    pub(super) fn host(&self, flow_hash: u32) -> u32 {
+        (host(flow_hash, self.host_bits) as u32).to_be()
+    }
+
+    /// Writes the EtherType and the header.
+    #[inline(always)]
+    pub(super) fn write(
+        &self,
+        bytes: &mut [u8; ETHERTYPE_BYTES + ipv4::HEADER_BYTES],
+        fields: &Fields,
+    ) {
+        let Fields { traffic_class, total, identification, protocol, host } = *fields;
         let total = total.to_be_bytes();
-        let mut sum = sum + word([0, traffic_class]) + word(total) + (host >> 16) + (host & 0xffff);
-        let mut identification_bytes = [0; 2];
-        let mut middle = u32::from_ne_bytes([0x40, 0, OUTER_TTL, protocol::IPV4]);
-        // What nearly all packets forbid is in the sum already: here it is taken out.
+        let mut sum = self.sum
+            + word([0, traffic_class])
+            + word(total)
+            + (host >> 16)
+            + (host & 0xffff)
+            + (word([0, protocol]) - word([0, protocol::IPV4]));
+        let (mut flags, mut identification_bytes) = (DONT_FRAGMENT, [0; 2]);
         if let Some(identification) = identification {
-            identification_bytes = identification.to_be_bytes();
-            sum += word(identification_bytes) + word([!0x40, !0]);
-            middle ^= DONT_FRAGMENT_IN_MEMORY;
+            (flags, identification_bytes) = (0, identification.to_be_bytes());
+            sum += word(identification_bytes) + word([!DONT_FRAGMENT, !0]);
         }
         let sum = (sum & 0xffff) + (sum >> 16);
         let checksum = !((sum & 0xffff) + (sum >> 16)) as u16;
-        let [ethertype_high, ethertype_low] = ETHERTYPE_IPV4.to_be_bytes();
-        let [total_high, total_low] = total;
-        let [identification_high, identification_low] = identification_bytes;
-        bytes[..4].copy_from_slice(&[ethertype_high, ethertype_low, 0x45, traffic_class]);
-        bytes[4..8].copy_from_slice(&[
-            total_high,
-            total_low,
-            identification_high,
-            identification_low,
-        ]);
-        bytes[8..12].copy_from_slice(&middle.to_ne_bytes());
+        let [[e0, e1], [t0, t1], [i0, i1]] =
+            [ETHERTYPE_IPV4.to_be_bytes(), total, identification_bytes];
+        bytes[..4].copy_from_slice(&[e0, e1, 0x45, traffic_class]);
+        bytes[4..8].copy_from_slice(&[t0, t1, i0, i1]);
+        bytes[8..12].copy_from_slice(&[flags, 0, OUTER_TTL, protocol]);
         bytes[12..14].copy_from_slice(&checksum.to_ne_bytes());
-        bytes[14..18].copy_from_slice(&(source | host).to_ne_bytes());
-        bytes[18..].copy_from_slice(&destination.to_ne_bytes());
+        bytes[14..18].copy_from_slice(&(self.source | host).to_ne_bytes());
+        bytes[18..].copy_from_slice(&self.destination.to_ne_bytes());
     }
 
-    /// The header of a packet; of no flow, where it is not told.
-    #[inline(always)]
+    /// The EtherType and the header of a packet; of no flow where none is given.
     pub(super) fn header(
         &self,
         inner: &Inner,
         flow: Option<Flow>,
-    ) -> Result<[u8; ipv4::HEADER_BYTES], EncapsulateError> {
+    ) -> Result<[u8; ETHERTYPE_BYTES + ipv4::HEADER_BYTES], EncapsulateError> {
         let packet_bytes = inner.total_bytes;
         let Ok(total) = u16::try_from(packet_bytes + ipv4::HEADER_BYTES) else {
             return Err(EncapsulateError::TooBig { packet_bytes });
         };
         let identification = flow.map_or(inner.identification, |flow| flow.identification);
-        let (identification, flags) =
-            if inner.dont_fragment { (0, DONT_FRAGMENT) } else { (identification, 0) };
-        let host = flow.map_or(0, |flow| host(flow.hash, self.host_bits) as u32);
-        // The sum has these fields and bits as zeroes, so they add to it what they are. Eight numbers of
-        // 16 bits leave 19, which one fold makes 17 and another 16.
-        let sum = u32::from(self.sum)
-            + u32::from(inner.traffic_class)
-            + u32::from(total)
-            + u32::from(identification)
-            + u32::from(flags)
-            + u32::from(inner.protocol)
-            + (host >> 16)
-            + (host & 0xffff);
-        let sum = (sum & 0xffff) + (sum >> 16);
-        let checksum = !((sum & 0xffff) + (sum >> 16)) as u16;
-        let mut header = [0; ipv4::HEADER_BYTES];
-        header[..2].copy_from_slice(&[0x45, inner.traffic_class]);
-        header[2..4].copy_from_slice(&total.to_be_bytes());
-        header[4..6].copy_from_slice(&identification.to_be_bytes());
-        header[6..8].copy_from_slice(&flags.to_be_bytes());
-        header[8..10].copy_from_slice(&[OUTER_TTL, inner.protocol]);
-        header[10..12].copy_from_slice(&checksum.to_be_bytes());
-        header[12..16].copy_from_slice(&(self.source | host).to_be_bytes());
-        header[16..].copy_from_slice(&self.destination.to_be_bytes());
+        let fields = Fields {
+            traffic_class: inner.traffic_class,
+            total,
+            identification: (!inner.dont_fragment).then_some(identification),
+            protocol: inner.protocol,
+            host: flow.map_or(0, |flow| self.host(flow.hash)),
+        };
+        let mut header = [0; _];
+        self.write(&mut header, &fields);
         Ok(header)
     }
 }
@@ -180,33 +167,33 @@ impl OuterV6 {
         Ipv6Addr::from_bits(u128::from_be_bytes(source) | u128::from(host))
     }
 
-    /// As that of IPv4.
-    #[inline(always)]
+    /// The EtherType and the header of a packet; of no flow where none is given.
     pub(super) fn header(
         &self,
         inner: &Inner,
         flow: Option<Flow>,
-    ) -> Result<[u8; ipv6::HEADER_BYTES], EncapsulateError> {
+    ) -> Result<[u8; ETHERTYPE_BYTES + ipv6::HEADER_BYTES], EncapsulateError> {
         let packet_bytes = inner.total_bytes;
         let Ok(payload_bytes) = u16::try_from(packet_bytes) else {
             return Err(EncapsulateError::TooBig { packet_bytes });
         };
-        let mut header = self.header;
+        let mut bytes = [0; _];
+        let (ethertype, header) = bytes.split_at_mut(ETHERTYPE_BYTES);
+        ethertype.copy_from_slice(&ETHERTYPE_IPV6.to_be_bytes());
+        header.copy_from_slice(&self.header);
         header[0] = 0x60 | inner.traffic_class >> 4;
         header[1] = inner.traffic_class << 4;
         header[4..6].copy_from_slice(&payload_bytes.to_be_bytes());
         header[6] = inner.protocol;
         if let Some(flow) = flow {
-            let mut low = [0; 8];
-            low.copy_from_slice(&header[16..24]);
-            let low = u64::from_be_bytes(low) | host(flow.hash, self.host_bits);
-            header[16..24].copy_from_slice(&low.to_be_bytes());
+            header[8..24].copy_from_slice(&self.source(flow.hash).octets());
         }
-        Ok(header)
+        Ok(bytes)
     }
 }
 
-/// So many bits, up to 64, that differ by the flow: the upper ones of its hash, spread over 64.
+/// As many bits as are wanted, up to 64, that differ by the flow: the upper ones of its hash, spread
+/// over 64.
 #[inline(always)]
 fn host(flow_hash: u32, host_bits: u8) -> u64 {
     // By an odd number, so that no two hashes share a product; its upper bits depend on all of it.

@@ -4,6 +4,7 @@
 mod answers;
 mod check;
 mod decapsulate;
+mod fast_path;
 mod flows;
 mod fragments;
 mod frames;
@@ -14,4 +15,3 @@ mod never_panic;
 mod segmented;
 mod spread;
 mod tunnel_sources;
-mod usual;

@@ -27,14 +27,14 @@ impl<P: PacketBuf + Carries> Own<P> {
         layout: Layout,
         index: usize,
     ) {
-        // What nearly all packets are: usual ones of a connection that is known and doesn't change. A
-        // packet that has not all of this is as it was, and is looked at more closely.
-        if layout.is_usual_v4()
+        // The fast path, which nearly all packets take: of a connection that is known and doesn't change.
+        // It leaves any other packet as it was, for the code below.
+        if layout.is_fast_v4()
             && let Some(connection) = self.connections.found_v4(index)
-            && connection.is_unmoved_by(usual_flags(packet.data()))
+            && connection.is_unmoved_by(flags_of_fast_v4(packet.data()))
             && let id = connection.target
             && let Some(target) = turn.directory.there(id)
-            && self.wrap_usual(turn, &mut packet, id, target, layout.hash())
+            && self.wrap_fast(turn, &mut packet, id, target, layout.hash())
         {
             return turn.send(packet, self.egresses.backends.route);
         }
@@ -66,10 +66,10 @@ impl<P: PacketBuf + Carries> Own<P> {
     #[inline(never)]
     fn balance_any(&mut self, turn: &mut Turn<'_, '_, '_, P>, packet: P, layout: Layout) {
         // Nearly all of these are first packets of their connections.
-        if let Some(key) = layout.usual_key_v4(packet.data())
+        if let Some(key) = layout.fast_key_v4(packet.data())
             && let Some(service) = turn.directory.service_of_flow(&FlowKey::V4(key))
         {
-            return self.serve_usual(turn, packet, key, service, layout);
+            return self.serve_fast(turn, packet, key, service, layout);
         }
         match layout.kind() {
             Kind::Ipv4 | Kind::Ipv6 => {}
@@ -192,9 +192,9 @@ pub(super) enum Way {
     Tunnelled,
 }
 
-/// TCP's flags in a usual packet of IPv4, were it TCP.
+/// The flags of TCP in a packet of the fast path, were it TCP.
 #[inline(always)]
-pub(super) fn usual_flags(frame: &[u8]) -> u8 {
+pub(super) fn flags_of_fast_v4(frame: &[u8]) -> u8 {
     const OFFSET: usize = ethernet::HEADER_BYTES + ipv4::HEADER_BYTES + TCP_FLAGS_OFFSET;
     frame.get(OFFSET).copied().unwrap_or(0)
 }

@@ -1,6 +1,6 @@
 //! What clients send to services, and routers about what services sent.
 
-use super::classes::usual_flags;
+use super::classes::flags_of_fast_v4;
 use super::fragments::Datagram;
 use super::schedule::is_exception;
 use super::{BalanceDrop, Own, Turn, refusal};
@@ -32,9 +32,9 @@ impl FromClient<'_> {
 }
 
 impl<P: PacketBuf + Carries> Own<P> {
-    /// A [usual](Layout::is_usual_v4) packet to a service: as [`serve`](Self::serve) does, but there is
-    /// less that it may be.
-    pub(super) fn serve_usual(
+    /// As [`serve`](Self::serve), for a packet of the [fast path](Layout::is_fast_v4): there is less that
+    /// it may be.
+    pub(super) fn serve_fast(
         &mut self,
         turn: &mut Turn<'_, '_, '_, P>,
         packet: P,
@@ -47,7 +47,7 @@ impl<P: PacketBuf + Carries> Own<P> {
             return turn.reject(packet, reason);
         }
         let is_tcp = key.protocol() == protocol::TCP;
-        let flags = if is_tcp { usual_flags(packet.data()) } else { 0 };
+        let flags = if is_tcp { flags_of_fast_v4(packet.data()) } else { 0 };
         let key = FlowKey::V4(key);
         let from_client = FromClient { key: &key, hash: layout.hash(), flags };
         match self.follow(turn, &from_client, || Ok(service)) {

@@ -51,7 +51,7 @@ impl<P: PacketBuf + Carries> Own<P> {
         layout: Layout,
     ) {
         let hash = layout.hash();
-        if layout.is_usual_v4() && self.wrap_usual(turn, &mut packet, id, target, hash) {
+        if layout.is_fast_v4() && self.wrap_fast(turn, &mut packet, id, target, hash) {
             return turn.send(packet, self.egresses.backends.route);
         }
         // Of a frame that is short enough, VLAN tags and padding included, so is the packet.
@@ -66,10 +66,10 @@ impl<P: PacketBuf + Carries> Own<P> {
         }
     }
 
-    /// Makes a [usual](Layout::is_usual_v4) packet ready to leave for its target. Where it needs a closer
-    /// look it is as it was, and this says no.
+    /// Makes a packet of the [fast path](Layout::is_fast_v4) ready to leave for its target. Returns
+    /// whether it did: a packet that the fast path cannot take is as it was.
     #[inline(always)]
-    pub(super) fn wrap_usual(
+    pub(super) fn wrap_fast(
         &mut self,
         turn: &Turn<'_, '_, '_, P>,
         packet: &mut P,
@@ -79,7 +79,7 @@ impl<P: PacketBuf + Carries> Own<P> {
     ) -> bool {
         let (identification, mtu_bytes) = (self.identification, turn.directory.settings.mtu_bytes);
         let tunnel = &target.tunnel;
-        let wrapped = tunnel.wrap_usual(packet, &self.link, hash, identification, mtu_bytes);
+        let wrapped = tunnel.wrap_fast(packet, &self.link, hash, identification, mtu_bytes);
         let Some(is_identification_used) = wrapped else { return false };
         self.spend_identification(is_identification_used);
         turn.counts.target(id).packets.add(1);

@@ -1,4 +1,4 @@
-//! The usual packets, for which no header needs to be walked through.
+//! The fast path: packets whose headers are at fixed offsets, so that no header is walked through.
 
 use std::hint;
 
@@ -61,8 +61,8 @@ pub(super) struct HeadersV6 {
 }
 
 impl HeadersV4 {
-    /// The headers of a usual packet, known to be whole: TCP or UDP in IPv4 without options or
-    /// fragments, in a frame without VLAN tag. [`Summary::walk`] would say the same of it.
+    /// The headers of a packet of TCP or UDP, whole, in IPv4 without options, no fragment, in a frame
+    /// without VLAN tag. [`Summary::walk`] finds the same.
     #[inline]
     pub(super) fn find(frame: &[u8], len_bytes: usize) -> Option<&Self> {
         Self::find_for(frame, len_bytes, &Station::ANY)
@@ -103,8 +103,8 @@ impl HeadersV4 {
 }
 
 impl HeadersV6 {
-    /// The headers of a usual packet, known to be whole: TCP or UDP in IPv6 without extension headers,
-    /// in a frame without VLAN tag. [`Summary::walk`] would say the same of it.
+    /// The headers of a packet of TCP or UDP, whole, in IPv6 without extension headers, in a frame
+    /// without VLAN tag. [`Summary::walk`] finds the same.
     #[inline]
     pub(super) fn find(frame: &[u8], len_bytes: usize) -> Option<&Self> {
         let (headers, rest) = Self::ref_from_prefix(frame).ok()?;

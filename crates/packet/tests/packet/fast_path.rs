@@ -1,4 +1,4 @@
-//! The short way into the tunnel does what the long way does.
+//! The fast path into the tunnel writes what any other packet gets.
 
 use hotloop_packet::{
     PacketBuf,
@@ -16,11 +16,11 @@ use std::net::{IpAddr, Ipv4Addr};
 const SEED: Seed = Seed::new(42);
 const ADDRESSES: [u8; 12] = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
 
-fn is_usual(frame: &[u8]) -> bool {
+fn is_fast(frame: &[u8]) -> bool {
     let packet = MemPacket::new(frame);
     let layout = classify_packet(&packet, &SEED);
-    assert_eq!(layout.usual_key_v4(frame).is_some(), layout.is_usual_v4());
-    layout.is_usual_v4()
+    assert_eq!(layout.fast_key_v4(frame).is_some(), layout.is_fast_v4());
+    layout.is_fast_v4()
 }
 
 fn tunnel(prefix_bits: u8) -> Tunnel {
@@ -29,10 +29,10 @@ fn tunnel(prefix_bits: u8) -> Tunnel {
 }
 
 #[test]
-fn usual_are_whole_tcp_and_udp_packets_without_anything_else() {
-    assert!(is_usual(&tcp().build()) && is_usual(&udp().payload([1; 40]).padded().build()));
+fn fast_packets_are_whole_tcp_and_udp_packets_without_anything_else() {
+    assert!(is_fast(&tcp().build()) && is_fast(&udp().payload([1; 40]).padded().build()));
     let fragments = udp().payload([0; 2000]).build_fragments(1000);
-    for unusual in [
+    for other in [
         tcp().vlan(7).build(),
         tcp().ipv4_options(&[1; 4]).build(),
         tcp().to("[2001:db8::1]:80").build(),
@@ -44,7 +44,7 @@ fn usual_are_whole_tcp_and_udp_packets_without_anything_else() {
         fragments[1].clone(),
         Vec::new(),
     ] {
-        assert!(!is_usual(&unusual), "{unusual:02x?}");
+        assert!(!is_fast(&other), "{other:02x?}");
     }
 }
 
@@ -61,12 +61,12 @@ fn what_needs_a_closer_look_stays_as_it_was() {
         (tunnel(32), large, 64),
     ] {
         let mut packet = MemPacket::with_room(&frame, headroom, 0);
-        assert_eq!(tunnel.wrap_usual(&mut packet, &ADDRESSES, 1, 2, 1059), None);
+        assert_eq!(tunnel.wrap_fast(&mut packet, &ADDRESSES, 1, 2, 1059), None);
         assert_eq!(packet.data(), frame);
     }
     let fitting = tcp().payload([0; 999]).build();
     let mut packet = MemPacket::new(&fitting);
-    assert_eq!(tunnel(32).wrap_usual(&mut packet, &ADDRESSES, 1, 2, 1059), Some(true));
+    assert_eq!(tunnel(32).wrap_fast(&mut packet, &ADDRESSES, 1, 2, 1059), Some(true));
     assert_eq!(packet.len_bytes(), 14 + 1059);
 }
 
@@ -94,11 +94,11 @@ proptest! {
             builder = builder.padded();
         }
         let frame = builder.build();
-        prop_assert!(is_usual(&frame));
+        prop_assert!(is_fast(&frame));
         let tunnel = tunnel(prefix_bits);
 
         let (mut short, mut long) = (MemPacket::new(&frame), MemPacket::new(&frame));
-        let is_used = tunnel.wrap_usual(&mut short, &ADDRESSES, flow_hash, identification, 1500);
+        let is_used = tunnel.wrap_fast(&mut short, &ADDRESSES, flow_hash, identification, 1500);
         prop_assert_eq!(is_used, Some(!dont_fragment));
         tunnel.wrap_flow(&mut long, flow_hash, identification).unwrap();
         let [to, from] = [0, 6].map(|at| *ADDRESSES[at..].first_chunk::<6>().unwrap());
@@ -117,9 +117,9 @@ proptest! {
         headroom in 0usize..40,
     ) {
         let layout = Layout::from_metadata(layout);
-        let _ = (layout.usual_key_v4(&bytes), layout.key(&bytes), layout.l4_offset(&bytes));
+        let _ = (layout.fast_key_v4(&bytes), layout.key(&bytes), layout.l4_offset(&bytes));
         let mut packet = MemPacket::with_room(&bytes, headroom, 0);
-        let wrapped = tunnel(24).wrap_usual(&mut packet, &ADDRESSES, 1, 2, u16::MAX);
+        let wrapped = tunnel(24).wrap_fast(&mut packet, &ADDRESSES, 1, 2, u16::MAX);
         if wrapped.is_none() {
             prop_assert_eq!(packet.data(), bytes);
         }
