@@ -84,7 +84,7 @@ impl ArpMessage {
     /// The message at the start of `bytes`, an Ethernet frame's payload.
     ///
     /// # Errors
-    /// [`Malformed`] where there are fewer than 28 bytes, or the addresses are not Ethernet's and
+    /// [`Malformed`] if there are fewer than 28 bytes, or the addresses are not Ethernet's and
     /// IPv4's.
     pub fn parse(bytes: &[u8]) -> Result<&Self, Malformed> {
         let Ok((message, _)) = Self::ref_from_prefix(bytes) else {
@@ -99,7 +99,7 @@ impl ArpMessage {
         Ok(message)
     }
 
-    /// The message that a frame carries, after its VLAN tags. `None` where it carries something else,
+    /// The message that a frame carries, after its VLAN tags. `None` if it carries something else,
     /// or the message is malformed.
     pub fn of_frame(frame: &[u8]) -> Option<&Self> {
         match ethernet::network_layer(frame)? {
@@ -138,7 +138,7 @@ impl ArpMessage {
 /// before: it then is the frame.
 ///
 /// # Errors
-/// [`NoRoom`] where the packet has no room for 42 bytes; it is as it was.
+/// [`NoRoom`] if the packet has no room for 42 bytes; it is as it was.
 pub fn request<P: PacketBuf>(
     packet: &mut P,
     sender: Neighbour,

@@ -1,4 +1,4 @@
-//! What a network function needs of a packet's memory, whatever holds it.
+//! What a network function needs of a packet's memory.
 
 /// A packet in memory: DPDK's mbuf, or plain memory in tests.
 ///
@@ -6,7 +6,7 @@
 /// headers are; [`len_bytes`](Self::len_bytes) counts all.
 ///
 /// Each packet carries eight bytes of metadata beside its data, in which a stage leaves what it
-/// found for the stages behind it. They hold anything when a packet arrives.
+/// found for later stages. They hold anything when a packet arrives.
 pub trait PacketBuf {
     /// The bytes of the first segment.
     fn data(&self) -> &[u8];
@@ -29,20 +29,20 @@ pub trait PacketBuf {
     /// new bytes hold anything.
     ///
     /// # Errors
-    /// [`NoRoom`] where the headroom is smaller; the packet is as it was.
+    /// [`NoRoom`] if the headroom is smaller; the packet is as it was.
     fn prepend(&mut self, count: usize) -> Result<&mut [u8], NoRoom>;
 
     /// Makes the packet `count` bytes longer at its end and returns the new bytes, which hold
     /// anything.
     ///
     /// # Errors
-    /// [`NoRoom`] where the tailroom of the last segment is smaller; the packet is as it was.
+    /// [`NoRoom`] if the tailroom of the last segment is smaller; the packet is as it was.
     fn append(&mut self, count: usize) -> Result<&mut [u8], NoRoom>;
 
     /// Takes `count` bytes off the front of the first segment.
     ///
     /// # Errors
-    /// [`NoRoom`] where the first segment is shorter; the packet is as it was.
+    /// [`NoRoom`] if the first segment is shorter; the packet is as it was.
     fn trim_front(&mut self, count: usize) -> Result<(), NoRoom>;
 
     /// Cuts the packet to `len_bytes` bytes; a packet that is no longer stays as it is. Segments
@@ -53,7 +53,7 @@ pub trait PacketBuf {
     /// segments. It comes from where this packet's memory came from, has the headroom that new
     /// packets have, and this one's metadata, ingress port and time of arrival.
     ///
-    /// `None` where that memory has run out, where there are not so many bytes, and for no bytes.
+    /// `None` if that memory has run out, if there are fewer bytes, and if `len_bytes` is 0.
     fn copied(&self, offset_bytes: usize, len_bytes: usize) -> Option<Self>
     where
         Self: Sized;
@@ -101,13 +101,13 @@ impl std::fmt::Display for PortId {
     }
 }
 
-/// There is not as much room in the packet's memory as was asked for.
+/// The packet's memory has too little room.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{wanted_bytes} bytes wanted, room for {available_bytes}: {side}")]
 pub struct NoRoom {
-    /// How many bytes were wanted.
+    /// The number of bytes that were wanted.
     pub wanted_bytes: usize,
-    /// How many there are.
+    /// The number of bytes that there are.
     pub available_bytes: usize,
     /// Which room it is.
     pub side: Room,
@@ -118,7 +118,7 @@ pub struct NoRoom {
 pub enum Room {
     /// The unused bytes before the first segment's data.
     Headroom,
-    /// The unused bytes behind the last segment's data.
+    /// The unused bytes after the last segment's data.
     Tailroom,
     /// The data of the first segment.
     Data,

@@ -43,8 +43,8 @@ impl Sum {
         Self { sum: self.sum + number.to_be() as u64 }
     }
 
-    /// Adds the pseudo-header of an IPv4 packet whose transport header and payload have
-    /// `len_bytes` bytes (RFC 793, section 3.1; RFC 768).
+    /// Adds the pseudo-header of an IPv4 packet with `len_bytes` bytes of transport header and payload
+    /// (RFC 9293, section 3.1; RFC 768).
     #[must_use]
     pub fn pseudo_v4(
         self,
@@ -59,8 +59,8 @@ impl Sum {
             .number(len_bytes)
     }
 
-    /// Adds the pseudo-header of an IPv6 packet whose transport header and payload have
-    /// `len_bytes` bytes (RFC 8200, section 8.1).
+    /// Adds the pseudo-header of an IPv6 packet with `len_bytes` bytes of transport header and payload
+    /// (RFC 8200, section 8.1).
     #[must_use]
     pub fn pseudo_v6(
         self,

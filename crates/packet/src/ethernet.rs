@@ -157,7 +157,7 @@ impl<'a> EthernetView<'a> {
     /// The view of `frame`, which begins with the destination's address.
     ///
     /// # Errors
-    /// [`Malformed::Cut`] where the frame ends within its header or a VLAN tag.
+    /// [`Malformed::Cut`] if the frame ends within its header or a VLAN tag.
     pub fn parse(frame: &'a [u8]) -> Result<Self, Malformed> {
         let cut = |wanted| Malformed::cut(Header::Ethernet, wanted, frame.len());
         let (header, _) = EthernetHeader::ref_from_prefix(frame).map_err(|_| cut(HEADER_BYTES))?;
@@ -184,7 +184,7 @@ impl<'a> EthernetView<'a> {
         self.tags
     }
 
-    /// The EtherType behind the VLAN tags. Below 1,536 it is a length (IEEE 802.3).
+    /// The EtherType after the VLAN tags. Below 1,536 it is a length (IEEE 802.3).
     pub fn ethertype(&self) -> u16 {
         self.ethertype
     }
@@ -194,23 +194,23 @@ impl<'a> EthernetView<'a> {
         HEADER_BYTES + size_of_val(self.tags)
     }
 
-    /// What is behind the header and its tags, padding included.
+    /// What follows the header and its tags, padding included.
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
 }
 
-/// The EtherType behind a frame's VLAN tags, and where what it announces begins, in bytes. `None`
+/// The EtherType after a frame's VLAN tags, and the offset in bytes of what it announces. `None`
 /// where the frame ends within its header or a tag.
 #[inline]
 pub fn network_layer(frame: &[u8]) -> Option<(u16, usize)> {
     let header = frame.first_chunk::<HEADER_BYTES>()?;
     let ethertype = u16::from_be_bytes([header[12], header[13]]);
-    if is_tag(ethertype) { behind_tags(frame) } else { Some((ethertype, HEADER_BYTES)) }
+    if is_tag(ethertype) { after_tags(frame) } else { Some((ethertype, HEADER_BYTES)) }
 }
 
 #[cold]
-fn behind_tags(frame: &[u8]) -> Option<(u16, usize)> {
+fn after_tags(frame: &[u8]) -> Option<(u16, usize)> {
     let ethertype_at = |offset: usize| {
         let bytes = frame.get(offset..)?.first_chunk::<2>()?;
         Some(u16::from_be_bytes(*bytes))
@@ -225,8 +225,8 @@ fn behind_tags(frame: &[u8]) -> Option<(u16, usize)> {
     Some((ethertype_at(offset - 2)?, offset))
 }
 
-/// Where what is behind the Ethernet header and its VLAN tags begins, in bytes: 14, 18 or 22.
-/// `None` where the frame ends within them.
+/// The offset in bytes of what follows the Ethernet header and its VLAN tags: 14, 18 or 22.
+/// `None` if the frame ends within them.
 #[inline]
 pub fn l3_offset(frame: &[u8]) -> Option<usize> {
     network_layer(frame).map(|(_, offset)| offset)

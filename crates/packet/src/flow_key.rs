@@ -63,25 +63,25 @@ macro_rules! flow_key {
                 zerocopy::transmute!(Wire { addresses, rest: rest.to_le_bytes() })
             }
 
-            /// Who sent the packet.
+            /// The sender's address.
             #[inline]
             pub const fn source(&self) -> $address {
                 <$address>::from_octets(self.source)
             }
 
-            /// Whom the packet is for.
+            /// The receiver's address.
             #[inline]
             pub const fn destination(&self) -> $address {
                 <$address>::from_octets(self.destination)
             }
 
-            /// The source's port; an echo's identifier; 0 where there are no ports.
+            /// The source's port; an echo's identifier; 0 if there are no ports.
             #[inline]
             pub const fn source_port(&self) -> u16 {
                 self.source_port.get()
             }
 
-            /// The destination's port; an echo's identifier; 0 where there are no ports.
+            /// The destination's port; an echo's identifier; 0 if there are no ports.
             #[inline]
             pub const fn destination_port(&self) -> u16 {
                 self.destination_port.get()
@@ -175,7 +175,7 @@ pub enum FlowKey {
 }
 
 impl FlowKey {
-    /// The key of packets from `source` to `destination`. `None` where they are of two families.
+    /// The key of packets from `source` to `destination`. `None` if they are of two families.
     pub const fn new(source: SocketAddr, destination: SocketAddr, protocol: u8) -> Option<Self> {
         let ports = (source.port(), destination.port());
         match (source.ip(), destination.ip()) {
@@ -189,7 +189,7 @@ impl FlowKey {
         }
     }
 
-    /// Who sent the packet.
+    /// The sender's address.
     #[inline]
     pub const fn source(&self) -> IpAddr {
         match self {
@@ -198,7 +198,7 @@ impl FlowKey {
         }
     }
 
-    /// Whom the packet is for.
+    /// The receiver's address.
     #[inline]
     pub const fn destination(&self) -> IpAddr {
         match self {
@@ -207,7 +207,7 @@ impl FlowKey {
         }
     }
 
-    /// The source's port; an echo's identifier; 0 where there are no ports.
+    /// The source's port; an echo's identifier; 0 if there are no ports.
     #[inline]
     pub const fn source_port(&self) -> u16 {
         match self {
@@ -216,7 +216,7 @@ impl FlowKey {
         }
     }
 
-    /// The destination's port; an echo's identifier; 0 where there are no ports.
+    /// The destination's port; an echo's identifier; 0 if there are no ports.
     #[inline]
     pub const fn destination_port(&self) -> u16 {
         match self {

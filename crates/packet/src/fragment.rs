@@ -23,10 +23,10 @@ const COPIED: u8 = 0x80;
 pub enum FragmentError {
     /// The frame carries something else than IPv4.
     #[error(
-        "EtherType {ethertype:#06x} is not IPv4, whose packets alone are fragmented on their way"
+        "EtherType {ethertype:#06x} is not IPv4, and only packets of IPv4 are fragmented on their way"
     )]
     NotIpv4 {
-        /// The frame's EtherType, behind VLAN tags.
+        /// The frame's EtherType, after VLAN tags.
         ethertype: u16,
     },
     /// The packet's header is cut or inconsistent, or its options are.
@@ -62,10 +62,10 @@ pub enum FragmentError {
 /// Ethernet header, which is that of the frame. A packet that fits, padding apart, is emitted as it
 /// is.
 ///
-/// Fragments are emitted first to last. Each has the packet's header, those behind the first only with
-/// the options that say so; each as many bytes as fit. A fragment may be split again. Each but the last
+/// Fragments are emitted first to last. Each has the packet's header, those after the first only with
+/// the options that say so and as many bytes as fit. A fragment may be split again. Each but the last
 /// is [copied](PacketBuf::copied), so it has the packet's metadata; the last is the packet's own memory
-/// (or another copy, where it begins behind the packet's first segment).
+/// (or another copy, if it begins after the packet's first segment).
 ///
 /// ```
 /// use hotloop_packet::{PacketBuf, build::udp, fragment, memory::MemPacket};
@@ -100,14 +100,14 @@ struct Whole {
     l3_offset: usize,
     /// Ethernet and IPv4 header of the first fragment.
     first: Front,
-    /// The same of those behind it.
+    /// The same of the fragments after it.
     later: Front,
     /// Where the payload begins in the frame, and where it ends.
     payload_offset: usize,
     end: usize,
     /// Where the payload begins in its datagram's, in bytes: more than 0 for a fragment.
     datagram_offset: usize,
-    /// Whether fragments behind this packet follow.
+    /// Whether fragments after this packet follow.
     more: bool,
 }
 
@@ -118,7 +118,7 @@ struct Front {
 }
 
 impl Whole {
-    /// What there is to split; `None` where the packet fits.
+    /// What there is to split; `None` if the packet fits.
     fn read<P: PacketBuf>(packet: &P, mtu_bytes: usize) -> Result<Option<Self>, FragmentError> {
         let frame = packet.data();
         let cut = Malformed::cut(Header::Ethernet, ethernet::HEADER_BYTES, frame.len());
@@ -260,14 +260,14 @@ fn copied_options(options: &[u8], copies: &mut [u8; 40]) -> Result<usize, Malfor
     const END: u8 = 0;
     const NO_OPERATION: u8 = 1;
     let (mut rest, mut len_bytes) = (options, 0);
-    while let [kind, behind @ ..] = rest {
+    while let [kind, tail @ ..] = rest {
         let option_bytes = match *kind {
             END => break,
             NO_OPERATION => 1,
-            _ => behind.first().map_or(0, |length| usize::from(*length)),
+            _ => tail.first().map_or(0, |length| usize::from(*length)),
         };
         let whole = rest.split_at_checked(option_bytes);
-        let Some((option, behind)) = whole.filter(|_| *kind == NO_OPERATION || option_bytes >= 2)
+        let Some((option, next)) = whole.filter(|_| *kind == NO_OPERATION || option_bytes >= 2)
         else {
             return Err(Malformed::inconsistent(Header::Ipv4, "option length"));
         };
@@ -275,7 +275,7 @@ fn copied_options(options: &[u8], copies: &mut [u8; 40]) -> Result<usize, Malfor
             copies[len_bytes..len_bytes + option_bytes].copy_from_slice(option);
             len_bytes += option_bytes;
         }
-        rest = behind;
+        rest = next;
     }
     Ok(len_bytes.next_multiple_of(4))
 }

@@ -18,13 +18,13 @@ pub mod kind {
     pub const DESTINATION_UNREACHABLE: u8 = 3;
     /// A router was congested (no longer sent: RFC 6633).
     pub const SOURCE_QUENCH: u8 = 4;
-    /// There is a better way.
+    /// There is a better next hop.
     pub const REDIRECT: u8 = 5;
-    /// To be answered with what it carries.
+    /// Asks for a reply with the same data.
     pub const ECHO_REQUEST: u8 = 8;
-    /// A packet took too many hops, or its fragments too long.
+    /// A packet took too many hops, or its fragments arrived too late.
     pub const TIME_EXCEEDED: u8 = 11;
-    /// A packet's header has a mistake.
+    /// A packet's header has a wrong field.
     pub const PARAMETER_PROBLEM: u8 = 12;
 }
 
@@ -60,7 +60,7 @@ impl IcmpHeader {
     /// The header at the start of `bytes`, to be changed in place.
     ///
     /// # Errors
-    /// [`Malformed::Cut`] where there are fewer than 8 bytes.
+    /// [`Malformed::Cut`] if there are fewer than 8 bytes.
     #[inline]
     pub fn parse_mut(bytes: &mut [u8]) -> Result<&mut Self, Malformed> {
         let available_bytes = bytes.len();
@@ -98,8 +98,8 @@ impl IcmpHeader {
         if is_echo(self.kind) { Some(self.sequence.get()) } else { None }
     }
 
-    /// The size in bytes that would have fitted, of a message that says that a packet was too big
-    /// (RFC 1191; 0 from routers older than that).
+    /// The largest size in bytes that fits, in a message that a packet was too big (RFC 1191; 0 from
+    /// routers older than that).
     pub const fn mtu_bytes(&self) -> Option<u16> {
         match (self.kind, self.code) {
             (kind::DESTINATION_UNREACHABLE, CODE_FRAGMENTATION_NEEDED) => Some(self.sequence.get()),
@@ -144,7 +144,7 @@ impl<'a> IcmpView<'a> {
     /// The view of the message in `bytes`, an IPv4 packet's payload.
     ///
     /// # Errors
-    /// [`Malformed::Cut`] where there are fewer than 8 bytes.
+    /// [`Malformed::Cut`] if there are fewer than 8 bytes.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let Ok((header, payload)) = IcmpHeader::ref_from_prefix(bytes) else {

@@ -22,11 +22,11 @@ pub mod kind {
     pub const DESTINATION_UNREACHABLE: u8 = 1;
     /// A packet was too big for a link.
     pub const PACKET_TOO_BIG: u8 = 2;
-    /// A packet took too many hops, or its fragments too long.
+    /// A packet took too many hops, or its fragments arrived too late.
     pub const TIME_EXCEEDED: u8 = 3;
-    /// A packet's header has a mistake.
+    /// A packet's header has a wrong field.
     pub const PARAMETER_PROBLEM: u8 = 4;
-    /// To be answered with what it carries.
+    /// Asks for a reply with the same data.
     pub const ECHO_REQUEST: u8 = 128;
     /// Answers an echo request.
     pub const ECHO_REPLY: u8 = 129;
@@ -61,7 +61,7 @@ impl Icmpv6Header {
     /// The header at the start of `bytes`, to be changed in place.
     ///
     /// # Errors
-    /// [`Malformed::Cut`] where there are fewer than 8 bytes.
+    /// [`Malformed::Cut`] if there are fewer than 8 bytes.
     #[inline]
     pub fn parse_mut(bytes: &mut [u8]) -> Result<&mut Self, Malformed> {
         let available_bytes = bytes.len();
@@ -99,7 +99,7 @@ impl Icmpv6Header {
         if is_echo(self.kind) { Some(self.sequence.get()) } else { None }
     }
 
-    /// The size in bytes that would have fitted, of a message that says that a packet was too big.
+    /// The largest size in bytes that fits, in a message that a packet was too big.
     pub fn mtu_bytes(&self) -> Option<u32> {
         let word: U32 = zerocopy::transmute!([self.identifier, self.sequence]);
         (self.kind == kind::PACKET_TOO_BIG).then_some(word.get())
@@ -134,10 +134,10 @@ pub struct Icmpv6View<'a> {
 }
 
 impl<'a> Icmpv6View<'a> {
-    /// The view of the message in `bytes`, an IPv6 packet's payload behind its extension headers.
+    /// The view of the message in `bytes`, an IPv6 packet's payload after its extension headers.
     ///
     /// # Errors
-    /// [`Malformed::Cut`] where there are fewer than 8 bytes.
+    /// [`Malformed::Cut`] if there are fewer than 8 bytes.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let Ok((header, payload)) = Icmpv6Header::ref_from_prefix(bytes) else {

@@ -79,7 +79,7 @@ impl Ecn {
 }
 
 /// Whether an address may be one host's, on a network: not none, loopback, a group or reserved. A
-/// packet whose source or destination may not is martian (RFC 1812, section 5.3.7; RFC 4291, section
+/// packet with any other source or destination is martian (RFC 1812, section 5.3.7; RFC 4291, section
 /// 2).
 #[inline]
 pub const fn is_host(address: IpAddr) -> bool {

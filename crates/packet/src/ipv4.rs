@@ -42,7 +42,7 @@ impl Ipv4Header {
     /// The header at the start of `bytes`, to be changed in place.
     ///
     /// # Errors
-    /// [`Malformed`] where the bytes end within the header (options included), or its version or
+    /// [`Malformed`] if the bytes end within the header (options included), or its version or
     /// header length is impossible. The total length is not looked at.
     #[inline]
     pub fn parse_mut(bytes: &mut [u8]) -> Result<&mut Self, Malformed> {
@@ -102,7 +102,7 @@ impl Ipv4Header {
         self.flags_fragment.get() & DONT_FRAGMENT != 0
     }
 
-    /// Whether fragments behind this one follow.
+    /// Whether more fragments follow this one.
     #[inline]
     pub const fn more_fragments(&self) -> bool {
         self.flags_fragment.get() & MORE_FRAGMENTS != 0
@@ -120,7 +120,7 @@ impl Ipv4Header {
         Fragment::new(self.flags_fragment.get() & FRAGMENT_OFFSET, self.more_fragments())
     }
 
-    /// How many more hops the packet may take.
+    /// The number of hops that the packet may still take.
     #[inline]
     pub const fn ttl(&self) -> u8 {
         self.ttl
@@ -240,7 +240,7 @@ impl<'a> Ipv4View<'a> {
     /// The view of the packet at the start of `bytes`; what follows it, padding say, is left out.
     ///
     /// # Errors
-    /// [`Malformed`] where version, header length or total length is impossible, or the packet
+    /// [`Malformed`] if version, header length or total length is impossible, or the packet
     /// longer than `bytes`. The checksum is not looked at: see
     /// [`is_checksum_right`](Self::is_checksum_right).
     #[inline]
@@ -253,11 +253,11 @@ impl<'a> Ipv4View<'a> {
         Ok(view)
     }
 
-    /// The view of a packet whose payload may go on behind `bytes`: in the first segment of several,
+    /// The view of a packet with a payload that may go on after `bytes`: in the first segment of several,
     /// or quoted by an ICMP error. [`payload`](Self::payload) is then what there is of it.
     ///
     /// # Errors
-    /// [`Malformed`] where version, header length or total length is impossible, or the header
+    /// [`Malformed`] if version, header length or total length is impossible, or the header
     /// itself is cut.
     #[inline]
     pub fn parse_cut(bytes: &'a [u8]) -> Result<Self, Malformed> {
@@ -298,7 +298,7 @@ impl std::ops::Deref for Ipv4View<'_> {
     }
 }
 
-/// The fixed header, the options, and what is behind.
+/// The fixed header, the options, and what follows.
 #[inline]
 fn split(bytes: &[u8]) -> Result<(&Ipv4Header, &[u8], &[u8]), Malformed> {
     let cut = |wanted| Malformed::cut(Header::Ipv4, wanted, bytes.len());

@@ -18,8 +18,8 @@
 //! # Guarantees
 //!
 //! No bytes, however wrong, make a function panic: not a frame's, and not a
-//! [`Layout`](classify::Layout)'s. (The builders, which are for tests, do panic where they are asked
-//! for the impossible.) A function that fails leaves the packet as it was. Nothing but [`build`],
+//! [`Layout`](classify::Layout)'s. (The builders, which are for tests, panic on what
+//! cannot be built.) A function that fails leaves the packet as it was. Nothing but [`build`],
 //! [`memory`] and error texts allocates. There is no unsafe code.
 //!
 //! # Example

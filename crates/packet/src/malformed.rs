@@ -1,6 +1,6 @@
 //! What can be wrong with a header.
 
-/// A protocol whose header can be malformed.
+/// A protocol with a header that can be malformed.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[repr(u8)]
 pub enum Header {
@@ -63,7 +63,7 @@ pub enum Malformed {
     /// There are fewer bytes than the header needs.
     #[error("{header} header cut: {wanted_bytes} bytes wanted, {available_bytes} there")]
     Cut {
-        /// Whose header.
+        /// The header's protocol.
         header: Header,
         /// How many bytes it needs, as far as could be read.
         wanted_bytes: usize,
@@ -73,7 +73,7 @@ pub enum Malformed {
     /// A field holds a value that cannot be.
     #[error("{header} header with an impossible {field}")]
     Inconsistent {
-        /// Whose header.
+        /// The header's protocol.
         header: Header,
         /// The field's name in the RFC.
         field: &'static str,
@@ -81,7 +81,7 @@ pub enum Malformed {
 }
 
 impl Malformed {
-    /// Whose header is malformed.
+    /// The protocol of the malformed header.
     pub const fn header(&self) -> Header {
         match self {
             Self::Cut { header, .. } | Self::Inconsistent { header, .. } => *header,

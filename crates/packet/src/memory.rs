@@ -8,7 +8,7 @@ pub const HEADROOM_BYTES: usize = 128;
 /// Tailroom in bytes that [`MemPacket::new`] leaves.
 pub const TAILROOM_BYTES: usize = 128;
 
-/// A packet in plain memory: one segment, with room before and behind it that never grows.
+/// A packet in plain memory: one segment, with room before and after it that never grows.
 ///
 /// It is one pointer wide, so that it moves through stages as cheaply as an mbuf does.
 ///
@@ -38,12 +38,12 @@ struct Memory {
 }
 
 impl MemPacket {
-    /// A packet that holds `data`, with [`HEADROOM_BYTES`] before and [`TAILROOM_BYTES`] behind it.
+    /// A packet that holds `data`, with [`HEADROOM_BYTES`] before and [`TAILROOM_BYTES`] after it.
     pub fn new(data: &[u8]) -> Self {
         Self::with_room(data, HEADROOM_BYTES, TAILROOM_BYTES)
     }
 
-    /// A packet that holds `data`, with so many bytes before and behind it.
+    /// A packet that holds `data`, with so many bytes before and after it.
     pub fn with_room(data: &[u8], headroom_bytes: usize, tailroom_bytes: usize) -> Self {
         let end = headroom_bytes + data.len();
         let mut bytes = vec![0; end + tailroom_bytes].into_boxed_slice();
@@ -81,12 +81,12 @@ impl MemPacket {
         self
     }
 
-    /// How many bytes are free before the data.
+    /// The number of free bytes before the data.
     pub fn headroom_bytes(&self) -> usize {
         self.0.start
     }
 
-    /// How many bytes are free behind the data.
+    /// The number of free bytes after the data.
     pub fn tailroom_bytes(&self) -> usize {
         self.0.bytes.len() - self.0.end
     }

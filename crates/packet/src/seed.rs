@@ -42,7 +42,7 @@ impl Seed {
         Self { words }
     }
 
-    /// A seed from a secret of 128 random bits: whoever doesn't know it can't tell which flows share a
+    /// A seed from a secret of 128 random bits: without the secret it is not known which flows share a
     /// hash. It keeps hashes from being computed in advance; they are no message authentication code.
     pub const fn from_key(key: u128) -> Self {
         let (high, low) = ((key >> 64) as u64, key as u64);

@@ -21,7 +21,7 @@ pub mod flags {
     pub const SYN: u8 = 0x02;
     /// Ends a connection at once.
     pub const RST: u8 = 0x04;
-    /// To be handed to the application now.
+    /// The receiver hands the data to the application at once.
     pub const PSH: u8 = 0x08;
     /// The acknowledgement number counts.
     pub const ACK: u8 = 0x10;
@@ -50,7 +50,7 @@ impl TcpHeader {
     /// The header at the start of `bytes`, to be changed in place.
     ///
     /// # Errors
-    /// [`Malformed`] where the bytes end within the header's first 20, or its length is below that.
+    /// [`Malformed`] if the bytes end within the header's first 20, or its length is below that.
     /// The options are not looked at: they may be cut, as in the quote of an ICMP error.
     #[inline]
     pub fn parse_mut(bytes: &mut [u8]) -> Result<&mut Self, Malformed> {
@@ -100,7 +100,7 @@ impl TcpHeader {
         self.flags
     }
 
-    /// How many bytes the sender is ready to take, unscaled.
+    /// The number of bytes that the sender is ready to receive, unscaled.
     #[inline]
     pub const fn window(&self) -> u16 {
         self.window.get()
@@ -153,7 +153,7 @@ impl<'a> TcpView<'a> {
     /// The view of the segment in `bytes`, an IP packet's payload.
     ///
     /// # Errors
-    /// [`Malformed`] where the bytes end within the header (options included), or its length is
+    /// [`Malformed`] if the bytes end within the header (options included), or its length is
     /// below 20.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
@@ -197,7 +197,7 @@ impl std::ops::Deref for TcpView<'_> {
 /// there is none. Returns whether it lowered one.
 ///
 /// `segment` is a TCP segment, of which the header is all that is looked at. One without a SYN, which
-/// announces nothing, stays as it is, as does one whose header is cut or inconsistent.
+/// announces nothing, stays as it is, as does one with a header that is cut or inconsistent.
 ///
 /// ```
 /// use hotloop_packet::{build::tcp, tcp::clamp_mss};
@@ -315,7 +315,7 @@ mod tests {
         assert_eq!(clamped(&mss(0, 0), 1440), (false, mss(0, 0)));
         assert_eq!(clamped(&mss(0xff, 0xff), 0), (true, mss(0, 0)));
         assert_eq!(clamped(&[], 1440), (false, vec![]));
-        // Behind others, at an odd place, and more than once.
+        // After others, at an odd offset, and more than once.
         let among = [4, 2, 1, 2, 4, 0x05, 0xb4, 1, 3, 3, 7, 2, 4, 0x10, 0, 0];
         let expected = vec![4, 2, 1, 2, 4, 0x05, 0xa0, 1, 3, 3, 7, 2, 4, 0x05, 0xa0, 0];
         assert_eq!(clamped(&among, 1440), (true, expected));
@@ -323,7 +323,7 @@ mod tests {
 
     #[test]
     fn what_announces_no_segment_size_stays_as_it_is() {
-        // Behind the end, within another option, of a wrong length, cut.
+        // After the end, within another option, of a wrong length, cut.
         for options in [
             [0, 2, 4, 0x05, 0xb4, 0, 0, 0],
             [254, 6, 2, 4, 0x05, 0xb4, 0, 0],

@@ -23,7 +23,7 @@ impl UdpHeader {
     /// The header at the start of `bytes`, to be changed in place.
     ///
     /// # Errors
-    /// [`Malformed`] where the bytes end within the header, or its length is below 8.
+    /// [`Malformed`] if the bytes end within the header, or its length is below 8.
     #[inline]
     pub fn parse_mut(bytes: &mut [u8]) -> Result<&mut Self, Malformed> {
         let available_bytes = bytes.len();
@@ -106,7 +106,7 @@ impl<'a> UdpView<'a> {
     /// The view of the datagram at the start of `bytes`, an IP packet's payload.
     ///
     /// # Errors
-    /// [`Malformed`] where the bytes end within the header or before the length that it states, or
+    /// [`Malformed`] if the bytes end within the header or before the length that it states, or
     /// that is below 8.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
@@ -118,11 +118,11 @@ impl<'a> UdpView<'a> {
         Ok(view)
     }
 
-    /// The view of a datagram whose payload may go on behind `bytes`: in the first segment of
+    /// The view of a datagram with a payload that may go on after `bytes`: in the first segment of
     /// several, in a first fragment, or quoted by an ICMP error.
     ///
     /// # Errors
-    /// [`Malformed`] where the bytes end within the header, or its length is below 8.
+    /// [`Malformed`] if the bytes end within the header, or its length is below 8.
     #[inline]
     pub fn parse_cut(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let Ok((header, rest)) = UdpHeader::ref_from_prefix(bytes) else {

@@ -106,7 +106,7 @@ impl About {
         })
     }
 
-    /// The type of the ICMP message that the packet is: `None` where it is another protocol's.
+    /// The type of the ICMP message that the packet is: `None` if it is another protocol's.
     pub(super) fn icmp_kind(&self, frame: &[u8]) -> Result<Option<u8>, Malformed> {
         let (protocol, header) = match self.ends {
             Ends::V4(..) => (protocol::ICMP, Header::Icmp),

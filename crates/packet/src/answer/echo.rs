@@ -68,13 +68,13 @@ struct Message {
     code: u8,
     /// As the request has it.
     checksum: u16,
-    /// Everything but type, code and checksum: in IPv6 with the pseudo-header, whose sum is the same in
+    /// Everything but type, code and checksum: in IPv6 with the pseudo-header. Its sum is the same in
     /// both directions.
     rest: Sum,
 }
 
 impl Message {
-    /// The message of a packet whose first segment has the first eight bytes of it.
+    /// The message of a packet. The first segment has its first eight bytes.
     fn of<P: PacketBuf>(packet: &P, about: &About) -> Self {
         let start = about.l3_offset + about.header_bytes;
         let end = about.l3_offset + about.total_bytes;
@@ -118,7 +118,7 @@ fn sum_of<P: PacketBuf>(packet: &P, range: Range<usize>, sum: Sum) -> Sum {
     sum
 }
 
-/// Takes `count` bytes out of a packet, behind its first `front_bytes`: the only thing that can fail
+/// Takes `count` bytes out of a packet, after its first `front_bytes`: the only thing that can fail
 /// comes first.
 fn leave_out<P: PacketBuf>(
     packet: &mut P,

@@ -4,10 +4,10 @@
 //! memory is taken, and nothing is copied but headers. Whether the packet's own IP header is IPv4 or
 //! IPv6 decides between ICMP (RFC 792) and ICMPv6 (RFC 4443).
 //!
-//! An answer keeps the frame's Ethernet header, VLAN tags included: whoever sends it sets addresses.
-//! Its TTL is 64 and all its checksums are right. An answer counts as made by whoever sends it; what
-//! it is about is dropped. How many are sent is to be limited (RFC 1812, section 4.3.2.8; RFC 4443,
-//! section 2.4 (f)), which is the caller's.
+//! An answer keeps the frame's Ethernet header, VLAN tags included: the sender sets addresses.
+//! Its TTL is 64 and all its checksums are right. A stage counts an answer as created, and what
+//! it is about as dropped. The caller limits how many are sent (RFC 1812, section 4.3.2.8; RFC 4443,
+//! section 2.4 (f)).
 //!
 //! ```
 //! use hotloop_packet::{PacketBuf, answer, build::{time_exceeded, udp}, icmp, ipv4, memory::MemPacket};
@@ -44,7 +44,7 @@ pub enum AnswerError {
     /// The frame carries something else than IP.
     #[error("EtherType {ethertype:#06x} is neither IPv4 nor IPv6")]
     NotIp {
-        /// The frame's EtherType, behind VLAN tags.
+        /// The frame's EtherType, after VLAN tags.
         ethertype: u16,
     },
     /// The packet's header is cut or inconsistent.

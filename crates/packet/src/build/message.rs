@@ -160,7 +160,7 @@ pub(super) fn quote(about: &[u8]) -> (IpAddr, Vec<u8>) {
     (view.source().into(), bytes[..total.min(1280 - 48)].to_vec())
 }
 
-/// Where errors come from, by the family of whom they are for.
+/// Where errors come from, by the family of their destination.
 pub(super) fn router(destination: IpAddr) -> IpAddr {
     match destination {
         IpAddr::V4(_) => Ipv4Addr::new(192, 0, 2, 254).into(),

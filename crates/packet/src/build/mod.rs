@@ -1,7 +1,7 @@
 //! Frames for tests: each function begins one, each method changes it, [`PacketBuilder::build`] ends
 //! it.
 //!
-//! What is not said has a default: from `10.0.0.1:1000` to `192.0.2.1:80` (or from
+//! What is not given has a default: from `10.0.0.1:1000` to `192.0.2.1:80` (or from
 //! `[2001:db8::1]:1000` to `[2001:db8:ffff::1]:80` where the other end is IPv6), TTL 64, no payload.
 //! Lengths and checksums are right.
 //!
@@ -17,7 +17,7 @@
 //! ```
 //!
 //! # Panics
-//! All of this is for tests, so what cannot be built panics, naming what was asked for: an address
+//! All of this is for tests, so what cannot be built panics with a message that names it: an address
 //! that does not parse, two families in one header, options of a wrong length, or more bytes than a
 //! length field can count.
 
@@ -103,7 +103,7 @@ pub fn protocol(protocol: u8) -> PacketBuilder {
     PacketBuilder::new(Message::Other { protocol })
 }
 
-/// Begins the ICMP or ICMPv6 error that says that nobody listens on the port to which the frame
+/// Begins the ICMP or ICMPv6 error that no program listens on the port to which the frame
 /// `about` was sent.
 ///
 /// Errors come from a router, `192.0.2.254` or `2001:db8::fe`, unless [`PacketBuilder::from`] says
@@ -113,37 +113,37 @@ pub fn unreachable(about: &[u8]) -> PacketBuilder {
     PacketBuilder::error(Error::PortUnreachable, about)
 }
 
-/// Begins the ICMP or ICMPv6 error that says that the frame `about` took too many hops; see
+/// Begins the ICMP or ICMPv6 error that the frame `about` took too many hops; see
 /// [`unreachable()`].
 pub fn time_exceeded(about: &[u8]) -> PacketBuilder {
     PacketBuilder::error(Error::TimeExceeded, about)
 }
 
-/// Begins the ICMP or ICMPv6 error that says that the frame `about` exceeds a link's MTU; see
+/// Begins the ICMP or ICMPv6 error that the frame `about` exceeds a link's MTU; see
 /// [`unreachable()`].
 pub fn too_big(about: &[u8], mtu_bytes: u16) -> PacketBuilder {
     PacketBuilder::error(Error::TooBig { mtu_bytes }, about)
 }
 
-/// Begins the ICMP or ICMPv6 error that says that the frame `about` has a header with a mistake: in
+/// Begins the ICMP or ICMPv6 error that a header of the frame `about` has a wrong field: in
 /// its protocol, or its next header. See [`unreachable()`].
 pub fn parameter_problem(about: &[u8]) -> PacketBuilder {
     PacketBuilder::error(Error::ParameterProblem, about)
 }
 
-/// Begins the ICMP message that says that a router was congested when the IPv4 frame `about` came
+/// Begins the ICMP message that a router was congested when the IPv4 frame `about` came
 /// (RFC 6633: no longer sent). See [`unreachable()`].
 pub fn source_quench(about: &[u8]) -> PacketBuilder {
     PacketBuilder::error(Error::SourceQuench, about)
 }
 
-/// Begins the ICMP message that says that `gateway` is a better way for the IPv4 frame `about`. See
+/// Begins the ICMP message that `gateway` is a better next hop for the IPv4 frame `about`. See
 /// [`unreachable()`].
 pub fn redirect(about: &[u8], gateway: Ipv4Addr) -> PacketBuilder {
     PacketBuilder::error(Error::Redirect { gateway }, about)
 }
 
-/// The frame in which `sender` asks who has `target`.
+/// The frame in which `sender` asks for the Ethernet address of `target`.
 pub fn arp_request(sender: Ipv4Addr, target: Ipv4Addr) -> Vec<u8> {
     let sender = Neighbour { mac: SOURCE_MAC, address: sender };
     let target = Neighbour { mac: MacAddress::default(), address: target };
@@ -228,7 +228,7 @@ impl PacketBuilder {
         self
     }
 
-    /// Adds an IPv6 extension header behind those added before: all of its bytes but the first two,
+    /// Adds an IPv6 extension header after those added before: all of its bytes but the first two,
     /// which are next header and length. With those it must be a multiple of eight bytes long (of
     /// four for the authentication header).
     pub fn extension(mut self, next_header: u8, body: &[u8]) -> Self {
@@ -266,7 +266,7 @@ impl PacketBuilder {
         self
     }
 
-    /// Adds a VLAN tag (802.1Q) behind those added before.
+    /// Adds a VLAN tag (802.1Q) after those added before.
     pub fn vlan(mut self, vlan: u16) -> Self {
         self.tags.push(VlanTag::new(ETHERTYPE_VLAN, vlan));
         self

@@ -18,7 +18,7 @@ pub(super) struct IpFields {
     pub dont_fragment: bool,
     /// IPv4 only.
     pub options: Vec<u8>,
-    /// IPv6 only: the next-header value of each, and its bytes behind the first two.
+    /// IPv6 only: the next-header value of each, and its bytes after the first two.
     pub extensions: Vec<(u8, Vec<u8>)>,
 }
 

@@ -129,7 +129,7 @@ impl HeadersV6 {
 }
 
 /// The key of TCP or UDP in the IPv4 header without options at this offset, whatever else is wrong
-/// there; `None` where it is anything else.
+/// there; `None` if it is anything else.
 #[inline]
 pub(super) fn key_v4(frame: &[u8], l3_offset: usize) -> Option<FlowKeyV4> {
     let header = frame.get(l3_offset..)?.first_chunk::<24>()?;
@@ -154,7 +154,7 @@ const fn summary(kind: Kind, protocol: u8, l4_offset: usize) -> Summary {
     }
 }
 
-/// Whether this is a TCP or UDP header that fits. `rest` is what is behind its first eight bytes, and
+/// Whether this is a TCP or UDP header that fits. `rest` is what follows its first eight bytes, and
 /// `l4_bytes` its length with its payload: below zero where the IP header's own length is wrong.
 #[inline]
 fn is_transport_whole(protocol: u8, udp_length: U16, rest: &[u8], l4_bytes: i32) -> bool {

@@ -1,7 +1,7 @@
 //! The headers of a frame, one by one.
 //!
 //! Offsets are counted from the frame's start. `end` is where a packet ends by what encloses it; it
-//! may lie behind the first segment, which is all of the frame that is looked at.
+//! may lie after the first segment, which is all of the frame that is read.
 
 use zerocopy::FromBytes;
 
@@ -16,14 +16,14 @@ use crate::{
     udp::UdpHeader,
 };
 
-/// An IP header, and what is behind it.
+/// An IP header, and what follows it.
 #[derive(Clone, Copy)]
 pub(super) struct Ip {
     pub is_v6: bool,
     pub protocol: u8,
     pub fragment: Fragment,
     pub l3_offset: usize,
-    /// Where the payload begins, behind options and extension headers.
+    /// Where the payload begins, after options and extension headers.
     pub payload_offset: usize,
     /// Where the packet ends, as it says itself.
     pub end: usize,
@@ -86,7 +86,7 @@ pub(super) fn quoted(frame: &[u8], ip: &Ip) -> Result<Option<(Ip, usize)>, Heade
         false if icmp::is_error(*kind) => ipv4_cut(frame, offset, ip.end)?,
         _ => return Ok(None),
     };
-    // What quotes show is enough to tell a flow: eight bytes behind the IP header (RFC 792).
+    // A quote is enough to find its flow: it has eight bytes after the IP header (RFC 792).
     let end = quoted.end.min(ip.end).min(frame.len());
     let shown_bytes = end.saturating_sub(quoted.payload_offset);
     let has_ports = quoted.fragment != Fragment::Later && shown_bytes >= 8;
@@ -124,7 +124,7 @@ pub(super) fn transport(frame: &[u8], ip: &Ip) -> Result<usize, Header> {
     Ok(ip.payload_offset)
 }
 
-/// An IPv4 header whose packet may go on behind `end`.
+/// An IPv4 header of a packet that may go on after `end`.
 #[inline]
 fn ipv4_cut(frame: &[u8], l3_offset: usize, end: usize) -> Result<Ip, Header> {
     let bytes = frame.get(l3_offset..end.min(frame.len())).unwrap_or_default();
@@ -139,7 +139,7 @@ fn ipv4_cut(frame: &[u8], l3_offset: usize, end: usize) -> Result<Ip, Header> {
     })
 }
 
-/// An IPv6 header, quoted: its packet, and even its extension headers, may go on behind `end`.
+/// An IPv6 header, quoted: its packet, and even its extension headers, may go on after `end`.
 fn ipv6_cut(frame: &[u8], l3_offset: usize, end: usize) -> Result<Ip, Header> {
     let header = ipv6_fixed(frame, l3_offset, end)?;
     let packet_end = l3_offset + ipv6::HEADER_BYTES + usize::from(header.payload_length());
@@ -187,7 +187,7 @@ fn ipv6_chain(
     })
 }
 
-/// The key at these offsets, whatever lies there; `None` where the frame ends before.
+/// The key at these offsets, whatever lies there; `None` if the frame ends before.
 #[inline]
 pub(super) fn key_v4(frame: &[u8], l3_offset: usize, l4_offset: usize) -> Option<FlowKeyV4> {
     let header = frame.get(l3_offset..)?.first_chunk::<20>()?;
@@ -196,7 +196,7 @@ pub(super) fn key_v4(frame: &[u8], l3_offset: usize, l4_offset: usize) -> Option
     Some(FlowKeyV4::from_wire(*header[12..].first_chunk()?, ports, protocol))
 }
 
-/// The key at these offsets, whatever lies there; `None` where the frame ends before.
+/// The key at these offsets, whatever lies there; `None` if the frame ends before.
 #[inline]
 pub(super) fn key_v6(
     frame: &[u8],
@@ -236,14 +236,14 @@ fn ports(frame: &[u8], l4_offset: usize, protocol: u8, icmp_protocol: u8) -> Opt
     }
 }
 
-/// Where the payload of the IPv4 header at this offset begins; `None` where the frame ends before.
+/// Where the payload of the IPv4 header at this offset begins; `None` if the frame ends before.
 #[inline]
 pub(super) fn payload_v4(frame: &[u8], l3_offset: usize) -> Option<usize> {
     let first = frame.get(l3_offset)?;
     Some(l3_offset + usize::from(first & 0xf) * 4)
 }
 
-/// Where the payload of the IPv6 header at this offset begins, behind extension headers; `None` where
+/// Where the payload of the IPv6 header at this offset begins, after extension headers; `None` where
 /// the frame ends before.
 #[inline]
 pub(super) fn payload_v6(frame: &[u8], l3_offset: usize) -> Option<usize> {

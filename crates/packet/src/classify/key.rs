@@ -9,10 +9,10 @@ use crate::{
 };
 
 impl FlowKey {
-    /// The key of the flow that a frame belongs to, whose first segment is `frame`, and which has
-    /// `len_bytes` bytes over all segments. `None` where it is not IP, or malformed.
+    /// The key of the flow of a frame. `frame` is its first segment, and `len_bytes` its length over
+    /// all segments. `None` if it is not IP, or malformed.
     ///
-    /// The same as [`Summary::of`] and then [`Summary::key`], for those who need nothing else.
+    /// The same as [`Summary::of`] and then [`Summary::key`], and faster.
     ///
     /// ```
     /// use hotloop_packet::{build::udp, flow_key::FlowKey};
@@ -31,7 +31,7 @@ impl FlowKey {
     }
 }
 
-/// [`FlowKey::of`] any frame: apart, so that it stays small where it is inlined.
+/// [`FlowKey::of`] for any frame. It is not inlined, so that its callers stay small.
 #[inline(never)]
 fn of_any(frame: &[u8], len_bytes: usize) -> Option<FlowKey> {
     match HeadersV6::find(frame, len_bytes) {

@@ -55,7 +55,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The layout of a frame whose first segment is `frame`, and which has `len_bytes` bytes over all
+    /// The layout of a frame. `frame` is its first segment, and `len_bytes` its length over all
     /// segments.
     #[inline]
     pub fn of(frame: &[u8], len_bytes: usize, seed: &Seed) -> Self {
@@ -63,7 +63,7 @@ impl Layout {
     }
 
     /// As [`of`](Self::of), at a station: a frame that isn't [for it](Station::takes) is [foreign]
-    /// there, and nothing else is said of it.
+    /// there, and nothing else is found out about it.
     ///
     /// [foreign]: Self::is_foreign
     #[inline]
@@ -77,7 +77,7 @@ impl Layout {
         }
     }
 
-    /// [`at`](Self::at) for any frame: apart, so that `at` stays small where it is inlined.
+    /// [`at`](Self::at) for any frame. It is not inlined, so that the callers of `at` stay small.
     #[inline(never)]
     fn of_any(frame: &[u8], len_bytes: usize, seed: &Seed, station: &Station) -> Self {
         if !station.takes(frame) {
@@ -142,7 +142,7 @@ impl Layout {
         zerocopy::transmute!(self)
     }
 
-    /// The symmetric hash of the flow's five fields: [`Seed::hash`]; 0 where the frame is not IP.
+    /// The symmetric hash of the flow's five fields: [`Seed::hash`]; 0 if the frame is not IP.
     #[inline]
     pub const fn hash(&self) -> u32 {
         self.bits as u32
@@ -173,7 +173,7 @@ impl Layout {
         matches!(self.flags() & KIND, KIND_IPV4 | KIND_IPV6 | KIND_FAST_V4 | KIND_FAST_V6)
     }
 
-    /// Whether it is IP and nothing else is to be said of it: no tunnel, no ICMP error, no fragment.
+    /// Whether it is plain IP: no tunnel, no ICMP error, no fragment.
     #[inline]
     pub const fn is_plain(&self) -> bool {
         matches!(self.flags(), KIND_IPV4 | KIND_IPV6 | KIND_FAST_V4 | KIND_FAST_V6)
@@ -192,7 +192,7 @@ impl Layout {
     }
 
     /// Whether the keyed header is quoted by an ICMP or ICMPv6 error: its source sent the packet that
-    /// the error is about, and is whom the error is for.
+    /// the error is about, and receives the error.
     #[inline]
     pub const fn is_icmp_error(&self) -> bool {
         self.has(ICMP_ERROR)
@@ -210,7 +210,7 @@ impl Layout {
         }
     }
 
-    /// Where the keyed header begins, in bytes; 0 where there is none.
+    /// Where the keyed header begins, in bytes; 0 if there is none.
     #[inline]
     pub const fn l3_offset(&self) -> usize {
         (self.bits >> 48) as u8 as usize
@@ -234,7 +234,7 @@ impl Layout {
     }
 
     /// The key of the packet's flow, oriented as [`FlowKey`] says, read from `frame`: the first
-    /// segment of the packet that the layout is of. `None` where it is not IP.
+    /// segment of the packet that the layout is of. `None` if it is not IP.
     #[inline]
     pub fn key(&self, frame: &[u8]) -> Option<FlowKey> {
         if let Some(key) = self.fast_key_v4(frame) {
@@ -283,7 +283,7 @@ impl Layout {
     }
 
     /// The upper half of the symmetric hash of the flow's two addresses, [`Seed::shard`], in the
-    /// upper half of the result; 0 where the frame is not IP.
+    /// upper half of the result; 0 if the frame is not IP.
     #[inline]
     pub const fn shard(&self) -> u32 {
         (self.bits >> 16) as u32 & 0xffff_0000

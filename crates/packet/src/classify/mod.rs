@@ -38,13 +38,13 @@ pub use summary::{Kind, Summary};
 
 use crate::{PacketBuf, seed::Seed};
 
-/// Classifies a frame that lies in one segment: its layout, for the stages behind.
+/// Classifies a frame that lies in one segment: returns its layout, for later stages.
 #[inline]
 pub fn classify(frame: &[u8], seed: &Seed) -> Layout {
     Layout::of(frame, frame.len(), seed)
 }
 
-/// Classifies a packet: its layout, for the stages behind. Headers are looked for in the first
+/// Classifies a packet: returns its layout, for later stages. Headers are read from the first
 /// segment; payloads may go on in others.
 #[inline]
 pub fn classify_packet<P: PacketBuf>(packet: &P, seed: &Seed) -> Layout {
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn offsets_behind_tags_options_and_extension_headers() {
+    fn offsets_after_tags_options_and_extension_headers() {
         let seen = |frame: Vec<u8>| {
             let layout = classify(&frame, &SEED);
             (layout.kind(), layout.l3_offset(), layout.l4_offset(&frame).unwrap())

@@ -33,7 +33,7 @@ pub enum Kind {
 pub struct Summary {
     /// What the frame carries.
     pub kind: Kind,
-    /// What the keyed header carries: see [`crate::ip::protocol`]; 0 where there is none.
+    /// What the keyed header carries: see [`crate::ip::protocol`]; 0 if there is none.
     pub protocol: u8,
     /// Which part of a datagram the keyed header begins.
     pub fragment: Fragment,
@@ -41,9 +41,9 @@ pub struct Summary {
     pub is_tunnel: bool,
     /// Whether the keyed header is quoted by an ICMP or ICMPv6 error.
     pub is_icmp_error: bool,
-    /// Where the frame's own (outermost) IP header begins, in bytes; 0 where there is none.
+    /// Where the frame's own (outermost) IP header begins, in bytes; 0 if there is none.
     pub outer_l3_offset: usize,
-    /// Where the keyed header begins, in bytes: 14 to 255; 0 where there is none.
+    /// Where the keyed header begins, in bytes: 14 to 255; 0 if there is none.
     pub l3_offset: usize,
     /// Where what the keyed header carries begins, in bytes; 0 for later fragments, for quotes that
     /// end before, and where there is no keyed header.
@@ -51,8 +51,8 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Looks at a frame whose first segment, which holds all headers, is `frame`, and which has
-    /// `len_bytes` bytes over all segments.
+    /// Reads the headers of a frame. `frame` is its first segment, which holds all headers, and
+    /// `len_bytes` its length over all segments.
     ///
     /// Versions, lengths and bounds of each header are checked, of TCP, UDP and ICMP too; checksums
     /// are not.
@@ -64,7 +64,7 @@ impl Summary {
         }
     }
 
-    /// [`of`](Self::of) any frame: apart, so that `of` stays small where it is inlined.
+    /// [`of`](Self::of) for any frame. It is not inlined, so that the callers of `of` stay small.
     #[inline(never)]
     fn of_any(frame: &[u8], len_bytes: usize) -> Self {
         match HeadersV6::find(frame, len_bytes) {
@@ -128,7 +128,7 @@ impl Summary {
         })
     }
 
-    /// The key of the packet's flow, read from the frame that this summary is of. `None` where it is
+    /// The key of the packet's flow, read from the frame that this summary is of. `None` if it is
     /// not IP.
     #[inline]
     pub fn key(&self, frame: &[u8]) -> Option<FlowKey> {

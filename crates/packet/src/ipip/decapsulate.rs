@@ -23,9 +23,9 @@ pub struct Decapsulated {
 /// Takes the outer IP header, with its options or extension headers, off the IP-in-IP packet of a
 /// frame, whatever its addresses are.
 ///
-/// The inner packet stays as it is, its TTL and differentiated services included: who forwards it
+/// The inner packet stays as it is, its TTL and differentiated services included: a router
 /// then counts the hop, as for any packet. Only its congestion mark becomes what RFC 6040, section
-/// 4.2 says. What is behind the inner packet is cut off.
+/// 4.2 says. What follows the inner packet is cut off.
 ///
 /// # Errors
 /// [`DecapsulateError`]; the packet is as it was.
@@ -67,7 +67,7 @@ fn copy_link_header(to: &mut [u8], from: &[u8], l3_offset: usize) {
     }
 }
 
-/// The inner congestion mark behind the tunnel: RFC 6040, figure 4.
+/// The inner congestion mark after the tunnel: RFC 6040, figure 4.
 fn joined_ecn(inner: Ecn, outer: Ecn) -> Result<Ecn, DecapsulateError> {
     match (inner, outer) {
         (Ecn::NotEct, Ecn::Ce) => Err(DecapsulateError::Congestion),
@@ -145,7 +145,7 @@ struct Inner {
 }
 
 impl Inner {
-    /// Reads the header behind `outer`, which `bytes` begin with.
+    /// Reads the header after `outer`, with which `bytes` begin.
     fn read(bytes: &[u8], outer: &Outer) -> Result<Self, DecapsulateError> {
         let bytes = bytes.get(outer.header_bytes..).unwrap_or_default();
         let bytes = bytes.get(..outer.payload_bytes).unwrap_or(bytes);

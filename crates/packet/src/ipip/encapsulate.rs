@@ -24,10 +24,10 @@ use crate::{
 ///   the fragments of one inner datagram differ;
 /// - an outer IPv6 header's flow label is 0.
 ///
-/// The inner TTL is reduced by one (RFC 2003, section 3.1), its checksum corrected. Padding behind
+/// The inner TTL is reduced by one (RFC 2003, section 3.1), its checksum corrected. Padding after
 /// the inner packet, as short Ethernet frames have, is cut off first.
 ///
-/// For many packets to one backend, keep a [`Tunnel`].
+/// For many packets to one destination, keep a [`Tunnel`].
 ///
 /// # Errors
 /// [`EncapsulateError`]; the packet is as it was.
@@ -87,11 +87,11 @@ impl Tunnel {
         Ok(Self { outer })
     }
 
-    /// A tunnel to `destination` whose sources are addresses of a prefix, given by an address in it
+    /// A tunnel to `destination` from the addresses of a prefix, which is given by an address in it
     /// and its length in bits: [`wrap_flow`](Self::wrap_flow) takes one by the flow, so that a
     /// receiver which shares its work out by outer addresses shares out flows.
     ///
-    /// Of IPv6 prefixes shorter than 64 bits the bits up to the 64th are 0 behind the prefix.
+    /// Of IPv6 prefixes shorter than 64 bits the bits from the prefix to the 64th are 0.
     ///
     /// # Errors
     /// [`TunnelError`]: the ends are of two families, or there are no prefixes of such a length.
@@ -132,7 +132,7 @@ impl Tunnel {
         }
     }
 
-    /// By how many bytes a packet grows: 20 or 40.
+    /// The number of bytes by which a packet grows: 20 or 40.
     #[inline]
     pub const fn outer_header_bytes(&self) -> usize {
         match &self.outer {
@@ -229,7 +229,7 @@ impl Tunnel {
     }
 }
 
-/// Wraps a packet whose headers are those of a [`Front`]. Returns what
+/// Wraps a packet with the headers of a [`Front`]. Returns what
 /// [`Tunnel::wrap_fast`] does.
 #[inline(always)]
 fn wrap_v4_in_v4<P: PacketBuf>(

@@ -27,7 +27,7 @@ impl Front {
         Self::ref_from_prefix(frame).ok().map(|(front, _)| front)
     }
 
-    /// Whether it is one, of a packet that lies whole in a frame of so many bytes.
+    /// Whether it is one, of a packet that lies whole in a frame of `len_bytes` bytes.
     #[inline(always)]
     pub(super) fn is_right(&self, len_bytes: usize) -> bool {
         const HEADER_START: u8 = 0x45;

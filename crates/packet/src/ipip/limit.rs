@@ -22,8 +22,8 @@ pub struct EncapsulationLimit {
     pub pointer: u32,
 }
 
-/// The encapsulation limit of the packet that begins with this IPv6 header; none where it states none.
-/// Nothing is looked for behind a fragment header: the headers of tunnels come before it.
+/// The encapsulation limit of the packet that begins with this IPv6 header; none if it states none.
+/// The search ends at a fragment header: the headers of tunnels come before it.
 ///
 /// ```
 /// use hotloop_packet::{build::udp, ipip};
@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(found(packet()), None);
         assert_eq!(found(packet().extension(60, &[4, 1, 0, 1, 1, 0])), Some((0, 44)));
         assert_eq!(found(packet().extension(60, &[0, 0, 0, 4, 1, 255])), Some((255, 47)));
-        // Behind other headers and options; of the wrong length it is another option.
+        // After other headers and options; of the wrong length it is another option.
         let second = packet().extension(0, &[1, 4, 0, 0, 0, 0]).extension(43, &[0; 14]);
         assert_eq!(found(second.extension(60, &[1, 1, 0, 4, 1, 3])), Some((3, 40 + 8 + 16 + 7)));
         assert_eq!(found(packet().extension(60, &[4, 2, 0, 0, 1, 0])), None);

@@ -52,7 +52,7 @@ pub enum EncapsulateError {
     /// The frame carries something else than IP.
     #[error("EtherType {ethertype:#06x} is neither IPv4 nor IPv6")]
     NotIp {
-        /// The frame's EtherType, behind VLAN tags.
+        /// The frame's EtherType, after VLAN tags.
         ethertype: u16,
     },
     /// The packet's header is cut or inconsistent.
@@ -101,7 +101,7 @@ pub enum DecapsulateError {
     /// The frame carries something else than IP.
     #[error("EtherType {ethertype:#06x} is neither IPv4 nor IPv6")]
     NotIp {
-        /// The frame's EtherType, behind VLAN tags.
+        /// The frame's EtherType, after VLAN tags.
         ethertype: u16,
     },
     /// The outer packet carries no IP.

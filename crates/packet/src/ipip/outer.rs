@@ -30,7 +30,7 @@ pub(super) struct Fields {
     pub traffic_class: u8,
     /// Length of the packet in bytes, this header included.
     pub total: u16,
-    /// `None` where the header forbids fragments.
+    /// `None` if the header forbids fragments.
     pub identification: Option<u16>,
     /// The family of the inner packet: [`protocol::IPV4`] or [`protocol::IPV6`].
     pub protocol: u8,

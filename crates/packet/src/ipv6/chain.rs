@@ -43,7 +43,7 @@ impl FragmentHeader {
         }
     }
 
-    /// Whether fragments behind this one follow.
+    /// Whether more fragments follow this one.
     pub const fn more_fragments(&self) -> bool {
         self.offset_more.get() & 1 == 1
     }
@@ -60,27 +60,27 @@ impl FragmentHeader {
     }
 }
 
-/// What is behind an IPv6 packet's extension headers.
+/// What follows an IPv6 packet's extension headers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Chain {
     /// What the packet carries: see [`crate::ip::protocol`].
     pub protocol: u8,
-    /// Where that begins, in bytes behind the fixed header.
+    /// Where that begins, in bytes after the fixed header.
     pub offset_bytes: usize,
     /// Which part of a datagram the packet is. Of a later fragment `protocol` is what the fragmented
     /// part begins with, which may be an extension header.
     pub fragment: Fragment,
-    /// By which fragments of one datagram are known; 0 where it is none.
+    /// By which fragments of one datagram are known; 0 if it is none.
     pub identification: u32,
 }
 
 /// Walks through the extension headers: hop-by-hop options, routing, fragment, authentication,
 /// destination options, mobility (RFC 6275), HIP (RFC 7401) and Shim6 (RFC 5533). `payload` is what
-/// follows the fixed header, and `next_header` what that header calls it. Behind the header of a
+/// follows the fixed header, and `next_header` what that header calls it. After the header of a
 /// later fragment nothing can be read, and the walk ends.
 ///
 /// # Errors
-/// [`Malformed`] where a header is cut, or there are more than eight.
+/// [`Malformed`] if a header is cut, or there are more than eight.
 #[inline]
 pub fn walk(next_header: u8, payload: &[u8]) -> Result<Chain, Malformed> {
     let chain = Chain {

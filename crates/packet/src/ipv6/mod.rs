@@ -34,7 +34,7 @@ impl Ipv6Header {
     /// The header at the start of `bytes`, to be changed in place.
     ///
     /// # Errors
-    /// [`Malformed`] where the bytes end within the header, or the version is not 6. The payload's
+    /// [`Malformed`] if the bytes end within the header, or the version is not 6. The payload's
     /// length is not looked at.
     #[inline]
     pub fn parse_mut(bytes: &mut [u8]) -> Result<&mut Self, Malformed> {
@@ -88,7 +88,7 @@ impl Ipv6Header {
         self.next_header
     }
 
-    /// How many more hops the packet may take.
+    /// The number of hops that the packet may still take.
     #[inline]
     pub const fn hop_limit(&self) -> u8 {
         self.hop_limit
@@ -169,7 +169,7 @@ impl<'a> Ipv6View<'a> {
     /// The view of the packet at the start of `bytes`; what follows it, padding say, is left out.
     ///
     /// # Errors
-    /// [`Malformed`] where the version is not 6, or the packet is longer than `bytes`. Extension
+    /// [`Malformed`] if the version is not 6, or the packet is longer than `bytes`. Extension
     /// headers are looked at by [`chain`](Self::chain).
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
@@ -181,11 +181,11 @@ impl<'a> Ipv6View<'a> {
         Ok(view)
     }
 
-    /// The view of a packet whose payload may go on behind `bytes`: in the first segment of several,
+    /// The view of a packet with a payload that may go on after `bytes`: in the first segment of several,
     /// or quoted by an ICMPv6 error. [`payload`](Self::payload) is then what there is of it.
     ///
     /// # Errors
-    /// [`Malformed`] where the version is not 6, or the header itself is cut.
+    /// [`Malformed`] if the version is not 6, or the header itself is cut.
     #[inline]
     pub fn parse_cut(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let (header, rest) = split(bytes)?;
@@ -199,7 +199,7 @@ impl<'a> Ipv6View<'a> {
         self.payload
     }
 
-    /// What is behind the extension headers.
+    /// What follows the extension headers.
     ///
     /// # Errors
     /// [`Malformed`] as [`walk`] says.

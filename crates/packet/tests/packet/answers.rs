@@ -272,7 +272,7 @@ fn is_right(packet: &[u8]) -> bool {
     }
 }
 
-/// A frame of any kind with some bytes behind its IP header changed.
+/// A frame of any kind with some bytes after its IP header changed.
 fn any_frame() -> impl Strategy<Value = Vec<u8>> {
     let change = (any::<prop::sample::Index>(), any::<u8>());
     let frame = prop::sample::select(frames());

@@ -12,7 +12,7 @@ use hotloop_packet::{
 
 use crate::frames::TUNNELS;
 
-/// A wrapped packet whose outer header is then changed; its checksum is made right again.
+/// A wrapped packet with a changed outer header, which has a right checksum again.
 fn changed(builder: PacketBuilder, tunnel: (&str, &str), change: impl Fn(&mut [u8])) -> MemPacket {
     let mut frame = builder.tunnelled(tunnel.0, tunnel.1).build();
     change(&mut frame[14..]);
@@ -67,7 +67,7 @@ fn outer_options_and_extension_headers_are_taken_off() {
             .extension(60, &[4, 1, 4, 1, 1, 0]),
     ];
     for outer in outers {
-        // Something behind the inner packet, inside the outer one.
+        // Something after the inner packet, inside the outer one.
         let mut payload = inner[14..].to_vec();
         payload.extend([0xee; 5]);
         let frame = outer.payload(payload).build();

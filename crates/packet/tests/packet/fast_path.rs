@@ -109,7 +109,7 @@ proptest! {
         prop_assert_eq!(IpAddr::from(outer.source()), tunnel.source(flow_hash));
     }
 
-    /// Whoever calls it with anything else gets a wrong packet, never a panic.
+    /// Called with anything else, it makes a wrong packet and never panics.
     #[test]
     fn no_bytes_make_it_panic(
         bytes in prop::collection::vec(any::<u8>(), 0..100),

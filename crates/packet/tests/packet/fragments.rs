@@ -27,7 +27,7 @@ fn split(frame: &[u8], mtu_bytes: usize) -> Result<Vec<MemPacket>, FragmentError
     }
 }
 
-/// What receivers make of fragments that come in order: their payloads, one behind the other.
+/// What receivers make of fragments that come in order: their payloads, one after the other.
 fn joined(pieces: &[Vec<u8>], l3_offset: usize) -> Vec<u8> {
     let views: Vec<_> =
         pieces.iter().map(|frame| Ipv4View::parse(&frame[l3_offset..]).unwrap()).collect();

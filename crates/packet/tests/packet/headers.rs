@@ -145,7 +145,7 @@ fn a_datagram_without_checksum_stays_without() {
     }
 }
 
-/// The message of all zeroes is the only one whose checksum is 0xffff.
+/// Only the message of all zeroes has the checksum 0xffff.
 #[test]
 fn an_echo_reply_of_zeroes_has_a_right_checksum() {
     for payload in [&[][..], &[0; 8], &[0xff; 2], &[1, 2, 3]] {

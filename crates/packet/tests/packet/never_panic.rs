@@ -89,7 +89,7 @@ proptest! {
     }
 
     #[test]
-    fn random_bytes_behind_an_ethertype(
+    fn random_bytes_after_an_ethertype(
         mut frame in prop::collection::vec(any::<u8>(), 16..200),
         ethertype in prop::sample::select(vec![0x0800u16, 0x86dd, 0x8100, 0x88a8, 0x0806]),
         version in prop::sample::select(vec![0x45u8, 0x46, 0x4f, 0x60]),

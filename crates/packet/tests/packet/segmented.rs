@@ -1,4 +1,4 @@
-//! A packet of two segments, whose copies are counted.
+//! A packet of two segments that counts its copies.
 
 use std::{cell::Cell, rc::Rc};
 

@@ -1,4 +1,4 @@
-//! Tunnels whose source is one of many, by the flow.
+//! Tunnels with many sources, of which the flow decides one.
 
 use std::{
     collections::HashSet,
@@ -72,7 +72,7 @@ fn a_tunnel_of_one_source_wraps_any_flow_from_it() {
         for builder in [udp(), udp().to("[2001:db8::2]:53"), udp().dont_fragment()] {
             let mut expected = builder.clone().identification(9).packet_in_memory();
             alone.wrap(&mut expected).unwrap();
-            // The identification is the inner packet's where nothing else is said.
+            // The identification is the inner packet's if no other is given.
             let inner = builder.identification(9);
             for tunnel in [alone, spread] {
                 assert_eq!(tunnel.source(77), source);
@@ -98,7 +98,7 @@ fn identifications_count_where_fragments_are_allowed() {
 }
 
 #[test]
-fn a_spread_tunnel_that_is_told_no_flow_uses_its_first_source() {
+fn a_spread_tunnel_without_a_flow_uses_its_first_source() {
     let tunnel = Tunnel::spread(("192.0.2.77".parse().unwrap(), 26), Ipv4Addr::LOCALHOST).unwrap();
     let mut packet = udp().packet_in_memory();
     tunnel.wrap(&mut packet).unwrap();
