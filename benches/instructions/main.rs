@@ -14,7 +14,7 @@ mod chains;
 
 use std::hint::black_box;
 use std::mem;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::process::ExitCode;
 
 use hotloop::arena::Arena;
@@ -24,6 +24,7 @@ use hotloop::packet::classify::classify;
 use hotloop::packet::flow_key::{FlowKey, FlowKeyV4};
 use hotloop::packet::ip::protocol;
 use hotloop::packet::ipip::{self, Tunnel};
+use hotloop::packet::nat;
 use hotloop::packet::seed::Seed;
 use hotloop::ring::{Consumer, Producer, ring};
 
@@ -60,6 +61,7 @@ fn cases() -> Vec<Case> {
         ),
         ("ipip encapsulate, TCP in IPv4".into(), Box::new(encapsulate)),
         ("ipip decapsulate, TCP in IPv4".into(), Box::new(decapsulate)),
+        ("nat rewrite source, TCP in IPv4".into(), Box::new(rewrite_source)),
     ];
     // AVX2 is not on every processor of a kind, and the list must be the same on all.
     let is_everywhere = |backend: &Backend| backend.is_available() && *backend != Backend::Avx2;
@@ -227,6 +229,14 @@ fn decapsulate(calls: usize) {
     let mut packets = vec![in_tunnel().packet_in_memory(); CALLS_MAX];
     for packet in &mut packets[..calls] {
         black_box(ipip::decapsulate(black_box(packet)).expect("a packet in a tunnel"));
+    }
+}
+
+fn rewrite_source(calls: usize) {
+    let to = SocketAddrV4::new(Ipv4Addr::new(203, 0, 113, 1), 4096);
+    let mut packet = tcp().packet_in_memory();
+    for _ in 0..calls {
+        nat::rewrite_source(black_box(&mut packet), black_box(to)).expect("a TCP segment");
     }
 }
 

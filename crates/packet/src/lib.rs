@@ -4,6 +4,7 @@
 //!   [`memory::MemPacket`] for tests.
 //! - Views, one module a protocol: [`ethernet`] (VLAN, QinQ), [`arp`], [`ipv4`], [`ipv6`], [`tcp`],
 //!   [`udp`], [`icmp`], [`icmpv6`]. `parse` checks once; accessors of what it returns cannot panic.
+//!   `parse_mut` returns the header for writing; its setters correct the checksums that it has.
 //! - [`classify`]: one pass from a frame to what it is and where its headers are, tunnels and ICMP
 //!   errors seen through, in the eight bytes of a packet's metadata.
 //! - [`flow_key`] tells flows apart ([`FlowKey::of`](flow_key::FlowKey::of) reads a frame's key and

@@ -14,6 +14,8 @@ use hotloop_packet::{
 };
 use proptest::prelude::*;
 
+use crate::segmented::Segmented;
+
 const V4: [&str; 3] = ["10.0.0.1:1000", "203.0.113.1:4096", "192.0.2.1:80"];
 const V6: [&str; 3] = ["[fd00::1]:1000", "[2001:db8::1]:4096", "[2001:db8:ffff::1]:80"];
 
@@ -97,6 +99,24 @@ fn fragments() {
                 assert_eq!(&rewritten(sent, SOURCE, outside), left);
             }
         }
+    }
+}
+
+/// The payload may be in another segment: checksums are corrected without it.
+#[test]
+fn packets_of_several_segments() {
+    for (ends, header_bytes) in [(V4, 54), (V6, 74)] {
+        let [inside, outside, peer] = ends;
+        let build = |end: &str| tcp().from(end).to(peer).payload([7; 99]).build();
+        let mut packet = Segmented::new(&build(inside), header_bytes);
+        rewrite_source(&mut packet, outside.parse::<SocketAddr>().unwrap()).unwrap();
+        assert_eq!(packet.bytes(), build(outside));
+
+        let cut = Segmented::new(&build(inside), header_bytes - 1);
+        let mut packet = cut.clone();
+        let error = rewrite_source(&mut packet, outside.parse::<SocketAddr>().unwrap());
+        assert!(matches!(error, Err(NatError::Malformed(_))));
+        assert_eq!(packet.bytes(), cut.bytes());
     }
 }
 
