@@ -1,4 +1,4 @@
-//! What arrives by which port: which frames are for the balancer, and where its tunnels end.
+//! What arrives by which port: the frames that are for the balancer, and where its tunnels end.
 
 use crate::config::Side;
 use hotloop::packet::classify::Layout;
@@ -7,11 +7,11 @@ use hotloop::packet::seed::Seed;
 use hotloop::packet::{PacketBuf, PortId};
 use hotloop::stage::{Classified, Cx, NoDrops, Stage, Tagged, Verdict};
 
-/// How many numbers of ports are distinguished: more than DPDK has.
+/// The number of ports that are distinguished: more than DPDK has.
 const PORTS_MAX: usize = 256;
 
-/// What holds for the ports, by the low byte of their numbers: where nothing was said of one, all
-/// frames are for the balancer, and tunnels may end.
+/// What holds for the ports, by the low byte of their numbers. By default all frames of a port are for
+/// the balancer, and tunnels may end there.
 #[derive(Clone, Debug)]
 pub struct Ports {
     stations: Box<[Station; PORTS_MAX]>,

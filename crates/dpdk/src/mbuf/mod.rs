@@ -1,4 +1,4 @@
-//! The mbuf: a packet in DPDK's memory, owned by one.
+//! The mbuf: a packet in DPDK's memory with one owner.
 
 mod buf;
 pub(crate) mod lengths;
@@ -16,11 +16,11 @@ pub(crate) use segment::is_exclusive;
 pub use shared::SharedMbuf;
 pub(crate) use shared::copy;
 
-/// A packet in an mbuf, or in a chain of them: owned by one, who may write to it, and given back to
-/// its mempool when it is dropped, on whatever thread.
+/// A packet in an mbuf, or in a chain of them. It has one owner, which may write to it. On drop, on
+/// any thread, it returns to its mempool.
 ///
-/// It is eight bytes, a pointer. It may outlive the port that received it and every handle of its
-/// mempool. [`PacketBuf`](crate::PacketBuf) is how its bytes are reached.
+/// It is a pointer of eight bytes. It may outlive the port that received it and every handle of its
+/// mempool. [`PacketBuf`](crate::PacketBuf) has the methods for its bytes.
 ///
 /// It is not `Clone`: [`into_shared`](Self::into_shared) makes a packet that is.
 #[repr(transparent)]
@@ -43,12 +43,12 @@ unsafe impl Send for Mbuf {}
 const _: () = assert!(size_of::<Mbuf>() == 8);
 
 impl Mbuf {
-    /// Takes over an mbuf of DPDK's.
+    /// Takes ownership of an mbuf of DPDK.
     ///
     /// # Safety
     /// 1. It is the head of a chain of mbufs that ends with a null `next`, and their mempools live as
     ///    long as the process and may be used by any thread. 2. The caller owns the chain and gives
-    ///    it away: nobody else has it, and in each segment the refcnt is 1 and the buffer is the
+    ///    it away: it has no other owner, and in each segment the refcnt is 1 and the buffer is the
     ///    segment's own, or an external one with a count of 1.
     /// 3. Its lengths agree: `data_off + data_len <= buf_len` in each segment, and `nb_segs` and
     ///    `pkt_len` of the head are those of the chain.
@@ -58,7 +58,7 @@ impl Mbuf {
         Self { raw }
     }
 
-    /// Gives the mbuf to whoever calls DPDK with it. Who drops the pointer leaks the mbuf.
+    /// Returns the pointer, to call DPDK with. Dropping the pointer leaks the mbuf.
     #[inline]
     #[must_use]
     pub fn into_raw(self) -> NonNull<RawMbuf> {
@@ -71,7 +71,7 @@ impl Mbuf {
         self.head_mut().port = port;
     }
 
-    /// How many segments it has, at least 1.
+    /// The number of segments, at least 1.
     #[inline]
     #[must_use]
     pub fn segment_count(&self) -> usize {
@@ -94,7 +94,7 @@ impl Mbuf {
         usize::from(self.head().data_off)
     }
 
-    /// Makes it a packet that may be cloned and is read only.
+    /// Turns it into a packet that can be cloned and is read-only.
     #[inline]
     #[must_use]
     pub fn into_shared(self) -> SharedMbuf {

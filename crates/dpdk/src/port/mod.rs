@@ -42,8 +42,8 @@ pub use tx::TxQueue;
 /// A core claims a queue with [`rx_queue`](Self::rx_queue) or [`tx_queue`](Self::tx_queue). The
 /// device is configured and started when the first of its queues is, with as many queues as were
 /// claimed by then. It stops when [`stop`](Self::stop) is called after all of them were dropped, or
-/// when the port and its queues are. Then it is closed and plugged out, and gives all mbufs back;
-/// claiming a queue plugs it in again.
+/// when the port and its queues are. Then it is closed and removed from EAL, and all of its mbufs
+/// return to their pool. Claiming a queue adds it to EAL again.
 ///
 /// ```
 /// use hotloop_dpdk::{Eal, Port};
@@ -73,7 +73,7 @@ pub struct Port {
 
 impl Port {
     /// Opens a device: a virtual one by its device string (`net_null0,size=64`), one on the PCI bus
-    /// by its address (`0000:01:00.0`), either plugged in now or found where EAL has it.
+    /// by its address (`0000:01:00.0`), which EAL has already or adds now.
     ///
     /// # Errors
     /// [`Error::DeviceString`] for a string that names no device that is supported, or a net_memif
@@ -84,8 +84,8 @@ impl Port {
         Self::open_with(eal, device, PortConfig::default())
     }
 
-    /// As [`open`](Self::open), to be configured as `config` says. What the device cannot do is an
-    /// error when its queues are started.
+    /// As [`open`](Self::open), with a configuration. What the device cannot do is an error when its
+    /// queues are started.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -110,7 +110,7 @@ impl Port {
     /// # Safety
     /// While a queue of a net_memif device's port is held, the process at its other end
     /// 1. neither closes its end nor ends, and
-    /// 2. writes to the memory that both share only what the memif protocol says.
+    /// 2. writes to the memory that both share only what the memif protocol allows.
     pub unsafe fn open_trusting_peer(
         eal: Eal,
         device: &str,
@@ -121,12 +121,12 @@ impl Port {
     }
 
     /// Claims the next RX queue, registers the calling thread with EAL for as long as it lives, and
-    /// tells the core its lcore id.
+    /// sets the core's lcore id.
     ///
     /// # Errors
-    /// [`Error::TooManyQueues`] where the device has no more, [`Error::ClaimedAfterStart`] while
-    /// queues of an earlier start are held, [`Error::NoLcore`] where EAL takes no more threads, and
-    /// [`Error::Probe`] where the device had stopped and cannot be plugged in again.
+    /// [`Error::TooManyQueues`] if the device has no more, [`Error::ClaimedAfterStart`] while
+    /// queues of an earlier start are held, [`Error::NoLcore`] if EAL takes no more threads, and
+    /// [`Error::Probe`] if the device had stopped and cannot be added to EAL again.
     pub fn rx_queue(&self, core: &Core) -> Result<RxQueue, Error> {
         core.set_lcore(lcore::register(self.eal)?);
         let index = self.inner.claim(Direction::Rx)?;
@@ -143,23 +143,22 @@ impl Port {
         Ok(TxQueue::new(Arc::clone(&self.inner), index))
     }
 
-    /// Stops the device, closes it and plugs it out: it holds no mbuf any more, its files are
-    /// complete. Its counters can be read on.
+    /// Stops the device, closes it and removes it from EAL. It then holds no mbuf, and its files are
+    /// complete. Its counters can still be read.
     ///
     /// # Errors
-    /// [`Error::QueuesHeld`] while somebody may be polling, [`Error::Configure`] where the device
-    /// does not close.
+    /// [`Error::QueuesHeld`] while a queue is held, [`Error::Configure`] if the device does not close.
     pub fn stop(&self) -> Result<(), Error> {
         self.inner.stop()
     }
 
-    /// The device's name, which is that of its string up to the first comma.
+    /// The device's name: its string up to the first comma.
     #[must_use]
     pub fn name(&self) -> &str {
         self.inner.device.name()
     }
 
-    /// What the device is and can do.
+    /// The properties of the device.
     #[must_use]
     pub fn capabilities(&self) -> &Capabilities {
         &self.inner.capabilities
@@ -175,8 +174,8 @@ impl Port {
         self.inner.with_port("its id", |number| Ok(PortId::new(number)))
     }
 
-    /// Whether frames are sent to an address of its own: not so for files, rings and other programs'
-    /// memory, whose [`mac`](Self::mac) is made up.
+    /// Whether frames are sent to an address of its own. Files, rings and shared memory have a made-up
+    /// [`mac`](Self::mac).
     #[must_use]
     pub fn has_own_mac(&self) -> bool {
         self.inner.driver.has_own_mac
@@ -196,7 +195,7 @@ impl Port {
         self.inner.link()
     }
 
-    /// The largest packet in bytes, Ethernet header not counted.
+    /// The length in bytes of the largest packet, without its Ethernet header.
     ///
     /// # Errors
     /// [`Error::Read`] after it has stopped.
@@ -204,10 +203,10 @@ impl Port {
         self.inner.mtu()
     }
 
-    /// What it counted since it was last started.
+    /// The counts since the device was last started.
     ///
     /// # Errors
-    /// [`Error::Read`] where the device does not say.
+    /// [`Error::Read`] if the device does not report them.
     pub fn stats(&self) -> Result<PortStats, Error> {
         self.inner.stats()
     }
@@ -215,7 +214,7 @@ impl Port {
     /// Every counter that the device has, by its own name.
     ///
     /// # Errors
-    /// [`Error::Read`] after it has stopped, or where the device does not say.
+    /// [`Error::Read`] after it has stopped, or if the device does not report them.
     pub fn xstats(&self) -> Result<Vec<(String, u64)>, Error> {
         self.inner.xstats()
     }

@@ -17,14 +17,16 @@ use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// A port's RX queue: claimed once, polled by one thread at a time, which may hand it to another.
+/// A port's RX queue. It is claimed once, and polled by one thread at a time, which may pass it to
+/// another.
 ///
-/// A packet is exclusive. Where a driver hands on mbufs that were sent to it (net_ring), each is
-/// looked at, and one that others own too is copied; it is counted as `rx_nombuf` where the pool has
-/// no room for that.
+/// A received packet has one owner. A driver may pass on mbufs that were sent to it (net_ring): a
+/// packet that has other owners is then copied, and counted as `rx_nombuf` if the pool has no mbuf for
+/// the copy.
 ///
-/// Its lengths agree. Where a driver takes them from what someone else wrote, a packet whose lengths
-/// don't is freed and counted as `rx_malformed`: from net_pcap, a record of more than 65,535 bytes.
+/// The lengths of a received packet agree. A driver may read them from what another program wrote: a
+/// packet with lengths that disagree is then freed and counted as `rx_malformed`. From net_pcap, this
+/// is a record of more than 65,535 bytes.
 pub struct RxQueue {
     port: Arc<Inner>,
     /// To the port's gate. While it is inside, the port of its `port_id` runs with this queue, and
@@ -46,7 +48,7 @@ pub struct RxQueue {
     finished: bool,
     /// Packets that the file's reader had lost by the last empty poll.
     lost: u64,
-    /// Queues that nobody claimed and that are polled with this one.
+    /// Queues that were not claimed and that are polled with this one.
     /// Invariant: empty, or the port runs with them where `pass` is inside, and they are polled through
     /// this value alone: `start`, of the port's first RX queue.
     spare: Range<u16>,
@@ -83,7 +85,7 @@ impl RxQueue {
         self.index
     }
 
-    /// How many packets wait in it, where its driver can tell.
+    /// The number of packets that wait in it. `None` if its driver does not know.
     #[must_use]
     pub fn rx_queue_count(&mut self) -> Option<usize> {
         if !self.pass.is_inside(&self.port.gate) {

@@ -1,4 +1,4 @@
-//! What kind of packet it is, and so who goes on with it.
+//! Which kind of packet it is, and so which function takes it.
 
 use super::{BalanceDrop, Own, Turn};
 use crate::config::IcmpEcho;
@@ -129,7 +129,7 @@ impl<P: PacketBuf + Carries> Own<P> {
         way: Way,
     ) {
         // A tunnel's inner packet may be an error too: that is not the balancer's to follow. Nor is
-        // what a service tells its client, which is a reply like any other.
+        // what a service sends to its client, which is a reply like any other.
         let is_reply =
             way == Way::Tunnelled && is_about_client(turn.directory, header, &packet, layout);
         if layout.is_icmp_error() && !layout.is_tunnel() && !is_reply {
