@@ -1,6 +1,6 @@
 //! What is fuzzed: everything that reads bytes that somebody else wrote.
 //!
-//! Each target takes any bytes and panics where a promise is broken. `cargo xtask fuzz TARGET` looks
+//! Each target takes any bytes and panics where a promise is broken. `fuzz/run.sh TARGET` looks
 //! for such bytes, led by coverage; what it found is kept in `fuzz/corpus`, and `tests/corpus.rs`
 //! runs it again with every `cargo test`.
 

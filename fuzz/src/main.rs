@@ -1,4 +1,4 @@
-//! The fuzzer of one target, which `HOTLOOP_FUZZ_TARGET` names: `cargo xtask fuzz` builds and runs it.
+//! The fuzzer of one target, which `HOTLOOP_FUZZ_TARGET` names: `fuzz/run.sh` builds and runs it.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::path::Path;
 
-/// A task that can't go on.
+/// The reason why a task cannot continue.
 #[derive(Debug)]
 pub struct Failure {
     message: String,
-    /// 1 when something was tried and failed, 2 when the machine or the arguments don't allow it.
+    /// 1 where something was tried and failed, 2 where the machine or the arguments do not allow it.
     pub exit_code: u8,
 }
 
@@ -17,14 +17,14 @@ impl Failure {
         Self { message: message.into(), exit_code: 1 }
     }
 
-    /// The machine or the arguments don't allow it.
+    /// The machine or the arguments do not allow it.
     pub fn refused(message: impl Into<String>) -> Self {
         Self { message: message.into(), exit_code: 2 }
     }
 
-    /// A file that could not be read, written or made: for `map_err`.
+    /// A file that cannot be read, written or made: for `map_err`.
     pub fn file<E: fmt::Display>(doing: &str, path: &Path) -> impl FnOnce(E) -> Self {
-        let what = format!("{doing} {}", path.display());
+        let what = format!("cannot {doing} {}", path.display());
         move |error| Self::failed(format!("{what}: {error}"))
     }
 }

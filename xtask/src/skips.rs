@@ -1,5 +1,5 @@
-//! Running tests so that a test which can't run somewhere is seen: it says so by a line that begins
-//! with «skipped», which the test harness keeps to itself where a test passes.
+//! Runs tests and finds those that were skipped: such a test prints a line that begins with
+//! `skipped`, and passes. The test harness hides what passing tests print.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -7,12 +7,12 @@ use std::process::Stdio;
 use crate::failure::Failure;
 use crate::process;
 
-/// A test that passed without having tested, or not everything.
+/// A test that passed but did not test everything.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Skip {
     /// The test's name, as the harness prints it.
     pub test: String,
-    /// What it said.
+    /// The reason that it printed.
     pub why: String,
 }
 
@@ -38,26 +38,26 @@ pub fn run(arguments: &[&str]) -> Result<Vec<Skip>, Failure> {
 /// Where in the harness's output a line is.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Section {
-    /// What is to be shown.
+    /// Shown.
     #[default]
     Shown,
-    /// What tests that passed have printed. They may have run a harness of their own.
+    /// The output of tests that passed. They may have run a harness of their own.
     Passed,
     /// The names of those tests.
     Names,
 }
 
-/// What the harness has printed so far.
+/// The state after the lines that the harness has printed so far.
 #[derive(Default)]
 struct Output {
     section: Section,
-    /// The test that printed it.
+    /// The test that printed the current lines.
     test: String,
     skips: Vec<Skip>,
 }
 
 impl Output {
-    /// Takes a line, and says whether to show it: not what tests that passed have printed.
+    /// Takes a line. Returns whether to show it: the output of tests that passed is hidden.
     fn take(&mut self, line: &str) -> bool {
         self.section = match (self.section, line) {
             (Section::Shown, "successes:") => Section::Passed,
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_passed_tests_print_is_hidden_but_for_what_they_skipped() {
+    fn output_of_passed_tests_is_hidden_and_skips_are_collected() {
         let printed = "running 3 tests\ntest a ... ok\ntest m::b ... ok\ntest c ... FAILED\n\n\
             successes:\n\n---- a stdout ----\nfine\n\n\
             running 1 test\ntest result: ok. 1 passed\n\n---- m::b stdout ----\n\

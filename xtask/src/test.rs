@@ -1,150 +1,176 @@
-//! `cargo xtask test`: all that a change can break, in the order of what it costs to know.
+//! `cargo xtask test`: everything that runs tests.
 
-use std::env;
+use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Instant;
 
 use crate::failure::Failure;
-use crate::neon;
-use crate::process;
-use crate::sanitize;
-use crate::setup::{self, Wanted};
-use crate::skips::{self, Skip};
-use crate::tidy;
+use crate::process::{self, cargo};
+use crate::rustc::{self, Rustc};
+use crate::skips;
+use crate::steps::{self, Outcome, Step};
 use crate::workspace::Workspace;
 
-/// What came of a step that did not fail.
-pub enum Outcome {
-    /// It ran and passed.
-    Passed,
-    /// It passed, but for tests that can't run here, or not all of them.
-    PassedBut(Vec<Skip>),
-    /// It can't run here, with the reason.
-    Skipped(String),
-}
-
-/// What runs one, and says what came of it.
-pub type Step = fn(&Workspace) -> Result<Outcome, Failure>;
-
-const STEPS: [(&str, Step); 11] = [
-    ("format", format),
-    ("clippy", clippy),
-    ("docs", docs),
-    ("tidy", |workspace| tidy::run(workspace).map(passed)),
-    ("licences, versions and sources of dependencies", dependencies),
-    ("tests: unit, integration, virtual devices, compile-fail, doc", tests),
-    ("tests of hotloop without DPDK", tests_without_dpdk),
-    ("docs of hotloop without DPDK", docs_without_dpdk),
-    ("loom", loom),
-    ("tests of the flow table on NEON", neon::step),
-    ("sanitizer", sanitize::step),
+const STEPS: [Step; 6] = [
+    Step::new("tests", "unit, integration, virtual devices, compile-fail, doc", tests),
+    Step::new("without-dpdk", "tests of hotloop without DPDK", without_dpdk),
+    Step::new("loom", "every interleaving of the ring's and the engine's atomics", loom),
+    Step::new("neon", "the flow table's tests on aarch64, emulated", neon),
+    Step::new("sanitizer", "tests of unsafe code under AddressSanitizer", sanitizer),
+    Step {
+        name: "miri",
+        what: "tests of unsafe code that calls no C, under Miri",
+        on_request: true,
+        run: miri,
+    },
 ];
 
-/// Runs every step; the first that fails ends it.
-pub fn run(workspace: &Workspace) -> Result<(), Failure> {
-    setup::ensure(Wanted::default())?;
-    let started = Instant::now();
-    let (mut skipped, mut skipped_tests) = (Vec::new(), Vec::new());
-    for (name, step) in STEPS {
-        println!("\n== {name}");
-        let step_started = Instant::now();
-        let outcome = step(workspace)
-            .map_err(|failure| Failure::failed(format!("the step «{name}» failed: {failure}")))?;
-        let seconds = step_started.elapsed().as_secs_f64();
-        match outcome {
-            Outcome::Passed => println!("-- {name}: passed in {seconds:.1} s"),
-            Outcome::PassedBut(skips) => {
-                println!("-- {name}: passed in {seconds:.1} s");
-                skipped_tests.extend(skips);
-            }
-            Outcome::Skipped(why) => {
-                println!("-- {name}: skipped: {why}");
-                skipped.push(name);
-            }
-        }
-    }
-    println!("\nAll passed in {} s.", started.elapsed().as_secs());
-    for Skip { test, why } in &skipped_tests {
-        println!("skipped test: {test}: {why}");
-    }
-    if !skipped.is_empty() {
-        println!("Skipped, with the reason above: {}", skipped.join(", "));
-    }
-    Ok(())
-}
-
-fn format(_: &Workspace) -> Result<Outcome, Failure> {
-    with_component("fmt", "rustfmt", &mut process::cargo(&["fmt", "--all", "--check"]))
-}
-
-fn clippy(_: &Workspace) -> Result<Outcome, Failure> {
-    let arguments = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
-    with_component("clippy", "clippy", &mut process::cargo(&arguments))
-}
-
-/// A component that this toolchain lacks is skipped, and fails where CI has to have it.
-fn with_component(
-    subcommand: &str,
-    component: &str,
-    command: &mut Command,
-) -> Result<Outcome, Failure> {
-    if process::quiet_output(&mut process::cargo(&[subcommand, "--version"])).is_none() {
-        let why = format!("this toolchain has no {component}: rustup component add {component}");
-        return if env::var("CI").is_ok_and(|ci| ci == "true") {
-            Err(Failure::refused(why))
-        } else {
-            Ok(Outcome::Skipped(why))
-        };
-    }
-    process::run(command).map(passed)
-}
-
-/// What `deny.toml` allows. The database of advisories takes a network: `cargo deny check` asks it.
-fn dependencies(_: &Workspace) -> Result<Outcome, Failure> {
-    if process::quiet_output(&mut process::cargo(&["deny", "--version"])).is_none() {
-        let why = "cargo-deny is not installed: cargo install cargo-deny --locked";
-        return Ok(Outcome::Skipped(why.into()));
-    }
-    // It wants the packages of every system, of which a build has fetched this one's alone.
-    if process::quiet_output(&mut process::cargo(&["fetch", "--locked"])).is_none() {
-        let why = "the packages of other systems are not here, and can't be fetched";
-        return Ok(Outcome::Skipped(why.into()));
-    }
-    let checks = ["deny", "--locked", "--offline", "check", "bans", "licenses", "sources"];
-    process::run(&mut process::cargo(&checks)).map(passed)
-}
-
-fn docs(_: &Workspace) -> Result<Outcome, Failure> {
-    let mut command = process::cargo(&["doc", "--workspace", "--no-deps"]);
-    process::run(command.env("RUSTDOCFLAGS", "-Dwarnings")).map(passed)
-}
-
-fn docs_without_dpdk(_: &Workspace) -> Result<Outcome, Failure> {
-    let mut command =
-        process::cargo(&["doc", "-p", "hotloop", "--no-deps", "--no-default-features"]);
-    process::run(command.env("RUSTDOCFLAGS", "-Dwarnings")).map(passed)
+/// Runs every step, or those named.
+pub fn run(workspace: &Workspace, only: &[String]) -> Result<(), Failure> {
+    steps::run(workspace, &STEPS, only)
 }
 
 fn tests(_: &Workspace) -> Result<Outcome, Failure> {
-    skips::run(&["--workspace"]).map(Outcome::PassedBut)
+    skips::run(&["--workspace"]).map(Outcome::Passed)
 }
 
-fn tests_without_dpdk(_: &Workspace) -> Result<Outcome, Failure> {
-    process::run(&mut process::cargo(&["test", "-p", "hotloop", "--no-default-features"]))
-        .map(passed)
+fn without_dpdk(_: &Workspace) -> Result<Outcome, Failure> {
+    process::run(&mut cargo(&["test", "-p", "hotloop", "--no-default-features"]))
+        .map(Outcome::passed)
 }
 
-/// In a target folder of its own: the flag would make everything else build again.
+/// Uses a target folder of its own: the flag would rebuild everything else.
 fn loom(workspace: &Workspace) -> Result<Outcome, Failure> {
     let packages = ["-p", "hotloop-ring", "-p", "hotloop-engine"];
-    let mut command = process::cargo(&["test", "--release", "--test", "loom"]);
+    let mut command = cargo(&["test", "--release", "--test", "loom"]);
     command
         .args(packages)
         .env("RUSTFLAGS", "--cfg loom")
         .env("CARGO_TARGET_DIR", workspace.target_directory.join("loom"));
-    process::run(&mut command).map(passed)
+    process::run(&mut command).map(Outcome::passed)
 }
 
-fn passed((): ()) -> Outcome {
-    Outcome::Passed
+const NEON_TARGET: &str = "aarch64-unknown-linux-gnu";
+const NEON_LINKER: &str = "aarch64-linux-gnu-gcc";
+
+fn neon(workspace: &Workspace) -> Result<Outcome, Failure> {
+    if cfg!(target_arch = "aarch64") {
+        return Outcome::skipped("this machine has NEON: the step `tests` ran them");
+    }
+    if !rustc::library_folder(NEON_TARGET)?.is_dir() {
+        return Outcome::skipped(format!("no such target: rustup target add {NEON_TARGET}"));
+    }
+    if process::find_program(NEON_LINKER).is_none() {
+        return Outcome::skipped(format!("no {NEON_LINKER}, the linker for {NEON_TARGET}"));
+    }
+    let emulators = ["qemu-aarch64", "qemu-aarch64-static"];
+    let Some(emulator) = emulators.iter().find_map(|name| process::find_program(name)) else {
+        return Outcome::skipped("no qemu-aarch64 or qemu-aarch64-static (qemu-user)");
+    };
+    // Optimised, because the emulator is slow.
+    let arguments = ["test", "--release", "-p", "hotloop-flow", "--tests", "--target", NEON_TARGET];
+    // The linker's package puts the C library of the target there.
+    let runner = format!("{} -L /usr/aarch64-linux-gnu", emulator.display());
+    let mut command = cargo(&arguments);
+    command
+        // Flags for the processor of this machine mean nothing to the other one.
+        .env_remove("RUSTFLAGS")
+        .env_remove("CARGO_ENCODED_RUSTFLAGS")
+        .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", NEON_LINKER)
+        .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", runner)
+        .env("CARGO_TARGET_DIR", workspace.target_directory.join("neon"));
+    process::run(&mut command).map(Outcome::passed)
+}
+
+/// The crates that hold unsafe code and run it in their tests.
+const SANITIZED: [&str; 5] =
+    ["hotloop-ring", "hotloop-arena", "hotloop-flow", "hotloop-stage", "hotloop-dpdk"];
+
+fn sanitizer(workspace: &Workspace) -> Result<Outcome, Failure> {
+    let host = Rustc::ask()?.host;
+    if !has_asan_runtime(&rustc::library_folder(&host)?) {
+        return Outcome::skipped(format!("this toolchain has no AddressSanitizer for {host}"));
+    }
+    let mut command = cargo(&["test", "--tests", "--target", &host]);
+    command
+        .args(SANITIZED.iter().flat_map(|package| ["--package", package]))
+        // The flag is unstable; the runtime that it needs is part of stable toolchains.
+        .env("RUSTC_BOOTSTRAP", "1")
+        .env("RUSTFLAGS", "-Zsanitizer=address")
+        .env("CARGO_TARGET_DIR", workspace.target_directory.join("sanitize"))
+        // DPDK frees nothing before the process ends. Where a test requests more memory than there
+        // is, the allocator returns null instead of aborting.
+        .env("ASAN_OPTIONS", "detect_leaks=0:allocator_may_return_null=1");
+    process::run(&mut command).map(Outcome::passed)
+}
+
+fn has_asan_runtime(libraries: &Path) -> bool {
+    std::fs::read_dir(libraries).into_iter().flatten().flatten().any(|file| {
+        let name = file.file_name().to_string_lossy().into_owned();
+        name.starts_with("librustc") && name.contains("_rt.asan.")
+    })
+}
+
+/// Packages, and the tests of each. Tests iterate less under `cfg(miri)`: Miri takes a thousand
+/// times as long as the processor.
+const MIRI_RUNS: [(&str, &[&str]); 4] = [
+    ("hotloop-stage", &["--lib", "--", "burst"]),
+    // Threads meet in `ends` and `mesh`; those of `threads` would wait for each other for minutes.
+    ("hotloop-ring", &["--lib", "--test=ends", "--test=mesh", "--test=million", "--test=oracle"]),
+    // Mappings come from the allocator there: `mapping_miri.rs`.
+    ("hotloop-arena", &["--test=boxed"]),
+    ("hotloop-flow", &["--lib", "--", "panics", "short_sequences"]),
+];
+
+/// Miri finds what a sanitizer cannot: accesses that break the rules of references, and data races
+/// in orders that this processor never shows.
+fn miri(workspace: &Workspace) -> Result<Outcome, Failure> {
+    let ask = |words: &[&str]| process::quiet_output(&mut nightly(words));
+    let source = ask(&["rustc", "--print", "sysroot"])
+        .map(|sysroot| PathBuf::from(sysroot).join("lib/rustlib/src/rust/library"));
+    if !source.is_some_and(|source| source.is_dir()) || ask(&["cargo", "miri", "-V"]).is_none() {
+        return Outcome::skipped(
+            "no nightly toolchain with Miri and the source of the standard library: \
+             rustup toolchain install nightly --component miri --component rust-src",
+        );
+    }
+    for (package, arguments) in MIRI_RUNS {
+        let mut command = nightly(&["cargo", "miri", "test", "--package", package]);
+        command
+            .args(arguments)
+            // Passes the environment of proptest on; pointers keep their provenance.
+            .env(
+                "MIRIFLAGS",
+                "-Zmiri-isolation-error=hide -Zmiri-env-forward=PROPTEST_CASES \
+                 -Zmiri-strict-provenance",
+            )
+            .env("PROPTEST_CASES", "2")
+            .env("CARGO_TARGET_DIR", workspace.target_directory.join("miri"));
+        process::run(&mut command)?;
+    }
+    Ok(Outcome::passed(()))
+}
+
+/// A program of the nightly toolchain, without the environment of this toolchain's cargo.
+fn nightly(words: &[&str]) -> Command {
+    let mut command = Command::new("rustup");
+    command.args(["run", "nightly"]).args(words);
+    for name in ["CARGO", "RUSTC", "RUSTUP_TOOLCHAIN", "RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_runtime_of_another_sanitizer_is_not_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("librustc-stable_rt.lsan.a"), "").unwrap();
+        assert!(!has_asan_runtime(folder.path()));
+        std::fs::write(folder.path().join("librustc-stable_rt.asan.a"), "").unwrap();
+        assert!(has_asan_runtime(folder.path()));
+        assert!(!has_asan_runtime(&folder.path().join("absent")));
+    }
 }

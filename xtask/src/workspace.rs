@@ -1,4 +1,4 @@
-//! The workspace as `cargo metadata` describes it.
+//! The workspace, as `cargo metadata` describes it.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -8,14 +8,14 @@ use serde::Deserialize;
 use crate::failure::Failure;
 use crate::process;
 
-/// The workspace's packages, and the folders it stands in.
+/// The packages of the workspace, and its folders.
 #[derive(Deserialize)]
 pub struct Workspace {
     /// Its members.
     pub packages: Vec<Package>,
     /// The folder of the root manifest.
     pub workspace_root: PathBuf,
-    /// Where cargo builds, `CARGO_TARGET_DIR` respected.
+    /// The folder that cargo builds in: `CARGO_TARGET_DIR` where that is set.
     pub target_directory: PathBuf,
 }
 
@@ -24,24 +24,24 @@ pub struct Workspace {
 pub struct Package {
     /// Its name, with the prefix.
     pub name: String,
-    /// What it says of itself.
+    /// Its description.
     pub description: Option<String>,
     /// Its `Cargo.toml`.
     pub manifest_path: PathBuf,
-    /// All it depends on, tests and builds included.
+    /// Its dependencies, those of tests and builds included.
     pub dependencies: Vec<Dependency>,
-    /// What it builds.
+    /// Its targets.
     pub targets: Vec<Target>,
 }
 
-/// One line of a package's dependencies.
+/// A dependency of a package.
 #[derive(Deserialize)]
 pub struct Dependency {
     /// The package depended on.
     pub name: String,
     /// `None` for a normal dependency, else `dev` or `build`.
     pub kind: Option<String>,
-    /// Where it stands, for a member of the workspace.
+    /// Its folder, for a member of the workspace.
     pub path: Option<PathBuf>,
 }
 
@@ -57,8 +57,7 @@ pub struct Target {
 }
 
 impl Workspace {
-    /// Reads the metadata and makes the workspace's root the current folder, so that a task may be
-    /// started from any folder inside.
+    /// Reads the metadata, and makes the workspace's root the current folder.
     pub fn enter() -> Result<Self, Failure> {
         let metadata = process::output(&mut process::cargo(&[
             "metadata",
@@ -67,13 +66,13 @@ impl Workspace {
             "--quiet",
         ]))?;
         let workspace: Self = serde_json::from_str(&metadata)
-            .map_err(|error| Failure::failed(format!("cargo metadata is not as known: {error}")))?;
+            .map_err(|error| Failure::failed(format!("cargo metadata cannot be read: {error}")))?;
         env::set_current_dir(&workspace.workspace_root)
-            .map_err(Failure::file("can't enter", &workspace.workspace_root))?;
+            .map_err(Failure::file("enter", &workspace.workspace_root))?;
         Ok(workspace)
     }
 
-    /// The program that `cargo build --release` made.
+    /// The path of a program of `cargo build --release`.
     pub fn release_program(&self, name: &str) -> PathBuf {
         self.target_directory.join("release").join(name)
     }

@@ -18,7 +18,7 @@ const CAPTURED_BYTES_AT: usize = 8;
 /// The frames of a pcap file in little-endian numbers, in its order: such are the committed one and
 /// those that the balancer writes. The reader of `hotloop-ops` takes others too, and DPDK to build.
 pub fn read(path: &Path) -> Result<Vec<Vec<u8>>, Failure> {
-    let file = fs::read(path).map_err(Failure::file("can't open", path))?;
+    let file = fs::read(path).map_err(Failure::file("open", path))?;
     let frames = frames(&file);
     frames
         .ok_or_else(|| Failure::failed(format!("can't read {}: not a whole pcap", path.display())))

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use crate::failure::Failure;
 use crate::process;
-use crate::setup::{self, Wanted};
+use crate::setup;
 use crate::workspace::Workspace;
 
 pub use live::run as run_live;
@@ -25,7 +25,7 @@ const PROGRAMS: [&str; 3] = ["ipip-lb", "udp-source", "udp-sink"];
 pub fn run(workspace: &Workspace) -> Result<(), Failure> {
     let started = Instant::now();
     heading("Setting up");
-    setup::run(Wanted::default())?;
+    setup::run(&[])?;
 
     heading("Building the examples (a few minutes the first time)");
     let mut build = process::cargo(&["build", "--release"]);

@@ -51,7 +51,7 @@ impl Programs {
     /// Makes the folder for the outputs.
     pub fn of(workspace: &Workspace) -> Result<Self, Failure> {
         let folder = workspace.target_directory.join("demo");
-        fs::create_dir_all(&folder).map_err(Failure::file("can't make", &folder))?;
+        fs::create_dir_all(&folder).map_err(Failure::file("make", &folder))?;
         Ok(Self { balancer: workspace.release_program("ipip-lb"), folder })
     }
 

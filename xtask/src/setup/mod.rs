@@ -1,118 +1,167 @@
-//! Finding out what is missing to build hotloop, and installing it.
+//! Finds out what is missing to build hotloop, and installs it.
 //!
-//! Where all is there nothing but a few small programs runs. What is missing is installed by the
-//! system's package manager, through sudo only where this user may not; where neither goes, the
-//! command to run is the message.
+//! Where nothing is missing, only a few small programs run. The system's package manager installs
+//! the rest, through sudo where this user is not root. Where that is not possible, the message is
+//! the command to run.
 
-mod privilege;
-mod probe;
-mod system;
+mod parts;
 
+use std::io::IsTerminal;
+use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};
 
 use crate::failure::Failure;
 use crate::process;
 
-use privilege::Privilege;
-use probe::Part;
-use system::PackageManager;
+pub use parts::Group;
+use parts::Part;
 
-/// What a task needs besides what building takes.
-#[derive(Clone, Copy, Default)]
-pub struct Wanted {
-    /// `dpdk-testpmd`, a peer of the benchmarks.
-    pub testpmd: bool,
-    /// `valgrind`, which counts instructions.
-    pub valgrind: bool,
-    /// A C++ compiler, which builds the fuzzer.
-    pub cxx: bool,
-    /// What the live demo is made of: nginx, curl, ip, ethtool.
-    pub live: bool,
+/// A package manager.
+struct Manager {
+    program: &'static str,
+    /// Its column in the table of parts.
+    column: usize,
+    /// Reads the package lists again, where installing does not.
+    update: Option<&'static str>,
+    /// Installs packages without a question.
+    install: &'static str,
 }
 
-/// `cargo xtask setup`: says what it found, whatever that is.
-pub fn run(wanted: Wanted) -> Result<(), Failure> {
-    ensure(wanted)?;
-    if let Some(version) = probe::dpdk_version() {
-        println!("setup: all is there (DPDK {version})");
-    }
+const MANAGERS: [Manager; 4] = [
+    Manager {
+        program: "apt-get",
+        column: parts::APT,
+        update: Some("apt-get update -qq"),
+        install: "env DEBIAN_FRONTEND=noninteractive DEBCONF_NOWARNINGS=yes apt-get install -y -qq \
+                  --no-install-recommends",
+    },
+    Manager {
+        program: "dnf",
+        column: 1,
+        update: None,
+        install: "dnf install -y --setopt=install_weak_deps=False",
+    },
+    Manager {
+        program: "pacman",
+        column: 2,
+        update: None,
+        install: "pacman -S --needed --noconfirm",
+    },
+    Manager {
+        program: "zypper",
+        column: 3,
+        update: None,
+        install: "zypper --non-interactive install --no-recommends",
+    },
+];
+
+/// `cargo xtask setup`: like [`ensure`], and prints the version of DPDK.
+pub fn run(groups: &[Group]) -> Result<(), Failure> {
+    ensure(groups)?;
+    println!("setup: nothing is missing (DPDK {})", parts::dpdk_version().unwrap_or_default());
     Ok(())
 }
 
-/// Makes sure that all is there; prints nothing where it is.
-pub fn ensure(wanted: Wanted) -> Result<(), Failure> {
-    let missing = probe::missing(wanted);
+/// Installs what is missing to build, and to do what the groups do. Prints nothing where nothing is
+/// missing.
+pub fn ensure(groups: &[Group]) -> Result<(), Failure> {
+    let missing = parts::missing(groups);
     if missing.is_empty() {
         return Ok(());
     }
-    println!("setup: missing on this machine:");
-    for (part, found) in &missing {
-        println!("  {} ({found})", part.name());
-    }
-    let parts: Vec<Part> = missing.iter().map(|(part, _)| *part).collect();
-    let manager = PackageManager::of_this_system().ok_or_else(|| no_package_manager(&parts))?;
-    install(&manager, &parts)?;
-
-    let left = probe::missing(wanted);
+    println!("setup: missing on this machine:\n{}", list(&missing));
+    let manager = MANAGERS.iter().find(|manager| process::find_program(manager.program).is_some());
+    let manager = manager.ok_or_else(|| {
+        Failure::refused("there is no apt-get, dnf, pacman or zypper. Install these parts by hand")
+    })?;
+    manager.install(&missing)?;
+    let left = parts::missing(groups);
     if left.is_empty() {
-        println!("setup: done");
         return Ok(());
     }
-    Err(still_missing(&manager, &left))
+    Err(Failure::refused(format!(
+        "{} installed what it has, and this is still missing:\n{}\n\
+         hotloop needs DPDK {} or later. Where the system's is older, build DPDK from source and \
+         set PKG_CONFIG_PATH to the folder of its libdpdk.pc.",
+        manager.program,
+        list(&left),
+        parts::DPDK_VERSION_MIN,
+    )))
 }
 
-fn install(manager: &PackageManager, parts: &[Part]) -> Result<(), Failure> {
-    let privilege = Privilege::of_this_process();
-    if privilege == Privilege::None {
-        return Err(Failure::refused(format!(
-            "installing takes root, and this user has no sudo that works here. As root, run:\n  {}",
-            manager.install_line(parts)
-        )));
-    }
-    if let Some(update) = manager.update() {
-        // A list that can't be brought up to date may still do.
-        if let Err(failure) = step(manager, privilege, &update) {
-            eprintln!("setup: {failure}; going on with the package lists there are");
+/// A line for each part, with what was found in its place.
+fn list(missing: &[(&Part, String)]) -> String {
+    let lines = missing.iter().map(|(part, found)| format!("  {} ({found})", part.name));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+impl Manager {
+    fn install(&self, missing: &[(&Part, String)]) -> Result<(), Failure> {
+        let by_hand = || {
+            let steps = self.update.map(str::to_owned).into_iter();
+            let steps: Vec<_> = steps.chain([self.install_line(missing)]).collect();
+            format!("As root, run:\n  {}", steps.join(" && "))
+        };
+        let Some(prefix) = privilege() else {
+            let why = "installing needs root, and this user has no sudo that works here.";
+            return Err(Failure::refused(format!("{why} {}", by_hand())));
+        };
+        // The old lists may do where they cannot be read again.
+        if let Some(Err(failure)) = self.update.map(|update| run_line(prefix, update)) {
+            eprintln!("setup: {failure}; continuing with the old package lists");
         }
+        println!("setup: installing; DPDK alone is some 250 packages, which takes 1 to 3 minutes");
+        // Only the lists that were just read know some names.
+        run_line(prefix, &self.install_line(missing))
+            .map_err(|failure| Failure::refused(format!("{failure}\n{}", by_hand())))
     }
-    println!("setup: installing, which may take a minute or two");
-    // Names may depend on the lists just read.
-    step(manager, privilege, &manager.install(parts)).map_err(|failure| {
-        Failure::refused(format!(
-            "{failure}\nAs root, this should go:\n  {}",
-            manager.install_line(parts)
-        ))
-    })
+
+    fn install_line(&self, missing: &[(&Part, String)]) -> String {
+        let mut words = vec![self.install];
+        let apt_libclang = parts::apt_libclang();
+        for part in missing.iter().map(|(part, _)| part) {
+            let packages = match part.packages[self.column] {
+                "libclang-dev" => &apt_libclang,
+                packages => packages,
+            };
+            words.extend(packages.split(' '));
+        }
+        words.join(" ")
+    }
 }
 
-fn step(manager: &PackageManager, privilege: Privilege, words: &[String]) -> Result<(), Failure> {
-    let words = privilege.with(words);
-    println!("setup: {}", words.join(" "));
-    let mut command = Command::new(&words[0]);
-    command.args(&words[1..]);
-    if manager.prints_each_package() {
+/// What runs a command as root: nothing for root, or sudo where it works or can ask for a password.
+fn privilege() -> Option<&'static str> {
+    if std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0) {
+        return Some("");
+    }
+    process::find_program("sudo")?;
+    let has_no_password =
+        process::quiet_output(Command::new("sudo").args(["-n", "true"])).is_some();
+    (has_no_password || std::io::stdin().is_terminal()).then_some("sudo ")
+}
+
+fn run_line(prefix: &str, line: &str) -> Result<(), Failure> {
+    let line = format!("{prefix}{line}");
+    println!("setup: {line}");
+    let mut words = line.split_whitespace();
+    let mut command = Command::new(words.next().unwrap_or_default());
+    command.args(words);
+    if line.contains("apt-get") {
+        // Several lines for each package; errors are apart.
         command.stdout(Stdio::null());
     }
     process::run(&mut command)
 }
 
-fn no_package_manager(parts: &[Part]) -> Failure {
-    let names: Vec<_> = parts.iter().map(|part| part.name()).collect();
-    Failure::refused(format!(
-        "found none of apt-get, dnf, pacman and zypper to install them with. Install by hand: {}",
-        names.join("; ")
-    ))
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn still_missing(manager: &PackageManager, left: &[(Part, String)]) -> Failure {
-    let lines: Vec<_> =
-        left.iter().map(|(part, found)| format!("  {} ({found})", part.name())).collect();
-    Failure::refused(format!(
-        "{} installed what it had, and this is still missing:\n{}\n\
-         hotloop needs DPDK {} or later. Where the system's is older, build DPDK from source and \
-         set PKG_CONFIG_PATH to the folder of its libdpdk.pc.",
-        manager.program(),
-        lines.join("\n"),
-        probe::DPDK_VERSION_MIN,
-    ))
+    #[test]
+    fn packages_of_a_manager_are_installed_by_one_command() {
+        let missing: Vec<_> = parts::PARTS.iter().take(2).map(|it| (it, String::new())).collect();
+        let line = MANAGERS[2].install_line(&missing);
+        assert_eq!(line, "pacman -S --needed --noconfirm pkgconf gcc glibc");
+    }
 }

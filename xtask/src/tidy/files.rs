@@ -1,20 +1,31 @@
-//! The project's own text files.
+//! The files of the repository, and which kinds of files it may have: editors and merges leave
+//! others, which nothing else reads.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 
-/// Extensions of files that are read; files without one are scripts, licences and the like.
-pub const TEXT: [&str; 11] =
-    ["c", "h", "lock", "md", "py", "rs", "sh", "stderr", "toml", "txt", "yml"];
+use super::Violation;
 
-/// Hidden folders that are the project's own.
+/// Extensions of files that are read and checked.
+const TEXT: [&str; 11] = ["c", "h", "lock", "md", "py", "rs", "sh", "stderr", "toml", "txt", "yml"];
+
+/// Extensions of files that hold data.
+const DATA: [&str; 2] = ["json", "pcap"];
+
+/// Names of files without an extension.
+const NAMES: [&str; 5] = [".gitignore", "allowed-skips", "LICENSE-APACHE", "LICENSE-MIT", "run"];
+
+/// Inputs that the fuzzer has found, under names of its own.
+const FUZZ_INPUTS: &str = "fuzz/corpus";
+
+/// The hidden folders that belong to the repository.
 const HIDDEN: [&str; 3] = [".cargo", ".ci", ".github"];
 
-/// A file, and what it holds.
+/// A text file.
 pub struct File {
-    /// From the workspace's root, `/` between folders.
+    /// Its path from the root of the workspace.
     pub path: PathBuf,
     /// All of it.
     pub text: String,
@@ -32,26 +43,33 @@ impl File {
     }
 }
 
-/// Every text file under the root, in the order of their paths; builds and hidden folders left out.
-pub fn all(root: &Path) -> Result<Vec<File>, Failure> {
-    let mut files = Vec::new();
+/// Every text file under the root, ordered by path, and a violation for each file of an unknown kind.
+/// Builds and hidden folders are left out.
+pub fn all(root: &Path) -> Result<(Vec<File>, Vec<Violation>), Failure> {
+    let (mut files, mut unknown) = (Vec::new(), Vec::new());
     let mut folders = vec![root.to_path_buf()];
     while let Some(folder) = folders.pop() {
-        let entries = fs::read_dir(&folder).map_err(Failure::file("can't list", &folder))?;
+        let entries = fs::read_dir(&folder).map_err(Failure::file("list", &folder))?;
         for entry in entries {
-            let path = entry.map_err(Failure::file("can't list", &folder))?.path();
-            if path.is_dir() {
-                if is_own(&path) {
-                    folders.push(path);
+            let full = entry.map_err(Failure::file("list", &folder))?.path();
+            let path = full.strip_prefix(root).unwrap_or(&full).to_path_buf();
+            if full.is_dir() {
+                if is_own(&full) {
+                    folders.push(full);
                 }
-            } else if let Some(text) = text_of(&path)? {
-                let path = path.strip_prefix(root).unwrap_or(&path).to_path_buf();
-                files.push(File { path, text });
+            } else if !is_known(&path) {
+                let what = "a file of an unknown kind: remove it, or add its kind to \
+                            xtask/src/tidy/files.rs";
+                unknown.push(Violation::new(path.display().to_string(), what));
+            } else {
+                let bytes = fs::read(&full).map_err(Failure::file("read", &full))?;
+                let text = String::from_utf8(bytes).ok().filter(|_| !is_data(&path));
+                files.extend(text.map(|text| File { path, text }));
             }
         }
     }
     files.sort_by(|left, right| left.path.cmp(&right.path));
-    Ok(files)
+    Ok((files, unknown))
 }
 
 fn is_own(folder: &Path) -> bool {
@@ -60,17 +78,19 @@ fn is_own(folder: &Path) -> bool {
     !is_build && (!name.starts_with('.') || HIDDEN.contains(&name.as_str()))
 }
 
-fn text_of(path: &Path) -> Result<Option<String>, Failure> {
-    // In a linked worktree it is a file that names the repository.
-    if path.file_name().is_some_and(|name| name == ".git") {
-        return Ok(None);
+/// In a linked worktree, `.git` is a file.
+fn is_data(path: &Path) -> bool {
+    path == Path::new(".git")
+        || path.extension().is_some_and(|extension| DATA.iter().any(|data| *data == extension))
+}
+
+fn is_known(path: &Path) -> bool {
+    if path.starts_with(FUZZ_INPUTS) || is_data(path) {
+        return true;
     }
-    let extension = path.extension().map(|extension| extension.to_string_lossy().into_owned());
-    if extension.is_some_and(|extension| !TEXT.contains(&extension.as_str())) {
-        return Ok(None);
-    }
-    let bytes = fs::read(path).map_err(Failure::file("can't read", path))?;
-    Ok(String::from_utf8(bytes).ok())
+    let name = path.file_name().unwrap_or_default();
+    let of_text = |extension| TEXT.iter().any(|text| *text == extension);
+    path.extension().map_or(NAMES.iter().any(|known| *known == name), of_text)
 }
 
 #[cfg(test)]
@@ -78,25 +98,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn builds_binaries_and_hidden_folders_are_left_out() {
+    fn text_is_read_and_files_of_unknown_kinds_are_violations() {
         let root = tempfile::tempdir().unwrap();
-        let write = |path: &str, bytes: &[u8]| {
+        let known = ["src/main.rs", ".ci/run", ".gitignore", "fuzz/corpus/headers/0d15"];
+        let unknown =
+            ["src/back.rs.orig", "src/main.rs~", "core", "run.rej", "src/.main.rs.swp", "x/.git"];
+        let others = [".git/config", "target/debug/x.o", "built/CACHEDIR.TAG", "built/x.o"];
+        for path in known.iter().chain(&unknown).chain(&others) {
             let path = root.path().join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, bytes).unwrap();
+            fs::write(path, "fn main() {}").unwrap();
+        }
+        fs::write(root.path().join("clients.pcap"), b"\xd4\xc3\xb2\xa1").unwrap();
+        let (files, violations) = all(root.path()).unwrap();
+        let mut paths: Vec<_> = files.iter().map(|file| file.path.to_str().unwrap()).collect();
+        let mut places: Vec<_> = violations.iter().map(|found| found.place.as_str()).collect();
+        paths.sort_unstable();
+        places.sort_unstable();
+        let sorted = |list: &[&'static str]| {
+            let mut list = list.to_vec();
+            list.sort_unstable();
+            list
         };
-        write("src/main.rs", b"fn main() {}");
-        write(".ci/run", b"#!/bin/sh");
-        write(".git/config", b"");
-        write("linked/.git", b"gitdir: elsewhere");
-        write("target/debug/x.rs", b"");
-        write("built/CACHEDIR.TAG", b"");
-        write("built/x.rs", b"");
-        write("clients.pcap", b"\xd4\xc3\xb2\xa1");
-        write("binary", b"\xff\xfe\x00");
-        let found = all(root.path()).unwrap();
-        let paths: Vec<_> = found.iter().map(|file| file.path.to_str().unwrap()).collect();
-        assert_eq!(paths, [".ci/run", "src/main.rs"]);
-        assert_eq!(found[1].text, "fn main() {}");
+        assert_eq!(paths, sorted(&known));
+        assert_eq!(places, sorted(&unknown));
+        assert!(files.iter().all(|file| file.text == "fn main() {}"));
     }
 }

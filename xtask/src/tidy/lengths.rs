@@ -1,4 +1,4 @@
-//! How long files and functions may be.
+//! The lengths of files and functions.
 
 use std::path::Path;
 
@@ -17,12 +17,12 @@ pub fn file(file: &File) -> Option<Violation> {
     let line_count = file.text.lines().count();
     let is_code = CODE.contains(&file.extension());
     (is_code && line_count > FILE_LINES_MAX).then(|| {
-        let what = format!("{line_count} lines, more than {FILE_LINES_MAX}: is it one thing?");
+        let what = format!("{line_count} lines, more than {FILE_LINES_MAX}");
         Violation::new(file.path.display().to_string(), what)
     })
 }
 
-/// Functions that are too long, from the `fn` to the closing brace. Takes code without comments and
+/// Functions that are too long, from `fn` to the closing brace. Takes code without comments and
 /// literals.
 pub fn functions(path: &Path, code: &str) -> Vec<Violation> {
     source::word_positions(code, "fn")
@@ -37,7 +37,7 @@ pub fn functions(path: &Path, code: &str) -> Vec<Violation> {
         .collect()
 }
 
-/// Name and lines of the function that starts here; `None` for a type (`fn(u8)`) and a declaration.
+/// The name and the number of lines of the function that starts here; `None` for a type (`fn(u8)`) and a declaration.
 fn function(code: &str) -> Option<(&str, usize)> {
     let rest = code[2..].trim_start();
     let name_bytes = rest.find(|c: char| !c.is_alphanumeric() && c != '_')?;
@@ -60,8 +60,7 @@ fn function(code: &str) -> Option<(&str, usize)> {
     None
 }
 
-/// The first brace outside the parameters; a semicolon there ends a declaration (`[u8; 4]` is
-/// inside).
+/// The position of the first brace outside the parameters. A semicolon there ends a declaration.
 fn body_start(code: &str) -> Option<usize> {
     let mut depth = 0;
     for (at, byte) in code.bytes().enumerate() {

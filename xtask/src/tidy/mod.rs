@@ -1,12 +1,9 @@
-//! `cargo xtask tidy`: the rules of the house that the compiler doesn't know.
+//! The rules of this repository that the compiler does not check.
 
-mod crates;
-mod files;
-mod graph;
-mod kinds;
+pub mod files;
 mod lengths;
+mod packages;
 mod source;
-mod unsafe_pages;
 mod unsafety;
 mod words;
 
@@ -18,9 +15,9 @@ use crate::workspace::Workspace;
 
 use files::File;
 
-/// One place that breaks one rule.
+/// A place that breaks a rule.
 #[derive(Debug, PartialEq, Eq)]
-struct Violation {
+pub struct Violation {
     /// A file, with its line where there is one, or a package.
     place: String,
     what: String,
@@ -31,7 +28,7 @@ impl Violation {
         Self { place: place.into(), what: what.into() }
     }
 
-    /// `line_index` counts from 0, as text editors don't.
+    /// `line_index` counts from 0.
     fn at(path: &Path, line_index: usize, what: impl Into<String>) -> Self {
         Self::new(format!("{}:{}", path.display(), line_index + 1), what)
     }
@@ -43,31 +40,20 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Checks the whole workspace, and shows every violation there is.
+/// Checks the whole workspace, and prints every violation.
 pub fn run(workspace: &Workspace) -> Result<(), Failure> {
-    let root = Path::new(".");
-    let files = files::all(root)?;
-    let tracked = kinds::tracked(root);
-    let mut violations = graph::check(workspace);
-    violations.extend(kinds::check(tracked.as_deref().unwrap_or_default()));
-    violations.extend(crates::check(workspace)?);
-    violations.extend(unsafe_pages::check(&files));
-    for file in &files {
-        violations.extend(check_file(file));
-    }
+    let (files, mut violations) = files::all(Path::new("."))?;
+    violations.extend(packages::check(workspace)?);
+    violations.extend(unsafety::check_pages(&files));
+    violations.extend(files.iter().flat_map(check_file));
     for violation in &violations {
         eprintln!("tidy: {violation}");
     }
     match violations.len() {
-        0 => {
-            println!("tidy: {} files, {} packages", files.len(), workspace.packages.len());
-            if tracked.is_none() {
-                println!("tidy: kinds of tracked files skipped: git knows no checkout here");
-            }
-            Ok(())
-        }
-        count => Err(Failure::failed(format!("tidy: {count} violations"))),
+        0 => println!("tidy: {} files, {} packages", files.len(), workspace.packages.len()),
+        count => return Err(Failure::failed(format!("{count} violations"))),
     }
+    Ok(())
 }
 
 fn check_file(file: &File) -> Vec<Violation> {

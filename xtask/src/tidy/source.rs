@@ -1,4 +1,4 @@
-//! Rust source without what is not code: enough of a lexer to count braces and find words.
+//! Rust source without comments and literals: enough of a lexer to count braces and find words.
 
 /// The same text with comments and the insides of literals blanked: every line keeps its number and
 /// every byte its column.
@@ -20,7 +20,7 @@ pub fn code_only(text: &str) -> String {
     String::from_utf8_lossy(&blanked).into_owned()
 }
 
-/// Where a whole word stands in code, as byte positions.
+/// The byte positions of a whole word.
 pub fn word_positions<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     let bytes = code.as_bytes();
     code.match_indices(word).map(|(at, _)| at).filter(move |at| {
@@ -39,7 +39,7 @@ fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// The length of what stands first in `rest`, and whether it is code.
+/// The length of the first token of `rest`, and whether it is code.
 fn token(rest: &str, after_name: bool) -> (usize, bool) {
     if rest.starts_with("//") {
         return (rest.find('\n').unwrap_or(rest.len()), false);

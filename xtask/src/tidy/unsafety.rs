@@ -1,4 +1,5 @@
-//! Where unsafe code may stand, and that each use of it says why it is sound.
+//! Where unsafe code may stand, that each use of it says why it is sound, and that the page of its
+//! crate lists the file.
 
 use std::path::Path;
 
@@ -22,7 +23,13 @@ const ALLOWED: [&str; 9] = [
     "crates/testing/src/alloc_guard.rs",
 ];
 
-/// How far above an unsafe block its comment may begin.
+/// The crates whose page lists their unsafe code.
+const WITH_PAGES: [&str; 6] =
+    ["crates/arena", "crates/dpdk", "crates/flow", "crates/ops", "crates/ring", "crates/stage"];
+
+const HEADING: &str = "//! # Unsafe code";
+
+/// The most lines between the start of a comment and its unsafe block.
 const COMMENT_LINES_MAX: usize = 30;
 
 /// Checks one file of Rust; `code` is its text without comments and literals.
@@ -34,7 +41,7 @@ pub fn check(file: &File, code: &str) -> Vec<Violation> {
             let line_index = source::line_index(code, at);
             let what = if !is_allowed {
                 "unsafe code may not stand here"
-            } else if claims(&code[at..]) && !is_justified(&lines, line_index) {
+            } else if needs_reason(&code[at..]) && !has_reason(&lines, line_index) {
                 "no `SAFETY:` comment above"
             } else {
                 return None;
@@ -44,19 +51,14 @@ pub fn check(file: &File, code: &str) -> Vec<Violation> {
         .collect()
 }
 
-/// Whether this code, which is without comments and literals, claims anywhere to be sound.
-pub fn is_claimed(code: &str) -> bool {
-    source::word_positions(code, "unsafe").any(|at| claims(&code[at..]))
-}
-
-/// A block or an impl claims to be sound; a function or trait only asks its caller to see to it.
-fn claims(code: &str) -> bool {
+/// A block or an impl must say why it is sound; a function or a trait leaves that to its user.
+fn needs_reason(code: &str) -> bool {
     let rest = code["unsafe".len()..].trim_start();
     rest.starts_with('{') || rest.starts_with("impl")
 }
 
-/// The comment stands in the same paragraph, above the line or on it.
-fn is_justified(lines: &[&str], line_index: usize) -> bool {
+/// Whether the comment stands in the same paragraph, above the line or on it.
+fn has_reason(lines: &[&str], line_index: usize) -> bool {
     lines[..=line_index]
         .iter()
         .rev()
@@ -65,14 +67,50 @@ fn is_justified(lines: &[&str], line_index: usize) -> bool {
         .any(|line| line.contains("SAFETY:"))
 }
 
+/// Checks that the page of each crate names every file with an unsafe block or impl.
+pub fn check_pages(files: &[File]) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for sources in WITH_PAGES.map(|folder| Path::new(folder).join("src")) {
+        let root = sources.join("lib.rs");
+        let page = files.iter().find(|file| file.path == root);
+        let section = page.map_or("", |page| section(&page.text));
+        for file in files.iter().filter(|it| it.is_rust() && it.path.starts_with(&sources)) {
+            let code = source::code_only(&file.text);
+            let has_claim =
+                source::word_positions(&code, "unsafe").any(|at| needs_reason(&code[at..]));
+            if has_claim && source::word_positions(section, module(&file.path)).next().is_none() {
+                let what = format!("`{HEADING}` in {} does not list it", root.display());
+                violations.push(Violation::new(file.path.display().to_string(), what));
+            }
+        }
+    }
+    violations
+}
+
+/// The lines of the section, up to the next heading or the end of the page.
+fn section(text: &str) -> &str {
+    let Some((_, rest)) = text.split_once(HEADING) else { return "" };
+    let is_end = |line: &str| !line.starts_with("//!") || line.starts_with("//! # ");
+    let end = rest.match_indices('\n').find(|(at, _)| is_end(&rest[at + 1..]));
+    &rest[..end.map_or(rest.len(), |(at, _)| at)]
+}
+
+/// The name of a file's module.
+fn module(path: &Path) -> &str {
+    let named = if path.ends_with("mod.rs") { path.parent().unwrap_or(path) } else { path };
+    named.file_stem().and_then(|name| name.to_str()).unwrap_or("")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::PathBuf;
+
+    fn file(path: &str, text: &str) -> File {
+        File { path: path.into(), text: text.to_owned() }
+    }
 
     fn found(path: &str, text: &str) -> Vec<String> {
-        let file = File { path: PathBuf::from(path), text: text.to_owned() };
-        let violations = check(&file, &source::code_only(text));
+        let violations = check(&file(path, text), &source::code_only(text));
         violations.iter().map(ToString::to_string).collect()
     }
 
@@ -81,17 +119,13 @@ mod tests {
         let text = "// SAFETY: 1. none.\nunsafe { f() }";
         let expected = ["crates/engine/src/a.rs:2: unsafe code may not stand here"];
         assert_eq!(found("crates/engine/src/a.rs", text), expected);
-        assert_eq!(found("crates/dpdk-extra/src/a.rs", text).len(), 1);
-        assert_eq!(found("crates/stage/src/lib.rs", text).len(), 1);
-        assert_eq!(found("benches/src/row.rs", text).len(), 1);
-        assert!(found("benches/src/peers/rte_ring.rs", text).is_empty());
-        assert_eq!(found("benches/src/peers/rte_ring.rs", "unsafe { f() }").len(), 1);
-        assert!(found("crates/stage/src/burst.rs", text).is_empty());
-        assert!(found("crates/ring/src/a.rs", text).is_empty());
-    }
-
-    #[test]
-    fn the_word_alone_is_not_unsafe_code() {
+        for path in ["crates/dpdk-extra/src/a.rs", "crates/stage/src/lib.rs", "benches/src/row.rs"]
+        {
+            assert_eq!(found(path, text).len(), 1, "{path}");
+        }
+        for path in ["benches/src/peers/rte_ring.rs", "crates/stage/src/burst.rs"] {
+            assert!(found(path, text).is_empty(), "{path}");
+        }
         let text = "#![forbid(unsafe_code)]\n// unsafe\nconst A: &str = \"unsafe { }\";";
         assert!(found("crates/engine/src/a.rs", text).is_empty());
     }
@@ -104,5 +138,25 @@ mod tests {
         assert_eq!(found(path, "unsafe impl Send for A {}").len(), 1);
         assert!(found(path, "// SAFETY: 1. so.\nunsafe impl Send for A {}").is_empty());
         assert!(found(path, "/// # Safety\nunsafe fn f() {}").is_empty());
+    }
+
+    #[test]
+    fn a_file_that_the_page_does_not_list_is_found() {
+        let page = "//! A ring.\n//!\n//! # Unsafe code\n//!\n//! - `lines.rs`: one block.\n//!\n\
+                    //! # Limits\n//!\n//! None in shared.\n\nmod shared;\n";
+        let text = "// SAFETY: 1. so.\nunsafe { f() }";
+        for (page, path, text, count) in [
+            (page, "crates/ring/src/lines.rs", text, 0),
+            (page, "crates/ring/src/lines/mod.rs", text, 0),
+            (page, "crates/ring/src/shared.rs", text, 1),
+            ("//! A ring.\n", "crates/ring/src/lines.rs", text, 1),
+            ("", "crates/ring/src/a.rs", "unsafe impl Send for A {}", 1),
+            ("", "crates/ring/src/a.rs", "/// # Safety\nunsafe fn f() {}", 0),
+            ("", "crates/ring/tests/a.rs", text, 0),
+            ("", "crates/dpdk-sys/src/a.rs", text, 0),
+        ] {
+            let files = [file("crates/ring/src/lib.rs", page), file(path, text)];
+            assert_eq!(check_pages(&files).len(), count, "{path}: {text}");
+        }
     }
 }

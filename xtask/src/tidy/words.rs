@@ -1,50 +1,58 @@
-//! What must not be left in a file: notes to oneself, unfinished code, one machine's paths, another
-//! registry's address.
+//! What may not be left in a file: notes, unfinished code, paths of one machine, the address of
+//! another registry, and phrases that are not plain English.
 
 use super::Violation;
 use super::files::File;
 use super::source;
 
-/// Notes that belong into an issue, in any file. Put together here so that this file has none.
+/// Notes, as whole words in any file. They are split so that this file has none of them.
 const NOTES: [&str; 2] = [concat!("TO", "DO"), concat!("FIX", "ME")];
 
-/// Macros that stand for code that isn't there.
+/// Macros for missing code.
 const UNFINISHED: [&str; 2] = [concat!("todo", "!("), concat!("unimplemented", "!(")];
 
-/// Folders of one machine, and of what isn't in the repository.
+/// Folders of one machine, and of what is not in the repository.
 const PATHS: [&str; 4] =
     [concat!("../", "shared"), concat!("/", "work/"), concat!("/", "root/"), concat!("/", "home/")];
+
+/// Phrases that may not stand in Rust or Markdown, in lower case, as whole words.
+const PHRASES: [&str; 4] = [
+    concat!("there", "of"),
+    concat!("where", "of"),
+    concat!("when", "ce"),
+    concat!("whoso", "ever"),
+];
 
 const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
 /// Checks one file, line by line.
 pub fn check(file: &File) -> Vec<Violation> {
+    let has_word = |line: &str, word| source::word_positions(line, word).next().is_some();
+    let is_prose = ["md", "rs"].contains(&file.extension());
     let mut violations = Vec::new();
     for (line_index, line) in file.text.lines().enumerate() {
         let mut found = |what: String| violations.push(Violation::at(&file.path, line_index, what));
-        for note in NOTES {
-            if source::word_positions(line, note).next().is_some() {
-                found(format!("{note} is left"));
-            }
+        for note in NOTES.iter().filter(|note| has_word(line, note)) {
+            found(format!("{note} is left"));
         }
-        for macro_call in UNFINISHED {
-            if line.contains(macro_call) {
-                found(format!("{macro_call}) is left"));
-            }
+        for call in UNFINISHED.iter().filter(|call| line.contains(**call)) {
+            found(format!("{call}) is left"));
         }
-        for path in PATHS {
-            if has_path(line, path) {
-                found(format!("a path of one machine: {path}"));
-            }
+        for path in PATHS.iter().filter(|path| has_path(line, path)) {
+            found(format!("a path of one machine: {path}"));
         }
-        if names_other_registry(file, line) {
+        let lower = if is_prose { line.to_lowercase() } else { String::new() };
+        for phrase in PHRASES.iter().filter(|phrase| has_word(&lower, phrase)) {
+            found(format!("write `{phrase}` in plain words"));
+        }
+        if names_other_registry(file, line.trim()) {
             found("another registry than crates.io".into());
         }
     }
     violations
 }
 
-/// A path from its beginning: a folder of the same name deeper down is another one.
+/// Whether a path begins here: a folder of the same name deeper down is another one.
 fn has_path(line: &str, path: &str) -> bool {
     line.match_indices(path).any(|(at, _)| {
         let before = line[..at].chars().next_back();
@@ -53,14 +61,11 @@ fn has_path(line: &str, path: &str) -> bool {
 }
 
 fn names_other_registry(file: &File, line: &str) -> bool {
-    let line = line.trim();
     match file.extension() {
         "lock" => line.contains("registry+") && !line.contains(CRATES_IO),
         "toml" => {
-            ["[source.", "[registries", "[registry", "registry ="]
-                .iter()
-                .any(|start| line.starts_with(start))
-                || line.contains("replace-with")
+            let starts = ["[source.", "[registries", "[registry", "registry ="];
+            starts.iter().any(|start| line.starts_with(start)) || line.contains("replace-with")
         }
         _ => false,
     }
@@ -69,43 +74,31 @@ fn names_other_registry(file: &File, line: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::PathBuf;
 
-    fn found(path: &str, text: String) -> usize {
-        check(&File { path: PathBuf::from(path), text }).len()
+    fn found(path: &str, text: &str) -> usize {
+        check(&File { path: path.into(), text: text.to_owned() }).len()
     }
 
     #[test]
-    fn notes_and_unfinished_code_are_found() {
-        for planted in NOTES.iter().chain(&UNFINISHED) {
-            assert_eq!(found("a.rs", format!("ok\n// {planted}) later\n")), 1, "{planted}");
+    fn what_is_planted_is_found() {
+        for planted in NOTES.iter().chain(&UNFINISHED).chain(&PHRASES).chain(&PATHS) {
+            assert_eq!(found("a.rs", &format!("ok\n// `{planted}` later\n")), 1, "{planted}");
         }
-        assert_eq!(found("a.rs", "mastodon METHODOLOGY".into()), 0);
-    }
-
-    #[test]
-    fn paths_of_one_machine_are_found() {
-        for planted in PATHS {
-            assert_eq!(found("README.md", format!("see `{planted}x`")), 1, "{planted}");
-            assert_eq!(
-                found("README.md", format!("see https://a.org/b{planted}x")),
-                0,
-                "{planted}"
-            );
+        for path in PATHS {
+            assert_eq!(found("a.md", &format!("see https://a.org/b{path}x")), 0, "{path}");
         }
+        assert_eq!(found("a.md", &PHRASES[0].to_uppercase()), 1);
+        assert_eq!(found("a.txt", PHRASES[0]), 0);
+        assert_eq!(found("a.rs", "mastodon METHODOLOGY"), 0);
+        let file = File { path: "a.rs".into(), text: format!("one\ntwo {}\n", NOTES[0]) };
+        assert!(check(&file)[0].to_string().starts_with("a.rs:2: "));
     }
 
     #[test]
     fn other_registries_are_found() {
-        assert_eq!(found("Cargo.lock", format!("source = \"{CRATES_IO}\"")), 0);
-        assert_eq!(found("Cargo.lock", "source = \"registry+https://mirror.example/\"".into()), 1);
-        assert_eq!(found(".cargo/config.toml", "[source.crates-io]".into()), 1);
-        assert_eq!(found("Cargo.toml", "registry = \"mine\"".into()), 1);
-    }
-
-    #[test]
-    fn the_line_is_named() {
-        let file = File { path: "a.rs".into(), text: format!("one\ntwo {}\n", NOTES[0]) };
-        assert!(check(&file)[0].to_string().starts_with("a.rs:2: "));
+        assert_eq!(found("Cargo.lock", &format!("source = \"{CRATES_IO}\"")), 0);
+        assert_eq!(found("Cargo.lock", "source = \"registry+https://mirror.example/\""), 1);
+        assert_eq!(found(".cargo/config.toml", "[source.crates-io]"), 1);
+        assert_eq!(found("Cargo.toml", "registry = \"mine\""), 1);
     }
 }

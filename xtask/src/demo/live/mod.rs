@@ -16,7 +16,7 @@ use std::time::Instant;
 
 use crate::failure::Failure;
 use crate::process;
-use crate::setup::{self, Wanted};
+use crate::setup::{self, Group};
 use crate::workspace::Workspace;
 
 use super::heading;
@@ -30,7 +30,7 @@ const PROGRAMS: [&str; 2] = ["ipip-lb", "ipip-endpoint"];
 pub fn run(workspace: &Workspace) -> Result<(), Failure> {
     network::check_privilege()?;
     heading("Setting up");
-    setup::run(Wanted { live: true, ..Wanted::default() })?;
+    setup::run(&[Group::Live])?;
     // Better told now than after a long build.
     drop(Network::make(&[])?);
 

@@ -38,7 +38,7 @@ impl Running {
             let path = folder.join(format!("{name}.{ending}"));
             File::create(&path)
                 .map(|file| (path.clone(), file))
-                .map_err(Failure::file("can't make", &path))
+                .map_err(Failure::file("make", &path))
         };
         let ((output, to_output), (errors, to_errors)) = (file("out")?, file("err")?);
         command.stdin(Stdio::null()).stdout(to_output).stderr(to_errors);
@@ -76,9 +76,7 @@ impl Running {
         })?;
         match ended {
             Some(status) if !status.success() => Err(self.failed(&status.to_string())),
-            _ => {
-                fs::read_to_string(&self.output).map_err(Failure::file("can't read", &self.output))
-            }
+            _ => fs::read_to_string(&self.output).map_err(Failure::file("read", &self.output)),
         }
     }
 

@@ -106,7 +106,7 @@ impl Site {
         for backend in &BACKENDS {
             let name = backend.link.host;
             let pages = site.pages(name);
-            fs::create_dir_all(&pages).map_err(Failure::file("can't make", &pages))?;
+            fs::create_dir_all(&pages).map_err(Failure::file("make", &pages))?;
             site.write(&pages.join("index.html"), &page(name, PAGE_BYTES))?;
             site.write(&pages.join("long"), &page(name, LONG_PAGE_BYTES))?;
             let configuration = nginx(&site.folder.path().join(name));
@@ -127,7 +127,7 @@ impl Site {
 
     /// Writes a file.
     pub fn write(&self, path: &Path, text: &str) -> Result<(), Failure> {
-        fs::write(path, text).map_err(Failure::file("can't write", path))
+        fs::write(path, text).map_err(Failure::file("write", path))
     }
 
     /// Starts a backend's server.

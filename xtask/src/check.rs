@@ -1,0 +1,88 @@
+//! `cargo xtask check`: the checks that run no test.
+
+use std::env;
+use std::process::Command;
+
+use crate::failure::Failure;
+use crate::links;
+use crate::process::{self, cargo};
+use crate::steps::{self, Outcome, Step};
+use crate::tidy;
+use crate::workspace::Workspace;
+
+const STEPS: [Step; 8] = [
+    Step::new("format", "rustfmt", format),
+    Step::new("clippy", "warnings are errors", clippy),
+    Step::new("docs", "rustdoc, warnings are errors", |_| docs(&["--workspace"])),
+    Step::new("docs-without-dpdk", "rustdoc of hotloop without DPDK", |_| {
+        docs(&["-p", "hotloop", "--no-default-features"])
+    }),
+    Step::new("tidy", "rules of this repository", |workspace| {
+        tidy::run(workspace).map(Outcome::passed)
+    }),
+    Step::new("dependencies", "licences, versions and sources", dependencies),
+    Step::new("book", "the book in docs/", book),
+    Step::new("links", "relative links and anchors in Markdown", |_| {
+        links::run().map(Outcome::passed)
+    }),
+];
+
+/// Runs every check, or those named.
+pub fn run(workspace: &Workspace, only: &[String]) -> Result<(), Failure> {
+    steps::run(workspace, &STEPS, only)
+}
+
+fn format(_: &Workspace) -> Result<Outcome, Failure> {
+    with_component("fmt", "rustfmt", &mut cargo(&["fmt", "--all", "--check"]))
+}
+
+fn clippy(_: &Workspace) -> Result<Outcome, Failure> {
+    let arguments = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
+    with_component("clippy", "clippy", &mut cargo(&arguments))
+}
+
+/// Skips where this toolchain lacks the component, and fails where `CI=true`.
+fn with_component(
+    subcommand: &str,
+    component: &str,
+    command: &mut Command,
+) -> Result<Outcome, Failure> {
+    if process::quiet_output(&mut cargo(&[subcommand, "--version"])).is_some() {
+        return process::run(command).map(Outcome::passed);
+    }
+    let why = format!("this toolchain has no {component}: rustup component add {component}");
+    if env::var("CI").is_ok_and(|ci| ci == "true") {
+        return Err(Failure::refused(why));
+    }
+    Outcome::skipped(why)
+}
+
+fn docs(packages: &[&str]) -> Result<Outcome, Failure> {
+    let mut command = cargo(&["doc", "--no-deps"]);
+    process::run(command.args(packages).env("RUSTDOCFLAGS", "-Dwarnings")).map(Outcome::passed)
+}
+
+/// Checks what `deny.toml` allows. Advisories are not checked: their database needs the network.
+fn dependencies(_: &Workspace) -> Result<Outcome, Failure> {
+    if process::quiet_output(&mut cargo(&["deny", "--version"])).is_none() {
+        return Outcome::skipped("cargo-deny is not installed: cargo install cargo-deny --locked");
+    }
+    // cargo-deny reads the packages of every system; a build fetches only those of this one.
+    if process::quiet_output(&mut cargo(&["fetch", "--locked"])).is_none() {
+        return Outcome::skipped("the packages of other systems cannot be fetched");
+    }
+    let checks = ["deny", "--locked", "--offline", "check", "bans", "licenses", "sources"];
+    process::run(&mut cargo(&checks)).map(Outcome::passed)
+}
+
+fn book(workspace: &Workspace) -> Result<Outcome, Failure> {
+    if !workspace.workspace_root.join("docs/book.toml").exists() {
+        return Outcome::skipped("there is no docs/book.toml");
+    }
+    if process::find_program("mdbook").is_none() {
+        return Outcome::skipped("mdbook is not installed: cargo install mdbook --locked");
+    }
+    let mut command = Command::new("mdbook");
+    command.args(["build", "docs", "--dest-dir"]).arg(workspace.target_directory.join("book"));
+    process::run(&mut command).map(Outcome::passed)
+}
