@@ -2,60 +2,100 @@
 
 mod capture;
 mod compare;
-mod cpus;
-mod live;
-mod rates;
+mod datagrams;
 mod replay;
-mod wire;
 
+use std::collections::BTreeSet;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::time::Instant;
 
 use crate::failure::Failure;
-use crate::process;
-use crate::setup;
+use crate::process::{self, cargo};
+use crate::setup::{self, Group};
 use crate::workspace::Workspace;
 
-pub use live::run as run_live;
-use replay::Deployment;
+const DEPLOYMENTS: [replay::Deployment; 2] = [
+    replay::Deployment {
+        name: "run to completion on 2 workers",
+        file: "rtc.pcap",
+        arguments: &["--deployment", "run-to-completion", "--workers", "2"],
+    },
+    replay::Deployment {
+        name: "pipeline of 1 dispatcher and 2 workers",
+        file: "pipeline.pcap",
+        arguments: &["--deployment", "pipeline", "--dispatchers", "1", "--workers", "2"],
+    },
+];
 
-/// The programs that the demo runs.
-const PROGRAMS: [&str; 3] = ["ipip-lb", "udp-source", "udp-sink"];
+const END: &str = "
+What you have seen
+  A load balancer that sent real client traffic to its backends in tunnels, and counted every packet that it did
+  not send under a reason. The same network function, deployed on cores in two ways, put out the same packets,
+  and each flow in its order. Two programs exchanged datagrams through shared memory.
+Next
+  cargo xtask demo --live                          as root: the balancer between curl and nginx, with faults
+  cargo doc -p hotloop --all-features --open       the guide: how to write a network function";
 
-/// Runs it all; the first thing that is not as it should be ends it.
+/// Runs it all; the first thing that is wrong ends it.
 pub fn run(workspace: &Workspace) -> Result<(), Failure> {
-    let started = Instant::now();
     heading("Setting up");
     setup::run(&[])?;
+    let build_started = Instant::now();
+    build(&["ipip-lb", "udp-source", "udp-sink"])?;
+    let started = Instant::now();
 
-    heading("Building the examples (a few minutes the first time)");
-    let mut build = process::cargo(&["build", "--release"]);
-    build.args(PROGRAMS.iter().flat_map(|program| ["--package", program]));
-    process::run(&mut build)?;
-
-    let programs = replay::Programs::of(workspace)?;
     heading("The load balancer's configuration, as it understands it");
-    programs.check()?;
-
+    replay::check(workspace)?;
     let mut outputs = Vec::new();
-    for deployment in [Deployment::RunToCompletion, Deployment::Pipeline] {
-        heading(&format!("Client traffic through ipip-lb, {deployment}"));
-        outputs.push(programs.replay(deployment)?);
+    for deployment in &DEPLOYMENTS {
+        heading(&format!("Client traffic through ipip-lb, {}", deployment.name));
+        outputs.push(replay::run(workspace, deployment)?);
     }
 
     heading("The two deployments' outputs, packet by packet");
-    let agreement = compare::compare(&outputs[0], &outputs[1]).map_err(|difference| {
-        Failure::failed(format!("the deployments put out different packets: {difference}"))
-    })?;
+    let (packet_count, flow_count) = compare::compare(&outputs[0], &outputs[1])
+        .map_err(|why| Failure::failed(format!("the deployments put out other packets: {why}")))?;
     println!(
-        "  equal: {} packets, byte for byte, in the same order within each of {} flows",
-        agreement.packet_count, agreement.flow_count
+        "  equal: {packet_count} packets, byte for byte, in the same order in each of {flow_count} flows"
     );
 
     heading("udp-source into udp-sink, two processes joined by net_memif");
-    rates::run(workspace)?;
+    datagrams::run(workspace)?;
 
-    println!("\nThe demo is over; it took {} s.", started.elapsed().as_secs());
+    println!("{END}");
+    println!(
+        "The demo took {} s, after {} s of building.",
+        started.elapsed().as_secs(),
+        (started - build_started).as_secs()
+    );
     Ok(())
+}
+
+/// Builds what the live demo needs, and becomes it.
+pub fn run_live(workspace: &Workspace) -> Result<(), Failure> {
+    let script = workspace.workspace_root.join("demo/live.sh");
+    process::run(Command::new(&script).arg("--check"))
+        .map_err(|_| Failure::refused("the live demo cannot run here"))?;
+    heading("Setting up");
+    setup::run(&[Group::Live])?;
+    build(&["ipip-lb", "ipip-endpoint"])?;
+    // In place of this process, so that signals reach it.
+    let error = Command::new(&script).arg(workspace.release_program("")).exec();
+    Err(Failure::failed(format!("{} could not be started: {error}", script.display())))
+}
+
+fn build(programs: &[&str]) -> Result<(), Failure> {
+    let packages: Vec<_> = programs.iter().flat_map(|program| ["--package", program]).collect();
+    let tree = ["tree", "--prefix", "none", "--edges", "normal,build", "--format", "{p}"];
+    let tree = process::output(cargo(&tree).args(&packages))?;
+    let crates: BTreeSet<_> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
+    heading("Building the programs");
+    println!(
+        "  {} crates in release mode; the first time this takes 2 to 3 minutes on two idle cores",
+        crates.len()
+    );
+    process::run(cargo(&["build", "--release"]).args(&packages))
 }
 
 fn heading(text: &str) {

@@ -1,0 +1,144 @@
+# Shared by the live demos, which source it: hosts (network namespaces) joined by veth pairs, programs that run in them,
+# and the reports that those leave. Whatever ends the script, Ctrl-C included, nothing is left behind.
+set -euo pipefail
+export LC_ALL=C
+
+work=$(mktemp -d)        # everything that is written
+prefix=hotloop-$$        # the start of every namespace's name
+patience_s=20            # the longest wait for anything
+hosts=()
+declare -A pid           # of each program that was started
+
+# The CPUs of this process in two halves, so that programs which poll do not share one.
+mapfile -t cpus < <(taskset -cp $$ | sed 's/.*: //; s/,/\n/g' | while IFS=- read -r first last; do
+    seq "$first" "${last:-$first}"
+done)
+half=$((${#cpus[@]} / 2))
+lower_cpus=$(IFS=,; echo "${cpus[*]:0:half}")
+upper_cpus=$(IFS=,; echo "${cpus[*]:half}")
+[ -n "$lower_cpus" ] || lower_cpus=$upper_cpus
+
+heading() { printf '\n== %s\n' "$*"; }
+fail() { printf '\ndemo: %s\n' "$*" >&2; exit 1; }
+
+clean_up() {
+    local status=$? jobs host
+    trap "" INT TERM HUP
+    set +e
+    jobs=$(jobs -p)
+    # The shell would report each job that is killed.
+    exec 2>/dev/null
+    [ -z "$jobs" ] || kill -KILL $jobs
+    for host in "${hosts[@]}"; do
+        ip netns pids "$prefix-$host" | xargs -r kill -KILL
+        # Interfaces are deleted with their namespace.
+        ip netns delete "$prefix-$host"
+    done
+    wait
+    rm -rf "$work"
+    exit "$status"
+}
+trap clean_up EXIT
+trap 'echo; echo "demo: interrupted" >&2; exit 130' INT TERM HUP
+
+# Exits with 2 where this process may not make networks.
+check_privilege() {
+    local why=
+    [ "$(id -u)" = 0 ] || why='this user is not root'
+    [ -n "$why" ] || [ -e /dev/net/tun ] || why='there is no /dev/net/tun'
+    [ -n "$why" ] || unshare --net --mount true || why='the system refuses a network namespace'
+    [ -z "$why" ] || { echo "demo: it makes network namespaces and a TAP interface, as root: $why" >&2; exit 2; }
+}
+
+# add_host HOST: a network namespace. Set before it has interfaces: answers may leave by another interface than the one
+# their questions came by, and addresses are ready at once.
+add_host() {
+    ip netns add "$prefix-$1"
+    hosts+=("$1")
+    set_in "$1" ipv4/conf/all/rp_filter=0 ipv4/conf/default/rp_filter=0 ipv6/conf/default/accept_ra=0 \
+        ipv6/conf/default/accept_dad=0 ipv6/conf/all/disable_ipv6=0
+    in_host "$1" ip link set lo up
+}
+
+# in_host HOST COMMAND...: runs a command there. `ip netns exec` would also mount /sys, which fails in some containers.
+in_host() { nsenter --net="/run/netns/$prefix-$1" "${@:2}"; }
+
+# set_in HOST SETTING=VALUE...: settings under /proc/sys/net.
+set_in() {
+    local setting
+    for setting in "${@:2}"; do
+        in_host "$1" sh -c "echo ${setting#*=} >/proc/sys/net/${setting%=*}"
+    done
+}
+
+# join NUMBER HOST INTERFACE HOST INTERFACE: a veth pair. The MAC addresses are mac NUMBER 1 and mac NUMBER 2. Offloads
+# are off: the kernel would leave checksums and segments to a NIC that is not there.
+join() {
+    in_host "$2" ip link add "$3" address "$(mac "$1" 1)" type veth \
+        peer name "$5" address "$(mac "$1" 2)" netns "$prefix-$4"
+    in_host "$2" ethtool -K "$3" tx off tso off gso off >"$work/ethtool"
+    in_host "$4" ethtool -K "$5" tx off tso off gso off >"$work/ethtool"
+}
+mac() { printf '02:00:00:00:%02x:%02x' "$1" "$2"; }
+
+# up HOST INTERFACE ADDRESS...: gives an interface its addresses and brings it up.
+up() {
+    local address
+    for address in "${@:3}"; do
+        in_host "$1" ip address add "$address" dev "$2"
+    done
+    in_host "$1" ip link set "$2" up
+}
+
+# wait_until WHAT COMMAND...: until the command succeeds.
+wait_until() {
+    local what=$1 deadline=$((SECONDS + patience_s))
+    until "${@:2}"; do
+        ((SECONDS < deadline)) || fail "waited $patience_s s for $what"
+        sleep 0.02
+    done
+}
+
+# start NAME HOST COMMAND...: starts a program, with its output in $work/NAME.out and its errors in $work/NAME.err.
+start() {
+    nsenter --net="/run/netns/$prefix-$2" "${@:3}" >"$work/$1.out" 2>"$work/$1.err" </dev/null &
+    pid[$1]=$!
+}
+is_alive() { kill -0 "${pid[$1]}" 2>/dev/null; }
+is_over() { ! is_alive "$1"; }
+last_words() { tail -n 5 "$work/$1.err"; }
+
+# wait_ready NAME COMMAND...: until the command succeeds, which shows that the program is ready.
+wait_ready() { wait_until "$1 to be ready" is_ready "$@"; }
+is_ready() {
+    is_alive "$1" || fail "$1 ended early: $(last_words "$1")"
+    "${@:2}" >/dev/null 2>&1
+}
+
+# kill_program NAME: ends it at once.
+kill_program() {
+    kill -KILL "${pid[$1]}"
+    wait "${pid[$1]}" 2>/dev/null || true
+}
+
+# stop NAME: asks a program to end; it must exit with 0.
+stop() {
+    local status=0
+    is_alive "$1" || fail "$1 ended early: $(last_words "$1")"
+    kill -INT "${pid[$1]}"
+    wait_until "$1 to end" is_over "$1"
+    wait "${pid[$1]}" || status=$?
+    ((status == 0)) || fail "$1 ended with exit code $status: $(last_words "$1")"
+}
+
+# judge NAME: prints the report of a stopped program, which must account for every packet.
+judge() {
+    local report=$work/$1.out check
+    for check in .balanced .pools_whole '.in_flight == 0' '.sent > 0' \
+        '.received + .created == .sent + ([.dropped[]] | add // 0)'; do
+        jq -e "$check" "$report" >/dev/null || fail "the ledger of $1 is wrong, this does not hold: $check: $(cat "$report")"
+    done
+    printf '  %-24s received %6d + created %4d = sent %6d + dropped %4d\n' "$1" \
+        $(jq '.received, .created, .sent, ([.dropped[]] | add // 0)' "$report")
+    printf '  %-24s %s\n' '' "$(jq -r '[.dropped | to_entries[] | select(.value > 0) | "\(.key) \(.value)"] | join(", ")' "$report")"
+}
