@@ -1,7 +1,6 @@
 //! A UDP source into a UDP sink: two processes, joined by shared memory (net_memif).
 
 use std::fs;
-use std::io::Read;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -16,19 +15,8 @@ use super::replay::Report;
 /// How long the source sends, in seconds.
 const RUN_S: &str = "5";
 
-/// How long the sink may take to open its socket, and to end after its signal.
+/// How long the sink may take to open its socket.
 const PATIENCE: Duration = Duration::from_secs(20);
-
-/// Ends a program at once when dropped.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // Both fail where it has ended, which is fine.
-        self.0.kill().ok();
-        self.0.wait().ok();
-    }
-}
 
 /// Runs both, and checks that the sink received what the source sent.
 pub fn run(workspace: &Workspace) -> Result<(), Failure> {
@@ -49,56 +37,34 @@ pub fn run(workspace: &Workspace) -> Result<(), Failure> {
     // The sink makes the socket, and ends after the source, so that it receives everything.
     let mut sink = program("udp-sink", "server", &sink_cpus);
     let child = sink.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
-    let mut sink = Running(child.map_err(|error| process::not_started(&sink, &error))?);
-    wait_until("udp-sink to open its socket", || Ok(socket.exists() || sink.is_over()?))?;
-    let mut source = program("udp-source", "client", &source_cpus);
-    let sent = process::output(source.args(["--duration", RUN_S]))?;
-    let received = sink.stop()?;
-    let sent = Report::read("udp-source", &sent)?.sent;
+    let mut child = child.map_err(|error| process::not_started(&sink, &error))?;
+    let sent = wait_for(&socket, &mut child).and_then(|()| {
+        let mut source = program("udp-source", "client", &source_cpus);
+        process::output(source.args(["--duration", RUN_S]))
+    });
+    // It may have ended early; its exit code then tells.
+    process::quiet_output(Command::new("sh").args(["-c", &format!("kill -INT {}", child.id())]));
+    let failed = |what: String| Failure::failed(format!("udp-sink: {what}"));
+    let received = child.wait_with_output().map_err(|error| failed(error.to_string()))?;
+    let sent = Report::read("udp-source", &sent?)?.sent;
+    if !received.status.success() {
+        return Err(failed(received.status.to_string()));
+    }
+    let received = String::from_utf8_lossy(&received.stdout);
     let received = Report::read("udp-sink", &received)?.received;
     println!("  sent {sent} datagrams in {RUN_S} s, received {received}");
     if received == 0 {
-        return Err(Failure::failed("udp-sink received no datagram"));
+        return Err(failed("it received no datagram".into()));
     }
     Ok(())
 }
 
-impl Running {
-    fn is_over(&mut self) -> Result<bool, Failure> {
-        let status = self.0.try_wait();
-        let status = status.map_err(|error| Failure::failed(format!("udp-sink: {error}")))?;
-        Ok(status.is_some())
-    }
-
-    /// Asks it to end, waits until it has, and returns what it printed.
-    fn stop(&mut self) -> Result<String, Failure> {
-        if self.is_over()? {
-            return Err(Failure::failed("udp-sink ended early"));
-        }
-        let line = format!("kill -INT {}", self.0.id());
-        process::run(Command::new("sh").args(["-c", &line]))?;
-        wait_until("udp-sink to end", || self.is_over())?;
-        let failed = |error| Failure::failed(format!("udp-sink: {error}"));
-        let status = self.0.wait().map_err(failed)?;
-        if !status.success() {
-            return Err(Failure::failed(format!("udp-sink failed: {status}")));
-        }
-        let mut output = String::new();
-        let mut stdout = self.0.stdout.take();
-        stdout.as_mut().map_or(Ok(0), |it| it.read_to_string(&mut output)).map_err(failed)?;
-        Ok(output)
-    }
-}
-
-fn wait_until(
-    what: &str,
-    mut is_true: impl FnMut() -> Result<bool, Failure>,
-) -> Result<(), Failure> {
+fn wait_for(socket: &Path, sink: &mut Child) -> Result<(), Failure> {
     let deadline = Instant::now() + PATIENCE;
-    while !is_true()? {
-        if Instant::now() > deadline {
-            let waited = PATIENCE.as_secs();
-            return Err(Failure::failed(format!("waited {waited} s for {what}")));
+    while !socket.exists() {
+        let is_over = sink.try_wait().is_ok_and(|status| status.is_some());
+        if is_over || Instant::now() > deadline {
+            return Err(Failure::failed("udp-sink did not open its socket"));
         }
         thread::sleep(Duration::from_millis(10));
     }

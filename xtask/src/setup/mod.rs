@@ -27,38 +27,23 @@ struct Manager {
     install: &'static str,
 }
 
+#[rustfmt::skip]
 const MANAGERS: [Manager; 4] = [
-    Manager {
-        program: "apt-get",
-        column: parts::APT,
-        update: Some("apt-get update -qq"),
+    Manager { program: "apt-get", column: parts::APT, update: Some("apt-get update -qq"),
         install: "env DEBIAN_FRONTEND=noninteractive DEBCONF_NOWARNINGS=yes apt-get install -y -qq \
-                  --no-install-recommends",
-    },
-    Manager {
-        program: "dnf",
-        column: 1,
-        update: None,
-        install: "dnf install -y --setopt=install_weak_deps=False",
-    },
-    Manager {
-        program: "pacman",
-        column: 2,
-        update: None,
-        install: "pacman -S --needed --noconfirm",
-    },
-    Manager {
-        program: "zypper",
-        column: 3,
-        update: None,
-        install: "zypper --non-interactive install --no-recommends",
-    },
+                  --no-install-recommends" },
+    Manager { program: "dnf", column: 1, update: None,
+        install: "dnf install -y --setopt=install_weak_deps=False" },
+    Manager { program: "pacman", column: 2, update: None,
+        install: "pacman -S --needed --noconfirm" },
+    Manager { program: "zypper", column: 3, update: None,
+        install: "zypper --non-interactive install --no-recommends" },
 ];
 
 /// `cargo xtask setup`: like [`ensure`], and prints the version of DPDK.
 pub fn run(groups: &[Group]) -> Result<(), Failure> {
     ensure(groups)?;
-    println!("setup: nothing is missing (DPDK {})", parts::dpdk_version().unwrap_or_default());
+    println!("setup: nothing is missing (DPDK {})", parts::dpdk_version());
     Ok(())
 }
 
@@ -81,11 +66,10 @@ pub fn ensure(groups: &[Group]) -> Result<(), Failure> {
     }
     Err(Failure::refused(format!(
         "{} installed what it has, and this is still missing:\n{}\n\
-         hotloop needs DPDK {} or later. Where the system's is older, build DPDK from source and \
-         set PKG_CONFIG_PATH to the folder of its libdpdk.pc.",
+         Where the system's DPDK is too old, build it from source and set PKG_CONFIG_PATH to the \
+         folder of its libdpdk.pc.",
         manager.program,
         list(&left),
-        parts::DPDK_VERSION_MIN,
     )))
 }
 
@@ -110,7 +94,7 @@ impl Manager {
         if let Some(Err(failure)) = self.update.map(|update| run_line(prefix, update)) {
             eprintln!("setup: {failure}; continuing with the old package lists");
         }
-        println!("setup: installing; DPDK alone is some 250 packages, which takes 1 to 3 minutes");
+        println!("setup: installing, which takes 1 to 3 minutes for DPDK and its 250 dependencies");
         // Only the lists that were just read know some names.
         run_line(prefix, &self.install_line(missing))
             .map_err(|failure| Failure::refused(format!("{failure}\n{}", by_hand())))

@@ -1,13 +1,8 @@
 //! What hotloop needs: how each part is found, and what each package manager calls it.
 
-use std::env;
-use std::io::Write;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use crate::process;
-
-/// The oldest DPDK that the bindings support.
-pub const DPDK_VERSION_MIN: &str = "22.11";
 
 /// The column of apt's packages.
 pub const APT: usize = 0;
@@ -32,8 +27,9 @@ pub struct Part {
     /// Its name in messages.
     pub name: &'static str,
     group: Group,
-    /// The error is what was found in its place.
-    find: fn() -> Result<(), String>,
+    /// A shell script that succeeds where the part is there. Where it is not, the output is what was
+    /// found in its place.
+    find: &'static str,
     /// The packages of apt, dnf, pacman and zypper, with spaces between them.
     pub packages: [&'static str; 4],
 }
@@ -41,7 +37,7 @@ pub struct Part {
 const fn part(
     name: &'static str,
     group: Group,
-    find: fn() -> Result<(), String>,
+    find: &'static str,
     packages: [&'static str; 4],
 ) -> Part {
     Part { name, group, find, packages }
@@ -50,46 +46,89 @@ const fn part(
 /// All parts.
 #[rustfmt::skip]
 pub const PARTS: [Part; 14] = [
-    part("pkg-config", Group::Build, pkg_config,
+    part("pkg-config", Group::Build, "pc --version",
         ["pkg-config", "pkgconf-pkg-config", "pkgconf", "pkgconf-pkg-config"]),
-    part("a C compiler with the C library's headers", Group::Build, c_compiler,
+    part("a C compiler with the C library's headers", Group::Build,
+        "printf '#include <stdint.h>\n#include <stdio.h>\n' | ${CC:-cc} -fsyntax-only -x c -",
         ["gcc libc6-dev", "gcc glibc-devel", "gcc glibc", "gcc glibc-devel"]),
-    part("libdpdk's headers and libraries, 22.11 or later", Group::Build, libdpdk,
+    // `--cflags` also needs the packages that libdpdk requires.
+    part("libdpdk's headers and libraries, 22.11 or later", Group::Build,
+        "pc --cflags 'libdpdk >= 22.11' || {
+            echo \"pkg-config finds libdpdk $(pc --modversion libdpdk), or not all it requires\"; false; }",
         ["libdpdk-dev", "dpdk-devel", "dpdk", "dpdk-devel"]),
-    // On Debian, libdpdk-dev depends on every driver.
-    part("DPDK's drivers (null, pcap, ring, memif)", Group::Build, drivers,
+    // Debian, Arch and DPDK's own build put plugins in dpdk/pmds-VERSION, Fedora in dpdk-pmds. On Debian,
+    // libdpdk-dev depends on every driver.
+    part("DPDK's drivers (null, pcap, ring, memif)", Group::Build,
+        "libraries=$(pc --variable=libdir libdpdk) && [ -n \"$libraries\" ] || exit 1
+        for driver in null pcap ring memif; do
+            found \"$libraries\"/dpdk/pmds*/librte_net_$driver.so \"$libraries\"/dpdk*/librte_net_$driver.so || {
+                echo \"no $driver under $libraries\"; exit 1; }
+        done",
         ["libdpdk-dev", "dpdk", "dpdk", "dpdk"]),
-    part("libclang with its own headers, for bindgen", Group::Build, || libclang("/"),
+    // Where bindgen looks; stddef.h is part of clang and not of the C library.
+    part("libclang with its own headers, for bindgen", Group::Build,
+        "[ -e \"$LIBCLANG_PATH\" ] && exit
+        libraries= headers=
+        for folder in $ROOT/usr/lib $ROOT/usr/lib64 $ROOT/usr/local/lib $ROOT/usr/local/lib64; do
+            for inner in '' '*-linux-gnu*/' 'llvm*/lib/' 'llvm*/lib64/'; do
+                libraries=\"$libraries $folder/${inner}libclang.so* $folder/${inner}libclang-[0-9]*.so*\"
+            done
+            headers=\"$headers $folder/clang/*/include/stddef.h $folder/llvm*/lib/clang/*/include/stddef.h\"
+        done
+        found $libraries || { echo 'not in the folders of the system; LIBCLANG_PATH can name it'; exit 1; }
+        found $headers || { echo 'it is there without its headers (clang/VERSION/include)'; exit 1; }",
         ["libclang-dev", "clang-devel", "clang", "clang-devel"]),
-    part("libpcap's headers and library", Group::Build, libpcap,
+    part("libpcap's headers and library", Group::Build, "pc --libs libpcap",
         ["libpcap-dev", "libpcap-devel", "libpcap", "libpcap-devel"]),
-    part("dpdk-testpmd, a peer of the benchmarks", Group::Testpmd, || program("dpdk-testpmd"),
+    part("dpdk-testpmd, a peer of the benchmarks", Group::Testpmd, "command -v dpdk-testpmd",
         ["dpdk-dev", "dpdk", "dpdk", "dpdk"]),
-    part("valgrind, which counts instructions", Group::Valgrind, || program("valgrind"),
+    part("valgrind, which counts instructions", Group::Valgrind, "command -v valgrind",
         ["valgrind"; 4]),
-    part("a C++ compiler, which builds the fuzzer", Group::Fuzz, cxx_compiler,
+    part("a C++ compiler, which builds the fuzzer", Group::Fuzz, "command -v ${CXX:-c++}",
         ["g++", "gcc-c++", "gcc", "gcc-c++"]),
-    part("nginx, the servers of the live demo", Group::Live, || program("nginx"), ["nginx"; 4]),
-    part("curl, the clients of the live demo", Group::Live, || program("curl"), ["curl"; 4]),
-    part("ip (iproute2), for the network of the live demo", Group::Live, || program("ip"),
+    part("nginx, the servers of the live demo", Group::Live, "command -v nginx", ["nginx"; 4]),
+    part("curl, the clients of the live demo", Group::Live, "command -v curl", ["curl"; 4]),
+    part("ip (iproute2), for the network of the live demo", Group::Live, "command -v ip",
         ["iproute2", "iproute", "iproute2", "iproute2"]),
-    part("ethtool, for the network of the live demo", Group::Live, || program("ethtool"),
+    part("ethtool, for the network of the live demo", Group::Live, "command -v ethtool",
         ["ethtool"; 4]),
-    part("jq, which reads the reports of the live demo", Group::Live, || program("jq"), ["jq"; 4]),
+    part("jq, which reads the reports of the live demo", Group::Live, "command -v jq", ["jq"; 4]),
 ];
+
+/// What every script begins with. The `PATH` of an ordinary user may lack the folders of system
+/// programs.
+const PRELUDE: &str = "
+    PATH=$PATH:/usr/sbin:/sbin
+    pc() { ${PKG_CONFIG:-pkg-config} \"$@\"; }
+    found() { for file; do [ -e \"$file\" ] && return; done; false; }
+";
 
 /// The missing parts of these groups and of building, with what was found in their place.
 pub fn missing(groups: &[Group]) -> Vec<(&'static Part, String)> {
     const { &PARTS }
         .iter()
         .filter(|part| part.group == Group::Build || groups.contains(&part.group))
-        .filter_map(|part| (part.find)().err().map(|found| (part, found)))
+        .filter_map(|part| find(part, &[]).err().map(|found| (part, found)))
         .collect()
 }
 
+fn find(part: &Part, environment: &[(&str, &str)]) -> Result<(), String> {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("{PRELUDE}{}", part.find)]).envs(environment.iter().copied());
+    let output = shell.output().map_err(|error| format!("sh: {error}"))?;
+    let found = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    match output.status.success() {
+        true => Ok(()),
+        false if found.is_empty() => Err("not found".into()),
+        false => Err(found),
+    }
+}
+
 /// The version of the libdpdk that pkg-config finds.
-pub fn dpdk_version() -> Option<String> {
-    ask_pkg_config(&["--modversion", "libdpdk"])
+pub fn dpdk_version() -> String {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("{PRELUDE} pc --modversion libdpdk")]);
+    process::quiet_output(&mut shell).unwrap_or_default()
 }
 
 /// bindgen needs only the library and clang's own headers; `libclang-dev` is twice as large. The
@@ -109,114 +148,11 @@ fn apt_libclang_of(depends: &str) -> String {
         .map_or("libclang-dev".into(), |version| format!("libclang1 libclang-common-{version}-dev"))
 }
 
-fn program(name: &str) -> Result<(), String> {
-    process::find_program(name).map(drop).ok_or_else(|| "not in PATH".into())
-}
-
-fn cxx_compiler() -> Result<(), String> {
-    program(&env::var("CXX").unwrap_or_else(|_| "c++".into()))
-}
-
-fn ask_pkg_config(arguments: &[&str]) -> Option<String> {
-    let program = env::var_os("PKG_CONFIG").unwrap_or_else(|| "pkg-config".into());
-    process::quiet_output(Command::new(program).args(arguments))
-}
-
-fn pkg_config() -> Result<(), String> {
-    ask_pkg_config(&["--version"]).map(drop).ok_or_else(|| "not in PATH".into())
-}
-
-fn libpcap() -> Result<(), String> {
-    ask_pkg_config(&["--libs", "libpcap"])
-        .map(drop)
-        .ok_or_else(|| "pkg-config finds no libpcap".into())
-}
-
-fn c_compiler() -> Result<(), String> {
-    let program = env::var("CC").unwrap_or_else(|_| "cc".into());
-    let mut words = program.split_whitespace();
-    let mut command = Command::new(words.next().unwrap_or("cc"));
-    command.args(words).args(["-fsyntax-only", "-x", "c", "-"]);
-    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut child = command.spawn().map_err(|_| format!("no `{program}`"))?;
-    if let Some(mut input) = child.stdin.take() {
-        // The exit code of a compiler that ends early shows the failure.
-        input.write_all(b"#include <stdint.h>\n#include <stdio.h>\n").ok();
-    }
-    match child.wait() {
-        Ok(status) if status.success() => Ok(()),
-        _ => Err(format!("`{program}` finds no stdio.h")),
-    }
-}
-
-fn libdpdk() -> Result<(), String> {
-    // `--cflags` also needs the packages that libdpdk requires.
-    if ask_pkg_config(&["--cflags", &format!("libdpdk >= {DPDK_VERSION_MIN}")]).is_some() {
-        return Ok(());
-    }
-    Err(match dpdk_version() {
-        Some(version) => format!("pkg-config finds libdpdk {version}, or not all it requires"),
-        None => "pkg-config finds no libdpdk".into(),
-    })
-}
-
-fn drivers() -> Result<(), String> {
-    let libraries = ask_pkg_config(&["--variable=libdir", "libdpdk"])
-        .filter(|folder| !folder.is_empty())
-        .ok_or("no libdpdk, no drivers")?;
-    drivers_under(&libraries)
-}
-
-/// Debian, Arch and DPDK's own build put plugins in `dpdk/pmds-VERSION`, Fedora in `dpdk-pmds`.
-fn drivers_under(libraries: &str) -> Result<(), String> {
-    let is_absent = |driver: &&str| {
-        let file = format!("librte_net_{driver}.so");
-        !exists(libraries, &format!("dpdk/pmds*/{file} dpdk*/{file}"))
-    };
-    let absent: Vec<_> = ["null", "pcap", "ring", "memif"].into_iter().filter(is_absent).collect();
-    if absent.is_empty() {
-        return Ok(());
-    }
-    Err(format!("not under {libraries}: {}", absent.join(", ")))
-}
-
-/// Looks where bindgen looks, and for `stddef.h`, which is part of clang and not of the C library.
-/// `libclang-cpp` is another library.
-fn libclang(root: &str) -> Result<(), String> {
-    if env::var_os("LIBCLANG_PATH").is_some_and(|path| std::path::Path::new(&path).exists()) {
-        return Ok(());
-    }
-    let (mut libraries, mut headers) = (String::new(), String::new());
-    for folder in ["usr/lib", "usr/lib64", "usr/local/lib", "usr/local/lib64"] {
-        for inner in ["", "*-linux-gnu*/", "llvm*/lib/", "llvm*/lib64/"] {
-            for name in ["libclang.so*", "libclang-[0-9]*.so*"] {
-                libraries += &format!("{folder}/{inner}{name} ");
-            }
-        }
-        for inner in ["llvm*/lib/clang", "clang"] {
-            headers += &format!("{folder}/{inner}/*/include/stddef.h ");
-        }
-    }
-    if !exists(root, &libraries) {
-        return Err("no libclang.so in the system's folders; LIBCLANG_PATH can name one".into());
-    }
-    if !exists(root, &headers) {
-        return Err("libclang is there without its headers (clang/VERSION/include)".into());
-    }
-    Ok(())
-}
-
-/// Whether a file matches one of the shell's patterns, seen from the folder.
-fn exists(folder: &str, patterns: &str) -> bool {
-    let mut shell = Command::new("sh");
-    shell.args(["-c", &format!("cd \"$1\" && ls -d {patterns}; true"), "sh", folder]);
-    process::quiet_output(&mut shell).is_some_and(|found| !found.is_empty())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::fs;
+    use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
 
     fn touch(root: &Path, file: &str) {
@@ -229,26 +165,30 @@ mod tests {
     fn an_absent_driver_is_named() {
         for folder in ["dpdk/pmds-23.0", "dpdk-pmds"] {
             let root = tempfile::tempdir().unwrap();
+            let pkg_config = root.path().join("pkg-config");
+            fs::write(&pkg_config, format!("#!/bin/sh\necho {}\n", root.path().display())).unwrap();
+            fs::set_permissions(&pkg_config, fs::Permissions::from_mode(0o755)).unwrap();
+            let environment = [("PKG_CONFIG", pkg_config.to_str().unwrap())];
             for driver in ["null", "pcap", "ring"] {
                 touch(root.path(), &format!("{folder}/librte_net_{driver}.so"));
             }
-            let find = || drivers_under(root.path().to_str().unwrap());
-            assert!(find().unwrap_err().ends_with(": memif"), "{:?}", find());
+            let found = find(&PARTS[3], &environment).unwrap_err();
+            assert!(found.starts_with("no memif under "), "{found}");
             touch(root.path(), &format!("{folder}/librte_net_memif.so"));
-            assert_eq!(find(), Ok(()));
+            assert_eq!(find(&PARTS[3], &environment), Ok(()));
         }
     }
 
     #[test]
     fn libclang_without_its_headers_is_missing() {
         let root = tempfile::tempdir().unwrap();
-        let find = || libclang(root.path().to_str().unwrap());
+        let environment = [("ROOT", root.path().to_str().unwrap()), ("LIBCLANG_PATH", "")];
         touch(root.path(), "usr/lib/x86_64-linux-gnu/libclang-cpp.so.14");
-        assert!(find().unwrap_err().starts_with("no libclang.so"));
+        assert!(find(&PARTS[4], &environment).unwrap_err().starts_with("not in the folders"));
         touch(root.path(), "usr/lib/x86_64-linux-gnu/libclang-14.so.14.0.6");
-        assert!(find().unwrap_err().contains("without its headers"));
+        assert!(find(&PARTS[4], &environment).unwrap_err().contains("without its headers"));
         touch(root.path(), "usr/lib/llvm-14/lib/clang/14.0.6/include/stddef.h");
-        assert_eq!(find(), Ok(()));
+        assert_eq!(find(&PARTS[4], &environment), Ok(()));
     }
 
     #[test]
