@@ -1,5 +1,5 @@
 # Shared by the live demos, which source it: hosts (network namespaces) joined by veth pairs, programs that run in them,
-# and the reports that those leave. Whatever ends the script, Ctrl-C included, nothing is left behind.
+# and their reports. Nothing is left behind at the end of the script, on failure and Ctrl-C included.
 set -euo pipefail
 export LC_ALL=C
 

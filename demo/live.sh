@@ -63,7 +63,7 @@ make_network() {
 END
 }
 
-# page HOST BYTES: a page whose first line is the host's name.
+# page HOST BYTES: a page with the host's name as its first line.
 page() {
     echo "$1"
     head -c $(($2 - ${#1} - 1)) /dev/zero | tr '\0' .
@@ -215,7 +215,7 @@ pages() {
     fetch_both some "${backends[@]}"
 }
 
-# A backend whose server is killed gets no connections once its health check has failed, and some again once it is back.
+# A backend with a dead server gets no connections once its health check fails, and some again once the server is back.
 killed_backend() {
     heading 'The server of backend-1 is killed'
     kill_program nginx-backend-1
@@ -282,7 +282,7 @@ reload_under_load() {
     echo "  no request of $count failed; the long page came whole, $long_bytes bytes"
 }
 
-# A megabyte over each family, in segments that do not fit into the tunnel until the balancer has told the client so.
+# A megabyte over each family, in segments too long for the tunnel until the balancer has answered the client with what fits.
 uploads() {
     heading "$upload_bytes bytes are uploaded over each family"
     seq -f %015.0f 0 $((upload_bytes / 16 - 1)) >"$work/upload"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Usage: fuzz/run.sh TARGET [SECONDS [--keep]]
 #
-# Searches for bytes that break a promise of a target, guided by coverage, for 60 seconds unless told otherwise. The
-# targets are the folders of fuzz/corpus. With --keep, the inputs that reached new code are added there.
+# Searches for bytes that break a promise of a target, guided by coverage, for 60 seconds or SECONDS. The targets are
+# the folders of fuzz/corpus. With --keep, the inputs that reached new code are added there.
 #
 # The fuzzer is LLVM's libFuzzer, which the crate libfuzzer-sys builds from source; the flags are those of cargo-fuzz.
 set -euo pipefail

@@ -37,39 +37,25 @@ pub fn functions(path: &Path, code: &str) -> Vec<Violation> {
         .collect()
 }
 
-/// The name and the number of lines of the function that starts here; `None` for a type (`fn(u8)`) and a declaration.
+/// The name and the number of lines of the function that starts here; `None` for a type (`fn(u8)`)
+/// and a declaration.
 fn function(code: &str) -> Option<(&str, usize)> {
     let rest = code[2..].trim_start();
     let name_bytes = rest.find(|c: char| !c.is_alphanumeric() && c != '_')?;
-    let name = &rest[..name_bytes];
-    if name.is_empty() {
-        return None;
-    }
-    let body = body_start(code)?;
-    let mut depth = 0;
-    for (at, byte) in code.bytes().enumerate().skip(body) {
-        match byte {
-            b'{' => depth += 1,
-            b'}' => depth -= 1,
-            _ => continue,
-        }
-        if depth == 0 {
-            return Some((name, source::line_index(code, at) + 1));
-        }
-    }
-    None
-}
-
-/// The position of the first brace outside the parameters. A semicolon there ends a declaration.
-fn body_start(code: &str) -> Option<usize> {
-    let mut depth = 0;
+    let name = Some(&rest[..name_bytes]).filter(|name| !name.is_empty())?;
+    let (mut depth, mut is_body) = (0, false);
     for (at, byte) in code.bytes().enumerate() {
         match byte {
-            b'(' | b'[' => depth += 1,
-            b')' | b']' => depth -= 1,
-            b'{' if depth == 0 => return Some(at),
+            b'(' | b'[' | b'{' => {
+                is_body |= depth == 0 && byte == b'{';
+                depth += 1;
+            }
+            b')' | b']' | b'}' => depth -= 1,
             b';' if depth == 0 => return None,
-            _ => {}
+            _ => continue,
+        }
+        if is_body && depth == 0 {
+            return Some((name, source::line_index(code, at) + 1));
         }
     }
     None
