@@ -1,9 +1,6 @@
 //! Runs other programs.
 
 use std::env;
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use crate::failure::Failure;
@@ -48,17 +45,11 @@ pub fn quiet_output(command: &mut Command) -> Option<String> {
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Searches `PATH` for a program, and the folders of system programs, which the `PATH` of an
-/// ordinary user may lack.
-pub fn find_program(name: &str) -> Option<PathBuf> {
-    let path = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&path)
-        .chain(["/usr/bin", "/usr/sbin", "/bin", "/sbin"].map(PathBuf::from))
-        .map(|folder| folder.join(name))
-        .find(|file| {
-            fs::metadata(file)
-                .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
-        })
+/// The path of a program. The folders of system programs are searched too: the `PATH` of an ordinary
+/// user may lack them.
+pub fn find_program(name: &str) -> Option<String> {
+    let script = "PATH=$PATH:/usr/sbin:/sbin; command -v \"$1\"";
+    quiet_output(Command::new("sh").args(["-c", script, "sh", name]))
 }
 
 /// A command as a person would type it.

@@ -69,7 +69,7 @@ fn neon(workspace: &Workspace) -> Result<Outcome, Failure> {
     // Optimised, because the emulator is slow.
     let arguments = ["test", "--release", "-p", "hotloop-flow", "--tests", "--target", NEON_TARGET];
     // The linker's package puts the C library of the target there.
-    let runner = format!("{} -L /usr/aarch64-linux-gnu", emulator.display());
+    let runner = format!("{emulator} -L /usr/aarch64-linux-gnu");
     let mut command = cargo(&arguments);
     command
         // Flags for the processor of this machine mean nothing to the other one.

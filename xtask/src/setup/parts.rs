@@ -54,7 +54,7 @@ pub const PARTS: [Part; 14] = [
     // `--cflags` also needs the packages that libdpdk requires.
     part("libdpdk's headers and libraries, 22.11 or later", Group::Build,
         "pc --cflags 'libdpdk >= 22.11' || {
-            echo \"pkg-config finds libdpdk $(pc --modversion libdpdk), or not all it requires\"; false; }",
+            pc --exists libdpdk && echo \"found $(pc --modversion libdpdk), or not all it requires\"; false; }",
         ["libdpdk-dev", "dpdk-devel", "dpdk", "dpdk-devel"]),
     // Debian, Arch and DPDK's own build put plugins in dpdk/pmds-VERSION, Fedora in dpdk-pmds. On Debian,
     // libdpdk-dev depends on every driver.
