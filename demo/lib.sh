@@ -1,7 +1,7 @@
 # Shared by the live demos, which source it: hosts (network namespaces) joined by veth pairs, programs that run in them,
 # and their reports. Nothing is left behind at the end of the script, on failure and Ctrl-C included.
 set -euo pipefail
-export LC_ALL=C
+export LC_ALL=C PATH=$PATH:/usr/sbin:/sbin
 
 work=$(mktemp -d)        # everything that is written
 prefix=hotloop-$$        # the start of every namespace's name
@@ -46,7 +46,7 @@ check_privilege() {
     local why=
     [ "$(id -u)" = 0 ] || why='this user is not root'
     [ -n "$why" ] || [ -e /dev/net/tun ] || why='there is no /dev/net/tun'
-    [ -n "$why" ] || unshare --net --mount true || why='the system refuses a network namespace'
+    [ -n "$why" ] || unshare --net --mount --propagation unchanged true || why='the system refuses a network namespace'
     [ -z "$why" ] || { echo "demo: it makes network namespaces and a TAP interface, as root: $why" >&2; exit 2; }
 }
 
