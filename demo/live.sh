@@ -11,8 +11,9 @@
 #   demo/live.sh --check     only finds out whether it could run here (exit code 2: no)
 source "$(dirname "$0")/lib.sh"
 check_privilege
-[ "$1" != --check ] || exit 0
-programs=$1
+programs=${1:?the folder of ipip-lb and ipip-endpoint}
+[ "$programs" != --check ] || exit 0
+shopt -s nullglob
 
 vips=(203.0.113.10 2001:db8:f::10)         # the addresses of the services, IPv4 first
 tunnel_ends=(192.0.2.1 2001:db8:e::1)      # the balancer's own addresses in tunnels
