@@ -1,4 +1,4 @@
-# Shared by the live demos, which source it: hosts (network namespaces) joined by veth pairs, programs that run in them,
+# Shared by the demos, which source it: hosts (network namespaces) joined by veth pairs, programs that run in them,
 # and their reports. Nothing is left behind at the end of the script, on failure and Ctrl-C included.
 set -euo pipefail
 export LC_ALL=C PATH=$PATH:/usr/sbin:/sbin
@@ -99,9 +99,12 @@ wait_until() {
     done
 }
 
-# start NAME HOST COMMAND...: starts a program, with its output in $work/NAME.out and its errors in $work/NAME.err.
+# start NAME HOST COMMAND...: starts a program, with its output in $work/NAME.out and its errors in $work/NAME.err. The
+# host - is this machine.
 start() {
-    nsenter --net="/run/netns/$prefix-$2" "${@:3}" >"$work/$1.out" 2>"$work/$1.err" </dev/null &
+    local enter=()
+    [ "$2" = - ] || enter=(nsenter --net="/run/netns/$prefix-$2")
+    "${enter[@]}" "${@:3}" >"$work/$1.out" 2>"$work/$1.err" </dev/null &
     pid[$1]=$!
 }
 is_alive() { kill -0 "${pid[$1]}" 2>/dev/null; }

@@ -11,7 +11,6 @@ use crate::process;
 /// The packages of the workspace, and its folders.
 #[derive(Deserialize)]
 pub struct Workspace {
-    /// Its members.
     pub packages: Vec<Package>,
     /// The folder of the root manifest.
     pub workspace_root: PathBuf,
@@ -24,20 +23,16 @@ pub struct Workspace {
 pub struct Package {
     /// Its name, with the prefix.
     pub name: String,
-    /// Its description.
     pub description: Option<String>,
-    /// Its `Cargo.toml`.
     pub manifest_path: PathBuf,
     /// Its dependencies, those of tests and builds included.
     pub dependencies: Vec<Dependency>,
-    /// Its targets.
     pub targets: Vec<Target>,
 }
 
 /// A dependency of a package.
 #[derive(Deserialize)]
 pub struct Dependency {
-    /// The package depended on.
     pub name: String,
     /// `None` for a normal dependency, else `dev` or `build`.
     pub kind: Option<String>,
@@ -48,11 +43,9 @@ pub struct Dependency {
 /// A library, program, test or bench of a package.
 #[derive(Deserialize)]
 pub struct Target {
-    /// Its name.
     pub name: String,
     /// `lib`, `bin`, `test`, `bench`, …
     pub kind: Vec<String>,
-    /// Its root source file.
     pub src_path: PathBuf,
 }
 

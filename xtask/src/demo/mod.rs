@@ -2,10 +2,10 @@
 
 mod capture;
 mod compare;
-mod datagrams;
 mod replay;
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Instant;
@@ -61,7 +61,7 @@ pub fn run(workspace: &Workspace) -> Result<(), Failure> {
     );
 
     heading("udp-source into udp-sink, two processes joined by net_memif");
-    datagrams::run(workspace)?;
+    datagrams(workspace)?;
 
     println!("{END}");
     println!(
@@ -72,7 +72,7 @@ pub fn run(workspace: &Workspace) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Builds what the live demo needs, and becomes it.
+/// Builds what the live demo needs, and runs its script in place of this process.
 pub fn run_live(workspace: &Workspace) -> Result<(), Failure> {
     let script = workspace.workspace_root.join("demo/live.sh");
     process::run(Command::new(&script).arg("--check"))
@@ -83,6 +83,24 @@ pub fn run_live(workspace: &Workspace) -> Result<(), Failure> {
     // In place of this process, so that signals reach it.
     let error = Command::new(&script).arg(workspace.release_program("")).exec();
     Err(Failure::failed(format!("{} could not be started: {error}", script.display())))
+}
+
+/// udp-source into udp-sink, and their reports.
+fn datagrams(workspace: &Workspace) -> Result<(), Failure> {
+    let reports = workspace.target_directory.join("demo");
+    let script = workspace.workspace_root.join("demo/datagrams.sh");
+    process::run(Command::new(script).args([&workspace.release_program(""), &reports]))?;
+    let read = |program: &str| {
+        let path = reports.join(program).with_extension("json");
+        let json = fs::read_to_string(&path).map_err(Failure::file("read", &path))?;
+        replay::Report::read(program, &json)
+    };
+    let (sent, received) = (read("udp-source")?.sent, read("udp-sink")?.received);
+    println!("  sent {sent} datagrams, received {received}");
+    if received == 0 {
+        return Err(Failure::failed("udp-sink received no datagram"));
+    }
+    Ok(())
 }
 
 fn build(programs: &[&str]) -> Result<(), Failure> {
