@@ -136,7 +136,7 @@ pub fn measured(graph: impl Graph) -> hotloop::Result<Measured> {
 
 fn observe(control: &Control) -> Result<Measured, String> {
     control.wait_for(WARM_UP);
-    let worker = Thread::find(std::process::id(), "run-to-")?;
+    let worker = Thread::find(std::process::id(), "core-0")?;
     let (packets, cpu_ns) = (control.snapshot().sent, worker.cpu_ns()?);
     control.wait_for(WINDOW);
     let (packets_then, cpu_ns_then) = (control.snapshot().sent, worker.cpu_ns()?);

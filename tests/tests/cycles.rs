@@ -34,13 +34,37 @@ fn graph<'a>(full: &'a Port, stuck: &'a Port, next: &'a AtomicUsize) -> impl Gra
         .sink(|core| stuck.tx_queue(core))
 }
 
+/// The same with another boundary, to one core that sends.
+fn three_groups<'a>(full: &'a Port, stuck: &'a Port, next: &'a AtomicUsize) -> impl Graph + 'a {
+    source(|core| full.rx_queue(core))
+        .shard_by(|_| Shard::Worker(next.fetch_add(1, Relaxed)))
+        .stage(|_| each(|packet: Packet| packet))
+        .handoff()
+        .sink(|core| stuck.tx_queue(core))
+}
+
+/// Runs until two thousand packets have come.
+fn cycle(graph: impl Graph, deployment: Deployment) -> Report {
+    let plan = Engine::plan(graph, deployment).unwrap();
+    let report = plan.ring_capacity(64).unwrap().run(|control| {
+        while control.snapshot().received < 2000 {
+            std::thread::yield_now();
+        }
+    });
+    let report = report.unwrap_or_else(|error| panic!("{deployment}: {error}"));
+    assert!(report.is_whole(), "{report}");
+    report
+}
+
 #[test]
 fn a_thousand_stops_and_restarts_leave_everything_whole() {
     alone(|| {
         let deployments = [
             Deployment::pipeline([1, 1]),
             Deployment::run_to_completion(1),
+            Deployment::pipeline([1, 1, 1]),
             Deployment::run_to_completion(2),
+            Deployment::pipeline([1, 2, 1]),
         ];
         let next = AtomicUsize::new(0);
         let mut ring_full_count = 0;
@@ -49,16 +73,14 @@ fn a_thousand_stops_and_restarts_leave_everything_whole() {
             let stuck = Port::open_with(eal(), "net_ring_cycle", small()).unwrap();
             for restart in 0..RESTARTS_PER_PORT {
                 let deployment = deployments[(port + restart) % deployments.len()];
-                let plan = Engine::plan(graph(&full, &stuck, &next), deployment).unwrap();
-                let report = plan.ring_capacity(64).unwrap().run(|control| {
-                    while control.snapshot().received < 2000 {
-                        std::thread::yield_now();
-                    }
-                });
-                let report = report.unwrap_or_else(|error| panic!("{port}.{restart}: {error}"));
-                assert!(report.is_whole(), "{report}");
+                let report = if deployment.group_count() == 3 {
+                    cycle(three_groups(&full, &stuck, &next), deployment)
+                } else {
+                    cycle(graph(&full, &stuck, &next), deployment)
+                };
                 // What was sent is what the device's rings still held when it was stopped.
-                let held_max = DEVICE_RING_COUNT * deployment.cores_in(1) as u64;
+                let senders = deployment.cores_in(deployment.group_count() - 1);
+                let held_max = DEVICE_RING_COUNT * senders as u64;
                 assert!(report.sent > 0 && report.sent <= held_max, "{report}");
                 ring_full_count += report.dropped.get("ring_full").copied().unwrap_or_default();
             }

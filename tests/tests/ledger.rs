@@ -113,9 +113,9 @@ fn findings(fault: Fault) -> Vec<&'static str> {
         (_, Deed::Panic) => vec!["Number on ", "panicked: planted"],
         (Place::Source, _) => vec!["the engine received "],
         (Place::Sink, _) => vec!["the engine sent "],
-        (Place::Stage, Deed::Double) => vec!["PlantedStage gave on packets"],
+        (Place::Stage, Deed::Double) => vec!["PlantedStage emitted packets"],
         (Place::Stage, _) => vec!["PlantedStage lost "],
-        (Place::BurstStage, Deed::Double) => vec!["PlantedBurstStage gave on packets"],
+        (Place::BurstStage, Deed::Double) => vec!["PlantedBurstStage emitted packets"],
         (Place::BurstStage, _) => vec!["PlantedBurstStage lost "],
     };
     if fault.deed == Deed::Forget {

@@ -9,8 +9,8 @@ pub enum Clock {
     #[default]
     Wall,
     /// The packets' own arrival times, as a capture file has them: each packet runs at the time at
-    /// which it arrived, and time stands still without packets. It never goes back: on a worker that
-    /// takes packets from several dispatchers, it is the latest of what they sent.
+    /// which it arrived, and time stands still without packets. It never goes back: on a core that
+    /// takes packets from several others, it is the latest of what they sent.
     Capture,
 }
 

@@ -14,7 +14,7 @@ pub struct Deployment {
     /// The number of groups with cores of their own; 0 in run-to-completion.
     group_count: usize,
     /// The number of cores of each group; in run-to-completion the first one counts for all.
-    core_counts: [usize; Self::GROUP_COUNT_MAX],
+    core_counts: [u32; Self::GROUP_COUNT_MAX],
 }
 
 impl Deployment {
@@ -29,7 +29,7 @@ impl Deployment {
     #[must_use]
     pub const fn run_to_completion(core_count: usize) -> Self {
         let mut core_counts = [0; Self::GROUP_COUNT_MAX];
-        core_counts[0] = core_count;
+        core_counts[0] = saturated(core_count);
         Self { group_count: 0, core_counts }
     }
 
@@ -41,7 +41,7 @@ impl Deployment {
         let mut core_counts = [0; Self::GROUP_COUNT_MAX];
         let mut group = 0;
         while group < N {
-            core_counts[group] = groups[group];
+            core_counts[group] = saturated(groups[group]);
             group += 1;
         }
         Self { group_count: N, core_counts }
@@ -53,13 +53,19 @@ impl Deployment {
         self.group_count == 0
     }
 
+    /// The number of groups with cores of their own; 1 in run-to-completion.
+    #[must_use]
+    pub const fn group_count(&self) -> usize {
+        if self.is_run_to_completion() { 1 } else { self.group_count }
+    }
+
     /// The number of cores that run `group`; 0 where a pipeline has no such group.
     #[must_use]
     pub const fn cores_in(&self, group: usize) -> usize {
         if self.is_run_to_completion() {
-            self.core_counts[0]
+            self.core_counts[0] as usize
         } else if group < self.group_count {
-            self.core_counts[group]
+            self.core_counts[group] as usize
         } else {
             0
         }
@@ -68,12 +74,12 @@ impl Deployment {
     /// The number of cores.
     #[must_use]
     pub fn core_count(&self) -> usize {
-        self.core_counts.iter().fold(0, |sum: usize, &count| sum.saturating_add(count))
+        self.core_counts.iter().map(|&count| count as usize).sum()
     }
 
     /// Each core, the first group's first.
     pub(crate) fn cores(self) -> Vec<Core> {
-        let groups = 0..self.group_count.max(1);
+        let groups = 0..self.group_count();
         let of = |group| {
             let count = self.cores_in(group);
             (0..count).map(move |index| Core::new(index, count).in_group(group))
@@ -92,8 +98,7 @@ impl Deployment {
 
     /// Checks that there is a core for each of `group_count` groups of a graph.
     pub(crate) fn check(self, group_count: usize) -> Result<(), PlanError> {
-        let own_groups = self.group_count.max(1);
-        if self.core_counts[..own_groups].contains(&0) {
+        if self.core_counts[..self.group_count()].contains(&0) {
             return Err(PlanError::NoCores(self));
         }
         if self.core_count() > Self::CORE_COUNT_MAX {
@@ -107,11 +112,16 @@ impl Deployment {
     }
 }
 
+/// More cores than anyone has are as many as fit.
+const fn saturated(core_count: usize) -> u32 {
+    if core_count > u32::MAX as usize { u32::MAX } else { core_count as u32 }
+}
+
 impl fmt::Display for Deployment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = if self.is_run_to_completion() { "run-to-completion" } else { "pipeline" };
-        let groups = &self.core_counts[..self.group_count.max(1)];
-        let counts: Vec<_> = groups.iter().map(usize::to_string).collect();
+        let groups = &self.core_counts[..self.group_count()];
+        let counts: Vec<_> = groups.iter().map(u32::to_string).collect();
         let noun = if self.core_count() == 1 { "core" } else { "cores" };
         write!(f, "{name}, {} {noun}", counts.join(" + "))
     }
@@ -217,7 +227,8 @@ mod tests {
         assert_eq!(many.check(2), Err(PlanError::TooManyCores { asked: 128 }));
         assert_eq!(Deployment::run_to_completion(127).check(5), Ok(()));
         let overflow = Deployment::pipeline([usize::MAX, usize::MAX]);
-        assert_eq!(overflow.check(2), Err(PlanError::TooManyCores { asked: usize::MAX }));
+        let asked = 2 * u32::MAX as usize;
+        assert_eq!(overflow.check(2), Err(PlanError::TooManyCores { asked }));
         let groups = PlanError::Groups { given: 3, graph: 2 };
         assert_eq!(Deployment::pipeline([1, 2, 1]).check(2), Err(groups));
     }

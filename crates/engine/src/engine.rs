@@ -17,6 +17,10 @@ use std::path::Path;
 /// The most packets that one ring between two cores may be asked to hold.
 pub const RING_CAPACITY_MAX: usize = 1 << 20;
 
+/// The stack of a core's thread: that of a main thread. The bursts of a long chain are moved on it
+/// while the chain is made.
+const STACK_BYTES: usize = 8 << 20;
+
 /// The engine. It has no state of its own: a run belongs to its [`Plan`].
 #[derive(Clone, Copy, Debug)]
 pub struct Engine;
@@ -112,7 +116,7 @@ impl<G: Graph> Plan<G> {
     }
 
     /// Runs it: each core on a thread of its own, pinned, and `control` on the calling thread. Cores
-    /// call their factories one after the other, dispatchers first, so that each run numbers the
+    /// call their factories one after the other, the first group first, so that each run numbers the
     /// queues that they claim alike. When
     /// `control` returns, or a stage panics, the engine stops polling, works off what is inside,
     /// ends every thread, and draws up the account.
@@ -146,6 +150,7 @@ impl<G: Graph> Plan<G> {
                 let graph = &self.graph;
                 let spawned = std::thread::Builder::new()
                     .name(thread.name())
+                    .stack_size(STACK_BYTES)
                     .spawn_scoped(scope, move || thread.run(|site| graph.worker(site, ends)));
                 match spawned {
                     Ok(thread) => threads.push(thread),

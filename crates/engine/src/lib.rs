@@ -1,9 +1,10 @@
 //! The engine: runs a graph of stages over cores.
 //!
-//! A graph starts at a [`source`], goes through stages, may have one boundary (`shard_by`) at which
-//! packets go to the worker that owns them, and ends in a sink. The same graph runs in either
-//! [`Deployment`]: *run-to-completion*, where each core does everything for its own queues, and
-//! *pipeline*, where dispatch cores hand packets to workers over lock-free rings.
+//! A graph starts at a [`source`], goes through stages and boundaries, and ends in a sink. A boundary
+//! ([`shard_by`](Chain::shard_by), [`handoff`](Chain::handoff)) is where packets change cores; the
+//! section between two of them is a group. The same graph runs in either [`Deployment`]:
+//! *run-to-completion*, where each core runs all groups for its own queues, and *pipeline*, where each
+//! group has its cores, connected by lock-free rings.
 //!
 //! - The engine knows no protocol and no driver: it moves items from a
 //!   [`Source`](hotloop_stage::Source) to a [`Sink`](hotloop_stage::Sink).
@@ -11,9 +12,9 @@
 //! - At every exit, also after a signal or a panic, every packet is accounted for: the [`Report`]
 //!   says whether received + created = sent + dropped, at each stage and against the devices' own
 //!   counters. Where it does not, the run is an error.
-//! - While cores run, control hands them values by [`publish()`], asks them by [`mailbox()`], and reads
+//! - While cores run, control hands them values by [`publish()`], queries them by [`mailbox()`], and reads
 //!   their counts by [`Control::snapshot`]; none of it makes a core wait.
-//! - One boundary a graph; at most 127 cores.
+//! - At most 16 groups and 127 cores.
 //!
 //! ```
 //! use hotloop_engine::{Chain, Deployment, Engine, source};

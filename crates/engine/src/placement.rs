@@ -13,7 +13,7 @@ pub struct Seat {
     pub is_shared: bool,
 }
 
-/// Where each core of a deployment runs, dispatchers first, and what is worth knowing about it.
+/// Where each core of a deployment runs, the first group's first, and what is worth knowing about it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Placement {
     seats: Vec<Seat>,
@@ -63,7 +63,7 @@ impl Placement {
         Self { seats: seats.collect(), notes }
     }
 
-    /// Places cores on the CPUs named, in order: dispatchers first. The same CPU may be named more
+    /// Places cores on the CPUs named, in order: the first group's first. The same CPU may be named more
     /// than once; its cores then yield to each other.
     ///
     /// # Errors
@@ -87,7 +87,7 @@ impl Placement {
         Self { seats: Vec::new(), notes: Vec::new() }
     }
 
-    /// Each core's place, dispatchers first.
+    /// Each core's place, the first group's first.
     #[must_use]
     pub fn seats(&self) -> &[Seat] {
         &self.seats

@@ -46,6 +46,11 @@ impl<S: Source> Source for Sources<S> {
         self.sources.iter().all(Source::lossless)
     }
 
+    /// One that receives makes all of them count as received.
+    fn creates(&self) -> bool {
+        self.sources.iter().all(Source::creates)
+    }
+
     fn finished(&self) -> bool {
         self.sources.iter().all(Source::finished)
     }

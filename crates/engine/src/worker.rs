@@ -23,6 +23,9 @@ pub trait Worker {
     /// Whether its source has ended; none where it has no source.
     fn is_exhausted(&self) -> Option<bool>;
 
+    /// The number of packets that find room in the rings that lead on.
+    fn room(&mut self) -> usize;
+
     /// Calls `see` with every part, in the order of a packet.
     fn visit(&mut self, see: &mut dyn FnMut(&mut dyn Part));
 }
@@ -62,6 +65,13 @@ impl dyn Worker + '_ {
 
     /// Starts its devices, in the order of a packet, up to the first that does not start.
     pub(crate) fn start(&mut self, facts: &Facts, is_lossless: bool) -> Result<(), Error> {
+        if is_lossless && self.room() == 0 {
+            return Err(Error::message(
+                "a source that can wait would wait for ever: the empty rings have no room for what \
+                 the stages ahead of them make of one packet (growth_max); plan with a larger \
+                 ring_capacity",
+            ));
+        }
         let mut started = Ok(());
         self.visit(&mut |part| {
             if started.is_ok() {

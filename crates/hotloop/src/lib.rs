@@ -35,17 +35,29 @@
 //!
 //! # Two phases, state per core
 //!
-//! A stage with [`PREPARES`](stage::Stage::PREPARES) sees its packets first as a burst, to look all
-//! of them up at once while memory is slow, then one by one. A packet becomes one output or one
-//! counted drop; there is no third way, because the only way to make a
-//! [`Dropped`](stage::Dropped) is [`Cx::drop`](stage::Cx::drop). What a stage found out travels in
-//! the packet's own memory and shows in its type: [`Classified`](stage::Classified) packets have a
-//! key, a hash and a shard. `shard_by` is the graph's boundary, where packets go to the core that
-//! owns their flow; the same graph runs to completion on every core or as a pipeline.
+//! A stage sees its packets first as a burst, in [`prepare`](stage::Stage::prepare), to look all of
+//! them up at once while memory is slow, then one by one. A packet becomes one output or one counted
+//! drop; there is no third way, because the only way to make a [`Dropped`](stage::Dropped) is
+//! [`Cx::drop`](stage::Cx::drop). What a stage found out travels in the packet's own memory and shows
+//! in its type: [`Classified`](stage::Classified) packets have a key, a hash and a shard. `shard_by`
+//! is a boundary, where packets go to the core that owns their flow; the same graph runs to completion
+//! on every core or as a pipeline.
 #![doc = "```"]
 #![doc = include_str!("guide/balance_stage.txt")]
 #![cfg_attr(feature = "dpdk", doc = include_str!("guide/balance_graph.txt"))]
 #![doc = include_str!("guide/balance_check.txt")]
+#![doc = "```"]
+//!
+//! # Several boundaries, exits, and graphs in parts
+//!
+//! A graph has as many boundaries as its author wants, each with an item type of its own. The section
+//! between two of them is a *group* of cores. [`handoff`](engine::Chain::handoff) is a boundary without
+//! a key: it keeps the order of packets. "Receive on one core, work on two, send on one" is therefore
+//! `pipeline([1, 2, 1])`. A stage that answers packets emits a [`Fork`](engine::Fork), and
+//! [`exit`](engine::Chain::exit) sends the answers out on the same core. A middle section is a function
+//! from chain to chain, so the graph that a test simulates is the graph that is deployed.
+#![doc = "```"]
+#![doc = include_str!("guide/groups.txt")]
 #![doc = "```"]
 //!
 //! # A unit test

@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn people_read_a_status() {
-        let core = json!({"role": "worker", "index": 1, "cpu": null, "received": 9, "sent": 7,
+        let core = json!({"core": "core 1", "cpu": null, "received": 9, "crossed": 4, "sent": 7,
             "dropped": 2});
         let mut status = json!({"program": "nf", "process": 7, "uptime_s": 1.25,
             "deployment": "pipeline", "idle": "spin", "received": 9, "created": 0, "sent": 7, "dropped": 2,
@@ -203,8 +203,8 @@ mod tests {
             "nf, process 7, running for 1.2 s, pipeline, idle: spin\n\n\
              received  created  sent  dropped  inside  at most\n       \
              9        0     7        2  0 to 3       96\n\n\
-             core      cpu  received  sent  dropped\n\
-             worker 1    -         9     7        2"
+             core    cpu  received  crossed  sent  dropped\n\
+             core 1    -         9        4     7        2"
         );
         let figures = |name: &str, link: Value, imissed: Value| {
             json!({"name": name, "link": link, "received": 7, "received_bytes": 420, "sent": 0,
@@ -236,14 +236,14 @@ mod tests {
 
     #[test]
     fn people_read_counters() {
-        let place = json!({"role": "worker", "index": 0, "cpu": 3, "place": "stage",
+        let place = json!({"core": "core 0", "cpu": 3, "place": "stage",
             "name": "Even", "received": 10, "emitted": 4, "created": 0, "held": 1,
             "dropped": {"odd": 3, "late": 2}});
         let mut counters = json!({"places": [place], "dropped": {"odd": 3, "late": 2}});
         assert_eq!(
             counters_text(&counters),
-            "core      cpu  place  name  received  emitted  created  held  dropped\n\
-             worker 0    3  stage  Even        10        4        0     1        5\n\n\
+            "core    cpu  place  name  received  emitted  created  held  dropped\n\
+             core 0    3  stage  Even        10        4        0     1        5\n\n\
              dropped as  packets\n\
              late              2\n\
              odd               3"

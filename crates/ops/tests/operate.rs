@@ -85,8 +85,10 @@ fn sum(places: &Value, kind: &str, key: &str) -> u64 {
 
 fn is_under_way(status: &Value) -> bool {
     let cores = status["cores"].as_array().unwrap();
-    let has_passed =
-        |core: &Value| core["received"].as_u64() > Some(0) && core["sent"].as_u64() > Some(0);
+    let has_passed = |core: &Value| {
+        let left = core["sent"].as_u64().unwrap() + core["crossed"].as_u64().unwrap();
+        core["received"].as_u64() > Some(0) && left > 0
+    };
     !cores.is_empty() && cores.iter().all(has_passed) && status["dropped"].as_u64() > Some(0)
 }
 

@@ -110,7 +110,7 @@ impl<S> Bench<S> {
         self.feed_items(packets.into_iter().map(Into::into))
     }
 
-    /// Feeds items of the stage's own input type: what the stage before it gave on.
+    /// Feeds items of the stage's own input type: what the stage before it emits.
     ///
     /// # Panics
     /// When the stage's own arithmetic is wrong, as the ledger would find: a packet was returned as

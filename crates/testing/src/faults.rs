@@ -209,6 +209,10 @@ impl<S: Source<Item: PacketBuf>> Source for FaultySource<S> {
         self.source.lossless()
     }
 
+    fn creates(&self) -> bool {
+        self.source.creates()
+    }
+
     fn finished(&self) -> bool {
         self.source.finished()
     }

@@ -124,6 +124,10 @@ impl<S: Source> Source for PlantedSource<S> {
         self.source.lossless()
     }
 
+    fn creates(&self) -> bool {
+        self.source.creates()
+    }
+
     fn finished(&self) -> bool {
         self.second.is_none() && self.source.finished()
     }

@@ -132,6 +132,10 @@ impl<S: Source> Source for Watched<S> {
         self.watched.lossless()
     }
 
+    fn creates(&self) -> bool {
+        self.watched.creates()
+    }
+
     fn finished(&self) -> bool {
         self.watched.finished()
     }

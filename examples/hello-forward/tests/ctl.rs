@@ -92,15 +92,12 @@ fn a_running_program_tells_how_it_is() {
 
     let names: Vec<_> = counters["places"].as_array().unwrap().iter().collect();
     let names: Vec<_> = names.iter().map(|place| place["place"].as_str().unwrap()).collect();
-    assert_eq!(names, ["inlet", "stage", "sink"]);
+    assert_eq!(names, ["source", "stage", "sink"]);
 
-    for (command, heads) in [
-        ("status", "core                 cpu"),
-        ("counters", "core                 cpu  place  name"),
-    ] {
+    for (command, heads) in [("status", "core    cpu"), ("counters", "core    cpu  place   name")] {
         let asked = output(folder.path(), &["ctl", command, "--control", control[1]]);
         let text = String::from_utf8(asked.stdout).unwrap();
-        let line = text.lines().find(|line| line.starts_with("run-to-completion 0  "));
+        let line = text.lines().find(|line| line.starts_with("core 0  "));
         assert!(text.contains(heads) && line.is_some(), "{text}");
     }
 

@@ -36,10 +36,10 @@
 //! The balancer of one worker, on plain memory:
 //!
 //! ```
-//! use hotloop::engine::publish;
+//! use hotloop::engine::{Deployment, publish};
 //! use hotloop::packet::classify::classify_packet;
 //! use hotloop::packet::{build::tcp, ethernet::MacAddress, ipip, memory::MemPacket, seed::Seed};
-//! use hotloop::stage::{Burst, BurstStage, Counters, Cx, DropReason, Output, Tagged, Tally, Tick};
+//! use hotloop::stage::{Core, Burst, BurstStage, Counters, Cx, DropReason, Output, Tagged, Tally, Tick};
 //! use ipip_lb::balance::{Balance, BalanceDrop, Egress, Egresses, Making, Route, SEED};
 //! use ipip_lb::directory::{Builder, Standing};
 //! use ipip_lb::{config::Config, counts::WorkerCounts};

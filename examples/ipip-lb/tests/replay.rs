@@ -158,11 +158,11 @@ fn every_deployment_gives_the_same_packets_and_loses_none() {
         // The fragmented datagram and the long segment are of a connection each.
         assert_eq!(report["balancer"]["admitted"], u64::from(CLIENTS) + 2, "{report}");
         let lcores: Vec<_> =
-            report["workers"].as_array().unwrap().iter().map(|it| &it["lcore"]).collect();
+            report["cores"].as_array().unwrap().iter().map(|it| &it["lcore"]).collect();
         assert!(lcores.iter().all(|lcore| lcore.is_u64()), "{report}");
         assert!(lcores.windows(2).all(|pair| pair[0] != pair[1]), "{report}");
         // Each core receives what it owns, or what its worker owns: so times and order are right.
-        let received = |index: usize| &report["workers"][index]["received"];
+        let received = |index: usize| &report["cores"][index]["received"];
         if deployment[0] == "--workers" {
             assert_eq!(report["crossed"], 0, "{report}");
         } else if lcores.len() == 4 {

@@ -2,7 +2,7 @@
 
 use crate::hop::{Hop, HopDrop, expected};
 use crate::traffic::{SEED, by_addresses, frames, read, split};
-use hotloop::engine::Graph;
+use hotloop::engine::{Graph, Plan};
 use hotloop::prelude::*;
 use hotloop::stage::DropReason;
 use hotloop::testing::Frame;
@@ -56,19 +56,56 @@ fn graph<'a>(ports: &'a [Port], threads: &'a Mutex<HashSet<ThreadId>>) -> impl G
     .sink(move |core| ports[core.index()].tx_queue(core))
 }
 
+/// The same work with two boundaries: classified packets cross the first, hopped ones the second.
+fn three_groups<'a>(ports: &'a [Port], threads: &'a Mutex<HashSet<ThreadId>>) -> impl Graph + 'a {
+    let note = move || threads.lock().unwrap().insert(std::thread::current().id());
+    source(move |core| {
+        note();
+        ports[core.index()].rx_queue(core)
+    })
+    .stage(|_| Classify::seeded(SEED))
+    .shard_by(|packet| packet.shard())
+    .stage(move |_| {
+        note();
+        Hop
+    })
+    .handoff()
+    .sink(move |core| {
+        note();
+        ports[core.index()].tx_queue(core)
+    })
+}
+
 fn replay(frames: &[Frame], deployment: Deployment, ring_capacity: Option<usize>) -> Replayed {
-    let folder = tempfile::tempdir().unwrap();
-    let inputs = split(folder.path(), frames, deployment.cores_in(0));
-    let (ports, outputs) = ports(folder.path(), &inputs, deployment.cores_in(1));
-    let threads = Mutex::default();
-    let mut plan = Engine::plan(graph(&ports, &threads), deployment).unwrap();
-    if let Some(ring_capacity) = ring_capacity {
-        plan = plan.ring_capacity(ring_capacity).unwrap();
-    }
+    replay_to(frames, deployment, 1, |ports, threads| {
+        let mut plan = Engine::plan(graph(ports, threads), deployment).unwrap();
+        if let Some(ring_capacity) = ring_capacity {
+            plan = plan.ring_capacity(ring_capacity).unwrap();
+        }
+        finish(plan)
+    })
+}
+
+fn finish(plan: Plan<impl Graph>) -> Report {
     let report = plan.run(|control| {
         assert_eq!(control.wait_until_finished(), Waited::Finished);
     });
-    let report = report.unwrap_or_else(|error| panic!("{error}"));
+    report.unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Replays the frames by what `run` does with the ports and the set of threads. The cores of
+/// `last_group` send.
+fn replay_to(
+    frames: &[Frame],
+    deployment: Deployment,
+    last_group: usize,
+    run: impl FnOnce(&[Port], &Mutex<HashSet<ThreadId>>) -> Report,
+) -> Replayed {
+    let folder = tempfile::tempdir().unwrap();
+    let inputs = split(folder.path(), frames, deployment.cores_in(0));
+    let (ports, outputs) = ports(folder.path(), &inputs, deployment.cores_in(last_group));
+    let threads = Mutex::default();
+    let report = run(&ports, &threads);
     let outputs = outputs.iter().map(|path| read(path)).collect();
     Replayed { report, outputs, threads: threads.into_inner().unwrap() }
 }
@@ -120,6 +157,28 @@ fn every_deployment_gives_the_packets_that_are_expected() {
             let replayed = replay(&frames, deployment, None);
             assert_as_expected(&replayed, &frames);
             assert_cores(&replayed, deployment);
+        }
+    });
+}
+
+#[test]
+fn three_groups_give_the_packets_that_are_expected() {
+    alone(|| {
+        let frames = frames(FRAME_COUNT);
+        for deployment in [
+            Deployment::run_to_completion(1),
+            Deployment::run_to_completion(2),
+            Deployment::pipeline([1, 1, 1]),
+            Deployment::pipeline([1, 2, 1]),
+            Deployment::pipeline([2, 2, 2]),
+        ] {
+            let replayed = replay_to(&frames, deployment, 2, |ports, threads| {
+                finish(Engine::plan(three_groups(ports, threads), deployment).unwrap())
+            });
+            assert_as_expected(&replayed, &frames);
+            assert_eq!(replayed.threads.len(), deployment.core_count(), "{deployment}");
+            let crossed = if deployment.is_run_to_completion() { 0 } else { replayed.report.sent };
+            assert!(replayed.report.crossed >= crossed, "{}", replayed.report);
         }
     });
 }

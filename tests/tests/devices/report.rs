@@ -41,17 +41,17 @@ fn the_json_report_has_what_was_promised() {
 
     let stages = json["stages"].as_array().expect("a list");
     let names: Vec<_> = stages.iter().map(|stage| stage["name"].as_str().unwrap()).collect();
-    let boundary = ["shard_by", "shard"];
+    let boundary = ["shard_by", "group 1"];
     assert_eq!(names[..3], ["source", "Number", "PlantedStage"]);
     assert_eq!((&names[3..5], &names[5..]), (&boundary[..], &["PlantedBurstStage", "sink"][..]));
     assert_eq!(number(&stages[1]["dropped"]["even"]), number(&dropped["even"]));
 
-    let workers = json["workers"].as_array().expect("a list");
-    let mut lcores: Vec<_> = workers.iter().map(|worker| number(&worker["lcore"])).collect();
+    let cores = json["cores"].as_array().expect("a list");
+    let mut lcores: Vec<_> = cores.iter().map(|core| number(&core["lcore"])).collect();
     lcores.sort_unstable();
     lcores.dedup();
-    assert_eq!((workers.len(), lcores.len()), (3, 3));
-    assert_eq!(number(&workers[0]["received"]), report.received);
-    let sent: u64 = workers[1..].iter().map(|worker| number(&worker["sent"])).sum();
+    assert_eq!((cores.len(), lcores.len()), (3, 3));
+    assert_eq!(number(&cores[0]["received"]), report.received);
+    let sent: u64 = cores[1..].iter().map(|core| number(&core["sent"])).sum();
     assert_eq!(sent, report.sent);
 }

@@ -236,14 +236,14 @@ fn calls(test_name: &str, deployment: Deployment, yields: bool) -> Option<Vec<(S
 fn run_to_completion_is_steady() {
     let deployment = Deployment::run_to_completion(1);
     let Some(calls) = calls("run_to_completion_is_steady", deployment, false) else { return };
-    assert_eq!(calls, [("run-to-completion".to_owned(), 0)]);
+    assert_eq!(calls, [("group 0".to_owned(), 0)]);
 }
 
 #[test]
 fn a_pipeline_is_steady() {
     let deployment = Deployment::pipeline([1, 1]);
     let Some(calls) = calls("a_pipeline_is_steady", deployment, false) else { return };
-    assert_eq!(calls, ["dispatcher", "worker"].map(|name| (name.to_owned(), 0)));
+    assert_eq!(calls, ["group 0", "group 1"].map(|name| (name.to_owned(), 0)));
 }
 
 #[test]

@@ -22,7 +22,7 @@ const DEPLOYMENTS: [replay::Deployment; 2] = [
         arguments: &["--deployment", "run-to-completion", "--workers", "2"],
     },
     replay::Deployment {
-        name: "pipeline of 1 dispatcher and 2 workers",
+        name: "pipeline of 1 + 2 cores",
         file: "pipeline.pcap",
         arguments: &["--deployment", "pipeline", "--dispatchers", "1", "--workers", "2"],
     },

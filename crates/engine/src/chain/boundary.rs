@@ -97,8 +97,9 @@ drop_reasons! {
 pub struct Boundary<'a, T, K, D> {
     key: &'a K,
     out: Out<T>,
-    /// The index of this core in the next group, and its share of it.
-    own: Option<(usize, Group<Rings<T>, D>)>,
+    /// The index of this core in the next group, and its share of it. Boxed: chains are made on the
+    /// stack, and bursts are large.
+    own: Option<(usize, Box<Group<Rings<T>, D>>)>,
 }
 
 /// The rings to the cores of the next group, with a burst for each.
@@ -120,7 +121,7 @@ impl<'a, T: Carries + Send, K: Key<T>, D: Node<T>> Boundary<'a, T, K, D> {
         (group, index): (usize, usize),
         name: String,
         rings: Producers<T>,
-        own: Option<Group<Rings<T>, D>>,
+        own: Option<Box<Group<Rings<T>, D>>>,
     ) -> Self {
         let core_count = rings.consumer_count();
         let only = if K::IS_HANDOFF { Some(index % core_count) } else { None };

@@ -144,6 +144,10 @@ impl<S: Source<Item: Carries>, D: Node<S::Item>> Worker for Group<S, D> {
         (self.input.kind == PlaceKind::Source).then(|| self.input.source.finished())
     }
 
+    fn room(&mut self) -> usize {
+        self.down.room()
+    }
+
     fn visit(&mut self, see: &mut dyn FnMut(&mut dyn Part)) {
         Self::visit(self, see);
     }

@@ -246,10 +246,10 @@ where
         down: Option<D>,
     ) -> Result<Box<dyn Worker + 'a>, Error> {
         let next = down.zip(ends.consumers).map(|(down, consumers)| {
-            Group::new(Input::rings(Rings(consumers), Self::GROUP, site.is_paced), down)
+            Box::new(Group::new(Input::rings(Rings(consumers), Self::GROUP, site.is_paced), down))
         });
         match (ends.producers, next) {
-            (None, Some(next)) => Ok(Box::new(next)),
+            (None, Some(next)) => Ok(next),
             (None, None) => self.before.worker(site, before, None::<Boundary<'a, C::Out, K, D>>),
             (Some(producers), next) => {
                 let (index, name) = (site.core.index(), self.name.clone());

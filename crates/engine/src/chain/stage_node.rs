@@ -52,24 +52,32 @@ impl<In, A: BurstStage<In>, D: Node<A::Out>> StageNode<In, A, D> {
 
     /// Calls `method` of the stage, and passes on what it emits.
     #[inline(always)]
-    fn call(&mut self, now: Tick, method: Method, input: &mut Burst<In>) {
+    fn call(&mut self, now: Tick, method: Method<'_, In>) {
         let Self { work, down } = self;
-        let offered = input.len();
+        let is_process = matches!(method, Method::Process(_));
+        let (input, is_end) = match method {
+            Method::Process(input) => (Some(input), false),
+            Method::Tick => (None, false),
+            Method::Finish => (None, true),
+        };
+        let offered = input.as_ref().map_or(0, |input| input.len());
         let mut call = Call { work, input, offered, tally: Tally::default() };
         let Work { stage, output, counters, .. } = &mut *call.work;
         let mut cx = Cx::new(counters, now, 0);
         let mut spill = |full: &mut Burst<A::Out>| down.accept(now, full);
         let mut out = Output::new(output, &mut spill, &mut call.tally);
-        match method {
-            Method::Process => stage.process(&mut cx, call.input, &mut out),
-            Method::Tick => stage.tick(&mut cx, &mut out),
-            Method::Finish => stage.finish(&mut cx, &mut out),
+        match &mut call.input {
+            Some(input) => {
+                stage.process(&mut cx, input, &mut out);
+                // What the stage left is neither emitted nor held: the settlement shows it.
+                input.clear();
+            }
+            None if is_end => stage.finish(&mut cx, &mut out),
+            None => stage.tick(&mut cx, &mut out),
         }
         drop(out);
         let dropped = cx.dropped_count();
-        // What the stage left is neither emitted nor held: the settlement shows it.
-        call.input.clear();
-        if matches!(method, Method::Process) || !call.is_idle(dropped) {
+        if is_process || !call.is_idle(dropped) {
             call.settle(offered, dropped, false);
         }
         std::mem::forget(call);
@@ -80,9 +88,8 @@ impl<In, A: BurstStage<In>, D: Node<A::Out>> StageNode<In, A, D> {
 }
 
 /// A method of a stage.
-#[derive(Clone, Copy)]
-enum Method {
-    Process,
+enum Method<'a, In> {
+    Process(&'a mut Burst<In>),
     Tick,
     Finish,
 }
@@ -90,8 +97,8 @@ enum Method {
 /// A call of the stage. Its drop settles one that panics.
 struct Call<'a, In, A: BurstStage<In>> {
     work: &'a mut Work<In, A>,
-    /// What the stage takes from; empty in a call that offers no packets.
-    input: &'a mut Burst<In>,
+    /// What the stage takes from, in a call that offers packets.
+    input: Option<&'a mut Burst<In>>,
     offered: usize,
     tally: Tally,
 }
@@ -134,7 +141,8 @@ impl<In, A: BurstStage<In>> Drop for Call<'_, In, A> {
     fn drop(&mut self) {
         record(&self.work.name);
         let dropped = self.work.counters.dropped_sum() - self.work.dropped_seen;
-        let received = self.offered.saturating_sub(self.input.len());
+        let left = self.input.as_ref().map_or(0, |input| input.len());
+        let received = self.offered.saturating_sub(left);
         self.settle(received, dropped, true);
     }
 }
@@ -142,18 +150,18 @@ impl<In, A: BurstStage<In>> Drop for Call<'_, In, A> {
 impl<In, A: BurstStage<In>, D: Node<A::Out>> Node<In> for StageNode<In, A, D> {
     #[inline(always)]
     fn accept(&mut self, now: Tick, burst: &mut Burst<In>) {
-        self.call(now, Method::Process, burst);
+        self.call(now, Method::Process(burst));
     }
 
     #[inline(always)]
     fn turn(&mut self, now: Tick) -> usize {
-        self.call(now, Method::Tick, &mut Burst::new());
+        self.call(now, Method::Tick);
         self.down.turn(now)
     }
 
     fn close(&mut self, now: Tick) -> bool {
         if !std::mem::replace(&mut self.work.is_finished, true) {
-            self.call(now, Method::Finish, &mut Burst::new());
+            self.call(now, Method::Finish);
         }
         self.down.close(now)
     }

@@ -324,8 +324,11 @@ impl Drop for Tx {
     }
 }
 
+/// How a run ended.
+pub type Outcome = Result<Report, RunError>;
+
 /// Runs until every source is exhausted.
-pub fn run(graph: impl Graph, deployment: Deployment) -> Result<Report, RunError> {
+pub fn run(graph: impl Graph, deployment: Deployment) -> Outcome {
     let plan = Engine::plan(graph, deployment).unwrap();
     watched(|| {
         plan.run(|control| {
@@ -363,7 +366,7 @@ pub fn assert_adds_up(report: &Report) {
     }
 }
 
-/// The finding of a place that gave on more than it had.
+/// The finding of a place that emitted more than it had.
 pub fn uncreated(place: &str, count: u64) -> String {
     format!("{place} emitted packets that it had neither received nor created: {count}")
 }

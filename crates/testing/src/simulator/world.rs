@@ -71,7 +71,8 @@ impl World {
     }
 
     pub(super) fn take_sent(&self) -> Vec<Vec<Frame>> {
-        let queues = 0..self.settings.deployment.cores_in(1);
+        let deployment = self.settings.deployment;
+        let queues = 0..deployment.cores_in(deployment.group_count() - 1);
         queues.map(|queue_index| self.port.take_sent(queue_index)).collect()
     }
 }

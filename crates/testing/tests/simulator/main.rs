@@ -1,5 +1,6 @@
 //! The whole engine on one thread: ten thousand seeds, and that a seed which must fail does.
 
+mod groups;
 mod nf;
 
 use hotloop_engine::{Chain, Deployment, Graph, Shard, source};
@@ -380,5 +381,5 @@ fn a_deployment_that_does_not_suit_the_graph_is_told() {
         }
     }
     let failure = simulate(1, &Unsharded).unwrap_err();
-    assert!(failure.run.is_none() && failure.findings[0].contains("boundary"), "{failure}");
+    assert!(failure.run.is_none() && failure.findings[0].contains("boundaries"), "{failure}");
 }

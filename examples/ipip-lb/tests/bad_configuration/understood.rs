@@ -94,7 +94,7 @@ fn printed(text: &str) -> String {
 fn the_sound_one_is_understood() {
     let text = printed(SOUND);
     for line in [
-        "engine: pipeline, 1 dispatcher, 2 workers, idle: spin\n",
+        "engine: pipeline, 1 + 2 cores, idle: spin\n",
         "port uplink: net_null0, next hop 02:00:00:00:00:01, side both",
         "service web: 203.0.113.10, protocol tcp, ports 80, maglev\n",
         "backend 2001:db8::a: weight 1, 50.0 % of flows",
@@ -109,7 +109,7 @@ fn the_sound_one_is_understood() {
 fn every_key_is_printed() {
     let text = printed(WHOLE);
     for line in [
-        "engine: run-to-completion, 2 workers, idle: pause\n",
+        "engine: run-to-completion, 2 cores, idle: pause\n",
         "balancer: tunnels from 192.0.2.0/26 and 2001:db8:1::/64, path MTU 1500 bytes\n",
         "  echo requests: forward; MSS of SYN-ACKs: lowered to what fits\n",
         "  remembers 65536 connections a worker of each IP version\n",

@@ -19,7 +19,7 @@ fn ctl_tells_people_and_programs_how_things_are() {
     assert_eq!(counters["dropped"]["no_service"], 1);
     assert_eq!(counters["dropped"]["punt"], 1);
     let text = program.text(&["counters"]);
-    assert!(text.contains("no_service") && text.contains("dispatcher"), "{text}");
+    assert!(text.contains("no_service") && text.contains("group 0 core 0"), "{text}");
 
     let services = program.json(&["services"]);
     let names: Vec<_> = services.as_array().unwrap().iter().map(|it| &it["name"]).collect();
