@@ -292,6 +292,8 @@ impl<S: Source> Part for Input<S> {
     }
 
     fn devices(&self) -> Option<Vec<Arc<dyn Device>>> {
-        (self.kind == PlaceKind::Source && !self.creates).then(|| self.source.devices())
+        let devices = (self.kind == PlaceKind::Source).then(|| self.source.devices())?;
+        // A source that creates its packets needs no device to be compared with.
+        (!self.creates || !devices.is_empty()).then_some(devices)
     }
 }
