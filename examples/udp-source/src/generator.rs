@@ -1,4 +1,4 @@
-//! The stage that makes packets, and the source in front of it that never yields one.
+//! The source that makes packets.
 
 use crate::datagrams::Datagrams;
 use crate::pace::Pace;
@@ -7,188 +7,124 @@ use hotloop::stage::Device;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Where blank packets come from.
-pub trait Supply {
+/// Where blank packets come from. All cores share it.
+pub trait Supply: Device {
     /// The packets.
     type Packet: PacketBuf;
 
-    /// Puts `count` empty packets at the end of `burst`, where there is room for them, and says
-    /// whether it did: all or none.
-    fn take(&mut self, burst: &mut Burst<Self::Packet>, count: usize) -> bool;
-}
-
-/// What the source yields: no such packet can be.
-#[derive(Clone, Copy, Debug)]
-pub enum Never {}
-
-impl Carries for Never {
-    fn carried(&self) -> &[u8] {
-        match *self {}
-    }
-}
-
-/// A source that yields nothing. It stands for the device whose pool the generator takes from, and
-/// starts it.
-#[derive(Debug)]
-pub struct Silence<D>(pub Arc<D>);
-
-/// What must be started before packets can be made.
-pub trait Startable: Device {
-    /// As [`Source::start`].
+    /// As [`Source::start`]. Each core calls it.
     ///
     /// # Errors
     /// Whatever keeps it from starting.
     fn start(&self, facts: &Facts) -> hotloop::Result<()>;
+
+    /// Puts `count` empty packets at the end of `burst`. Returns whether it did: all or none. None
+    /// where it has fewer, or the burst has less [room](Burst::room).
+    fn take(&self, burst: &mut Burst<Self::Packet>, count: usize) -> bool;
 }
 
-impl<D: Startable + 'static> Source for Silence<D> {
-    type Item = Never;
-
-    fn poll(&mut self, _: &mut Burst<Never>) -> usize {
-        0
-    }
-
-    fn start(&mut self, facts: &Facts) -> hotloop::Result<()> {
-        self.0.start(facts)
-    }
-
-    fn devices(&self) -> Vec<Arc<dyn Device>> {
-        vec![Arc::clone(&self.0) as Arc<dyn Device>]
-    }
-}
-
-/// Makes datagrams, at its pace, for as long as its gate is open.
+/// Creates datagrams, at its pace, for as long as its gate is open.
 #[derive(Debug)]
-pub struct Generator<S: Supply> {
-    supply: S,
+pub struct Generator<D> {
+    supply: Arc<D>,
     datagrams: Datagrams,
     pace: Pace,
     gate: Arc<AtomicBool>,
-    blanks: Burst<S::Packet>,
 }
 
-impl<S: Supply> Generator<S> {
-    /// Makes these datagrams at this pace while `gate` is true.
-    pub const fn new(supply: S, datagrams: Datagrams, pace: Pace, gate: Arc<AtomicBool>) -> Self {
-        Self { supply, datagrams, pace, gate, blanks: Burst::new() }
+impl<D> Generator<D> {
+    /// Creates these datagrams at this pace while `gate` is true.
+    pub const fn new(
+        supply: Arc<D>,
+        datagrams: Datagrams,
+        pace: Pace,
+        gate: Arc<AtomicBool>,
+    ) -> Self {
+        Self { supply, datagrams, pace, gate }
     }
 }
 
-impl<S: Supply> BurstStage<Never> for Generator<S> {
-    type Out = S::Packet;
-    type Drop = NoDrops;
-
-    fn process(
-        &mut self,
-        _: &mut Cx<'_, NoDrops>,
-        input: &mut Burst<Never>,
-        _: &mut Output<'_, S::Packet>,
-    ) {
-        if let Some(never) = input.pop() {
-            match never {}
-        }
-    }
+impl<D: Supply + 'static> Source for Generator<D> {
+    type Item = D::Packet;
 
     #[inline]
-    fn tick(&mut self, cx: &mut Cx<'_, NoDrops>, out: &mut Output<'_, S::Packet>) {
+    fn poll(&mut self, burst: &mut Burst<D::Packet>) -> usize {
         if !self.gate.load(Relaxed) {
-            return;
+            return 0;
         }
-        let count = self.pace.take(cx.now(), BURST_CAPACITY);
-        if count == 0 {
-            return;
-        }
-        if !self.supply.take(&mut self.blanks, count) {
+        let count = self.pace.take(burst.room());
+        if !self.supply.take(burst, count) {
             // All are on their way: they come back as the device sends them.
             self.pace.give_back(count);
-            return;
+            return 0;
         }
-        while let Some(mut packet) = self.blanks.pop() {
-            // A blank without room goes back to its pool: it was never a packet of the ledger's.
-            if self.datagrams.write_next(&mut packet).is_ok() {
-                out.push_created(packet);
-            }
-        }
+        let first = burst.len() - count;
+        burst.as_mut_slice()[first..].iter_mut().for_each(|blank| self.datagrams.write_next(blank));
+        count
+    }
+
+    fn start(&mut self, facts: &Facts) -> hotloop::Result<()> {
+        self.supply.start(facts)
+    }
+
+    fn devices(&self) -> Vec<Arc<dyn Device>> {
+        vec![Arc::clone(&self.supply) as Arc<dyn Device>]
+    }
+
+    fn creates(&self) -> bool {
+        true
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::datagrams::Plan;
-    use hotloop::packet::ethernet::MacAddress;
-    use hotloop::packet::memory::MemPacket;
-    use hotloop::testing::bench_burst;
+    use crate::graph::tests::{Memory, plan};
     use std::time::Duration;
 
-    /// So many blanks of so many bytes.
-    struct Blanks {
-        left: usize,
-        room_bytes: usize,
-    }
-
-    impl Supply for Blanks {
-        type Packet = MemPacket;
-
-        fn take(&mut self, burst: &mut Burst<MemPacket>, count: usize) -> bool {
-            if count > self.left {
-                return false;
-            }
-            self.left -= count;
-            burst.extend((0..count).map(|_| MemPacket::with_room(&[], 128, self.room_bytes)));
-            true
-        }
-    }
-
-    fn generator(blanks: Blanks, rate: Option<u64>, open: bool) -> Generator<Blanks> {
-        let plan = Plan {
-            from: "10.0.0.1:1000".parse().unwrap(),
-            to: "192.0.2.1:9000".parse().unwrap(),
-            from_mac: MacAddress::new([2, 0, 0, 0, 0, 1]),
-            to_mac: MacAddress::new([2, 0, 0, 0, 0, 2]),
-            flow_count: 3,
-            payload_bytes: 32,
-        };
+    fn generator(blank_count: usize, rate: Option<u64>, open: bool) -> Generator<Memory> {
+        let supply = Arc::new(Memory::of(blank_count));
         let gate = Arc::new(AtomicBool::new(open));
-        Generator::new(blanks, Datagrams::new(&plan, 0, 1), Pace::new(rate, 0, 1), gate)
+        Generator::new(supply, Datagrams::new(&plan(), 0, 1), Pace::new(rate, 0, 1), gate)
     }
 
     #[test]
-    fn a_burst_a_turn_counted_as_created() {
-        let mut bench = bench_burst(generator(Blanks { left: 100, room_bytes: 200 }, None, true));
-        let out = bench.tick::<Never>();
-        assert_eq!((out.packets().len(), out.created(), out.received()), (64, 64, 0));
-        assert!(out.packets().iter().all(|packet| packet.len_bytes() == 74));
+    fn a_poll_fills_the_room_of_a_burst() {
+        let (mut generator, mut burst) = (generator(100, None, true), Burst::new());
+        burst.set_limit(60);
+        assert_eq!((generator.poll(&mut burst), generator.poll(&mut burst)), (60, 0));
+        burst.set_limit(BURST_CAPACITY);
+        assert_eq!((generator.poll(&mut burst), burst.len()), (4, 64));
+        for (index, packet) in burst.as_slice().iter().enumerate() {
+            let port = 1000 + index as u16 % 8;
+            assert_eq!((packet.len_bytes(), &packet.data()[34..36]), (74, &port.to_be_bytes()[..]));
+        }
         // 36 are left: less than a burst, so the generator waits for more.
-        assert_eq!(bench.tick::<Never>().created(), 0);
-        bench.stage_mut().supply.left = 64;
-        assert_eq!(bench.tick::<Never>().created(), 64);
+        let mut next = Burst::new();
+        assert_eq!((generator.poll(&mut next), next.len()), (0, 0));
+        burst.clear();
+        assert_eq!((generator.poll(&mut next), next.len()), (64, 64));
     }
 
     #[test]
     fn nothing_before_the_gate_opens() {
-        let mut bench = bench_burst(generator(Blanks { left: 100, room_bytes: 200 }, None, false));
-        assert_eq!(bench.tick::<Never>().created(), 0);
-        bench.stage().gate.store(true, Relaxed);
-        assert_eq!(bench.tick::<Never>().created(), 64);
+        let (mut generator, mut burst) = (generator(100, None, false), Burst::new());
+        assert_eq!((generator.poll(&mut burst), burst.len()), (0, 0));
+        generator.gate.store(true, Relaxed);
+        assert_eq!((generator.poll(&mut burst), burst.len()), (64, 64));
     }
 
     #[test]
     fn a_rate_is_kept_through_a_shortage() {
-        let blanks = Blanks { left: 0, room_bytes: 200 };
-        let mut bench = bench_burst(generator(blanks, Some(1000), true));
-        assert_eq!(bench.tick::<Never>().created(), 0);
-        bench.advance(Duration::from_millis(5));
-        assert_eq!(bench.tick::<Never>().created(), 0);
-        bench.stage_mut().supply.left = 100;
-        bench.advance(Duration::from_millis(5));
-        assert_eq!(bench.tick::<Never>().created(), 10);
-    }
-
-    #[test]
-    fn a_blank_that_is_too_small_is_no_packet() {
-        let mut bench = bench_burst(generator(Blanks { left: 64, room_bytes: 73 }, None, true));
-        let out = bench.tick::<Never>();
-        assert_eq!((out.packets().len(), out.created()), (0, 0));
+        let (mut generator, mut held, mut burst) =
+            (generator(64, Some(1000), true), Burst::new(), Burst::new());
+        assert!(generator.supply.take(&mut held, 64));
+        for _ in 0..2 {
+            assert_eq!(generator.poll(&mut burst), 0);
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert_eq!(generator.poll(&mut burst), 0);
+        held.clear();
+        assert!((20..=64).contains(&generator.poll(&mut burst)), "{} in 20 ms", burst.len());
     }
 }

@@ -1,7 +1,7 @@
 //! The network function as a graph.
 
 use crate::datagrams::{Datagrams, Plan};
-use crate::generator::{Generator, Silence, Startable, Supply};
+use crate::generator::{Generator, Supply};
 use crate::pace::Pace;
 use crate::patient::Patient;
 use hotloop::engine::Graph;
@@ -41,30 +41,36 @@ pub fn graph<D, S, E>(
     send: impl Fn(&Core) -> Result<S, E> + Sync,
 ) -> impl Graph
 where
-    D: Startable + 'static,
-    Arc<D>: Supply,
-    S: Sink<Item = <Arc<D> as Supply>::Packet>,
+    D: Supply<Packet: Carries> + 'static,
+    S: Sink<Item = D::Packet>,
     E: Into<hotloop::Error>,
 {
-    source(|_| Ok::<_, Infallible>(Silence(Arc::clone(pool))))
-        .burst_stage(move |core| {
-            let datagrams = Datagrams::new(plan, core.index(), core_count);
-            let pace = Pace::new(rate, core.index(), core_count);
-            Generator::new(Arc::clone(pool), datagrams, pace, Arc::clone(&steering.gate))
-        })
-        .sink(move |core| send(core).map(|sink| Patient::new(sink, Arc::clone(&steering.ending))))
+    source(move |core| {
+        let datagrams = Datagrams::new(plan, core.index(), core_count);
+        let pace = Pace::new(rate, core.index(), core_count);
+        let gate = Arc::clone(&steering.gate);
+        Ok::<_, Infallible>(Generator::new(Arc::clone(pool), datagrams, pace, gate))
+    })
+    .sink(move |core| send(core).map(|sink| Patient::new(sink, Arc::clone(&steering.ending))))
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+    use hotloop::engine::RunError;
     use hotloop::packet::ethernet::MacAddress;
     use hotloop::stage::{Device, DeviceCounters};
     use hotloop::testing::{Frame, MemoryPort, PacketPool, PooledPacket, PortConfig};
     use std::collections::BTreeSet;
 
     /// A pool in plain memory.
-    struct Memory(PacketPool);
+    pub(crate) struct Memory(PacketPool);
+
+    impl Memory {
+        pub(crate) fn of(count: usize) -> Self {
+            Self(PacketPool::of(count))
+        }
+    }
 
     impl Device for Memory {
         fn name(&self) -> String {
@@ -84,26 +90,23 @@ mod tests {
         }
     }
 
-    impl Startable for Memory {
+    impl Supply for Memory {
+        type Packet = PooledPacket;
+
         fn start(&self, _: &Facts) -> hotloop::Result<()> {
             Ok(())
         }
-    }
 
-    impl Supply for Arc<Memory> {
-        type Packet = PooledPacket;
-
-        fn take(&mut self, burst: &mut Burst<PooledPacket>, count: usize) -> bool {
+        fn take(&self, burst: &mut Burst<PooledPacket>, count: usize) -> bool {
             let empty = Frame::default();
-            burst.extend((0..count).map_while(|_| self.0.take(&empty)));
-            if burst.len() < count {
-                burst.clear();
-            }
-            burst.len() == count
+            let blanks: Vec<_> = (0..count).map_while(|_| self.0.take(&empty)).collect();
+            let is_enough = blanks.len() == count && burst.room() >= count;
+            burst.extend(blanks.into_iter().take(if is_enough { count } else { 0 }));
+            is_enough
         }
     }
 
-    fn plan() -> Plan {
+    pub(crate) fn plan() -> Plan {
         Plan {
             from: "10.0.0.1:1000".parse().unwrap(),
             to: "192.0.2.1:9000".parse().unwrap(),
@@ -117,7 +120,7 @@ mod tests {
     #[test]
     fn what_two_cores_create_is_sent_and_the_ledger_adds_up() {
         let (plan, steering) = (plan(), Steering::default());
-        let pool = Arc::new(Memory(PacketPool::of(1000)));
+        let pool = Arc::new(Memory::of(1000));
         let config = PortConfig { tx_kept_count: 32, ..PortConfig::default() };
         let port = MemoryPort::with_config("wire", config);
         let nf = graph(&plan, None, 2, &steering, &pool, |core| port.tx_queue(core));
@@ -146,5 +149,54 @@ mod tests {
             frames.iter().map(|frame| u16::from_be_bytes([frame.bytes[34], frame.bytes[35]]));
         assert_eq!(ports.collect::<BTreeSet<_>>(), (1000..1008).collect());
         assert!(frames.iter().all(|frame| frame.bytes.len() == 74));
+    }
+
+    /// Sends this many bursts, then none.
+    struct Closing<S>(S, usize);
+
+    impl<S: Sink> Sink for Closing<S> {
+        type Item = S::Item;
+
+        fn send(&mut self, burst: &mut Burst<S::Item>) -> usize {
+            let Some(left) = self.1.checked_sub(1) else { return 0 };
+            self.1 = left;
+            self.0.send(burst)
+        }
+
+        fn devices(&self) -> Vec<Arc<dyn Device>> {
+            self.0.devices()
+        }
+    }
+
+    /// Runs one core until it has sent 3 bursts and has no way to send more.
+    fn run_until_closed(pool: &Arc<Memory>) -> Result<Report, RunError> {
+        let (plan, steering, port) = (plan(), Steering::default(), MemoryPort::new("wire"));
+        let send = |core: &Core| port.tx_queue(core).map(|queue| Closing(queue, 3));
+        let nf = graph(&plan, None, 1, &steering, pool, send);
+        let planned = Engine::plan(nf, Deployment::run_to_completion(1)).unwrap();
+        planned.run(|control| {
+            steering.open();
+            while control.snapshot().created < 4 * BURST_CAPACITY as u64 {
+                std::thread::yield_now();
+            }
+            steering.end();
+        })
+    }
+
+    #[test]
+    fn what_cannot_be_sent_after_the_end_is_dropped() {
+        let report = run_until_closed(&Arc::new(Memory::of(1000))).unwrap();
+        let burst = BURST_CAPACITY as u64;
+        assert_eq!((report.received, report.created, report.sent), (0, 4 * burst, 3 * burst));
+        assert_eq!((report.dropped_sum(), report.in_flight), (burst, 0));
+    }
+
+    #[test]
+    fn a_blank_that_does_not_come_back_fails_the_run() {
+        let pool = Arc::new(Memory::of(1000));
+        let missing = pool.0.take(&Frame::default());
+        let error = run_until_closed(&pool).unwrap_err();
+        assert!(error.report().is_some_and(|report| !report.pools_whole), "{error}");
+        assert!(missing.is_some());
     }
 }

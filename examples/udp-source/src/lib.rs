@@ -6,11 +6,10 @@
 //!
 //! # In the ledger
 //!
-//! The graph is a source that never yields a packet, a [`Generator`](generator::Generator) and the TX
-//! queue. So nothing is *received*: the generator takes blank mbufs from a pool of its own in its
-//! `tick`, and what it makes of them is *created*, as the engine calls what a stage makes. In the end
-//! created = sent + dropped, `sent` is compared with the port's own counter, and the pool, which the
-//! source stands for ([`pool`]), must have each mbuf back.
+//! The graph is a [`Generator`](generator::Generator) and the TX queue. The generator is a source that
+//! creates its packets: it takes blank mbufs from a [`pool`] of its own and copies a datagram into
+//! each, so nothing is *received* and every datagram is *created*. In the end created = sent +
+//! dropped, `sent` is compared with the port's own counter, and the pool must have each mbuf back.
 //!
 //! Nothing is dropped while it runs: where the TX queue is full, the core waits in
 //! [`Patient`](patient::Patient), and makes no more until what it has is sent. Only what cannot be

@@ -1,6 +1,6 @@
 //! How many packets are due.
 
-use hotloop::stage::Tick;
+use std::time::{Duration, Instant};
 
 const NS_PER_S: u64 = 1_000_000_000;
 
@@ -12,7 +12,7 @@ const DEBT_NS_MAX: u64 = 100_000_000;
 pub struct Pace {
     /// Packets a second; none for as many as go.
     rate: Option<u64>,
-    last: Option<Tick>,
+    last: Option<Instant>,
     /// What is due, in 1/1,000,000,000 of a packet.
     due: u64,
 }
@@ -27,12 +27,16 @@ impl Pace {
         Self { rate, last: None, due: 0 }
     }
 
-    /// How many packets to send now, at most `max`. They count as sent: what could not be made is
-    /// given back by [`give_back`](Self::give_back). Time begins with the first call.
+    /// Returns the number of packets to send now, at most `max`. They count as sent:
+    /// [`give_back`](Self::give_back) those that are not. Time begins with the first call.
     #[inline]
-    pub fn take(&mut self, now: Tick, max: usize) -> usize {
-        let Some(rate) = self.rate else { return max };
-        let passed_ns = self.last.map_or(0, |last| now.ns_since(last)).min(DEBT_NS_MAX);
+    pub fn take(&mut self, max: usize) -> usize {
+        self.rate.map_or(max, |rate| self.take_at(Instant::now(), rate, max))
+    }
+
+    fn take_at(&mut self, now: Instant, rate: u64, max: usize) -> usize {
+        let passed = self.last.map_or(Duration::ZERO, |last| now.duration_since(last));
+        let passed_ns = passed.as_nanos().min(DEBT_NS_MAX.into()) as u64;
         self.last = Some(now);
         // At most 10^8 ns of 10^9 packets a second each, or one packet of a very slow rate.
         let due_max = (DEBT_NS_MAX * rate).max(NS_PER_S);
@@ -55,9 +59,16 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// What is sent when asked every `step_ns`, from the first call on, for this long.
-    fn sent(mut pace: Pace, step_ns: u64, duration_ns: u64) -> usize {
-        (0..=duration_ns / step_ns).map(|step| pace.take(Tick::from_ns(step * step_ns), 64)).sum()
+    /// The number of packets at each of these times, in nanoseconds; at most 64 at each.
+    fn take(pace: &mut Pace, times_ns: impl IntoIterator<Item = u64>) -> Vec<usize> {
+        let (start, rate) = (Instant::now(), pace.rate.unwrap());
+        let time = |ns| start + Duration::from_nanos(ns);
+        times_ns.into_iter().map(|ns| pace.take_at(time(ns), rate, 64)).collect()
+    }
+
+    /// The number of packets in a second, taken every `step_ns`.
+    fn sent(mut pace: Pace, step_ns: u64) -> usize {
+        take(&mut pace, (0..=NS_PER_S / step_ns).map(|step| step * step_ns)).iter().sum()
     }
 
     #[test]
@@ -66,40 +77,39 @@ mod tests {
         {
             let pace = Pace::new(Some(rate), 0, 1);
             let expected = rate as usize;
-            let count = sent(pace, step_ns, NS_PER_S);
+            let count = sent(pace, step_ns);
             assert!(count.abs_diff(expected) <= 1, "{rate} every {step_ns} ns: {count}");
         }
     }
 
     #[test]
     fn cores_share_the_rate() {
-        let counts = [0, 1, 2].map(|index| sent(Pace::new(Some(1001), index, 3), 1000, NS_PER_S));
+        let counts = [0, 1, 2].map(|index| sent(Pace::new(Some(1001), index, 3), 1000));
         assert_eq!(counts, [334, 334, 333]);
-        assert_eq!(sent(Pace::new(Some(1), 1, 2), 1000, NS_PER_S), 0);
+        assert_eq!(sent(Pace::new(Some(1), 1, 2), 1000), 0);
     }
 
     #[test]
     fn a_long_pause_is_made_up_for_in_part_only() {
         let mut pace = Pace::new(Some(10_000), 0, 1);
-        assert_eq!(pace.take(Tick::from_ns(0), 64), 0);
-        let late = Tick::from_ns(10 * NS_PER_S);
-        let caught_up: usize = (0..1000).map(|_| pace.take(late, 64)).sum();
-        assert_eq!(caught_up, 1000);
+        let counts = take(&mut pace, [0].into_iter().chain([10 * NS_PER_S; 1000]));
+        assert_eq!((counts[0], counts.iter().sum::<usize>()), (0, 1000));
     }
 
     #[test]
     fn what_is_given_back_is_due_again() {
         let mut pace = Pace::new(Some(1000), 0, 1);
-        assert_eq!(pace.take(Tick::from_ns(0), 64), 0);
-        assert_eq!(pace.take(Tick::from_ns(10_000_000), 64), 10);
+        assert_eq!(take(&mut pace, [0, 10_000_000]), [0, 10]);
         pace.give_back(4);
-        assert_eq!(pace.take(Tick::from_ns(10_000_000), 64), 4);
+        // The clock of `take` starts anew, so no time has passed.
+        pace.last = None;
+        assert_eq!(take(&mut pace, [0]), [4]);
     }
 
     #[test]
     fn without_a_rate_all_is_due() {
         let mut pace = Pace::new(None, 0, 1);
         pace.give_back(3);
-        assert_eq!([pace.take(Tick::from_ns(0), 64), pace.take(Tick::from_ns(0), 10)], [64, 10]);
+        assert_eq!([pace.take(64), pace.take(10)], [64, 10]);
     }
 }

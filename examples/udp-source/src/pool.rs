@@ -1,10 +1,10 @@
 //! The pool that datagrams are made in.
 
-use crate::generator::{Startable, Supply};
+use crate::generator::Supply;
 use hotloop::dpdk::{Mempool, MempoolConfig, MempoolNeed, PortConfig};
 use hotloop::prelude::*;
 use hotloop::stage::{Device, DeviceCounters};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// A pool for all cores. It is made when the engine starts, and then it is known how many packets
 /// may be under way; in the end the ledger asks whether it is whole.
@@ -40,8 +40,7 @@ impl Pool {
         let need = MempoolNeed {
             rx_descriptor_count: 0,
             tx_descriptor_count: self.queue_count * usize::from(port_config.tx_descriptor_count),
-            // A generator has a burst of blanks in its hands.
-            in_flight_count: facts.in_flight_max + facts.thread_count * BURST_CAPACITY,
+            in_flight_count: facts.in_flight_max,
             thread_count: facts.thread_count,
             cache_count: port_config.cache_count,
         };
@@ -60,17 +59,6 @@ impl Pool {
 /// Whether the device reads memory by itself: its name is then an address on the PCI bus.
 fn is_on_bus(port: &Port) -> bool {
     port.name().contains(':')
-}
-
-impl Startable for Pool {
-    fn start(&self, facts: &Facts) -> hotloop::Result<()> {
-        let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.mempool.get().is_none() {
-            let mempool = Mempool::new(self.eal, &self.config(facts))?;
-            self.mempool.get_or_init(|| mempool);
-        }
-        Ok(())
-    }
 }
 
 impl Device for Pool {
@@ -96,11 +84,20 @@ impl Device for Pool {
     }
 }
 
-impl Supply for Arc<Pool> {
+impl Supply for Pool {
     type Packet = Mbuf;
 
+    fn start(&self, facts: &Facts) -> hotloop::Result<()> {
+        let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.mempool.get().is_none() {
+            let mempool = Mempool::new(self.eal, &self.config(facts))?;
+            self.mempool.get_or_init(|| mempool);
+        }
+        Ok(())
+    }
+
     #[inline]
-    fn take(&mut self, burst: &mut Burst<Mbuf>, count: usize) -> bool {
+    fn take(&self, burst: &mut Burst<Mbuf>, count: usize) -> bool {
         self.mempool.get().is_some_and(|mempool| mempool.alloc_burst(burst, count))
     }
 }

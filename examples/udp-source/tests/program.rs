@@ -3,7 +3,7 @@
 use hotloop::packet::build::udp;
 use hotloop::packet::ethernet::MacAddress;
 use hotloop_ops::capture::read_frames;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::process::{Command, Output};
 
 fn udp_source(arguments: &[&str]) -> Output {
@@ -43,6 +43,7 @@ fn what_is_sent_is_what_was_asked_for() {
     let sent = report["sent"].as_u64().unwrap();
     assert!(sent > 0, "{report}");
     assert_eq!((&report["created"], &report["received"]), (&sent.into(), &0.into()));
+    assert_eq!((&report["dropped"], &report["devices"]["sent"]), (&json!({}), &sent.into()));
     assert_eq!(report["udp"]["payload_bytes"], sent * 32);
     assert_eq!((&report["balanced"], &report["pools_whole"]), (&true.into(), &true.into()));
 
