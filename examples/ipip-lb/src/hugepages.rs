@@ -42,10 +42,6 @@ impl Source for CheckedQueue<'_> {
         self.queue.lossless()
     }
 
-    fn creates(&self) -> bool {
-        self.queue.creates()
-    }
-
     fn finished(&self) -> bool {
         self.queue.finished()
     }

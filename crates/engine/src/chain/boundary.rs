@@ -97,10 +97,12 @@ drop_reasons! {
 pub struct Boundary<'a, T, K, D> {
     key: &'a K,
     out: Out<T>,
-    /// The index of this core in the next group, and its share of it. Boxed: chains are made on the
-    /// stack, and bursts are large.
-    own: Option<(usize, Box<Group<Rings<T>, D>>)>,
+    own: Option<Own<T, D>>,
 }
+
+/// The index of a core in the next group, and its share of it. Boxed: chains are made on the stack,
+/// and bursts are large.
+type Own<T, D> = (usize, Box<Group<Rings<T>, D>>);
 
 /// The rings to the cores of the next group, with a burst for each.
 struct Out<T> {
