@@ -3,7 +3,7 @@
 mod common;
 
 use common::{DEPLOYMENTS, Nic, Parcel, World, core_name, run, watched, whole};
-use hotloop_engine::{Chain, Engine, Fork, RunError, source};
+use hotloop_engine::{Chain, Engine, Fork, Routed, RunError, outlets, source};
 use hotloop_stage::{
     Burst, Cx, Device, Error, NoDrops, Sink, Source, Stage, Verdict, drop_reasons,
 };
@@ -54,8 +54,9 @@ fn a_stage_answers_by_an_exit_before_and_after_a_boundary() {
         assert_eq!(report.dropped["odd"], odd);
         assert_eq!(exits.nic.sent.load(SeqCst), exit);
         assert_eq!(world.nic.sent.load(SeqCst), on);
-        let row = report.stages.iter().find(|stage| stage.name == "answers").expect("its row");
-        assert_eq!((row.received, row.emitted), (exit, exit));
+        let row = |name: &str| report.stages.iter().find(|stage| stage.name == name).unwrap();
+        assert_eq!((row("answers sink").received, row("answers sink").emitted), (exit, exit));
+        assert_eq!((row("answers").received, row("answers").emitted), (exit + on, exit + on));
         // Each exit stands on the core of its stage.
         let cores = exits.seen.lock().unwrap().iter().map(|seen| seen.core).max();
         assert_eq!(cores, Some(deployment.cores_in(0) - 1));
@@ -125,7 +126,8 @@ fn a_panic_in_an_exit_is_its_own_and_strands_no_packet() {
         let Err(RunError::Panicked(report)) = ended else { panic!("{ended:?}") };
         common::assert_adds_up(&report);
         let names = (0..deployment.cores_in(0)).map(|index| core_name(deployment, (0, index)));
-        let findings: Vec<_> = names.map(|it| format!("answers on {it} panicked: boom")).collect();
+        let findings: Vec<_> =
+            names.map(|it| format!("answers sink on {it} panicked: boom")).collect();
         assert!(report.findings.iter().all(|finding| findings.contains(finding)), "{report}");
         assert!(!report.findings.is_empty() && report.dropped["panicked"] > 0, "{report}");
     }
@@ -191,5 +193,37 @@ impl Stage<Parcel> for Sieve {
 
     fn packet(&mut self, _: &mut Cx<'_, NoDrops>, parcel: Parcel) -> Verdict<Parcel> {
         Ok(parcel)
+    }
+}
+
+/// Sends half of the packets out by an exit, by two routes.
+struct TwoWays;
+
+impl Stage<Parcel> for TwoWays {
+    type Out = Fork<Parcel, Routed<Parcel, u64>>;
+    type Drop = NoDrops;
+
+    fn packet(&mut self, _: &mut Cx<'_, NoDrops>, packet: Parcel) -> Verdict<Self::Out> {
+        Ok(match packet.sequence % 4 {
+            route @ 0..=1 => Fork::Exit(Routed { packet, route }),
+            _ => Fork::On(packet),
+        })
+    }
+}
+
+#[test]
+fn an_exit_may_lead_to_several_sinks() {
+    for deployment in DEPLOYMENTS {
+        let (world, [a, b]) = (World::new(), ["a", "b"].map(World::named));
+        let graph = source(|core| Ok::<_, Error>(world.rx(core, COUNT)))
+            .stage(|_| TwoWays)
+            .exit(|core| Ok::<_, Error>(outlets([(0, a.tx(core)), (1, b.tx(core))])))
+            .shard_by(|parcel| parcel.key)
+            .sink(|core| world.tx_ok(core));
+        let report = whole(run(graph, deployment));
+        let count = COUNT * deployment.cores_in(0) as u64;
+        assert_eq!((report.received, report.sent), (count, count), "{report}");
+        let sent = [&a, &b, &world].map(|world| world.nic.sent.load(SeqCst));
+        assert_eq!(sent, [count / 4, count / 4, count / 2]);
     }
 }

@@ -33,6 +33,7 @@ where
                 packet
             })
         })
+        .named("macswap")
         .sink(send)
 }
 

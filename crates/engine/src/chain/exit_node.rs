@@ -1,8 +1,7 @@
-//! A side exit: some packets leave the chain through a sink of their own.
+//! A side exit: some packets leave the chain through sinks of their own.
 
-use super::node::{Node, Part, Place, abandon_received};
-use super::sink_node::Collected;
-use hotloop_stage::{BURST_CAPACITY, Burst, Carries, Device, Error, Facts, Sink, Tick};
+use super::node::{Node, Part, Place, PlaceKind, abandon_emitted};
+use hotloop_stage::{BURST_CAPACITY, Burst, Carries, Counters, Tick};
 use std::sync::Arc;
 
 /// What a stage ahead of an [`exit`](crate::Chain::exit) emits: a packet that goes on to the next
@@ -31,39 +30,47 @@ impl<On: Carries, Exit: Carries> Carries for Fork<On, Exit> {
     }
 }
 
-/// An exit and the nodes after it.
-pub struct ExitNode<On, S: Sink, D> {
-    exit: Exit<On, S>,
+/// An exit with its sinks, and the nodes after it.
+pub struct ExitNode<On, Exit, X, D> {
+    parting: Parting<On, Exit>,
+    exit: X,
     down: D,
 }
 
-/// The sink of an exit, and the packets on their way past it. Those have no counters of their own:
-/// where a panic strands them, they count in the row of the exit.
-struct Exit<On, S: Sink> {
-    past: Burst<On>,
-    sink: Collected<S>,
+/// Where packets part, with those that were not passed on yet.
+struct Parting<On, Exit> {
+    on: Burst<On>,
+    leaving: Burst<Exit>,
+    name: String,
+    group: usize,
+    counters: Arc<Counters>,
 }
 
-impl<On, S: Sink, D> ExitNode<On, S, D> {
-    pub const fn new(sink: Collected<S>, down: D) -> Self {
-        Self { exit: Exit { past: Burst::new(), sink }, down }
+impl<On, Exit, X: Node<Exit>, D: Node<On>> ExitNode<On, Exit, X, D> {
+    pub fn new(name: String, group: usize, exit: X, down: D) -> Self {
+        let (on, leaving, counters) = (Burst::new(), Burst::new(), Arc::new(Counters::new(&[])));
+        Self { parting: Parting { on, leaving, name, group, counters }, exit, down }
     }
 }
 
-impl<On, S: Sink, D: Node<On>> Node<Fork<On, S::Item>> for ExitNode<On, S, D> {
+impl<On, Exit, X: Node<Exit>, D: Node<On>> Node<Fork<On, Exit>> for ExitNode<On, Exit, X, D> {
     #[inline(always)]
-    fn accept(&mut self, now: Tick, burst: &mut Burst<Fork<On, S::Item>>) {
-        let Exit { past, sink } = &mut self.exit;
-        burst.map_into(past, |fork| match fork {
+    fn accept(&mut self, now: Tick, burst: &mut Burst<Fork<On, Exit>>) {
+        let Parting { on, leaving, counters, .. } = &mut self.parting;
+        counters.received.add(burst.len() as u64);
+        counters.emitted.add(burst.len() as u64);
+        burst.map_into(on, |fork| match fork {
             Fork::On(packet) => Some(packet),
             Fork::Exit(packet) => {
-                sink.burst.push(packet);
+                leaving.push(packet);
                 None
             }
         });
-        sink.flush();
-        if !past.is_empty() {
-            self.down.accept(now, past);
+        if !leaving.is_empty() {
+            self.exit.accept(now, leaving);
+        }
+        if !on.is_empty() {
+            self.down.accept(now, on);
         }
     }
 
@@ -81,38 +88,28 @@ impl<On, S: Sink, D: Node<On>> Node<Fork<On, S::Item>> for ExitNode<On, S, D> {
     }
 
     fn visit(&mut self, see: &mut dyn FnMut(&mut dyn Part)) {
-        see(&mut self.exit);
+        see(&mut self.parting);
+        self.exit.visit(see);
         self.down.visit(see);
     }
 }
 
-impl<On, S: Sink> Part for Exit<On, S> {
+impl<On, Exit> Part for Parting<On, Exit> {
     fn place(&self) -> Place {
-        self.sink.place()
+        let (name, counters) = (self.name.clone(), Arc::clone(&self.counters));
+        Place { kind: PlaceKind::Stage, group: self.group, name, counters }
     }
 
     fn in_flight(&self) -> usize {
-        self.past.len() + self.sink.in_flight()
+        self.on.len() + self.leaving.len()
     }
 
     fn in_flight_max(&self) -> usize {
-        BURST_CAPACITY + self.sink.in_flight_max()
+        2 * BURST_CAPACITY
     }
 
     fn abandon(&mut self) {
-        self.sink.abandon();
-        abandon_received(self.sink.counters(), &mut self.past);
-    }
-
-    fn start(&mut self, facts: &Facts, is_lossless: bool) -> Result<(), Error> {
-        self.sink.start(facts, is_lossless)
-    }
-
-    fn devices(&self) -> Option<Vec<Arc<dyn Device>>> {
-        self.sink.devices()
-    }
-
-    fn maintain(&mut self) {
-        self.sink.maintain();
+        abandon_emitted(&self.counters, &mut self.on);
+        abandon_emitted(&self.counters, &mut self.leaving);
     }
 }

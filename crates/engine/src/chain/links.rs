@@ -7,13 +7,13 @@ use super::boundary::{Boundary, Key, mesh};
 use super::exit_node::{ExitNode, Fork};
 use super::group::{Group, Input, Rings};
 use super::node::Node;
-use super::sink_node::{Collected, Outlet};
+use super::sink_node::Outlet;
 use super::stage_node::StageNode;
 use super::{Chain, Ends, Graph, Outline, Site};
 use crate::deployment::{Deployment, PlanError};
 use crate::worker::Worker;
 use hotloop_ring::Mesh;
-use hotloop_stage::{BurstStage, Carries, Core, Error, Sink, Source};
+use hotloop_stage::{BurstStage, Carries, Core, Error, Source};
 use std::marker::PhantomData;
 
 /// The start of a chain.
@@ -140,11 +140,11 @@ impl<C, S, F> Exit<C, S, F> {
     }
 }
 
-impl<C, On, S, F> Chain for Exit<C, (On, S), F>
+impl<C, On, Z, F> Chain for Exit<C, (On, Z), F>
 where
-    C: Chain<Out = Fork<On, S::Item>>,
-    S: Sink<Item: Carries>,
-    F: Fn(&Core) -> Result<S, Error> + Sync,
+    C: Chain<Out = Fork<On, Z::Item>>,
+    Z: Outlet,
+    F: Fn(&Core) -> Result<Z, Error> + Sync,
 {
     type Out = On;
     type Ends = C::Ends;
@@ -175,8 +175,9 @@ where
     ) -> Result<Box<dyn Worker + 'a>, Error> {
         let node = match (site.core_in(C::GROUP), down) {
             (Some(core), Some(down)) => {
-                let sink = Collected::new((self.make)(&core)?, self.name.clone(), C::GROUP);
-                Some(ExitNode::new(sink, down))
+                let sinks = format!("{} sink", self.name);
+                let exit = (self.make)(&core)?.into_node(sinks, C::GROUP);
+                Some(ExitNode::new(self.name.clone(), C::GROUP, exit, down))
             }
             _ => None,
         };
@@ -299,7 +300,7 @@ where
 
     fn worker<'a>(&'a self, site: &Site, ends: C::Ends) -> Result<Box<dyn Worker + 'a>, Error> {
         let node = match site.core_in(C::GROUP) {
-            Some(core) => Some((self.make)(&core)?.into_node(C::GROUP)),
+            Some(core) => Some((self.make)(&core)?.into_node("sink".to_owned(), C::GROUP)),
             None => None,
         };
         self.chain.worker(site, ends, node)

@@ -20,7 +20,7 @@ use crate::deployment::{Deployment, PlanError};
 use crate::worker::Worker;
 use boundary::{ByShard, Handoff};
 use hotloop_ring::{Consumers, Producers};
-use hotloop_stage::{BurstStage, Carries, Core, Error, Sink, Source, Stage};
+use hotloop_stage::{BurstStage, Carries, Core, Error, Source, Stage};
 use links::{Bounded, Exit, Start, Then, Whole};
 use node::Node;
 use stage_node::{PerPacket, stage_name};
@@ -152,14 +152,15 @@ pub trait Chain: Sync + Sized {
     }
 
     /// Adds an exit: of the [`Fork`]s that the stage before emits, those on go on, the others leave by
-    /// the sink that `make` returns, on the core where the exit stands.
-    fn exit<On, S, E>(self, make: impl Fn(&Core) -> Result<S, E> + Sync) -> impl Chain<Out = On>
+    /// the sink that `make` returns, or by one of several [`outlets`], on the core where the exit
+    /// stands.
+    fn exit<On, Z, E>(self, make: impl Fn(&Core) -> Result<Z, E> + Sync) -> impl Chain<Out = On>
     where
-        Self: Chain<Out = Fork<On, S::Item>>,
-        S: Sink<Item: Carries>,
+        Self: Chain<Out = Fork<On, Z::Item>>,
+        Z: Outlet,
         E: Into<Error>,
     {
-        Exit::<_, (On, S), _>::new(self, move |core: &Core| make(core).map_err(Into::into))
+        Exit::<_, (On, Z), _>::new(self, move |core: &Core| make(core).map_err(Into::into))
     }
 
     /// Adds a boundary: `key` selects, by a hash or by number, which core of the next group owns the

@@ -45,8 +45,9 @@ impl<R: Copy + Debug + Eq, S: Sink<Item: Carries>> Outlet for Outlets<R, S> {
     type Item = Routed<S::Item, R>;
     type Node = OutletsNode<R, S>;
 
-    fn into_node(self, group: usize) -> OutletsNode<R, S> {
-        let sink = |(route, sink)| (route, Collected::new(sink, format!("sink {route:?}"), group));
+    fn into_node(self, name: String, group: usize) -> OutletsNode<R, S> {
+        let sink =
+            |(route, sink)| (route, Collected::new(sink, format!("{name} {route:?}"), group));
         let sinks = self.0.into_iter().map(sink).collect();
         let counters = Arc::new(Counters::new(UnroutedDrop::NAMES));
         OutletsNode { sinks, unrouted: Unrouted { counters, group } }

@@ -15,7 +15,7 @@ drop_reasons! {
     enum SinkDrop { TxFull = "tx_full", TxRefused = "tx_refused" }
 }
 
-/// What the factory given to `.sink(..)` may return: a [`Sink`], or [`outlets`](crate::outlets()).
+/// What the factory given to `.sink(..)` or `.exit(..)` may return: a [`Sink`], or [`outlets`](crate::outlets()).
 pub trait Outlet {
     /// What it takes.
     type Item;
@@ -23,16 +23,16 @@ pub trait Outlet {
     /// The node it becomes.
     type Node: Node<Self::Item>;
 
-    /// Puts the accounting of the engine around it. It belongs to `group`.
-    fn into_node(self, group: usize) -> Self::Node;
+    /// Puts the accounting of the engine around it, under this name in `group`.
+    fn into_node(self, name: String, group: usize) -> Self::Node;
 }
 
 impl<S: Sink<Item: Carries>> Outlet for S {
     type Item = S::Item;
     type Node = SinkNode<S>;
 
-    fn into_node(self, group: usize) -> SinkNode<S> {
-        SinkNode::new(self, "sink".to_owned(), group)
+    fn into_node(self, name: String, group: usize) -> SinkNode<S> {
+        SinkNode::new(self, name, group)
     }
 }
 
@@ -183,10 +183,6 @@ impl<S: Sink> Collected<S> {
         Self { burst: Burst::new(), node: SinkNode::new(sink, name, group) }
     }
 
-    pub fn counters(&self) -> &Counters {
-        &self.node.counters
-    }
-
     /// Sends what was collected.
     #[inline(always)]
     pub fn flush(&mut self) {
@@ -267,7 +263,7 @@ mod tests {
 
     #[test]
     fn what_a_sink_leaves_and_what_it_cannot_send_are_drops_of_their_own() {
-        let mut node = EvenPairs::default().into_node(0);
+        let mut node = EvenPairs::default().into_node("sink".to_owned(), 0);
         for numbers in [0..14, 20..23] {
             let mut burst = Burst::new();
             burst.extend(numbers.map(Number));
