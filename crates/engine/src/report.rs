@@ -196,7 +196,7 @@ impl Report {
                     let name = place.name.clone();
                     stages.push((place.group, PlaceCounts { name, ..PlaceCounts::default() }));
                 }
-                stages[at].1.add(&place.counters);
+                stages[at].1.add(place);
                 first = at + 1;
             }
         }

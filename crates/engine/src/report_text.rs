@@ -35,6 +35,9 @@ impl fmt::Display for Report {
             let dropped: u64 = stage.dropped.values().sum();
             let (name, received, emitted) = (&stage.name, stage.received, stage.emitted);
             writeln!(f, "  {name:<22} {received:>14} {emitted:>14} {dropped:>14}")?;
+            for (gauge, value) in &stage.gauges {
+                writeln!(f, "    {gauge:<20} {value:>14}")?;
+            }
         }
         let at = |number: Option<usize>| number.map_or("-".to_owned(), |number| number.to_string());
         writeln!(

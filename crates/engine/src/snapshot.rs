@@ -3,7 +3,6 @@
 use crate::chain::{Place, PlaceKind};
 use crate::deployment::Deployment;
 use crate::report::to_json;
-use hotloop_stage::Counters;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -89,11 +88,18 @@ pub struct PlaceCounts {
     pub unattributed: u64,
     /// Packets it emitted without having had them.
     pub uncreated: u64,
+    /// The stage's own counters and gauges, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub gauges: BTreeMap<String, u64>,
 }
 
 impl PlaceCounts {
     /// Adds what a place has counted up to now.
-    pub(crate) fn add(&mut self, counters: &Counters) {
+    pub(crate) fn add(&mut self, place: &Place) {
+        let counters = &place.counters;
+        for (name, gauge) in &place.gauges {
+            *self.gauges.entry((*name).to_owned()).or_default() += gauge.count();
+        }
         self.received += counters.received.count();
         self.emitted += counters.emitted.count();
         self.created += counters.created.count();
@@ -137,7 +143,7 @@ impl Snapshot {
 
     fn add(&mut self, name: &str, core: &CorePlaces, place: &Place) {
         let mut counts = PlaceCounts { name: place.name.clone(), ..PlaceCounts::default() };
-        counts.add(&place.counters);
+        counts.add(place);
         fence(Ordering::SeqCst);
         match place.kind {
             PlaceKind::Sink => self.sent += counts.emitted,

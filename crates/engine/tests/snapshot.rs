@@ -4,7 +4,8 @@ mod common;
 
 use common::{DEPLOYMENTS, Hold, Parcel, World, core_name, watched, whole};
 use hotloop_engine::{Chain, Deployment, Engine, PlaceCounts, PlaceSnapshot, Snapshot, source};
-use hotloop_stage::{Cx, Error, Stage, Verdict, drop_reasons};
+use hotloop_stage::{Counter, Cx, Error, NoDrops, Stage, Verdict, drop_reasons};
+use std::sync::Arc;
 use std::thread;
 
 drop_reasons! { enum OddDrop { Odd = "odd", Never = "never" } }
@@ -121,5 +122,60 @@ fn a_run_at_work_is_read_without_counting_back() {
                 }
             })
         }));
+    }
+}
+
+/// Counts the keys above a million, and keeps the highest.
+#[derive(Default)]
+struct Keys {
+    large: Arc<Counter>,
+    highest: Arc<Counter>,
+}
+
+impl Stage<Parcel> for Keys {
+    type Out = Parcel;
+    type Drop = NoDrops;
+
+    fn packet(&mut self, _: &mut Cx<'_, NoDrops>, parcel: Parcel) -> Verdict<Parcel> {
+        self.large.add(u64::from(parcel.key > 1_000_000));
+        self.highest.set(self.highest.count().max(u64::from(parcel.key)));
+        Ok(parcel)
+    }
+
+    fn gauges(&self) -> Vec<(&'static str, Arc<Counter>)> {
+        vec![("large", Arc::clone(&self.large)), ("highest", Arc::clone(&self.highest))]
+    }
+}
+
+#[test]
+fn the_counters_of_a_stage_are_summed_under_its_name() {
+    for deployment in DEPLOYMENTS {
+        let world = World::new();
+        let graph = source(|core| Ok::<_, Error>(world.rx(core, 1000)))
+            .shard_by(|parcel| parcel.key)
+            .stage(|_| Keys::default())
+            .named("keys")
+            .sink(|core| world.tx_ok(core));
+        let plan = Engine::plan(graph, deployment).unwrap();
+        let mut seen = None;
+        let report = whole(watched(|| {
+            plan.run(|control| {
+                control.wait_until_finished();
+                seen = Some(control.snapshot());
+            })
+        }));
+        let large = (0..1000).filter(|&number| common::mix(number) > 1_000_000).count() as u64;
+        let keys = report.stages.iter().find(|stage| stage.name == "keys").unwrap();
+        assert_eq!(keys.gauges["large"], large * deployment.cores_in(0) as u64, "{report}");
+        assert!(report.to_string().contains("highest"), "{report}");
+        let places = seen.unwrap().places;
+        let of_keys = places.iter().filter(|place| place.counts.name == "keys");
+        assert_eq!(of_keys.clone().count(), deployment.cores_in(1));
+        assert!(of_keys.clone().all(|place| place.counts.gauges.contains_key("highest")));
+        assert!(
+            places
+                .iter()
+                .all(|place| place.counts.gauges.is_empty() == (place.counts.name != "keys"))
+        );
     }
 }

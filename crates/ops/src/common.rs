@@ -155,7 +155,15 @@ pub fn counters_text(counters: &Value) -> String {
     for (reason, count) in counters["dropped"].as_object().into_iter().flatten() {
         dropped.row([reason.clone(), cell(count)]);
     }
-    if dropped.is_empty() { places.to_string() } else { format!("{places}\n\n{dropped}") }
+    let mut gauges = Table::new(["core", "name", "gauge", "value"]);
+    for place in list(&counters["places"]) {
+        for (gauge, value) in place["gauges"].as_object().into_iter().flatten() {
+            let of = cells(place, &["core", "name"]).into_iter();
+            gauges.row(of.chain([gauge.clone(), cell(value)]));
+        }
+    }
+    let others = [dropped, gauges].into_iter().filter(|table| !table.is_empty());
+    others.fold(places.to_string(), |text, table| format!("{text}\n\n{table}"))
 }
 
 /// An answer to `xstats`, for people.
@@ -238,7 +246,7 @@ mod tests {
     fn people_read_counters() {
         let place = json!({"core": "core 0", "cpu": 3, "place": "stage",
             "name": "Even", "received": 10, "emitted": 4, "created": 0, "held": 1,
-            "dropped": {"odd": 3, "late": 2}});
+            "dropped": {"odd": 3, "late": 2}, "gauges": {"flows": 7}});
         let mut counters = json!({"places": [place], "dropped": {"odd": 3, "late": 2}});
         assert_eq!(
             counters_text(&counters),
@@ -246,9 +254,12 @@ mod tests {
              core 0    3  stage  Even        10        4        0     1        5\n\n\
              dropped as  packets\n\
              late              2\n\
-             odd               3"
+             odd               3\n\n\
+             core    name  gauge  value\n\
+             core 0  Even  flows      7"
         );
         counters["dropped"] = json!({});
+        counters["places"][0]["gauges"] = json!({});
         assert_eq!(counters_text(&counters).lines().count(), 2);
     }
 

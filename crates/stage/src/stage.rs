@@ -1,6 +1,7 @@
 //! Stages: what happens to packets between source and sink.
 
-use crate::{BURST_CAPACITY, Burst, Cx, DropReason, NoDrops, Verdict};
+use crate::{BURST_CAPACITY, Burst, Counter, Cx, DropReason, NoDrops, Verdict};
+use std::sync::Arc;
 
 /// One packet in, one verdict out: what most network functions are made of.
 ///
@@ -50,6 +51,34 @@ pub trait Stage<In> {
     fn tick(&mut self, cx: &mut Cx<'_, Self::Drop>) {
         let _ = cx;
     }
+
+    /// Its own counters and gauges, each with the name it has in reports and metrics. Called once,
+    /// when the stage has been made; the engine reads them at any time, and sums them over cores.
+    ///
+    /// ```
+    /// use hotloop_stage::{Counter, Cx, NoDrops, Stage, Verdict};
+    /// use std::sync::Arc;
+    ///
+    /// #[derive(Default)]
+    /// struct Longest(Arc<Counter>);
+    ///
+    /// impl Stage<Vec<u8>> for Longest {
+    ///     type Out = Vec<u8>;
+    ///     type Drop = NoDrops;
+    ///
+    ///     fn packet(&mut self, _: &mut Cx<'_, NoDrops>, packet: Vec<u8>) -> Verdict<Vec<u8>> {
+    ///         self.0.set(self.0.count().max(packet.len() as u64));
+    ///         Ok(packet)
+    ///     }
+    ///
+    ///     fn gauges(&self) -> Vec<(&'static str, Arc<Counter>)> {
+    ///         vec![("longest_bytes", Arc::clone(&self.0))]
+    ///     }
+    /// }
+    /// ```
+    fn gauges(&self) -> Vec<(&'static str, Arc<Counter>)> {
+        Vec::new()
+    }
 }
 
 /// Bursts in, any number of packets out: for stages that hold packets, split or join them, or make
@@ -96,6 +125,11 @@ pub trait BurstStage<In> {
     /// this growth. What [`tick`](Self::tick) and [`finish`](Self::finish) emit is not covered.
     fn growth_max(&self) -> usize {
         1
+    }
+
+    /// As [`Stage::gauges`].
+    fn gauges(&self) -> Vec<(&'static str, Arc<Counter>)> {
+        Vec::new()
     }
 }
 

@@ -284,8 +284,7 @@ impl<T: Carries + Send, K: Key<T>, D: Node<T>> Node<T> for Boundary<'_, T, K, D>
 
 impl<T> Part for Out<T> {
     fn place(&self) -> Place {
-        let (name, counters) = (self.name.clone(), Arc::clone(&self.counters));
-        Place { kind: PlaceKind::Boundary, group: self.group, name, counters }
+        Place::new(PlaceKind::Boundary, self.group, &self.name, &self.counters)
     }
 
     fn in_flight(&self) -> usize {

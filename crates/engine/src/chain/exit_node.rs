@@ -96,8 +96,7 @@ impl<On, Exit, X: Node<Exit>, D: Node<On>> Node<Fork<On, Exit>> for ExitNode<On,
 
 impl<On, Exit> Part for Parting<On, Exit> {
     fn place(&self) -> Place {
-        let (name, counters) = (self.name.clone(), Arc::clone(&self.counters));
-        Place { kind: PlaceKind::Stage, group: self.group, name, counters }
+        Place::new(PlaceKind::Stage, self.group, &self.name, &self.counters)
     }
 
     fn in_flight(&self) -> usize {

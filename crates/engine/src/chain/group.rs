@@ -255,8 +255,7 @@ impl<S: Source> Drop for Poll<'_, S> {
 
 impl<S: Source> Part for Input<S> {
     fn place(&self) -> Place {
-        let (name, counters) = (self.name.clone(), Arc::clone(&self.counters));
-        Place { kind: self.kind, group: self.group, name, counters }
+        Place::new(self.kind, self.group, &self.name, &self.counters)
     }
 
     fn in_flight(&self) -> usize {

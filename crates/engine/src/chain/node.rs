@@ -1,6 +1,6 @@
 //! What runs: nodes that pass bursts on, each owning those after it.
 
-use hotloop_stage::{Burst, Counters, Device, Error, Facts, Tick};
+use hotloop_stage::{Burst, Counter, Counters, Device, Error, Facts, Tick};
 use std::sync::Arc;
 
 /// A node of a chain, together with all nodes after it.
@@ -79,6 +79,16 @@ pub struct Place {
     pub name: String,
     /// Its counters.
     pub counters: Arc<Counters>,
+    /// The stage's own counters and gauges, by name.
+    pub gauges: Vec<(&'static str, Arc<Counter>)>,
+}
+
+impl Place {
+    /// A place without gauges.
+    pub fn new(kind: PlaceKind, group: usize, name: &str, counters: &Arc<Counters>) -> Self {
+        let (name, counters) = (name.to_owned(), Arc::clone(counters));
+        Self { kind, group, name, counters, gauges: Vec::new() }
+    }
 }
 
 /// A kind of place that counts.

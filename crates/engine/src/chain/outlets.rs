@@ -121,8 +121,7 @@ impl<R: Eq, S: Sink> Node<Routed<S::Item, R>> for OutletsNode<R, S> {
 
 impl Part for Unrouted {
     fn place(&self) -> Place {
-        let (name, counters) = ("no outlet".to_owned(), Arc::clone(&self.counters));
-        Place { kind: PlaceKind::Sink, group: self.group, name, counters }
+        Place::new(PlaceKind::Sink, self.group, "no outlet", &self.counters)
     }
 
     fn in_flight(&self) -> usize {

@@ -145,8 +145,7 @@ impl<S: Sink> Node<S::Item> for SinkNode<S> {
 
 impl<S: Sink> Part for SinkNode<S> {
     fn place(&self) -> Place {
-        let (name, counters) = (self.name.clone(), Arc::clone(&self.counters));
-        Place { kind: PlaceKind::Sink, group: self.group, name, counters }
+        Place::new(PlaceKind::Sink, self.group, &self.name, &self.counters)
     }
 
     fn in_flight(&self) -> usize {

@@ -3,7 +3,8 @@
 use super::node::{Node, Part, Passage, Place, PlaceKind, abandon_emitted, settle};
 use crate::panic_origin::record;
 use hotloop_stage::{
-    BURST_CAPACITY, Burst, BurstStage, Counters, Cx, DropReason, Output, Stage, Tally, Tick,
+    BURST_CAPACITY, Burst, BurstStage, Counter, Counters, Cx, DropReason, Output, Stage, Tally,
+    Tick,
 };
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -178,8 +179,8 @@ impl<In, A: BurstStage<In>, D: Node<A::Out>> Node<In> for StageNode<In, A, D> {
 
 impl<In, A: BurstStage<In>> Part for Work<In, A> {
     fn place(&self) -> Place {
-        let (name, counters) = (self.name.clone(), Arc::clone(&self.counters));
-        Place { kind: PlaceKind::Stage, group: self.group, name, counters }
+        let gauges = self.stage.gauges();
+        Place { gauges, ..Place::new(PlaceKind::Stage, self.group, &self.name, &self.counters) }
     }
 
     fn in_flight(&self) -> usize {
@@ -226,6 +227,10 @@ impl<In, A: Stage<In>> BurstStage<In> for PerPacket<A> {
     #[inline(always)]
     fn tick(&mut self, cx: &mut Cx<'_, A::Drop>, _: &mut Output<'_, A::Out>) {
         self.0.tick(cx);
+    }
+
+    fn gauges(&self) -> Vec<(&'static str, Arc<Counter>)> {
+        self.0.gauges()
     }
 }
 
