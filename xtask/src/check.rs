@@ -15,7 +15,7 @@ const STEPS: [Step; 8] = [
     Step::new("clippy", "warnings are errors", clippy),
     Step::new("docs", "rustdoc, warnings are errors", |_| docs(&["--workspace"])),
     Step::new("docs-without-dpdk", "rustdoc of hotloop without DPDK", |_| {
-        docs(&["-p", "hotloop", "--no-default-features"])
+        docs(&["-p", "hotloop", "--no-default-features", "--features", "ops,testing"])
     }),
     Step::new("tidy", "rules of this repository", |workspace| {
         tidy::run(workspace).map(Outcome::passed)

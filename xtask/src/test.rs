@@ -34,8 +34,15 @@ fn tests(_: &Workspace) -> Result<Outcome, Failure> {
 }
 
 fn without_dpdk(_: &Workspace) -> Result<Outcome, Failure> {
-    process::run(&mut cargo(&["test", "-p", "hotloop", "--no-default-features"]))
-        .map(Outcome::passed)
+    process::run(&mut cargo(&[
+        "test",
+        "-p",
+        "hotloop",
+        "--no-default-features",
+        "--features",
+        "ops",
+    ]))
+    .map(Outcome::passed)
 }
 
 /// Uses a target folder of its own: the flag would rebuild everything else.

@@ -77,6 +77,8 @@
 //!
 //! - `dpdk` (default): ports, queues and mbufs. Without it the crate builds, tests and documents on
 //!   machines that have no DPDK.
+//! - `ops`: what running a program takes: a control socket and `ctl`, signals, logging, capture files,
+//!   and with `dpdk` the devices that a command line names.
 //! - `testing`: what tests of network functions need; for `[dev-dependencies]`.
 
 #![forbid(unsafe_code)]
@@ -92,6 +94,8 @@ pub use hotloop_stage as stage;
 
 #[cfg(feature = "dpdk")]
 pub use hotloop_dpdk as dpdk;
+#[cfg(feature = "ops")]
+pub use hotloop_ops as ops;
 #[cfg(feature = "testing")]
 pub use hotloop_testing as testing;
 

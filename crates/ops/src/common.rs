@@ -4,7 +4,6 @@ use crate::diagnostics::lost_count;
 use crate::links;
 use crate::request::Request;
 use crate::table::Table;
-use hotloop_dpdk::{MempoolConfig, MempoolMemory};
 use hotloop_engine::{Control, PlaceSnapshot, Snapshot};
 use serde_json::{Value, json};
 use std::time::Instant;
@@ -48,7 +47,9 @@ pub fn status(control: &Control<'_>, since: Instant) -> Value {
 }
 
 /// Each mempool, and what memory it got.
+#[cfg(feature = "dpdk")]
 fn mempools() -> Vec<Value> {
+    use hotloop_dpdk::{MempoolConfig, MempoolMemory};
     let mempool = |(config, memory): (MempoolConfig, MempoolMemory)| {
         json!({
             "mbufs": config.mbuf_count,
@@ -59,6 +60,12 @@ fn mempools() -> Vec<Value> {
         })
     };
     hotloop_dpdk::mempools().into_iter().map(mempool).collect()
+}
+
+/// Without DPDK there are none.
+#[cfg(not(feature = "dpdk"))]
+const fn mempools() -> Vec<Value> {
+    Vec::new()
 }
 
 /// The name by which the program was started.

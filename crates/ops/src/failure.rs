@@ -2,6 +2,7 @@
 
 use crate::output::print;
 use crate::socket::SocketError;
+#[cfg(feature = "dpdk")]
 use hotloop_dpdk as dpdk;
 use hotloop_engine::RunError;
 use hotloop_stage::Error;
@@ -22,6 +23,7 @@ pub enum Failure {
     Run(String),
 }
 
+#[cfg(feature = "dpdk")]
 impl From<dpdk::Error> for Failure {
     /// Devices and EAL's arguments come from the command line.
     fn from(error: dpdk::Error) -> Self {
@@ -31,10 +33,11 @@ impl From<dpdk::Error> for Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        match error.downcast_ref::<dpdk::Error>() {
-            Some(inner) if is_input(inner) => Self::Input(error.to_string()),
-            _ => Self::Run(error.to_string()),
+        #[cfg(feature = "dpdk")]
+        if error.downcast_ref().is_some_and(is_input) {
+            return Self::Input(error.to_string());
         }
+        Self::Run(error.to_string())
     }
 }
 
@@ -62,6 +65,7 @@ impl From<std::io::Error> for Failure {
 }
 
 /// Whether another command line would avoid the error.
+#[cfg(feature = "dpdk")]
 const fn is_input(error: &dpdk::Error) -> bool {
     use dpdk::Error as E;
     matches!(

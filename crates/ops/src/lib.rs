@@ -9,7 +9,8 @@
 //!   as [`Table`]s, with `--json` for programs. [`ask`] is what they ask by.
 //! - [`Hangup`] says that SIGHUP came.
 //! - [`capture`] reads and writes capture files.
-//! - [`DeviceArgs`] open the devices that a command line names, as [`PortSettings`] say.
+//! - With feature `dpdk`, `DeviceArgs` open the devices that a command line names, as `PortSettings`
+//!   say.
 //! - [`IdleArgs`] say what cores do when there is nothing to do.
 //! - [`program`] is the whole of a program's `main`: what it says, by `tracing`'s events, goes to
 //!   standard error as [`LogArgs`] say. [`print()`] writes data to standard output and [`Output`] does
@@ -86,6 +87,7 @@ mod arguments;
 mod ask;
 pub mod capture;
 mod common;
+#[cfg(feature = "dpdk")]
 #[allow(unsafe_code, reason = "a command line can say that a peer is to be trusted")]
 mod devices;
 mod diagnostics;
@@ -96,6 +98,7 @@ mod links;
 mod operation;
 mod output;
 mod path;
+#[cfg(feature = "dpdk")]
 mod port_settings;
 mod privileges;
 mod program;
@@ -108,6 +111,7 @@ mod unix;
 pub use arguments::{CommonCommand, ControlArgs, CtlArgs, ctl, usage};
 pub use ask::{ANSWER_WAIT, AskError, ask, ask_within};
 pub use common::{status, status_text};
+#[cfg(feature = "dpdk")]
 pub use devices::DeviceArgs;
 pub use diagnostics::{EXIT_WAIT, LogArgs, LogFormat, lost_count};
 pub use failure::{Failure, exit_code};
@@ -116,6 +120,7 @@ pub use idle::IdleArgs;
 pub use operation::{Operation, TURN, operate};
 pub use output::{OUTPUT_WAIT, Output, print, print_in_time};
 pub use path::socket_path;
+#[cfg(feature = "dpdk")]
 pub use port_settings::PortSettings;
 pub use privileges::{CONTROL, Capabilities, keep, run};
 pub use program::program;

@@ -1,7 +1,6 @@
 //! What a program keeps of its rights once it runs. Capabilities belong to threads, and a thread can
 //! only give up its own: each does, when it needs them no longer.
 
-use hotloop_dpdk::Eal;
 use hotloop_engine::{Control, Graph, Plan, Report, RunError};
 use rustix::process::Pid;
 use rustix::thread::{
@@ -37,7 +36,8 @@ struct Thread {
 /// # Errors
 /// The kernel's, where it knows no such thing.
 pub(crate) fn begin() -> io::Result<()> {
-    Eal::visit_threads(keep_none);
+    #[cfg(feature = "dpdk")]
+    hotloop_dpdk::Eal::visit_threads(keep_none);
     Ok(set_no_new_privs(true)?)
 }
 

@@ -21,10 +21,11 @@ const ALLOWED: [(&str, &[&str]); 20] = [
     ("hotloop-engine", &["hotloop-stage", "hotloop-ring"]),
     ("hotloop-dpdk", &["hotloop-stage", "hotloop-packet", "hotloop-dpdk-sys"]),
     ("hotloop-testing", &["hotloop-stage", "hotloop-engine", "hotloop-packet"]),
+    // hotloop-dpdk only under its feature.
+    ("hotloop-ops", &["hotloop-stage", "hotloop-ring", "hotloop-engine", "hotloop-dpdk"]),
     // hotloop-testing only under its feature, for the tests of those who use the library.
     ("hotloop", &["hotloop-packet", "hotloop-ring", "hotloop-arena", "hotloop-flow", "hotloop-stage",
-        "hotloop-engine", "hotloop-dpdk", "hotloop-testing"]),
-    ("hotloop-ops", &["hotloop-stage", "hotloop-ring", "hotloop-engine", "hotloop-dpdk"]),
+        "hotloop-engine", "hotloop-dpdk", "hotloop-testing", "hotloop-ops"]),
     ("hello-forward", &["hotloop", "hotloop-ops"]),
     ("ipip-lb", &["hotloop", "hotloop-ops"]),
     ("ipip-endpoint", &["hotloop", "hotloop-ops"]),
