@@ -85,8 +85,8 @@ impl<'a> Contest<'a> {
         self
     }
 
-    /// Adds a side, whose `play` does about as many operations as it is told, and returns how long
-    /// exactly so many would have taken. How many is found out once.
+    /// Adds a side. `play` does about as many operations as its argument says, and returns how long
+    /// exactly that many would have taken. Their number is determined once.
     #[must_use]
     pub fn side(mut self, name: &str, play: impl FnMut(u64) -> Duration + 'a) -> Self {
         self.sides.push(Side { name: name.to_owned(), play: Box::new(play), work: None });

@@ -28,9 +28,9 @@ pub enum Place {
 pub enum Deed {
     /// A packet is freed and counted nowhere.
     Lose,
-    /// A packet is neither freed nor given on.
+    /// A packet is neither freed nor emitted.
     Forget,
-    /// A packet is given on and a copy of it beside it, which nobody counts as created.
+    /// A packet is emitted and a copy of it beside it, which is not counted as created.
     Double,
     /// It panics.
     Panic,

@@ -1,4 +1,4 @@
-//! The ledger with real ports: whole when a program is told to end under load, and not when a packet
+//! The ledger with real ports: whole when a program ends under load, and not when a packet
 //! is lost, forgotten or doubled in any place, or a stage panics.
 
 use hotloop::engine::RunError;
@@ -76,7 +76,7 @@ fn a_program_in_which_anything_goes_wrong_ends_with_a_code_that_says_so() {
     }
 }
 
-/// Runs until every core that the fault is planted on has met it, and returns what it is told.
+/// Runs until every core that the fault is planted on has met it, and returns the result.
 fn run(deployment: Deployment, fault: Option<Fault>) -> Result<Report, RunError> {
     let [lan, wan] = [0, 1].map(|_| Port::open(eal(), &device("net_null", "")).unwrap());
     let plan = Engine::plan(forwarder(&lan, &wan, fault), deployment).unwrap();

@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU8, AtomicU32};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What a source is told while it runs.
+/// The settings of a source that can change while it runs.
 #[derive(Debug)]
 pub struct Dial {
     /// The next flow, where they come one after the other.
@@ -101,7 +101,7 @@ impl Loop {
         }
     }
 
-    /// How the source is told what to send: nothing, so far.
+    /// The settings that control what the source sends: nothing, at first.
     #[must_use]
     pub fn dial(&self) -> Arc<Dial> {
         Arc::clone(&self.dial)

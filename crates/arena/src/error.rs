@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn each_remedy_is_told_once() {
+    fn each_remedy_is_named_once() {
         let over = Refusal::OverMemlock { limit_bytes: 65_536 };
         let text = message(&[(Pages::Transparent, over), (Pages::Small, over)]);
         assert_eq!(text.matches("the process may lock 65536 bytes in all").count(), 2);

@@ -133,7 +133,7 @@ impl Mapping {
         *word = 1 << (node % 64);
         // SAFETY: mbind(2): 1. The range lies in this mapping; a policy changes where its pages
         // lie, not what they hold. 2. The mask is of `MASK_BITS` bits and outlives the call; the
-        // kernel takes one bit less than it is told.
+        // kernel reads one bit less than the count it gets.
         let result = unsafe {
             libc::syscall(
                 libc::SYS_mbind,

@@ -82,7 +82,7 @@ fn a_core_gets_an_arena() {
 }
 
 #[test]
-fn the_node_is_told_where_the_kernel_tells_it() {
+fn the_node_is_reported_where_the_kernel_reports_it() {
     let (_arena, obtained) =
         Arena::new(Request { node: Some(0), ..Request::new(2 * MIB) }).unwrap();
     assert!(matches!(obtained.node, None | Some(0)));

@@ -230,7 +230,7 @@ fn owner(number: u64, worker_count: usize) -> usize {
     hotloop_engine::Shard::Hash(common::mix(number % 1000)).worker(worker_count)
 }
 
-/// Gives on another packet in place of the one it takes.
+/// Emits another packet in place of the one it takes.
 struct Swapper(Parcel);
 
 impl Stage<Parcel> for Swapper {

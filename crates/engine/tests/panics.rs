@@ -17,7 +17,7 @@ enum At {
     Prepare,
     Tick,
     Process,
-    /// In the middle of a burst that it gives on, with the output full of packets.
+    /// In the middle of a burst that it emits, with the output full of packets.
     Spill,
     Finish,
 }

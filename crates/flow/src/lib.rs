@@ -1,4 +1,4 @@
-//! The flow table of one core: who talks to whom, and what was decided for them.
+//! The flow table of one core: which hosts talk to each other, and what was decided for them.
 //!
 //! A [`Table`] keeps a value for each flow key, finds the flows of a whole burst of packets at once,
 //! and lets go of flows that fell silent. One core owns it; nothing in it is shared.
@@ -9,7 +9,7 @@
 //!   nothing allocates, grows or is rehashed.
 //! - No operation on a flow, whatever is in the table and whoever chose the keys, touches more than
 //!   [`LINES_MAX`] cache lines of it (with entries of one line): there are 30 places where a key's
-//!   flow can be. [`Table::age`] and [`Table::scan`] look at as many places as they are told to.
+//!   flow can be. [`Table::age`] and [`Table::scan`] look at no more places than the caller allows.
 //! - Never more flows are in the table than its capacity. Which flow makes place for a new one, if
 //!   any, is the owner's choice: [`Full`].
 //! - A [`Handle`] is valid for as long as its flow stays in its place, and is noticed as stale
@@ -81,7 +81,7 @@
 //!
 //! # Limits
 //!
-//! Places are numbered with 32 bits: 3.65 thousand million flows are the most. Of a table that isn't
+//! Places are numbered with 32 bits: 3.65 billion flows are the most. Of a table that isn't
 //! full, a new flow may be refused, or take the place of another, when 30 places and those that
 //! flows could move to are all taken. Chance doesn't do that to a table of 0.85 load in tens of
 //! millions of insertions; who knows the seed can, with some 30 keys, for keys of the same two groups.

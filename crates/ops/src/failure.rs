@@ -8,7 +8,7 @@ use hotloop_engine::RunError;
 use hotloop_stage::Error;
 use std::process::ExitCode;
 
-/// Why a program ends early, or ends badly: for one that is told all on its command line.
+/// Why a program ends early, or ends badly: for one that takes all its settings from its command line.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// Help or the version was asked for: printed to standard output, exit code 0.
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_command_line_can_mend_is_told_from_what_it_cannot() {
+    fn mistakes_on_the_command_line_differ_from_other_failures() {
         let wrong = dpdk::Error::DeviceString {
             device: "eth0".into(),
             problem: "no such thing".into(),

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_told_what_to_write() {
+    fn what_is_no_request_is_answered_with_what_to_write() {
         let deep = "[".repeat(10_000);
         let unknown = r#"{"command": "a", "argument": 1}"#;
         for line in ["", "status", "{}", "[]", r#"{"command": 7}"#, "\u{0}", &deep, unknown] {

@@ -95,7 +95,7 @@ fn a_program_that_accepts_nobody_is_given_up() {
 }
 
 #[test]
-fn what_is_no_answer_is_told() {
+fn what_is_no_answer_is_reported() {
     let wait = Duration::from_secs(30);
     for sent in ["", "{\"ok\": 1}", "hello\n", "{\"fine\": 1}\n"] {
         let error = treated(wait, |mut stream| {

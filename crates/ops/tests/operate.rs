@@ -17,7 +17,7 @@ impl Carries for Number {
     }
 }
 
-/// Counts up, until it is told that nobody wants to know more.
+/// Counts up until `is_over` is set.
 struct Count<'a> {
     next: u32,
     is_over: &'a AtomicBool,

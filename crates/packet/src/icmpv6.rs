@@ -77,7 +77,7 @@ impl Icmpv6Header {
         self.kind
     }
 
-    /// The message's code, by which types are told apart further.
+    /// The message's code, which distinguishes messages of one type.
     #[inline]
     pub const fn code(&self) -> u8 {
         self.code

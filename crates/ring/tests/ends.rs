@@ -101,7 +101,7 @@ fn pushes_into_a_closed_ring_work_while_there_is_room() {
     assert_eq!(Arc::strong_count(&item), 1);
 }
 
-/// Counts its drops, and panics in them where told to.
+/// Counts its drops, and panics in them where the test wants it.
 struct Fragile {
     drops: Arc<AtomicUsize>,
     panics: bool,

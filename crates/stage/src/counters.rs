@@ -35,7 +35,7 @@ impl Counter {
 pub struct Counters {
     /// Packets taken.
     pub received: Counter,
-    /// Packets given on, created ones among them.
+    /// Packets emitted, created ones among them.
     pub emitted: Counter,
     /// Packets that the stage made itself.
     pub created: Counter,
@@ -47,7 +47,7 @@ pub struct Counters {
     pub uncreated: Counter,
     /// Packets lost to a panic.
     pub panicked: Counter,
-    /// Packets that left for another core, among those given on.
+    /// Packets that left for another core, among those emitted.
     pub crossed: Counter,
     dropped: Box<[Counter]>,
     reasons: &'static [&'static str],

@@ -164,7 +164,7 @@ impl<'a, T> Output<'a, T> {
         Self { burst, spill, tally, counted }
     }
 
-    /// Gives on a packet that came in.
+    /// Emits a packet that came in.
     #[inline(always)]
     pub fn push(&mut self, packet: T) {
         if self.burst.is_at_end() {
@@ -207,7 +207,7 @@ impl<'a, T> Output<'a, T> {
         self.counted = BURST_CAPACITY;
     }
 
-    /// Gives on a packet that the stage made, and counts it as created.
+    /// Emits a packet that the stage made, and counts it as created.
     #[inline]
     pub fn push_created(&mut self, packet: T) {
         self.tally.created += 1;

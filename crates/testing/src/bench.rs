@@ -114,7 +114,7 @@ impl<S> Bench<S> {
     ///
     /// # Panics
     /// When the stage's own arithmetic is wrong, as the ledger would find: a packet was returned as
-    /// dropped that was not counted, or counted as dropped and given on, or the stage drops in
+    /// dropped that was not counted, or counted as dropped and emitted, or the stage drops in
     /// `prepare` or `tick`.
     pub fn feed_items<In>(
         &mut self,

@@ -11,9 +11,9 @@ use std::sync::Arc;
 pub enum Plant<T> {
     /// It is freed, and counted nowhere.
     Lose,
-    /// It is neither freed nor given on: its memory never comes home.
+    /// It is neither freed nor emitted: its memory never comes home.
     Forget,
-    /// It is given on and there is a second one, made by this function:
+    /// It is emitted and there is a second one, made by this function:
     /// [`PooledPacket::doubled`](crate::PooledPacket::doubled), or an honest copy.
     Double(fn(&T) -> T),
 }

@@ -61,7 +61,7 @@ pub struct WindowCalls {
 /// Runs `body` in a copy of this test process, and counts the system calls in its windows.
 ///
 /// `test_name` is the calling test's name as the test harness prints it, with its modules: the copy
-/// is this program, told to run that test alone. There, `traced` runs the body.
+/// is this program, which runs that test alone. There, `traced` runs the body.
 ///
 /// # Panics
 /// When no test is so named, when the copy fails, and when a window was not ended.

@@ -54,7 +54,7 @@ fn packets_come_in_bursts_with_prepare_before_and_tick_behind() {
 }
 
 #[test]
-fn drops_are_told_apart_and_time_is_the_tests() {
+fn drops_are_kept_apart_and_time_is_the_tests() {
     let mut bench = bench(Picky::default()).in_bursts_of(1).at(Tick::from_ns(999_999_999));
     let out = bench.feed([vec![], vec![1], vec![]]);
     assert_eq!((out.dropped(TestDrop::Small), out.dropped(TestDrop::Late)), (2, 0));
@@ -64,7 +64,7 @@ fn drops_are_told_apart_and_time_is_the_tests() {
     assert_eq!(bench.stage().bursts, [1; 5]);
 }
 
-/// Returns a drop that it never counted where the engine looks, or counts one that it gives on.
+/// Returns a drop that it never counted where the engine looks, or counts one that it emits.
 struct Cheat {
     counts: bool,
 }

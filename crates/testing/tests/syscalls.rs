@@ -86,7 +86,7 @@ fn a_copy_that_fails_fails_the_test() {
 
 #[test]
 #[should_panic = "no test named nowhere::at_all"]
-fn a_wrong_name_is_told() {
+fn a_wrong_name_is_reported() {
     traced("nowhere::at_all", || {});
 }
 

@@ -118,10 +118,13 @@ fn a_second_instance_runs_without_a_socket_and_says_so() {
     let process = status(folder.path(), &[])["process"].clone();
 
     let second = output(folder.path(), &["--duration", "0.05"]);
-    let told = errors(&second);
-    assert_eq!(second.status.code(), Some(0), "{told}");
-    assert!(told.contains(" WARN hello-forward: runs without a control socket"), "{told}");
-    assert!(told.contains("hotloop/hello-forward.sock") && told.contains("--control"), "{told}");
+    let message = errors(&second);
+    assert_eq!(second.status.code(), Some(0), "{message}");
+    assert!(message.contains(" WARN hello-forward: runs without a control socket"), "{message}");
+    assert!(
+        message.contains("hotloop/hello-forward.sock") && message.contains("--control"),
+        "{message}"
+    );
 
     // A path that was asked for must be had.
     let path = folder.path().join("hotloop/hello-forward.sock");
@@ -166,16 +169,19 @@ fn what_cannot_be_asked_ends_in_exit_code_2() {
         (&["ctl", "status", "--control"], "a value is required"),
     ] {
         let asked = output(folder.path(), arguments);
-        let told = errors(&asked);
+        let message = errors(&asked);
         assert_eq!(
             (asked.status.code(), asked.stdout.len()),
             (Some(2), 0),
-            "{arguments:?}: {told}"
+            "{arguments:?}: {message}"
         );
-        assert!(told.contains(expected), "{arguments:?}: {told}");
+        assert!(message.contains(expected), "{arguments:?}: {message}");
     }
-    let told = errors(&output(folder.path(), &["ctl", "status"]));
-    assert!(told.contains("no program listens") && told.contains("--control PATH"), "{told}");
+    let message = errors(&output(folder.path(), &["ctl", "status"]));
+    assert!(
+        message.contains("no program listens") && message.contains("--control PATH"),
+        "{message}"
+    );
     let help = output(folder.path(), &["ctl", "--help"]);
     assert_eq!((help.status.code(), help.stderr.len()), (Some(0), 0));
     assert!(String::from_utf8_lossy(&help.stdout).contains("counters"));

@@ -45,8 +45,8 @@ pub struct Cli {
     /// decapsulates), from the own address of the same family.
     #[arg(long, value_name = "ADDRESS")]
     pub return_path: Option<IpAddr>,
-    /// Whom frames sent out of the port are addressed to. Left out, whoever tunnel packets come
-    /// from: right wherever a router is between the balancer and here.
+    /// The destination of frames sent out of the port. Left out, the station that tunnel packets
+    /// come from: right wherever a router is between the balancer and here.
     #[arg(long, value_name = "MAC")]
     pub next_hop_mac: Option<MacAddress>,
     /// Longest IP packet on the way from here, outer header included, in bytes. Longer answers are

@@ -41,7 +41,7 @@ drop_reasons! {
         /// From the kernel, and may not be forwarded.
         TtlExpired = "ttl_expired",
         /// From the kernel, and longer than the way to the balancer allows once it is wrapped. The
-        /// kernel is told by ICMP.
+        /// kernel learns it by ICMP.
         TooBig = "too_big",
         /// There was no packet memory for a fragment.
         NoMbuf = "no_mbuf",
@@ -64,7 +64,7 @@ pub struct Endpoint {
     stations: Stations,
     /// The way back through the balancer, if that is the way.
     tunnel: Option<Tunnel>,
-    /// Whom frames sent out of the port are addressed to.
+    /// The destination of frames sent out of the port.
     next_hop: Option<MacAddress>,
 }
 

@@ -8,9 +8,9 @@ use std::net::IpAddr;
 /// What a frame's outermost IP header says.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Outer {
-    /// Whom the packet is from.
+    /// The sender of the packet.
     pub source: IpAddr,
-    /// Whom it is for.
+    /// Its receiver.
     pub destination: IpAddr,
     /// What it carries, behind options and extension headers.
     pub protocol: u8,
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_shows_no_header_is_told_apart() {
+    fn what_shows_no_header_is_distinguished() {
         let arp = arp_request("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap());
         assert_eq!(of(&arp), Err(NoHeader::NotIp));
         for frame in [udp().payload([7; 40]).build(), udp().to("[2001:db8::1]:53").build()] {

@@ -33,7 +33,7 @@ pub fn run(cli: &Cli) -> Result<(), Failure> {
         .map_err(|error| Failure::Input(error.to_string()))?
         .idle(cli.idle.idle());
     let result = hotloop_ops::run(plan, CONTROL, |control| {
-        tracing::info!("running: {}; Ctrl-C ends it", told(cli, &settings));
+        tracing::info!("running: {}; Ctrl-C ends it", summary(cli, &settings));
         operate(control, socket.as_mut(), cli.duration)
     });
     match &result {
@@ -43,7 +43,7 @@ pub fn run(cli: &Cli) -> Result<(), Failure> {
     result.map(drop).map_err(|error: RunError| Failure::from(error))
 }
 
-fn told(cli: &Cli, settings: &Settings) -> String {
+fn summary(cli: &Cli, settings: &Settings) -> String {
     let answers = match settings.answers {
         Answers::Direct => "straight to clients".to_owned(),
         Answers::Tunnelled { destination, .. } => format!("through {destination}"),

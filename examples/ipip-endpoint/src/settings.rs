@@ -13,8 +13,8 @@ pub struct Settings {
     pub balancers: Vec<Prefix>,
     /// How the kernel's answers leave.
     pub answers: Answers,
-    /// Whom frames sent out of the port are addressed to; where that isn't said, whoever tunnel
-    /// packets come from.
+    /// The destination of frames sent out of the port; without one, the station that tunnel packets
+    /// come from.
     pub next_hop: Option<MacAddress>,
     /// Longest IP packet on the way to clients or to the balancer, outer header included, in bytes.
     pub mtu_bytes: u16,

@@ -189,7 +189,7 @@ fn answer_of(vip: &str, client: &str, bytes: usize) -> Vec<u8> {
 }
 
 #[test]
-fn the_kernel_is_told_what_fits_the_tunnel() {
+fn the_kernel_learns_what_fits_the_tunnel() {
     for (client, vip, balancer, own) in WAYS {
         let mut lab = Lab::tunnelling(own, balancer);
         let max = if own.contains(':') { 1460 } else { 1480 };
@@ -198,9 +198,9 @@ fn the_kernel_is_told_what_fits_the_tunnel() {
 
         let out = lab.feed(Side::Kernel, &answer_of(vip, client, max + 1));
         assert_eq!((out.dropped(EndpointDrop::TooBig), out.created()), (1, 1));
-        let told = &out.packets()[0];
-        assert_eq!((told.route, stations(&told.packet)), (Side::Kernel, (WIRE, KERNEL)));
-        let packet = &told.packet.data()[14..];
+        let notice = &out.packets()[0];
+        assert_eq!((notice.route, stations(&notice.packet)), (Side::Kernel, (WIRE, KERNEL)));
+        let packet = &notice.packet.data()[14..];
         // RFC 792 with RFC 1191, section 4; RFC 4443, section 3.2.
         if vip.starts_with('[') {
             assert_eq!((packet[40], packet[41]), (icmpv6::kind::PACKET_TOO_BIG, 0));

@@ -170,11 +170,11 @@ impl Cli {
 
 /// The parser's message on one line: what it says before the usage, and where to read on.
 fn one_line(message: &str) -> String {
-    let told = message.lines().take_while(|line| !line.starts_with("Usage:"));
-    let told: Vec<_> = told.map(str::trim).filter(|line| !line.is_empty()).collect();
-    let told = told.join(" ");
-    let told = told.strip_prefix("error: ").unwrap_or(&told);
-    format!("{told}; ipip-lb --help shows what to write")
+    let text = message.lines().take_while(|line| !line.starts_with("Usage:"));
+    let text: Vec<_> = text.map(str::trim).filter(|line| !line.is_empty()).collect();
+    let text = text.join(" ");
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    format!("{text}; ipip-lb --help shows what to write")
 }
 
 impl Common {

@@ -142,7 +142,7 @@ pub struct Balancer {
     pub connections_max: usize,
     /// What becomes of echo requests to a service's address.
     pub icmp_echo: IcmpEcho,
-    /// Whether SYN-ACKs of the return path are told what segments fit the tunnel.
+    /// Whether SYN-ACKs of the return path get an MSS that fits the tunnel.
     pub clamp_mss: bool,
     /// Slots of a Maglev table, a prime.
     pub maglev_slots: u32,
@@ -196,7 +196,7 @@ pub struct Port {
     pub device: String,
     /// The line of the file that says so, for messages.
     pub device_line: usize,
-    /// Whom frames sent out of it are addressed to.
+    /// The destination of frames sent out of it.
     pub next_hop_mac: [u8; 6],
     /// Who is reached through it.
     pub side: Side,
@@ -343,7 +343,7 @@ pub struct HttpProbe {
     pub expect_status: u16,
 }
 
-/// Whom a TLS connection trusts.
+/// Which authorities a TLS connection trusts.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Trust {
     /// Certificates signed by one of this PEM file's, for the backend's address.

@@ -150,9 +150,9 @@ impl Probes {
         Ok(Self { messages, waker, thread: Some(thread) })
     }
 
-    /// Replaces the list of whom to probe; those that are there twice count once. Who was probed
-    /// before stays up or down, also when only intervals, timeouts or counts are other ones: then a
-    /// backend that is down is told once more, as a change under its new [`Health`]. Certificates of
+    /// Replaces the list of backends to probe; duplicates count once. A backend that was probed
+    /// before stays up or down, even when intervals, timeouts or counts differ: then one that is down
+    /// is reported once more, as a change under its new [`Health`]. Certificates of
     /// authorities are read again.
     ///
     /// Raises this process's limit of open files where the list needs that.

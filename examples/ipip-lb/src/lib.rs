@@ -28,7 +28,7 @@
 //! - Every packet is sent, or dropped for a named reason: [`balance::BalanceDrop`].
 //! - Memory is fixed from the start. A full table and a flood of new connections cost packets nothing,
 //!   and end no established connection.
-//! - Whatever is wrong with a configuration, a capture or an argument is told in one line that says
+//! - Whatever is wrong with a configuration, a capture or an argument is reported in one line that says
 //!   where it is and what to write instead.
 //!
 //! # Example

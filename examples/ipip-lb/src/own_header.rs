@@ -10,9 +10,9 @@ use std::net::IpAddr;
 /// What a frame's outermost IP header says.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct OwnHeader {
-    /// Who sent the packet.
+    /// The sender of the packet.
     pub source: IpAddr,
-    /// Whom it is for.
+    /// Its receiver.
     pub destination: IpAddr,
     /// What it carries, behind options and extension headers.
     pub protocol: u8,

@@ -31,8 +31,8 @@ use std::path::Path;
 /// Runs the capture through the balancer.
 ///
 /// # Errors
-/// Something that is wrong with the arguments, the configuration or the capture; a run that fails is
-/// told by the outcome.
+/// Something that is wrong with the arguments, the configuration or the capture; the outcome
+/// reports a run that fails.
 pub fn replay(args: &Replay) -> Result<Outcome, Failure> {
     let config = args.common.configuration()?;
     let capture = Capture::open(&args.input).map_err(BadInput::from)?;

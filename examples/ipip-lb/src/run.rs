@@ -20,8 +20,8 @@ use hotloop_ops::{CONTROL, Operation};
 /// Balances until SIGINT or SIGTERM, the end of the duration, or of every device that has one.
 ///
 /// # Errors
-/// Something that is wrong with the arguments, the configuration or a device; a run that fails is told
-/// by the outcome.
+/// Something that is wrong with the arguments, the configuration or a device; the outcome
+/// reports a run that fails.
 pub fn run(args: &Run) -> Result<Outcome, Failure> {
     let config = args.common.configuration()?;
     let notes = Understood(&config).notes();
@@ -71,10 +71,10 @@ pub fn run(args: &Run) -> Result<Outcome, Failure> {
     Ok(Outcome::new(run, &operator.summary()))
 }
 
-/// A port of the configuration, how packets leave by it, and whom they reach.
+/// A port of the configuration, how packets leave by it, and which side they reach.
 type OpenPort = (SidedEgress, Port);
 
-/// How packets leave by a port, and whom they reach.
+/// How packets leave by a port, and which side they reach.
 struct SidedEgress {
     side: Side,
     route: Route,

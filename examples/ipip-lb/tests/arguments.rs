@@ -102,7 +102,7 @@ fn help_is_no_error() {
 }
 
 #[test]
-fn what_was_understood_is_told_to_programs_too() {
+fn what_was_understood_is_reported_to_programs_too() {
     let folder = folder();
     let args = ["check", "--config", "lb.toml", "--report", "json", "--workers", "7"];
     let output = program(folder.path(), &args).output().unwrap();

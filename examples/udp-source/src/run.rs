@@ -114,12 +114,12 @@ impl<'a> Sending<'a> {
     /// Waits for the link; false where the run ends before it is up.
     fn has_link(&mut self, control: &Control<'_>, socket: Option<&mut Socket>) -> bool {
         let mut operation = Operation::new(control, socket, Some(self.cli.link_wait));
-        let mut is_told = false;
+        let mut has_warned = false;
         while !self.is_link_up() {
-            if !is_told {
+            if !has_warned {
                 let (name, seconds) = (self.port.name(), self.cli.link_wait.as_secs_f64());
                 tracing::info!("waiting up to {seconds} s for the link of {name}");
-                is_told = true;
+                has_warned = true;
             }
             if let Some(waited) = operation.turn(&mut Request::unknown) {
                 self.gave_up = waited == Waited::Elapsed;

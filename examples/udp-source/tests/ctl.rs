@@ -57,8 +57,11 @@ fn a_running_program_tells_how_it_is() {
 fn where_no_program_runs_the_path_is_named_and_the_exit_code_is_2() {
     let folder = tempfile::tempdir().unwrap();
     let asked = ctl(folder.path(), "status");
-    let told = String::from_utf8(asked.stderr).unwrap();
-    assert_eq!((asked.status.code(), asked.stdout.len()), (Some(2), 0), "{told}");
+    let message = String::from_utf8(asked.stderr).unwrap();
+    assert_eq!((asked.status.code(), asked.stdout.len()), (Some(2), 0), "{message}");
     let path = folder.path().join("hotloop/udp-source.sock");
-    assert!(told.contains(path.to_str().unwrap()) && told.contains("--control PATH"), "{told}");
+    assert!(
+        message.contains(path.to_str().unwrap()) && message.contains("--control PATH"),
+        "{message}"
+    );
 }

@@ -69,9 +69,9 @@ fn bad_input_ends_in_one_line_and_exit_code_2() {
     ] {
         let output = udp_source(arguments);
         let errors = String::from_utf8(output.stderr).unwrap();
-        let told: Vec<_> = errors.lines().filter(|line| line.contains(expected)).collect();
+        let matching: Vec<_> = errors.lines().filter(|line| line.contains(expected)).collect();
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {errors}");
-        assert_eq!(told.len(), 1, "{arguments:?}: {errors}");
+        assert_eq!(matching.len(), 1, "{arguments:?}: {errors}");
         assert!(output.stdout.is_empty());
     }
 }

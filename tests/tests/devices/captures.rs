@@ -226,7 +226,7 @@ fn rings_of_eight_lose_nothing() {
 }
 
 #[test]
-fn what_found_no_mbuf_is_told_beside_what_was_received() {
+fn what_found_no_mbuf_is_reported_beside_what_was_received() {
     use hotloop::dpdk::{Mempool, MempoolConfig, PortConfig};
     alone(|| {
         let frames = frames(FRAME_COUNT);

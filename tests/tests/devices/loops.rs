@@ -13,7 +13,7 @@ const MADE_COUNT: u64 = 500;
 /// How often each comes back before it is dropped.
 const ROUND_COUNT: u8 = 40;
 
-/// Gives on what comes and makes packets until it has made its share.
+/// Emits what comes and makes packets until it has made its share.
 struct Maker {
     pool: Mempool,
     made_count: u64,

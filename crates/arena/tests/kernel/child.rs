@@ -6,8 +6,8 @@ use std::process::Command;
 const NAME: &str = "HOTLOOP_ARENA_CHILD";
 const DONE: &str = "the child is done";
 
-/// Runs `work` in a process of its own: this test binary again, told to run the test `name` only,
-/// which calls this function again.
+/// Runs `work` in a process of its own: this test binary again, which runs the test `name` only and
+/// so calls this function again.
 pub fn in_child(name: &str, work: impl FnOnce()) {
     if env::var_os(NAME).is_some_and(|child| child == name) {
         work();

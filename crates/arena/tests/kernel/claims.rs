@@ -51,7 +51,7 @@ fn transparent_pages_are_counted_also_when_partly_there() {
 }
 
 #[test]
-fn what_is_taken_is_told_step_by_step() {
+fn what_is_taken_is_reported_step_by_step() {
     let bytes = 130 * MIB;
     let mut steps = Vec::new();
     let request = Request { pages: vec![Pages::Small], ..Request::new(bytes) };

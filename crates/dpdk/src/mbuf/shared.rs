@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU16, Ordering, fence};
 /// Clones of one packet, at most: far below where its 16-bit count would wrap.
 const CLONES_MAX: u16 = 1 << 15;
 
-/// A packet with several owners, none of whom writes to it. A clone copies no byte.
+/// A packet with several owners, none of which writes to it. A clone copies no byte.
 ///
 /// No queue takes it: [`into_exclusive`](Self::into_exclusive) makes it an [`Mbuf`] again once it is
 /// the last of its clones, and [`to_mut`](Self::to_mut) copies it where it is not.

@@ -22,7 +22,7 @@ fn every_set_of_slots_is_matched() {
 }
 
 #[test]
-fn every_pair_of_bytes_is_told_apart() {
+fn every_pair_of_bytes_is_distinguished() {
     for tag in 0..=u8::MAX {
         for other in 0..=u8::MAX {
             let mut group = Group([other; 16]);

@@ -1,4 +1,4 @@
-//! What full tables do, and to whom.
+//! What full tables do, and to which flows.
 
 use super::{Chosen, Random, check, table};
 use crate::group::GROUP_SLOTS;

@@ -27,7 +27,7 @@ fn fail() {
 }
 
 #[test]
-fn while_a_flow_is_told_of() {
+fn while_a_flow_is_reported() {
     let counter = Counted::default();
     let mut table = full_table(100, &counter);
     panics(|| table.insert_evicting([200], counter.clone(), 0_u64, |_, _| fail()));
@@ -50,12 +50,12 @@ fn in_the_middle_of_a_burst() {
     let counter = Counted::default();
     let mut table = full_table(100, &counter);
     let mut placed = [None; 64];
-    let mut told_count = 0;
+    let mut reported_count = 0;
     let flows = (200..264).map(|number| ([number], counter.clone()));
     panics(|| {
         table.insert_burst(flows, 0_u64, &mut placed, |_, _| {
-            told_count += 1;
-            if told_count == 10 {
+            reported_count += 1;
+            if reported_count == 10 {
                 fail();
             }
         })

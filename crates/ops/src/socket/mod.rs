@@ -54,7 +54,7 @@ impl Socket {
         self.since
     }
 
-    /// Serves those who ask, for one round: accepts whom it can, reads what has come, calls `answer`
+    /// Serves the clients for one round: accepts those it can, reads what has come, calls `answer`
     /// for each whole request, and sends on what there is to send. It never waits for a client. A
     /// round takes at most [`CLIENT_COUNT_MAX`] new clients and four requests of each, so what it
     /// takes is bounded by what `answer` takes.

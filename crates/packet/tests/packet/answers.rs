@@ -346,7 +346,7 @@ proptest! {
 }
 
 #[test]
-fn an_answer_can_be_told_apart_from_its_flow() {
+fn an_answer_can_be_distinguished_from_its_flow() {
     // The quoted packet's own checksums are not looked at: they are quoted as they were.
     let mut about = udp().payload([1; 9]).build();
     about[41] ^= 1;

@@ -232,7 +232,7 @@ impl Scenario for FailsFrom {
 }
 
 #[test]
-fn of_many_seeds_the_first_that_fails_is_told_and_how_to_see_it_again() {
+fn the_first_of_many_seeds_that_fails_is_reported_with_how_to_repeat_it() {
     if std::env::var(SEED_VARIABLE).is_ok() {
         return;
     }
@@ -367,7 +367,7 @@ fn more_packets_inside_than_there_can_be_are_found() {
 }
 
 #[test]
-fn a_deployment_that_does_not_suit_the_graph_is_told() {
+fn a_deployment_that_does_not_suit_the_graph_is_reported() {
     struct Unsharded;
     impl Scenario for Unsharded {
         fn settings(&self, rng: &mut Rng) -> Settings {

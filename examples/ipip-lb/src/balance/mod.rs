@@ -127,7 +127,7 @@ pub struct Egress {
     pub destination: MacAddress,
 }
 
-/// How packets leave, by whom they are for.
+/// How packets leave, by the side they are for.
 #[derive(Clone, Copy, Debug)]
 pub struct Egresses {
     /// Towards clients.

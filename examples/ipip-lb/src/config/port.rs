@@ -29,12 +29,12 @@ pub fn ports(root: &Section<'_>) -> Result<Vec<Port>, ConfigError> {
         }
         ports.push(port);
     }
-    for (whom, reached) in [
+    for (hosts, reached) in [
         ("clients", ports.iter().any(|port| port.side.has_clients())),
         ("backends", ports.iter().any(|port| port.side.has_backends())),
     ] {
         if !reached {
-            let problem = format!("no port leads to {whom}; write side = \"both\" for one");
+            let problem = format!("no port leads to {hosts}; write side = \"both\" for one");
             return Err(root.error("port", problem));
         }
     }

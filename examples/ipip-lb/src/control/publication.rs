@@ -72,7 +72,7 @@ pub struct Built {
     pub config: Arc<Config>,
     pub directory: Arc<Directory>,
     pub departures: Vec<Departure>,
-    /// Whom to probe from now on.
+    /// The backends to probe from now on.
     pub probed: Vec<Probed>,
 }
 
@@ -155,7 +155,7 @@ fn refresh(refresh: Refresh, maglevs: &Maglevs) -> Arc<Directory> {
     directory.refreshed(&config, &standing, maglevs).map_or(directory, Arc::new)
 }
 
-/// Whom to probe, those of weight 0 among them.
+/// The backends to probe, those of weight 0 among them.
 pub fn probed(config: &Config) -> Vec<Probed> {
     let mut probed = Vec::new();
     for service in &config.services {

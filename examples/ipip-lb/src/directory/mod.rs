@@ -54,7 +54,7 @@ pub struct Settings {
     pub mtu_bytes: u16,
     /// What becomes of echo requests to a service's address.
     pub icmp_echo: IcmpEcho,
-    /// Whether SYN-ACKs of the return path are told what segments fit the tunnel.
+    /// Whether SYN-ACKs of the return path get an MSS that fits the tunnel.
     pub clamp_mss: bool,
     /// How many connections a worker enters into its table in a second.
     pub new_connections_per_second_max: u32,

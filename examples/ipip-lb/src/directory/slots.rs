@@ -94,7 +94,7 @@ impl Slots {
             if !stays {
                 let state = &mut states[*slot as usize];
                 state.flushed = state.flushed << 1 | u32::from(leave(owner, *slot));
-                // Generations start over after four thousand million departures from one slot.
+                // Generations start over after four billion departures from one slot.
                 state.generation = state.generation.checked_add(1).unwrap_or(1);
                 left.push(*slot);
             }

@@ -41,9 +41,9 @@ struct Target {
 }
 
 impl Schedule {
-    /// Replaces those who are probed. Who stays stays as they are. Who is new starts up, unless the
-    /// same was probed till now at other times or by other counts: that goes on as it was, and is told
-    /// of if it was down. The first probes are spread over a second, or an interval that is shorter.
+    /// Replaces the probed targets. Those that stay keep their state. New ones start as up, unless the
+    /// same was probed until now at other times or by other counts: then it keeps its state, and is
+    /// reported if it is down. The first probes are spread over a second, or an interval that is shorter.
     pub fn set(&mut self, probed: Vec<Probed>, now: Instant) -> Vec<Change> {
         let mut targets_before = mem::take(&mut self.targets);
         let mut numbers_before = mem::take(&mut self.numbers);
@@ -201,7 +201,7 @@ mod tests {
         Err("connection refused".into())
     }
 
-    /// Fails the only target's probes until it is told that it is down.
+    /// Fails the only target's probes until it reports that the target is down.
     fn take_down(schedule: &mut Schedule, mut now: Instant) -> Instant {
         loop {
             let [job] = &take_all(schedule, now)[..] else { panic!("one is due") };

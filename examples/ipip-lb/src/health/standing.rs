@@ -1,5 +1,5 @@
 //! Whether a backend is up or down, by what its probes say: no clock and no threads, so that each
-//! step can be told and tested.
+//! step can be followed and tested.
 
 use std::time::{Duration, Instant};
 

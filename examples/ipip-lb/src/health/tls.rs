@@ -1,4 +1,4 @@
-//! TLS for probes: whom they trust, and what to tell an operator whose certificate they don't.
+//! TLS for probes: which certificates they trust, and what to tell an operator whose certificate they refuse.
 
 use crate::config::{Trust, read_file};
 use crate::shown::shown;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// How large a file of certificates may be, in bytes: more is a mistake in its name.
 const CA_FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// Reads whom to trust: what a configuration names must be there, and be right.
+/// Reads which authorities to trust: what a configuration names must be there, and be right.
 ///
 /// # Errors
 /// The file cannot be read, or holds no certificate, or a broken one; with its path.
@@ -73,7 +73,7 @@ fn pem_words(error: rustls::pki_types::pem::Error) -> String {
     }
 }
 
-/// Whom to trust, read once for all probes that trust the same.
+/// The authorities to trust, read once for all probes that trust the same ones.
 #[derive(Debug, Default)]
 pub struct Clients(HashMap<Trust, Arc<ClientConfig>>);
 

@@ -164,7 +164,7 @@ fn equal_bits_of_the_two_families_are_different_backends() {
 }
 
 #[test]
-fn primes_are_told_from_other_numbers() {
+fn primes_are_distinguished_from_other_numbers() {
     let primes: Vec<_> = (0..32).filter(|number| is_prime(*number)).collect();
     assert_eq!(primes, [2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31]);
     assert!(is_prime(65_537) && is_prime(1_000_003) && is_prime(4_294_967_291));

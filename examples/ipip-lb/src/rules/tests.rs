@@ -82,7 +82,7 @@ fn ports_keep_out_what_has_none() {
 }
 
 #[test]
-fn services_that_no_packet_reaches_are_told() {
+fn services_that_no_packet_reaches_are_reported() {
     let rules = [
         service("203.0.113.10", Protocol::Tcp, range(80, 80)),
         service("203.0.113.10", Protocol::Udp, range(80, 80)),
@@ -104,7 +104,7 @@ fn services_that_no_packet_reaches_are_told() {
     assert_eq!(Rules::new(&many).hidden(many.len()), hidden);
 }
 
-/// Whether a service takes packets of `protocol` to `port`, told from its words.
+/// Whether a service takes packets of `protocol` to `port`, read from its words.
 fn takes(service: &Service, protocol: u8, port: Option<u16>) -> bool {
     let protocol_fits = match service.protocol {
         Protocol::Tcp => protocol == TCP,

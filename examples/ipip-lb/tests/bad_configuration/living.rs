@@ -1,4 +1,4 @@
-//! Mistakes in the keys that say how the balancer lives: what it remembers, how it chooses, whom it
+//! Mistakes in the keys that say how the balancer lives: what it remembers, how it chooses, what it
 //! probes.
 
 const KINDS: &str = "write \"tcp\", \"http\", \"https\", \"icmp\" or \"udp\"";

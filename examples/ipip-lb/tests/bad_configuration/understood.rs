@@ -303,8 +303,8 @@ fn what_works_but_surprises_is_noted() {
     }
 }
 
-/// Three services of two backends each take three tables of the largest size; ten thousand are told
-/// that smaller ones would do.
+/// Three services of two backends each take three tables of the largest size; for ten thousand
+/// a note says that smaller ones would do.
 #[test]
 fn tables_that_take_much_memory_are_noted() {
     for (count, is_noted) in [(3, false), (10_000, true)] {
@@ -329,7 +329,7 @@ fn tables_that_take_much_memory_are_noted() {
 }
 
 #[test]
-fn limits_are_told_where_they_are_passed() {
+fn limits_are_named_where_they_are_exceeded() {
     let mut text = with(&[(12, "maglev_slots = 11")]);
     for index in 0..9 {
         write!(text, "\n  [[service.backend]]\n  address = \"10.1.0.{index}\"").unwrap();
@@ -355,7 +355,7 @@ fn limits_are_told_where_they_are_passed() {
     assert!(error.contains("service.web.backend[1000]: too many; write at most 1000"), "{error}");
 }
 
-/// So many services are told apart, and the one that is too many is named.
+/// A hundred thousand services load, and the one that is too many is named.
 #[test]
 fn a_hundred_thousand_services_load() {
     let (head, _) = SOUND.split_once("[[service]]").unwrap();

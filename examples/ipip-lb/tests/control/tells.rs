@@ -109,7 +109,7 @@ fn ctl_looks_up_where_a_flow_goes_and_why() {
 }
 
 #[test]
-fn what_ctl_cannot_do_is_told_on_one_line_with_what_to_do_instead() {
+fn what_ctl_cannot_do_is_reported_on_one_line_with_what_to_do_instead() {
     let program = Program::start();
     for (args, part) in [
         (&["drain", "10.9.9.9"][..], "ctl backends lists them"),

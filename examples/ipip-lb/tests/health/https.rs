@@ -1,4 +1,4 @@
-//! HTTPS: whom a probe trusts, and what it says of whom it doesn't.
+//! HTTPS: which servers a probe trusts, and what it says of the others.
 
 use crate::authority::{Authority, date_time_ymd};
 use crate::server::{V4, V6, drip, loopbacks, read_request, serve};

@@ -21,7 +21,7 @@ fn a_host_that_answers_passes() {
 }
 
 #[test]
-fn who_may_not_send_is_told_what_to_do() {
+fn a_missing_permission_to_send_is_reported_with_a_remedy() {
     // Capabilities are a thread's own.
     let outcome = thread::spawn(|| {
         let none = CapabilitySet::empty();

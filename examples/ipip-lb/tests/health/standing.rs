@@ -101,7 +101,7 @@ fn no_count_is_too_large_or_too_small() {
 }
 
 /// What the whole history comes to, looked at anew from its beginning for each probe.
-fn told(history: &[(bool, Instant)], rise: u32, fall: u32) -> (bool, u32) {
+fn recomputed(history: &[(bool, Instant)], rise: u32, fall: u32) -> (bool, u32) {
     let mut turns: Vec<Instant> = Vec::new();
     let mut from = 0;
     for until in 1..=history.len() {
@@ -143,7 +143,7 @@ proptest! {
                 history.push((has_passed, course.now));
                 let standing = &course.standing;
                 prop_assert_eq!(changed, standing.is_up() != was_up);
-                let expected = told(&history, rise, fall);
+                let expected = recomputed(&history, rise, fall);
                 prop_assert_eq!((standing.is_up(), standing.needed_count()), expected);
             }
         }

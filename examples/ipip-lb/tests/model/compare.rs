@@ -173,7 +173,7 @@ impl Run {
         self.left += outcome.sent.len() as u64 + outcome.dropped.values().sum::<u64>();
         let mut outcome = outcome.clone();
         if self.scene.style == Style::Tiny {
-            // Which connections found room is followed, not foretold.
+            // Which connections found room is followed, not predicted.
             (outcome.admitted, outcome.stateless) = (expected.admitted, expected.stateless);
             outcome.replies_known = expected.replies_known;
         }

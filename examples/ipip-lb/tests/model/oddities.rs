@@ -101,7 +101,7 @@ impl Traffic {
             error = error.from(router);
         }
         if self.rng.permille(100) {
-            // To somebody else than whom the packet came from.
+            // To another address than the one the packet came from.
             let others: &[&str] = if flow.is_v6 {
                 &["2001:db8:f::8", "2001:db8:c::1", OWN_V6]
             } else {

@@ -13,12 +13,12 @@ const FOUR: [&str; 4] = ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4"];
 
 const PROBED: &str = "health = { kind = \"tcp\", port = 80 }";
 
-/// Connections of clients 0 to 59 begin; to whom they went.
+/// Begins connections of clients 0 to 59, and returns their backends.
 fn begin(lb: &mut Running<'_>) -> Vec<String> {
     backends(&lb.feed_spread(&syns(0..60)))
 }
 
-/// They go on; to whom.
+/// Continues them, and returns their backends.
 fn go_on(lb: &mut Running<'_>) -> Vec<String> {
     backends(&lb.feed_spread(&(0..60).map(|client| segment(client, ACK)).collect::<Vec<_>>()))
 }

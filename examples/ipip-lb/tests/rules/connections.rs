@@ -354,7 +354,7 @@ fn what_ends_a_connection_that_is_not_known_is_remembered_as_closing() {
 }
 
 #[test]
-fn a_flow_is_told_by_protocol_addresses_and_ports() {
+fn a_flow_is_identified_by_protocol_addresses_and_ports() {
     let config = preamble("") + &service("all", "203.0.113.0/24 any any", "", &["10.0.0.1"]);
     in_all(&config, |lb| {
         for frame in [

@@ -99,7 +99,7 @@ fn those_that_came_early_leave_behind_their_first_in_the_order_in_which_they_cam
 }
 
 #[test]
-fn datagrams_are_told_by_both_addresses_protocol_and_identification() {
+fn datagrams_are_identified_by_both_addresses_protocol_and_identification() {
     let config = preamble("") + &service("all", "203.0.113.0/24 any any", "", &FOUR);
     let (_, report) = in_all(&config, |lb| {
         let [first, ..] = fragments(datagram(V4_IN_V4, 1, 7));

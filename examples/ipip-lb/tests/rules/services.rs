@@ -158,7 +158,7 @@ fn what_no_service_of_the_address_takes_is_dropped_as_no_service() {
 }
 
 #[test]
-fn thousands_of_services_are_told_apart() {
+fn thousands_of_services_are_distinguished() {
     let many = (0..3000_u16).map(|index| {
         let [high, low] = index.to_be_bytes();
         let address = format!("203.{high}.{low}.10");

@@ -212,7 +212,7 @@ impl Model {
         let stats = self.table.stats();
         let has_left =
             stats.evicted_count + stats.expired_count > before.evicted_count + before.expired_count;
-        // Nobody was told who left.
+        // The table does not report which flow left.
         let is_gone = |other: &Chosen| *other == key || self.find(*other).is_none();
         let left = has_left.then(|| {
             let gone = self.flows.iter().find(|(key, _)| is_gone(key)).unwrap();
