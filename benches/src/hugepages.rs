@@ -48,7 +48,7 @@ fn give_back(before: usize) {
     let _ = std::fs::write(FILE, before.to_string());
 }
 
-/// Who interrupts a benchmark gets the pages back too.
+/// Gives the pages back when a benchmark is interrupted, too.
 fn give_back_at_signal(before: usize) -> Result<(), String> {
     let signals = Signals::new([SIGHUP, SIGINT, SIGTERM]);
     let mut signals = signals.map_err(|error| format!("signals can't be caught: {error}"))?;

@@ -1,8 +1,8 @@
 //! The ring between two cores, beside DPDK's and those of other crates.
 //!
 //! One core sends numbers, the other adds them up; each fills or empties an array of `batch` numbers
-//! a step, the same for all. Who finds a ring full or empty pauses and tries again. What an end keeps to
-//! itself lies on lines of its own, as it does in a program whose ends belong to their threads.
+//! a step, the same for all. An end that finds its ring full or empty pauses and tries again. What an end
+//! keeps to itself lies on lines of its own, as it does in a program whose ends belong to their threads.
 
 use crate::Bench;
 use crossbeam_queue::ArrayQueue;

@@ -15,8 +15,8 @@
 //! - What is insisted on is kept or refused: [`lock`](Request::lock) means that all of it is locked,
 //!   [`node_only`](Request::node_only) that all of it lies on that node. A plain
 //!   [`node`](Request::node) is a preference, which `Obtained` answers.
-//! - Memory is taken before the arena is handed out, with [progress](Arena::with_progress) for who
-//!   waits, so that the packet path never touches a page first. More than there is, is refused, and
+//! - Memory is taken before the arena is handed out, with [progress](Arena::with_progress) for
+//!   those who wait, so that the packet path never touches a page first. More than there is, is refused, and
 //!   not left to the kernel, which would end the process.
 //! - Each [`ArenaError`] names its remedy: how many pages to reserve and where, which limit to raise.
 //! - The region neither grows nor moves. An allocation that doesn't fit fails; nothing is taken from
@@ -55,8 +55,8 @@
 //! that of `allocator-api2` 0.2, which hashbrown takes. Allocation searches a list of free ranges
 //! under a lock: meant for set-up, where a few large tables are made, and not for the packet path.
 //!
-//! How much memory there is, is read before it is taken: who takes it meanwhile, or a memory cgroup
-//! that others have filled, still makes the kernel end processes. One arena has one kind of pages,
+//! How much memory there is, is read before it is taken: a process that takes it meanwhile, or a memory
+//! cgroup that others have filled, still makes the kernel end processes. One arena has one kind of pages,
 //! though transparent ones may be a mixture, which [`Obtained::huge_bytes`] tells. Nodes and locks
 //! are seen once, when the arena is made: what the administrator migrates later is not followed.
 //!

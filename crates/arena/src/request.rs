@@ -79,8 +79,8 @@ impl Request {
     /// now.
     ///
     /// Pages of 1 GiB are among them where rounding up to whole ones wastes at most an eighth of
-    /// what was asked for; smaller requests begin with those of 2 MiB. Whoever names
-    /// [`Pages::Gigantic`] gets them for any size.
+    /// what was asked for; smaller requests begin with those of 2 MiB. A request
+    /// that names [`Pages::Gigantic`] gets them for any size.
     pub fn new(bytes: usize) -> Self {
         let mut pages = vec![Pages::Huge, Pages::Transparent, Pages::Small];
         if rounding_waste_bytes(bytes, GIGANTIC_BYTES) <= bytes / 8 && bytes > 0 {

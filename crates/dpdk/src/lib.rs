@@ -3,8 +3,8 @@
 //! - [`Eal`]: a `Copy` proof that DPDK is initialised, which happens once in a process. With no
 //!   arguments it needs no privilege, no hugepages and no device.
 //! - [`Mempool`]: a pool of packets, sized by [`MempoolNeed`], never freed.
-//! - [`Mbuf`]: a packet owned by one, who may write to it; [`SharedMbuf`]: one owned by several, who
-//!   may not.
+//! - [`Mbuf`]: a packet with one owner, which may write to it; [`SharedMbuf`]: one with several
+//!   owners, which may not.
 //! - [`Port`]: a device, opened by its device string or PCI address; [`RxQueue`] and [`TxQueue`], each
 //!   claimed once, are a [`Source`](hotloop_stage::Source) and a [`Sink`](hotloop_stage::Sink).
 //!
@@ -62,7 +62,7 @@
 //!
 //! | invariant | kept by | relied on in |
 //! |---|---|---|
-//! | Who has an [`Eal`] knows that DPDK is initialised, once and for good | `eal`: made by a call that returned, never cleaned up | `eal`, `threads`, `lcore`, `log`, `error`, `raw` |
+//! | An [`Eal`] proves that DPDK is initialised, once and for good | `eal`: made by a call that returned, never cleaned up | `eal`, `threads`, `lcore`, `log`, `error`, `raw` |
 //! | An [`Mbuf`] is a pointer to a valid chain of segments that it alone owns; a [`SharedMbuf`] to one that is read only, whose count includes it | `from_raw` and its callers; `rx` copies what a driver hands out twice, and frees that whose lengths don't agree | `mbuf`, `lengths`, `buf`, `segment`, `shared`, `raw`, `rx`, `tx` |
 //! | A pool lives as long as the process, its objects are mbufs, and any thread may use it | `raw`: every pool has the same kind of ring, with slots for all its mbufs, and none is freed once it was handed out | `raw`, `report`, `shared`, `start` |
 //! | A device's arguments are those that were checked | `device`: DPDK gets a string rebuilt from what was parsed, of which it finds the same parts; `arguments`: EAL sees no other devices | `plug`, `start`; `kvargs`, for tests, has DPDK read them |

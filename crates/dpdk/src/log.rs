@@ -31,7 +31,7 @@ pub(crate) fn open(verbose: bool) {
 /// Runs `call` and returns what DPDK logged in the meantime, warnings and worse: the last lines, in
 /// one.
 ///
-/// Whoever calls it holds the control lock, so that two captures don't meet.
+/// The caller holds the control lock, so that two captures don't meet.
 pub(crate) fn capture<T>(call: impl FnOnce() -> T) -> (T, String) {
     *lock(&CAPTURE) = Some(String::new());
     let result = call();

@@ -171,7 +171,7 @@ fn a_control_that_panics_ends_the_threads() {
                 })
             }))
         });
-        let panic = result.expect_err("the panic goes on to whoever called run");
+        let panic = result.expect_err("the panic goes on to the caller of run");
         assert_eq!(panic.downcast_ref(), Some(&"enough"));
         assert_eq!(world.nic.queues.load(SeqCst), 0, "every queue was dropped");
         assert_eq!(world.nic.stopped.load(SeqCst), 1);

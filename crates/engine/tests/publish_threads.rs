@@ -111,7 +111,7 @@ fn subscribers_outlive_the_publisher() {
     assert!(subscriber.take_up());
     assert_eq!(subscriber.current().number, 1);
     assert!(!subscriber.take_up());
-    assert!(freed_by.lock().unwrap().is_empty(), "taking up frees nothing, whoever is gone");
+    assert!(freed_by.lock().unwrap().is_empty(), "taking up frees nothing");
     drop(subscriber);
     assert_eq!(freed_by.lock().unwrap().len(), 2);
 }

@@ -25,7 +25,7 @@ use hotloop_packet::flow_key::{FlowKey, FlowKeyV4, FlowKeyV6};
 pub trait Key: Copy + Eq {
     /// A hash of all that makes two keys differ, every bit of it depending on the seed.
     ///
-    /// Who doesn't know the seed must not be able to choose keys whose hashes agree.
+    /// Without knowing the seed, nobody must be able to choose keys whose hashes agree.
     fn hash(&self, seed: u64) -> u64;
 }
 

@@ -7,7 +7,7 @@
 //!
 //! - All memory is taken from an [`Arena`](hotloop_arena::Arena) when the table is made. Afterwards
 //!   nothing allocates, grows or is rehashed.
-//! - No operation on a flow, whatever is in the table and whoever chose the keys, touches more than
+//! - No operation on a flow, whatever is in the table and however the keys were chosen, touches more than
 //!   [`LINES_MAX`] cache lines of it (with entries of one line): there are 30 places where a key's
 //!   flow can be. [`Table::age`] and [`Table::scan`] look at no more places than the caller allows.
 //! - Never more flows are in the table than its capacity. Which flow makes place for a new one, if
@@ -84,7 +84,7 @@
 //! Places are numbered with 32 bits: 3.65 billion flows are the most. Of a table that isn't
 //! full, a new flow may be refused, or take the place of another, when 30 places and those that
 //! flows could move to are all taken. Chance doesn't do that to a table of 0.85 load in tens of
-//! millions of insertions; who knows the seed can, with some 30 keys, for keys of the same two groups.
+//! millions of insertions; an attacker who knows the seed can, with some 30 keys of the same two groups.
 //! A [`Table`] can be sent to another thread, but not shared between threads.
 //!
 //! # Unsafe code

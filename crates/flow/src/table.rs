@@ -85,8 +85,8 @@ impl<K: Key, V> Table<K, V> {
         Self::with_seed(arena, config, RandomState::new().hash_one("flows"))
     }
 
-    /// As [`new`](Self::new), with a given seed: for tests. Who knows the seed can fill the places
-    /// of a flow of their choice, which is then refused.
+    /// As [`new`](Self::new), with a given seed: for tests. An attacker who knows the seed can fill the
+    /// places of a flow of their choice, which is then refused.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -191,8 +191,8 @@ impl<K: Key, V> Table<K, V> {
         Some((self.handle(slot), silent_ns))
     }
 
-    /// The flow of `key`, as [`get`](Self::get) would find it, but it does not count as seen: for who
-    /// shows flows, or finds one by a packet that says nothing of whether the flow goes on.
+    /// The flow of `key`, as [`get`](Self::get) would find it, but it does not count as seen: for callers
+    /// that show flows, or find one by a packet that says nothing of whether the flow goes on.
     #[inline]
     pub fn peek(&self, key: &K, now: impl Into<u64>) -> Option<Handle> {
         let view = self.store.view();

@@ -67,8 +67,8 @@ impl<K: Key, V> Table<K, V> {
     /// Shows the flows of the next `budget` places to `visit`, those included whose time is up and
     /// whose places were not cleared yet, and returns where to go on, or none when this was the end.
     ///
-    /// Bounded steps between which the table may change: who is there from the first to the last is
-    /// shown once, but a flow that moves in the meantime may be shown twice or not at all.
+    /// Bounded steps between which the table may change: a flow that is there from the first to the last
+    /// is shown once, but one that moves in the meantime may be shown twice or not at all.
     ///
     /// ```
     /// # use hotloop_arena::Arena;

@@ -190,7 +190,7 @@ fn each_class_has_its_own_time() {
         let expired = table.age(up_ns + 2 * STEP_NS, 1_000, |key, _| assert_eq!(key[0], class));
         assert_eq!(expired, 1);
     }
-    // Who comes back begins as everybody does.
+    // A flow that comes back begins as every flow does.
     let handle = table.insert([7, 0], 0, 0_u64).unwrap();
     assert_eq!(table.class(handle), Some(Class::default()));
     table.remove(&[7, 0]);

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_hangup_is_reported_once_to_each_who_watches() {
+    fn each_hangup_is_reported_once_to_each_watcher() {
         let (first, second) = (Hangup::watch().unwrap(), Hangup::watch().unwrap());
         assert!(!first.came() && !second.came());
         signal_hook::low_level::raise(SIGHUP).unwrap();

@@ -4,7 +4,7 @@
 //! - [`Socket`] is the control socket, at [`socket_path`] or where [`ControlArgs`] say. One JSON
 //!   object a line goes each way: `{"command": "status"}`, `{"ok": …}` or `{"error": "…"}`.
 //! - [`operate`], or [`Operation`] for a program with commands of its own, is the control thread's
-//!   loop: it waits for what ends the run, and answers who asks meanwhile.
+//!   loop: it waits for what ends the run, and answers clients meanwhile.
 //! - [`CtlArgs`], [`CommonCommand`] and [`ctl`] are the other side: `PROGRAM ctl status`, for people
 //!   as [`Table`]s, with `--json` for programs. [`ask`] is what they ask by.
 //! - [`Hangup`] says that SIGHUP came.
@@ -80,7 +80,7 @@
 //!
 //! Linux only. An answer is made on the control thread, which does nothing else meanwhile: what takes
 //! long belongs on another thread, with [`Reply::Later`]. A request waits up to [`TURN`] before it is
-//! looked at. Who may connect may do everything.
+//! looked at. A user who may connect may do everything.
 #![deny(unsafe_code)]
 
 mod arguments;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 pub const TURN: Duration = Duration::from_millis(5);
 
 /// Runs until SIGINT or SIGTERM, the end of `duration`, the end of every source, or a stage's panic,
-/// and says which it was. Who asks at the socket is answered meanwhile: `status` and `counters`.
+/// and says which it was. Clients of the socket are answered meanwhile: `status` and `counters`.
 ///
 /// For a program that has other commands, or other things to do on its control thread, there is
 /// [`Operation`].
@@ -83,8 +83,8 @@ impl<'a> Operation<'a> {
         Self { control, socket, end, links: Links::of(control) }
     }
 
-    /// Answers who asks, logs whose link has changed, then waits for [`TURN`], or for less where the run ends before. Returns why
-    /// it ends; nothing where it goes on.
+    /// Answers clients, logs changes of links, then waits for [`TURN`], or for less where the run ends
+    /// before. Returns why it ends; nothing where it goes on.
     ///
     /// `status` and `counters` are answered from what the engine counts; `answer` is asked for all
     /// other commands, and ends with [`Request::unknown`]. What takes longer than a few milliseconds

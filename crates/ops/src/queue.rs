@@ -1,5 +1,5 @@
-//! A bounded queue of lines, and the loop that writes them: whoever has a line never waits for the
-//! file that it goes to.
+//! A bounded queue of lines, and the loop that writes them: a thread that has a line never waits for
+//! the file that it goes to.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};

@@ -12,7 +12,7 @@ pub fn stream() -> Result<OwnedFd, Errno> {
     socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
 }
 
-/// Who is at a path.
+/// What is at a path.
 #[derive(Debug)]
 pub enum Peer {
     /// A program listens, and is connected.

@@ -25,7 +25,7 @@ fn answered(
     })
 }
 
-/// What a client gets from whoever does this with its connection.
+/// What a client gets from a server that does this with its connection.
 fn treated(wait: Duration, treat: impl Fn(std::os::unix::net::UnixStream) + Send) -> AskError {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("nf.sock");

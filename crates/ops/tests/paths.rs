@@ -1,4 +1,4 @@
-//! What a socket's path may be, and who else is there.
+//! What a socket's path may be, and what else may be there.
 
 use hotloop_ops::{AskError, Reply, Request, Socket, SocketError, ask};
 use rustix::fs::Mode;

@@ -51,13 +51,13 @@
 //!
 //! One producer and one consumer: neither is `Clone`. Items of up to 56 bytes and alignment 8 share
 //! lines of 64 bytes, as many as fit beside the 8 of the header; each larger one has a line of its
-//! own, rounded up to 64. The memory is the global allocator's. An end can't wait for the other; who
-//! wants to sleep brings their own way of waking. Between two stages of one core, where no line has
+//! own, rounded up to 64. The memory is the global allocator's. An end can't wait for the other; a
+//! program that wants to sleep brings its own way of waking. Between two stages of one core, where no line has
 //! to cross, a plain ring of slots costs less.
 //!
 //! # Unsafe code
 //!
-//! All of it rests on who owns a slot, which the header and the count of items given back say: the
+//! All of it rests on which end owns a slot, which the header and the count of items given back say: the
 //! producer owns the slots of lines given back that aren't shown yet, the consumer those that are
 //! shown and not given back, and has taken those before its cursor.
 //!

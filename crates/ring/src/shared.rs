@@ -1,4 +1,4 @@
-//! What both ends of a ring share: the lines, the counts, and who has gone.
+//! What both ends of a ring share: the lines, the counts, and which end has gone.
 
 use std::ops::Deref;
 
@@ -27,7 +27,7 @@ impl<T> Deref for CachePadded<T> {
 pub(crate) struct Shared<T> {
     /// Items in the lines that the consumer gave back: a multiple of `per_line`, written late.
     given_back: CachePadded<AtomicU64>,
-    /// Items popped, as of the consumer's last burst. Says nothing of who owns a slot.
+    /// Items popped, as of the consumer's last burst. Says nothing of which end owns a slot.
     popped: CachePadded<AtomicU64>,
     /// Enough that `slot_count` items fit behind those given back; never empty.
     pub(crate) lines: Box<[Line<T>]>,
@@ -123,7 +123,7 @@ impl<T> Shared<T> {
     }
 
     /// Items in the ring, from the next one to be popped on: so many can be popped. For the consumer,
-    /// or who owns the ring alone.
+    /// or the only owner of the ring.
     pub(crate) fn count_from(&self, next: Cursor) -> usize {
         let shown_count = self.lines[next.line_index].shown_count(next.tag);
         if shown_count < per_line::<T>() {

@@ -13,7 +13,7 @@ impl Error {
         Self(text.into().into())
     }
 
-    /// The error itself, for whoever wants to tell kinds apart.
+    /// The error itself, for callers that handle some kinds differently.
     #[must_use]
     pub fn downcast_ref<E: std::error::Error + 'static>(&self) -> Option<&E> {
         self.0.downcast_ref()

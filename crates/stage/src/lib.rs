@@ -2,7 +2,7 @@
 //!
 //! A [`Source`] fills a [`Burst`], each [`Stage`] turns a packet into what the next one takes or
 //! drops it for a named reason through [`Cx::drop`], and a [`Sink`] sends what is left. Nothing here
-//! knows threads, rings or devices: whoever drives the stages brings those.
+//! knows threads, rings or devices: the engine that drives the stages brings those.
 //!
 //! - Every packet ends in one output or one counted drop: a [`Dropped`] comes from [`Cx::drop`]
 //!   alone.
@@ -33,8 +33,8 @@
 //!
 //! `burst` alone, ten blocks: the slots of a [`Burst`] from `front` to `end` hold items and no others
 //! do, and `front <= end <= 64`. An item is read when `front` has passed its slot, or passes it before
-//! anything can panic; it is shown by `end` after it was written. Who fills the spare slots from
-//! outside, as a driver does, promises with [`Burst::assume_pushed`] how many it wrote.
+//! anything can panic; it is shown by `end` after it was written. A driver that fills the spare
+//! slots from outside promises with [`Burst::assume_pushed`] how many it wrote.
 
 #![deny(unsafe_code)]
 

@@ -152,7 +152,7 @@ pub struct Tally {
 }
 
 impl<'a, T> Output<'a, T> {
-    /// For whoever drives a stage: collects in `burst`, which may hold items before, calls `spill`,
+    /// For an engine that drives a stage: collects in `burst`, which may hold items before, calls `spill`,
     /// which must empty it, when it is full, and counts in `tally`, which so outlives a panic of the
     /// stage. The tally is right once this is dropped.
     pub fn new(

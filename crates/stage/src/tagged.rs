@@ -12,7 +12,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 ///
 /// It is made by writing that value, so a stage that takes `Tagged<P, M>` stands behind one that has
 /// found it out. The value lies in the packet's own memory: the item is no larger than the packet's
-/// handle. `M` takes at most eight bytes, and any bytes are a value of it: whoever overwrites the
+/// handle. `M` takes at most eight bytes, and any bytes are a value of it: code that overwrites the
 /// metadata of [`packet`](Self::packet) gets a wrong value, never an undefined one.
 #[derive(Debug)]
 pub struct Tagged<P, M> {

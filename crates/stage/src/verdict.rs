@@ -68,7 +68,7 @@ pub struct Dropped(());
 /// What a stage says of a packet: what it becomes, or that it was dropped.
 pub type Verdict<T> = Result<T, Dropped>;
 
-/// What a packet carries, for whoever looks at packets on their way: a capture of what is dropped
+/// What a packet carries, for code that looks at packets on their way: a capture of what is dropped
 /// reads it.
 pub trait Carries {
     /// The bytes of the packet's first segment.
@@ -104,7 +104,7 @@ pub struct Cx<'a, D> {
 }
 
 impl<'a, D: DropReason> Cx<'a, D> {
-    /// For whoever drives a stage: calls for the packet at `index` of a burst, at `now`, with drops
+    /// For an engine that drives a stage: calls for the packet at `index` of a burst, at `now`, with drops
     /// counted in `counters`.
     #[inline(always)]
     #[must_use]

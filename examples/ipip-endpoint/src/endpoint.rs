@@ -26,7 +26,7 @@ drop_reasons! {
         Malformed = "malformed",
         /// From the network, and no tunnel packet to an own address: the kernel's own business.
         NotOurs = "not_ours",
-        /// A tunnel packet to an own address, from nobody who is known as a balancer.
+        /// A tunnel packet to an own address, from an address that is no known balancer.
         UnknownBalancer = "unknown_balancer",
         /// A fragment of a tunnel packet. They are not put together.
         TunnelFragment = "tunnel_fragment",
@@ -50,7 +50,7 @@ drop_reasons! {
     }
 }
 
-/// Who tells the kernel over IPv4 that a packet is too big: the address of a router that has none
+/// The sender that reports to the kernel over IPv4 that a packet is too big: the address of a router that has none
 /// (RFC 7600, section 4.8). An own address would not do, as no host believes those from outside.
 const TELLER_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 8);
 

@@ -198,7 +198,7 @@ pub struct Port {
     pub device_line: usize,
     /// The destination of frames sent out of it.
     pub next_hop_mac: [u8; 6],
-    /// Who is reached through it.
+    /// Which hosts are reached through it.
     pub side: Side,
     /// Whether frames to any address are for the balancer.
     pub accept_any_mac: bool,
@@ -206,7 +206,7 @@ pub struct Port {
     pub settings: PortSettings,
 }
 
-/// Who is reached through a port.
+/// Which hosts are reached through a port.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Side {
     /// Clients.
@@ -231,7 +231,7 @@ impl Side {
     }
 }
 
-/// A service: what clients connect to, and who answers.
+/// A service: what clients connect to, and the backends that answer.
 #[derive(Clone, Debug)]
 pub struct Service {
     /// What it is called in reports.
@@ -251,7 +251,7 @@ pub struct Service {
     pub all_down: AllDown,
     /// How its backends are probed, if they are.
     pub health: Option<Health>,
-    /// Who answers; no address twice.
+    /// The backends that answer; no address twice.
     pub backends: Vec<Backend>,
 }
 
@@ -352,7 +352,7 @@ pub enum Trust {
     Insecure,
 }
 
-/// One of those who answer for a service.
+/// One of the hosts that answer for a service.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Backend {
     /// Where its end of the tunnel is.
@@ -365,7 +365,7 @@ pub struct Backend {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{file}:{line}: {key}: {problem}")]
 pub struct ConfigError {
-    /// The file, as it was named by whoever asked for it.
+    /// The file, by the name that the caller gave.
     pub file: String,
     /// The line, from 1.
     pub line: usize,

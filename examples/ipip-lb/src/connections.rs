@@ -194,7 +194,7 @@ impl Connections {
         }
     }
 
-    /// The connection of a key, for somebody who only wants to know.
+    /// The connection of a key, without counting it as seen.
     #[must_use]
     pub fn peek(&self, key: &FlowKey, now: Tick) -> Option<Connection> {
         match key {

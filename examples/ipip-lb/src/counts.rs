@@ -67,7 +67,7 @@ impl WorkerCounts {
         &self.targets[target.slot()]
     }
 
-    /// How many packets were sent to whoever has a slot.
+    /// How many packets were sent to the target in a slot.
     ///
     /// # Panics
     /// When there is no such slot.
@@ -76,7 +76,7 @@ impl WorkerCounts {
         self.targets[slot].packets.count()
     }
 
-    /// Starts a slot's counts over, for whoever has it next. Nobody may be counting there.
+    /// Starts a slot's counts over, for the next target in it. No worker may be counting there.
     pub fn clear(&self, slot: usize) {
         self.targets[slot].packets.set(0);
         self.targets[slot].connections.set(0);

@@ -133,7 +133,7 @@ mod tests {
     /// Flows that were chosen to share a backend by the public hashes share none by those of a key, and
     /// a key that differs in one bit gives other hashes: by chance, one in 64 is of this 64th.
     #[test]
-    fn who_does_not_know_the_key_does_not_know_the_hashes() {
+    fn without_the_key_the_hashes_are_not_known() {
         let public = Hashes::new(None);
         let client = |number: u32| IpAddr::from(Ipv4Addr::from_bits(0x0A00_0000 + number));
         let flow = |number: u32| {

@@ -98,7 +98,7 @@ impl Rules {
     ) -> Option<usize> {
         levels.iter().find_map(|level| {
             let vip = level.vip(address)?;
-            // No range holds port 0, and whoever takes any port takes packets without one.
+            // No range holds port 0, and a service that takes any port takes packets without one.
             let port = port.unwrap_or(0);
             let service = match protocol {
                 TCP => self.ports.service(vip.tcp, port),

@@ -7,7 +7,7 @@ use hotloop::stage::{Counter, Device, DeviceCounters};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// What each core delivered, read by whoever prints it.
+/// What each core delivered, read by the thread that prints it.
 #[derive(Debug)]
 pub struct Counts(Box<[CoreCounts]>);
 

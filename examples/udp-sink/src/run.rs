@@ -81,8 +81,8 @@ impl<'a> Watch<'a> {
         Self { cli, port, counts, output, looked, due, queues, stats }
     }
 
-    /// Prints, and answers who asks, until a signal comes, the time is up, the capture ends, or
-    /// nobody reads any more.
+    /// Prints, and answers clients, until a signal comes, the time is up, the capture ends, or
+    /// the reader of the output is gone.
     fn until_the_end(&mut self, control: &Control<'_>, socket: Option<&mut Socket>) {
         let mut operation = Operation::new(control, socket, self.cli.common.duration);
         loop {

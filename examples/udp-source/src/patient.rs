@@ -12,7 +12,7 @@ const SPIN_COUNT: u32 = 64;
 /// How long after the end what is left may take to be sent.
 const DRAIN: Duration = Duration::from_millis(200);
 
-/// A sink that offers its packets again until all are sent. So whoever makes them makes no more than
+/// A sink that offers its packets again until all are sent. So their source makes no more than
 /// are sent, and none is dropped. From the end on it waits a fifth of a second more, all in all: its
 /// peer may be gone.
 ///

@@ -133,8 +133,8 @@ impl<'a> Sending<'a> {
         self.port.link().is_ok_and(|link| link.up)
     }
 
-    /// Prints a line a second, and answers who asks, until a signal comes, the time is up, or nobody
-    /// reads any more.
+    /// Prints a line a second, and answers clients, until a signal comes, the time is up, or the
+    /// reader of the output is gone.
     fn print_until_the_end(
         &self,
         control: &Control<'_>,

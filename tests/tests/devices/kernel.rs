@@ -1,4 +1,4 @@
-//! Interfaces of the kernel: what gets lost before the engine, and who knows of it.
+//! Interfaces of the kernel: what gets lost before the engine, and what counts it.
 
 use crate::shapes::{End, flows, send, wait_until, wired};
 use hotloop::dpdk::{Mbuf, RxQueue};

@@ -10,7 +10,7 @@ use hotloop_arena::{Arena, Obtained, Pages, Refusal, Request};
 use crate::refusals::refused;
 use crate::smaps::compare;
 
-/// The pool of pages of one size, as it was before; nobody else who asks changes it meanwhile.
+/// The pool of pages of one size, as it was before; no other test changes it meanwhile.
 struct Pool {
     folder: PathBuf,
     count_before: usize,

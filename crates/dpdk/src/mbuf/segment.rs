@@ -46,7 +46,7 @@ pub(super) const fn data(segment: &RawMbuf) -> &[u8] {
     // buffer is one object of `buf_len` bytes from `buf_addr`: rte_mbuf.h.
     let start = unsafe { segment.buf_addr.add(segment.data_off as usize) };
     // SAFETY: 1. As above. 2. The pool's memory was zeroed by the kernel or written since: it is
-    // initialised. 3. Who has a shared reference to the segment may read its data: nobody writes
+    // initialised. 3. A shared reference to the segment allows reading its data: nothing writes
     // to it, by `Mbuf`'s and `SharedMbuf`'s invariants.
     unsafe { std::slice::from_raw_parts(start, segment.data_len as usize) }
 }
@@ -56,8 +56,8 @@ pub(super) const fn data(segment: &RawMbuf) -> &[u8] {
 pub(super) const fn data_mut(segment: &mut RawMbuf) -> &mut [u8] {
     // SAFETY: 1 and 2. As in `data`.
     let start = unsafe { segment.buf_addr.add(segment.data_off as usize) };
-    // SAFETY: 1 and 2. As in `data`. 3. Who has the only reference to an exclusive segment may write
-    // its data: the buffer is the segment's own, or an external one that nobody else counts on, by
+    // SAFETY: 1 and 2. As in `data`. 3. The only reference to an exclusive segment allows writing
+    // its data: the buffer is the segment's own, or an external one without other users, by
     // `Mbuf`'s invariant 2.
     unsafe { std::slice::from_raw_parts_mut(start, segment.data_len as usize) }
 }
@@ -81,7 +81,7 @@ pub(super) fn last(head: &mut RawMbuf) -> &mut RawMbuf {
     segment
 }
 
-/// Whether whoever owns one reference to this chain owns it alone: no segment is counted twice or
+/// Whether the owner of one reference to this chain owns it alone: no segment is counted twice or
 /// borrows the buffer of another, and an external buffer is counted once.
 ///
 /// If so, what others did with it before they gave it up comes before what is done with it now;

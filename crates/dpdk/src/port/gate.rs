@@ -77,7 +77,7 @@ impl Pass {
     /// Whether it is inside. Enters where the gate is open, leaves where it is shut.
     #[inline(always)]
     pub(super) fn is_inside(&mut self, gate: &Gate) -> bool {
-        // Relaxed: who is inside is counted, whatever the gate has become.
+        // Relaxed: a thread that is inside is counted, whatever the gate has become.
         gate.0.load(Relaxed) & !QUEUES_MASK == self.word || self.renew(gate)
     }
 

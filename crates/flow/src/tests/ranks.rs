@@ -18,7 +18,7 @@ fn evicting(capacity: usize, idle_ns: u64) -> Table<[u64; 2], u64> {
 
 /// Tables of up to four flows, of which all are looked at.
 #[test]
-fn the_lowest_rank_leaves_and_of_it_who_was_silent_for_longest() {
+fn the_lowest_rank_leaves_and_of_it_the_flow_that_was_silent_for_longest() {
     let mut random = Random::new();
     let idle_steps = 15;
     let (mut refused_count, mut expired_count, mut left_count) = (0, 0, 0);

@@ -28,7 +28,7 @@ fn colliding(seed: u64, count: usize, same_second: bool) -> Vec<[u64; 2]> {
 }
 
 #[test]
-fn who_knows_the_seed_fills_two_groups_and_no_more() {
+fn keys_chosen_with_the_seed_fill_two_groups_and_no_more() {
     let keys = colliding(1, 40, true);
     let mut table = seeded(1);
     let placed_count = keys.iter().filter(|&&key| table.insert(key, 0, 0_u64).is_ok()).count();

@@ -194,7 +194,7 @@ fn a_half_written_request_then_silence_blocks_nobody_and_is_let_go_in_the_end() 
 }
 
 #[test]
-fn who_reads_nothing_gets_no_second_answer_and_is_let_go_in_the_end() {
+fn a_client_that_reads_nothing_gets_no_second_answer_and_is_let_go_in_the_end() {
     let mut served = Served::new();
     let (mut deaf, mut other) = (served.client(), served.client());
     for _ in 0..8 {
@@ -270,7 +270,7 @@ fn hundreds_of_silent_clients_keep_nobody_from_an_answer() {
 }
 
 #[test]
-fn who_goes_away_unanswered_is_forgotten() {
+fn a_client_that_goes_away_unanswered_is_forgotten() {
     let mut served = Served::new();
     let mut client = served.client();
     client.write_all(&Request::with("long", json!(4 << 20)).line()).unwrap();

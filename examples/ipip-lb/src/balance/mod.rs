@@ -213,7 +213,7 @@ impl<P: PacketBuf> Turn<'_, '_, '_, P> {
         let _ = self.cx.drop::<_, ()>(packet, reason);
     }
 
-    /// Hands a packet that isn't the balancer's over to whoever takes such: nobody, so far.
+    /// Handles a packet that isn't the balancer's: drops it, as nothing else takes such packets.
     fn punt(&mut self, packet: P) {
         self.reject(packet, BalanceDrop::Punt);
     }

@@ -125,7 +125,7 @@ impl Schedule {
         (is_usable && now.ns_since(since) < service.persistence_ns).then_some(target)
     }
 
-    /// Weighted turns, spread evenly: each gains its weight, and who has most pays for all.
+    /// Weighted turns, spread evenly: each backend gains its weight, and the one with most pays for all.
     fn next_in_turn(&mut self, choices: &[Choice]) -> Option<TargetId> {
         let mut winner: Option<(TargetId, i64)> = None;
         let mut sum = 0;

@@ -45,7 +45,7 @@ impl Notes {
     }
 }
 
-/// About who may send tunnels.
+/// Notes on which addresses may send tunnels.
 fn about_peers(config: &Config) -> Vec<String> {
     let all = config.balancer.tunnel_peers.iter().filter(|peer| peer.len() == 0);
     let note = |peer: &Prefix| {

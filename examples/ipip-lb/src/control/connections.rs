@@ -68,7 +68,7 @@ impl Operator {
 
     /// Asks a worker.
     pub(super) fn ask(&mut self, worker: usize, question: Question) -> Result<(), String> {
-        // Answers that came too late for whoever asked.
+        // Answers that came too late for their request.
         while self.asker.answer(worker).is_some() {}
         self.asker.ask(worker, question).map_err(|_| {
             format!("worker {worker} is still busy with an earlier question: ask again later")

@@ -111,9 +111,11 @@ fn decision(
             hashes.of_client(key.source()),
             "new: by the client's hash, unless the client keeps another",
         ),
-        Scheduler::RoundRobin => (None, "new: whoever's turn it is on the worker".to_owned()),
+        Scheduler::RoundRobin => {
+            (None, "new: the backend whose turn it is on the worker".to_owned())
+        }
         Scheduler::LeastConnections => {
-            (None, "new: whoever has the fewest connections on the worker".to_owned())
+            (None, "new: the backend with the fewest connections on the worker".to_owned())
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The control thread's part: what changes a balancer while it runs, and what tells of it.
 //!
-//! An [`Operator`] stands between those who want something (an operator at the control socket, a
+//! An [`Operator`] stands between those that want something (an operator at the control socket, a
 //! SIGHUP, the health checks) and the workers. Whatever is to change, it has a whole new
 //! [`Directory`] made and publishes it; what it is asked about single connections, it asks the
 //! workers. Neither ever makes a worker wait; and what takes long, reading a configuration and making
@@ -160,7 +160,7 @@ impl Operator {
         }
     }
 
-    /// The probes' states, and by them who is down.
+    /// The probes' states, and by them the backends that are down.
     fn refresh_down(&mut self) -> Vec<State> {
         let states = self.probes.states();
         let down = states.iter().filter(|state| !state.is_up);

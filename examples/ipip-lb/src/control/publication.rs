@@ -18,7 +18,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
-/// Who has asked for a reload.
+/// What has asked for a reload.
 #[derive(Debug)]
 pub enum Asker {
     /// A SIGHUP.
@@ -44,7 +44,7 @@ pub enum Change {
 pub enum Building {
     /// To go over to the configuration, and to say so.
     Configuration(Vec<Asker>),
-    /// To remember who was taken out, and to say so.
+    /// To remember which backend was taken out, and to say so.
     Removal(Removed, Answerer),
 }
 
@@ -88,9 +88,9 @@ pub struct Refresh {
 #[derive(Debug)]
 pub struct Publication {
     pub reader: Background<(), Result<Config, String>>,
-    /// Who waits for the configuration that is being read.
+    /// What waits for the configuration that is being read.
     pub reading: Vec<Asker>,
-    /// Who came while one was being read: the file may be another one by now.
+    /// What came while one was being read: the file may be another one by now.
     pub unread: Vec<Asker>,
     pub builder: Background<Plans, Result<Built, String>>,
     pub building: Option<Building>,

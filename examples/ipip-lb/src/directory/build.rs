@@ -87,7 +87,7 @@ impl Builder {
         }
     }
 
-    /// How many targets there may be at once, for whoever keeps something for each.
+    /// How many targets there may be at once, for callers that keep something for each.
     #[must_use]
     pub const fn slot_capacity(&self) -> usize {
         self.slots.capacity()
@@ -147,7 +147,7 @@ impl Builder {
         self.slots.settle()
     }
 
-    /// Who has left since this was last called.
+    /// The targets that have left since this was last called.
     pub fn departures(&mut self) -> Vec<Departure> {
         std::mem::take(&mut self.departures)
     }

@@ -93,8 +93,8 @@ pub struct Choice {
     pub weight: u32,
 }
 
-/// A backend of a service, for as long as it is one: whoever takes its slot afterwards is of another
-/// generation.
+/// A backend of a service, for as long as it is one: a backend that takes its slot afterwards is of
+/// another generation.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct TargetId {
     pub(crate) slot: u32,

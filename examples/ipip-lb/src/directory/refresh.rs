@@ -16,7 +16,7 @@ pub(super) struct Member {
     pub is_up: bool,
 }
 
-/// Who of a service's members gets new connections, and how these are chosen.
+/// Which of a service's members get new connections, and how these are chosen.
 pub(super) struct Arranged {
     pub usable: Vec<bool>,
     pub choices: Arc<[Choice]>,

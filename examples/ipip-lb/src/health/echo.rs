@@ -1,6 +1,6 @@
 //! An ICMP echo request and its reply (RFC 792, RFC 4443, section 4).
 //!
-//! Linux lets those groups ping that `net.ipv4.ping_group_range` names; who is none of them needs
+//! Linux lets those groups ping that `net.ipv4.ping_group_range` names; a process outside of them needs
 //! `CAP_NET_RAW`, and gets to see every ICMP message that comes from the backend.
 
 use hotloop::packet::checksum::checksum;

@@ -15,7 +15,7 @@ const EVENTS_MAX: usize = 128;
 /// What wakes the thread; targets are numbered from 0.
 const WAKER: Token = Token(usize::MAX);
 
-/// What a socket is waited for. Whoever has nothing to write finds that out at once.
+/// What a socket is waited for. A probe with nothing to write finds that out at once.
 const READY: Interest = Interest::READABLE.add(Interest::WRITABLE);
 
 /// The probes under way, each by the number of its target.

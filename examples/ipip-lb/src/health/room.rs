@@ -3,7 +3,7 @@
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fmt;
 
-/// Files that are left to the rest of the program: its devices, the control socket and who asks there.
+/// Files that are left to the rest of the program: its devices, the control socket and its clients.
 const OTHER_FILES: u64 = 512;
 
 /// What the probes of a list of backends take, and what this process may open.

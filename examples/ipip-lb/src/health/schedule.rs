@@ -1,4 +1,4 @@
-//! Who is probed when, and what became of it: no clock and no threads of its own.
+//! Which target is probed when, and what became of it: no clock and no threads of its own.
 
 use super::standing::Standing;
 use super::{Change, Outcome, Probed, State};
@@ -19,7 +19,7 @@ pub struct Job {
     pub probed: Arc<Probed>,
 }
 
-/// All who are probed.
+/// All probed targets.
 #[derive(Debug, Default)]
 pub struct Schedule {
     targets: BTreeMap<u64, Target>,
@@ -124,7 +124,7 @@ impl Schedule {
         self.targets.contains_key(&number)
     }
 
-    /// Those who are probed, in the same order.
+    /// The probed targets, in the same order.
     pub fn probed(&self) -> impl Iterator<Item = &Probed> {
         self.targets.values().map(|target| &*target.probed)
     }
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stays_keeps_its_state_and_who_goes_is_forgotten() {
+    fn targets_that_stay_keep_their_state_and_those_that_go_are_forgotten() {
         let (mut schedule, now) = (Schedule::default(), Instant::now());
         schedule.set(vec![probed(1, 100)], now);
         let now = take_down(&mut schedule, now);

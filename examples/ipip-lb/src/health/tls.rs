@@ -149,7 +149,7 @@ fn bare(name: &str) -> String {
     inner.parse::<IpAddr>().map_or_else(|_| inner.to_owned(), |address| address.to_string())
 }
 
-/// Trusts whoever answers: certificates and signatures of any kind.
+/// Trusts every server that answers: certificates and signatures of any kind.
 #[derive(Debug)]
 struct Anyone(Arc<CryptoProvider>);
 

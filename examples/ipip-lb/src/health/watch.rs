@@ -63,7 +63,7 @@ impl Watch {
             match inbox.try_recv() {
                 Ok(Message::End) | Err(TryRecvError::Disconnected) => return,
                 Ok(Message::Set(probed, probes_max)) => self.set(probed, probes_max),
-                // Whoever wanted them may have gone.
+                // The receiver may be gone.
                 Ok(Message::States(answer)) => drop(answer.send(self.schedule.states())),
                 Err(TryRecvError::Empty) => self.turn(),
             }
@@ -114,6 +114,6 @@ fn ended(schedule: &mut Schedule, results: &Sender<Change>, number: u64, outcome
 }
 
 fn report(results: &Sender<Change>, change: Change) {
-    // Whoever doesn't listen any more needn't know.
+    // The receiver may be gone: then the change doesn't matter.
     let _ = results.send(change);
 }

@@ -1,4 +1,4 @@
-//! A running balancer and those who ask it and change it: `ipip-lb run` on virtual devices, `ipip-lb
+//! A running balancer and what asks and changes it: `ipip-lb run` on virtual devices, `ipip-lb
 //! ctl`, and signals.
 #![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 

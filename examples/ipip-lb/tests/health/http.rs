@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 fn answering(answer: &'static [u8]) -> u16 {
     serve(V4, move |mut stream| {
         read_request(&mut stream);
-        // Who has read enough is gone before the end of it.
+        // A client that has read enough is gone before the end of it.
         let _ = stream.write_all(answer).and_then(|()| stream.shutdown(Shutdown::Write));
         read_request(&mut stream);
     })

@@ -19,7 +19,7 @@ fn serve_tls(address: &str, config: Arc<ServerConfig>) -> u16 {
     serve(address, move |stream| {
         let mut stream = StreamOwned::new(ServerConnection::new(config.clone()).unwrap(), stream);
         if read_request(&mut stream).is_empty() {
-            // The client's alert is still to be read: who closes now resets the connection.
+            // The client's alert is still to be read: to close now would reset the connection.
             let _ = stream.sock.shutdown(Shutdown::Write);
             return;
         }

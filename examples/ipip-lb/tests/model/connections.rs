@@ -58,7 +58,7 @@ impl Model {
         }
         let is_over =
             connection.state == State::Closing || self.now - connection.last_ns >= ABANDONED_NS;
-        // Whoever it is for, the packet was seen.
+        // Whatever its destination, the packet was seen.
         connection.last_ns = self.now;
         self.connections.insert(*key, connection);
         let (is_there, is_flushed) =

@@ -1,4 +1,4 @@
-//! Packets and outcomes in words, for whoever must find out why two outcomes differ.
+//! Packets and outcomes in words, for finding out why two outcomes differ.
 
 use super::packet::Packet;
 use super::rules::{Outcome, Sent};

@@ -11,7 +11,7 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
-/// A backend of a service, for as long as it is one: whoever comes back is another.
+/// A backend of a service, for as long as it is one: one that comes back is another.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Target {
     pub service: ServiceId,

@@ -40,7 +40,7 @@ pub struct Connection {
     /// go for another.
     pub is_sure: bool,
     /// Whether it may have been entered anew without this having noticed, so that it may not be known
-    /// who has said what.
+    /// which side has said what.
     pub is_vague: bool,
 }
 

@@ -135,7 +135,7 @@ fn nested_tunnels_are_unwrapped_once() {
         expected[14 + 10..][..2].copy_from_slice(&sum.to_be_bytes());
         assert_eq!(left.frame, to_client(&expected));
 
-        // Inside is another one to the balancer: whoever it is for, it isn't a service.
+        // Inside is another one to the balancer: whatever its destination, it isn't a service.
         let reply = V6_IN_V6.reply(udp());
         lb.none(reply.tunnelled("10.0.0.1", "192.0.2.1").tunnelled("10.0.0.1", "192.0.2.1"));
     });

@@ -123,7 +123,7 @@ fn errors_about_unknown_flows_take_the_consistent_choice_and_nothing_is_remember
 }
 
 fn stray(lb: &mut Running<'_>, pair: Pair) {
-    // About what no service sent, to somebody who is none.
+    // About what no service sent, to an address that is none.
     let foreign = udp().from(pair.client(5)).to(pair.client(6)).build();
     lb.none(unreachable(&foreign));
     // About what another sent.

@@ -53,7 +53,7 @@ fn is_known(lb: &mut Running<'_>, client: u16) -> bool {
 
 /// Of a table of four, all are looked at.
 #[test]
-fn a_full_table_evicts_what_is_least_to_lose_and_of_it_who_was_silent_for_longest() {
+fn a_full_table_evicts_what_is_least_to_lose_and_of_it_what_was_silent_for_longest() {
     let balancer = "connections_max = 4\ntimeouts_s = { tcp_opening = 300, tcp_closing = 300 }";
     let config = preamble(balancer) + &web("", &FOUR);
     in_both(&config, 1, |lb| {

@@ -31,7 +31,7 @@ fn packets_from_an_own_tunnel_source_are_not_wrapped() {
                 lb.none(protocol(47).from(entry).to(pair.vip).payload([1; 20]));
                 let fragments = udp().from(end(entry, 9)).to(pair.vip(80)).payload([7; 300]);
                 assert_eq!(lb.feed(&fragments.build_fragments(200)), []);
-                // An error about what the service sent, whoever sent that.
+                // An error about what the service sent, from any sender.
                 let about = pair.reply(udp()).payload([1; 20]).build();
                 lb.none(time_exceeded(&about).from(entry));
             }

@@ -73,7 +73,7 @@ fn frames_to_other_stations_are_not_taken() {
             }
             assert_eq!(lb.feed_at(BACKENDS, 0, &[to(OWN_MAC, tunnel)]).len(), 1);
         }
-        // A group is for everybody who may be in it: what comes to it is no longer a stranger's.
+        // A group is for every host that may be in it: what comes to it is no longer a stranger's.
         for frame in [
             arp_request([198, 51, 100, 1].into(), [203, 0, 113, 10].into()),
             udp().from("0.0.0.0:68").to("255.255.255.255:67").build(),
