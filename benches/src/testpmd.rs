@@ -58,7 +58,7 @@ pub fn measure_with(settings: &Settings<'_>) -> Result<Measured, String> {
 fn start(settings: &Settings<'_>) -> Result<Child, String> {
     let memory: &[&str] =
         if settings.hugepages { &["--in-memory"] } else { &["--no-huge", "--no-shconf"] };
-    // Behind a pipe testpmd would keep its lines until a buffer is full.
+    // Into a pipe testpmd would write its lines only once a buffer is full.
     Command::new("stdbuf")
         .args(["-oL", "dpdk-testpmd", "-l", "0,1", "-m", &settings.memory_mib.to_string()])
         .args(["--no-pci", "--no-telemetry", "--log-level=error"])

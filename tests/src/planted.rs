@@ -17,7 +17,7 @@ pub enum Place {
     Source,
     /// In a stage before the boundary, which answers for each packet.
     Stage,
-    /// In a stage behind the boundary, which takes bursts.
+    /// In a stage after the boundary, which takes bursts.
     BurstStage,
     /// Between the engine and the TX queue.
     Sink,

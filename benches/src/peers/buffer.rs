@@ -6,11 +6,11 @@ use hotloop::packet::{NoRoom, PacketBuf, Room};
 pub const HEADROOM_BYTES: usize = 128;
 
 /// Bytes of a buffer, headroom included: a line more than an even number of them, so that packets
-/// one behind the other don't share a few sets of the cache.
+/// one after the other don't share a few sets of the cache.
 const BUFFER_BYTES: usize = 2048 + 128;
 
 /// A packet in a buffer of its own: one segment, and like an mbuf a pointer to two lines that say
-/// what is in it, and the bytes behind them.
+/// what is in it, and the bytes after them.
 #[derive(Debug)]
 pub struct Buffer(Box<Memory>);
 
@@ -39,7 +39,7 @@ impl Buffer {
         }))
     }
 
-    /// Makes it a packet of `len_bytes` bytes behind the headroom, which begins with these; the rest
+    /// Makes it a packet of `len_bytes` bytes after the headroom, which begins with these; the rest
     /// holds anything.
     ///
     /// # Panics

@@ -1,6 +1,6 @@
 //! A flow key read by hand: each field loaded once, straight from where it lies.
 
-/// Bytes of the Ethernet and IPv4 headers of a usual packet, and of a UDP or TCP header behind them.
+/// Bytes of the Ethernet and IPv4 headers of a usual packet, and of a UDP or TCP header after them.
 const L4_OFFSET: usize = 34;
 const UDP_BYTES: usize = 8;
 const TCP_BYTES: usize = 20;

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub struct Dial {
     /// The next flow, where they come one after the other.
     next: AtomicU32,
-    /// The flow behind the last: of random ones, or of those that come one after the other.
+    /// The flow after the last: of random ones, or of those that come one after the other.
     end: AtomicU32,
     /// 1 where flows come in random order.
     is_random: AtomicU8,

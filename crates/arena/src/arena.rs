@@ -140,7 +140,7 @@ impl Arena {
     }
 
     fn free(&self) -> MutexGuard<'_, FreeRanges> {
-        // What is behind the lock is whole at every point where something in there could panic.
+        // What the lock protects is whole at every point where something in there could panic.
         self.region.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

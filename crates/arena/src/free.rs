@@ -50,10 +50,10 @@ impl FreeRanges {
             given.start = before.start;
             last += 1;
         }
-        if let Some(behind) = self.ranges.get(last) {
-            debug_assert!(given.end <= behind.start, "freed twice");
-            if behind.start == given.end {
-                given.end = behind.end;
+        if let Some(after) = self.ranges.get(last) {
+            debug_assert!(given.end <= after.start, "freed twice");
+            if after.start == given.end {
+                given.end = after.end;
                 last += 1;
             }
         }

@@ -63,9 +63,9 @@ impl Mapping {
         let mapped_bytes = mapped_bytes.ok_or(Errno::NOMEM)?;
         let mapped = map(mapped_bytes, ProtFlags::empty(), MapFlags::NORESERVE)?;
         // The next multiple, so at least a page and at most `align` bytes lie before the region, and
-        // as much behind it.
+        // as much after it.
         let skipped_bytes = align - mapped.addr().get() % align;
-        let mapping = Self { start: behind(mapped, skipped_bytes), bytes, mapped, mapped_bytes };
+        let mapping = Self { start: offset_by(mapped, skipped_bytes), bytes, mapped, mapped_bytes };
         let access = MprotectFlags::READ | MprotectFlags::WRITE;
         // SAFETY: 1. `start..start + bytes` lies in a mapping that nothing else knows of yet.
         unsafe { rustix::mm::mprotect(mapping.start.as_ptr().cast(), bytes, access) }?;
@@ -75,7 +75,7 @@ impl Mapping {
     /// The address of `offset`, with the right to access the whole region.
     pub(crate) fn at(&self, offset: usize) -> NonNull<u8> {
         debug_assert!(offset <= self.bytes);
-        behind(self.start, offset)
+        offset_by(self.start, offset)
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -189,8 +189,8 @@ fn map(bytes: usize, access: ProtFlags, flags: MapFlags) -> Result<NonNull<u8>> 
     NonNull::new(start.cast()).ok_or(Errno::NOMEM)
 }
 
-/// The address `bytes` behind `start`, in the same mapping.
-fn behind(start: NonNull<u8>, bytes: usize) -> NonNull<u8> {
+/// The address `bytes` after `start`, in the same mapping.
+fn offset_by(start: NonNull<u8>, bytes: usize) -> NonNull<u8> {
     start.map_addr(|addr| addr.checked_add(bytes).expect("a mapping ends within the addresses"))
 }
 

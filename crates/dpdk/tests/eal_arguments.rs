@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 const ARGUMENTS: &str = "HOTLOOP_TEST_EAL_ARGUMENTS";
 
 /// What a child of [`start`] is: it starts EAL with the words of the variable, opens the devices
-/// behind a `;`, and says what came of it.
+/// after a `;`, and says what came of it.
 #[test]
 fn child() {
     let Ok(line) = std::env::var(ARGUMENTS) else { return };

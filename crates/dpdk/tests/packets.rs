@@ -114,7 +114,7 @@ fn a_chain_is_cut_anywhere_and_gives_its_segments_back() {
         mbuf.truncate(6000);
         mbuf.truncate(len);
         assert_eq!((mbuf.len_bytes(), bytes(&mbuf)), (len, whole[..len].to_vec()));
-        // net_pcap needs no headroom in the segments behind the first.
+        // net_pcap needs no headroom in the segments after the first.
         let rest = len.saturating_sub(2048);
         assert_eq!(mbuf.segment_count(), 1 + rest.div_ceil(2176));
         // Whatever it was cut to, it can grow again at its end.
@@ -154,7 +154,7 @@ fn a_chain_grows_at_both_ends_and_shrinks_at_its_front() {
     let first = mbuf.data().len();
     let error = mbuf.trim_front(first + 1).unwrap_err();
     assert!(no_room(error, first + 1, first, Room::Data));
-    // The rest fits behind what is left of the first segment, if it were not for its front.
+    // The rest fits after what is left of the first segment, if it were not for its front.
     let error = mbuf.linearize().unwrap_err();
     assert_eq!((error.wanted_bytes, error.available_bytes), (2011 - first, 0));
 }

@@ -96,13 +96,13 @@ impl Stage<Parcel> for Bomb {
 fn a_panic_stops_its_core_and_the_account_holds() {
     for deployment in DEPLOYMENTS {
         let world = World::new();
-        let behind = source(|core| Ok::<_, Error>(world.rx(core, COUNT)))
+        let after = source(|core| Ok::<_, Error>(world.rx(core, COUNT)))
             .burst_stage(|_| Hold::of(30))
             .shard_by(|parcel| parcel.key)
             .stage(|_| Bomb)
             .burst_stage(|_| Hold::of(30))
             .sink(|core| world.tx_ok(core));
-        step_into_panic(&Engine::plan(behind, deployment).unwrap());
+        step_into_panic(&Engine::plan(after, deployment).unwrap());
 
         let world = World::new();
         let before = source(|core| Ok::<_, Error>(world.rx(core, COUNT)))

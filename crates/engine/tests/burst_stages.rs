@@ -1,4 +1,4 @@
-//! Stages that split, join, hold and make packets, before the boundary and behind it.
+//! Stages that split, join, hold and make packets, before the boundary and after it.
 
 mod common;
 
@@ -161,7 +161,7 @@ impl BurstStage<Parcel> for Make {
     }
 
     fn finish(&mut self, _: &mut Cx<'_, NoDrops>, out: &mut Output<'_, Parcel>) {
-        self.2 = u32::MAX; // A tick behind the end would show.
+        self.2 = u32::MAX; // A tick after the end would show.
         out.push_created(self.0.take(self.1, u64::MAX, None));
     }
 }

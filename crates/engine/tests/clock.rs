@@ -92,7 +92,7 @@ fn each_packet_runs_when_it_arrived() {
         let on_time = |(_, at_ns, now_ns): &(usize, u64, u64)| at_ns == now_ns;
         assert!(front.iter().all(on_time), "before the boundary in {deployment}");
         if deployment.cores_in(0) == 1 {
-            assert!(back.iter().all(on_time), "behind the boundary in {deployment}");
+            assert!(back.iter().all(on_time), "after the boundary in {deployment}");
         }
         // Several queues are read at their own pace: what comes late runs at the worker's time.
         assert!(back.iter().all(|(_, at_ns, now_ns)| now_ns >= at_ns));
@@ -159,7 +159,7 @@ fn the_wall_clock_takes_no_notice_of_arrivals() {
     }
 }
 
-/// A core's own packets fill a burst behind the boundary while its front still runs.
+/// A core's own packets fill a burst after the boundary while its front still runs.
 #[test]
 fn own_packets_that_fill_a_burst_have_the_time_of_the_step() {
     let (world, back) = (World::new(), Times::default());

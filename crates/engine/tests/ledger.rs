@@ -90,7 +90,7 @@ fn a_graph_without_a_boundary_balances_too() {
 }
 
 /// Runs a source and a sink with one stage, which touches each packet alone, before the boundary
-/// and behind it, in every deployment; the findings must be those given.
+/// and after it, in every deployment; the findings must be those given.
 fn both_sides<S: Stage<Parcel, Out = Parcel>>(make: impl Fn(&World) -> S + Sync, found: &[&str]) {
     for deployment in DEPLOYMENTS {
         let world = World::new();
@@ -105,7 +105,7 @@ fn both_sides<S: Stage<Parcel, Out = Parcel>>(make: impl Fn(&World) -> S + Sync,
             .shard_by(|parcel| parcel.key)
             .stage(|_| make(&world))
             .sink(|core| world.tx_ok(core));
-        assert_eq!(not_whole(run(graph, deployment)).findings, found, "behind, {deployment}");
+        assert_eq!(not_whole(run(graph, deployment)).findings, found, "after, {deployment}");
     }
 }
 

@@ -167,7 +167,7 @@ fn assert_named(report: &Report, world: &World, stage: &str, core: &str) {
     assert_eq!(world.nic.stopped.load(SeqCst), 1);
 }
 
-/// A graph with `$add` before its boundary or behind it, in every deployment.
+/// A graph with `$add` before its boundary or after it, in every deployment.
 macro_rules! everywhere {
     ($at:expr, $stage:literal, |$core:ident, $fuse:ident, $world:ident| $method:ident $make:expr) => {
         for deployment in DEPLOYMENTS {

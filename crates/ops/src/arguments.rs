@@ -65,7 +65,7 @@ impl ControlArgs {
     }
 }
 
-/// What `ctl` takes, before or behind its command.
+/// What `ctl` takes, before or after its command.
 #[derive(Args, Clone, Debug, Default)]
 pub struct CtlArgs {
     /// The running program's control socket; without it, where the program puts it without

@@ -59,7 +59,7 @@ pub enum AskError {
     Refused(String),
 }
 
-/// Asks the program behind the socket at `path`, and waits at most [`ANSWER_WAIT`] for its answer.
+/// Asks the program that listens at the socket at `path`, and waits at most [`ANSWER_WAIT`] for its answer.
 ///
 /// # Errors
 /// [`AskError::Refused`] where the program answers with an error, the others where there is no

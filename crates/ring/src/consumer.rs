@@ -54,7 +54,7 @@ impl<T> Consumer<T> {
 
     /// Pops up to `count_max` items, oldest first, hands each to `each`, and returns how many.
     ///
-    /// When `each` panics, it has the item it was called with, and those behind stay in the ring.
+    /// When `each` panics, it has the item it was called with, and the following ones stay in the ring.
     ///
     /// ```
     /// let (mut tx, mut rx) = hotloop_ring::ring(8);

@@ -6,7 +6,7 @@
 //! writer and one reader.
 //!
 //! Items travel in cache lines that say how many they hold: a line of 64 bytes is a header and the
-//! items behind it, seven of 8 bytes. So an item and the news of it cross to the other core together,
+//! items after it, seven of 8 bytes. So an item and the news of it cross to the other core together,
 //! one line for seven items, and the indices that other rings share don't cross at all, but for one
 //! that the consumer writes every eighth of the ring.
 //!
@@ -69,7 +69,7 @@
 //!   producer's.
 //! - `consumer`: the moves out of `pop`, `pop_burst` and `pop_slice`. The header shows the slots, and
 //!   the cursor passes each before anything can panic.
-//! - `shared`: the moves out of items left when both ends are gone, behind those popped; and `Send`
+//! - `shared`: the moves out of items left when both ends are gone, after those popped; and `Send`
 //!   and `Sync` of the shared part, whose items go from thread to thread and are never seen by two.
 //! - `lines`: the instruction with which the producer asks for a line ahead of time, a hint.
 //!

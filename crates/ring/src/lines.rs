@@ -94,7 +94,7 @@ impl Cursor {
         Self { tag: self.tag.wrapping_add(count.wrapping_mul(LAP)), ..self }
     }
 
-    /// The line `count` lines behind; less than a lap.
+    /// The line `count` lines further on; less than a lap.
     pub(crate) const fn skip_lines(self, count: usize, line_count: usize) -> Self {
         let line_index = self.line_index + count;
         if line_index < line_count {
@@ -104,7 +104,7 @@ impl Cursor {
         }
     }
 
-    /// Goes to the first slot of the line behind, of `line_count` lines of `per_line` items.
+    /// Goes to the first slot of the next line, of `line_count` lines of `per_line` items.
     #[inline(always)]
     pub(crate) const fn next_line(&mut self, line_count: usize, per_line: usize) {
         self.slot = 0;
@@ -134,7 +134,7 @@ impl Drop for Reached<'_> {
 /// How many lines ahead the producer asks for a line that it will write.
 const CLAIM_AHEAD: usize = 4;
 
-/// Starts fetching the line some way behind the one of `index` for writing, since the other core
+/// Starts fetching the line some way after the one of `index` for writing, since the other core
 /// holds it; otherwise each line would be asked for when its turn to be stored comes. Past the last
 /// line nothing is asked for.
 #[inline(always)]

@@ -29,7 +29,7 @@ pub(crate) struct Shared<T> {
     given_back: CachePadded<AtomicU64>,
     /// Items popped, as of the consumer's last burst. Says nothing of which end owns a slot.
     popped: CachePadded<AtomicU64>,
-    /// Enough that `slot_count` items fit behind those given back; never empty.
+    /// Enough that `slot_count` items fit after those given back; never empty.
     pub(crate) lines: Box<[Line<T>]>,
     /// Most items that always fit.
     pub(crate) capacity: usize,
@@ -82,8 +82,8 @@ impl<T> Shared<T> {
         }
     }
 
-    /// The most items that are ever in the ring: what is owed to the producer behind the items given
-    /// back, so that `capacity` fit behind those taken.
+    /// The most items that are ever in the ring: what is owed to the producer after the items given
+    /// back, so that `capacity` fit after those taken.
     pub(crate) fn slot_count(&self) -> usize {
         slot_count(self.capacity, self.late_count)
     }
@@ -93,7 +93,7 @@ impl<T> Shared<T> {
         self.first
     }
 
-    /// Moves an end's cursor from a finished line to the one behind it.
+    /// Moves an end's cursor from a finished line to the next one.
     #[inline(always)]
     pub(crate) fn next_line(&self, cursor: &mut Cursor) {
         cursor.next_line(self.lines.len(), per_line::<T>());
@@ -144,7 +144,7 @@ impl<T> Shared<T> {
         full_count * per_line::<T>() + last_count - next.slot
     }
 
-    /// What the line `offset` lines behind that of `next` shows; less than a lap behind.
+    /// What the line `offset` lines after that of `next` shows; less than a lap further on.
     fn shown_count_at(&self, next: Cursor, offset: usize) -> usize {
         let Cursor { line_index, tag, .. } = next.skip_lines(offset, self.lines.len());
         self.lines[line_index].shown_count(tag)
@@ -200,7 +200,7 @@ impl<T> Left<'_, T> {
                 self.shared.next_line(&mut self.cursor);
             }
             // SAFETY: 1. Both ends are gone: the ring is being dropped and is the caller's alone.
-            // 2. The slot is one of `left_count` that were written and not taken, behind the popped
+            // 2. The slot is one of `left_count` that were written and not taken, after the popped
             // ones, and each comes by once.
             drop(unsafe { self.shared.lines[line_index].slots.take(slot) });
         }

@@ -6,7 +6,7 @@ use std::ptr;
 
 use crate::lines::per_line;
 
-/// Room for [`per_line`] items. Those of up to 56 bytes lie densely behind one another.
+/// Room for [`per_line`] items. Those of up to 56 bytes lie densely one after the other.
 pub(crate) struct Slots<T>(UnsafeCell<Space<T>>);
 
 /// Never read as a whole: it gives size and alignment. Its size is a multiple of its alignment, and

@@ -93,7 +93,7 @@ impl<P: Payload> Run<Counted<P>> {
         self.pushed(made_count, count.min(stop));
     }
 
-    /// Panics with the item behind `stop`.
+    /// Panics with the item after `stop`.
     fn pop_burst(&mut self, count: usize, stop: usize) {
         let ready_count = count.min(self.oracle.len());
         let mut popped_count = 0;

@@ -16,7 +16,7 @@ pub const BURST_CAPACITY: usize = 64;
 pub struct Burst<T> {
     /// Index of the first item. Invariant: `front <= end`.
     front: usize,
-    /// Index behind the last item. Invariant: `end <= BURST_CAPACITY`.
+    /// One past the index of the last item. Invariant: `end <= BURST_CAPACITY`.
     end: usize,
     /// How many items a source may fill it up to. Invariant: `limit <= BURST_CAPACITY`.
     limit: usize,
@@ -72,7 +72,7 @@ impl<T> Burst<T> {
     }
 
     /// Sets how many items a source may fill the burst up to, at most 64. The engine lowers it for
-    /// a source that can wait, to what every ring behind it has room for.
+    /// a source that can wait, to what every ring after it has room for.
     #[inline(always)]
     pub const fn set_limit(&mut self, limit: usize) {
         self.limit = if limit < BURST_CAPACITY { limit } else { BURST_CAPACITY };
@@ -148,7 +148,7 @@ impl<T> Burst<T> {
         unsafe { std::ptr::drop_in_place(items) };
     }
 
-    /// The free slots behind the last item, as many as [`room`](Self::room) says, for a driver that
+    /// The free slots after the last item, as many as [`room`](Self::room) says, for a driver that
     /// writes items itself. [`assume_pushed`](Self::assume_pushed) makes them items.
     #[inline(always)]
     pub fn spare_mut(&mut self) -> &mut [MaybeUninit<T>] {
@@ -218,7 +218,7 @@ impl<T> Burst<T> {
         }
     }
 
-    /// Moves the items to the first slots, so that there is one behind them.
+    /// Moves the items to the first slots, so that there is one after them.
     #[cold]
     fn make_room(&mut self) {
         assert!(self.front > 0, "a burst holds no more than {BURST_CAPACITY} items");
@@ -230,7 +230,7 @@ impl<T> Burst<T> {
     fn compact(&mut self) {
         let count = self.len();
         let slots = self.slots.as_mut_ptr();
-        // SAFETY: `front <= BURST_CAPACITY`, so the pointer stays within the array or one behind.
+        // SAFETY: `front <= BURST_CAPACITY`, so the pointer stays within the array or one past its end.
         let from = unsafe { slots.add(self.front) };
         // SAFETY: 1. `front..end` and `0..count` lie within the array. 2. `copy` allows them to
         // overlap. 3. The indices are set so that what was moved is owned once.

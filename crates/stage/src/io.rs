@@ -25,7 +25,7 @@ pub trait Source {
         Ok(())
     }
 
-    /// The devices behind it, whose own counters and pools the engine compares with what it counted.
+    /// Its devices, whose own counters and pools the engine compares with what it counted.
     /// A device with several queues is returned by each; the engine knows it by its name.
     fn devices(&self) -> Vec<Arc<dyn Device>> {
         Vec::new()

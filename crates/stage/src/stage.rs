@@ -258,7 +258,7 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     #[test]
-    fn what_is_put_behind_others_is_counted_over_spills() {
+    fn what_is_put_after_others_is_counted_over_spills() {
         let (mut burst, mut tally, mut spilled) = (Burst::new(), Tally::default(), Vec::new());
         burst.extend(0..10);
         burst.pop();

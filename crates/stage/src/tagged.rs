@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// A packet with a value of type `M` in its metadata.
 ///
-/// It is made by writing that value, so a stage that takes `Tagged<P, M>` stands behind one that has
+/// It is made by writing that value, so a stage that takes `Tagged<P, M>` stands after one that has
 /// found it out. The value lies in the packet's own memory: the item is no larger than the packet's
 /// handle. `M` takes at most eight bytes, and any bytes are a value of it: code that overwrites the
 /// metadata of [`packet`](Self::packet) gets a wrong value, never an undefined one.

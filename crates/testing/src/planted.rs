@@ -75,7 +75,7 @@ impl<T> Trap<T> {
     }
 }
 
-/// A source in which a fault is planted, behind the device's counters.
+/// A source in which a fault is planted, after the device's counters.
 pub struct PlantedSource<S: Source> {
     source: S,
     trap: Trap<S::Item>,

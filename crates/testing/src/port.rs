@@ -116,7 +116,7 @@ impl MemoryPort {
         Ok(MemoryTx::new(Arc::clone(&self.0), wire))
     }
 
-    /// Lets frames arrive at an RX queue, behind those that wait there.
+    /// Lets frames arrive at an RX queue, after those that wait there.
     pub fn feed<F: Into<Frame>>(&self, queue_index: usize, frames: impl IntoIterator<Item = F>) {
         wire(&self.0.rx, queue_index).feed(&mut frames.into_iter().map(Into::into));
     }

@@ -43,7 +43,7 @@ impl<P: PacketBuf> Stage<P> for Picky {
 }
 
 #[test]
-fn packets_come_in_bursts_with_prepare_before_and_tick_behind() {
+fn packets_come_in_bursts_with_prepare_before_and_tick_after() {
     let mut bench = bench(Picky::default());
     let out = bench.feed((0..150).map(|number| vec![number]));
     assert_eq!((out.received(), out.packets().len(), out.dropped_sum()), (150, 150, 0));

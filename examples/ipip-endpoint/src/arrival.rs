@@ -16,7 +16,7 @@ const REST: Duration = Duration::from_micros(50);
 pub enum Side {
     /// The network, where tunnel packets come from.
     Wire,
-    /// The TAP interface, behind which is the kernel.
+    /// The TAP interface, which leads to the kernel.
     Kernel,
 }
 

@@ -12,14 +12,14 @@ use std::time::Duration;
 /// How much a duration may be, in seconds: thirty years.
 const SECONDS_MAX: f64 = 1e9;
 
-/// The longest name of an interface, in bytes (Linux's IFNAMSIZ, less the zero behind it).
+/// The longest name of an interface, in bytes (Linux's IFNAMSIZ, less the zero after it).
 const INTERFACE_BYTES_MAX: usize = 15;
 
 /// The shortest MTU of a way, in bytes: what every IPv6 link takes (RFC 8200, section 5), and room
 /// for the outer header.
 const MTU_MIN: i64 = 1280 + 40;
 
-/// Unwraps a load balancer's IP-in-IP tunnels onto a TAP interface, behind which the kernel answers.
+/// Unwraps a load balancer's IP-in-IP tunnels onto a TAP interface, from which the kernel answers.
 ///
 /// The service's address (VIP) is an address of this machine, on its loopback interface; servers
 /// listen on it as on any other. What they answer is routed into the TAP interface, and leaves by

@@ -12,7 +12,7 @@ pub struct Outer {
     pub source: IpAddr,
     /// Its receiver.
     pub destination: IpAddr,
-    /// What it carries, behind options and extension headers.
+    /// What it carries, after options and extension headers.
     pub protocol: u8,
     /// Length of the packet in bytes by its own account, header included.
     pub total_bytes: usize,

@@ -14,7 +14,7 @@ pub struct OwnHeader {
     pub source: IpAddr,
     /// Its receiver.
     pub destination: IpAddr,
-    /// What it carries, behind options and extension headers.
+    /// What it carries, after options and extension headers.
     pub protocol: u8,
     /// Which part of a datagram it is.
     pub fragment: Fragment,

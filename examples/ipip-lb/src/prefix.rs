@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// address is a prefix of 32 bits, or of 128.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Prefix {
-    /// Invariant: no bit behind the first `len` is set.
+    /// Invariant: no bit after the first `len` is set.
     network: IpAddr,
     /// Invariant: at most the family's width.
     len: u8,
@@ -39,7 +39,7 @@ pub enum PrefixError {
         /// The same addresses of IPv4.
         plain: Prefix,
     },
-    /// Bits are set behind the prefix.
+    /// Bits are set after the prefix.
     #[error("\"{text}\" has address bits after its prefix; write {network}")]
     HostBits {
         /// What was written.

@@ -54,7 +54,7 @@ impl Rules {
     #[must_use]
     pub fn new(services: &[Service]) -> Self {
         assert!(services.len() <= crate::config::SERVICES_MAX, "{} services", services.len());
-        // Those of a prefix behind each other, and longer prefixes before shorter ones; the sort is
+        // Those of a prefix follow each other, and longer prefixes before shorter ones; the sort is
         // stable, so the order of the configuration stays where nothing else decides.
         let mut order: Vec<usize> = (0..services.len()).collect();
         let place = |prefix: Prefix| (prefix.network().is_ipv6(), Reverse(prefix.len()));

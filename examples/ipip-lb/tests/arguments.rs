@@ -84,7 +84,7 @@ fn each_wrong_argument_is_named_with_a_remedy() {
         assert_eq!(status.code(), Some(2), "{args:?}: {message}");
         assert!(stdout.is_empty(), "{args:?}");
         assert_eq!(message.lines().count(), 1, "{args:?}: {message}");
-        // What to do stands behind a semicolon.
+        // What to do follows a semicolon.
         assert!(message.contains("ipip-lb: ") && message.contains("; "), "{args:?}: {message}");
         for part in *expected {
             assert!(message.contains(part), "{args:?}: {message}");

@@ -108,7 +108,7 @@ const OFTEN: &[&str] = &[
     "connection: taken over",
     "connection: the table may be full",
     "connection: too many new ones",
-    "fragment: behind its first",
+    "fragment: after its first",
     "fragment: released",
     "fragment: waited too long",
     "fragment: waits",

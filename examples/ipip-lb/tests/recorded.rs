@@ -31,7 +31,7 @@ fn captures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/captures")
 }
 
-/// A packet that must come out, behind the Ethernet header.
+/// A packet that must come out, after the Ethernet header.
 struct Expected {
     inner: Vec<u8>,
     /// Whether it must: where it would exceed the MTU in a tunnel of IPv6 alone, that hangs on the

@@ -152,7 +152,7 @@ impl Check<'_> {
         let version = usize::from(high) * 200 + usize::from(low) - 1;
         let [10, 0, service, backend] = frame[DESTINATION] else { panic!("{frame:02x?}") };
         let (service, backend) = (usize::from(service), u32::from(backend) - 1);
-        assert!(version >= self.version, "{version} behind {}", self.version);
+        assert!(version >= self.version, "{version} after {}", self.version);
         self.version = version;
         assert!(self.versions.has_stayed(service, backend, (version, version)), "in {version}");
         let inner = &frame[INNER..];

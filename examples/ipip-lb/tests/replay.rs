@@ -203,7 +203,7 @@ fn assert_payloads(flows: &Flows) {
     }
 }
 
-/// Requests first, then with what their backends answer behind them.
+/// Requests first, then with what their backends answer after them.
 #[test]
 fn requests_and_their_tunnelled_replies_meet_on_one_worker() {
     let folder = folder();

@@ -6,7 +6,7 @@ use hotloop::prelude::*;
 use hotloop::stage::Device;
 use std::sync::Arc;
 
-/// Where an IPv4 frame has its source address, and its source port behind it, in bytes.
+/// Where an IPv4 frame has its source address, and its source port after it, in bytes.
 const SOURCE_ADDRESS: std::ops::Range<usize> = 26..30;
 const SOURCE_PORT: std::ops::Range<usize> = 34..36;
 

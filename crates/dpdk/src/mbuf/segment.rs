@@ -62,7 +62,7 @@ pub(super) const fn data_mut(segment: &mut RawMbuf) -> &mut [u8] {
     unsafe { std::slice::from_raw_parts_mut(start, segment.data_len as usize) }
 }
 
-/// Free bytes behind a segment's data.
+/// Free bytes after a segment's data.
 #[inline(always)]
 pub(super) const fn tailroom(segment: &RawMbuf) -> usize {
     (segment.buf_len - segment.data_off - segment.data_len) as usize

@@ -125,7 +125,7 @@ impl Capture {
         Ok(Self { path: path.to_owned(), format, contents: Contents::default() })
     }
 
-    /// The next frame; none at the end of the file, be it within a record or behind one.
+    /// The next frame; none at the end of the file, be it within a record or after one.
     ///
     /// # Errors
     /// A record that makes no sense, and frames of another link layer than Ethernet.

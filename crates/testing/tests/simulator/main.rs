@@ -111,7 +111,7 @@ fn a_seed_repeats_to_the_packet() {
 enum Place {
     Source,
     Stage,
-    StageBehindBoundary,
+    StageAfterBoundary,
     BurstStage,
     Sink,
 }
@@ -152,7 +152,7 @@ impl Scenario for Planted {
         })
         .stage(move |_| PlantedStage::new(plant, self.at(Place::Stage)))
         .shard_by(|packet: &PooledPacket| shard(packet.data()[0] % FLOW_COUNT))
-        .stage(move |_| PlantedStage::new(plant, self.at(Place::StageBehindBoundary)))
+        .stage(move |_| PlantedStage::new(plant, self.at(Place::StageAfterBoundary)))
         .burst_stage(move |_| PlantedBurstStage::new(plant, self.at(Place::BurstStage)))
         .sink(move |core| {
             world.tx_queue(core).map(|tx| PlantedSink::new(tx, plant, self.at(Place::Sink)))
@@ -163,7 +163,7 @@ impl Scenario for Planted {
 #[test]
 fn a_planted_fault_is_found_in_each_place_and_by_each_seed() {
     let places =
-        [Place::Source, Place::Stage, Place::StageBehindBoundary, Place::BurstStage, Place::Sink];
+        [Place::Source, Place::Stage, Place::StageAfterBoundary, Place::BurstStage, Place::Sink];
     let plants = [Plant::Lose, Plant::Forget, Plant::Double(PooledPacket::doubled)];
     for place in places {
         for plant in plants {

@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_window_begins_with_the_first_behind_the_last() {
+    fn a_window_begins_with_the_first_after_the_last() {
         let mut window = Window::default();
         let mut admits = |ms: u64| {
             let now = Tick::from_ns(ms * 1_000_000);

@@ -104,7 +104,7 @@ impl Answer {
     }
 }
 
-/// Reads `HTTP/1.1 200 OK` and the end of its line; the words behind the number may be missing.
+/// Reads `HTTP/1.1 200 OK` and the end of its line; the words after the number may be missing.
 fn status_line(head: &[u8]) -> Answer {
     /// `d` stands for a digit.
     const SHAPE: &[u8] = b"HTTP/1.d ddd";
@@ -127,7 +127,7 @@ fn status_line(head: &[u8]) -> Answer {
     }
 }
 
-/// Where the empty line behind a head ends; lines may end in a line feed alone (RFC 9112, section
+/// Where the empty line after a head ends; lines may end in a line feed alone (RFC 9112, section
 /// 2.2).
 fn end_of_fields(head: &[u8]) -> Option<usize> {
     let mut end = 0;

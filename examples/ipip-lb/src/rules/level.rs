@@ -100,7 +100,7 @@ impl<B: Bits> Slot<B> {
 }
 
 /// The prefixes of one length, in a hash table of which at most half is in use: a prefix is in the
-/// slot of its hash, or in one soon behind it, with no empty one between.
+/// slot of its hash, or in one soon after it, with no empty one between.
 #[derive(Clone, Debug)]
 pub struct Level<B> {
     mask: B,
@@ -125,7 +125,7 @@ impl<B: Bits> Level<B> {
             let Some(network) = B::of(vip.network) else { continue };
             let mut at = level.start(network);
             while !level.slots[at].is_empty() {
-                at = level.behind(at);
+                at = level.following(at);
             }
             let &Vip { tcp, udp, others, first, .. } = vip;
             level.slots[at] = Slot { network, tcp, udp, others };
@@ -157,7 +157,7 @@ impl<B: Bits> Level<B> {
             if slot.network == network {
                 return Some(at);
             }
-            at = self.behind(at);
+            at = self.following(at);
         }
     }
 
@@ -167,7 +167,7 @@ impl<B: Bits> Level<B> {
     }
 
     #[inline]
-    const fn behind(&self, at: usize) -> usize {
+    const fn following(&self, at: usize) -> usize {
         (at + 1) & (self.slots.len() - 1)
     }
 

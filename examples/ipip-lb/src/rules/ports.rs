@@ -69,13 +69,13 @@ struct Piece {
     service: ServiceIndex,
 }
 
-/// One behind the last port: where a list of pieces ends.
+/// One past the last port: where a list of pieces ends.
 const END: u32 = 1 << 16;
 
 /// The port tables of all prefixes.
 #[derive(Clone, Debug, Default)]
 pub struct PortTables {
-    /// Lists of pieces behind each other. Each begins with port 0 and ends with [`END`].
+    /// Lists of pieces, one after the other. Each begins with port 0 and ends with [`END`].
     pieces: Vec<Piece>,
     /// The services of all ports of a page; or for a directory each page's number, or the service
     /// that all of the page's ports have, as [`PortTable`]s.
@@ -168,7 +168,7 @@ impl PortTables {
 
 /// All ports, divided where the most specific of `ranges`, the first in their order, becomes another.
 fn pieces(ranges: &[(Ports, ServiceIndex)]) -> Vec<Piece> {
-    // Where a range begins, and behind its end: the port, and the range's place in the order.
+    // Where a range begins, and where it has ended: the port, and the range's place in the order.
     let (mut begins, mut ends) = (Vec::new(), Vec::new());
     for (rank, (ports, _)) in ranges.iter().enumerate() {
         let (first, last) = match *ports {

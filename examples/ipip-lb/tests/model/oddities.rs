@@ -43,7 +43,7 @@ impl Traffic {
             builder = builder.ttl(1);
         }
         if flow.is_v6 && self.rng.permille(150) {
-            // Behind the fragment header: fragments themselves name it, not what follows it.
+            // After the fragment header: fragments themselves name it, not what follows it.
             builder = builder.extension(60, &[1, 4, 0, 0, 0, 0]);
         }
         if !flow.is_v6 && self.rng.permille(80) {

@@ -159,7 +159,7 @@ impl Packet {
             let mut header = if pieces.is_empty() { &first_header } else { &later_header }.clone();
             let room = bytes_max - header.len();
             let is_last = rest.len() <= room;
-            let (piece, behind) = rest.split_at(if is_last { rest.len() } else { room / 8 * 8 });
+            let (piece, remainder) = rest.split_at(if is_last { rest.len() } else { room / 8 * 8 });
             header[0] = 0x40 | (header.len() / 4) as u8;
             let total = (header.len() + piece.len()) as u16;
             put16(&mut header, 2, total);
@@ -173,7 +173,7 @@ impl Packet {
             if is_last {
                 return pieces;
             }
-            (rest, units) = (behind, units + piece.len() / 8);
+            (rest, units) = (remainder, units + piece.len() / 8);
         }
     }
 

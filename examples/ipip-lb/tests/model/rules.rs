@@ -352,7 +352,7 @@ impl Model {
         let datagram = (ip.source, ip.destination, ip.datagram);
         if let Some(target) = self.remembered_target(datagram) {
             if self.net.exists(target) {
-                self.met("fragment: behind its first");
+                self.met("fragment: after its first");
                 return self.deliver(packet, target, hash);
             }
             self.met("fragment: its backend is gone");

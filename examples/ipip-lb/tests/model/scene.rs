@@ -47,7 +47,7 @@ pub enum Style {
     /// Tables are ample.
     Ample,
     /// Some services choose by how many connections backends have, so that nothing that reaches a
-    /// service may be dropped behind that choice, which would hide it.
+    /// service may be dropped after that choice, which would hide it.
     LeastConnections,
     /// Tables of a few connections, and schedulers that choose consistently alone, for the same
     /// reason.

@@ -62,7 +62,7 @@ pub struct Waiting {
     pub packet: Packet,
 }
 
-/// At most so many in a second, which begins with the first behind the last second's end.
+/// At most so many in a second, which begins with the first after the last second's end.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Window {
     start: Option<u64>,

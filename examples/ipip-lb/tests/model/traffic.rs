@@ -162,7 +162,7 @@ impl Traffic {
         Flow { is_v6, client, client_port, vip, vip_port, kind }
     }
 
-    /// Whether what the balancer chose may be hidden by a drop behind it.
+    /// Whether what the balancer chose may be hidden by a drop after it.
     pub fn may_hide(&self) -> bool {
         self.style == Style::Ample
     }
@@ -338,7 +338,7 @@ impl Traffic {
         let l3_offset = hotloop::packet::ethernet::l3_offset(inner).expect("a whole frame");
         let mut packet = inner[l3_offset..].to_vec();
         if self.rng.permille(50) {
-            // Bytes behind the inner packet.
+            // Bytes after the inner packet.
             packet.extend([0; 3]);
         }
         let protocol = if inner[l3_offset] >> 4 == 4 { 4 } else { 41 };

@@ -26,7 +26,7 @@ pub enum Piece {
 pub struct Ip {
     pub source: IpAddr,
     pub destination: IpAddr,
-    /// Behind all extension headers that the packet shows.
+    /// After all extension headers that the packet shows.
     pub protocol: u8,
     pub piece: Piece,
     /// What a fragment has in common with the others of its datagram, beside the addresses: the
@@ -237,7 +237,7 @@ pub fn change_v4(packet: &mut [u8], change: impl FnOnce(&mut [u8])) {
     put16(packet, 10, now);
 }
 
-/// The checksum behind a change: right where it was right before, else as wrong as it was, which is
+/// The checksum after a change: right where it was right before, else as wrong as it was, which is
 /// what corrections of sums come to.
 pub fn as_wrong_as(found: u16, due_before: u16, due_now: u16) -> u16 {
     if found == due_before {

@@ -65,7 +65,7 @@ fn packets_leave_by_the_port_whose_side_is_backend_from_and_to_its_macs() {
 }
 
 #[test]
-fn padding_behind_the_packet_is_cut_off() {
+fn padding_after_the_packet_is_cut_off() {
     in_all(&four(""), |lb| {
         for pair in PAIRS {
             let padded = pair.request(udp()).dont_fragment().padded();

@@ -58,7 +58,7 @@ pub fn sum(bytes: &[u8]) -> u16 {
     !(sum as u16)
 }
 
-/// Where a frame's packet begins, behind VLAN tags.
+/// Where a frame's packet begins, after VLAN tags.
 fn l3_offset(frame: &[u8]) -> usize {
     let mut offset = 14;
     while [[0x81, 0], [0x88, 0xA8]].contains(&[frame[offset - 2], frame[offset - 1]]) {

@@ -78,7 +78,7 @@ fn fragments_leave_wrapped_in_all_four_combinations_and_else_as_they_came() {
 }
 
 #[test]
-fn those_that_came_early_leave_behind_their_first_in_the_order_in_which_they_came() {
+fn those_that_came_early_leave_after_their_first_in_the_order_in_which_they_came() {
     let (_, report) = in_all(&turns(), |lb| {
         for pair in [V4_IN_V4, V6_IN_V6] {
             let [first, second, third] = fragments(datagram(pair, 1, 1));
