@@ -16,11 +16,17 @@ const PATHS: [&str; 4] =
     [concat!("../", "shared"), concat!("/", "work/"), concat!("/", "root/"), concat!("/", "home/")];
 
 /// Phrases that may not stand in Rust or Markdown, in lower case, as whole words.
-const PHRASES: [&str; 4] = [
+const PHRASES: [&str; 10] = [
     concat!("there", "of"),
     concat!("where", "of"),
     concat!("when", "ce"),
     concat!("whoso", "ever"),
+    concat!("who", "m"),
+    concat!("to", "ld"),
+    concat!("gives", " on"),
+    concat!("gave", " on"),
+    concat!("given", " on"),
+    concat!("thousand", " million"),
 ];
 
 const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
