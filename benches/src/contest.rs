@@ -262,7 +262,7 @@ impl Outcome {
         self.rounds.iter().map(|round| round[index]).collect()
     }
 
-    /// A row of `ours` beside `theirs`, two sides, whose aim is a ratio.
+    /// A row of `ours` beside `theirs`, two sides, with a ratio as its aim.
     ///
     /// # Panics
     /// Without such sides.

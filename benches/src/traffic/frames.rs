@@ -39,8 +39,8 @@ const HEAD_BYTES: usize = 64;
 pub enum Sizes {
     /// The smallest that hold 10 bytes of payload.
     Small,
-    /// Seven of 64, four of 594, one of 1,494: the usual mixture, whose longest fits the path's 1,500
-    /// bytes only as long as it is not wrapped, cut so that it does.
+    /// Seven of 64, four of 594, one of 1,494: the usual mixture. Its longest frame would fit the path's
+    /// 1,500 bytes only unwrapped, and is cut so that it fits wrapped, too.
     Imix,
 }
 

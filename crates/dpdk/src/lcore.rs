@@ -80,7 +80,7 @@ pub fn current() -> Option<u32> {
     (lcore != sys::SH_LCORE_ID_ANY).then_some(lcore)
 }
 
-/// How many other threads are registered, whose caches may hold mbufs.
+/// How many other threads are registered; their caches may hold mbufs.
 pub(crate) fn others_count() -> usize {
     let own = REGISTRATION.try_with(|cell| cell.get().is_some()).unwrap_or_default();
     REGISTERED_COUNT.load(Relaxed) - usize::from(own)

@@ -89,7 +89,7 @@ impl Baseline {
         self.devices.iter().map(|(device, _)| Arc::clone(device)).collect()
     }
 
-    /// Names the devices whose interface had gone, or has.
+    /// Names the devices that have lost their interface, or had lost it for a time.
     fn outages(&self) -> Vec<String> {
         let mut notes = Vec::new();
         for (device, before) in &self.devices {

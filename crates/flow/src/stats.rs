@@ -5,8 +5,7 @@
 /// At any time `inserted_count = removed_count + expired_count + evicted_count + len`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Flows in the table now, those included whose time is up and whose places were not cleared
-    /// yet.
+    /// Flows in the table now, including those that have expired but were not cleared yet.
     pub len: usize,
     /// The most flows at once.
     pub len_max: usize,

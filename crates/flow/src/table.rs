@@ -258,7 +258,7 @@ impl<K: Key, V> Table<K, V> {
         Some(flow.value)
     }
 
-    /// Flows in the table, those included whose time is up and whose places were not cleared yet.
+    /// Flows in the table, including those that have expired but were not cleared yet.
     pub fn len(&self) -> usize {
         self.stats.len
     }

@@ -64,8 +64,8 @@ impl<K: Key, V> Table<K, V> {
         self.store.view().prefetch_group(self.age_slot / GROUP_SLOTS);
     }
 
-    /// Shows the flows of the next `budget` places to `visit`, those included whose time is up and
-    /// whose places were not cleared yet, and returns where to go on, or none when this was the end.
+    /// Shows the flows of the next `budget` places to `visit`, including those that have expired
+    /// but were not cleared yet, and returns where to go on, or none when this was the end.
     ///
     /// Bounded steps between which the table may change: a flow that is there from the first to the last
     /// is shown once, but one that moves in the meantime may be shown twice or not at all.
@@ -120,7 +120,7 @@ impl<K: Key, V> Table<K, V> {
         (end < self.slot_count()).then_some(Cursor { slot: end })
     }
 
-    /// All flows in no particular order, those included whose time is up and whose places were not
+    /// All flows in no particular order, including those that have expired but were not
     /// cleared yet. [`scan`](Self::scan) does it in steps.
     pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         self.store.view().entries.iter().filter_map(|entry| entry.key().zip(entry.value()))

@@ -49,7 +49,7 @@ impl Links {
     }
 }
 
-/// What a device waits for whose interface has gone.
+/// What a device without its interface waits for.
 fn what_helps(device: &dyn Device) -> &'static str {
     match device.reopen() {
         Ok(Reopening::Impossible) => "the program is started again",
@@ -57,7 +57,7 @@ fn what_helps(device: &dyn Device) -> &'static str {
     }
 }
 
-/// Tries to open a device again whose interface had gone.
+/// Tries to open a device again after its interface went away.
 fn reopen(device: &dyn Device) {
     match device.reopen() {
         Ok(Reopening::Done) => {

@@ -44,7 +44,7 @@ orders! {
     show_line: Release,
     /// The consumer learns of items in a line, and reads them.
     see_line: Acquire,
-    /// The consumer gives lines back whose items it has moved out.
+    /// The consumer gives back lines after it has moved their items out.
     give_back: Release,
     /// The producer learns of lines given back, and writes into them.
     see_given_back: Acquire,

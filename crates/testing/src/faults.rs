@@ -162,7 +162,7 @@ pub struct FaultySource<S: Source> {
 
 impl<S: Source> FaultySource<S> {
     fn count(&self, counter: fn(&FaultyDevice) -> &AtomicU64) {
-        // A source of several devices does not say whose a packet is: the first stands for all.
+        // A source of several devices does not say which of them a packet is from: the first stands for all.
         if let Some(device) = self.devices.first() {
             counter(device).fetch_add(1, Relaxed);
         }

@@ -84,7 +84,7 @@ impl MemoryPort {
         Self::numbered(name, config, u16::MAX)
     }
 
-    /// As [`with_config`](Self::with_config), whose packets have this number:
+    /// As [`with_config`](Self::with_config), but its packets have this number:
     /// [`PacketBuf::ingress`](hotloop_packet::PacketBuf::ingress). Otherwise none is known.
     #[must_use]
     pub fn numbered(name: impl Into<String>, config: PortConfig, number: u16) -> Self {

@@ -37,7 +37,7 @@ pub struct Cli {
     /// An own tunnel address, as balancers know this backend; once for each.
     #[arg(long = "address", value_name = "ADDRESS", required = true)]
     pub addresses: Vec<IpAddr>,
-    /// Whose tunnels are unwrapped: an address, or a prefix where the balancer uses one as its
+    /// A balancer that tunnels are accepted from: an address, or a prefix where the balancer uses one as its
     /// source; once for each.
     #[arg(long = "balancer", value_name = "ADDRESS[/LENGTH]", required = true)]
     pub balancers: Vec<Prefix>,

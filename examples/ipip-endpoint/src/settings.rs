@@ -9,7 +9,7 @@ use std::net::IpAddr;
 pub struct Settings {
     /// Own tunnel addresses: what balancers send to.
     pub addresses: Vec<IpAddr>,
-    /// Whose tunnels are unwrapped.
+    /// The balancers that tunnels are accepted from.
     pub balancers: Vec<Prefix>,
     /// How the kernel's answers leave.
     pub answers: Answers,

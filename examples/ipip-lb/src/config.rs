@@ -136,7 +136,7 @@ pub struct Balancer {
     pub mtu: u16,
     /// Own tunnel addresses.
     pub decapsulate: Vec<IpAddr>,
-    /// Whose tunnels are unwrapped, besides the backends'.
+    /// The peers that tunnels are accepted from, besides the backends'.
     pub tunnel_peers: Vec<Prefix>,
     /// How many connections each worker remembers, of each IP version.
     pub connections_max: usize,

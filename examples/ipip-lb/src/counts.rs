@@ -86,7 +86,7 @@ impl WorkerCounts {
 /// What all workers counted. It prints for people.
 #[derive(Clone, Copy, Debug)]
 pub struct Summary<'a> {
-    /// Whose backends are counted.
+    /// The directory with the counted backends.
     pub directory: &'a Directory,
     /// The workers' counts.
     pub workers: &'a [WorkerCounts],

@@ -2,7 +2,7 @@
 //!
 //! The most specific service wins: a longer prefix comes before a shorter one, then one protocol
 //! before any, then a narrower range of ports before a wider one, then the order in the
-//! configuration. A prefix none of whose services fits yields to the next shorter one.
+//! configuration. A prefix without a service that fits yields to the next shorter one.
 //!
 //! All of that is decided when the rules are made. What is left for a lookup is, for each length of
 //! prefix that there is, longest first:

@@ -1,5 +1,5 @@
-//! Reloads under full load, on real threads: no packet is lost, and no connection moves whose
-//! backend stayed.
+//! Reloads under full load, on real threads: no packet is lost, and no connection moves
+//! while its backend stays.
 //!
 //! Each configuration has a tunnel source of its own, so that every packet that leaves says by which
 //! of them it was balanced.

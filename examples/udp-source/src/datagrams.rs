@@ -89,7 +89,7 @@ impl Datagrams {
     }
 }
 
-/// The flow from `port`, in whose frames the checksum `sum` of those from `first` is updated
+/// The flow from `port`. The checksum of its frames is `sum`, that of frames from `first`, updated
 /// (RFC 1624).
 fn flow(sum: u16, first: u16, port: u16) -> Flow {
     // 0 would say that there is no checksum (RFC 768).

@@ -1,4 +1,4 @@
-//! An RX queue of net_null, whose frames are given contents.
+//! An RX queue of net_null that fills its frames with contents.
 
 use crate::traffic::{Kind, Template};
 use hotloop::dpdk::RxQueue;

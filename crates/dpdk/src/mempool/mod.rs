@@ -242,7 +242,7 @@ pub fn mempools() -> Vec<(MempoolConfig, MempoolMemory)> {
     lock(&ALL).iter().map(|(shape, raw)| (*shape, raw.memory())).collect()
 }
 
-/// The smallest parked pool that fits and all of whose mbufs are home. One that lacks some stays
+/// The smallest parked pool that fits and has all its mbufs home. One that lacks some stays
 /// parked: they may come home yet.
 fn unpark(fits: impl Fn(&Shape) -> bool) -> Option<(Shape, RawMempool)> {
     let mut parked = lock(&PARKED);

@@ -52,7 +52,7 @@ impl RawMempool {
         // SAFETY: 1. The pool is one of mbufs and lives, and any thread may use it, by the type's
         // invariant.
         let mbuf = unsafe { sys::sh_mbuf_alloc(self.0.as_ptr()) };
-        // SAFETY: 1. One mbuf of this pool, by whose invariant it lives and any thread may use it;
+        // SAFETY: 1. One mbuf of this pool: by its invariant it lives and any thread may use it;
         // rte_mbuf.h: its `next` is null. 2. rte_mbuf.h: it is the caller's, with a refcnt of 1 and
         // its own buffer. 3. rte_mbuf.h: it is reset: one segment, no data, an offset in its buffer.
         NonNull::new(mbuf).map(|mbuf| unsafe { Mbuf::from_raw(mbuf) })

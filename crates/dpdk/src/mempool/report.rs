@@ -15,7 +15,7 @@ pub struct MempoolReport {
     pub seen_count: u32,
     /// How many times one was found again: somebody gave it back twice.
     pub duplicate_count: u32,
-    /// How many other threads were registered with EAL, whose caches may hold what is missing.
+    /// How many other threads were registered with EAL; their caches may hold what is missing.
     pub other_lcore_count: u32,
 }
 

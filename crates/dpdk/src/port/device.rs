@@ -93,7 +93,7 @@ impl DeviceString {
         Ok(device)
     }
 
-    /// Refuses a device at whose other end is a process that has to be trusted.
+    /// Refuses a device with a process at its other end that has to be trusted.
     pub(crate) fn refuse_peer(&self) -> Result<(), Error> {
         match self.bus {
             Bus::Virtual(driver) if driver.trusts_peer => Err(Error::DeviceString {

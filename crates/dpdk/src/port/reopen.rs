@@ -1,4 +1,4 @@
-//! Opening a device again whose interface was deleted, once another of its name is there. Its queues
+//! Opens a device again after its interface was deleted, once another of its name is there. Its queues
 //! stay with those that poll them.
 
 use super::inner::{Inner, Phase, PluggedIn, State, plug_in};

@@ -135,7 +135,7 @@ impl Device for Nic {
 pub struct Seen {
     pub key: u32,
     pub sequence: u64,
-    /// The number of the core whose sink it was.
+    /// The number of the core that ran the sink.
     pub core: usize,
 }
 

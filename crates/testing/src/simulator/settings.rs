@@ -8,7 +8,7 @@ use hotloop_engine::{Clock, Deployment};
 pub struct Settings {
     /// How the graph is deployed.
     pub deployment: Deployment,
-    /// Whose time it is: the simulator's, or that of the frames.
+    /// Which clock applies: the simulator's, or that of the frames.
     pub clock: Clock,
     /// How many packets each ring between two cores holds.
     pub ring_capacity: usize,

@@ -199,7 +199,7 @@ pub(super) fn flags_of_fast_v4(frame: &[u8]) -> u8 {
     frame.get(OFFSET).copied().unwrap_or(0)
 }
 
-/// TCP's flags in a packet whose own header is the keyed one, were it TCP; 0 where there are none.
+/// TCP's flags in a packet that is keyed by its own header, were it TCP; 0 where there are none.
 #[inline(always)]
 fn plain_flags(frame: &[u8], layout: Layout) -> u8 {
     let flags = layout.l4_offset(frame).and_then(|offset| frame.get(offset + TCP_FLAGS_OFFSET));

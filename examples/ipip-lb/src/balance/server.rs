@@ -43,7 +43,7 @@ impl<P: PacketBuf + Carries> Own<P> {
         turn.send(packet, egress.route);
     }
 
-    /// Notes what the server sent, and says whose connection it is.
+    /// Notes what the server sent, and returns the backend of the connection.
     fn follow_server(
         &mut self,
         turn: &Turn<'_, '_, '_, P>,

@@ -107,7 +107,7 @@ fn maglev_slots(value: &Value<'_>) -> Result<u32, ConfigError> {
     Err(value.error(format!("{slots} is not a prime; write {}", prime_from(slots))))
 }
 
-/// An outer source: of the family whose addresses `what` and `example` tell of.
+/// An outer source, of the address family of `what` and `example`.
 fn source(value: &Value<'_>, what: &str, example: &str) -> Result<Prefix, ConfigError> {
     let is_v6 = example.contains(':');
     let of_family = |text: &str| {

@@ -52,14 +52,14 @@ pub fn health(
     let in_a_row = |key, default| section.integer_or(key, 1..=IN_A_ROW_MAX, default);
     let (rise, fall) = (in_a_row("rise", 2)?, in_a_row("fall", 3)?);
     let is_http = matches!(kind, ProbeKind::Http | ProbeKind::Https);
-    for (keys, belong, whose) in [
+    for (keys, belong, kinds) in [
         (["path", "expect_status"], is_http, "http and https"),
         (["ca_file", "insecure"], kind == ProbeKind::Https, "https"),
     ] {
         let foreign = keys.into_iter().find(|key| section.optional(key).is_some());
         if let Some(key) = foreign.filter(|_| !belong) {
             let value = section.required(key, key)?;
-            return Err(value.error(format!("only probes of kind {whose} have one; leave it out")));
+            return Err(value.error(format!("only probes of kind {kinds} have one; leave it out")));
         }
     }
     let probe = match kind {

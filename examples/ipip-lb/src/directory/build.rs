@@ -142,7 +142,7 @@ impl Builder {
     }
 
     /// All workers know the last directory and no earlier one. Returns the slots that are free
-    /// again, whose counters control may clear now.
+    /// again: control may clear their counters now.
     pub fn settle(&mut self) -> Vec<u32> {
         self.slots.settle()
     }

@@ -128,7 +128,7 @@ impl Poller {
         }
     }
 
-    /// Ends those whose time was over at `now`.
+    /// Ends the probes that have timed out at `now`.
     fn expire(&mut self, now: Instant, mut ended: impl FnMut(u64, Outcome)) {
         while self.next_end().is_some_and(|end| end <= now)
             && let Some(Reverse((_, number))) = self.deadlines.pop()

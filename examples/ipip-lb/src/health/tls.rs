@@ -1,4 +1,5 @@
-//! TLS for probes: which certificates they trust, and what to tell an operator whose certificate they refuse.
+//! TLS for probes: which certificates they trust, and what to tell an operator about one they
+//! refuse.
 
 use crate::config::{Trust, read_file};
 use crate::shown::shown;

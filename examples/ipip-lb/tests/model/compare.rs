@@ -73,7 +73,7 @@ impl Run {
     fn run(mut self, packet_count: u64) -> Result<Met, String> {
         while self.fed < packet_count {
             if self.rng.permille(60) {
-                // Whose time was up by the old times must be known before there are new ones.
+                // Which connections had expired by the old times must be known before there are new ones.
                 self.check_table()?;
                 self.scene.churn();
                 self.traffic.look_at(&self.scene);

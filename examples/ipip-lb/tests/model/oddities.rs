@@ -267,7 +267,7 @@ impl Traffic {
         }
     }
 
-    /// Later fragments of as many datagrams, none of whose firsts will come.
+    /// Later fragments of as many datagrams; no first fragment of them will come.
     pub fn orphan(&mut self, identification: u16) -> Vec<u8> {
         let flow = self.fragmented_flow();
         let builder = self.talk(&flow).payload([3; 400]).identification(identification);

@@ -313,7 +313,7 @@ impl Traffic {
         self.tunnel(&inner, &source)
     }
 
-    /// Whose tunnel it is: mostly a backend's, or a peer's.
+    /// The sender of a tunnel packet: mostly a backend, or a peer.
     pub fn backend(&mut self) -> String {
         let service = &self.services[self.rng.index(self.services.len())];
         if !service.backends.is_empty() && self.rng.permille(900) {

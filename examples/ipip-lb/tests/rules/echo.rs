@@ -67,7 +67,7 @@ fn a_request_with_a_wrong_checksum_is_dropped_and_not_answered() {
                 }
             }
         }
-        // Nor one whose IP header's is wrong.
+        // Nor one with a wrong checksum of its IP header.
         let mut frame = request(V4_IN_V4, echo_request(7, 1)).build();
         frame[14 + 4] ^= 1;
         lb.none(frame);
