@@ -17,7 +17,7 @@ fn no_thread_keeps_more_than_it_needs_nor_does_eals() {
     keep_only(&mut command, CONTROL, &[]);
 }
 
-/// README's table, for devices that need any: how `setpriv` names the capabilities.
+/// The table of docs/devices.md, for devices that need any: how `setpriv` names the capabilities.
 const DEVICES: &[(&str, &[&str])] = &[
     ("net_pcap0,iface=IFACE", &["net_raw"]),
     ("net_af_packet0,iface=IFACE", &["net_raw", "net_admin"]),

@@ -1,4 +1,4 @@
-//! Every device of README's table, in each shape that a port may have: received from and sent to, or
+//! Every device of the table in docs/devices.md, in each shape that a port may have: received from and sent to, or
 //! one of both. Those of net_memif stand in the tests of udp-sink and udp-source, which share one, and
 //! in `hotloop-dpdk`.
 
