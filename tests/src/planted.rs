@@ -30,7 +30,7 @@ pub enum Deed {
     Lose,
     /// A packet is neither freed nor emitted.
     Forget,
-    /// A packet is emitted and a copy of it beside it, which is not counted as created.
+    /// A packet is emitted twice: the copy is not counted as created.
     Double,
     /// It panics.
     Panic,

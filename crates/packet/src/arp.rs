@@ -154,9 +154,8 @@ pub fn request<P: PacketBuf>(
     Ok(())
 }
 
-/// Turns the frame of an ARP request into that of its reply, from the station `mac`, which has the
-/// address that is asked for. VLAN tags stay. Returns whether the frame was a request; any other stays
-/// as it is.
+/// Turns an ARP request into the reply of the station `mac`, which owns the requested address. VLAN
+/// tags are kept. Returns whether the frame was a request; any other frame is left unchanged.
 pub fn reply<P: PacketBuf>(packet: &mut P, mac: MacAddress) -> bool {
     let frame = packet.data();
     let Some(message) = ArpMessage::of_frame(frame) else { return false };

@@ -23,7 +23,7 @@ fn settings(rng: &mut Rng) -> Settings {
 
 /// Checks that frames left in the order of their flow, unchanged, by the queue that `queue_of` a flow
 /// selects.
-fn check(run: &Simulated, queue_of: impl Fn(u8) -> usize) -> Result<(), String> {
+pub fn check_flows(run: &Simulated, queue_of: impl Fn(u8) -> usize) -> Result<(), String> {
     let mut last_numbers = BTreeMap::new();
     for (tx_index, frames) in run.sent.iter().enumerate() {
         for frame in frames {
@@ -33,7 +33,10 @@ fn check(run: &Simulated, queue_of: impl Fn(u8) -> usize) -> Result<(), String> 
                 continue;
             }
             if queue_of(flow) != tx_index {
-                return Err(format!("flow {flow} left queue {tx_index}"));
+                return Err(format!(
+                    "flow {flow} of queue {} left queue {tx_index}",
+                    queue_of(flow)
+                ));
             }
             let number = u16::from_be_bytes([high, low]);
             let last = last_numbers.insert((flow, rx_index), number);
@@ -78,7 +81,7 @@ impl Scenario for HandsOff {
     fn check(&self, run: &Simulated) -> Result<(), String> {
         let deployment = run.settings.deployment;
         let owner = |flow| Shard::from(shard(flow)).worker(deployment.cores_in(1));
-        check(run, |flow| owner(flow) % deployment.cores_in(2))
+        check_flows(run, |flow| owner(flow) % deployment.cores_in(2))
     }
 }
 
@@ -119,7 +122,7 @@ impl Scenario for ShardsAgain {
 
     fn check(&self, run: &Simulated) -> Result<(), String> {
         let core_count = run.settings.deployment.cores_in(2);
-        check(run, |flow| other_shard(flow).worker(core_count))
+        check_flows(run, |flow| other_shard(flow).worker(core_count))
     }
 }
 

@@ -3,6 +3,7 @@
 mod groups;
 mod nf;
 
+use groups::check_flows;
 use hotloop_engine::{Chain, Deployment, Graph, Shard, source};
 use hotloop_packet::PacketBuf;
 use hotloop_stage::{Burst, BurstStage, Cx, NoDrops, Output, each};
@@ -13,8 +14,7 @@ use hotloop_testing::{
     FaultRates, Frame, Plant, PlantedBurstStage, PlantedSink, PlantedSource, PlantedStage,
     PooledPacket, Rng,
 };
-use nf::{Batch, FLOW_COUNT, HEADER_BYTES, KIND_CREATED, Own, Parse, Parsed, shard};
-use std::collections::BTreeMap;
+use nf::{Batch, FLOW_COUNT, Own, Parse, Parsed, shard};
 
 /// Everything at once: all set-ups, all faults, stages that panic.
 struct Varied;
@@ -43,29 +43,7 @@ impl Scenario for Varied {
             return Err("a packet ran before it had arrived".to_owned());
         }
         let worker_count = run.settings.deployment.cores_in(1);
-        let mut last_numbers = BTreeMap::new();
-        for (tx_index, frames) in run.sent.iter().enumerate() {
-            for frame in frames {
-                let [flow, rx_index, high, low, kind] =
-                    *frame.bytes.first_chunk::<HEADER_BYTES>().ok_or("a short frame was sent")?;
-                if kind == KIND_CREATED {
-                    continue;
-                }
-                let owner = Shard::from(shard(flow)).worker(worker_count);
-                if owner != tx_index {
-                    return Err(format!("flow {flow} of worker {owner} left queue {tx_index}"));
-                }
-                let number = u16::from_be_bytes([high, low]);
-                let last = last_numbers.insert((flow, rx_index), number);
-                if last.is_some_and(|last| last >= number) {
-                    return Err(format!("flow {flow}: number {number} after {last:?}"));
-                }
-                if frame.bytes[HEADER_BYTES..].iter().any(|&byte| byte != low) {
-                    return Err(format!("flow {flow}: the bytes of number {number} have changed"));
-                }
-            }
-        }
-        Ok(())
+        check_flows(run, |flow| Shard::from(shard(flow)).worker(worker_count))
     }
 }
 
