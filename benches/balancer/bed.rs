@@ -2,7 +2,7 @@
 
 use crate::configuration::{ONE_CORE, configuration, egresses};
 use hotloop::engine::{Assembly, Chain, Deployment, Engine, Graph, Plan, outlets, source};
-use hotloop::stage::{Error, Tick};
+use hotloop::stage::Error;
 use hotloop_benches::traffic::{ACK, Dial, Loop, Sizes, Writer};
 use ipip_lb::balance::Route;
 use ipip_lb::counts::WorkerCounts;
@@ -105,7 +105,7 @@ impl Bed {
     #[inline]
     fn step(&mut self) -> usize {
         let now = self.start.elapsed() + self.ahead;
-        self.assembly.step(0, Tick::from_ns(now.as_nanos() as u64))
+        self.assembly.step(0, hotloop::stage::Instant::from_ns(now.as_nanos() as u64))
     }
 
     /// From now on packets of random connections come.
@@ -143,7 +143,7 @@ impl Bed {
     /// Ends it, and checks that all packets that came went.
     pub fn finish(self) -> Result<(), String> {
         let now = self.start.elapsed() + self.ahead;
-        let report = self.assembly.finish(Tick::from_ns(now.as_nanos() as u64));
+        let report = self.assembly.finish(hotloop::stage::Instant::from_ns(now.as_nanos() as u64));
         if !report.is_whole() || report.sent != report.received {
             return Err(format!("not every packet went:\n{report}"));
         }

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use hotloop::engine::{Graph, Plan};
 use hotloop::packet::build::udp;
 use hotloop::prelude::*;
-use hotloop::stage::{Tick, drop_reasons};
+use hotloop::stage::{Instant, drop_reasons};
 use hotloop_benches::peers::buffer::Buffer;
 
 use super::Case;
@@ -61,9 +61,9 @@ fn play(calls: usize, burst: usize, graph: impl Graph) {
         Engine::plan(graph, Deployment::run_to_completion(1)).expect("a deployment of one core");
     let mut assembly = plan.assemble().expect("a graph in memory");
     for _ in 0..calls {
-        assert_eq!(assembly.step(0, Tick::from_ns(1)), burst);
+        assert_eq!(assembly.step(0, Instant::from_ns(1)), burst);
     }
-    let report = assembly.finish(Tick::from_ns(1));
+    let report = assembly.finish(Instant::from_ns(1));
     assert!(report.is_whole(), "{report}");
 }
 

@@ -155,8 +155,8 @@ impl Source for Limited {
         self.0.poll(burst)
     }
 
-    fn start(&mut self, facts: &hotloop::stage::Facts) -> hotloop::Result<()> {
-        self.0.start(facts)
+    fn start(&mut self, limits: &hotloop::stage::Limits) -> hotloop::Result<()> {
+        self.0.start(limits)
     }
 
     fn devices(&self) -> Vec<std::sync::Arc<dyn hotloop::stage::Device>> {

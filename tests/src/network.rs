@@ -145,7 +145,7 @@ impl Peer {
         let pool = Mempool::new(eal(), &MempoolConfig::default()).expect("there is memory");
         let core = Core::new(0, 1);
         let mut queue = port.tx_queue(&core).expect("it has a TX queue");
-        queue.start(&Facts { in_flight_max: 64, thread_count: 1 }).expect("it starts");
+        queue.start(&Limits { in_flight_max: 64, thread_count: 1 }).expect("it starts");
         Self { port, queue, pool }
     }
 

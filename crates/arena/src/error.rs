@@ -51,7 +51,7 @@ pub enum Refusal {
         given_node: u32,
     },
     /// The memory was to lie on one node only, and the kernel doesn't tell where it lies.
-    NodeUntold {
+    NodeUnknown {
         /// The node that was asked for.
         node: u32,
     },
@@ -81,7 +81,7 @@ impl fmt::Display for Refusal {
             Self::OnOtherNode { node, given_node } => {
                 write!(f, "not all lies on NUMA node {node}, most of it on {given_node}")
             }
-            Self::NodeUntold { node } => {
+            Self::NodeUnknown { node } => {
                 write!(f, "the kernel doesn't tell whether it lies on NUMA node {node}")
             }
         }
@@ -175,7 +175,7 @@ fn remedy(bytes: usize, pages: Pages, refusal: Refusal) -> String {
                  unit), give it CAP_IPC_LOCK, or ask without `lock`"
             )
         }
-        Refusal::OnOtherNode { node, .. } | Refusal::NodeUntold { node } => format!(
+        Refusal::OnOtherNode { node, .. } | Refusal::NodeUnknown { node } => format!(
             "free memory on node {node}, reserve pages on it \
              (/sys/devices/system/node/node{node}/hugepages), let the process use it \
              (cpuset.mems, CAP_SYS_NICE in a container), or ask without `node_only`"
@@ -250,7 +250,7 @@ mod tests {
             (Pages::Small, Refusal::Undelivered(Errno::NOMEM), "memory cgroup"),
             (Pages::Small, Refusal::TooLittleMemory { available_bytes: 1 }, "free memory"),
             (Pages::Small, Refusal::PartlyLocked { locked_bytes: 1 }, "ask without `lock`"),
-            (Pages::Small, Refusal::NodeUntold { node: 1 }, "CAP_SYS_NICE"),
+            (Pages::Small, Refusal::NodeUnknown { node: 1 }, "CAP_SYS_NICE"),
             (Pages::Small, node, "/sys/devices/system/node/node1/hugepages"),
             (
                 Pages::Transparent,

@@ -151,7 +151,7 @@ fn judge_node(node: u32, obtained: &Obtained) -> Result<(), Refusal> {
         (Some(given_node), off) if given_node != node || off.is_some() => {
             Err(Refusal::OnOtherNode { node, given_node })
         }
-        _ => Err(Refusal::NodeUntold { node }),
+        _ => Err(Refusal::NodeUnknown { node }),
     }
 }
 
@@ -176,8 +176,8 @@ mod tests {
         assert_eq!(judged(Some(1), Some(4_096)), elsewhere(1));
         assert_eq!(judged(Some(0), Some(0)), elsewhere(0));
         assert_eq!(judged(Some(0), None), elsewhere(0));
-        assert_eq!(judged(Some(1), None), Err(Refusal::NodeUntold { node: 1 }));
-        assert_eq!(judged(None, None), Err(Refusal::NodeUntold { node: 1 }));
+        assert_eq!(judged(Some(1), None), Err(Refusal::NodeUnknown { node: 1 }));
+        assert_eq!(judged(None, None), Err(Refusal::NodeUnknown { node: 1 }));
     }
 
     #[test]

@@ -3,11 +3,11 @@
 
 mod common;
 
-use common::{FACTS, core, eal, open, open_with, unique, write_pcap};
+use common::{LIMITS, core, eal, open, open_with, unique, write_pcap};
 use hotloop_dpdk::{
     Eal, Error, Mempool, MempoolConfig, MempoolNeed, Port, PortConfig, RssConfig, RssFields,
 };
-use hotloop_stage::{Facts, Sink, Source};
+use hotloop_stage::{Limits, Sink, Source};
 
 /// The message of what must fail.
 fn message<T>(result: Result<T, Error>) -> String {
@@ -19,7 +19,7 @@ fn message<T>(result: Result<T, Error>) -> String {
 
 fn start_message(port: &Port) -> String {
     let mut rx = port.rx_queue(&core()).unwrap();
-    rx.start(&FACTS).unwrap_err().to_string()
+    rx.start(&LIMITS).unwrap_err().to_string()
 }
 
 fn holds(message: &str, parts: &[&str]) {
@@ -177,8 +177,8 @@ fn a_port_asks_for_no_larger_a_pool_than_there_can_be() {
     let config = PortConfig { cache_count: u32::MAX, ..PortConfig::default() };
     holds(&start_message(&open_with("net_null", "", config)), &["4294967295 in caches", most]);
     let port = open("net_null", "");
-    let facts = Facts { in_flight_max: usize::MAX, thread_count: usize::MAX };
-    let error = port.rx_queue(&core()).unwrap().start(&facts).unwrap_err().to_string();
+    let limits = Limits { in_flight_max: usize::MAX, thread_count: usize::MAX };
+    let error = port.rx_queue(&core()).unwrap().start(&limits).unwrap_err().to_string();
     holds(&error, &["18446744073709551615 in rings", most]);
 }
 
@@ -200,7 +200,7 @@ fn what_a_device_cannot_do_is_refused_at_the_start() {
     }
     let larger = PortConfig { data_room_bytes: 4000, ..default() };
     let port = open_with("net_null", ",size=3000", larger);
-    port.rx_queue(&core()).unwrap().start(&FACTS).unwrap();
+    port.rx_queue(&core()).unwrap().start(&LIMITS).unwrap();
 }
 
 #[test]
@@ -208,8 +208,8 @@ fn an_rss_key_of_another_length_is_refused() {
     let rss = RssConfig { key: Some(vec![1; 52]), fields: RssFields::IP };
     let port = open_with("net_null", "", PortConfig { rss, ..PortConfig::default() });
     let mut queues = [port.rx_queue(&core()).unwrap(), port.rx_queue(&core()).unwrap()];
-    let error = queues[1].start(&FACTS).unwrap_err().to_string();
+    let error = queues[1].start(&LIMITS).unwrap_err().to_string();
     holds(&error, &["an RSS key of 52 bytes", "one of 40 bytes"]);
     let mut tx = port.tx_queue(&core()).unwrap();
-    assert_eq!(tx.start(&FACTS).unwrap_err().to_string(), error, "the same for every queue");
+    assert_eq!(tx.start(&LIMITS).unwrap_err().to_string(), error, "the same for every queue");
 }

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{
-    FACTS, bytes, core, frame, open, open_with, packet, read_pcap, receive_all, send_all, start,
+    LIMITS, bytes, core, frame, open, open_with, packet, read_pcap, receive_all, send_all, start,
     write_pcap,
 };
 use hotloop_dpdk::{PacketBuf, PortConfig, RssConfig, RssFields, lcore};
@@ -80,7 +80,7 @@ fn an_empty_capture_ends_at_once_and_an_endless_one_never() {
     write_pcap(&path, 0, &[frame(1, 60), frame(2, 60)]);
     let port = open("net_pcap", &format!(",rx_pcap={},infinite_rx=1", path.display()));
     let mut rx = port.rx_queue(&core()).unwrap();
-    rx.start(&FACTS).unwrap();
+    rx.start(&LIMITS).unwrap();
     assert!(!rx.lossless());
     let mut burst = Burst::new();
     for _ in 0..10 {
@@ -105,7 +105,7 @@ fn every_queue_has_its_own_file() {
     let mut queues = [port.rx_queue(&core()).unwrap(), port.rx_queue(&core()).unwrap()];
     for (n, rx) in queues.iter_mut().enumerate() {
         assert_eq!(usize::from(rx.index()), n);
-        rx.start(&FACTS).unwrap();
+        rx.start(&LIMITS).unwrap();
     }
     for (n, rx) in queues.iter_mut().enumerate() {
         let packets = receive_all(rx);
@@ -219,7 +219,7 @@ fn several_queues_are_polled_by_several_threads() {
                     assert_eq!(core.lcore(), lcore::current());
                     sender.send(rx.index()).unwrap();
                     barrier.wait();
-                    rx.start(&FACTS).unwrap();
+                    rx.start(&LIMITS).unwrap();
                     let mut burst = Burst::new();
                     for _ in 0..1000 {
                         assert_eq!(rx.poll(&mut burst), 64);
@@ -262,7 +262,7 @@ fn a_device_says_what_it_is() {
     };
     let port = open_with("net_null", "", config);
     let mut queues = [port.rx_queue(&core()).unwrap(), port.rx_queue(&core()).unwrap()];
-    queues[0].start(&FACTS).unwrap();
+    queues[0].start(&LIMITS).unwrap();
     assert_eq!(port.mtu().unwrap(), 1400);
 
     // Frames of this MTU take several buffers, which net_ring offers to fill and is asked to.
@@ -282,8 +282,8 @@ fn a_queue_that_was_not_started_has_nothing_and_takes_nothing() {
     burst.push(packet(&pool_port.mempool().unwrap(), b"x"));
     assert_eq!((tx.send(&mut burst), burst.len()), (0, 1));
     // Started by its sibling, but not itself: still nothing.
-    rx.start(&FACTS).unwrap();
+    rx.start(&LIMITS).unwrap();
     assert_eq!(tx.send(&mut burst), 0);
-    tx.start(&FACTS).unwrap();
+    tx.start(&LIMITS).unwrap();
     assert_eq!(tx.send(&mut burst), 1);
 }

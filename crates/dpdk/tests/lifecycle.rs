@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{FACTS, core, eal, open, packet, read_pcap, send_all, start, unique, write_pcap};
+use common::{LIMITS, core, eal, open, packet, read_pcap, send_all, start, unique, write_pcap};
 use hotloop_dpdk::{Error, PacketBuf, Port};
 use hotloop_stage::{Burst, Sink, Source};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -73,7 +73,7 @@ fn a_thousand_stops_and_starts_with_packets_left_in_rings() {
     for round in 0..1000_u64 {
         let (mut rx, mut tx) = start(&ring);
         let mut other = null.tx_queue(&core()).unwrap();
-        other.start(&FACTS).unwrap();
+        other.start(&LIMITS).unwrap();
         let pool = ring.mempool().unwrap();
         pools.insert(pool.as_ptr() as usize);
         // 200 into the ring, at most 64 out of it: the rest is left there.
@@ -131,7 +131,7 @@ fn what_was_sent_to_a_file_is_complete_once_the_port_has_stopped() {
     let port = open("net_pcap", &format!(",tx_pcap={}", path.display()));
     for rounds in [3, 1] {
         let mut tx = port.tx_queue(&core()).unwrap();
-        tx.start(&FACTS).unwrap();
+        tx.start(&LIMITS).unwrap();
         let mut burst = Burst::new();
         for _ in 0..rounds {
             rx.poll(&mut burst);

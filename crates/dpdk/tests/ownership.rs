@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{FACTS, bytes, core, eal, frame, open, open_with, packet, send_all, start, unique};
+use common::{LIMITS, bytes, core, eal, frame, open, open_with, packet, send_all, start, unique};
 use hotloop_dpdk::{
     Error, Mbuf, Mempool, MempoolConfig, PacketBuf, Port, PortConfig, RxQueue, SharedMbuf, TxQueue,
     lcore,
@@ -122,7 +122,7 @@ fn a_stopped_port_starts_again_with_the_queues_of_then() {
         let mut queues = (0..count).map(|_| port.rx_queue(&core()).unwrap()).collect::<Vec<_>>();
         let mut burst = Burst::new();
         for rx in &mut queues {
-            rx.start(&FACTS).unwrap();
+            rx.start(&LIMITS).unwrap();
             assert_eq!(rx.poll(&mut burst), 64);
             burst.clear();
         }
@@ -144,12 +144,12 @@ fn a_queue_dropped_before_the_start_is_claimed_again() {
     let (first, second) = (port.rx_queue(&core()).unwrap(), port.rx_queue(&core()).unwrap());
     drop(first);
     let mut second = second;
-    let error = second.start(&FACTS).unwrap_err().to_string();
+    let error = second.start(&LIMITS).unwrap_err().to_string();
     assert!(error.contains("RX queue 0 was claimed and dropped"), "{error}");
     let mut first = port.rx_queue(&core()).unwrap();
     assert_eq!(first.index(), 0);
-    first.start(&FACTS).unwrap();
-    second.start(&FACTS).unwrap();
+    first.start(&LIMITS).unwrap();
+    second.start(&LIMITS).unwrap();
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::ledger::{Baseline, CoreEnd};
 use crate::placement::Placement;
 use crate::report::Report;
 use crate::worker::{Running, Worker};
-use hotloop_stage::{Core, Error, Facts, Tick};
+use hotloop_stage::{Core, Error, Instant, Limits};
 
 /// A network function whose cores are stepped one by one.
 /// [`Plan::assemble`](crate::Plan::assemble) makes it.
@@ -26,9 +26,9 @@ impl<'a> Assembly<'a> {
 
     /// Starts the devices. Where one does not start, it stops those that did.
     pub(crate) fn start(mut self) -> Result<Self, Error> {
-        let facts = Facts { in_flight_max: self.in_flight_max(), thread_count: self.cores.len() };
+        let limits = Limits { in_flight_max: self.in_flight_max(), thread_count: self.cores.len() };
         let is_lossless = self.cores.iter_mut().any(|core| core.worker.is_lossless());
-        let mut start = |core: &mut Running<'_>| core.worker.start(&facts, is_lossless);
+        let mut start = |core: &mut Running<'_>| core.worker.start(&limits, is_lossless);
         let started = self.cores.iter_mut().try_for_each(&mut start);
         let devices: Vec<_> = self.cores.iter_mut().map(|core| core.worker.devices()).collect();
         self.baseline = Baseline::of(devices.iter());
@@ -51,7 +51,7 @@ impl<'a> Assembly<'a> {
     ///
     /// # Panics
     /// When there is no such core.
-    pub fn step(&mut self, index: usize, now: Tick) -> usize {
+    pub fn step(&mut self, index: usize, now: Instant) -> usize {
         let core = &mut self.cores[index];
         if core.panic.is_some() {
             return 0;
@@ -85,7 +85,7 @@ impl<'a> Assembly<'a> {
 
     /// Ends polling, drains every core at `now`, and draws up the account.
     #[must_use]
-    pub fn finish(mut self, now: Tick) -> Report {
+    pub fn finish(mut self, now: Instant) -> Report {
         self.cores.iter_mut().for_each(|core| core.worker.stop());
         while !self.cores.iter().all(|core| core.is_done) {
             self.cores.iter_mut().filter(|core| !core.is_done).for_each(|core| core.drain(now));

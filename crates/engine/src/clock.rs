@@ -1,6 +1,6 @@
 //! Where the engine's time comes from.
 
-use hotloop_stage::Tick;
+use hotloop_stage::Instant;
 
 /// Where the engine's time comes from.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -35,10 +35,12 @@ impl Running {
 
     /// The time now; zero where the packets' own arrival moves time on.
     #[inline]
-    pub(crate) fn now(&self) -> Tick {
+    pub(crate) fn now(&self) -> Instant {
         match self {
-            Self::Wall { clock, start } => Tick::from_ns(clock.delta_as_nanos(*start, clock.raw())),
-            Self::Capture => Tick::from_ns(0),
+            Self::Wall { clock, start } => {
+                Instant::from_ns(clock.delta_as_nanos(*start, clock.raw()))
+            }
+            Self::Capture => Instant::from_ns(0),
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::deployment::{Deployment, Idle};
 use crate::ledger::Baseline;
 use crate::snapshot::{CorePlaces, Snapshot};
 use crate::worker::{Devices, Running};
-use hotloop_stage::{Device, Error, Facts};
+use hotloop_stage::{Device, Error, Limits};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -36,8 +36,8 @@ struct Start {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Phase {
     Building,
-    /// Whether one of the sources can wait stands next to the facts.
-    Starting(Facts, bool),
+    /// Whether one of the sources can wait stands next to the limits.
+    Starting(Limits, bool),
     Running,
     Aborted,
 }
@@ -125,11 +125,11 @@ impl Shared {
 
     /// A core has built its worker. Returns what devices are to be started with and whether one of the
     /// sources can wait, or none where the start failed elsewhere.
-    pub(crate) fn built(&self, built: Built) -> Option<(Facts, bool)> {
+    pub(crate) fn built(&self, built: Built) -> Option<(Limits, bool)> {
         self.lock().built.push(built);
         self.changed.notify_all();
         match self.wait_while(|start| start.phase == Phase::Building).phase {
-            Phase::Starting(facts, is_lossless) => Some((facts, is_lossless)),
+            Phase::Starting(limits, is_lossless) => Some((limits, is_lossless)),
             _ => None,
         }
     }
@@ -155,8 +155,8 @@ impl Shared {
         let is_lossless = start.built.iter().any(|built| built.is_lossless);
         // What a device loses while it starts belongs to the run.
         let baseline = Baseline::of(start.built.iter().map(|built| &built.devices));
-        let facts = Facts { in_flight_max, thread_count: core_count };
-        start.phase = Phase::Starting(facts, is_lossless);
+        let limits = Limits { in_flight_max, thread_count: core_count };
+        start.phase = Phase::Starting(limits, is_lossless);
         drop(start);
         self.changed.notify_all();
 

@@ -24,7 +24,7 @@
 //! struct Number(u64);
 //!
 //! impl Carries for Number {
-//!     fn carried(&self) -> &[u8] { &[] }
+//!     fn bytes(&self) -> &[u8] { &[] }
 //! }
 //!
 //! struct Count(u64);

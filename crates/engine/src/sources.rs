@@ -1,6 +1,6 @@
 //! Several sources polled as one.
 
-use hotloop_stage::{Burst, Device, Error, Facts, Source};
+use hotloop_stage::{Burst, Device, Error, Limits, Source};
 use std::sync::Arc;
 
 /// Several sources polled as one. [`sources`] makes it.
@@ -33,8 +33,8 @@ impl<S: Source> Source for Sources<S> {
         polled
     }
 
-    fn start(&mut self, facts: &Facts) -> Result<(), Error> {
-        self.sources.iter_mut().try_for_each(|source| source.start(facts))
+    fn start(&mut self, limits: &Limits) -> Result<(), Error> {
+        self.sources.iter_mut().try_for_each(|source| source.start(limits))
     }
 
     fn devices(&self) -> Vec<Arc<dyn Device>> {

@@ -47,9 +47,9 @@ impl CoreThread<'_> {
         let built = self.catch("built", || build(&site));
         let worker = built.map_err(|error| self.shared.fail(error)).ok()?;
         let mut running = Running::new(site.core, worker);
-        let (facts, is_lossless) = self.shared.built(Built::of(&mut running))?;
+        let (limits, is_lossless) = self.shared.built(Built::of(&mut running))?;
         let started = self.catch("started", || {
-            running.worker.start(&facts, is_lossless)?;
+            running.worker.start(&limits, is_lossless)?;
             self.once_started.iter().for_each(|work| work());
             Ok(())
         });

@@ -3,7 +3,7 @@
 use crate::chain::{Part, Place, PlaceKind};
 use crate::panic_origin::Panic;
 use crate::snapshot::CorePlaces;
-use hotloop_stage::{Core, Device, Error, Facts, Tick};
+use hotloop_stage::{Core, Device, Error, Instant, Limits};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use std::sync::Arc;
 pub trait Worker {
     /// One turn: polls once, runs what came as far as it goes, and calls every stage's `tick`.
     /// Returns the number of packets that came.
-    fn turn(&mut self, now: Tick) -> usize;
+    fn turn(&mut self, now: Instant) -> usize;
 
     /// Ends polling.
     fn stop(&mut self);
 
     /// One turn of the drain, after [`stop`](Self::stop). Returns whether nothing is left nor can
     /// come from another core.
-    fn drain(&mut self, now: Tick) -> bool;
+    fn drain(&mut self, now: Instant) -> bool;
 
     /// Whether its source has ended; none where it has no source.
     fn is_exhausted(&self) -> Option<bool>;
@@ -64,7 +64,7 @@ impl dyn Worker + '_ {
     }
 
     /// Starts its devices, in the order of a packet, up to the first that does not start.
-    pub(crate) fn start(&mut self, facts: &Facts, is_lossless: bool) -> Result<(), Error> {
+    pub(crate) fn start(&mut self, limits: &Limits, is_lossless: bool) -> Result<(), Error> {
         if is_lossless && self.room() == 0 {
             return Err(Error::message(
                 "a source that can wait would wait for ever: the empty rings have no room for what \
@@ -75,7 +75,7 @@ impl dyn Worker + '_ {
         let mut started = Ok(());
         self.visit(&mut |part| {
             if started.is_ok() {
-                started = part.start(facts, is_lossless);
+                started = part.start(limits, is_lossless);
             }
         });
         started
@@ -138,7 +138,7 @@ impl<'a> Running<'a> {
     }
 
     /// One turn of the drain. After a panic it drops what other cores still send here.
-    pub(crate) fn drain(&mut self, now: Tick) {
+    pub(crate) fn drain(&mut self, now: Instant) {
         let has_panicked = self.panic.is_some();
         let drained = self.guard(|worker| {
             if !has_panicked {

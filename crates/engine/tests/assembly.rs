@@ -4,7 +4,7 @@ mod common;
 
 use common::{DEPLOYMENTS, Hold, Parcel, World, assert_adds_up, run, watched, whole};
 use hotloop_engine::{Chain, Deployment, Engine, Graph, Plan, source};
-use hotloop_stage::{Cx, Error, NoDrops, Stage, Tick, Verdict};
+use hotloop_stage::{Cx, Error, Instant, NoDrops, Stage, Verdict};
 use std::sync::atomic::Ordering::SeqCst;
 
 const COUNT: u64 = 3000;
@@ -38,11 +38,11 @@ fn step_through<G: Graph>(plan: &Plan<G>, seed: u64) -> hotloop_engine::Report {
     while !assembly.is_exhausted() || turn < 1000 {
         turn += 1;
         let index = common::mix(seed << 32 | turn) as usize % assembly.core_count();
-        assembly.step(index, Tick::from_ns(turn));
+        assembly.step(index, Instant::from_ns(turn));
         assert!(assembly.in_flight() <= assembly.in_flight_max());
     }
     assert!(assembly.in_flight() > 0, "something is held until the end");
-    watched(|| assembly.finish(Tick::from_ns(turn)))
+    watched(|| assembly.finish(Instant::from_ns(turn)))
 }
 
 #[test]
@@ -121,10 +121,10 @@ fn step_into_panic<G: Graph>(plan: &Plan<G>) {
     while !assembly.has_panicked() {
         for index in 0..assembly.core_count() {
             turn += 1;
-            assembly.step(index, Tick::from_ns(turn));
+            assembly.step(index, Instant::from_ns(turn));
         }
     }
-    let report = watched(|| assembly.finish(Tick::from_ns(turn)));
+    let report = watched(|| assembly.finish(Instant::from_ns(turn)));
     assert_adds_up(&report);
     assert_eq!(report.findings.len(), 1, "{report}");
     assert!(report.findings[0].starts_with("Bomb on "), "{report}");
@@ -141,11 +141,11 @@ fn a_core_that_has_panicked_does_nothing_any_more() {
     let plan = Engine::plan(graph, Deployment::run_to_completion(1)).unwrap();
     let mut assembly = plan.assemble().unwrap();
     while !assembly.has_panicked() {
-        assembly.step(0, Tick::default());
+        assembly.step(0, Instant::default());
     }
     let received = world.nic.received.load(SeqCst);
-    assert_eq!(assembly.step(0, Tick::default()), 0);
+    assert_eq!(assembly.step(0, Instant::default()), 0);
     assert_eq!(world.nic.received.load(SeqCst), received, "it does not poll");
     assert_eq!(assembly.in_flight(), 0, "what was inside is dropped");
-    assert_adds_up(&assembly.finish(Tick::default()));
+    assert_adds_up(&assembly.finish(Instant::default()));
 }

@@ -4,7 +4,7 @@ mod common;
 
 use common::{DEPLOYMENTS, Parcel, World, watched, whole};
 use hotloop_engine::{Chain, Clock, Deployment, Engine, Graph, source};
-use hotloop_stage::{Cx, Error, NoDrops, Stage, Tick, Verdict};
+use hotloop_stage::{Cx, Error, Instant, NoDrops, Stage, Verdict};
 use std::sync::Mutex;
 
 const COUNT: u64 = 10_000;
@@ -23,12 +23,12 @@ type Times = Mutex<Vec<(usize, u64, u64)>>;
 /// Notes the time of each packet, and of each tick, which may not go back.
 struct Watch<'a> {
     core: usize,
-    last: Tick,
+    last: Instant,
     times: &'a Times,
 }
 
 impl Watch<'_> {
-    fn see(&mut self, now: Tick) {
+    fn see(&mut self, now: Instant) {
         assert!(now >= self.last, "time went back from {} to {now}", self.last);
         self.last = now;
     }
@@ -55,7 +55,7 @@ impl Stage<Parcel> for Watch<'_> {
 }
 
 fn watch(core: usize, times: &Times) -> Watch<'_> {
-    Watch { core, last: Tick::default(), times }
+    Watch { core, last: Instant::default(), times }
 }
 
 fn graph<'a>(world: &'a World, front: &'a Times, back: &'a Times) -> impl Graph + 'a {
@@ -146,9 +146,9 @@ fn the_wall_clock_takes_no_notice_of_arrivals() {
         let plan = Engine::plan(graph(&world, &front, &back), deployment).unwrap();
         let mut assembly = plan.assemble().unwrap();
         // Before every arrival: what waited for its own time would not run.
-        let now = Tick::from_ns(5);
+        let now = Instant::from_ns(5);
         assert_eq!(assembly.step(0, now), 64);
-        assert_eq!(assembly.step(0, Tick::from_ns(4)), 64);
+        assert_eq!(assembly.step(0, Instant::from_ns(4)), 64);
         assert_eq!(front.lock().unwrap().len(), 256);
         let report = assembly.finish(now);
         assert!(report.is_whole(), "{report}");
@@ -169,9 +169,9 @@ fn own_packets_that_fill_a_burst_have_the_time_of_the_step() {
         .sink(|core| world.tx_ok(core));
     let plan = Engine::plan(graph, Deployment::run_to_completion(1)).unwrap();
     let mut assembly = plan.assemble().unwrap();
-    assert_eq!(assembly.step(0, Tick::from_ns(5)), 64);
-    assert_eq!(assembly.step(0, Tick::from_ns(7)), 64);
-    let report = assembly.finish(Tick::from_ns(7));
+    assert_eq!(assembly.step(0, Instant::from_ns(5)), 64);
+    assert_eq!(assembly.step(0, Instant::from_ns(7)), 64);
+    let report = assembly.finish(Instant::from_ns(7));
     assert!(report.is_whole(), "{report}");
     let times: Vec<_> = back.lock().unwrap().iter().map(|(_, _, now_ns)| *now_ns).collect();
     assert_eq!(times, [[5; 64], [7; 64]].concat());

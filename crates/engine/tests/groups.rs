@@ -6,7 +6,7 @@ mod common;
 use common::{Hold, Parcel, Pool, World, core_name, run, watched, whole};
 use hotloop_engine::{Chain, Deployment, Engine, Graph, PlanError, RunError, Shard, source};
 use hotloop_stage::{
-    Burst, BurstStage, Carries, Core, Cx, Error, NoDrops, Output, Stage, Tick, Verdict, each,
+    Burst, BurstStage, Carries, Core, Cx, Error, Instant, NoDrops, Output, Stage, Verdict, each,
 };
 use std::sync::{Arc, Mutex};
 
@@ -30,11 +30,11 @@ struct Marked {
 }
 
 impl Carries for Marked {
-    fn carried(&self) -> &[u8] {
-        self.parcel.carried()
+    fn bytes(&self) -> &[u8] {
+        self.parcel.bytes()
     }
 
-    fn arrival(&self) -> Option<Tick> {
+    fn arrival(&self) -> Option<Instant> {
         self.parcel.arrival()
     }
 }

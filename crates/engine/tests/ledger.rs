@@ -135,7 +135,7 @@ fn both_sides_burst<S: BurstStage<Parcel, Out = Parcel>>(
 struct Decoy;
 
 impl Carries for Decoy {
-    fn carried(&self) -> &[u8] {
+    fn bytes(&self) -> &[u8] {
         &[]
     }
 }

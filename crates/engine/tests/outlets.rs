@@ -4,7 +4,7 @@ mod common;
 
 use common::{DEPLOYMENTS, Parcel, World, mix, run, whole};
 use hotloop_engine::{Chain, Deployment, Engine, Report, Routed, outlets, source, sources};
-use hotloop_stage::{Burst, BurstStage, Cx, Error, NoDrops, Output, Tick, each};
+use hotloop_stage::{Burst, BurstStage, Cx, Error, Instant, NoDrops, Output, each};
 
 const COUNT: u64 = 3000;
 
@@ -127,14 +127,14 @@ fn busy_sources_take_turns() {
     let mut assembly = plan.assemble().unwrap();
     for round in 1..=10 {
         for turn in 0..3 {
-            assert_eq!(assembly.step(0, Tick::default()), 64);
+            assert_eq!(assembly.step(0, Instant::default()), 64);
             let seen = world.seen.lock().unwrap();
             assert_eq!(seen.last().unwrap().key, turn, "each has its turn at the whole burst");
         }
         let of = |key| world.seen.lock().unwrap().iter().filter(|one| one.key == key).count();
         assert_eq!([of(0), of(1), of(2)], [round * 64; 3]);
     }
-    assert!(assembly.finish(Tick::default()).is_whole());
+    assert!(assembly.finish(Instant::default()).is_whole());
 }
 
 #[test]

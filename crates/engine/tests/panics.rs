@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 enum At {
     Packet,
     Prepare,
-    Tick,
+    Instant,
     Process,
     /// In the middle of a burst that it emits, with the output full of packets.
     Spill,
@@ -38,7 +38,7 @@ impl Fuse {
 
     /// Late enough for the engine to be under way.
     fn once(at: At) -> Self {
-        Self::new(at, if matches!(at, At::Prepare | At::Tick) { 60 } else { 3000 })
+        Self::new(at, if matches!(at, At::Prepare | At::Instant) { 60 } else { 3000 })
     }
 
     fn burn(&self, at: At, core: (usize, usize)) {
@@ -74,7 +74,7 @@ impl Stage<Parcel> for Bomb {
 
     fn tick(&mut self, _: &mut Cx<'_, NoDrops>) {
         if self.2 {
-            self.0.burn(At::Tick, self.1);
+            self.0.burn(At::Instant, self.1);
         }
     }
 }
@@ -106,7 +106,7 @@ impl BurstStage<Parcel> for Mine {
 
     fn tick(&mut self, _: &mut Cx<'_, NoDrops>, _: &mut Output<'_, Parcel>) {
         if !self.2.is_empty() {
-            self.0.burn(At::Tick, self.1);
+            self.0.burn(At::Instant, self.1);
         }
     }
 
@@ -206,8 +206,8 @@ fn in_prepare() {
 
 #[test]
 fn in_tick() {
-    everywhere!(At::Tick, "Bomb", |core, fuse, world| stage Bomb::on(core, fuse));
-    everywhere!(At::Tick, "Mine", |core, fuse, world| burst_stage mine(core, fuse, world));
+    everywhere!(At::Instant, "Bomb", |core, fuse, world| stage Bomb::on(core, fuse));
+    everywhere!(At::Instant, "Mine", |core, fuse, world| burst_stage mine(core, fuse, world));
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn in_finish() {
 fn below_stages_that_hold_and_make_packets() {
     for deployment in DEPLOYMENTS {
         let (world, fuse) = (World::new(), Fuse::new(At::Packet, 3000));
-        let dud = Fuse::new(At::Tick, 0);
+        let dud = Fuse::new(At::Instant, 0);
         let graph = source(|core| flood(&world, core))
             .burst_stage(|core| mine(core, &dud, &world))
             .shard_by(|parcel| parcel.key)

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 struct Packet;
 
 impl Carries for Packet {
-    fn carried(&self) -> &[u8] {
+    fn bytes(&self) -> &[u8] {
         &[]
     }
 }

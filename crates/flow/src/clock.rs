@@ -34,9 +34,9 @@ impl Clock {
 
 /// How many steps without a packet the flows of each class outlast.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience([u32; CLASS_COUNT]);
+pub(crate) struct IdleTimeouts([u32; CLASS_COUNT]);
 
-impl Patience {
+impl IdleTimeouts {
     /// Rounded up: a step in which a flow was seen began up to a whole step earlier, which
     /// [`is_over`](Self::is_over) allows for. What doesn't fit is kept for ever.
     pub(crate) fn new(idle_ns: [u64; CLASS_COUNT]) -> Self {
@@ -44,7 +44,7 @@ impl Patience {
         Self(idle_ns.map(steps))
     }
 
-    /// The patience of a caller that counts flows as gone after `recent_ns` of silence, if it is less.
+    /// The idle_timeouts of a caller that counts flows as gone after `recent_ns` of silence, if it is less.
     pub(crate) fn recent(self, recent_ns: u64) -> Self {
         // Where two packets are so far apart, their steps are at least as many whole steps apart.
         let steps = u32::try_from((recent_ns / STEP_NS).saturating_sub(1)).unwrap_or(u32::MAX);
@@ -65,7 +65,11 @@ mod tests {
     fn is_over(idle_ns: u64, seen_ns: u64, now_ns: u64) -> bool {
         let mut clock = Clock::default();
         let seen = clock.advance(seen_ns);
-        Patience::new([idle_ns; CLASS_COUNT]).is_over(Class::default(), seen, clock.advance(now_ns))
+        IdleTimeouts::new([idle_ns; CLASS_COUNT]).is_over(
+            Class::default(),
+            seen,
+            clock.advance(now_ns),
+        )
     }
 
     #[test]

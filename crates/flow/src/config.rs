@@ -2,10 +2,10 @@
 
 use crate::group::Backend;
 
-/// How many classes of flows there are, each with its own idle time.
+/// How many classes of flows there are, each with its own idle timeout.
 pub const CLASS_COUNT: usize = 8;
 
-/// The size and patience of a [`Table`](crate::Table).
+/// The size and idle_timeouts of a [`Table`](crate::Table).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Most flows at once: 1 to 3,650,722,200.

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::mem::{MaybeUninit, needs_drop};
 use std::num::NonZero;
 
-use crate::clock::{Patience, STEP_NS};
+use crate::clock::{IdleTimeouts, STEP_NS};
 use crate::config::{CLASS_COUNT, Class};
 
 const CLASS_MASK: u32 = CLASS_COUNT as u32 - 1;
@@ -99,8 +99,8 @@ impl<K: Copy, V> Entry<K, V> {
     }
 
     #[inline(always)]
-    pub(crate) fn is_expired(&self, now: u32, patience: &Patience) -> bool {
-        patience.is_over(self.class(), self.seen.get(), now)
+    pub(crate) fn is_expired(&self, now: u32, idle_timeouts: &IdleTimeouts) -> bool {
+        idle_timeouts.is_over(self.class(), self.seen.get(), now)
     }
 
     /// Notes that its flow was seen, where that is news: a line that isn't written needn't be

@@ -248,13 +248,13 @@ impl<K: Key, V> Table<K, V> {
         rank: impl FnMut(&V, Class, u64) -> Option<u8>,
     ) -> Result<Spot, Refused> {
         if let Some((slot, entry)) = self.store.view().find::<L>(key, hash) {
-            let is_expired = entry.is_expired(now, &self.patience);
+            let is_expired = entry.is_expired(now, &self.idle_timeouts);
             return Ok(if is_expired { Spot::Expired { slot } } else { Spot::Live { slot } });
         }
         let is_full = self.stats.len >= self.capacity;
         let situation = Situation {
             now,
-            patience: &self.patience,
+            idle_timeouts: &self.idle_timeouts,
             full: self.full,
             is_full,
             turn: self.stats.inserted_count,
@@ -292,7 +292,7 @@ impl<K: Key, V> Table<K, V> {
         self.stats.inserted_count += 1;
         match &left {
             None => self.stats.len += 1,
-            Some(left) if self.patience.is_over(left.class, left.seen, now) => {
+            Some(left) if self.idle_timeouts.is_over(left.class, left.seen, now) => {
                 self.stats.expired_count += 1;
             }
             Some(_) => self.stats.evicted_count += 1,

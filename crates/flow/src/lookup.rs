@@ -3,7 +3,7 @@
 use std::hint::select_unpredictable;
 
 use crate::Key;
-use crate::clock::Patience;
+use crate::clock::IdleTimeouts;
 use crate::entry::Entry;
 use crate::group::{GROUP_SLOTS, Lanes, Mask};
 use crate::table::{BURST_KEYS_MAX, Handle};
@@ -17,7 +17,7 @@ pub(crate) type Found = [Option<Handle>; BURST_KEYS_MAX];
 pub(crate) struct Lookup<'a, K, V> {
     pub(crate) view: View<'a, K, V>,
     pub(crate) now: u32,
-    pub(crate) patience: &'a Patience,
+    pub(crate) idle_timeouts: &'a IdleTimeouts,
     /// Whether the table is in the cache, as far as its size tells.
     pub(crate) is_cached: bool,
 }
@@ -255,7 +255,7 @@ impl<K: Key, V> Lookup<'_, K, V> {
     #[inline(always)]
     fn see(&self, slot: usize, entry: &Entry<K, V>) -> Option<Handle> {
         if !entry.was_seen(self.now) {
-            if entry.is_expired(self.now, self.patience) {
+            if entry.is_expired(self.now, self.idle_timeouts) {
                 return None;
             }
             entry.touch(self.now);

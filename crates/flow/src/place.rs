@@ -7,7 +7,7 @@
 use std::cmp::Reverse;
 
 use crate::Key;
-use crate::clock::Patience;
+use crate::clock::IdleTimeouts;
 use crate::config::{Class, Full};
 use crate::entry::{Entry, Flow};
 use crate::group::{GROUP_SLOTS, Lanes};
@@ -44,7 +44,7 @@ pub(crate) enum Place {
 #[derive(Clone, Copy)]
 pub(crate) struct Situation<'a> {
     pub(crate) now: u32,
-    pub(crate) patience: &'a Patience,
+    pub(crate) idle_timeouts: &'a IdleTimeouts,
     pub(crate) full: Full,
     /// Whether there are as many flows as there may be.
     pub(crate) is_full: bool,
@@ -179,7 +179,7 @@ impl<K: Key, V> View<'_, K, V> {
         mut rank: impl FnMut(&Entry<K, V>) -> Option<u8>,
         mut candidates: Candidates,
     ) -> Option<Place> {
-        let Situation { now, patience, sample_count, .. } = situation;
+        let Situation { now, idle_timeouts, sample_count, .. } = situation;
         let (mut least, mut alike_count) = (None, 0);
         for (sampled_count, slot) in
             self.occupied_from::<L>(hash, candidates.groups, situation.turn).enumerate()
@@ -192,7 +192,7 @@ impl<K: Key, V> View<'_, K, V> {
                 break;
             }
             let entry = self.entry(slot);
-            if entry.is_expired(now, patience) {
+            if entry.is_expired(now, idle_timeouts) {
                 least = Some(((0, Reverse(u32::MAX)), slot));
                 break;
             }

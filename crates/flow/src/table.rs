@@ -7,7 +7,7 @@ use std::ops::{Index, IndexMut};
 use hotloop_arena::Arena;
 
 use crate::Key;
-use crate::clock::{Clock, Patience};
+use crate::clock::{Clock, IdleTimeouts};
 use crate::config::{CLASS_COUNT, Class, Config, FlowError, Full};
 use crate::entry::Generation;
 use crate::group::Backend;
@@ -42,9 +42,9 @@ pub struct Handle {
 pub struct Table<K, V> {
     pub(crate) store: Store<K, V>,
     pub(crate) clock: Clock,
-    pub(crate) patience: Patience,
+    pub(crate) idle_timeouts: IdleTimeouts,
     /// That of burst lookups: no longer.
-    burst_patience: Patience,
+    burst_patience: IdleTimeouts,
     recent_ns: u64,
     pub(crate) full: Full,
     pub(crate) capacity: usize,
@@ -109,14 +109,14 @@ impl<K: Key, V> Table<K, V> {
             return Err(FlowError::NoBackend { backend });
         }
         let Config { capacity, idle_ns, recent_ns, full } = config;
-        let patience = Patience::new(idle_ns);
+        let idle_timeouts = IdleTimeouts::new(idle_ns);
         let store = Store::new(arena, capacity, seed)?;
         Ok(Self {
             is_cached: Store::<K, V>::is_cached(capacity),
             store,
             clock: Clock::default(),
-            patience,
-            burst_patience: patience.recent(recent_ns),
+            idle_timeouts,
+            burst_patience: idle_timeouts.recent(recent_ns),
             recent_ns,
             full,
             capacity,
@@ -168,7 +168,7 @@ impl<K: Key, V> Table<K, V> {
     #[inline]
     pub fn get(&mut self, key: &K, now: impl Into<u64>) -> Option<Handle> {
         let now = self.clock.advance(now.into());
-        let lookup = self.lookup(now, &self.patience);
+        let lookup = self.lookup(now, &self.idle_timeouts);
         by_backend!(self.backend, L => lookup.one::<L>(key))
     }
 
@@ -183,7 +183,7 @@ impl<K: Key, V> Table<K, V> {
         let view = self.store.view();
         let hash = view.hash(key);
         let (slot, entry) = by_backend!(self.backend, L => view.find::<L>(key, hash))?;
-        if entry.is_expired(now, &self.patience) {
+        if entry.is_expired(now, &self.idle_timeouts) {
             return None;
         }
         let silent_ns = entry.silent_ns(now);
@@ -198,7 +198,7 @@ impl<K: Key, V> Table<K, V> {
         let view = self.store.view();
         let hash = view.hash(key);
         let (slot, entry) = by_backend!(self.backend, L => view.find::<L>(key, hash))?;
-        if entry.is_expired(self.clock.peek(now.into()), &self.patience) {
+        if entry.is_expired(self.clock.peek(now.into()), &self.idle_timeouts) {
             return None;
         }
         entry.generation().map(|generation| Handle { slot: slot as u32, generation })
@@ -208,13 +208,13 @@ impl<K: Key, V> Table<K, V> {
     /// [`Config::idle_ns`]. It holds for the flows that are there, too. One whose old time is up is not
     /// found any more when the new one is longer, but where its place was not cleared yet.
     pub fn set_idle_ns(&mut self, idle_ns: [u64; CLASS_COUNT]) {
-        self.patience = Patience::new(idle_ns);
-        self.burst_patience = self.patience.recent(self.recent_ns);
+        self.idle_timeouts = IdleTimeouts::new(idle_ns);
+        self.burst_patience = self.idle_timeouts.recent(self.recent_ns);
     }
 
     #[inline(always)]
-    fn lookup<'a>(&'a self, now: u32, patience: &'a Patience) -> Lookup<'a, K, V> {
-        Lookup { now, patience, is_cached: self.is_cached, view: self.store.view() }
+    fn lookup<'a>(&'a self, now: u32, idle_timeouts: &'a IdleTimeouts) -> Lookup<'a, K, V> {
+        Lookup { now, idle_timeouts, is_cached: self.is_cached, view: self.store.view() }
     }
 
     /// The value of a flow, or none when the handle is stale.

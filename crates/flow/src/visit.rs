@@ -34,7 +34,7 @@ impl<K: Key, V> Table<K, V> {
             let occupied = Native::occupied(self.store.view().group(group));
             for slot in occupied.range(start, end) {
                 let slot = group * GROUP_SLOTS + slot;
-                if self.store.view().entry(slot).is_expired(now, &self.patience)
+                if self.store.view().entry(slot).is_expired(now, &self.idle_timeouts)
                     && let Some(flow) = self.store.unlink(slot)
                 {
                     self.stats.len -= 1;

@@ -300,7 +300,7 @@ fn a_burst_leaves_flows_alone_that_have_been_silent_for_long() {
         table.lookup_burst([[1, 1]], now_ns, &mut found);
         assert_eq!(found[0], Some(handle));
     }
-    // It holds for other idle times, too, and what is over is over.
+    // It holds for other idle timeouts, too, and what is over is over.
     table.set_idle_ns([30_000_000_000; CLASS_COUNT]);
     assert_eq!(table.get_silent(&[1, 1], now_ns + 31_000_000_000), None);
     table.set_idle_ns([90_000_000_000; CLASS_COUNT]);

@@ -9,8 +9,8 @@ pub use hotloop_flow::{Handle, Table};
 pub use hotloop_packet::flow_key::FlowKey;
 pub use hotloop_packet::{PacketBuf, PortId, ethernet, ipip, nat};
 pub use hotloop_stage::{
-    BURST_CAPACITY, Burst, BurstStage, Carries, Classified, Classify, Core, Cx, Facts, NoDrops,
-    Output, Sink, Source, Stage, Tagged, Tick, Verdict, drop_reasons, each,
+    BURST_CAPACITY, Burst, BurstStage, Carries, Classified, Classify, Core, Cx, Instant, Limits,
+    NoDrops, Output, Sink, Source, Stage, Tagged, Verdict, drop_reasons, each,
 };
 
 #[cfg(feature = "dpdk")]

@@ -10,7 +10,7 @@ use std::convert::Infallible;
 struct Nothing;
 
 impl Carries for Nothing {
-    fn carried(&self) -> &[u8] {
+    fn bytes(&self) -> &[u8] {
         &[]
     }
 }

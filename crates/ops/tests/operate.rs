@@ -12,7 +12,7 @@ use std::time::Duration;
 struct Number(u32);
 
 impl Carries for Number {
-    fn carried(&self) -> &[u8] {
+    fn bytes(&self) -> &[u8] {
         &[]
     }
 }

@@ -81,7 +81,7 @@ impl Core {
 
 /// What the engine knows once every core has claimed its queues, for a device to size its pools by.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Facts {
+pub struct Limits {
     /// How many packets may at most be inside the engine: in rings, in bursts, held by stages.
     pub in_flight_max: usize,
     /// How many threads take packets from a pool or give them back.

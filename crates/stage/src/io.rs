@@ -1,6 +1,6 @@
 //! Where packets come from and where they go.
 
-use crate::{Burst, Error, Facts};
+use crate::{Burst, Error, Limits};
 use std::fmt;
 use std::sync::Arc;
 
@@ -20,8 +20,8 @@ pub trait Source {
     ///
     /// # Errors
     /// Whatever keeps the device from starting; the engine does not run then.
-    fn start(&mut self, facts: &Facts) -> Result<(), Error> {
-        let _ = facts;
+    fn start(&mut self, limits: &Limits) -> Result<(), Error> {
+        let _ = limits;
         Ok(())
     }
 
@@ -75,8 +75,8 @@ pub trait Sink {
     ///
     /// # Errors
     /// Whatever keeps the device from starting; the engine does not run then.
-    fn start(&mut self, facts: &Facts) -> Result<(), Error> {
-        let _ = facts;
+    fn start(&mut self, limits: &Limits) -> Result<(), Error> {
+        let _ = limits;
         Ok(())
     }
 

@@ -9,7 +9,7 @@
 //! - A burst owns its items: what is forgotten in it is dropped with it, once.
 //!
 //! ```
-//! use hotloop_stage::{Carries, Counters, Cx, DropReason, Stage, Tick, Verdict, drop_reasons};
+//! use hotloop_stage::{Carries, Counters, Cx, DropReason, Stage, Instant, Verdict, drop_reasons};
 //!
 //! drop_reasons! {
 //!     /// Why small packets are dropped.
@@ -24,7 +24,7 @@
 //!     type Drop = SizeDrop;
 //!
 //!     fn packet(&mut self, cx: &mut Cx<'_, SizeDrop>, packet: P) -> Verdict<P> {
-//!         if packet.carried().len() < 60 { cx.drop(packet, SizeDrop::TooSmall) } else { Ok(packet) }
+//!         if packet.bytes().len() < 60 { cx.drop(packet, SizeDrop::TooSmall) } else { Ok(packet) }
 //!     }
 //! }
 //! ```
@@ -43,18 +43,18 @@ mod burst;
 mod core;
 mod counters;
 mod error;
+mod instant;
 mod io;
 mod stage;
 mod tagged;
-mod tick;
 mod verdict;
 
 pub use burst::{BURST_CAPACITY, Burst};
-pub use core::{Core, Facts};
+pub use core::{Core, Limits};
 pub use counters::{Counter, Counters};
 pub use error::Error;
+pub use instant::Instant;
 pub use io::{Device, DeviceCounters, LinkState, Reopening, Sink, Source};
 pub use stage::{BurstStage, Each, Output, Stage, Tally, each};
 pub use tagged::{Classified, Classify, Tagged};
-pub use tick::Tick;
 pub use verdict::{Carries, Cx, DropReason, Dropped, NoDrops, Verdict};

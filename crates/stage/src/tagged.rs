@@ -1,6 +1,6 @@
 //! What a stage proved about a packet, travelling with it.
 
-use crate::{Carries, Cx, NoDrops, Stage, Tick, Verdict};
+use crate::{Carries, Cx, Instant, NoDrops, Stage, Verdict};
 use hotloop_packet::PacketBuf;
 use hotloop_packet::classify::{Kind, Layout};
 use hotloop_packet::flow_key::FlowKey;
@@ -45,12 +45,12 @@ impl<P: PacketBuf, M: Copy + FromBytes + Immutable + IntoBytes> Tagged<P, M> {
 }
 
 impl<P: PacketBuf, M> Carries for Tagged<P, M> {
-    fn carried(&self) -> &[u8] {
+    fn bytes(&self) -> &[u8] {
         self.packet.data()
     }
 
     #[inline]
-    fn arrival(&self) -> Option<Tick> {
+    fn arrival(&self) -> Option<Instant> {
         self.packet.arrival()
     }
 }
@@ -132,7 +132,7 @@ mod tests {
 
     fn classified(frame: &[u8]) -> Classified<MemPacket> {
         let counters = Counters::new(NoDrops::NAMES);
-        let mut cx = Cx::new(&counters, Tick::default(), 0);
+        let mut cx = Cx::new(&counters, Instant::default(), 0);
         Classify::seeded(7).packet(&mut cx, MemPacket::new(frame)).expect("it never drops")
     }
 
@@ -156,7 +156,7 @@ mod tests {
     fn a_tag_travels_in_the_packet() {
         let packet = Tagged::new(MemPacket::new(&[1, 2, 3]), 0x0102_0304_u32);
         assert_eq!(packet.tag(), 0x0102_0304);
-        assert_eq!(packet.carried(), [1, 2, 3]);
+        assert_eq!(packet.bytes(), [1, 2, 3]);
         assert_eq!(size_of::<Tagged<MemPacket, u64>>(), size_of::<MemPacket>());
     }
 }

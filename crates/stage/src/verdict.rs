@@ -1,6 +1,6 @@
 //! What becomes of a packet: one output, or one counted drop.
 
-use crate::{Counters, Tick};
+use crate::{Counters, Instant};
 use hotloop_packet::PacketBuf;
 use std::marker::PhantomData;
 
@@ -72,23 +72,23 @@ pub type Verdict<T> = Result<T, Dropped>;
 /// reads it.
 pub trait Carries {
     /// The bytes of the packet's first segment.
-    fn carried(&self) -> &[u8];
+    fn bytes(&self) -> &[u8];
 
     /// When it was received, where its device says so. The engine's capture clock goes by it.
-    fn arrival(&self) -> Option<Tick> {
+    fn arrival(&self) -> Option<Instant> {
         None
     }
 }
 
 impl<P: PacketBuf> Carries for P {
     #[inline]
-    fn carried(&self) -> &[u8] {
+    fn bytes(&self) -> &[u8] {
         self.data()
     }
 
     #[inline]
-    fn arrival(&self) -> Option<Tick> {
-        self.timestamp_ns().map(Tick::from_ns)
+    fn arrival(&self) -> Option<Instant> {
+        self.timestamp_ns().map(Instant::from_ns)
     }
 }
 
@@ -97,7 +97,7 @@ impl<P: PacketBuf> Carries for P {
 #[derive(Debug)]
 pub struct Cx<'a, D> {
     counters: &'a Counters,
-    now: Tick,
+    now: Instant,
     index: usize,
     dropped_count: u64,
     reasons: PhantomData<D>,
@@ -108,7 +108,7 @@ impl<'a, D: DropReason> Cx<'a, D> {
     /// counted in `counters`.
     #[inline(always)]
     #[must_use]
-    pub const fn new(counters: &'a Counters, now: Tick, index: usize) -> Self {
+    pub const fn new(counters: &'a Counters, now: Instant, index: usize) -> Self {
         Self { counters, now, index, dropped_count: 0, reasons: PhantomData }
     }
 
@@ -172,7 +172,7 @@ impl<'a, D: DropReason> Cx<'a, D> {
     /// The time of this burst.
     #[inline]
     #[must_use]
-    pub const fn now(&self) -> Tick {
+    pub const fn now(&self) -> Instant {
         self.now
     }
 

@@ -1,7 +1,7 @@
 //! A stage alone, on plain memory: what unit tests of stages use.
 
 use hotloop_packet::memory::MemPacket;
-use hotloop_stage::{BURST_CAPACITY, Burst, Counters, Cx, DropReason, Stage, Tick};
+use hotloop_stage::{BURST_CAPACITY, Burst, Counters, Cx, DropReason, Instant, Stage};
 use std::marker::PhantomData;
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ pub const fn bench<S>(stage: S) -> Bench<S> {
 #[derive(Clone, Debug)]
 pub struct Bench<S, K = Singly> {
     pub(crate) stage: S,
-    pub(crate) now: Tick,
+    pub(crate) now: Instant,
     pub(crate) burst_len: usize,
     kind: PhantomData<K>,
 }
@@ -56,12 +56,12 @@ pub struct InBursts;
 
 impl<S, K> Bench<S, K> {
     pub(crate) const fn new(stage: S) -> Self {
-        Self { stage, now: Tick::from_ns(0), burst_len: BURST_CAPACITY, kind: PhantomData }
+        Self { stage, now: Instant::from_ns(0), burst_len: BURST_CAPACITY, kind: PhantomData }
     }
 
     /// Sets the time.
     #[must_use]
-    pub const fn at(mut self, now: Tick) -> Self {
+    pub const fn at(mut self, now: Instant) -> Self {
         self.now = now;
         self
     }

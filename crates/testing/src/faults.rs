@@ -3,7 +3,7 @@
 use crate::Rng;
 use hotloop_packet::PacketBuf;
 use hotloop_stage::{
-    Burst, Device, DeviceCounters, Error, Facts, LinkState, Reopening, Sink, Source,
+    Burst, Device, DeviceCounters, Error, Limits, LinkState, Reopening, Sink, Source,
 };
 use std::collections::HashMap;
 use std::fmt;
@@ -197,8 +197,8 @@ impl<S: Source<Item: PacketBuf>> Source for FaultySource<S> {
         count
     }
 
-    fn start(&mut self, facts: &Facts) -> Result<(), Error> {
-        self.source.start(facts)
+    fn start(&mut self, limits: &Limits) -> Result<(), Error> {
+        self.source.start(limits)
     }
 
     fn devices(&self) -> Vec<Arc<dyn Device>> {
@@ -260,8 +260,8 @@ impl<S: Sink> Sink for FaultySink<S> {
         self.sink.maintain();
     }
 
-    fn start(&mut self, facts: &Facts) -> Result<(), Error> {
-        self.sink.start(facts)
+    fn start(&mut self, limits: &Limits) -> Result<(), Error> {
+        self.sink.start(limits)
     }
 
     fn devices(&self) -> Vec<Arc<dyn Device>> {

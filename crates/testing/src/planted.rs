@@ -1,7 +1,7 @@
 //! Faults planted on purpose, which the engine's ledger must find.
 
 use hotloop_stage::{
-    Burst, BurstStage, Carries, Counters, Cx, Device, DropReason, Error, Facts, NoDrops, Output,
+    Burst, BurstStage, Carries, Counters, Cx, Device, DropReason, Error, Limits, NoDrops, Output,
     Sink, Source, Stage, Verdict, drop_reasons,
 };
 use std::fmt;
@@ -112,8 +112,8 @@ impl<S: Source> Source for PlantedSource<S> {
         burst.len() - before
     }
 
-    fn start(&mut self, facts: &Facts) -> Result<(), Error> {
-        self.source.start(facts)
+    fn start(&mut self, limits: &Limits) -> Result<(), Error> {
+        self.source.start(limits)
     }
 
     fn devices(&self) -> Vec<Arc<dyn Device>> {
@@ -158,7 +158,7 @@ impl<T> PlantedStage<T> {
 struct Nothing;
 
 impl Carries for Nothing {
-    fn carried(&self) -> &[u8] {
+    fn bytes(&self) -> &[u8] {
         &[]
     }
 }
@@ -242,8 +242,8 @@ impl<S: Sink> Sink for PlantedSink<S> {
         self.sink.maintain();
     }
 
-    fn start(&mut self, facts: &Facts) -> Result<(), Error> {
-        self.sink.start(facts)
+    fn start(&mut self, limits: &Limits) -> Result<(), Error> {
+        self.sink.start(limits)
     }
 
     fn devices(&self) -> Vec<Arc<dyn Device>> {

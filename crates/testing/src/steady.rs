@@ -2,7 +2,7 @@
 
 use crate::syscalls::Window;
 use crate::{AllocCounts, AllocGuard, Armed};
-use hotloop_stage::{Burst, Device, Error, Facts, Sink, Source};
+use hotloop_stage::{Burst, Device, Error, Limits, Sink, Source};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -120,8 +120,8 @@ impl<S: Source> Source for Watched<S> {
         count
     }
 
-    fn start(&mut self, facts: &Facts) -> Result<(), Error> {
-        self.watched.start(facts)
+    fn start(&mut self, limits: &Limits) -> Result<(), Error> {
+        self.watched.start(limits)
     }
 
     fn devices(&self) -> Vec<Arc<dyn Device>> {
@@ -159,8 +159,8 @@ impl<S: Sink> Sink for Watched<S> {
         self.watched.maintain();
     }
 
-    fn start(&mut self, facts: &Facts) -> Result<(), Error> {
-        self.watched.start(facts)
+    fn start(&mut self, limits: &Limits) -> Result<(), Error> {
+        self.watched.start(limits)
     }
 
     fn devices(&self) -> Vec<Arc<dyn Device>> {

@@ -3,7 +3,7 @@
 use hotloop_packet::PacketBuf;
 use hotloop_packet::memory::MemPacket;
 use hotloop_stage::{
-    Burst, BurstStage, Counters, Cx, NoDrops, Output, Stage, Tick, Verdict, drop_reasons,
+    Burst, BurstStage, Counters, Cx, Instant, NoDrops, Output, Stage, Verdict, drop_reasons,
 };
 use hotloop_testing::{bench, bench_burst};
 use std::time::Duration;
@@ -31,7 +31,7 @@ impl<P: PacketBuf> Stage<P> for Picky {
         if packet.len_bytes() == 0 {
             return cx.drop(packet, TestDrop::Small);
         }
-        if cx.now() > Tick::from_ns(1_000_000_000) {
+        if cx.now() > Instant::from_ns(1_000_000_000) {
             return cx.drop(packet, TestDrop::Late);
         }
         Ok(packet)
@@ -55,7 +55,7 @@ fn packets_come_in_bursts_with_prepare_before_and_tick_after() {
 
 #[test]
 fn drops_are_kept_apart_and_time_is_the_tests() {
-    let mut bench = bench(Picky::default()).in_bursts_of(1).at(Tick::from_ns(999_999_999));
+    let mut bench = bench(Picky::default()).in_bursts_of(1).at(Instant::from_ns(999_999_999));
     let out = bench.feed([vec![], vec![1], vec![]]);
     assert_eq!((out.dropped(TestDrop::Small), out.dropped(TestDrop::Late)), (2, 0));
     assert_eq!(out.into_packets().len(), 1);

@@ -30,11 +30,11 @@ pub struct Arrived<P> {
 }
 
 impl<P: Carries> Carries for Arrived<P> {
-    fn carried(&self) -> &[u8] {
-        self.packet.carried()
+    fn bytes(&self) -> &[u8] {
+        self.packet.bytes()
     }
 
-    fn arrival(&self) -> Option<Tick> {
+    fn arrival(&self) -> Option<Instant> {
         self.packet.arrival()
     }
 }
@@ -89,8 +89,8 @@ impl<S: Source> Source for Arrivals<S> {
         count
     }
 
-    fn start(&mut self, facts: &Facts) -> hotloop::Result<()> {
-        self.queues.iter_mut().try_for_each(|(_, queue)| queue.start(facts))
+    fn start(&mut self, limits: &Limits) -> hotloop::Result<()> {
+        self.queues.iter_mut().try_for_each(|(_, queue)| queue.start(limits))
     }
 
     fn devices(&self) -> Vec<Arc<dyn Device>> {

@@ -3,7 +3,7 @@
 use crate::directory::TargetId;
 use hotloop::flow::STEP_NS;
 use hotloop::packet::ip::protocol;
-use hotloop::stage::Tick;
+use hotloop::stage::Instant;
 
 /// TCP's flags (RFC 9293, section 3.1).
 pub mod tcp_flags {
@@ -83,14 +83,14 @@ pub const fn is_syn_ack(flags: u8) -> bool {
 
 /// A time as connections keep it.
 #[inline]
-const fn step(now: Tick) -> u32 {
+const fn step(now: Instant) -> u32 {
     (now.as_ns() / STEP_NS) as u32
 }
 
 impl Connection {
     /// A new one, of which the packet at hand is the first that is seen. `flags` are those of TCP.
     #[must_use]
-    pub const fn new(target: TargetId, protocol: u8, flags: u8, now: Tick) -> Self {
+    pub const fn new(target: TargetId, protocol: u8, flags: u8, now: Instant) -> Self {
         let state = match protocol {
             protocol::TCP if is_syn(flags) => State::Opening,
             protocol::TCP => State::Established,
@@ -146,7 +146,7 @@ impl Connection {
     /// with more than a RST, or, where answers aren't seen, packets have kept coming for longer than
     /// openings are remembered. Of UDP, an answer proves nothing.
     #[must_use]
-    pub const fn rank(&self, silent_ns: u64, now: Tick, opening_ns: u64) -> Option<u8> {
+    pub const fn rank(&self, silent_ns: u64, now: Instant, opening_ns: u64) -> Option<u8> {
         let last = step(now).wrapping_add(1).wrapping_sub((silent_ns / STEP_NS) as u32);
         let has_lasted = last.wrapping_sub(self.since) as u64 > opening_ns / STEP_NS;
         let (is_begun, is_established) = match self.state {
@@ -166,7 +166,7 @@ impl Connection {
     }
 
     /// The client sent a packet with these flags.
-    pub const fn follow_client(&mut self, flags: u8, now: Tick) {
+    pub const fn follow_client(&mut self, flags: u8, now: Instant) {
         if !self.is_tcp() {
             self.notes |= SEVERAL;
         } else if is_syn(flags) && matches!(self.state, State::Closing) {
@@ -208,7 +208,7 @@ impl Connection {
     }
 
     /// Its backend is gone, and it goes on with another one, which has not answered yet.
-    pub const fn go_on_with(&mut self, target: TargetId, now: Tick) {
+    pub const fn go_on_with(&mut self, target: TargetId, now: Instant) {
         (self.target, self.since) = (target, step(now));
         self.notes &= !ANSWERED;
     }
@@ -232,8 +232,8 @@ mod tests {
     const TARGET: TargetId = TargetId { slot: 3, generation: 1 };
     const OPENING_NS: u64 = 10_000_000_000;
 
-    fn at(ms: u64) -> Tick {
-        Tick::from_ns(1_000_000_000 + ms * 1_000_000)
+    fn at(ms: u64) -> Instant {
+        Instant::from_ns(1_000_000_000 + ms * 1_000_000)
     }
 
     fn new(protocol: u8, flags: u8) -> Connection {

@@ -10,7 +10,7 @@ use hotloop::packet::PacketBuf;
 use hotloop::packet::classify::{Kind, Layout};
 use hotloop::packet::flow_key::{FlowKey, FlowKeyV4, FlowKeyV6};
 use hotloop::packet::ip::protocol;
-use hotloop::stage::{Classified, Error, Tick};
+use hotloop::stage::{Classified, Error, Instant};
 
 /// How many places of each table one [`Connections::age`] looks at.
 const AGE_BUDGET: usize = 15;
@@ -120,7 +120,7 @@ impl Connections {
     /// # Panics
     /// With more than 64 packets.
     #[inline]
-    pub fn prepare<P: PacketBuf>(&mut self, burst: &[Classified<P>], now: Tick) {
+    pub fn prepare<P: PacketBuf>(&mut self, burst: &[Classified<P>], now: Instant) {
         let mut any_v6 = false;
         let v4_keys = burst.iter().map(|packet| {
             let layout = packet.tag();
@@ -152,7 +152,7 @@ impl Connections {
         }
     }
 
-    fn prepare_v6<P: PacketBuf>(&mut self, burst: &[Classified<P>], now: Tick) {
+    fn prepare_v6<P: PacketBuf>(&mut self, burst: &[Classified<P>], now: Instant) {
         let mut found = [None; BURST_KEYS_MAX];
         let v6_keys = burst.iter().map(any_key_v6);
         self.v6.table.lookup_burst(v6_keys, now.as_ns(), &mut found);
@@ -181,7 +181,7 @@ impl Connections {
 
     /// The connection of a key, which has a packet now, and for how long it had none, in nanoseconds:
     /// exactly enough to compare it with [`ABANDONED_NS`].
-    pub fn find(&mut self, key: &FlowKey, now: Tick) -> Option<(Place, u64)> {
+    pub fn find(&mut self, key: &FlowKey, now: Instant) -> Option<(Place, u64)> {
         match key {
             FlowKey::V4(key) => {
                 let found = self.v4.table.get_silent(key, now.as_ns());
@@ -196,7 +196,7 @@ impl Connections {
 
     /// The connection of a key, without counting it as seen.
     #[must_use]
-    pub fn peek(&self, key: &FlowKey, now: Tick) -> Option<Connection> {
+    pub fn peek(&self, key: &FlowKey, now: Instant) -> Option<Connection> {
         match key {
             FlowKey::V4(key) => self.v4.peek(key, now),
             FlowKey::V6(key) => self.v6.peek(key, now),
@@ -230,7 +230,7 @@ impl Connections {
         &mut self,
         key: &FlowKey,
         connection: Connection,
-        now: Tick,
+        now: Instant,
         on_leave: impl FnMut(TargetId),
     ) -> Option<Place> {
         let opening_ns = self.opening_ns;
@@ -247,7 +247,7 @@ impl Connections {
     /// Forgets connections that fell silent, in a bounded step: a few places of each table.
     /// `on_leave` has their targets.
     #[inline]
-    pub fn age(&mut self, now: Tick, mut on_leave: impl FnMut(TargetId)) {
+    pub fn age(&mut self, now: Instant, mut on_leave: impl FnMut(TargetId)) {
         self.v4.table.age(now.as_ns(), AGE_BUDGET, |_, left| on_leave(left.target));
         self.v6.table.age(now.as_ns(), AGE_BUDGET, |_, left| on_leave(left.target));
     }
@@ -321,7 +321,7 @@ impl<K: Key> Family<K> {
         Ok(Self { table: Table::new(arena, config)?, vain_count: 0 })
     }
 
-    fn peek(&self, key: &K, now: Tick) -> Option<Connection> {
+    fn peek(&self, key: &K, now: Instant) -> Option<Connection> {
         self.table.peek(key, now.as_ns()).map(|handle| self.table[handle])
     }
 
@@ -334,7 +334,7 @@ impl<K: Key> Family<K> {
         &mut self,
         key: K,
         connection: Connection,
-        now: Tick,
+        now: Instant,
         opening_ns: u64,
         mut on_leave: impl FnMut(TargetId),
     ) -> Option<Handle> {

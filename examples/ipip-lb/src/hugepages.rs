@@ -1,7 +1,7 @@
 //! `engine.require_hugepages`, for the mempools of ports.
 
 use hotloop::dpdk::{Mbuf, MempoolMemory, Port, RxQueue};
-use hotloop::stage::{Burst, Device, Error, Facts, Source};
+use hotloop::stage::{Burst, Device, Error, Limits, Source};
 use std::sync::Arc;
 
 /// An RX queue that only starts where what is required of its port's mempool is true. A port makes
@@ -26,8 +26,8 @@ impl Source for CheckedQueue<'_> {
         self.queue.poll(burst)
     }
 
-    fn start(&mut self, facts: &Facts) -> Result<(), Error> {
-        self.queue.start(facts)?;
+    fn start(&mut self, limits: &Limits) -> Result<(), Error> {
+        self.queue.start(limits)?;
         match self.port.mempool() {
             Some(mempool) if self.require_hugepages => check(self.name, mempool.memory()),
             _ => Ok(()),

@@ -39,8 +39,8 @@
 //! use hotloop::engine::{Deployment, publish};
 //! use hotloop::packet::classify::classify_packet;
 //! use hotloop::packet::{build::tcp, ethernet::MacAddress, ipip, memory::MemPacket, seed::Seed};
-//! use hotloop::stage::{Core, Burst, BurstStage, Counters, Cx, DropReason, Output, Tagged, Tally, Tick};
-//! use ipip_lb::balance::{Balance, BalanceDrop, Egress, Egresses, Making, Route, SEED};
+//! use hotloop::stage::{Core, Burst, BurstStage, Counters, Cx, DropReason, Output, Tagged, Tally, Instant};
+//! use ipip_lb::balance::{Balance, BalanceDrop, Egress, Egresses, BalancerConfig, Route, SEED};
 //! use ipip_lb::directory::{Builder, Standing};
 //! use ipip_lb::{config::Config, counts::WorkerCounts};
 //! use std::sync::Arc;
@@ -70,7 +70,7 @@
 //!     source: MacAddress::new([2, 0, 0, 0, 0, 2]),
 //!     destination: MacAddress::new(config.ports[0].next_hop_mac),
 //! };
-//! let mut balance = Balance::new(Making {
+//! let mut balance = Balance::new(BalancerConfig {
 //!     directory: subscribers.take(&Core::new(0, 1)).expect("the only worker's"),
 //!     egresses: Egresses { clients: egress, backends: egress },
 //!     counts: [WorkerCounts::new(builder.slot_capacity())].into(),
@@ -86,7 +86,7 @@
 //! let (mut input, mut sent, mut tally) = (Burst::new(), Burst::new(), Tally::default());
 //! input.push(Tagged::new(packet, layout));
 //! let counters = Counters::new(BalanceDrop::NAMES);
-//! let mut cx = Cx::new(&counters, Tick::from_ns(0), 0);
+//! let mut cx = Cx::new(&counters, Instant::from_ns(0), 0);
 //! let mut spill = |_: &mut Burst<_>| unreachable!("one packet");
 //! balance.process(&mut cx, &mut input, &mut Output::new(&mut sent, &mut spill, &mut tally));
 //! let mut sent = sent.pop().expect("a packet to the service").packet;

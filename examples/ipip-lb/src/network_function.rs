@@ -1,7 +1,7 @@
 //! The whole network function, from source to sink, for either deployment.
 
 use crate::arrival::{Classify, Ports};
-use crate::balance::{Answer, Balance, Egresses, Making, Question, Route};
+use crate::balance::{Answer, Balance, BalancerConfig, Egresses, Question, Route};
 use crate::config::{Config, DeploymentKind, Engine};
 use crate::counts::{Summary, WorkerCounts};
 use crate::directory::{Builder, Directory, Standing};
@@ -107,7 +107,7 @@ impl NetworkFunction {
     /// The balancer of a core.
     fn balance<P>(&self, core: &Core) -> Result<Balance<P>, Error> {
         let directory = self.subscribers.take(core);
-        let balance = Balance::new(Making {
+        let balance = Balance::new(BalancerConfig {
             directory: directory.ok_or_else(|| Error::message("a balancer runs only once"))?,
             egresses: self.egresses,
             counts: Arc::clone(&self.counts),

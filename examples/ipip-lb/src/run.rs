@@ -138,7 +138,7 @@ mod tests {
     use super::*;
     use crate::cli::{Cli, Command};
     use clap::Parser;
-    use hotloop::stage::{Facts, Source};
+    use hotloop::stage::{Limits, Source};
 
     const CONFIG: &str = r#"
         [engine]
@@ -168,7 +168,7 @@ mod tests {
         let core = Core::new(0, 1);
         let start = |config: &Config| {
             let mut queues = sources(rx_queues(&core, &ports, config).unwrap());
-            queues.start(&Facts { in_flight_max: 0, thread_count: 1 })
+            queues.start(&Limits { in_flight_max: 0, thread_count: 1 })
         };
         assert!(start(&config).is_ok());
         config.engine.require_hugepages = true;

@@ -12,9 +12,9 @@ use hotloop::packet::memory::MemPacket;
 use hotloop::packet::seed::Seed;
 use hotloop::packet::tcp::flags::{ACK, SYN};
 use hotloop::stage::{
-    Burst, BurstStage, Classified, Core, Counters, Cx, DropReason, Output, Tagged, Tally, Tick,
+    Burst, BurstStage, Classified, Core, Counters, Cx, DropReason, Instant, Output, Tagged, Tally,
 };
-use ipip_lb::balance::{Balance, BalanceDrop, Making, Route, SEED};
+use ipip_lb::balance::{Balance, BalanceDrop, BalancerConfig, Route, SEED};
 use ipip_lb::config::Config;
 use ipip_lb::connection::{Connection, State};
 use ipip_lb::counts::WorkerCounts;
@@ -49,7 +49,7 @@ struct Worker {
     publisher: Publisher<Directory>,
     counts: Arc<[WorkerCounts]>,
     counters: Counters,
-    now: Tick,
+    now: Instant,
     template: Vec<u8>,
     free: Vec<MemPacket>,
     input: Burst<Classified<MemPacket>>,
@@ -63,7 +63,7 @@ impl Worker {
         let slot_capacity = builder.slot_capacity();
         let counts: Arc<[_]> = [WorkerCounts::new(slot_capacity)].into();
         let (publisher, subscribers) = publish(directory, Deployment::run_to_completion(1), 0);
-        let balance = Balance::new(Making {
+        let balance = Balance::new(BalancerConfig {
             directory: subscribers.take(&Core::new(0, 1)).unwrap(),
             egresses: egresses(),
             counts: Arc::clone(&counts),
@@ -81,7 +81,7 @@ impl Worker {
             publisher,
             counts,
             counters: Counters::new(BalanceDrop::NAMES),
-            now: Tick::from_ns(1_000_000_000),
+            now: Instant::from_ns(1_000_000_000),
             free: packets.collect(),
             template,
             input: Burst::new(),
@@ -129,7 +129,7 @@ impl Worker {
             self.input.push(Tagged::new(packet, layout));
             count += 1;
         }
-        self.now = Tick::from_ns(self.now.as_ns() + BURST_NS);
+        self.now = Instant::from_ns(self.now.as_ns() + BURST_NS);
         let mut cx = Cx::new(&self.counters, self.now, count);
         let mut tally = Tally::default();
         let mut spill = |_: &mut Burst<_>| unreachable!("no more leave than came");
@@ -182,7 +182,7 @@ fn a_flood_of_ten_million_syns_ends_no_established_connection() {
     // Nobody answers here, so they must have outlasted openings.
     for _ in 0..3 {
         before.clear();
-        worker.now = Tick::from_ns(worker.now.as_ns() + 6_000_000_000);
+        worker.now = Instant::from_ns(worker.now.as_ns() + 6_000_000_000);
         let opening = (ESTABLISHED..CONNECTIONS_MAX).map(|client| (client, SYN));
         worker.send_all(opening, |_, _| {});
         worker.send_all(established(), |frame, _| before.push(backend(frame)));

@@ -16,7 +16,7 @@ pub trait Supply: Device {
     ///
     /// # Errors
     /// Whatever keeps it from starting.
-    fn start(&self, facts: &Facts) -> hotloop::Result<()>;
+    fn start(&self, limits: &Limits) -> hotloop::Result<()>;
 
     /// Puts `count` empty packets at the end of `burst`. Returns whether it did: all or none. None
     /// where it has fewer, or the burst has less [room](Burst::room).
@@ -63,8 +63,8 @@ impl<D: Supply + 'static> Source for Generator<D> {
         count
     }
 
-    fn start(&mut self, facts: &Facts) -> hotloop::Result<()> {
-        self.supply.start(facts)
+    fn start(&mut self, limits: &Limits) -> hotloop::Result<()> {
+        self.supply.start(limits)
     }
 
     fn devices(&self) -> Vec<Arc<dyn Device>> {

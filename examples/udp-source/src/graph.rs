@@ -93,7 +93,7 @@ pub(crate) mod tests {
     impl Supply for Memory {
         type Packet = PooledPacket;
 
-        fn start(&self, _: &Facts) -> hotloop::Result<()> {
+        fn start(&self, _: &Limits) -> hotloop::Result<()> {
             Ok(())
         }
 

@@ -22,7 +22,7 @@ const DRAIN: Duration = Duration::from_millis(200);
 pub struct Patient<S> {
     sink: S,
     ending: Arc<AtomicBool>,
-    /// When patience ends, once it is known.
+    /// When idle_timeouts ends, once it is known.
     until: Option<Instant>,
 }
 
@@ -68,8 +68,8 @@ impl<S: Sink> Sink for Patient<S> {
         self.sink.maintain();
     }
 
-    fn start(&mut self, facts: &Facts) -> hotloop::Result<()> {
-        self.sink.start(facts)
+    fn start(&mut self, limits: &Limits) -> hotloop::Result<()> {
+        self.sink.start(limits)
     }
 
     fn devices(&self) -> Vec<Arc<dyn Device>> {
@@ -127,7 +127,7 @@ mod tests {
         let (mut sink, mut burst) = (patient(0, true), burst());
         assert_eq!(sink.send(&mut burst), 0);
         assert_eq!(burst.len(), 64);
-        // Patience is used up: it is not asked again and again by the engine's retries.
+        // IdleTimeouts is used up: it is not asked again and again by the engine's retries.
         let asked = sink.sink.asked;
         assert_eq!(sink.send(&mut burst), 0);
         assert_eq!(sink.sink.asked, asked + 1);

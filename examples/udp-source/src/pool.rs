@@ -35,13 +35,13 @@ impl Pool {
     }
 
     /// What it is to be like.
-    fn config(&self, facts: &Facts) -> MempoolConfig {
+    fn config(&self, limits: &Limits) -> MempoolConfig {
         let port_config = &self.port_config;
         let need = MempoolNeed {
             rx_descriptor_count: 0,
             tx_descriptor_count: self.queue_count * usize::from(port_config.tx_descriptor_count),
-            in_flight_count: facts.in_flight_max,
-            thread_count: facts.thread_count,
+            in_flight_count: limits.in_flight_max,
+            thread_count: limits.thread_count,
             cache_count: port_config.cache_count,
         };
         // One less than a power of two wastes no memory.
@@ -87,10 +87,10 @@ impl Device for Pool {
 impl Supply for Pool {
     type Packet = Mbuf;
 
-    fn start(&self, facts: &Facts) -> hotloop::Result<()> {
+    fn start(&self, limits: &Limits) -> hotloop::Result<()> {
         let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
         if self.mempool.get().is_none() {
-            let mempool = Mempool::new(self.eal, &self.config(facts))?;
+            let mempool = Mempool::new(self.eal, &self.config(limits))?;
             self.mempool.get_or_init(|| mempool);
         }
         Ok(())

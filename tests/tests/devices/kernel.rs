@@ -3,7 +3,7 @@
 use crate::shapes::{End, flows, send, wait_until, wired};
 use hotloop::dpdk::{Mbuf, RxQueue};
 use hotloop::prelude::*;
-use hotloop::stage::{Burst, Core, Device, Error, Facts, LinkState, Reopening, Source};
+use hotloop::stage::{Burst, Core, Device, Error, Limits, LinkState, Reopening, Source};
 use hotloop_tests::malformed_frames;
 use hotloop_tests::network::{Network, Peer, ip, kernel_received, reassembled};
 use hotloop_tests::{alone, device, eal};
@@ -61,7 +61,7 @@ fn what_no_descriptor_was_free_for_is_known_to_the_packet() {
             let port = Port::open(eal(), &device(driver, arguments)).unwrap();
             let core = Core::new(0, 1);
             let (mut rx, tx) = (port.rx_queue(&core).unwrap(), port.tx_queue(&core).unwrap());
-            rx.start(&Facts { in_flight_max: 64, thread_count: 1 }).unwrap();
+            rx.start(&Limits { in_flight_max: 64, thread_count: 1 }).unwrap();
             let mut peer = Peer::new(other_end);
             send(&mut peer, &flows(20_000));
             let mut received = 0;
@@ -149,7 +149,7 @@ impl Source for Paced {
         self.queue.poll(burst)
     }
 
-    fn start(&mut self, facts: &Facts) -> Result<(), Error> {
+    fn start(&mut self, facts: &Limits) -> Result<(), Error> {
         self.queue.start(facts)
     }
 

@@ -13,7 +13,7 @@ use hotloop::stage::DropReason;
 use hotloop::testing::syscalls::{Traced, traced};
 use hotloop::testing::{AllocGuard, Steady};
 use hotloop_tests::{alone, device, eal};
-use ipip_lb::balance::{Balance, BalanceDrop, Egress, Egresses, Making, Route, SEED};
+use ipip_lb::balance::{Balance, BalanceDrop, BalancerConfig, Egress, Egresses, Route, SEED};
 use ipip_lb::config::Config;
 use ipip_lb::counts::WorkerCounts;
 use ipip_lb::directory::{Builder, Directory, Standing};
@@ -126,7 +126,7 @@ impl Lb {
         let mac = |last| MacAddress::new([2, 0, 0, 0, 9, last]);
         let egress = |route| Egress { route, source: mac(1), destination: mac(2) };
         let egresses = Egresses { clients: egress(TO_CLIENTS), backends: egress(TO_BACKENDS) };
-        Balance::new(Making {
+        Balance::new(BalancerConfig {
             directory: self.subscribers.take(core).expect("a core takes its own once"),
             egresses,
             counts: Arc::clone(&self.counts),

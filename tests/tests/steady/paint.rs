@@ -54,7 +54,7 @@ impl Source for Painted<'_> {
         count
     }
 
-    fn start(&mut self, facts: &Facts) -> hotloop::Result<()> {
+    fn start(&mut self, facts: &Limits) -> hotloop::Result<()> {
         self.rx.start(facts)
     }
 

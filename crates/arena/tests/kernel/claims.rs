@@ -91,7 +91,7 @@ fn the_only_node_is_given_or_refused() {
                 let refusal = tried[0].1;
                 assert!(matches!(
                     refusal,
-                    Refusal::OnOtherNode { node: asked, .. } | Refusal::NodeUntold { node: asked }
+                    Refusal::OnOtherNode { node: asked, .. } | Refusal::NodeUnknown { node: asked }
                         if asked == node
                 ));
             }

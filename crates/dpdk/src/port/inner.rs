@@ -27,7 +27,7 @@ use crate::lock::{Control, lock};
 use crate::{Eal, Error, Mempool};
 use hotloop_dpdk_sys as sys;
 use hotloop_packet::ethernet::MacAddress;
-use hotloop_stage::Facts;
+use hotloop_stage::Limits;
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -84,10 +84,10 @@ pub(super) enum Phase {
     /// Invariant: the port exists and runs with the queues that are claimed. Set by `start` and
     /// `reopen`; ended by `stop_with`, where no queue is held, and by `reopen`, where none is inside
     /// the gate.
-    Started { port_id: u16, before: PortStats, facts: Facts },
+    Started { port_id: u16, before: PortStats, limits: Limits },
     /// The port does not exist, though queues may be held: it could not be opened again. The gate is
     /// shut, and nobody is inside.
-    Away { port_id: u16, facts: Facts },
+    Away { port_id: u16, limits: Limits },
     /// The port does not exist.
     Stopped { counted: PortStats },
 }
@@ -247,7 +247,7 @@ impl Inner {
     }
 
     /// Configures and starts the device with the queues that are claimed, where nobody has.
-    pub(super) fn start(&self, facts: &Facts) -> Result<(), Error> {
+    pub(super) fn start(&self, limits: &Limits) -> Result<(), Error> {
         let mut control = Control::lock();
         let mut state = lock(&self.state);
         let Phase::Plugged { port_id } = state.phase else { return Ok(()) };
@@ -258,7 +258,7 @@ impl Inner {
         }
         let before = sockets::open();
         state.mempool = None;
-        start::start(self, &mut control, &mut state, port_id, facts)?;
+        start::start(self, &mut control, &mut state, port_id, limits)?;
         if self.driver.missed == Missed::XdpSockets {
             state.sockets = Sockets::opened_since(&before, 0);
         }
@@ -271,7 +271,7 @@ impl Inner {
         // SAFETY: 1. The port exists, by the invariant of `Phase::Plugged`, while the state is locked.
         let before = unsafe { stats::read(port_id) }.unwrap_or_default();
         state.earlier = PortStats::default();
-        state.phase = Phase::Started { port_id, before, facts: *facts };
+        state.phase = Phase::Started { port_id, before, limits: *limits };
         self.gate.open(port_id);
         Ok(())
     }

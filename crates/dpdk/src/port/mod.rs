@@ -47,13 +47,13 @@ pub use tx::TxQueue;
 ///
 /// ```
 /// use hotloop_dpdk::{Eal, Port};
-/// use hotloop_stage::{Burst, Core, Facts, Sink, Source};
+/// use hotloop_stage::{Burst, Core, Limits, Sink, Source};
 ///
 /// let port = Port::open(Eal::embedded()?, "net_null0,size=60")?;
 /// let core = Core::new(0, 1);
 /// let (mut rx, mut tx) = (port.rx_queue(&core)?, port.tx_queue(&core)?);
-/// let facts = Facts { in_flight_max: 64, thread_count: 1 };
-/// (rx.start(&facts)?, tx.start(&facts)?);
+/// let limits = Limits { in_flight_max: 64, thread_count: 1 };
+/// (rx.start(&limits)?, tx.start(&limits)?);
 ///
 /// let mut burst = Burst::new();
 /// assert_eq!(rx.poll(&mut burst), 64);

@@ -7,7 +7,7 @@ use crate::Error;
 use crate::error::errno_text;
 use crate::lock::{Control, lock};
 use hotloop_dpdk_sys as sys;
-use hotloop_stage::{Facts, LinkState, Reopening};
+use hotloop_stage::{Limits, LinkState, Reopening};
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Inner {
@@ -25,18 +25,18 @@ impl Inner {
         if !interface.exists() || !self.gate.shut() {
             return Ok(Reopening::Waiting);
         }
-        if let Phase::Started { port_id, before, facts } = state.phase {
+        if let Phase::Started { port_id, before, limits } = state.phase {
             // SAFETY: 1. The port is this one, by the invariant of `Phase::Started`. 2. Nobody polls:
             // `Gate::shut` has found no queue inside, and none enters before it is opened.
             unsafe { self.halt(&mut control, &mut state, port_id, &before) };
-            state.phase = Phase::Away { port_id, facts };
+            state.phase = Phase::Away { port_id, limits };
             // SAFETY: 1. It was stopped just now. 2. As above.
             unsafe { plug::unplug(&mut control, &self.device, port_id) }?;
         }
-        let Phase::Away { port_id, facts } = state.phase else { return Ok(Reopening::Impossible) };
+        let Phase::Away { port_id, limits } = state.phase else { return Ok(Reopening::Impossible) };
         let plugged = plug_in(&mut control, &self.device)?;
         let found = plugged.port_id;
-        let opened = self.open_again(&mut control, &mut state, plugged, port_id, &facts);
+        let opened = self.open_again(&mut control, &mut state, plugged, port_id, &limits);
         if opened.is_err() {
             // SAFETY: 1. The port is the device's, which was plugged in just now, and is not started:
             // that is the last step. 2. No queue is inside the gate, which is shut.
@@ -52,7 +52,7 @@ impl Inner {
         state: &mut State,
         plugged: PluggedIn,
         port_id: u16,
-        facts: &Facts,
+        limits: &Limits,
     ) -> Result<(), Error> {
         let PluggedIn { port_id: found, sockets, interface } = plugged;
         if found != port_id {
@@ -62,11 +62,11 @@ impl Inner {
             return Err(self.unreadable("itself when opened again", error));
         }
         self.restore_mac(control, port_id)?;
-        start::start(self, control, state, port_id, facts)?;
+        start::start(self, control, state, port_id, limits)?;
         (state.sockets, state.interface) = (sockets, interface);
         // SAFETY: 1. The port exists: it was plugged in, and the control lock is held since.
         let before = unsafe { stats::read(port_id) }.unwrap_or_default();
-        state.phase = Phase::Started { port_id, before, facts: *facts };
+        state.phase = Phase::Started { port_id, before, limits: *limits };
         self.reopened.fetch_add(1, Relaxed);
         self.gate.open(port_id);
         Ok(())

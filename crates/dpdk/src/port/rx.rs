@@ -6,7 +6,7 @@ use super::stats;
 use crate::error::Direction;
 use crate::mbuf::{self, Mbuf, lengths};
 use hotloop_dpdk_sys::{self as sys, RawMbuf};
-use hotloop_stage::{Burst, Device, Error, Facts, Source};
+use hotloop_stage::{Burst, Device, Error, Limits, Source};
 use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
@@ -241,8 +241,8 @@ impl Source for RxQueue {
         self.poll_with_spare(burst)
     }
 
-    fn start(&mut self, facts: &Facts) -> Result<(), Error> {
-        self.port.start(facts)?;
+    fn start(&mut self, limits: &Limits) -> Result<(), Error> {
+        self.port.start(limits)?;
         self.checked_bytes = self.port.checked_bytes();
         self.pass.validate();
         if self.index == 0 {
@@ -285,7 +285,7 @@ impl fmt::Debug for RxQueue {
 mod tests {
     use crate::{Eal, Mbuf, Mempool, PacketBuf, Port};
     use hotloop_dpdk_sys::RawMbuf;
-    use hotloop_stage::{Burst, Core, Facts, Sink, Source};
+    use hotloop_stage::{Burst, Core, Limits, Sink, Source};
 
     /// A packet of two segments, of 1000 bytes and of 500.
     fn chain(pool: &Mempool) -> Mbuf {
@@ -347,9 +347,9 @@ mod tests {
         let port = Port::open(eal, "net_ring_rx").unwrap();
         let core = Core::new(0, 1);
         let (mut rx, mut tx) = (port.rx_queue(&core).unwrap(), port.tx_queue(&core).unwrap());
-        let facts = Facts { in_flight_max: 64, thread_count: 1 };
-        rx.start(&facts).unwrap();
-        tx.start(&facts).unwrap();
+        let limits = Limits { in_flight_max: 64, thread_count: 1 };
+        rx.start(&limits).unwrap();
+        tx.start(&limits).unwrap();
         let pool = port.mempool().unwrap();
         assert_eq!(rx.checked_bytes, None);
         rx.checked_bytes = Some(u32::from(pool.config().data_room_bytes));

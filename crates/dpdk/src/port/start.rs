@@ -8,7 +8,7 @@ use crate::lock::Control;
 use crate::mempool::{HEADROOM_BYTES, MempoolConfig, MempoolNeed};
 use crate::{Error, Mempool, log};
 use hotloop_dpdk_sys as sys;
-use hotloop_stage::Facts;
+use hotloop_stage::Limits;
 use std::ffi::c_int;
 use std::ptr;
 
@@ -28,7 +28,7 @@ pub(super) fn start(
     control: &mut Control,
     state: &mut State,
     port_id: u16,
-    facts: &Facts,
+    limits: &Limits,
 ) -> Result<(), Error> {
     let step = Step { port, port_id };
     let (rx_count, tx_count) = port.configured(state);
@@ -38,8 +38,8 @@ pub(super) fn start(
         let need = MempoolNeed {
             rx_descriptor_count: usize::from(rx_count) * usize::from(rx_descriptors),
             tx_descriptor_count: control.tx_descriptors.values().sum(),
-            in_flight_count: facts.in_flight_max,
-            thread_count: facts.thread_count,
+            in_flight_count: limits.in_flight_max,
+            thread_count: limits.thread_count,
             cache_count: port.config.cache_count,
         };
         let mempool = match &state.mempool {

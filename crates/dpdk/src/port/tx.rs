@@ -7,7 +7,7 @@ use crate::Mbuf;
 use crate::error::Direction;
 use hotloop_dpdk_sys::{self as sys, RawMbuf};
 use hotloop_packet::PacketBuf;
-use hotloop_stage::{Burst, Device, Error, Facts, Sink};
+use hotloop_stage::{Burst, Device, Error, Limits, Sink};
 use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
@@ -123,8 +123,8 @@ impl Sink for TxQueue {
         }
     }
 
-    fn start(&mut self, facts: &Facts) -> Result<(), Error> {
-        self.port.start(facts)?;
+    fn start(&mut self, limits: &Limits) -> Result<(), Error> {
+        self.port.start(limits)?;
         self.pass.validate();
         if self.index == 0 && self.port.is_rx_unclaimed() {
             self.drained = self.port.spare_rx();
@@ -156,7 +156,7 @@ impl fmt::Debug for TxQueue {
 #[cfg(test)]
 mod tests {
     use crate::{Eal, Mbuf, Mempool, MempoolConfig, PacketBuf, Port};
-    use hotloop_stage::{Burst, Core, Facts, Sink};
+    use hotloop_stage::{Burst, Core, Limits, Sink};
 
     /// A chain of two segments, the first of which has room for `room` bytes more.
     fn chain(pool: &Mempool, room: usize) -> Mbuf {
@@ -180,7 +180,7 @@ mod tests {
         let pool = Mempool::new(eal, &MempoolConfig::default()).unwrap();
         let core = Core::new(0, 1);
         let mut tx = port.tx_queue(&core).unwrap();
-        tx.start(&Facts { in_flight_max: 64, thread_count: 1 }).unwrap();
+        tx.start(&Limits { in_flight_max: 64, thread_count: 1 }).unwrap();
         tx.looks = true;
 
         let mut burst = Burst::new();

@@ -2,12 +2,12 @@
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use hotloop_dpdk::{Eal, Mbuf, Mempool, PacketBuf, Port, PortConfig, RxQueue, TxQueue};
-use hotloop_stage::{Burst, Core, Facts, Sink, Source};
+use hotloop_stage::{Burst, Core, Limits, Sink, Source};
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-pub const FACTS: Facts = Facts { in_flight_max: 256, thread_count: 2 };
+pub const LIMITS: Limits = Limits { in_flight_max: 256, thread_count: 2 };
 
 pub fn eal() -> Eal {
     Eal::embedded_or_current().expect("EAL starts anywhere")
@@ -37,8 +37,8 @@ pub fn open_with(driver: &str, arguments: &str, config: PortConfig) -> Port {
 pub fn start(port: &Port) -> (RxQueue, TxQueue) {
     let mut rx = port.rx_queue(&core()).unwrap();
     let mut tx = port.tx_queue(&core()).unwrap();
-    rx.start(&FACTS).unwrap();
-    tx.start(&FACTS).unwrap();
+    rx.start(&LIMITS).unwrap();
+    tx.start(&LIMITS).unwrap();
     (rx, tx)
 }
 

@@ -5,7 +5,7 @@ use super::node::{Node, Part, Passage, Place, PlaceKind, abandon_received, settl
 use crate::deployment::Deployment;
 use crate::panic_origin::record;
 use hotloop_ring::{Mesh, Producers};
-use hotloop_stage::{BURST_CAPACITY, Burst, Carries, Counters, DropReason, Tick, drop_reasons};
+use hotloop_stage::{BURST_CAPACITY, Burst, Carries, Counters, DropReason, Instant, drop_reasons};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -237,7 +237,7 @@ impl<T> Out<T> {
 
 impl<T: Carries + Send, K: Key<T>, D: Node<T>> Node<T> for Boundary<'_, T, K, D> {
     #[inline(always)]
-    fn accept(&mut self, now: Tick, burst: &mut Burst<T>) {
+    fn accept(&mut self, now: Instant, burst: &mut Burst<T>) {
         let Self { out, own, .. } = self;
         if let Some((_, group)) = own {
             group.follow(now);
@@ -253,14 +253,14 @@ impl<T: Carries + Send, K: Key<T>, D: Node<T>> Node<T> for Boundary<'_, T, K, D>
     }
 
     #[inline(always)]
-    fn turn(&mut self, now: Tick) -> usize {
+    fn turn(&mut self, now: Instant) -> usize {
         self.own.as_mut().map_or(0, |(_, group)| {
             group.follow(now);
             group.turn()
         })
     }
 
-    fn close(&mut self, now: Tick) -> bool {
+    fn close(&mut self, now: Instant) -> bool {
         self.out.rings = None;
         self.own.as_mut().is_none_or(|(_, group)| {
             group.follow(now);

@@ -1,7 +1,7 @@
 //! A side exit: some packets leave the chain through sinks of their own.
 
 use super::node::{Node, Part, Place, PlaceKind, abandon_emitted};
-use hotloop_stage::{BURST_CAPACITY, Burst, Carries, Counters, Tick};
+use hotloop_stage::{BURST_CAPACITY, Burst, Carries, Counters, Instant};
 use std::sync::Arc;
 
 /// What a stage ahead of an [`exit`](crate::Chain::exit) emits: a packet that goes on to the next
@@ -15,14 +15,14 @@ pub enum Fork<On, Exit> {
 }
 
 impl<On: Carries, Exit: Carries> Carries for Fork<On, Exit> {
-    fn carried(&self) -> &[u8] {
+    fn bytes(&self) -> &[u8] {
         match self {
-            Self::On(packet) => packet.carried(),
-            Self::Exit(packet) => packet.carried(),
+            Self::On(packet) => packet.bytes(),
+            Self::Exit(packet) => packet.bytes(),
         }
     }
 
-    fn arrival(&self) -> Option<Tick> {
+    fn arrival(&self) -> Option<Instant> {
         match self {
             Self::On(packet) => packet.arrival(),
             Self::Exit(packet) => packet.arrival(),
@@ -55,7 +55,7 @@ impl<On, Exit, X: Node<Exit>, D: Node<On>> ExitNode<On, Exit, X, D> {
 
 impl<On, Exit, X: Node<Exit>, D: Node<On>> Node<Fork<On, Exit>> for ExitNode<On, Exit, X, D> {
     #[inline(always)]
-    fn accept(&mut self, now: Tick, burst: &mut Burst<Fork<On, Exit>>) {
+    fn accept(&mut self, now: Instant, burst: &mut Burst<Fork<On, Exit>>) {
         let Parting { on, leaving, counters, .. } = &mut self.parting;
         counters.received.add(burst.len() as u64);
         counters.emitted.add(burst.len() as u64);
@@ -75,11 +75,11 @@ impl<On, Exit, X: Node<Exit>, D: Node<On>> Node<Fork<On, Exit>> for ExitNode<On,
     }
 
     #[inline(always)]
-    fn turn(&mut self, now: Tick) -> usize {
+    fn turn(&mut self, now: Instant) -> usize {
         self.down.turn(now)
     }
 
-    fn close(&mut self, now: Tick) -> bool {
+    fn close(&mut self, now: Instant) -> bool {
         self.down.close(now)
     }
 

@@ -4,7 +4,9 @@ use super::node::{Node, Part, Place, PlaceKind, abandon_emitted};
 use crate::panic_origin::record;
 use crate::worker::Worker;
 use hotloop_ring::Consumers;
-use hotloop_stage::{BURST_CAPACITY, Burst, Carries, Counters, Device, Error, Facts, Source, Tick};
+use hotloop_stage::{
+    BURST_CAPACITY, Burst, Carries, Counters, Device, Error, Instant, Limits, Source,
+};
 use std::sync::Arc;
 
 /// The rings into a group, as a source.
@@ -28,13 +30,13 @@ pub struct Group<S: Source, D> {
     pub input: Input<S>,
     down: D,
     /// The time of this group. Where the clock is the packets' own, each group has its own.
-    now: Tick,
+    now: Instant,
     is_closed: bool,
 }
 
 impl<S: Source<Item: Carries>, D: Node<S::Item>> Group<S, D> {
     pub const fn new(input: Input<S>, down: D) -> Self {
-        Self { input, down, now: Tick::from_ns(0), is_closed: false }
+        Self { input, down, now: Instant::from_ns(0), is_closed: false }
     }
 
     /// One turn: polls once, runs what came as far as it goes, and lets every later node and group
@@ -82,7 +84,7 @@ impl<S: Source<Item: Carries>, D: Node<S::Item>> Group<S, D> {
     /// Moves the time on to that of the group before, on the same core. Where the clock is the
     /// packets' own, that one has run further than the packets that wait here.
     #[inline(always)]
-    pub fn follow(&mut self, now: Tick) {
+    pub fn follow(&mut self, now: Instant) {
         if !self.input.is_paced {
             self.now = self.now.max(now);
         }
@@ -90,7 +92,7 @@ impl<S: Source<Item: Carries>, D: Node<S::Item>> Group<S, D> {
 
     /// Passes on the packets of `burst`, which came from this same core, without storing them.
     #[inline(always)]
-    pub fn pass(&mut self, now: Tick, burst: &mut Burst<S::Item>) {
+    pub fn pass(&mut self, now: Instant, burst: &mut Burst<S::Item>) {
         self.now = self.now.max(now);
         self.input.count(burst.len(), burst.len());
         self.down.accept(self.now, burst);
@@ -124,7 +126,7 @@ impl<S: Source<Item: Carries>, D: Node<S::Item>> Group<S, D> {
 
 impl<S: Source<Item: Carries>, D: Node<S::Item>> Worker for Group<S, D> {
     #[inline]
-    fn turn(&mut self, now: Tick) -> usize {
+    fn turn(&mut self, now: Instant) -> usize {
         self.now = self.now.max(now);
         Self::turn(self)
     }
@@ -135,7 +137,7 @@ impl<S: Source<Item: Carries>, D: Node<S::Item>> Worker for Group<S, D> {
         }
     }
 
-    fn drain(&mut self, now: Tick) -> bool {
+    fn drain(&mut self, now: Instant) -> bool {
         self.now = self.now.max(now);
         self.close()
     }
@@ -281,9 +283,9 @@ impl<S: Source> Part for Input<S> {
         self.source.finished()
     }
 
-    fn start(&mut self, facts: &Facts, is_lossless: bool) -> Result<(), Error> {
+    fn start(&mut self, limits: &Limits, is_lossless: bool) -> Result<(), Error> {
         self.is_limited = is_lossless && (self.kind == PlaceKind::Rings || self.source.lossless());
-        self.source.start(facts)
+        self.source.start(limits)
     }
 
     fn is_lossless(&self) -> bool {

@@ -1,21 +1,21 @@
 //! What runs: nodes that pass bursts on, each owning those after it.
 
-use hotloop_stage::{Burst, Counter, Counters, Device, Error, Facts, Tick};
+use hotloop_stage::{Burst, Counter, Counters, Device, Error, Instant, Limits};
 use std::sync::Arc;
 
 /// A node of a chain, together with all nodes after it.
 pub trait Node<In> {
     /// Takes all items of `burst` and passes on what becomes of them. Where something panics, the
     /// items that no node has taken stay in `burst`.
-    fn accept(&mut self, now: Tick, burst: &mut Burst<In>);
+    fn accept(&mut self, now: Instant, burst: &mut Burst<In>);
 
     /// One turn, with or without packets: calls `tick` of the stages and runs what came through the
     /// rings of later groups. Returns the number of packets that came.
-    fn turn(&mut self, now: Tick) -> usize;
+    fn turn(&mut self, now: Instant) -> usize;
 
     /// One turn of the drain, once nothing comes from the nodes before. Returns whether nothing is
     /// left here or in later nodes of this core.
-    fn close(&mut self, now: Tick) -> bool;
+    fn close(&mut self, now: Instant) -> bool;
 
     /// The number of items that find room in the rings of every boundary of this core.
     fn room(&mut self) -> usize;
@@ -49,8 +49,8 @@ pub trait Part {
     ///
     /// # Errors
     /// The first device's that does not start.
-    fn start(&mut self, facts: &Facts, is_lossless: bool) -> Result<(), Error> {
-        let _ = (facts, is_lossless);
+    fn start(&mut self, limits: &Limits, is_lossless: bool) -> Result<(), Error> {
+        let _ = (limits, is_lossless);
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use super::node::{Node, Part, Place, PlaceKind};
 use super::sink_node::{Collected, Outlet};
-use hotloop_stage::{Burst, Carries, Counters, DropReason, Sink, Tick, drop_reasons};
+use hotloop_stage::{Burst, Carries, Counters, DropReason, Instant, Sink, drop_reasons};
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -16,11 +16,11 @@ pub struct Routed<P, R> {
 }
 
 impl<P: Carries, R> Carries for Routed<P, R> {
-    fn carried(&self) -> &[u8] {
-        self.packet.carried()
+    fn bytes(&self) -> &[u8] {
+        self.packet.bytes()
     }
 
-    fn arrival(&self) -> Option<Tick> {
+    fn arrival(&self) -> Option<Instant> {
         self.packet.arrival()
     }
 }
@@ -81,7 +81,7 @@ impl Unrouted {
 impl<R: Eq, S: Sink> Node<Routed<S::Item, R>> for OutletsNode<R, S> {
     /// Most packets take the outlet of the one before: a burst is moved in runs of one route.
     #[inline(always)]
-    fn accept(&mut self, _: Tick, burst: &mut Burst<Routed<S::Item, R>>) {
+    fn accept(&mut self, _: Instant, burst: &mut Burst<Routed<S::Item, R>>) {
         while let Some(first) = burst.as_slice().first() {
             let sink = self.sinks.iter_mut().find(|(route, _)| *route == first.route);
             let Some((route, sink)) = sink else {
@@ -101,11 +101,11 @@ impl<R: Eq, S: Sink> Node<Routed<S::Item, R>> for OutletsNode<R, S> {
     }
 
     #[inline(always)]
-    fn turn(&mut self, _: Tick) -> usize {
+    fn turn(&mut self, _: Instant) -> usize {
         0
     }
 
-    fn close(&mut self, _: Tick) -> bool {
+    fn close(&mut self, _: Instant) -> bool {
         true
     }
 

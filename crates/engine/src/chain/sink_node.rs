@@ -3,7 +3,7 @@
 use super::node::{Node, Part, Passage, Place, PlaceKind, abandon_received, settle};
 use crate::panic_origin::{attribute, record};
 use hotloop_stage::{
-    BURST_CAPACITY, Burst, Carries, Counters, Device, DropReason, Error, Facts, Sink, Tick,
+    BURST_CAPACITY, Burst, Carries, Counters, Device, DropReason, Error, Instant, Limits, Sink,
     drop_reasons,
 };
 use std::sync::Arc;
@@ -121,16 +121,16 @@ impl<S: Sink> Drop for Sending<'_, S> {
 
 impl<S: Sink> Node<S::Item> for SinkNode<S> {
     #[inline(always)]
-    fn accept(&mut self, _: Tick, burst: &mut Burst<S::Item>) {
+    fn accept(&mut self, _: Instant, burst: &mut Burst<S::Item>) {
         self.send(burst);
     }
 
     #[inline(always)]
-    fn turn(&mut self, _: Tick) -> usize {
+    fn turn(&mut self, _: Instant) -> usize {
         0
     }
 
-    fn close(&mut self, _: Tick) -> bool {
+    fn close(&mut self, _: Instant) -> bool {
         true
     }
 
@@ -158,8 +158,8 @@ impl<S: Sink> Part for SinkNode<S> {
 
     fn abandon(&mut self) {}
 
-    fn start(&mut self, facts: &Facts, _: bool) -> Result<(), Error> {
-        self.sink.start(facts)
+    fn start(&mut self, limits: &Limits, _: bool) -> Result<(), Error> {
+        self.sink.start(limits)
     }
 
     fn devices(&self) -> Option<Vec<Arc<dyn Device>>> {
@@ -208,8 +208,8 @@ impl<S: Sink> Part for Collected<S> {
         abandon_received(&self.node.counters, &mut self.burst);
     }
 
-    fn start(&mut self, facts: &Facts, is_lossless: bool) -> Result<(), Error> {
-        self.node.start(facts, is_lossless)
+    fn start(&mut self, limits: &Limits, is_lossless: bool) -> Result<(), Error> {
+        self.node.start(limits, is_lossless)
     }
 
     fn devices(&self) -> Option<Vec<Arc<dyn Device>>> {
@@ -228,7 +228,7 @@ mod tests {
     struct Number(u8);
 
     impl Carries for Number {
-        fn carried(&self) -> &[u8] {
+        fn bytes(&self) -> &[u8] {
             &[]
         }
     }
@@ -266,7 +266,7 @@ mod tests {
         for numbers in [0..14, 20..23] {
             let mut burst = Burst::new();
             burst.extend(numbers.map(Number));
-            node.accept(Tick::from_ns(0), &mut burst);
+            node.accept(Instant::from_ns(0), &mut burst);
             assert!(burst.is_empty());
         }
         assert_eq!(node.sink.sent, [0, 2, 4, 6, 8, 20, 22]);

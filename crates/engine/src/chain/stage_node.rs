@@ -3,8 +3,8 @@
 use super::node::{Node, Part, Passage, Place, PlaceKind, abandon_emitted, settle};
 use crate::panic_origin::record;
 use hotloop_stage::{
-    BURST_CAPACITY, Burst, BurstStage, Counter, Counters, Cx, DropReason, Output, Stage, Tally,
-    Tick,
+    BURST_CAPACITY, Burst, BurstStage, Counter, Counters, Cx, DropReason, Instant, Output, Stage,
+    Tally,
 };
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ impl<In, A: BurstStage<In>, D: Node<A::Out>> StageNode<In, A, D> {
 
     /// Calls `method` of the stage, and passes on what it emits.
     #[inline(always)]
-    fn call(&mut self, now: Tick, method: Method<'_, In>) {
+    fn call(&mut self, now: Instant, method: Method<'_, In>) {
         let Self { work, down } = self;
         let is_process = matches!(method, Method::Process(_));
         let (input, is_end) = match method {
@@ -150,17 +150,17 @@ impl<In, A: BurstStage<In>> Drop for Call<'_, In, A> {
 
 impl<In, A: BurstStage<In>, D: Node<A::Out>> Node<In> for StageNode<In, A, D> {
     #[inline(always)]
-    fn accept(&mut self, now: Tick, burst: &mut Burst<In>) {
+    fn accept(&mut self, now: Instant, burst: &mut Burst<In>) {
         self.call(now, Method::Process(burst));
     }
 
     #[inline(always)]
-    fn turn(&mut self, now: Tick) -> usize {
+    fn turn(&mut self, now: Instant) -> usize {
         self.call(now, Method::Tick);
         self.down.turn(now)
     }
 
-    fn close(&mut self, now: Tick) -> bool {
+    fn close(&mut self, now: Instant) -> bool {
         if !std::mem::replace(&mut self.work.is_finished, true) {
             self.call(now, Method::Finish);
         }

@@ -10,7 +10,7 @@ pub use watch::watched;
 
 use hotloop_engine::{Deployment, Engine, Graph, Report, RunError};
 use hotloop_stage::{
-    Burst, Carries, Core, Device, DeviceCounters, Error, Facts, Sink, Source, Tick,
+    Burst, Carries, Core, Device, DeviceCounters, Error, Instant, Limits, Sink, Source,
 };
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -51,12 +51,12 @@ impl Parcel {
 }
 
 impl Carries for Parcel {
-    fn carried(&self) -> &[u8] {
+    fn bytes(&self) -> &[u8] {
         &[]
     }
 
-    fn arrival(&self) -> Option<Tick> {
-        self.at_ns.map(Tick::from_ns)
+    fn arrival(&self) -> Option<Instant> {
+        self.at_ns.map(Instant::from_ns)
     }
 }
 
@@ -251,8 +251,11 @@ impl Source for Rx {
         said as usize
     }
 
-    fn start(&mut self, facts: &Facts) -> Result<(), Error> {
-        assert!(facts.in_flight_max > 0 && facts.thread_count > 0, "facts are known at the start");
+    fn start(&mut self, limits: &Limits) -> Result<(), Error> {
+        assert!(
+            limits.in_flight_max > 0 && limits.thread_count > 0,
+            "limits are known at the start"
+        );
         self.nic.started.fetch_add(1, SeqCst);
         self.start_error.map_or(Ok(()), |text| Err(Error::message(text)))
     }
@@ -308,7 +311,7 @@ impl Sink for Tx {
         said
     }
 
-    fn start(&mut self, _: &Facts) -> Result<(), Error> {
+    fn start(&mut self, _: &Limits) -> Result<(), Error> {
         self.nic.started.fetch_add(1, SeqCst);
         self.start_error.map_or(Ok(()), |text| Err(Error::message(text)))
     }

@@ -3,7 +3,7 @@
 use crate::simulator::{Settings, Simulated, World};
 use crate::{Frame, Rng};
 use hotloop_engine::Assembly;
-use hotloop_stage::Tick;
+use hotloop_stage::Instant;
 
 /// How many steps a run may take: far more than the slowest drawn one does. A run that takes more
 /// goes round in circles.
@@ -28,7 +28,7 @@ pub struct Stepping<'a, F> {
     settings: &'a Settings,
     rng: Rng,
     frame: F,
-    now: Tick,
+    now: Instant,
     step_count: u64,
     /// How many frames arrived at each RX queue.
     fed_counts: Vec<u64>,
@@ -44,7 +44,7 @@ impl<'a, F: FnMut(usize, u64, &mut Rng) -> Frame> Stepping<'a, F> {
         mut rng: Rng,
         frame: F,
     ) -> Self {
-        let now = Tick::from_ns(rng.below(PAUSE_NS_MAX));
+        let now = Instant::from_ns(rng.below(PAUSE_NS_MAX));
         let fed_counts = vec![0; settings.deployment.cores_in(0)];
         let shares = vec![1; assembly.core_count()];
         Self { assembly, world, settings, rng, frame, now, step_count: 0, fed_counts, shares }
@@ -104,7 +104,7 @@ impl<'a, F: FnMut(usize, u64, &mut Rng) -> Frame> Stepping<'a, F> {
         }
         let pauses = self.rng.permille(10);
         let passed_ns_max = if pauses { PAUSE_NS_MAX } else { TURN_NS_MAX };
-        self.now = Tick::from_ns(self.now.as_ns() + self.rng.below(passed_ns_max));
+        self.now = Instant::from_ns(self.now.as_ns() + self.rng.below(passed_ns_max));
         let core_index = self.next_core();
         self.assembly.step(core_index, self.now);
         self.step_count += 1;

@@ -3,7 +3,7 @@
 
 use hotloop_engine::Clock;
 use hotloop_stage::{
-    BURST_CAPACITY, Burst, BurstStage, Carries, Cx, Output, Stage, Tick, Verdict, drop_reasons,
+    BURST_CAPACITY, Burst, BurstStage, Carries, Cx, Instant, Output, Stage, Verdict, drop_reasons,
 };
 use hotloop_testing::{Frame, PacketPool, PooledPacket, Rng};
 
@@ -26,7 +26,7 @@ mod panics {
 
 /// Panics if the packet is of that kind. Nothing is printed.
 fn panic_at(kind: u8, packet: &impl Carries) {
-    if packet.carried().get(4) == Some(&kind) {
+    if packet.bytes().get(4) == Some(&kind) {
         std::panic::resume_unwind(Box::new("on purpose"));
     }
 }
@@ -85,11 +85,11 @@ impl Parsed {
 }
 
 impl Carries for Parsed {
-    fn carried(&self) -> &[u8] {
-        self.packet.carried()
+    fn bytes(&self) -> &[u8] {
+        self.packet.bytes()
     }
 
-    fn arrival(&self) -> Option<Tick> {
+    fn arrival(&self) -> Option<Instant> {
         self.packet.arrival()
     }
 }
@@ -112,14 +112,14 @@ impl Stage<PooledPacket> for Parse {
     fn prepare(&mut self, _: &mut Cx<'_, ParseDrop>, burst: &[PooledPacket]) {
         for (flow, packet) in self.flows.iter_mut().zip(burst) {
             panic_at(panics::IN_PREPARE, packet);
-            *flow = packet.carried().first_chunk::<HEADER_BYTES>().map(|header| header[0]);
+            *flow = packet.bytes().first_chunk::<HEADER_BYTES>().map(|header| header[0]);
         }
     }
 
     fn packet(&mut self, cx: &mut Cx<'_, ParseDrop>, packet: PooledPacket) -> Verdict<Parsed> {
         panic_at(panics::IN_PARSE, &packet);
         let Some(flow) = self.flows[cx.index()] else { return cx.drop(packet, ParseDrop::Short) };
-        if packet.carried()[4] >= KIND_REFUSED {
+        if packet.bytes()[4] >= KIND_REFUSED {
             return cx.drop(packet, ParseDrop::Refused);
         }
         Ok(Parsed { packet, flow })
@@ -158,7 +158,7 @@ drop_reasons! {
 pub struct Batch {
     pool: PacketPool,
     held: Vec<PooledPacket>,
-    since: Tick,
+    since: Instant,
     release_count: u64,
 }
 
@@ -167,7 +167,7 @@ impl Batch {
 
     pub fn new(pool: &PacketPool) -> Self {
         let held = Vec::with_capacity(Self::HELD_MAX);
-        Self { pool: pool.clone(), held, since: Tick::default(), release_count: 0 }
+        Self { pool: pool.clone(), held, since: Instant::default(), release_count: 0 }
     }
 
     fn release(&mut self, out: &mut Output<'_, PooledPacket>) {

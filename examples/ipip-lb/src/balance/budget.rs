@@ -1,7 +1,7 @@
 //! How many ICMP errors leave: in all, and towards each network.
 
 use super::window::Window;
-use hotloop::stage::Tick;
+use hotloop::stage::Instant;
 use std::collections::HashMap;
 use std::net::IpAddr;
 
@@ -29,7 +29,7 @@ impl Budget {
     }
 
     /// Whether an error may go to this host now.
-    pub fn has_room(&mut self, now: Tick, to: IpAddr) -> bool {
+    pub fn has_room(&mut self, now: Instant, to: IpAddr) -> bool {
         if self.window.is_over(now) {
             self.sent.clear();
         }
@@ -38,7 +38,7 @@ impl Budget {
     }
 
     /// An error goes to this host now, as there was [room](Self::has_room) for.
-    pub fn count(&mut self, now: Tick, to: IpAddr) {
+    pub fn count(&mut self, now: Instant, to: IpAddr) {
         self.window.count(now);
         *self.sent.entry(network(to)).or_default() += 1;
     }
@@ -58,7 +58,11 @@ mod tests {
     use super::*;
 
     /// Of so many errors to each of these hosts at once, how many leave, and how large the map is then.
-    fn sent(budget: &mut Budget, now: Tick, hosts: impl Iterator<Item = IpAddr>) -> (u32, usize) {
+    fn sent(
+        budget: &mut Budget,
+        now: Instant,
+        hosts: impl Iterator<Item = IpAddr>,
+    ) -> (u32, usize) {
         let mut count = 0;
         for host in hosts {
             if budget.has_room(now, host) {
@@ -76,7 +80,7 @@ mod tests {
         let v4 = |bits: u32| IpAddr::from(bits.to_be_bytes());
         let v6 = |bits: u128| IpAddr::from(bits.to_be_bytes());
         for second in 1..5 {
-            let now = Tick::from_ns(second * 1_000_000_000);
+            let now = Instant::from_ns(second * 1_000_000_000);
             let one = (0..256).map(|host| v4(0x0A00_0000 | host));
             assert_eq!(sent(&mut budget, now, one), (100, capacity));
             let one = (0..256).map(|host| v6(7 << 64 | host));

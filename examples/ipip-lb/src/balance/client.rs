@@ -13,7 +13,7 @@ use hotloop::packet::PacketBuf;
 use hotloop::packet::classify::Layout;
 use hotloop::packet::flow_key::{FlowKey, FlowKeyV4};
 use hotloop::packet::ip::{Fragment, protocol};
-use hotloop::stage::{Carries, Tick};
+use hotloop::stage::{Carries, Instant};
 use std::net::IpAddr;
 
 /// A packet of a flow to a service.
@@ -246,7 +246,11 @@ impl<P: PacketBuf + Carries> Own<P> {
     }
 
     /// Drops the fragments that have waited too long; without a time, all.
-    pub(super) fn give_up_fragments(&mut self, turn: &mut Turn<'_, '_, '_, P>, now: Option<Tick>) {
+    pub(super) fn give_up_fragments(
+        &mut self,
+        turn: &mut Turn<'_, '_, '_, P>,
+        now: Option<Instant>,
+    ) {
         while let Some(packet) = self.fragments.given_up(now) {
             turn.reject(packet, BalanceDrop::FragmentOrphan);
         }
@@ -291,7 +295,7 @@ impl<P: PacketBuf + Carries> Own<P> {
         directory: &Directory,
         key: &FlowKey,
         hash: u32,
-        now: Tick,
+        now: Instant,
     ) -> Result<TargetId, BalanceDrop> {
         let found = self.connections.find(key, now);
         if let Some(connection) = found.and_then(|(place, _)| self.connections.connection(place)) {

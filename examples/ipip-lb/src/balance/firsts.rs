@@ -2,7 +2,7 @@
 
 use super::fragments::Datagram;
 use crate::directory::TargetId;
-use hotloop::stage::Tick;
+use hotloop::stage::Instant;
 use std::hash::{BuildHasher, RandomState};
 use std::iter;
 
@@ -39,7 +39,7 @@ pub struct Firsts {
 struct First {
     datagram: Datagram,
     target: TargetId,
-    since: Tick,
+    since: Instant,
     /// The number of the one before it in its bucket.
     previous: u64,
 }
@@ -48,7 +48,7 @@ impl Firsts {
     /// Remembers none yet. Takes all of its memory.
     pub fn new() -> Self {
         let target = TargetId { slot: 0, generation: 0 };
-        let (datagram, since) = (Datagram::default(), Tick::from_ns(0));
+        let (datagram, since) = (Datagram::default(), Instant::from_ns(0));
         let none = First { datagram, target, since, previous: 0 };
         Self {
             ring: vec![none; DATAGRAMS_MAX].into(),
@@ -59,7 +59,7 @@ impl Firsts {
     }
 
     /// The first fragment of the datagram went to `target` now. The oldest makes room for it.
-    pub fn remember(&mut self, datagram: Datagram, target: TargetId, now: Tick) {
+    pub fn remember(&mut self, datagram: Datagram, target: TargetId, now: Instant) {
         let bucket = self.bucket(datagram);
         // One that comes again takes a new place, and leaves the chain at its old one: no chain has a
         // datagram twice, however often it comes.
@@ -72,7 +72,7 @@ impl Firsts {
     }
 
     /// Where the first fragment of the datagram went, if that is remembered.
-    pub fn target(&self, datagram: Datagram, now: Tick) -> Option<TargetId> {
+    pub fn target(&self, datagram: Datagram, now: Instant) -> Option<TargetId> {
         let mut firsts = self.chain(self.bucket(datagram)).map(|number| &self.ring[place(number)]);
         let first = firsts.find(|first| first.datagram == datagram)?;
         (now.ns_since(first.since) <= REMEMBERED_NS).then_some(first.target)
@@ -136,7 +136,7 @@ mod tests {
             for step in 0..30_000 {
                 now += rng.below(800_000);
                 let datagram = Datagram::numbered(rng.below(datagram_count));
-                let tick = Tick::from_ns(now);
+                let tick = Instant::from_ns(now);
                 if rng.permille(700) {
                     firsts.remember(datagram, target(step), tick);
                     list.push_back((datagram, target(step), now));
@@ -156,7 +156,7 @@ mod tests {
     /// However often one comes, others are found at once.
     #[test]
     fn no_chain_has_a_datagram_twice() {
-        let (mut firsts, now) = (Firsts::new(), Tick::from_ns(0));
+        let (mut firsts, now) = (Firsts::new(), Instant::from_ns(0));
         for count in 0..10_000 {
             firsts.remember(Datagram::numbered(count % 3), target(0), now);
         }

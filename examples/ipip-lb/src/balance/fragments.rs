@@ -4,7 +4,7 @@ use super::firsts::Firsts;
 use crate::own_header::OwnHeader;
 use crate::prefix::bits;
 use hotloop::packet::classify::Layout;
-use hotloop::stage::Tick;
+use hotloop::stage::Instant;
 use std::collections::VecDeque;
 
 /// How many fragments wait for their first.
@@ -50,7 +50,7 @@ pub struct Fragments<P> {
 #[derive(Debug)]
 struct Waiting<P> {
     datagram: Datagram,
-    since: Tick,
+    since: Instant,
     layout: Layout,
     packet: P,
 }
@@ -63,7 +63,13 @@ impl<P> Fragments<P> {
 
     /// Keeps a fragment that came before its first. Where there is no room, the oldest makes room for
     /// it, and is returned.
-    pub fn wait(&mut self, datagram: Datagram, layout: Layout, packet: P, now: Tick) -> Option<P> {
+    pub fn wait(
+        &mut self,
+        datagram: Datagram,
+        layout: Layout,
+        packet: P,
+        now: Instant,
+    ) -> Option<P> {
         let is_full = self.waiting.len() >= WAITING_MAX;
         let oldest = if is_full { self.waiting.pop_front() } else { None };
         self.waiting.push_back(Waiting { datagram, since: now, layout, packet });
@@ -77,7 +83,7 @@ impl<P> Fragments<P> {
     }
 
     /// Takes out the next fragment that has waited too long; at the end of a run, any.
-    pub fn given_up(&mut self, now: Option<Tick>) -> Option<P> {
+    pub fn given_up(&mut self, now: Option<Instant>) -> Option<P> {
         let oldest = self.waiting.front()?;
         if now.is_some_and(|now| now.ns_since(oldest.since) < WAIT_NS) {
             return None;

@@ -6,7 +6,7 @@ use crate::directory::TargetId;
 use crate::prefix::Prefix;
 use hotloop::engine::Mailbox;
 use hotloop::packet::flow_key::FlowKey;
-use hotloop::stage::Tick;
+use hotloop::stage::Instant;
 use std::sync::Arc;
 
 /// How many slots of its tables a worker looks at in a turn for a [`Question`], whatever the filter:
@@ -137,7 +137,7 @@ impl Inquiries {
 
     /// Goes on answering, in a bounded step.
     #[inline]
-    pub(super) fn answer(&mut self, connections: &Connections, now: Tick) {
+    pub(super) fn answer(&mut self, connections: &Connections, now: Instant) {
         let Some(mailbox) = &mut self.mailbox else { return };
         if let Some(mut listing) = self.listing.take() {
             if listing.go_on(connections) {

@@ -46,7 +46,7 @@ use hotloop::packet::PacketBuf;
 use hotloop::packet::ethernet::MacAddress;
 use hotloop::packet::seed::Seed;
 use hotloop::stage::{
-    Burst, BurstStage, Carries, Classified, Cx, Error, Output, Tick, drop_reasons,
+    Burst, BurstStage, Carries, Classified, Cx, Error, Instant, Output, drop_reasons,
 };
 use schedule::Schedule;
 use std::sync::Arc;
@@ -138,7 +138,7 @@ pub struct Egresses {
 
 /// What a worker's balancer is made with.
 #[derive(Debug)]
-pub struct Making {
+pub struct BalancerConfig {
     /// The directory, and those that follow it.
     pub directory: Subscriber<Directory>,
     /// How packets leave.
@@ -204,7 +204,7 @@ struct Turn<'t, 'c, 'o, P> {
 
 impl<P: PacketBuf> Turn<'_, '_, '_, P> {
     #[inline]
-    fn now(&self) -> Tick {
+    fn now(&self) -> Instant {
         self.cx.now()
     }
 
@@ -227,9 +227,9 @@ impl<P> Balance<P> {
     ///
     /// # Panics
     /// When there is no place for the worker in the counts.
-    pub fn new(making: Making) -> Result<Self, Error> {
-        let Making { directory, egresses, counts, worker, connections_max, .. } = making;
-        let Making { slot_capacity, node, mailbox, .. } = making;
+    pub fn new(config: BalancerConfig) -> Result<Self, Error> {
+        let BalancerConfig { directory, egresses, counts, worker, connections_max, .. } = config;
+        let BalancerConfig { slot_capacity, node, mailbox, .. } = config;
         assert!(worker < counts.len(), "counts for {} workers, not for {worker}", counts.len());
         let settings = directory.current().settings;
         let mut schedule = Schedule::new(slot_capacity, node)?;
@@ -302,7 +302,7 @@ impl<P> Balance<P> {
 impl<P> Own<P> {
     /// Forgets what fell silent, in bounded steps.
     #[inline]
-    fn age(&mut self, counts: &WorkerCounts, now: Tick) {
+    fn age(&mut self, counts: &WorkerCounts, now: Instant) {
         let Self { connections, schedule, .. } = self;
         connections.age(now, |target| schedule.left(target, counts));
         counts.connections.set(connections.len() as u64);

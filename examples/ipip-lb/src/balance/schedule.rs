@@ -9,7 +9,7 @@ use hotloop::arena::{Arena, Obtained, Request};
 use hotloop::flow::{Classes, Config, Full, Table};
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::ip::protocol;
-use hotloop::stage::{Error, Tick};
+use hotloop::stage::{Error, Instant};
 use std::net::IpAddr;
 
 /// How many clients a worker remembers the backend of, for services that have them keep it.
@@ -37,7 +37,7 @@ struct Desk {
 #[derive(Clone, Copy, Debug)]
 struct Kept {
     target: TargetId,
-    since: Tick,
+    since: Instant,
 }
 
 impl Schedule {
@@ -70,7 +70,7 @@ impl Schedule {
         service: &Service,
         client: IpAddr,
         hash: u32,
-        now: Tick,
+        now: Instant,
     ) -> Result<TargetId, BalanceDrop> {
         let target = match service.scheduler {
             Scheduler::Maglev => service.by_hash(hash),
@@ -98,7 +98,7 @@ impl Schedule {
         service: &Service,
         client: IpAddr,
         hash: u32,
-        now: Tick,
+        now: Instant,
     ) -> Result<TargetId, BalanceDrop> {
         let is_by_client = service.scheduler == Scheduler::Source;
         let hash = if is_by_client { directory.settings.hashes.of_client(client) } else { hash };
@@ -113,7 +113,7 @@ impl Schedule {
         directory: &Directory,
         service: &Service,
         client: IpAddr,
-        now: Tick,
+        now: Instant,
     ) -> Option<TargetId> {
         if service.persistence_ns == 0 {
             return None;

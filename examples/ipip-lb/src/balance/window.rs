@@ -1,6 +1,6 @@
 //! At most so many in a second.
 
-use hotloop::stage::Tick;
+use hotloop::stage::Instant;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -9,7 +9,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Window {
     /// None before the first.
-    start: Option<Tick>,
+    start: Option<Instant>,
     count: u32,
 }
 
@@ -17,13 +17,13 @@ impl Window {
     /// Whether one more may happen now.
     #[inline]
     #[must_use]
-    pub fn has_room(&self, now: Tick, per_second_max: u32) -> bool {
+    pub fn has_room(&self, now: Instant, per_second_max: u32) -> bool {
         per_second_max > 0 && (self.is_over(now) || self.count < per_second_max)
     }
 
     /// One more happens now.
     #[inline]
-    pub fn count(&mut self, now: Tick) {
+    pub fn count(&mut self, now: Instant) {
         if self.is_over(now) {
             *self = Self { start: Some(now), count: 0 };
         }
@@ -31,7 +31,7 @@ impl Window {
     }
 
     /// Whether the next that happens begins another window.
-    pub fn is_over(&self, now: Tick) -> bool {
+    pub fn is_over(&self, now: Instant) -> bool {
         self.start.is_none_or(|start| now.ns_since(start) >= SECOND_NS)
     }
 }
@@ -44,7 +44,7 @@ mod tests {
     fn a_window_begins_with_the_first_after_the_last() {
         let mut window = Window::default();
         let mut admits = |ms: u64| {
-            let now = Tick::from_ns(ms * 1_000_000);
+            let now = Instant::from_ns(ms * 1_000_000);
             let has_room = window.has_room(now, 2);
             if has_room {
                 window.count(now);

@@ -284,7 +284,7 @@ fn settings(config: &Config) -> Settings {
     }
 }
 
-/// The idle times by [`State`].
+/// The idle timeouts by [`State`].
 fn idle_ns(timeouts: &Timeouts) -> [u64; CLASS_COUNT] {
     let mut idle_ns = [0; CLASS_COUNT];
     for (state, seconds) in [

@@ -11,7 +11,7 @@ use hotloop::packet::seed::Seed;
 use hotloop::stage::{Classified, Core, Tagged};
 use hotloop::testing::{Bench, InBursts, Outcome, bench_burst};
 use ipip_lb::balance::{
-    Answer, Balance, BalanceDrop, Egress, Egresses, Making, Question, Route, SEED,
+    Answer, Balance, BalanceDrop, BalancerConfig, Egress, Egresses, Question, Route, SEED,
 };
 use ipip_lb::config::Config;
 use ipip_lb::counts::WorkerCounts;
@@ -85,7 +85,7 @@ impl Lb {
         let counts: Arc<[_]> = [WorkerCounts::new(slot_capacity)].into();
         let (publisher, subscribers) = publish(directory, Deployment::run_to_completion(1), 0);
         let (asker, mailboxes) = mailbox(Deployment::run_to_completion(1), 0, 1);
-        let balance = Balance::new(Making {
+        let balance = Balance::new(BalancerConfig {
             directory: subscribers.take(&Core::new(0, 1)).unwrap(),
             egresses: egresses(),
             counts: Arc::clone(&counts),

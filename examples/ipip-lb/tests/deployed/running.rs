@@ -4,7 +4,7 @@ use super::Left;
 use hotloop::engine::{Assembly, Deployment, Report};
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::ip::protocol;
-use hotloop::stage::Tick;
+use hotloop::stage::Instant;
 use hotloop::testing::MemoryPort;
 use ipip_lb::balance::{Answer, Filter, Listing, Question};
 use ipip_lb::config::Config;
@@ -23,7 +23,7 @@ pub const BACKENDS: usize = 1;
 pub struct Running<'a> {
     assembly: Assembly<'a>,
     ports: [MemoryPort; 2],
-    now: Tick,
+    now: Instant,
     pub deployment: Deployment,
     pub config: Config,
     pub standing: Standing,
@@ -38,7 +38,7 @@ impl<'a> Running<'a> {
         config: Config,
         steering: Steering,
     ) -> Self {
-        let (now, standing) = (Tick::from_ns(1_000_000_000), Standing::default());
+        let (now, standing) = (Instant::from_ns(1_000_000_000), Standing::default());
         Self { assembly, ports, now, deployment, config, standing, steering }
     }
 

@@ -12,7 +12,7 @@ use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::memory::MemPacket;
 use hotloop::stage::{BurstStage, Classified, Core, DropReason, Tagged};
 use hotloop::testing::{Bench, InBursts, bench_burst};
-use ipip_lb::balance::{Balance, BalanceDrop, Egress, Egresses, Making, Route};
+use ipip_lb::balance::{Balance, BalanceDrop, BalancerConfig, Egress, Egresses, Route};
 use ipip_lb::config::Config;
 use ipip_lb::counts::WorkerCounts;
 use ipip_lb::directory::{self, Builder, Directory, Found, Removal, TargetName};
@@ -74,7 +74,7 @@ impl Lab {
             source: MacAddress::new(source),
             destination: MacAddress::new(destination),
         };
-        let balance = Balance::new(Making {
+        let balance = Balance::new(BalancerConfig {
             directory: subscribers.take(&Core::new(0, 1)).expect("the only one"),
             egresses: Egresses {
                 clients: egress(TO_CLIENTS, STATIONS.client),

@@ -8,9 +8,9 @@ use std::time::Duration;
 ///
 /// It is read once a loop, so that all packets of a burst have one time.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct Tick(u64);
+pub struct Instant(u64);
 
-impl Tick {
+impl Instant {
     /// The point `ns` nanoseconds after the clock's zero.
     #[inline]
     #[must_use]
@@ -33,14 +33,14 @@ impl Tick {
     }
 }
 
-impl From<Tick> for u64 {
+impl From<Instant> for u64 {
     #[inline]
-    fn from(tick: Tick) -> Self {
-        tick.0
+    fn from(instant: Instant) -> Self {
+        instant.0
     }
 }
 
-impl std::ops::Add<Duration> for Tick {
+impl std::ops::Add<Duration> for Instant {
     type Output = Self;
 
     /// Saturates at the end of time, 584 years after zero.
@@ -49,7 +49,7 @@ impl std::ops::Add<Duration> for Tick {
     }
 }
 
-impl fmt::Display for Tick {
+impl fmt::Display for Instant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{:09} s", self.0 / 1_000_000_000, self.0 % 1_000_000_000)
     }
@@ -61,10 +61,10 @@ mod tests {
 
     #[test]
     fn time_saturates_at_both_ends() {
-        let (early, late) = (Tick::from_ns(10), Tick::from_ns(25));
+        let (early, late) = (Instant::from_ns(10), Instant::from_ns(25));
         assert_eq!(late.ns_since(early), 15);
         assert_eq!(early.ns_since(late), 0);
-        assert_eq!((Tick::from_ns(u64::MAX) + Duration::from_secs(1)).as_ns(), u64::MAX);
-        assert_eq!(Tick::from_ns(1_500_000_000).to_string(), "1.500000000 s");
+        assert_eq!((Instant::from_ns(u64::MAX) + Duration::from_secs(1)).as_ns(), u64::MAX);
+        assert_eq!(Instant::from_ns(1_500_000_000).to_string(), "1.500000000 s");
     }
 }
