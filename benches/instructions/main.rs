@@ -43,11 +43,9 @@ fn cases() -> Vec<Case> {
     let udp_v4 = || udp().payload([7; 18]);
     let udp_v6 = || udp().to("[2001:db8::1]:53");
     let mut cases: Vec<Case> = vec![
-        ("ring push_burst, 32 items".into(), Box::new(|calls| push_burst(calls, push))),
-        ("ring push_slice, 32 items".into(), Box::new(|calls| push_burst(calls, push_slice))),
-        ("ring pop_burst, 32 items".into(), Box::new(|calls| pop_burst(calls, pop))),
-        ("ring pop_slice, 32 items".into(), Box::new(|calls| pop_burst(calls, pop_slice))),
-        ("ring push_burst and pop_burst by turns".into(), Box::new(push_and_pop_burst)),
+        ("ring push_burst, 32 items".into(), Box::new(push_bursts)),
+        ("ring pop_burst, 32 items".into(), Box::new(pop_bursts)),
+        ("ring push_burst and pop_burst by turns".into(), Box::new(push_and_pop_bursts)),
         ("packet flow key, UDP in IPv4".into(), Box::new(move |calls| key_of(calls, udp_v4()))),
         ("packet flow key, UDP in IPv6".into(), Box::new(move |calls| key_of(calls, udp_v6()))),
         (
@@ -104,7 +102,7 @@ fn main() -> ExitCode {
 }
 
 /// Into a ring that has room for all: the consumer is not there.
-fn push_burst(calls: usize, push: fn(&mut Producer<u64>)) {
+fn push_bursts(calls: usize) {
     let (mut producer, consumer) = ring(CALLS_MAX * RING_BURST);
     for _ in 0..calls {
         push(&mut producer);
@@ -113,7 +111,7 @@ fn push_burst(calls: usize, push: fn(&mut Producer<u64>)) {
 }
 
 /// Out of a ring that holds all: the producer is not there.
-fn pop_burst(calls: usize, pop: fn(&mut Consumer<u64>)) {
+fn pop_bursts(calls: usize) {
     let (mut producer, mut consumer) = ring(CALLS_MAX * RING_BURST);
     for _ in 0..CALLS_MAX {
         push(&mut producer);
@@ -130,7 +128,7 @@ fn forget(producer: Producer<u64>, consumer: Consumer<u64>) {
 }
 
 /// Through a ring of a usual length, round and round.
-fn push_and_pop_burst(calls: usize) {
+fn push_and_pop_bursts(calls: usize) {
     let (mut producer, mut consumer) = ring(1024);
     for _ in 0..calls {
         push(&mut producer);
@@ -149,22 +147,10 @@ fn push(producer: &mut Producer<u64>) {
 }
 
 #[inline(never)]
-fn push_slice(producer: &mut Producer<u64>) {
-    assert_eq!(producer.push_slice(black_box(&[7; RING_BURST])), RING_BURST);
-}
-
-#[inline(never)]
 fn pop(consumer: &mut Consumer<u64>) {
     let mut sum = 0;
     assert_eq!(consumer.pop_burst(RING_BURST, |item| sum += item), RING_BURST);
     black_box(sum);
-}
-
-#[inline(never)]
-fn pop_slice(consumer: &mut Consumer<u64>) {
-    let mut items = [0; RING_BURST];
-    assert_eq!(consumer.pop_slice(&mut items), RING_BURST);
-    black_box(&items);
 }
 
 /// In a table of so many flows, of which the first few thousand are there. One that fits in the

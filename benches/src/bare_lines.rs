@@ -1,6 +1,7 @@
 //! The least that two cores can do: hand a cache line back and forth.
 
-use crate::cores::{Apart, Pair};
+use crate::cores::Pair;
+use crossbeam_utils::CachePadded;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::Duration;
@@ -8,8 +9,8 @@ use std::time::Duration;
 /// Two lines, each written by one core and read by the other.
 #[derive(Debug, Default)]
 pub struct BareLines {
-    there: Apart<AtomicU64>,
-    back: Apart<AtomicU64>,
+    there: CachePadded<AtomicU64>,
+    back: CachePadded<AtomicU64>,
 }
 
 impl BareLines {

@@ -2,41 +2,9 @@
 
 use core_affinity::CoreId;
 use std::hint::spin_loop;
-use std::ops::{Deref, DerefMut};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::{Duration, Instant};
-
-/// Something on cache lines of its own: what one core writes here must not share a line with what
-/// another one writes. (Processors fetch lines in pairs of 64 bytes.)
-///
-/// What is inside can't be named: a closure would capture it without its alignment.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-pub struct Apart<T>(T);
-
-impl<T> Apart<T> {
-    /// Sets `inner` apart.
-    pub const fn new(inner: T) -> Self {
-        Self(inner)
-    }
-}
-
-impl<T> Deref for Apart<T> {
-    type Target = T;
-
-    #[inline(always)]
-    fn deref(&self) -> &T {
-        &self.0
-    }
-}
-
-impl<T> DerefMut for Apart<T> {
-    #[inline(always)]
-    fn deref_mut(&mut self) -> &mut T {
-        &mut self.0
-    }
-}
 
 /// Two CPUs: the calling thread's and another thread's.
 #[derive(Clone, Copy, Debug)]

@@ -1,9 +1,10 @@
 //! The time that one item takes from core to core, beside two bare cache lines.
 
 use crate::Bench;
+use crossbeam_utils::CachePadded;
 use hotloop_benches::bare_lines::BareLines;
 use hotloop_benches::contest::Contest;
-use hotloop_benches::cores::{Apart, Pair};
+use hotloop_benches::cores::Pair;
 use std::time::Duration;
 
 /// At most 1.1 times the time of the lines.
@@ -25,7 +26,8 @@ pub fn bench(bench: &mut Bench<'_>, pair: Pair) {
 fn rings(pair: Pair) -> impl FnMut(u64) -> Duration {
     let (call_tx, call_rx) = hotloop::ring::ring::<u64>(1_024);
     let (echo_tx, echo_rx) = hotloop::ring::ring::<u64>(1_024);
-    let (mut here, mut there) = (Apart::new((call_tx, echo_rx)), Apart::new((echo_tx, call_rx)));
+    let (mut here, mut there) =
+        (CachePadded::new((call_tx, echo_rx)), CachePadded::new((echo_tx, call_rx)));
     move |count| {
         let round_trips = (count / 2).max(1);
         let echo = || {

@@ -6,10 +6,11 @@
 
 use crate::Bench;
 use crossbeam_queue::ArrayQueue;
+use crossbeam_utils::CachePadded;
 use hotloop::dpdk::Eal;
 use hotloop_benches::bare_lines::BareLines;
 use hotloop_benches::contest::Contest;
-use hotloop_benches::cores::{Apart, Pair};
+use hotloop_benches::cores::Pair;
 use hotloop_benches::peers::rte_ring;
 use ringbuf::HeapRb;
 use ringbuf::traits::{Consumer as _, Producer as _, Split as _};
@@ -61,7 +62,21 @@ fn hotloop(pair: Pair, batch: usize) -> impl FnMut(u64) -> Duration {
     let (mut tx, mut rx) = apart(hotloop::ring::ring::<u64>(CAPACITY));
     move |count| match batch {
         1 => singly(pair, count, |item| tx.push(item).is_ok(), || rx.pop()),
-        _ => in_bursts(pair, count, batch, |items| tx.push_slice(items), |out| rx.pop_slice(out)),
+        _ => in_bursts(
+            pair,
+            count,
+            batch,
+            |items| {
+                let mut items = items.iter();
+                tx.push_burst(items.len(), || *items.next().expect("called once for each"))
+            },
+            |out| {
+                let mut places = out.iter_mut();
+                rx.pop_burst(places.len(), |item| {
+                    *places.next().expect("called at most once for each") = item;
+                })
+            },
+        ),
     }
 }
 
@@ -120,8 +135,8 @@ fn array_queue(pair: Pair, batch: usize) -> impl FnMut(u64) -> Duration {
     }
 }
 
-fn apart<P, C>((producer, consumer): (P, C)) -> (Apart<P>, Apart<C>) {
-    (Apart::new(producer), Apart::new(consumer))
+fn apart<P, C>((producer, consumer): (P, C)) -> (CachePadded<P>, CachePadded<C>) {
+    (CachePadded::new(producer), CachePadded::new(consumer))
 }
 
 /// The numbers below `count`, one by one.

@@ -44,7 +44,7 @@ impl IdleTimeouts {
         Self(idle_ns.map(steps))
     }
 
-    /// The idle_timeouts of a caller that counts flows as gone after `recent_ns` of silence, if it is less.
+    /// The idle timeouts of a caller that counts flows as gone after `recent_ns` of silence, if it is less.
     pub(crate) fn recent(self, recent_ns: u64) -> Self {
         // Where two packets are so far apart, their steps are at least as many whole steps apart.
         let steps = u32::try_from((recent_ns / STEP_NS).saturating_sub(1)).unwrap_or(u32::MAX);

@@ -5,7 +5,7 @@ use crate::group::Backend;
 /// How many classes of flows there are, each with its own idle timeout.
 pub const CLASS_COUNT: usize = 8;
 
-/// The size and idle_timeouts of a [`Table`](crate::Table).
+/// The size and idle timeouts of a [`Table`](crate::Table).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Most flows at once: 1 to 3,650,722,200.

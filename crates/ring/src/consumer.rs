@@ -1,7 +1,6 @@
 //! The end that pops.
 
 use std::fmt;
-use std::mem::needs_drop;
 use std::ops::Range;
 
 use crate::lines::{Cursor, Line, Reached, few, per_line};
@@ -44,7 +43,6 @@ impl<T> Consumer<T> {
         // cursor moves on below, so the item is taken once.
         let item = unsafe { line.slots.take(slot) };
         state.cursor.slot = slot + 1;
-        shared.count_popped(state.cursor.count());
         if slot + 1 == per_line::<T>() {
             shared.next_line(&mut state.cursor);
             state.give_back_late(shared);
@@ -58,7 +56,8 @@ impl<T> Consumer<T> {
     ///
     /// ```
     /// let (mut tx, mut rx) = hotloop_ring::ring(8);
-    /// tx.push_slice(&[1, 2, 3]);
+    /// let mut numbers = 1..=3;
+    /// tx.push_burst(3, || numbers.next().unwrap());
     /// let mut burst = Vec::new();
     /// assert_eq!(rx.pop_burst(64, |item| burst.push(item)), 3);
     /// assert_eq!(burst, [1, 2, 3]);
@@ -71,19 +70,6 @@ impl<T> Consumer<T> {
         let Self { shared, state } = self;
         let popped = state.cursor.count();
         Taken { shared, state, popped }.hand_out(count_max, &mut each)
-    }
-
-    /// Pops items into the front of `out`, in place of what is there, and returns how many.
-    #[inline]
-    pub fn pop_slice(&mut self, out: &mut [T]) -> usize {
-        if !needs_drop::<T>() {
-            return self.state.copy_out(&self.shared, out);
-        }
-        let count_max = out.len();
-        let mut places = out.iter_mut();
-        self.pop_burst(count_max, |item| {
-            *places.next().expect("called at most once for each place") = item;
-        })
     }
 
     /// Items in the ring now: so many can be popped. The producer may add some while this returns.
@@ -140,45 +126,13 @@ impl State {
         }
     }
 
-    /// Pops into `out`, without drops of what is there, and returns how many.
-    #[inline(always)]
-    fn copy_out<T>(&mut self, shared: &Shared<T>, out: &mut [T]) -> usize {
-        let lines = &shared.lines[..];
-        let mut cursor = self.cursor;
-        let mut count = 0;
-        while count < out.len() {
-            let rest = &mut out[count..];
-            let line = &lines[cursor.line_index];
-            let shown_count = line.shown_count(cursor.tag);
-            let part = match (shown_count - cursor.slot).min(rest.len()) {
-                0 => break,
-                // A count that the compiler knows makes a better copy.
-                count if count == per_line::<T>() => &mut rest[..per_line::<T>()],
-                count => &mut rest[..count],
-            };
-            // SAFETY: 1. There is one consumer, and its state is borrowed mutably. 2. So many slots
-            // are shown. 3. The cursor moves on below, so each item is taken once.
-            unsafe { line.slots.take_slice(cursor.slot, part) };
-            count += part.len();
-            cursor.slot += part.len();
-            if cursor.slot != per_line::<T>() {
-                break;
-            }
-            cursor.next_line(lines.len(), per_line::<T>());
-        }
-        self.cursor = cursor;
-        self.settle(shared, count);
-        count
-    }
-
-    /// Counts a burst of `count` items.
+    /// Gives lines back after a burst of `count` items.
     #[inline(always)]
     fn settle<T>(&mut self, shared: &Shared<T>, count: usize) {
         if count == 0 {
             self.give_back_all(shared);
             return;
         }
-        shared.count_popped(self.cursor.count());
         self.give_back_late(shared);
     }
 }
@@ -243,7 +197,7 @@ impl<T> Drop for Taken<'_, T> {
 
 impl<T> Drop for Consumer<T> {
     fn drop(&mut self) {
-        self.shared.leave_consumer();
+        self.shared.leave_consumer(self.state.cursor.count());
     }
 }
 

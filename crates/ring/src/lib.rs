@@ -7,8 +7,8 @@
 //!
 //! Items travel in cache lines that say how many they hold: a line of 64 bytes is a header and the
 //! items after it, seven of 8 bytes. So an item and the news of it cross to the other core together,
-//! one line for seven items, and the indices that other rings share don't cross at all, but for one
-//! that the consumer writes every eighth of the ring.
+//! one line for seven items. The only index that crosses is the consumer's, which it writes every
+//! eighth of the ring.
 //!
 //! # Guarantees
 //!
@@ -61,14 +61,12 @@
 //! producer owns the slots of lines given back that aren't shown yet, the consumer those that are
 //! shown and not given back, and has taken those before its cursor.
 //!
-//! - `slots`: reads and writes of a slot, one at a time (`write`, `take`) or several (`write_slice`,
-//!   `take_slice`, with `copy_few` and `copy_ends`). They rely on the slot being one of the line's,
-//!   and on the caller's owning it. `slots_loom` has the same four for loom.
-//! - `producer`: the writes of `push`, `push_burst` and `push_slice`. There is room for what is
-//!   written, by the count given back as last read, so the slots from the cursor on are the
-//!   producer's.
-//! - `consumer`: the moves out of `pop`, `pop_burst` and `pop_slice`. The header shows the slots, and
-//!   the cursor passes each before anything can panic.
+//! - `slots`: the write and the read of a slot (`write`, `take`). They rely on the slot being one of
+//!   the line's, and on the caller's owning it. `slots_loom` has the same two for loom.
+//! - `producer`: the writes of `push` and `push_burst`. There is room for what is written, by the
+//!   count given back as last read, so the slots from the cursor on are the producer's.
+//! - `consumer`: the moves out of `pop` and `pop_burst`. The header shows the slots, and the cursor
+//!   passes each before anything can panic.
 //! - `shared`: the moves out of items left when both ends are gone, after those popped; and `Send`
 //!   and `Sync` of the shared part, whose items go from thread to thread and are never seen by two.
 //! - `lines`: the instruction with which the producer asks for a line ahead of time, a hint.

@@ -20,25 +20,15 @@ struct State {
     /// Where the next item goes. Slots before it are shown, outside of a push.
     cursor: Cursor,
     /// Single pushes into the cursor's line up to before this slot need no look at anything: the
-    /// line doesn't end, there is room, and the fill is no new high.
+    /// line doesn't end, and there is room.
     stop: usize,
     /// What the count of items pushed may reach: `slot_count` past those given back, as last read.
     limit: u64,
-    /// Past this count the consumer's is read again, to see whether the ring was never so full.
-    look_past: u64,
-    /// The most items found in the ring when the consumer's count was read.
-    high_water: usize,
 }
 
 impl<T> Producer<T> {
     pub(crate) fn new(shared: Arc<Shared<T>>) -> Self {
-        let state = State {
-            cursor: shared.first(),
-            stop: 0,
-            limit: shared.slot_count() as u64,
-            look_past: high_water_floor(&shared) as u64,
-            high_water: 0,
-        };
+        let state = State { cursor: shared.first(), stop: 0, limit: shared.slot_count() as u64 };
         Self { shared, state }
     }
 
@@ -88,21 +78,6 @@ impl<T> Producer<T> {
         room_count
     }
 
-    /// Pushes a copy of the first items of `items`, as many as there is room for, and returns how
-    /// many.
-    #[inline]
-    pub fn push_slice(&mut self, items: &[T]) -> usize
-    where
-        T: Copy,
-    {
-        let room_count = self.room_for(items.len());
-        if room_count == 0 {
-            return 0;
-        }
-        self.state.copy(&self.shared, &items[..room_count]);
-        room_count
-    }
-
     /// How many of `wanted_count` items there is room for now. That room stays until it is pushed
     /// into: the consumer can only add to it.
     ///
@@ -122,16 +97,6 @@ impl<T> Producer<T> {
         self.state.room()
     }
 
-    /// Items in the ring now. The consumer may take some while this returns.
-    pub fn len(&self) -> usize {
-        self.state.cursor.count().wrapping_sub(self.shared.popped()) as usize
-    }
-
-    /// True when the ring holds nothing.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// The most items that always fit: while fewer are in the ring, a push succeeds.
     pub fn capacity(&self) -> usize {
         self.shared.capacity
@@ -143,25 +108,11 @@ impl<T> Producer<T> {
         self.shared.slot_count()
     }
 
-    /// The most items that were in the ring at once, as the producer found it after its pushes.
-    ///
-    /// Exact above an eighth of the capacity. Up to there it may be too high, never too low: that
-    /// spares a look at the consumer's count in each burst while the ring is almost empty.
-    pub fn high_water(&self) -> usize {
-        let floor = high_water_floor(&self.shared).min(self.state.cursor.count() as usize);
-        self.state.high_water.max(floor)
-    }
-
     /// True when the consumer was dropped. Pushes still work while there is room, but nobody takes
     /// the items: they are dropped with the producer.
     pub fn is_closed(&self) -> bool {
         self.shared.consumer_gone()
     }
-}
-
-/// The fill up to which it isn't worth a look at the consumer's line to know it exactly.
-fn high_water_floor<T>(shared: &Shared<T>) -> usize {
-    shared.capacity / 8
 }
 
 impl State {
@@ -181,7 +132,7 @@ impl State {
         line.show(tag, slot + 1);
     }
 
-    /// Pushes where a line, the known room or the known fill may end.
+    /// Pushes where a line or the known room may end.
     #[inline(never)]
     fn push_at_stop<T>(&mut self, shared: &Shared<T>, item: T) -> Result<(), T> {
         if self.room() == 0 {
@@ -196,7 +147,7 @@ impl State {
             shared.next_line(&mut self.cursor);
             claim(&shared.lines, self.cursor.line_index);
         }
-        self.settle(shared);
+        self.settle::<T>();
         Ok(())
     }
 
@@ -206,50 +157,11 @@ impl State {
         self.limit = shared.given_back().wrapping_add(shared.slot_count() as u64);
     }
 
-    /// Notices a new high of the fill, and says where the next single push has to look again.
+    /// Settles where the next single push has to look again.
     #[inline(always)]
-    fn settle<T>(&mut self, shared: &Shared<T>) {
-        if self.look_past.wrapping_sub(self.cursor.count()).cast_signed() < 0 {
-            self.look_at_fill(shared);
-        }
-        let behind = self.cursor.behind;
-        let known_count = self.limit.wrapping_sub(behind).min(self.look_past.wrapping_sub(behind));
-        self.stop = known_count.min(per_line::<T>() as u64) as usize;
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn look_at_fill<T>(&mut self, shared: &Shared<T>) {
-        let popped = shared.popped();
-        self.high_water = self.high_water.max(self.cursor.count().wrapping_sub(popped) as usize);
-        let known = self.high_water.max(high_water_floor(shared));
-        self.look_past = popped.wrapping_add(known as u64);
-    }
-
-    /// Pushes `items`, at least one, for which there is room.
-    #[inline(always)]
-    fn copy<T: Copy>(&mut self, shared: &Shared<T>, items: &[T]) {
-        let lines = &shared.lines[..];
-        let mut cursor = self.cursor;
-        let mut rest = items;
-        while !rest.is_empty() {
-            let (part, behind) = rest.split_at(rest.len().min(per_line::<T>() - cursor.slot));
-            let line = &lines[cursor.line_index];
-            // A count that the compiler knows makes a better copy.
-            let part = if part.len() == per_line::<T>() { &part[..per_line::<T>()] } else { part };
-            // SAFETY: 1. There is one producer, and it is borrowed mutably. 2. There is room, so the
-            // line was given back; its slots from the cursor on aren't shown.
-            unsafe { line.slots.write_slice(cursor.slot, part) };
-            cursor.slot += part.len();
-            line.show(cursor.tag, cursor.slot);
-            if cursor.slot == per_line::<T>() {
-                cursor.next_line(lines.len(), per_line::<T>());
-                claim(lines, cursor.line_index);
-            }
-            rest = behind;
-        }
-        self.cursor = cursor;
-        self.settle(shared);
+    fn settle<T>(&mut self) {
+        let room = self.limit.wrapping_sub(self.cursor.behind);
+        self.stop = room.min(per_line::<T>() as u64) as usize;
     }
 }
 
@@ -307,7 +219,7 @@ impl<T> Drop for Written<'_, T> {
         if slot != 0 {
             self.shared.lines[line_index].show(tag, slot);
         }
-        self.state.settle(self.shared);
+        self.state.settle::<T>();
     }
 }
 
@@ -320,7 +232,6 @@ impl<T> Drop for Producer<T> {
 impl<T> fmt::Debug for Producer<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Producer")
-            .field("len", &self.len())
             .field("capacity", &self.capacity())
             .field("is_closed", &self.is_closed())
             .finish_non_exhaustive()

@@ -37,31 +37,4 @@ impl<T> Slots<T> {
             unsafe { place.cast::<T>().read() }
         })
     }
-
-    /// Copies `items` into the slots from `slot` on.
-    ///
-    /// # Safety
-    /// As [`write`](Self::write) for `items.len()` slots.
-    pub(crate) unsafe fn write_slice(&self, slot: usize, items: &[T])
-    where
-        T: Copy,
-    {
-        for (place, &item) in self.0[slot..].iter().zip(items) {
-            place.with_mut(|place| {
-                // SAFETY: 1. and 2. As in `write`.
-                unsafe { place.write(MaybeUninit::new(item)) };
-            });
-        }
-    }
-
-    /// Moves the items from `slot` on to `out`.
-    ///
-    /// # Safety
-    /// As [`take`](Self::take) for `out.len()` slots.
-    pub(crate) unsafe fn take_slice(&self, slot: usize, out: &mut [T]) {
-        for (offset, item) in out.iter_mut().enumerate() {
-            // SAFETY: 1. By this function's contract, which is that of `take` for each slot.
-            *item = unsafe { self.take(slot + offset) };
-        }
-    }
 }

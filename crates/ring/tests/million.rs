@@ -51,8 +51,7 @@ impl<T> Run<T> {
 
     fn check_lengths(&self) {
         let count = self.oracle.len();
-        assert_eq!((self.tx.len(), self.rx.len()), (count, count));
-        assert_eq!((self.tx.is_empty(), self.rx.is_empty()), (count == 0, count == 0));
+        assert_eq!((self.rx.len(), self.rx.is_empty()), (count, count == 0));
     }
 }
 
@@ -60,7 +59,7 @@ impl<P: Payload> Run<Counted<P>> {
     fn step(&mut self, random: &mut Random) {
         let count = random.below(1 + random.0 as usize % 80);
         let stop = if random.below(16) == 0 { random.below(count + 1) } else { usize::MAX };
-        match random.below(6) {
+        match random.below(5) {
             0 => {
                 let is_pushed = self.tx.push(Counted::of(self.next)).is_ok();
                 self.pushed(usize::from(is_pushed), 1);
@@ -70,8 +69,7 @@ impl<P: Payload> Run<Counted<P>> {
                 assert_eq!(self.rx.pop().map(|item| item.0), expected);
             }
             2 | 3 => self.push_burst(count, stop),
-            4 => self.pop_burst(count, stop),
-            _ => self.pop_slice(count),
+            _ => self.pop_burst(count, stop),
         }
         self.check_lengths();
         assert_eq!(alive_count(), self.oracle.len() as i64);
@@ -109,16 +107,6 @@ impl<P: Payload> Run<Counted<P>> {
         assert_eq!(popped.unwrap_or(popped_count), popped_count);
         assert_eq!(popped_count, ready_count.min(stop.saturating_add(1)));
     }
-
-    fn pop_slice(&mut self, count: usize) {
-        let mut out: Vec<_> = (0..count).map(|_| Counted::of(u64::MAX)).collect();
-        let popped_count = self.rx.pop_slice(&mut out);
-        assert_eq!(popped_count, count.min(self.oracle.len()));
-        for (item, number) in out.iter().zip(self.oracle.drain(..popped_count)) {
-            assert_eq!(item.0, P::of(number));
-        }
-        assert!(out[popped_count..].iter().all(|item| item.0 == P::of(u64::MAX)));
-    }
 }
 
 fn operations_on_counted_items<P: Payload>() {
@@ -135,7 +123,7 @@ fn operations_on_counted_items<P: Payload>() {
             drop(rx);
         } else {
             drop(rx);
-            assert_eq!((tx.is_closed(), tx.len()), (true, oracle.len()));
+            assert!(tx.is_closed());
             drop(tx);
         }
         assert_eq!(alive_count(), 0, "what was left is dropped, {} items", oracle.len());
@@ -145,38 +133,4 @@ fn operations_on_counted_items<P: Payload>() {
 #[test]
 fn any_operations_move_each_item_once() {
     for_each_payload!(operations_on_counted_items);
-}
-
-impl<P: Payload> Run<P> {
-    fn step_slices(&mut self, random: &mut Random) {
-        let count = random.below(1 + random.0 as usize % 80);
-        if random.below(2) == 0 {
-            let items: Vec<_> = (self.next..).take(count).map(P::of).collect();
-            let pushed_count = self.tx.push_slice(&items);
-            self.pushed(pushed_count, count);
-        } else {
-            let mut out = vec![P::of(u64::MAX); count];
-            let popped_count = self.rx.pop_slice(&mut out);
-            assert_eq!(popped_count, count.min(self.oracle.len()));
-            let expected = self.oracle.drain(..popped_count).map(P::of);
-            assert!(out[..popped_count].iter().copied().eq(expected));
-            assert!(out[popped_count..].iter().all(|&rest| rest == P::of(u64::MAX)));
-        }
-        self.check_lengths();
-    }
-}
-
-fn operations_with_slices<P: Payload>() {
-    let mut random = Random(0x2545_f491_4f6c_dd1d);
-    for capacity in CAPACITIES {
-        let mut run = Run::<P>::new(capacity);
-        for _ in 0..OP_COUNT / CAPACITIES.len() {
-            run.step_slices(&mut random);
-        }
-    }
-}
-
-#[test]
-fn slices_move_prefixes() {
-    for_each_payload!(operations_with_slices);
 }

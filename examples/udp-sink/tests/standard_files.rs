@@ -21,11 +21,11 @@ fn dev_full() -> File {
     File::options().write(true).open("/dev/full").unwrap()
 }
 
-/// Waits for the end, which must come within `idle_timeouts`.
-fn end(mut child: Child, idle_timeouts: Duration) -> Output {
+/// Waits for the end, which must come within `time_limit`.
+fn end(mut child: Child, time_limit: Duration) -> Output {
     let started = Instant::now();
     while child.try_wait().unwrap().is_none() {
-        assert!(started.elapsed() < idle_timeouts, "it does not end");
+        assert!(started.elapsed() < time_limit, "it does not end");
         std::thread::sleep(Duration::from_millis(5));
     }
     child.wait_with_output().unwrap()

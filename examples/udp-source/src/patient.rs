@@ -1,13 +1,11 @@
 //! A sink that waits where its queue is full.
 
+use crossbeam_utils::Backoff;
 use hotloop::prelude::*;
 use hotloop::stage::Device;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-
-/// How often a full queue is asked again before the CPU is handed over: its other end may need it.
-const SPIN_COUNT: u32 = 64;
 
 /// How long after the end what is left may take to be sent.
 const DRAIN: Duration = Duration::from_millis(200);
@@ -22,7 +20,7 @@ const DRAIN: Duration = Duration::from_millis(200);
 pub struct Patient<S> {
     sink: S,
     ending: Arc<AtomicBool>,
-    /// When idle_timeouts ends, once it is known.
+    /// When the wait ends, once it is known.
     until: Option<Instant>,
 }
 
@@ -47,14 +45,10 @@ impl<S: Sink> Sink for Patient<S> {
     #[inline]
     fn send(&mut self, burst: &mut Burst<S::Item>) -> usize {
         let mut sent = self.sink.send(burst);
-        let mut full_count = 0;
+        let backoff = Backoff::new();
         while !burst.is_empty() && self.is_patient() {
-            full_count += 1;
-            if full_count % SPIN_COUNT == 0 {
-                std::thread::yield_now();
-            } else {
-                std::hint::spin_loop();
-            }
+            // The other end of the queue may need this CPU.
+            backoff.snooze();
             sent += self.sink.send(burst);
         }
         sent
@@ -127,7 +121,7 @@ mod tests {
         let (mut sink, mut burst) = (patient(0, true), burst());
         assert_eq!(sink.send(&mut burst), 0);
         assert_eq!(burst.len(), 64);
-        // IdleTimeouts is used up: it is not asked again and again by the engine's retries.
+        // The wait is over: it is not asked again and again by the engine's retries.
         let asked = sink.sink.asked;
         assert_eq!(sink.send(&mut burst), 0);
         assert_eq!(sink.sink.asked, asked + 1);

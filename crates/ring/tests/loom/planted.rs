@@ -4,6 +4,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use hotloop_ring::{planted, ring};
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use loom::thread;
 
 /// Items go over two laps of one line: what is shown is read, what is given back is written.
@@ -12,7 +14,7 @@ fn cross_two_laps() {
     let sender = thread::spawn(move || {
         let mut pushed_count = 0;
         while pushed_count < 3 {
-            pushed_count += tx.push_slice(&[[pushed_count; 3]]);
+            pushed_count += usize::from(tx.push([pushed_count; 3]).is_ok());
             thread::yield_now();
         }
     });
@@ -41,13 +43,20 @@ fn finish() {
     sender.join().unwrap();
 }
 
-/// Once the consumer is gone, what it popped is counted.
+/// Once the consumer is gone, what its thread did before is seen.
 fn leave() {
     let (mut tx, mut rx) = ring(1);
     assert!(tx.push([0_usize; 3]).is_ok());
-    let receiver = thread::spawn(move || assert!(rx.pop().is_some()));
+    let done = Arc::new(AtomicBool::new(false));
+    let receiver = thread::spawn({
+        let done = done.clone();
+        move || {
+            assert!(rx.pop().is_some());
+            done.store(true, Relaxed);
+        }
+    });
     if tx.is_closed() {
-        assert_eq!(tx.len(), 0);
+        assert!(done.load(Relaxed));
     }
     receiver.join().unwrap();
 }
