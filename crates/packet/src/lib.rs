@@ -2,8 +2,8 @@
 //!
 //! - [`PacketBuf`]: what a network function needs of a packet's memory. DPDK's mbuf implements it, and
 //!   [`memory::MemPacket`] for tests.
-//! - Views, one module a protocol: [`ethernet`] (VLAN, QinQ), [`arp`], [`ipv4`], [`ipv6`], [`tcp`],
-//!   [`udp`], [`icmp`], [`icmpv6`]. `parse` checks once; accessors of what it returns cannot panic.
+//! - Views, one module a protocol: [`ethernet`] (VLAN, QinQ), [`arp`], [`nd`], [`ipv4`], [`ipv6`],
+//!   [`tcp`], [`udp`], [`icmp`], [`icmpv6`]. `parse` checks once; accessors of what it returns cannot panic.
 //!   `parse_mut` returns the header for writing; its setters correct the checksums that it has.
 //! - [`classify`]: one pass from a frame to what it is and where its headers are, tunnels and ICMP
 //!   errors seen through, in the eight bytes of a packet's metadata.
@@ -69,6 +69,7 @@ mod mac;
 mod malformed;
 pub mod memory;
 pub mod nat;
+pub mod nd;
 pub mod seed;
 pub mod tcp;
 pub mod udp;

@@ -42,7 +42,7 @@ pub const fn bench_burst<S>(stage: S) -> Bench<S, InBursts> {
 #[derive(Clone, Copy)]
 enum Call {
     Process,
-    Instant,
+    Tick,
     Finish,
 }
 
@@ -81,7 +81,7 @@ impl<S> Bench<S, InBursts> {
             let mut burst = Burst::new();
             burst.extend(items.by_ref().take(self.burst_len));
             self.call(Call::Process, burst, &mut outcome);
-            self.call::<In>(Call::Instant, Burst::new(), &mut outcome);
+            self.call::<In>(Call::Tick, Burst::new(), &mut outcome);
         }
         outcome
     }
@@ -95,7 +95,7 @@ impl<S> Bench<S, InBursts> {
         S: BurstStage<In>,
     {
         let mut outcome = Outcome::new();
-        self.call::<In>(Call::Instant, Burst::new(), &mut outcome);
+        self.call::<In>(Call::Tick, Burst::new(), &mut outcome);
         outcome
     }
 
@@ -128,7 +128,7 @@ impl<S> Bench<S, InBursts> {
         let mut cx = Cx::new(&counters, self.now, 0);
         match call {
             Call::Process => self.stage.process(&mut cx, &mut input, &mut out),
-            Call::Instant => self.stage.tick(&mut cx, &mut out),
+            Call::Tick => self.stage.tick(&mut cx, &mut out),
             Call::Finish => self.stage.finish(&mut cx, &mut out),
         }
         drop(out);

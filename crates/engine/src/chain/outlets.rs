@@ -2,6 +2,7 @@
 
 use super::node::{Node, Part, Place, PlaceKind};
 use super::sink_node::{Collected, Outlet};
+use hotloop_stage::neighbours::Outgoing;
 use hotloop_stage::{Burst, Carries, Counters, DropReason, Instant, Sink, drop_reasons};
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -22,6 +23,18 @@ impl<P: Carries, R> Carries for Routed<P, R> {
 
     fn arrival(&self) -> Option<Instant> {
         self.packet.arrival()
+    }
+}
+
+impl<T: Outgoing, R: Copy> Outgoing for Routed<T, R> {
+    type Packet = T::Packet;
+
+    fn packet_mut(&mut self) -> &mut T::Packet {
+        self.packet.packet_mut()
+    }
+
+    fn beside(&self) -> Option<Self> {
+        Some(Self { packet: self.packet.beside()?, route: self.route })
     }
 }
 

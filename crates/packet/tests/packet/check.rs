@@ -7,7 +7,7 @@ use hotloop_packet::{
     classify::{Kind, Summary, classify},
     ethernet, fragment, icmp, icmpv6, ipip, ipv4, ipv6,
     memory::MemPacket,
-    nat,
+    nat, nd,
     seed::Seed,
     tcp as tcp_header, udp as udp_header,
 };
@@ -85,6 +85,11 @@ pub fn check(frame: &[u8]) {
     let mut packet = MemPacket::new(frame);
     if !arp::reply(&mut packet, ethernet::MacAddress::BROADCAST) {
         assert_eq!(packet.data(), frame);
+    }
+    let mut packet = MemPacket::new(frame);
+    match nd::advertise(&mut packet, ethernet::MacAddress::BROADCAST) {
+        Ok(true) => assert!(nd::NdMessage::of_frame(packet.data()).is_some()),
+        Ok(false) | Err(_) => assert_eq!(packet.data(), frame),
     }
     check_answers(frame);
     check_rewritings(frame);

@@ -1,0 +1,50 @@
+//! The Ethernet addresses of neighbours: one store for all cores, and the stage that waits for them.
+//!
+//! [`Neighbours`] knows which Ethernet address an IP address has on its link. ARP and neighbour
+//! discovery feed it ([`Neighbours::learn_from`]), or whatever else knows ([`Neighbours::learn`]).
+//! [`Resolve`] writes that address into each packet on its way out, asks for one that isn't known,
+//! and holds a bounded number of packets until the answer comes.
+//!
+//! ```
+//! use hotloop_packet::memory::MemPacket;
+//! use hotloop_packet::{PacketBuf, arp, build::udp, ethernet::MacAddress};
+//! use hotloop_stage::neighbours::{Neighbours, NextHop, Resolve};
+//! use hotloop_stage::{Burst, BurstStage, Counters, Cx, DropReason, Instant, Output, Tally};
+//! # use hotloop_stage::neighbours::NeighbourDrop;
+//! use std::net::Ipv4Addr;
+//!
+//! let own = (Ipv4Addr::new(192, 0, 2, 2), MacAddress::new([2, 0, 0, 0, 0, 2]));
+//! let (gateway, gateway_mac) = (Ipv4Addr::new(192, 0, 2, 1), MacAddress::new([2, 0, 0, 0, 0, 1]));
+//!
+//! // All cores share the neighbours; each has a stage of its own, at most 64 packets waiting there.
+//! let neighbours = Neighbours::new(1_024);
+//! let mut resolve = Resolve::new(neighbours.clone(), 64, move |_: &MemPacket| {
+//!     Some(NextHop::v4(gateway, own))
+//! });
+//!
+//! # let counters = Counters::new(NeighbourDrop::NAMES);
+//! # let mut run = |packet: Option<MemPacket>| {
+//! #     let (mut input, mut out, mut tally) = (Burst::new(), Burst::new(), Tally::default());
+//! #     input.extend(packet);
+//! #     let mut cx = Cx::new(&counters, Instant::from_ns(1), 0);
+//! #     let mut spill = |_: &mut Burst<_>| unreachable!();
+//! #     let mut output = Output::new(&mut out, &mut spill, &mut tally);
+//! #     resolve.process(&mut cx, &mut input, &mut output);
+//! #     resolve.tick(&mut cx, &mut output);
+//! #     drop(output);
+//! #     std::iter::from_fn(move || out.pop()).collect::<Vec<_>>()
+//! # };
+//! // The packet waits; a request is sent in its place.
+//! let mut request = run(Some(udp().packet_in_memory())).pop().unwrap();
+//! assert!(arp::reply(&mut request, gateway_mac));
+//! // The stage that receives the reply shows it to the neighbours.
+//! assert!(neighbours.learn_from(request.data(), Instant::from_ns(2)));
+//! let packet = run(None).pop().unwrap();
+//! assert_eq!(packet.data()[..6], gateway_mac.bytes());
+//! ```
+
+mod resolve;
+mod table;
+
+pub use resolve::{NeighbourDrop, NextHop, Outgoing, Resolve};
+pub use table::{Neighbour, Neighbours};

@@ -1,0 +1,266 @@
+//! The stage that writes the Ethernet address of the next hop.
+
+use super::table::Neighbours;
+use crate::{Burst, BurstStage, Carries, Counter, Cx, Instant, Output, drop_reasons};
+use hotloop_packet::ethernet::{self, MacAddress};
+use hotloop_packet::{NoRoom, PacketBuf, arp, nd};
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+/// How long a packet waits: three requests (RFC 4861, section 10: MAX_MULTICAST_SOLICIT).
+const WAIT_NS: u64 = 3_000_000_000;
+
+/// How often waiting packets are looked at where no neighbour has become known.
+const LOOK_NS: u64 = 100_000_000;
+
+drop_reasons! {
+    /// Why [`Resolve`] drops.
+    pub enum NeighbourDrop {
+        /// The next hop did not answer within three seconds, or before the end.
+        Unresolved = "unresolved",
+        /// As many packets wait as may: half of them for the same next hop, or all.
+        QueueFull = "neighbour_queue_full",
+    }
+}
+
+/// The station that a packet goes to next, and the one that it leaves from.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct NextHop {
+    hop: Hop,
+    own_mac: MacAddress,
+}
+
+/// An address and the own address on the same link.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Hop {
+    V4(Ipv4Addr, Ipv4Addr),
+    V6(Ipv6Addr, Ipv6Addr),
+}
+
+impl NextHop {
+    /// The neighbour with this IPv4 address, reached from the station with this address and Ethernet
+    /// address. ARP asks for it.
+    #[must_use]
+    pub const fn v4(address: Ipv4Addr, (own, own_mac): (Ipv4Addr, MacAddress)) -> Self {
+        Self { hop: Hop::V4(address, own), own_mac }
+    }
+
+    /// As [`v4`](Self::v4), for IPv6. Neighbour discovery asks for it.
+    #[must_use]
+    pub const fn v6(address: Ipv6Addr, (own, own_mac): (Ipv6Addr, MacAddress)) -> Self {
+        Self { hop: Hop::V6(address, own), own_mac }
+    }
+
+    /// The neighbour's address.
+    #[must_use]
+    pub const fn address(&self) -> IpAddr {
+        match self.hop {
+            Hop::V4(address, _) => IpAddr::V4(address),
+            Hop::V6(address, _) => IpAddr::V6(address),
+        }
+    }
+
+    /// Appends the frame that asks for the neighbour to an empty packet.
+    fn write_request<P: PacketBuf>(&self, packet: &mut P) -> Result<(), NoRoom> {
+        let mac = self.own_mac;
+        match self.hop {
+            Hop::V4(target, address) => {
+                arp::request(packet, arp::Neighbour { mac, address }, target)
+            }
+            Hop::V6(target, address) => nd::solicit(packet, (address, mac), target),
+        }
+    }
+}
+
+/// What [`Resolve`] takes: a packet, alone or with the outlet that it leaves by.
+pub trait Outgoing: Carries + Sized {
+    /// The packet.
+    type Packet: PacketBuf;
+
+    /// The packet, to be changed.
+    fn packet_mut(&mut self) -> &mut Self::Packet;
+
+    /// The same item with a new packet, from where this one's memory came from, that holds a copy of
+    /// its first byte. `None` if that memory has run out.
+    fn beside(&self) -> Option<Self>;
+}
+
+impl<P: PacketBuf> Outgoing for P {
+    type Packet = P;
+
+    fn packet_mut(&mut self) -> &mut P {
+        self
+    }
+
+    fn beside(&self) -> Option<P> {
+        self.copied(0, 1)
+    }
+}
+
+/// Writes the Ethernet addresses of each packet: the neighbour's that it goes to next, and the
+/// station's own. A packet for a neighbour that isn't known waits for it, in the order of arrival.
+///
+/// Requests are packets that this stage creates, beside a packet that waits or whose neighbour should
+/// be asked again: they leave the way that the packet leaves. Where a capture's time is used, the waits
+/// are as long by that time.
+///
+/// The gauges are `waiting` and `requests`.
+#[derive(Debug)]
+pub struct Resolve<T, F> {
+    neighbours: Arc<Neighbours>,
+    next_hop: F,
+    waiting: VecDeque<Waiting<T>>,
+    waiting_max: usize,
+    /// The neighbours' count of changes when the waiting packets were last looked at, and when they
+    /// will be next.
+    change_count: u64,
+    look_at: Instant,
+    waiting_gauge: Arc<Counter>,
+    requests: Arc<Counter>,
+}
+
+#[derive(Debug)]
+struct Waiting<T> {
+    item: T,
+    next_hop: NextHop,
+    since: Instant,
+}
+
+impl<T: Outgoing, F: FnMut(&T) -> Option<NextHop>> Resolve<T, F> {
+    /// Sends each packet to the neighbour that `next_hop` returns, and leaves a packet as it is for
+    /// which that is `None`. At most `waiting_max` packets wait, half of them for one neighbour.
+    pub fn new(neighbours: Arc<Neighbours>, waiting_max: usize, next_hop: F) -> Self {
+        Self {
+            neighbours,
+            next_hop,
+            waiting: VecDeque::with_capacity(waiting_max),
+            waiting_max,
+            change_count: 0,
+            look_at: Instant::from_ns(0),
+            waiting_gauge: Arc::default(),
+            requests: Arc::default(),
+        }
+    }
+
+    /// Holds a packet for a neighbour that isn't known.
+    fn hold(&mut self, cx: &mut Cx<'_, NeighbourDrop>, item: T, next_hop: NextHop) {
+        let is_full = self.waiting.len() >= self.waiting_max;
+        let same = self.waiting.iter().filter(|waiting| waiting.next_hop == next_hop);
+        if is_full || same.count() >= self.waiting_max.div_ceil(2) {
+            let _ = cx.drop::<_, ()>(item, NeighbourDrop::QueueFull);
+            return;
+        }
+        self.waiting.push_back(Waiting { item, next_hop, since: cx.now() });
+    }
+
+    /// Sends a request, if one is due, the way that `item` leaves.
+    fn ask(&self, now: Instant, item: &T, next_hop: &NextHop, out: &mut Output<'_, T>) {
+        if !self.neighbours.claim_request(next_hop.address(), now) {
+            return;
+        }
+        let Some(mut request) = item.beside() else { return };
+        request.packet_mut().truncate(0);
+        if next_hop.write_request(request.packet_mut()).is_ok() {
+            self.requests.add(1);
+            out.push_created(request);
+        }
+    }
+
+    /// Whether the neighbour has become known for packets that wait: they go first.
+    fn is_due(&self, next_hop: &NextHop) -> bool {
+        !self.waiting.is_empty()
+            && self.change_count != self.neighbours.change_count()
+            && self.waiting.iter().any(|waiting| waiting.next_hop == *next_hop)
+    }
+
+    /// Sends the packets that waited for neighbours which are known now, and drops those that waited too
+    /// long.
+    fn look(&mut self, cx: &mut Cx<'_, NeighbourDrop>, out: &mut Output<'_, T>) {
+        let now = cx.now();
+        self.change_count = self.neighbours.change_count();
+        self.look_at = Instant::from_ns(now.as_ns().saturating_add(LOOK_NS));
+        for _ in 0..self.waiting.len() {
+            let Some(mut waiting) = self.waiting.pop_front() else { return };
+            let next_hop = waiting.next_hop;
+            if let Some((mac, _)) = self.neighbours.lookup(next_hop.address(), now) {
+                ethernet::set_addresses(waiting.item.packet_mut(), next_hop.own_mac, mac);
+                out.push(waiting.item);
+            } else if now.ns_since(waiting.since) >= WAIT_NS {
+                let _ = cx.drop::<_, ()>(waiting.item, NeighbourDrop::Unresolved);
+            } else {
+                self.ask(now, &waiting.item, &next_hop, out);
+                self.waiting.push_back(waiting);
+            }
+        }
+    }
+}
+
+impl<T: Outgoing, F: FnMut(&T) -> Option<NextHop>> BurstStage<T> for Resolve<T, F> {
+    type Out = T;
+    type Drop = NeighbourDrop;
+
+    fn process(
+        &mut self,
+        cx: &mut Cx<'_, NeighbourDrop>,
+        input: &mut Burst<T>,
+        out: &mut Output<'_, T>,
+    ) {
+        let now = cx.now();
+        while let Some(mut item) = input.pop() {
+            let Some(next_hop) = (self.next_hop)(&item) else {
+                out.push(item);
+                continue;
+            };
+            match self.neighbours.lookup(next_hop.address(), now) {
+                Some((mac, is_stale)) if !self.is_due(&next_hop) => {
+                    ethernet::set_addresses(item.packet_mut(), next_hop.own_mac, mac);
+                    if is_stale {
+                        self.ask(now, &item, &next_hop, out);
+                    }
+                    out.push(item);
+                }
+                _ => {
+                    self.ask(now, &item, &next_hop, out);
+                    self.hold(cx, item, next_hop);
+                }
+            }
+        }
+        self.waiting_gauge.set(self.waiting.len() as u64);
+    }
+
+    #[inline]
+    fn tick(&mut self, cx: &mut Cx<'_, NeighbourDrop>, out: &mut Output<'_, T>) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        if self.change_count != self.neighbours.change_count() || cx.now() >= self.look_at {
+            self.look(cx, out);
+            self.waiting_gauge.set(self.waiting.len() as u64);
+        }
+    }
+
+    fn finish(&mut self, cx: &mut Cx<'_, NeighbourDrop>, _: &mut Output<'_, T>) {
+        for waiting in self.waiting.drain(..) {
+            let _ = cx.drop::<_, ()>(waiting.item, NeighbourDrop::Unresolved);
+        }
+        self.waiting_gauge.set(0);
+    }
+
+    fn held(&self) -> usize {
+        self.waiting.len()
+    }
+
+    fn held_max(&self) -> usize {
+        self.waiting_max
+    }
+
+    fn growth_max(&self) -> usize {
+        // A packet and a request; those that waited leave in `tick`.
+        2
+    }
+
+    fn gauges(&self) -> Vec<(&'static str, Arc<Counter>)> {
+        vec![("waiting", Arc::clone(&self.waiting_gauge)), ("requests", Arc::clone(&self.requests))]
+    }
+}
