@@ -9,10 +9,11 @@
 //!   as [`Table`]s, with `--json` for programs. [`ask`] is what they ask by.
 //! - [`Hangup`] says that SIGHUP came.
 //! - [`capture`] reads and writes capture files.
-//! - With feature `dpdk`, `DeviceArgs` open the devices that a command line names, as `PortSettings`
-//!   say.
+//! - With feature `dpdk`, `RunArgs` are what a program that runs one graph takes on its command line,
+//!   and `DeviceArgs` open the devices that it names, as `PortSettings` say.
 //! - [`IdleArgs`] say what cores do when there is nothing to do.
-//! - [`program`] is the whole of a program's `main`: what it says, by `tracing`'s events, goes to
+//! - [`main()`] is the whole of a program's `main`, and [`program`] that of one with commands: what it
+//!   says, by `tracing`'s events, goes to
 //!   standard error as [`LogArgs`] say. [`print()`] writes data to standard output and [`Output`] does
 //!   for a program that runs.
 //! - [`run`] runs a plan with no more capabilities than the program needs from then on.
@@ -42,7 +43,7 @@
 //! ```no_run
 //! use clap::Parser;
 //! use hotloop_engine::{Graph, Plan};
-//! use hotloop_ops::{CONTROL, ControlArgs, Failure, LogArgs, exit_code, operate, print, run, usage};
+//! use hotloop_ops::{CONTROL, ControlArgs, Failure, LogArgs, operate, print, run};
 //! use std::process::ExitCode;
 //!
 //! #[derive(Parser)]
@@ -54,16 +55,10 @@
 //! }
 //!
 //! fn main_of(plan: Plan<impl Graph>) -> ExitCode {
-//!     hotloop_ops::program("nf", || {
-//!         if let Some(code) = hotloop_ops::ctl("nf", std::env::args_os()) {
-//!             return code;
-//!         }
-//!         exit_code(nf(plan))
-//!     })
+//!     hotloop_ops::main("nf", |cli| nf(&cli, plan))
 //! }
 //!
-//! fn nf(plan: Plan<impl Graph>) -> Result<(), Failure> {
-//!     let cli = Cli::try_parse().map_err(|error| usage(&error))?;
+//! fn nf(cli: &Cli, plan: Plan<impl Graph>) -> Result<(), Failure> {
 //!     cli.log.begin();
 //!     let mut socket = cli.control.bind("nf")?;
 //!     let report = run(plan, CONTROL, |control| operate(control, socket.as_mut(), None))?;
@@ -104,6 +99,8 @@ mod privileges;
 mod program;
 mod queue;
 mod request;
+#[cfg(feature = "dpdk")]
+mod run_args;
 mod socket;
 mod table;
 mod unix;
@@ -123,7 +120,9 @@ pub use path::socket_path;
 #[cfg(feature = "dpdk")]
 pub use port_settings::PortSettings;
 pub use privileges::{CONTROL, Capabilities, keep, run};
-pub use program::program;
+pub use program::{main, parse, program};
 pub use request::{Reply, Request};
+#[cfg(feature = "dpdk")]
+pub use run_args::{ReportFormat, RunArgs, seconds};
 pub use socket::{CLIENT_COUNT_MAX, CLIENT_IDLE_MAX, Socket, SocketError};
 pub use table::Table;

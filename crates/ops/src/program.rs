@@ -1,7 +1,31 @@
 //! What every program does first and last.
 
+use crate::arguments::{ctl, usage};
+use crate::failure::{Failure, exit_code};
 use crate::{diagnostics, privileges};
+use clap::Parser;
+use std::ffi::OsString;
 use std::process::ExitCode;
+
+/// Runs a program without commands of its own: reads its arguments and calls `run` with them, within
+/// [`program`]; `NAME ctl …` asks one that runs.
+pub fn main<C: Parser>(name: &'static str, run: impl FnOnce(C) -> Result<(), Failure>) -> ExitCode {
+    program(name, || {
+        let args = std::env::args_os();
+        ctl(name, args).unwrap_or_else(|| exit_code(parse(std::env::args_os()).and_then(run)))
+    })
+}
+
+/// Reads arguments, the program's name first.
+///
+/// # Errors
+/// [`Failure::Help`] where help or the version is wanted, [`Failure::Input`] where an argument is
+/// wrong or missing.
+pub fn parse<C: Parser>(
+    args: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+) -> Result<C, Failure> {
+    C::try_parse_from(args).map_err(|error| usage(&error))
+}
 
 /// Runs a program, from the first line of its `main` to the last: what it says by `tracing`'s events
 /// goes to standard error without ever waiting for it, panics among them. What is left at the end is

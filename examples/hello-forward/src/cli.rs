@@ -1,11 +1,7 @@
 //! The command line.
 
 use clap::{Parser, ValueEnum};
-use hotloop_ops::{ControlArgs, DeviceArgs, IdleArgs, LogArgs};
-use std::time::Duration;
-
-/// How much a duration may be, in seconds: thirty years.
-const SECONDS_MAX: f64 = 1e9;
+use hotloop_ops::RunArgs;
 
 /// Forwards packets from port A to port B, until a signal comes or the time is up, and reports what
 /// became of each.
@@ -28,28 +24,9 @@ pub struct Cli {
     /// What is done to packets on their way.
     #[arg(long, value_enum, default_value_t = Mode::MacSwap)]
     pub mode: Mode,
-    /// End after so many seconds; without it, at Ctrl-C.
-    #[arg(long, value_name = "S", value_parser = seconds, allow_negative_numbers = true)]
-    pub duration: Option<Duration>,
-    /// How the report is written.
-    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = ReportFormat::Text)]
-    pub report: ReportFormat,
-    /// How devices are opened.
+    /// How it runs.
     #[command(flatten)]
-    pub devices: DeviceArgs,
-    /// What cores do when there is nothing to do.
-    #[command(flatten)]
-    pub idle: IdleArgs,
-    /// Where it is asked how it is.
-    #[command(flatten)]
-    pub control: ControlArgs,
-    /// How it writes messages.
-    #[command(flatten)]
-    pub log: LogArgs,
-    /// Arguments of DPDK's environment, such as -l 0-1 -a 0000:01:00.0; with none it needs neither
-    /// privilege nor hugepages.
-    #[arg(last = true, value_name = "EAL ARGS")]
-    pub eal: Vec<String>,
+    pub run: RunArgs,
 }
 
 /// What is done to packets, named like testpmd's forwarding modes.
@@ -60,19 +37,4 @@ pub enum Mode {
     /// Their Ethernet addresses are swapped.
     #[value(name = "macswap", alias = "mac-swap")]
     MacSwap,
-}
-
-/// What `--report` takes.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-pub enum ReportFormat {
-    /// For people.
-    Text,
-    /// For programs: one line.
-    Json,
-}
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().ok().filter(|seconds| *seconds > 0.0 && *seconds <= SECONDS_MAX);
-    let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    duration.ok_or_else(|| "write a number of seconds above 0, such as 10 or 0.5".to_owned())
 }

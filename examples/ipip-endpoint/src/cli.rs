@@ -2,15 +2,10 @@
 
 use crate::prefix::Prefix;
 use crate::settings::{Answers, Settings};
-use clap::{Parser, ValueEnum};
+use clap::Parser;
 use hotloop::packet::ethernet::MacAddress;
-use hotloop_ops::{ControlArgs, DeviceArgs, Failure, IdleArgs, LogArgs, usage};
-use std::ffi::OsString;
+use hotloop_ops::{Failure, RunArgs};
 use std::net::IpAddr;
-use std::time::Duration;
-
-/// How much a duration may be, in seconds: thirty years.
-const SECONDS_MAX: f64 = 1e9;
 
 /// The longest name of an interface, in bytes (Linux's IFNAMSIZ, less the zero after it).
 const INTERFACE_BYTES_MAX: usize = 15;
@@ -23,7 +18,8 @@ const MTU_MIN: i64 = 1280 + 40;
 ///
 /// The service's address (VIP) is an address of this machine, on its loopback interface; servers
 /// listen on it as on any other. What they answer is routed into the TAP interface, and leaves by
-/// the port: straight to the client, or with --return-path through the balancer.
+/// the port: straight to the client, or with --return-path through the balancer. A TAP interface takes
+/// the right to make one (root, or CAP_NET_ADMIN).
 #[derive(Clone, Debug, Parser)]
 #[command(name = "ipip-endpoint", version, after_help = AFTER_HELP)]
 pub struct Cli {
@@ -53,28 +49,9 @@ pub struct Cli {
     /// fragmented, or refused by ICMP (fragmentation needed, packet too big).
     #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u16).range(MTU_MIN..))]
     pub mtu: u16,
-    /// End after so many seconds; without it, at Ctrl-C.
-    #[arg(long, value_name = "S", value_parser = seconds, allow_negative_numbers = true)]
-    pub duration: Option<Duration>,
-    /// How the report on standard output is written.
-    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = ReportFormat::Text)]
-    pub report: ReportFormat,
-    /// How devices are opened.
+    /// How it runs.
     #[command(flatten)]
-    pub devices: DeviceArgs,
-    /// What the core does when there is nothing to do.
-    #[command(flatten)]
-    pub idle: IdleArgs,
-    /// Where it is asked how it is.
-    #[command(flatten)]
-    pub control: ControlArgs,
-    /// How it writes messages.
-    #[command(flatten)]
-    pub log: LogArgs,
-    /// Arguments of DPDK's environment, such as -l 0-3 -a 0000:01:00.0; with none it needs no
-    /// hugepages. A TAP interface takes the right to make one (root, or CAP_NET_ADMIN).
-    #[arg(last = true, value_name = "EAL ARGS")]
-    pub eal: Vec<String>,
+    pub run: RunArgs,
 }
 
 /// What stands below the options: all there is to do for one backend.
@@ -90,27 +67,7 @@ Example, as root, for the service 203.0.113.10 behind the balancer 192.0.2.1:
 
 ipip-endpoint ctl --help: asking one that runs.";
 
-/// What `--report` takes.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-pub enum ReportFormat {
-    /// For people.
-    Text,
-    /// For programs: one line.
-    Json,
-}
-
 impl Cli {
-    /// Reads the arguments, the program's name first.
-    ///
-    /// # Errors
-    /// [`Failure::Help`] where help or the version is asked for, [`Failure::Input`] where an argument
-    /// is wrong or missing.
-    pub fn parse_from_args(
-        args: impl IntoIterator<Item = impl Into<OsString> + Clone>,
-    ) -> Result<Self, Failure> {
-        Self::try_parse_from(args).map_err(|error| usage(&error))
-    }
-
     /// What the network function has to know.
     ///
     /// # Errors
@@ -138,12 +95,6 @@ impl Cli {
     }
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().ok().filter(|seconds| *seconds > 0.0 && *seconds <= SECONDS_MAX);
-    let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    duration.ok_or_else(|| "write a number of seconds above 0, such as 10 or 0.5".to_owned())
-}
-
 /// A name that the kernel takes for an interface, and DPDK in a device string.
 fn interface(text: &str) -> Result<String, String> {
     let sound = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
@@ -157,12 +108,14 @@ fn interface(text: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hotloop_ops::{ReportFormat, parse};
+    use std::time::Duration;
 
     const LEAST: &str = "--port net_null0 --tap tap0 --address 10.0.0.1 --balancer 192.0.2.1";
 
     fn read(line: &str) -> Result<Cli, Failure> {
         let words = std::iter::once("ipip-endpoint").chain(line.split_whitespace());
-        Cli::parse_from_args(words)
+        parse(words)
     }
 
     #[test]
@@ -170,8 +123,8 @@ mod tests {
         let cli = read(LEAST).unwrap();
         let settings = cli.settings().unwrap();
         assert_eq!((settings.answers, settings.mtu_bytes), (Answers::Direct, 1500));
-        assert_eq!((settings.next_hop, cli.duration), (None, None));
-        assert_eq!(cli.report, ReportFormat::Text);
+        assert_eq!((settings.next_hop, cli.run.duration), (None, None));
+        assert_eq!(cli.run.report, ReportFormat::Text);
     }
 
     #[test]
@@ -189,9 +142,9 @@ mod tests {
         assert_eq!(settings.answers, tunnel);
         assert_eq!((settings.addresses.len(), settings.balancers.len()), (2, 2));
         assert_eq!(settings.next_hop, Some(MacAddress::new([2, 0, 0, 0, 0, 1])));
-        assert_eq!((settings.mtu_bytes, cli.report), (9000, ReportFormat::Json));
-        assert_eq!(cli.duration, Some(Duration::from_millis(500)));
-        assert_eq!(cli.eal, ["-l", "0"]);
+        assert_eq!((settings.mtu_bytes, cli.run.report), (9000, ReportFormat::Json));
+        assert_eq!(cli.run.duration, Some(Duration::from_millis(500)));
+        assert_eq!(cli.run.eal, ["-l", "0"]);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::config::{CORES_MAX, Config, DeploymentKind};
 use crate::ctl::Ctl;
 use crate::failure::BadInput;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use hotloop_ops::{ControlArgs, DeviceArgs, LogArgs};
+use hotloop_ops::{ControlArgs, DeviceArgs, LogArgs, ReportFormat, seconds};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -116,15 +116,6 @@ pub enum Deployment {
     Pipeline,
 }
 
-/// What `--report` takes.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-pub enum ReportFormat {
-    /// For people.
-    Text,
-    /// For programs.
-    Json,
-}
-
 /// What `--clock` takes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum Clock {
@@ -132,15 +123,6 @@ pub enum Clock {
     Capture,
     /// The time at which packets are replayed.
     Wall,
-}
-
-/// How much a duration may be, in seconds: thirty years.
-const SECONDS_MAX: f64 = 1e9;
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().ok().filter(|seconds| *seconds > 0.0 && *seconds <= SECONDS_MAX);
-    let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    duration.ok_or_else(|| "write a number of seconds above 0, such as 10 or 0.5".to_owned())
 }
 
 /// What became of the arguments.

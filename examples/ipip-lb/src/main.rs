@@ -3,9 +3,10 @@
 //! 0: all well. 1: the run failed, or its ledger is not whole. 2: something that was given to the
 //! program is wrong. Reports go to standard output, messages to standard error.
 
+use hotloop_ops::ReportFormat;
 use hotloop_ops::{Hangup, print, print_in_time};
 use ipip_lb::check::Understood;
-use ipip_lb::cli::{Cli, Command, Common, Parsed, ReportFormat};
+use ipip_lb::cli::{Cli, Command, Common, Parsed};
 use ipip_lb::failure::Failure;
 use ipip_lb::hashes::HashKey;
 use ipip_lb::replay::replay;

@@ -1,9 +1,9 @@
 //! What came of a run: the report on standard output, and whether it went well.
 
-use crate::cli::ReportFormat;
 use crate::counts::Summary;
 use crate::failure::Failure;
 use hotloop::engine::{Report, RunError};
+use hotloop_ops::ReportFormat;
 use serde_json::{Value, json};
 use std::fmt::Write;
 

@@ -5,7 +5,8 @@ use crate::ports::Ports;
 use clap::Parser;
 
 /// Receives UDP datagrams and prints each second how many came: millions of packets, payload in
-/// 2^20 bytes, payload in 10^6 bits. Ends with a summary.
+/// 2^20 bytes, payload in 10^6 bits. Ends with a summary. With --report json, the lines of each second
+/// go to standard error.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "udp-sink", version, after_help = "udp-sink ctl --help: asking one that runs.")]
 pub struct Cli {
@@ -23,8 +24,7 @@ pub struct Cli {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arguments::{ReportFormat, parse};
-    use hotloop_ops::Failure;
+    use hotloop_ops::{Failure, ReportFormat, parse};
     use std::time::Duration;
 
     fn read(line: &str) -> Result<Cli, Failure> {
@@ -36,7 +36,7 @@ mod tests {
         let cli = read("--port net_null0").unwrap();
         assert_eq!((cli.common.port.as_str(), cli.common.queues), ("net_null0", 1));
         assert!(cli.udp_port.contains(9000) && !cli.udp_port.contains(9001));
-        assert_eq!((cli.common.duration, cli.common.report), (None, ReportFormat::Text));
+        assert_eq!((cli.common.run.duration, cli.common.run.report), (None, ReportFormat::Text));
     }
 
     #[test]
@@ -46,8 +46,8 @@ mod tests {
         let cli = read(line).unwrap();
         assert_eq!((cli.common.queues, cli.per_queue), (2, true));
         assert!(cli.udp_port.contains(53) && cli.udp_port.contains(8099));
-        assert_eq!(cli.common.duration, Some(Duration::from_millis(500)));
-        assert_eq!((cli.common.report, cli.common.eal.len()), (ReportFormat::Json, 2));
+        assert_eq!(cli.common.run.duration, Some(Duration::from_millis(500)));
+        assert_eq!((cli.common.run.report, cli.common.run.eal.len()), (ReportFormat::Json, 2));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! What is printed where: data to standard output, unless that is kept for one line of JSON.
 
-use crate::arguments::ReportFormat;
 use crate::rate::Passed;
 use hotloop::engine::Report;
+use hotloop_ops::ReportFormat;
 use serde_json::{Value, json};
 use std::io;
 use std::time::Duration;

@@ -21,10 +21,8 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// What is wrong with the command line, and what kept the run from being whole.
 pub fn run(cli: Cli) -> Result<(), Failure> {
     let common = &cli.common;
-    common.log.begin();
-    let mut socket = common.control.bind("udp-sink")?;
-    let eal = if common.eal.is_empty() { Eal::embedded() } else { Eal::with_args(&common.eal) }?;
-    let port = common.devices.open(eal, &common.port)?;
+    let mut socket = common.run.begin("udp-sink")?;
+    let port = common.run.devices.open(common.run.eal()?, &common.port)?;
     let queue_count = usize::from(common.queues);
     let counts = Arc::new(Counts::new(queue_count));
     let receive = |core: &Core| {
@@ -33,11 +31,9 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Ok::<_, dpdk::Error>(queue)
     };
     let nf = graph(receive, &cli.udp_port, &counts);
-    let plan = Engine::plan(nf, Deployment::run_to_completion(queue_count))
-        .map_err(|error| Failure::Input(error.to_string()))?
-        .idle(common.idle.idle());
+    let plan = common.run.plan(nf, Deployment::run_to_completion(queue_count))?;
 
-    let output = Output::start(common.report)?;
+    let output = Output::start(common.run.report)?;
     tracing::info!("{}: RX queues {queue_count}, UDP ports {}", port.name(), cli.udp_port);
     let mut duration = Duration::ZERO;
     let result = hotloop_ops::run(plan, CONTROL, |control| {
@@ -84,7 +80,7 @@ impl<'a> Watch<'a> {
     /// Prints, and answers clients, until a signal comes, the time is up, the capture ends, or
     /// the reader of the output is gone.
     fn until_the_end(&mut self, control: &Control<'_>, socket: Option<&mut Socket>) {
-        let mut operation = Operation::new(control, socket, self.cli.common.duration);
+        let mut operation = Operation::new(control, socket, self.cli.common.run.duration);
         loop {
             let waited = operation.turn(&mut Request::unknown);
             if Instant::now() >= self.due {

@@ -3,13 +3,14 @@
 use crate::datagrams::Plan;
 use clap::Parser;
 use hotloop::packet::ethernet::MacAddress;
-use hotloop_ops::Failure;
+use hotloop_ops::{Failure, seconds};
 use std::net::SocketAddr;
 use std::time::Duration;
-use udp_sink::arguments::{Common, seconds};
+use udp_sink::arguments::Common;
 
 /// Sends UDP datagrams, as fast as it can or at a rate, and prints each second how many were sent:
-/// millions of packets, payload in 2^20 bytes, payload in 10^6 bits. Ends with a summary.
+/// millions of packets, payload in 2^20 bytes, payload in 10^6 bits. Ends with a summary. With
+/// --report json, the lines of each second go to standard error.
 #[derive(Clone, Debug, Parser)]
 #[command(
     name = "udp-source",
@@ -93,7 +94,7 @@ impl Cli {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use udp_sink::arguments::parse;
+    use hotloop_ops::parse;
 
     fn read(line: &str) -> Result<Plan, Failure> {
         let cli: Cli = parse(std::iter::once("udp-source").chain(line.split_whitespace()))?;

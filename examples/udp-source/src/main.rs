@@ -2,16 +2,7 @@
 //! one that runs.
 
 use std::process::ExitCode;
-use udp_sink::arguments;
-use udp_source::cli::Cli;
-use udp_source::run;
 
 fn main() -> ExitCode {
-    hotloop_ops::program("udp-source", || {
-        if let Some(code) = hotloop_ops::ctl("udp-source", std::env::args_os()) {
-            return code;
-        }
-        let cli = arguments::parse::<Cli>(std::env::args_os());
-        hotloop_ops::exit_code(cli.and_then(run::run))
-    })
+    hotloop_ops::main("udp-source", udp_source::run::run)
 }

@@ -26,26 +26,23 @@ const LINGER: Duration = Duration::from_millis(100);
 /// What is wrong with the command line, and what kept the run from being whole.
 pub fn run(cli: Cli) -> Result<(), Failure> {
     let common = &cli.common;
-    common.log.begin();
     // What needs no device is found to be wrong first.
     cli.plan(MacAddress::default())?;
-    let mut socket = common.control.bind("udp-source")?;
-    let eal = if common.eal.is_empty() { Eal::embedded() } else { Eal::with_args(&common.eal) }?;
-    let port = common.devices.open(eal, &common.port)?;
+    let mut socket = common.run.begin("udp-source")?;
+    let eal = common.run.eal()?;
+    let port = common.run.devices.open(eal, &common.port)?;
     let what = cli.plan(port.mac())?;
     let queue_count = usize::from(common.queues);
-    let pool = Pool::new(eal, port.clone(), common.devices.port_config(), queue_count);
+    let pool = Pool::new(eal, port.clone(), common.run.devices.port_config(), queue_count);
     let (pool, steering) = (Arc::new(pool), Steering::default());
     let nf = graph(&what, cli.rate, queue_count, &steering, &pool, |core| port.tx_queue(core));
-    let plan = Engine::plan(nf, Deployment::run_to_completion(queue_count))
-        .map_err(|error| Failure::Input(error.to_string()))?
-        .idle(common.idle.idle());
+    let plan = common.run.plan(nf, Deployment::run_to_completion(queue_count))?;
     let topology = Topology::read(Path::new("/"));
     let placement =
         placement(&topology, queue_count).map_err(|error| Failure::Run(error.to_string()))?;
     let plan = plan.placement(placement).map_err(|error| Failure::Run(error.to_string()))?;
 
-    let mut sending = Sending::new(&cli, &port, &steering, Output::start(common.report)?);
+    let mut sending = Sending::new(&cli, &port, &steering, Output::start(common.run.report)?);
     let result = hotloop_ops::run(plan, CONTROL, |control| {
         sending.until_the_end(control, socket.as_mut());
         steering.end();
@@ -141,7 +138,7 @@ impl<'a> Sending<'a> {
         socket: Option<&mut Socket>,
         started: Instant,
     ) {
-        let mut operation = Operation::new(control, socket, self.cli.common.duration);
+        let mut operation = Operation::new(control, socket, self.cli.common.run.duration);
         let (mut looked, mut due, mut before) = (started, started + INTERVAL, Passed::default());
         loop {
             let waited = operation.turn(&mut Request::unknown);

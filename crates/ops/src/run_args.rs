@@ -1,0 +1,163 @@
+//! What a program that runs one graph takes on its command line, and the run itself.
+
+use crate::arguments::ControlArgs;
+use crate::devices::DeviceArgs;
+use crate::diagnostics::LogArgs;
+use crate::failure::Failure;
+use crate::idle::IdleArgs;
+use crate::operation::operate;
+use crate::output::print_in_time;
+use crate::privileges::{CONTROL, run};
+use crate::socket::Socket;
+use clap::{Args, ValueEnum};
+use hotloop_dpdk::Eal;
+use hotloop_engine::{Deployment, Engine, Graph, Plan, Report};
+use std::time::Duration;
+
+/// The longest duration, in seconds: thirty years.
+const SECONDS_MAX: f64 = 1e9;
+
+/// The arguments of a program that runs one graph on DPDK's devices. Flattened into its own arguments:
+///
+/// ```no_run
+/// use clap::Parser;
+/// use hotloop_engine::{Chain, Deployment, source};
+/// use hotloop_ops::{Failure, RunArgs};
+/// use std::process::ExitCode;
+///
+/// /// Receives packets and sends them back.
+/// #[derive(Parser)]
+/// struct Cli {
+///     #[arg(long, value_name = "DEVICE")]
+///     port: String,
+///     #[command(flatten)]
+///     run: RunArgs,
+/// }
+///
+/// fn main() -> ExitCode {
+///     hotloop_ops::main("echo", |cli: Cli| {
+///         let socket = cli.run.begin("echo")?;
+///         let eal = cli.run.eal()?;
+///         let port = cli.run.devices.open(eal, &cli.port)?;
+///         let graph = source(|core| port.rx_queue(core)).sink(|core| port.tx_queue(core));
+///         let plan = cli.run.plan(graph, Deployment::run_to_completion(1))?;
+///         cli.run.run(plan, socket)
+///     })
+/// }
+/// ```
+#[derive(Args, Clone, Debug)]
+pub struct RunArgs {
+    /// End after so many seconds; without it, at Ctrl-C.
+    #[arg(long, value_name = "S", value_parser = seconds, allow_negative_numbers = true)]
+    pub duration: Option<Duration>,
+    /// How the report on standard output is written.
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = ReportFormat::Text)]
+    pub report: ReportFormat,
+    /// How devices are opened.
+    #[command(flatten)]
+    pub devices: DeviceArgs,
+    /// What cores do when there is nothing to do.
+    #[command(flatten)]
+    pub idle: IdleArgs,
+    /// Where the control socket is.
+    #[command(flatten)]
+    pub control: ControlArgs,
+    /// How messages are written.
+    #[command(flatten)]
+    pub log: LogArgs,
+    /// Arguments of DPDK's environment, such as -l 0-3 -a 0000:01:00.0; with none it needs no
+    /// hugepages, and no privilege of its own.
+    #[arg(last = true, value_name = "EAL ARGS")]
+    pub eal: Vec<String>,
+}
+
+impl RunArgs {
+    /// Starts to write messages as the arguments say, and binds the control socket of the program
+    /// `name`.
+    ///
+    /// # Errors
+    /// As [`ControlArgs::bind`].
+    pub fn begin(&self, name: &str) -> Result<Option<Socket>, Failure> {
+        self.log.begin();
+        Ok(self.control.bind(name)?)
+    }
+
+    /// Starts DPDK's environment.
+    ///
+    /// # Errors
+    /// What DPDK refuses.
+    pub fn eal(&self) -> Result<Eal, Failure> {
+        Ok(if self.eal.is_empty() { Eal::embedded() } else { Eal::with_args(&self.eal) }?)
+    }
+
+    /// Plans a graph.
+    ///
+    /// # Errors
+    /// A deployment that the graph cannot have.
+    pub fn plan<G: Graph>(&self, graph: G, deployment: Deployment) -> Result<Plan<G>, Failure> {
+        let plan = Engine::plan(graph, deployment);
+        Ok(plan.map_err(|error| Failure::Input(error.to_string()))?.idle(self.idle.idle()))
+    }
+
+    /// Runs a plan as [`operate`] does, and prints its report: also that of a run which failed.
+    ///
+    /// # Errors
+    /// The run failed, or its report was not written.
+    pub fn run(&self, plan: Plan<impl Graph>, mut socket: Option<Socket>) -> Result<(), Failure> {
+        let result = run(plan, CONTROL, |control| {
+            tracing::info!("running; Ctrl-C ends it");
+            operate(control, socket.as_mut(), self.duration)
+        });
+        let report = match &result {
+            Ok(report) => Some(report),
+            Err(error) => error.report(),
+        };
+        if let Some(report) = report {
+            print_in_time(&format!("{}\n", self.report.text_of(report)))?;
+        }
+        Ok(result.map(drop)?)
+    }
+}
+
+/// What `--report` takes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub enum ReportFormat {
+    /// For people.
+    Text,
+    /// For programs: one line.
+    Json,
+}
+
+impl ReportFormat {
+    /// A report in this format, without a newline at its end.
+    #[must_use]
+    pub fn text_of(self, report: &Report) -> String {
+        match self {
+            Self::Text => report.to_string().trim_end().to_owned(),
+            Self::Json => report.to_json(),
+        }
+    }
+}
+
+/// Reads a number of seconds above 0, for an argument's `value_parser`.
+///
+/// # Errors
+/// What to write instead.
+pub fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|seconds| *seconds > 0.0 && *seconds <= SECONDS_MAX);
+    let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    duration.ok_or_else(|| "write a number of seconds above 0, such as 10 or 0.5".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_are_positive_and_finite() {
+        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
+        for wrong in ["0", "-1", "ten", "1e10", "NaN", "inf", ""] {
+            assert!(seconds(wrong).unwrap_err().contains("number of seconds above 0"), "{wrong}");
+        }
+    }
+}
