@@ -71,9 +71,9 @@ fn compare(name: &str, case: Case, aim: f64, table: &mut Table) {
     }
 }
 
-/// What a fused stage costs: the time with five of them less the time without, by five.
+/// What a stage costs: the time with five of them less the time without, by five.
 fn price_stages(hugepages: bool, table: &mut Table) {
-    let name = "a fused stage, of five";
+    let name = "a stage, of five";
     eprintln!("measuring {name}");
     let bare = Case { mode: Mode::Io, burst: 64, hugepages, stages: 0 };
     let rounds: Result<Vec<_>, String> = (0..ROUND_COUNT)

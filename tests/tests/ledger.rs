@@ -111,12 +111,12 @@ fn what_goes_wrong_is_named_by_its_place_in_every_deployment() {
 fn findings(fault: Fault) -> Vec<&'static str> {
     let mut findings = match (fault.place, fault.deed) {
         (_, Deed::Panic) => vec!["Number on ", "panicked: planted"],
-        (Place::Source, _) => vec!["the engine received "],
-        (Place::Sink, _) => vec!["the engine sent "],
-        (Place::Stage, Deed::Double) => vec!["PlantedStage emitted packets"],
-        (Place::Stage, _) => vec!["PlantedStage lost "],
-        (Place::BurstStage, Deed::Double) => vec!["PlantedBurstStage emitted packets"],
-        (Place::BurstStage, _) => vec!["PlantedBurstStage lost "],
+        (Place::Source, _) => vec!["packets received by the engine: "],
+        (Place::Sink, _) => vec!["packets sent by the engine: "],
+        (Place::Stage, Deed::Double) => vec!["nor created by PlantedStage: "],
+        (Place::Stage, _) => vec!["packets lost by PlantedStage: "],
+        (Place::BurstStage, Deed::Double) => vec!["nor created by PlantedBurstStage: "],
+        (Place::BurstStage, _) => vec!["packets lost by PlantedBurstStage: "],
     };
     if fault.deed == Deed::Forget {
         findings.push(" mbufs are home, 0 of them twice");
@@ -125,12 +125,12 @@ fn findings(fault: Fault) -> Vec<&'static str> {
 }
 
 /// Keeps the first packet of a core for ever, and says that it does or that it does not.
-struct Miser {
+struct Holder {
     kept: Option<Packet>,
     is_honest: bool,
 }
 
-impl BurstStage<Packet> for Miser {
+impl BurstStage<Packet> for Holder {
     type Out = Packet;
     type Drop = NoDrops;
 
@@ -159,11 +159,13 @@ impl BurstStage<Packet> for Miser {
 
 #[test]
 fn a_packet_kept_to_the_end_is_found_whatever_its_keeper_says() {
-    for (is_honest, finding) in [(true, "Miser still holds 1"), (false, "Miser lost 1 packets")] {
+    for (is_honest, finding) in
+        [(true, "Holder still holds 1"), (false, "packets lost by Holder: 1")]
+    {
         let error = alone(|| {
             let port = Port::open(eal(), &device("net_null", "")).unwrap();
             let graph = source(|core| port.rx_queue(core))
-                .burst_stage(|_| Miser { kept: None, is_honest })
+                .burst_stage(|_| Holder { kept: None, is_honest })
                 .sink(|core| port.tx_queue(core));
             Engine::plan(graph, Deployment::run_to_completion(1)).unwrap().run(|control| {
                 while control.snapshot().sent < 10_000 {

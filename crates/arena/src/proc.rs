@@ -83,7 +83,7 @@ fn parse_smaps(text: &str, addr: usize) -> Option<Smap> {
             _ => {}
         }
     }
-    // Not the line «Locked»: it halves what a forked child shares for a moment.
+    // Not the line `Locked`: it halves what a forked child shares for a moment.
     let locked_bytes = if is_locked { small_bytes } else { 0 };
     Some(Smap {
         page_bytes: page_bytes?,

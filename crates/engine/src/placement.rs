@@ -32,7 +32,7 @@ impl Placement {
             cpus.remove(0);
         } else {
             notes.push(format!(
-                "no CPU is left to control: {core_count} cores on {} CPUs",
+                "no CPU is left to control (cores: {core_count}, CPUs: {})",
                 cpus.len()
             ));
         }
@@ -51,7 +51,7 @@ impl Placement {
         }
         let remote_count = cpus.iter().take(core_count).filter(|cpu| is_remote(cpu)).count();
         if remote_count > 0 {
-            notes.push(format!("{remote_count} cores run on another NUMA node than the port's"));
+            notes.push(format!("cores on another NUMA node than the port: {remote_count}"));
         }
         let seats = (0..core_count).map(|index| {
             let cpu = cpus[index % cpus.len()];

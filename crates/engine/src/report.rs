@@ -268,23 +268,23 @@ impl Report {
             ));
         }
         if self.in_flight != 0 {
-            found.push(format!("{} packets were left inside", self.in_flight));
+            found.push(format!("packets left inside: {}", self.in_flight));
             let holding = self.stages.iter().filter(|stage| stage.held != 0);
             let text = |stage: &PlaceCounts| format!("{} still holds {}", stage.name, stage.held);
             found.extend(holding.map(text));
         }
         for stage in &self.stages {
             if stage.unattributed != 0 {
-                found.push(format!("{} lost {} packets", stage.name, stage.unattributed));
+                found.push(format!("packets lost by {}: {}", stage.name, stage.unattributed));
             }
             if stage.uncreated != 0 {
-                let text = "emitted packets that it had neither received nor created:";
-                found.push(format!("{} {text} {}", stage.name, stage.uncreated));
+                let text = "packets emitted but neither received nor created by";
+                found.push(format!("{text} {}: {}", stage.name, stage.uncreated));
             }
         }
         let compare = |what: &str, ours: u64, devices: Option<u64>| {
             devices.filter(|&devices| devices != ours).map(|devices| {
-                format!("the engine {what} {ours} packets, its devices say {devices}")
+                format!("packets {what} by the engine: {ours}, by its devices: {devices}")
             })
         };
         found.extend(compare("received", self.received, self.devices.received));

@@ -54,10 +54,10 @@ fn a_source_that_says_more_or_less_than_it_hands_over_is_named() {
         |report, deployment| {
             let true_count = COUNT * deployment.cores_in(0) as u64;
             let devices = format!(
-                "the engine received {} packets, its devices say {true_count}",
+                "packets received by the engine: {}, by its devices: {true_count}",
                 true_count + 3
             );
-            assert_findings(report, &["source lost 3 packets", &devices]);
+            assert_findings(report, &["packets lost by source: 3", &devices]);
         },
     );
     with_queues(
@@ -66,7 +66,7 @@ fn a_source_that_says_more_or_less_than_it_hands_over_is_named() {
         |report, deployment| {
             let true_count = COUNT * deployment.cores_in(0) as u64;
             let devices = format!(
-                "the engine received {} packets, its devices say {true_count}",
+                "packets received by the engine: {}, by its devices: {true_count}",
                 true_count - 2
             );
             assert_findings(report, &[&uncreated("source", 2), &devices]);
@@ -79,14 +79,14 @@ fn a_sink_that_says_more_or_less_than_it_sent_is_named() {
     let sent = |more: i64, deployment: Deployment| {
         let true_count = COUNT * deployment.cores_in(0) as u64;
         let said = true_count.wrapping_add_signed(more);
-        format!("the engine sent {said} packets, its devices say {true_count}")
+        format!("packets sent by the engine: {said}, by its devices: {true_count}")
     };
     let lies = |more| move |_: &Core, tx: &mut Tx| (tx.lies_at, tx.said_more) = (FATEFUL, more);
     with_queues(
         |_, _| {},
         lies(-1),
         |report, deployment| {
-            assert_findings(report, &["sink lost 1 packets", &sent(-1, deployment)]);
+            assert_findings(report, &["packets lost by sink: 1", &sent(-1, deployment)]);
         },
     );
     with_queues(
@@ -126,7 +126,7 @@ fn a_device_that_counts_otherwise_is_named() {
         |world| {
             world.nic.received.fetch_add(1, SeqCst);
         },
-        &["the engine received 2000 packets, its devices say 2001"],
+        &["packets received by the engine: 2000, by its devices: 2001"],
     );
     assert!(!report.balanced && report.pools_whole);
 }
@@ -143,7 +143,7 @@ fn a_device_that_forgets_what_it_had_counted_is_found() {
         })
     });
     let report = not_whole(result);
-    assert!(report.findings[0].starts_with("the engine sent "), "{report}");
+    assert!(report.findings[0].starts_with("packets sent by the engine: "), "{report}");
 }
 
 #[test]

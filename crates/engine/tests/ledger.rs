@@ -142,12 +142,12 @@ impl Carries for Decoy {
 
 /// Keeps a verdict for later, and forgets a packet under it.
 #[derive(Default)]
-struct Thief {
+struct Taker {
     alibi: Option<Dropped>,
     on_tick: bool,
 }
 
-impl Stage<Parcel> for Thief {
+impl Stage<Parcel> for Taker {
     type Out = Parcel;
     type Drop = OddDrop;
 
@@ -171,16 +171,16 @@ impl Stage<Parcel> for Thief {
 
 #[test]
 fn a_packet_forgotten_under_a_decoy_is_missed_by_its_pool() {
-    both_sides(|_| Thief::default(), &["nic: 1 lost, 0 doubled"]);
+    both_sides(|_| Taker::default(), &["nic: 1 lost, 0 doubled"]);
 }
 
 /// Swallows one packet under the verdict of another, which it doubles to have it.
 #[derive(Default)]
-struct Forger {
+struct Copier {
     alibi: Option<Dropped>,
 }
 
-impl Stage<Parcel> for Forger {
+impl Stage<Parcel> for Copier {
     type Out = Parcel;
     type Drop = OddDrop;
 
@@ -198,14 +198,14 @@ fn a_packet_dropped_and_given_on_is_uncreated_and_doubled() {
     for deployment in DEPLOYMENTS {
         let world = World::new();
         let graph = source(|core| Ok::<_, Error>(world.rx(core, COUNT)))
-            .stage(|_| Forger::default())
+            .stage(|_| Copier::default())
             .shard_by(|parcel| parcel.key)
             .sink(|core| world.tx_ok(core));
         let report = not_whole(run(graph, deployment));
         assert!(report.findings[0].contains(account), "{report}");
         assert_eq!(
             report.findings[1..],
-            [uncreated("Forger", 1).as_str(), "nic: 0 lost, 1 doubled"]
+            [uncreated("Copier", 1).as_str(), "nic: 0 lost, 1 doubled"]
         );
         assert_eq!((report.uncreated, report.unattributed), (1, 0));
         assert!(!report.balanced && !report.pools_whole);
@@ -217,11 +217,11 @@ fn a_verdict_kept_for_later_shows_on_both_sides() {
     let world = World::new();
     let graph = source(|core| Ok::<_, Error>(world.rx(core, COUNT)))
         .shard_by(|parcel| parcel.key)
-        .stage(|core| Thief { alibi: None, on_tick: core.index() == owner(FATEFUL, 2) })
+        .stage(|core| Taker { alibi: None, on_tick: core.index() == owner(FATEFUL, 2) })
         .sink(|core| world.tx_ok(core));
     let report = not_whole(run(graph, Deployment::pipeline([1, 2])));
-    let lost = "Thief lost 1 packets";
-    assert_eq!(report.findings, [lost, &uncreated("Thief", 1), "nic: 1 lost, 0 doubled"]);
+    let lost = "packets lost by Taker: 1";
+    assert_eq!(report.findings, [lost, &uncreated("Taker", 1), "nic: 1 lost, 0 doubled"]);
     assert!(!report.balanced, "the sums agree, the stage's own arithmetic does not");
 }
 
@@ -267,9 +267,9 @@ enum Wrong {
 }
 
 /// Passes bursts on, but for one packet.
-struct Crook(Wrong, Vec<Parcel>, usize);
+struct Faulty(Wrong, Vec<Parcel>, usize);
 
-impl BurstStage<Parcel> for Crook {
+impl BurstStage<Parcel> for Faulty {
     type Out = Parcel;
     type Drop = NoDrops;
 
@@ -312,11 +312,11 @@ impl BurstStage<Parcel> for Crook {
     }
 }
 
-/// The findings of a run with a [`Crook`], the first one being the account of the sums where
+/// The findings of a run with a [`Faulty`], the first one being the account of the sums where
 /// `sums_fail`.
-fn crook(wrong: Wrong, sums_fail: bool, found: &[&str]) {
+fn faulty(wrong: Wrong, sums_fail: bool, found: &[&str]) {
     both_sides_burst(
-        || Crook(wrong, Vec::new(), 0),
+        || Faulty(wrong, Vec::new(), 0),
         |report| {
             let sums = usize::from(sums_fail);
             assert_eq!(report.findings[sums..], *found, "{report}");
@@ -327,19 +327,19 @@ fn crook(wrong: Wrong, sums_fail: bool, found: &[&str]) {
 
 #[test]
 fn a_burst_stage_that_swallows_is_named() {
-    crook(Wrong::Swallow, true, &["Crook lost 1 packets"]);
-    crook(Wrong::LeaveInInput, true, &["Crook lost 1 packets"]);
-    crook(Wrong::HoldUnsaid, true, &["Crook lost 1 packets"]);
-    crook(Wrong::Forget, true, &["Crook lost 1 packets", "nic: 1 lost, 0 doubled"]);
+    faulty(Wrong::Swallow, true, &["packets lost by Faulty: 1"]);
+    faulty(Wrong::LeaveInInput, true, &["packets lost by Faulty: 1"]);
+    faulty(Wrong::HoldUnsaid, true, &["packets lost by Faulty: 1"]);
+    faulty(Wrong::Forget, true, &["packets lost by Faulty: 1", "nic: 1 lost, 0 doubled"]);
 }
 
 #[test]
 fn a_burst_stage_that_doubles_is_named() {
-    crook(Wrong::Double, true, &[&uncreated("Crook", 1), "nic: 0 lost, 1 doubled"]);
-    crook(Wrong::DoubleAsCreated, false, &["nic: 0 lost, 1 doubled"]);
+    faulty(Wrong::Double, true, &[&uncreated("Faulty", 1), "nic: 0 lost, 1 doubled"]);
+    faulty(Wrong::DoubleAsCreated, false, &["nic: 0 lost, 1 doubled"]);
 }
 
 #[test]
 fn a_burst_stage_that_says_it_holds_what_it_lost_is_named() {
-    crook(Wrong::SayItHolds, false, &["1 packets were left inside", "Crook still holds 1"]);
+    faulty(Wrong::SayItHolds, false, &["packets left inside: 1", "Faulty still holds 1"]);
 }

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 enum At {
     Packet,
     Prepare,
-    Instant,
+    Tick,
     Process,
     /// In the middle of a burst that it emits, with the output full of packets.
     Spill,
@@ -38,7 +38,7 @@ impl Fuse {
 
     /// Late enough for the engine to be under way.
     fn once(at: At) -> Self {
-        Self::new(at, if matches!(at, At::Prepare | At::Instant) { 60 } else { 3000 })
+        Self::new(at, if matches!(at, At::Prepare | At::Tick) { 60 } else { 3000 })
     }
 
     fn burn(&self, at: At, core: (usize, usize)) {
@@ -74,15 +74,15 @@ impl Stage<Parcel> for Bomb {
 
     fn tick(&mut self, _: &mut Cx<'_, NoDrops>) {
         if self.2 {
-            self.0.burn(At::Instant, self.1);
+            self.0.burn(At::Tick, self.1);
         }
     }
 }
 
 /// A stage that takes bursts, holds up to 20 packets, and makes one of its own for each burst.
-struct Mine(Fuse, (usize, usize), Vec<Parcel>, Arc<common::Pool>);
+struct BurstBomb(Fuse, (usize, usize), Vec<Parcel>, Arc<common::Pool>);
 
-impl BurstStage<Parcel> for Mine {
+impl BurstStage<Parcel> for BurstBomb {
     type Out = Parcel;
     type Drop = NoDrops;
 
@@ -106,7 +106,7 @@ impl BurstStage<Parcel> for Mine {
 
     fn tick(&mut self, _: &mut Cx<'_, NoDrops>, _: &mut Output<'_, Parcel>) {
         if !self.2.is_empty() {
-            self.0.burn(At::Instant, self.1);
+            self.0.burn(At::Tick, self.1);
         }
     }
 
@@ -122,9 +122,9 @@ impl BurstStage<Parcel> for Mine {
     }
 }
 
-fn mine(core: &Core, fuse: &Fuse, world: &World) -> Mine {
+fn burst_bomb(core: &Core, fuse: &Fuse, world: &World) -> BurstBomb {
     let pool = Arc::clone(&world.nic.pool);
-    Mine(fuse.clone(), (core.group(), core.index()), Vec::new(), pool)
+    BurstBomb(fuse.clone(), (core.group(), core.index()), Vec::new(), pool)
 }
 
 /// A source without end that can't wait, so that rings are full of packets.
@@ -206,14 +206,14 @@ fn in_prepare() {
 
 #[test]
 fn in_tick() {
-    everywhere!(At::Instant, "Bomb", |core, fuse, world| stage Bomb::on(core, fuse));
-    everywhere!(At::Instant, "Mine", |core, fuse, world| burst_stage mine(core, fuse, world));
+    everywhere!(At::Tick, "Bomb", |core, fuse, world| stage Bomb::on(core, fuse));
+    everywhere!(At::Tick, "BurstBomb", |core, fuse, world| burst_stage burst_bomb(core, fuse, world));
 }
 
 #[test]
 fn in_process() {
-    everywhere!(At::Process, "Mine", |core, fuse, world| burst_stage mine(core, fuse, world));
-    everywhere!(At::Spill, "Mine", |core, fuse, world| burst_stage mine(core, fuse, world));
+    everywhere!(At::Process, "BurstBomb", |core, fuse, world| burst_stage burst_bomb(core, fuse, world));
+    everywhere!(At::Spill, "BurstBomb", |core, fuse, world| burst_stage burst_bomb(core, fuse, world));
 }
 
 #[test]
@@ -222,20 +222,20 @@ fn in_finish() {
         let (world, fuse) = (World::new(), Fuse::new(At::Finish, 3));
         let graph = source(|core| flood(&world, core))
             .shard_by(|parcel| parcel.key)
-            .burst_stage(|core| mine(core, &fuse, &world))
+            .burst_stage(|core| burst_bomb(core, &fuse, &world))
             .sink(|core| world.tx_ok(core));
         let report = panicked(graph, deployment, true);
         let blown = fuse.blown.lock().unwrap().expect("it went off");
-        assert_named(&report, &world, "Mine", &core_name(deployment, blown));
+        assert_named(&report, &world, "BurstBomb", &core_name(deployment, blown));
 
         let (world, fuse) = (World::new(), Fuse::new(At::Finish, 3));
         let graph = source(|core| flood(&world, core))
-            .burst_stage(|core| mine(core, &fuse, &world))
+            .burst_stage(|core| burst_bomb(core, &fuse, &world))
             .shard_by(|parcel| parcel.key)
             .sink(|core| world.tx_ok(core));
         let report = panicked(graph, deployment, true);
         let blown = fuse.blown.lock().unwrap().expect("it went off");
-        assert_named(&report, &world, "Mine", &core_name(deployment, blown));
+        assert_named(&report, &world, "BurstBomb", &core_name(deployment, blown));
     }
 }
 
@@ -243,14 +243,14 @@ fn in_finish() {
 fn below_stages_that_hold_and_make_packets() {
     for deployment in DEPLOYMENTS {
         let (world, fuse) = (World::new(), Fuse::new(At::Packet, 3000));
-        let dud = Fuse::new(At::Instant, 0);
+        let dud = Fuse::new(At::Tick, 0);
         let graph = source(|core| flood(&world, core))
-            .burst_stage(|core| mine(core, &dud, &world))
+            .burst_stage(|core| burst_bomb(core, &dud, &world))
             .shard_by(|parcel| parcel.key)
             .stage(|core| Bomb::on(core, &dud))
-            .burst_stage(|core| mine(core, &dud, &world))
+            .burst_stage(|core| burst_bomb(core, &dud, &world))
             .stage(|core| Bomb::on(core, &fuse))
-            .burst_stage(|core| mine(core, &dud, &world))
+            .burst_stage(|core| burst_bomb(core, &dud, &world))
             .sink(|core| world.tx_ok(core));
         let report = panicked(graph, deployment, false);
         let blown = fuse.blown.lock().unwrap().expect("it went off");

@@ -77,7 +77,7 @@ fn the_port_s_socket_comes_first_then_physical_cores_and_the_first_cpu_is_left()
     assert_eq!(machine.place(4, Some(1)), (vec![4, 5, 6, 7], vec![]));
     assert_eq!(machine.place(6, Some(1)), (vec![4, 5, 6, 7, 12, 13], vec![]));
     assert_eq!(machine.place(3, Some(0)), (vec![1, 2, 3], vec![]), "0 is left to control");
-    let remote = vec!["1 cores run on another NUMA node than the port's".to_owned()];
+    let remote = vec!["cores on another NUMA node than the port: 1".to_owned()];
     assert_eq!(machine.place(9, Some(1)), (vec![4, 5, 6, 7, 12, 13, 14, 15, 1], remote));
     let anywhere = machine.place(8, None);
     assert_eq!(anywhere, (vec![1, 2, 3, 4, 5, 6, 7, 8], vec![]), "7 physical cores, then siblings");
@@ -96,7 +96,7 @@ fn seats_tell_their_node() {
 fn all_cpus_are_used_where_as_many_cores_are_asked_for() {
     let (cpus, notes) = two_sockets().place(16, None);
     assert_eq!(cpus, (0..16).collect::<Vec<_>>());
-    assert_eq!(notes, ["no CPU is left to control: 16 cores on 16 CPUs"]);
+    assert_eq!(notes, ["no CPU is left to control (cores: 16, CPUs: 16)"]);
 }
 
 #[test]
@@ -126,18 +126,18 @@ fn one_cpu_is_shared_and_said_so() {
     assert!(placement.seats().iter().all(|seat| seat.cpu == Some(0) && seat.is_shared));
     let share =
         "3 cores share 1 CPUs and yield to each other when idle: expect a fraction of the speed";
-    assert_eq!(placement.notes(), ["no CPU is left to control: 3 cores on 1 CPUs", share]);
+    assert_eq!(placement.notes(), ["no CPU is left to control (cores: 3, CPUs: 1)", share]);
     let alone = Placement::automatic(&machine.topology(), 1, None);
     assert!(!alone.seats()[0].is_shared);
-    assert_eq!(alone.notes(), ["no CPU is left to control: 1 cores on 1 CPUs"]);
-    assert_eq!(alone.to_string(), "CPUs 0; no CPU is left to control: 1 cores on 1 CPUs");
+    assert_eq!(alone.notes(), ["no CPU is left to control (cores: 1, CPUs: 1)"]);
+    assert_eq!(alone.to_string(), "CPUs 0; no CPU is left to control (cores: 1, CPUs: 1)");
 }
 
 #[test]
 fn two_cpus_are_both_used_but_for_a_single_core() {
     let machine = Machine::new().online("0-1").mask("0-1");
     assert_eq!(machine.place(1, None), (vec![1], vec![]));
-    let none_left = vec!["no CPU is left to control: 2 cores on 2 CPUs".to_owned()];
+    let none_left = vec!["no CPU is left to control (cores: 2, CPUs: 2)".to_owned()];
     assert_eq!(machine.place(2, None), (vec![0, 1], none_left));
 }
 

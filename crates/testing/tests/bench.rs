@@ -12,13 +12,13 @@ drop_reasons! { enum TestDrop { Small = "small", Late = "late" } }
 
 /// Drops what is empty or comes after a second, and notes how it was called.
 #[derive(Default)]
-struct Picky {
+struct LengthFilter {
     bursts: Vec<usize>,
     indices: Vec<usize>,
     tick_count: usize,
 }
 
-impl<P: PacketBuf> Stage<P> for Picky {
+impl<P: PacketBuf> Stage<P> for LengthFilter {
     type Out = P;
     type Drop = TestDrop;
 
@@ -44,7 +44,7 @@ impl<P: PacketBuf> Stage<P> for Picky {
 
 #[test]
 fn packets_come_in_bursts_with_prepare_before_and_tick_after() {
-    let mut bench = bench(Picky::default());
+    let mut bench = bench(LengthFilter::default());
     let out = bench.feed((0..150).map(|number| vec![number]));
     assert_eq!((out.received(), out.packets().len(), out.dropped_sum()), (150, 150, 0));
     assert_eq!(out.packets()[149].data(), [149]);
@@ -55,7 +55,8 @@ fn packets_come_in_bursts_with_prepare_before_and_tick_after() {
 
 #[test]
 fn drops_are_kept_apart_and_time_is_the_tests() {
-    let mut bench = bench(Picky::default()).in_bursts_of(1).at(Instant::from_ns(999_999_999));
+    let mut bench =
+        bench(LengthFilter::default()).in_bursts_of(1).at(Instant::from_ns(999_999_999));
     let out = bench.feed([vec![], vec![1], vec![]]);
     assert_eq!((out.dropped(TestDrop::Small), out.dropped(TestDrop::Late)), (2, 0));
     assert_eq!(out.into_packets().len(), 1);
@@ -65,11 +66,11 @@ fn drops_are_kept_apart_and_time_is_the_tests() {
 }
 
 /// Returns a drop that it never counted where the engine looks, or counts one that it emits.
-struct Cheat {
+struct Miscounting {
     counts: bool,
 }
 
-impl<P: PacketBuf + Clone> Stage<P> for Cheat {
+impl<P: PacketBuf + Clone> Stage<P> for Miscounting {
     type Out = P;
     type Drop = TestDrop;
 
@@ -85,13 +86,13 @@ impl<P: PacketBuf + Clone> Stage<P> for Cheat {
 #[test]
 #[should_panic = "unattributed"]
 fn an_uncounted_drop_is_found() {
-    bench(Cheat { counts: false }).feed([vec![1]]);
+    bench(Miscounting { counts: false }).feed([vec![1]]);
 }
 
 #[test]
 #[should_panic = "uncreated"]
 fn a_packet_dropped_and_given_on_is_found() {
-    bench(Cheat { counts: true }).feed([vec![1]]);
+    bench(Miscounting { counts: true }).feed([vec![1]]);
 }
 
 /// Holds three packets, gives them on with one of its own, and drops at the end what is left.

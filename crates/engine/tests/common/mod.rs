@@ -371,7 +371,7 @@ pub fn assert_adds_up(report: &Report) {
 
 /// The finding of a place that emitted more than it had.
 pub fn uncreated(place: &str, count: u64) -> String {
-    format!("{place} emitted packets that it had neither received nor created: {count}")
+    format!("packets emitted but neither received nor created by {place}: {count}")
 }
 
 /// The name that a core has in reports.
