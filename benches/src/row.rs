@@ -133,10 +133,11 @@ pub struct Table {
     pub unshown: Vec<String>,
 }
 
-/// Prints the table, with what could not be shown and why, and writes `target/bench/GROUP.json`.
+/// Prints the table, with what could not be shown and why, and writes `target/bench/GROUP.json` and
+/// `GROUP.md`.
 ///
 /// # Errors
-/// Where the file can't be written.
+/// Where a file can't be written.
 pub fn publish(group: &str, table: &Table) -> std::io::Result<()> {
     let Table { rows, notes, unshown } = table;
     print_rows(rows);
@@ -151,6 +152,7 @@ pub fn publish(group: &str, table: &Table) -> std::io::Result<()> {
     let mut file = std::fs::File::create(&path)?;
     file.write_all(serde_json::to_string_pretty(rows)?.as_bytes())?;
     file.write_all(b"\n")?;
+    std::fs::write(path.with_extension("md"), markdown(table))?;
     println!("written to {}", path.canonicalize()?.display());
     Ok(())
 }
@@ -181,6 +183,24 @@ fn print_rows(rows: &[Row]) {
     }
 }
 
+/// The table in Markdown, with what stands beside it as a list.
+fn markdown(table: &Table) -> String {
+    let mut text = "| what | beside | hotloop | theirs | ratio | aim | spread |\n".to_owned();
+    text.push_str("|---|---|---|---|---|---|---|\n");
+    for row in &table.rows {
+        let Row { name, peer, unit, ours, theirs, ratio, aim, .. } = row;
+        let (mark, spread) = (if row.met { "" } else { " ✗" }, row.spread * 100.0);
+        text.push_str(&format!(
+            "| {name} | {peer} | {ours:.2} {unit} | {theirs:.2} | {ratio:.2}{mark} | {aim:.2} | \
+             {spread:.0} % |\n"
+        ));
+    }
+    let notes = table.notes.iter().map(|note| format!("- {note}\n"));
+    let unshown = table.unshown.iter().map(|reason| format!("- not shown: {reason}\n"));
+    let list: String = notes.chain(unshown).collect();
+    if list.is_empty() { text } else { format!("{text}\n{list}") }
+}
+
 /// `target/bench`, where cargo builds.
 fn folder() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
@@ -191,6 +211,16 @@ fn folder() -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn markdown_has_a_line_for_each_row_and_note() {
+        let row = Row::rate("io", "peer", "Mpps", &[(1.0, 2.0)], 1.0);
+        let (rows, notes, unshown) = (vec![row], vec!["a note".to_owned()], vec!["far".to_owned()]);
+        let text = markdown(&Table { rows, notes, unshown });
+        let lines: Vec<_> = text.lines().skip(2).collect();
+        let line = "| io | peer | 1.00 Mpps | 2.00 | 0.50 ✗ | 1.00 | 0 % |";
+        assert_eq!(lines, [line, "", "- a note", "- not shown: far"]);
+    }
 
     #[test]
     fn the_ratio_is_the_median_of_the_rounds() {

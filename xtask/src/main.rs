@@ -91,6 +91,9 @@ enum Task {
         /// Compare instruction counts with those kept, and keep nothing
         #[arg(long, conflicts_with = "list")]
         check: bool,
+        /// Keep the table in docs/performance/GROUP.md, with the machine and the date
+        #[arg(long, conflicts_with_all = ["list", "check"])]
+        keep: bool,
         /// Arguments of the benchmark, after --
         #[arg(last = true)]
         arguments: Vec<String>,
@@ -134,8 +137,9 @@ fn run(task: Task) -> Result<(), Failure> {
         Task::Check { only } => check::run(&workspace, &only),
         Task::Test { only } => test::run(&workspace, &only),
         Task::Bench { list: true, .. } => bench::list(&workspace),
-        Task::Bench { group, check, arguments, .. } => {
-            bench::run(&workspace, &group.unwrap_or_default(), check, &arguments)
+        Task::Bench { group, check, keep, arguments, .. } => {
+            bench::run(&workspace, group.as_deref().unwrap_or_default(), check, &arguments)?;
+            if keep { bench::keep(&workspace, &group.unwrap_or_default()) } else { Ok(()) }
         }
         Task::Demo { live: false } => demo::run(&workspace),
         Task::Demo { live: true } => demo::run_live(&workspace),
