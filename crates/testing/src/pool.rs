@@ -44,8 +44,8 @@ struct Slot {
     index: usize,
     memory: MemPacket,
     timestamp_ns: Option<u64>,
-    /// The number of the port that received it.
-    port: u16,
+    /// The port that received it.
+    ingress: Option<PortId>,
     /// The pool to return to, while the packet is out.
     pool: Option<Arc<Pool>>,
 }
@@ -140,12 +140,12 @@ impl Pool {
 impl Slot {
     fn new(index: usize) -> Self {
         let memory = MemPacket::with_room(&[], HEADROOM_BYTES, BUFFER_BYTES + TAILROOM_BYTES);
-        Self { index, memory, timestamp_ns: None, port: u16::MAX, pool: None }
+        Self { index, memory, timestamp_ns: None, ingress: None, pool: None }
     }
 
     /// Makes these bytes the packet's data, in the same memory where it is large enough.
     fn fill(&mut self, bytes: &[u8], timestamp_ns: Option<u64>) {
-        (self.timestamp_ns, self.port) = (timestamp_ns, u16::MAX);
+        (self.timestamp_ns, self.ingress) = (timestamp_ns, None);
         let memory = &mut self.memory;
         let room_bytes = memory.headroom_bytes() + memory.len_bytes() + memory.tailroom_bytes();
         if room_bytes < HEADROOM_BYTES + bytes.len() + TAILROOM_BYTES {
@@ -184,14 +184,15 @@ impl PooledPacket {
     /// which [`PacketPool::check_whole`] finds once both are home.
     #[must_use]
     pub fn doubled(&self) -> Self {
-        let Slot { index, ref memory, timestamp_ns, port, ref pool } = *self.slot();
-        let slot = Slot { index, memory: memory.clone(), timestamp_ns, port, pool: pool.clone() };
+        let Slot { index, ref memory, timestamp_ns, ingress, ref pool } = *self.slot();
+        let (memory, pool) = (memory.clone(), pool.clone());
+        let slot = Slot { index, memory, timestamp_ns, ingress, pool };
         Self { slot: Some(Box::new(slot)) }
     }
 
-    /// It was received by the port with this number.
-    pub(crate) fn set_port(&mut self, port: u16) {
-        self.slot.as_mut().expect("there until dropped").port = port;
+    /// Sets the port that received it.
+    pub(crate) fn set_ingress(&mut self, ingress: Option<PortId>) {
+        self.slot.as_mut().expect("there until dropped").ingress = ingress;
     }
 
     fn slot(&self) -> &Slot {
@@ -258,8 +259,7 @@ impl PacketBuf for PooledPacket {
     }
 
     fn ingress(&self) -> Option<PortId> {
-        let port = self.slot().port;
-        (port != u16::MAX).then_some(PortId::new(port))
+        self.slot().ingress
     }
 
     fn timestamp_ns(&self) -> Option<u64> {

@@ -2,6 +2,7 @@
 
 use crate::port_queues::{MemoryRx, MemoryTx, RxWire, TxWire};
 use crate::{Frame, PacketPool};
+use hotloop_packet::PortId;
 use hotloop_stage::{Core, Device, DeviceCounters, Error};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,6 +11,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// How a [`MemoryPort`] behaves.
 #[derive(Clone, Debug)]
 pub struct PortConfig {
+    /// The port's id, which the packets that it receives have as their
+    /// [`ingress`](hotloop_packet::PacketBuf::ingress).
+    pub id: Option<PortId>,
     /// Where the packets of its RX queues come from. A frame that arrives when none is left is lost
     /// as `rx_nombuf`, or waits where the port is lossless.
     pub pool: PacketPool,
@@ -23,9 +27,10 @@ pub struct PortConfig {
 }
 
 impl Default for PortConfig {
-    /// An unbounded pool, loss instead of waiting, 32 packets kept, all frames recorded.
+    /// No id, an unbounded pool, loss instead of waiting, 32 packets kept, all frames recorded.
     fn default() -> Self {
         Self {
+            id: None,
             pool: PacketPool::unbounded(),
             lossless: false,
             tx_kept_count: 32,
@@ -60,8 +65,6 @@ pub struct MemoryPort(Arc<PortState>);
 pub(crate) struct PortState {
     name: String,
     pub(crate) config: PortConfig,
-    /// That of the packets which it receives.
-    pub(crate) number: u16,
     rx: Mutex<BTreeMap<usize, Queue<RxWire>>>,
     tx: Mutex<BTreeMap<usize, Queue<TxWire>>>,
 }
@@ -81,15 +84,14 @@ impl MemoryPort {
     /// A port of this name that behaves as `config` says.
     #[must_use]
     pub fn with_config(name: impl Into<String>, config: PortConfig) -> Self {
-        Self::numbered(name, config, u16::MAX)
+        let (rx, tx) = (Mutex::default(), Mutex::default());
+        Self(Arc::new(PortState { name: name.into(), config, rx, tx }))
     }
 
-    /// As [`with_config`](Self::with_config), but its packets have this number:
-    /// [`PacketBuf::ingress`](hotloop_packet::PacketBuf::ingress). Otherwise none is known.
+    /// The port's id, where its configuration has one.
     #[must_use]
-    pub fn numbered(name: impl Into<String>, config: PortConfig, number: u16) -> Self {
-        let (rx, tx) = (Mutex::default(), Mutex::default());
-        Self(Arc::new(PortState { name: name.into(), config, number, rx, tx }))
+    pub fn id(&self) -> Option<PortId> {
+        self.0.config.id
     }
 
     /// The pool of its RX queues, for stages that make packets of their own.
@@ -157,6 +159,16 @@ impl MemoryPort {
     #[must_use]
     pub fn take_all_sent(&self) -> Vec<Frame> {
         lock(&self.0.tx).values().flat_map(|queue| queue.wire.take_sent()).collect()
+    }
+
+    /// The indexes of the RX queues that were fed or claimed, in order.
+    pub(crate) fn rx_queue_indexes(&self) -> Vec<usize> {
+        lock(&self.0.rx).keys().copied().collect()
+    }
+
+    /// The number of TX queues, up to the last one claimed.
+    pub(crate) fn tx_queue_count(&self) -> usize {
+        lock(&self.0.tx).keys().last().map_or(0, |last| last + 1)
     }
 
     /// The port as the engine sees it.

@@ -108,7 +108,7 @@ impl Source for MemoryRx {
             }
             match self.port.config.pool.take(&input.next) {
                 Some(mut packet) => {
-                    packet.set_port(self.port.number);
+                    packet.set_ingress(self.port.config.id);
                     burst.push(packet);
                     count += 1;
                 }

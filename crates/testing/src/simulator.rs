@@ -13,15 +13,16 @@
 //! struct Echo;
 //!
 //! impl Scenario for Echo {
-//!     fn frame(&self, _queue_index: usize, number: u64, rng: &mut Rng) -> Frame {
+//!     fn frame(&self, _: usize, _: usize, number: u64, rng: &mut Rng) -> Frame {
 //!         Frame::new(vec![number as u8; 1 + rng.index(100)])
 //!     }
 //!
 //!     fn graph<'a>(&'a self, world: &'a World) -> impl Graph + 'a {
-//!         source(|core| world.rx_queue(core))
+//!         let port = world.port(0);
+//!         source(|core| port.rx_queue(core))
 //!             .stage(|_| each(|packet| packet))
 //!             .shard_by(|packet: &hotloop_testing::PooledPacket| packet.index() as u32)
-//!             .sink(|core| world.tx_queue(core))
+//!             .sink(|core| port.tx_queue(core))
 //!     }
 //! }
 //!
@@ -32,17 +33,19 @@
 mod seeds;
 mod settings;
 mod stepping;
+mod wires;
 mod world;
 
 pub use seeds::{SEED_VARIABLE, Totals, simulate_seeds};
 pub use settings::Settings;
-pub use world::World;
+pub use world::{SimulatedPort, World};
 
 use crate::{Frame, Rng};
 use hotloop_engine::{Engine, Graph, Report};
 use hotloop_stage::Error;
 use std::fmt;
 use stepping::Stepping;
+use wires::Wires;
 
 /// What is simulated: a network function, its traffic, and what must be true of a run beside the
 /// ledger.
@@ -53,8 +56,32 @@ pub trait Scenario {
         Settings::drawn(rng)
     }
 
-    /// The frame of this number, from 0, that arrives at an RX queue.
-    fn frame(&self, queue_index: usize, number: u64, rng: &mut Rng) -> Frame;
+    /// The number of ports, from 1.
+    fn port_count(&self) -> usize {
+        1
+    }
+
+    /// Whether frames of [`frame`](Self::frame) arrive at a port, besides answers of its peer.
+    fn is_fed(&self, port_index: usize) -> bool {
+        let _ = port_index;
+        true
+    }
+
+    /// The frame of this number, from 0, that arrives at an RX queue of a port: one of those that the
+    /// graph claims.
+    fn frame(&self, port_index: usize, queue_index: usize, number: u64, rng: &mut Rng) -> Frame;
+
+    /// What answers at the other end of a port, for one run: it is called with each frame that the
+    /// port sent, in the order of each TX queue, and returns its answers. `None` where nothing does.
+    ///
+    /// Answers arrive later, at the port's RX queue with the index of the TX queue, modulo the number of
+    /// RX queues, so that those to one flow keep their order. At a port without RX queues they are
+    /// lost. A run with a peer that isn't stopped early ends when all frames and answers have arrived
+    /// and either nothing is inside any more or nothing has arrived for 2,000 steps, 20 s on average.
+    fn peer(&self, port_index: usize) -> Option<impl FnMut(&Frame, &mut Rng) -> Vec<Frame>> {
+        let _ = port_index;
+        None::<fn(&Frame, &mut Rng) -> Vec<Frame>>
+    }
 
     /// The network function, between the world's queues.
     fn graph<'a>(&'a self, world: &'a World) -> impl Graph + 'a;
@@ -82,10 +109,12 @@ pub struct Simulated {
     pub settings: Settings,
     /// The engine's account.
     pub report: Report,
-    /// How many frames were fed.
+    /// How many frames arrived, answers included.
     pub fed_count: u64,
-    /// What each TX queue sent, in order.
-    pub sent: Vec<Vec<Frame>>,
+    /// How many of them were answers of peers.
+    pub answered_count: u64,
+    /// What each port sent: for each TX queue the frames in order.
+    pub sent: Vec<Vec<Vec<Frame>>>,
     /// How many turns the cores had.
     pub step_count: u64,
     /// Whether a stage panicked.
@@ -135,15 +164,15 @@ impl fmt::Display for Failure {
 pub fn simulate<S: Scenario>(seed: u64, scenario: &S) -> Result<Simulated, Box<Failure>> {
     let mut rng = Rng::seeded(seed);
     let settings = scenario.settings(&mut rng);
-    let world = World::new(&settings, rng.next_u64());
+    let world = World::new(&settings, scenario.port_count(), &mut rng);
     let early = |finding: String| Box::new(Failure { seed, findings: vec![finding], run: None });
 
     let plan = Engine::plan(scenario.graph(&world), settings.deployment)
         .and_then(|plan| plan.clock(settings.clock).ring_capacity(settings.ring_capacity))
         .map_err(|error| early(error.to_string()))?;
     let assembly = plan.assemble().map_err(|error: Error| early(error.to_string()))?;
-    let frame = |queue_index, number, rng: &mut Rng| scenario.frame(queue_index, number, rng);
-    let mut stepping = Stepping::new(assembly, &world, &settings, rng, frame);
+    let wires = Wires::new(scenario, &world, |port_index| scenario.peer(port_index));
+    let mut stepping = Stepping::new(assembly, wires, &world, rng);
     let mut findings = stepping.run();
     let run = stepping.finish();
 
@@ -173,9 +202,9 @@ fn wrongs(run: &Simulated, world: &World, may_panic: bool) -> Vec<String> {
             run.fed_count, report.received
         ));
     }
-    let recorded = run.sent.iter().map(Vec::len).sum::<usize>() as u64;
+    let recorded = run.sent.iter().flatten().map(Vec::len).sum::<usize>() as u64;
     if recorded != report.sent {
-        wrongs.push(format!("{recorded} frames left the port, {} were sent", report.sent));
+        wrongs.push(format!("{recorded} frames left the ports, {} were sent", report.sent));
     }
     let ring_full = report.dropped.get("ring_full").copied().unwrap_or_default();
     if settings.lossless && ring_full + losses > 0 {

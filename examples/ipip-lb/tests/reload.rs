@@ -229,6 +229,7 @@ fn run(deployment: Deployment, versions: &Versions) -> Report {
             lossless: true,
             tx_kept_count: 0,
             records_sent: false,
+            ..PortConfig::default()
         },
     );
     let stop = Arc::new(AtomicBool::new(false));

@@ -14,6 +14,8 @@ pub const SEED_VARIABLE: &str = "HOTLOOP_SEED";
 pub struct Totals {
     /// How many seeds ran.
     pub seed_count: u64,
+    /// Answers of peers that arrived.
+    pub answered: u64,
     /// Packets received.
     pub received: u64,
     /// Packets sent.
@@ -33,23 +35,25 @@ pub struct Totals {
 }
 
 impl Totals {
-    fn add(&mut self, run: &Simulated) {
-        let report = &run.report;
-        self.seed_count += 1;
-        self.received += report.received;
-        self.sent += report.sent;
-        self.created += report.created;
-        self.crossed += report.crossed;
-        self.imissed += report.nic_loss.imissed.unwrap_or_default();
-        self.rx_nombuf += report.nic_loss.rx_nombuf;
-        self.panicked_run_count += u64::from(run.has_panicked);
-        for (reason, count) in &report.dropped {
-            *self.dropped.entry(reason.clone()).or_default() += count;
+    fn of(run: Simulated) -> Self {
+        let report = run.report;
+        Self {
+            seed_count: 1,
+            answered: run.answered_count,
+            received: report.received,
+            sent: report.sent,
+            created: report.created,
+            crossed: report.crossed,
+            dropped: report.dropped,
+            imissed: report.nic_loss.imissed.unwrap_or_default(),
+            rx_nombuf: report.nic_loss.rx_nombuf,
+            panicked_run_count: u64::from(run.has_panicked),
         }
     }
 
     fn merge(&mut self, other: Self) {
         self.seed_count += other.seed_count;
+        self.answered += other.answered;
         self.received += other.received;
         self.sent += other.sent;
         self.created += other.created;
@@ -114,7 +118,7 @@ fn run_seeds(
             return (totals, None);
         }
         match simulate(seed, scenario) {
-            Ok(run) => totals.add(&run),
+            Ok(run) => totals.merge(Totals::of(run)),
             Err(failure) => {
                 end.fetch_min(seed, Relaxed);
                 return (totals, Some(failure));

@@ -12,16 +12,20 @@ pub struct Settings {
     pub clock: Clock,
     /// How many packets each ring between two cores holds.
     pub ring_capacity: usize,
-    /// How many packets the port's pool has; `None` for as many as are needed.
+    /// How many packets each port's pool has, times the number of ports: the TX queues of all ports
+    /// keep some of them. `None` for as many as are needed.
     pub pool_count: Option<usize>,
     /// How many sent packets each TX queue keeps until the port is stopped.
     pub tx_kept_count: usize,
-    /// Whether the port waits instead of losing.
+    /// Whether the ports wait instead of losing.
     pub lossless: bool,
-    /// Which faults it has.
+    /// Which faults they have.
     pub rates: FaultRates,
-    /// How many frames arrive in all.
+    /// How many of the scenario's frames arrive in all.
     pub frame_count: u64,
+    /// How many answers of peers arrive at most. Further ones are lost, so that a peer that always
+    /// answers comes to an end.
+    pub answer_count_max: u64,
     /// After how many steps the run is stopped, with whatever is inside; `None` for one that goes on
     /// until everything has arrived.
     pub stop_after_steps: Option<u64>,
@@ -29,7 +33,8 @@ pub struct Settings {
 
 impl Settings {
     /// One of all possible set-ups: one to four cores in a role, rings from 1 to 64, pools from 80
-    /// packets up, half of the runs with faults, a quarter lossless, a third stopped early.
+    /// packets up, half of the runs with faults, a quarter lossless, a third stopped early,
+    /// at most 2,000 answers.
     #[must_use]
     pub fn drawn(rng: &mut Rng) -> Self {
         let workers = 1 + rng.index(4);
@@ -49,6 +54,7 @@ impl Settings {
             lossless: rng.permille(250),
             rates,
             frame_count: rng.below(400),
+            answer_count_max: 2_000,
             stop_after_steps: rng.permille(333).then(|| rng.below(60)),
         }
     }

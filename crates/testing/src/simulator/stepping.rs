@@ -1,62 +1,62 @@
-//! Which core has its turn next, what arrives, and how time passes: all by the seed.
+//! Which core has its turn next, and how time passes: by the seed.
 
-use crate::simulator::{Settings, Simulated, World};
+use crate::simulator::wires::Wires;
+use crate::simulator::{Scenario, Settings, Simulated, World};
 use crate::{Frame, Rng};
 use hotloop_engine::Assembly;
 use hotloop_stage::Instant;
 
-/// How many steps a run may take: far more than the slowest drawn one does. A run that takes more
-/// goes round in circles.
+/// The number of steps that a run may take: far more than the slowest drawn one does. A run that
+/// takes more goes round in circles.
 const STEP_COUNT_MAX: u64 = 100_000;
 
-/// How many steps the cores keep their shares of the turns, so that now one starves and now another.
+/// The number of steps after which nothing is expected to leave any more, where no frame arrived in
+/// them: they take 20 s on average.
+const QUIET_STEPS: u64 = 2_000;
+
+/// The number of steps for which the cores keep their shares of the turns, so that now one starves
+/// and now another.
 const SHARES_STEPS: u64 = 40;
 
-/// The most frames that arrive at once: more than a burst.
-const ARRIVAL_COUNT_MAX: u64 = 100;
-
-/// Nanoseconds that a turn takes at most, save for a pause.
+/// The most nanoseconds that a turn takes, save for a pause.
 const TURN_NS_MAX: u64 = 2_000;
 
-/// Nanoseconds that a pause takes at most.
+/// The most nanoseconds that a pause takes.
 const PAUSE_NS_MAX: u64 = 2_000_000_000;
 
 /// A run on its way.
-pub struct Stepping<'a, F> {
+pub struct Stepping<'a, S, P> {
     assembly: Assembly<'a>,
+    wires: Wires<'a, S, P>,
     world: &'a World,
-    settings: &'a Settings,
     rng: Rng,
-    frame: F,
     now: Instant,
     step_count: u64,
-    /// How many frames arrived at each RX queue.
-    fed_counts: Vec<u64>,
+    /// The step in which frames arrived last.
+    arrived_at: u64,
     /// For each core, its part of the turns.
     shares: Vec<u64>,
 }
 
-impl<'a, F: FnMut(usize, u64, &mut Rng) -> Frame> Stepping<'a, F> {
+impl<'a, S: Scenario, P: FnMut(&Frame, &mut Rng) -> Vec<Frame>> Stepping<'a, S, P> {
     pub fn new(
         assembly: Assembly<'a>,
+        wires: Wires<'a, S, P>,
         world: &'a World,
-        settings: &'a Settings,
         mut rng: Rng,
-        frame: F,
     ) -> Self {
         let now = Instant::from_ns(rng.below(PAUSE_NS_MAX));
-        let fed_counts = vec![0; settings.deployment.cores_in(0)];
         let shares = vec![1; assembly.core_count()];
-        Self { assembly, world, settings, rng, frame, now, step_count: 0, fed_counts, shares }
+        Self { assembly, wires, world, rng, now, step_count: 0, arrived_at: 0, shares }
     }
 
     /// Steps until everything has arrived and gone, or the run is to be stopped, or a stage has
     /// panicked. Returns what was wrong on the way.
     pub fn run(&mut self) -> Vec<String> {
         loop {
-            if self.settings.stop_after_steps.is_some_and(|steps| self.step_count >= steps)
+            if self.settings().stop_after_steps.is_some_and(|steps| self.step_count >= steps)
                 || self.assembly.has_panicked()
-                || (self.arrivals_left() == 0 && self.assembly.is_exhausted())
+                || (self.wires.has_ended() && self.assembly.is_exhausted())
             {
                 return Vec::new();
             }
@@ -73,25 +73,23 @@ impl<'a, F: FnMut(usize, u64, &mut Rng) -> Frame> Stepping<'a, F> {
 
     /// Stops, drains, and gathers what came out.
     pub fn finish(self) -> Simulated {
-        let fed_count = self.fed_count();
+        let settings = self.settings().clone();
         let report = self.assembly.finish(self.now);
+        let [fed_count, answered_count] = self.wires.arrived_counts();
         Simulated {
-            settings: self.settings.clone(),
+            settings,
             // A panic may come in the drain only.
             has_panicked: report.cores.iter().any(|core| core.panic.is_some()),
             report,
             fed_count,
-            sent: self.world.take_sent(),
+            answered_count,
+            sent: self.wires.into_sent(),
             step_count: self.step_count,
         }
     }
 
-    fn fed_count(&self) -> u64 {
-        self.fed_counts.iter().sum()
-    }
-
-    fn arrivals_left(&self) -> u64 {
-        self.settings.frame_count - self.fed_count()
+    const fn settings(&self) -> &'a Settings {
+        self.world.settings()
     }
 
     fn step(&mut self) {
@@ -99,30 +97,28 @@ impl<'a, F: FnMut(usize, u64, &mut Rng) -> Frame> Stepping<'a, F> {
             let rng = &mut self.rng;
             self.shares.iter_mut().for_each(|share| *share = 1 << rng.below(6));
         }
-        if self.rng.permille(300) {
-            self.arrive();
+        if self.rng.permille(300) && !self.wires.has_ended() {
+            if self.wires.arrive(&mut self.rng) {
+                self.arrived_at = self.step_count;
+            } else if self.is_quiet() {
+                self.wires.end_input();
+            }
         }
         let pauses = self.rng.permille(10);
         let passed_ns_max = if pauses { PAUSE_NS_MAX } else { TURN_NS_MAX };
         self.now = Instant::from_ns(self.now.as_ns() + self.rng.below(passed_ns_max));
         let core_index = self.next_core();
         self.assembly.step(core_index, self.now);
+        self.wires.answer(&mut self.rng);
         self.step_count += 1;
     }
 
-    fn arrive(&mut self) {
-        let left = self.arrivals_left();
-        if left == 0 {
-            self.world.end_input();
-            return;
-        }
-        let count = (1 + self.rng.below(ARRIVAL_COUNT_MAX)).min(left);
-        let queue_index = self.rng.index(self.fed_counts.len());
-        let first = self.fed_counts[queue_index];
-        let (frame, rng) = (&mut self.frame, &mut self.rng);
-        let numbers = first..first + count;
-        self.world.feed(queue_index, numbers.map(|number| frame(queue_index, number, rng)));
-        self.fed_counts[queue_index] += count;
+    /// Whether no answer is expected: there are no peers, or everything has left, or nothing has
+    /// arrived for long.
+    fn is_quiet(&mut self) -> bool {
+        !self.wires.has_peers()
+            || (self.world.waiting_count() == 0 && self.assembly.in_flight() == 0)
+            || self.step_count - self.arrived_at >= QUIET_STEPS
     }
 
     fn next_core(&mut self) -> usize {

@@ -2,53 +2,31 @@
 
 use crate::simulator::Settings;
 use crate::{
-    Faults, FaultySink, FaultySource, Frame, MemoryPort, MemoryRx, MemoryTx, PacketPool, PortConfig,
+    Faults, FaultySink, FaultySource, MemoryPort, MemoryRx, MemoryTx, PacketPool, PortConfig, Rng,
 };
+use hotloop_packet::PortId;
 use hotloop_stage::{Core, Error};
 
-/// The port of a simulated run, with its faults.
+/// The ports of a simulated run.
 #[derive(Debug)]
 pub struct World {
-    port: MemoryPort,
-    faults: Faults,
+    ports: Vec<SimulatedPort>,
     settings: Settings,
 }
 
 impl World {
-    pub(super) fn new(settings: &Settings, fault_seed: u64) -> Self {
-        let config = PortConfig {
-            pool: settings.pool_count.map_or_else(PacketPool::unbounded, PacketPool::of),
-            lossless: settings.lossless,
-            tx_kept_count: settings.tx_kept_count,
-            records_sent: true,
-        };
-        Self {
-            port: MemoryPort::with_config("memory", config),
-            faults: Faults::seeded(fault_seed, settings.rates),
-            settings: settings.clone(),
-        }
+    pub(super) fn new(settings: &Settings, port_count: usize, rng: &mut Rng) -> Self {
+        let port = |index| SimulatedPort::new(index, port_count, settings, rng);
+        Self { ports: (0..port_count).map(port).collect(), settings: settings.clone() }
     }
 
-    /// Claims this core's RX queue.
+    /// The port at this index, from 0.
     ///
-    /// # Errors
-    /// When it is claimed already.
-    pub fn rx_queue(&self, core: &Core) -> Result<FaultySource<MemoryRx>, Error> {
-        Ok(self.faults.source(self.port.rx_queue(core)?))
-    }
-
-    /// Claims this core's TX queue.
-    ///
-    /// # Errors
-    /// When it is claimed already.
-    pub fn tx_queue(&self, core: &Core) -> Result<FaultySink<MemoryTx>, Error> {
-        Ok(self.faults.sink(self.port.tx_queue(core)?))
-    }
-
-    /// The port's pool, for stages that make packets.
+    /// # Panics
+    /// When there is no such port: [`Scenario::port_count`](super::Scenario::port_count).
     #[must_use]
-    pub fn pool(&self) -> &PacketPool {
-        self.port.pool()
+    pub fn port(&self, index: usize) -> &SimulatedPort {
+        &self.ports[index]
     }
 
     /// How the run is set up.
@@ -57,22 +35,72 @@ impl World {
         &self.settings
     }
 
-    pub(super) fn feed(&self, queue_index: usize, frames: impl IntoIterator<Item = Frame>) {
-        self.port.feed(queue_index, frames);
+    pub(super) fn memory(&self) -> impl Iterator<Item = &MemoryPort> {
+        self.ports.iter().map(|port| &port.memory)
     }
 
-    pub(super) fn end_input(&self) {
-        self.port.end_input();
-    }
-
+    /// The number of frames that wait at RX queues.
     pub(super) fn waiting_count(&self) -> u64 {
-        let queues = 0..self.settings.deployment.cores_in(0);
-        queues.map(|queue_index| self.port.waiting_count(queue_index) as u64).sum()
+        let waiting = |port: &MemoryPort| {
+            port.rx_queue_indexes()
+                .into_iter()
+                .map(|index| port.waiting_count(index))
+                .sum::<usize>()
+        };
+        self.memory().map(waiting).sum::<usize>() as u64
+    }
+}
+
+/// A port of a simulated run, with its faults. Its queues are numbered by the index of the core that
+/// claims them.
+#[derive(Debug)]
+pub struct SimulatedPort {
+    id: PortId,
+    memory: MemoryPort,
+    faults: Faults,
+}
+
+impl SimulatedPort {
+    fn new(index: usize, port_count: usize, settings: &Settings, rng: &mut Rng) -> Self {
+        let id = PortId::new(u16::try_from(index).expect("no more ports than ids"));
+        let pool = settings.pool_count.map(|count| PacketPool::of(count * port_count));
+        let config = PortConfig {
+            id: Some(id),
+            pool: pool.unwrap_or_else(PacketPool::unbounded),
+            lossless: settings.lossless,
+            tx_kept_count: settings.tx_kept_count,
+            records_sent: true,
+        };
+        let memory = MemoryPort::with_config(format!("memory{index}"), config);
+        Self { id, memory, faults: Faults::seeded(rng.next_u64(), settings.rates) }
     }
 
-    pub(super) fn take_sent(&self) -> Vec<Vec<Frame>> {
-        let deployment = self.settings.deployment;
-        let queues = 0..deployment.cores_in(deployment.group_count() - 1);
-        queues.map(|queue_index| self.port.take_sent(queue_index)).collect()
+    /// The port's id: its index. The packets that it receives have it as their
+    /// [`ingress`](hotloop_packet::PacketBuf::ingress).
+    #[must_use]
+    pub const fn id(&self) -> PortId {
+        self.id
+    }
+
+    /// Claims this core's RX queue.
+    ///
+    /// # Errors
+    /// When it is claimed already.
+    pub fn rx_queue(&self, core: &Core) -> Result<FaultySource<MemoryRx>, Error> {
+        Ok(self.faults.source(self.memory.rx_queue(core)?))
+    }
+
+    /// Claims this core's TX queue.
+    ///
+    /// # Errors
+    /// When it is claimed already.
+    pub fn tx_queue(&self, core: &Core) -> Result<FaultySink<MemoryTx>, Error> {
+        Ok(self.faults.sink(self.memory.tx_queue(core)?))
+    }
+
+    /// The port's pool, for stages that make packets.
+    #[must_use]
+    pub fn pool(&self) -> &PacketPool {
+        self.memory.pool()
     }
 }

@@ -25,7 +25,7 @@ fn settings(rng: &mut Rng) -> Settings {
 /// selects.
 pub fn check_flows(run: &Simulated, queue_of: impl Fn(u8) -> usize) -> Result<(), String> {
     let mut last_numbers = BTreeMap::new();
-    for (tx_index, frames) in run.sent.iter().enumerate() {
+    for (tx_index, frames) in run.sent[0].iter().enumerate() {
         for frame in frames {
             let [flow, rx_index, high, low, kind] =
                 *frame.bytes.first_chunk::<HEADER_BYTES>().ok_or("a short frame was sent")?;
@@ -59,19 +59,19 @@ impl Scenario for HandsOff {
         settings(rng)
     }
 
-    fn frame(&self, queue_index: usize, number: u64, rng: &mut Rng) -> Frame {
+    fn frame(&self, _: usize, queue_index: usize, number: u64, rng: &mut Rng) -> Frame {
         nf::frame(queue_index, number, rng)
     }
 
     fn graph<'a>(&'a self, world: &'a World) -> impl Graph + 'a {
-        source(|core| world.rx_queue(core))
+        source(|core| world.port(0).rx_queue(core))
             .stage(|_| Parse::new())
             .shard_by(Parsed::shard)
             .stage(|_| Own { clock: world.settings().clock })
             .handoff()
-            .burst_stage(|_| Batch::new(world.pool()))
+            .burst_stage(|_| Batch::new(world.port(0).pool()))
             .stage(|_| each(|packet: PooledPacket| packet))
-            .sink(|core| world.tx_queue(core))
+            .sink(|core| world.port(0).tx_queue(core))
     }
 
     fn may_panic(&self) -> bool {
@@ -102,18 +102,18 @@ impl Scenario for ShardsAgain {
         settings(rng)
     }
 
-    fn frame(&self, queue_index: usize, number: u64, rng: &mut Rng) -> Frame {
+    fn frame(&self, _: usize, queue_index: usize, number: u64, rng: &mut Rng) -> Frame {
         nf::frame(queue_index, number, rng)
     }
 
     fn graph<'a>(&'a self, world: &'a World) -> impl Graph + 'a {
-        source(|core| world.rx_queue(core))
+        source(|core| world.port(0).rx_queue(core))
             .stage(|_| Parse::new())
             .shard_by(Parsed::shard)
             .stage(|_| Own { clock: world.settings().clock })
             .shard_by(|packet| other_shard(flow_of(packet)))
-            .burst_stage(|_| Batch::new(world.pool()))
-            .sink(|core| world.tx_queue(core))
+            .burst_stage(|_| Batch::new(world.port(0).pool()))
+            .sink(|core| world.port(0).tx_queue(core))
     }
 
     fn may_panic(&self) -> bool {

@@ -20,18 +20,18 @@ use nf::{Batch, FLOW_COUNT, Own, Parse, Parsed, shard};
 struct Varied;
 
 impl Scenario for Varied {
-    fn frame(&self, queue_index: usize, number: u64, rng: &mut Rng) -> Frame {
+    fn frame(&self, _: usize, queue_index: usize, number: u64, rng: &mut Rng) -> Frame {
         nf::frame(queue_index, number, rng)
     }
 
     fn graph<'a>(&'a self, world: &'a World) -> impl Graph + 'a {
-        source(|core| world.rx_queue(core))
+        source(|core| world.port(0).rx_queue(core))
             .stage(|_| Parse::new())
             .shard_by(Parsed::shard)
             .stage(|_| Own { clock: world.settings().clock })
-            .burst_stage(|_| Batch::new(world.pool()))
+            .burst_stage(|_| Batch::new(world.port(0).pool()))
             .stage(|_| each(|packet: PooledPacket| packet))
-            .sink(|core| world.tx_queue(core))
+            .sink(|core| world.port(0).tx_queue(core))
     }
 
     fn may_panic(&self) -> bool {
@@ -119,21 +119,24 @@ impl Scenario for Planted {
         }
     }
 
-    fn frame(&self, _: usize, number: u64, _: &mut Rng) -> Frame {
+    fn frame(&self, _: usize, _: usize, number: u64, _: &mut Rng) -> Frame {
         Frame::new([number as u8; 60])
     }
 
     fn graph<'a>(&'a self, world: &'a World) -> impl Graph + 'a {
         let Self { plant, .. } = *self;
         source(move |core| {
-            world.rx_queue(core).map(|rx| PlantedSource::new(rx, plant, self.at(Place::Source)))
+            world
+                .port(0)
+                .rx_queue(core)
+                .map(|rx| PlantedSource::new(rx, plant, self.at(Place::Source)))
         })
         .stage(move |_| PlantedStage::new(plant, self.at(Place::Stage)))
         .shard_by(|packet: &PooledPacket| shard(packet.data()[0] % FLOW_COUNT))
         .stage(move |_| PlantedStage::new(plant, self.at(Place::StageAfterBoundary)))
         .burst_stage(move |_| PlantedBurstStage::new(plant, self.at(Place::BurstStage)))
         .sink(move |core| {
-            world.tx_queue(core).map(|tx| PlantedSink::new(tx, plant, self.at(Place::Sink)))
+            world.port(0).tx_queue(core).map(|tx| PlantedSink::new(tx, plant, self.at(Place::Sink)))
         })
     }
 }
@@ -179,8 +182,8 @@ impl Scenario for NeverPlanted {
         Settings { frame_count: 20, ..self.0.settings(rng) }
     }
 
-    fn frame(&self, queue_index: usize, number: u64, rng: &mut Rng) -> Frame {
-        self.0.frame(queue_index, number, rng)
+    fn frame(&self, _: usize, queue_index: usize, number: u64, rng: &mut Rng) -> Frame {
+        self.0.frame(0, queue_index, number, rng)
     }
 
     fn graph<'a>(&'a self, world: &'a World) -> impl Graph + 'a {
@@ -194,14 +197,14 @@ struct FailsFrom {
 }
 
 impl Scenario for FailsFrom {
-    fn frame(&self, _: usize, number: u64, _: &mut Rng) -> Frame {
+    fn frame(&self, _: usize, _: usize, number: u64, _: &mut Rng) -> Frame {
         Frame::new([number as u8; 60])
     }
 
     fn graph<'a>(&'a self, world: &'a World) -> impl Graph + 'a {
-        source(|core| world.rx_queue(core))
+        source(|core| world.port(0).rx_queue(core))
             .shard_by(|packet: &PooledPacket| packet.index() as u32)
-            .sink(|core| world.tx_queue(core))
+            .sink(|core| world.port(0).tx_queue(core))
     }
 
     fn check(&self, run: &Simulated) -> Result<(), String> {
@@ -241,16 +244,16 @@ impl Scenario for NarrowRings {
         }
     }
 
-    fn frame(&self, queue_index: usize, number: u64, rng: &mut Rng) -> Frame {
+    fn frame(&self, _: usize, queue_index: usize, number: u64, rng: &mut Rng) -> Frame {
         nf::calm_frame(queue_index, number, rng)
     }
 
     fn graph<'a>(&'a self, world: &'a World) -> impl Graph + 'a {
-        source(|core| world.rx_queue(core))
+        source(|core| world.port(0).rx_queue(core))
             .stage(|_| Parse::new())
             .shard_by(Parsed::shard)
             .stage(|_| Own { clock: world.settings().clock })
-            .sink(|core| world.tx_queue(core))
+            .sink(|core| world.port(0).tx_queue(core))
     }
 }
 
@@ -320,14 +323,14 @@ impl Scenario for Hoarding {
         }
     }
 
-    fn frame(&self, _: usize, _: u64, _: &mut Rng) -> Frame {
+    fn frame(&self, _: usize, _: usize, _: u64, _: &mut Rng) -> Frame {
         Frame::new([0; 60])
     }
 
     fn graph<'a>(&'a self, world: &'a World) -> impl Graph + 'a {
-        source(|core| world.rx_queue(core))
+        source(|core| world.port(0).rx_queue(core))
             .burst_stage(|_| Hoard { held: Vec::new(), held_max: self.held_max })
-            .sink(|core| world.tx_queue(core))
+            .sink(|core| world.port(0).tx_queue(core))
     }
 }
 
@@ -351,11 +354,11 @@ fn a_deployment_that_does_not_suit_the_graph_is_reported() {
         fn settings(&self, rng: &mut Rng) -> Settings {
             Settings { deployment: Deployment::pipeline([1, 1]), ..Settings::drawn(rng) }
         }
-        fn frame(&self, _: usize, _: u64, _: &mut Rng) -> Frame {
+        fn frame(&self, _: usize, _: usize, _: u64, _: &mut Rng) -> Frame {
             Frame::default()
         }
         fn graph<'a>(&'a self, world: &'a World) -> impl Graph + 'a {
-            source(|core| world.rx_queue(core)).sink(|core| world.tx_queue(core))
+            source(|core| world.port(0).rx_queue(core)).sink(|core| world.port(0).tx_queue(core))
         }
     }
     let failure = simulate(1, &Unsharded).unwrap_err();

@@ -11,6 +11,7 @@ pub use left::Left;
 pub use running::{BACKENDS, CLIENTS, Running};
 
 use hotloop::engine::{Deployment, Engine, Report, outlets, sources};
+use hotloop::packet::PortId;
 use hotloop::packet::ethernet::MacAddress;
 use hotloop::stage::Error;
 use hotloop::testing::{MemoryPort, PacketPool, PortConfig};
@@ -99,8 +100,9 @@ pub fn run_receiving<T>(
     let function = function.receiving(receiving);
     let ports = [("clients", CLIENTS), ("backends", BACKENDS)].map(|(name, number)| {
         // What was sent goes home at once, so that few buffers suffice.
-        let config = PortConfig { pool: pool.clone(), tx_kept_count: 0, ..PortConfig::default() };
-        MemoryPort::numbered(name, config, number as u16)
+        let (id, pool) = (Some(PortId::new(number as u16)), pool.clone());
+        let config = PortConfig { id, pool, tx_kept_count: 0, ..PortConfig::default() };
+        MemoryPort::with_config(name, config)
     });
     let graph = function.graph(
         |core| {
