@@ -221,6 +221,7 @@ impl fmt::Debug for MemoryTx {
 #[cfg(test)]
 mod tests {
     use crate::{Frame, MemoryPort, PacketPool, PortConfig};
+    use hotloop_packet::{PacketBuf, PortId};
     use hotloop_stage::{Burst, Core, DeviceCounters, Sink, Source};
 
     fn core(index: usize) -> Core {
@@ -243,6 +244,20 @@ mod tests {
         assert_eq!((rx.poll(&mut burst), rx.poll(&mut burst)), (54, 0));
         assert_eq!(port.waiting_count(0), 36);
         assert_eq!(port.device().counters().received, 64);
+    }
+
+    #[test]
+    fn packets_have_the_id_of_the_port_that_received_them() {
+        for id in [None, Some(PortId::new(0)), Some(PortId::new(u16::MAX))] {
+            let port = MemoryPort::with_config("p", PortConfig { id, ..PortConfig::default() });
+            let mut rx = port.rx_queue(&core(0)).unwrap();
+            port.feed(0, numbered(1));
+            let mut burst = Burst::new();
+            rx.poll(&mut burst);
+            assert_eq!((burst.pop().unwrap().ingress(), port.id()), (id, id));
+        }
+        let made = PacketPool::of(1).take(&Frame::default()).unwrap();
+        assert_eq!(made.ingress(), None);
     }
 
     #[test]

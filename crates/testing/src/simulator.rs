@@ -1,6 +1,6 @@
 //! A whole network function on one thread, in an order that a seed decides.
 //!
-//! [`simulate`] runs a graph in some deployment over a memory port: it feeds frames, injects faults,
+//! [`simulate`] runs a graph in some deployment over memory ports: it feeds frames, injects faults,
 //! steps one core after the other as the seed says, lets time pass, stops, drains, and checks the
 //! ledger. The same seed gives the same run, packet by packet. [`simulate_seeds`] runs many.
 //!
@@ -28,6 +28,73 @@
 //!
 //! let run = simulate(42, &Echo).unwrap_or_else(|failure| panic!("{failure}"));
 //! assert!(run.report.is_whole());
+//! ```
+//!
+//! A world has as many ports as the network function, and their peers may answer. A graph that is
+//! generic over its queues is simulated as it is deployed:
+//!
+//! ```
+//! use hotloop_engine::{Chain, Deployment, Graph, Routed, outlets, source, sources};
+//! use hotloop_packet::{PacketBuf, PortId};
+//! use hotloop_stage::{Carries, Core, Error, Sink, Source, each};
+//! use hotloop_testing::simulator::{Scenario, Settings, Simulated, World, simulate};
+//! use hotloop_testing::{Frame, Rng};
+//!
+//! /// From the LAN to the WAN, and back.
+//! fn forward<S: Source<Item: PacketBuf + Carries>, Z: Sink<Item = S::Item>>(
+//!     lan: PortId,
+//!     receive: impl Fn(&Core) -> Result<[S; 2], Error> + Sync,
+//!     send: impl Fn(&Core) -> Result<[Z; 2], Error> + Sync,
+//! ) -> impl Graph {
+//!     source(move |core| receive(core).map(sources))
+//!         .stage(move |_| {
+//!             each(move |packet: S::Item| Routed { route: packet.ingress() == Some(lan), packet })
+//!         })
+//!         .sink(move |core| send(core).map(|[lan, wan]| outlets([(false, lan), (true, wan)])))
+//! }
+//!
+//! /// Hosts in the LAN ask a server in the WAN, which answers half of the time.
+//! struct Asked;
+//!
+//! impl Scenario for Asked {
+//!     fn settings(&self, rng: &mut Rng) -> Settings {
+//!         Settings { deployment: Deployment::run_to_completion(2), ..Settings::drawn(rng) }
+//!     }
+//!
+//!     fn port_count(&self) -> usize {
+//!         2
+//!     }
+//!
+//!     fn is_fed(&self, port_index: usize) -> bool {
+//!         port_index == 0
+//!     }
+//!
+//!     fn frame(&self, _: usize, _: usize, number: u64, _: &mut Rng) -> Frame {
+//!         Frame::new(number.to_be_bytes())
+//!     }
+//!
+//!     fn peer(&self, port_index: usize) -> Option<impl FnMut(&Frame, &mut Rng) -> Vec<Frame>> {
+//!         (port_index == 1).then_some(|request: &Frame, rng: &mut Rng| {
+//!             if rng.permille(500) { vec![request.clone()] } else { Vec::new() }
+//!         })
+//!     }
+//!
+//!     fn graph<'a>(&'a self, world: &'a World) -> impl Graph + 'a {
+//!         let (lan, wan) = (world.port(0), world.port(1));
+//!         forward(
+//!             lan.id(),
+//!             |core| Ok([lan.rx_queue(core)?, wan.rx_queue(core)?]),
+//!             |core| Ok([lan.tx_queue(core)?, wan.tx_queue(core)?]),
+//!         )
+//!     }
+//!
+//!     fn check(&self, run: &Simulated) -> Result<(), String> {
+//!         let [answered, asked] = [0, 1].map(|port| run.sent[port].iter().flatten().count());
+//!         if answered <= asked { Ok(()) } else { Err(format!("{answered} answers to {asked}")) }
+//!     }
+//! }
+//!
+//! simulate(42, &Asked).unwrap_or_else(|failure| panic!("{failure}"));
 //! ```
 
 mod seeds;
@@ -159,7 +226,7 @@ impl fmt::Display for Failure {
 ///
 /// # Errors
 /// A run whose ledger is not whole: [`Report::balanced`], [`Report::pools_whole`] and no finding; in
-/// which more packets were inside than there can be; whose port counted other than was fed and
+/// which more packets were inside than there can be; whose ports counted other than was fed and
 /// taken; that was lossless and lost; or that the scenario's own check finds wrong.
 pub fn simulate<S: Scenario>(seed: u64, scenario: &S) -> Result<Simulated, Box<Failure>> {
     let mut rng = Rng::seeded(seed);

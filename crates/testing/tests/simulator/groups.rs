@@ -23,9 +23,9 @@ fn settings(rng: &mut Rng) -> Settings {
 
 /// Checks that frames left in the order of their flow, unchanged, by the queue that `queue_of` a flow
 /// selects.
-pub fn check_flows(run: &Simulated, queue_of: impl Fn(u8) -> usize) -> Result<(), String> {
+pub fn check_flows(sent: &[Vec<Frame>], queue_of: impl Fn(u8) -> usize) -> Result<(), String> {
     let mut last_numbers = BTreeMap::new();
-    for (tx_index, frames) in run.sent[0].iter().enumerate() {
+    for (tx_index, frames) in sent.iter().enumerate() {
         for frame in frames {
             let [flow, rx_index, high, low, kind] =
                 *frame.bytes.first_chunk::<HEADER_BYTES>().ok_or("a short frame was sent")?;
@@ -81,7 +81,7 @@ impl Scenario for HandsOff {
     fn check(&self, run: &Simulated) -> Result<(), String> {
         let deployment = run.settings.deployment;
         let owner = |flow| Shard::from(shard(flow)).worker(deployment.cores_in(1));
-        check_flows(run, |flow| owner(flow) % deployment.cores_in(2))
+        check_flows(&run.sent[0], |flow| owner(flow) % deployment.cores_in(2))
     }
 }
 
@@ -122,7 +122,7 @@ impl Scenario for ShardsAgain {
 
     fn check(&self, run: &Simulated) -> Result<(), String> {
         let core_count = run.settings.deployment.cores_in(2);
-        check_flows(run, |flow| other_shard(flow).worker(core_count))
+        check_flows(&run.sent[0], |flow| other_shard(flow).worker(core_count))
     }
 }
 

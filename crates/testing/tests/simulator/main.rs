@@ -2,6 +2,7 @@
 
 mod groups;
 mod nf;
+mod ports;
 
 use groups::check_flows;
 use hotloop_engine::{Chain, Deployment, Graph, Shard, source};
@@ -43,7 +44,7 @@ impl Scenario for Varied {
             return Err("a packet ran before it had arrived".to_owned());
         }
         let worker_count = run.settings.deployment.cores_in(1);
-        check_flows(run, |flow| Shard::from(shard(flow)).worker(worker_count))
+        check_flows(&run.sent[0], |flow| Shard::from(shard(flow)).worker(worker_count))
     }
 }
 
