@@ -7,6 +7,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, big_endi
 use crate::{
     Header, Malformed,
     checksum::{self, Change, Sum},
+    ethernet::{self, ETHERTYPE_IPV4},
     ip::{Ecn, Fragment},
 };
 
@@ -51,6 +52,26 @@ impl Ipv4Header {
         match Self::mut_from_prefix(bytes) {
             Ok((header, _)) => Ok(header),
             Err(_) => Err(Malformed::cut(Header::Ipv4, HEADER_BYTES, available_bytes)),
+        }
+    }
+
+    /// The header that a frame has after its VLAN tags, to be changed in place. `None` if the frame
+    /// carries something else, or the header is malformed.
+    ///
+    /// ```
+    /// use hotloop_packet::{build::udp, ipv4::{Ipv4Header, Ipv4View}};
+    ///
+    /// let mut frame = udp().ttl(64).vlan(7).build();
+    /// let header = Ipv4Header::of_frame_mut(&mut frame).expect("an IPv4 packet");
+    /// header.decrement_ttl();
+    /// let packet = Ipv4View::of_frame(&frame).expect("an IPv4 packet");
+    /// assert_eq!((packet.ttl(), packet.is_checksum_right()), (63, true));
+    /// ```
+    #[inline]
+    pub fn of_frame_mut(frame: &mut [u8]) -> Option<&mut Self> {
+        match ethernet::network_layer(frame)? {
+            (ETHERTYPE_IPV4, offset) => Self::parse_mut(frame.get_mut(offset..)?).ok(),
+            _ => None,
         }
     }
 
@@ -270,6 +291,16 @@ impl<'a> Ipv4View<'a> {
         Ok(Self { header, options, payload })
     }
 
+    /// The packet that a frame carries after its VLAN tags, as [`parse_cut`](Self::parse_cut) views
+    /// it. `None` if the frame carries something else, or the header is malformed.
+    #[inline]
+    pub fn of_frame(frame: &'a [u8]) -> Option<Self> {
+        match ethernet::network_layer(frame)? {
+            (ETHERTYPE_IPV4, offset) => Self::parse_cut(frame.get(offset..)?).ok(),
+            _ => None,
+        }
+    }
+
     /// The header's options: up to 40 bytes.
     #[inline]
     pub const fn options(&self) -> &'a [u8] {
@@ -337,6 +368,21 @@ mod tests {
         assert_eq!(view.payload().len(), 13);
         assert!(view.is_checksum_right());
         assert_eq!(view.fragment(), Fragment::None);
+    }
+
+    #[test]
+    fn a_frame_of_something_else_or_with_a_cut_header_has_no_packet() {
+        for (frame, expected) in [
+            (udp().build(), true),
+            (udp().qinq(1, 2).build(), true),
+            (udp().to("::1").build(), false),
+            (udp().build()[..33].to_vec(), false),
+            (udp().vlan(1).build()[..16].to_vec(), false),
+        ] {
+            let mut frame = frame;
+            assert_eq!(Ipv4View::of_frame(&frame).is_some(), expected, "{frame:02x?}");
+            assert_eq!(Ipv4Header::of_frame_mut(&mut frame).is_some(), expected);
+        }
     }
 
     #[test]
