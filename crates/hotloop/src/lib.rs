@@ -60,6 +60,27 @@
 #![doc = include_str!("guide/groups.txt")]
 #![doc = "```"]
 //!
+//! # Several ports
+//!
+//! [`sources`](engine::sources) polls several queues, and a packet knows the port that received it:
+//! [`ingress`](packet::PacketBuf::ingress). [`outlets`](engine::outlets) are several sinks, each for a
+//! route. Setters of headers keep checksums right; [`packet::nat`] rewrites addresses and ports, those in
+//! quoted headers too.
+#![doc = "```"]
+#![doc = include_str!("guide/ports.txt")]
+#![doc = "```"]
+//!
+//! More examples: [`stage::neighbours`] for the Ethernet address of a next hop, [`stage::Source::creates`]
+//! for a source that creates packets, [`stage::Stage::gauges`] for a stage's own figures in the report.
+#![cfg_attr(
+    feature = "testing",
+    doc = "[`testing::simulator`] runs a whole graph with peers that answer."
+)]
+#![cfg_attr(
+    feature = "ops",
+    doc = "[`ops`] has the arguments, the control socket and `main` of a program."
+)]
+//!
 //! # A unit test
 //!
 //! A stage that is generic over its packet is tested on plain memory: without DPDK, privileges,

@@ -41,6 +41,36 @@ pub trait Source {
 
     /// Whether it creates its packets, as a traffic generator does: they count as created, not as
     /// received.
+    ///
+    /// ```
+    /// use hotloop_packet::{build::udp, memory::MemPacket};
+    /// use hotloop_stage::{Burst, Source};
+    ///
+    /// /// Creates so many packets.
+    /// struct Generator(usize);
+    ///
+    /// impl Source for Generator {
+    ///     type Item = MemPacket;
+    ///
+    ///     fn poll(&mut self, burst: &mut Burst<MemPacket>) -> usize {
+    ///         let count = burst.room().min(self.0);
+    ///         burst.extend((0..count).map(|_| udp().packet_in_memory()));
+    ///         self.0 -= count;
+    ///         count
+    ///     }
+    ///
+    ///     fn creates(&self) -> bool {
+    ///         true
+    ///     }
+    ///
+    ///     fn finished(&self) -> bool {
+    ///         self.0 == 0
+    ///     }
+    /// }
+    ///
+    /// let mut burst = Burst::new();
+    /// assert_eq!((Generator(100).poll(&mut burst), burst.len()), (64, 64));
+    /// ```
     fn creates(&self) -> bool {
         false
     }
