@@ -105,17 +105,31 @@ impl MemoryPort {
     /// # Errors
     /// When it is claimed already.
     pub fn rx_queue(&self, core: &Core) -> Result<MemoryRx, Error> {
-        let wire = claim(&self.0.rx, core.index(), "RX", &self.0.name)?;
-        Ok(MemoryRx::new(Arc::clone(&self.0), wire))
+        let index = core.index();
+        let mut queues = lock(&self.0.rx);
+        let queue = queues.entry(index).or_default();
+        if std::mem::replace(&mut queue.claimed, true) {
+            let name = &self.0.name;
+            let message = format!("RX queue {index} of port {name} is claimed already");
+            return Err(Error::message(message));
+        }
+        Ok(MemoryRx::new(Arc::clone(&self.0), Arc::clone(&queue.wire)))
     }
 
-    /// Claims the TX queue of this core.
+    /// Claims a TX queue for this core: the one with its index, and where that is claimed already, as by
+    /// an exit of the graph, the first free one by steps of the number of cores.
     ///
     /// # Errors
-    /// When it is claimed already.
+    /// None: it returns what a port of DPDK returns.
     pub fn tx_queue(&self, core: &Core) -> Result<MemoryTx, Error> {
-        let wire = claim(&self.0.tx, core.index(), "TX", &self.0.name)?;
-        Ok(MemoryTx::new(Arc::clone(&self.0), wire))
+        let mut queues = lock(&self.0.tx);
+        let mut index = core.index();
+        while queues.get(&index).is_some_and(|queue| queue.claimed) {
+            index += core.count();
+        }
+        let queue = queues.entry(index).or_default();
+        queue.claimed = true;
+        Ok(MemoryTx::new(Arc::clone(&self.0), Arc::clone(&queue.wire)))
     }
 
     /// Lets frames arrive at an RX queue, after those that wait there.
@@ -186,21 +200,6 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 fn wire<W: Default>(queues: &Mutex<BTreeMap<usize, Queue<W>>>, queue_index: usize) -> Arc<W> {
     let mut queues = lock(queues);
     Arc::clone(&queues.entry(queue_index).or_default().wire)
-}
-
-fn claim<W: Default>(
-    queues: &Mutex<BTreeMap<usize, Queue<W>>>,
-    queue_index: usize,
-    direction: &str,
-    port: &str,
-) -> Result<Arc<W>, Error> {
-    let mut queues = lock(queues);
-    let queue = queues.entry(queue_index).or_default();
-    if std::mem::replace(&mut queue.claimed, true) {
-        let message = format!("{direction} queue {queue_index} of port {port} is claimed already");
-        return Err(Error::message(message));
-    }
-    Ok(Arc::clone(&queue.wire))
 }
 
 impl<W: Default> Default for Queue<W> {

@@ -326,11 +326,20 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_is_claimed_once() {
+    fn an_rx_queue_is_claimed_once_and_tx_queues_as_often_as_there_are_sinks() {
         let port = MemoryPort::new("lan");
         let _claimed = port.rx_queue(&core(2)).unwrap();
         let message = port.rx_queue(&core(2)).unwrap_err().to_string();
         assert_eq!(message, "RX queue 2 of port lan is claimed already");
-        assert!(port.tx_queue(&core(2)).is_ok());
+        // An exit and the sink of one core, on one port.
+        let frames = |number: usize| numbered(10 * number as u8).skip(5 * number);
+        for number in [1, 2] {
+            let mut tx = port.tx_queue(&core(2)).unwrap();
+            let mut burst = Burst::new();
+            burst.extend(frames(number).map(|frame| port.pool().take(&frame).unwrap()));
+            assert_eq!(tx.send(&mut burst), 5 * number);
+        }
+        assert_eq!(port.take_sent(2), frames(1).collect::<Vec<_>>());
+        assert_eq!(port.take_sent(2 + core(2).count()), frames(2).collect::<Vec<_>>());
     }
 }

@@ -90,10 +90,10 @@ impl SimulatedPort {
         Ok(self.faults.source(self.memory.rx_queue(core)?))
     }
 
-    /// Claims this core's TX queue.
+    /// Claims a TX queue for this core, as [`MemoryPort::tx_queue`].
     ///
     /// # Errors
-    /// When it is claimed already.
+    /// None.
     pub fn tx_queue(&self, core: &Core) -> Result<FaultySink<MemoryTx>, Error> {
         Ok(self.faults.sink(self.memory.tx_queue(core)?))
     }
