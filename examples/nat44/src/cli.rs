@@ -1,0 +1,96 @@
+//! The command line.
+
+use clap::Parser;
+use hotloop::engine::Deployment;
+use hotloop::packet::ethernet::MacAddress;
+use hotloop_ops::RunArgs;
+use std::net::Ipv4Addr;
+
+/// Lets the hosts of a LAN reach the WAN from one IPv4 address: TCP, UDP and pings, with the ICMP errors
+/// about them.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "nat44", version, after_help = "nat44 ctl --help: asking one that runs.")]
+pub struct Cli {
+    /// The port towards the LAN: a device string, or an address on the PCI bus.
+    #[arg(long, value_name = "DEVICE")]
+    pub lan: String,
+    /// The port towards the WAN.
+    #[arg(long, value_name = "DEVICE")]
+    pub wan: String,
+    /// The address of the NAT in the LAN, where hosts have it as their gateway.
+    #[arg(long, value_name = "ADDRESS")]
+    pub lan_address: Ipv4Addr,
+    /// The address that the hosts share in the WAN.
+    #[arg(long, value_name = "ADDRESS")]
+    pub wan_address: Ipv4Addr,
+    /// The station that packets to the WAN are sent to: the next router, or the other end of a cable.
+    #[arg(long, value_name = "MAC")]
+    pub next_hop_mac: MacAddress,
+    /// Run on N cores, each of which does everything for queues of its own.
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "pipeline")]
+    pub run_to_completion: usize,
+    /// Instead, D cores receive and dispatch to W cores, which translate and send.
+    #[arg(long, value_name = "D,W", value_parser = counts)]
+    pub pipeline: Option<[usize; 2]>,
+    /// How it runs, and how it reports.
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+impl Cli {
+    /// What each core does.
+    pub const fn deployment(&self) -> Deployment {
+        match self.pipeline {
+            Some(counts) => Deployment::pipeline(counts),
+            None => Deployment::run_to_completion(self.run_to_completion),
+        }
+    }
+}
+
+fn counts(text: &str) -> Result<[usize; 2], String> {
+    let counts = text.split_once(',').map(|(d, w)| [d.parse().ok(), w.parse().ok()]);
+    match counts {
+        Some([Some(dispatchers), Some(workers)]) => Ok([dispatchers, workers]),
+        _ => Err("write two numbers of cores, such as 1,2".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hotloop_ops::Failure;
+
+    const LEAST: &str = "--lan net_ring0 --wan net_ring1 --lan-address 10.0.0.254 \
+                         --wan-address 203.0.113.1 --next-hop-mac 02:00:00:00:00:01";
+
+    fn read(more: &str) -> Result<Cli, Failure> {
+        let words = [LEAST, more].join(" ");
+        hotloop_ops::parse(std::iter::once("nat44").chain(words.split_whitespace()))
+    }
+
+    #[test]
+    fn a_deployment_is_one_of_two() {
+        for (more, expected) in [
+            ("", Deployment::run_to_completion(1)),
+            ("--run-to-completion 3", Deployment::run_to_completion(3)),
+            ("--pipeline 1,2", Deployment::pipeline([1, 2])),
+        ] {
+            assert_eq!(read(more).unwrap().deployment(), expected, "{more}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_argument_is_named_with_what_to_write() {
+        for (more, expected) in [
+            ("--pipeline 2", "two numbers of cores, such as 1,2"),
+            ("--pipeline 1,x", "two numbers of cores, such as 1,2"),
+            ("--pipeline 1,1 --run-to-completion 2", "cannot be used with"),
+            ("--wan", "--wan <DEVICE>"),
+        ] {
+            let message = read(more).unwrap_err().to_string();
+            assert!(message.contains(expected), "{more}: {message}");
+        }
+        let lacking = hotloop_ops::parse::<Cli>(["nat44"]).unwrap_err().to_string();
+        assert!(lacking.contains("--next-hop-mac"), "{lacking}");
+    }
+}

@@ -1,0 +1,173 @@
+//! The network function: the graph, and the stage that translates each packet.
+
+use crate::connections::Connections;
+use crate::seen::{Seen, outward_key};
+use hotloop::packet::arp::{self, ArpMessage, Neighbour};
+use hotloop::packet::{answer, flow_key::FlowKeyV4, ip::is_host, ipv4::Ipv4Header};
+use hotloop::{engine::Shard, prelude::*, stage::Counter};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::sync::Arc;
+
+drop_reasons! {
+    /// Why the NAT drops packets.
+    pub enum NatDrop {
+        /// The frame is for another station.
+        OtherStation = "other_station",
+        /// Neither IPv4, nor an ARP request for the address of the port.
+        NotIpv4 = "not_ipv4",
+        /// A header is cut, or contradicts itself or what is around it.
+        Malformed = "malformed",
+        /// A fragment. Fragments are not put together, and only the first shows its ports.
+        Fragment = "fragment",
+        /// Neither TCP, UDP, an echo, nor an ICMP error.
+        Unsupported = "unsupported",
+        /// To or from an address that is not routed: one of the NAT's own, or no single host's.
+        NotRouted = "not_routed",
+        /// It belongs to no connection, and cannot open one.
+        NoConnection = "no_connection",
+        /// All ports of the core are in use.
+        NoPort = "no_port",
+        /// It took too many hops, and may not be answered.
+        TtlExpired = "ttl_expired",
+    }
+}
+
+/// The two sides of the NAT.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Side {
+    /// Where the hosts are that share an address.
+    Lan,
+    /// Where all others are.
+    Wan,
+}
+
+/// What an operator sets.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// The port towards the LAN.
+    pub lan_port: PortId,
+    /// The NAT, as hosts of the LAN know it.
+    pub lan: Neighbour,
+    /// The NAT, as the WAN knows it. All connections share this address.
+    pub wan: Neighbour,
+    /// The station that packets to the WAN are sent to.
+    pub gateway: ethernet::MacAddress,
+}
+
+impl Settings {
+    /// The side that a packet came from.
+    fn side<P: PacketBuf>(&self, packet: &P) -> Side {
+        if packet.ingress() == Some(self.lan_port) { Side::Lan } else { Side::Wan }
+    }
+
+    /// Whether an address is one of the NAT's own.
+    fn owns(&self, address: Ipv4Addr) -> bool {
+        [self.lan.address, self.wan.address].contains(&address)
+    }
+
+    /// Whether a packet may pass: from a host to another from the LAN, to the NAT from the WAN.
+    fn is_routed(&self, side: Side, ip: &Ipv4Header) -> bool {
+        let is_host = |address: Ipv4Addr| is_host(address.into()) && !self.owns(address);
+        match side {
+            Side::Lan => is_host(ip.source()) && is_host(ip.destination()),
+            Side::Wan => ip.destination() == self.wan.address,
+        }
+    }
+}
+
+/// The NAT, from packets as ports receive them to packets with the side that they leave by.
+pub fn nat<P: PacketBuf + Send>(
+    chain: impl Chain<Out = P>,
+    settings: &Settings,
+) -> impl Chain<Out = Routed<P, Side>> {
+    let port = |key: FlowKeyV4| usize::from(key.source_port());
+    chain
+        .stage(|_| Classify::seeded(0))
+        .shard_by(move |p| match settings.side(&p.packet) {
+            // By the hash of its addresses, to the core that chooses a port ...
+            Side::Lan => Shard::Hash(p.shard()),
+            // ... and by that port back to it: `port % cores`.
+            Side::Wan => Shard::Worker(outward_key(p, Side::Wan).map_or(0, port)),
+        })
+        .try_stage(|core| Nat::new(core, *settings))
+}
+
+/// The stage that translates each packet, on the core that owns its connection.
+pub struct Nat {
+    settings: Settings,
+    connections: Connections,
+    /// The number of connections, and of ports in use: each has one.
+    count: Arc<Counter>,
+}
+
+impl Nat {
+    /// The NAT of a core, which has no connection yet.
+    ///
+    /// # Errors
+    /// There is no memory for the connections.
+    pub fn new(core: &Core, settings: Settings) -> hotloop::Result<Self> {
+        Ok(Self { settings, connections: Connections::new(core)?, count: Arc::default() })
+    }
+
+    /// Makes a packet ready to leave, as an answer or translated. Returns the side that it leaves by.
+    fn pass<P: PacketBuf>(&mut self, p: &mut Classified<P>, now: Instant) -> Result<Side, NatDrop> {
+        let Settings { lan, wan, gateway, .. } = self.settings;
+        let side = self.settings.side(&p.packet);
+        let own = if side == Side::Lan { lan } else { wan };
+        if !ethernet::Station::with(own.mac).takes(p.bytes()) {
+            return Err(NatDrop::OtherStation);
+        }
+        let wanted = ArpMessage::of_frame(p.bytes()).map(|message| message.target().address);
+        if wanted == Some(own.address) && arp::reply(&mut p.packet, own.mac) {
+            return Ok(side);
+        }
+        let seen = Seen::of(p, side)?;
+        let packet = &mut p.packet;
+        if self.settings.owns(seen.ip.destination()) && answer::echo_reply(packet).is_ok() {
+            ethernet::swap_addresses(packet);
+            return Ok(side);
+        }
+        if !self.settings.is_routed(side, &seen.ip) {
+            return Err(NatDrop::NotRouted);
+        }
+        if seen.ip.ttl() <= 1 {
+            answer::time_exceeded(packet, own.address).map_err(|_| NatDrop::TtlExpired)?;
+            ethernet::swap_addresses(packet);
+            return Ok(side);
+        }
+        // Where the Ethernet addresses of a packet that goes on are decided.
+        let (to, own, next_hop) = if side == Side::Lan {
+            let end = SocketAddrV4::new(wan.address, self.connections.port(&seen, now)?);
+            nat::rewrite_source(packet, end).map_err(|_| NatDrop::Malformed)?;
+            (Side::Wan, wan.mac, gateway)
+        } else {
+            let (end, station) = self.connections.host(&seen, now).ok_or(NatDrop::NoConnection)?;
+            nat::rewrite_destination(packet, end).map_err(|_| NatDrop::Malformed)?;
+            (Side::Lan, lan.mac, station)
+        };
+        Ipv4Header::of_frame_mut(packet.data_mut()).map(Ipv4Header::decrement_ttl);
+        ethernet::set_addresses(packet, own, next_hop);
+        Ok(to)
+    }
+}
+
+impl<P: PacketBuf> Stage<Classified<P>> for Nat {
+    type Out = Routed<P, Side>;
+    type Drop = NatDrop;
+
+    #[inline]
+    fn packet(&mut self, cx: &mut Cx<'_, NatDrop>, mut p: Classified<P>) -> Verdict<Self::Out> {
+        match self.pass(&mut p, cx.now()) {
+            Ok(route) => Ok(Routed { packet: p.packet, route }),
+            Err(reason) => cx.drop(p, reason),
+        }
+    }
+
+    fn tick(&mut self, cx: &mut Cx<'_, NatDrop>) {
+        self.count.set(self.connections.age(cx.now()) as u64);
+    }
+
+    fn gauges(&self) -> Vec<(&'static str, Arc<Counter>)> {
+        vec![("connections", Arc::clone(&self.count))]
+    }
+}

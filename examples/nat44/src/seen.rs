@@ -1,0 +1,57 @@
+//! What the NAT reads of a packet before it changes anything.
+
+use crate::nat::{NatDrop, Side};
+use hotloop::packet::ip::{Fragment, protocol};
+use hotloop::packet::ipv4::{Ipv4Header, Ipv4View};
+use hotloop::packet::{classify::Kind, flow_key::FlowKeyV4, icmp::IcmpView, tcp::TcpView};
+use hotloop::prelude::*;
+
+/// What is known of a packet that can be translated.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen {
+    /// The key of its connection, as [`outward_key`] reads it.
+    pub key: FlowKeyV4,
+    /// Whether it is an ICMP error, which is about another packet of the connection.
+    pub is_error: bool,
+    /// Its own header.
+    pub ip: Ipv4Header,
+    /// TCP's flags, where it is a segment of TCP.
+    pub tcp_flags: Option<u8>,
+    /// The station that sent it.
+    pub station: ethernet::MacAddress,
+}
+
+impl Seen {
+    /// What is known of a packet that came from `side`.
+    ///
+    /// # Errors
+    /// Why it cannot be translated.
+    pub fn of<P: PacketBuf>(p: &Classified<P>, side: Side) -> Result<Self, NatDrop> {
+        let (frame, is_error) = (p.bytes(), p.tag().is_icmp_error());
+        let Some((key, ip)) = outward_key(p, side).zip(Ipv4View::of_frame(frame)) else {
+            let is_malformed = matches!(p.kind(), Kind::Malformed(_));
+            return Err(if is_malformed { NatDrop::Malformed } else { NatDrop::NotIpv4 });
+        };
+        let has_identifier = |icmp: IcmpView<'_>| icmp.echo_identifier().is_some();
+        let is_echo = || IcmpView::parse(ip.payload()).is_ok_and(has_identifier);
+        let tcp_flags = match ip.protocol() {
+            _ if p.tag().fragment() != Fragment::None => return Err(NatDrop::Fragment),
+            protocol::TCP => TcpView::parse(ip.payload()).ok().map(|tcp| tcp.flags()),
+            protocol::UDP => None,
+            protocol::ICMP if is_error || is_echo() => None,
+            _ => return Err(NatDrop::Unsupported),
+        };
+        let station =
+            ethernet::EthernetView::parse(frame).map_err(|_| NatDrop::Malformed)?.source();
+        Ok(Self { key, is_error, ip: *ip, tcp_flags, station })
+    }
+}
+
+/// The key of a packet's connection, as packets to the WAN have it: before they are translated where
+/// this one came from the LAN, and after where it came from the WAN. None where it is not IPv4.
+pub fn outward_key<P: PacketBuf>(p: &Classified<P>, side: Side) -> Option<FlowKeyV4> {
+    let FlowKey::V4(key) = p.key()? else { return None };
+    // The key of an error is that of the packet which it quotes, which went the other way.
+    let is_outward = (side == Side::Lan) != p.tag().is_icmp_error();
+    Some(if is_outward { key } else { key.reversed() })
+}

@@ -1,0 +1,165 @@
+//! Connections through the NAT: out, back, and their end.
+
+mod lab;
+
+use hotloop::packet::build::{PacketBuilder, echo_reply, echo_request, tcp, udp};
+use hotloop::packet::tcp::flags::{ACK, FIN, RST, SYN};
+use hotloop::prelude::*;
+use lab::{FIRST, HOST, Lab, SECOND, SERVER, at_gateway, at_host};
+use nat44::nat::{NatDrop, Side};
+use std::time::Duration;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// A TCP segment of the host to the server.
+fn out(flags: u8) -> PacketBuilder {
+    tcp().from(HOST).to(SERVER).tcp_flags(flags)
+}
+
+/// A TCP segment of the server to the first connection.
+fn back(flags: u8) -> PacketBuilder {
+    tcp().from(SERVER).to(FIRST).tcp_flags(flags)
+}
+
+#[test]
+fn tcp_and_udp_go_out_and_come_back() {
+    for begin in [tcp, udp] {
+        let mut lab = Lab::new();
+        for payload in [&b"hello"[..], b"", b"odd"] {
+            let sent = lab.host_sends(begin().from(HOST).to(SERVER).payload(payload));
+            assert_eq!(sent, at_gateway(begin().from(FIRST).to(SERVER).payload(payload)));
+            let reply = lab.gateway_sends(begin().from(SERVER).to(FIRST).payload(payload));
+            assert_eq!(reply, at_host(begin().from(SERVER).to(HOST).payload(payload)));
+        }
+        assert_eq!(lab.connections(), 1);
+        let sent = lab.host_sends(begin().from("10.0.0.8:5000").to(SERVER));
+        assert_eq!(sent, at_gateway(begin().from(SECOND).to(SERVER)));
+        assert_eq!(lab.connections(), 2);
+    }
+}
+
+#[test]
+fn two_hosts_that_ping_with_one_identifier_get_their_own_replies() {
+    let mut lab = Lab::new();
+    for (host, identifier) in [("10.0.0.7", 1024), ("10.0.0.8", 1025)] {
+        let sent = lab.host_sends(echo_request(7, 1).from(host).to("192.0.2.1").payload(b"ping"));
+        let expected = echo_request(identifier, 1).from("203.0.113.1").to("192.0.2.1");
+        assert_eq!(sent, at_gateway(expected.payload(b"ping")));
+    }
+    for (host, identifier) in [("10.0.0.8", 1025), ("10.0.0.7", 1024)] {
+        let reply = echo_reply(identifier, 1).from("192.0.2.1").to("203.0.113.1");
+        let expected = echo_reply(7, 1).from("192.0.2.1").to(host);
+        assert_eq!(lab.gateway_sends(reply), at_host(expected));
+    }
+}
+
+#[test]
+fn a_host_that_moves_is_found_at_its_new_station() {
+    let mut lab = Lab::new();
+    lab.host_sends(udp().from(HOST).to(SERVER));
+    let elsewhere = hotloop::packet::ethernet::MacAddress::new([2, 0, 0, 0, 1, 8]);
+    lab.feed(Side::Lan, [udp().from(HOST).to(SERVER).macs(elsewhere, lab::LAN_MAC).build()]);
+    let (_, frame) = lab.gateway_sends(udp().from(SERVER).to(FIRST));
+    let view = ethernet::EthernetView::parse(&frame).unwrap();
+    assert_eq!((view.source(), view.destination()), (lab::LAN_MAC, elsewhere));
+}
+
+#[test]
+fn what_belongs_to_no_connection_is_dropped() {
+    let mut lab = Lab::new();
+    lab.host_sends(out(SYN));
+    for packet in [
+        tcp().from(SERVER).to(SECOND).tcp_flags(SYN | ACK),
+        udp().from(SERVER).to(FIRST),
+        tcp().from("192.0.2.2:80").to(FIRST).tcp_flags(ACK),
+        tcp().from(SERVER).to("203.0.113.1:22"),
+        echo_reply(1024, 1).from("192.0.2.1").to("203.0.113.1"),
+    ] {
+        assert_eq!(lab.dropped(Side::Wan, packet), NatDrop::NoConnection);
+    }
+    // TCP opens a connection by a SYN alone.
+    for flags in [ACK, FIN, RST, SYN | ACK] {
+        let packet = tcp().from("10.0.0.7:6000").to(SERVER).tcp_flags(flags);
+        assert_eq!(lab.dropped(Side::Lan, packet), NatDrop::NoConnection, "{flags:#x}");
+    }
+    assert_eq!(lab.connections(), 1);
+}
+
+#[test]
+fn a_connection_ends_after_the_time_of_its_kind() {
+    for (minutes, packets) in [
+        (5, vec![(Side::Lan, udp().from(HOST).to(SERVER))]),
+        (1, vec![(Side::Lan, echo_request(7, 1).from("10.0.0.7").to("192.0.2.1"))]),
+        (4, vec![(Side::Lan, out(SYN))]),
+        (4, vec![(Side::Lan, out(SYN)), (Side::Lan, out(SYN))]),
+        (124, vec![(Side::Lan, out(SYN)), (Side::Wan, back(SYN | ACK))]),
+        (124, vec![(Side::Lan, out(SYN)), (Side::Wan, back(SYN | ACK)), (Side::Lan, out(ACK))]),
+        (4, vec![(Side::Lan, out(SYN)), (Side::Wan, back(SYN | ACK)), (Side::Wan, back(FIN))]),
+        (4, vec![(Side::Lan, out(SYN)), (Side::Wan, back(SYN | ACK)), (Side::Lan, out(RST))]),
+    ] {
+        let mut lab = Lab::new();
+        for (side, packet) in packets {
+            match side {
+                Side::Lan => lab.host_sends(packet),
+                Side::Wan => lab.gateway_sends(packet),
+            };
+        }
+        lab.wait(minutes * MINUTE - Duration::from_secs(1));
+        assert_eq!(lab.connections(), 1, "{minutes} minutes");
+        lab.wait(Duration::from_secs(2));
+        assert_eq!(lab.connections(), 0, "{minutes} minutes");
+    }
+}
+
+#[test]
+fn a_packet_of_either_side_keeps_a_connection() {
+    let mut lab = Lab::new();
+    lab.host_sends(udp().from(HOST).to(SERVER));
+    for _ in 0..3 {
+        lab.wait(4 * MINUTE);
+        lab.gateway_sends(udp().from(SERVER).to(FIRST));
+        lab.wait(4 * MINUTE);
+        lab.host_sends(udp().from(HOST).to(SERVER));
+    }
+    assert_eq!(lab.connections(), 1);
+}
+
+#[test]
+fn ports_that_are_used_up_are_had_again_after_their_time() {
+    // One core of 127 has every 127th port.
+    let mut lab = Lab::on(&Core::new(5, 127));
+    let packets =
+        |count: u16| (0..count).map(|n| udp().from(HOST).to(format!("192.0.2.1:{}", 1000 + n)));
+    let frames = |count| packets(count).map(|it| it.macs(lab::HOST_MAC, lab::LAN_MAC).build());
+    let out = lab.feed(Side::Lan, frames(600));
+    let port_count = (1024..=65_535).filter(|port| port % 127 == 5).count();
+    assert_eq!(out.packets().len(), port_count);
+    assert_eq!(out.dropped(NatDrop::NoPort), 600 - port_count as u64);
+    let key = |packet: &Routed<_, _>| {
+        let packet: &hotloop::packet::memory::MemPacket = &packet.packet;
+        FlowKey::of(packet.data(), packet.len_bytes()).unwrap()
+    };
+    let ports: std::collections::BTreeSet<_> =
+        out.packets().iter().map(|packet| key(packet).source_port()).collect();
+    assert_eq!(ports.len(), port_count);
+    assert!(ports.iter().all(|port| port % 127 == 5));
+
+    lab.wait(6 * MINUTE);
+    assert_eq!(lab.connections(), 0);
+    let out = lab.feed(Side::Lan, frames(600));
+    assert_eq!(out.packets().len(), port_count);
+}
+
+#[test]
+fn a_connection_that_expired_and_is_opened_again_has_one_port() {
+    let mut lab = Lab::new();
+    lab.host_sends(udp().from(HOST).to(SERVER));
+    for turn in 1..100 {
+        // Without a turn of the core in between, the one before is still in its place.
+        lab.jump(6 * MINUTE);
+        let sent = lab.host_sends(udp().from(HOST).to(SERVER));
+        assert_eq!(sent, at_gateway(udp().from(format!("203.0.113.1:{}", 1024 + turn)).to(SERVER)));
+        assert_eq!(lab.dropped(Side::Wan, udp().from(SERVER).to(FIRST)), NatDrop::NoConnection);
+    }
+    assert_eq!(lab.connections(), 1);
+}

@@ -1,0 +1,175 @@
+//! The whole graph on threads, in both deployments: a conversation of many hosts with one server.
+
+#[allow(dead_code, reason = "the tests of connections use it all")]
+mod lab;
+
+use hotloop::engine::Graph;
+use hotloop::packet::PacketBuf;
+use hotloop::packet::build::{PacketBuilder, echo_reply, echo_request, tcp, udp};
+use hotloop::packet::ethernet::{EthernetView, MacAddress};
+use hotloop::packet::ip::protocol;
+use hotloop::packet::ipv4::Ipv4View;
+use hotloop::packet::memory::MemPacket;
+use hotloop::packet::tcp::{TcpView, flags};
+use hotloop::packet::udp::UdpView;
+use hotloop::prelude::*;
+use hotloop::testing::{Frame, MemoryPort, PortConfig};
+use lab::{GATEWAY_MAC, LAN_MAC, LAN_PORT, WAN_MAC, WAN_PORT, settings};
+use nat44::nat::{Settings, Side, nat};
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::{Duration, Instant};
+
+const HOST_COUNT: u16 = 300;
+const ROUND_COUNT: usize = 4;
+const SERVER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 80);
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn graph(lan: &MemoryPort, wan: &MemoryPort, settings: &Settings) -> impl Graph {
+    let received =
+        source(|core| Ok::<_, hotloop::Error>(sources([lan.rx_queue(core)?, wan.rx_queue(core)?])));
+    nat(received, settings).sink(|core| {
+        let queues = [(Side::Lan, lan.tx_queue(core)?), (Side::Wan, wan.tx_queue(core)?)];
+        Ok::<_, hotloop::Error>(outlets(queues))
+    })
+}
+
+fn host(number: u16) -> SocketAddrV4 {
+    let [high, low] = number.to_be_bytes();
+    // Hosts of all kinds use few source ports, so that only the NAT tells them apart.
+    SocketAddrV4::new(Ipv4Addr::new(10, 1, high, low), 5000 + number % 3)
+}
+
+fn station(number: u16) -> MacAddress {
+    let [high, low] = number.to_be_bytes();
+    MacAddress::new([2, 0, 0, 1, high, low])
+}
+
+/// What a host says in a round: its number and the round's, by a protocol of its own.
+fn request(number: u16, round: usize) -> PacketBuilder {
+    let packet = match number % 3 {
+        0 if round == 0 => tcp(),
+        0 => tcp().tcp_flags(flags::ACK),
+        1 => udp(),
+        _ => echo_request(5000, round as u16),
+    };
+    let payload = format!("{number} {round}");
+    packet.from(host(number)).to(SERVER).payload(payload).macs(station(number), LAN_MAC)
+}
+
+/// What the server answers to a frame that reached it: the same payload, to its sender.
+fn answer(frame: &[u8]) -> PacketBuilder {
+    let ip = Ipv4View::of_frame(frame).expect("an IPv4 packet");
+    assert!(ip.is_checksum_right() && ip.ttl() == 63);
+    let key = FlowKey::of(frame, frame.len()).expect("a flow");
+    let packet = match ip.protocol() {
+        protocol::TCP => {
+            let view = TcpView::parse(ip.payload()).unwrap();
+            let is_first = view.flags() == flags::SYN;
+            tcp().tcp_flags(if is_first { flags::SYN | flags::ACK } else { flags::ACK })
+        }
+        protocol::UDP => udp(),
+        _ => {
+            let view = hotloop::packet::icmp::IcmpView::parse(ip.payload()).unwrap();
+            echo_reply(view.echo_identifier().unwrap(), view.echo_sequence().unwrap())
+        }
+    };
+    let to = std::net::SocketAddr::new(key.source(), key.source_port());
+    packet.from(SERVER).to(to).payload(said(frame)).macs(GATEWAY_MAC, WAN_MAC)
+}
+
+/// The payload of a frame.
+fn said(frame: &[u8]) -> Vec<u8> {
+    let ip = Ipv4View::of_frame(frame).expect("an IPv4 packet");
+    match ip.protocol() {
+        protocol::TCP => TcpView::parse(ip.payload()).unwrap().payload().to_vec(),
+        protocol::UDP => UdpView::parse(ip.payload()).unwrap().payload().to_vec(),
+        _ => hotloop::packet::icmp::IcmpView::parse(ip.payload()).unwrap().payload().to_vec(),
+    }
+}
+
+/// The frames that a port has sent, once it is one for each host.
+fn take(port: &MemoryPort) -> Vec<Frame> {
+    let (mut sent, started) = (Vec::new(), Instant::now());
+    while sent.len() < usize::from(HOST_COUNT) {
+        assert!(started.elapsed() < PATIENCE, "{} of {HOST_COUNT} packets came", sent.len());
+        std::thread::sleep(Duration::from_millis(1));
+        sent.extend(port.take_all_sent());
+    }
+    assert_eq!(sent.len(), usize::from(HOST_COUNT));
+    sent
+}
+
+/// Looks at what the hosts got in a round: each what it said, at its address and port and station.
+fn check(frames: &[Frame], round: usize) {
+    let mut numbers = BTreeSet::new();
+    for Frame { bytes, .. } in frames {
+        let text = String::from_utf8(said(bytes)).unwrap();
+        let (number, of_round) = text.split_once(' ').unwrap();
+        let number: u16 = number.parse().unwrap();
+        assert_eq!(of_round, round.to_string());
+        // The server answered: what the host gets is as if there were no NAT but for the hop.
+        let direct = MemPacket::new(&answered_directly(number, round));
+        assert_eq!(bytes, direct.data(), "host {number}");
+        let view = EthernetView::parse(bytes).unwrap();
+        assert_eq!((view.source(), view.destination()), (LAN_MAC, station(number)));
+        assert!(numbers.insert(number), "host {number} got two packets");
+    }
+}
+
+/// What the server would have answered to a host without a NAT, one hop later.
+fn answered_directly(number: u16, round: usize) -> Vec<u8> {
+    let seen = request(number, round).ttl(63).build();
+    answer(&seen).ttl(63).macs(LAN_MAC, station(number)).build()
+}
+
+#[test]
+fn each_packet_comes_back_to_the_host_that_sent_in_every_deployment() {
+    for (deployment, receivers, workers) in [
+        (Deployment::run_to_completion(1), 1, 1),
+        (Deployment::run_to_completion(2), 2, 2),
+        (Deployment::pipeline([1, 1]), 1, 1),
+        (Deployment::pipeline([1, 2]), 1, 2),
+    ] {
+        let port = |name, number: hotloop::packet::PortId| {
+            MemoryPort::numbered(name, PortConfig::default(), number.number())
+        };
+        let (lan, wan) = (port("lan", LAN_PORT), port("wan", WAN_PORT));
+        let settings = settings();
+        let plan = Engine::plan(graph(&lan, &wan, &settings), deployment).unwrap();
+        let report = plan
+            .run(|control| {
+                let mut ports = Vec::new();
+                for round in 0..ROUND_COUNT {
+                    for number in 0..HOST_COUNT {
+                        lan.feed(usize::from(number) % receivers, [request(number, round)]);
+                    }
+                    // What the server answers comes by any queue, whatever core has the connection.
+                    let reached = take(&wan);
+                    for (index, frame) in reached.iter().enumerate() {
+                        wan.feed(index % receivers, [answer(&frame.bytes)]);
+                        let key = FlowKey::of(&frame.bytes, frame.bytes.len()).unwrap();
+                        ports.push(key.source_port());
+                    }
+                    check(&take(&lan), round);
+                }
+                ports.sort_unstable();
+                ports.dedup();
+                assert_eq!(ports.len(), usize::from(HOST_COUNT), "a port for each connection");
+                for worker in 0..workers {
+                    let leads_there = |port: &&u16| usize::from(**port) % workers == worker;
+                    let count = ports.iter().filter(leads_there).count();
+                    assert!(count * workers > usize::from(HOST_COUNT) / 2, "{count} at {worker}");
+                }
+                lan.end_input();
+                wan.end_input();
+                control.wait_until_finished();
+            })
+            .unwrap();
+        let expected = 2 * u64::from(HOST_COUNT) * ROUND_COUNT as u64;
+        assert!(report.is_whole(), "{report}");
+        assert_eq!((report.received, report.sent), (expected, expected), "{deployment}: {report}");
+        let stage = report.stages.iter().find(|stage| stage.name == "Nat").unwrap();
+        assert_eq!(stage.gauges["connections"], u64::from(HOST_COUNT));
+    }
+}
