@@ -21,25 +21,33 @@ upper_cpus=$(IFS=,; echo "${cpus[*]:half}")
 heading() { printf '\n== %s\n' "$*"; }
 fail() { printf '\ndemo: %s\n' "$*" >&2; exit 1; }
 
+# Ends all that runs, and deletes all that was made.
 clean_up() {
-    local status=$? jobs host
+    local jobs host
     trap "" INT TERM HUP
     set +e
     jobs=$(jobs -p)
     # The shell would report each job that is killed.
-    exec 2>/dev/null
-    [ -z "$jobs" ] || kill -KILL $jobs
-    for host in "${hosts[@]}"; do
-        ip netns pids "$prefix-$host" | xargs -r kill -KILL
-        # Interfaces are deleted with their namespace.
-        ip netns delete "$prefix-$host"
-    done
-    wait
+    {
+        [ -z "$jobs" ] || kill -KILL $jobs
+        for host in "${hosts[@]}"; do
+            ip netns pids "$prefix-$host" | xargs -r kill -KILL
+            # Interfaces are deleted with their namespace.
+            ip netns delete "$prefix-$host"
+        done
+        wait
+    } 2>/dev/null
     rm -rf "$work"
-    exit "$status"
 }
-trap clean_up EXIT
+trap 'status=$?; clean_up; exit "$status"' EXIT
 trap 'echo; echo "demo: interrupted" >&2; exit 130' INT TERM HUP
+
+# become SCRIPT ARGUMENT...: leaves nothing behind, and goes on as another script.
+become() {
+    clean_up
+    trap - EXIT INT TERM HUP
+    exec "$@"
+}
 
 # Exits with 2 where this process may not make networks.
 check_privilege() {
@@ -132,6 +140,26 @@ stop() {
     wait_until "$1 to end" is_over "$1"
     wait "${pid[$1]}" || status=$?
     ((status == 0)) || fail "$1 ended with exit code $status: $(last_words "$1")"
+}
+
+# start_nginx HOST: one process in the foreground, which serves $work/HOST/pages, takes uploads there, and writes under
+# $work/HOST alone.
+start_nginx() {
+    local folder=$work/$1
+    cat >"$folder/nginx.conf" <<END
+daemon off; master_process off; pid $folder/nginx.pid; error_log stderr; events { }
+http {
+    access_log off;
+    client_body_temp_path $folder/body; proxy_temp_path $folder/proxy; fastcgi_temp_path $folder/fastcgi;
+    uwsgi_temp_path $folder/uwsgi; scgi_temp_path $folder/scgi;
+    server {
+        listen 80; listen [::]:80; root $folder/pages; client_max_body_size 8m;
+        location = /healthz { return 200; }
+        location /upload/ { dav_methods PUT; create_full_put_path on; }
+    }
+}
+END
+    start "nginx-$1" "$1" nginx -p "$folder" -c "$folder/nginx.conf"
 }
 
 # judge NAME: prints the report of a stopped program, which must account for every packet.

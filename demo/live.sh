@@ -7,8 +7,8 @@
 # Everything that it shows is also checked: the first thing that is wrong ends it. `cargo xtask demo --live` builds the
 # programs and runs it:
 #
-#   demo/live.sh PROGRAMS    with ipip-lb and ipip-endpoint in the folder PROGRAMS
-#   demo/live.sh --check     only finds out whether it could run here (exit code 2: no)
+#   demo/live.sh PROGRAMS [SCRIPT]    with ipip-lb and ipip-endpoint in the folder PROGRAMS; then goes on with SCRIPT
+#   demo/live.sh --check              only finds out whether it could run here (exit code 2: no)
 source "$(dirname "$0")/lib.sh"
 check_privilege
 programs=${1:?the folder of ipip-lb and ipip-endpoint}
@@ -70,26 +70,13 @@ page() {
     head -c $(($2 - ${#1} - 1)) /dev/zero | tr '\0' .
 }
 
-# start_server HOST: nginx as one process in the foreground, which writes under $work/HOST alone.
+# start_server HOST: nginx with two pages.
 start_server() {
     local folder=$work/$1
     mkdir -p "$folder/pages"
     page "$1" "$page_bytes" >"$folder/pages/index.html"
     page "$1" "$long_bytes" >"$folder/pages/long"
-    cat >"$folder/nginx.conf" <<END
-daemon off; master_process off; pid $folder/nginx.pid; error_log stderr; events { }
-http {
-    access_log off;
-    client_body_temp_path $folder/body; proxy_temp_path $folder/proxy; fastcgi_temp_path $folder/fastcgi;
-    uwsgi_temp_path $folder/uwsgi; scgi_temp_path $folder/scgi;
-    server {
-        listen 80; listen [::]:80; root $folder/pages; client_max_body_size 8m;
-        location = /healthz { return 200; }
-        location /upload/ { dav_methods PUT; create_full_put_path on; }
-    }
-}
-END
-    start "nginx-$1" "$1" nginx -p "$folder" -c "$folder/nginx.conf"
+    start_nginx "$1"
 }
 
 # start_endpoint N: the end of backend N's tunnel. What its server answers is routed into the TAP interface.
@@ -354,3 +341,4 @@ Next
   cargo doc -p hotloop --all-features --open         the guide
 The demo took $SECONDS s without building.
 END
+[ -z "${2:-}" ] || become "$2" "$programs"

@@ -109,8 +109,9 @@ enum Task {
         ///
         /// In a network of namespaces and veth pairs: pages from three backends over IPv4 and IPv6,
         /// one killed, one drained, reloads under load, uploads with path-MTU discovery, and whole
-        /// ledgers. Needs root and /dev/net/tun; installs nginx, curl, iproute2, ethtool and jq
-        /// where they are missing; leaves nothing behind.
+        /// ledgers. Then nat44 between a LAN and a WAN: files, pings, time exceeded, port unreachable
+        /// and path-MTU discovery, in both deployments. Needs root and /dev/net/tun; installs nginx,
+        /// curl, ping, iproute2, ethtool and jq where they are missing; leaves nothing behind.
         #[arg(long)]
         live: bool,
     },

@@ -34,7 +34,7 @@ What you have seen
   not send under a reason. The same network function, deployed on cores in two ways, put out the same packets,
   and each flow in its order. Two programs exchanged datagrams through shared memory.
 Next
-  cargo xtask demo --live                          as root: the balancer between curl and nginx, with faults
+  cargo xtask demo --live                          as root: the balancer between curl and nginx, with faults; a NAT
   cargo doc -p hotloop --all-features --open       the guide: how to write a network function";
 
 /// Runs it all; the first thing that is wrong ends it.
@@ -72,16 +72,17 @@ pub fn run(workspace: &Workspace) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Builds what the live demo needs, and runs its script in place of this process.
+/// Builds what the live demo needs, and runs its scripts in place of this process.
 pub fn run_live(workspace: &Workspace) -> Result<(), Failure> {
-    let script = workspace.workspace_root.join("demo/live.sh");
+    let [script, next] =
+        ["demo/live.sh", "demo/nat.sh"].map(|script| workspace.workspace_root.join(script));
     process::run(Command::new(&script).arg("--check"))
         .map_err(|_| Failure::refused("the live demo cannot run here"))?;
     heading("Setting up");
     setup::run(&[Group::Live])?;
-    build(&["ipip-lb", "ipip-endpoint"])?;
+    build(&["ipip-lb", "ipip-endpoint", "nat44"])?;
     // In place of this process, so that signals reach it.
-    let error = Command::new(&script).arg(workspace.release_program("")).exec();
+    let error = Command::new(&script).arg(workspace.release_program("")).arg(&next).exec();
     Err(Failure::failed(format!("{} could not be started: {error}", script.display())))
 }
 
