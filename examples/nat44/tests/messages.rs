@@ -171,6 +171,8 @@ fn what_cannot_pass_is_dropped_for_its_reason() {
         (Side::Lan, udp().from(HOST).to("203.0.113.1:53"), NatDrop::NotRouted),
         (Side::Lan, udp().from(HOST).to("224.0.0.251:5353"), NatDrop::NotRouted),
         (Side::Lan, udp().from("0.0.0.0:68").to("255.255.255.255:67"), NatDrop::NotRouted),
+        (Side::Lan, udp().from("0.0.0.0:68").to(SERVER), NatDrop::NotRouted),
+        (Side::Lan, udp().from("203.0.113.1:1024").to(SERVER), NatDrop::NotRouted),
         (Side::Wan, udp().from(SERVER).to("203.0.113.2:1024"), NatDrop::NotRouted),
         (Side::Wan, udp().from(SERVER).to(HOST), NatDrop::NotRouted),
         (
