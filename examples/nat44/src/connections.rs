@@ -73,8 +73,8 @@ impl Connections {
     }
 
     /// The host that a packet from the WAN goes to: its address and port, and its station. None where
-    /// the packet belongs to no connection, or comes from elsewhere (RFC 4787, section 5: filtering by
-    /// address).
+    /// the packet belongs to no connection, or comes from another address than the host talks to (RFC
+    /// 4787, section 5).
     pub fn host(&mut self, seen: &Seen, now: Instant) -> Option<(SocketAddrV4, MacAddress)> {
         let port = seen.key.source_port();
         let peer = |key: &FlowKeyV4| (key.destination(), key.protocol());
@@ -86,7 +86,7 @@ impl Connections {
         Some((host, self.table[handle].station))
     }
 
-    /// An error keeps no connection alive (RFC 5508, section 7.2).
+    /// The connection of a packet, which keeps it alive; an error does not (RFC 5508, section 4.3).
     fn find(&mut self, key: &FlowKeyV4, seen: &Seen, now: Instant) -> Option<Handle> {
         if seen.is_error { self.table.peek(key, now) } else { self.table.get(key, now) }
     }
@@ -97,11 +97,11 @@ impl Connections {
         let new = Connection { port, station: seen.station };
         // One that has expired may still have its place, and its port.
         let release = |_, expired: Connection| free_ports.push_back(expired.port);
-        let flow =
-            table.insert_evicting(seen.key, new, now, release).map_err(|_| NatDrop::NoPort)?;
+        let handle = table.insert_evicting(seen.key, new, now, release);
+        let handle = handle.map_err(|_| NatDrop::NoPort)?;
         free_ports.pop_front();
         owners[usize::from(port)] = Some(seen.key);
-        Ok(flow)
+        Ok(handle)
     }
 
     /// TCP is established once a SYN was answered, until one end is done.

@@ -65,7 +65,8 @@ impl Settings {
         [self.lan.address, self.wan.address].contains(&address)
     }
 
-    /// Whether a packet may pass: from a host to another from the LAN, to the NAT from the WAN.
+    /// Whether a packet may pass: between two hosts, where it came from the LAN, and to the NAT, where
+    /// it came from the WAN.
     fn is_routed(&self, side: Side, ip: &Ipv4Header) -> bool {
         let is_host = |address: Ipv4Addr| is_host(address.into()) && !self.owns(address);
         match side {
@@ -84,9 +85,9 @@ pub fn nat<P: PacketBuf + Send>(
     chain
         .stage(|_| Classify::seeded(0))
         .shard_by(move |p| match settings.side(&p.packet) {
-            // By the hash of its addresses, to the core that chooses a port ...
+            // The core that owns the hash of the addresses. It chooses a port ...
             Side::Lan => Shard::Hash(p.shard()),
-            // ... and by that port back to it: `port % cores`.
+            // ... which leads back to it: `port % cores`.
             Side::Wan => Shard::Worker(outward_key(p, Side::Wan).map_or(0, port)),
         })
         .try_stage(|core| Nat::new(core, *settings))
