@@ -1,4 +1,5 @@
-//! The whole graph on threads, in both deployments: a conversation of many hosts with one server.
+//! The whole graph in both deployments, on threads and simulated: a conversation of many hosts with one
+//! server.
 
 #[allow(dead_code, reason = "the tests of connections use it all")]
 mod lab;
@@ -13,7 +14,8 @@ use hotloop::packet::memory::MemPacket;
 use hotloop::packet::tcp::{TcpView, flags};
 use hotloop::packet::udp::UdpView;
 use hotloop::prelude::*;
-use hotloop::testing::{Frame, MemoryPort, PortConfig};
+use hotloop::testing::simulator::{Scenario, Settings as Setup, Simulated, World, simulate_seeds};
+use hotloop::testing::{FaultRates, Frame, MemoryPort, PortConfig, Rng};
 use lab::{GATEWAY_MAC, LAN_MAC, LAN_PORT, WAN_MAC, WAN_PORT, settings};
 use nat44::nat::{Settings, Side, nat};
 use std::collections::BTreeSet;
@@ -25,12 +27,18 @@ const ROUND_COUNT: usize = 4;
 const SERVER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 80);
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn graph(lan: &MemoryPort, wan: &MemoryPort, settings: &Settings) -> impl Graph {
-    let received =
-        source(|core| Ok::<_, hotloop::Error>(sources([lan.rx_queue(core)?, wan.rx_queue(core)?])));
-    nat(received, settings).sink(|core| {
-        let queues = [(Side::Lan, lan.tx_queue(core)?), (Side::Wan, wan.tx_queue(core)?)];
-        Ok::<_, hotloop::Error>(outlets(queues))
+fn graph<S, Z>(
+    receive: impl Fn(&Core) -> hotloop::Result<[S; 2]> + Sync,
+    send: impl Fn(&Core) -> hotloop::Result<[Z; 2]> + Sync,
+    settings: &Settings,
+) -> impl Graph
+where
+    S: Source<Item: PacketBuf + Send>,
+    Z: Sink<Item = S::Item>,
+{
+    let received = source(move |core| receive(core).map(sources));
+    nat(received, settings).sink(move |core| {
+        send(core).map(|[lan, wan]| outlets([(Side::Lan, lan), (Side::Wan, wan)]))
     })
 }
 
@@ -132,11 +140,16 @@ fn each_packet_comes_back_to_the_host_that_sent_in_every_deployment() {
         (Deployment::pipeline([1, 2]), 1, 2),
     ] {
         let port = |name, number: hotloop::packet::PortId| {
-            MemoryPort::numbered(name, PortConfig::default(), number.number())
+            MemoryPort::with_config(name, PortConfig { id: Some(number), ..Default::default() })
         };
         let (lan, wan) = (port("lan", LAN_PORT), port("wan", WAN_PORT));
         let settings = settings();
-        let plan = Engine::plan(graph(&lan, &wan, &settings), deployment).unwrap();
+        let nf = graph(
+            |core| Ok([lan.rx_queue(core)?, wan.rx_queue(core)?]),
+            |core| Ok([lan.tx_queue(core)?, wan.tx_queue(core)?]),
+            &settings,
+        );
+        let plan = Engine::plan(nf, deployment).unwrap();
         let report = plan
             .run(|control| {
                 let mut ports = Vec::new();
@@ -172,4 +185,67 @@ fn each_packet_comes_back_to_the_host_that_sent_in_every_deployment() {
         let stage = report.stages.iter().find(|stage| stage.name == "Nat").unwrap();
         assert_eq!(stage.gauges["connections"], u64::from(HOST_COUNT));
     }
+}
+
+/// Twenty hosts, whatever the order in which cores have their turns and whatever is lost.
+struct Conversation(Settings);
+
+/// The number of hosts that take part.
+const FEW: u64 = 20;
+
+impl Scenario for Conversation {
+    fn settings(&self, rng: &mut Rng) -> Setup {
+        Setup { rates: FaultRates::default(), ..Setup::drawn(rng) }
+    }
+
+    fn port_count(&self) -> usize {
+        2
+    }
+
+    fn is_fed(&self, port: usize) -> bool {
+        port == 0
+    }
+
+    fn frame(&self, _: usize, _: usize, number: u64, _: &mut Rng) -> Frame {
+        Frame::new(request((number % FEW) as u16, (number / FEW) as usize).build())
+    }
+
+    fn peer(&self, port: usize) -> Option<impl FnMut(&Frame, &mut Rng) -> Vec<Frame>> {
+        (port == 1).then_some(|frame: &Frame, _: &mut Rng| vec![answer(&frame.bytes).into()])
+    }
+
+    fn graph<'a>(&'a self, world: &'a World) -> impl Graph + 'a {
+        let (lan, wan) = (world.port(0), world.port(1));
+        graph(
+            |core| Ok([lan.rx_queue(core)?, wan.rx_queue(core)?]),
+            |core| Ok([lan.tx_queue(core)?, wan.tx_queue(core)?]),
+            &self.0,
+        )
+    }
+
+    /// Each host gets what the server answered to it, and the server one answer for each question.
+    fn check(&self, run: &Simulated) -> Result<(), String> {
+        let [lan, wan] = [0, 1].map(|port| run.sent[port].iter().flatten().collect::<Vec<_>>());
+        for frame in &lan {
+            let text = String::from_utf8(said(&frame.bytes)).map_err(|error| error.to_string())?;
+            let numbers: Option<(u16, usize)> = text
+                .split_once(' ')
+                .and_then(|(number, round)| Some((number.parse().ok()?, round.parse().ok()?)));
+            let (number, round) = numbers.ok_or(format!("a host gets {text:?}"))?;
+            if frame.bytes != answered_directly(number, round) {
+                return Err(format!("what host {number} gets in round {round} is changed"));
+            }
+        }
+        let is_whole = lan.len() <= wan.len() && run.answered_count <= wan.len() as u64;
+        if is_whole { Ok(()) } else { Err("more answers than questions".to_owned()) }
+    }
+}
+
+#[test]
+fn answers_come_back_whatever_the_order_of_the_cores() {
+    let settings = Settings { lan_port: hotloop::packet::PortId::new(0), ..settings() };
+    let totals = simulate_seeds(0..2_000, &Conversation(settings));
+    let totals = totals.unwrap_or_else(|failure| panic!("{failure}"));
+    assert!(totals.crossed > 0 && totals.answered > 0, "{totals:?}");
+    assert!(totals.sent > totals.received / 2, "{totals:?}");
 }
