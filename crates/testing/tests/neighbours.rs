@@ -6,9 +6,9 @@ use hotloop_packet::ethernet::MacAddress;
 use hotloop_packet::memory::MemPacket;
 use hotloop_packet::nd::{self, NdMessage};
 use hotloop_packet::{PacketBuf, ipv4::Ipv4View};
-use hotloop_stage::neighbours::{NeighbourDrop, Neighbours, NextHop, Resolve};
+use hotloop_stage::neighbours::{Learn, NeighbourDrop, Neighbours, NextHop, Resolve};
 use hotloop_stage::{BurstStage, Instant};
-use hotloop_testing::bench_burst;
+use hotloop_testing::{bench, bench_burst};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -169,7 +169,8 @@ fn messages_about_addresses_that_nobody_asked_for_are_ignored() {
     assert!(!neighbours.learn_from(&advertisement_of_nothing(), second(0)));
     assert_eq!(neighbours.mac(host(7).into(), second(0)), None);
     neighbours.learn(host(7).into(), mac(7), second(0));
-    assert!(neighbours.learn_from(&frame, second(1)));
+    let mut learn = bench(Learn::new(Arc::clone(&neighbours))).at(second(1));
+    assert_eq!(learn.feed([frame.clone(), udp().build()]).packets().len(), 2);
     let known = neighbours.mac(host(7).into(), second(1)).unwrap();
     assert_eq!(known.bytes(), frame[6..12], "it has moved to another station");
 }

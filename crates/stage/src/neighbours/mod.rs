@@ -1,7 +1,8 @@
 //! The Ethernet addresses of neighbours: one store for all cores, and the stage that waits for them.
 //!
 //! [`Neighbours`] knows which Ethernet address an IP address has on its link. ARP and neighbour
-//! discovery feed it ([`Neighbours::learn_from`]), or whatever else knows ([`Neighbours::learn`]).
+//! discovery feed it, by the stage [`Learn`] or by [`Neighbours::learn_from`] in a stage that sees their
+//! messages anyway, and so does whatever else knows ([`Neighbours::learn`]).
 //! [`Resolve`] writes that address into each packet on its way out, asks for one that isn't known,
 //! and holds a bounded number of packets until the answer comes.
 //!
@@ -43,8 +44,10 @@
 //! assert_eq!(packet.data()[..6], gateway_mac.bytes());
 //! ```
 
+mod learn;
 mod resolve;
 mod table;
 
+pub use learn::Learn;
 pub use resolve::{NeighbourDrop, NextHop, Outgoing, Resolve};
 pub use table::{Neighbour, Neighbours};

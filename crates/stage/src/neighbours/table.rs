@@ -2,7 +2,7 @@
 
 use crate::Instant;
 use hotloop_packet::arp::ArpMessage;
-use hotloop_packet::ethernet::MacAddress;
+use hotloop_packet::ethernet::{self, ETHERTYPE_ARP, ETHERTYPE_IPV6, MacAddress};
 use hotloop_packet::nd::NdMessage;
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -141,11 +141,14 @@ impl Neighbours {
     /// Notes the neighbour that an ARP message, a neighbour solicitation or an advertisement makes known,
     /// if its address was asked for. Returns whether it was.
     pub fn learn_from(&self, frame: &[u8], now: Instant) -> bool {
-        let neighbour = match ArpMessage::of_frame(frame).map(ArpMessage::sender) {
-            Some(sender) => Some((IpAddr::from(sender.address), sender.mac)),
-            None => NdMessage::of_frame(frame)
+        let neighbour = match ethernet::network_layer(frame) {
+            Some((ETHERTYPE_ARP, _)) => ArpMessage::of_frame(frame)
+                .map(ArpMessage::sender)
+                .map(|sender| (IpAddr::from(sender.address), sender.mac)),
+            Some((ETHERTYPE_IPV6, _)) => NdMessage::of_frame(frame)
                 .and_then(|message| message.neighbour())
                 .map(|(address, mac)| (IpAddr::from(address), mac)),
+            _ => None,
         };
         neighbour
             .filter(|(address, mac)| !mac.is_multicast() && !address.is_unspecified())
