@@ -2,7 +2,7 @@
 
 use ipip_lb::check::Understood;
 use ipip_lb::config::Config;
-use ipip_lb::directory::{Builder, Standing};
+use ipip_lb::services::{Builder, Standing};
 
 /// Maglev tables of more slots take longer than a fuzzer has, and no other way.
 const MAGLEV_SLOTS_MAX: u32 = 1 << 17;
@@ -26,5 +26,5 @@ pub fn run(bytes: &[u8]) {
     let understood = Understood(&config);
     assert!(!understood.to_string().is_empty() && understood.to_json().is_object());
     let built = Builder::new(&config).build(&config, &Standing::default());
-    assert_eq!(built.expect("room for its backends").services().len(), config.services.len());
+    assert_eq!(built.expect("room for its backends").all().len(), config.services.len());
 }

@@ -1,6 +1,6 @@
 //! One connection: where it goes, and how far it has come.
 
-use crate::directory::TargetId;
+use crate::services::TargetId;
 use hotloop::flow::STEP_NS;
 use hotloop::packet::ip::protocol;
 use hotloop::stage::Instant;

@@ -1,7 +1,7 @@
 //! The connections that a worker remembers.
 
 use crate::connection::{ABANDONED_NS, Connection, State};
-use crate::directory::TargetId;
+use crate::services::TargetId;
 use hotloop::arena::{Arena, Obtained, Request};
 use hotloop::flow::{
     BURST_KEYS_MAX, CLASS_COUNT, Class, Classes, Config, Cursor, Full, Handle, Key, Table,
@@ -34,9 +34,9 @@ const MARK_BUDGET: usize = 4;
 #[derive(Debug)]
 struct Family<K: Key> {
     table: Table<K, Connection>,
-    /// How many in a row were looked at for one to leave, and are all to stay. When that is as many as
-    /// there can be, the table is full of those, as far as a sample says: then one of them leaves.
-    vain_count: usize,
+    /// How many candidates for eviction in a row were protected. When that reaches the capacity, the
+    /// table is full of protected connections, as far as a sample says: then one of them is evicted.
+    protected_count: usize,
 }
 
 /// Whether a packet is for the connection of its key, whatever else it is.
@@ -224,32 +224,32 @@ impl Connections {
         }
     }
 
-    /// Remembers a connection that isn't there, which has a packet now. Where another leaves for it,
-    /// `on_leave` has the target of that. None where there is no room.
+    /// Inserts a new connection, which has a packet now. If another is evicted for it, `on_removed` gets
+    /// the target of that one. `None` if there is no room.
     pub fn insert(
         &mut self,
         key: &FlowKey,
         connection: Connection,
         now: Instant,
-        on_leave: impl FnMut(TargetId),
+        on_removed: impl FnMut(TargetId),
     ) -> Option<Place> {
         let opening_ns = self.opening_ns;
         match key {
             FlowKey::V4(key) => {
-                self.v4.insert(*key, connection, now, opening_ns, on_leave).map(Place::V4)
+                self.v4.insert(*key, connection, now, opening_ns, on_removed).map(Place::V4)
             }
             FlowKey::V6(key) => {
-                self.v6.insert(*key, connection, now, opening_ns, on_leave).map(Place::V6)
+                self.v6.insert(*key, connection, now, opening_ns, on_removed).map(Place::V6)
             }
         }
     }
 
     /// Forgets connections that fell silent, in a bounded step: a few places of each table.
-    /// `on_leave` has their targets.
+    /// `on_removed` gets their targets.
     #[inline]
-    pub fn age(&mut self, now: Instant, mut on_leave: impl FnMut(TargetId)) {
-        self.v4.table.age(now.as_ns(), AGE_BUDGET, |_, left| on_leave(left.target));
-        self.v6.table.age(now.as_ns(), AGE_BUDGET, |_, left| on_leave(left.target));
+    pub fn age(&mut self, now: Instant, mut on_removed: impl FnMut(TargetId)) {
+        self.v4.table.age(now.as_ns(), AGE_BUDGET, |_, left| on_removed(left.target));
+        self.v6.table.age(now.as_ns(), AGE_BUDGET, |_, left| on_removed(left.target));
     }
 
     /// Notes of the connections in the next few places whether they are exceptions, as the walk has come
@@ -318,7 +318,7 @@ impl Connections {
 
 impl<K: Key> Family<K> {
     fn new(arena: Arena, config: Config) -> Result<Self, Error> {
-        Ok(Self { table: Table::new(arena, config)?, vain_count: 0 })
+        Ok(Self { table: Table::new(arena, config)?, protected_count: 0 })
     }
 
     fn peek(&self, key: &K, now: Instant) -> Option<Connection> {
@@ -336,7 +336,7 @@ impl<K: Key> Family<K> {
         connection: Connection,
         now: Instant,
         opening_ns: u64,
-        mut on_leave: impl FnMut(TargetId),
+        mut on_removed: impl FnMut(TargetId),
     ) -> Option<Handle> {
         let class = class(&connection);
         let mut asked_count = 0;
@@ -344,18 +344,18 @@ impl<K: Key> Family<K> {
             asked_count += 1;
             it.rank(silent_ns, now, opening_ns)
         };
-        let mut on_evict = |_: K, left: Connection| on_leave(left.target);
+        let mut on_evict = |_: K, left: Connection| on_removed(left.target);
         let placed =
             self.table.insert_ranked(key, connection, class, now.as_ns(), rank, &mut on_evict);
         if placed.is_ok() {
-            self.vain_count = 0;
+            self.protected_count = 0;
             return placed.ok();
         }
-        self.vain_count += asked_count;
-        if self.vain_count < self.table.capacity() {
+        self.protected_count += asked_count;
+        if self.protected_count < self.table.capacity() {
             return None;
         }
-        self.vain_count = 0;
+        self.protected_count = 0;
         let rank = |_: &Connection, _: Class, _| Some(0);
         self.table.insert_ranked(key, connection, class, now.as_ns(), rank, &mut on_evict).ok()
     }

@@ -1,7 +1,7 @@
 //! What a worker counts besides drops: where packets went, and how its connections fare.
 
-use crate::departed::Departed;
-use crate::directory::{Directory, TargetId, TargetName};
+use crate::removed::RemovedCounts;
+use crate::services::{ServiceTable, TargetId, TargetName};
 use hotloop::arena::Obtained;
 use hotloop::stage::Counter;
 use serde_json::{Value, json};
@@ -86,12 +86,12 @@ impl WorkerCounts {
 /// What all workers counted. It prints for people.
 #[derive(Clone, Copy, Debug)]
 pub struct Summary<'a> {
-    /// The directory with the counted backends.
-    pub directory: &'a Directory,
+    /// The service table with the counted backends.
+    pub services: &'a ServiceTable,
     /// The workers' counts.
     pub workers: &'a [WorkerCounts],
-    /// What was counted of backends that are no longer there, where any may have left.
-    pub departed: Option<&'a Departed>,
+    /// The counts of removed backends, if backends can be removed.
+    pub removed: Option<&'a RemovedCounts>,
 }
 
 /// What all workers together counted of a backend of a service.
@@ -117,29 +117,29 @@ impl Summary<'_> {
         }
     }
 
-    /// The packets of each backend that has left, and of those that are not remembered by name.
+    /// The packets of each removed backend, and the sum of those without a count of their own.
     #[must_use]
-    pub fn departed(&self) -> (HashMap<&TargetName, u64>, u64) {
-        self.departed.map(|departed| departed.packets(self.workers)).unwrap_or_default()
+    pub fn removed(&self) -> (HashMap<&TargetName, u64>, u64) {
+        self.removed.map(|removed| removed.packets(self.workers)).unwrap_or_default()
     }
 
-    /// Each backend's packets, in the order of the services; then those of backends that have left.
+    /// Each backend's packets, in the order of the services; then those of removed backends.
     /// All of them together are what was sent to backends.
     fn backends(&self) -> Vec<Sent> {
-        let targets = self.directory.targets().iter().enumerate();
+        let targets = self.services.targets().iter().enumerate();
         let mut taken: Vec<_> = targets
             .filter_map(|(slot, target)| Some((target.service?, slot, target, target.id(slot)?)))
             .collect();
         taken.sort_by_key(|(service, slot, ..)| (*service, *slot));
-        let (mut departed, others) = self.departed();
-        let services = self.directory.services();
+        let (mut removed, others) = self.removed();
+        let services = self.services.all();
         let here = taken.into_iter().map(|(service, _, target, id)| {
             let name = TargetName::new(&services[service as usize].name, target.address);
-            let before = departed.remove(&name).unwrap_or(0);
+            let before = removed.remove(&name).unwrap_or(0);
             Sent { packets: self.target(id).packets + before, name: Some(name), is_gone: false }
         });
         let mut all: Vec<_> = here.collect();
-        let mut gone: Vec<_> = departed.into_iter().filter(|(_, packets)| *packets > 0).collect();
+        let mut gone: Vec<_> = removed.into_iter().filter(|(_, packets)| *packets > 0).collect();
         gone.sort();
         let gone = gone.into_iter().map(|(name, packets)| (Some(name.clone()), packets));
         let others = (others > 0).then_some((None, others));
@@ -188,7 +188,7 @@ struct Sent {
     /// None for all those that are not remembered by name.
     name: Option<TargetName>,
     packets: u64,
-    /// Whether it has left its service.
+    /// Whether it was removed from its service.
     is_gone: bool,
 }
 

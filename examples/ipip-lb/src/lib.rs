@@ -9,7 +9,7 @@
 //! in the package's README, with the rules by which packets are treated.
 //!
 //! - [`config`]: what an operator writes. [`check`]: what it was understood to say.
-//! - [`rules`], [`maglev`], [`directory`]: the configuration compiled for the packet path, read-only
+//! - [`rules`], [`maglev`], [`services`]: the configuration compiled for the packet path, read-only
 //!   and shared by all workers; a new one follows when anything changes.
 //! - [`hashes`]: by which flows find their workers and backends.
 //! - [`connection`], [`connections`]: what each worker remembers by itself.
@@ -41,7 +41,7 @@
 //! use hotloop::packet::{build::tcp, ethernet::MacAddress, ipip, memory::MemPacket, seed::Seed};
 //! use hotloop::stage::{Core, Burst, BurstStage, Counters, Cx, DropReason, Output, Tagged, Tally, Instant};
 //! use ipip_lb::balance::{Balance, BalanceDrop, Egress, Egresses, BalancerConfig, Route, SEED};
-//! use ipip_lb::directory::{Builder, Standing};
+//! use ipip_lb::services::{Builder, Standing};
 //! use ipip_lb::{config::Config, counts::WorkerCounts};
 //! use std::sync::Arc;
 //!
@@ -63,15 +63,15 @@
 //!     backend = [{ address = "10.0.0.1" }]
 //! "#)?;
 //! let mut builder = Builder::new(&config);
-//! let directory = builder.build(&config, &Standing::default())?;
-//! let (_publisher, subscribers) = publish(Arc::new(directory), Deployment::run_to_completion(1), 0);
+//! let services = builder.build(&config, &Standing::default())?;
+//! let (_publisher, subscribers) = publish(Arc::new(services), Deployment::run_to_completion(1), 0);
 //! let egress = Egress {
 //!     route: Route(0),
 //!     source: MacAddress::new([2, 0, 0, 0, 0, 2]),
 //!     destination: MacAddress::new(config.ports[0].next_hop_mac),
 //! };
 //! let mut balance = Balance::new(BalancerConfig {
-//!     directory: subscribers.take(&Core::new(0, 1)).expect("the only worker's"),
+//!     services: subscribers.take(&Core::new(0, 1)).expect("the only worker's"),
 //!     egresses: Egresses { clients: egress, backends: egress },
 //!     counts: [WorkerCounts::new(builder.slot_capacity())].into(),
 //!     worker: 0,
@@ -113,8 +113,7 @@ pub mod connections;
 pub mod control;
 pub mod counts;
 pub mod ctl;
-pub mod departed;
-pub mod directory;
+pub mod excerpt;
 pub mod failure;
 pub mod hashes;
 pub mod health;
@@ -124,7 +123,8 @@ pub mod network_function;
 pub mod outcome;
 mod own_header;
 pub mod prefix;
+pub mod removed;
 pub mod replay;
 pub mod rules;
 pub mod run;
-pub mod shown;
+pub mod services;

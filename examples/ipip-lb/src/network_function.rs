@@ -1,10 +1,10 @@
 //! The whole network function, from source to sink, for either deployment.
 
 use crate::arrival::{Classify, Ports};
-use crate::balance::{Answer, Balance, BalancerConfig, Egresses, Question, Route};
+use crate::balance::{Balance, BalancerConfig, Egresses, Query, Reply, Route};
 use crate::config::{Config, DeploymentKind, Engine};
 use crate::counts::{Summary, WorkerCounts};
-use crate::directory::{Builder, Directory, Standing};
+use crate::services::{Builder, ServiceTable, Standing};
 use hotloop::arena::{Obtained, Pages};
 use hotloop::engine::{
     Asker, Chain, Deployment, Graph, Mailbox, Outlet, PerCore, Publisher, Routed, Subscriber,
@@ -17,9 +17,9 @@ use std::sync::Arc;
 /// The balancer with all its workers.
 #[derive(Debug)]
 pub struct NetworkFunction {
-    directory: Arc<Directory>,
-    subscribers: PerCore<Subscriber<Directory>>,
-    mailboxes: PerCore<Mailbox<Question, Answer>>,
+    services: Arc<ServiceTable>,
+    subscribers: PerCore<Subscriber<ServiceTable>>,
+    mailboxes: PerCore<Mailbox<Query, Reply>>,
     egresses: Egresses,
     ports: Ports,
     counts: Arc<[WorkerCounts]>,
@@ -31,14 +31,14 @@ pub struct NetworkFunction {
 /// What control has of a balancer: the way to change it while it runs.
 #[derive(Debug)]
 pub struct Steering {
-    /// Builds directories.
+    /// Builds service tables.
     pub builder: Builder,
-    /// Hands them to the workers.
-    pub publisher: Publisher<Directory>,
-    /// The directory that was handed to them last.
-    pub directory: Arc<Directory>,
+    /// Publishes them to the workers.
+    pub publisher: Publisher<ServiceTable>,
+    /// The service table that was published last.
+    pub services: Arc<ServiceTable>,
     /// Asks the workers.
-    pub asker: Asker<Question, Answer>,
+    pub asker: Asker<Query, Reply>,
     /// What the workers count.
     pub counts: Arc<[WorkerCounts]>,
 }
@@ -51,15 +51,15 @@ impl NetworkFunction {
     /// There are more backends than a balancer can have.
     pub fn new(config: &Config, egresses: Egresses) -> Result<(Self, Steering), Error> {
         let mut builder = Builder::new(config);
-        let directory = Arc::new(builder.build(config, &Standing::default())?);
+        let services = Arc::new(builder.build(config, &Standing::default())?);
         let deployment = config.engine.deployment();
         let slot_capacity = builder.slot_capacity();
         let counts: Arc<[_]> =
             (0..deployment.cores_in(1)).map(|_| WorkerCounts::new(slot_capacity)).collect();
-        let (publisher, subscribers) = publish(Arc::clone(&directory), deployment, 1);
+        let (publisher, subscribers) = publish(Arc::clone(&services), deployment, 1);
         let (asker, mailboxes) = mailbox(deployment, 1, 1);
         let function = Self {
-            directory: Arc::clone(&directory),
+            services: Arc::clone(&services),
             subscribers,
             mailboxes,
             egresses,
@@ -69,7 +69,7 @@ impl NetworkFunction {
             slot_capacity,
             require_hugepages: config.engine.require_hugepages,
         };
-        Ok((function, Steering { builder, publisher, directory, asker, counts }))
+        Ok((function, Steering { builder, publisher, services, asker, counts }))
     }
 
     /// With what holds for the ports that packets come by; without, all frames are for the balancer, and
@@ -79,10 +79,10 @@ impl NetworkFunction {
         Self { ports, ..self }
     }
 
-    /// What the workers counted up to now, by the directory that they started with.
+    /// What the workers counted up to now, with the service table that they started with.
     #[must_use]
     pub fn summary(&self) -> Summary<'_> {
-        Summary { directory: &self.directory, workers: &self.counts, departed: None }
+        Summary { services: &self.services, workers: &self.counts, removed: None }
     }
 
     /// The graph: what comes from the sources is classified, goes to the worker that owns its shard,
@@ -96,7 +96,7 @@ impl NetworkFunction {
         S: Source<Item: PacketBuf + Carries + Send>,
         Z: Outlet<Item = Routed<S::Item, Route>>,
     {
-        let seed = self.directory.settings.hashes.seed();
+        let seed = self.services.settings.hashes.seed();
         source(receive)
             .stage(move |_| Classify::new(seed, &self.ports))
             .shard_by(|packet| packet.shard())
@@ -106,9 +106,9 @@ impl NetworkFunction {
 
     /// The balancer of a core.
     fn balance<P>(&self, core: &Core) -> Result<Balance<P>, Error> {
-        let directory = self.subscribers.take(core);
+        let services = self.subscribers.take(core);
         let balance = Balance::new(BalancerConfig {
-            directory: directory.ok_or_else(|| Error::message("a balancer runs only once"))?,
+            services: services.ok_or_else(|| Error::message("a balancer runs only once"))?,
             egresses: self.egresses,
             counts: Arc::clone(&self.counts),
             worker: core.index(),

@@ -1,6 +1,6 @@
 //! Addresses under a mask.
 
-use crate::shown::shown;
+use crate::excerpt::excerpt;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -141,7 +141,7 @@ impl std::str::FromStr for Prefix {
     type Err = PrefixError;
 
     fn from_str(text: &str) -> Result<Self, PrefixError> {
-        let syntax = || PrefixError::Syntax(shown(text));
+        let syntax = || PrefixError::Syntax(excerpt(text));
         let (address, len) = text.split_once('/').map_or((text, None), |(a, l)| (a, Some(l)));
         let address: IpAddr = address.parse().map_err(|_| syntax())?;
         let Some(len) = len else { return Self::host(address).plain(text) };

@@ -18,7 +18,7 @@ use ipip_lb::balance::{Balance, BalanceDrop, BalancerConfig, Route, SEED};
 use ipip_lb::config::Config;
 use ipip_lb::connection::{Connection, State};
 use ipip_lb::counts::WorkerCounts;
-use ipip_lb::directory::{Builder, Directory, Found, Standing};
+use ipip_lb::services::{Builder, Found, ServiceTable, Standing};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ fn config(backends: &[&str]) -> Config {
 struct Worker {
     balance: Balance<MemPacket>,
     builder: Builder,
-    publisher: Publisher<Directory>,
+    publisher: Publisher<ServiceTable>,
     counts: Arc<[WorkerCounts]>,
     counters: Counters,
     now: Instant,
@@ -59,12 +59,12 @@ struct Worker {
 impl Worker {
     fn new(config: &Config) -> Self {
         let mut builder = Builder::new(config);
-        let directory = Arc::new(builder.build(config, &Standing::default()).unwrap());
+        let table = Arc::new(builder.build(config, &Standing::default()).unwrap());
         let slot_capacity = builder.slot_capacity();
         let counts: Arc<[_]> = [WorkerCounts::new(slot_capacity)].into();
-        let (publisher, subscribers) = publish(directory, Deployment::run_to_completion(1), 0);
+        let (publisher, subscribers) = publish(table, Deployment::run_to_completion(1), 0);
         let balance = Balance::new(BalancerConfig {
-            directory: subscribers.take(&Core::new(0, 1)).unwrap(),
+            services: subscribers.take(&Core::new(0, 1)).unwrap(),
             egresses: egresses(),
             counts: Arc::clone(&counts),
             worker: 0,
@@ -91,8 +91,8 @@ impl Worker {
 
     /// Goes over to another configuration.
     fn reload(&mut self, config: &Config) {
-        let directory = self.builder.build(config, &Standing::default()).unwrap();
-        self.publisher.publish(Arc::new(directory));
+        let table = self.builder.build(config, &Standing::default()).unwrap();
+        self.publisher.publish(Arc::new(table));
         self.send(&mut std::iter::empty(), |_, _| {});
         assert!(self.publisher.collect());
     }
@@ -149,18 +149,18 @@ impl Worker {
 
     /// What every balancer of this configuration chooses.
     fn consistent(&self, hash: u32) -> [u8; 4] {
-        let directory = self.balance.directory();
-        let target = directory.services()[0].by_hash(hash).expect("there are backends");
-        match directory.targets()[target.slot()].address {
+        let table = self.balance.services();
+        let target = table.all()[0].by_hash(hash).expect("there are backends");
+        match table.targets()[target.slot()].address {
             IpAddr::V4(address) => address.octets(),
             IpAddr::V6(address) => panic!("{address}"),
         }
     }
 
     fn connections(&self) -> HashMap<FlowKey, (Connection, IpAddr)> {
-        let directory = self.balance.directory();
-        let target = |id| match directory.target(id) {
-            Found::There(target) => target.address,
+        let table = self.balance.services();
+        let target = |id| match table.target(id) {
+            Found::Active(target) => target.address,
             gone => panic!("{gone:?}"),
         };
         let connections = self.balance.connections().iter();

@@ -1,9 +1,8 @@
-//! Directories that follow one another: what is unchanged is kept, and what is refreshed is what would
-//! have been built.
+//! Successive service tables: what is unchanged is kept, and a refresh results in what a build would.
 
 use hotloop::testing::Rng;
 use ipip_lb::config::{Config, Health};
-use ipip_lb::directory::{Builder, Directory, Removal, Service, Standing, TargetName};
+use ipip_lb::services::{Builder, Removal, Service, ServiceTable, Standing, TargetName};
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -38,15 +37,15 @@ fn health(config: &Config, service: usize) -> Health {
     config.services[service].health.clone().unwrap()
 }
 
-/// What packets see of a directory.
-fn seen(directory: &Directory) -> String {
+/// What packets see of a service table.
+fn seen(table: &ServiceTable) -> String {
     let mut text = String::new();
-    for service in directory.services() {
+    for service in table.all() {
         let hashes = (0..64_u32).map(|step| service.by_hash(step << 26));
         writeln!(text, "{} {:?} {:?}", service.name, service.choices, hashes.collect::<Vec<_>>())
             .unwrap();
     }
-    for target in directory.targets() {
+    for target in table.targets() {
         let (address, weight) = (target.address, target.weight);
         let (service, is_up, is_usable) = (target.service, target.is_up, target.is_usable);
         writeln!(text, "{service:?} {address} {weight} {is_up} {is_usable}").unwrap();
@@ -82,24 +81,24 @@ fn what_is_refreshed_is_what_would_have_been_built() {
             let name = TargetName::new(&service.name, service.backends[0].address);
             standing.removed.insert(name, Removal::Rebalance);
         }
-        let mut directory = builder.build(&config, &standing).unwrap();
+        let mut table = builder.build(&config, &standing).unwrap();
         for _ in 0..10 {
             change(&mut standing, &config, &mut rng);
             let maglevs = builder.maglevs().clone();
-            if let Some(refreshed) = directory.refreshed(&config, &standing, &maglevs) {
-                directory = refreshed;
+            if let Some(refreshed) = table.refreshed(&config, &standing, &maglevs) {
+                table = refreshed;
             }
             let built = builder.build(&config, &standing).unwrap();
-            assert_eq!(seen(&directory), seen(&built), "seed {seed}");
+            assert_eq!(seen(&table), seen(&built), "seed {seed}");
         }
     }
 }
 
 /// The names of services that don't find their backends by the same table in memory as before.
-fn renewed(before: &Directory, after: &Directory) -> Vec<String> {
-    let of = |service: &Service| before.services().iter().find(|it| it.name == service.name);
+fn renewed(before: &ServiceTable, after: &ServiceTable) -> Vec<String> {
+    let of = |service: &Service| before.all().iter().find(|it| it.name == service.name);
     let is_new = |it: &&Service| !of(it).is_some_and(|before| it.shares_table(before));
-    after.services().iter().filter(is_new).map(|it| it.name.to_string()).collect()
+    after.all().iter().filter(is_new).map(|it| it.name.to_string()).collect()
 }
 
 #[test]

@@ -16,8 +16,8 @@ use hotloop::stage::{Burst, Error, Sink};
 use hotloop::testing::{Frame, MemoryPort, PacketPool, PooledPacket, PortConfig, Rng};
 use ipip_lb::balance::Route;
 use ipip_lb::config::Config;
-use ipip_lb::directory::Standing;
 use ipip_lb::network_function::{NetworkFunction, Steering};
+use ipip_lb::services::Standing;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -205,8 +205,8 @@ fn reload_all(
     };
     wait_for_packets();
     for config in &versions.configs[1..] {
-        let directory = steering.builder.build(config, &Standing::default()).unwrap();
-        steering.publisher.publish(Arc::new(directory));
+        let services = steering.builder.build(config, &Standing::default()).unwrap();
+        steering.publisher.publish(Arc::new(services));
         while !steering.publisher.collect() {
             wait();
         }

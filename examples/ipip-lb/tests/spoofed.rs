@@ -15,7 +15,7 @@ use hotloop::packet::seed::Seed;
 use hotloop::packet::tcp::flags::{ACK, PSH, SYN};
 use ipip_lb::balance::SEED;
 use ipip_lb::config::Config;
-use ipip_lb::directory::TargetId;
+use ipip_lb::services::TargetId;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -115,7 +115,7 @@ fn known(lb: &Lb) -> HashMap<FlowKey, TargetId> {
 
 /// Whether the configuration alone says another target for a flow of TCP.
 fn is_exception(lb: &Lb, key: &FlowKey, target: TargetId) -> bool {
-    let service = lb.directory().service_of_flow(key).expect("the service");
+    let service = lb.services().service_of_flow(key).expect("the service");
     service.by_hash(Seed::new(SEED).hash(key)) != Some(target)
 }
 

@@ -16,7 +16,7 @@ use hotloop_tests::{alone, device, eal};
 use ipip_lb::balance::{Balance, BalanceDrop, BalancerConfig, Egress, Egresses, Route, SEED};
 use ipip_lb::config::Config;
 use ipip_lb::counts::WorkerCounts;
-use ipip_lb::directory::{Builder, Directory, Standing};
+use ipip_lb::services::{Builder, ServiceTable, Standing};
 use paint::Painted;
 use std::sync::Arc;
 use std::time::Duration;
@@ -76,7 +76,7 @@ impl BurstStage<Routed<Packet, Route>> for Mirror {
 
 /// What the balancer of every core is made of.
 struct Lb {
-    subscribers: PerCore<Subscriber<Directory>>,
+    subscribers: PerCore<Subscriber<ServiceTable>>,
     deployment: Deployment,
     counts: Arc<[WorkerCounts]>,
     connections_max: usize,
@@ -94,8 +94,8 @@ impl Lb {
     fn new(deployment: Deployment, yields: bool) -> Self {
         let config = Config::parse("lb.toml", traffic::CONFIG).unwrap();
         let mut builder = Builder::new(&config);
-        let directory = builder.build(&config, &Standing::default()).unwrap();
-        let (_, subscribers) = publish(Arc::new(directory), deployment, 1);
+        let services = builder.build(&config, &Standing::default()).unwrap();
+        let (_, subscribers) = publish(Arc::new(services), deployment, 1);
         let slot_capacity = builder.slot_capacity();
         let counts =
             (0..deployment.cores_in(1)).map(|_| WorkerCounts::new(slot_capacity)).collect();
@@ -127,7 +127,7 @@ impl Lb {
         let egress = |route| Egress { route, source: mac(1), destination: mac(2) };
         let egresses = Egresses { clients: egress(TO_CLIENTS), backends: egress(TO_BACKENDS) };
         Balance::new(BalancerConfig {
-            directory: self.subscribers.take(core).expect("a core takes its own once"),
+            services: self.subscribers.take(core).expect("a core takes its own once"),
             egresses,
             counts: Arc::clone(&self.counts),
             worker: core.index(),

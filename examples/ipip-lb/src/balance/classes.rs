@@ -2,8 +2,8 @@
 
 use super::{BalanceDrop, Own, Turn};
 use crate::config::IcmpEcho;
-use crate::directory::Directory;
 use crate::own_header::{OwnHeader, TCP_FLAGS_OFFSET};
+use crate::services::ServiceTable;
 use hotloop::packet::classify::{Kind, Layout};
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::ip::{Fragment, is_host};
@@ -33,7 +33,7 @@ impl<P: PacketBuf + Carries> Own<P> {
             && let Some(connection) = self.connections.found_v4(index)
             && connection.is_unmoved_by(flags_of_fast_v4(packet.data()))
             && let id = connection.target
-            && let Some(target) = turn.directory.there(id)
+            && let Some(target) = turn.services.active(id)
             && self.wrap_fast(turn, &mut packet, id, target, layout.hash())
         {
             return turn.send(packet, self.egresses.backends.route);
@@ -55,7 +55,7 @@ impl<P: PacketBuf + Carries> Own<P> {
             && let Some(connection) = self.connections.connection(place)
             && connection.is_unmoved_by(plain_flags(packet.data(), layout))
             && !may_state_limit(packet.data(), layout)
-            && let Some(target) = turn.directory.there(connection.target)
+            && let Some(target) = turn.services.active(connection.target)
         {
             return self.send_to_target(turn, packet, connection.target, target, layout);
         }
@@ -67,7 +67,7 @@ impl<P: PacketBuf + Carries> Own<P> {
     fn balance_any(&mut self, turn: &mut Turn<'_, '_, '_, P>, packet: P, layout: Layout) {
         // Nearly all of these are first packets of their connections.
         if let Some(key) = layout.fast_key_v4(packet.data())
-            && let Some(service) = turn.directory.service_of_flow(&FlowKey::V4(key))
+            && let Some(service) = turn.services.service_of_flow(&FlowKey::V4(key))
         {
             return self.serve_fast(turn, packet, key, service, layout);
         }
@@ -82,7 +82,7 @@ impl<P: PacketBuf + Carries> Own<P> {
         let Some(header) = OwnHeader::of(packet.data()) else {
             return turn.reject(packet, BalanceDrop::Malformed);
         };
-        if header.is_tunnel() && turn.directory.is_own(header.destination) {
+        if header.is_tunnel() && turn.services.is_own(header.destination) {
             self.unwrap(turn, packet, &header);
         } else {
             self.bare(turn, packet, &header, layout, Way::Bare);
@@ -94,7 +94,7 @@ impl<P: PacketBuf + Carries> Own<P> {
         if !self.ports.may_end_tunnel(&packet) {
             return turn.reject(packet, BalanceDrop::TunnelFromClients);
         }
-        if !turn.directory.may_tunnel(outer.source) {
+        if !turn.services.may_tunnel(outer.source) {
             return turn.reject(packet, BalanceDrop::UnknownTunnelSource);
         }
         if outer.fragment != Fragment::None {
@@ -131,7 +131,7 @@ impl<P: PacketBuf + Carries> Own<P> {
         // A tunnel's inner packet may be an error too: that is not the balancer's to follow. Nor is
         // what a service sends to its client, which is a reply like any other.
         let is_reply =
-            way == Way::Tunnelled && is_about_client(turn.directory, header, &packet, layout);
+            way == Way::Tunnelled && is_about_client(turn.services, header, &packet, layout);
         if layout.is_icmp_error() && !layout.is_tunnel() && !is_reply {
             return self.error(turn, packet, header, layout);
         }
@@ -139,8 +139,8 @@ impl<P: PacketBuf + Carries> Own<P> {
         if header.source.is_ipv6() && icmp_kind.is_some_and(is_between_neighbours) {
             return turn.punt(packet);
         }
-        if !turn.directory.is_vip(header.destination) {
-            if way == Way::Tunnelled && turn.directory.is_vip(header.source) {
+        if !turn.services.is_vip(header.destination) {
+            if way == Way::Tunnelled && turn.services.is_vip(header.source) {
                 return self.return_to_client(turn, packet, header, layout);
             }
             return turn.punt(packet);
@@ -159,7 +159,7 @@ impl<P: PacketBuf + Carries> Own<P> {
         header: &OwnHeader,
         layout: Layout,
     ) {
-        match turn.directory.settings.icmp_echo {
+        match turn.services.settings.icmp_echo {
             IcmpEcho::Forward => self.serve(turn, packet, header, layout),
             IcmpEcho::Reply if header.fragment == Fragment::None => {
                 self.answer_echo(turn, packet);
@@ -171,15 +171,15 @@ impl<P: PacketBuf + Carries> Own<P> {
 
 /// Whether an ICMP error goes from a service to a client, about what the client sent.
 fn is_about_client<P: PacketBuf>(
-    directory: &Directory,
+    services: &ServiceTable,
     header: &OwnHeader,
     packet: &P,
     layout: Layout,
 ) -> bool {
     layout.is_icmp_error()
         && !header.is_hop_by_hop(packet.data())
-        && !directory.is_vip(header.destination)
-        && directory.is_vip(header.source)
+        && !services.is_vip(header.destination)
+        && services.is_vip(header.source)
         && layout.key(packet.data()).is_some_and(|quoted| quoted.source() == header.destination)
 }
 

@@ -7,8 +7,8 @@ use super::{BalanceDrop, Own, Turn, refusal};
 use crate::config::{IcmpEcho, Scheduler};
 use crate::connection::{Connection, is_syn};
 use crate::connections::Place;
-use crate::directory::{Directory, Found, Service, TargetId};
 use crate::own_header::OwnHeader;
+use crate::services::{Found, Service, ServiceTable, TargetId};
 use hotloop::packet::PacketBuf;
 use hotloop::packet::classify::Layout;
 use hotloop::packet::flow_key::{FlowKey, FlowKeyV4};
@@ -43,7 +43,7 @@ impl<P: PacketBuf + Carries> Own<P> {
         layout: Layout,
     ) {
         let (source, destination) = (key.source().into(), key.destination().into());
-        if let Some(reason) = refusal::of_addresses(turn.directory, source, destination) {
+        if let Some(reason) = refusal::of_addresses(turn.services, source, destination) {
             return turn.reject(packet, reason);
         }
         let is_tcp = key.protocol() == protocol::TCP;
@@ -71,9 +71,9 @@ impl<P: PacketBuf + Carries> Own<P> {
         let chosen = if layout.is_tunnel() {
             // It goes by the flow inside it, and is not remembered.
             let (address, protocol) = (header.destination, header.protocol);
-            service_for(turn.directory, address, protocol, 0, false).and_then(|service| {
+            service_for(turn.services, address, protocol, 0, false).and_then(|service| {
                 let (client, hash, now) = (header.source, layout.hash(), turn.now());
-                self.schedule.consistent(turn.directory, service, client, hash, now)
+                self.schedule.consistent(turn.services, service, client, hash, now)
             })
         } else {
             match layout.key(packet.data()) {
@@ -81,9 +81,9 @@ impl<P: PacketBuf + Carries> Own<P> {
                     let flags = header.tcp_flags(packet.data());
                     let is_echo = header.is_echo(packet.data());
                     let from_client = FromClient { key: &key, hash: layout.hash(), flags };
-                    let (directory, port) = (turn.directory, key.destination_port());
+                    let (services, port) = (turn.services, key.destination_port());
                     self.follow(turn, &from_client, || {
-                        service_for(directory, header.destination, header.protocol, port, is_echo)
+                        service_for(services, header.destination, header.protocol, port, is_echo)
                     })
                 }
                 None => Err(BalanceDrop::Malformed),
@@ -114,17 +114,17 @@ impl<P: PacketBuf + Carries> Own<P> {
         packet: &FromClient<'_>,
         service: impl FnOnce() -> Result<&'d Service, BalanceDrop>,
     ) -> Result<TargetId, BalanceDrop> {
-        let directory = turn.directory;
+        let services = turn.services;
         let Some((place, silent_ns)) = self.connections.find(packet.key, turn.now()) else {
             return self.enter(turn, service()?, packet);
         };
         let mut connection = self.connections.connection(place).expect("it was found just now");
-        let found = directory.target(connection.target);
+        let found = services.target(connection.target);
         let is_syn = is_syn(packet.flags);
         let is_over = connection.is_over(silent_ns);
         // A backend that takes new connections gets a SYN of the same ports, too: whether it is another
         // connection's is for the backend to say.
-        if let Found::There(target) = found
+        if let Found::Active(target) = found
             && (target.is_usable || !(is_syn && is_over))
         {
             connection.follow_client(packet.flags, turn.now());
@@ -149,10 +149,10 @@ impl<P: PacketBuf + Carries> Own<P> {
         (place, mut connection, begins_anew): (Place, Connection, bool),
     ) -> Result<TargetId, BalanceDrop> {
         let client = packet.key.source();
-        let (directory, now) = (turn.directory, turn.now());
-        let target = self.schedule.choose(directory, service, client, packet.hash, now)?;
-        self.schedule.left(connection.target, turn.counts);
-        self.schedule.entered(target, turn.counts);
+        let (services, now) = (turn.services, turn.now());
+        let target = self.schedule.choose(services, service, client, packet.hash, now)?;
+        self.schedule.connection_removed(connection.target, turn.counts);
+        self.schedule.connection_added(target, turn.counts);
         if begins_anew {
             connection = Connection::new(target, packet.key.protocol(), packet.flags, now);
         } else {
@@ -160,7 +160,7 @@ impl<P: PacketBuf + Carries> Own<P> {
             connection.follow_client(packet.flags, now);
         }
         connection.set_exception(is_exception(
-            directory,
+            services,
             Some(service),
             packet.key,
             packet.hash,
@@ -177,9 +177,9 @@ impl<P: PacketBuf + Carries> Own<P> {
         service: &Service,
         packet: &FromClient<'_>,
     ) -> Result<TargetId, BalanceDrop> {
-        let (directory, now) = (turn.directory, turn.now());
+        let (services, now) = (turn.services, turn.now());
         let (client, hash) = (packet.key.source(), packet.hash);
-        let consistent = self.schedule.consistent(directory, service, client, hash, now)?;
+        let consistent = self.schedule.consistent(services, service, client, hash, now)?;
         turn.counts.admitted.add(1);
         // Entered before the scheduler chooses: its turn must not be spent on what finds no room.
         let mut connection = Connection::new(consistent, packet.key.protocol(), packet.flags, now);
@@ -191,13 +191,13 @@ impl<P: PacketBuf + Carries> Own<P> {
             // A connection in its midst was another balancer's until now: whatever the scheduler, all
             // balancers agree on the consistent choice.
             if !packet.is_within_tcp()
-                && let Ok(chosen) = self.schedule.choose(directory, service, client, hash, now)
+                && let Ok(chosen) = self.schedule.choose(services, service, client, hash, now)
             {
                 connection.target = chosen;
             }
             let target = connection.target;
             connection.set_exception(is_exception(
-                directory,
+                services,
                 Some(service),
                 packet.key,
                 hash,
@@ -205,7 +205,7 @@ impl<P: PacketBuf + Carries> Own<P> {
             ));
             self.connections.set(place, connection);
         }
-        self.schedule.entered(connection.target, turn.counts);
+        self.schedule.connection_added(connection.target, turn.counts);
         Ok(connection.target)
     }
 
@@ -217,13 +217,13 @@ impl<P: PacketBuf + Carries> Own<P> {
         connection: Connection,
     ) -> Option<Place> {
         let now = turn.now();
-        let per_second_max = turn.directory.settings.new_connections_per_second_max;
+        let per_second_max = turn.services.settings.new_connections_per_second_max;
         if !self.new_connections.has_room(now, per_second_max) {
             return None;
         }
         let Self { connections, schedule, .. } = self;
-        let on_leave = |left| schedule.left(left, turn.counts);
-        let place = connections.insert(key, connection, now, on_leave)?;
+        let on_removed = |left| schedule.connection_removed(left, turn.counts);
+        let place = connections.insert(key, connection, now, on_removed)?;
         self.new_connections.count(now);
         Some(place)
     }
@@ -270,7 +270,7 @@ impl<P: PacketBuf + Carries> Own<P> {
         };
         // The quoted packet went from the service to the client.
         let key = quoted.reversed();
-        let is_vip = turn.directory.is_vip(header.destination);
+        let is_vip = turn.services.is_vip(header.destination);
         if key.destination() != header.destination || !is_vip {
             return match is_vip {
                 true => turn.reject(packet, BalanceDrop::NoService),
@@ -278,9 +278,9 @@ impl<P: PacketBuf + Carries> Own<P> {
             };
         }
         let Some(packet) = self.wrappable(turn, packet, header) else { return };
-        match self.target_of_error(turn.directory, &key, layout.hash(), turn.now()) {
+        match self.target_of_error(turn.services, &key, layout.hash(), turn.now()) {
             // The backend's own: it is not to come back to it (RFC 2003, section 3).
-            Ok(target) if turn.directory.is_at(target, header.source) => {
+            Ok(target) if turn.services.is_at(target, header.source) => {
                 turn.reject(packet, BalanceDrop::TunnelLoop);
             }
             Ok(target) => self.send_to(turn, packet, target, layout),
@@ -292,21 +292,21 @@ impl<P: PacketBuf + Carries> Own<P> {
     /// followed, not remembered.
     fn target_of_error(
         &mut self,
-        directory: &Directory,
+        services: &ServiceTable,
         key: &FlowKey,
         hash: u32,
         now: Instant,
     ) -> Result<TargetId, BalanceDrop> {
         let found = self.connections.find(key, now);
         if let Some(connection) = found.and_then(|(place, _)| self.connections.connection(place)) {
-            match directory.target(connection.target) {
-                Found::There(_) => return Ok(connection.target),
+            match services.target(connection.target) {
+                Found::Active(_) => return Ok(connection.target),
                 Found::Flushed => return Err(BalanceDrop::Flushed),
-                Found::Gone => {}
+                Found::Removed => {}
             }
         }
-        let service = directory.service_of_flow(key).ok_or(BalanceDrop::NoService)?;
-        self.schedule.consistent(directory, service, key.source(), hash, now)
+        let service = services.service_of_flow(key).ok_or(BalanceDrop::NoService)?;
+        self.schedule.consistent(services, service, key.source(), hash, now)
     }
 
     /// The packet, if it may be wrapped; else it was dropped.
@@ -316,11 +316,11 @@ impl<P: PacketBuf + Carries> Own<P> {
         packet: P,
         header: &OwnHeader,
     ) -> Option<P> {
-        let reason = refusal::of_addresses(turn.directory, header.source, header.destination);
+        let reason = refusal::of_addresses(turn.services, header.source, header.destination);
         let is_looping = || {
             header.is_tunnel()
                 && header.fragment != Fragment::Later
-                && refusal::is_looping(turn.directory, header, packet.data())
+                && refusal::is_looping(turn.services, header, packet.data())
         };
         if let Some(reason) = reason.or_else(|| is_looping().then_some(BalanceDrop::TunnelLoop)) {
             turn.reject(packet, reason);
@@ -334,24 +334,27 @@ impl<P: PacketBuf + Carries> Own<P> {
 }
 
 /// The service that takes the packets of a connection that is known.
-pub(super) fn service_of_known<'d>(directory: &'d Directory, key: &FlowKey) -> Option<&'d Service> {
+pub(super) fn service_of_connection<'d>(
+    services: &'d ServiceTable,
+    key: &FlowKey,
+) -> Option<&'d Service> {
     let is_echo = matches!(key.protocol(), protocol::ICMP | protocol::ICMPV6);
-    service_for(directory, key.destination(), key.protocol(), key.destination_port(), is_echo).ok()
+    service_for(services, key.destination(), key.protocol(), key.destination_port(), is_echo).ok()
 }
 
 /// The service that takes a packet to this address; of echo requests that are to be forwarded, any of
 /// the address.
 fn service_for(
-    directory: &Directory,
+    services: &ServiceTable,
     address: IpAddr,
     protocol: u8,
     port: u16,
     is_echo: bool,
 ) -> Result<&Service, BalanceDrop> {
-    let service = directory.service_of(address, protocol, port);
+    let service = services.service_of(address, protocol, port);
     let any = || {
-        let is_forwarded_echo = is_echo && directory.settings.icmp_echo == IcmpEcho::Forward;
-        if is_forwarded_echo { directory.any_service_of(address) } else { None }
+        let is_forwarded_echo = is_echo && services.settings.icmp_echo == IcmpEcho::Forward;
+        if is_forwarded_echo { services.any_service_of(address) } else { None }
     };
     service.or_else(any).ok_or(BalanceDrop::NoService)
 }

@@ -1,7 +1,7 @@
 //! Where the first fragments of datagrams went: a FIFO that is found in by hash.
 
 use super::fragments::Datagram;
-use crate::directory::TargetId;
+use crate::services::TargetId;
 use hotloop::stage::Instant;
 use std::hash::{BuildHasher, RandomState};
 use std::iter;

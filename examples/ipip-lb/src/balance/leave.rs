@@ -1,8 +1,8 @@
 //! On the way out: into the tunnel, in pieces where it must be, or back to the sender as an answer.
 
 use super::{BalanceDrop, Own, Route, Turn};
-use crate::directory::{Found, Target, TargetId};
 use crate::own_header::OwnHeader;
+use crate::services::{Found, Target, TargetId};
 use hotloop::engine::Routed;
 use hotloop::packet::PacketBuf;
 use hotloop::packet::answer::{self, AnswerError};
@@ -33,9 +33,9 @@ impl<P: PacketBuf + Carries> Own<P> {
         id: TargetId,
         layout: Layout,
     ) {
-        match turn.directory.target(id) {
-            Found::There(target) => self.send_to_target(turn, packet, id, target, layout),
-            Found::Gone => turn.reject(packet, BalanceDrop::NoBackend),
+        match turn.services.target(id) {
+            Found::Active(target) => self.send_to_target(turn, packet, id, target, layout),
+            Found::Removed => turn.reject(packet, BalanceDrop::NoBackend),
             Found::Flushed => turn.reject(packet, BalanceDrop::Flushed),
         }
     }
@@ -56,7 +56,7 @@ impl<P: PacketBuf + Carries> Own<P> {
         }
         // Of a frame that is short enough, VLAN tags and padding included, so is the packet.
         let frame_bytes_max =
-            ethernet::HEADER_BYTES + usize::from(turn.directory.settings.mtu_bytes);
+            ethernet::HEADER_BYTES + usize::from(turn.services.settings.mtu_bytes);
         if packet.len_bytes() + target.tunnel.outer_header_bytes() > frame_bytes_max {
             return self.send_by_size(turn, packet, id, target, hash);
         }
@@ -77,7 +77,7 @@ impl<P: PacketBuf + Carries> Own<P> {
         target: &Target,
         hash: u32,
     ) -> bool {
-        let (identification, mtu_bytes) = (self.identification, turn.directory.settings.mtu_bytes);
+        let (identification, mtu_bytes) = (self.identification, turn.services.settings.mtu_bytes);
         let tunnel = &target.tunnel;
         let wrapped = tunnel.wrap_fast(packet, &self.link, hash, identification, mtu_bytes);
         let Some(is_identification_used) = wrapped else { return false };
@@ -125,7 +125,7 @@ impl<P: PacketBuf + Carries> Own<P> {
         let Some(header) = OwnHeader::of(packet.data()) else {
             return turn.reject(packet, BalanceDrop::Malformed);
         };
-        let mtu_bytes = usize::from(turn.directory.settings.mtu_bytes);
+        let mtu_bytes = usize::from(turn.services.settings.mtu_bytes);
         let room_bytes = mtu_bytes.saturating_sub(target.tunnel.outer_header_bytes());
         if header.total_bytes <= room_bytes || header.ttl <= 1 {
             return match self.wrap(turn, &mut packet, id, target, hash) {

@@ -20,8 +20,8 @@ mod classes;
 mod client;
 mod firsts;
 mod fragments;
-mod inquiry;
 mod leave;
+mod query;
 mod refusal;
 mod schedule;
 mod server;
@@ -29,14 +29,14 @@ mod window;
 
 pub use crate::hashes::SEED;
 pub use fragments::{WAIT_NS, WAITING_MAX};
-pub use inquiry::{Answer, Filter, Inquiries, Listing, Question, SLOTS_A_TURN, TargetSet};
+pub use query::{Filter, Listing, Queries, Query, Reply, SLOTS_A_TURN, TargetSet};
 pub use refusal::TUNNELS_MAX;
 pub use schedule::CLIENTS_MAX;
 
 use crate::arrival::Ports;
 use crate::connections::{Connections, Walk};
 use crate::counts::WorkerCounts;
-use crate::directory::Directory;
+use crate::services::ServiceTable;
 use budget::Budget;
 use fragments::Fragments;
 use hotloop::arena::Obtained;
@@ -139,8 +139,8 @@ pub struct Egresses {
 /// What a worker's balancer is made with.
 #[derive(Debug)]
 pub struct BalancerConfig {
-    /// The directory, and those that follow it.
-    pub directory: Subscriber<Directory>,
+    /// The service table, with its updates.
+    pub services: Subscriber<ServiceTable>,
     /// How packets leave.
     pub egresses: Egresses,
     /// The counts of all workers: it counts in its place of them.
@@ -151,25 +151,25 @@ pub struct BalancerConfig {
     pub connections_max: usize,
     /// How many targets there may be at once: [`Builder::slot_capacity`].
     ///
-    /// [`Builder::slot_capacity`]: crate::directory::Builder::slot_capacity
+    /// [`Builder::slot_capacity`]: crate::services::Builder::slot_capacity
     pub slot_capacity: usize,
     /// The NUMA node of its memory, where that is known.
     pub node: Option<u32>,
     /// By which control asks it, where anybody does.
-    pub mailbox: Option<Mailbox<Question, Answer>>,
+    pub mailbox: Option<Mailbox<Query, Reply>>,
 }
 
 /// The balancer of one worker.
 #[derive(Debug)]
 pub struct Balance<P> {
-    directory: Subscriber<Directory>,
+    services: Subscriber<ServiceTable>,
     counts: Arc<[WorkerCounts]>,
     worker: usize,
-    inquiries: Inquiries,
+    queries: Queries,
     own: Own<P>,
 }
 
-/// What a balancer has beside the directory: what it alone writes.
+/// What a balancer has beside the service table: what it alone writes.
 #[derive(Debug)]
 struct Own<P> {
     egresses: Egresses,
@@ -180,7 +180,7 @@ struct Own<P> {
     fragments: Fragments<P>,
     seed: Seed,
     ports: Ports,
-    /// Where the walk is that marks exceptions, since the directory changed; none once it is through.
+    /// Where the walk is that marks exceptions, since the service table changed; none once it is through.
     marking: Option<Walk>,
     new_connections: Window,
     /// Errors that say that a packet is too big: what hosts learn the path's MTU by.
@@ -193,11 +193,11 @@ struct Own<P> {
     worker_count: u16,
 }
 
-/// What comes with every packet: the time and the way to drop, the way out, and the directory.
+/// What comes with every packet: the time and the way to drop, the way out, and the service table.
 struct Turn<'t, 'c, 'o, P> {
     cx: &'t mut Cx<'c, BalanceDrop>,
     out: &'t mut Output<'o, Routed<P, Route>>,
-    directory: &'t Directory,
+    services: &'t ServiceTable,
     /// Where this worker counts.
     counts: &'t WorkerCounts,
 }
@@ -228,10 +228,10 @@ impl<P> Balance<P> {
     /// # Panics
     /// When there is no place for the worker in the counts.
     pub fn new(config: BalancerConfig) -> Result<Self, Error> {
-        let BalancerConfig { directory, egresses, counts, worker, connections_max, .. } = config;
+        let BalancerConfig { services, egresses, counts, worker, connections_max, .. } = config;
         let BalancerConfig { slot_capacity, node, mailbox, .. } = config;
         assert!(worker < counts.len(), "counts for {} workers, not for {worker}", counts.len());
-        let settings = directory.current().settings;
+        let settings = services.current().settings;
         let mut schedule = Schedule::new(slot_capacity, node)?;
         schedule.set_persistence_ns(settings.persistence_ns_max);
         let own = Own {
@@ -249,7 +249,7 @@ impl<P> Balance<P> {
             identification: worker as u16,
             worker_count: counts.len() as u16,
         };
-        Ok(Self { directory, counts, worker, inquiries: Inquiries::new(mailbox), own })
+        Ok(Self { services, counts, worker, queries: Queries::new(mailbox), own })
     }
 
     /// With what holds for the ports that packets come by.
@@ -272,26 +272,26 @@ impl<P> Balance<P> {
         [("connections", connections.obtained()), ("clients", schedule.obtained())]
     }
 
-    /// The directory that this worker goes by.
+    /// The service table that this worker goes by.
     #[must_use]
-    pub fn directory(&self) -> &Directory {
-        self.directory.current()
+    pub fn services(&self) -> &ServiceTable {
+        self.services.current()
     }
 
     /// Asks for what the connections of a burst lead to.
     #[inline(never)]
     fn prefetch_targets(&self, counts: &WorkerCounts, burst_len: usize) {
-        let directory = self.directory.current();
+        let services = self.services.current();
         for connection in (0..burst_len).filter_map(|index| self.own.connections.found_v4(index)) {
-            directory.prefetch(connection.target);
+            services.prefetch(connection.target);
             prefetch_line(counts.target(connection.target));
         }
     }
 
-    /// Goes over to the newest directory.
+    /// Goes over to the newest service table.
     fn take_up(&mut self) {
-        if self.directory.take_up() {
-            let settings = &self.directory.current().settings;
+        if self.services.take_up() {
+            let settings = &self.services.current().settings;
             self.own.connections.set_idle_ns(settings.idle_ns);
             self.own.schedule.set_persistence_ns(settings.persistence_ns_max);
             self.own.marking = Some(Walk::default());
@@ -304,17 +304,17 @@ impl<P> Own<P> {
     #[inline]
     fn age(&mut self, counts: &WorkerCounts, now: Instant) {
         let Self { connections, schedule, .. } = self;
-        connections.age(now, |target| schedule.left(target, counts));
+        connections.age(now, |target| schedule.connection_removed(target, counts));
         counts.connections.set(connections.len() as u64);
     }
 
-    /// Goes on marking the connections that are exceptions by this directory, a few at a time.
+    /// Goes on marking the connections that are exceptions by this service table, a few at a time.
     #[cold]
-    fn mark(&mut self, directory: &Directory, walk: Walk) {
+    fn mark(&mut self, services: &ServiceTable, walk: Walk) {
         let Self { connections, seed, marking, .. } = self;
         *marking = connections.mark(walk, |key, connection| {
-            let service = client::service_of_known(directory, key);
-            schedule::is_exception(directory, service, key, seed.hash(key), connection.target)
+            let service = client::service_of_connection(services, key);
+            schedule::is_exception(services, service, key, seed.hash(key), connection.target)
         });
     }
 }
@@ -340,10 +340,10 @@ impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
     ) {
         self.own.connections.prepare(input.as_slice(), cx.now());
         let counts = &self.counts[self.worker];
-        if self.directory.current().targets().len() > CACHED_TARGETS_MAX {
+        if self.services.current().targets().len() > CACHED_TARGETS_MAX {
             self.prefetch_targets(counts, input.len());
         }
-        let mut turn = Turn { cx, out, directory: self.directory.current(), counts };
+        let mut turn = Turn { cx, out, services: self.services.current(), counts };
         let mut index = 0;
         while let Some(classified) = input.pop() {
             let layout = classified.tag();
@@ -359,18 +359,18 @@ impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
         let counts = &self.counts[self.worker];
         self.own.age(counts, now);
         if let Some(walk) = self.own.marking {
-            self.own.mark(self.directory.current(), walk);
+            self.own.mark(self.services.current(), walk);
         }
-        self.inquiries.answer(&self.own.connections, now);
+        self.queries.answer(&self.own.connections, now);
         if self.own.fragments.waiting_count() > 0 {
-            let mut turn = Turn { cx, out, directory: self.directory.current(), counts };
+            let mut turn = Turn { cx, out, services: self.services.current(), counts };
             self.own.give_up_fragments(&mut turn, Some(now));
         }
     }
 
     fn finish(&mut self, cx: &mut Cx<'_, BalanceDrop>, out: &mut Output<'_, Routed<P, Route>>) {
         let counts = &self.counts[self.worker];
-        let mut turn = Turn { cx, out, directory: self.directory.current(), counts };
+        let mut turn = Turn { cx, out, services: self.services.current(), counts };
         self.own.give_up_fragments(&mut turn, None);
     }
 

@@ -1,8 +1,8 @@
 //! Packets that may not go into a tunnel, whichever backend they would go to.
 
 use super::BalanceDrop;
-use crate::directory::Directory;
 use crate::own_header::OwnHeader;
+use crate::services::ServiceTable;
 use hotloop::packet::ip::{is_host, protocol};
 use hotloop::packet::ipip::{self, EncapsulationLimit};
 use hotloop::packet::ipv4::Ipv4View;
@@ -22,7 +22,7 @@ pub const TUNNELS_MAX: usize = 4;
 /// addresses: those of a known connection need no second look.
 #[inline]
 pub fn of_addresses(
-    directory: &Directory,
+    services: &ServiceTable,
     source: IpAddr,
     destination: IpAddr,
 ) -> Option<BalanceDrop> {
@@ -32,19 +32,19 @@ pub fn of_addresses(
     if !is_host(destination) {
         return Some(BalanceDrop::MartianDestination);
     }
-    directory.is_tunnel_source(source).then_some(BalanceDrop::TunnelLoop)
+    services.is_tunnel_source(source).then_some(BalanceDrop::TunnelLoop)
 }
 
 /// Whether a packet has come round a loop of tunnels: one of those that it is in begins here, or it is in
 /// [`TUNNELS_MAX`] of them.
-pub fn is_looping(directory: &Directory, header: &OwnHeader, frame: &[u8]) -> bool {
+pub fn is_looping(services: &ServiceTable, header: &OwnHeader, frame: &[u8]) -> bool {
     let (mut inner_protocol, mut offset) = (header.protocol, header.l4_offset);
     for _ in 0..TUNNELS_MAX {
         let packet = frame.get(offset..).unwrap_or_default();
         let Some((source, next_protocol, header_bytes)) = inner(inner_protocol, packet) else {
             return false;
         };
-        if directory.is_tunnel_source(source) {
+        if services.is_tunnel_source(source) {
             return true;
         }
         (inner_protocol, offset) = (next_protocol, offset + header_bytes);

@@ -3,8 +3,8 @@
 use super::BalanceDrop;
 use crate::config::Scheduler;
 use crate::counts::WorkerCounts;
-use crate::directory::{Choice, Directory, Found, Service, TargetId};
 use crate::prefix::bits;
+use crate::services::{Choice, Found, Service, ServiceTable, TargetId};
 use hotloop::arena::{Arena, Obtained, Request};
 use hotloop::flow::{Classes, Config, Full, Table};
 use hotloop::packet::flow_key::FlowKey;
@@ -19,23 +19,23 @@ pub const CLIENTS_MAX: usize = 65_536;
 #[derive(Debug)]
 pub struct Schedule {
     /// By slot.
-    desks: Box<[Desk]>,
-    clients: Table<[u64; 3], Kept>,
+    loads: Box<[Load]>,
+    clients: Table<[u64; 3], StickyTarget>,
     obtained: Obtained,
 }
 
-/// What a worker keeps of a target. It is of the generation that it names: another begins at zero.
+/// The load of a target. It belongs to one generation: the next one starts at zero.
 #[derive(Clone, Copy, Debug, Default)]
-struct Desk {
+struct Load {
     generation: u32,
     connection_count: u32,
     /// Grows by the weight each turn of its service; the sum of all weights buys a connection.
     credit: i64,
 }
 
-/// The backend that a client keeps.
+/// The target that a client keeps.
 #[derive(Clone, Copy, Debug)]
-struct Kept {
+struct StickyTarget {
     target: TargetId,
     since: Instant,
 }
@@ -46,11 +46,11 @@ impl Schedule {
     /// # Errors
     /// There is no memory.
     pub fn new(slot_capacity: usize, node: Option<u32>) -> Result<Self, Error> {
-        let bytes = Table::<[u64; 3], Kept>::bytes(CLIENTS_MAX).expect("a small table");
+        let bytes = Table::<[u64; 3], StickyTarget>::bytes(CLIENTS_MAX).expect("a small table");
         let (arena, obtained) = Arena::new(Request { node, ..Request::new(bytes) })?;
         let full = Full::Evict(Classes::ALL);
         let clients = Table::new(arena, Config { full, ..Config::new(CLIENTS_MAX, 0) })?;
-        Ok(Self { desks: vec![Desk::default(); slot_capacity].into(), clients, obtained })
+        Ok(Self { loads: vec![Load::default(); slot_capacity].into(), clients, obtained })
     }
 
     /// What memory the table of clients got.
@@ -66,7 +66,7 @@ impl Schedule {
     /// The target that the service's scheduler has for a new connection: never the client itself.
     pub fn choose(
         &mut self,
-        directory: &Directory,
+        services: &ServiceTable,
         service: &Service,
         client: IpAddr,
         hash: u32,
@@ -77,40 +77,41 @@ impl Schedule {
             Scheduler::RoundRobin => self.next_in_turn(&service.choices),
             Scheduler::LeastConnections => self.least_busy(&service.choices),
             Scheduler::Source => {
-                let target = self.consistent(directory, service, client, hash, now)?;
+                let target = self.consistent(services, service, client, hash, now)?;
                 if service.persistence_ns > 0 {
-                    let kept = Kept { target, since: now };
+                    let sticky = StickyTarget { target, since: now };
                     // Where no place is found for it, the hash goes on choosing.
-                    let _ = self.clients.insert(client_key(service, client), kept, now.as_ns());
+                    let _ = self.clients.insert(client_key(service, client), sticky, now.as_ns());
                 }
                 return Ok(target);
             }
         };
         let target = target.ok_or(BalanceDrop::NoBackend)?;
-        directory.but_not_itself(service, target, client, hash).ok_or(BalanceDrop::TunnelLoop)
+        services.other_than_client(service, target, client, hash).ok_or(BalanceDrop::TunnelLoop)
     }
 
     /// The target that depends on nothing that only this worker knows, but for a client that keeps
     /// its backend: never the client itself.
     pub fn consistent(
         &self,
-        directory: &Directory,
+        services: &ServiceTable,
         service: &Service,
         client: IpAddr,
         hash: u32,
         now: Instant,
     ) -> Result<TargetId, BalanceDrop> {
         let is_by_client = service.scheduler == Scheduler::Source;
-        let hash = if is_by_client { directory.settings.hashes.of_client(client) } else { hash };
-        let kept = if is_by_client { self.kept(directory, service, client, now) } else { None };
-        let target = kept.or_else(|| service.by_hash(hash)).ok_or(BalanceDrop::NoBackend)?;
-        directory.but_not_itself(service, target, client, hash).ok_or(BalanceDrop::TunnelLoop)
+        let hash = if is_by_client { services.settings.hashes.of_client(client) } else { hash };
+        let sticky =
+            if is_by_client { self.sticky_target(services, service, client, now) } else { None };
+        let target = sticky.or_else(|| service.by_hash(hash)).ok_or(BalanceDrop::NoBackend)?;
+        services.other_than_client(service, target, client, hash).ok_or(BalanceDrop::TunnelLoop)
     }
 
     /// The backend that a client keeps, where it still can.
-    fn kept(
+    fn sticky_target(
         &self,
-        directory: &Directory,
+        services: &ServiceTable,
         service: &Service,
         client: IpAddr,
         now: Instant,
@@ -119,9 +120,9 @@ impl Schedule {
             return None;
         }
         let handle = self.clients.peek(&client_key(service, client), now.as_ns())?;
-        let Kept { target, since } = self.clients[handle];
+        let StickyTarget { target, since } = self.clients[handle];
         let is_usable =
-            matches!(directory.target(target), Found::There(target) if target.is_usable);
+            matches!(services.target(target), Found::Active(target) if target.is_usable);
         (is_usable && now.ns_since(since) < service.persistence_ns).then_some(target)
     }
 
@@ -130,22 +131,22 @@ impl Schedule {
         let mut winner: Option<(TargetId, i64)> = None;
         let mut sum = 0;
         for choice in choices {
-            let desk = self.desk(choice.target)?;
-            desk.credit += i64::from(choice.weight);
+            let load = self.load(choice.target)?;
+            load.credit += i64::from(choice.weight);
             sum += i64::from(choice.weight);
-            if winner.is_none_or(|(_, most)| desk.credit > most) {
-                winner = Some((choice.target, desk.credit));
+            if winner.is_none_or(|(_, most)| load.credit > most) {
+                winner = Some((choice.target, load.credit));
             }
         }
         let (target, _) = winner?;
-        self.desk(target)?.credit -= sum;
+        self.load(target)?.credit -= sum;
         Some(target)
     }
 
     fn least_busy(&mut self, choices: &[Choice]) -> Option<TargetId> {
         let mut winner: Option<(Choice, u64)> = None;
         for choice in choices {
-            let count = u64::from(self.desk(choice.target)?.connection_count);
+            let count = u64::from(self.load(choice.target)?.connection_count);
             // Counts over weights, compared without a division.
             let is_less = winner.is_none_or(|(other, other_count)| {
                 count * u64::from(other.weight) < other_count * u64::from(choice.weight)
@@ -157,51 +158,51 @@ impl Schedule {
         winner.map(|(choice, _)| choice.target)
     }
 
-    /// A connection of this target was entered.
+    /// A connection of this target was added.
     #[inline]
-    pub fn entered(&mut self, target: TargetId, counts: &WorkerCounts) {
-        if let Some(desk) = self.desk(target) {
-            desk.connection_count += 1;
-            counts.target(target).connections.set(u64::from(desk.connection_count));
+    pub fn connection_added(&mut self, target: TargetId, counts: &WorkerCounts) {
+        if let Some(load) = self.load(target) {
+            load.connection_count += 1;
+            counts.target(target).connections.set(u64::from(load.connection_count));
         }
     }
 
-    /// A connection of this target left.
+    /// A connection of this target was removed.
     #[inline]
-    pub fn left(&mut self, target: TargetId, counts: &WorkerCounts) {
-        let desk = self.desks.get_mut(target.slot());
-        if let Some(desk) = desk.filter(|desk| desk.generation == target.generation) {
-            desk.connection_count = desk.connection_count.saturating_sub(1);
-            counts.target(target).connections.set(u64::from(desk.connection_count));
+    pub fn connection_removed(&mut self, target: TargetId, counts: &WorkerCounts) {
+        let load = self.loads.get_mut(target.slot());
+        if let Some(load) = load.filter(|load| load.generation == target.generation) {
+            load.connection_count = load.connection_count.saturating_sub(1);
+            counts.target(target).connections.set(u64::from(load.connection_count));
         }
     }
 
     #[inline]
-    fn desk(&mut self, target: TargetId) -> Option<&mut Desk> {
-        let desk = self.desks.get_mut(target.slot())?;
-        if desk.generation != target.generation {
-            *desk = Desk { generation: target.generation, ..Desk::default() };
+    fn load(&mut self, target: TargetId) -> Option<&mut Load> {
+        let load = self.loads.get_mut(target.slot())?;
+        if load.generation != target.generation {
+            *load = Load { generation: target.generation, ..Load::default() };
         }
-        Some(desk)
+        Some(load)
     }
 }
 
 /// The target that depends on the configuration alone.
 fn by_configuration(
-    directory: &Directory,
+    services: &ServiceTable,
     service: &Service,
     client: IpAddr,
     hash: u32,
 ) -> Option<TargetId> {
     let is_by_client = service.scheduler == Scheduler::Source;
-    let hash = if is_by_client { directory.settings.hashes.of_client(client) } else { hash };
-    directory.but_not_itself(service, service.by_hash(hash)?, client, hash)
+    let hash = if is_by_client { services.settings.hashes.of_client(client) } else { hash };
+    services.other_than_client(service, service.by_hash(hash)?, client, hash)
 }
 
 /// Whether a connection with this target is an exception: were it forgotten, its next packet might go
 /// elsewhere. `service` is the one that takes the packet, by the configuration in force.
 pub fn is_exception(
-    directory: &Directory,
+    services: &ServiceTable,
     service: Option<&Service>,
     key: &FlowKey,
     hash: u32,
@@ -212,7 +213,7 @@ pub fn is_exception(
     // is in the midst of anything.
     let is_scheduled_anew = key.protocol() != protocol::TCP
         && matches!(service.scheduler, Scheduler::RoundRobin | Scheduler::LeastConnections);
-    is_scheduled_anew || by_configuration(directory, service, key.source(), hash) != Some(target)
+    is_scheduled_anew || by_configuration(services, service, key.source(), hash) != Some(target)
 }
 
 fn client_key(service: &Service, client: IpAddr) -> [u64; 3] {

@@ -2,8 +2,8 @@
 
 use super::{BalanceDrop, Own, Turn};
 use crate::connection::is_syn_ack;
-use crate::directory::{Directory, TargetId};
 use crate::own_header::{OwnHeader, spend_hop};
+use crate::services::{ServiceTable, TargetId};
 use hotloop::packet::classify::Layout;
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::ip::Fragment;
@@ -30,8 +30,8 @@ impl<P: PacketBuf + Carries> Own<P> {
         if !spend_hop(packet.data_mut()) {
             return turn.reject(packet, BalanceDrop::TtlExpired);
         }
-        if turn.directory.settings.clamp_mss && is_syn_ack(flags) {
-            let mss_max = mss_max(turn.directory, target, header);
+        if turn.services.settings.clamp_mss && is_syn_ack(flags) {
+            let mss_max = mss_max(turn.services, target, header);
             let end = (header.l3_offset + header.total_bytes).min(packet.data().len());
             if let Some(segment) = packet.data_mut().get_mut(header.l4_offset..end) {
                 tcp::clamp_mss(segment, mss_max);
@@ -64,11 +64,11 @@ impl<P: PacketBuf + Carries> Own<P> {
 
 /// The largest segment that fits the tunnel to the backend, in bytes of payload. Where it isn't known
 /// which it is, the longer outer header counts.
-fn mss_max(directory: &Directory, target: Option<TargetId>, header: &OwnHeader) -> u16 {
-    let target = target.and_then(|target| directory.there(target));
+fn mss_max(services: &ServiceTable, target: Option<TargetId>, header: &OwnHeader) -> u16 {
+    let target = target.and_then(|target| services.active(target));
     let outer_bytes =
         target.map_or(ipv6::HEADER_BYTES, |target| target.tunnel.outer_header_bytes());
     let inner_bytes = if header.source.is_ipv4() { ipv4::HEADER_BYTES } else { ipv6::HEADER_BYTES };
     let headers_bytes = (outer_bytes + inner_bytes + tcp::HEADER_BYTES) as u16;
-    directory.settings.mtu_bytes.saturating_sub(headers_bytes)
+    services.settings.mtu_bytes.saturating_sub(headers_bytes)
 }

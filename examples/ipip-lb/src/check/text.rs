@@ -3,9 +3,9 @@
 use super::notes::Notes;
 use super::{Memory, Understood, mac, shares};
 use crate::config::{Backend, Balancer, Config, Engine, Health, Probe, Scheduler, Service, Trust};
+use crate::excerpt::excerpt;
 use crate::hashes::{PUBLIC_HASHES, SECRET_HASHES};
 use crate::rules::Rules;
-use crate::shown::shown;
 use std::fmt::{self, Display, Formatter};
 
 impl Display for Understood<'_> {
@@ -22,7 +22,7 @@ impl Display for Understood<'_> {
         for port in ports {
             let (mac, side) = (mac(port.next_hop_mac), port.side);
             let any = if port.accept_any_mac { ", takes frames to any address" } else { "" };
-            let (name, device, settings) = (&port.name, shown(&port.device), port.settings);
+            let (name, device, settings) = (&port.name, excerpt(&port.device), port.settings);
             writeln!(f, "port {name}: {device}, next hop {mac}, side {side}{any}{settings}")?;
         }
         for (index, service) in services.iter().enumerate() {
@@ -115,7 +115,7 @@ fn write_health(f: &mut Formatter<'_>, health: &Health) -> fmt::Result {
     }
     match probe {
         Probe::Https(_, Trust::CaFile(path)) => {
-            write!(f, ", trusting {}", shown(&path.to_string_lossy()))?
+            write!(f, ", trusting {}", excerpt(&path.to_string_lossy()))?
         }
         Probe::Https(_, Trust::Insecure) => write!(f, ", trusting anybody")?,
         _ => {}

@@ -1,7 +1,7 @@
 //! A TOML document that knows, for each value, its line and the path of its key.
 
 use super::ConfigError;
-use crate::shown::{escaped, shown};
+use crate::excerpt::{escaped, excerpt};
 use std::fmt::Display;
 use std::ops::{Range, RangeInclusive};
 use std::str::FromStr;
@@ -25,7 +25,7 @@ impl Origin<'_> {
     pub fn syntax_error(&self, error: &toml::de::Error) -> ConfigError {
         let span = error.span().unwrap_or(0..0);
         let key = key_of_line(self.text, span.start);
-        let message = shown(&error.message().replace('\n', ", "));
+        let message = excerpt(&error.message().replace('\n', ", "));
         let problem = format!("not TOML: {message}; mend this line");
         self.error(key, &span, problem)
     }
@@ -33,7 +33,7 @@ impl Origin<'_> {
     fn error(&self, key: String, span: &Range<usize>, problem: String) -> ConfigError {
         // Keys and parts of the problem are as they stand in the file.
         let (file, line) = (self.file.to_owned(), self.line(span.start));
-        ConfigError { file, line, key: shown(&key), problem: escaped(&problem) }
+        ConfigError { file, line, key: excerpt(&key), problem: escaped(&problem) }
     }
 }
 
@@ -170,8 +170,8 @@ impl<'a> Value<'a> {
     fn written(&self) -> String {
         let text = self.origin.text.get(self.span.clone()).unwrap_or_default();
         match text.lines().next() {
-            Some(line) if line.len() < text.len() => format!("{} …", shown(line)),
-            _ => shown(text),
+            Some(line) if line.len() < text.len() => format!("{} …", excerpt(line)),
+            _ => excerpt(text),
         }
     }
 

@@ -3,8 +3,8 @@
 use super::document::{Section, Value};
 use super::words::{PROBES, ProbeKind};
 use super::{ConfigError, Health, HttpProbe, Ports, Probe, Trust};
+use crate::excerpt::excerpt;
 use crate::health::tls;
-use crate::shown::shown;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
@@ -151,7 +151,7 @@ impl CaFiles {
         let path = value.parsed("a file", example, named)?;
         if !self.sound.contains(&path) {
             let wrong = |what: String| {
-                let path = shown(&path.to_string_lossy());
+                let path = excerpt(&path.to_string_lossy());
                 value.error(format!("{path}: {what}; name a PEM file of certificates"))
             };
             let text = tls::text_of(&path).map_err(|error| wrong(error.to_string()))?;

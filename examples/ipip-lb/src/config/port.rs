@@ -4,7 +4,7 @@ use super::document::Section;
 use super::parse::name;
 use super::words::SIDES;
 use super::{ConfigError, Port, Side};
-use crate::shown::shown;
+use crate::excerpt::excerpt;
 use hotloop::dpdk::MempoolConfig;
 use hotloop_ops::PortSettings;
 use std::collections::HashSet;
@@ -24,7 +24,7 @@ pub fn ports(root: &Section<'_>) -> Result<Vec<Port>, ConfigError> {
         }
         if !devices.insert(port.device.clone()) {
             let problem =
-                format!("\"{}\" is another port's too; write another", shown(&port.device));
+                format!("\"{}\" is another port's too; write another", excerpt(&port.device));
             return Err(section.required("device", "device = \"net_null0\"")?.error(problem));
         }
         ports.push(port);

@@ -3,7 +3,7 @@
 use super::Operator;
 use super::publication::{Change, Plans, Removed};
 use crate::config::{Config, WEIGHT_MAX};
-use crate::directory::{Removal, TargetName};
+use crate::services::{Removal, TargetName};
 use hotloop_ops::Reply;
 use serde_json::{Value, json};
 use std::net::IpAddr;
@@ -45,8 +45,8 @@ impl Operator {
         Reply::Later(answer)
     }
 
-    /// How to build the directory without the backends that the arguments of `remove` name, and which
-    /// these are.
+    /// The plan for a service table without the backends that the arguments of `remove` name, and their
+    /// names.
     pub(super) fn plan_removal(&self, arguments: &Value) -> Result<(Plans, Removed), String> {
         let is_flush = arguments["flush"].as_bool().unwrap_or(false);
         let removal = if is_flush { Removal::Flush } else { Removal::Rebalance };
@@ -55,7 +55,7 @@ impl Operator {
         let mut standing = Arc::clone(&self.standing);
         Arc::make_mut(&mut standing).removed.extend(names.iter().cloned());
         let config = Arc::clone(&self.config);
-        let is_settled = self.departed.is_settled();
+        let is_settled = self.removed_counts.is_settled();
         let answer = json!({ "removed": names.len(), "flush": is_flush });
         Ok((Plans { config, standing, is_settled, old: None }, Removed { names, answer }))
     }

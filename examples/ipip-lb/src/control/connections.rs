@@ -1,9 +1,9 @@
 //! Listing connections, and asking workers in general.
 
 use super::Operator;
-use crate::balance::{Answer, Filter, Listing, Question, TargetSet};
+use crate::balance::{Filter, Listing, Query, Reply, TargetSet};
 use crate::connection::Connection;
-use crate::directory::{Directory, Found, TargetId};
+use crate::services::{Found, ServiceTable, TargetId};
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::ip::protocol;
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ impl Operator {
     /// The connections that fit a filter.
     pub(super) fn connections(&mut self, arguments: &Value) -> Result<Value, String> {
         let filter = arguments["filter"].as_str().unwrap_or_default();
-        let filter = parse_filter(filter, self.directory())?;
+        let filter = parse_filter(filter, self.table())?;
         let limit = match &arguments["limit"] {
             Value::Null => LIMIT_DEFAULT,
             limit => limit
@@ -36,11 +36,11 @@ impl Operator {
         let worker_count = self.counts.len();
         for worker in 0..worker_count {
             let listing = Box::new(Listing::new(filter.clone(), limit));
-            self.ask(worker, Question::Connections(listing))?;
+            self.ask(worker, Query::Connections(listing))?;
         }
         let (mut listed, mut matching_count) = (Vec::new(), 0);
         for worker in 0..worker_count {
-            let Answer::Connections(listing) = self.await_answer(worker)? else {
+            let Reply::Connections(listing) = self.await_answer(worker)? else {
                 return Err(format!("worker {worker} answered something else: ask again"));
             };
             matching_count += listing.matching_count;
@@ -54,7 +54,7 @@ impl Operator {
     }
 
     fn connection_json(&self, worker: usize, key: &FlowKey, connection: &Connection) -> Value {
-        let (service, backend) = named(self.directory(), connection.target);
+        let (service, backend) = named(self.table(), connection.target);
         json!({
             "protocol": protocol_name(key.protocol()),
             "client": SocketAddr::new(key.source(), key.source_port()).to_string(),
@@ -67,16 +67,16 @@ impl Operator {
     }
 
     /// Asks a worker.
-    pub(super) fn ask(&mut self, worker: usize, question: Question) -> Result<(), String> {
+    pub(super) fn ask(&mut self, worker: usize, query: Query) -> Result<(), String> {
         // Answers that came too late for their request.
         while self.asker.answer(worker).is_some() {}
-        self.asker.ask(worker, question).map_err(|_| {
-            format!("worker {worker} is still busy with an earlier question: ask again later")
+        self.asker.ask(worker, query).map_err(|_| {
+            format!("worker {worker} is still busy with an earlier query: ask again later")
         })
     }
 
     /// Waits for a worker's answer.
-    pub(super) fn await_answer(&mut self, worker: usize) -> Result<Answer, String> {
+    pub(super) fn await_answer(&mut self, worker: usize) -> Result<Reply, String> {
         let start = Instant::now();
         loop {
             if let Some(answer) = self.asker.answer(worker) {
@@ -92,13 +92,13 @@ impl Operator {
 }
 
 /// The service and the backend of a target; none where it is gone.
-pub(super) fn named(directory: &Directory, id: TargetId) -> (Option<&str>, Option<String>) {
-    match directory.target(id) {
-        Found::There(target) => {
-            let service = target.service.map(|index| &directory.services()[index as usize]);
+pub(super) fn named(table: &ServiceTable, id: TargetId) -> (Option<&str>, Option<String>) {
+    match table.target(id) {
+        Found::Active(target) => {
+            let service = target.service.map(|index| &table.all()[index as usize]);
             (service.map(|service| &*service.name), Some(target.address.to_string()))
         }
-        Found::Gone | Found::Flushed => (None, None),
+        Found::Removed | Found::Flushed => (None, None),
     }
 }
 
@@ -132,7 +132,7 @@ pub(super) fn protocol_number(text: &str) -> Result<u8, String> {
 }
 
 /// Reads `client=198.51.100.0/24,port=80` and the like.
-fn parse_filter(text: &str, directory: &Directory) -> Result<Filter, String> {
+fn parse_filter(text: &str, table: &ServiceTable) -> Result<Filter, String> {
     let mut filter = Filter::default();
     let mut targets: Option<HashSet<TargetId>> = None;
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
@@ -149,7 +149,7 @@ fn parse_filter(text: &str, directory: &Directory) -> Result<Filter, String> {
             "port" => filter.port = Some(value.parse().map_err(|_| wrong())?),
             "protocol" => filter.protocol = Some(protocol_number(value)?),
             "service" | "backend" => {
-                let found = targets_of(key, value, directory)?;
+                let found = targets_of(key, value, table)?;
                 targets = Some(match targets {
                     Some(others) => others.intersection(&found).copied().collect(),
                     None => found,
@@ -163,13 +163,13 @@ fn parse_filter(text: &str, directory: &Directory) -> Result<Filter, String> {
 }
 
 /// The targets of a service, or of a backend in all services.
-fn targets_of(key: &str, value: &str, directory: &Directory) -> Result<HashSet<TargetId>, String> {
+fn targets_of(key: &str, value: &str, table: &ServiceTable) -> Result<HashSet<TargetId>, String> {
     let address: Option<IpAddr> = value.parse().ok();
     let fits = |service: u32, of: IpAddr| match key {
-        "service" => &*directory.services()[service as usize].name == value,
+        "service" => &*table.all()[service as usize].name == value,
         _ => Some(of) == address,
     };
-    let targets = directory.targets().iter().enumerate();
+    let targets = table.targets().iter().enumerate();
     let targets = targets.filter(|(_, it)| it.service.is_some_and(|of| fits(of, it.address)));
     let targets: HashSet<_> = targets.filter_map(|(slot, target)| target.id(slot)).collect();
     if targets.is_empty() {

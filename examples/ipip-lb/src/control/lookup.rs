@@ -2,11 +2,11 @@
 
 use super::Operator;
 use super::connections::{named, protocol_number, state_name};
-use crate::balance::{Answer, Question};
+use crate::balance::{Query, Reply};
 use crate::config::{IcmpEcho, Scheduler};
 use crate::connection::Connection;
-use crate::directory::{Directory, Found, Service};
 use crate::hashes::Hashes;
+use crate::services::{Found, Service, ServiceTable};
 use hotloop::engine::Shard;
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::ip::protocol;
@@ -17,26 +17,26 @@ impl Operator {
     /// Looks up a flow from a client to a service.
     pub(super) fn lookup(&mut self, arguments: &Value) -> Result<Value, String> {
         let key = parse_flow(arguments)?;
-        let hashes = self.directory().settings.hashes;
+        let hashes = self.table().settings.hashes;
         let worker = worker_of(&key, &hashes, self.counts.len());
-        self.ask(worker, Question::Connection(key))?;
-        let Answer::Connection(connection) = self.await_answer(worker)? else {
+        self.ask(worker, Query::Connection(key))?;
+        let Reply::Connection(connection) = self.await_answer(worker)? else {
             return Err(format!("worker {worker} answered something else: ask again"));
         };
-        let directory = self.directory();
-        if let Some(why) = echo_fate(directory, &key) {
+        let table = self.table();
+        if let Some(why) = echo_fate(table, &key) {
             return Ok(json!({
                 "worker": worker, "service": null, "rule": null, "backend": null, "why": why,
             }));
         }
-        let any = || if is_echo(&key) { directory.any_service_of(key.destination()) } else { None };
-        let service = directory.service_of_flow(&key).or_else(any);
+        let any = || if is_echo(&key) { table.any_service_of(key.destination()) } else { None };
+        let service = table.service_of_flow(&key).or_else(any);
         let rule = service.and_then(|service| {
             let configured = self.config.services.iter().find(|it| *it.name == *service.name)?;
             let (address, protocol) = (&configured.address, configured.protocol);
             Some(format!("{address} {protocol} {}", configured.ports))
         });
-        let (backend, why) = decision(directory, service, connection, &key);
+        let (backend, why) = decision(table, service, connection, &key);
         Ok(json!({
             "worker": worker,
             "service": service.map(|service| &*service.name),
@@ -53,11 +53,11 @@ const fn is_echo(key: &FlowKey) -> bool {
 }
 
 /// What becomes of echo requests to a service's address that go to no backend.
-fn echo_fate(directory: &Directory, key: &FlowKey) -> Option<&'static str> {
-    if !is_echo(key) || !directory.is_vip(key.destination()) {
+fn echo_fate(table: &ServiceTable, key: &FlowKey) -> Option<&'static str> {
+    if !is_echo(key) || !table.is_vip(key.destination()) {
         return None;
     }
-    match directory.settings.icmp_echo {
+    match table.settings.icmp_echo {
         IcmpEcho::Reply => Some("the balancer answers echo requests itself: icmp_echo"),
         IcmpEcho::Drop => Some("echo requests are dropped: icmp_echo"),
         IcmpEcho::Forward => None,
@@ -73,38 +73,38 @@ fn worker_of(key: &FlowKey, hashes: &Hashes, worker_count: usize) -> usize {
 
 /// The backend, and why.
 fn decision(
-    directory: &Directory,
+    table: &ServiceTable,
     service: Option<&Service>,
     connection: Option<Connection>,
     key: &FlowKey,
 ) -> (Option<String>, String) {
     if let Some(connection) = connection {
         let state = state_name(&connection);
-        match directory.target(connection.target) {
-            Found::There(_) => {
-                return (named(directory, connection.target).1, format!("connection, {state}"));
+        match table.target(connection.target) {
+            Found::Active(_) => {
+                return (named(table, connection.target).1, format!("connection, {state}"));
             }
             Found::Flushed => {
                 return (None, "its backend was removed with its connections: flushed".to_owned());
             }
-            Found::Gone => {}
+            Found::Removed => {}
         }
     }
     let Some(service) = service else {
-        let why = match directory.is_vip(key.destination()) {
+        let why = match table.is_vip(key.destination()) {
             true => "no service of this address takes this protocol and port: no_service",
             false => "no service has this address: punt",
         };
         return (None, why.to_owned());
     };
     let by_hash = |hash, why: &str| match service.by_hash(hash) {
-        Some(target) => match directory.but_not_itself(service, target, key.source(), hash) {
-            Some(target) => (named(directory, target).1, why.to_owned()),
+        Some(target) => match table.other_than_client(service, target, key.source(), hash) {
+            Some(target) => (named(table, target).1, why.to_owned()),
             None => (None, "the only backend is the client itself: tunnel_loop".to_owned()),
         },
         None => (None, "the service has no backend for new connections: no_backend".to_owned()),
     };
-    let hashes = directory.settings.hashes;
+    let hashes = table.settings.hashes;
     match service.scheduler {
         Scheduler::Maglev => by_hash(hashes.seed().hash(key), "new: by its hash"),
         Scheduler::Source => by_hash(

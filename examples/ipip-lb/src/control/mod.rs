@@ -2,9 +2,9 @@
 //!
 //! An [`Operator`] stands between those that want something (an operator at the control socket, a
 //! SIGHUP, the health checks) and the workers. Whatever is to change, it has a whole new
-//! [`Directory`] made and publishes it; what it is asked about single connections, it asks the
+//! [`ServiceTable`] made and publishes it; what it is asked about single connections, it asks the
 //! workers. Neither ever makes a worker wait; and what takes long, reading a configuration and making
-//! directories, is done on other threads, so that signals, health and clients don't wait either.
+//! service tables, is done on other threads, so that signals, health and clients don't wait either.
 
 mod background;
 mod change;
@@ -14,15 +14,15 @@ mod overview;
 mod publication;
 mod reload;
 
-use crate::balance::{Answer, Question};
+use crate::balance;
 use crate::cli::Common;
 use crate::config::Config;
 use crate::counts::{Summary, WorkerCounts};
-use crate::departed::Departed;
-use crate::directory::{Directory, Standing};
 use crate::failure::Failure;
 use crate::health::{Change, Probed, Probes, Room, State};
 use crate::network_function::Steering;
+use crate::removed::RemovedCounts;
+use crate::services::{ServiceTable, Standing};
 use hotloop::engine::{Asker, Control, Publisher};
 use hotloop_ops::{Hangup, Reply, Request};
 use publication::Publication;
@@ -37,14 +37,14 @@ pub struct Operator {
     source: Common,
     config: Arc<Config>,
     standing: Arc<Standing>,
-    /// The directory that workers have, or soon will but for weights and health.
-    directory: Arc<Directory>,
+    /// The service table in use, or soon to be, except for weights and health.
+    table: Arc<ServiceTable>,
     /// Whether it was published, or one that it was refreshed to.
     is_published: bool,
-    publisher: Publisher<Directory>,
-    asker: Asker<Question, Answer>,
+    publisher: Publisher<ServiceTable>,
+    asker: Asker<balance::Query, balance::Reply>,
     counts: Arc<[WorkerCounts]>,
-    departed: Departed,
+    removed_counts: RemovedCounts,
     publication: Publication,
     probes: Probes,
     changes: Receiver<Change>,
@@ -65,18 +65,18 @@ impl Operator {
         let failed = |error: std::io::Error| Failure::Run(format!("health checks: {error}"));
         let probes = Probes::start(sender).map_err(failed)?;
         let hangup = Hangup::watch().map_err(|error| Failure::Run(format!("SIGHUP: {error}")))?;
-        let Steering { builder, publisher, directory, asker, counts } = steering;
+        let Steering { builder, publisher, services: table, asker, counts } = steering;
         let publication = Publication::start(source.clone(), builder);
         let mut operator = Self {
             source,
             config: Arc::new(config),
             standing: Arc::default(),
-            directory,
+            table,
             is_published: true,
             publisher,
             asker,
             counts,
-            departed: Departed::default(),
+            removed_counts: RemovedCounts::default(),
             publication: publication.map_err(|error| Failure::Run(format!("threads: {error}")))?,
             probes,
             changes,
@@ -92,7 +92,7 @@ impl Operator {
         Ok(operator)
     }
 
-    /// What is to be done every few milliseconds: signals, health, and directories on their way.
+    /// What is to be done every few milliseconds: signals, health, and service tables on their way.
     pub fn turn(&mut self) {
         if self.hangup.came() {
             self.reload(publication::Asker::Signal);
@@ -100,8 +100,8 @@ impl Operator {
         self.follow_health();
         self.go_on();
         if self.publisher.collect() && self.is_published {
-            // No worker knows an earlier directory: nobody counts in slots that were left.
-            self.departed.settle(&self.counts);
+            // No worker knows an earlier service table: nothing counts in vacated slots.
+            self.removed_counts.settle(&self.counts);
         }
     }
 
@@ -123,16 +123,16 @@ impl Operator {
         })
     }
 
-    /// The directory that workers have, or are about to.
-    fn directory(&self) -> &Directory {
-        &self.directory
+    /// The service table in use, or about to be.
+    fn table(&self) -> &ServiceTable {
+        &self.table
     }
 
     /// What the workers counted up to now.
     #[must_use]
     pub fn summary(&self) -> Summary<'_> {
-        let departed = Some(&self.departed);
-        Summary { directory: &self.directory, workers: &self.counts, departed }
+        let removed = Some(&self.removed_counts);
+        Summary { services: &self.table, workers: &self.counts, removed }
     }
 
     /// Probes these from now on, and says so where there is no room for all.

@@ -3,8 +3,8 @@
 use super::Operator;
 use crate::config::{Backend, Config, Health, Service};
 use crate::counts::TargetSums;
-use crate::directory::{Removal, Target, TargetName};
 use crate::health::State;
+use crate::services::{Removal, Target, TargetName};
 use hotloop::engine::Control;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -62,12 +62,12 @@ impl Operator {
         let states: HashMap<_, _> =
             states.iter().map(|state| ((state.address, &state.health), state)).collect();
         let summary = self.summary();
-        let (departed, _) = summary.departed();
+        let (removed, _) = summary.removed();
         let mut rows = Vec::new();
         for service in &self.config.services {
             for backend in &service.backends {
                 let target = targets.get(&(service.name.as_str(), backend.address)).copied();
-                rows.push(self.backend(service, backend, target, &states, &departed));
+                rows.push(self.backend(service, backend, target, &states, &removed));
             }
         }
         Value::Array(rows)
@@ -79,7 +79,7 @@ impl Operator {
         backend: &Backend,
         target: Option<(&Target, TargetSums)>,
         states: &HashMap<(IpAddr, &Health), &State>,
-        departed: &HashMap<&TargetName, u64>,
+        removed: &HashMap<&TargetName, u64>,
     ) -> Value {
         let name = TargetName { service: service.name.clone(), address: backend.address };
         let probe = service.health.as_ref().and_then(|it| states.get(&(backend.address, it)));
@@ -102,18 +102,18 @@ impl Operator {
             "is_probed": probe.is_some(),
             "probe": last,
             "packets": target.map_or(0, |(_, sums)| sums.packets)
-                + departed.get(&name).copied().unwrap_or(0),
+                + removed.get(&name).copied().unwrap_or(0),
             "connections": target.map_or(0, |(_, sums)| sums.connections),
         })
     }
 
     /// The targets by service and address, with what the workers counted of each.
     fn targets(&self) -> HashMap<(&str, IpAddr), (&Target, TargetSums)> {
-        let (directory, summary) = (self.directory(), self.summary());
+        let (table, summary) = (self.table(), self.summary());
         let mut targets = HashMap::new();
-        for (slot, target) in directory.targets().iter().enumerate() {
+        for (slot, target) in table.targets().iter().enumerate() {
             let Some((service, id)) = target.service.zip(target.id(slot)) else { continue };
-            let service = &*directory.services()[service as usize].name;
+            let service = &*table.all()[service as usize].name;
             targets.insert((service, target.address), (target, summary.target(id)));
         }
         targets

@@ -2,15 +2,17 @@
 //! and published once it is there.
 //!
 //! Three threads, so that what waits for one doesn't wait for another. One reads configurations: a
-//! disk may hang. One builds a whole directory, for a new configuration or where backends are taken
-//! out: with many services that takes seconds. One brings a directory up to date with weights and
+//! disk may hang. One builds a whole service table, for a new configuration or where backends are taken
+//! out: with many services that takes seconds. One brings a service table up to date with weights and
 //! health, which leaves alone what has not changed.
 
 use super::background::Background;
 use crate::cli::Common;
 use crate::config::Config;
-use crate::directory::{Builder, Departure, Directory, Maglevs, Removal, Standing, TargetName};
 use crate::health::Probed;
+use crate::services::{
+    Builder, Maglevs, Removal, RemovedTarget, ServiceTable, Standing, TargetName,
+};
 use hotloop_ops::Capabilities;
 use serde_json::Value;
 use std::collections::VecDeque;
@@ -30,7 +32,7 @@ pub enum Asker {
 /// By which a client is answered. One that has gone away is none the worse for it.
 pub type Answerer = Sender<Result<Value, String>>;
 
-/// What takes a whole new directory.
+/// A change that needs a new service table.
 #[derive(Debug)]
 pub enum Change {
     /// A configuration that was read.
@@ -39,7 +41,7 @@ pub enum Change {
     Removal(Value, Answerer),
 }
 
-/// What is to be done once a directory is built.
+/// What to do after a service table is built.
 #[derive(Debug)]
 pub enum Building {
     /// To go over to the configuration, and to say so.
@@ -55,31 +57,31 @@ pub struct Removed {
     pub answer: Value,
 }
 
-/// What a directory is built of.
+/// The input for a new service table.
 #[derive(Debug)]
 pub struct Plans {
     pub config: Arc<Config>,
     pub standing: Arc<Standing>,
-    /// Whether all workers know the directory that was built last and no earlier one.
+    /// Whether all workers use the last service table.
     pub is_settled: bool,
     /// What the new configuration must not differ from, where it is a new one.
     pub old: Option<Arc<Config>>,
 }
 
-/// A directory that was built.
+/// A new service table.
 #[derive(Debug)]
 pub struct Built {
     pub config: Arc<Config>,
-    pub directory: Arc<Directory>,
-    pub departures: Vec<Departure>,
+    pub table: Arc<ServiceTable>,
+    pub removed: Vec<RemovedTarget>,
     /// The backends to probe from now on.
     pub probed: Vec<Probed>,
 }
 
-/// What a directory is refreshed by.
+/// The input for a refresh.
 #[derive(Debug)]
 pub struct Refresh {
-    pub directory: Arc<Directory>,
+    pub table: Arc<ServiceTable>,
     pub config: Arc<Config>,
     pub standing: Arc<Standing>,
 }
@@ -95,10 +97,10 @@ pub struct Publication {
     pub builder: Background<Plans, Result<Built, String>>,
     pub building: Option<Building>,
     pub unbuilt: VecDeque<Change>,
-    pub refresher: Background<Refresh, Arc<Directory>>,
+    pub refresher: Background<Refresh, Arc<ServiceTable>>,
     /// Whether weights or health have changed since the refresher was given its last job.
     pub is_stale: bool,
-    /// Whether what the refresher works on is no longer the newest directory.
+    /// Whether the refresher works on a service table that is no longer the newest.
     pub is_outdated: bool,
     /// The answers to give once what is being refreshed is published.
     pub refreshing: Vec<(Answerer, Value)>,
@@ -145,14 +147,14 @@ fn build(builder: &mut Builder, plans: Plans) -> Result<Built, String> {
         // Control has taken their counts.
         builder.settle();
     }
-    let directory = builder.build(&config, &standing).map_err(|error| error.to_string())?;
-    let departures = builder.departures();
-    Ok(Built { probed: probed(&config), config, directory: Arc::new(directory), departures })
+    let table = builder.build(&config, &standing).map_err(|error| error.to_string())?;
+    let removed = builder.take_removed();
+    Ok(Built { probed: probed(&config), config, table: Arc::new(table), removed })
 }
 
-fn refresh(refresh: Refresh, maglevs: &Maglevs) -> Arc<Directory> {
-    let Refresh { directory, config, standing } = refresh;
-    directory.refreshed(&config, &standing, maglevs).map_or(directory, Arc::new)
+fn refresh(refresh: Refresh, maglevs: &Maglevs) -> Arc<ServiceTable> {
+    let Refresh { table, config, standing } = refresh;
+    table.refreshed(&config, &standing, maglevs).map_or(table, Arc::new)
 }
 
 /// The backends to probe, those of weight 0 among them.

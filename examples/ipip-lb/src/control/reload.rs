@@ -1,9 +1,9 @@
-//! Going over to another directory, step by step: what was read is built, what was built is brought up
-//! to date with weights and health, and what is up to date is published.
+//! Publishes a new service table in three steps: read the configuration, build the table, refresh its
+//! weights and health.
 
 use super::Operator;
 use super::publication::{Asker, Building, Built, Change, Plans, Refresh};
-use crate::directory::Standing;
+use crate::services::Standing;
 use hotloop_ops::Reply;
 use serde_json::json;
 use std::sync::Arc;
@@ -66,13 +66,14 @@ impl Operator {
         }
     }
 
-    /// Has the directory of a change built, unless something is wrong with it.
+    /// Starts to build the service table of a change, unless the change is invalid.
     fn build(&mut self, change: Change) {
         let (plans, building) = match change {
             Change::Configuration(config, askers) => {
                 let down = self.standing.down.clone();
                 let standing = Arc::new(Standing { down, ..Standing::default() });
-                let (old, is_settled) = (Arc::clone(&self.config), self.departed.is_settled());
+                let (old, is_settled) =
+                    (Arc::clone(&self.config), self.removed_counts.is_settled());
                 let plans = Plans { config, standing, is_settled, old: Some(old) };
                 (plans, Building::Configuration(askers))
             }
@@ -87,9 +88,9 @@ impl Operator {
 
     /// Goes over to what was built, but for publishing it.
     fn go_over(&mut self, built: Built, building: Building) {
-        let Built { config, directory, departures, probed } = built;
-        (self.directory, self.is_published) = (directory, false);
-        self.departed.leave(departures);
+        let Built { config, table, removed, probed } = built;
+        (self.table, self.is_published) = (table, false);
+        self.removed_counts.add(removed);
         self.publication.is_stale = true;
         self.publication.is_outdated = self.publication.refresher.is_busy();
         match building {
@@ -112,11 +113,11 @@ impl Operator {
             let answers = std::mem::take(&mut self.publication.refreshing);
             let is_outdated = std::mem::take(&mut self.publication.is_outdated);
             match refreshed {
-                // Another directory has taken the place of the one that was refreshed.
+                // A newer service table has replaced the one that was refreshed.
                 Ok(_) if is_outdated => self.publication.unrefreshed.extend(answers),
-                Ok(directory) => {
-                    self.directory = Arc::clone(&directory);
-                    self.publisher.publish(directory);
+                Ok(table) => {
+                    self.table = Arc::clone(&table);
+                    self.publisher.publish(table);
                     self.is_published = true;
                     for (answerer, answer) in answers {
                         let _ = answerer.send(Ok(answer));
@@ -134,9 +135,9 @@ impl Operator {
         if publication.is_stale && !publication.refresher.is_busy() {
             publication.is_stale = false;
             publication.refreshing = std::mem::take(&mut publication.unrefreshed);
-            let (directory, config) = (Arc::clone(&self.directory), Arc::clone(&self.config));
+            let (table, config) = (Arc::clone(&self.table), Arc::clone(&self.config));
             let standing = Arc::clone(&self.standing);
-            publication.refresher.give(Refresh { directory, config, standing });
+            publication.refresher.give(Refresh { table, config, standing });
         }
     }
 

@@ -1,6 +1,6 @@
 //! A probe over TCP: a connection, and what is said over it.
 
-use super::http::{self, Question};
+use super::http::{self, Exchange};
 use crate::config::{HttpProbe, Probe};
 use mio::net::TcpStream;
 use rustls::pki_types::ServerName;
@@ -21,7 +21,7 @@ pub struct Conversation {
     turn_bytes: usize,
     tls: Option<Box<ClientConnection>>,
     /// None where a connection is enough.
-    question: Option<Question>,
+    exchange: Option<Exchange>,
 }
 
 impl Conversation {
@@ -34,19 +34,19 @@ impl Conversation {
         probe: &Probe,
         client: Option<Arc<ClientConfig>>,
     ) -> io::Result<Self> {
-        let question = |probe: &HttpProbe, default_port| {
+        let exchange = |probe: &HttpProbe, default_port| {
             let request = http::request(&probe.path, server.ip(), server.port(), default_port);
-            Question::new(request, probe.expect_status)
+            Exchange::new(request, probe.expect_status)
         };
-        let question = match probe {
-            Probe::Http(probe) => Some(question(probe, 80)),
-            Probe::Https(probe, _) => Some(question(probe, 443)),
+        let exchange = match probe {
+            Probe::Http(probe) => Some(exchange(probe, 80)),
+            Probe::Https(probe, _) => Some(exchange(probe, 443)),
             _ => None,
         };
         let connect = |client| ClientConnection::new(client, ServerName::from(server.ip()));
         let tls = client.map(connect).transpose().map_err(io::Error::other)?.map(Box::new);
         let stream = TcpStream::connect(server)?;
-        Ok(Self { stream, is_connected: false, turn_bytes: 0, tls, question })
+        Ok(Self { stream, is_connected: false, turn_bytes: 0, tls, exchange })
     }
 
     /// Goes on as far as the socket allows: to the end of the probe, if there is no error.
@@ -58,14 +58,14 @@ impl Conversation {
             self.connect()?;
             self.is_connected = true;
         }
-        let Some(question) = &mut self.question else { return Ok(()) };
+        let Some(exchange) = &mut self.exchange else { return Ok(()) };
         self.turn_bytes = TURN_BYTES;
         let mut socket = Socket { stream: &self.stream, left_bytes: &mut self.turn_bytes };
-        let Some(tls) = &mut self.tls else { return question.advance(&mut socket) };
+        let Some(tls) = &mut self.tls else { return exchange.advance(&mut socket) };
         while tls.is_handshaking() {
             tls.complete_io(&mut socket)?;
         }
-        let answered = question.advance(&mut rustls::Stream::new(&mut **tls, &mut socket));
+        let answered = exchange.advance(&mut rustls::Stream::new(&mut **tls, &mut socket));
         if !matches!(&answered, Err(error) if error.kind() == ErrorKind::WouldBlock) {
             tls.send_close_notify();
             // The answer is known: a server that is gone already needs no farewell.

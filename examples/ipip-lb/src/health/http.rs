@@ -24,14 +24,14 @@ pub fn request(path: &str, address: IpAddr, port: u16, default_port: u16) -> Str
 
 /// A request, and what of its answer has come: it can be put aside at any byte, and taken up again.
 #[derive(Debug)]
-pub struct Question {
+pub struct Exchange {
     request: String,
     sent_bytes: usize,
     head: Vec<u8>,
     expect_status: u16,
 }
 
-impl Question {
+impl Exchange {
     /// A `request` whose answer has `expect_status`, of which nothing is sent yet.
     pub const fn new(request: String, expect_status: u16) -> Self {
         Self { request, sent_bytes: 0, head: Vec::new(), expect_status }

@@ -2,7 +2,7 @@
 //! refuse.
 
 use crate::config::{Trust, read_file};
-use crate::shown::shown;
+use crate::excerpt::excerpt;
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring};
@@ -44,7 +44,7 @@ pub fn client(trust: &Trust) -> Result<Arc<ClientConfig>, String> {
 }
 
 fn authorities(path: &Path) -> Result<RootCertStore, String> {
-    let at = |what: String| format!("{}: {what}", shown(&path.to_string_lossy()));
+    let at = |what: String| format!("{}: {what}", excerpt(&path.to_string_lossy()));
     let text = text_of(path).map_err(|error| at(error.to_string()))?;
     let mut store = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(&text) {

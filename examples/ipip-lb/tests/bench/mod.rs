@@ -11,11 +11,11 @@ use hotloop::packet::seed::Seed;
 use hotloop::stage::{Classified, Core, Tagged};
 use hotloop::testing::{Bench, InBursts, Outcome, bench_burst};
 use ipip_lb::balance::{
-    Answer, Balance, BalanceDrop, BalancerConfig, Egress, Egresses, Question, Route, SEED,
+    Balance, BalanceDrop, BalancerConfig, Egress, Egresses, Query, Reply, Route, SEED,
 };
 use ipip_lb::config::Config;
 use ipip_lb::counts::WorkerCounts;
-use ipip_lb::directory::{Builder, Directory, Standing};
+use ipip_lb::services::{Builder, ServiceTable, Standing};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,8 +56,8 @@ pub struct Lb {
     bench: Bench<Balance<MemPacket>, InBursts>,
     counts: Arc<[WorkerCounts]>,
     builder: Builder,
-    publisher: Publisher<Directory>,
-    pub asker: Asker<Question, Answer>,
+    publisher: Publisher<ServiceTable>,
+    pub asker: Asker<Query, Reply>,
     pub config: Config,
     pub standing: Standing,
 }
@@ -80,13 +80,13 @@ impl Lb {
 
     pub fn of_config(config: Config) -> Self {
         let mut builder = Builder::new(&config);
-        let directory = Arc::new(builder.build(&config, &Standing::default()).unwrap());
+        let services = Arc::new(builder.build(&config, &Standing::default()).unwrap());
         let slot_capacity = builder.slot_capacity();
         let counts: Arc<[_]> = [WorkerCounts::new(slot_capacity)].into();
-        let (publisher, subscribers) = publish(directory, Deployment::run_to_completion(1), 0);
+        let (publisher, subscribers) = publish(services, Deployment::run_to_completion(1), 0);
         let (asker, mailboxes) = mailbox(Deployment::run_to_completion(1), 0, 1);
         let balance = Balance::new(BalancerConfig {
-            directory: subscribers.take(&Core::new(0, 1)).unwrap(),
+            services: subscribers.take(&Core::new(0, 1)).unwrap(),
             egresses: egresses(),
             counts: Arc::clone(&counts),
             worker: 0,
@@ -101,8 +101,8 @@ impl Lb {
 
     /// Has the balancer go over to what the configuration and the standing are now.
     pub fn reload(&mut self) {
-        let directory = self.builder.build(&self.config, &self.standing).unwrap();
-        self.publisher.publish(Arc::new(directory));
+        let services = self.builder.build(&self.config, &self.standing).unwrap();
+        self.publisher.publish(Arc::new(services));
         self.tick();
         assert!(self.publisher.collect());
         for slot in self.builder.settle() {
@@ -138,8 +138,8 @@ impl Lb {
         self.bench.tick::<Classified<MemPacket>>()
     }
 
-    pub fn directory(&self) -> &Directory {
-        self.bench.stage().directory()
+    pub fn services(&self) -> &ServiceTable {
+        self.bench.stage().services()
     }
 
     pub fn finish(&mut self) -> Sent {

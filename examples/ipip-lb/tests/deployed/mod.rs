@@ -3,12 +3,12 @@
 #![allow(dead_code, unused_imports, reason = "each test program uses a part of it")]
 
 pub mod config;
-pub mod left;
 pub mod running;
+pub mod sent;
 
 pub use config::{preamble, service};
-pub use left::Left;
 pub use running::{BACKENDS, CLIENTS, Running};
+pub use sent::Sent;
 
 use hotloop::engine::{Deployment, Engine, Report, outlets, sources};
 use hotloop::packet::PortId;

@@ -1,17 +1,17 @@
 //! A balancer that runs, step by step.
 
-use super::Left;
+use super::Sent;
 use hotloop::engine::{Assembly, Deployment, Report};
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::ip::protocol;
 use hotloop::stage::Instant;
 use hotloop::testing::MemoryPort;
-use ipip_lb::balance::{Answer, Filter, Listing, Question};
+use ipip_lb::balance::{Filter, Listing, Query, Reply};
 use ipip_lb::config::Config;
 use ipip_lb::connection::{Connection, State};
 use ipip_lb::counts::WorkerCounts;
-use ipip_lb::directory::{Found, Removal, Standing, TargetName};
 use ipip_lb::network_function::Steering;
+use ipip_lb::services::{Found, Removal, Standing, TargetName};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,50 +51,50 @@ impl<'a> Running<'a> {
 
     /// Lets frames arrive at the clients' port, on the queue of the first core, and returns what
     /// leaves.
-    pub fn feed(&mut self, frames: &[Vec<u8>]) -> Vec<Left> {
+    pub fn feed(&mut self, frames: &[Vec<u8>]) -> Vec<Sent> {
         self.feed_at(CLIENTS, 0, frames)
     }
 
     /// Lets frames arrive at a port, on one queue.
-    pub fn feed_at(&mut self, port: usize, queue_index: usize, frames: &[Vec<u8>]) -> Vec<Left> {
+    pub fn feed_at(&mut self, port: usize, queue_index: usize, frames: &[Vec<u8>]) -> Vec<Sent> {
         self.ports[port].feed(queue_index, frames.iter().cloned());
         self.step();
-        self.left()
+        self.sent()
     }
 
     /// Lets frames arrive at the clients' port, one after the other, each on the next queue.
-    pub fn feed_spread(&mut self, frames: &[Vec<u8>]) -> Vec<Left> {
+    pub fn feed_spread(&mut self, frames: &[Vec<u8>]) -> Vec<Sent> {
         let receiver_count = self.deployment.cores_in(0);
-        let mut left = Vec::new();
+        let mut sent = Vec::new();
         for (index, frame) in frames.iter().enumerate() {
             let frame = std::slice::from_ref(frame);
-            left.extend(self.feed_at(CLIENTS, index % receiver_count, frame));
+            sent.extend(self.feed_at(CLIENTS, index % receiver_count, frame));
         }
-        left
+        sent
     }
 
     /// Lets a frame arrive; one must leave.
-    pub fn one(&mut self, frame: impl Into<Vec<u8>>) -> Left {
+    pub fn one(&mut self, frame: impl Into<Vec<u8>>) -> Sent {
         let frame = frame.into();
-        let left = self.feed(std::slice::from_ref(&frame));
-        assert_eq!(left.len(), 1, "{frame:02x?}: {left:02x?}");
-        left[0].clone()
+        let sent = self.feed(std::slice::from_ref(&frame));
+        assert_eq!(sent.len(), 1, "{frame:02x?}: {sent:02x?}");
+        sent[0].clone()
     }
 
     /// Lets a frame arrive from a backend; one must leave.
-    pub fn answer(&mut self, frame: impl Into<Vec<u8>>) -> Left {
+    pub fn answer(&mut self, frame: impl Into<Vec<u8>>) -> Sent {
         let frame = frame.into();
         let queue_index = self.deployment.cores_in(0) - 1;
-        let left = self.feed_at(BACKENDS, queue_index, std::slice::from_ref(&frame));
-        assert_eq!(left.len(), 1, "{frame:02x?}: {left:02x?}");
-        left[0].clone()
+        let sent = self.feed_at(BACKENDS, queue_index, std::slice::from_ref(&frame));
+        assert_eq!(sent.len(), 1, "{frame:02x?}: {sent:02x?}");
+        sent[0].clone()
     }
 
     /// Lets a frame arrive; none may leave.
     pub fn none(&mut self, frame: impl Into<Vec<u8>>) {
         let frame = frame.into();
-        let left = self.feed(std::slice::from_ref(&frame));
-        assert_eq!(left, [], "{frame:02x?}");
+        let sent = self.feed(std::slice::from_ref(&frame));
+        assert_eq!(sent, [], "{frame:02x?}");
     }
 
     /// Lets a frame arrive; says to which backend it went.
@@ -103,18 +103,18 @@ impl<'a> Running<'a> {
     }
 
     /// Lets time pass, and the workers' clocks take notice.
-    pub fn advance(&mut self, duration: Duration) -> Vec<Left> {
+    pub fn advance(&mut self, duration: Duration) -> Vec<Sent> {
         self.now = self.now + duration;
         self.step();
-        self.left()
+        self.sent()
     }
 
     /// Has the workers go over to what configuration and standing are now.
     pub fn reload(&mut self) {
-        let directory = self.steering.builder.build(&self.config, &self.standing).unwrap();
-        let directory = Arc::new(directory);
-        self.steering.directory = Arc::clone(&directory);
-        self.steering.publisher.publish(directory);
+        let table = self.steering.builder.build(&self.config, &self.standing).unwrap();
+        let table = Arc::new(table);
+        self.steering.services = Arc::clone(&table);
+        self.steering.publisher.publish(table);
         self.step();
         assert!(self.steering.publisher.collect());
         for slot in self.steering.builder.settle() {
@@ -171,10 +171,10 @@ impl<'a> Running<'a> {
     fn known(&mut self, key: &FlowKey) -> Vec<Option<Connection>> {
         let mut known = Vec::new();
         for worker in 0..self.deployment.cores_in(1) {
-            self.steering.asker.ask(worker, Question::Connection(*key)).unwrap();
+            self.steering.asker.ask(worker, Query::Connection(*key)).unwrap();
             self.step();
             match self.steering.asker.answer(worker) {
-                Some(Answer::Connection(connection)) => known.push(connection),
+                Some(Reply::Connection(connection)) => known.push(connection),
                 other => panic!("{other:?}"),
             }
         }
@@ -198,9 +198,9 @@ impl<'a> Running<'a> {
     /// The backend of a TCP connection.
     pub fn remembered(&mut self, client: &str, vip: &str) -> Option<String> {
         let connection = self.connection(protocol::TCP, client, vip)?;
-        match self.steering.directory.target(connection.target) {
-            Found::There(target) => Some(target.address.to_string()),
-            Found::Gone | Found::Flushed => None,
+        match self.steering.services.target(connection.target) {
+            Found::Active(target) => Some(target.address.to_string()),
+            Found::Removed | Found::Flushed => None,
         }
     }
 
@@ -209,11 +209,11 @@ impl<'a> Running<'a> {
         let mut connections = Vec::new();
         for worker in 0..self.deployment.cores_in(1) {
             let listing = Box::new(Listing::new(Filter::default(), 1 << 16));
-            self.steering.asker.ask(worker, Question::Connections(listing)).unwrap();
+            self.steering.asker.ask(worker, Query::Connections(listing)).unwrap();
             let listing = loop {
                 self.step();
                 match self.steering.asker.answer(worker) {
-                    Some(Answer::Connections(listing)) => break listing,
+                    Some(Reply::Connections(listing)) => break listing,
                     Some(other) => panic!("{other:?}"),
                     None => {}
                 }
@@ -236,14 +236,14 @@ impl<'a> Running<'a> {
         assert!(!self.assembly.has_panicked());
     }
 
-    /// What has left since the last time: to clients first.
-    fn left(&mut self) -> Vec<Left> {
-        let mut left = Vec::new();
+    /// The frames sent since the last call: to clients first.
+    fn sent(&mut self) -> Vec<Sent> {
+        let mut sent = Vec::new();
         for (port, to_client) in self.ports.iter().zip([true, false]) {
             let frames = port.take_all_sent().into_iter();
-            left.extend(frames.map(|frame| Left { to_client, frame: frame.bytes }));
+            sent.extend(frames.map(|frame| Sent { to_client, frame: frame.bytes }));
         }
-        left
+        sent
     }
 }
 

@@ -16,17 +16,17 @@ impl Model {
     ) -> Result<Target, &'static str> {
         if self.net.scheduler(service) != Scheduler::Source {
             let target = self.net.by_hash(service, hash).ok_or("no_backend")?;
-            return self.but_not_itself(service, target, client, hash);
+            return self.other_than_client(service, target, client, hash);
         }
         let hash = client_hash(&self.net.balancer, client);
         let kept = self.kept_target(service, client);
         let target = kept.or_else(|| self.net.by_hash(service, hash)).ok_or("no_backend")?;
-        self.but_not_itself(service, target, client, hash)
+        self.other_than_client(service, target, client, hash)
     }
 
     /// A backend that is the client itself gets nothing from itself: of the others that may be chosen,
     /// each in as many places of a row as its weight says, the one at the hash's share of the row does.
-    pub fn but_not_itself(
+    pub fn other_than_client(
         &mut self,
         service: usize,
         target: Target,
@@ -92,7 +92,7 @@ impl Model {
             Scheduler::RoundRobin => self.next_in_turn(service),
             Scheduler::LeastConnections => self.least_busy(service),
         };
-        self.but_not_itself(service, target.ok_or("no_backend")?, client, hash)
+        self.other_than_client(service, target.ok_or("no_backend")?, client, hash)
     }
 
     fn next_in_turn(&mut self, service: usize) -> Option<Target> {

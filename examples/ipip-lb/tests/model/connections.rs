@@ -118,7 +118,7 @@ impl Model {
             Scheduler::RoundRobin | Scheduler::LeastConnections => hash,
         };
         let by_hash = self.net.by_hash(service, hash);
-        let due = by_hash.and_then(|it| self.but_not_itself(service, it, client, hash).ok());
+        let due = by_hash.and_then(|it| self.other_than_client(service, it, client, hash).ok());
         due != Some(target)
     }
 

@@ -15,7 +15,7 @@ use hotloop::testing::{Bench, InBursts, bench_burst};
 use ipip_lb::balance::{Balance, BalanceDrop, BalancerConfig, Egress, Egresses, Route};
 use ipip_lb::config::Config;
 use ipip_lb::counts::WorkerCounts;
-use ipip_lb::directory::{self, Builder, Directory, Found, Removal, TargetName};
+use ipip_lb::services::{self, Builder, Found, Removal, ServiceTable, TargetName};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,14 +56,14 @@ pub struct Lab {
     counts: Arc<[WorkerCounts]>,
     worker: usize,
     builder: Builder,
-    publisher: Publisher<Directory>,
+    publisher: Publisher<ServiceTable>,
     connections_max: usize,
 }
 
 impl Lab {
     pub fn new(config: &Config, worker: usize) -> Self {
         let mut builder = Builder::new(config);
-        let first = builder.build(config, &directory::Standing::default()).expect("room for few");
+        let first = builder.build(config, &services::Standing::default()).expect("room for few");
         let slot_capacity = builder.slot_capacity();
         let workers = 0..config.engine.workers;
         let counts: Arc<[_]> = workers.map(|_| WorkerCounts::new(slot_capacity)).collect();
@@ -75,7 +75,7 @@ impl Lab {
             destination: MacAddress::new(destination),
         };
         let balance = Balance::new(BalancerConfig {
-            directory: subscribers.take(&Core::new(0, 1)).expect("the only one"),
+            services: subscribers.take(&Core::new(0, 1)).expect("the only one"),
             egresses: Egresses {
                 clients: egress(TO_CLIENTS, STATIONS.client),
                 backends: egress(TO_BACKENDS, STATIONS.backend),
@@ -97,7 +97,7 @@ impl Lab {
         let name =
             |(number, address): &_| TargetName { service: format!("s{number}"), address: *address };
         let removal = |is_flushed| if is_flushed { Removal::Flush } else { Removal::Rebalance };
-        let standing = directory::Standing {
+        let standing = services::Standing {
             down: standing.down.iter().map(|(number, it)| (*it, health(*number))).collect(),
             weights: standing.weights.iter().map(|(key, weight)| (name(key), *weight)).collect(),
             removed: standing.removed.iter().map(|(key, it)| (name(key), removal(*it))).collect(),
@@ -132,7 +132,7 @@ impl Lab {
     }
 
     pub fn feed(&mut self, inputs: &[Input]) -> Outcome {
-        let seed = self.bench.stage().directory().settings.hashes.seed();
+        let seed = self.bench.stage().services().settings.hashes.seed();
         let items = inputs.iter().map(|input| {
             let packet = MemPacket::with_room(&input.frame, input.headroom_bytes, 128);
             let layout = classify_packet(&packet, &seed);
@@ -174,16 +174,16 @@ impl Lab {
 
     /// The connections in the tables, those whose time is up among them.
     pub fn listing(&self) -> HashMap<FlowKey, Listed> {
-        let directory = self.bench.stage().directory();
+        let services = self.bench.stage().services();
         let connections = self.bench.stage().connections().iter();
         connections
             .map(|(key, connection)| {
-                let target = match directory.target(connection.target) {
-                    Found::There(target) => target.service.map(|index| {
-                        let name = &directory.services()[index as usize].name;
+                let target = match services.target(connection.target) {
+                    Found::Active(target) => target.service.map(|index| {
+                        let name = &services.all()[index as usize].name;
                         (name[1..].parse().expect("s and a number"), target.address)
                     }),
-                    Found::Gone | Found::Flushed => None,
+                    Found::Removed | Found::Flushed => None,
                 };
                 let state = match connection.state() {
                     ipip_lb::connection::State::Opening => State::Opening,

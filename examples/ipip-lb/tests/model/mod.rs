@@ -49,9 +49,9 @@
 mod choose;
 pub mod compare;
 mod connections;
+mod deliver;
 mod describe;
 mod lab;
-mod leave;
 mod net;
 mod oddities;
 mod packet;

@@ -1,7 +1,7 @@
 //! What is done to a packet: unwrapping, wrapping, cutting up, answering. All of it is written out
 //! byte by byte, and every sum is taken over everything.
 
-use super::leave::Error;
+use super::deliver::Error;
 use super::wire::{self, ICMP, ICMPV6, IPV4, IPV6, Ip, Piece, be16, put16};
 use std::net::IpAddr;
 

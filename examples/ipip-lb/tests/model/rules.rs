@@ -1,6 +1,6 @@
 //! The rules, one after the other, as they are written down.
 
-use super::leave::Error;
+use super::deliver::Error;
 use super::net::{Net, Target, seed};
 use super::packet::{Packet, is_single_host};
 use super::table::{Connection, Errors, Listed, Waiting, Window};

@@ -59,8 +59,8 @@ fn what_neighbours_say_to_each_other_is_punted_even_to_a_vip() {
         }
         // Other ICMPv6 than that goes where the service says.
         let other = protocol(58).from(V6_IN_V6.client).to(V6_IN_V6.vip);
-        let left = lb.one(other.payload([144, 0, 0, 0, 0, 1, 0, 0]));
-        assert_eq!(left.backend(), V6_IN_V6.backend);
+        let sent = lb.one(other.payload([144, 0, 0, 0, 0, 1, 0, 0]));
+        assert_eq!(sent.backend(), V6_IN_V6.backend);
     });
     assert_dropped(&report, &[("punt", 18)]);
 }

@@ -1,11 +1,11 @@
 //! Backends that come, go, fall ill, and weigh more or less: what becomes of connections.
 
-use crate::deployed::left::backends;
+use crate::deployed::sent::backends;
 use crate::deployed::{Running, assert_dropped, in_all, preamble, service};
 use crate::{WEB, client_of, segment, syns, web};
 use hotloop::packet::build::{tcp, udp, unreachable};
 use hotloop::packet::tcp::flags::{ACK, FIN};
-use ipip_lb::directory::Removal;
+use ipip_lb::services::Removal;
 use std::collections::HashSet;
 
 const SCHEDULERS: [&str; 4] = ["maglev", "round-robin", "least-connections", "source"];

@@ -1,6 +1,6 @@
 //! What is remembered of connections, and for how long.
 
-use crate::deployed::left::backends;
+use crate::deployed::sent::backends;
 use crate::deployed::{Running, in_all, in_both, preamble, service};
 use crate::{PAIRS, Pair, V4_IN_V4, WEB, client_of, segment, syns, web};
 use hotloop::packet::build::{protocol, tcp, udp};
@@ -259,9 +259,9 @@ fn turn_often(lb: &mut Running<'_>) {
 /// Checks which connections are noted as exceptions, and says how many.
 fn exceptions(lb: &mut Running<'_>) -> usize {
     let mut count = 0;
-    let hashes = lb.steering.directory.settings.hashes;
+    let hashes = lb.steering.services.settings.hashes;
     for (_, key, connection) in lb.connections() {
-        let service = lb.steering.directory.service_of_flow(&key).expect("a service");
+        let service = lb.steering.services.service_of_flow(&key).expect("a service");
         let by_hash = match service.scheduler {
             Scheduler::Source => hashes.of_client(key.source()),
             _ => hashes.seed().hash(&key),

@@ -105,8 +105,8 @@ fn the_congestion_mark_is_as_rfc_6040_combines_both() {
                         continue;
                     }
                     let expected = reply.tos(0xA8 | combined).ttl(63).build();
-                    let left = lb.one(frame);
-                    assert_eq!(left.frame, to_client(&expected), "{pair:?} {inner} {outer}");
+                    let sent = lb.one(frame);
+                    assert_eq!(sent.frame, to_client(&expected), "{pair:?} {inner} {outer}");
                 }
             }
         }
@@ -120,20 +120,20 @@ fn nested_tunnels_are_unwrapped_once() {
         // Inside is a tunnel to a service: it goes there like any other, still wrapped.
         let inside = udp().from("198.51.100.7:1").to("198.51.100.8:2");
         let to_service = inside.clone().tunnelled("198.51.100.9", "203.0.113.10");
-        let left = lb.one(to_service.clone().tunnelled("10.0.0.1", "192.0.2.1"));
+        let sent = lb.one(to_service.clone().tunnelled("10.0.0.1", "192.0.2.1"));
         let bare = lb.one(to_service);
-        assert_eq!(left.backend(), "10.0.0.1");
-        assert_eq!(left.inner(), bare.inner());
+        assert_eq!(sent.backend(), "10.0.0.1");
+        assert_eq!(sent.inner(), bare.inner());
 
         // Inside is a tunnel from a service to a client.
         let to_its_client = inside.clone().tunnelled("203.0.113.10", "198.51.100.7");
-        let left = lb.one(to_its_client.clone().tunnelled("10.0.0.1", "192.0.2.1"));
+        let sent = lb.one(to_its_client.clone().tunnelled("10.0.0.1", "192.0.2.1"));
         let mut expected = to_its_client.build();
         expected[14 + 8] = 63;
         expected[14 + 10..][..2].copy_from_slice(&[0, 0]);
         let sum = sum(&expected[14..34]);
         expected[14 + 10..][..2].copy_from_slice(&sum.to_be_bytes());
-        assert_eq!(left.frame, to_client(&expected));
+        assert_eq!(sent.frame, to_client(&expected));
 
         // Inside is another one to the balancer: whatever its destination, it isn't a service.
         let reply = V6_IN_V6.reply(udp());

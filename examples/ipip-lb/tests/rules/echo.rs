@@ -15,11 +15,11 @@ fn reply_answers_from_the_vip() {
         for pair in PAIRS {
             for payload in [&[][..], b"56 bytes", &[0xA5; 1400]] {
                 let frame = request(pair, echo_request(77, 5)).payload(payload).ttl(9).vlan(3);
-                let left = lb.one(frame.identification(0x1234).dont_fragment());
+                let sent = lb.one(frame.identification(0x1234).dont_fragment());
                 let reply = echo_reply(77, 5).from(pair.vip).to(pair.client).payload(payload);
                 let reply = reply.ttl(64).vlan(3).identification(0x1234).dont_fragment();
-                assert!(left.to_client);
-                assert_eq!(left.frame, to_client(&reply.build()), "{pair:?}");
+                assert!(sent.to_client);
+                assert_eq!(sent.frame, to_client(&reply.build()), "{pair:?}");
             }
         }
         assert_eq!((lb.admitted(), lb.count(|it| it.answered.count())), (0, 12));
@@ -79,8 +79,8 @@ fn a_request_with_a_wrong_checksum_is_dropped_and_not_answered() {
 #[test]
 fn a_reply_of_all_zeroes_has_the_checksum_0xffff() {
     in_all(&four(""), |lb| {
-        let left = lb.one(request(V4_IN_V4, echo_request(0, 0)).payload([0; 56]));
-        assert_eq!(left.frame[34..42], [0, 0, 0xFF, 0xFF, 0, 0, 0, 0]);
+        let sent = lb.one(request(V4_IN_V4, echo_request(0, 0)).payload([0; 56]));
+        assert_eq!(sent.frame[34..42], [0, 0, 0xFF, 0xFF, 0, 0, 0, 0]);
     });
 }
 
@@ -124,8 +124,8 @@ fn forward_sends_them_to_a_backend_which_they_keep() {
                 assert_eq!(lb.backend(one(2)), backend);
                 // Its fragments too: they are one datagram's.
                 let fragments = one(3).payload([0; 2000]).identification(identifier);
-                for left in lb.feed(&fragments.build_fragments(1300)) {
-                    assert_eq!(left.backend(), backend);
+                for sent in lb.feed(&fragments.build_fragments(1300)) {
+                    assert_eq!(sent.backend(), backend);
                 }
                 backends.push(backend);
             }

@@ -1,6 +1,6 @@
 //! The outer header, and what becomes of the packet inside.
 
-use crate::deployed::{Left, assert_dropped, in_all, in_both, preamble, service};
+use crate::deployed::{Sent, assert_dropped, in_all, in_both, preamble, service};
 use crate::expected::{Outer, packet, sum, wrapped};
 use crate::{PAIRS, Pair, V4_IN_V4, V6_IN_V4, four, with_port};
 use hotloop::packet::build::{PacketBuilder, protocol, tcp, udp};
@@ -41,11 +41,11 @@ fn packets_leave_wrapped_in_all_four_combinations_and_else_as_they_came() {
     let (_, report) = in_all(&four(""), |lb| {
         for pair in PAIRS {
             for kind in kinds(pair).into_iter().map(forbidding) {
-                let left = lb.one(kind.clone().ttl(9));
+                let sent = lb.one(kind.clone().ttl(9));
                 let inner = kind.ttl(8).build();
                 let outer = Outer { dont_fragment: true, ..pair.outer() };
-                assert!(!left.to_client);
-                assert_eq!(left.frame, wrapped(&inner, &outer), "{pair:?}");
+                assert!(!sent.to_client);
+                assert_eq!(sent.frame, wrapped(&inner, &outer), "{pair:?}");
             }
         }
     });
@@ -57,9 +57,9 @@ fn packets_leave_by_the_port_whose_side_is_backend_from_and_to_its_macs() {
     use crate::deployed::{BACKENDS_MAC, OWN_MAC};
     in_all(&four(""), |lb| {
         for pair in PAIRS {
-            let left = lb.one(pair.syn());
-            assert!(!left.to_client);
-            assert_eq!((&left.frame[..6], &left.frame[6..12]), (&BACKENDS_MAC[..], &OWN_MAC[..]));
+            let sent = lb.one(pair.syn());
+            assert!(!sent.to_client);
+            assert_eq!((&sent.frame[..6], &sent.frame[6..12]), (&BACKENDS_MAC[..], &OWN_MAC[..]));
         }
     });
 }
@@ -69,11 +69,11 @@ fn padding_after_the_packet_is_cut_off() {
     in_all(&four(""), |lb| {
         for pair in PAIRS {
             let padded = pair.request(udp()).dont_fragment().padded();
-            let left = lb.one(padded.clone());
+            let sent = lb.one(padded.clone());
             let inner = padded.ttl(63).build();
             let packet_bytes = if pair.is_v4() { 28 } else { 48 };
             let outer = Outer { dont_fragment: true, ..pair.outer() };
-            assert_eq!(left.frame, wrapped(&inner[..14 + packet_bytes], &outer), "{pair:?}");
+            assert_eq!(sent.frame, wrapped(&inner[..14 + packet_bytes], &outer), "{pair:?}");
         }
         // However much there is of it: it doesn't count for the MTU.
         let mut padded = V4_IN_V4.syn().dont_fragment().build();
@@ -83,8 +83,8 @@ fn padding_after_the_packet_is_cut_off() {
 }
 
 /// The TTL, TOS and DF of an outer header.
-fn outer_fields(left: &Left) -> (u8, u8, Option<bool>) {
-    match left.packet() {
+fn outer_fields(sent: &Sent) -> (u8, u8, Option<bool>) {
+    match sent.packet() {
         outer @ [0x45, tos, ..] => (outer[8], *tos, Some(outer[6] & 0x40 != 0)),
         outer => (outer[7], outer[0] << 4 | outer[1] >> 4, None),
     }
@@ -106,9 +106,9 @@ fn dscp_and_ecn_are_the_inners() {
     in_all(&four(""), |lb| {
         for pair in PAIRS {
             for tos in 0..=255 {
-                let left = lb.one(pair.syn().tos(tos));
-                assert_eq!(outer_fields(&left).1, tos, "{pair:?}");
-                assert_eq!(left.inner(), packet(&pair.syn().tos(tos).ttl(63).build()));
+                let sent = lb.one(pair.syn().tos(tos));
+                assert_eq!(outer_fields(&sent).1, tos, "{pair:?}");
+                assert_eq!(sent.inner(), packet(&pair.syn().tos(tos).ttl(63).build()));
             }
         }
     });
@@ -141,9 +141,9 @@ fn the_identification_is_0_with_df_and_never_twice_the_same_without() {
         }
         let frames: Vec<_> =
             (1..250).flat_map(|it| [clients(it).build(), flow(it).build()]).collect();
-        let left = lb.feed(&frames);
+        let sent = lb.feed(&frames);
         let numbers: Vec<_> =
-            left.iter().map(|it| u16::from_be_bytes([it.packet()[4], it.packet()[5]])).collect();
+            sent.iter().map(|it| u16::from_be_bytes([it.packet()[4], it.packet()[5]])).collect();
         // Two workers count in steps of two, one of them odd and the other even numbers.
         let distinct: HashSet<_> = numbers.iter().collect();
         assert_eq!((distinct.len(), numbers.len()), (498, 498));
@@ -190,8 +190,8 @@ fn the_outer_checksum_is_right() {
     in_all(&four(""), |lb| {
         for (number, pair) in (0..400_u16).zip([V4_IN_V4, V6_IN_V4].into_iter().cycle()) {
             let request = pair.request(udp()).from(pair.client(number + 1)).tos(number as u8);
-            let left = lb.one(request.payload(vec![0; usize::from(number)]));
-            assert_eq!(sum(&left.packet()[..20]), 0, "{left:02x?}");
+            let sent = lb.one(request.payload(vec![0; usize::from(number)]));
+            assert_eq!(sum(&sent.packet()[..20]), 0, "{sent:02x?}");
         }
     });
 }
@@ -201,8 +201,8 @@ fn the_inner_ttl_is_one_less_and_its_checksum_is_changed_by_as_much() {
     in_all(&four(""), |lb| {
         for pair in PAIRS {
             for ttl in 2..=255 {
-                let left = lb.one(pair.syn().ttl(ttl));
-                assert_eq!(left.inner(), packet(&pair.syn().ttl(ttl - 1).build()), "{pair:?}");
+                let sent = lb.one(pair.syn().ttl(ttl));
+                assert_eq!(sent.inner(), packet(&pair.syn().ttl(ttl - 1).build()), "{pair:?}");
             }
         }
         // A header that was damaged on the way stays damaged: nobody takes the packet for sound.
@@ -225,16 +225,16 @@ fn a_tunnel_to_a_service_is_wrapped_as_it_is_and_goes_by_the_flow_inside() {
         let mut backends = Vec::new();
         for port in 1..60 {
             let tunnel = |ttl| inside(port).ttl(ttl).tunnelled("198.51.100.1", "203.0.113.10");
-            let left = lb.one(tunnel(33).build());
+            let sent = lb.one(tunnel(33).build());
             // Its own TTL is the one that counts: that of the header outside.
             let mut expected = tunnel(33).build();
             expected[14 + 8] -= 1;
             expected[14 + 10..][..2].copy_from_slice(&[0, 0]);
             let sum = sum(&expected[14..34]);
             expected[14 + 10..][..2].copy_from_slice(&sum.to_be_bytes());
-            assert_eq!(left.inner(), expected[14..]);
-            assert_eq!(lb.one(tunnel(9).build()).backend(), left.backend());
-            backends.push(left.backend());
+            assert_eq!(sent.inner(), expected[14..]);
+            assert_eq!(lb.one(tunnel(9).build()).backend(), sent.backend());
+            backends.push(sent.backend());
         }
         // No connection is entered.
         assert_eq!((lb.admitted(), lb.connections().len()), (0, 0));

@@ -38,12 +38,12 @@ fn errors_go_to_the_backend_of_the_connection_they_quote_whatever_router_sent_th
                     for (number, error) in (1..).zip(errors(&answer)) {
                         let router = if pair.is_v4() { "192.88.99." } else { "2001:db8:99::" };
                         let error = error.from(format!("{router}{number}"));
-                        let left = lb.one(error.clone());
-                        assert_eq!(left.backend(), backend, "{pair:?}");
+                        let sent = lb.one(error.clone());
+                        assert_eq!(sent.backend(), backend, "{pair:?}");
                         // Whole, but for the hop.
-                        assert_eq!(left.inner()[9..10], error.clone().build()[23..24]);
+                        assert_eq!(sent.inner()[9..10], error.clone().build()[23..24]);
                         let expected = error.ttl(63).build();
-                        assert_eq!(left.inner(), expected[14..]);
+                        assert_eq!(sent.inner(), expected[14..]);
                     }
                 }
             }

@@ -1,7 +1,7 @@
 //! Fragments of requests.
 
-use crate::deployed::left::backends;
-use crate::deployed::{Left, assert_dropped, in_all, in_both, preamble, service};
+use crate::deployed::sent::backends;
+use crate::deployed::{Sent, assert_dropped, in_all, in_both, preamble, service};
 use crate::expected::wrapped;
 use crate::{PAIRS, Pair, V4_IN_V4, V6_IN_V6, four};
 use hotloop::packet::build::{PacketBuilder, udp};
@@ -28,12 +28,12 @@ fn fragments(datagram: PacketBuilder) -> [Vec<u8>; 3] {
 }
 
 /// The fragments' places in their datagrams, in units of 8 bytes.
-fn offsets(left: &[Left]) -> Vec<u16> {
-    let offset = |it: &Left| match it.inner() {
+fn offsets(sent: &[Sent]) -> Vec<u16> {
+    let offset = |it: &Sent| match it.inner() {
         inner if inner[0] >> 4 == 4 => u16::from_be_bytes([inner[6], inner[7]]) & 0x1FFF,
         inner => u16::from_be_bytes([inner[42], inner[43]]) >> 3,
     };
-    left.iter().map(offset).collect()
+    sent.iter().map(offset).collect()
 }
 
 const ORDERS: [[usize; 3]; 6] = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
@@ -44,8 +44,8 @@ fn all_fragments_reach_the_backend_of_their_first_in_whatever_order_on_whatever_
         for pair in [V4_IN_V4, V6_IN_V6] {
             for (number, order) in (1..).zip(ORDERS.iter().cycle().take(60)) {
                 let frames = fragments(datagram(pair, number, number));
-                let left = lb.feed_spread(&order.map(|index| frames[index].clone()));
-                let went = backends(&left);
+                let sent = lb.feed_spread(&order.map(|index| frames[index].clone()));
+                let went = backends(&sent);
                 assert!(went.len() == 3 && went.iter().all(|it| *it == went[0]), "{went:?}");
             }
         }
@@ -62,15 +62,15 @@ fn fragments_leave_wrapped_in_all_four_combinations_and_else_as_they_came() {
                 let datagram = datagram(pair, 9, u16::from(ttl));
                 let frames = fragments(datagram.clone().ttl(ttl));
                 let expected = fragments(datagram.ttl(ttl - 1));
-                for (left, expected) in lb.feed_spread(&frames).iter().zip(&expected) {
+                for (sent, expected) in lb.feed_spread(&frames).iter().zip(&expected) {
                     let mut outer = pair.outer();
                     // Around IPv6 there is DF; else there are numbers of the worker's.
                     outer.dont_fragment = !pair.is_v4();
                     if pair.is_v4() && pair.is_in_v4() {
-                        let packet = left.packet();
+                        let packet = sent.packet();
                         outer.identification = u16::from_be_bytes([packet[4], packet[5]]);
                     }
-                    assert_eq!(left.frame, wrapped(expected, &outer), "{pair:?}");
+                    assert_eq!(sent.frame, wrapped(expected, &outer), "{pair:?}");
                 }
             }
         }
@@ -84,12 +84,12 @@ fn those_that_came_early_leave_after_their_first_in_the_order_in_which_they_came
             let [first, second, third] = fragments(datagram(pair, 1, 1));
             let [other_first, other_second, other_third] = fragments(datagram(pair, 1, 2));
             assert_eq!(lb.feed_spread(&[third, other_second.clone(), second]), []);
-            let left = lb.feed(&[first]);
+            let sent = lb.feed(&[first]);
             let expected = match pair.is_v4() {
                 true => [0, 344, 172],
                 false => [0, 338, 169],
             };
-            assert_eq!(offsets(&left), expected);
+            assert_eq!(offsets(&sent), expected);
             // Another datagram's stay until its own first comes.
             assert_eq!(offsets(&lb.feed(&[other_first])), [0, expected[2]]);
             assert_eq!(offsets(&lb.feed(&[other_third])), [expected[1]]);
@@ -270,7 +270,7 @@ fn fragments_of_a_datagram_go_where_its_first_went_though_the_backends_changed()
         lb.weigh("v4", &backend, 0);
         assert_eq!(lb.backend(second), backend);
         // Unless it is no longer there.
-        lb.remove("v4", &backend, ipip_lb::directory::Removal::Rebalance);
+        lb.remove("v4", &backend, ipip_lb::services::Removal::Rebalance);
         lb.none(third);
     });
     assert_dropped(&report, &[("no_backend", 1)]);

@@ -1,6 +1,6 @@
 //! Fixed memory, and what becomes of flows that find none.
 
-use crate::deployed::left::backends;
+use crate::deployed::sent::backends;
 use crate::deployed::{Running, assert_dropped, in_all, in_both, preamble, service};
 use crate::{client_of, segment, syns, web};
 use hotloop::packet::build::{tcp, udp};
@@ -88,7 +88,7 @@ fn a_full_table_evicts_what_is_least_to_lose_and_of_it_what_was_silent_for_longe
 }
 
 #[test]
-fn an_exception_of_an_established_connection_leaves_only_where_all_are() {
+fn an_exception_of_an_established_connection_removeds_only_where_all_are() {
     let balancer = "connections_max = 4";
     in_both(&(preamble(balancer) + &web("", &FOUR)), 1, |lb| {
         establish(lb, 0..3);

@@ -49,11 +49,11 @@ fn packets_from_an_own_tunnel_source_are_not_wrapped() {
 fn passes_until_gone(lb: &mut Running<'_>, packet: PacketBuilder) -> usize {
     let mut frames = vec![packet.build()];
     for pass in 0..20 {
-        let left = lb.feed(&frames);
-        if left.is_empty() {
+        let sent = lb.feed(&frames);
+        if sent.is_empty() {
             return pass;
         }
-        frames = left.into_iter().map(|it| it.frame).collect();
+        frames = sent.into_iter().map(|it| it.frame).collect();
     }
     panic!("{} packets go on for ever", frames.len());
 }
@@ -156,22 +156,22 @@ fn an_encapsulation_limit_of_0_is_honoured_and_answered() {
         for pair in [V6_IN_V6, V6_IN_V4] {
             for packet in [tcp(), udp().payload([1; 200])] {
                 let frame = limited(pair.request(packet.clone()), 0).build();
-                let left = lb.one(frame.clone());
+                let sent = lb.one(frame.clone());
                 // Its pointer is at the limit: 40 bytes of header, then the fifth.
                 let mut error = parameter_problem(&frame).from(pair.vip).tos(0xC0).build();
                 error[14 + 41] = 0;
                 error[14 + 44..14 + 48].copy_from_slice(&[0, 0, 0, 44]);
                 let expected = to_client(&error);
-                assert_eq!(left.frame[..14 + 42], expected[..14 + 42]);
-                assert_eq!(left.frame[14 + 44..], expected[14 + 44..]);
+                assert_eq!(sent.frame[..14 + 42], expected[..14 + 42]);
+                assert_eq!(sent.frame[14 + 44..], expected[14 + 44..]);
                 // More than none is enough, and stays as it is: no outer header states one.
-                let left = lb.one(limited(pair.request(packet.clone()).ttl(9), 1));
+                let sent = lb.one(limited(pair.request(packet.clone()).ttl(9), 1));
                 let expected = limited(pair.request(packet).ttl(8), 1).build();
                 assert_eq!(
-                    (left.backend(), left.inner()),
+                    (sent.backend(), sent.inner()),
                     (pair.backend.into(), expected[14..].to_vec())
                 );
-                let next_header = left.packet()[if pair.is_in_v4() { 9 } else { 6 }];
+                let next_header = sent.packet()[if pair.is_in_v4() { 9 } else { 6 }];
                 assert_eq!(next_header, 41);
             }
             // In the midst of a connection too.

@@ -112,8 +112,8 @@ fn what_is_for_one_port_is_not_for_the_other() {
         for pair in [V4_IN_V4, V6_IN_V6] {
             for port in [CLIENTS, BACKENDS] {
                 for (number, mac) in macs.iter().enumerate() {
-                    let left = lb.feed_at(port, 0, &[to(*mac, pair.syn())]);
-                    assert_eq!(left.len(), usize::from(port == number));
+                    let sent = lb.feed_at(port, 0, &[to(*mac, pair.syn())]);
+                    assert_eq!(sent.len(), usize::from(port == number));
                 }
             }
         }
@@ -128,8 +128,8 @@ fn tunnels_end_by_ports_that_face_backends_alone() {
             for (source, own) in [("10.0.0.1", "192.0.2.1"), ("2001:db8:9::1", "2001:db8::1")] {
                 let tunnel = pair.reply(udp()).tunnelled(source, own);
                 lb.none(to(OWN_MAC, tunnel.clone()));
-                let left = lb.feed_at(BACKENDS, 0, &[to(OWN_MAC, tunnel)]);
-                assert!(left.len() == 1 && left[0].to_client);
+                let sent = lb.feed_at(BACKENDS, 0, &[to(OWN_MAC, tunnel)]);
+                assert!(sent.len() == 1 && sent[0].to_client);
             }
             // From a stranger it is not unwrapped by any.
             let tunnel = to(OWN_MAC, pair.reply(udp()).tunnelled("10.7.7.7", "192.0.2.1"));

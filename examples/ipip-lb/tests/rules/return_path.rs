@@ -24,9 +24,9 @@ fn replies_leave_for_clients_unwrapped_with_a_hop_less_and_else_as_they_were() {
                 protocol(50).payload([7; 31]),
             ] {
                 let reply = pair.reply(packet);
-                let left = lb.answer(tunnelled(reply.clone().ttl(33), pair));
-                assert!(left.to_client, "{pair:?}");
-                assert_eq!(left.frame, to_client(&reply.ttl(32).build()), "{pair:?}");
+                let sent = lb.answer(tunnelled(reply.clone().ttl(33), pair));
+                assert!(sent.to_client, "{pair:?}");
+                assert_eq!(sent.frame, to_client(&reply.ttl(32).build()), "{pair:?}");
             }
         }
         assert_eq!(lb.count(|it| it.to_clients.count()), 24);
@@ -111,10 +111,10 @@ fn a_tunnelled_request_to_a_service_is_balanced_like_any_other() {
                 ("10.0.0.1", "192.0.2.1"),
                 ("2001:db8:9::1", "2001:db8::1"),
             ] {
-                let left = lb.one(request.clone().tunnelled(from, own));
-                assert_eq!(left.backend(), bare.backend());
-                assert_eq!(left.inner()[..4], bare.inner()[..4]);
-                assert_eq!(left.inner()[6..], bare.inner()[6..]);
+                let sent = lb.one(request.clone().tunnelled(from, own));
+                assert_eq!(sent.backend(), bare.backend());
+                assert_eq!(sent.inner()[..4], bare.inner()[..4]);
+                assert_eq!(sent.inner()[6..], bare.inner()[6..]);
             }
         }
         assert_eq!(lb.admitted(), 49);
@@ -152,14 +152,14 @@ fn clamp_mss_lowers_the_option_of_syn_acks_to_what_fits_the_tunnel() {
             // In no other segment.
             for flags in [SYN, ACK] {
                 let reply = pair.reply(tcp()).tcp_flags(flags).tcp_options(&mss(1460));
-                let left = lb.answer(tunnelled(reply.clone(), pair));
-                assert_eq!(left.frame, to_client(&reply.ttl(63).build()), "{pair:?}");
+                let sent = lb.answer(tunnelled(reply.clone(), pair));
+                assert_eq!(sent.frame, to_client(&reply.ttl(63).build()), "{pair:?}");
             }
         }
         // Where nobody knows which tunnel it will be, the longer outer header counts.
         let stray = V4_IN_V4.reply(tcp()).to("198.51.100.99:1").tcp_flags(SYN | ACK);
-        let left = lb.answer(tunnelled(stray.clone().tcp_options(&mss(1460)), V4_IN_V4));
-        assert_eq!(left.frame, to_client(&stray.tcp_options(&mss(1420)).ttl(63).build()));
+        let sent = lb.answer(tunnelled(stray.clone().tcp_options(&mss(1460)), V4_IN_V4));
+        assert_eq!(sent.frame, to_client(&stray.tcp_options(&mss(1420)).ttl(63).build()));
     });
     assert_dropped(&report, &[]);
 }

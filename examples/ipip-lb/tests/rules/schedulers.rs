@@ -1,11 +1,11 @@
 //! Which backend a new connection goes to.
 
-use crate::deployed::left::backends;
+use crate::deployed::sent::backends;
 use crate::deployed::{Running, assert_dropped, in_all, in_both, preamble, service};
 use crate::{WEB, client_of, segment, syns, web};
 use hotloop::packet::build::{tcp, udp};
 use hotloop::packet::tcp::flags::ACK;
-use ipip_lb::directory::Found;
+use ipip_lb::services::Found;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ fn by_worker(lb: &mut Running<'_>, clients: std::ops::Range<u16>) -> Vec<Vec<Str
     let connections = lb.connections();
     let mut known = HashMap::new();
     for (worker, key, connection) in &connections {
-        let Found::There(target) = lb.steering.directory.target(connection.target) else {
+        let Found::Active(target) = lb.steering.services.target(connection.target) else {
             panic!("{connection:?}");
         };
         known.insert(key.source().to_string(), (*worker, target.address.to_string()));
@@ -79,8 +79,8 @@ fn round_robin_takes_weighted_turns_by_worker() {
     let config = preamble("")
         + &web("scheduler = \"round-robin\"", &["10.0.0.1*5", "10.0.0.2*1", "10.0.0.3*1"]);
     let (workers, [report, _]) = in_both(&config, 2, |lb| {
-        let left = lb.feed(&syns(0..400));
-        assert_eq!(left.len(), 400);
+        let sent = lb.feed(&syns(0..400));
+        assert_eq!(sent.len(), 400);
         by_worker(lb, 0..400)
     });
     assert_dropped(&report, &[]);
@@ -148,8 +148,8 @@ fn least_connections_counts_those_that_ended_no_more() {
         for _ in 0..600 {
             lb.advance(Duration::ZERO);
         }
-        let left = lb.feed(&(100..110).map(query).collect::<Vec<_>>());
-        assert_eq!(backends(&left), ["10.0.0.1"; 10]);
+        let sent = lb.feed(&(100..110).map(query).collect::<Vec<_>>());
+        assert_eq!(backends(&sent), ["10.0.0.1"; 10]);
         assert_eq!(lb.count(|it| it.connections.count()), 20);
     });
 }

@@ -1,6 +1,6 @@
 //! Packets that do not fit the path to the backends once they are wrapped.
 
-use crate::deployed::{Left, assert_dropped, in_all, run_with_buffers};
+use crate::deployed::{Sent, assert_dropped, in_all, run_with_buffers};
 use crate::expected::{Outer, packet, sum, to_client, wrapped};
 use crate::{PAIRS, Pair, V4_IN_V4, V4_IN_V6, four};
 use hotloop::engine::Deployment;
@@ -29,10 +29,10 @@ fn what_fits_to_the_byte_passes_whole() {
     let (_, report) = in_all(&four(""), |lb| {
         for pair in PAIRS {
             let longest = of_bytes(pair, room(pair)).dont_fragment();
-            let left = lb.one(longest.clone());
-            assert_eq!(left.packet().len(), MTU);
+            let sent = lb.one(longest.clone());
+            assert_eq!(sent.packet().len(), MTU);
             let outer = Outer { dont_fragment: true, ..pair.outer() };
-            assert_eq!(left.frame, wrapped(&longest.ttl(63).build(), &outer), "{pair:?}");
+            assert_eq!(sent.frame, wrapped(&longest.ttl(63).build(), &outer), "{pair:?}");
             // Padding doesn't count, nor do tags.
             let mut padded = of_bytes(pair, room(pair)).vlan(9).build();
             padded.resize(1600, 0);
@@ -48,10 +48,10 @@ fn with_df_and_over_ipv6_it_is_answered_by_the_vip_with_what_fits() {
         for pair in PAIRS {
             for packet_bytes in [room(pair) + 1, 2000, 8000] {
                 let frame = of_bytes(pair, packet_bytes).dont_fragment().build();
-                let left = lb.one(frame.clone());
+                let sent = lb.one(frame.clone());
                 let error = too_big(&frame, room(pair) as u16).from(pair.vip).tos(0xC0);
                 let error = error.identification(0).dont_fragment().build();
-                assert_eq!(left.frame, to_client(&error), "{pair:?}");
+                assert_eq!(sent.frame, to_client(&error), "{pair:?}");
             }
         }
     });
@@ -105,9 +105,9 @@ fn reassembled(pieces: &[Vec<u8>]) -> Vec<u8> {
     payload
 }
 
-fn inners(left: &[Left]) -> Vec<Vec<u8>> {
-    assert!(left.iter().all(|it| !it.to_client && it.packet().len() <= MTU));
-    left.iter().map(Left::inner).collect()
+fn inners(sent: &[Sent]) -> Vec<Vec<u8>> {
+    assert!(sent.iter().all(|it| !it.to_client && it.packet().len() <= MTU));
+    sent.iter().map(Sent::inner).collect()
 }
 
 #[test]
@@ -118,20 +118,20 @@ fn without_df_it_is_sent_in_tunnel_packets_that_fit_to_one_backend() {
                 [(room(pair) + 1, 2), (2900, 2), (4000, 3), (8000, 6)]
             {
                 let long = of_bytes(pair, packet_bytes).tos(0xB8).identification(4711);
-                let left = lb.feed(&[long.clone().build()]);
-                assert_eq!(left.len(), piece_count, "{pair:?} {packet_bytes}");
+                let sent = lb.feed(&[long.clone().build()]);
+                assert_eq!(sent.len(), piece_count, "{pair:?} {packet_bytes}");
                 let whole = long.ttl(63).build();
-                let pieces = inners(&left);
+                let pieces = inners(&sent);
                 assert_eq!(reassembled(&pieces), packet(&whole)[20..]);
-                for (left, piece) in left.iter().zip(&pieces) {
+                for (sent, piece) in sent.iter().zip(&pieces) {
                     // Of the header nothing changes but length, place and checksum.
                     assert_eq!((&piece[..2], &piece[4..6]), (&[0x45, 0xB8][..], &[0x12, 0x67][..]));
                     assert_eq!(
                         (&piece[8..10], &piece[12..20]),
                         (&[63, 17][..], &packet(&whole)[12..20])
                     );
-                    assert_eq!(left.backend(), pair.backend);
-                    assert_eq!(left.frame[..14], lb_link(pair));
+                    assert_eq!(sent.backend(), pair.backend);
+                    assert_eq!(sent.frame[..14], lb_link(pair));
                 }
                 // As much as fits is in all but the last: a multiple of eight bytes.
                 let most = (room(pair) - 20) / 8 * 8 + 20;
@@ -157,8 +157,8 @@ fn options_are_copied_into_later_pieces_where_they_ask_for_it() {
         // A router alert (copied), a timestamp (not copied), and the end.
         let options = [0x94, 4, 0, 0, 0x44, 8, 5, 0, 0, 0, 0, 0];
         let long = V4_IN_V4.request(udp()).payload(numbered(1500)).ipv4_options(&options);
-        let left = lb.feed(&[long.clone().build()]);
-        let pieces = inners(&left);
+        let sent = lb.feed(&[long.clone().build()]);
+        let pieces = inners(&sent);
         assert_eq!(reassembled(&pieces), packet(&long.ttl(63).build())[32..]);
         assert_eq!(pieces[0][20..32], options);
         assert_eq!((pieces[1][0], &pieces[1][20..24]), (0x46, &[0x94, 4, 0, 0][..]));
@@ -171,9 +171,9 @@ fn fragments_that_are_too_big_are_fragmented_again() {
         let datagram = V4_IN_V6.request(udp()).payload(numbered(4000));
         let frames = datagram.clone().build_fragments(1500);
         assert_eq!(frames.len(), 3);
-        let left = lb.feed_spread(&frames);
-        assert_eq!(left.len(), 5);
-        assert_eq!(reassembled(&inners(&left)), packet(&datagram.build())[20..]);
+        let sent = lb.feed_spread(&frames);
+        assert_eq!(sent.len(), 5);
+        assert_eq!(reassembled(&inners(&sent)), packet(&datagram.build())[20..]);
     });
     assert_dropped(&report, &[]);
     assert_eq!(report.created, 2);
@@ -186,8 +186,8 @@ fn where_buffers_run_out_what_is_not_sent_is_dropped_as_no_mbuf() {
         let pool = PacketPool::of(2);
         let (_, report) = run_with_buffers(&four(""), deployment, &pool, |lb| {
             assert_eq!(lb.feed(&[of_bytes(V4_IN_V4, 2900).build()]).len(), 2);
-            let left = lb.feed(&[of_bytes(V4_IN_V4, 4000).build()]);
-            assert_eq!(left.len(), 1);
+            let sent = lb.feed(&[of_bytes(V4_IN_V4, 4000).build()]);
+            assert_eq!(sent.len(), 1);
             assert_eq!(lb.feed(&[of_bytes(V4_IN_V4, 1400).build()]).len(), 1);
         });
         assert_dropped(&report, &[("no_mbuf", 1)]);
@@ -199,8 +199,8 @@ fn where_buffers_run_out_what_is_not_sent_is_dropped_as_no_mbuf() {
 fn a_ttl_that_is_spent_comes_before_length() {
     let (_, report) = in_all(&four(""), |lb| {
         for pair in PAIRS {
-            let left = lb.one(of_bytes(pair, 2000).dont_fragment().ttl(1));
-            let kind = left.packet()[if pair.is_v4() { 20 } else { 40 }];
+            let sent = lb.one(of_bytes(pair, 2000).dont_fragment().ttl(1));
+            let kind = sent.packet()[if pair.is_v4() { 20 } else { 40 }];
             assert_eq!(kind, if pair.is_v4() { 11 } else { 3 });
         }
     });

@@ -19,9 +19,9 @@ fn a_ttl_of_1_or_0_is_dropped_and_answered_by_time_exceeded_from_the_vip() {
             for ttl in [0, 1] {
                 for packet in [tcp(), udp().payload([1; 60]), udp().payload([5; 1300])] {
                     let frame = pair.request(packet).ttl(ttl).build();
-                    let left = lb.one(frame.clone());
-                    assert!(left.to_client);
-                    assert_eq!(left.frame, expired(&frame, pair), "{pair:?}");
+                    let sent = lb.one(frame.clone());
+                    assert!(sent.to_client);
+                    assert_eq!(sent.frame, expired(&frame, pair), "{pair:?}");
                 }
             }
         }
@@ -34,9 +34,9 @@ fn a_ttl_of_1_or_0_is_dropped_and_answered_by_time_exceeded_from_the_vip() {
 fn the_answers_vlan_tags_are_the_packets() {
     in_all(&four(""), |lb| {
         let frame = V4_IN_V4.syn().ttl(1).vlan(77).build();
-        let left = lb.one(frame.clone());
-        assert_eq!(left.frame[12..18], frame[12..18]);
-        assert_eq!(left.frame[18..], expired(&V4_IN_V4.syn().ttl(1).build(), V4_IN_V4)[14..]);
+        let sent = lb.one(frame.clone());
+        assert_eq!(sent.frame[12..18], frame[12..18]);
+        assert_eq!(sent.frame[18..], expired(&V4_IN_V4.syn().ttl(1).build(), V4_IN_V4)[14..]);
     });
 }
 
@@ -90,9 +90,9 @@ fn long() -> PacketBuilder {
 
 /// How many of these were answered; the others were dropped.
 fn answered(lb: &mut Running<'_>, frames: &[Vec<u8>]) -> usize {
-    let left = lb.feed(frames);
-    assert!(left.iter().all(|it| it.to_client));
-    left.len()
+    let sent = lb.feed(frames);
+    assert!(sent.iter().all(|it| it.to_client));
+    sent.len()
 }
 
 #[test]
@@ -144,9 +144,9 @@ fn no_flood_keeps_a_client_from_learning_the_paths_mtu() {
             lb.feed(&of(&late(), attack.clone()));
             lb.feed(&of(&long(), attack));
             for _ in 0..20 {
-                let left = lb.feed(&of(&long(), [[192, 168, 7, 7]]));
+                let sent = lb.feed(&of(&long(), [[192, 168, 7, 7]]));
                 // Destination unreachable, fragmentation needed.
-                learned += left.iter().filter(|it| it.frame[34..36] == [3, 4]).count();
+                learned += sent.iter().filter(|it| it.frame[34..36] == [3, 4]).count();
                 lb.advance(Duration::from_millis(50));
             }
         }

@@ -1,15 +1,15 @@
-//! What every worker knows: the configuration, compiled for the packet path. Read-only and shared.
+//! The service table: the configuration, compiled for the packet path. Read-only and shared.
 //!
-//! A running balancer has one [`Directory`] after the other: whatever changes, a new one is built off
-//! the packet path and handed to the workers, which go over to it between two bursts. What stays the
-//! same keeps its [`TargetId`], so that connections need not be looked at.
+//! For every change, control builds a new [`ServiceTable`] off the packet path and publishes it to the
+//! workers, which take it up between two bursts. A backend that stays keeps its [`TargetId`], so that
+//! its connections stay valid.
 
 mod build;
 mod maglevs;
 mod refresh;
 mod slots;
 
-pub use build::{Builder, Departure, Removal, Standing, TargetName};
+pub use build::{Builder, Removal, RemovedTarget, Standing, TargetName};
 pub use maglevs::Maglevs;
 pub use slots::{SLOTS_SPARE, TooManyTargets};
 
@@ -26,9 +26,10 @@ use std::hint;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// The configuration, compiled for the packet path. A clone shares what each service has.
+/// A snapshot of the configuration, compiled for the packet path. A clone shares the choices and
+/// Maglev tables of the services.
 #[derive(Clone, Debug)]
-pub struct Directory {
+pub struct ServiceTable {
     rules: Rules,
     /// In the order of the configuration.
     services: Vec<Service>,
@@ -78,8 +79,8 @@ pub struct Service {
     pub persistence_ns: u64,
     /// Those that new connections may go to, in the order of the configuration.
     pub choices: Arc<[Choice]>,
-    /// The targets of all its backends that were not taken out, in the order of the configuration.
-    seats: Arc<[TargetId]>,
+    /// The targets of all its backends that were not removed, in the order of the configuration.
+    targets: Arc<[TargetId]>,
     /// The slots of [`choices`](Self::choices), shared by all services that have the same.
     maglev: Arc<Maglev>,
 }
@@ -132,18 +133,18 @@ pub struct Target {
     pub is_up: bool,
 }
 
-/// How a target that a connection has stands now.
+/// The state of a connection's target.
 #[derive(Clone, Copy, Debug)]
 pub enum Found<'a> {
     /// It is a backend of its service.
-    There(&'a Target),
+    Active(&'a Target),
     /// It was removed, or its service was.
-    Gone,
+    Removed,
     /// It was removed, and its connections were to end.
     Flushed,
 }
 
-impl Directory {
+impl ServiceTable {
     /// The service for packets to `address`: see [`Rules::find`].
     #[inline]
     #[must_use]
@@ -176,7 +177,7 @@ impl Directory {
 
     /// The services, in the order of the configuration.
     #[must_use]
-    pub fn services(&self) -> &[Service] {
+    pub fn all(&self) -> &[Service] {
         &self.services
     }
 
@@ -186,21 +187,21 @@ impl Directory {
         &self.targets
     }
 
-    /// How a target stands.
+    /// The state of a target.
     #[inline]
     #[must_use]
     pub fn target(&self, id: TargetId) -> Found<'_> {
         match self.targets.get(id.slot()) {
-            Some(target) if target.generation == id.generation => Found::There(target),
+            Some(target) if target.generation == id.generation => Found::Active(target),
             Some(target) if target.was_flushed(id.generation) => Found::Flushed,
-            _ => Found::Gone,
+            _ => Found::Removed,
         }
     }
 
     /// A target that is a backend of its service.
     #[inline(always)]
     #[must_use]
-    pub fn there(&self, id: TargetId) -> Option<&Target> {
+    pub fn active(&self, id: TargetId) -> Option<&Target> {
         self.targets.get(id.slot()).filter(|target| target.generation == id.generation)
     }
 
@@ -208,14 +209,14 @@ impl Directory {
     #[inline]
     #[must_use]
     pub fn is_at(&self, target: TargetId, address: IpAddr) -> bool {
-        self.there(target).is_some_and(|target| target.address == address)
+        self.active(target).is_some_and(|target| target.address == address)
     }
 
     /// `target`, or another of the service's where that is the client itself: one by this hash, in
     /// proportion to the weights. None where there is no other.
     #[inline]
     #[must_use]
-    pub fn but_not_itself(
+    pub fn other_than_client(
         &self,
         service: &Service,
         target: TargetId,

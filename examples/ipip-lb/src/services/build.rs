@@ -1,8 +1,8 @@
-//! From a configuration, and what changed since it was read, to a directory.
+//! Builds a service table from a configuration and what changed since it was read.
 
 use super::refresh::{Arranged, Member, View};
 use super::slots::{Owner, Slots};
-use super::{Directory, Maglevs, SLOTS_SPARE, Service, Settings, Target, TooManyTargets};
+use super::{Maglevs, SLOTS_SPARE, Service, ServiceTable, Settings, Target, TooManyTargets};
 use crate::config::{self, Balancer, Config, Health, Timeouts};
 use crate::connection::State;
 use crate::hashes::Hashes;
@@ -43,9 +43,9 @@ impl TargetName {
     }
 }
 
-/// A backend that has left its service, and what is still counted of it.
+/// A backend that was removed from its service, and the slot that still has its counts.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Departure {
+pub struct RemovedTarget {
     /// The slot that it had.
     pub slot: usize,
     /// What it was called.
@@ -61,7 +61,7 @@ pub enum Removal {
     Flush,
 }
 
-/// Builds one directory after the other.
+/// Builds service tables.
 #[derive(Debug)]
 pub struct Builder {
     slots: Slots,
@@ -69,7 +69,7 @@ pub struct Builder {
     service_ids: HashMap<(String, Prefix), u32>,
     /// By their numbers.
     service_names: Vec<Arc<str>>,
-    departures: Vec<Departure>,
+    removed: Vec<RemovedTarget>,
     maglevs: Maglevs,
 }
 
@@ -82,7 +82,7 @@ impl Builder {
             slots: Slots::new(2 * target_count + SLOTS_SPARE),
             service_ids: HashMap::new(),
             service_names: Vec::new(),
-            departures: Vec::new(),
+            removed: Vec::new(),
             maglevs: Maglevs::default(),
         }
     }
@@ -93,13 +93,13 @@ impl Builder {
         self.slots.capacity()
     }
 
-    /// The tables that directories have, for [`Directory::refreshed`].
+    /// The Maglev tables in use, for [`ServiceTable::refreshed`].
     #[must_use]
     pub const fn maglevs(&self) -> &Maglevs {
         &self.maglevs
     }
 
-    /// The directory of `config` as things stand.
+    /// Builds the service table of `config` and `standing`.
     ///
     /// # Errors
     /// There are more backends than there is room for; what there was goes on being so.
@@ -107,7 +107,7 @@ impl Builder {
         &mut self,
         config: &Config,
         standing: &Standing,
-    ) -> Result<Directory, TooManyTargets> {
+    ) -> Result<ServiceTable, TooManyTargets> {
         let ids: Vec<_> = config.services.iter().map(|it| self.service_id(it)).collect();
         let view = View::new(standing);
         let staying = staying(config, &ids, &view);
@@ -117,7 +117,7 @@ impl Builder {
         self.maglevs.forget();
 
         let mut services = Vec::with_capacity(config.services.len());
-        let mut seated = Vec::with_capacity(config.services.len());
+        let mut arranged_services = Vec::with_capacity(config.services.len());
         for (service, &id) in config.services.iter().zip(&ids) {
             let stays = |it: &&config::Backend| !view.is_removed(service, it.address);
             let members = service.backends.iter().filter(stays).map(|backend| {
@@ -133,23 +133,23 @@ impl Builder {
                 scheduler: service.scheduler,
                 persistence_ns: u64::from(service.persistence_s) * 1_000_000_000,
                 choices: Arc::clone(&arranged.choices),
-                seats: members.iter().map(|it| it.target).collect(),
+                targets: members.iter().map(|it| it.target).collect(),
                 maglev: Arc::clone(&arranged.maglev),
             });
-            seated.push((members, arranged));
+            arranged_services.push((members, arranged));
         }
-        Ok(self.directory(config, services, seated))
+        Ok(self.table(config, services, arranged_services))
     }
 
-    /// All workers know the last directory and no earlier one. Returns the slots that are free
+    /// Tells the builder that all workers use the last service table. Returns the slots that are free
     /// again: control may clear their counters now.
     pub fn settle(&mut self) -> Vec<u32> {
         self.slots.settle()
     }
 
-    /// The targets that have left since this was last called.
-    pub fn departures(&mut self) -> Vec<Departure> {
-        std::mem::take(&mut self.departures)
+    /// Takes the targets that were removed since the last call.
+    pub fn take_removed(&mut self) -> Vec<RemovedTarget> {
+        std::mem::take(&mut self.removed)
     }
 
     /// The number of a service.
@@ -180,27 +180,27 @@ impl Builder {
                 flushed_owners.extend(backends.map(|address| (id, address)));
             }
         }
-        let (departures, names) = (&mut self.departures, &self.service_names);
+        let (removed, names) = (&mut self.removed, &self.service_names);
         self.slots.retain(
             |owner| staying.contains(owner),
             |owner, slot| {
                 let name = TargetName::new(&names[owner.0 as usize], owner.1);
-                departures.push(Departure { slot: slot as usize, name });
+                removed.push(RemovedTarget { slot: slot as usize, name });
                 flushed_owners.contains(owner)
             },
         );
     }
 
-    fn directory(
+    fn table(
         &self,
         config: &Config,
         services: Vec<Service>,
-        seated: Vec<(Vec<Member>, Arranged)>,
-    ) -> Directory {
+        arranged_services: Vec<(Vec<Member>, Arranged)>,
+    ) -> ServiceTable {
         let balancer = &config.balancer;
-        let members = || seated.iter().flat_map(|(members, _)| members);
+        let members = || arranged_services.iter().flat_map(|(members, _)| members);
         let mut targets: Vec<_> = self.slots.states().iter().map(vacant).collect();
-        for (index, (members, _)) in (0..).zip(&seated) {
+        for (index, (members, _)) in (0..).zip(&arranged_services) {
             for member in members {
                 let target = &mut targets[member.target.slot()];
                 target.tunnel = tunnel(balancer, member.address);
@@ -212,7 +212,7 @@ impl Builder {
             addresses.dedup();
             addresses
         };
-        let mut directory = Directory {
+        let mut table = ServiceTable {
             rules: Rules::new(&config.services),
             services,
             targets,
@@ -223,10 +223,10 @@ impl Builder {
             peers: balancer.tunnel_peers.clone(),
             settings: settings(config),
         };
-        for (index, (members, arranged)) in seated.into_iter().enumerate() {
-            directory.arrange(index, &members, arranged);
+        for (index, (members, arranged)) in arranged_services.into_iter().enumerate() {
+            table.arrange(index, &members, arranged);
         }
-        directory
+        table
     }
 }
 

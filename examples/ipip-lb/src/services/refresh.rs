@@ -1,6 +1,6 @@
-//! From a directory to one of the same services and backends, as things stand now.
+//! Updates weights and health of a service table, with the same services and backends.
 
-use super::{Choice, Directory, Maglevs, Standing, Target, TargetId, TargetName};
+use super::{Choice, Maglevs, ServiceTable, Standing, Target, TargetId, TargetName};
 use crate::config::{self, AllDown, Config};
 use crate::maglev::Maglev;
 use std::collections::HashSet;
@@ -79,11 +79,11 @@ impl<'a> View<'a> {
     }
 }
 
-impl Directory {
-    /// The directory with weights and health as things stand, where that is another one. Services of
-    /// which nothing has changed keep all they have.
+impl ServiceTable {
+    /// The service table with the current weights and health; `None` if nothing has changed. Services
+    /// without a change keep all they have.
     ///
-    /// `config` is the configuration that this directory was built of, and the same backends are
+    /// `config` is the configuration that this service table was built of, and the same backends are
     /// taken out: what a [`Builder`](super::Builder) does, this can't.
     #[must_use]
     pub fn refreshed(
@@ -111,13 +111,13 @@ impl Directory {
         view: &View<'_>,
     ) -> Option<Vec<Member>> {
         let members = || {
-            // A service's seats are those of its backends that were not taken out, in their order.
+            // A service's targets are those of its backends that were not taken out, in their order.
             let mut backends = service.backends.iter();
-            self.services[index].seats.iter().filter_map(move |seat| {
-                let target = &self.targets[seat.slot()];
+            self.services[index].targets.iter().filter_map(move |id| {
+                let target = &self.targets[id.slot()];
                 let backend = backends.find(|it| it.address == target.address)?;
                 let (weight, is_up) = view.of(service, backend);
-                Some((target, Member { target: *seat, address: backend.address, weight, is_up }))
+                Some((target, Member { target: *id, address: backend.address, weight, is_up }))
             })
         };
         let differs = |(target, member): (&Target, Member)| {

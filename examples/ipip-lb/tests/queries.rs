@@ -6,9 +6,9 @@ mod bench;
 use bench::Lb;
 use hotloop::packet::build::tcp;
 use hotloop::packet::tcp::flags::SYN;
-use ipip_lb::balance::{Answer, Filter, Listing, Question, SLOTS_A_TURN, TargetSet};
+use ipip_lb::balance::{Filter, Listing, Query, Reply, SLOTS_A_TURN, TargetSet};
 use ipip_lb::config::{Config, Service};
-use ipip_lb::directory::TargetId;
+use ipip_lb::services::TargetId;
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
@@ -46,13 +46,13 @@ fn vip(index: u32) -> Ipv4Addr {
 /// and the median of how long one took.
 fn list(lb: &mut Lb, filter: Filter) -> (u64, usize, Duration) {
     let listing = Box::new(Listing::new(filter, 10));
-    lb.asker.ask(0, Question::Connections(listing)).expect("the worker has no other question");
+    lb.asker.ask(0, Query::Connections(listing)).expect("the worker has no other query");
     let mut turns = Vec::new();
     loop {
         let start = Instant::now();
         lb.tick();
         turns.push(start.elapsed());
-        if let Some(Answer::Connections(listing)) = lb.asker.answer(0) {
+        if let Some(Reply::Connections(listing)) = lb.asker.answer(0) {
             turns.sort();
             return (listing.matching_count, turns.len(), turns[turns.len() / 2]);
         }
@@ -69,7 +69,7 @@ fn a_question_costs_the_same_few_slots_a_turn_whatever_its_filter() {
     lb.feed(&frames);
     assert_eq!(lb.connections(), count as usize);
 
-    let targets = lb.directory().targets().iter().enumerate();
+    let targets = lb.services().targets().iter().enumerate();
     let all: Vec<_> = targets.filter_map(|(slot, target)| target.id(slot)).collect();
     assert_eq!(all.len(), SERVICES as usize);
     let of = |targets: &[TargetId]| Some(TargetSet::new(targets.iter().copied()));
@@ -98,7 +98,7 @@ fn a_question_costs_the_same_few_slots_a_turn_whatever_its_filter() {
 fn a_target_set_holds_its_targets_and_no_others() {
     let mut lb = Lb::with("", "");
     let ids = |lb: &Lb| -> Vec<TargetId> {
-        let targets = lb.directory().targets().iter().enumerate();
+        let targets = lb.services().targets().iter().enumerate();
         targets.filter_map(|(slot, target)| target.id(slot)).collect()
     };
     let before = ids(&lb);

@@ -1,19 +1,19 @@
-//! What leaves the balancer.
+//! Frames that the balancer sends.
 
 use hotloop::packet::PacketBuf;
 use hotloop::packet::ethernet;
 use hotloop::packet::ipip::{self, Decapsulated};
 use hotloop::packet::memory::MemPacket;
 
-/// A frame that left.
+/// A frame that was sent.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub struct Left {
-    /// Whether it left by the clients' port, and not by the backends'.
+pub struct Sent {
+    /// Whether it was sent by the clients' port, and not by the backends'.
     pub to_client: bool,
     pub frame: Vec<u8>,
 }
 
-impl Left {
+impl Sent {
     /// The packet, from its IP header on.
     pub fn packet(&self) -> &[u8] {
         &self.frame[ethernet::l3_offset(&self.frame).expect("an IP packet")..]
@@ -32,14 +32,14 @@ impl Left {
         self.unwrapped().1
     }
 
-    /// The backend that it left for.
+    /// The backend that it was sent to.
     pub fn backend(&self) -> String {
         assert!(!self.to_client, "{self:02x?}");
         self.unwrapped().0.destination.to_string()
     }
 }
 
-/// The backends that these left for.
-pub fn backends(left: &[Left]) -> Vec<String> {
-    left.iter().map(Left::backend).collect()
+/// The backends that these were sent to.
+pub fn backends(sent: &[Sent]) -> Vec<String> {
+    sent.iter().map(Sent::backend).collect()
 }

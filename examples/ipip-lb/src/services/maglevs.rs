@@ -1,12 +1,12 @@
-//! The Maglev tables that directories share.
+//! The Maglev tables, which service tables share.
 
 use crate::maglev::Maglev;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// The tables that some directory has, by what they were made of: the backends with their weights,
-/// and the number of slots. Clones share them.
+/// The Maglev tables in use, by the backends with their weights and the number of slots. Clones share
+/// them.
 #[derive(Clone, Debug, Default)]
 pub struct Maglevs(Arc<Mutex<HashMap<Ingredients, Weak<Maglev>>>>);
 
@@ -31,7 +31,7 @@ impl Maglevs {
         tables.get(key).and_then(Weak::upgrade)
     }
 
-    /// Forgets tables that no directory has any more.
+    /// Forgets the tables that no service table uses any more.
     pub(super) fn forget(&self) {
         let mut tables = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         tables.retain(|_, maglev| maglev.strong_count() > 0);

@@ -1,31 +1,31 @@
-//! What control asks a worker, answered between bursts in bounded steps.
+//! Queries from control to a worker, which replies between bursts, in bounded steps.
 
 use crate::connection::Connection;
 use crate::connections::{Connections, Walk};
-use crate::directory::TargetId;
 use crate::prefix::Prefix;
+use crate::services::TargetId;
 use hotloop::engine::Mailbox;
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::stage::Instant;
 use std::sync::Arc;
 
-/// How many slots of its tables a worker looks at in a turn for a [`Question`], whatever the filter:
+/// How many slots of its tables a worker looks at in a turn for a [`Query`], whatever the filter:
 /// less than 10 µs a turn.
 pub const SLOTS_A_TURN: usize = 8;
 
-/// What control asks. What memory the answer takes, control brings along.
+/// A query from control. It brings the memory that the reply needs.
 #[derive(Debug)]
-pub enum Question {
-    /// Which connections are there?
+pub enum Query {
+    /// List connections.
     Connections(Box<Listing>),
-    /// What is known of this one?
+    /// Look up a connection.
     Connection(FlowKey),
 }
 
-/// What a worker answers.
+/// A reply from a worker.
 #[derive(Debug)]
-pub enum Answer {
-    /// Those of the question, complete.
+pub enum Reply {
+    /// The list of the query, complete.
     Connections(Box<Listing>),
     /// The connection, where there is one.
     Connection(Option<Connection>),
@@ -122,35 +122,35 @@ impl Listing {
     }
 }
 
-/// A worker's end: what it was asked, and is still at.
+/// The worker's end of the mailbox, with the query in progress.
 #[derive(Debug)]
-pub struct Inquiries {
-    mailbox: Option<Mailbox<Question, Answer>>,
+pub struct Queries {
+    mailbox: Option<Mailbox<Query, Reply>>,
     listing: Option<Box<Listing>>,
 }
 
-impl Inquiries {
+impl Queries {
     /// Questions that come by `mailbox`, where there is one.
-    pub(super) const fn new(mailbox: Option<Mailbox<Question, Answer>>) -> Self {
+    pub(super) const fn new(mailbox: Option<Mailbox<Query, Reply>>) -> Self {
         Self { mailbox, listing: None }
     }
 
-    /// Goes on answering, in a bounded step.
+    /// Continues with the query in progress, or takes the next one: a bounded step.
     #[inline]
     pub(super) fn answer(&mut self, connections: &Connections, now: Instant) {
         let Some(mailbox) = &mut self.mailbox else { return };
         if let Some(mut listing) = self.listing.take() {
             if listing.go_on(connections) {
-                mailbox.answer(Answer::Connections(listing));
+                mailbox.answer(Reply::Connections(listing));
             } else {
                 self.listing = Some(listing);
             }
             return;
         }
         match mailbox.request() {
-            Some(Question::Connections(listing)) => self.listing = Some(listing),
-            Some(Question::Connection(key)) => {
-                mailbox.answer(Answer::Connection(connections.peek(&key, now)));
+            Some(Query::Connections(listing)) => self.listing = Some(listing),
+            Some(Query::Connection(key)) => {
+                mailbox.answer(Reply::Connection(connections.peek(&key, now)));
             }
             None => {}
         }

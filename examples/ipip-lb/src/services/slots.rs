@@ -1,4 +1,4 @@
-//! Which slot a backend of a service has, from one directory to the next.
+//! The slots of the backends, which stay the same from one service table to the next.
 
 use super::TargetId;
 use std::collections::HashMap;
@@ -30,15 +30,15 @@ pub(super) struct Slots {
     taken: HashMap<Owner, u32>,
     /// By slot.
     states: Vec<SlotState>,
-    /// Left by their owners while a worker may still know these.
-    left: Vec<u32>,
+    /// Without an owner, while a worker may still use them.
+    vacated: Vec<u32>,
     /// Free to be taken.
     free: Vec<u32>,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SlotState {
-    /// From 1 on; a new one with every owner and every departure.
+    /// From 1 on; a new one with every owner and every removal.
     pub generation: u32,
     /// Of the 32 generations before, the last in the lowest bit, whether connections were ended.
     pub flushed: u32,
@@ -47,7 +47,7 @@ pub(super) struct SlotState {
 impl Slots {
     pub fn new(capacity: usize) -> Self {
         let (taken, states) = (HashMap::new(), Vec::new());
-        Self { capacity, taken, states, left: Vec::new(), free: Vec::new() }
+        Self { capacity, taken, states, vacated: Vec::new(), free: Vec::new() }
     }
 
     pub const fn capacity(&self) -> usize {
@@ -81,32 +81,32 @@ impl Slots {
         TargetId { slot, generation: self.states[slot as usize].generation }
     }
 
-    /// Takes their slots from all owners but those that are to stay. `leave` has each owner that
-    /// leaves with its slot, and says whether its connections end with that.
+    /// Takes their slots from all owners but those that are to stay. `on_vacate` gets each
+    /// of the others with its slot, and returns whether its connections end.
     pub fn retain(
         &mut self,
         stays: impl Fn(&Owner) -> bool,
-        mut leave: impl FnMut(&Owner, u32) -> bool,
+        mut on_vacate: impl FnMut(&Owner, u32) -> bool,
     ) {
-        let (states, left) = (&mut self.states, &mut self.left);
+        let (states, vacated) = (&mut self.states, &mut self.vacated);
         self.taken.retain(|owner, slot| {
             let stays = stays(owner);
             if !stays {
                 let state = &mut states[*slot as usize];
-                state.flushed = state.flushed << 1 | u32::from(leave(owner, *slot));
-                // Generations start over after four billion departures from one slot.
+                state.flushed = state.flushed << 1 | u32::from(on_vacate(owner, *slot));
+                // Generations start over after four billion removals from one slot.
                 state.generation = state.generation.checked_add(1).unwrap_or(1);
-                left.push(*slot);
+                vacated.push(*slot);
             }
             stays
         });
     }
 
-    /// No worker knows earlier directories any more: slots that were left can be taken. Returns
+    /// No worker knows earlier service tables any more: vacated slots can be taken. Returns
     /// which.
     pub fn settle(&mut self) -> Vec<u32> {
-        let left = std::mem::take(&mut self.left);
-        self.free.extend(&left);
-        left
+        let vacated = std::mem::take(&mut self.vacated);
+        self.free.extend(&vacated);
+        vacated
     }
 }
