@@ -178,7 +178,11 @@ impl Ipv4Header {
     #[inline]
     pub fn decrement_ttl(&mut self) -> bool {
         let Some(ttl) = self.ttl.checked_sub(1) else { return false };
-        self.set_ttl(ttl);
+        self.ttl = ttl;
+        // RFC 1624, with words as little-endian numbers: one less there is one more in the checksum.
+        let checksum = u32::from(u16::from_le_bytes(self.checksum.to_bytes())) + 1;
+        let checksum = (checksum + u32::from(checksum >= 0xffff)) as u16;
+        self.checksum = U16::from_bytes(checksum.to_le_bytes());
         true
     }
 

@@ -1,6 +1,7 @@
 //! The connections that a worker remembers.
 
 use crate::connection::{ABANDONED_NS, Connection, State};
+use crate::own_header::{fast_flags, plain_flags};
 use crate::services::TargetId;
 use hotloop::arena::{Arena, Obtained, Request};
 use hotloop::flow::{
@@ -10,6 +11,7 @@ use hotloop::packet::PacketBuf;
 use hotloop::packet::classify::{Kind, Layout};
 use hotloop::packet::flow_key::{FlowKey, FlowKeyV4, FlowKeyV6};
 use hotloop::packet::ip::protocol;
+use hotloop::packet::ipv6;
 use hotloop::stage::{Classified, Error, Instant};
 
 /// How many places of each table one [`Connections::age`] looks at.
@@ -22,7 +24,7 @@ pub struct Connections {
     v6: Family<FlowKeyV6>,
     /// For how long a connection is remembered that is opening.
     opening_ns: u64,
-    /// What [`prepare`](Self::prepare) found, by place in the burst.
+    /// What [`lookup_burst`](Self::lookup_burst) found, by place in the burst.
     found: [Option<Handle>; BURST_KEYS_MAX],
     obtained: Obtained,
 }
@@ -120,7 +122,7 @@ impl Connections {
     /// # Panics
     /// With more than 64 packets.
     #[inline]
-    pub fn prepare<P: PacketBuf>(&mut self, burst: &[Classified<P>], now: Instant) {
+    pub fn lookup_burst<P: PacketBuf>(&mut self, burst: &[Classified<P>], now: Instant) {
         let mut any_v6 = false;
         let v4_keys = burst.iter().map(|packet| {
             let layout = packet.tag();
@@ -132,17 +134,17 @@ impl Connections {
         });
         self.v4.table.lookup_burst(v4_keys, now.as_ns(), &mut self.found);
         if any_v6 {
-            self.prepare_v6(burst, now);
+            self.lookup_burst_v6(burst, now);
         }
         if self.found[..burst.len()].contains(&None) {
-            self.prepare_new(burst);
+            self.prefetch_new(burst);
         }
     }
 
     /// Asks for the places of connections of IPv4 that are new, so that they don't have to be waited for
     /// one by one.
     #[inline(never)]
-    fn prepare_new<P: PacketBuf>(&self, burst: &[Classified<P>]) {
+    fn prefetch_new<P: PacketBuf>(&self, burst: &[Classified<P>]) {
         for (packet, found) in burst.iter().zip(&self.found) {
             if found.is_none()
                 && let Some(key) = packet.tag().fast_key_v4(packet.packet.data())
@@ -152,7 +154,7 @@ impl Connections {
         }
     }
 
-    fn prepare_v6<P: PacketBuf>(&mut self, burst: &[Classified<P>], now: Instant) {
+    fn lookup_burst_v6<P: PacketBuf>(&mut self, burst: &[Classified<P>], now: Instant) {
         let mut found = [None; BURST_KEYS_MAX];
         let v6_keys = burst.iter().map(any_key_v6);
         self.v6.table.lookup_burst(v6_keys, now.as_ns(), &mut found);
@@ -163,20 +165,34 @@ impl Connections {
         }
     }
 
-    /// The connection of the packet at `index` of the burst that was prepared, whose layout is of
-    /// `kind`, as it was then: a packet ahead of it may have entered or changed it since.
+    /// The connection of the packet at `index` of the burst that was looked up, if it had one then, and
+    /// the packet's TCP flags. `None` as well for a packet with extension headers.
     #[inline(always)]
     #[must_use]
-    pub fn found(&self, index: usize, kind: Kind) -> Option<Place> {
-        let handle = self.found[index]?;
-        Some(if kind == Kind::Ipv6 { Place::V6(handle) } else { Place::V4(handle) })
+    pub fn found<P: PacketBuf>(
+        &self,
+        index: usize,
+        layout: Layout,
+        packet: &P,
+    ) -> Option<(&Connection, u8)> {
+        let handle = self.found[index % BURST_KEYS_MAX]?;
+        if layout.is_fast_v4() {
+            return Some((self.v4.table.value(handle)?, fast_flags(packet.data())));
+        }
+        self.found_any(handle, layout, packet.data())
     }
 
-    /// As [`found`](Self::found), of a packet of IPv4: the connection itself.
-    #[inline(always)]
-    #[must_use]
-    pub fn found_v4(&self, index: usize) -> Option<&Connection> {
-        self.v4.table.value(self.found[index % BURST_KEYS_MAX]?)
+    #[inline(never)]
+    fn found_any(&self, handle: Handle, layout: Layout, frame: &[u8]) -> Option<(&Connection, u8)> {
+        let connection = match layout.kind() {
+            // In extension headers, the packet may state an encapsulation limit.
+            Kind::Ipv6 if layout.l4_offset(frame)? > layout.l3_offset() + ipv6::HEADER_BYTES => {
+                None
+            }
+            Kind::Ipv6 => self.v6.table.value(handle),
+            _ => self.v4.table.value(handle),
+        };
+        Some((connection?, plain_flags(frame, layout)))
     }
 
     /// The connection of a key, which has a packet now, and for how long it had none, in nanoseconds:

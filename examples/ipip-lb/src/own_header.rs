@@ -1,8 +1,9 @@
 //! A frame's own IP header: the outermost one.
 
+use hotloop::packet::classify::Layout;
 use hotloop::packet::ethernet::{self, ETHERTYPE_IPV4, ETHERTYPE_IPV6};
 use hotloop::packet::ip::{Fragment, protocol};
-use hotloop::packet::ipv4::{Ipv4Header, Ipv4View};
+use hotloop::packet::ipv4::{self, Ipv4Header, Ipv4View};
 use hotloop::packet::ipv6::{self, Ipv6Header, Ipv6View};
 use hotloop::packet::{icmp, icmpv6};
 use std::net::IpAddr;
@@ -133,7 +134,20 @@ impl OwnHeader {
 }
 
 /// Where TCP's flags are in its header, in bytes.
-pub const TCP_FLAGS_OFFSET: usize = 13;
+const TCP_FLAGS_OFFSET: usize = 13;
+
+/// TCP's flags in a packet of which [`Layout::is_fast_v4`] holds, were it TCP.
+#[inline(always)]
+pub fn fast_flags(frame: &[u8]) -> u8 {
+    const OFFSET: usize = ethernet::HEADER_BYTES + ipv4::HEADER_BYTES + TCP_FLAGS_OFFSET;
+    frame.get(OFFSET).copied().unwrap_or(0)
+}
+
+/// TCP's flags in a packet that is keyed by its own header, were it TCP; 0 where there are none.
+pub fn plain_flags(frame: &[u8], layout: Layout) -> u8 {
+    let flags = layout.l4_offset(frame).and_then(|offset| frame.get(offset + TCP_FLAGS_OFFSET));
+    flags.copied().unwrap_or(0)
+}
 
 /// Counts the hop of a packet that is forwarded as it is. Says whether it may be.
 pub fn spend_hop(frame: &mut [u8]) -> bool {

@@ -2,15 +2,17 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use zerocopy::FromBytes;
+
 use crate::{
     PacketBuf, ethernet,
-    ip::protocol,
     ipip::{
-        EncapsulateError, TunnelError,
-        inner::{Front, Inner, outer_identification, place},
-        outer::{Fields, Flow, OuterV4, OuterV6},
+        EncapsulateError, Identifications, TunnelError,
+        inner::{Inner, Plain, place},
+        outer::{Flow, OuterV4, OuterV6},
     },
-    ipv4, ipv6,
+    ipv4::{self, Ipv4Header},
+    ipv6,
 };
 
 /// Wraps the IP packet of a frame into an outer IP packet from `source` to `destination`.
@@ -148,69 +150,35 @@ impl Tunnel {
     /// [`EncapsulateError`]; the packet is as it was.
     #[inline]
     pub fn wrap<P: PacketBuf>(&self, packet: &mut P) -> Result<(), EncapsulateError> {
-        self.wrap_as(packet, None)
+        match &self.outer {
+            Outer::V4(outer) if wrap_plain(packet, outer, None, None).is_some() => Ok(()),
+            _ => self.wrap_any(packet, None, None),
+        }
     }
 
     /// Wraps the IP packet of a frame, as [`encapsulate`] says, but
+    /// - the frame has these addresses: destination and source, of six bytes each;
     /// - where the tunnel is [spread](Self::spread), the source is the one for the flow with this hash:
     ///   [`source`](Self::source);
-    /// - an outer IPv4 header that does not forbid fragments has this identification. So the sender of
-    ///   all tunnel packets can count them (RFC 6864, section 5.3).
+    /// - an outer IPv4 header that does not forbid fragments has the next identification.
     ///
     /// # Errors
     /// [`EncapsulateError`]; the packet is as it was.
-    #[inline]
+    #[inline(always)]
     pub fn wrap_flow<P: PacketBuf>(
         &self,
         packet: &mut P,
-        flow_hash: u32,
-        identification: u16,
-    ) -> Result<(), EncapsulateError> {
-        self.wrap_as(packet, Some(Flow { hash: flow_hash, identification }))
-    }
-
-    /// The fast path: does what [`wrap_flow`](Self::wrap_flow) and
-    /// [`set_addresses`](crate::ethernet::set_addresses) do, for a packet of which
-    /// [`Layout::is_fast_v4`](crate::classify::Layout::is_fast_v4) holds. Its headers have been checked
-    /// and are at fixed offsets, so that a third of the work remains. `addresses` are destination and
-    /// source of the frame.
-    ///
-    /// Returns whether the identification was used. `None`, and the packet is as it was, where the fast
-    /// path cannot take it: its TTL has expired, it would be longer than `mtu_bytes` once wrapped,
-    /// there is no headroom, or the tunnel is IPv6.
-    #[inline(always)]
-    pub fn wrap_fast<P: PacketBuf>(
-        &self,
-        packet: &mut P,
         addresses: &[u8; 12],
-        flow_hash: u32,
-        identification: u16,
-        mtu_bytes: u16,
-    ) -> Option<bool> {
-        let Outer::V4(outer) = &self.outer else { return None };
-        wrap_v4_in_v4(packet, outer, addresses, outer.host(flow_hash), identification, mtu_bytes)
-    }
-
-    #[inline(always)]
-    fn wrap_as<P: PacketBuf>(
-        &self,
-        packet: &mut P,
-        flow: Option<Flow>,
+        hash: u32,
+        identifications: &mut Identifications,
     ) -> Result<(), EncapsulateError> {
-        if let Outer::V4(outer) = &self.outer
-            && let Some(front) = Front::of(packet.data())
-            && front.is_right(packet.len_bytes())
-        {
-            let addresses = front.addresses;
-            let (host, identification) = match flow {
-                Some(flow) => (outer.host(flow.hash), flow.identification),
-                None => (0, outer_identification(&front.ip)),
-            };
-            if wrap_v4_in_v4(packet, outer, &addresses, host, identification, u16::MAX).is_some() {
+        if let Outer::V4(outer) = &self.outer {
+            let flow = Flow { hash, identifications };
+            if wrap_plain(packet, outer, Some(addresses), Some(flow)).is_some() {
                 return Ok(());
             }
         }
-        self.wrap_any(packet, flow)
+        self.wrap_any(packet, Some(addresses), Some(Flow { hash, identifications }))
     }
 
     /// Wraps any packet. It is not inlined, so that its callers stay small.
@@ -218,52 +186,56 @@ impl Tunnel {
     fn wrap_any<P: PacketBuf>(
         &self,
         packet: &mut P,
-        flow: Option<Flow>,
+        addresses: Option<&[u8; 12]>,
+        flow: Option<Flow<'_>>,
     ) -> Result<(), EncapsulateError> {
         let inner = Inner::read(packet.data(), packet.len_bytes())?;
+        let packet_bytes = inner.total_bytes;
+        let counted_bytes = match &self.outer {
+            Outer::V4(_) => packet_bytes + ipv4::HEADER_BYTES,
+            Outer::V6(_) => packet_bytes,
+        };
+        if counted_bytes > usize::from(u16::MAX) {
+            return Err(EncapsulateError::TooBig { packet_bytes });
+        }
         match &self.outer {
-            Outer::V4(outer) => place(packet, &inner, &outer.header(&inner, flow)?)?,
-            Outer::V6(outer) => place(packet, &inner, &outer.header(&inner, flow)?)?,
+            Outer::V4(outer) => place(packet, &inner, || outer.header(&inner, flow))?,
+            Outer::V6(outer) => place(packet, &inner, || outer.header(&inner, flow))?,
+        }
+        if let Some((addresses, front)) = addresses.zip(packet.data_mut().first_chunk_mut()) {
+            *front = *addresses;
         }
         Ok(())
     }
 }
 
-/// Wraps a packet with the headers of a [`Front`]. Returns what
-/// [`Tunnel::wrap_fast`] does.
+/// The fast path: wraps a [plain](Plain) packet, of which all headers are at fixed offsets, so that a
+/// third of the work remains. Returns `None` for any other packet, and where something is wrong: then
+/// the packet is as it was.
 #[inline(always)]
-fn wrap_v4_in_v4<P: PacketBuf>(
+fn wrap_plain<P: PacketBuf>(
     packet: &mut P,
     outer: &OuterV4,
-    addresses: &[u8; 12],
-    host: u32,
-    identification: u16,
-    mtu_bytes: u16,
-) -> Option<bool> {
-    const INNER: usize = ethernet::HEADER_BYTES + ipv4::HEADER_BYTES;
-    let Front { ip, .. } = Front::of(packet.data())?;
-    let total = u32::from(ip.total_length()) + ipv4::HEADER_BYTES as u32;
-    let ttl = ip.ttl();
-    if total > u32::from(mtu_bytes) || ttl <= 1 {
+    addresses: Option<&[u8; 12]>,
+    flow: Option<Flow<'_>>,
+) -> Option<()> {
+    const OUTER: usize = ethernet::HEADER_BYTES + ipv4::HEADER_BYTES;
+    let frame_bytes = packet.len_bytes();
+    let plain = Plain::of(packet.data(), frame_bytes)?;
+    let inner = Inner::of_v4(&plain.ip, ethernet::HEADER_BYTES);
+    let own_addresses = plain.addresses;
+    let is_padded = ethernet::HEADER_BYTES + inner.total_bytes < frame_bytes;
+    if plain.ip.ttl() <= 1 {
         return None;
     }
-    let identification = (!ip.dont_fragment()).then_some(identification);
-    let fields = Fields {
-        traffic_class: ip.traffic_class(),
-        total: total as u16,
-        identification,
-        protocol: protocol::IPV4,
-        host,
-    };
     let bytes = packet.prepend(ipv4::HEADER_BYTES).ok()?;
-    let bytes = bytes.first_chunk_mut::<{ ipv4::HEADER_BYTES + INNER }>()?;
-    bytes[..12].copy_from_slice(addresses);
-    outer.write(bytes[12..].first_chunk_mut()?, &fields);
-    bytes[42] = ttl - 1;
-    // RFC 1624, with words as little-endian numbers: one less in the first byte of one.
-    let sum = u32::from(!u16::from_le_bytes([bytes[44], bytes[45]])) + 0xfffe;
-    let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
-    bytes[44..46].copy_from_slice(&sum.to_le_bytes());
-    packet.truncate(ethernet::HEADER_BYTES + total as usize);
-    Some(identification.is_some())
+    let bytes = bytes.first_chunk_mut::<{ OUTER + ipv4::HEADER_BYTES }>()?;
+    bytes[..12].copy_from_slice(addresses.unwrap_or(&own_addresses));
+    bytes[12..OUTER].copy_from_slice(&outer.header(&inner, flow));
+    let (ip, _) = Ipv4Header::mut_from_prefix(&mut bytes[OUTER..]).ok()?;
+    ip.decrement_ttl();
+    if is_padded {
+        packet.truncate(OUTER + inner.total_bytes);
+    }
+    Some(())
 }

@@ -11,33 +11,31 @@ use crate::{
     ipv6::{self, Ipv6Header, Ipv6View},
 };
 
-/// The front of a frame without VLAN tags, with an IPv4 header without options.
+/// The headers of a plain packet: in a frame without VLAN tags, with an IPv4 header without options.
 #[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-pub(super) struct Front {
+pub(super) struct Plain {
     pub addresses: [u8; 12],
     ethertype: [u8; 2],
     pub ip: Ipv4Header,
 }
 
-impl Front {
-    /// The first bytes of a frame as a front, whatever they hold.
+impl Plain {
+    /// The headers of a plain packet that lies whole in a frame of `len_bytes` bytes.
     #[inline(always)]
-    pub(super) fn of(frame: &[u8]) -> Option<&Self> {
-        Self::ref_from_prefix(frame).ok().map(|(front, _)| front)
-    }
-
-    /// Whether it is one, of a packet that lies whole in a frame of `len_bytes` bytes.
-    #[inline(always)]
-    pub(super) fn is_right(&self, len_bytes: usize) -> bool {
-        const HEADER_START: u8 = 0x45;
+    pub(super) fn of(frame: &[u8], len_bytes: usize) -> Option<&Self> {
+        /// With the outer header, the packet is as long as that can say.
+        const TOTAL_BYTES_MAX: usize = u16::MAX as usize - ipv4::HEADER_BYTES;
+        /// All but the traffic class.
+        const MASK: u32 = u32::from_ne_bytes([0xff, 0xff, 0xff, 0]);
         let [high, low] = ETHERTYPE_IPV4.to_be_bytes();
-        let start = self.ip.version() << 4 | (self.ip.header_bytes() / 4) as u8;
-        let total_bytes = usize::from(self.ip.total_length());
-        let [seen_high, seen_low] = self.ethertype;
-        [seen_high, seen_low, start] == [high, low, HEADER_START]
-            && total_bytes >= ipv4::HEADER_BYTES
-            && ethernet::HEADER_BYTES + total_bytes <= len_bytes
+        let (plain, _) = Self::ref_from_prefix(frame).ok()?;
+        let start = u32::from_ne_bytes(*frame.get(12..)?.first_chunk()?);
+        let total_bytes = usize::from(plain.ip.total_length());
+        let is_plain = start & MASK == u32::from_ne_bytes([high, low, 0x45, 0])
+            && (ipv4::HEADER_BYTES..=TOTAL_BYTES_MAX).contains(&total_bytes)
+            && ethernet::HEADER_BYTES + total_bytes <= len_bytes;
+        is_plain.then_some(plain)
     }
 }
 
@@ -85,15 +83,17 @@ impl Inner {
         Ok(inner)
     }
 
-    #[inline]
-    fn of_v4(header: &Ipv4Header, l3_offset: usize) -> Self {
+    #[inline(always)]
+    pub(super) fn of_v4(header: &Ipv4Header, l3_offset: usize) -> Self {
+        // With the offset, so that the fragments of one inner datagram differ.
+        let fragment_offset = (header.fragment_offset_bytes() / 8) as u16;
         Self {
             l3_offset,
             total_bytes: usize::from(header.total_length()),
             protocol: protocol::IPV4,
             traffic_class: header.traffic_class(),
             dont_fragment: header.dont_fragment(),
-            identification: outer_identification(header),
+            identification: header.identification().wrapping_add(fragment_offset),
         }
     }
 
@@ -110,26 +110,18 @@ impl Inner {
     }
 }
 
-/// The identification of the outer header around a packet, so that the fragments of one inner datagram
-/// differ.
-#[inline(always)]
-pub(super) fn outer_identification(header: &Ipv4Header) -> u16 {
-    let offset = (header.fragment_offset_bytes() / 8) as u16;
-    header.identification().wrapping_add(offset)
-}
-
 /// Makes room, and writes the outer EtherType and header into it: all that can fail comes first.
 #[inline]
 pub(super) fn place<P: PacketBuf, const N: usize>(
     packet: &mut P,
     inner: &Inner,
-    outer: &[u8; N],
+    outer: impl FnOnce() -> [u8; N],
 ) -> Result<(), NoRoom> {
     let grown_bytes = N - ETHERTYPE_BYTES;
     let bytes = packet.prepend(grown_bytes)?;
     let ethertype_offset = inner.l3_offset - ETHERTYPE_BYTES;
     bytes.copy_within(grown_bytes..grown_bytes + ethertype_offset, 0);
-    bytes[ethertype_offset..ethertype_offset + N].copy_from_slice(outer);
+    bytes[ethertype_offset..ethertype_offset + N].copy_from_slice(&outer());
     let inner_bytes = &mut bytes[ethertype_offset + N..];
     // The header is there, and the TTL is above 1: `Inner::read` has seen it.
     if inner.protocol == protocol::IPV4 {

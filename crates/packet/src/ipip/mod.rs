@@ -32,6 +32,7 @@ use std::net::IpAddr;
 pub use decapsulate::{Decapsulated, decapsulate};
 pub use encapsulate::{Tunnel, encapsulate};
 pub use limit::{EncapsulationLimit, encapsulation_limit};
+pub use outer::Identifications;
 
 use crate::{Malformed, NoRoom};
 

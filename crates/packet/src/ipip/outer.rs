@@ -6,7 +6,7 @@ use crate::{
     checksum::Sum,
     ethernet::{ETHERTYPE_IPV4, ETHERTYPE_IPV6},
     ip::protocol,
-    ipip::{EncapsulateError, OUTER_TTL, inner::Inner},
+    ipip::{OUTER_TTL, inner::Inner},
     ipv4, ipv6,
 };
 
@@ -16,30 +16,43 @@ const DONT_FRAGMENT: u8 = 0x40;
 /// Length in bytes of the EtherType, which is written with each header.
 pub(super) const ETHERTYPE_BYTES: usize = 2;
 
-/// What an outer header takes from the flow of its packet.
-#[derive(Clone, Copy)]
-pub(super) struct Flow {
+/// EtherType and header.
+pub(super) type HeaderV4 = [u8; ETHERTYPE_BYTES + ipv4::HEADER_BYTES];
+pub(super) type HeaderV6 = [u8; ETHERTYPE_BYTES + ipv6::HEADER_BYTES];
+
+/// What an outer header takes from the flow of its packet, and from its sender.
+pub(super) struct Flow<'a> {
     pub hash: u32,
-    /// Of outer IPv4 headers that do not forbid fragments.
-    pub identification: u16,
+    pub identifications: &'a mut Identifications,
 }
 
-/// The fields of an outer IPv4 header that differ between the packets of a tunnel.
-#[derive(Clone, Copy)]
-pub(super) struct Fields {
-    pub traffic_class: u8,
-    /// Length of the packet in bytes, this header included.
-    pub total: u16,
-    /// `None` if the header forbids fragments.
-    pub identification: Option<u16>,
-    /// The family of the inner packet: [`protocol::IPV4`] or [`protocol::IPV6`].
-    pub protocol: u8,
-    /// The bits of the source that come from the flow: [`OuterV4::host`].
-    pub host: u32,
+/// The identifications of a sender's IPv4 headers that do not forbid fragments: their number modulo 65,536,
+/// times a step, after a first one.
+///
+/// Several senders with one source address count in steps of their number, each from a first one of its own.
+/// Then no two of their packets share an identification until it wraps (RFC 6864, section 5.3).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Identifications {
+    next: u16,
+    step: u16,
 }
 
-/// An outer IPv4 header, as far as it is the same for all packets of a tunnel: words as they lie in
-/// memory, as one's complement sums may be taken in any byte order (RFC 1071, section 2).
+impl Identifications {
+    /// From `first` on, in steps of `step`.
+    pub const fn new(first: u16, step: u16) -> Self {
+        Self { next: first, step }
+    }
+
+    #[inline(always)]
+    const fn take(&mut self) -> u16 {
+        let taken = self.next;
+        self.next = taken.wrapping_add(self.step);
+        taken
+    }
+}
+
+/// An outer IPv4 header, as far as it is the same for all packets of a tunnel: words in little-endian
+/// order, as one's complement sums may be taken in any byte order (RFC 1071, section 2).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OuterV4 {
     /// The sum over what is the same, folded. It has the flag that forbids fragments and the protocol of
@@ -47,96 +60,67 @@ pub(super) struct OuterV4 {
     sum: u32,
     source: u32,
     destination: u32,
-    /// How many bits of the source come from a flow's hash: up to 32. They are 0 in `source`.
-    host_bits: u8,
-}
-
-/// A word of a header as it lies in memory.
-#[inline(always)]
-const fn word(bytes: [u8; 2]) -> u32 {
-    u16::from_ne_bytes(bytes) as u32
+    /// The bits of the source that come from a flow's hash: they are 0 in `source`.
+    host_mask: u32,
 }
 
 impl OuterV4 {
     #[inline]
     pub(super) fn new(source: Ipv4Addr, destination: Ipv4Addr, host_bits: u8) -> Self {
         let sum = Sum::default()
-            .bytes(&[0x45, 0, 0, 0])
             .bytes(&[DONT_FRAGMENT, 0, OUTER_TTL, protocol::IPV4])
             .bytes(&source.octets())
             .bytes(&destination.octets());
         Self {
-            sum: word((!sum.checksum()).to_be_bytes()),
-            source: u32::from_ne_bytes(source.octets()),
-            destination: u32::from_ne_bytes(destination.octets()),
-            host_bits,
+            sum: u32::from((!sum.checksum()).swap_bytes()),
+            source: u32::from_le_bytes(source.octets()),
+            destination: u32::from_le_bytes(destination.octets()),
+            host_mask: (host_mask(host_bits) as u32).swap_bytes(),
         }
     }
 
-    #[inline(always)]
     pub(super) fn source(&self, flow_hash: u32) -> Ipv4Addr {
-        Ipv4Addr::from((self.source | self.host(flow_hash)).to_ne_bytes())
+        Ipv4Addr::from((self.source | self.host_of(flow_hash)).to_le_bytes())
     }
 
-    /// The bits of the source that come from a flow's hash, as they lie in memory.
+    /// The bits of the source that come from a flow's hash.
     #[inline(always)]
-    pub(super) fn host(&self, flow_hash: u32) -> u32 {
-        (host(flow_hash, self.host_bits) as u32).to_be()
+    fn host_of(&self, flow_hash: u32) -> u32 {
+        (spread(flow_hash) as u32).swap_bytes() & self.host_mask
     }
 
-    /// Writes the EtherType and the header.
+    /// The EtherType and the header of a packet, which has at most 65,515 bytes; of no flow where none is
+    /// given.
     #[inline(always)]
-    pub(super) fn write(
-        &self,
-        bytes: &mut [u8; ETHERTYPE_BYTES + ipv4::HEADER_BYTES],
-        fields: &Fields,
-    ) {
-        let Fields { traffic_class, total, identification, protocol, host } = *fields;
-        let total = total.to_be_bytes();
-        let mut sum = self.sum
-            + word([0, traffic_class])
-            + word(total)
-            + (host >> 16)
-            + (host & 0xffff)
-            + (word([0, protocol]) - word([0, protocol::IPV4]));
-        let (mut flags, mut identification_bytes) = (DONT_FRAGMENT, [0; 2]);
-        if let Some(identification) = identification {
-            (flags, identification_bytes) = (0, identification.to_be_bytes());
-            sum += word(identification_bytes) + word([!DONT_FRAGMENT, !0]);
+    pub(super) fn header(&self, inner: &Inner, flow: Option<Flow<'_>>) -> HeaderV4 {
+        let [high, low] = ETHERTYPE_IPV4.to_be_bytes();
+        let total = (inner.total_bytes + ipv4::HEADER_BYTES) as u16;
+        let total = u32::from(total.swap_bytes());
+        let start = u32::from_le_bytes([0x45, inner.traffic_class, 0, 0]);
+        let protocol = u32::from(inner.protocol) << 8;
+        let host = flow.as_ref().map_or(0, |flow| self.host_of(flow.hash));
+        let mut sum = self.sum + start + total + (host >> 16) + (host & 0xffff);
+        sum += protocol - (u32::from(protocol::IPV4) << 8);
+        let (mut flags, mut identification) = (u32::from(DONT_FRAGMENT), 0);
+        if !inner.dont_fragment {
+            let taken = flow.map_or(inner.identification, |flow| flow.identifications.take());
+            (flags, identification) = (0, taken.swap_bytes());
+            sum += u32::from(identification) + u32::from(!u16::from(DONT_FRAGMENT));
         }
         let sum = (sum & 0xffff) + (sum >> 16);
         let checksum = !((sum & 0xffff) + (sum >> 16)) as u16;
-        let [[e0, e1], [t0, t1], [i0, i1]] =
-            [ETHERTYPE_IPV4.to_be_bytes(), total, identification_bytes];
-        bytes[..4].copy_from_slice(&[e0, e1, 0x45, traffic_class]);
-        bytes[4..8].copy_from_slice(&[t0, t1, i0, i1]);
-        bytes[8..12].copy_from_slice(&[flags, 0, OUTER_TTL, protocol]);
-        bytes[12..14].copy_from_slice(&checksum.to_ne_bytes());
-        bytes[14..18].copy_from_slice(&(self.source | host).to_ne_bytes());
-        bytes[18..].copy_from_slice(&self.destination.to_ne_bytes());
-    }
 
-    /// The EtherType and the header of a packet; of no flow where none is given.
-    pub(super) fn header(
-        &self,
-        inner: &Inner,
-        flow: Option<Flow>,
-    ) -> Result<[u8; ETHERTYPE_BYTES + ipv4::HEADER_BYTES], EncapsulateError> {
-        let packet_bytes = inner.total_bytes;
-        let Ok(total) = u16::try_from(packet_bytes + ipv4::HEADER_BYTES) else {
-            return Err(EncapsulateError::TooBig { packet_bytes });
-        };
-        let identification = flow.map_or(inner.identification, |flow| flow.identification);
-        let fields = Fields {
-            traffic_class: inner.traffic_class,
-            total,
-            identification: (!inner.dont_fragment).then_some(identification),
-            protocol: inner.protocol,
-            host: flow.map_or(0, |flow| self.host(flow.hash)),
-        };
-        let mut header = [0; _];
-        self.write(&mut header, &fields);
-        Ok(header)
+        let mut bytes = [0; _];
+        let start = u32::from_le_bytes([high, low, 0, 0]) | start << 16;
+        bytes[..4].copy_from_slice(&start.to_le_bytes());
+        let length = total | u32::from(identification) << 16;
+        bytes[4..8].copy_from_slice(&length.to_le_bytes());
+        let ttl = flags | u32::from(OUTER_TTL) << 16 | protocol << 16;
+        bytes[8..12].copy_from_slice(&ttl.to_le_bytes());
+        bytes[12..14].copy_from_slice(&checksum.to_le_bytes());
+        bytes[14..18].copy_from_slice(&(self.source | host).to_le_bytes());
+        bytes[18..].copy_from_slice(&self.destination.to_le_bytes());
+        bytes
     }
 }
 
@@ -159,45 +143,42 @@ impl OuterV6 {
         Self { header, host_bits }
     }
 
-    #[inline(always)]
     pub(super) fn source(&self, flow_hash: u32) -> Ipv6Addr {
         let mut source = [0; 16];
         source.copy_from_slice(&self.header[8..24]);
-        let host = host(flow_hash, self.host_bits);
+        let host = spread(flow_hash) & host_mask(self.host_bits);
         Ipv6Addr::from_bits(u128::from_be_bytes(source) | u128::from(host))
     }
 
-    /// The EtherType and the header of a packet; of no flow where none is given.
-    pub(super) fn header(
-        &self,
-        inner: &Inner,
-        flow: Option<Flow>,
-    ) -> Result<[u8; ETHERTYPE_BYTES + ipv6::HEADER_BYTES], EncapsulateError> {
-        let packet_bytes = inner.total_bytes;
-        let Ok(payload_bytes) = u16::try_from(packet_bytes) else {
-            return Err(EncapsulateError::TooBig { packet_bytes });
-        };
+    /// The EtherType and the header of a packet, which has at most 65,535 bytes; of no flow where none is
+    /// given.
+    pub(super) fn header(&self, inner: &Inner, flow: Option<Flow<'_>>) -> HeaderV6 {
         let mut bytes = [0; _];
         let (ethertype, header) = bytes.split_at_mut(ETHERTYPE_BYTES);
         ethertype.copy_from_slice(&ETHERTYPE_IPV6.to_be_bytes());
         header.copy_from_slice(&self.header);
         header[0] = 0x60 | inner.traffic_class >> 4;
         header[1] = inner.traffic_class << 4;
-        header[4..6].copy_from_slice(&payload_bytes.to_be_bytes());
+        header[4..6].copy_from_slice(&(inner.total_bytes as u16).to_be_bytes());
         header[6] = inner.protocol;
         if let Some(flow) = flow {
             header[8..24].copy_from_slice(&self.source(flow.hash).octets());
         }
-        Ok(bytes)
+        bytes
     }
 }
 
-/// As many bits as are wanted, up to 64, that differ by the flow: the upper ones of its hash, spread
-/// over 64.
+/// The bits of a source that come from a flow's hash: the lowest ones, up to 64.
+const fn host_mask(host_bits: u8) -> u64 {
+    match u64::MAX.checked_shl(host_bits as u32) {
+        Some(prefix) => !prefix,
+        None => u64::MAX,
+    }
+}
+
+/// 64 bits that differ by the flow, of which the lower half are the better ones.
 #[inline(always)]
-fn host(flow_hash: u32, host_bits: u8) -> u64 {
-    // By an odd number, so that no two hashes share a product; its upper bits depend on all of it.
-    let spread = u64::from(flow_hash).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    // In two steps, without a branch: 64 at once is no shift. Of 64 bits the lowest is not taken.
-    (spread >> 1) >> (63_u8.saturating_sub(host_bits) & 63)
+const fn spread(flow_hash: u32) -> u64 {
+    // By an odd number, so that no two hashes share a product; its upper half depends on all of the hash.
+    (flow_hash as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32)
 }

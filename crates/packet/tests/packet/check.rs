@@ -152,7 +152,9 @@ fn check_changes(frame: &[u8]) {
     let source = "2001:db8::".parse().unwrap();
     let tunnel = ipip::Tunnel::spread((source, 64), std::net::Ipv6Addr::LOCALHOST).unwrap();
     let mut packet = MemPacket::new(frame);
-    if tunnel.wrap_flow(&mut packet, frame.len() as u32, 7).is_err() {
+    let mut identifications = ipip::Identifications::new(7, 1);
+    let hash = frame.len() as u32;
+    if tunnel.wrap_flow(&mut packet, &[2; 12], hash, &mut identifications).is_err() {
         assert_eq!(packet.data(), frame);
     }
     for mtu_bytes in [0, 27, 28, 68, 100] {

@@ -4,8 +4,7 @@ use hotloop_packet::{
     PacketBuf,
     build::{protocol, tcp, udp, unreachable},
     classify::{Layout, classify_packet},
-    ethernet,
-    ipip::Tunnel,
+    ipip::{Identifications, Tunnel},
     ipv4::Ipv4View,
     memory::MemPacket,
     seed::Seed,
@@ -48,28 +47,6 @@ fn fast_packets_are_whole_tcp_and_udp_packets_without_anything_else() {
     }
 }
 
-#[test]
-fn what_needs_a_closer_look_stays_as_it_was() {
-    let v6 =
-        Tunnel::new("2001:db8::1".parse::<IpAddr>().unwrap(), "::7".parse::<IpAddr>().unwrap());
-    let large = tcp().payload([0; 1000]).build();
-    for (tunnel, frame, headroom) in [
-        (v6.unwrap(), tcp().build(), 64),
-        (tunnel(32), tcp().ttl(1).build(), 64),
-        (tunnel(32), tcp().ttl(0).build(), 64),
-        (tunnel(32), tcp().build(), 19),
-        (tunnel(32), large, 64),
-    ] {
-        let mut packet = MemPacket::with_room(&frame, headroom, 0);
-        assert_eq!(tunnel.wrap_fast(&mut packet, &ADDRESSES, 1, 2, 1059), None);
-        assert_eq!(packet.data(), frame);
-    }
-    let fitting = tcp().payload([0; 999]).build();
-    let mut packet = MemPacket::new(&fitting);
-    assert_eq!(tunnel(32).wrap_fast(&mut packet, &ADDRESSES, 1, 2, 1059), Some(true));
-    assert_eq!(packet.len_bytes(), 14 + 1059);
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4000))]
 
@@ -97,19 +74,24 @@ proptest! {
         prop_assert!(is_fast(&frame));
         let tunnel = tunnel(prefix_bits);
 
-        let (mut short, mut long) = (MemPacket::new(&frame), MemPacket::new(&frame));
-        let is_used = tunnel.wrap_fast(&mut short, &ADDRESSES, flow_hash, identification, 1500);
-        prop_assert_eq!(is_used, Some(!dont_fragment));
-        tunnel.wrap_flow(&mut long, flow_hash, identification).unwrap();
-        let [to, from] = [0, 6].map(|at| *ADDRESSES[at..].first_chunk::<6>().unwrap());
-        ethernet::set_addresses(&mut long, from.into(), to.into());
-        prop_assert_eq!(short.data(), long.data());
+        // The same packet takes the long way in a frame with a VLAN tag.
+        let tagged = [&frame[..12], &[0x81, 0, 0, 7], &frame[12..]].concat();
+        let (mut short, mut long) = (MemPacket::new(&frame), MemPacket::new(&tagged));
+        for packet in [&mut short, &mut long] {
+            let mut identifications = Identifications::new(identification, 3);
+            tunnel.wrap_flow(packet, &ADDRESSES, flow_hash, &mut identifications).unwrap();
+            let next = identification.wrapping_add(if dont_fragment { 0 } else { 3 });
+            prop_assert_eq!(identifications, Identifications::new(next, 3));
+            prop_assert_eq!(&packet.data()[..12], &ADDRESSES);
+        }
+        prop_assert_eq!(&short.data()[12..], &long.data()[16..]);
         let outer = Ipv4View::parse(&short.data()[14..]).unwrap();
         prop_assert!(outer.is_checksum_right());
+        prop_assert!(Ipv4View::parse(&short.data()[34..]).unwrap().is_checksum_right());
         prop_assert_eq!(IpAddr::from(outer.source()), tunnel.source(flow_hash));
     }
 
-    /// Called with anything else, it makes a wrong packet and never panics.
+    /// A packet that is not wrapped stays as it was.
     #[test]
     fn no_bytes_make_it_panic(
         bytes in prop::collection::vec(any::<u8>(), 0..100),
@@ -119,8 +101,9 @@ proptest! {
         let layout = Layout::from_metadata(layout);
         let _ = (layout.fast_key_v4(&bytes), layout.key(&bytes), layout.l4_offset(&bytes));
         let mut packet = MemPacket::with_room(&bytes, headroom, 0);
-        let wrapped = tunnel(24).wrap_fast(&mut packet, &ADDRESSES, 1, 2, u16::MAX);
-        if wrapped.is_none() {
+        let mut identifications = Identifications::new(2, 1);
+        if tunnel(24).wrap_flow(&mut packet, &ADDRESSES, 1, &mut identifications).is_err() {
+            prop_assert_eq!(identifications, Identifications::new(2, 1));
             prop_assert_eq!(packet.data(), bytes);
         }
     }

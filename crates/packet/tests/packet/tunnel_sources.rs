@@ -9,7 +9,7 @@ use hotloop_packet::{
     PacketBuf,
     build::{PacketBuilder, udp},
     flow_key::FlowKey,
-    ipip::{Tunnel, TunnelError, decapsulate},
+    ipip::{Identifications, Tunnel, TunnelError, decapsulate},
     ipv4::Ipv4View,
     memory::MemPacket,
     seed::Seed,
@@ -20,7 +20,9 @@ const DESTINATIONS: [&str; 2] = ["10.9.0.7", "2001:db8:9::7"];
 
 fn wrapped(builder: PacketBuilder, tunnel: &Tunnel, hash: u32, identification: u16) -> MemPacket {
     let mut packet = builder.packet_in_memory();
-    tunnel.wrap_flow(&mut packet, hash, identification).unwrap();
+    let addresses = *packet.data().first_chunk().unwrap();
+    let mut identifications = Identifications::new(identification, 1);
+    tunnel.wrap_flow(&mut packet, &addresses, hash, &mut identifications).unwrap();
     packet
 }
 

@@ -12,20 +12,21 @@
 //! A full connection table costs no packets: what is not remembered goes where the service's table of
 //! hashes says each time.
 //!
-//! One file for each part of the way: `classes` tells packets apart, `client` and `server` follow
-//! what clients and servers send, `leave` wraps and sends.
+//! Nearly all packets are of known connections and take the short way, which is all in `forward`: look up,
+//! encapsulate, send. The others go on to `dispatch`, which tells them apart, and from there to `serve`
+//! and `encapsulate`, or to `return_path` or `answer`.
 
-mod budget;
-mod classes;
-mod client;
-mod firsts;
+mod answer;
+mod dispatch;
+mod encapsulate;
+mod forward;
 mod fragments;
-mod leave;
 mod query;
+mod rate_limit;
 mod refusal;
+mod return_path;
 mod schedule;
-mod server;
-mod window;
+mod serve;
 
 pub use crate::hashes::SEED;
 pub use fragments::{WAIT_NS, WAITING_MAX};
@@ -37,23 +38,17 @@ use crate::arrival::Ports;
 use crate::connections::{Connections, Walk};
 use crate::counts::WorkerCounts;
 use crate::services::ServiceTable;
-use budget::Budget;
 use fragments::Fragments;
 use hotloop::arena::Obtained;
 use hotloop::engine::{Mailbox, Routed, Subscriber};
-use hotloop::flow::prefetch_line;
 use hotloop::packet::PacketBuf;
 use hotloop::packet::ethernet::MacAddress;
+use hotloop::packet::ipip::Identifications;
 use hotloop::packet::seed::Seed;
-use hotloop::stage::{
-    Burst, BurstStage, Carries, Classified, Cx, Error, Instant, Output, drop_reasons,
-};
+use hotloop::stage::{Cx, Error, Instant, Output, drop_reasons};
+use rate_limit::{Budget, Window};
 use schedule::Schedule;
 use std::sync::Arc;
-use window::Window;
-
-/// How many targets stay in a core's cache by themselves: of more, those of a burst are asked for ahead.
-const CACHED_TARGETS_MAX: usize = 512;
 
 drop_reasons! {
     /// Why the balancer drops packets.
@@ -166,12 +161,12 @@ pub struct Balance<P> {
     counts: Arc<[WorkerCounts]>,
     worker: usize,
     queries: Queries,
-    own: Own<P>,
+    state: Worker<P>,
 }
 
 /// What a balancer has beside the service table: what it alone writes.
 #[derive(Debug)]
-struct Own<P> {
+struct Worker<P> {
     egresses: Egresses,
     /// Both addresses of frames to backends: destination and source.
     link: [u8; 12],
@@ -187,10 +182,9 @@ struct Own<P> {
     too_big_errors: Budget,
     /// All others.
     other_errors: Budget,
-    /// Of the next outer header that routers may fragment. Workers count in steps of their number, so
-    /// that no two have the same.
-    identification: u16,
-    worker_count: u16,
+    /// Of outer headers that routers may fragment. Workers count in steps of their number, so that no two
+    /// have the same.
+    identifications: Identifications,
 }
 
 /// What comes with every packet: the time and the way to drop, the way out, and the service table.
@@ -217,6 +211,16 @@ impl<P: PacketBuf> Turn<'_, '_, '_, P> {
     fn punt(&mut self, packet: P) {
         self.reject(packet, BalanceDrop::Punt);
     }
+
+    #[inline(always)]
+    fn send(&mut self, packet: P, route: Route) {
+        self.out.push(Routed { packet, route });
+    }
+
+    #[inline]
+    fn send_created(&mut self, packet: P, route: Route) {
+        self.out.push_created(Routed { packet, route });
+    }
 }
 
 impl<P> Balance<P> {
@@ -234,7 +238,7 @@ impl<P> Balance<P> {
         let settings = services.current().settings;
         let mut schedule = Schedule::new(slot_capacity, node)?;
         schedule.set_persistence_ns(settings.persistence_ns_max);
-        let own = Own {
+        let state = Worker {
             egresses,
             link: link(&egresses.backends),
             connections: Connections::new(connections_max, settings.idle_ns, node)?,
@@ -246,29 +250,28 @@ impl<P> Balance<P> {
             new_connections: Window::default(),
             too_big_errors: Budget::new(),
             other_errors: Budget::new(),
-            identification: worker as u16,
-            worker_count: counts.len() as u16,
+            identifications: Identifications::new(worker as u16, counts.len() as u16),
         };
-        Ok(Self { services, counts, worker, queries: Queries::new(mailbox), own })
+        Ok(Self { services, counts, worker, queries: Queries::new(mailbox), state })
     }
 
     /// With what holds for the ports that packets come by.
     #[must_use]
     pub fn receiving(mut self, ports: Ports) -> Self {
-        self.own.ports = ports;
+        self.state.ports = ports;
         self
     }
 
     /// The connections that this worker remembers.
     #[must_use]
     pub const fn connections(&self) -> &Connections {
-        &self.own.connections
+        &self.state.connections
     }
 
     /// What memory the tables of this worker got.
     #[must_use]
     pub const fn obtained(&self) -> [(&'static str, Obtained); 2] {
-        let Own { connections, schedule, .. } = &self.own;
+        let Worker { connections, schedule, .. } = &self.state;
         [("connections", connections.obtained()), ("clients", schedule.obtained())]
     }
 
@@ -278,28 +281,18 @@ impl<P> Balance<P> {
         self.services.current()
     }
 
-    /// Asks for what the connections of a burst lead to.
-    #[inline(never)]
-    fn prefetch_targets(&self, counts: &WorkerCounts, burst_len: usize) {
-        let services = self.services.current();
-        for connection in (0..burst_len).filter_map(|index| self.own.connections.found_v4(index)) {
-            services.prefetch(connection.target);
-            prefetch_line(counts.target(connection.target));
-        }
-    }
-
     /// Goes over to the newest service table.
-    fn take_up(&mut self) {
+    fn update_services(&mut self) {
         if self.services.take_up() {
             let settings = &self.services.current().settings;
-            self.own.connections.set_idle_ns(settings.idle_ns);
-            self.own.schedule.set_persistence_ns(settings.persistence_ns_max);
-            self.own.marking = Some(Walk::default());
+            self.state.connections.set_idle_ns(settings.idle_ns);
+            self.state.schedule.set_persistence_ns(settings.persistence_ns_max);
+            self.state.marking = Some(Walk::default());
         }
     }
 }
 
-impl<P> Own<P> {
+impl<P> Worker<P> {
     /// Forgets what fell silent, in bounded steps.
     #[inline]
     fn age(&mut self, counts: &WorkerCounts, now: Instant) {
@@ -313,72 +306,16 @@ impl<P> Own<P> {
     fn mark(&mut self, services: &ServiceTable, walk: Walk) {
         let Self { connections, seed, marking, .. } = self;
         *marking = connections.mark(walk, |key, connection| {
-            let service = client::service_of_connection(services, key);
+            let service = serve::service_of_connection(services, key);
             schedule::is_exception(services, service, key, seed.hash(key), connection.target)
         });
     }
 }
 
-/// Destination and source of frames that leave so.
+/// Destination and source of the frames of an egress.
 fn link(egress: &Egress) -> [u8; 12] {
     let mut link = [0; 12];
     link[..6].copy_from_slice(&egress.destination.bytes());
     link[6..].copy_from_slice(&egress.source.bytes());
     link
-}
-
-impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
-    type Out = Routed<P, Route>;
-    type Drop = BalanceDrop;
-
-    #[inline]
-    fn process(
-        &mut self,
-        cx: &mut Cx<'_, BalanceDrop>,
-        input: &mut Burst<Classified<P>>,
-        out: &mut Output<'_, Routed<P, Route>>,
-    ) {
-        self.own.connections.prepare(input.as_slice(), cx.now());
-        let counts = &self.counts[self.worker];
-        if self.services.current().targets().len() > CACHED_TARGETS_MAX {
-            self.prefetch_targets(counts, input.len());
-        }
-        let mut turn = Turn { cx, out, services: self.services.current(), counts };
-        let mut index = 0;
-        while let Some(classified) = input.pop() {
-            let layout = classified.tag();
-            self.own.balance(&mut turn, classified.packet, layout, index);
-            index += 1;
-        }
-    }
-
-    #[inline]
-    fn tick(&mut self, cx: &mut Cx<'_, BalanceDrop>, out: &mut Output<'_, Routed<P, Route>>) {
-        self.take_up();
-        let now = cx.now();
-        let counts = &self.counts[self.worker];
-        self.own.age(counts, now);
-        if let Some(walk) = self.own.marking {
-            self.own.mark(self.services.current(), walk);
-        }
-        self.queries.answer(&self.own.connections, now);
-        if self.own.fragments.waiting_count() > 0 {
-            let mut turn = Turn { cx, out, services: self.services.current(), counts };
-            self.own.give_up_fragments(&mut turn, Some(now));
-        }
-    }
-
-    fn finish(&mut self, cx: &mut Cx<'_, BalanceDrop>, out: &mut Output<'_, Routed<P, Route>>) {
-        let counts = &self.counts[self.worker];
-        let mut turn = Turn { cx, out, services: self.services.current(), counts };
-        self.own.give_up_fragments(&mut turn, None);
-    }
-
-    fn held(&self) -> usize {
-        self.own.fragments.waiting_count()
-    }
-
-    fn held_max(&self) -> usize {
-        WAITING_MAX
-    }
 }

@@ -204,6 +204,8 @@ impl Builder {
             for member in members {
                 let target = &mut targets[member.target.slot()];
                 target.tunnel = tunnel(balancer, member.address);
+                let outer_bytes = target.tunnel.outer_header_bytes() as u16;
+                target.packet_bytes_max = balancer.mtu.saturating_sub(outer_bytes);
                 (target.service, target.address) = (Some(index), member.address);
             }
         }
@@ -252,6 +254,7 @@ fn vacant(state: &super::slots::SlotState) -> Target {
         generation: state.generation,
         flushed: state.flushed,
         tunnel: Tunnel::new(nowhere, nowhere).expect("both ends are of one family"),
+        packet_bytes_max: 0,
         is_usable: false,
         service: None,
         address: nowhere.into(),

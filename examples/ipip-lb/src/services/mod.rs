@@ -19,6 +19,7 @@ use crate::maglev::Maglev;
 use crate::prefix::Prefix;
 use crate::rules::Rules;
 use hotloop::flow::{CLASS_COUNT, prefetch_line};
+use hotloop::packet::ethernet;
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::ip::protocol;
 use hotloop::packet::ipip::Tunnel;
@@ -121,6 +122,8 @@ pub struct Target {
     flushed: u32,
     /// The outer header of packets to it.
     pub tunnel: Tunnel,
+    /// Longest packet that fits the path's MTU once it is encapsulated, in bytes.
+    pub packet_bytes_max: u16,
     /// Whether new connections may go to it.
     pub is_usable: bool,
     /// The index of its service; none where the slot is vacant.
@@ -286,6 +289,13 @@ impl Service {
 }
 
 impl Target {
+    /// Whether the packet in a frame of this length fits the path's MTU once it is encapsulated. A packet
+    /// with padding or VLAN tags may fit where its frame does not.
+    #[inline(always)]
+    pub(crate) const fn takes_frame(&self, frame_bytes: usize) -> bool {
+        frame_bytes <= ethernet::HEADER_BYTES + self.packet_bytes_max as usize
+    }
+
     /// Whether the connections of an earlier generation were ended with it.
     fn was_flushed(&self, generation: u32) -> bool {
         let ago = self.generation.wrapping_sub(generation).wrapping_sub(1);

@@ -1,13 +1,13 @@
 //! What clients send to services, and routers about what services sent.
 
-use super::classes::flags_of_fast_v4;
+use super::answer::IcmpError;
 use super::fragments::Datagram;
 use super::schedule::is_exception;
-use super::{BalanceDrop, Own, Turn, refusal};
+use super::{BalanceDrop, Turn, Worker, refusal};
 use crate::config::{IcmpEcho, Scheduler};
 use crate::connection::{Connection, is_syn};
 use crate::connections::Place;
-use crate::own_header::OwnHeader;
+use crate::own_header::{OwnHeader, fast_flags};
 use crate::services::{Found, Service, ServiceTable, TargetId};
 use hotloop::packet::PacketBuf;
 use hotloop::packet::classify::Layout;
@@ -31,7 +31,7 @@ impl FromClient<'_> {
     }
 }
 
-impl<P: PacketBuf + Carries> Own<P> {
+impl<P: PacketBuf + Carries> Worker<P> {
     /// As [`serve`](Self::serve), for a packet of the [fast path](Layout::is_fast_v4): there is less that
     /// it may be.
     pub(super) fn serve_fast(
@@ -47,11 +47,11 @@ impl<P: PacketBuf + Carries> Own<P> {
             return turn.reject(packet, reason);
         }
         let is_tcp = key.protocol() == protocol::TCP;
-        let flags = if is_tcp { flags_of_fast_v4(packet.data()) } else { 0 };
+        let flags = if is_tcp { fast_flags(packet.data()) } else { 0 };
         let key = FlowKey::V4(key);
         let from_client = FromClient { key: &key, hash: layout.hash(), flags };
         match self.follow(turn, &from_client, || Ok(service)) {
-            Ok(target) => self.send_to(turn, packet, target, layout),
+            Ok(target) => self.send_to(turn, packet, target, layout.hash()),
             Err(reason) => turn.reject(packet, reason),
         }
     }
@@ -98,10 +98,10 @@ impl<P: PacketBuf + Carries> Own<P> {
         if is_first {
             self.fragments.firsts.remember(datagram, target, turn.now());
         }
-        self.send_to(turn, packet, target, layout);
+        self.send_to(turn, packet, target, layout.hash());
         if is_first {
-            while let Some((packet, layout)) = self.fragments.released(datagram) {
-                self.send_to(turn, packet, target, layout);
+            while let Some((packet, hash)) = self.fragments.released(datagram) {
+                self.send_to(turn, packet, target, hash);
             }
         }
     }
@@ -238,9 +238,9 @@ impl<P: PacketBuf + Carries> Own<P> {
     ) {
         let (datagram, now) = (Datagram::of(header), turn.now());
         if let Some(target) = self.fragments.firsts.target(datagram, now) {
-            return self.send_to(turn, packet, target, layout);
+            return self.send_to(turn, packet, target, layout.hash());
         }
-        if let Some(packet) = self.fragments.wait(datagram, layout, packet, now) {
+        if let Some(packet) = self.fragments.wait(datagram, layout.hash(), packet, now) {
             turn.reject(packet, BalanceDrop::FragmentOrphan);
         }
     }
@@ -283,7 +283,7 @@ impl<P: PacketBuf + Carries> Own<P> {
             Ok(target) if turn.services.is_at(target, header.source) => {
                 turn.reject(packet, BalanceDrop::TunnelLoop);
             }
-            Ok(target) => self.send_to(turn, packet, target, layout),
+            Ok(target) => self.send_to(turn, packet, target, layout.hash()),
             Err(reason) => turn.reject(packet, reason),
         }
     }
@@ -325,7 +325,8 @@ impl<P: PacketBuf + Carries> Own<P> {
         if let Some(reason) = reason.or_else(|| is_looping().then_some(BalanceDrop::TunnelLoop)) {
             turn.reject(packet, reason);
         } else if let Some(pointer) = refusal::spent_limit(header, packet.data()) {
-            self.answer_limit(turn, packet, pointer);
+            let error = IcmpError::ParameterProblem { pointer };
+            self.answer(turn, packet, BalanceDrop::EncapsulationLimit, error);
         } else {
             return Some(packet);
         }

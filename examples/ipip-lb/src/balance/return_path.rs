@@ -1,6 +1,6 @@
 //! What services send to clients through tunnels.
 
-use super::{BalanceDrop, Own, Turn};
+use super::{BalanceDrop, Turn, Worker};
 use crate::connection::is_syn_ack;
 use crate::own_header::{OwnHeader, spend_hop};
 use crate::services::{ServiceTable, TargetId};
@@ -10,7 +10,7 @@ use hotloop::packet::ip::Fragment;
 use hotloop::packet::{PacketBuf, ethernet, ipv4, ipv6, tcp};
 use hotloop::stage::Carries;
 
-impl<P: PacketBuf + Carries> Own<P> {
+impl<P: PacketBuf + Carries> Worker<P> {
     /// A packet from a service's address to a client, unwrapped.
     pub(super) fn return_to_client(
         &mut self,

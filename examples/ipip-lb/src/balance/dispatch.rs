@@ -1,14 +1,14 @@
-//! Which kind of packet it is, and so which function takes it.
+//! The kinds of packets, and which function takes each.
 
-use super::{BalanceDrop, Own, Turn};
+use super::{BalanceDrop, Turn, Worker};
 use crate::config::IcmpEcho;
-use crate::own_header::{OwnHeader, TCP_FLAGS_OFFSET};
+use crate::own_header::OwnHeader;
 use crate::services::ServiceTable;
+use hotloop::packet::PacketBuf;
 use hotloop::packet::classify::{Kind, Layout};
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::ip::{Fragment, is_host};
 use hotloop::packet::ipip::{self, DecapsulateError};
-use hotloop::packet::{PacketBuf, ethernet, ipv4, ipv6};
 use hotloop::stage::Carries;
 
 /// ICMPv6's types of neighbour discovery and of multicast listeners (RFC 4861, RFC 2710, RFC 3810):
@@ -17,54 +17,10 @@ const fn is_between_neighbours(icmpv6_kind: u8) -> bool {
     matches!(icmpv6_kind, 130..=137 | 143)
 }
 
-impl<P: PacketBuf + Carries> Own<P> {
-    /// Works on one packet, the `index`th of its burst.
-    #[inline(always)]
-    pub(super) fn balance(
-        &mut self,
-        turn: &mut Turn<'_, '_, '_, P>,
-        mut packet: P,
-        layout: Layout,
-        index: usize,
-    ) {
-        // The fast path, which nearly all packets take: of a connection that is known and doesn't change.
-        // It leaves any other packet as it was, for the code below.
-        if layout.is_fast_v4()
-            && let Some(connection) = self.connections.found_v4(index)
-            && connection.is_unmoved_by(flags_of_fast_v4(packet.data()))
-            && let id = connection.target
-            && let Some(target) = turn.services.active(id)
-            && self.wrap_fast(turn, &mut packet, id, target, layout.hash())
-        {
-            return turn.send(packet, self.egresses.backends.route);
-        }
-        self.balance_known(turn, packet, layout, index);
-    }
-
-    /// [`balance`](Self::balance) for whole packets of connections that are known, of either IP version.
+impl<P: PacketBuf + Carries> Worker<P> {
+    /// Tells what kind of packet it is: any that the short way does not take.
     #[inline(never)]
-    fn balance_known(
-        &mut self,
-        turn: &mut Turn<'_, '_, '_, P>,
-        packet: P,
-        layout: Layout,
-        index: usize,
-    ) {
-        if layout.is_plain()
-            && let Some(place) = self.connections.found(index, layout.kind())
-            && let Some(connection) = self.connections.connection(place)
-            && connection.is_unmoved_by(plain_flags(packet.data(), layout))
-            && !may_state_limit(packet.data(), layout)
-            && let Some(target) = turn.services.active(connection.target)
-        {
-            return self.send_to_target(turn, packet, connection.target, target, layout);
-        }
-        self.balance_any(turn, packet, layout);
-    }
-
-    /// [`balance`](Self::balance) for what remains.
-    #[inline(never)]
-    fn balance_any(&mut self, turn: &mut Turn<'_, '_, '_, P>, packet: P, layout: Layout) {
+    pub(super) fn dispatch(&mut self, turn: &mut Turn<'_, '_, '_, P>, packet: P, layout: Layout) {
         // Nearly all of these are first packets of their connections.
         if let Some(key) = layout.fast_key_v4(packet.data())
             && let Some(service) = turn.services.service_of_flow(&FlowKey::V4(key))
@@ -190,27 +146,6 @@ pub(super) enum Way {
     Bare,
     /// In a tunnel to an own address.
     Tunnelled,
-}
-
-/// The flags of TCP in a packet of the fast path, were it TCP.
-#[inline(always)]
-pub(super) fn flags_of_fast_v4(frame: &[u8]) -> u8 {
-    const OFFSET: usize = ethernet::HEADER_BYTES + ipv4::HEADER_BYTES + TCP_FLAGS_OFFSET;
-    frame.get(OFFSET).copied().unwrap_or(0)
-}
-
-/// TCP's flags in a packet that is keyed by its own header, were it TCP; 0 where there are none.
-#[inline(always)]
-fn plain_flags(frame: &[u8], layout: Layout) -> u8 {
-    let flags = layout.l4_offset(frame).and_then(|offset| frame.get(offset + TCP_FLAGS_OFFSET));
-    flags.copied().unwrap_or(0)
-}
-
-/// Whether a packet has extension headers, in which it may state an encapsulation limit.
-#[inline]
-fn may_state_limit(frame: &[u8], layout: Layout) -> bool {
-    let without = layout.l3_offset() + ipv6::HEADER_BYTES;
-    layout.kind() == Kind::Ipv6 && layout.l4_offset(frame) != Some(without)
 }
 
 const fn drop_of_decapsulation(error: DecapsulateError) -> BalanceDrop {
