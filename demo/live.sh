@@ -117,7 +117,8 @@ decapsulate = ["${tunnel_ends[0]}", "${tunnel_ends[1]}"]
 [[port]]
 name = "front"
 device = "net_af_packet0,iface=front,qdisc_bypass=1"
-next_hop_mac = "$(mac 2 1)"
+next_hop = "10.0.1.1"
+address = "10.0.1.2"
 side = "client"
 
 [[port]]

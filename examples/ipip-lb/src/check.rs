@@ -93,7 +93,3 @@ fn shares(service: &Service, slot_count: u32) -> Vec<(Backend, f64)> {
     };
     backends.iter().copied().zip(shares).collect()
 }
-
-fn mac(mac: [u8; 6]) -> String {
-    mac.map(|byte| format!("{byte:02x}")).join(":")
-}

@@ -49,8 +49,9 @@ pub(crate) use file::read as read_file;
 use crate::hashes::HashKey;
 use crate::prefix::Prefix;
 use hotloop::engine::Idle;
+use hotloop::packet::ethernet::MacAddress;
 use hotloop_ops::PortSettings;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
 /// The least path MTU that may be configured, in bytes: what every IPv4 host takes (RFC 791,
@@ -196,14 +197,47 @@ pub struct Port {
     pub device: String,
     /// The line of the file that says so, for messages.
     pub device_line: usize,
-    /// The destination of frames sent out of it.
-    pub next_hop_mac: [u8; 6],
+    /// The station that frames sent out of it go to.
+    pub next_hop: NextHop,
     /// Which hosts are reached through it.
     pub side: Side,
     /// Whether frames to any address are for the balancer.
     pub accept_any_mac: bool,
     /// Its descriptors, mempool and RSS.
     pub settings: PortSettings,
+}
+
+/// The station that frames sent out of a port go to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum NextHop {
+    /// The one with this Ethernet address.
+    Mac([u8; 6]),
+    /// A neighbour with an IPv4 address, which ARP asks for its Ethernet address, and the balancer's
+    /// own address on that link.
+    V4(Ipv4Addr, Ipv4Addr),
+    /// The same for IPv6 and neighbour discovery.
+    V6(Ipv6Addr, Ipv6Addr),
+}
+
+impl NextHop {
+    /// The Ethernet address; all zeroes for a neighbour, until it is known.
+    #[must_use]
+    pub const fn mac(self) -> MacAddress {
+        match self {
+            Self::Mac(mac) => MacAddress::new(mac),
+            Self::V4(..) | Self::V6(..) => MacAddress::new([0; 6]),
+        }
+    }
+}
+
+impl std::fmt::Display for NextHop {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Mac(mac) => MacAddress::new(*mac).fmt(f),
+            Self::V4(address, own) => write!(f, "{address} from {own}"),
+            Self::V6(address, own) => write!(f, "{address} from {own}"),
+        }
+    }
 }
 
 /// Which hosts are reached through a port.

@@ -68,7 +68,7 @@
 //! let egress = Egress {
 //!     route: Route(0),
 //!     source: MacAddress::new([2, 0, 0, 0, 0, 2]),
-//!     destination: MacAddress::new(config.ports[0].next_hop_mac),
+//!     destination: config.ports[0].next_hop.mac(),
 //! };
 //! let mut balance = Balance::new(BalancerConfig {
 //!     services: subscribers.take(&Core::new(0, 1)).expect("the only worker's"),

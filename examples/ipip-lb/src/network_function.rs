@@ -11,8 +11,12 @@ use hotloop::engine::{
     mailbox, publish, source,
 };
 use hotloop::packet::PacketBuf;
+use hotloop::stage::neighbours::{Learn, Neighbours, NextHop, Resolve};
 use hotloop::stage::{Carries, Core, Error, Source};
 use std::sync::Arc;
+
+/// The number of packets that may wait for a neighbour, on each worker.
+const WAITING_MAX: usize = 256;
 
 /// The balancer with all its workers.
 #[derive(Debug)]
@@ -96,12 +100,44 @@ impl NetworkFunction {
         S: Source<Item: PacketBuf + Carries + Send>,
         Z: Outlet<Item = Routed<S::Item, Route>>,
     {
+        self.balanced(source(receive)).sink(send)
+    }
+
+    /// As [`graph`](Self::graph), where the next hop of some route is a neighbour, which is asked for its
+    /// Ethernet address: `next_hops` are those of the routes, in order.
+    pub fn resolving_graph<S, Z>(
+        &self,
+        next_hops: &[Option<NextHop>],
+        receive: impl Fn(&Core) -> Result<S, Error> + Sync,
+        send: impl Fn(&Core) -> Result<Z, Error> + Sync,
+    ) -> impl Graph
+    where
+        S: Source<Item: PacketBuf + Carries + Send>,
+        Z: Outlet<Item = Routed<S::Item, Route>>,
+    {
+        let neighbours = Neighbours::new(2 * next_hops.len());
+        let learning = Arc::clone(&neighbours);
+        let received = source(receive).stage(move |_| Learn::new(Arc::clone(&learning)));
+        self.balanced(received)
+            .burst_stage(move |_| {
+                let next_hop = |packet: &Routed<S::Item, Route>| {
+                    next_hops.get(usize::from(packet.route.0)).copied().flatten()
+                };
+                Resolve::new(Arc::clone(&neighbours), WAITING_MAX, next_hop)
+            })
+            .named("neighbours")
+            .sink(send)
+    }
+
+    fn balanced<P: PacketBuf + Carries + Send>(
+        &self,
+        received: impl Chain<Out = P>,
+    ) -> impl Chain<Out = Routed<P, Route>> {
         let seed = self.services.settings.hashes.seed();
-        source(receive)
+        received
             .stage(move |_| Classify::new(seed, &self.ports))
             .shard_by(|packet| packet.shard())
             .try_burst_stage(|core| self.balance(core))
-            .sink(send)
     }
 
     /// The balancer of a core.

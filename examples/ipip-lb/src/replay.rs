@@ -101,7 +101,7 @@ fn egresses(config: &Config, source: MacAddress) -> Egresses {
     let next_hop = |reaches: fn(Side) -> bool| {
         let port = config.ports.iter().find(|port| reaches(port.side));
         let port = port.expect("a configuration has a port towards each side");
-        Egress { route: Route(0), source, destination: MacAddress::new(port.next_hop_mac) }
+        Egress { route: Route(0), source, destination: port.next_hop.mac() }
     };
     Egresses { clients: next_hop(Side::has_clients), backends: next_hop(Side::has_backends) }
 }

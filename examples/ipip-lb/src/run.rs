@@ -4,7 +4,7 @@ use crate::arrival::Ports;
 use crate::balance::{Egress, Egresses, Route};
 use crate::check::Understood;
 use crate::cli::Run;
-use crate::config::{Config, ConfigError, Side};
+use crate::config::{self, Config, ConfigError, Side};
 use crate::control::Operator;
 use crate::failure::{BadInput, Failure};
 use crate::hashes::PUBLIC_HASHES;
@@ -12,10 +12,11 @@ use crate::hugepages::CheckedQueue;
 use crate::network_function::NetworkFunction;
 use crate::outcome::Outcome;
 use hotloop::dpdk::{Eal, Port};
-use hotloop::engine::{Engine, outlets, sources};
-use hotloop::packet::ethernet::{MacAddress, Station};
+use hotloop::engine::{Engine, Graph, outlets, sources};
+use hotloop::packet::ethernet::Station;
+use hotloop::stage::neighbours::NextHop;
 use hotloop::stage::{Core, Error};
-use hotloop_ops::{CONTROL, Operation};
+use hotloop_ops::{CONTROL, Operation, Socket};
 
 /// Balances until SIGINT or SIGTERM, the end of the duration, or of every device that has one.
 ///
@@ -42,33 +43,68 @@ pub fn run(args: &Run) -> Result<Outcome, Failure> {
     let mut socket =
         args.control.bind("ipip-lb").map_err(|error| BadInput::new(error.to_string()))?;
     let mut operator = Operator::start(args.common.clone(), config.clone(), steering)?;
-    let graph = function.graph(
-        |core| Ok(sources(rx_queues(core, &ports, &config)?)),
-        |core| {
-            let queues =
-                ports.iter().map(|(egress, port)| Ok((egress.route, port.tx_queue(core)?)));
-            Ok(outlets(queues.collect::<Result<Vec<_>, Error>>()?))
-        },
-    );
-    let plan = Engine::plan(graph, config.engine.deployment())
-        .map_err(|error| BadInput::new(format!("--workers, --dispatchers: {error}")))?
-        .idle(config.engine.idle);
-    let placement = plan.placement_now();
-    let run = hotloop_ops::run(plan, CONTROL, |control| {
-        let deployment = config.engine.deployment();
-        tracing::info!("running: {deployment}; on {placement}; Ctrl-C ends it");
-        if config.balancer.hash_key.is_none() {
-            tracing::warn!("{PUBLIC_HASHES}");
-        }
-        for note in &notes {
-            tracing::warn!("{note}");
-        }
-        let mut operation = Operation::new(control, socket.as_mut(), args.duration);
-        while operation.turn(&mut |request| operator.answer(control, request)).is_none() {
-            operator.turn();
-        }
-    });
-    Ok(Outcome::new(run, &operator.summary()))
+    let receive = |core: &Core| Ok(sources(rx_queues(core, &ports, &config)?));
+    let send = |core: &Core| {
+        let queues = ports.iter().map(|(egress, port)| Ok((egress.route, port.tx_queue(core)?)));
+        Ok(outlets(queues.collect::<Result<Vec<_>, Error>>()?))
+    };
+    let next_hops = next_hops(&config, &ports);
+    let running = Running { args, config: &config, notes: &notes };
+    if next_hops.iter().any(Option::is_some) {
+        let graph = function.resolving_graph(&next_hops, receive, send);
+        running.run(graph, &mut operator, socket.as_mut())
+    } else {
+        running.run(function.graph(receive, send), &mut operator, socket.as_mut())
+    }
+}
+
+/// What a run needs to know.
+struct Running<'a> {
+    args: &'a Run,
+    config: &'a Config,
+    notes: &'a [String],
+}
+
+impl Running<'_> {
+    fn run(
+        &self,
+        graph: impl Graph,
+        operator: &mut Operator,
+        socket: Option<&mut Socket>,
+    ) -> Result<Outcome, Failure> {
+        let Self { args, config, notes } = *self;
+        let plan = Engine::plan(graph, config.engine.deployment())
+            .map_err(|error| BadInput::new(format!("--workers, --dispatchers: {error}")))?
+            .idle(config.engine.idle);
+        let placement = plan.placement_now();
+        let run = hotloop_ops::run(plan, CONTROL, |control| {
+            let deployment = config.engine.deployment();
+            tracing::info!("running: {deployment}; on {placement}; Ctrl-C ends it");
+            if config.balancer.hash_key.is_none() {
+                tracing::warn!("{PUBLIC_HASHES}");
+            }
+            for note in notes {
+                tracing::warn!("{note}");
+            }
+            let mut operation = Operation::new(control, socket, args.duration);
+            while operation.turn(&mut |request| operator.answer(control, request)).is_none() {
+                operator.turn();
+            }
+        });
+        Ok(Outcome::new(run, &operator.summary()))
+    }
+}
+
+/// The neighbours that packets go to by each port, where the configuration does not give their Ethernet
+/// address.
+fn next_hops(config: &Config, ports: &[OpenPort]) -> Vec<Option<NextHop>> {
+    let hops =
+        config.ports.iter().zip(ports).map(|(configured, (_, port))| match configured.next_hop {
+            config::NextHop::Mac(_) => None,
+            config::NextHop::V4(address, own) => Some(NextHop::v4(address, (own, port.mac()))),
+            config::NextHop::V6(address, own) => Some(NextHop::v6(address, (own, port.mac()))),
+        });
+    hops.collect()
 }
 
 /// A port of the configuration, how packets leave by it, and which side they reach.
@@ -91,7 +127,7 @@ fn open_ports(eal: Eal, config: &Config, args: &Run) -> Result<Vec<OpenPort>, Ba
             problem: error.to_string(),
         })?;
         let route = Route(index);
-        let destination = MacAddress::new(port.next_hop_mac);
+        let destination = port.next_hop.mac();
         let egress = Egress { route, source: opened.mac(), destination };
         Ok((SidedEgress { side: port.side, route, egress }, opened))
     };

@@ -109,7 +109,7 @@ fn what_was_understood_is_reported_to_programs_too() {
     let understood: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(understood["engine"]["workers"], 7);
     assert_eq!(understood["balancer"]["tunnel_peers"][0], "10.9.9.0/24");
-    assert_eq!(understood["ports"][0]["next_hop_mac"], "02:00:00:00:09:02");
+    assert_eq!(understood["ports"][0]["next_hop"], "02:00:00:00:09:02");
     assert_eq!(understood["services"][0]["backends"][1]["address"], "10.0.0.2");
     assert_eq!(understood["services"][5]["backends"][0]["share"], 0.0);
 }

@@ -1,7 +1,7 @@
 //! A configuration for programs.
 
 use super::notes::Notes;
-use super::{Memory, Understood, mac, shares};
+use super::{Memory, Understood, shares};
 use crate::config::{Balancer, Config, Engine, Health, Port, Probe, Service, Trust};
 use crate::rules::Rules;
 use serde_json::{Value, json};
@@ -72,7 +72,7 @@ fn port(port: &Port) -> Value {
     json!({
         "name": port.name,
         "device": port.device,
-        "next_hop_mac": mac(port.next_hop_mac),
+        "next_hop": port.next_hop.to_string(),
         "side": port.side.to_string(),
         "accept_any_mac": port.accept_any_mac,
         "rx_descriptors": port.settings.rx_descriptors,

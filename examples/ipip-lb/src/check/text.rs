@@ -1,7 +1,7 @@
 //! A configuration for people.
 
 use super::notes::Notes;
-use super::{Memory, Understood, mac, shares};
+use super::{Memory, Understood, shares};
 use crate::config::{Backend, Balancer, Config, Engine, Health, Probe, Scheduler, Service, Trust};
 use crate::excerpt::excerpt;
 use crate::hashes::{PUBLIC_HASHES, SECRET_HASHES};
@@ -20,10 +20,10 @@ impl Display for Understood<'_> {
         }
         write_memory(f, engine, balancer, Memory::of(self.0, &rules))?;
         for port in ports {
-            let (mac, side) = (mac(port.next_hop_mac), port.side);
+            let (next_hop, side) = (port.next_hop, port.side);
             let any = if port.accept_any_mac { ", takes frames to any address" } else { "" };
             let (name, device, settings) = (&port.name, excerpt(&port.device), port.settings);
-            writeln!(f, "port {name}: {device}, next hop {mac}, side {side}{any}{settings}")?;
+            writeln!(f, "port {name}: {device}, next hop {next_hop}, side {side}{any}{settings}")?;
         }
         for (index, service) in services.iter().enumerate() {
             write_service(f, service, balancer.maglev_slots)?;

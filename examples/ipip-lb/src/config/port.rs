@@ -1,13 +1,15 @@
 //! `[[port]]`.
 
+use super::balancer::host_address;
 use super::document::Section;
 use super::parse::name;
 use super::words::SIDES;
-use super::{ConfigError, Port, Side};
+use super::{ConfigError, NextHop, Port, Side};
 use crate::excerpt::excerpt;
 use hotloop::dpdk::MempoolConfig;
 use hotloop_ops::PortSettings;
 use std::collections::HashSet;
+use std::net::IpAddr;
 
 pub fn ports(root: &Section<'_>) -> Result<Vec<Port>, ConfigError> {
     let sections = root.sections("port")?;
@@ -45,27 +47,41 @@ fn port(section: &mut Section<'_>) -> Result<Port, ConfigError> {
     let name_value = section.required("name", "name = \"uplink\"")?;
     let name = name(&name_value)?;
     section.set_path(format!("port.{name}"));
-    let known = ["name", "device", "next_hop_mac", "side", "accept_any_mac"];
+    let known = ["name", "device", "next_hop_mac", "next_hop", "address", "side", "accept_any_mac"];
     let known_settings = ["rx_descriptors", "tx_descriptors", "mbufs", "rss"];
     section.allow_only(&[&known[..], &known_settings].concat())?;
     let device = section.required("device", "device = \"net_null0\"")?;
-    let mac = section.required("next_hop_mac", "next_hop_mac = \"02:00:00:00:00:01\"")?;
     let what = "a device";
     let example = "DPDK's device arguments, such as net_null0, or a PCI address, 0000:01:00.0";
     let sound = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
     Ok(Port {
         device_line: device.line(),
         device: device.parsed(what, example, |text| sound(text).then(|| text.to_owned()))?,
-        next_hop_mac: mac.parsed(
-            "the MAC address of one host",
-            "02:00:00:00:00:01",
-            unicast_mac,
-        )?,
+        next_hop: next_hop(section)?,
         side: section.choice_or("side", "a side", SIDES, Side::Both)?,
         accept_any_mac: section.boolean_or("accept_any_mac", false)?,
         settings: settings(section)?,
         name,
     })
+}
+
+/// Either `next_hop_mac`, or `next_hop` and `address`, which are of one family.
+fn next_hop(section: &Section<'_>) -> Result<NextHop, ConfigError> {
+    let Some(next_hop) = section.optional("next_hop") else {
+        let example = "next_hop_mac = \"02:00:00:00:00:01\", or next_hop and address";
+        let mac = section.required("next_hop_mac", example)?;
+        let what = "the MAC address of one host";
+        return Ok(NextHop::Mac(mac.parsed(what, "02:00:00:00:00:01", unicast_mac)?));
+    };
+    if section.optional("next_hop_mac").is_some() {
+        return Err(next_hop.error("there is a next_hop_mac too; leave one of them out"));
+    }
+    let own = section.required("address", "the balancer's own address on the link of next_hop")?;
+    match (host_address(&next_hop)?, host_address(&own)?) {
+        (IpAddr::V4(address), IpAddr::V4(own)) => Ok(NextHop::V4(address, own)),
+        (IpAddr::V6(address), IpAddr::V6(own)) => Ok(NextHop::V6(address, own)),
+        _ => Err(own.error("is not of the IP version of next_hop; write an address of the same")),
+    }
 }
 
 /// What may be set by flags too, with their bounds.

@@ -88,11 +88,11 @@ impl Operator {
 pub(super) fn check_same_run(old: &Config, new: &Config) -> Result<(), String> {
     let same_ports = old.ports.len() == new.ports.len()
         && old.ports.iter().zip(&new.ports).all(|(old, new)| {
-            let (sides, macs) = ((old.side, new.side), (old.next_hop_mac, new.next_hop_mac));
+            let (sides, hops) = ((old.side, new.side), (old.next_hop, new.next_hop));
             (&old.name, &old.device, old.accept_any_mac, old.settings)
                 == (&new.name, &new.device, new.accept_any_mac, new.settings)
                 && sides.0 == sides.1
-                && macs.0 == macs.1
+                && hops.0 == hops.1
         });
     let what = if old.engine != new.engine {
         "[engine]"

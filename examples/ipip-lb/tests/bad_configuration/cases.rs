@@ -157,6 +157,27 @@ pub const WRONG: &[(usize, &str, &[&str])] = &[
     (17, "next_hop_mac = \"02-00-00-00-00-01\"", &["17: port.uplink.next_hop_mac"]),
     (17, "next_hop_mac = \"01:00:5e:00:00:01\"", &["17: port.uplink.next_hop_mac", "of one host"]),
     (17, "next_hop_mac = \"00:00:00:00:00:00\"", &["17: port.uplink.next_hop_mac"]),
+    (17, "", &["port.uplink.next_hop_mac: missing; write next_hop_mac", "or next_hop and address"]),
+    (
+        17,
+        "next_hop = \"192.0.2.1\"",
+        &["port.uplink.address: missing; write the balancer's own address on the link"],
+    ),
+    (
+        17,
+        "next_hop = \"192.0.2.1\"\naddress = \"2001:db8::2\"",
+        &["18: port.uplink.address: is not of the IP version of next_hop"],
+    ),
+    (
+        17,
+        "next_hop = \"192.0.2.256\"\naddress = \"192.0.2.2\"",
+        &["17: port.uplink.next_hop: \"192.0.2.256\" is not an IP address"],
+    ),
+    (
+        17,
+        "next_hop_mac = \"02:00:00:00:00:01\"\nnext_hop = \"192.0.2.1\"",
+        &["18: port.uplink.next_hop: there is a next_hop_mac too"],
+    ),
     (
         18,
         "side = \"left\"",

@@ -13,11 +13,12 @@ pub use sent::Sent;
 use hotloop::engine::{Deployment, Engine, Report, outlets, sources};
 use hotloop::packet::PortId;
 use hotloop::packet::ethernet::MacAddress;
-use hotloop::stage::Error;
+use hotloop::stage::neighbours::NextHop;
+use hotloop::stage::{Core, Error};
 use hotloop::testing::{MemoryPort, PacketPool, PortConfig};
 use ipip_lb::arrival::Ports;
 use ipip_lb::balance::{Egress, Egresses, Route};
-use ipip_lb::config::Config;
+use ipip_lb::config::{Config, NextHop as HopOfPort};
 use ipip_lb::network_function::NetworkFunction;
 use std::fmt::Debug;
 
@@ -104,20 +105,26 @@ pub fn run_receiving<T>(
         let config = PortConfig { id, pool, tx_kept_count: 0, ..PortConfig::default() };
         MemoryPort::with_config(name, config)
     });
-    let graph = function.graph(
-        |core| {
-            let queues = ports.iter().map(|port| port.rx_queue(core));
-            Ok(sources(queues.collect::<Result<Vec<_>, Error>>()?))
-        },
-        |core| {
-            let queues = (0..)
-                .zip(&ports)
-                .map(|(index, port)| Ok::<_, Error>((Route(index), port.tx_queue(core)?)));
-            Ok(outlets(queues.collect::<Result<Vec<_>, Error>>()?))
-        },
-    );
-    let plan = Engine::plan(graph, deployment).unwrap();
-    let assembly = plan.assemble().unwrap();
+    let receive = |core: &Core| {
+        let queues = ports.iter().map(|port| port.rx_queue(core));
+        Ok(sources(queues.collect::<Result<Vec<_>, Error>>()?))
+    };
+    let send = |core: &Core| {
+        let queues = (0..)
+            .zip(&ports)
+            .map(|(index, port)| Ok::<_, Error>((Route(index), port.tx_queue(core)?)));
+        Ok(outlets(queues.collect::<Result<Vec<_>, Error>>()?))
+    };
+    let next_hops = next_hops(&config);
+    let (resolving, plan);
+    let assembly = if next_hops.iter().any(Option::is_some) {
+        let graph = function.resolving_graph(&next_hops, receive, send);
+        resolving = Engine::plan(graph, deployment).unwrap();
+        resolving.assemble().unwrap()
+    } else {
+        plan = Engine::plan(function.graph(receive, send), deployment).unwrap();
+        plan.assemble().unwrap()
+    };
     let mut running = Running::new(assembly, ports.clone(), deployment, config, steering);
     let result = script(&mut running);
     let report = running.finish();
@@ -125,6 +132,17 @@ pub fn run_receiving<T>(
     assert_eq!(report.received + report.created, report.sent + report.dropped_sum(), "{report}");
     assert_eq!(pool.out_count(), 0, "{report}");
     (result, report)
+}
+
+/// The neighbours that packets go to by each port.
+fn next_hops(config: &Config) -> Vec<Option<NextHop>> {
+    let own_mac = MacAddress::new(OWN_MAC);
+    let hops = config.ports.iter().map(|port| match port.next_hop {
+        HopOfPort::Mac(_) => None,
+        HopOfPort::V4(address, own) => Some(NextHop::v4(address, (own, own_mac))),
+        HopOfPort::V6(address, own) => Some(NextHop::v6(address, (own, own_mac))),
+    });
+    hops.collect()
 }
 
 /// How packets leave: for clients by the first port, for backends by the second.

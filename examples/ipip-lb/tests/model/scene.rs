@@ -4,8 +4,8 @@ use super::net::{Standing, number};
 use hotloop::engine::Idle;
 use hotloop::testing::Rng;
 use ipip_lb::config::{
-    AllDown, Backend, Balancer, Config, DeploymentKind, Engine, Health, IcmpEcho, Port, Ports,
-    Probe, Protocol, Scheduler, Service, Side, Timeouts,
+    AllDown, Backend, Balancer, Config, DeploymentKind, Engine, Health, IcmpEcho, NextHop, Port,
+    Ports, Probe, Protocol, Scheduler, Service, Side, Timeouts,
 };
 use ipip_lb::prefix::Prefix;
 use std::net::IpAddr;
@@ -91,7 +91,7 @@ impl Scene {
             name: "uplink".to_owned(),
             device: "net_null0".to_owned(),
             device_line: 1,
-            next_hop_mac: [2, 0, 0, 0, 9, 2],
+            next_hop: NextHop::Mac([2, 0, 0, 0, 9, 2]),
             side: Side::Both,
             accept_any_mac: false,
             settings: Default::default(),
