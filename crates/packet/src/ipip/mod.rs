@@ -23,7 +23,6 @@
 
 mod decapsulate;
 mod encapsulate;
-mod inner;
 mod limit;
 mod outer;
 

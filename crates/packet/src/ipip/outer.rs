@@ -6,7 +6,7 @@ use crate::{
     checksum::Sum,
     ethernet::{ETHERTYPE_IPV4, ETHERTYPE_IPV6},
     ip::protocol,
-    ipip::{OUTER_TTL, inner::Inner},
+    ipip::{OUTER_TTL, encapsulate::Inner},
     ipv4, ipv6,
 };
 
@@ -20,17 +20,16 @@ pub(super) const ETHERTYPE_BYTES: usize = 2;
 pub(super) type HeaderV4 = [u8; ETHERTYPE_BYTES + ipv4::HEADER_BYTES];
 pub(super) type HeaderV6 = [u8; ETHERTYPE_BYTES + ipv6::HEADER_BYTES];
 
-/// What an outer header takes from the flow of its packet, and from its sender.
+/// What an outer header takes from the flow of its packet and from its sender.
 pub(super) struct Flow<'a> {
     pub hash: u32,
     pub identifications: &'a mut Identifications,
 }
 
-/// The identifications of a sender's IPv4 headers that do not forbid fragments: their number modulo 65,536,
-/// times a step, after a first one.
+/// The identifications of a sender's outer IPv4 headers that do not forbid fragments.
 ///
-/// Several senders with one source address count in steps of their number, each from a first one of its own.
-/// Then no two of their packets share an identification until it wraps (RFC 6864, section 5.3).
+/// Senders that share a source address start at different numbers and count in steps of how many they
+/// are: then no two of their packets have the same identification until it wraps (RFC 6864, section 5.3).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Identifications {
     next: u16,
@@ -38,11 +37,12 @@ pub struct Identifications {
 }
 
 impl Identifications {
-    /// From `first` on, in steps of `step`.
+    /// Identifications that start at `first` and grow by `step`, modulo 65,536.
     pub const fn new(first: u16, step: u16) -> Self {
         Self { next: first, step }
     }
 
+    /// Returns the next one.
     #[inline(always)]
     const fn take(&mut self) -> u16 {
         let taken = self.next;
@@ -176,9 +176,9 @@ const fn host_mask(host_bits: u8) -> u64 {
     }
 }
 
-/// 64 bits that differ by the flow, of which the lower half are the better ones.
+/// 64 bits that differ by the flow. The lower half depends on all bits of the hash.
 #[inline(always)]
 const fn spread(flow_hash: u32) -> u64 {
-    // By an odd number, so that no two hashes share a product; its upper half depends on all of the hash.
+    // By an odd number, so that no two hashes share a product. Its upper half is the better one.
     (flow_hash as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32)
 }

@@ -1,14 +1,97 @@
-//! The way of a packet: the short one of known connections, and where the others leave it.
+//! A burst: packets of known connections are forwarded at once, all others are dispatched.
 
-use super::{Balance, BalanceDrop, Route, Turn, WAITING_MAX, Worker};
+use super::schedule::is_exception;
+use super::serve::service_of_connection;
+use super::{Balance, BalanceDrop, WAITING_MAX, Worker};
+use crate::connections::Walk;
+use crate::counts::WorkerCounts;
+use crate::services::ServiceTable;
 use hotloop::engine::Routed;
 use hotloop::flow::prefetch_line;
 use hotloop::packet::PacketBuf;
 use hotloop::packet::classify::Layout;
-use hotloop::stage::{Burst, BurstStage, Carries, Classified, Cx, Output};
+use hotloop::packet::ethernet::MacAddress;
+use hotloop::stage::{Burst, BurstStage, Carries, Classified, Cx, Instant, Output};
+use std::fmt;
 
 /// How many targets stay in a core's cache by themselves. With more, those of a burst are prefetched.
 const CACHED_TARGETS_MAX: usize = 512;
+
+/// A port to send by: the route of the engine.
+#[derive(Clone, Copy, Eq, PartialEq)]
+pub struct Route(pub u16);
+
+impl fmt::Debug for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "port {}", self.0)
+    }
+}
+
+/// How packets are sent by a port.
+#[derive(Clone, Copy, Debug)]
+pub struct Egress {
+    /// The port.
+    pub route: Route,
+    /// The port's own MAC address.
+    pub source: MacAddress,
+    /// The next hop's.
+    pub destination: MacAddress,
+}
+
+impl Egress {
+    /// Destination and source of its frames.
+    pub(super) fn addresses(&self) -> [u8; 12] {
+        let mut addresses = [0; 12];
+        addresses[..6].copy_from_slice(&self.destination.bytes());
+        addresses[6..].copy_from_slice(&self.source.bytes());
+        addresses
+    }
+}
+
+/// How packets are sent, by the side they are for.
+#[derive(Clone, Copy, Debug)]
+pub struct Egresses {
+    /// Towards clients.
+    pub clients: Egress,
+    /// Towards backends.
+    pub backends: Egress,
+}
+
+/// What goes with all packets of a burst: the time and the way to drop, the way out, the service table.
+pub(super) struct Turn<'t, 'c, 'o, P> {
+    pub(super) cx: &'t mut Cx<'c, BalanceDrop>,
+    out: &'t mut Output<'o, Routed<P, Route>>,
+    pub(super) services: &'t ServiceTable,
+    /// Where this worker counts.
+    pub(super) counts: &'t WorkerCounts,
+}
+
+impl<P: PacketBuf> Turn<'_, '_, '_, P> {
+    #[inline]
+    pub(super) fn now(&self) -> Instant {
+        self.cx.now()
+    }
+
+    pub(super) fn reject(&mut self, packet: P, reason: BalanceDrop) {
+        // What it says is for stages that return a verdict for each packet.
+        let _ = self.cx.drop::<_, ()>(packet, reason);
+    }
+
+    /// Handles a packet that isn't the balancer's: drops it, as nothing else takes such packets.
+    pub(super) fn punt(&mut self, packet: P) {
+        self.reject(packet, BalanceDrop::Punt);
+    }
+
+    #[inline(always)]
+    pub(super) fn send(&mut self, packet: P, route: Route) {
+        self.out.push(Routed { packet, route });
+    }
+
+    #[inline]
+    pub(super) fn send_created(&mut self, packet: P, route: Route) {
+        self.out.push_created(Routed { packet, route });
+    }
+}
 
 impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
     type Out = Routed<P, Route>;
@@ -71,6 +154,16 @@ impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
 }
 
 impl<P: PacketBuf + Carries> Balance<P> {
+    /// Goes over to the newest service table.
+    fn update_services(&mut self) {
+        if self.services.take_up() {
+            let settings = &self.services.current().settings;
+            self.state.connections.set_idle_ns(settings.idle_ns);
+            self.state.schedule.set_persistence_ns(settings.persistence_ns_max);
+            self.state.marking = Some(Walk::default());
+        }
+    }
+
     /// Prefetches the targets of a burst's connections, and their counts.
     #[inline(never)]
     fn prefetch_targets(&self, burst: &[Classified<P>]) {
@@ -88,8 +181,8 @@ impl<P: PacketBuf + Carries> Balance<P> {
 }
 
 impl<P: PacketBuf + Carries> Worker<P> {
-    /// The short way: encapsulates the packet at `index` of the burst, if its connection is known and it
-    /// doesn't change that. Returns whether it did: any other packet is as it was.
+    /// Encapsulates the packet at `index` of the burst if its connection is known and does not change by
+    /// it. Returns whether it did: any other packet is as it was.
     #[inline(always)]
     fn forward(
         &mut self,
@@ -107,5 +200,25 @@ impl<P: PacketBuf + Carries> Worker<P> {
             return self.encapsulate(turn, packet, id, target, layout.hash()).is_ok();
         }
         false
+    }
+}
+
+impl<P> Worker<P> {
+    /// Forgets what fell silent, in bounded steps.
+    #[inline]
+    fn age(&mut self, counts: &WorkerCounts, now: Instant) {
+        let Self { connections, schedule, .. } = self;
+        connections.age(now, |target| schedule.connection_removed(target, counts));
+        counts.connections.set(connections.len() as u64);
+    }
+
+    /// Goes on marking the connections that are exceptions by this service table, a few at a time.
+    #[cold]
+    fn mark(&mut self, services: &ServiceTable, walk: Walk) {
+        let Self { connections, seed, marking, .. } = self;
+        *marking = connections.mark(walk, |key, connection| {
+            let service = service_of_connection(services, key);
+            is_exception(services, service, key, seed.hash(key), connection.target)
+        });
     }
 }

@@ -12,9 +12,9 @@
 //! A full connection table costs no packets: what is not remembered goes where the service's table of
 //! hashes says each time.
 //!
-//! Nearly all packets are of known connections and take the short way, which is all in `forward`: look up,
-//! encapsulate, send. The others go on to `dispatch`, which tells them apart, and from there to `serve`
-//! and `encapsulate`, or to `return_path` or `answer`.
+//! Nearly all packets are of known connections: `forward` encapsulates and sends them. All others go on to
+//! `dispatch`, which tells them apart. `serve` finds the connections of what clients send, `encapsulate`
+//! sends it to their targets; `return_path` sends what services answer; `answer` sends ICMP.
 
 mod answer;
 mod dispatch;
@@ -29,6 +29,7 @@ mod schedule;
 mod serve;
 
 pub use crate::hashes::SEED;
+pub use forward::{Egress, Egresses, Route};
 pub use fragments::{WAIT_NS, WAITING_MAX};
 pub use query::{Filter, Listing, Queries, Query, Reply, SLOTS_A_TURN, TargetSet};
 pub use refusal::TUNNELS_MAX;
@@ -38,14 +39,13 @@ use crate::arrival::Ports;
 use crate::connections::{Connections, Walk};
 use crate::counts::WorkerCounts;
 use crate::services::ServiceTable;
+use forward::Turn;
 use fragments::Fragments;
 use hotloop::arena::Obtained;
-use hotloop::engine::{Mailbox, Routed, Subscriber};
-use hotloop::packet::PacketBuf;
-use hotloop::packet::ethernet::MacAddress;
+use hotloop::engine::{Mailbox, Subscriber};
 use hotloop::packet::ipip::Identifications;
 use hotloop::packet::seed::Seed;
-use hotloop::stage::{Cx, Error, Instant, Output, drop_reasons};
+use hotloop::stage::{Error, drop_reasons};
 use rate_limit::{Budget, Window};
 use schedule::Schedule;
 use std::sync::Arc;
@@ -101,42 +101,12 @@ drop_reasons! {
     }
 }
 
-/// A port to leave by: the engine's route.
-#[derive(Clone, Copy, Eq, PartialEq)]
-pub struct Route(pub u16);
-
-impl std::fmt::Debug for Route {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "port {}", self.0)
-    }
-}
-
-/// How packets leave by a port.
-#[derive(Clone, Copy, Debug)]
-pub struct Egress {
-    /// The port.
-    pub route: Route,
-    /// The port's own MAC address.
-    pub source: MacAddress,
-    /// The next hop's.
-    pub destination: MacAddress,
-}
-
-/// How packets leave, by the side they are for.
-#[derive(Clone, Copy, Debug)]
-pub struct Egresses {
-    /// Towards clients.
-    pub clients: Egress,
-    /// Towards backends.
-    pub backends: Egress,
-}
-
 /// What a worker's balancer is made with.
 #[derive(Debug)]
 pub struct BalancerConfig {
     /// The service table, with its updates.
     pub services: Subscriber<ServiceTable>,
-    /// How packets leave.
+    /// How packets are sent.
     pub egresses: Egresses,
     /// The counts of all workers: it counts in its place of them.
     pub counts: Arc<[WorkerCounts]>,
@@ -164,7 +134,7 @@ pub struct Balance<P> {
     state: Worker<P>,
 }
 
-/// What a balancer has beside the service table: what it alone writes.
+/// What one worker alone writes.
 #[derive(Debug)]
 struct Worker<P> {
     egresses: Egresses,
@@ -187,42 +157,6 @@ struct Worker<P> {
     identifications: Identifications,
 }
 
-/// What comes with every packet: the time and the way to drop, the way out, and the service table.
-struct Turn<'t, 'c, 'o, P> {
-    cx: &'t mut Cx<'c, BalanceDrop>,
-    out: &'t mut Output<'o, Routed<P, Route>>,
-    services: &'t ServiceTable,
-    /// Where this worker counts.
-    counts: &'t WorkerCounts,
-}
-
-impl<P: PacketBuf> Turn<'_, '_, '_, P> {
-    #[inline]
-    fn now(&self) -> Instant {
-        self.cx.now()
-    }
-
-    fn reject(&mut self, packet: P, reason: BalanceDrop) {
-        // What it says is for stages that return a verdict for each packet.
-        let _ = self.cx.drop::<_, ()>(packet, reason);
-    }
-
-    /// Handles a packet that isn't the balancer's: drops it, as nothing else takes such packets.
-    fn punt(&mut self, packet: P) {
-        self.reject(packet, BalanceDrop::Punt);
-    }
-
-    #[inline(always)]
-    fn send(&mut self, packet: P, route: Route) {
-        self.out.push(Routed { packet, route });
-    }
-
-    #[inline]
-    fn send_created(&mut self, packet: P, route: Route) {
-        self.out.push_created(Routed { packet, route });
-    }
-}
-
 impl<P> Balance<P> {
     /// A worker's balancer.
     ///
@@ -240,7 +174,7 @@ impl<P> Balance<P> {
         schedule.set_persistence_ns(settings.persistence_ns_max);
         let state = Worker {
             egresses,
-            link: link(&egresses.backends),
+            link: egresses.backends.addresses(),
             connections: Connections::new(connections_max, settings.idle_ns, node)?,
             schedule,
             fragments: Fragments::new(),
@@ -280,42 +214,4 @@ impl<P> Balance<P> {
     pub fn services(&self) -> &ServiceTable {
         self.services.current()
     }
-
-    /// Goes over to the newest service table.
-    fn update_services(&mut self) {
-        if self.services.take_up() {
-            let settings = &self.services.current().settings;
-            self.state.connections.set_idle_ns(settings.idle_ns);
-            self.state.schedule.set_persistence_ns(settings.persistence_ns_max);
-            self.state.marking = Some(Walk::default());
-        }
-    }
-}
-
-impl<P> Worker<P> {
-    /// Forgets what fell silent, in bounded steps.
-    #[inline]
-    fn age(&mut self, counts: &WorkerCounts, now: Instant) {
-        let Self { connections, schedule, .. } = self;
-        connections.age(now, |target| schedule.connection_removed(target, counts));
-        counts.connections.set(connections.len() as u64);
-    }
-
-    /// Goes on marking the connections that are exceptions by this service table, a few at a time.
-    #[cold]
-    fn mark(&mut self, services: &ServiceTable, walk: Walk) {
-        let Self { connections, seed, marking, .. } = self;
-        *marking = connections.mark(walk, |key, connection| {
-            let service = serve::service_of_connection(services, key);
-            schedule::is_exception(services, service, key, seed.hash(key), connection.target)
-        });
-    }
-}
-
-/// Destination and source of the frames of an egress.
-fn link(egress: &Egress) -> [u8; 12] {
-    let mut link = [0; 12];
-    link[..6].copy_from_slice(&egress.destination.bytes());
-    link[6..].copy_from_slice(&egress.source.bytes());
-    link
 }

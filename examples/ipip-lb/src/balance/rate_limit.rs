@@ -106,7 +106,7 @@ mod tests {
         assert!(admits(9_000) && admits(9_500) && !admits(9_999));
     }
 
-    /// Of so many errors to each of these hosts at once, how many leave, and how large the map is then.
+    /// Returns how many errors are sent, one to each of these hosts at once, and the capacity of the map.
     fn sent(
         budget: &mut Budget,
         now: Instant,

@@ -32,15 +32,14 @@ impl FromClient<'_> {
 }
 
 impl<P: PacketBuf + Carries> Worker<P> {
-    /// As [`serve`](Self::serve), for a packet of the [fast path](Layout::is_fast_v4): there is less that
-    /// it may be.
-    pub(super) fn serve_fast(
+    /// A whole packet of TCP or UDP to a service, in IPv4 without options.
+    pub(super) fn serve_plain(
         &mut self,
         turn: &mut Turn<'_, '_, '_, P>,
         packet: P,
         key: FlowKeyV4,
         service: &Service,
-        layout: Layout,
+        hash: u32,
     ) {
         let (source, destination) = (key.source().into(), key.destination().into());
         if let Some(reason) = refusal::of_addresses(turn.services, source, destination) {
@@ -48,10 +47,9 @@ impl<P: PacketBuf + Carries> Worker<P> {
         }
         let is_tcp = key.protocol() == protocol::TCP;
         let flags = if is_tcp { fast_flags(packet.data()) } else { 0 };
-        let key = FlowKey::V4(key);
-        let from_client = FromClient { key: &key, hash: layout.hash(), flags };
+        let from_client = FromClient { key: &FlowKey::V4(key), hash, flags };
         match self.follow(turn, &from_client, || Ok(service)) {
-            Ok(target) => self.send_to(turn, packet, target, layout.hash()),
+            Ok(target) => self.send_to(turn, packet, target, hash),
             Err(reason) => turn.reject(packet, reason),
         }
     }
@@ -64,7 +62,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         header: &OwnHeader,
         layout: Layout,
     ) {
-        let Some(packet) = self.wrappable(turn, packet, header) else { return };
+        let Some(packet) = self.may_encapsulate(turn, packet, header) else { return };
         if header.fragment == Fragment::Later {
             return self.later_fragment(turn, packet, header, layout);
         }
@@ -93,16 +91,10 @@ impl<P: PacketBuf + Carries> Worker<P> {
             Ok(target) => target,
             Err(reason) => return turn.reject(packet, reason),
         };
-        let is_first = header.fragment == Fragment::First;
-        let datagram = Datagram::of(header);
-        if is_first {
-            self.fragments.firsts.remember(datagram, target, turn.now());
-        }
-        self.send_to(turn, packet, target, layout.hash());
-        if is_first {
-            while let Some((packet, hash)) = self.fragments.released(datagram) {
-                self.send_to(turn, packet, target, hash);
-            }
+        if header.fragment == Fragment::First {
+            self.first_fragment(turn, packet, header, target, layout.hash());
+        } else {
+            self.send_to(turn, packet, target, layout.hash());
         }
     }
 
@@ -228,6 +220,23 @@ impl<P: PacketBuf + Carries> Worker<P> {
         Some(place)
     }
 
+    /// The first fragment of a datagram: those that wait for it follow.
+    fn first_fragment(
+        &mut self,
+        turn: &mut Turn<'_, '_, '_, P>,
+        packet: P,
+        header: &OwnHeader,
+        target: TargetId,
+        hash: u32,
+    ) {
+        let datagram = Datagram::of(header);
+        self.fragments.firsts.remember(datagram, target, turn.now());
+        self.send_to(turn, packet, target, hash);
+        while let Some((packet, hash)) = self.fragments.released(datagram) {
+            self.send_to(turn, packet, target, hash);
+        }
+    }
+
     /// A fragment without ports: it goes where the first of its datagram went, or waits for that.
     fn later_fragment(
         &mut self,
@@ -277,7 +286,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
                 false => turn.punt(packet),
             };
         }
-        let Some(packet) = self.wrappable(turn, packet, header) else { return };
+        let Some(packet) = self.may_encapsulate(turn, packet, header) else { return };
         match self.target_of_error(turn.services, &key, layout.hash(), turn.now()) {
             // The backend's own: it is not to come back to it (RFC 2003, section 3).
             Ok(target) if turn.services.is_at(target, header.source) => {
@@ -310,7 +319,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
     }
 
     /// The packet, if it may be wrapped; else it was dropped.
-    fn wrappable(
+    fn may_encapsulate(
         &mut self,
         turn: &mut Turn<'_, '_, '_, P>,
         packet: P,
