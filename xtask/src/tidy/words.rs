@@ -16,7 +16,7 @@ const PATHS: [&str; 4] =
     [concat!("../", "shared"), concat!("/", "work/"), concat!("/", "root/"), concat!("/", "home/")];
 
 /// Phrases that may not stand in Rust or Markdown, in lower case, as whole words.
-const PHRASES: [&str; 10] = [
+const PHRASES: [&str; 14] = [
     concat!("there", "of"),
     concat!("where", "of"),
     concat!("when", "ce"),
@@ -27,6 +27,10 @@ const PHRASES: [&str; 10] = [
     concat!("gave", " on"),
     concat!("given", " on"),
     concat!("thousand", " million"),
+    concat!("idle", " time"),
+    concat!("idle", " times"),
+    concat!("cul", "prit"),
+    concat!("inqui", "ry"),
 ];
 
 const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
