@@ -183,7 +183,7 @@ fn print_rows(rows: &[Row]) {
     }
 }
 
-/// The table in Markdown, with what stands beside it as a list.
+/// The table in Markdown, followed by its notes as a list.
 fn markdown(table: &Table) -> String {
     let mut text = "| what | beside | hotloop | theirs | ratio | aim | spread |\n".to_owned();
     text.push_str("|---|---|---|---|---|---|---|\n");

@@ -103,8 +103,8 @@ impl NetworkFunction {
         self.balanced(source(receive)).sink(send)
     }
 
-    /// As [`graph`](Self::graph), where the next hop of some route is a neighbour, which is asked for its
-    /// Ethernet address: `next_hops` are those of the routes, in order.
+    /// As [`graph`](Self::graph), for routes to neighbours: requests their Ethernet addresses. `next_hops`
+    /// are those of the routes, in order.
     pub fn resolving_graph<S, Z>(
         &self,
         next_hops: &[Option<NextHop>],

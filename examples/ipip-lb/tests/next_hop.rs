@@ -1,4 +1,4 @@
-//! Ports whose next hop is a neighbour, which is asked for its Ethernet address.
+//! Ports that lead to a neighbour: the balancer requests its Ethernet address.
 
 mod deployed;
 

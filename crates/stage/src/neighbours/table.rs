@@ -39,8 +39,8 @@ pub struct Neighbour {
 /// The neighbours of a network function. All cores read it and any of them writes it, none waits for
 /// another: a core that meets a place which is just being written takes its address for unknown.
 ///
-/// An address that is asked for takes a place, and one that answered keeps its own for a minute after
-/// its last answer; after half of that it is asked again. Where there is no place left, what has not
+/// A requested address takes a place, and an address that answered keeps its own for a minute after its
+/// last answer; after half of that it is requested again. Where no place is left, one that has not
 /// answered makes room. So senders of packets to addresses where there is nothing cannot displace
 /// those that answer.
 #[derive(Debug)]
