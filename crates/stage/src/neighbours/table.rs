@@ -46,7 +46,8 @@ pub struct Neighbour {
 #[derive(Debug)]
 pub struct Neighbours {
     entries: Box<[Entry]>,
-    hasher: RandomState,
+    /// Random, so that no sender can choose addresses that share their places.
+    seeds: [u64; 2],
     change_count: AtomicU64,
 }
 
@@ -122,7 +123,9 @@ impl Neighbours {
     pub fn new(capacity: usize) -> Arc<Self> {
         let count = capacity.next_power_of_two().max(SET_LEN);
         let entries = (0..count).map(|_| Entry::default()).collect();
-        Arc::new(Self { entries, hasher: RandomState::new(), change_count: AtomicU64::new(0) })
+        let random = RandomState::new();
+        let seeds = [0, 1].map(|number: u8| random.hash_one(number) | 1);
+        Arc::new(Self { entries, seeds, change_count: AtomicU64::new(0) })
     }
 
     /// The Ethernet address of a neighbour. `None` if it isn't known, or has not answered for a minute.
@@ -194,7 +197,11 @@ impl Neighbours {
     /// The places that an address may have.
     fn set(&self, key: u128) -> &[Entry] {
         let set_count = self.entries.len() / SET_LEN;
-        let first = self.hasher.hash_one(key) as usize % set_count * SET_LEN;
+        let halves = [(key >> 64) as u64 ^ self.seeds[0], key as u64 ^ self.seeds[1]];
+        let product = u128::from(halves[0]) * u128::from(halves[1]);
+        let hash = (product >> 64) as u64 ^ product as u64;
+        // The count of sets is a power of two.
+        let first = (hash as usize & (set_count - 1)) * SET_LEN;
         &self.entries[first..first + SET_LEN]
     }
 
