@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# nat44 between real clients (curl, ping) and a real server (nginx), on a network of namespaces and veth pairs:
+# nat44 between real clients (curl, ping, traceroute) and a real server (nginx), on a network of namespaces and veth pairs:
 #
 #   host ── nat (nat44) ── router ── server
 #
@@ -46,7 +46,7 @@ make_network() {
     in_host server ip route add "$nat_wan/32" via 192.0.2.254
     in_host server ip route add "$router/32" via 192.0.2.254
     cat <<END
-  host         $host; curl, ping
+  host         $host; curl, ping, traceroute
   nat          nat44 on net_af_packet, $nat_lan and $nat_wan
   router       $router, with an MTU of $narrow_mtu to the server
   server       $server; nginx, and no route to the LAN
@@ -85,12 +85,13 @@ downloads() {
     echo "  $client_count files of $small_bytes bytes came whole at the same time"
 }
 
-# hop TTL ADDRESS: a ping with this TTL is answered by this address.
-hop() {
-    local answer
-    answer=$(in_host lan ping -n -c 1 -W 2 -t "$1" "$server" || true)
-    grep -Eq "From $2 .*Time to live exceeded" <<<"$answer" || fail "TTL $1: no time exceeded from $2: $answer"
-    echo "  a ping with TTL $1 is answered by $2: time exceeded"
+# The way to the server, as traceroute finds it: the NAT is the first hop, the router the second.
+trace() {
+    local hops
+    in_host lan traceroute -n -I -q 1 -w 2 -m 5 "$server" >"$work/trace" 2>&1 || fail "traceroute: $(cat "$work/trace")"
+    hops=$(awk '$1 ~ /^[0-9]+$/ { printf "%s ", $2 }' "$work/trace")
+    [ "$hops" = "$nat_lan $router $server " ] || fail "traceroute found other hops: $(cat "$work/trace")"
+    echo "  traceroute $server: $hops"
 }
 
 pings() {
@@ -101,8 +102,7 @@ pings() {
         echo "  ping $to: 3 of 3 answered"
     done
     in_host router ping -n -q -c 1 -W 2 "$nat_wan" >"$work/ping" || fail "the router's ping failed: $(cat "$work/ping")"
-    hop 1 "$nat_lan"
-    hop 2 "$router"
+    trace
 }
 
 # A datagram to a closed port: the error of the server reaches the socket that sent it.
@@ -132,7 +132,7 @@ end() {
     judge nat44
     jq -e '.dropped | [.no_port, .malformed, .unsupported] | (add // 0) == 0' "$work/nat44.out" >/dev/null ||
         fail "packets were dropped that should have passed: $(cat "$work/nat44.out")"
-    # Two files one by one and those at the same time, one datagram, and two pings: one with TTL 1 opens none.
+    # Two files one by one and those at the same time, one datagram, a ping and a traceroute.
     connections=$(jq '[.stages[] | select(.name == "Nat").gauges.connections] | add' "$work/nat44.out")
     ((connections == client_count + 5)) || fail "there were $connections connections, not $((client_count + 5))"
     printf '  %-24s %d connections\n' '' "$connections"

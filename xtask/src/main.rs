@@ -111,7 +111,7 @@ enum Task {
         /// one killed, one drained, reloads under load, uploads with path-MTU discovery, and whole
         /// ledgers. Then nat44 between a LAN and a WAN: files, pings, time exceeded, port unreachable
         /// and path-MTU discovery, in both deployments. Needs root and /dev/net/tun; installs nginx,
-        /// curl, ping, iproute2, ethtool and jq where they are missing; leaves nothing behind.
+        /// curl, ping, traceroute, iproute2, ethtool and jq where they are missing; leaves nothing behind.
         #[arg(long)]
         live: bool,
     },

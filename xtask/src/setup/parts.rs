@@ -45,7 +45,7 @@ const fn part(
 
 /// All parts.
 #[rustfmt::skip]
-pub const PARTS: [Part; 15] = [
+pub const PARTS: [Part; 16] = [
     part("pkg-config", Group::Build, "pc --version",
         ["pkg-config", "pkgconf-pkg-config", "pkgconf", "pkgconf-pkg-config"]),
     part("a C compiler with the C library's headers", Group::Build,
@@ -90,6 +90,7 @@ pub const PARTS: [Part; 15] = [
     part("curl, the clients of the live demo", Group::Live, "command -v curl", ["curl"; 4]),
     part("ping, of the live demo", Group::Live, "command -v ping",
         ["iputils-ping", "iputils", "iputils", "iputils"]),
+    part("traceroute, of the live demo", Group::Live, "command -v traceroute", ["traceroute"; 4]),
     part("ip (iproute2), for the network of the live demo", Group::Live, "command -v ip",
         ["iproute2", "iproute", "iproute2", "iproute2"]),
     part("ethtool, for the network of the live demo", Group::Live, "command -v ethtool",
