@@ -147,9 +147,7 @@ pub fn request<P: PacketBuf>(
     let target = Neighbour { mac: MacAddress::default(), address: target };
     let message = ArpMessage::new(operation::REQUEST, sender, target);
     let frame = packet.append(ethernet::HEADER_BYTES + MESSAGE_BYTES)?;
-    frame[..6].copy_from_slice(&MacAddress::BROADCAST.bytes());
-    frame[6..12].copy_from_slice(&sender.mac.bytes());
-    frame[12..14].copy_from_slice(&ETHERTYPE_ARP.to_be_bytes());
+    ethernet::write_header(frame, sender.mac, MacAddress::BROADCAST, ETHERTYPE_ARP);
     frame[ethernet::HEADER_BYTES..].copy_from_slice(&message.to_bytes());
     Ok(())
 }

@@ -255,6 +255,18 @@ pub fn set_addresses<P: PacketBuf>(packet: &mut P, source: MacAddress, destinati
     header[6..12].copy_from_slice(&source.bytes());
 }
 
+/// Writes the header of a new frame without tags.
+pub(crate) fn write_header(
+    header: &mut [u8],
+    source: MacAddress,
+    destination: MacAddress,
+    ethertype: u16,
+) {
+    header[..6].copy_from_slice(&destination.bytes());
+    header[6..12].copy_from_slice(&source.bytes());
+    header[12..HEADER_BYTES].copy_from_slice(&ethertype.to_be_bytes());
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

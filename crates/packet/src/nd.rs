@@ -167,9 +167,7 @@ pub fn solicit<P: PacketBuf>(
     let group = group_of(target);
     let message = Packet::new((source, group), (SOLICITATION, 0, target), (SOURCE_MAC, mac));
     let frame = packet.append(ethernet::HEADER_BYTES + PACKET_BYTES)?;
-    frame[..6].copy_from_slice(&mac_of_group(group).bytes());
-    frame[6..12].copy_from_slice(&mac.bytes());
-    frame[12..14].copy_from_slice(&ETHERTYPE_IPV6.to_be_bytes());
+    ethernet::write_header(frame, mac, mac_of_group(group), ETHERTYPE_IPV6);
     frame[ethernet::HEADER_BYTES..].copy_from_slice(message.as_bytes());
     Ok(())
 }
