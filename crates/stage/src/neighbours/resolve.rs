@@ -220,7 +220,9 @@ impl<T: Outgoing, F: FnMut(&T) -> Option<NextHop>> BurstStage<T> for Resolve<T, 
                     }
                     out.push(item);
                 }
-                _ => {
+                // Packets that waited for it go first.
+                Some(_) => self.hold(cx, item, next_hop),
+                None => {
                     self.ask(now, &item, &next_hop, out);
                     self.hold(cx, item, next_hop);
                 }
