@@ -7,6 +7,7 @@ use hotloop_benches::traffic::{ACK, Dial, Loop, Sizes, Writer};
 use ipip_lb::balance::Route;
 use ipip_lb::counts::WorkerCounts;
 use ipip_lb::network_function::NetworkFunction;
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -148,6 +149,38 @@ impl Bed {
             return Err(format!("not every packet went:\n{report}"));
         }
         Ok(())
+    }
+}
+
+/// A bed that is made when it is first used.
+pub struct LazyBed<'a> {
+    bed: RefCell<Option<Bed>>,
+    make: Box<dyn Fn() -> Result<Bed, String> + 'a>,
+}
+
+impl<'a> LazyBed<'a> {
+    pub fn new(make: impl Fn() -> Result<Bed, String> + 'a) -> Self {
+        Self { bed: RefCell::new(None), make: Box::new(make) }
+    }
+
+    /// Uses the bed.
+    ///
+    /// # Panics
+    /// When it can't be made.
+    pub fn with<T>(&self, use_it: impl FnOnce(&mut Bed) -> T) -> T {
+        let mut bed = self.bed.borrow_mut();
+        let made = || (self.make)().unwrap_or_else(|error| panic!("{error}"));
+        use_it(bed.get_or_insert_with(made))
+    }
+
+    /// As [`Bed::play`].
+    pub fn play(&self, count: u64) -> Duration {
+        self.with(|bed| bed.play(count))
+    }
+
+    /// As [`Bed::finish`], where there is one.
+    pub fn finish(self) -> Result<(), String> {
+        self.bed.into_inner().map_or(Ok(()), Bed::finish)
     }
 }
 

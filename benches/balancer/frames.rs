@@ -7,6 +7,7 @@ use crate::configuration::{ONE_CORE, configuration, egresses};
 use hotloop::dpdk::{Eal, HEADROOM_BYTES, Port, PortConfig};
 use hotloop::engine::{Chain, outlets, source};
 use hotloop::stage::Error;
+use hotloop_benches::figure::Figure;
 use hotloop_benches::forwarder::{Measured, measure_apart, measured};
 use hotloop_benches::row::Row;
 use hotloop_benches::testpmd::{self, Settings};
@@ -72,7 +73,9 @@ pub fn bench(bench: &mut Bench, hugepages: bool) {
         let row = format!("frames of net_pcap, {name} flows");
         match compare(*flow_count, hugepages, round_count) {
             Ok((rounds, note)) => {
-                bench.table.rows.push(Row::rate(&row, PEER, "Mpps", &rounds, *aim));
+                let (ours, theirs): (Vec<_>, Vec<_>) = rounds.into_iter().unzip();
+                let figures = (&Figure::of_rounds(&ours), &Figure::of_rounds(&theirs));
+                bench.table.rows.push(Row::rate(&row, PEER, "Mpps", figures, *aim));
                 bench.table.notes.push(format!("{row}: {note}"));
             }
             Err(reason) => bench.table.unshown.push(format!("{row}: {reason}")),

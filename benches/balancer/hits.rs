@@ -1,30 +1,40 @@
 //! Packets of connections that are known: what nearly all are.
 
 use crate::Bench;
-use crate::bed::{Bed, Setup};
+use crate::bed::{Bed, LazyBed, Setup};
 use hotloop::arena::{Arena, Pages, Request};
 use hotloop::flow::Table;
 use hotloop::packet::flow_key::FlowKeyV4;
-use hotloop_benches::contest::{Contest, Outcome};
+use hotloop_benches::contest::{Contest, Outcome, Side};
+use hotloop_benches::figure::Figure;
 use hotloop_benches::peers::lines::RandomLines;
-use hotloop_benches::row::{Row, median};
+use hotloop_benches::row::Row;
 use hotloop_benches::traffic::Sizes;
 use ipip_lb::connection::Connection;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// How many connections, and how many random lines the balancer's own work may take at most.
+/// How many connections, and how many instructions and random lines the balancer's own work may take
+/// at most.
 struct Size {
     name: &'static str,
     flow_count: u32,
+    instructions_max: f64,
     lines_max: Option<f64>,
 }
 
 const SIZES: [Size; 3] = [
-    Size { name: "1K", flow_count: 1_000, lines_max: None },
-    Size { name: "1M", flow_count: 1_000_000, lines_max: Some(4.0) },
-    Size { name: "8M", flow_count: 8_000_000, lines_max: Some(4.9) },
+    Size { name: "1K", flow_count: 1_000, instructions_max: 285.0, lines_max: None },
+    Size { name: "1M", flow_count: 1_000_000, instructions_max: 320.0, lines_max: Some(4.2) },
+    Size { name: "8M", flow_count: 8_000_000, instructions_max: 320.0, lines_max: Some(4.2) },
 ];
+
+/// Connections with which the instructions of the larger sizes are counted: as many as are looked up
+/// in stages.
+const COUNTED_FLOWS: u32 = 100_000;
+
+/// Packets before those that are counted: one for each connection, or so many.
+const PASS_MAX: u32 = 2_000_000;
 
 /// The size with which mixed lengths are shown.
 const IMIX_SIZE: &str = "1M";
@@ -32,8 +42,8 @@ const IMIX_SIZE: &str = "1M";
 const SERVICES_FEW: u32 = 10;
 const SERVICES_MANY: u32 = 10_000;
 
-/// At most a tenth more with many services than with few.
-const MANY_AIM: f64 = 1.0 / 1.1;
+/// At most 1.08 times the time with few services.
+const MANY_AIM: f64 = 1.0 / 1.08;
 
 /// The names of the sides.
 const FEW: &str = "10 services";
@@ -50,73 +60,76 @@ pub fn bench(bench: &mut Bench) -> Result<(), String> {
 }
 
 fn measure(bench: &mut Bench, size: &Size) -> Result<(), String> {
-    let Size { name, flow_count, .. } = *size;
-    eprintln!("hits, {name} flows: entering them");
-    let mut few = Bed::balancer(&Setup::hits(SERVICES_FEW, flow_count))?;
-    let mut many = Bed::balancer(&Setup::hits(SERVICES_MANY, flow_count))?;
-    let mut hello = Bed::hello_forward(flow_count, Sizes::Small)?;
+    let name = size.name;
+    let flow_count = match bench.instrument.is_counting() {
+        true => size.flow_count.min(COUNTED_FLOWS),
+        false => size.flow_count,
+    };
+    let pass = u64::from(flow_count.min(PASS_MAX));
+    let balancer = |service_count, sizes| {
+        LazyBed::new(move || {
+            Bed::balancer(&Setup { sizes, ..Setup::hits(service_count, flow_count) })
+        })
+    };
+    let hello = |sizes| LazyBed::new(move || Bed::hello_forward(flow_count, sizes));
+    let sides = [
+        (FEW, balancer(SERVICES_FEW, Sizes::Small)),
+        (MANY, balancer(SERVICES_MANY, Sizes::Small)),
+        (HELLO, hello(Sizes::Small)),
+        (IMIX, balancer(SERVICES_FEW, Sizes::Imix)),
+        (HELLO_IMIX, hello(Sizes::Imix)),
+    ];
+    let side_count = if name == IMIX_SIZE { sides.len() } else { sides.len() - 2 };
     let mut lines = lines(flow_count)?;
-    let mut mixed = None;
-    if name == IMIX_SIZE {
-        let setup = Setup { sizes: Sizes::Imix, ..Setup::hits(SERVICES_FEW, flow_count) };
-        let hello = Bed::hello_forward(flow_count, Sizes::Imix)?;
-        mixed = Some((Bed::balancer(&setup)?, hello));
-    }
-    let mut contest = Contest::new(&format!("balancer/hits/{name}"))
-        .part(bench.part())
-        .side(FEW, |count| few.play(count))
-        .side(MANY, |count| many.play(count))
-        .side(HELLO, |count| hello.play(count))
-        .side(LINE, |count| fetched(&mut lines, count));
-    if let Some((balancer, hello)) = &mut mixed {
-        contest = contest
-            .side(IMIX, |count| balancer.play(count))
-            .side(HELLO_IMIX, |count| hello.play(count));
-    }
-    if let Some(outcome) = contest.run(&mut bench.criterion) {
+    let lines = Side::new(LINE, |count| fetched(&mut lines, count)).pass(pass);
+    let contest = Contest::new(&format!("balancer/hits/{name}")).with(lines);
+    let contest = sides[..side_count].iter().fold(contest, |contest, (name, bed)| {
+        contest.with(Side::new(name, |count| bed.play(count)).pass(pass))
+    });
+    if let Some(outcome) = contest.run(&mut bench.instrument) {
         show(bench, size, &outcome);
     }
-    let (balancer, hello_mixed) = mixed.unzip();
-    let beds = [Some(few), Some(many), Some(hello), balancer, hello_mixed];
-    beds.into_iter().flatten().try_for_each(Bed::finish)
+    sides.into_iter().try_for_each(|(_, bed)| bed.finish())
 }
 
 /// Rows and notes of one size.
 fn show(bench: &mut Bench, size: &Size, outcome: &Outcome) {
     let name = size.name;
-    let hello = outcome.times_ns(HELLO);
-    let own = |side| own_ns(&outcome.times_ns(side), &hello);
-    let (few, many, line) = (own(FEW), own(MANY), outcome.times_ns(LINE));
-    if let Some(lines_max) = size.lines_max {
-        let counts: Vec<_> = few.iter().zip(&line).map(|(own, line)| own / line).collect();
-        let row = format!("own work of a hit, {name} flows");
-        bench.table.rows.push(Row::limit(&row, "random lines", &counts, lines_max));
+    let own = |side, hello| {
+        let (all, hello) = (outcome.figure(side), outcome.figure(hello));
+        all.with(&hello, |all, hello| all - hello)
+    };
+    let own_count = |side| Some(outcome.instructions(side)? - outcome.instructions(HELLO)?);
+    let (few, many, line) = (own(FEW, HELLO), own(MANY, HELLO), outcome.figure(LINE));
+    let row = format!("own work of a hit, {name} flows");
+    if let Some(count) = own_count(FEW) {
+        let limit = size.instructions_max;
+        bench.table.rows.push(Row::limit(&row, "instructions", &Figure::exact(count), limit));
     }
-    let pairs: Vec<_> = many.iter().copied().zip(few.iter().copied()).collect();
-    let row = format!("own work of a hit, {name} flows, {MANY}");
-    bench.table.rows.push(Row::time(&row, FEW, "ns a packet", &pairs, MANY_AIM));
+    if let Some(lines_max) = size.lines_max {
+        let counts = few.with(&line, |own, line| own / line);
+        let counted = [own_count(FEW), None];
+        let row = Row::limit(&row, "random lines", &counts, lines_max).counted(counted);
+        bench.table.rows.push(row);
+    }
+    let row = Row::time(&format!("{row}, {MANY}"), FEW, "ns a packet", (&many, &few), MANY_AIM);
+    bench.table.rows.push(row.counted([own_count(MANY), own_count(FEW)]));
     bench.table.notes.push(format!(
         "hits, {name} flows: {:.1} ns a packet on one core, {:.1} in hello-forward, so {:.1} the \
          balancer's own; {:.1} with {MANY}; a random line {:.2} ns",
-        outcome.median_ns(FEW),
-        outcome.median_ns(HELLO),
-        median(&few),
-        median(&many),
-        median(&line),
+        outcome.figure(FEW).value,
+        outcome.figure(HELLO).value,
+        few.value,
+        many.value,
+        line.value,
     ));
     if name == IMIX_SIZE {
-        let own = own_ns(&outcome.times_ns(IMIX), &outcome.times_ns(HELLO_IMIX));
         bench.table.notes.push(format!(
             "hits, {name} flows, IMIX (frames of 64, 594 and 1,494 bytes as 7 to 4 to 1: the longest \
              fit 1,500 bytes once they are wrapped): {:.1} ns the balancer's own",
-            median(&own)
+            own(IMIX, HELLO_IMIX).value
         ));
     }
-}
-
-/// What a side takes beyond hello-forward, by round.
-pub fn own_ns(side: &[f64], hello: &[f64]) -> Vec<f64> {
-    side.iter().zip(hello).map(|(side, hello)| side - hello).collect()
 }
 
 /// As much memory as the table of so many connections takes, on pages like its.

@@ -2,8 +2,8 @@
 //! real frames beside `dpdk-testpmd`.
 //!
 //! `cargo xtask bench balancer -- hits` measures only that part; the others are `arrivals`,
-//! `instructions`, `pipeline` and `frames`. With `--quick` the rounds are short and the largest tables
-//! are left out, to see whether everything runs.
+//! `pipeline` and `frames`. With `--quick` the largest tables are left out, to see whether everything
+//! runs.
 #![allow(
     clippy::print_stderr,
     clippy::print_stdout,
@@ -19,32 +19,21 @@ mod hits;
 mod instructions;
 mod pipeline;
 
-use criterion::Criterion;
-use hotloop_benches::contest;
+use hotloop_benches::cores::Pair;
 use hotloop_benches::hugepages::Reserved;
-use hotloop_benches::row::{Table, publish};
+use hotloop_benches::instrument::Instrument;
+use hotloop_benches::table::{Table, publish};
 use std::process::ExitCode;
-use std::time::Duration;
 
 /// Pages of 2 MiB that the largest tables take together: two of 8 million connections, each of both IP
 /// versions, and as many bare lines as one has; with some to spare for others on the machine.
 const HUGEPAGE_COUNT: usize = 2_000;
 
-/// A side's part of a round.
-const PART: Duration = Duration::from_millis(30);
-const PART_QUICK: Duration = Duration::from_millis(5);
-
 /// What every part of the bench needs.
 struct Bench {
-    criterion: Criterion,
+    instrument: Instrument,
     table: Table,
     quick: bool,
-}
-
-impl Bench {
-    const fn part(&self) -> Duration {
-        if self.quick { PART_QUICK } else { PART }
-    }
 }
 
 fn main() -> ExitCode {
@@ -70,23 +59,19 @@ fn main() -> ExitCode {
 }
 
 fn run(words: &[&str]) -> Result<(), String> {
+    let instrument = Instrument::from_args(false);
+    if instrument.is_counting() {
+        let mut bench = Bench { instrument, table: Table::default(), quick: false };
+        hits::bench(&mut bench)?;
+        return arrivals::bench(&mut bench);
+    }
     let quick = words.contains(&"--quick");
     let parts: Vec<_> = words.iter().filter(|word| !word.starts_with("--")).collect();
     let wants = |part: &str| parts.is_empty() || parts.iter().any(|word| **word == part);
-    let criterion = contest::criterion_alone();
-    let mut bench = Bench { criterion, table: Table::default(), quick };
+    let mut bench = Bench { instrument, table: Table::default(), quick };
     let reserved = Reserved::hugepages(HUGEPAGE_COUNT);
     if let Err(reason) = &reserved {
         bench.table.unshown.push(format!("all rows on reserved 2 MiB pages: {reason}"));
-    }
-    if wants("instructions") {
-        instructions::bench(&mut bench);
-    }
-    if wants("hits") {
-        hits::bench(&mut bench)?;
-    }
-    if wants("arrivals") {
-        arrivals::bench(&mut bench)?;
     }
     if wants("pipeline") {
         pipeline::bench(&mut bench)?;
@@ -94,8 +79,15 @@ fn run(words: &[&str]) -> Result<(), String> {
     if wants("frames") {
         frames::bench(&mut bench, reserved.is_ok());
     }
+    Pair::pin()?;
+    if wants("hits") {
+        hits::bench(&mut bench)?;
+    }
+    if wants("arrivals") {
+        arrivals::bench(&mut bench)?;
+    }
     drop(reserved);
-    bench.criterion.final_summary();
-    publish("balancer", &bench.table)
-        .map_err(|error| format!("the table can't be written: {error}"))
+    let Bench { instrument, mut table, .. } = bench;
+    table.notes.extend(instrument.finish());
+    publish("balancer", &table).map_err(|error| format!("the table can't be written: {error}"))
 }

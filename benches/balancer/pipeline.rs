@@ -5,6 +5,7 @@ use crate::Bench;
 use crate::configuration::{ONE_CORE, PIPELINE, configuration, egresses};
 use hotloop::engine::{Control, Engine, outlets};
 use hotloop::stage::Error;
+use hotloop_benches::figure::Figure;
 use hotloop_benches::row::Row;
 use hotloop_benches::traffic::{ACK, Dial, Loop, Sizes, Writer};
 use ipip_lb::balance::Route;
@@ -37,8 +38,10 @@ pub fn bench(bench: &mut Bench) -> Result<(), String> {
         eprintln!("pipeline, {name} flows");
         let round = |_| Ok((mpps(PIPELINE, *flow_count)?, mpps(ONE_CORE, *flow_count)?));
         let rounds = (0..round_count).map(round).collect::<Result<Vec<_>, String>>()?;
+        let (pipeline, one): (Vec<_>, Vec<_>) = rounds.into_iter().unzip();
+        let figures = (&Figure::of_rounds(&pipeline), &Figure::of_rounds(&one));
         let name = format!("pipeline 1 + 1, hits, {name} flows");
-        bench.table.rows.push(Row::rate(&name, "one core", "Mpps", &rounds, AIM));
+        bench.table.rows.push(Row::rate(&name, "one core", "Mpps", figures, AIM));
     }
     Ok(())
 }

@@ -8,9 +8,11 @@
     reason = "a benchmark prints its figures, for the project's developers"
 )]
 
+use hotloop_benches::figure::Figure;
 use hotloop_benches::forwarder::{self, Case, Mode};
 use hotloop_benches::hugepages::Reserved;
-use hotloop_benches::row::{Row, Table, publish};
+use hotloop_benches::row::Row;
+use hotloop_benches::table::{Table, publish};
 use hotloop_benches::testpmd;
 use std::process::ExitCode;
 
@@ -66,7 +68,11 @@ fn compare(name: &str, case: Case, aim: f64, table: &mut Table) {
         })
         .collect();
     match rounds {
-        Ok(rounds) => table.rows.push(Row::rate(name, "testpmd", "Mpps", &rounds, aim)),
+        Ok(rounds) => {
+            let (ours, theirs): (Vec<_>, Vec<_>) = rounds.into_iter().unzip();
+            let figures = (&Figure::of_rounds(&ours), &Figure::of_rounds(&theirs));
+            table.rows.push(Row::rate(name, "testpmd", "Mpps", figures, aim));
+        }
         Err(reason) => table.unshown.push(format!("{name}: {reason}")),
     }
 }
@@ -84,7 +90,9 @@ fn price_stages(hugepages: bool, table: &mut Table) {
         })
         .collect();
     match rounds {
-        Ok(rounds) => table.rows.push(Row::limit(name, "ns a packet", &rounds, 1.0)),
+        Ok(rounds) => {
+            table.rows.push(Row::limit(name, "ns a packet", &Figure::of_rounds(&rounds), 1.0))
+        }
         Err(reason) => table.unshown.push(format!("{name}: {reason}")),
     }
 }

@@ -33,11 +33,4 @@ impl BareLines {
         };
         pair.run(echo, call).mul_f64(count as f64 / (2 * round_trips) as f64)
     }
-
-    /// Nanoseconds of a one-way trip, measured over a few milliseconds.
-    #[must_use]
-    pub fn trip_ns(&self, pair: Pair) -> f64 {
-        const COUNT: u64 = 20_000;
-        self.trips(pair, COUNT).as_secs_f64() * 1e9 / COUNT as f64
-    }
 }

@@ -1,265 +1,303 @@
-//! Alternating rounds of several sides, which are criterion's samples too.
+//! Sides that do the same work, each in its own way, in short slices that alternate.
 //!
-//! Criterion measures one benchmark after the other; on a machine whose speed changes in between, no
-//! two of them can be compared. Here a *round* lets every side do a fixed piece of work, one after
-//! the other and each time in another order. Criterion's benchmark of a side gets that side's times
-//! of these rounds, and the ratios of a table's row are those of the same rounds.
+//! The speed of a shared machine changes from one moment to the next: a neighbour on the same physical
+//! core, another program on the same CPU, a CPU that the host takes away. So no two measurements of
+//! milliseconds can be compared. Here the sides take turns in random order. A turn begins with an
+//! uncounted warm-up, since the other sides have just used the cache. *Slices* of 0.4 ms follow,
+//! each between two calibrations ([`watch`](crate::watch)). A slice is kept when both calibrations were
+//! within 5 % of the fastest of the contest and nothing else ran on the CPU. A side's figure is the
+//! lower quartile of its kept slices.
 
-use crate::row::{Row, median};
-use criterion::measurement::WallTime;
-use criterion::{Bencher, Criterion, SamplingMode};
-use std::cell::RefCell;
+use crate::cores::Pair;
+use crate::distance::{Distance, Lines};
+use crate::figure::{Figure, QUARTER_COUNT};
+use crate::instrument::{Instrument, count_here};
+use crate::peers::lines::Random;
+use crate::row::Row;
+use crate::watch::{Switches, calibration_ns};
 use std::time::{Duration, Instant};
 
-/// Rounds of a contest: criterion's samples.
-pub const ROUND_COUNT: usize = 25;
+/// How long a slice takes.
+const SLICE: Duration = Duration::from_micros(400);
 
-/// How long a side's part of a round takes, unless it says otherwise.
-const PART: Duration = Duration::from_millis(12);
+/// The least that a warm-up takes.
+const WARM_UP_MIN: Duration = Duration::from_micros(50);
 
-/// How much the figures of a witness may differ: more, and the machine is another one.
-const CHANGE_MAX: f64 = 1.5;
+/// Slices of one turn, where the warm-up takes longer than a slice: never more.
+const TURN_SLICES_MAX: u64 = 32;
 
-/// Rounds that are played again because the witness changed.
-const DISTURBED_MAX: usize = 3 * ROUND_COUNT;
+/// How much slower than the fastest a calibration next to a kept slice may be.
+const CALIBRATION_MAX: f64 = 1.05;
 
-/// So many of them one after the other, and the machine stays as it is now.
-const IN_A_ROW_MAX: usize = 4;
+/// A contest ends when every side has so many kept slices, or after so long.
+const KEPT_ENOUGH: usize = 200;
+const CONTEST_MAX: Duration = Duration::from_secs(12);
 
-/// How long criterion believes a pass through it takes: the rounds are played before.
-const PASS: Duration = Duration::from_micros(1);
+/// Rounds that are always played: two for each quarter of the run.
+const ROUND_COUNT_MIN: usize = 2 * QUARTER_COUNT;
 
-/// Criterion, as these benches use it, with the arguments of the command line.
-#[must_use]
-pub fn criterion() -> Criterion {
-    criterion_alone().configure_from_args()
-}
-
-/// Criterion, as these benches use it, whatever the command line says.
-#[must_use]
-pub fn criterion_alone() -> Criterion {
-    Criterion::default()
-        .sample_size(ROUND_COUNT)
-        .warm_up_time(PASS / 2)
-        .measurement_time(PART * ROUND_COUNT as u32)
-        .nresamples(2_000)
-}
-
-/// Several sides that do the same work, each in its own way.
+/// Several sides that do the same work.
 pub struct Contest<'a> {
     name: String,
-    part: Duration,
     sides: Vec<Side<'a>>,
-    witness: Option<Box<dyn FnMut() -> f64 + 'a>>,
+    lines: Option<Lines>,
 }
 
-struct Side<'a> {
+/// One way of doing the work.
+pub struct Side<'a> {
     name: String,
-    /// Does so many operations and says how long they took.
     play: Box<dyn FnMut(u64) -> Duration + 'a>,
-    /// The operations of a round; none before they are calibrated.
-    work: Option<u64>,
+    reset: Option<Box<dyn FnMut() + 'a>>,
+    /// Operations of a warm-up.
+    pass: u64,
+    slice_ops: u64,
+    turn_slices: u64,
+    slices: Vec<Slice>,
 }
 
-/// What came of a contest.
+/// A side's time of one slice, and what was seen around it.
+#[derive(Clone, Copy, Debug)]
+struct Slice {
+    round: usize,
+    op_ns: f64,
+    /// The slower one of the two.
+    calibration_ns: f64,
+    was_switched: bool,
+    /// How far apart the two cores were, where there are two.
+    distance: Option<Distance>,
+}
+
+/// The figures of a contest.
 #[derive(Debug)]
 pub struct Outcome {
-    sides: Vec<String>,
-    /// Nanoseconds an operation, by round and side.
-    rounds: Vec<Vec<f64>>,
-    /// The least and the most that the witness saw, before, between and after the rounds.
-    witnessed: Option<(f64, f64)>,
+    name: String,
+    sides: Vec<(String, Vec<Slice>)>,
+    round_count: usize,
+    fastest_ns: f64,
+    distance: Option<Distance>,
+    /// Instructions an operation, by side, where they were counted.
+    pub(crate) instructions: Vec<Option<f64>>,
+}
+
+impl<'a> Side<'a> {
+    /// A side. `play` does about as many operations as its argument says, and returns how long
+    /// exactly that many would have taken.
+    pub fn new(name: &str, play: impl FnMut(u64) -> Duration + 'a) -> Self {
+        Self {
+            name: name.to_owned(),
+            play: Box::new(play),
+            reset: None,
+            pass: 0,
+            slice_ops: 0,
+            turn_slices: 1,
+            slices: Vec::new(),
+        }
+    }
+
+    /// Operations that go over the working set once: the warm-up of a turn, where they take longer than
+    /// 50 µs. A turn then has as many slices as take about as long, up to 32.
+    #[must_use]
+    pub const fn pass(mut self, ops: u64) -> Self {
+        self.pass = ops;
+        self
+    }
+
+    /// Is called before each turn, uncounted.
+    #[must_use]
+    pub fn reset(mut self, reset: impl FnMut() + 'a) -> Self {
+        self.reset = Some(Box::new(reset));
+        self
+    }
+
+    /// Determines how many operations a slice has, and how many the warm-up.
+    fn calibrate(&mut self) {
+        self.clear();
+        let mut ops = 64;
+        while (self.play)(ops) < SLICE / 4 {
+            ops *= 2;
+        }
+        let times = (0..8).map(|_| (self.play)(ops));
+        let op_s = times.min().unwrap_or(SLICE).as_secs_f64() / ops as f64;
+        let ops_of = |time: Duration| ((time.as_secs_f64() / op_s) as u64).max(1);
+        self.slice_ops = ops_of(SLICE);
+        self.pass = self.pass.max(ops_of(WARM_UP_MIN));
+        self.turn_slices = (self.pass / self.slice_ops).clamp(1, TURN_SLICES_MAX);
+    }
+
+    fn clear(&mut self) {
+        if let Some(reset) = &mut self.reset {
+            reset();
+        }
+    }
 }
 
 impl<'a> Contest<'a> {
     /// A contest without sides. Criterion's name of a side is `NAME/SIDE`.
     #[must_use]
     pub fn new(name: &str) -> Self {
-        Self { name: name.to_owned(), part: PART, sides: Vec::new(), witness: None }
+        Self { name: name.to_owned(), sides: Vec::new(), lines: None }
     }
 
-    /// How long a side's part of a round is to take: 12 ms otherwise.
+    /// Adds a side without a working set to speak of.
     #[must_use]
-    pub fn part(mut self, part: Duration) -> Self {
-        self.part = part;
+    pub fn side(self, name: &str, play: impl FnMut(u64) -> Duration + 'a) -> Self {
+        self.with(Side::new(name, play))
+    }
+
+    /// Adds a side.
+    #[must_use]
+    pub fn with(mut self, side: Side<'a>) -> Self {
+        self.sides.push(side);
         self
     }
 
-    /// Adds a side. `play` does about as many operations as its argument says, and returns how long
-    /// exactly that many would have taken. Their number is determined once.
+    /// Keeps near and far cores apart: the sides play on both cores of `pair`.
     #[must_use]
-    pub fn side(mut self, name: &str, play: impl FnMut(u64) -> Duration + 'a) -> Self {
-        self.sides.push(Side { name: name.to_owned(), play: Box::new(play), work: None });
+    pub fn between(mut self, pair: Pair) -> Self {
+        self.lines = Some(Lines::new(pair));
         self
     }
 
-    /// Adds a side that does `work` operations in each round.
-    #[must_use]
-    pub fn side_of(
-        mut self,
-        work: u64,
-        name: &str,
-        play: impl FnMut(u64) -> Duration + 'a,
-    ) -> Self {
-        self.sides.push(Side { name: name.to_owned(), play: Box::new(play), work: Some(work) });
-        self
-    }
-
-    /// Measures by `witness`, before and after every round, what all sides depend on: where it changes
-    /// much, the machine did, and rounds are played again.
-    #[must_use]
-    pub fn witnessed_by(mut self, witness: impl FnMut() -> f64 + 'a) -> Self {
-        self.witness = Some(Box::new(witness));
-        self
-    }
-
-    /// Plays the rounds and hands them to criterion; nothing comes of it where criterion's filter
-    /// leaves out every side.
-    pub fn run(self, criterion: &mut Criterion) -> Option<Outcome> {
+    /// Plays until every side has enough slices, and hands these to criterion. Returns nothing where the
+    /// command line leaves this contest out.
+    pub fn run(mut self, instrument: &mut Instrument) -> Option<Outcome> {
+        if instrument.is_counting() {
+            let mut sides = self.sides.iter_mut();
+            let side = sides.find(|side| instrument.counts(&self.name, &side.name))?;
+            side.clear();
+            count_here(&mut *side.play);
+            return None;
+        }
         let names: Vec<_> = self.sides.iter().map(|side| side.name.clone()).collect();
-        let mut group = criterion.benchmark_group(&self.name);
-        group.sampling_mode(SamplingMode::Flat);
-        group.measurement_time(self.part * ROUND_COUNT as u32);
-        let match_ = RefCell::new(Match::new(self));
-        for (index, name) in names.iter().enumerate() {
-            let mut samples = Samples { index, taken_count: 0, is_warm: false };
-            group.bench_function(name, |bencher| samples.take(&mut match_.borrow_mut(), bencher));
+        let (name, is_single_core) = (self.name.clone(), self.lines.is_none());
+        let mut pass = None;
+        let mut outcome = instrument.sampled(&name, &names, || {
+            pass = self.play();
+            self.outcome()
+        })?;
+        if is_single_core {
+            outcome.instructions = instrument.instructions(&name, &names);
         }
-        group.finish();
-        match_.into_inner().outcome(names)
-    }
-}
-
-/// A contest while it is played.
-struct Match<'a> {
-    contest: Contest<'a>,
-    rounds: Vec<Vec<f64>>,
-    witnessed: Option<(f64, f64)>,
-}
-
-impl<'a> Match<'a> {
-    fn new(contest: Contest<'a>) -> Self {
-        Self { contest, rounds: Vec::new(), witnessed: None }
+        instrument.passes.extend(pass.map(|pass| {
+            format!("{name}: {pass} operations before up to {TURN_SLICES_MAX} slices")
+        }));
+        Some(outcome)
     }
 
-    /// Plays all rounds. One during which the witness changes does not count; where it stays changed,
-    /// all begin again. After so many in vain, they count as they are.
-    fn play(&mut self) {
-        let part = self.contest.part;
-        self.contest.sides.iter_mut().for_each(|side| side.calibrate(part));
-        let (mut disturbed_count, mut in_a_row_count) = (0, 0);
-        self.ask_witness();
-        while self.rounds.len() < ROUND_COUNT {
-            let witnessed = self.witnessed;
-            self.play_round();
-            self.ask_witness();
-            let has_changed = self.witnessed.is_some_and(|(least, most)| most > least * CHANGE_MAX);
-            if !has_changed || disturbed_count == DISTURBED_MAX {
-                in_a_row_count = 0;
-                continue;
+    /// Plays all rounds, and returns the operations of a warm-up where that is a pass.
+    fn play(&mut self) -> Option<u64> {
+        let switches = Switches::of_this_thread();
+        self.sides.iter_mut().for_each(Side::calibrate);
+        let start = Instant::now();
+        let mut random = Random::seeded(5);
+        for round in 0.. {
+            let is_time_up = start.elapsed() > CONTEST_MAX || self.has_enough();
+            if round >= ROUND_COUNT_MIN && is_time_up {
+                break;
             }
-            disturbed_count += 1;
-            in_a_row_count += 1;
-            self.rounds.pop();
-            self.witnessed = witnessed;
-            if in_a_row_count == IN_A_ROW_MAX {
-                in_a_row_count = 0;
-                self.rounds.clear();
-                self.witnessed = None;
-                self.ask_witness();
+            let mut order: Vec<_> = (0..self.sides.len()).collect();
+            for last in (1..order.len()).rev() {
+                order.swap(last, random.below(last as u32 + 1) as usize);
+            }
+            for index in order {
+                self.play_turn(index, round, &switches);
             }
         }
+        let has_pass = |side: &&Side<'_>| side.turn_slices > 1;
+        self.sides.iter().filter(has_pass).map(|side| side.pass).max()
     }
 
-    /// Widens what the witness saw by what it sees now.
-    fn ask_witness(&mut self) {
-        if let Some(witness) = &mut self.contest.witness {
-            let figure = witness();
-            let (least, most) = self.witnessed.unwrap_or((figure, figure));
-            self.witnessed = Some((least.min(figure), most.max(figure)));
+    fn play_turn(&mut self, index: usize, round: usize, switches: &Switches) {
+        let Self { sides, lines, .. } = self;
+        let side = &mut sides[index];
+        side.clear();
+        (side.play)(side.pass);
+        let mut line_before_ns = lines.as_ref().map(Lines::trip_ns);
+        for _ in 0..side.turn_slices {
+            // A pair counts its own: this thread waits between its runs.
+            let switch_count =
+                || lines.as_ref().map_or_else(|| switches.count(), Lines::switch_count);
+            let count = switch_count();
+            let before_ns = calibration_ns();
+            let taken = (side.play)(side.slice_ops);
+            let calibration_ns = calibration_ns().max(before_ns);
+            let was_switched = switch_count() != count;
+            let line_ns = lines.as_ref().map(Lines::trip_ns);
+            let distance = line_before_ns.zip(line_ns).and_then(|(a, b)| Distance::of(a, b));
+            line_before_ns = line_ns;
+            let op_ns = taken.as_secs_f64() * 1e9 / side.slice_ops as f64;
+            side.slices.push(Slice { round, op_ns, calibration_ns, was_switched, distance });
         }
     }
 
-    /// Every side once, a different one first each time.
-    fn play_round(&mut self) {
-        let side_count = self.contest.sides.len();
-        let mut times_ns = vec![0.0; side_count];
-        for turn in 0..side_count {
-            let index = (self.rounds.len() + turn) % side_count;
-            times_ns[index] = self.contest.sides[index].play_ns();
-        }
-        self.rounds.push(times_ns);
+    fn has_enough(&self) -> bool {
+        let fastest_ns = fastest_ns(self.sides.iter().map(|side| &side.slices[..]));
+        self.sides.iter().all(|side| {
+            let kept = side.slices.iter().filter(|slice| slice.is_kept(fastest_ns));
+            kept.count() >= KEPT_ENOUGH
+        })
     }
 
-    fn outcome(self, sides: Vec<String>) -> Option<Outcome> {
-        let played = !self.rounds.is_empty();
-        played.then_some(Outcome { sides, rounds: self.rounds, witnessed: self.witnessed })
+    fn outcome(self) -> Outcome {
+        let round_count =
+            self.sides.iter().flat_map(|side| &side.slices).map(|it| it.round + 1).max();
+        let sides: Vec<_> = self.sides.into_iter().map(|side| (side.name, side.slices)).collect();
+        Outcome {
+            fastest_ns: fastest_ns(sides.iter().map(|side| &side.1[..])),
+            instructions: vec![None; sides.len()],
+            name: self.name,
+            sides,
+            round_count: round_count.unwrap_or(0),
+            distance: None,
+        }
     }
 }
 
-impl Side<'_> {
-    /// Finds how much work fills the side's part of a round; a warm-up at the same time.
-    fn calibrate(&mut self, part: Duration) {
-        if let Some(work) = self.work {
-            (self.play)(work);
-            return;
-        }
-        let mut work = 4_096;
-        let taken = loop {
-            let taken = (self.play)(work);
-            if taken >= part / 4 {
-                break taken;
-            }
-            work *= 2;
-        };
-        self.work = Some((work as f64 * part.as_secs_f64() / taken.as_secs_f64()) as u64);
-    }
-
-    fn play_ns(&mut self) -> f64 {
-        let work = self.work.expect("it was calibrated");
-        (self.play)(work).as_nanos() as f64 / work as f64
+impl Slice {
+    fn is_kept(&self, fastest_ns: f64) -> bool {
+        !self.was_switched && self.calibration_ns <= fastest_ns * CALIBRATION_MAX
     }
 }
 
-/// One side's rounds on their way to criterion.
-struct Samples {
-    index: usize,
-    taken_count: usize,
-    is_warm: bool,
-}
-
-impl Samples {
-    fn take(&mut self, played: &mut Match<'_>, bencher: &mut Bencher<'_, WallTime>) {
-        // Outside of what criterion times, so that it doesn't take all rounds for one.
-        if played.rounds.is_empty() {
-            played.play();
-        }
-        // More samples may be asked for on the command line.
-        if self.taken_count == played.rounds.len() {
-            played.play_round();
-        }
-        let time_ns = played.rounds[self.taken_count][self.index];
-        bencher.iter_custom(|count| {
-            let start = Instant::now();
-            while start.elapsed() < PASS {}
-            Duration::from_secs_f64(time_ns * count as f64 / 1e9)
-        });
-        // Criterion asks once before it counts.
-        self.taken_count += usize::from(self.is_warm);
-        self.is_warm = true;
-    }
+/// Of all calibrations.
+fn fastest_ns<'s>(sides: impl Iterator<Item = &'s [Slice]>) -> f64 {
+    sides.flatten().map(|slice| slice.calibration_ns).fold(f64::MAX, f64::min)
 }
 
 impl Outcome {
-    /// The nanoseconds of a side, by round.
+    /// The nanoseconds of an operation in each kept slice of a side, or in all where none was kept.
+    pub(crate) fn samples_ns(&self, index: usize) -> Vec<f64> {
+        let slices = &self.sides[index].1;
+        let kept: Vec<_> = self.kept(slices).map(|slice| slice.op_ns).collect();
+        if kept.is_empty() { slices.iter().map(|slice| slice.op_ns).collect() } else { kept }
+    }
+
+    /// Only what was played while the cores were so far apart; nothing where that was never seen.
+    #[must_use]
+    pub fn at(&self, distance: Distance) -> Option<Self> {
+        let is_at = |slice: &Slice| slice.distance == Some(distance);
+        if !self.sides.iter().any(|side| side.1.iter().any(is_at)) {
+            return None;
+        }
+        Some(Self {
+            name: self.name.clone(),
+            sides: self.sides.clone(),
+            instructions: self.instructions.clone(),
+            distance: Some(distance),
+            ..*self
+        })
+    }
+
+    /// The nanoseconds of an operation of a side.
     ///
     /// # Panics
     /// Without such a side.
     #[must_use]
-    pub fn times_ns(&self, side: &str) -> Vec<f64> {
-        let index = self.sides.iter().position(|name| name == side);
-        let index = index.unwrap_or_else(|| panic!("no side {side} of {:?}", self.sides));
-        self.rounds.iter().map(|round| round[index]).collect()
+    pub fn figure(&self, side: &str) -> Figure {
+        let slices = &self.sides[self.index(side)].1;
+        let quarter = |slice: &Slice| slice.round * QUARTER_COUNT / self.round_count;
+        let kept: Vec<_> = self.kept(slices).map(|it| (quarter(&it), it.op_ns)).collect();
+        Figure::of_slices(&kept)
     }
 
     /// A row of `ours` beside `theirs`, two sides, with a ratio as its aim.
@@ -274,105 +312,83 @@ impl Outcome {
         (ours, theirs): (&str, &str),
         aim: f64,
     ) -> Row {
-        let (ours, times) = (self.times_ns(ours), self.times_ns(theirs));
-        Row::time(name, theirs, unit, &ours.into_iter().zip(times).collect::<Vec<_>>(), aim)
+        let counts = [ours, theirs].map(|side| self.instructions[self.index(side)]);
+        let (of_ours, of_theirs) = (self.figure(ours), self.figure(theirs));
+        Row::time(name, theirs, unit, (&of_ours, &of_theirs), aim).counted(counts)
     }
 
-    /// The median of a side, in nanoseconds.
+    /// Instructions of an operation, where they were counted.
     ///
     /// # Panics
     /// Without such a side.
     #[must_use]
-    pub fn median_ns(&self, side: &str) -> f64 {
-        median(&self.times_ns(side))
+    pub fn instructions(&self, side: &str) -> Option<f64> {
+        self.instructions[self.index(side)]
     }
 
-    /// The least and the most that the witness saw, before, between and after the rounds.
-    #[must_use]
-    pub fn witnessed(&self) -> Option<(f64, f64)> {
-        self.witnessed
+    fn kept(&self, slices: &[Slice]) -> impl Iterator<Item = Slice> {
+        let (fastest_ns, distance) = (self.fastest_ns, self.distance);
+        slices.iter().copied().filter(move |slice| {
+            slice.is_kept(fastest_ns) && distance.is_none_or(|it| slice.distance == Some(it))
+        })
+    }
+
+    fn index(&self, side: &str) -> usize {
+        let index = self.sides.iter().position(|(name, _)| name == side);
+        index.unwrap_or_else(|| panic!("{} has no side {side}", self.name))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::iter;
+    use std::cell::Cell;
 
-    fn played(contest: Contest<'_>) -> Outcome {
-        let names = contest.sides.iter().map(|side| side.name.clone()).collect();
-        let mut played = Match::new(contest);
-        played.play();
-        played.outcome(names).unwrap()
+    const QUIET: Slice =
+        Slice { round: 0, op_ns: 2.0, calibration_ns: 100.0, was_switched: false, distance: None };
+
+    fn outcome(slices: Vec<Slice>) -> Outcome {
+        let side = Side { slices, ..Side::new("only", |_| Duration::ZERO) };
+        Contest::new("test").with(side).outcome()
     }
 
     #[test]
-    fn sides_alternate_and_each_begins() {
-        let order = RefCell::new(Vec::new());
-        let side = |name: char| {
-            let order = &order;
-            move |work| {
-                order.borrow_mut().push(name);
-                Duration::from_nanos(work * if name == 'a' { 2 } else { 6 })
-            }
+    fn disturbed_slices_do_not_count() {
+        let slow = Slice { op_ns: 1.0, calibration_ns: 106.0, ..QUIET };
+        let switched = Slice { op_ns: 1.0, was_switched: true, ..QUIET };
+        let figure = outcome(vec![slow, QUIET, switched, QUIET]).figure("only");
+        assert_eq!((figure.value, figure.count), (2.0, 2));
+    }
+
+    #[test]
+    fn near_and_far_are_never_mixed() {
+        let near = Slice { distance: Some(Distance::Near), op_ns: 1.0, ..QUIET };
+        let outcome = outcome(vec![near, QUIET]);
+        let figure = outcome.at(Distance::Near).expect("it was seen").figure("only");
+        assert_eq!((figure.value, figure.count), (1.0, 1));
+        assert!(outcome.at(Distance::Far).is_none());
+        assert_eq!(Distance::of(60.0, 70.0), Some(Distance::Near));
+        assert_eq!((Distance::of(60.0, 71.0), Distance::of(60.0, 251.0)), (None, None));
+    }
+
+    #[test]
+    fn a_turn_is_reset_and_warmed_up_before_its_slices() {
+        let (reset_count, ops) = (Cell::new(0), Cell::new(0));
+        let play = |count| {
+            ops.set(ops.get() + count);
+            Duration::from_nanos(count * 100)
         };
-        let contest = Contest::new("test").side_of(10, "a", side('a')).side_of(20, "b", side('b'));
-        let outcome = played(contest);
-        let order: String = order.borrow().iter().collect();
-        assert!(order.starts_with("ababbaabba"), "{order}");
-        assert_eq!(outcome.rounds, vec![vec![2.0, 6.0]; ROUND_COUNT]);
-        let row = outcome.row("test", "ns", ("a", "b"), 2.0);
-        assert_eq!((row.ours, row.theirs, row.ratio, row.met), (2.0, 6.0, 3.0, true));
-    }
-
-    #[test]
-    fn work_is_calibrated() {
-        let seen = RefCell::new(Vec::new());
-        let play = |work| {
-            seen.borrow_mut().push(work);
-            Duration::from_nanos(work * 10)
-        };
-        played(Contest::new("test").side("only", play));
-        let work = *seen.borrow().last().unwrap();
-        assert_eq!(Duration::from_nanos(work * 10), PART);
-    }
-
-    #[test]
-    fn a_machine_that_keeps_changing_is_measured_all_the_same() {
-        let mut figures = (1..).map(f64::from);
-        let contest = Contest::new("test")
-            .side_of(1, "only", |_| Duration::from_nanos(1))
-            .witnessed_by(|| figures.next().unwrap());
-        assert_eq!(played(contest).rounds.len(), ROUND_COUNT);
-    }
-
-    #[test]
-    fn a_disturbed_round_is_played_again() {
-        let figures = [50.0, 60.0, 76.0, 51.0, 55.0];
-        let mut figures = figures.into_iter().chain(iter::repeat(52.0));
-        let mut played_count = 0;
-        let contest = Contest::new("test")
-            .side_of(1, "only", |_| {
-                played_count += 1;
-                Duration::from_nanos(played_count)
-            })
-            .witnessed_by(|| figures.next().unwrap());
-        let outcome = played(contest);
-        assert_eq!(outcome.witnessed(), Some((50.0, 60.0)));
-        // The first play warms up; the second round's, the third, was disturbed.
-        let times_ns: Vec<_> =
-            [2].into_iter().chain(4..).take(ROUND_COUNT).map(f64::from).collect();
-        assert_eq!(outcome.times_ns("only"), times_ns);
-    }
-
-    #[test]
-    fn a_changed_machine_begins_again() {
-        let mut figures = [50.0, 60.0].into_iter().chain(iter::repeat(100.0));
-        let contest = Contest::new("test")
-            .side_of(1, "only", |_| Duration::from_nanos(1))
-            .witnessed_by(|| figures.next().unwrap());
-        let outcome = played(contest);
-        assert_eq!(outcome.witnessed(), Some((100.0, 100.0)));
-        assert_eq!(outcome.rounds.len(), ROUND_COUNT);
+        let side = Side::new("only", play).pass(9_000).reset(|| {
+            reset_count.set(reset_count.get() + 1);
+            ops.set(0);
+        });
+        let mut contest = Contest::new("test").with(side);
+        contest.sides[0].calibrate();
+        // A slice takes 0.4 ms of 100 ns, and a turn has as many as fit into the pass's 0.9 ms.
+        assert_eq!((contest.sides[0].slice_ops, contest.sides[0].turn_slices), (4_000, 2));
+        contest.play_turn(0, 0, &Switches::of_this_thread());
+        assert_eq!((reset_count.get(), ops.get()), (2, 9_000 + 2 * 4_000));
+        let slices = contest.outcome().samples_ns(0);
+        assert!(slices.iter().all(|op_ns| (op_ns - 100.0).abs() < 1e-6), "{slices:?}");
     }
 }

@@ -1,33 +1,40 @@
 //! Work on two cores at once.
 
+use crate::watch::Switches;
 use core_affinity::CoreId;
 use std::hint::spin_loop;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant};
 
-/// Two CPUs: the calling thread's and another thread's.
+/// The calling thread's CPU, and another one.
 #[derive(Clone, Copy, Debug)]
 pub struct Pair {
-    here: CoreId,
     there: CoreId,
+    switch_count: &'static AtomicU64,
 }
 
 impl Pair {
-    /// The first two CPUs that this process may use; the calling thread stays on the first one.
+    /// Keeps the calling thread on the first CPU that this process may use. Returns the first two, or
+    /// nothing where there is only one.
     ///
     /// # Errors
-    /// With fewer than two.
-    pub fn pin() -> Result<Self, String> {
+    /// Where the kernel refuses.
+    pub fn pin() -> Result<Option<Self>, String> {
         let cores = core_affinity::get_core_ids().unwrap_or_default();
-        let [here, there, ..] = cores[..] else {
-            return Err(format!("two CPUs are needed, this process may use {}", cores.len()));
-        };
-        let pair = Self { here, there };
-        if !core_affinity::set_for_current(pair.here) {
+        let here = *cores.first().ok_or("the CPUs of this process are unknown")?;
+        if !core_affinity::set_for_current(here) {
             return Err(format!("the kernel refuses to pin a thread to CPU {}", here.id));
         }
-        Ok(pair)
+        static SWITCH_COUNT: AtomicU64 = AtomicU64::new(0);
+        let pair = |there: &CoreId| Self { there: *there, switch_count: &SWITCH_COUNT };
+        Ok(cores.get(1).map(pair))
+    }
+
+    /// How often other threads took a CPU from `here` or `there` in all runs so far.
+    #[must_use]
+    pub fn switch_count(self) -> u64 {
+        self.switch_count.load(Relaxed)
     }
 
     /// Runs `there` on the other CPU and `here` on this one, and says how long `here` took from the
@@ -40,19 +47,26 @@ impl Pair {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 assert!(core_affinity::set_for_current(self.there), "the thread can't be pinned");
+                let switches = Switches::of_this_thread();
+                let before = switches.count();
                 is_ready.store(true, Release);
                 while !go.load(Acquire) {
                     spin_loop();
                 }
                 there();
+                self.switch_count.fetch_add(switches.count() - before, Relaxed);
             });
             while !is_ready.load(Acquire) {
                 spin_loop();
             }
+            let switches = Switches::of_this_thread();
+            let before = switches.count();
             let start = Instant::now();
             go.store(true, Release);
             here();
-            start.elapsed()
+            let taken = start.elapsed();
+            self.switch_count.fetch_add(switches.count() - before, Relaxed);
+            taken
         })
     }
 }

@@ -1,8 +1,8 @@
-//! What the benchmarks have in common: alternating rounds, the table, the JSON file.
+//! What the benchmarks have in common: short slices that alternate, the table, the JSON file.
 //!
 //! Cores of a shared machine are moved about and slowed by neighbours, so absolute figures mean
-//! little. Every row is therefore measured beside its peer in alternating rounds of one run, and what
-//! counts is the median of the rounds' ratios.
+//! little. Every row is therefore measured beside its peer in one run ([`contest`]), and a row that was
+//! disturbed too often says so.
 #![allow(
     clippy::print_stderr,
     clippy::print_stdout,
@@ -13,9 +13,14 @@ pub mod bare_lines;
 pub mod contest;
 pub mod cores;
 pub mod cpu_time;
+pub mod distance;
+pub mod figure;
 pub mod forwarder;
 pub mod hugepages;
+pub mod instrument;
 pub mod peers;
 pub mod row;
+pub mod table;
 pub mod testpmd;
 pub mod traffic;
+pub mod watch;

@@ -5,22 +5,32 @@ use crossbeam_utils::CachePadded;
 use hotloop_benches::bare_lines::BareLines;
 use hotloop_benches::contest::Contest;
 use hotloop_benches::cores::Pair;
+use hotloop_benches::distance::Distance;
 use std::time::Duration;
 
 /// At most 1.1 times the time of the lines.
 const AIM: f64 = 1.0 / 1.1;
 
-/// An item to and fro over two rings, halved; the lines in the same rounds.
-pub fn bench(bench: &mut Bench<'_>, pair: Pair) {
-    let (lines, witness) = (BareLines::default(), BareLines::default());
+/// An item to and fro over two rings, halved; the lines in turn with it.
+pub fn bench(bench: &mut Bench, pair: Pair) {
+    let lines = BareLines::default();
     let contest = Contest::new("ring/latency")
         .side("hotloop", rings(pair))
         .side("two bare lines", |count| lines.trips(pair, count))
-        .witnessed_by(|| witness.trip_ns(pair));
-    let Some(outcome) = contest.run(bench.criterion) else { return };
-    let name = "ring, one-way latency";
-    bench.table.rows.push(outcome.row(name, "ns", ("hotloop", "two bare lines"), AIM));
-    bench.table.notes.extend(crate::witness_note(name, &outcome));
+        .between(pair);
+    let Some(outcome) = contest.run(&mut bench.instrument) else { return };
+    for distance in Distance::ALL {
+        let name = format!("ring, {} cores, one-way latency", distance.name());
+        match outcome.at(distance) {
+            Some(outcome) => {
+                let row = outcome.row(&name, "ns", ("hotloop", "two bare lines"), AIM);
+                bench.table.rows.push(row);
+            }
+            None => {
+                bench.table.unshown.push(format!("{name}: the cores were never so far apart"));
+            }
+        }
+    }
 }
 
 fn rings(pair: Pair) -> impl FnMut(u64) -> Duration {

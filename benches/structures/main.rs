@@ -12,16 +12,15 @@ mod latency;
 mod parse;
 mod ring;
 
-use criterion::Criterion;
 use hotloop::dpdk::Eal;
-use hotloop_benches::contest::{self, Outcome};
 use hotloop_benches::cores::Pair;
-use hotloop_benches::row::{Table, publish};
+use hotloop_benches::instrument::Instrument;
+use hotloop_benches::table::{Table, publish};
 use std::process::ExitCode;
 
 /// What every part of the bench needs.
-struct Bench<'a> {
-    criterion: &'a mut Criterion,
+struct Bench {
+    instrument: Instrument,
     eal: Eal,
     table: Table,
 }
@@ -42,32 +41,24 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<(), String> {
-    let mut criterion = contest::criterion();
-    let pair = Pair::pin();
+    let instrument = Instrument::from_args(true);
     let eal = Eal::embedded().map_err(|error| error.to_string())?;
-    let mut bench = Bench { criterion: &mut criterion, eal, table: Table::default() };
-    match pair {
-        Ok(pair) => {
+    let mut bench = Bench { instrument, eal, table: Table::default() };
+    match Pair::pin()? {
+        Some(pair) => {
             ring::bench(&mut bench, pair)?;
             latency::bench(&mut bench, pair);
         }
-        Err(reason) => bench.table.unshown.push(format!("ring between two cores: {reason}")),
+        None => bench.table.unshown.push("ring between two cores: there is one CPU".to_owned()),
     }
     flow::bench(&mut bench);
     parse::bench(&mut bench);
-    let table = bench.table;
-    criterion.final_summary();
-    if table.rows.is_empty() {
+    let Bench { instrument, mut table, .. } = bench;
+    let is_counting = instrument.is_counting();
+    table.notes.extend(instrument.finish());
+    if is_counting || table.rows.is_empty() {
         println!("nothing was measured");
         return Ok(());
     }
     publish("structures", &table).map_err(|error| format!("the table can't be written: {error}"))
-}
-
-/// What the bare cache lines took while this was measured.
-fn witness_note(name: &str, outcome: &Outcome) -> Option<String> {
-    let (least_ns, most_ns) = outcome.witnessed()?;
-    Some(format!(
-        "{name}: two bare lines took {least_ns:.1} to {most_ns:.1} ns one way, before and after each round"
-    ))
 }

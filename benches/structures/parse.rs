@@ -26,7 +26,7 @@ const FRAME_COUNT: usize = 256;
 const UNSAFE_AIM: f64 = 1.0 / 1.15;
 const ETHERPARSE_AIM: f64 = 1.0 / 0.8;
 
-pub fn bench(bench: &mut Bench<'_>) {
+pub fn bench(bench: &mut Bench) {
     let seed = Seed::new(42);
     let frames: Vec<_> = (0..FRAME_COUNT as u32).map(usual).collect();
     for frame in frames.iter().cloned().chain(unusual()) {
@@ -40,7 +40,7 @@ pub fn bench(bench: &mut Bench<'_>) {
         .side("unsafe by hand", |count| timed(&frames, count, by_hand))
         .side("etherparse", |count| timed(&frames, count, etherparse))
         .side("classify", |count| timed(&frames, count, |frame| classified(frame, &seed)));
-    let Some(outcome) = contest.run(bench.criterion) else { return };
+    let Some(outcome) = contest.run(&mut bench.instrument) else { return };
     let (name, unit) = ("header parse to flow key", "ns a packet");
     let mut beside = |peer, aim| {
         bench.table.rows.push(outcome.row(name, unit, ("hotloop", peer), aim));
@@ -49,7 +49,7 @@ pub fn bench(bench: &mut Bench<'_>) {
     beside("etherparse", ETHERPARSE_AIM);
     bench.table.notes.push(format!(
         "{name}: with the hash, the shard and the layout that `classify` finds as well, {:.2} ns",
-        outcome.median_ns("classify")
+        outcome.figure("classify").value
     ));
 }
 

@@ -8,9 +8,9 @@ use crate::Bench;
 use crossbeam_queue::ArrayQueue;
 use crossbeam_utils::CachePadded;
 use hotloop::dpdk::Eal;
-use hotloop_benches::bare_lines::BareLines;
 use hotloop_benches::contest::Contest;
 use hotloop_benches::cores::Pair;
+use hotloop_benches::distance::Distance;
 use hotloop_benches::peers::rte_ring;
 use ringbuf::HeapRb;
 use ringbuf::traits::{Consumer as _, Producer as _, Split as _};
@@ -21,39 +21,38 @@ const CAPACITY: usize = 1_024;
 
 const BATCH_MAX: usize = 64;
 
-/// By batch: the aims beside `rte_ring`, `rtrb` and `ringbuf`, and `ArrayQueue` where it has one.
-const AIMS: [(usize, [Option<f64>; 4]); 4] = [
-    (1, [Some(5.0), Some(2.0), Some(1.2), None]),
-    (8, [Some(2.0), Some(1.8), Some(1.2), None]),
-    (32, [Some(3.0), Some(1.0), Some(1.2), Some(8.0)]),
-    (64, [Some(2.2), Some(1.0), Some(1.2), None]),
-];
+const PEERS: [&str; 4] = ["rte_ring", "rtrb", "ringbuf", "ArrayQueue"];
+
+/// By batch: the aims beside `rte_ring`, between near cores and far ones.
+const AIMS: [(usize, [f64; 2]); 4] =
+    [(1, [2.6, 10.0]), (8, [1.0, 1.0]), (32, [1.3, 1.1]), (64, [1.7, 1.1])];
+
+/// Beside all others: never slower.
+const OTHERS_AIM: f64 = 1.0;
 
 /// All batches.
-pub fn bench(bench: &mut Bench<'_>, pair: Pair) -> Result<(), String> {
-    let lines = BareLines::default();
+pub fn bench(bench: &mut Bench, pair: Pair) -> Result<(), String> {
     for (batch, aims) in AIMS {
         let contest = Contest::new(&format!("ring/{batch}"))
             .side("hotloop", hotloop(pair, batch))
-            .side("rte_ring", dpdk(bench.eal, pair, batch)?)
-            .side("rtrb", rtrb(pair, batch))
-            .side("ringbuf", ringbuf(pair, batch))
-            .side("ArrayQueue", array_queue(pair, batch))
-            .witnessed_by(|| lines.trip_ns(pair));
-        let Some(outcome) = contest.run(bench.criterion) else { continue };
-        let name = format!("ring between two cores, batch {batch}");
-        for (peer, aim) in ["rte_ring", "rtrb", "ringbuf", "ArrayQueue"].into_iter().zip(aims) {
-            match aim {
-                Some(aim) => {
-                    bench.table.rows.push(outcome.row(&name, "ns an item", ("hotloop", peer), aim))
-                }
-                None => bench
-                    .table
-                    .notes
-                    .push(format!("{name}: {peer} took {:.2} ns an item", outcome.median_ns(peer))),
-            }
+            .side(PEERS[0], dpdk(bench.eal, pair, batch)?)
+            .side(PEERS[1], rtrb(pair, batch))
+            .side(PEERS[2], ringbuf(pair, batch))
+            .side(PEERS[3], array_queue(pair, batch))
+            .between(pair);
+        let Some(outcome) = contest.run(&mut bench.instrument) else { continue };
+        for (distance, aim) in Distance::ALL.into_iter().zip(aims) {
+            let name = format!("ring, {} cores, batch {batch}", distance.name());
+            let Some(outcome) = outcome.at(distance) else {
+                bench.table.unshown.push(format!("{name}: the cores were never so far apart"));
+                continue;
+            };
+            let rows = PEERS.into_iter().map(|peer| {
+                let aim = if peer == PEERS[0] { aim } else { OTHERS_AIM };
+                outcome.row(&name, "ns an item", ("hotloop", peer), aim)
+            });
+            bench.table.rows.extend(rows);
         }
-        bench.table.notes.extend(crate::witness_note(&name, &outcome));
     }
     Ok(())
 }

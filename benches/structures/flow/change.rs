@@ -1,11 +1,12 @@
-//! Tables that change: flows that come and go for long, and a table that grows.
+//! Tables that change: flows that come and go for long.
 
 use super::keys::key;
 use super::tables::{Hashbrown, Ours, START_NS};
 use crate::Bench;
 use hotloop::arena::Pages;
-use hotloop::flow::{Config, LINES_MAX};
-use hotloop_benches::contest::{Contest, ROUND_COUNT};
+use hotloop::flow::Config;
+use hotloop_benches::contest::{Contest, Side};
+use hotloop_benches::figure::{Figure, QUARTER_COUNT};
 use hotloop_benches::row::Row;
 use std::cell::{Cell, LazyCell, RefCell};
 use std::ops::Range;
@@ -16,29 +17,21 @@ const CHURN_FLOWS: u64 = 1_000_000;
 /// Flows that leave and come at once, where they do so in bursts: a divisor of `CHURN_WORK`.
 const BURST: usize = 64;
 
+/// The sides.
+const OURS: &str = "hotloop";
 const SINGLY: &str = "hotloop, one at a time";
 
-/// Flows that leave and come in a round: sixty millions in all.
-const CHURN_WORK: u64 = 60_000_000 / ROUND_COUNT as u64;
-
-/// Rounds of about a quarter of the churn.
-const QUARTER: usize = ROUND_COUNT / 4;
+/// Flows that leave and come before each turn: twice as many as there are.
+const TURNOVERS: u64 = 2_000_000;
 
 /// How many times as long the last quarter may take as the first.
 const DECAY_MAX: f64 = 1.1;
 
 const HASHBROWN_AIM: f64 = 1.2;
 
-/// What the flow table may touch at worst: two control groups and the entries of both.
-const WORST_LINES_MAX: f64 = 32.0;
-
-/// As many flows as hashbrown's table takes without growing, the largest such number below 8 M: seven
-/// eighths of 2^23.
-const GROWTH_FLOWS: u64 = (1 << 23) / 8 * 7;
-
 /// The oldest flows leave and new ones come, in a table that stays full: in bursts, as packets do,
 /// and one at a time, which is all that hashbrown can do.
-pub fn churn(bench: &mut Bench<'_>, pages: Pages) {
+pub fn churn(bench: &mut Bench, pages: Pages) {
     let ours = || {
         let config = Config::new(CHURN_FLOWS as usize, u64::MAX);
         RefCell::new((Ours::new(config, CHURN_FLOWS, pages), 0))
@@ -50,52 +43,54 @@ pub fn churn(bench: &mut Bench<'_>, pages: Pages) {
         RefCell::new((table, 0))
     });
     let refused_count = Cell::new(0_u64);
-    let contest = Contest::new("flow/churn")
-        .side_of(CHURN_WORK, "hotloop", |count| {
-            let (table, oldest) = &mut *in_bursts.borrow_mut();
-            let mut found = [None; BURST];
-            turn_over(oldest, count, BURST as u64, |old| {
-                // Where the end of a flow shows in its packets, these are looked up anyway.
-                table.0.lookup_burst(old.clone().map(key), START_NS, &mut found);
-                for number in old.clone() {
-                    // One that was refused is not there to be taken out.
-                    table.0.remove(&key(number));
-                }
-                let new = old.map(|number| (key(number + CHURN_FLOWS), [1; 5]));
-                let placed_count = table.0.insert_burst(new, START_NS, &mut found, |_, _| ());
-                refused_count.set(refused_count.get() + (BURST - placed_count) as u64);
-            })
+    let ours = Side::new(OURS, |count| {
+        let (table, oldest) = &mut *in_bursts.borrow_mut();
+        let mut found = [None; BURST];
+        turn_over(oldest, count, BURST as u64, |old| {
+            // Where the end of a flow shows in its packets, these are looked up anyway.
+            table.0.lookup_burst(old.clone().map(key), START_NS, &mut found);
+            for number in old.clone() {
+                // One that was refused is not there to be taken out.
+                table.0.remove(&key(number));
+            }
+            let new = old.map(|number| (key(number + CHURN_FLOWS), [1; 5]));
+            let placed_count = table.0.insert_burst(new, START_NS, &mut found, |_, _| ());
+            refused_count.set(refused_count.get() + (BURST - placed_count) as u64);
         })
-        .side_of(CHURN_WORK, SINGLY, |count| {
-            let (table, oldest) = &mut *singly.borrow_mut();
-            turn_over(oldest, count, 1, |old| {
-                table.0.remove(&key(old.start));
-                // A refused one is counted by the table.
-                let _ = table.0.insert(key(old.start + CHURN_FLOWS), [1; 5], START_NS);
-            })
+    });
+    let one_by_one = Side::new(SINGLY, |count| {
+        let (table, oldest) = &mut *singly.borrow_mut();
+        turn_over(oldest, count, 1, |old| {
+            table.0.remove(&key(old.start));
+            // A refused one is counted by the table.
+            let _ = table.0.insert(key(old.start + CHURN_FLOWS), [1; 5], START_NS);
         })
-        .side_of(CHURN_WORK, "hashbrown", |count| {
-            let (table, oldest) = &mut *hashbrown.borrow_mut();
-            turn_over(oldest, count, 1, |old| {
-                table.remove(&key(old.start));
-                table.insert(key(old.start + CHURN_FLOWS));
-            })
-        });
-    let Some(outcome) = contest.run(bench.criterion) else { return };
-    let name = format!("churn, 60M of 1M flows, {pages}");
-    let (ours, unit) = ("hotloop", "ns a turnover");
+    });
+    let browns = Side::new("hashbrown", |count| {
+        let (table, oldest) = &mut *hashbrown.borrow_mut();
+        turn_over(oldest, count, 1, |old| {
+            table.remove(&key(old.start));
+            table.insert(key(old.start + CHURN_FLOWS));
+        })
+    });
+    let sides = [ours, one_by_one, browns].map(|side| side.pass(TURNOVERS));
+    let contest = sides.into_iter().fold(Contest::new("flow/churn"), Contest::with);
+    let Some(outcome) = contest.run(&mut bench.instrument) else { return };
+    let name = format!("churn of 1M flows, {pages}");
     bench.table.notes.push(format!(
-        "{name}: {} flows were refused; one at a time a turnover took {:.0} ns; hashbrown began \
-         with {} slots and ended with {}",
+        "{name}: {:.1} M turnovers, of which {} were refused; one at a time a turnover took {:.0} ns; \
+         hashbrown began with {} slots and ended with {}",
+        in_bursts.borrow().1 as f64 / 1e6,
         refused_count.get(),
-        outcome.median_ns(SINGLY),
+        outcome.figure(SINGLY).value,
         (CHURN_FLOWS as usize * 8).div_ceil(7).next_power_of_two(),
         hashbrown.borrow().0.0.num_buckets()
     ));
-    bench.table.rows.push(outcome.row(&name, unit, (ours, "hashbrown"), HASHBROWN_AIM));
-    let times = outcome.times_ns(ours);
-    let (first, last) = (&times[..QUARTER], &times[times.len() - QUARTER..]);
-    let decay: Vec<_> = last.iter().zip(first).map(|(last, first)| last / first).collect();
+    let row = outcome.row(&name, "ns a turnover", (OURS, "hashbrown"), HASHBROWN_AIM);
+    bench.table.rows.push(row);
+    let figure = outcome.figure(OURS);
+    let decay = Figure::exact(figure.quarters[QUARTER_COUNT - 1] / figure.quarters[0]);
+    let decay = Figure { count: figure.count, settled: figure.settled, ..decay };
     let name = format!("{name}, last quarter");
     bench.table.rows.push(Row::limit(&name, "x first quarter", &decay, DECAY_MAX));
 }
@@ -108,36 +103,10 @@ fn turn_over(
     mut turn: impl FnMut(Range<u64>),
 ) -> Duration {
     let start = Instant::now();
-    for _ in 0..count / burst {
+    let turn_count = count.div_ceil(burst);
+    for _ in 0..turn_count {
         turn(*oldest..*oldest + burst);
         *oldest += burst;
     }
-    start.elapsed()
-}
-
-/// The worst single operation: hashbrown's is an insert that makes the table grow.
-pub fn growth(bench: &mut Bench<'_>, pages: Pages) {
-    let hashbrown = LazyCell::new(|| {
-        RefCell::new(Hashbrown::with_spare(GROWTH_FLOWS as usize, GROWTH_FLOWS, pages))
-    });
-    let contest = Contest::new("flow/growth").side_of(1, "hashbrown", |_| {
-        let table = &mut *hashbrown.borrow_mut();
-        let slots_before = table.0.num_buckets();
-        let start = Instant::now();
-        table.insert(key(GROWTH_FLOWS));
-        let taken = start.elapsed();
-        assert!(table.0.num_buckets() > slots_before, "it has not grown");
-        table.remove(&key(GROWTH_FLOWS));
-        table.shrink();
-        assert_eq!(table.0.num_buckets(), slots_before);
-        taken
-    });
-    let Some(outcome) = contest.run(bench.criterion) else { return };
-    let name = "worst operation, by the bound that tests assert";
-    let bound = [LINES_MAX as f64];
-    bench.table.rows.push(Row::limit(name, "lines touched", &bound, WORST_LINES_MAX));
-    bench.table.notes.push(format!(
-        "{name}: hashbrown's is an insert that moves all flows: {:.1} ms at 7.3M flows, {pages}",
-        outcome.median_ns("hashbrown") / 1e6
-    ));
+    start.elapsed().mul_f64(count as f64 / (turn_count * burst) as f64)
 }

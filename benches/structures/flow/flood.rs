@@ -1,20 +1,23 @@
 //! A flood of new flows: into a full table, where each takes the place of another, and into an empty
 //! one.
 
-use super::keys::{Key, key};
+use super::keys::key;
 use super::tables::{Ours, START_NS};
 use crate::Bench;
 use hotloop::arena::Pages;
 use hotloop::flow::{Classes, Config, Full, STEP_NS};
-use hotloop_benches::contest::Contest;
+use hotloop_benches::contest::{Contest, Side};
 use hotloop_benches::row::Row;
 use std::cell::{LazyCell, RefCell};
 use std::time::{Duration, Instant};
 
 const CAPACITY: usize = 1_000_000;
 
-/// New flows of a round: not so many that the empty table becomes a full one.
-const FLOW_COUNT: u64 = 400_000;
+/// New flows before those that are counted.
+const PASS: u64 = 100_000;
+
+const FULL: &str = "full table";
+const EMPTY: &str = "empty table";
 
 /// Packets of a burst, each of a flow of its own.
 const BURST: usize = 32;
@@ -25,47 +28,44 @@ const LIMIT: f64 = 3.0;
 /// A table, and where the flood has come to.
 struct Flooded {
     table: Ours,
+    /// The first flow that `clear` takes out.
+    first: u64,
     next: u64,
     now_ns: u64,
 }
 
-pub fn bench(bench: &mut Bench<'_>, pages: Pages) {
+pub fn bench(bench: &mut Bench, pages: Pages) {
     let make = |flow_count| {
         move || {
             let full = Full::Evict(Classes::ALL);
             let config = Config { full, ..Config::new(CAPACITY, u64::MAX) };
             let table = Ours::new(config, flow_count, pages);
-            RefCell::new(Flooded { table, next: flow_count, now_ns: START_NS })
+            RefCell::new(Flooded { table, first: flow_count, next: flow_count, now_ns: START_NS })
         }
     };
     let (full, empty) = (LazyCell::new(make(CAPACITY as u64)), LazyCell::new(make(0)));
-    let contest = Contest::new("flow/flood")
-        .side_of(FLOW_COUNT, "full table", |_| full.borrow_mut().flood(FLOW_COUNT).0)
-        .side_of(FLOW_COUNT, "empty table", |_| {
-            let mut flooded = empty.borrow_mut();
-            let (taken, keys) = flooded.flood(FLOW_COUNT);
-            for key in &keys {
-                flooded.table.0.remove(key).expect("it was put in");
-            }
-            taken
-        });
-    let Some(outcome) = contest.run(bench.criterion) else { return };
-    let pairs = outcome.times_ns("full table").into_iter().zip(outcome.times_ns("empty table"));
-    let times: Vec<_> = pairs.map(|(full, empty)| full / empty).collect();
+    let full = Side::new(FULL, |count| full.borrow_mut().flood(count));
+    let into_empty = Side::new(EMPTY, |count| empty.borrow_mut().flood(count));
+    let into_empty = into_empty.reset(|| empty.borrow_mut().clear());
+    let contest = Contest::new("flow/flood").with(full.pass(PASS)).with(into_empty.pass(PASS));
+    let Some(outcome) = contest.run(&mut bench.instrument) else { return };
+    let (full, empty) = (outcome.figure(FULL), outcome.figure(EMPTY));
+    let times = full.with(&empty, |full, empty| full / empty);
     let name = format!("flood into a full table of 1M, {pages}");
-    bench.table.rows.push(Row::limit(&name, "x empty table", &times, LIMIT));
+    let row = Row::limit(&name, "x empty table", &times, LIMIT);
+    bench.table.rows.push(row.counted([outcome.instructions(FULL), outcome.instructions(EMPTY)]));
     bench.table.notes.push(format!(
         "{name}: {:.1} ns a flow, {:.1} ns into an empty table",
-        outcome.median_ns("full table"),
-        outcome.median_ns("empty table")
+        full.value, empty.value
     ));
 }
 
 impl Flooded {
-    /// Looks up and puts in so many new flows; the time, and their keys.
-    fn flood(&mut self, count: u64) -> (Duration, Vec<Key>) {
-        let keys: Vec<_> = (self.next..self.next + count).map(key).collect();
-        self.next += count;
+    /// Looks up and puts in so many new flows, or a few more; the time of exactly so many.
+    fn flood(&mut self, count: u64) -> Duration {
+        let key_count = count.next_multiple_of(BURST as u64);
+        let keys: Vec<_> = (self.next..self.next + key_count).map(key).collect();
+        self.next += key_count;
         let table = &mut self.table.0;
         let (mut found, mut placed) = ([None; 64], [None; 64]);
         let (mut placed_count, mut evicted_count) = (0, 0);
@@ -82,6 +82,15 @@ impl Flooded {
         let taken = start.elapsed();
         assert_eq!(placed_count, keys.len());
         assert_eq!(table.len(), before + keys.len() - evicted_count);
-        (taken, keys)
+        taken.mul_f64(count as f64 / key_count as f64)
+    }
+
+    /// Takes out all flows that were put in.
+    fn clear(&mut self) {
+        for number in self.first..self.next {
+            // A flow that another replaced is not there.
+            self.table.0.remove(&key(number));
+        }
+        self.first = self.next;
     }
 }

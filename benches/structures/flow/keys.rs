@@ -4,7 +4,7 @@
 pub type Key = [u64; 2];
 
 /// Keys in a stream: more than fit any cache along with what they point to, in large tables.
-const STREAM_MAX: usize = 1 << 20;
+const STREAM_MAX: u64 = 1 << 20;
 
 /// All are multiples of this, so that every burst is full.
 pub const BURST: usize = 64;
@@ -23,11 +23,16 @@ pub struct Stream {
 impl Stream {
     /// Of the keys of numbers from `first` on, `number_count` of them.
     pub fn new(first: u64, number_count: u64) -> Self {
-        // In a small table every key comes about as often as every other one.
-        let key_count = STREAM_MAX.min(number_count.next_power_of_two() as usize * 2);
+        let key_count = Self::pass(number_count) as usize;
         let random = |index: u64| (u128::from(mix(index * 2 + 1)) * u128::from(number_count)) >> 64;
         let keys = (0..key_count as u64).map(|index| key(first + random(index) as u64)).collect();
         Self { keys, at: 0 }
+    }
+
+    /// How many keys a stream of `number_count` numbers has, before it begins again.
+    pub fn pass(number_count: u64) -> u64 {
+        // In a small table every key comes about as often as every other one.
+        STREAM_MAX.min(number_count.next_power_of_two() * 2)
     }
 
     /// Hands out the next `count` keys, in a few slices of whole bursts.

@@ -6,16 +6,13 @@ use crate::Bench;
 use hotloop::arena::Pages;
 use hotloop::dpdk::Eal;
 use hotloop::flow::{Config, STEP_NS, Table};
-use hotloop_benches::contest::{Contest, Outcome};
+use hotloop_benches::contest::{Contest, Outcome, Side};
+use hotloop_benches::figure::Figure;
 use hotloop_benches::peers::floor::Floor;
 use hotloop_benches::peers::rte_hash::Hash;
 use hotloop_benches::row::Row;
 use std::cell::{LazyCell, RefCell};
-use std::hint::black_box;
 use std::time::{Duration, Instant};
-
-/// Parts of a round long enough that the tables that the others left in the cache don't matter.
-const PART: Duration = Duration::from_millis(30);
 
 const UNIT: &str = "ns a lookup";
 
@@ -23,8 +20,8 @@ const UNIT: &str = "ns a lookup";
 /// are mostly polled for.
 const RTE: [(&str, u32); 2] = [("rte_hash, 64", RTE_WINDOW), ("rte_hash, 32", 32)];
 
-/// What ageing may add to a packet, in nanoseconds, and places that it looks at a burst.
-const AGEING_NS_MAX: f64 = 1.0;
+/// At most 1.05 times the time without ageing; and places that it looks at a burst.
+const AGEING_AIM: f64 = 1.0 / 1.05;
 const AGEING_BUDGET: usize = 15;
 
 /// What a flow's entry, control bytes and free places may take, in bytes.
@@ -39,10 +36,14 @@ struct Size {
 }
 
 const SIZES: [Size; 3] = [
-    Size { name: "10K", flow_count: 10_000, hit: (2.8, 0.9), miss: None },
-    Size { name: "1M", flow_count: 1_000_000, hit: (2.8, 2.3), miss: Some(1.5) },
-    Size { name: "8M", flow_count: 8_000_000, hit: (2.5, 2.8), miss: Some(1.8) },
+    Size { name: "10K", flow_count: 10_000, hit: (2.0, 0.8), miss: None },
+    Size { name: "1M", flow_count: 1_000_000, hit: (2.0, 1.5), miss: Some(1.0) },
+    Size { name: "8M", flow_count: 8_000_000, hit: (2.0, 1.5), miss: Some(1.0) },
 ];
+
+/// Flows of the tables in which the instructions of a hit in the larger ones are counted: enough for
+/// lookups in stages.
+const COUNTED_FLOWS: u64 = 200_000;
 
 /// At most 1.4 times the time of the floor.
 const FLOOR_AIM: f64 = 1.0 / 1.4;
@@ -69,7 +70,7 @@ struct Set {
 type LazySet = LazyCell<RefCell<Set>, Box<dyn FnOnce() -> RefCell<Set>>>;
 
 /// All sizes, on the largest pages and on the smallest.
-pub fn bench(bench: &mut Bench<'_>, largest: Pages) {
+pub fn bench(bench: &mut Bench, largest: Pages) {
     SIZES.iter().for_each(|size| measure(bench, size, largest));
     if largest != Pages::Small {
         SIZES.iter().for_each(|size| measure(bench, size, Pages::Small));
@@ -79,22 +80,29 @@ pub fn bench(bench: &mut Bench<'_>, largest: Pages) {
     }
 }
 
-fn measure(bench: &mut Bench<'_>, size: &Size, pages: Pages) {
-    let (eal, flow_count) = (bench.eal, size.flow_count);
-    let set: LazySet = LazyCell::new(Box::new(move || Set::new(eal, flow_count, pages)));
+fn measure(bench: &mut Bench, size: &Size, pages: Pages) {
+    let eal = bench.eal;
+    let flow_count = match bench.instrument.is_counting() {
+        true => size.flow_count.min(COUNTED_FLOWS),
+        false => size.flow_count,
+    };
+    let pass = Stream::pass(flow_count);
+    let is_largest = size.name == "8M";
+    let set: LazySet =
+        LazyCell::new(Box::new(move || Set::new(eal, flow_count, pages, is_largest)));
     let group = |what| format!("flow/{what}/{}/{}", size.name, super::short(pages));
     let row = |what| format!("flow {what}, {} flows, {pages}", size.name);
-    let is_largest = size.name == "8M";
 
-    let mut hits = contest(&group("hit"), &set, Set::hits);
+    let mut hits = contest(&group("hit"), &set, pass, Set::hits);
     if is_largest {
-        hits = hits.side("floor", |count| {
+        let floor = Side::new("floor", |count| {
             let set = &mut *set.borrow_mut();
             let floor = set.tables.floor.as_ref().expect("beside the largest");
             timed(&mut set.hits, count, 1, |keys| floor.read(keys))
         });
+        hits = hits.with(floor.pass(pass));
     }
-    if let Some(outcome) = hits.run(bench.criterion) {
+    if let Some(outcome) = hits.run(&mut bench.instrument) {
         RTE.iter().for_each(|(peer, _)| push(bench, &outcome, &row("hit"), peer, size.hit.0));
         push(bench, &outcome, &row("hit"), "hashbrown", size.hit.1);
         if is_largest {
@@ -102,19 +110,19 @@ fn measure(bench: &mut Bench<'_>, size: &Size, pages: Pages) {
         }
     }
     if let Some(aim) = size.miss
-        && let Some(outcome) = contest(&group("miss"), &set, Set::misses).run(bench.criterion)
+        && let Some(outcome) =
+            contest(&group("miss"), &set, pass, Set::misses).run(&mut bench.instrument)
     {
         RTE.iter().for_each(|(peer, _)| push(bench, &outcome, &row("miss"), peer, aim));
     }
     if size.miss.is_some()
-        && let Some(outcome) = ageing(&group("age"), &set).run(bench.criterion)
+        && let Some(outcome) = ageing(&group("age"), &set, pass).run(&mut bench.instrument)
     {
-        let pairs =
-            outcome.times_ns("hotloop, ageing").into_iter().zip(outcome.times_ns("hotloop"));
-        let added: Vec<_> = pairs.map(|(with, without)| with - without).collect();
-        bench.table.rows.push(Row::limit(&row("ageing"), "ns a packet", &added, AGEING_NS_MAX));
+        let sides = ("hotloop, ageing", "hotloop");
+        bench.table.rows.push(outcome.row(&row("hit with ageing"), UNIT, sides, AGEING_AIM));
     }
-    if is_largest && let Some(outcome) = seen(&group("seen"), &set).run(bench.criterion) {
+    if is_largest && let Some(outcome) = seen(&group("seen"), &set, pass).run(&mut bench.instrument)
+    {
         push(bench, &outcome, &row("hit, seen written"), RTE[0].0, size.hit.0);
         push(bench, &outcome, &row("hit, seen written"), "hashbrown", size.hit.1);
     }
@@ -123,18 +131,19 @@ fn measure(bench: &mut Bench<'_>, size: &Size, pages: Pages) {
 fn memory(flow_count: u64) -> Row {
     let bytes = Table::<Key, Value>::bytes(flow_count as usize).expect("can be addressed");
     let each = bytes as f64 / flow_count as f64;
-    Row::limit("memory a flow, table of 8M, full", "bytes", &[each], FLOW_BYTES_MAX)
+    Row::limit("memory a flow, table of 8M, full", "bytes", &Figure::exact(each), FLOW_BYTES_MAX)
 }
 
-fn push(bench: &mut Bench<'_>, outcome: &Outcome, name: &str, peer: &str, aim: f64) {
+fn push(bench: &mut Bench, outcome: &Outcome, name: &str, peer: &str, aim: f64) {
     bench.table.rows.push(outcome.row(name, UNIT, ("hotloop", peer), aim));
 }
 
 /// What of a set is used: its tables, a stream, and the sum that each key of it adds.
 type Of = fn(&mut Set) -> (&mut Tables, &mut Stream, u64);
 
-/// The time stands still: a flow that is found was seen at this time before.
-fn contest<'a>(name: &str, set: &'a LazySet, of: Of) -> Contest<'a> {
+/// The time stands still: a flow that is found was seen at this time before. A warm-up goes
+/// over the stream once.
+fn contest<'a>(name: &str, set: &'a LazySet, pass: u64, of: Of) -> Contest<'a> {
     let ours = move |count| {
         let set = &mut *set.borrow_mut();
         let (tables, stream, each) = of(set);
@@ -145,69 +154,71 @@ fn contest<'a>(name: &str, set: &'a LazySet, of: Of) -> Contest<'a> {
         let (tables, stream, each) = of(set);
         timed(stream, count, each, |keys| tables.hashbrown.find(keys))
     };
-    let contest = Contest::new(name).part(PART).side("hotloop", ours).side("hashbrown", hashbrown);
+    let contest = Contest::new(name)
+        .with(Side::new("hotloop", ours).pass(pass))
+        .with(Side::new("hashbrown", hashbrown).pass(pass));
     RTE.iter().fold(contest, |contest, &(peer, window)| {
-        contest.side(peer, move |count| {
+        let side = Side::new(peer, move |count| {
             let set = &mut *set.borrow_mut();
             let (tables, stream, each) = of(set);
             timed(stream, count, each, |keys| tables.rte_hash.find(keys, window))
-        })
+        });
+        contest.with(side.pass(pass))
     })
 }
 
 /// Lookups with and without a call for ageing after each burst; no flow's time is up.
-fn ageing<'a>(name: &str, set: &'a LazySet) -> Contest<'a> {
-    Contest::new(name)
-        .part(PART)
-        .side("hotloop, ageing", move |count| {
-            let Set { tables, hits, .. } = &mut *set.borrow_mut();
-            timed(hits, count, 1, |keys| {
-                let mut sum = 0;
-                for burst in keys.chunks(BURST) {
-                    sum += tables.ours.find(burst, &mut tables.now_ns, 0);
-                    tables.ours.0.age(tables.now_ns, AGEING_BUDGET, |_, _| unreachable!());
-                }
-                sum
-            })
+fn ageing<'a>(name: &str, set: &'a LazySet, pass: u64) -> Contest<'a> {
+    let with = Side::new("hotloop, ageing", move |count| {
+        let Set { tables, hits, .. } = &mut *set.borrow_mut();
+        timed(hits, count, 1, |keys| {
+            let mut sum = 0;
+            for burst in keys.chunks(BURST) {
+                sum += tables.ours.find(burst, &mut tables.now_ns, 0);
+                tables.ours.0.age(tables.now_ns, AGEING_BUDGET, |_, _| unreachable!());
+            }
+            sum
         })
-        .side("hotloop", move |count| {
-            let Set { tables, hits, .. } = &mut *set.borrow_mut();
-            timed(hits, count, 1, |keys| {
-                let bursts = keys.chunks(BURST);
-                bursts.map(|burst| tables.ours.find(burst, &mut tables.now_ns, 0)).sum()
-            })
+    });
+    let without = Side::new("hotloop", move |count| {
+        let Set { tables, hits, .. } = &mut *set.borrow_mut();
+        timed(hits, count, 1, |keys| {
+            let bursts = keys.chunks(BURST);
+            bursts.map(|burst| tables.ours.find(burst, &mut tables.now_ns, 0)).sum()
         })
+    });
+    Contest::new(name).with(with.pass(pass)).with(without.pass(pass))
 }
 
 /// The time goes on by a step from burst to burst: every table writes it into each flow that
 /// is found.
-fn seen<'a>(name: &str, set: &'a LazySet) -> Contest<'a> {
-    Contest::new(name)
-        .part(PART)
-        .side("hotloop", move |count| {
-            let Set { tables, hits, .. } = &mut *set.borrow_mut();
-            timed(hits, count, 1, |keys| tables.ours.find(keys, &mut tables.now_ns, STEP_NS))
-        })
-        .side(RTE[0].0, move |count| {
-            let Set { tables, hits, .. } = &mut *set.borrow_mut();
-            let now_ns = tables.now_ns;
-            timed(hits, count, 1, |keys| tables.rte_hash.find_at(keys, RTE_WINDOW, now_ns, STEP_NS))
-        })
-        .side("hashbrown", move |count| {
-            let Set { tables, hits, .. } = &mut *set.borrow_mut();
-            let mut now_ns = tables.now_ns;
-            timed(hits, count, 1, |keys| tables.hashbrown.find_at(keys, &mut now_ns, STEP_NS))
-        })
+fn seen<'a>(name: &str, set: &'a LazySet, pass: u64) -> Contest<'a> {
+    let ours = Side::new("hotloop", move |count| {
+        let Set { tables, hits, .. } = &mut *set.borrow_mut();
+        timed(hits, count, 1, |keys| tables.ours.find(keys, &mut tables.now_ns, STEP_NS))
+    });
+    let rte_hash = Side::new(RTE[0].0, move |count| {
+        let Set { tables, hits, .. } = &mut *set.borrow_mut();
+        let now_ns = tables.now_ns;
+        timed(hits, count, 1, |keys| tables.rte_hash.find_at(keys, RTE_WINDOW, now_ns, STEP_NS))
+    });
+    let hashbrown = Side::new("hashbrown", move |count| {
+        let Set { tables, hits, .. } = &mut *set.borrow_mut();
+        let mut now_ns = tables.now_ns;
+        timed(hits, count, 1, |keys| tables.hashbrown.find_at(keys, &mut now_ns, STEP_NS))
+    });
+    let sides = [ours, rte_hash, hashbrown];
+    sides.into_iter().fold(Contest::new(name), |contest, side| contest.with(side.pass(pass)))
 }
 
 impl Set {
-    fn new(eal: Eal, flow_count: u64, pages: Pages) -> RefCell<Self> {
+    fn new(eal: Eal, flow_count: u64, pages: Pages, has_floor: bool) -> RefCell<Self> {
         let config = Config::new(flow_count as usize, u64::MAX);
         let tables = Tables {
             ours: Ours::new(config, flow_count, pages),
             hashbrown: Hashbrown::new(flow_count as usize, flow_count, pages),
             rte_hash: rte_hash(eal, flow_count, pages),
-            floor: (flow_count == 8_000_000).then(|| floor(flow_count, pages)),
+            floor: has_floor.then(|| floor(flow_count, pages)),
             now_ns: START_NS,
         };
         let (hits, misses) = (Stream::new(0, flow_count), Stream::new(flow_count, flow_count));
@@ -223,8 +234,7 @@ impl Set {
     }
 }
 
-/// The time of `count` lookups, after a few more that bring into the cache what belongs there. Each
-/// key must add `each` to the sum.
+/// The time of `count` lookups. Each key must add `each` to the sum.
 fn timed(
     stream: &mut Stream,
     count: u64,
@@ -233,9 +243,6 @@ fn timed(
 ) -> Duration {
     let key_count = (count as usize).next_multiple_of(BURST);
     let mut sum = 0;
-    stream.next((key_count / 4).next_multiple_of(BURST), |keys| {
-        black_box(find(keys));
-    });
     let start = Instant::now();
     stream.next(key_count, |keys| sum += find(keys));
     let taken = start.elapsed();

@@ -15,14 +15,13 @@ const HUGEPAGE_COUNT: usize = 1_700;
 
 /// All rows of the flow table: lookups on the largest pages and on the smallest, the rest on the
 /// largest.
-pub fn bench(bench: &mut Bench<'_>) {
+pub fn bench(bench: &mut Bench) {
     let row_count = bench.table.rows.len();
     let reserved = Reserved::hugepages(HUGEPAGE_COUNT);
     let largest = if reserved.is_ok() { Pages::Huge } else { without_reserved() };
     lookup::bench(bench, largest);
     flood::bench(bench, largest);
     change::churn(bench, largest);
-    change::growth(bench, largest);
     if let Err(reason) = &reserved
         && bench.table.rows.len() > row_count
     {

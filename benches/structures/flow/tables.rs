@@ -103,11 +103,6 @@ impl Hashbrown {
         slots * (size_of::<Entry>() + 1) + (64 << 10)
     }
 
-    /// Gives back what its flows don't need.
-    pub fn shrink(&mut self) {
-        self.0.shrink_to_fit(|entry| hash(&entry.key));
-    }
-
     /// Puts in a key, or a new value where it is there already, as our table's `insert` does.
     #[inline]
     pub fn insert(&mut self, key: Key) {

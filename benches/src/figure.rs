@@ -1,0 +1,130 @@
+//! A figure, and how far it can be believed.
+
+/// Parts of a run that are compared with each other.
+pub const QUARTER_COUNT: usize = 4;
+
+/// Fewer measurements than this in all, or in a quarter of the run, settle nothing.
+const KEPT_MIN: usize = 40;
+const KEPT_MIN_OF_QUARTER: usize = 5;
+
+/// One figure of a run, with the figures of its four quarters.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Figure {
+    /// The figure of the whole run.
+    pub value: f64,
+    /// Those of its quarters, in order.
+    pub quarters: [f64; QUARTER_COUNT],
+    /// How many measurements it comes from.
+    pub count: usize,
+    /// Whether these are enough.
+    pub settled: bool,
+}
+
+impl Figure {
+    /// The lower quartile of the slices that were kept, each with the quarter of the run in which it was
+    /// played. What disturbs a slice makes it slower, never faster.
+    #[must_use]
+    pub fn of_slices(kept: &[(usize, f64)]) -> Self {
+        let all: Vec<_> = kept.iter().map(|slice| slice.1).collect();
+        let parts: [Vec<f64>; QUARTER_COUNT] = std::array::from_fn(|quarter| {
+            kept.iter().filter(|slice| slice.0 == quarter).map(|slice| slice.1).collect()
+        });
+        let settled =
+            all.len() >= KEPT_MIN && parts.iter().all(|part| part.len() >= KEPT_MIN_OF_QUARTER);
+        let value = lower_quartile(&all);
+        let quarters =
+            parts.map(|part| if part.is_empty() { value } else { lower_quartile(&part) });
+        Self { value, quarters, count: all.len(), settled }
+    }
+
+    /// The median of rounds that take long, each of which was measured as a whole.
+    ///
+    /// # Panics
+    /// Without a round.
+    #[must_use]
+    pub fn of_rounds(rounds: &[f64]) -> Self {
+        let bounds = |quarter: usize| quarter * rounds.len() / QUARTER_COUNT;
+        let quarters = std::array::from_fn(|quarter| {
+            let first = bounds(quarter);
+            median(&rounds[first..bounds(quarter + 1).max(first + 1)])
+        });
+        Self {
+            value: median(rounds),
+            quarters,
+            count: rounds.len(),
+            settled: rounds.len() >= QUARTER_COUNT,
+        }
+    }
+
+    /// A figure that does not change.
+    #[must_use]
+    pub const fn exact(value: f64) -> Self {
+        Self { value, quarters: [value; QUARTER_COUNT], count: 1, settled: true }
+    }
+
+    /// What follows from two figures of the same run.
+    #[must_use]
+    pub fn with(&self, other: &Self, combine: impl Fn(f64, f64) -> f64) -> Self {
+        Self {
+            value: combine(self.value, other.value),
+            quarters: std::array::from_fn(|at| combine(self.quarters[at], other.quarters[at])),
+            count: self.count.min(other.count),
+            settled: self.settled && other.settled,
+        }
+    }
+
+    /// The range of its quarters.
+    #[must_use]
+    pub fn range(&self) -> f64 {
+        let most = self.quarters.iter().copied().fold(f64::MIN, f64::max);
+        most - self.quarters.iter().copied().fold(f64::MAX, f64::min)
+    }
+}
+
+/// Not a number where there is none.
+fn lower_quartile(figures: &[f64]) -> f64 {
+    let mut sorted = figures.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 4).copied().unwrap_or(f64::NAN)
+}
+
+/// The middle one of these figures; of an even number, the mean of the middle two.
+///
+/// # Panics
+/// Without a figure.
+#[must_use]
+pub fn median(figures: &[f64]) -> f64 {
+    let mut sorted = figures.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lower_quartile_of_many_slices_settles() {
+        let kept: Vec<_> =
+            (0..40).map(|slice| (slice / 10, f64::from(slice as u32 % 10))).collect();
+        let figure = Figure::of_slices(&kept);
+        assert_eq!((figure.value, figure.quarters, figure.count), (2.0, [2.0; 4], 40));
+        assert!(figure.settled);
+    }
+
+    #[test]
+    fn a_quarter_without_slices_settles_nothing() {
+        let kept: Vec<_> = (0..60).map(|slice| (slice / 20, 1.0)).collect();
+        assert!(!Figure::of_slices(&kept).settled);
+        assert!(!Figure::of_slices(&[]).settled);
+    }
+
+    #[test]
+    fn quarters_are_those_of_the_rounds() {
+        let figure = Figure::of_rounds(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
+        assert_eq!(figure.quarters, [1.5, 3.5, 5.5, 7.5]);
+        assert_eq!((figure.value, figure.range()), (4.5, 6.0));
+        assert_eq!(Figure::of_rounds(&[1.0, 3.0]).quarters, [1.0, 1.0, 3.0, 3.0]);
+    }
+}

@@ -1,0 +1,167 @@
+//! What all contests of a run share: criterion, and callgrind's counts.
+
+use crate::contest::Outcome;
+use criterion::measurement::WallTime;
+use criterion::{BenchmarkGroup, Criterion, SamplingMode};
+use std::cell::Cell;
+use std::env;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Criterion's samples of a side: every so-manieth of its kept slices.
+const SAMPLE_COUNT: usize = 25;
+
+/// How long criterion believes a sample takes: the slices were played before.
+const SAMPLE: Duration = Duration::from_micros(1);
+
+/// Operations that callgrind counts.
+const COUNTED_OPS: u64 = 16_384;
+
+/// Starts this program again under callgrind, to count the operations of one side.
+const COUNT_FLAG: &str = "--count";
+
+/// Criterion and the counts.
+pub struct Instrument {
+    criterion: Criterion,
+    /// The contest and the side that this process is to count.
+    counted: Option<(String, String)>,
+    /// Why instructions can't be counted here.
+    uncounted: Option<String>,
+    /// Contests whose turns begin with a pass, and of how many operations.
+    pub(crate) passes: Vec<String>,
+}
+
+impl Instrument {
+    /// As the command line has it: criterion's arguments where `takes_criterions`.
+    #[must_use]
+    pub fn from_args(takes_criterions: bool) -> Self {
+        let words: Vec<_> = env::args().collect();
+        let counted = words
+            .iter()
+            .position(|word| word == COUNT_FLAG)
+            .and_then(|at| Some((words.get(at + 1)?.clone(), words.get(at + 2)?.clone())));
+        let criterion = Criterion::default()
+            .sample_size(SAMPLE_COUNT)
+            .warm_up_time(SAMPLE / 2)
+            .measurement_time(4 * SAMPLE * SAMPLE_COUNT as u32)
+            .nresamples(2_000);
+        let takes_criterions = takes_criterions && counted.is_none();
+        let criterion = if takes_criterions { criterion.configure_from_args() } else { criterion };
+        Self { criterion, counted, uncounted: None, passes: Vec::new() }
+    }
+
+    /// Whether this process only counts instructions: large tables may be smaller then, as long as the
+    /// same code works on them.
+    #[must_use]
+    pub const fn is_counting(&self) -> bool {
+        self.counted.is_some()
+    }
+
+    /// Ends criterion's report. Returns what there is to say about the run, beside its rows.
+    #[must_use]
+    pub fn finish(self) -> Vec<String> {
+        self.criterion.final_summary();
+        let uncounted =
+            self.uncounted.map(|reason| format!("no instructions are counted: {reason}"));
+        let slices = "slices of 0.4 ms; the figure is the lower quartile of those kept; a turn begins \
+                      with 50 µs that don't count";
+        let passes = match self.passes.is_empty() {
+            true => slices.to_owned(),
+            false => format!("{slices}, or with a pass: {}", self.passes.join("; ")),
+        };
+        [passes].into_iter().chain(uncounted).collect()
+    }
+
+    /// Counts the operations of `side` and ends the process, where it was started for that. Returns
+    /// whether it was started to count something.
+    pub(crate) fn counts(&self, contest: &str, side: &str) -> bool {
+        self.counted.as_ref().is_some_and(|it| (it.0.as_str(), it.1.as_str()) == (contest, side))
+    }
+
+    /// Plays a contest where criterion's filter has one of its sides, and hands criterion its samples.
+    pub(crate) fn sampled(
+        &mut self,
+        name: &str,
+        sides: &[String],
+        play: impl FnOnce() -> Outcome,
+    ) -> Option<Outcome> {
+        let mut group = self.criterion.benchmark_group(name);
+        group.sampling_mode(SamplingMode::Flat);
+        let (mut play, mut outcome) = (Some(play), None);
+        for (index, side) in sides.iter().enumerate() {
+            sample(&mut group, side, || {
+                if let Some(play) = play.take() {
+                    outcome = Some(play());
+                }
+                outcome.as_ref().map_or_else(Vec::new, |it: &Outcome| it.samples_ns(index))
+            });
+        }
+        group.finish();
+        outcome
+    }
+
+    /// The instructions of an operation of each of these sides of a contest.
+    pub(crate) fn instructions(&mut self, contest: &str, sides: &[String]) -> Vec<Option<f64>> {
+        let each = sides.iter().map(|side| {
+            if self.uncounted.is_some() {
+                return None;
+            }
+            let counted = count(contest, side);
+            counted.map_err(|reason| self.uncounted = Some(reason)).ok()
+        });
+        each.collect()
+    }
+}
+
+/// Hands criterion the times of one side.
+fn sample(
+    group: &mut BenchmarkGroup<'_, WallTime>,
+    side: &str,
+    mut times_ns: impl FnMut() -> Vec<f64>,
+) {
+    let (times, taken_count) = (Cell::new(Vec::new()), Cell::new(0));
+    group.bench_function(side, |bencher| {
+        let mut all = times.take();
+        if all.is_empty() {
+            all = times_ns();
+        }
+        let time_ns = all[taken_count.get() * all.len() / SAMPLE_COUNT % all.len()];
+        times.set(all);
+        taken_count.set(taken_count.get() + 1);
+        bencher.iter_custom(|count| {
+            let start = Instant::now();
+            while start.elapsed() < SAMPLE {}
+            Duration::from_secs_f64(time_ns * count as f64 / 1e9)
+        });
+    });
+}
+
+/// Counts the operations of a side in a process of its own, under callgrind.
+fn count(contest: &str, side: &str) -> Result<f64, String> {
+    let program = env::current_exe().map_err(|error| error.to_string())?;
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--collect-atstart=no"])
+        .arg("--toggle-collect=*instrument*counted_ops*")
+        .arg(program)
+        .args(["--bench", COUNT_FLAG, contest, side])
+        .output()
+        .map_err(|error| format!("valgrind: {error}; install it by `cargo xtask setup --bench`"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    // EAL's child processes, which do nothing of the kind, end first.
+    let line = said.lines().rfind(|line| line.contains("Collected"));
+    let count: Option<f64> = line.and_then(|line| line.rsplit(' ').next()?.parse().ok());
+    let count = count.filter(|count| *count > 0.0 && output.status.success());
+    count.map(|count| count / COUNTED_OPS as f64).ok_or_else(|| said.trim().to_owned())
+}
+
+/// Has a side do its operations for callgrind, after a few that are not counted.
+pub(crate) fn count_here(play: &mut dyn FnMut(u64) -> Duration) {
+    play(COUNTED_OPS);
+    counted_ops(play);
+}
+
+/// Callgrind counts what this function does, by its name.
+#[inline(never)]
+fn counted_ops(play: &mut dyn FnMut(u64) -> Duration) {
+    play(COUNTED_OPS);
+}

@@ -1,0 +1,124 @@
+//! A group's table: printed, and written as JSON and Markdown.
+
+use crate::row::Row;
+use std::io::Write;
+use std::path::PathBuf;
+
+/// A group's table.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    /// The comparisons: they are in the JSON file too.
+    pub rows: Vec<Row>,
+    /// What is worth knowing beside the rows, such as the state of the machine.
+    pub notes: Vec<String>,
+    /// Rows that can't be shown here, each with the reason.
+    pub unshown: Vec<String>,
+}
+
+/// Prints the table, with what could not be shown and why, and writes `target/bench/GROUP.json` and
+/// `GROUP.md`.
+///
+/// # Errors
+/// Where a file can't be written.
+pub fn publish(group: &str, table: &Table) -> std::io::Result<()> {
+    let Table { rows, notes, unshown } = table;
+    print_rows(rows);
+    for note in notes {
+        println!("beside it: {note}");
+    }
+    for reason in unshown {
+        println!("not shown: {reason}");
+    }
+    let path = folder().join(format!("{group}.json"));
+    std::fs::create_dir_all(folder())?;
+    let mut file = std::fs::File::create(&path)?;
+    file.write_all(serde_json::to_string_pretty(rows)?.as_bytes())?;
+    file.write_all(b"\n")?;
+    std::fs::write(path.with_extension("md"), markdown(table))?;
+    println!("written to {}", path.canonicalize()?.display());
+    Ok(())
+}
+
+fn print_rows(rows: &[Row]) {
+    let width = |name: fn(&Row) -> &str, head: &str| {
+        rows.iter().map(|row| name(row).chars().count()).max().unwrap_or(0).max(head.len())
+    };
+    let (names, peers) = (width(|row| &row.name, "row"), width(|row| &row.peer, "peer"));
+    let units = width(|row| row.unit, "unit");
+    println!(
+        "{:<names$}  {:>peers$}  {:>units$} {:>9} {:>9} {:>7} {:>6} {:>7} {:>5} {:>15}  result",
+        "row", "peer", "unit", "ours", "theirs", "ratio", "aim", "spread", "kept", "instructions"
+    );
+    for row in rows {
+        println!(
+            "{:<names$}  {:>peers$}  {:>units$} {:>9.2} {:>9.2} {:>7.3} {:>6.2} {:>6.1}% {:>5} {:>15}  {}",
+            row.name,
+            row.peer,
+            row.unit,
+            row.ours,
+            row.theirs,
+            row.ratio,
+            row.aim,
+            row.spread * 100.0,
+            row.rounds,
+            instructions(row),
+            row.verdict()
+        );
+    }
+}
+
+/// The instructions of an operation on both sides, where they were counted.
+fn instructions(row: &Row) -> String {
+    let text = |count: Option<f64>| count.map(|count| format!("{count:.1}"));
+    match row.instructions.map(text) {
+        [Some(ours), Some(theirs)] => format!("{ours} / {theirs}"),
+        [Some(only), None] => only,
+        _ => String::new(),
+    }
+}
+
+/// The table in Markdown, followed by its notes as a list.
+fn markdown(table: &Table) -> String {
+    let mut text = "| what | beside | hotloop | theirs | ratio | aim | result | spread | kept | \
+                    instructions |\n"
+        .to_owned();
+    text.push_str("|---|---|---|---|---|---|---|---|---|---|\n");
+    for row in &table.rows {
+        let Row { name, peer, unit, ours, theirs, ratio, aim, rounds, .. } = row;
+        let (result, spread) = (row.verdict(), row.spread * 100.0);
+        text.push_str(&format!(
+            "| {name} | {peer} | {ours:.2} {unit} | {theirs:.2} | {ratio:.2} | {aim:.2} | {result} | \
+             {spread:.0} % | {rounds} | {} |\n",
+            instructions(row)
+        ));
+    }
+    let notes = table.notes.iter().map(|note| format!("- {note}\n"));
+    let unshown = table.unshown.iter().map(|reason| format!("- not shown: {reason}\n"));
+    let list: String = notes.chain(unshown).collect();
+    if list.is_empty() { text } else { format!("{text}\n{list}") }
+}
+
+/// `target/bench`, where cargo builds.
+fn folder() -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    let default = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target");
+    target.unwrap_or_else(default).join("bench")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figure::Figure;
+
+    #[test]
+    fn markdown_has_a_line_for_each_row_and_note() {
+        let row = Row::rate("io", "peer", "Mpps", (&Figure::exact(1.0), &Figure::exact(2.0)), 1.0);
+        let row = row.counted([Some(30.25), Some(20.0)]);
+        let (rows, notes, unshown) = (vec![row], vec!["a note".to_owned()], vec!["far".to_owned()]);
+        let text = markdown(&Table { rows, notes, unshown });
+        let lines: Vec<_> = text.lines().skip(2).collect();
+        let line =
+            "| io | peer | 1.00 Mpps | 2.00 | 0.50 | 1.00 | missed | 0 % | 1 | 30.2 / 20.0 |";
+        assert_eq!(lines, [line, "", "- a note", "- not shown: far"]);
+    }
+}
