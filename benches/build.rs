@@ -9,7 +9,7 @@
 use std::env;
 use std::process::Command;
 
-const SOURCES: [&str; 2] = ["csrc/hash.c", "csrc/ring.c"];
+const SOURCES: [&str; 3] = ["csrc/forward.c", "csrc/hash.c", "csrc/ring.c"];
 
 fn main() {
     for file in SOURCES.iter().chain(&["build.rs", "csrc/peers.h"]) {

@@ -7,19 +7,26 @@ use crate::configuration::{ONE_CORE, configuration, egresses};
 use hotloop::dpdk::{Eal, HEADROOM_BYTES, Port, PortConfig};
 use hotloop::engine::{Chain, outlets, source};
 use hotloop::stage::Error;
-use hotloop_benches::figure::Figure;
-use hotloop_benches::forwarder::{Measured, measure_apart, measured};
+use hotloop_benches::alternate::{Forwarding, Rates};
+use hotloop_benches::forwarder::{Forwarder, serve};
 use hotloop_benches::row::Row;
-use hotloop_benches::testpmd::{self, Settings};
+use hotloop_benches::testpmd::{Settings, Testpmd};
 use ipip_lb::balance::Route;
 use ipip_lb::network_function::NetworkFunction;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// A size, and the rate aimed at beside testpmd's.
-const SIZES: [(&str, u32, f64); 2] = [("1K", 1_000, 1.0), ("1M", 1_000_000, 0.7)];
+const SIZES: [(&str, u32, f64); 2] = [("1K", 1_000, 0.65), ("1M", 1_000_000, 0.65)];
 
-const ROUND_COUNT: usize = 5;
+/// Rounds of a row, and how many processes of either side they are spread over.
+const ROUND_COUNT: usize = 8;
+const START_COUNT: usize = 2;
+
+/// How long each of the others is measured, by itself.
+const OTHERS_TIME: Duration = Duration::from_millis(800);
+
 const SERVICE_COUNT: u32 = 10;
 
 /// The peer swaps addresses and ports: it reads and writes every header, as a balancer does.
@@ -65,17 +72,16 @@ impl Case {
     }
 }
 
-/// Both sizes; the smaller one alone, and once, where it is to be quick.
+/// Both sizes; the smaller one alone, where it is to be quick.
 pub fn bench(bench: &mut Bench, hugepages: bool) {
-    let (size_count, round_count) = if bench.quick { (1, 1) } else { (SIZES.len(), ROUND_COUNT) };
+    let size_count = if bench.quick { 1 } else { SIZES.len() };
     for (name, flow_count, aim) in &SIZES[..size_count] {
         eprintln!("real frames, {name} flows");
         let row = format!("frames of net_pcap, {name} flows");
-        match compare(*flow_count, hugepages, round_count) {
-            Ok((rounds, note)) => {
-                let (ours, theirs): (Vec<_>, Vec<_>) = rounds.into_iter().unzip();
-                let figures = (&Figure::of_rounds(&ours), &Figure::of_rounds(&theirs));
-                bench.table.rows.push(Row::rate(&row, PEER, "Mpps", figures, *aim));
+        match compare(*flow_count, hugepages) {
+            Ok((rates, note)) => {
+                let (ours, theirs) = rates.figures();
+                bench.table.rows.push(Row::rate(&row, PEER, "Mpps", (&ours, &theirs), *aim));
                 bench.table.notes.push(format!("{row}: {note}"));
             }
             Err(reason) => bench.table.unshown.push(format!("{row}: {reason}")),
@@ -83,31 +89,34 @@ pub fn bench(bench: &mut Bench, hugepages: bool) {
     }
 }
 
-/// The rates of both sides by round, and what others do on the same capture.
-fn compare(
-    flow_count: u32,
-    hugepages: bool,
-    round_count: usize,
-) -> Result<(Vec<(f64, f64)>, String), String> {
+/// The rates of both sides, and what others do on the same capture.
+fn compare(flow_count: u32, hugepages: bool) -> Result<(Rates, String), String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let path = folder.path().join("frames.pcap");
     let written = capture::write(&path, flow_count, SERVICE_COUNT);
     written.map_err(|error| format!("{}: {error}", path.display()))?;
     let case = Case { function: Function::Balancer, capture: path, flow_count, hugepages };
-    let rounds = (0..round_count).map(|_| {
-        let theirs = peer(&case, PEER)?.mpps();
-        Ok((measure_apart(&case)?.mpps(), theirs))
-    });
-    let rounds = rounds.collect::<Result<Vec<_>, String>>()?;
     let hello = Case { function: Function::HelloForward, ..case.clone() };
-    let hello = measure_apart(&hello)?.mpps();
-    let others = OTHERS.map(|mode| Ok(format!("testpmd {mode} {:.1}", peer(&case, mode)?.mpps())));
-    let others = others.into_iter().collect::<Result<Vec<_>, String>>()?.join(", ");
-    Ok((rounds, format!("{others}, hello-forward {hello:.1} Mpps")))
+    let mut rates = Rates::default();
+    for _ in 0..START_COUNT {
+        let mut theirs = Testpmd::start(&settings(&case, PEER))?;
+        let mut ours = Forwarder::start(&case)?;
+        rates.play(&mut ours, &mut theirs, ROUND_COUNT / START_COUNT)?;
+    }
+    let mut others = Vec::new();
+    for mode in OTHERS {
+        let measured = Testpmd::start(&settings(&case, mode))?.measure(OTHERS_TIME)?;
+        others.push(format!("testpmd {mode} {:.1}", measured.mpps()));
+    }
+    let mut forwarder = Forwarder::start(&hello)?;
+    forwarder.begin()?;
+    std::thread::sleep(OTHERS_TIME);
+    let hello = forwarder.end()?.mpps();
+    Ok((rates, format!("{}, hello-forward {hello:.1} Mpps", others.join(", "))))
 }
 
-fn peer(case: &Case, mode: &str) -> Result<Measured, String> {
-    testpmd::measure_with(&Settings {
+fn settings<'a>(case: &Case, mode: &'a str) -> Settings<'a> {
+    Settings {
         mode,
         devices: vec![case.device()],
         memory_mib: case.memory_mib(),
@@ -118,29 +127,27 @@ fn peer(case: &Case, mode: &str) -> Result<Measured, String> {
             "--port-topology=loop".to_owned(),
             format!("--mbuf-size={DATA_ROOM_BYTES}"),
         ],
-    })
+    }
 }
 
-/// The other side of our measurements: forwards, and prints what it measured.
+/// The other side of our measurements: forwards, and prints what it did.
 ///
 /// # Errors
 /// Where EAL or the port does not start, or the account is not whole.
 pub fn run(settings: &str) -> Result<(), String> {
-    let measured = forward(settings).map_err(|error| error.to_string())?;
-    println!("{}", serde_json::to_string(&measured).map_err(|error| error.to_string())?);
-    Ok(())
+    forward(settings).map_err(|error| error.to_string())
 }
 
-fn forward(settings: &str) -> hotloop::Result<Measured> {
+fn forward(settings: &str) -> hotloop::Result<()> {
     let case: Case = serde_json::from_str(settings)?;
     let port = open(&case)?;
     if case.function == Function::HelloForward {
-        return measured(source(|core| port.rx_queue(core)).sink(|core| port.tx_queue(core)));
+        return serve(source(|core| port.rx_queue(core)).sink(|core| port.tx_queue(core)));
     }
     let connections_max = case.flow_count + case.flow_count / 16;
     let config = configuration(SERVICE_COUNT, connections_max, ONE_CORE);
     let (function, _) = NetworkFunction::new(&config, egresses())?;
-    measured(function.graph(
+    serve(function.graph(
         |core| Ok(port.rx_queue(core)?),
         |core| Ok::<_, Error>(outlets([(Route(0), port.tx_queue(core)?)])),
     ))

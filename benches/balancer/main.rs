@@ -40,7 +40,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<_> = arguments.iter().map(String::as_str).collect();
     let done = match words[..] {
-        ["--measure", settings] => frames::run(settings),
+        ["--forward", settings] => frames::run(settings),
         ["--play", case, packet_count] => instructions::play(case, packet_count),
         // `cargo test --all-targets` starts it as well; there is nothing to be tested in it.
         _ if !words.contains(&"--bench") => {

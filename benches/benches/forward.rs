@@ -1,98 +1,181 @@
-//! Forwarding beside `dpdk-testpmd`, and what the engine itself costs.
+//! Forwarding between two net_null ports on one core, beside `dpdk-testpmd` and beside its loops in
+//! this process, and what the engine itself costs.
 //!
-//! Each round starts the peer, then us, each in a process of its own, forwarding between two net_null
-//! ports on one core; figures are packets a second of that core's CPU time.
+//! testpmd and our forwarder are processes of their own that take turns of 5 ms on one CPU; figures are
+//! packets a second of CPU time. The loops in this process are compared in slices.
 #![allow(
     clippy::print_stderr,
     clippy::print_stdout,
     reason = "a benchmark prints its figures, for the project's developers"
 )]
 
-use hotloop_benches::figure::Figure;
-use hotloop_benches::forwarder::{self, Case, Mode};
+use hotloop::dpdk::{Eal, Port, PortConfig};
+use hotloop::engine::{Assembly, Deployment, Engine, Graph, Plan};
+use hotloop::stage::Instant;
+use hotloop_benches::alternate::Rates;
+use hotloop_benches::contest::Contest;
+use hotloop_benches::cores::Pair;
+use hotloop_benches::forwarder::{self, Case, Forwarder, Mode};
 use hotloop_benches::hugepages::Reserved;
+use hotloop_benches::instrument::Instrument;
+use hotloop_benches::peers::forward::Loop;
 use hotloop_benches::row::Row;
 use hotloop_benches::table::{Table, publish};
-use hotloop_benches::testpmd;
+use hotloop_benches::testpmd::{Settings, Testpmd};
 use std::process::ExitCode;
+use std::time::{self, Duration};
 
-const ROUND_COUNT: usize = 7;
+/// Rounds of a row, and how many processes of either side they are spread over: without hugepages, a
+/// process's figure depends on where its pages happen to lie.
+const ROUND_COUNT: usize = 8;
+const START_COUNT: usize = 4;
+const START_COUNT_SMALL_PAGES: usize = 8;
 
-/// 2 MiB pages that both need, one after the other.
-const HUGEPAGE_COUNT: usize = 300;
+/// 2 MiB pages that both need at a time.
+const HUGEPAGE_COUNT: usize = 600;
+
+/// The aims beside testpmd, with hugepages and without.
+const AIM: f64 = 1.0;
+const AIM_SMALL_PAGES: f64 = 2.5;
+
+/// Beside the loop in C in the same process, and the most that one of five stages may take.
+const LOOP_AIM: f64 = 1.0;
+const STAGE_NS_MAX: f64 = 1.0;
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().collect();
-    if let Some(place) = arguments.iter().position(|argument| argument == "--measure") {
-        let settings = arguments.get(place + 1).map_or("", String::as_str);
-        return match forwarder::run(settings) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("{error}");
-                ExitCode::FAILURE
-            }
-        };
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<_> = arguments.iter().map(String::as_str).collect();
+    let done = match words[..] {
+        ["--forward", settings] => forwarder::forward(settings).map_err(|error| error.to_string()),
+        // `cargo test --all-targets` starts it as well; there is nothing to be tested in it.
+        _ if !words.contains(&"--bench") => {
+            eprintln!("nothing is measured without --bench, which `cargo bench` gives");
+            Ok(())
+        }
+        _ => run(),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
     }
+}
+
+fn run() -> Result<(), String> {
+    let mut instrument = Instrument::from_args(false);
     let mut table = Table::default();
+    if !instrument.is_counting() {
+        beside_testpmd(&mut table);
+    }
+    Pair::pin()?;
+    in_process(&mut instrument, &mut table).map_err(|error| error.to_string())?;
+    if instrument.is_counting() {
+        return Ok(());
+    }
+    table.notes.extend(instrument.finish());
+    publish("forward", &table).map_err(|error| format!("the table can't be written: {error}"))
+}
+
+fn beside_testpmd(table: &mut Table) {
     let reserved = Reserved::hugepages(HUGEPAGE_COUNT);
     for (mode, name) in [(Mode::Io, "io"), (Mode::MacSwap, "macswap")] {
         for burst in [32, 64] {
-            let case = Case { mode, burst, hugepages: true, stages: 0 };
+            let case = Case { mode, burst, hugepages: true };
             let name = format!("{name}, burst {burst}");
             match &reserved {
-                Ok(_) => compare(&format!("{name}, hugepages"), case, 1.0, &mut table),
+                Ok(_) => compare(&format!("{name}, hugepages"), case, AIM, table),
                 Err(reason) => table.unshown.push(format!("{name}, hugepages: {reason}")),
             }
             let case = Case { hugepages: false, ..case };
-            compare(&format!("{name}, no hugepages"), case, 2.5, &mut table);
-        }
-    }
-    price_stages(reserved.is_ok(), &mut table);
-    drop(reserved);
-    match publish("forward", &table) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("the table can't be written: {error}");
-            ExitCode::FAILURE
+            compare(&format!("{name}, no hugepages"), case, AIM_SMALL_PAGES, table);
         }
     }
 }
 
 fn compare(name: &str, case: Case, aim: f64, table: &mut Table) {
     eprintln!("measuring {name}");
-    let rounds: Result<Vec<_>, String> = (0..ROUND_COUNT)
-        .map(|_| {
-            let theirs = testpmd::measure(case)?;
-            let ours = forwarder::measure(case)?;
-            Ok((ours.mpps(), theirs.mpps()))
-        })
-        .collect();
-    match rounds {
-        Ok(rounds) => {
-            let (ours, theirs): (Vec<_>, Vec<_>) = rounds.into_iter().unzip();
-            let figures = (&Figure::of_rounds(&ours), &Figure::of_rounds(&theirs));
-            table.rows.push(Row::rate(name, "testpmd", "Mpps", figures, aim));
+    match rates(case) {
+        Ok(rates) => {
+            let (ours, theirs) = rates.figures();
+            table.rows.push(Row::rate(name, "testpmd", "Mpps", (&ours, &theirs), aim));
         }
         Err(reason) => table.unshown.push(format!("{name}: {reason}")),
     }
 }
 
-/// What a stage costs: the time with five of them less the time without, by five.
-fn price_stages(hugepages: bool, table: &mut Table) {
-    let name = "a stage, of five";
-    eprintln!("measuring {name}");
-    let bare = Case { mode: Mode::Io, burst: 64, hugepages, stages: 0 };
-    let rounds: Result<Vec<_>, String> = (0..ROUND_COUNT)
-        .map(|_| {
-            let without = forwarder::measure(bare)?;
-            let with = forwarder::measure(Case { stages: 5, ..bare })?;
-            Ok((with.ns_per_packet() - without.ns_per_packet()) / 5.0)
-        })
-        .collect();
-    match rounds {
-        Ok(rounds) => {
-            table.rows.push(Row::limit(name, "ns a packet", &Figure::of_rounds(&rounds), 1.0))
-        }
-        Err(reason) => table.unshown.push(format!("{name}: {reason}")),
+fn rates(case: Case) -> Result<Rates, String> {
+    let start_count = if case.hugepages { START_COUNT } else { START_COUNT_SMALL_PAGES };
+    let mut rates = Rates::default();
+    for _ in 0..start_count {
+        let mut theirs = Testpmd::start(&Settings::of(case))?;
+        let mut ours = Forwarder::start(&case)?;
+        rates.play(&mut ours, &mut theirs, ROUND_COUNT / start_count)?;
     }
+    Ok(rates)
+}
+
+/// The engine beside a loop in C over ports of the same kind, and with five stages beside none.
+fn in_process(instrument: &mut Instrument, table: &mut Table) -> hotloop::Result<()> {
+    let eal = Eal::embedded()?;
+    for (swaps, name) in [(false, "io"), (true, "macswap")] {
+        for burst in [32, 64] {
+            let (lan, wan) = (open(eal, 0)?, open(eal, 1)?);
+            let (lan_c, wan_c) = (open(eal, 2)?, open(eal, 3)?);
+            let mut theirs = Loop::new(&lan_c, &wan_c)?;
+            let contest = Contest::new(&format!("forward/{name}/{burst}"));
+            let contest = match swaps {
+                false => contest.side("hotloop", play(forwarder::graph(&lan, &wan, burst))?),
+                true => {
+                    contest.side("hotloop", play(forwarder::swapping_graph(&lan, &wan, burst))?)
+                }
+            };
+            let contest = contest.side("loop in C", |count| {
+                let start = time::Instant::now();
+                let done = theirs.forward(count, burst as u16, swaps);
+                start.elapsed().mul_f64(count as f64 / done as f64)
+            });
+            if let Some(outcome) = contest.run(instrument) {
+                let name = format!("{name}, burst {burst}, one process");
+                let sides = ("hotloop", "loop in C");
+                table.rows.push(outcome.row(&name, "ns a packet", sides, LOOP_AIM));
+            }
+        }
+    }
+    let (lan, wan, lan_5, wan_5) = (open(eal, 0)?, open(eal, 1)?, open(eal, 2)?, open(eal, 3)?);
+    let contest = Contest::new("forward/stages")
+        .side("none", play(forwarder::graph(&lan, &wan, 64))?)
+        .side("five", play(forwarder::five_stages(&lan_5, &wan_5, 64))?);
+    if let Some(outcome) = contest.run(instrument) {
+        let each = |with, without| (with - without) / 5.0;
+        let figure = outcome.figure("five").with(&outcome.figure("none"), each);
+        let counts = outcome.instructions("five").zip(outcome.instructions("none"));
+        let counted = [counts.map(|(with, without)| each(with, without)), None];
+        let row = Row::limit("a stage, of five", "ns a packet", &figure, STAGE_NS_MAX);
+        table.rows.push(row.counted(counted));
+    }
+    Ok(())
+}
+
+fn open(eal: Eal, index: usize) -> hotloop::Result<Port> {
+    let config =
+        PortConfig { rx_descriptor_count: 64, tx_descriptor_count: 64, ..PortConfig::default() };
+    Ok(Port::open_with(eal, &format!("net_null{index},size=64,copy=0"), config)?)
+}
+
+/// Steps the one core of a graph.
+fn play<'a>(graph: impl Graph + 'a) -> hotloop::Result<impl FnMut(u64) -> Duration + 'a> {
+    let plan: &Plan<_> =
+        Box::leak(Box::new(Engine::plan(graph, Deployment::run_to_completion(1))?));
+    let mut assembly: Assembly<'_> = plan.assemble()?;
+    let begin = time::Instant::now();
+    Ok(move |count| {
+        let (start, mut done) = (time::Instant::now(), 0);
+        while done < count {
+            let now = begin.elapsed().as_nanos() as u64;
+            done += assembly.step(0, Instant::from_ns(now)) as u64;
+        }
+        start.elapsed().mul_f64(count as f64 / done as f64)
+    })
 }

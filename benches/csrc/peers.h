@@ -42,4 +42,8 @@ int peer_hash_add(struct peer_hash *hash, const struct peer_key *key, uint64_t w
 uint64_t peer_hash_find(struct peer_hash *hash, const struct peer_key *keys, size_t count,
                         unsigned int window, uint64_t now, uint64_t step);
 
+/* Forwards at least `count` packets from the first queue of one port to that of another, in bursts of
+ * `burst`, at most 64, and swaps their Ethernet addresses where `swaps`. Returns how many. */
+uint64_t peer_forward(uint16_t from, uint16_t to, uint64_t count, uint16_t burst, int swaps);
+
 #endif

@@ -1,20 +1,19 @@
-//! hello-forward's graph over two net_null ports, measured in a process of its own: EAL starts once
-//! in a process, with hugepages or without.
+//! hello-forward's graph over two net_null ports, in a process of its own: EAL starts once in a
+//! process, with hugepages or without.
 
+use crate::alternate::Forwarding;
 use crate::cpu_time::Thread;
 use hotloop::dpdk::RxQueue;
 use hotloop::engine::{Graph, Placement, Topology};
 use hotloop::prelude::*;
 use serde::{Deserialize, Serialize};
+use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 /// How long a forwarder runs before it is measured.
 pub const WARM_UP: Duration = Duration::from_millis(300);
-
-/// How long it is measured.
-pub const WINDOW: Duration = Duration::from_millis(1500);
 
 /// What a forwarder does with packets.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -34,8 +33,6 @@ pub struct Case {
     pub burst: usize,
     /// Whether memory lies in hugepages.
     pub hugepages: bool,
-    /// Trivial stages between source and sink.
-    pub stages: usize,
 }
 
 /// What was measured.
@@ -54,93 +51,140 @@ impl Measured {
     pub fn mpps(self) -> f64 {
         self.packets as f64 * 1e3 / self.cpu_ns as f64
     }
+}
 
-    /// Nanoseconds of CPU time a packet.
-    #[must_use]
-    pub fn ns_per_packet(self) -> f64 {
-        1e3 / self.mpps()
+/// A process of ours that forwards: this program, started again.
+#[derive(Debug)]
+pub struct Forwarder {
+    process: Child,
+    requests: ChildStdin,
+    replies: Lines<BufReader<ChildStdout>>,
+    before: Measured,
+}
+
+impl Forwarder {
+    /// Starts this program again, to forward as `settings` say, and waits until it does.
+    ///
+    /// # Errors
+    /// What that process says.
+    pub fn start(settings: &impl Serialize) -> Result<Self, String> {
+        let program = std::env::current_exe().map_err(|error| error.to_string())?;
+        let settings = serde_json::to_string(settings).map_err(|error| error.to_string())?;
+        let mut command = Command::new(program);
+        command.args(["--forward", &settings]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = command.spawn().map_err(|error| error.to_string())?;
+        let requests = process.stdin.take().expect("it was piped");
+        let replies = BufReader::new(process.stdout.take().expect("it was piped")).lines();
+        let before = Measured { packets: 0, cpu_ns: 0 };
+        let mut forwarder = Self { process, requests, replies, before };
+        forwarder.so_far()?;
+        Ok(forwarder)
+    }
+
+    /// What it did since it began to forward.
+    fn so_far(&mut self) -> Result<Measured, String> {
+        writeln!(self.requests).map_err(|error| format!("our forwarder has ended: {error}"))?;
+        let reply = self.replies.next().and_then(Result::ok);
+        let reply = reply.ok_or("our forwarder ended; what it says is above")?;
+        serde_json::from_str(&reply).map_err(|error| error.to_string())
     }
 }
 
-/// Measures a case in a process of its own: this program, started again.
-///
-/// # Errors
-/// What that process says.
-pub fn measure(case: Case) -> Result<Measured, String> {
-    measure_apart(&case)
-}
-
-/// Starts this program again, to measure what `settings` say, and takes what it prints.
-///
-/// # Errors
-/// What that process says.
-pub fn measure_apart(settings: &impl Serialize) -> Result<Measured, String> {
-    let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    let settings = serde_json::to_string(settings).map_err(|error| error.to_string())?;
-    let output = Command::new(program).args(["--measure", &settings]).output();
-    let output = output.map_err(|error| error.to_string())?;
-    if !output.status.success() {
-        return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
+impl Forwarding for Forwarder {
+    fn process(&self) -> &Child {
+        &self.process
     }
-    serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())
+
+    fn begin(&mut self) -> Result<(), String> {
+        self.before = self.so_far()?;
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<Measured, String> {
+        let (now, before) = (self.so_far()?, self.before);
+        Ok(Measured { packets: now.packets - before.packets, cpu_ns: now.cpu_ns - before.cpu_ns })
+    }
 }
 
-/// The other side of [`measure`]: forwards, and prints what it measured.
+impl Drop for Forwarder {
+    fn drop(&mut self) {
+        // It may be stopped, and has nothing to save.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The other side of [`Forwarder`] for a case of this module.
 ///
 /// # Errors
 /// Where EAL or a port does not start, or the account is not whole.
-pub fn run(settings: &str) -> Result<(), hotloop::Error> {
+pub fn forward(settings: &str) -> hotloop::Result<()> {
     let case: Case = serde_json::from_str(settings)?;
     let eal = if case.hugepages {
         Eal::with_args(&["--in-memory", "-m", "512", "--no-pci", "--no-telemetry", "-l", "0"])?
     } else {
         Eal::embedded()?
     };
-    let lan = Port::open(eal, "net_null0,size=64,copy=0")?;
-    let wan = Port::open(eal, "net_null1,size=64,copy=0")?;
-    let receive = |core: &Core| lan.rx_queue(core).map(|queue| Limited(queue, case.burst));
-    let send = |core: &Core| wan.tx_queue(core);
+    let ports = [0, 1].map(|index| Port::open(eal, &format!("net_null{index},size=64,copy=0")));
+    let [lan, wan] = ports;
+    let (lan, wan) = (lan?, wan?);
+    match case.mode {
+        Mode::Io => serve(graph(&lan, &wan, case.burst)),
+        Mode::MacSwap => serve(swapping_graph(&lan, &wan, case.burst)),
+    }
+}
+
+/// hello-forward's graph from `lan` to `wan` without a stage.
+pub fn graph<'a>(lan: &'a Port, wan: &'a Port, burst: usize) -> impl Graph + use<'a> {
+    source(limited(lan, burst)).sink(|core| wan.tx_queue(core))
+}
+
+/// hello-forward's graph from `lan` to `wan`.
+pub fn swapping_graph<'a>(lan: &'a Port, wan: &'a Port, burst: usize) -> impl Graph + use<'a> {
     let swap = |mut packet: Packet| {
         ethernet::swap_addresses(&mut packet);
         packet
     };
-    let measured = match (case.mode, case.stages) {
-        (Mode::Io, 0) => measured(source(receive).sink(send)),
-        (Mode::MacSwap, 0) => measured(source(receive).stage(|_| each(swap)).sink(send)),
-        (Mode::Io, 5) => measured(
-            source(receive)
-                .stage(|_| Pass(0))
-                .stage(|_| Pass(0))
-                .stage(|_| Pass(0))
-                .stage(|_| Pass(0))
-                .stage(|_| Pass(0))
-                .sink(send),
-        ),
-        (mode, stages) => Err(hotloop::Error::message(format!("{mode:?} with {stages} stages"))),
-    };
-    println!("{}", serde_json::to_string(&measured?)?);
-    Ok(())
+    source(limited(lan, burst)).stage(move |_| each(swap)).sink(|core| wan.tx_queue(core))
 }
 
-/// Runs a graph to completion on CPU 1, and measures its core.
+/// A graph from `lan` to `wan` with five stages that do as little as one can.
+pub fn five_stages<'a>(lan: &'a Port, wan: &'a Port, burst: usize) -> impl Graph + use<'a> {
+    let pass = |_: &Core| Pass(0);
+    let stages = source(limited(lan, burst)).stage(pass).stage(pass).stage(pass).stage(pass);
+    stages.stage(pass).sink(|core| wan.tx_queue(core))
+}
+
+fn limited(
+    port: &Port,
+    burst: usize,
+) -> impl Fn(&Core) -> Result<Limited, hotloop::dpdk::Error> + use<'_> {
+    move |core| port.rx_queue(core).map(|queue| Limited(queue, burst))
+}
+
+/// Runs a graph to completion on CPU 1, and prints what its core did so far for each line that it
+/// reads, until there are no more.
 ///
 /// # Errors
 /// Where it does not start, or its account is not whole.
-pub fn measured(graph: impl Graph) -> hotloop::Result<Measured> {
+pub fn serve(graph: impl Graph) -> hotloop::Result<()> {
     let placement = Placement::explicit(&Topology::read(Path::new("/")), &[1])?;
     let plan = Engine::plan(graph, Deployment::run_to_completion(1))?.placement(placement)?;
-    let mut measured = Err("nothing was measured".to_owned());
-    plan.run(|control| measured = observe(control))?;
-    measured.map_err(hotloop::Error::message)
+    let mut served = Ok(());
+    plan.run(|control| served = serve_lines(control))?;
+    served
 }
 
-fn observe(control: &Control) -> Result<Measured, String> {
+fn serve_lines(control: &Control) -> hotloop::Result<()> {
     control.wait_for(WARM_UP);
-    let worker = Thread::find(std::process::id(), "core-0")?;
-    let (packets, cpu_ns) = (control.snapshot().sent, worker.cpu_ns()?);
-    control.wait_for(WINDOW);
-    let (packets_then, cpu_ns_then) = (control.snapshot().sent, worker.cpu_ns()?);
-    Ok(Measured { packets: packets_then - packets, cpu_ns: cpu_ns_then - cpu_ns })
+    let worker = Thread::find(std::process::id(), "core-0").map_err(hotloop::Error::message)?;
+    for line in std::io::stdin().lines() {
+        line.map_err(|error| hotloop::Error::message(error.to_string()))?;
+        let cpu_ns = worker.cpu_ns().map_err(hotloop::Error::message)?;
+        let so_far = Measured { packets: control.snapshot().sent, cpu_ns };
+        println!("{}", serde_json::to_string(&so_far)?);
+    }
+    Ok(())
 }
 
 /// Asks its queue for so many packets at once.

@@ -9,6 +9,7 @@
     reason = "a benchmark prints its figures, for the project's developers"
 )]
 
+pub mod alternate;
 pub mod bare_lines;
 pub mod contest;
 pub mod cores;

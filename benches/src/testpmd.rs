@@ -1,9 +1,11 @@
 //! The peer of forwarding: DPDK's own `dpdk-testpmd`, driven over its command line.
 
+use crate::alternate::Forwarding;
 use crate::cpu_time::Thread;
-use crate::forwarder::{Case, Measured, Mode, WARM_UP, WINDOW};
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, Command, Stdio};
+use crate::forwarder::{Case, Measured, Mode};
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
 /// What testpmd is to do.
 #[derive(Clone, Debug)]
@@ -22,40 +24,108 @@ pub struct Settings<'a> {
     pub others: Vec<String>,
 }
 
-/// Runs testpmd between two net_null ports and measures its forwarding thread.
-///
-/// # Errors
-/// As [`measure_with`].
-pub fn measure(case: Case) -> Result<Measured, String> {
-    let mode = match case.mode {
-        Mode::Io => "io",
-        Mode::MacSwap => "macswap",
-    };
-    let device = |index| format!("net_null{index},size=64,copy=0");
-    measure_with(&Settings {
-        mode,
-        devices: vec![device(0), device(1)],
-        memory_mib: 512,
-        hugepages: case.hugepages,
-        mbuf_count: 16_384,
-        others: vec![format!("--burst={}", case.burst)],
-    })
+impl Settings<'static> {
+    /// Between two net_null ports.
+    #[must_use]
+    pub fn of(case: Case) -> Self {
+        let device = |index| format!("net_null{index},size=64,copy=0");
+        Self {
+            mode: match case.mode {
+                Mode::Io => "io",
+                Mode::MacSwap => "macswap",
+            },
+            devices: vec![device(0), device(1)],
+            memory_mib: 512,
+            hugepages: case.hugepages,
+            mbuf_count: 16_384,
+            others: vec![format!("--burst={}", case.burst)],
+        }
+    }
 }
 
-/// Runs testpmd once and measures its forwarding thread.
-///
-/// # Errors
-/// Where it isn't installed, does not start, or prints no statistics.
-pub fn measure_with(settings: &Settings<'_>) -> Result<Measured, String> {
-    let mut testpmd = start(settings)?;
-    let measured = drive(&mut testpmd);
-    // It ends by itself after `quit`; where something failed, it must not go on.
-    let _ = testpmd.kill();
-    let _ = testpmd.wait();
-    measured
+/// testpmd while it runs.
+#[derive(Debug)]
+pub struct Testpmd {
+    process: Child,
+    commands: ChildStdin,
+    lines: Lines<BufReader<ChildStdout>>,
+    worker: Thread,
+    before_ns: u64,
 }
 
-fn start(settings: &Settings<'_>) -> Result<Child, String> {
+impl Testpmd {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// Where it isn't installed, or does not start.
+    pub fn start(settings: &Settings<'_>) -> Result<Self, String> {
+        let mut process = spawn(settings)?;
+        let commands = process.stdin.take().expect("it was piped");
+        let lines = BufReader::new(process.stdout.take().expect("it was piped")).lines();
+        let ready = ready(&process, commands, lines);
+        match ready {
+            Ok((commands, lines, worker)) => {
+                Ok(Self { process, commands, lines, worker, before_ns: 0 })
+            }
+            Err(error) => {
+                let _ = process.kill();
+                let _ = process.wait();
+                Err(error)
+            }
+        }
+    }
+
+    /// What it does in `time` by itself.
+    ///
+    /// # Errors
+    /// Where it ends.
+    pub fn measure(&mut self, time: Duration) -> Result<Measured, String> {
+        self.begin()?;
+        std::thread::sleep(time);
+        self.end()
+    }
+
+    fn command(&mut self, command: &str) -> Result<(), String> {
+        let written = writeln!(self.commands, "{command}");
+        written.map_err(|error| format!("dpdk-testpmd has ended: {error}"))
+    }
+}
+
+/// The forwarding thread runs only between `start` and `stop`, and both are counted whole.
+impl Forwarding for Testpmd {
+    fn process(&self) -> &Child {
+        &self.process
+    }
+
+    fn begin(&mut self) -> Result<(), String> {
+        self.before_ns = self.worker.cpu_ns()?;
+        self.command("start")?;
+        wait_for(&mut self.lines, "port 0:").map(drop)
+    }
+
+    fn end(&mut self) -> Result<Measured, String> {
+        self.command("stop")?;
+        wait_for(&mut self.lines, "Accumulated forward statistics")?;
+        let line = wait_for(&mut self.lines, "RX-packets:")?;
+        // It prints before its thread has come to rest.
+        wait_for(&mut self.lines, "Done.")?;
+        let cpu_ns = self.worker.cpu_ns()? - self.before_ns;
+        let count = line.split("RX-packets:").nth(1).and_then(|it| it.split_whitespace().next());
+        let packets = count.and_then(|count| count.parse().ok());
+        let packets = packets.ok_or_else(|| format!("no count of packets in {line:?}"))?;
+        Ok(Measured { packets, cpu_ns })
+    }
+}
+
+impl Drop for Testpmd {
+    fn drop(&mut self) {
+        // It may be stopped, and has nothing to save.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn spawn(settings: &Settings<'_>) -> Result<Child, String> {
     let memory: &[&str] =
         if settings.hugepages { &["--in-memory"] } else { &["--no-huge", "--no-shconf"] };
     // Into a pipe testpmd would write its lines only once a buffer is full.
@@ -77,32 +147,22 @@ fn start(settings: &Settings<'_>) -> Result<Child, String> {
         })
 }
 
-fn drive(testpmd: &mut Child) -> Result<Measured, String> {
-    let process = testpmd.id();
-    let mut commands = testpmd.stdin.take().expect("it was piped");
-    let mut lines = BufReader::new(testpmd.stdout.take().expect("it was piped")).lines();
-    let mut tell = |command: &str| {
-        writeln!(commands, "{command}").map_err(|error| format!("dpdk-testpmd has ended: {error}"))
-    };
-    // The forwarding thread runs only between start and stop, and both are counted whole.
-    std::thread::sleep(WARM_UP);
-    tell("show port info 0")?;
+type Ready = (ChildStdin, Lines<BufReader<ChildStdout>>, Thread);
+
+/// Waits until testpmd takes commands.
+fn ready(
+    process: &Child,
+    mut commands: ChildStdin,
+    mut lines: Lines<BufReader<ChildStdout>>,
+) -> Result<Ready, String> {
+    writeln!(commands, "show port info 0")
+        .map_err(|error| format!("dpdk-testpmd has ended: {error}"))?;
     wait_for(&mut lines, "Max possible number of TXDs")?;
-    let worker = Thread::find(process, "rte-worker-1")
-        .or_else(|_| Thread::find(process, "lcore-worker-1"))
-        .or_else(|_| Thread::find(process, "dpdk-worker1"))?;
-    let before_ns = worker.cpu_ns()?;
-    tell("start")?;
-    std::thread::sleep(WINDOW);
-    tell("stop")?;
-    wait_for(&mut lines, "Accumulated forward statistics")?;
-    let line = wait_for(&mut lines, "RX-packets:")?;
-    let cpu_ns = worker.cpu_ns()? - before_ns;
-    tell("quit")?;
-    let count = line.split("RX-packets:").nth(1).and_then(|rest| rest.split_whitespace().next());
-    let packets = count.and_then(|count| count.parse().ok());
-    let packets = packets.ok_or_else(|| format!("no count of packets in {line:?}"))?;
-    Ok(Measured { packets, cpu_ns })
+    let names = ["rte-worker-1", "lcore-worker-1", "dpdk-worker1"];
+    let workers = names.map(|name| Thread::find(process.id(), name));
+    let worker = workers.into_iter().find_map(Result::ok);
+    let worker = worker.ok_or("dpdk-testpmd has no thread on CPU 1")?;
+    Ok((commands, lines, worker))
 }
 
 fn wait_for(

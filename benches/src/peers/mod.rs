@@ -3,6 +3,7 @@
 
 pub mod buffer;
 pub mod floor;
+pub mod forward;
 pub mod lines;
 pub mod parse;
 pub mod rte_hash;
