@@ -237,13 +237,12 @@ pub fn l3_offset(frame: &[u8]) -> Option<usize> {
 #[inline]
 pub fn swap_addresses<P: PacketBuf>(packet: &mut P) {
     let Some(header) = packet.data_mut().first_chunk_mut::<HEADER_BYTES>() else { return };
-    // Twelve bytes as two words that overlap in four: two loads, two stores, no work on single bytes.
-    let word = |from: &[u8]| u64::from_le_bytes(*from.first_chunk().expect("eight bytes or more"));
-    let (front, back) = (word(&header[..8]), word(&header[4..12]));
-    let swapped_front = back >> 16 | front << 48;
-    let swapped_back = back >> 48 | front << 16;
-    header[..8].copy_from_slice(&swapped_front.to_le_bytes());
-    header[4..12].copy_from_slice(&swapped_back.to_le_bytes());
+    // As words, with no work on single bytes: the source goes with the two bytes after it, which the end of
+    // the destination then overwrites.
+    let [d0, d1, d2, d3, d4, d5, source @ ..] = *header;
+    header[..8].copy_from_slice(&source);
+    header[6..10].copy_from_slice(&[d0, d1, d2, d3]);
+    header[10..12].copy_from_slice(&[d4, d5]);
 }
 
 /// Writes a frame's source and destination, as a router does. A frame below 14 bytes stays as it
