@@ -1,7 +1,9 @@
 //! A burst: up to 64 items that move through the engine together.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::mem::MaybeUninit;
+use std::ops::ControlFlow;
 
 /// How many items a burst holds.
 ///
@@ -195,6 +197,43 @@ impl<T> Burst<T> {
     /// When `out` has not as many free slots as there are items.
     #[inline(always)]
     pub fn map_into<U>(&mut self, out: &mut Burst<U>, mut change: impl FnMut(T) -> Option<U>) {
+        let _ = self.move_into(out, |item| ControlFlow::<Infallible, _>::Continue(change(item)));
+    }
+
+    /// As [`map_into`](Self::map_into), up to the first item that `change` makes an error of, which is
+    /// returned. The items after it are left.
+    ///
+    /// # Panics
+    /// As [`map_into`](Self::map_into).
+    ///
+    /// ```
+    /// use hotloop_stage::Burst;
+    ///
+    /// let (mut from, mut to) = (Burst::new(), Burst::new());
+    /// from.extend([2, 4, 5, 6]);
+    /// let odd = from.map_until(&mut to, |item| if item % 2 == 0 { Ok(item) } else { Err(item) });
+    /// assert_eq!((odd, to.as_slice(), from.as_slice()), (Some(5), &[2, 4][..], &[6][..]));
+    /// ```
+    #[inline(always)]
+    pub fn map_until<U, E>(
+        &mut self,
+        out: &mut Burst<U>,
+        mut change: impl FnMut(T) -> Result<U, E>,
+    ) -> Option<E> {
+        let end = self.move_into(out, |item| match change(item) {
+            Ok(made) => ControlFlow::Continue(Some(made)),
+            Err(stop) => ControlFlow::Break(stop),
+        });
+        end.break_value()
+    }
+
+    /// Takes items until `change` breaks off, and puts what it makes of them at the end of `out`.
+    #[inline(always)]
+    fn move_into<U, E>(
+        &mut self,
+        out: &mut Burst<U>,
+        mut change: impl FnMut(T) -> ControlFlow<E, Option<U>>,
+    ) -> ControlFlow<E> {
         assert!(self.len() <= BURST_CAPACITY - out.len(), "no room for {} items", self.len());
         if BURST_CAPACITY - out.end < self.len() {
             out.compact();
@@ -209,13 +248,14 @@ impl<T> Burst<T> {
             // before anything can panic, so it is read this once.
             let item = unsafe { slot.assume_init_read() };
             moving.front += 1;
-            if let Some(made) = change(item) {
+            if let Some(made) = change(item)? {
                 // SAFETY: There were as many free slots at the end of `out` as there were items.
                 let slot = unsafe { moving.to.slots.get_unchecked_mut(moving.end) };
                 slot.write(made);
                 moving.end += 1;
             }
         }
+        ControlFlow::Continue(())
     }
 
     /// Moves the items to the first slots, so that there is one after them.
@@ -380,6 +420,22 @@ mod tests {
         assert_eq!((from.len(), from.pop()), (0, None));
         let expected: Vec<_> = (50..60).chain((1..30).step_by(2).map(|item| item * 10)).collect();
         assert_eq!(to.as_slice(), expected);
+    }
+
+    #[test]
+    fn a_move_ends_at_the_first_error_and_goes_on_after_it() {
+        let (mut from, mut to) = (Burst::new(), Burst::new());
+        from.extend(0..10);
+        let mut strays = Vec::new();
+        while let Some(stray) = from.map_until(&mut to, |item| match item % 4 {
+            3 => Err(item),
+            _ => Ok(item * 10),
+        }) {
+            assert_eq!(from.len(), 9 - stray);
+            strays.push(stray);
+        }
+        assert_eq!((strays, from.len()), (vec![3, 7], 0));
+        assert_eq!(to.as_slice(), [0, 10, 20, 40, 50, 60, 80, 90]);
     }
 
     #[test]

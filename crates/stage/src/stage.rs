@@ -185,6 +185,20 @@ impl<'a, T> Output<'a, T> {
         input.map_into(self.burst, change);
     }
 
+    /// As [`map`](Self::map), up to the first item that `change` makes an error of, which is returned.
+    /// The items after it are left.
+    #[inline(always)]
+    pub fn map_until<In, E>(
+        &mut self,
+        input: &mut Burst<In>,
+        change: impl FnMut(In) -> Result<T, E>,
+    ) -> Option<E> {
+        if input.len() > BURST_CAPACITY - self.burst.len() {
+            self.spill();
+        }
+        input.map_until(self.burst, change)
+    }
+
     #[cold]
     #[inline(never)]
     fn make_room(&mut self) {
@@ -282,10 +296,15 @@ mod tests {
             input.extend(first..first + 40);
             out.map(&mut input, |number| (number % 4 != 0).then_some(number));
         }
+        input.extend(80..120);
+        let until = |number| if number == 100 { Err(number) } else { Ok(number) };
+        assert_eq!(out.map_until(&mut input, until), Some(100));
+        assert_eq!((out.map_until(&mut input, until), input.len()), (None, 0));
         drop(out);
-        assert_eq!(tally.emitted, 60);
+        assert_eq!(tally.emitted, 99);
         spilled.extend(std::iter::from_fn(|| burst.pop()));
-        assert_eq!(spilled, (0..80).filter(|number| number % 4 != 0).collect::<Vec<_>>());
+        let expected = (0..80).filter(|number| number % 4 != 0).chain(80..100).chain(101..120);
+        assert_eq!(spilled, expected.collect::<Vec<_>>());
     }
 
     #[test]

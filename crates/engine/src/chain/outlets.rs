@@ -95,20 +95,19 @@ impl<R: Eq, S: Sink> Node<Routed<S::Item, R>> for OutletsNode<R, S> {
     /// Most packets take the outlet of the one before: a burst is moved in runs of one route.
     #[inline(always)]
     fn accept(&mut self, _: Instant, burst: &mut Burst<Routed<S::Item, R>>) {
-        while let Some(first) = burst.as_slice().first() {
-            let sink = self.sinks.iter_mut().find(|(route, _)| *route == first.route);
-            let Some((route, sink)) = sink else {
+        let mut first = burst.pop();
+        while let Some(Routed { packet, route }) = first {
+            let sink = self.sinks.iter_mut().find(|(its, _)| *its == route);
+            first = if let Some((_, sink)) = sink {
+                sink.burst.push(packet);
+                let in_run =
+                    |it: Routed<_, _>| if it.route == route { Ok(it.packet) } else { Err(it) };
+                burst.map_until(&mut sink.burst, in_run)
+            } else {
                 self.unrouted.drop_one();
-                drop(burst.pop());
-                continue;
+                drop(packet);
+                burst.pop()
             };
-            let is_other = |item: &Routed<S::Item, R>| item.route != *route;
-            match burst.as_slice().iter().position(is_other) {
-                None => burst.map_into(&mut sink.burst, |item| Some(item.packet)),
-                Some(run) => {
-                    sink.burst.extend((0..run).map_while(|_| burst.pop()).map(|item| item.packet));
-                }
-            }
         }
         self.sinks.iter_mut().for_each(|(_, sink)| sink.flush());
     }
