@@ -99,6 +99,12 @@ impl Ipv4Header {
         Ecn::of(self.traffic_class)
     }
 
+    /// Version and header length: the first byte.
+    #[inline]
+    pub(crate) const fn version_ihl(&self) -> u8 {
+        self.version_ihl
+    }
+
     /// Code point and congestion mark: the second byte.
     #[inline]
     pub(crate) const fn traffic_class(&self) -> u8 {
@@ -177,13 +183,22 @@ impl Ipv4Header {
     /// as it is.
     #[inline]
     pub fn decrement_ttl(&mut self) -> bool {
-        let Some(ttl) = self.ttl.checked_sub(1) else { return false };
-        self.ttl = ttl;
-        // RFC 1624, with words as little-endian numbers: one less there is one more in the checksum.
-        let checksum = u32::from(u16::from_le_bytes(self.checksum.to_bytes())) + 1;
-        let checksum = (checksum + u32::from(checksum >= 0xffff)) as u16;
-        self.checksum = U16::from_bytes(checksum.to_le_bytes());
+        if self.ttl == 0 {
+            return false;
+        }
+        self.lower_ttl();
         true
+    }
+
+    /// As [`decrement_ttl`](Self::decrement_ttl), of a TTL that is known to be above 0.
+    #[inline(always)]
+    pub(crate) fn lower_ttl(&mut self) {
+        self.ttl = self.ttl.wrapping_sub(1);
+        // RFC 1624, with words as little-endian numbers: one less there is one more in the checksum, and
+        // one more again where that wraps.
+        let checksum = u16::from_le_bytes(self.checksum.to_bytes());
+        let checksum = checksum.wrapping_add(2).wrapping_sub((checksum < 0xfffe).into());
+        self.checksum = U16::from_bytes(checksum.to_le_bytes());
     }
 
     /// Writes the TTL and corrects the checksum.

@@ -5,7 +5,7 @@ use hotloop::packet::classify::Layout;
 use hotloop::packet::ethernet::Station;
 use hotloop::packet::seed::Seed;
 use hotloop::packet::{PacketBuf, PortId};
-use hotloop::stage::{Classified, Cx, NoDrops, Stage, Tagged, Verdict};
+use hotloop::stage::{Burst, BurstStage, Classified, Cx, NoDrops, Output, Tagged};
 
 /// The number of ports that are distinguished: more than DPDK has.
 const PORTS_MAX: usize = 256;
@@ -53,31 +53,51 @@ fn ingress_index<P: PacketBuf>(packet: &P) -> usize {
     usize::from(packet.ingress().map_or(u16::MAX, PortId::number) as u8)
 }
 
-/// The stage that classifies each packet, at the station that received it. It drops none: a frame for
+/// The shard of a packet: which worker it goes to. `frame` and `layout` are the packet's.
+#[must_use]
+pub fn shard(frame: &[u8], layout: Layout, seed: &Seed) -> u32 {
+    layout.key(frame).map_or(0, |key| seed.shard(&key))
+}
+
+/// The hash of a packet's flow: which backend it goes to. `frame` and `layout` are the packet's.
+#[must_use]
+pub fn hash(frame: &[u8], layout: Layout, seed: &Seed) -> u32 {
+    layout.key(frame).map_or(0, |key| seed.hash(&key))
+}
+
+/// The stage that classifies each packet, at the station that received it, [without hashes](Layout::at):
+/// only new connections need one, and shards where there are several workers. It drops none: a frame for
 /// another station is [foreign](Layout::is_foreign).
 #[derive(Debug)]
 pub struct Classify {
-    seed: Seed,
     /// By the low byte of the port's number; in place, which spares each packet a load.
     stations: [Station; PORTS_MAX],
 }
 
 impl Classify {
-    /// Classifies with hashes of this seed.
+    /// Classifies what comes by these ports.
     #[must_use]
-    pub fn new(seed: Seed, ports: &Ports) -> Self {
-        Self { seed, stations: *ports.stations }
+    pub fn new(ports: &Ports) -> Self {
+        Self { stations: *ports.stations }
     }
 }
 
-impl<P: PacketBuf> Stage<P> for Classify {
+impl<P: PacketBuf> BurstStage<P> for Classify {
     type Out = Classified<P>;
     type Drop = NoDrops;
 
-    #[inline]
-    fn packet(&mut self, _: &mut Cx<'_, NoDrops>, packet: P) -> Verdict<Classified<P>> {
-        let station = &self.stations[ingress_index(&packet)];
-        let layout = Layout::at(packet.data(), packet.len_bytes(), &self.seed, station);
-        Ok(Tagged::new(packet, layout))
+    /// It is not inlined: otherwise what it does for each packet would be a function.
+    #[inline(never)]
+    fn process(
+        &mut self,
+        _: &mut Cx<'_, NoDrops>,
+        input: &mut Burst<P>,
+        out: &mut Output<'_, Classified<P>>,
+    ) {
+        out.map(input, |packet| {
+            let station = &self.stations[ingress_index(&packet)];
+            let layout = Layout::at(packet.data(), packet.len_bytes(), station);
+            Some(Tagged::new(packet, layout))
+        });
     }
 }

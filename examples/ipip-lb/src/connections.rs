@@ -1,7 +1,6 @@
 //! The connections that a worker remembers.
 
 use crate::connection::{ABANDONED_NS, Connection, State};
-use crate::own_header::{fast_flags, plain_flags};
 use crate::services::TargetId;
 use hotloop::arena::{Arena, Obtained, Request};
 use hotloop::flow::{
@@ -20,8 +19,10 @@ const AGE_BUDGET: usize = 15;
 /// A worker's connection tables, one for each IP version: keys are directed from client to VIP.
 #[derive(Debug)]
 pub struct Connections {
-    v4: Family<FlowKeyV4>,
-    v6: Family<FlowKeyV6>,
+    /// Each with the hash of its flow, which spares its packets 36 instructions.
+    v4: Family<FlowKeyV4, u32>,
+    /// Without: with a hash, entries would take two cache lines.
+    v6: Family<FlowKeyV6, ()>,
     /// For how long a connection is remembered that is opening.
     opening_ns: u64,
     /// What [`lookup_burst`](Self::lookup_burst) found, by place in the burst.
@@ -32,10 +33,10 @@ pub struct Connections {
 /// How many places of a table one [`Connections::mark`] looks at: each may take a walk through services.
 const MARK_BUDGET: usize = 4;
 
-/// The connections of an IP version.
+/// The connections of an IP version, and what is kept with each.
 #[derive(Debug)]
-struct Family<K: Key> {
-    table: Table<K, Connection>,
+struct Family<K: Key, H> {
+    table: Table<K, (Connection, H)>,
     /// How many candidates for eviction in a row were protected. When that reaches the capacity, the
     /// table is full of protected connections, as far as a sample says: then one of them is evicted.
     protected_count: usize,
@@ -104,8 +105,8 @@ impl Connections {
     /// The memory that tables for `capacity` connections take; none where it can't be addressed.
     #[must_use]
     pub fn bytes(capacity: usize) -> Option<usize> {
-        let v4 = Table::<FlowKeyV4, Connection>::bytes(capacity)?;
-        v4.checked_add(Table::<FlowKeyV6, Connection>::bytes(capacity)?)
+        let v4 = Table::<FlowKeyV4, (Connection, u32)>::bytes(capacity)?;
+        v4.checked_add(Table::<FlowKeyV6, (Connection, ())>::bytes(capacity)?)
     }
 
     /// Sets how long connections are remembered from now on, by state.
@@ -125,27 +126,20 @@ impl Connections {
     pub fn lookup_burst<P: PacketBuf>(&mut self, burst: &[Classified<P>], now: Instant) {
         let mut any_v6 = false;
         let v4_keys = burst.iter().map(|packet| {
-            let layout = packet.tag();
-            let key = layout.fast_key_v4(packet.packet.data());
-            key.or_else(|| {
-                any_v6 |= layout.kind() == Kind::Ipv6;
-                any_key_v4(packet)
-            })
+            let key = packet.tag().fast_key_v4(packet.packet.data());
+            key.or_else(|| any_key_v4(packet, &mut any_v6))
         });
         self.v4.table.lookup_burst(v4_keys, now.as_ns(), &mut self.found);
         if any_v6 {
             self.lookup_burst_v6(burst, now);
         }
-        if self.found[..burst.len()].contains(&None) {
-            self.prefetch_new(burst);
-        }
     }
 
-    /// Asks for the places of connections of IPv4 that are new, so that they don't have to be waited for
-    /// one by one.
+    /// Asks for the places of the connections of IPv4 that are new in the rest of the burst that was looked
+    /// up, from `index` on, so that they don't have to be waited for one by one.
     #[inline(never)]
-    fn prefetch_new<P: PacketBuf>(&self, burst: &[Classified<P>]) {
-        for (packet, found) in burst.iter().zip(&self.found) {
+    pub fn prefetch_new<P: PacketBuf>(&self, rest: &[Classified<P>], index: usize) {
+        for (packet, found) in rest.iter().zip(self.found.iter().skip(index)) {
             if found.is_none()
                 && let Some(key) = packet.tag().fast_key_v4(packet.packet.data())
             {
@@ -166,33 +160,24 @@ impl Connections {
     }
 
     /// The connection of the packet at `index` of the burst that was looked up, if it had one then, and
-    /// the packet's TCP flags. `None` as well for a packet with extension headers.
+    /// the hash of its flow. For packets that the [fast path](Layout::is_fast_v4) takes.
     #[inline(always)]
     #[must_use]
-    pub fn found<P: PacketBuf>(
-        &self,
-        index: usize,
-        layout: Layout,
-        packet: &P,
-    ) -> Option<(&Connection, u8)> {
-        let handle = self.found[index % BURST_KEYS_MAX]?;
-        if layout.is_fast_v4() {
-            return Some((self.v4.table.value(handle)?, fast_flags(packet.data())));
-        }
-        self.found_any(handle, layout, packet.data())
+    pub fn found_v4(&self, index: usize) -> Option<&(Connection, u32)> {
+        self.v4.table.value(self.found[index % BURST_KEYS_MAX]?)
     }
 
-    #[inline(never)]
-    fn found_any(&self, handle: Handle, layout: Layout, frame: &[u8]) -> Option<(&Connection, u8)> {
-        let connection = match layout.kind() {
-            // In extension headers, the packet may state an encapsulation limit.
-            Kind::Ipv6 if layout.l4_offset(frame)? > layout.l3_offset() + ipv6::HEADER_BYTES => {
-                None
-            }
-            Kind::Ipv6 => self.v6.table.value(handle),
-            _ => self.v4.table.value(handle),
-        };
-        Some((connection?, plain_flags(frame, layout)))
+    /// The connection of the packet at `index` of the burst that was looked up, if it had one then.
+    /// `None` as well for a packet with extension headers: there, it may state an encapsulation limit.
+    #[must_use]
+    pub fn found(&self, index: usize, layout: Layout, frame: &[u8]) -> Option<&Connection> {
+        let handle = self.found[index % BURST_KEYS_MAX]?;
+        if layout.kind() != Kind::Ipv6 {
+            return self.v4.table.value(handle).map(|(connection, _)| connection);
+        }
+        let is_extended = layout.l4_offset(frame)? > layout.l3_offset() + ipv6::HEADER_BYTES;
+        let value = if is_extended { None } else { self.v6.table.value(handle) };
+        value.map(|(connection, ())| connection)
     }
 
     /// The connection of a key, which has a packet now, and for how long it had none, in nanoseconds:
@@ -224,8 +209,8 @@ impl Connections {
     #[must_use]
     pub fn connection(&self, place: Place) -> Option<Connection> {
         match place {
-            Place::V4(handle) => self.v4.table.value(handle).copied(),
-            Place::V6(handle) => self.v6.table.value(handle).copied(),
+            Place::V4(handle) => self.v4.table.value(handle).map(|it| it.0),
+            Place::V6(handle) => self.v6.table.value(handle).map(|it| it.0),
         }
     }
 
@@ -240,11 +225,11 @@ impl Connections {
         }
     }
 
-    /// Inserts a new connection, which has a packet now. If another is evicted for it, `on_removed` gets
-    /// the target of that one. `None` if there is no room.
+    /// Inserts a new connection, of a flow with this hash, which has a packet now. If another is evicted
+    /// for it, `on_removed` gets the target of that one. `None` if there is no room.
     pub fn insert(
         &mut self,
-        key: &FlowKey,
+        (key, hash): (&FlowKey, u32),
         connection: Connection,
         now: Instant,
         on_removed: impl FnMut(TargetId),
@@ -252,10 +237,10 @@ impl Connections {
         let opening_ns = self.opening_ns;
         match key {
             FlowKey::V4(key) => {
-                self.v4.insert(*key, connection, now, opening_ns, on_removed).map(Place::V4)
+                self.v4.insert(*key, (connection, hash), now, opening_ns, on_removed).map(Place::V4)
             }
             FlowKey::V6(key) => {
-                self.v6.insert(*key, connection, now, opening_ns, on_removed).map(Place::V6)
+                self.v6.insert(*key, (connection, ()), now, opening_ns, on_removed).map(Place::V6)
             }
         }
     }
@@ -264,8 +249,8 @@ impl Connections {
     /// `on_removed` gets their targets.
     #[inline]
     pub fn age(&mut self, now: Instant, mut on_removed: impl FnMut(TargetId)) {
-        self.v4.table.age(now.as_ns(), AGE_BUDGET, |_, left| on_removed(left.target));
-        self.v6.table.age(now.as_ns(), AGE_BUDGET, |_, left| on_removed(left.target));
+        self.v4.table.age(now.as_ns(), AGE_BUDGET, |_, (left, _)| on_removed(left.target));
+        self.v6.table.age(now.as_ns(), AGE_BUDGET, |_, (left, _)| on_removed(left.target));
     }
 
     /// Notes of the connections in the next few places whether they are exceptions, as the walk has come
@@ -277,13 +262,13 @@ impl Connections {
     ) -> Option<Walk> {
         match walk {
             Walk::V4(cursor) => {
-                let next = self.v4.table.scan_mut(cursor, MARK_BUDGET, |key, it| {
+                let next = self.v4.table.scan_mut(cursor, MARK_BUDGET, |key, (it, _)| {
                     it.set_exception(is_exception(&FlowKey::V4(*key), it));
                 });
                 Some(next.map_or(Walk::V6(Cursor::default()), Walk::V4))
             }
             Walk::V6(cursor) => {
-                let next = self.v6.table.scan_mut(cursor, MARK_BUDGET, |key, it| {
+                let next = self.v6.table.scan_mut(cursor, MARK_BUDGET, |key, (it, _)| {
                     it.set_exception(is_exception(&FlowKey::V6(*key), it));
                 });
                 next.map(Walk::V6)
@@ -314,12 +299,12 @@ impl Connections {
         match walk {
             Walk::V4(cursor) => {
                 let next =
-                    self.v4.table.scan(cursor, budget, |key, it| visit(FlowKey::V4(*key), *it));
+                    self.v4.table.scan(cursor, budget, |key, it| visit(FlowKey::V4(*key), it.0));
                 Some(next.map_or(Walk::V6(Cursor::default()), Walk::V4))
             }
             Walk::V6(cursor) => {
                 let next =
-                    self.v6.table.scan(cursor, budget, |key, it| visit(FlowKey::V6(*key), *it));
+                    self.v6.table.scan(cursor, budget, |key, it| visit(FlowKey::V6(*key), it.0));
                 next.map(Walk::V6)
             }
         }
@@ -327,42 +312,41 @@ impl Connections {
 
     /// All connections, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = (FlowKey, Connection)> {
-        let v4 = self.v4.table.iter().map(|(key, it)| (FlowKey::V4(*key), *it));
-        v4.chain(self.v6.table.iter().map(|(key, it)| (FlowKey::V6(*key), *it)))
+        let v4 = self.v4.table.iter().map(|(key, it)| (FlowKey::V4(*key), it.0));
+        v4.chain(self.v6.table.iter().map(|(key, it)| (FlowKey::V6(*key), it.0)))
     }
 }
 
-impl<K: Key> Family<K> {
+impl<K: Key, H: Copy> Family<K, H> {
     fn new(arena: Arena, config: Config) -> Result<Self, Error> {
         Ok(Self { table: Table::new(arena, config)?, protected_count: 0 })
     }
 
     fn peek(&self, key: &K, now: Instant) -> Option<Connection> {
-        self.table.peek(key, now.as_ns()).map(|handle| self.table[handle])
+        self.table.peek(key, now.as_ns()).map(|handle| self.table[handle].0)
     }
 
     fn set(&mut self, handle: Handle, connection: Connection) {
         self.table.set_class(handle, class(&connection));
-        self.table[handle] = connection;
+        self.table[handle].0 = connection;
     }
 
     fn insert(
         &mut self,
         key: K,
-        connection: Connection,
+        value: (Connection, H),
         now: Instant,
         opening_ns: u64,
         mut on_removed: impl FnMut(TargetId),
     ) -> Option<Handle> {
-        let class = class(&connection);
+        let class = class(&value.0);
         let mut asked_count = 0;
-        let rank = |it: &Connection, _: Class, silent_ns: u64| {
+        let rank = |(it, _): &(Connection, H), _: Class, silent_ns: u64| {
             asked_count += 1;
             it.rank(silent_ns, now, opening_ns)
         };
-        let mut on_evict = |_: K, left: Connection| on_removed(left.target);
-        let placed =
-            self.table.insert_ranked(key, connection, class, now.as_ns(), rank, &mut on_evict);
+        let mut on_evict = |_: K, (left, _): (Connection, H)| on_removed(left.target);
+        let placed = self.table.insert_ranked(key, value, class, now.as_ns(), rank, &mut on_evict);
         if placed.is_ok() {
             self.protected_count = 0;
             return placed.ok();
@@ -372,15 +356,16 @@ impl<K: Key> Family<K> {
             return None;
         }
         self.protected_count = 0;
-        let rank = |_: &Connection, _: Class, _| Some(0);
-        self.table.insert_ranked(key, connection, class, now.as_ns(), rank, &mut on_evict).ok()
+        let rank = |_: &(Connection, H), _: Class, _| Some(0);
+        self.table.insert_ranked(key, value, class, now.as_ns(), rank, &mut on_evict).ok()
     }
 }
 
-/// The key of a connection of IPv4 by a packet of any kind.
+/// The key of a connection of IPv4 by a packet of any kind; notes whether it is one of IPv6.
 #[inline(never)]
-fn any_key_v4<P: PacketBuf>(packet: &Classified<P>) -> Option<FlowKeyV4> {
+fn any_key_v4<P: PacketBuf>(packet: &Classified<P>, any_v6: &mut bool) -> Option<FlowKeyV4> {
     let layout = packet.tag();
+    *any_v6 |= layout.kind() == Kind::Ipv6;
     let FlowKey::V4(key) = layout.key(packet.packet.data())? else { return None };
     is_followed(layout, key.protocol()).then_some(key)
 }

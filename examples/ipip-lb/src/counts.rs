@@ -67,6 +67,13 @@ impl WorkerCounts {
         &self.targets[target.slot()]
     }
 
+    /// What is counted of all targets, by slot.
+    #[inline]
+    #[must_use]
+    pub fn targets(&self) -> &[TargetCounts] {
+        &self.targets
+    }
+
     /// How many packets were sent to the target in a slot.
     ///
     /// # Panics

@@ -1,6 +1,6 @@
 //! The whole network function, from source to sink, for either deployment.
 
-use crate::arrival::{Classify, Ports};
+use crate::arrival::{Classify, Ports, shard};
 use crate::balance::{Balance, BalancerConfig, Egresses, Query, Reply, Route};
 use crate::config::{Config, DeploymentKind, Engine};
 use crate::counts::{Summary, WorkerCounts};
@@ -135,8 +135,8 @@ impl NetworkFunction {
     ) -> impl Chain<Out = Routed<P, Route>> {
         let seed = self.services.settings.hashes.seed();
         received
-            .stage(move |_| Classify::new(seed, &self.ports))
-            .shard_by(|packet| packet.shard())
+            .burst_stage(|_| Classify::new(&self.ports))
+            .shard_by(move |packet| shard(packet.packet.data(), packet.tag(), &seed))
             .try_burst_stage(|core| self.balance(core))
     }
 

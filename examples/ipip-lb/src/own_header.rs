@@ -136,11 +136,16 @@ impl OwnHeader {
 /// Where TCP's flags are in its header, in bytes.
 const TCP_FLAGS_OFFSET: usize = 13;
 
-/// TCP's flags in a packet of which [`Layout::is_fast_v4`] holds, were it TCP.
+/// Where TCP's flags are in a packet of which [`Layout::is_fast_v4`] holds, in bytes.
+const FAST_FLAGS_OFFSET: usize = ethernet::HEADER_BYTES + ipv4::HEADER_BYTES + TCP_FLAGS_OFFSET;
+
+/// The first bytes of a packet of which [`Layout::is_fast_v4`] holds, up to TCP's flags.
+pub type FastFront = [u8; FAST_FLAGS_OFFSET + 1];
+
+/// TCP's flags, were it TCP.
 #[inline(always)]
-pub fn fast_flags(frame: &[u8]) -> u8 {
-    const OFFSET: usize = ethernet::HEADER_BYTES + ipv4::HEADER_BYTES + TCP_FLAGS_OFFSET;
-    frame.get(OFFSET).copied().unwrap_or(0)
+pub const fn fast_flags(front: &FastFront) -> u8 {
+    front[FAST_FLAGS_OFFSET]
 }
 
 /// TCP's flags in a packet that is keyed by its own header, were it TCP; 0 where there are none.

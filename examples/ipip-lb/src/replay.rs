@@ -10,6 +10,7 @@ mod devices;
 mod merge;
 mod split;
 
+use crate::arrival::shard;
 use crate::balance::{Egress, Egresses, Route};
 use crate::cli::{Clock, Replay};
 use crate::config::{Config, Side};
@@ -19,8 +20,8 @@ use crate::network_function::NetworkFunction;
 use crate::outcome::{Outcome, Replayed};
 use devices::Devices;
 use hotloop::engine::{self, Engine, Report, RunError, Shard, Waited, outlets};
-use hotloop::packet::classify::classify;
-use hotloop::packet::ethernet::MacAddress;
+use hotloop::packet::classify::Layout;
+use hotloop::packet::ethernet::{MacAddress, Station};
 use hotloop::stage::Error;
 use hotloop_ops::capture::Capture;
 use split::split;
@@ -41,7 +42,8 @@ pub fn replay(args: &Replay) -> Result<Outcome, Failure> {
     let queue_count = deployment.cores_in(0);
     let seed = Hashes::new(config.balancer.hash_key).seed();
     let split = split(capture, queue_count, |frame| {
-        let shard = Shard::from(classify(frame, &seed).shard());
+        let layout = Layout::at(frame, frame.len(), &Station::ANY);
+        let shard = Shard::from(shard(frame, layout, &seed));
         shard.worker(deployment.cores_in(1)) % queue_count
     })?;
     let ring_capacity = devices::ring_capacity(deployment, split.longest_bytes);

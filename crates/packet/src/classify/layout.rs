@@ -59,49 +59,66 @@ impl Layout {
     /// segments.
     #[inline]
     pub fn of(frame: &[u8], len_bytes: usize, seed: &Seed) -> Self {
-        Self::at(frame, len_bytes, seed, &Station::ANY)
-    }
-
-    /// As [`of`](Self::of), at a station: a frame that isn't [for it](Station::takes) is [foreign]
-    /// there, and nothing else is found out about it.
-    ///
-    /// [foreign]: Self::is_foreign
-    #[inline]
-    pub fn at(frame: &[u8], len_bytes: usize, seed: &Seed, station: &Station) -> Self {
-        match HeadersV4::find_for(frame, len_bytes, station) {
+        match HeadersV4::find(frame, len_bytes) {
             Some(headers) => {
                 let key = headers.key();
-                Self::plain(seed.hash_v4(&key), seed.shard_v4(&key), KIND_FAST_V4)
+                Self::plain(KIND_FAST_V4).with_hashes(seed.hash_v4(&key), seed.shard_v4(&key))
             }
-            None => Self::of_any(frame, len_bytes, seed, station),
+            None => Self::of_any(frame, len_bytes, seed),
+        }
+    }
+
+    /// [`of`](Self::of) for any frame. It is not inlined, so that the callers of `of` stay small.
+    #[inline(never)]
+    fn of_any(frame: &[u8], len_bytes: usize, seed: &Seed) -> Self {
+        let layout = Self::any_at(frame, len_bytes, &Station::ANY);
+        match layout.key(frame) {
+            Some(key) => layout.with_hashes(seed.hash(&key), seed.shard(&key)),
+            None => layout,
+        }
+    }
+
+    /// The layout of a frame at a station, without hashes: [`hash`](Self::hash) and
+    /// [`shard`](Self::shard) are 0. Where few packets need theirs, that spares the others a third of
+    /// classification; a [`Seed`] makes them of the [key](Self::key).
+    ///
+    /// A frame that isn't [for the station](Station::takes) is [foreign](Self::is_foreign) there, and
+    /// nothing else is found out about it.
+    #[inline(always)]
+    pub fn at(frame: &[u8], len_bytes: usize, station: &Station) -> Self {
+        match HeadersV4::find_for(frame, len_bytes, station) {
+            Some(_) => Self::plain(KIND_FAST_V4),
+            None => Self::any_at(frame, len_bytes, station),
         }
     }
 
     /// [`at`](Self::at) for any frame. It is not inlined, so that the callers of `at` stay small.
     #[inline(never)]
-    fn of_any(frame: &[u8], len_bytes: usize, seed: &Seed, station: &Station) -> Self {
+    fn any_at(frame: &[u8], len_bytes: usize, station: &Station) -> Self {
         if !station.takes(frame) {
-            return Self::new(0, 0, 0, KIND_FOREIGN);
+            return Self::new(0, KIND_FOREIGN);
         }
         match HeadersV6::find(frame, len_bytes) {
-            Some(headers) => {
-                let key = headers.key();
-                Self::plain(seed.hash_v6(&key), seed.shard_v6(&key), KIND_FAST_V6)
-            }
-            None => Self::walk(frame, len_bytes, seed),
+            Some(_) => Self::plain(KIND_FAST_V6),
+            None => Self::walk(frame, len_bytes),
         }
-    }
-
-    #[inline]
-    const fn plain(hash: u32, shard: u32, flags: u8) -> Self {
-        Self::new(hash, shard, fast::L3_OFFSET as u8, flags)
     }
 
     #[inline(always)]
-    const fn new(hash: u32, shard: u32, l3_offset: u8, flags: u8) -> Self {
-        let shard = (shard >> 16) as u64;
+    const fn plain(flags: u8) -> Self {
+        Self::new(fast::L3_OFFSET as u8, flags)
+    }
+
+    #[inline(always)]
+    const fn new(l3_offset: u8, flags: u8) -> Self {
         let place = (flags as u64) << 8 | l3_offset as u64;
-        Self { bits: hash as u64 | shard << 32 | place << 48 }
+        Self { bits: place << 48 }
+    }
+
+    #[inline(always)]
+    const fn with_hashes(self, hash: u32, shard: u32) -> Self {
+        let shard = (shard >> 16) as u64;
+        Self { bits: self.bits | hash as u64 | shard << 32 }
     }
 
     #[inline(always)]
@@ -109,9 +126,8 @@ impl Layout {
         (self.bits >> 56) as u8
     }
 
-    fn walk(frame: &[u8], len_bytes: usize, seed: &Seed) -> Self {
+    fn walk(frame: &[u8], len_bytes: usize) -> Self {
         let summary = Summary::walk(frame, len_bytes);
-        let key = summary.key(frame);
         let fragment = match summary.fragment {
             Fragment::None => 0,
             Fragment::First => FIRST_FRAGMENT,
@@ -123,8 +139,6 @@ impl Layout {
             summary.is_icmp_error && summary.l4_offset == 0 && summary.fragment != Fragment::Later;
         let cut = if is_cut { CUT } else { 0 };
         Self::new(
-            key.map_or(0, |key| seed.hash(&key)),
-            key.map_or(0, |key| seed.shard(&key)),
             summary.l3_offset as u8,
             kind_bits(summary.kind) | fragment | tunnel | icmp_error | cut,
         )
@@ -142,7 +156,8 @@ impl Layout {
         zerocopy::transmute!(self)
     }
 
-    /// The symmetric hash of the flow's five fields: [`Seed::hash`]; 0 if the frame is not IP.
+    /// The symmetric hash of the flow's five fields: [`Seed::hash`]; 0 if the frame is not IP, and where
+    /// the layout was made [without hashes](Self::at).
     #[inline]
     pub const fn hash(&self) -> u32 {
         self.bits as u32
@@ -283,7 +298,8 @@ impl Layout {
     }
 
     /// The upper half of the symmetric hash of the flow's two addresses, [`Seed::shard`], in the
-    /// upper half of the result; 0 if the frame is not IP.
+    /// upper half of the result; 0 if the frame is not IP, and where the layout was made
+    /// [without hashes](Self::at).
     #[inline]
     pub const fn shard(&self) -> u32 {
         (self.bits >> 16) as u32 & 0xffff_0000

@@ -59,6 +59,7 @@ mod tests {
     use crate::{
         Header,
         build::{echo_request, protocol, tcp, udp, unreachable},
+        ethernet::Station,
         flow_key::FlowKey,
         ip::protocol as number,
         memory::MemPacket,
@@ -147,11 +148,11 @@ mod tests {
 
     #[test]
     fn another_stations_frames_are_foreign_and_belong_to_no_flow() {
-        use crate::ethernet::{MacAddress, Station};
+        use crate::ethernet::MacAddress;
         let own = MacAddress::new([2, 0, 0, 0, 0, 7]);
         let seen = |mut frame: Vec<u8>, to: [u8; 6]| {
             frame[..6].copy_from_slice(&to);
-            let layout = Layout::at(&frame, frame.len(), &SEED, &Station::with(own));
+            let layout = Layout::at(&frame, frame.len(), &Station::with(own));
             let key = classify(&frame, &SEED).key(&frame);
             assert!(layout.is_foreign() || layout.key(&frame) == key);
             (layout.is_foreign(), layout.kind(), layout.key(&frame).is_some())
@@ -211,6 +212,10 @@ mod tests {
                 prop_assert_eq!(layout.kind(), long.kind);
                 prop_assert_eq!(layout.key(&frame), long.key(&frame), "{:?}", long);
                 prop_assert_eq!(layout.hash(), long.key(&frame).map_or(0, |key| SEED.hash(&key)));
+                let bare = Layout::at(&frame, len_bytes, &Station::ANY);
+                prop_assert_eq!((bare.hash(), bare.shard()), (0, 0));
+                prop_assert_eq!((bare.kind(), bare.key(&frame)), (layout.kind(), layout.key(&frame)));
+                prop_assert_eq!(bare.l4_offset(&frame), layout.l4_offset(&frame));
             }
         }
     }

@@ -1,11 +1,15 @@
 //! Into the tunnel.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::{
+    hint,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+};
 
-use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::{
     Header, Malformed, NoRoom, PacketBuf,
+    classify::Layout,
     ethernet::{self, ETHERTYPE_IPV4, ETHERTYPE_IPV6},
     ip::protocol,
     ipip::{
@@ -182,6 +186,28 @@ impl Tunnel {
         self.wrap_any(packet, Some(addresses), Some(Flow { hash, identifications }))
     }
 
+    /// As [`wrap_flow`](Self::wrap_flow), for a packet that the [fast path](Layout::is_fast_v4) takes, as
+    /// `layout` says: its headers have been checked, and are not checked again.
+    ///
+    /// Returns whether it was wrapped. Any other packet is as it was, and `wrap_flow` wraps it or says why
+    /// not: the fast path does not take it, the tunnel is one of IPv6, its TTL has expired, there is no
+    /// headroom, or it would be longer than `mtu_bytes`, outer header included.
+    #[inline(always)]
+    pub fn wrap_fast<P: PacketBuf>(
+        &self,
+        packet: &mut P,
+        layout: Layout,
+        mtu_bytes: u16,
+        addresses: &[u8; 12],
+        flow: (u32, &mut Identifications),
+    ) -> bool {
+        let (hash, identifications) = flow;
+        let Outer::V4(outer) = &self.outer else { return false };
+        let flow = Some(Flow { hash, identifications });
+        let addresses = Some(addresses);
+        layout.is_fast_v4() && wrap_checked(packet, outer, addresses, flow, mtu_bytes).is_some()
+    }
+
     /// Wraps any packet. It is not inlined, so that its callers stay small.
     #[inline(never)]
     fn wrap_any<P: PacketBuf>(
@@ -210,9 +236,9 @@ impl Tunnel {
     }
 }
 
-/// The fast path: wraps a [plain](Plain) packet, of which all headers are at fixed offsets, so that a
-/// third of the work remains. Returns `None` for any other packet, and where something is wrong: then
-/// the packet is as it was.
+/// The fast path: wraps a plain packet, which lies whole in a frame without VLAN tags and has an IPv4
+/// header without options: all headers are at fixed offsets, so that a third of the work remains. Returns
+/// `None` for any other packet, and where something is wrong: then the packet is as it was.
 #[inline(always)]
 fn wrap_plain<P: PacketBuf>(
     packet: &mut P,
@@ -220,29 +246,54 @@ fn wrap_plain<P: PacketBuf>(
     addresses: Option<&[u8; 12]>,
     flow: Option<Flow<'_>>,
 ) -> Option<()> {
+    /// All but the traffic class.
+    const MASK: u32 = u32::from_le_bytes([0xff, 0xff, 0xff, 0]);
+    let (front, _) = Plain::ref_from_prefix(packet.data()).ok()?;
+    let total_bytes = usize::from(front.ip.total_length());
+    let is_plain = front.start() & MASK == start(0)
+        && total_bytes >= ipv4::HEADER_BYTES
+        && ethernet::HEADER_BYTES + total_bytes <= packet.len_bytes();
+    if is_plain { wrap_checked(packet, outer, addresses, flow, u16::MAX) } else { None }
+}
+
+/// [`wrap_plain`] for a packet that is known to be plain, and to be wrapped where it is not longer than
+/// `mtu_bytes` afterwards.
+#[inline(always)]
+fn wrap_checked<P: PacketBuf>(
+    packet: &mut P,
+    outer: &OuterV4,
+    addresses: Option<&[u8; 12]>,
+    flow: Option<Flow<'_>>,
+    mtu_bytes: u16,
+) -> Option<()> {
     const OUTER: usize = ethernet::HEADER_BYTES + ipv4::HEADER_BYTES;
     let frame_bytes = packet.len_bytes();
-    let plain = Plain::of(packet.data(), frame_bytes)?;
-    let inner = Inner::of_v4(&plain.ip, ethernet::HEADER_BYTES);
-    let own_addresses = plain.addresses;
-    let is_padded = ethernet::HEADER_BYTES + inner.total_bytes < frame_bytes;
-    if plain.ip.ttl() <= 1 {
+    let (plain, _) = Plain::ref_from_prefix(packet.data()).ok()?;
+    let addresses = *addresses.unwrap_or(&plain.addresses);
+    let total_bytes = usize::from(plain.ip.total_length()) + ipv4::HEADER_BYTES;
+    if total_bytes > usize::from(mtu_bytes) || plain.ip.ttl() <= 1 {
+        // Two branches that are never taken are fewer instructions than a condition made of both.
+        hint::cold_path();
         return None;
     }
     let bytes = packet.prepend(ipv4::HEADER_BYTES).ok()?;
     let bytes = bytes.first_chunk_mut::<{ OUTER + ipv4::HEADER_BYTES }>()?;
-    bytes[..12].copy_from_slice(addresses.unwrap_or(&own_addresses));
-    bytes[12..OUTER].copy_from_slice(&outer.header(&inner, flow));
+    let start = u32::from_le_bytes(*bytes[OUTER - 2..].first_chunk()?);
     let (ip, _) = Ipv4Header::mut_from_prefix(&mut bytes[OUTER..]).ok()?;
-    ip.decrement_ttl();
-    if is_padded {
-        packet.truncate(OUTER + inner.total_bytes);
+    let inner = Inner::of_v4(ip, ethernet::HEADER_BYTES);
+    let inner = Inner { start, total_bytes: total_bytes - ipv4::HEADER_BYTES, ..inner };
+    let header = outer.header(&inner, flow);
+    ip.lower_ttl();
+    bytes[..12].copy_from_slice(&addresses);
+    bytes[12..OUTER].copy_from_slice(&header);
+    if frame_bytes > ethernet::HEADER_BYTES + inner.total_bytes {
+        packet.truncate(ethernet::HEADER_BYTES + total_bytes);
     }
     Some(())
 }
 
-/// The headers of a plain packet: in a frame without VLAN tags, with an IPv4 header without options.
-#[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
+/// The first headers of a plain packet.
+#[derive(FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 struct Plain {
     addresses: [u8; 12],
@@ -251,22 +302,19 @@ struct Plain {
 }
 
 impl Plain {
-    /// The headers of a plain packet that lies whole in a frame of `len_bytes` bytes.
+    /// [`start`], were it an outer header's.
     #[inline(always)]
-    fn of(frame: &[u8], len_bytes: usize) -> Option<&Self> {
-        /// With the outer header, the packet is as long as that can say.
-        const TOTAL_BYTES_MAX: usize = u16::MAX as usize - ipv4::HEADER_BYTES;
-        /// All but the traffic class.
-        const MASK: u32 = u32::from_ne_bytes([0xff, 0xff, 0xff, 0]);
-        let [high, low] = ETHERTYPE_IPV4.to_be_bytes();
-        let (plain, _) = Self::ref_from_prefix(frame).ok()?;
-        let start = u32::from_ne_bytes(*frame.get(12..)?.first_chunk()?);
-        let total_bytes = usize::from(plain.ip.total_length());
-        let is_plain = start & MASK == u32::from_ne_bytes([high, low, 0x45, 0])
-            && (ipv4::HEADER_BYTES..=TOTAL_BYTES_MAX).contains(&total_bytes)
-            && ethernet::HEADER_BYTES + total_bytes <= len_bytes;
-        is_plain.then_some(plain)
+    fn start(&self) -> u32 {
+        let [high, low] = self.ethertype;
+        u32::from_le_bytes([high, low, self.ip.version_ihl(), self.ip.traffic_class()])
     }
+}
+
+/// The four bytes with which an outer IPv4 header and its EtherType begin, as they lie in memory from the
+/// lowest on: up to the traffic class.
+const fn start(traffic_class: u8) -> u32 {
+    let [high, low] = ETHERTYPE_IPV4.to_be_bytes();
+    u32::from_le_bytes([high, low, 0x45, traffic_class])
 }
 
 /// What the outer header takes from the packet that is to be wrapped.
@@ -276,7 +324,8 @@ pub(super) struct Inner {
     /// Length in bytes of the packet, padding apart.
     pub total_bytes: usize,
     pub protocol: u8,
-    pub traffic_class: u8,
+    /// [`start`] with the packet's traffic class.
+    pub start: u32,
     pub dont_fragment: bool,
     /// Of the outer header, where no flow gives one.
     pub identification: u16,
@@ -321,7 +370,7 @@ impl Inner {
             l3_offset,
             total_bytes: usize::from(header.total_length()),
             protocol: protocol::IPV4,
-            traffic_class: header.traffic_class(),
+            start: start(header.traffic_class()),
             dont_fragment: header.dont_fragment(),
             identification: header.identification().wrapping_add(fragment_offset),
         }
@@ -333,7 +382,7 @@ impl Inner {
             l3_offset,
             total_bytes: ipv6::HEADER_BYTES + usize::from(header.payload_length()),
             protocol: protocol::IPV6,
-            traffic_class: header.traffic_class(),
+            start: start(header.traffic_class()),
             dont_fragment: true,
             identification: 0,
         }

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::{
     checksum::Sum,
-    ethernet::{ETHERTYPE_IPV4, ETHERTYPE_IPV6},
+    ethernet::ETHERTYPE_IPV6,
     ip::protocol,
     ipip::{OUTER_TTL, encapsulate::Inner},
     ipv4, ipv6,
@@ -58,10 +58,10 @@ pub(super) struct OuterV4 {
     /// The sum over what is the same, folded. It has the flag that forbids fragments and the protocol of
     /// an inner IPv4 packet, as nearly all packets do.
     sum: u32,
-    source: u32,
-    destination: u32,
-    /// The bits of the source that come from a flow's hash: they are 0 in `source`.
+    /// The bits of the source that come from a flow's hash: they are 0 in `addresses`.
     host_mask: u32,
+    /// Source and destination.
+    addresses: u64,
 }
 
 impl OuterV4 {
@@ -71,16 +71,16 @@ impl OuterV4 {
             .bytes(&[DONT_FRAGMENT, 0, OUTER_TTL, protocol::IPV4])
             .bytes(&source.octets())
             .bytes(&destination.octets());
+        let ends = [source, destination].map(|end| u64::from(u32::from_le_bytes(end.octets())));
         Self {
             sum: u32::from((!sum.checksum()).swap_bytes()),
-            source: u32::from_le_bytes(source.octets()),
-            destination: u32::from_le_bytes(destination.octets()),
             host_mask: (host_mask(host_bits) as u32).swap_bytes(),
+            addresses: ends[0] | ends[1] << 32,
         }
     }
 
     pub(super) fn source(&self, flow_hash: u32) -> Ipv4Addr {
-        Ipv4Addr::from((self.source | self.host_of(flow_hash)).to_le_bytes())
+        Ipv4Addr::from((self.addresses as u32 | self.host_of(flow_hash)).to_le_bytes())
     }
 
     /// The bits of the source that come from a flow's hash.
@@ -93,33 +93,32 @@ impl OuterV4 {
     /// given.
     #[inline(always)]
     pub(super) fn header(&self, inner: &Inner, flow: Option<Flow<'_>>) -> HeaderV4 {
-        let [high, low] = ETHERTYPE_IPV4.to_be_bytes();
         let total = (inner.total_bytes + ipv4::HEADER_BYTES) as u16;
         let total = u32::from(total.swap_bytes());
-        let start = u32::from_le_bytes([0x45, inner.traffic_class, 0, 0]);
-        let protocol = u32::from(inner.protocol) << 8;
+        let protocol = u32::from(inner.protocol);
         let host = flow.as_ref().map_or(0, |flow| self.host_of(flow.hash));
-        let mut sum = self.sum + start + total + (host >> 16) + (host & 0xffff);
-        sum += protocol - (u32::from(protocol::IPV4) << 8);
-        let (mut flags, mut identification) = (u32::from(DONT_FRAGMENT), 0);
+        let mut sum = self.sum + (inner.start >> 16) + total;
+        sum += (protocol << 8) - (u32::from(protocol::IPV4) << 8);
+        // Length, identification, flags, TTL and protocol.
+        let mut middle = u64::from_le_bytes([0, 0, 0, 0, DONT_FRAGMENT, 0, OUTER_TTL, 0]);
+        middle |= u64::from(total) | u64::from(protocol) << 56;
         if !inner.dont_fragment {
             let taken = flow.map_or(inner.identification, |flow| flow.identifications.take());
-            (flags, identification) = (0, taken.swap_bytes());
-            sum += u32::from(identification) + u32::from(!u16::from(DONT_FRAGMENT));
+            let identification = u32::from(taken.swap_bytes());
+            sum += identification + u32::from(!u16::from(DONT_FRAGMENT));
+            middle ^= u64::from(identification) << 16 | u64::from(DONT_FRAGMENT) << 32;
         }
-        let sum = (sum & 0xffff) + (sum >> 16);
-        let checksum = !((sum & 0xffff) + (sum >> 16)) as u16;
+        // The carry comes in again at the other end.
+        let (sum, carry) = sum.overflowing_add(host);
+        let sum = sum + u32::from(carry);
+        // Both halves added twice, so that the upper sum has the carry of the lower.
+        let sum = sum.wrapping_add(sum.rotate_left(16)) >> 16;
 
         let mut bytes = [0; _];
-        let start = u32::from_le_bytes([high, low, 0, 0]) | start << 16;
-        bytes[..4].copy_from_slice(&start.to_le_bytes());
-        let length = total | u32::from(identification) << 16;
-        bytes[4..8].copy_from_slice(&length.to_le_bytes());
-        let ttl = flags | u32::from(OUTER_TTL) << 16 | protocol << 16;
-        bytes[8..12].copy_from_slice(&ttl.to_le_bytes());
-        bytes[12..14].copy_from_slice(&checksum.to_le_bytes());
-        bytes[14..18].copy_from_slice(&(self.source | host).to_le_bytes());
-        bytes[18..].copy_from_slice(&self.destination.to_le_bytes());
+        bytes[..4].copy_from_slice(&inner.start.to_le_bytes());
+        bytes[4..12].copy_from_slice(&middle.to_le_bytes());
+        bytes[12..14].copy_from_slice(&(!sum as u16).to_le_bytes());
+        bytes[14..].copy_from_slice(&(self.addresses | u64::from(host)).to_le_bytes());
         bytes
     }
 }
@@ -157,8 +156,9 @@ impl OuterV6 {
         let (ethertype, header) = bytes.split_at_mut(ETHERTYPE_BYTES);
         ethertype.copy_from_slice(&ETHERTYPE_IPV6.to_be_bytes());
         header.copy_from_slice(&self.header);
-        header[0] = 0x60 | inner.traffic_class >> 4;
-        header[1] = inner.traffic_class << 4;
+        let traffic_class = (inner.start >> 24) as u8;
+        header[0] = 0x60 | traffic_class >> 4;
+        header[1] = traffic_class << 4;
         header[4..6].copy_from_slice(&(inner.total_bytes as u16).to_be_bytes());
         header[6] = inner.protocol;
         if let Some(flow) = flow {

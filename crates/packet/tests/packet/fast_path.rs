@@ -85,6 +85,20 @@ proptest! {
             prop_assert_eq!(&packet.data()[..12], &ADDRESSES);
         }
         prop_assert_eq!(&short.data()[12..], &long.data()[16..]);
+
+        // What has been checked is not checked again.
+        let layout = classify_packet(&MemPacket::new(&frame), &SEED);
+        let wrap = |packet: &mut MemPacket, mtu_bytes: usize| {
+            let mut identifications = Identifications::new(identification, 3);
+            let flow = (flow_hash, &mut identifications);
+            tunnel.wrap_fast(packet, layout, mtu_bytes as u16, &ADDRESSES, flow)
+        };
+        let total_bytes = short.len_bytes() - 14;
+        let mut unchecked = MemPacket::new(&frame);
+        prop_assert!(!wrap(&mut unchecked, total_bytes - 1));
+        prop_assert_eq!(unchecked.data(), &frame);
+        prop_assert!(wrap(&mut unchecked, total_bytes));
+        prop_assert_eq!(unchecked.data(), short.data());
         let outer = Ipv4View::parse(&short.data()[14..]).unwrap();
         prop_assert!(outer.is_checksum_right());
         prop_assert!(Ipv4View::parse(&short.data()[34..]).unwrap().is_checksum_right());
@@ -95,16 +109,24 @@ proptest! {
     #[test]
     fn no_bytes_make_it_panic(
         bytes in prop::collection::vec(any::<u8>(), 0..100),
-        layout: [u8; 8],
+        is_fast: bool,
+        mut layout: [u8; 8],
         headroom in 0usize..40,
     ) {
+        if is_fast {
+            layout = classify_packet(&MemPacket::from(tcp()), &SEED).to_metadata();
+        }
         let layout = Layout::from_metadata(layout);
         let _ = (layout.fast_key_v4(&bytes), layout.key(&bytes), layout.l4_offset(&bytes));
         let mut packet = MemPacket::with_room(&bytes, headroom, 0);
         let mut identifications = Identifications::new(2, 1);
         if tunnel(24).wrap_flow(&mut packet, &ADDRESSES, 1, &mut identifications).is_err() {
             prop_assert_eq!(identifications, Identifications::new(2, 1));
-            prop_assert_eq!(packet.data(), bytes);
+            prop_assert_eq!(packet.data(), &bytes[..]);
+        }
+        let mut packet = MemPacket::with_room(&bytes, headroom, 0);
+        if !tunnel(24).wrap_fast(&mut packet, layout, 1500, &ADDRESSES, (1, &mut identifications)) {
+            prop_assert_eq!(packet.data(), &bytes[..]);
         }
     }
 }

@@ -6,6 +6,7 @@ use crate::own_header::OwnHeader;
 use crate::services::ServiceTable;
 use hotloop::packet::PacketBuf;
 use hotloop::packet::classify::{Kind, Layout};
+use hotloop::packet::ethernet::Station;
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::ip::{Fragment, is_host};
 use hotloop::packet::ipip::{self, DecapsulateError};
@@ -27,7 +28,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         if let Some(key) = layout.fast_key_v4(packet.data())
             && let Some(service) = turn.services.service_of_flow(&FlowKey::V4(key))
         {
-            return self.serve_plain(turn, packet, key, service, layout.hash());
+            return self.serve_plain(turn, packet, key, service);
         }
         match layout.kind() {
             Kind::Ipv4 | Kind::Ipv6 => {}
@@ -62,7 +63,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
             return turn.reject(packet, drop_of_decapsulation(error));
         }
         // Offsets have moved, and what was inside may be a tunnel packet again.
-        let layout = Layout::of(packet.data(), packet.len_bytes(), &self.seed);
+        let layout = Layout::at(packet.data(), packet.len_bytes(), &Station::ANY);
         match OwnHeader::of(packet.data()) {
             Some(inner) if !is_host(inner.source) => {
                 turn.reject(packet, BalanceDrop::MartianSource);

@@ -7,7 +7,7 @@ use crate::services::{Found, Target, TargetId};
 use hotloop::packet::PacketBuf;
 use hotloop::packet::fragment::{self, FragmentError};
 use hotloop::packet::ipip::EncapsulateError;
-use hotloop::stage::Carries;
+use hotloop::stage::{Carries, Counter};
 
 impl<P: PacketBuf + Carries> Worker<P> {
     /// Sends a packet to a target.
@@ -32,27 +32,26 @@ impl<P: PacketBuf + Carries> Worker<P> {
                     let error = IcmpError::TooBig { mtu_bytes: target.packet_bytes_max };
                     return self.answer(turn, packet, BalanceDrop::TooBig, error);
                 }
-                return self.send_fragments(turn, packet, id, target, hash);
+                return self.send_fragments(turn, packet, (id, target), hash);
             }
         }
-        match self.encapsulate(turn, &mut packet, id, target, hash) {
+        let count = &turn.counts.target(id).packets;
+        match self.encapsulate(&mut packet, target, hash, count) {
             Ok(()) => turn.send(packet, self.egresses.backends.route),
             Err(error) => self.cannot_encapsulate(turn, packet, error),
         }
     }
 
-    /// Makes a packet ready to be sent to its target. Where it can't, the packet is as it was.
-    #[inline(always)]
+    /// Makes a packet ready to be sent to its target, and counts it. Where it can't, the packet is as it was.
     pub(super) fn encapsulate(
         &mut self,
-        turn: &Turn<'_, '_, '_, P>,
         packet: &mut P,
-        id: TargetId,
         target: &Target,
         hash: u32,
+        count: &Counter,
     ) -> Result<(), EncapsulateError> {
         target.tunnel.wrap_flow(packet, &self.link, hash, &mut self.identifications)?;
-        turn.counts.target(id).packets.add(1);
+        count.add(1);
         Ok(())
     }
 
@@ -61,23 +60,24 @@ impl<P: PacketBuf + Carries> Worker<P> {
         &mut self,
         turn: &mut Turn<'_, '_, '_, P>,
         packet: P,
-        id: TargetId,
-        target: &Target,
+        (id, target): (TargetId, &Target),
         hash: u32,
     ) {
         let route = self.egresses.backends.route;
+        let counts = turn.counts;
+        let count = &counts.target(id).packets;
         // The last fragment is the packet itself: all ahead of it are created.
         let mut last: Option<P> = None;
         let split = fragment::split(packet, target.packet_bytes_max.into(), |fragment| {
             if let Some(mut created) = last.replace(fragment)
-                && self.encapsulate(turn, &mut created, id, target, hash).is_ok()
+                && self.encapsulate(&mut created, target, hash, count).is_ok()
             {
                 turn.send_created(created, route);
             }
         });
         match (split, last) {
             (Ok(()), Some(mut packet)) => {
-                match self.encapsulate(turn, &mut packet, id, target, hash) {
+                match self.encapsulate(&mut packet, target, hash, count) {
                     Ok(()) => turn.send(packet, route),
                     Err(error) => self.cannot_encapsulate(turn, packet, error),
                 }
@@ -85,7 +85,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
             (Ok(()), None) => {}
             (Err((packet, error)), created) => {
                 if let Some(mut created) = created
-                    && self.encapsulate(turn, &mut created, id, target, hash).is_ok()
+                    && self.encapsulate(&mut created, target, hash, count).is_ok()
                 {
                     turn.send_created(created, route);
                 }

@@ -3,13 +3,14 @@
 use super::schedule::is_exception;
 use super::serve::service_of_connection;
 use super::{Balance, BalanceDrop, WAITING_MAX, Worker};
+use crate::arrival::hash;
 use crate::connections::Walk;
-use crate::counts::WorkerCounts;
+use crate::counts::{TargetCounts, WorkerCounts};
+use crate::own_header::{fast_flags, plain_flags};
 use crate::services::ServiceTable;
 use hotloop::engine::Routed;
 use hotloop::flow::prefetch_line;
 use hotloop::packet::PacketBuf;
-use hotloop::packet::classify::Layout;
 use hotloop::packet::ethernet::MacAddress;
 use hotloop::stage::{Burst, BurstStage, Carries, Classified, Cx, Instant, Output};
 use std::fmt;
@@ -109,16 +110,27 @@ impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
         if services.targets().len() > CACHED_TARGETS_MAX {
             self.prefetch_targets(input.as_slice());
         }
+        let route = self.state.egresses.backends.route;
+        let state = &mut self.state;
         let mut turn = Turn { cx, out, services, counts };
-        let mut index = 0;
-        while let Some(classified) = input.pop() {
-            let (layout, mut packet) = (classified.tag(), classified.packet);
-            if self.state.forward(&turn, &mut packet, layout, index) {
-                turn.send(packet, self.state.egresses.backends.route);
+        let counts = counts.targets();
+        let mut next_index = 0;
+        let mut has_new = false;
+        while let Some(other) = turn.out.map_until(input, |mut classified| {
+            let index = next_index;
+            next_index += 1;
+            if state.forward(services, counts, &mut classified, index) {
+                Ok(Routed { packet: classified.packet, route })
             } else {
-                self.state.dispatch(&mut turn, packet, layout);
+                Err(classified)
             }
-            index += 1;
+        }) {
+            if !has_new {
+                state.connections.prefetch_new(input.as_slice(), next_index);
+                has_new = true;
+            }
+            let layout = other.tag();
+            state.dispatch(&mut turn, other.packet, layout);
         }
     }
 
@@ -169,10 +181,8 @@ impl<P: PacketBuf + Carries> Balance<P> {
     fn prefetch_targets(&self, burst: &[Classified<P>]) {
         let (services, counts) = (self.services.current(), &self.counts[self.worker]);
         for (index, classified) in burst.iter().enumerate() {
-            let connections = &self.state.connections;
-            if let Some((connection, _)) =
-                connections.found(index, classified.tag(), &classified.packet)
-            {
+            let (layout, frame) = (classified.tag(), classified.packet.data());
+            if let Some(connection) = self.state.connections.found(index, layout, frame) {
                 services.prefetch(connection.target);
                 prefetch_line(counts.target(connection.target));
             }
@@ -186,18 +196,50 @@ impl<P: PacketBuf + Carries> Worker<P> {
     #[inline(always)]
     fn forward(
         &mut self,
-        turn: &Turn<'_, '_, '_, P>,
-        packet: &mut P,
-        layout: Layout,
+        services: &ServiceTable,
+        counts: &[TargetCounts],
+        classified: &mut Classified<P>,
         index: usize,
     ) -> bool {
-        if let Some((connection, flags)) = self.connections.found(index, layout, packet)
-            && connection.is_unmoved_by(flags)
+        let Self { connections, link, identifications, .. } = self;
+        let layout = classified.tag();
+        let packet = &mut classified.packet;
+        if layout.is_fast_v4()
+            && let Some((connection, hash)) = connections.found_v4(index)
+            && let Some(front) = packet.data().first_chunk()
+            && connection.is_unmoved_by(fast_flags(front))
+            && let Some(target) = services.active(connection.target)
+        {
+            let (mtu_bytes, flow) = (services.settings.mtu_bytes, (*hash, identifications));
+            if target.tunnel.wrap_fast(packet, layout, mtu_bytes, link, flow) {
+                counts[connection.target.slot()].packets.add(1);
+                return true;
+            }
+        }
+        self.forward_any(services, counts, classified, index)
+    }
+
+    /// [`forward`](Self::forward) for any packet.
+    #[inline(never)]
+    fn forward_any(
+        &mut self,
+        services: &ServiceTable,
+        counts: &[TargetCounts],
+        classified: &mut Classified<P>,
+        index: usize,
+    ) -> bool {
+        let layout = classified.tag();
+        let packet = &mut classified.packet;
+        let frame = packet.data();
+        if let Some(connection) = self.connections.found(index, layout, frame)
+            && connection.is_unmoved_by(plain_flags(frame, layout))
             && let id = connection.target
-            && let Some(target) = turn.services.active(id)
+            && let Some(target) = services.active(id)
             && target.takes_frame(packet.len_bytes())
         {
-            return self.encapsulate(turn, packet, id, target, layout.hash()).is_ok();
+            let hash = hash(frame, layout, &self.seed);
+            let count = &counts[id.slot()].packets;
+            return self.encapsulate(packet, target, hash, count).is_ok();
         }
         false
     }

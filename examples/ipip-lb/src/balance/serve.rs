@@ -4,6 +4,7 @@ use super::answer::IcmpError;
 use super::fragments::Datagram;
 use super::schedule::is_exception;
 use super::{BalanceDrop, Turn, Worker, refusal};
+use crate::arrival::hash;
 use crate::config::{IcmpEcho, Scheduler};
 use crate::connection::{Connection, is_syn};
 use crate::connections::Place;
@@ -39,15 +40,17 @@ impl<P: PacketBuf + Carries> Worker<P> {
         packet: P,
         key: FlowKeyV4,
         service: &Service,
-        hash: u32,
     ) {
         let (source, destination) = (key.source().into(), key.destination().into());
         if let Some(reason) = refusal::of_addresses(turn.services, source, destination) {
             return turn.reject(packet, reason);
         }
         let is_tcp = key.protocol() == protocol::TCP;
-        let flags = if is_tcp { fast_flags(packet.data()) } else { 0 };
-        let from_client = FromClient { key: &FlowKey::V4(key), hash, flags };
+        let front = packet.data().first_chunk().filter(|_| is_tcp);
+        let flags = front.map_or(0, fast_flags);
+        let key = FlowKey::V4(key);
+        let hash = self.seed.hash(&key);
+        let from_client = FromClient { key: &key, hash, flags };
         match self.follow(turn, &from_client, || Ok(service)) {
             Ok(target) => self.send_to(turn, packet, target, hash),
             Err(reason) => turn.reject(packet, reason),
@@ -66,11 +69,12 @@ impl<P: PacketBuf + Carries> Worker<P> {
         if header.fragment == Fragment::Later {
             return self.later_fragment(turn, packet, header, layout);
         }
+        let hash = hash(packet.data(), layout, &self.seed);
         let chosen = if layout.is_tunnel() {
             // It goes by the flow inside it, and is not remembered.
             let (address, protocol) = (header.destination, header.protocol);
             service_for(turn.services, address, protocol, 0, false).and_then(|service| {
-                let (client, hash, now) = (header.source, layout.hash(), turn.now());
+                let (client, now) = (header.source, turn.now());
                 self.schedule.consistent(turn.services, service, client, hash, now)
             })
         } else {
@@ -78,7 +82,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
                 Some(key) => {
                     let flags = header.tcp_flags(packet.data());
                     let is_echo = header.is_echo(packet.data());
-                    let from_client = FromClient { key: &key, hash: layout.hash(), flags };
+                    let from_client = FromClient { key: &key, hash, flags };
                     let (services, port) = (turn.services, key.destination_port());
                     self.follow(turn, &from_client, || {
                         service_for(services, header.destination, header.protocol, port, is_echo)
@@ -92,9 +96,9 @@ impl<P: PacketBuf + Carries> Worker<P> {
             Err(reason) => return turn.reject(packet, reason),
         };
         if header.fragment == Fragment::First {
-            self.first_fragment(turn, packet, header, target, layout.hash());
+            self.first_fragment(turn, packet, header, target, hash);
         } else {
-            self.send_to(turn, packet, target, layout.hash());
+            self.send_to(turn, packet, target, hash);
         }
     }
 
@@ -175,7 +179,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         turn.counts.admitted.add(1);
         // Entered before the scheduler chooses: its turn must not be spent on what finds no room.
         let mut connection = Connection::new(consistent, packet.key.protocol(), packet.flags, now);
-        let Some(place) = self.place(turn, packet.key, connection) else {
+        let Some(place) = self.place(turn, packet, connection) else {
             turn.counts.stateless.add(1);
             return Ok(consistent);
         };
@@ -205,7 +209,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
     fn place(
         &mut self,
         turn: &Turn<'_, '_, '_, P>,
-        key: &FlowKey,
+        packet: &FromClient<'_>,
         connection: Connection,
     ) -> Option<Place> {
         let now = turn.now();
@@ -215,7 +219,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         }
         let Self { connections, schedule, .. } = self;
         let on_removed = |left| schedule.connection_removed(left, turn.counts);
-        let place = connections.insert(key, connection, now, on_removed)?;
+        let place = connections.insert((packet.key, packet.hash), connection, now, on_removed)?;
         self.new_connections.count(now);
         Some(place)
     }
@@ -246,10 +250,11 @@ impl<P: PacketBuf + Carries> Worker<P> {
         layout: Layout,
     ) {
         let (datagram, now) = (Datagram::of(header), turn.now());
+        let hash = hash(packet.data(), layout, &self.seed);
         if let Some(target) = self.fragments.firsts.target(datagram, now) {
-            return self.send_to(turn, packet, target, layout.hash());
+            return self.send_to(turn, packet, target, hash);
         }
-        if let Some(packet) = self.fragments.wait(datagram, layout.hash(), packet, now) {
+        if let Some(packet) = self.fragments.wait(datagram, hash, packet, now) {
             turn.reject(packet, BalanceDrop::FragmentOrphan);
         }
     }
@@ -287,12 +292,13 @@ impl<P: PacketBuf + Carries> Worker<P> {
             };
         }
         let Some(packet) = self.may_encapsulate(turn, packet, header) else { return };
-        match self.target_of_error(turn.services, &key, layout.hash(), turn.now()) {
+        let hash = self.seed.hash(&key);
+        match self.target_of_error(turn.services, &key, hash, turn.now()) {
             // The backend's own: it is not to come back to it (RFC 2003, section 3).
             Ok(target) if turn.services.is_at(target, header.source) => {
                 turn.reject(packet, BalanceDrop::TunnelLoop);
             }
-            Ok(target) => self.send_to(turn, packet, target, layout.hash()),
+            Ok(target) => self.send_to(turn, packet, target, hash),
             Err(reason) => turn.reject(packet, reason),
         }
     }
