@@ -27,6 +27,8 @@ pub struct Connections {
     opening_ns: u64,
     /// What [`lookup_burst`](Self::lookup_burst) found, by place in the burst.
     found: [Option<Handle>; BURST_KEYS_MAX],
+    /// The same of IPv6, where there was a packet of IPv6 in the burst.
+    found_v6: [Option<Handle>; BURST_KEYS_MAX],
     obtained: Obtained,
 }
 
@@ -92,6 +94,7 @@ impl Connections {
             v6: Family::new(arena, config)?,
             opening_ns: idle_ns[State::Opening as usize],
             found: [None; BURST_KEYS_MAX],
+            found_v6: [None; BURST_KEYS_MAX],
             obtained,
         })
     }
@@ -135,6 +138,16 @@ impl Connections {
         }
     }
 
+    /// Apart from [`lookup_burst`](Self::lookup_burst), which stays small where it is inlined.
+    #[inline(never)]
+    fn lookup_burst_v6<P: PacketBuf>(&mut self, burst: &[Classified<P>], now: Instant) {
+        let v6_keys = burst.iter().map(|packet| {
+            let key = packet.tag().fast_key_v6(packet.packet.data());
+            key.or_else(|| any_key_v6(packet))
+        });
+        self.v6.table.lookup_burst(v6_keys, now.as_ns(), &mut self.found_v6);
+    }
+
     /// Asks for the places of the connections of IPv4 that are new in the rest of the burst that was looked
     /// up, from `index` on, so that they don't have to be waited for one by one.
     #[inline(never)]
@@ -144,17 +157,6 @@ impl Connections {
                 && let Some(key) = packet.tag().fast_key_v4(packet.packet.data())
             {
                 self.v4.table.prefetch_insert(&key);
-            }
-        }
-    }
-
-    fn lookup_burst_v6<P: PacketBuf>(&mut self, burst: &[Classified<P>], now: Instant) {
-        let mut found = [None; BURST_KEYS_MAX];
-        let v6_keys = burst.iter().map(any_key_v6);
-        self.v6.table.lookup_burst(v6_keys, now.as_ns(), &mut found);
-        for (index, packet) in burst.iter().enumerate() {
-            if packet.tag().kind() == Kind::Ipv6 {
-                self.found[index] = found[index];
             }
         }
     }
@@ -169,15 +171,21 @@ impl Connections {
 
     /// The connection of the packet at `index` of the burst that was looked up, if it had one then.
     /// `None` as well for a packet with extension headers: there, it may state an encapsulation limit.
+    #[inline]
     #[must_use]
     pub fn found(&self, index: usize, layout: Layout, frame: &[u8]) -> Option<&Connection> {
-        let handle = self.found[index % BURST_KEYS_MAX]?;
+        let index = index % BURST_KEYS_MAX;
         if layout.kind() != Kind::Ipv6 {
-            return self.v4.table.value(handle).map(|(connection, _)| connection);
+            return self.v4.table.value(self.found[index]?).map(|(connection, _)| connection);
         }
-        let is_extended = layout.l4_offset(frame)? > layout.l3_offset() + ipv6::HEADER_BYTES;
-        let value = if is_extended { None } else { self.v6.table.value(handle) };
-        value.map(|(connection, ())| connection)
+        let is_extended = || {
+            let header_end = layout.l3_offset() + ipv6::HEADER_BYTES;
+            layout.l4_offset(frame).is_none_or(|offset| offset > header_end)
+        };
+        if !layout.is_fast_v6() && is_extended() {
+            return None;
+        }
+        self.v6.table.value(self.found_v6[index]?).map(|(connection, ())| connection)
     }
 
     /// The connection of a key, which has a packet now, and for how long it had none, in nanoseconds:
@@ -365,12 +373,16 @@ impl<K: Key, H: Copy> Family<K, H> {
 #[inline(never)]
 fn any_key_v4<P: PacketBuf>(packet: &Classified<P>, any_v6: &mut bool) -> Option<FlowKeyV4> {
     let layout = packet.tag();
-    *any_v6 |= layout.kind() == Kind::Ipv6;
+    if layout.kind() == Kind::Ipv6 {
+        *any_v6 = true;
+        return None;
+    }
     let FlowKey::V4(key) = layout.key(packet.packet.data())? else { return None };
     is_followed(layout, key.protocol()).then_some(key)
 }
 
 /// The key of a connection of IPv6 by a packet of any kind.
+#[inline(never)]
 fn any_key_v6<P: PacketBuf>(packet: &Classified<P>) -> Option<FlowKeyV6> {
     let layout = packet.tag();
     let FlowKey::V6(key) = layout.key(packet.packet.data())? else { return None };

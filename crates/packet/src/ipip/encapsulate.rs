@@ -139,6 +139,15 @@ impl Tunnel {
         }
     }
 
+    /// Whether the [source](Self::source) depends on the flow.
+    #[inline]
+    pub const fn is_spread(&self) -> bool {
+        match &self.outer {
+            Outer::V4(outer) => outer.is_spread(),
+            Outer::V6(outer) => outer.is_spread(),
+        }
+    }
+
     /// The number of bytes by which a packet grows: 20 or 40.
     #[inline]
     pub const fn outer_header_bytes(&self) -> usize {
@@ -186,14 +195,14 @@ impl Tunnel {
         self.wrap_any(packet, Some(addresses), Some(Flow { hash, identifications }))
     }
 
-    /// As [`wrap_flow`](Self::wrap_flow), for a packet that the [fast path](Layout::is_fast_v4) takes, as
-    /// `layout` says: its headers have been checked, and are not checked again.
+    /// As [`wrap_flow`](Self::wrap_flow), for a packet of IPv4 that the [fast path](Layout::is_fast_v4)
+    /// takes, as `layout` says: its headers have been checked, and are not checked again.
     ///
     /// Returns whether it was wrapped. Any other packet is as it was, and `wrap_flow` wraps it or says why
     /// not: the fast path does not take it, the tunnel is one of IPv6, its TTL has expired, there is no
     /// headroom, or it would be longer than `mtu_bytes`, outer header included.
     #[inline(always)]
-    pub fn wrap_fast<P: PacketBuf>(
+    pub fn wrap_fast_v4<P: PacketBuf>(
         &self,
         packet: &mut P,
         layout: Layout,
@@ -206,6 +215,23 @@ impl Tunnel {
         let flow = Some(Flow { hash, identifications });
         let addresses = Some(addresses);
         layout.is_fast_v4() && wrap_checked(packet, outer, addresses, flow, mtu_bytes).is_some()
+    }
+
+    /// As [`wrap_fast_v4`](Self::wrap_fast_v4), for a packet of IPv6 that
+    /// [`Layout::is_fast_v6`] holds of, and a tunnel of IPv6.
+    #[inline(always)]
+    pub fn wrap_fast_v6<P: PacketBuf>(
+        &self,
+        packet: &mut P,
+        layout: Layout,
+        mtu_bytes: u16,
+        addresses: &[u8; 12],
+        flow: (u32, &mut Identifications),
+    ) -> bool {
+        let (hash, identifications) = flow;
+        let Outer::V6(outer) = &self.outer else { return false };
+        let flow = Flow { hash, identifications };
+        layout.is_fast_v6() && wrap_checked_v6(packet, outer, addresses, flow, mtu_bytes).is_some()
     }
 
     /// Wraps any packet. It is not inlined, so that its callers stay small.
@@ -286,6 +312,37 @@ fn wrap_checked<P: PacketBuf>(
     ip.lower_ttl();
     bytes[..12].copy_from_slice(&addresses);
     bytes[12..OUTER].copy_from_slice(&header);
+    if frame_bytes > ethernet::HEADER_BYTES + inner.total_bytes {
+        packet.truncate(ethernet::HEADER_BYTES + total_bytes);
+    }
+    Some(())
+}
+
+/// [`wrap_checked`] for IPv6.
+#[inline(always)]
+fn wrap_checked_v6<P: PacketBuf>(
+    packet: &mut P,
+    outer: &OuterV6,
+    addresses: &[u8; 12],
+    flow: Flow<'_>,
+    mtu_bytes: u16,
+) -> Option<()> {
+    const OUTER: usize = ethernet::HEADER_BYTES + ipv6::HEADER_BYTES;
+    let frame_bytes = packet.len_bytes();
+    let front = packet.data().first_chunk::<OUTER>()?;
+    let (ip, _) = Ipv6Header::ref_from_prefix(&front[ethernet::HEADER_BYTES..]).ok()?;
+    let total_bytes = usize::from(ip.payload_length()) + 2 * ipv6::HEADER_BYTES;
+    if total_bytes > usize::from(mtu_bytes) || ip.hop_limit() <= 1 {
+        hint::cold_path();
+        return None;
+    }
+    let bytes = packet.prepend(ipv6::HEADER_BYTES).ok()?;
+    let bytes = bytes.first_chunk_mut::<{ OUTER + ipv6::HEADER_BYTES }>()?;
+    let (ip, _) = Ipv6Header::mut_from_prefix(&mut bytes[OUTER..]).ok()?;
+    let inner = Inner::of_v6(ip, ethernet::HEADER_BYTES);
+    ip.decrement_hop_limit();
+    bytes[..12].copy_from_slice(addresses);
+    bytes[12..OUTER].copy_from_slice(&outer.header(&inner, Some(flow)));
     if frame_bytes > ethernet::HEADER_BYTES + inner.total_bytes {
         packet.truncate(ethernet::HEADER_BYTES + total_bytes);
     }

@@ -79,6 +79,10 @@ impl OuterV4 {
         }
     }
 
+    pub(super) const fn is_spread(&self) -> bool {
+        self.host_mask != 0
+    }
+
     pub(super) fn source(&self, flow_hash: u32) -> Ipv4Addr {
         Ipv4Addr::from((self.addresses as u32 | self.host_of(flow_hash)).to_le_bytes())
     }
@@ -99,14 +103,14 @@ impl OuterV4 {
         let host = flow.as_ref().map_or(0, |flow| self.host_of(flow.hash));
         let mut sum = self.sum + (inner.start >> 16) + total;
         sum += (protocol << 8) - (u32::from(protocol::IPV4) << 8);
-        // Length, identification, flags, TTL and protocol.
-        let mut middle = u64::from_le_bytes([0, 0, 0, 0, DONT_FRAGMENT, 0, OUTER_TTL, 0]);
-        middle |= u64::from(total) | u64::from(protocol) << 56;
+        let mut length = total;
+        let mut ttl = u32::from_le_bytes([DONT_FRAGMENT, 0, OUTER_TTL, 0]) | protocol << 24;
         if !inner.dont_fragment {
             let taken = flow.map_or(inner.identification, |flow| flow.identifications.take());
             let identification = u32::from(taken.swap_bytes());
             sum += identification + u32::from(!u16::from(DONT_FRAGMENT));
-            middle ^= u64::from(identification) << 16 | u64::from(DONT_FRAGMENT) << 32;
+            length |= identification << 16;
+            ttl &= !u32::from(DONT_FRAGMENT);
         }
         // The carry comes in again at the other end.
         let (sum, carry) = sum.overflowing_add(host);
@@ -116,6 +120,7 @@ impl OuterV4 {
 
         let mut bytes = [0; _];
         bytes[..4].copy_from_slice(&inner.start.to_le_bytes());
+        let middle = u64::from(length) | u64::from(ttl) << 32;
         bytes[4..12].copy_from_slice(&middle.to_le_bytes());
         bytes[12..14].copy_from_slice(&(!sum as u16).to_le_bytes());
         bytes[14..].copy_from_slice(&(self.addresses | u64::from(host)).to_le_bytes());
@@ -127,8 +132,8 @@ impl OuterV4 {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OuterV6 {
     header: [u8; ipv6::HEADER_BYTES],
-    /// How many bits of the source come from a flow's hash: up to 64. They are 0 in `header`.
-    host_bits: u8,
+    /// The bits of the source that come from a flow's hash: they are 0 in `header`.
+    host_mask: u64,
 }
 
 impl OuterV6 {
@@ -139,29 +144,35 @@ impl OuterV6 {
         header[7] = OUTER_TTL;
         header[8..24].copy_from_slice(&source.octets());
         header[24..].copy_from_slice(&destination.octets());
-        Self { header, host_bits }
+        Self { header, host_mask: host_mask(host_bits) }
+    }
+
+    pub(super) const fn is_spread(&self) -> bool {
+        self.host_mask != 0
     }
 
     pub(super) fn source(&self, flow_hash: u32) -> Ipv6Addr {
         let mut source = [0; 16];
         source.copy_from_slice(&self.header[8..24]);
-        let host = spread(flow_hash) & host_mask(self.host_bits);
+        let host = spread(flow_hash) & self.host_mask;
         Ipv6Addr::from_bits(u128::from_be_bytes(source) | u128::from(host))
     }
 
     /// The EtherType and the header of a packet, which has at most 65,535 bytes; of no flow where none is
     /// given.
+    #[inline(always)]
     pub(super) fn header(&self, inner: &Inner, flow: Option<Flow<'_>>) -> HeaderV6 {
         let mut bytes = [0; _];
         let (ethertype, header) = bytes.split_at_mut(ETHERTYPE_BYTES);
         ethertype.copy_from_slice(&ETHERTYPE_IPV6.to_be_bytes());
         header.copy_from_slice(&self.header);
         let traffic_class = (inner.start >> 24) as u8;
-        header[0] = 0x60 | traffic_class >> 4;
-        header[1] = traffic_class << 4;
+        header[..2].copy_from_slice(&[0x60 | traffic_class >> 4, traffic_class << 4]);
         header[4..6].copy_from_slice(&(inner.total_bytes as u16).to_be_bytes());
         header[6] = inner.protocol;
-        if let Some(flow) = flow {
+        if let Some(flow) = flow
+            && self.is_spread()
+        {
             header[8..24].copy_from_slice(&self.source(flow.hash).octets());
         }
         bytes

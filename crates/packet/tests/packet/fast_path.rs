@@ -4,13 +4,14 @@ use hotloop_packet::{
     PacketBuf,
     build::{protocol, tcp, udp, unreachable},
     classify::{Layout, classify_packet},
+    flow_key::FlowKey,
     ipip::{Identifications, Tunnel},
     ipv4::Ipv4View,
     memory::MemPacket,
     seed::Seed,
 };
 use proptest::prelude::*;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const SEED: Seed = Seed::new(42);
 const ADDRESSES: [u8; 12] = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
@@ -91,7 +92,7 @@ proptest! {
         let wrap = |packet: &mut MemPacket, mtu_bytes: usize| {
             let mut identifications = Identifications::new(identification, 3);
             let flow = (flow_hash, &mut identifications);
-            tunnel.wrap_fast(packet, layout, mtu_bytes as u16, &ADDRESSES, flow)
+            tunnel.wrap_fast_v4(packet, layout, mtu_bytes as u16, &ADDRESSES, flow)
         };
         let total_bytes = short.len_bytes() - 14;
         let mut unchecked = MemPacket::new(&frame);
@@ -105,28 +106,73 @@ proptest! {
         prop_assert_eq!(IpAddr::from(outer.source()), tunnel.source(flow_hash));
     }
 
+    #[test]
+    fn both_ways_write_the_same_in_ipv6(
+        hop_limit in 2u8..,
+        tos: u8,
+        padded: bool,
+        payload in prop::collection::vec(any::<u8>(), 0..100),
+        prefix_bits in 0u8..=128,
+        flow_hash: u32,
+    ) {
+        let builder = udp().to("[2001:db8::1]:80").ttl(hop_limit).tos(tos).payload(payload);
+        let frame = if padded { builder.padded() } else { builder }.build();
+        let layout = classify_packet(&MemPacket::new(&frame), &SEED);
+        prop_assert!(layout.is_fast_v6() && !layout.is_fast_v4());
+        prop_assert_eq!(layout.fast_key_v6(&frame).map(FlowKey::V6), layout.key(&frame));
+        let source: IpAddr = "2001:db8:7::".parse().unwrap();
+        let tunnel = Tunnel::spread((source, prefix_bits), Ipv6Addr::LOCALHOST).unwrap();
+        prop_assert_eq!(tunnel.is_spread(), prefix_bits < 128);
+
+        let mut identifications = Identifications::new(2, 1);
+        let (mut long, mut short) = (MemPacket::new(&frame), MemPacket::new(&frame));
+        tunnel.wrap_flow(&mut long, &ADDRESSES, flow_hash, &mut identifications).unwrap();
+        let total_bytes = (long.len_bytes() - 14) as u16;
+        let mut wrap = |packet: &mut MemPacket, mtu_bytes| {
+            let flow = (flow_hash, &mut identifications);
+            tunnel.wrap_fast_v6(packet, layout, mtu_bytes, &ADDRESSES, flow)
+        };
+        prop_assert!(!wrap(&mut short, total_bytes - 1));
+        prop_assert_eq!(short.data(), &frame);
+        prop_assert!(wrap(&mut short, total_bytes));
+        prop_assert_eq!(short.data(), long.data());
+        prop_assert_eq!(identifications, Identifications::new(2, 1));
+    }
+
     /// A packet that is not wrapped stays as it was.
     #[test]
     fn no_bytes_make_it_panic(
         bytes in prop::collection::vec(any::<u8>(), 0..100),
-        is_fast: bool,
+        fast in prop::option::of(prop::sample::select(vec!["192.0.2.1:80", "[2001:db8::1]:80"])),
         mut layout: [u8; 8],
         headroom in 0usize..40,
     ) {
-        if is_fast {
-            layout = classify_packet(&MemPacket::from(tcp()), &SEED).to_metadata();
+        if let Some(to) = fast {
+            layout = classify_packet(&MemPacket::from(tcp().to(to)), &SEED).to_metadata();
         }
         let layout = Layout::from_metadata(layout);
-        let _ = (layout.fast_key_v4(&bytes), layout.key(&bytes), layout.l4_offset(&bytes));
+        let _ = (layout.key(&bytes), layout.l4_offset(&bytes));
+        let _ = (layout.fast_key_v4(&bytes), layout.fast_key_v6(&bytes));
         let mut packet = MemPacket::with_room(&bytes, headroom, 0);
         let mut identifications = Identifications::new(2, 1);
         if tunnel(24).wrap_flow(&mut packet, &ADDRESSES, 1, &mut identifications).is_err() {
             prop_assert_eq!(identifications, Identifications::new(2, 1));
             prop_assert_eq!(packet.data(), &bytes[..]);
         }
-        let mut packet = MemPacket::with_room(&bytes, headroom, 0);
-        if !tunnel(24).wrap_fast(&mut packet, layout, 1500, &ADDRESSES, (1, &mut identifications)) {
-            prop_assert_eq!(packet.data(), &bytes[..]);
+        let ends = [Ipv6Addr::LOCALHOST; 2];
+        let tunnel_v6 = Tunnel::new(ends[0], ends[1]).unwrap();
+        for tunnel in [tunnel(24), tunnel_v6] {
+            let mut packet = MemPacket::with_room(&bytes, headroom, 0);
+            let mut wrap = |is_v6| {
+                let (packet, flow) = (&mut packet, (1, &mut identifications));
+                match is_v6 {
+                    true => tunnel.wrap_fast_v6(packet, layout, 1500, &ADDRESSES, flow),
+                    false => tunnel.wrap_fast_v4(packet, layout, 1500, &ADDRESSES, flow),
+                }
+            };
+            if !wrap(true) && !wrap(false) {
+                prop_assert_eq!(packet.data(), &bytes[..]);
+            }
         }
     }
 }

@@ -42,7 +42,9 @@ impl<P: PacketBuf + Carries> Worker<P> {
         }
     }
 
-    /// Makes a packet ready to be sent to its target, and counts it. Where it can't, the packet is as it was.
+    /// Makes a packet ready to be sent to its target, and counts it. Where it can't, the packet is as it
+    /// was. It is not inlined: few packets take this way.
+    #[inline(never)]
     pub(super) fn encapsulate(
         &mut self,
         packet: &mut P,

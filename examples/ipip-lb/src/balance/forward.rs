@@ -211,7 +211,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
             && let Some(target) = services.active(connection.target)
         {
             let (mtu_bytes, flow) = (services.settings.mtu_bytes, (*hash, identifications));
-            if target.tunnel.wrap_fast(packet, layout, mtu_bytes, link, flow) {
+            if target.tunnel.wrap_fast_v4(packet, layout, mtu_bytes, link, flow) {
                 counts[connection.target.slot()].packets.add(1);
                 return true;
             }
@@ -231,15 +231,21 @@ impl<P: PacketBuf + Carries> Worker<P> {
         let layout = classified.tag();
         let packet = &mut classified.packet;
         let frame = packet.data();
-        if let Some(connection) = self.connections.found(index, layout, frame)
+        let Self { connections, link, identifications, seed, .. } = self;
+        if let Some(connection) = connections.found(index, layout, frame)
             && connection.is_unmoved_by(plain_flags(frame, layout))
             && let id = connection.target
             && let Some(target) = services.active(id)
-            && target.takes_frame(packet.len_bytes())
         {
-            let hash = hash(frame, layout, &self.seed);
+            let (tunnel, mtu_bytes) = (&target.tunnel, services.settings.mtu_bytes);
+            let hash = if tunnel.is_spread() { hash(frame, layout, seed) } else { 0 };
             let count = &counts[id.slot()].packets;
-            return self.encapsulate(packet, target, hash, count).is_ok();
+            if tunnel.wrap_fast_v6(packet, layout, mtu_bytes, link, (hash, identifications)) {
+                count.add(1);
+                return true;
+            }
+            return target.takes_frame(packet.len_bytes())
+                && self.encapsulate(packet, target, hash, count).is_ok();
         }
         false
     }
