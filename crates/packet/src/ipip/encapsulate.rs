@@ -1,11 +1,8 @@
 //! Into the tunnel.
 
-use std::{
-    hint,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
-};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::FromBytes;
 
 use crate::{
     Header, Malformed, NoRoom, PacketBuf,
@@ -14,6 +11,7 @@ use crate::{
     ip::protocol,
     ipip::{
         EncapsulateError, Identifications, TunnelError,
+        fast::{wrap_checked, wrap_checked_v6, wrap_plain},
         outer::{ETHERTYPE_BYTES, Flow, OuterV4, OuterV6},
     },
     ipv4::{self, Ipv4Header, Ipv4View},
@@ -262,114 +260,9 @@ impl Tunnel {
     }
 }
 
-/// The fast path: wraps a plain packet, which lies whole in a frame without VLAN tags and has an IPv4
-/// header without options: all headers are at fixed offsets, so that a third of the work remains. Returns
-/// `None` for any other packet, and where something is wrong: then the packet is as it was.
-#[inline(always)]
-fn wrap_plain<P: PacketBuf>(
-    packet: &mut P,
-    outer: &OuterV4,
-    addresses: Option<&[u8; 12]>,
-    flow: Option<Flow<'_>>,
-) -> Option<()> {
-    /// All but the traffic class.
-    const MASK: u32 = u32::from_le_bytes([0xff, 0xff, 0xff, 0]);
-    let (front, _) = Plain::ref_from_prefix(packet.data()).ok()?;
-    let total_bytes = usize::from(front.ip.total_length());
-    let is_plain = front.start() & MASK == start(0)
-        && total_bytes >= ipv4::HEADER_BYTES
-        && ethernet::HEADER_BYTES + total_bytes <= packet.len_bytes();
-    if is_plain { wrap_checked(packet, outer, addresses, flow, u16::MAX) } else { None }
-}
-
-/// [`wrap_plain`] for a packet that is known to be plain, and to be wrapped where it is not longer than
-/// `mtu_bytes` afterwards.
-#[inline(always)]
-fn wrap_checked<P: PacketBuf>(
-    packet: &mut P,
-    outer: &OuterV4,
-    addresses: Option<&[u8; 12]>,
-    flow: Option<Flow<'_>>,
-    mtu_bytes: u16,
-) -> Option<()> {
-    const OUTER: usize = ethernet::HEADER_BYTES + ipv4::HEADER_BYTES;
-    let frame_bytes = packet.len_bytes();
-    let (plain, _) = Plain::ref_from_prefix(packet.data()).ok()?;
-    let addresses = *addresses.unwrap_or(&plain.addresses);
-    let total_bytes = usize::from(plain.ip.total_length()) + ipv4::HEADER_BYTES;
-    if total_bytes > usize::from(mtu_bytes) || plain.ip.ttl() <= 1 {
-        // Two branches that are never taken are fewer instructions than a condition made of both.
-        hint::cold_path();
-        return None;
-    }
-    let bytes = packet.prepend(ipv4::HEADER_BYTES).ok()?;
-    let bytes = bytes.first_chunk_mut::<{ OUTER + ipv4::HEADER_BYTES }>()?;
-    let start = u32::from_le_bytes(*bytes[OUTER - 2..].first_chunk()?);
-    let (ip, _) = Ipv4Header::mut_from_prefix(&mut bytes[OUTER..]).ok()?;
-    let inner = Inner::of_v4(ip, ethernet::HEADER_BYTES);
-    let inner = Inner { start, total_bytes: total_bytes - ipv4::HEADER_BYTES, ..inner };
-    let header = outer.header(&inner, flow);
-    ip.lower_ttl();
-    bytes[..12].copy_from_slice(&addresses);
-    bytes[12..OUTER].copy_from_slice(&header);
-    if frame_bytes > ethernet::HEADER_BYTES + inner.total_bytes {
-        packet.truncate(ethernet::HEADER_BYTES + total_bytes);
-    }
-    Some(())
-}
-
-/// [`wrap_checked`] for IPv6.
-#[inline(always)]
-fn wrap_checked_v6<P: PacketBuf>(
-    packet: &mut P,
-    outer: &OuterV6,
-    addresses: &[u8; 12],
-    flow: Flow<'_>,
-    mtu_bytes: u16,
-) -> Option<()> {
-    const OUTER: usize = ethernet::HEADER_BYTES + ipv6::HEADER_BYTES;
-    let frame_bytes = packet.len_bytes();
-    let front = packet.data().first_chunk::<OUTER>()?;
-    let (ip, _) = Ipv6Header::ref_from_prefix(&front[ethernet::HEADER_BYTES..]).ok()?;
-    let total_bytes = usize::from(ip.payload_length()) + 2 * ipv6::HEADER_BYTES;
-    if total_bytes > usize::from(mtu_bytes) || ip.hop_limit() <= 1 {
-        hint::cold_path();
-        return None;
-    }
-    let bytes = packet.prepend(ipv6::HEADER_BYTES).ok()?;
-    let bytes = bytes.first_chunk_mut::<{ OUTER + ipv6::HEADER_BYTES }>()?;
-    let (ip, _) = Ipv6Header::mut_from_prefix(&mut bytes[OUTER..]).ok()?;
-    let inner = Inner::of_v6(ip, ethernet::HEADER_BYTES);
-    ip.decrement_hop_limit();
-    bytes[..12].copy_from_slice(addresses);
-    bytes[12..OUTER].copy_from_slice(&outer.header(&inner, Some(flow)));
-    if frame_bytes > ethernet::HEADER_BYTES + inner.total_bytes {
-        packet.truncate(ethernet::HEADER_BYTES + total_bytes);
-    }
-    Some(())
-}
-
-/// The first headers of a plain packet.
-#[derive(FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
-#[repr(C)]
-struct Plain {
-    addresses: [u8; 12],
-    ethertype: [u8; 2],
-    ip: Ipv4Header,
-}
-
-impl Plain {
-    /// [`start`], were it an outer header's.
-    #[inline(always)]
-    fn start(&self) -> u32 {
-        let [high, low] = self.ethertype;
-        u32::from_le_bytes([high, low, self.ip.version_ihl(), self.ip.traffic_class()])
-    }
-}
-
 /// The four bytes with which an outer IPv4 header and its EtherType begin, as they lie in memory from the
 /// lowest on: up to the traffic class.
-const fn start(traffic_class: u8) -> u32 {
+pub(super) const fn start(traffic_class: u8) -> u32 {
     let [high, low] = ETHERTYPE_IPV4.to_be_bytes();
     u32::from_le_bytes([high, low, 0x45, traffic_class])
 }
@@ -420,7 +313,7 @@ impl Inner {
     }
 
     #[inline(always)]
-    fn of_v4(header: &Ipv4Header, l3_offset: usize) -> Self {
+    pub(super) fn of_v4(header: &Ipv4Header, l3_offset: usize) -> Self {
         // With the offset, so that the fragments of one inner datagram differ.
         let fragment_offset = (header.fragment_offset_bytes() / 8) as u16;
         Self {
@@ -434,7 +327,7 @@ impl Inner {
     }
 
     #[inline]
-    fn of_v6(header: &Ipv6Header, l3_offset: usize) -> Self {
+    pub(super) fn of_v6(header: &Ipv6Header, l3_offset: usize) -> Self {
         Self {
             l3_offset,
             total_bytes: ipv6::HEADER_BYTES + usize::from(header.payload_length()),

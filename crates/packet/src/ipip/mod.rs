@@ -23,6 +23,7 @@
 
 mod decapsulate;
 mod encapsulate;
+mod fast;
 mod limit;
 mod outer;
 
