@@ -1,6 +1,9 @@
-//! `cargo xtask bench`: one group of benchmarks, beside its peers.
+//! `cargo xtask bench`: groups of benchmarks, beside their peers.
+
+mod summary;
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 
 use crate::failure::Failure;
@@ -9,6 +12,7 @@ use crate::process;
 use crate::rustc::Rustc;
 use crate::setup::{self, Group};
 use crate::workspace::Workspace;
+use summary::Summary;
 
 /// The package of the benchmarks: its bench targets are the groups.
 pub const PACKAGE: &str = "hotloop-benches";
@@ -16,54 +20,106 @@ pub const PACKAGE: &str = "hotloop-benches";
 /// What a group needs.
 const NEEDS: [(&str, &[Group]); 3] = [
     ("balancer", &[Group::Testpmd, Group::Valgrind]),
-    ("forward", &[Group::Testpmd]),
-    (instructions::GROUP, &[Group::Valgrind]),
+    ("forward", &[Group::Testpmd, Group::Valgrind]),
+    ("structures", &[Group::Valgrind]),
 ];
+
+/// The name under which groups are measured one after the other, and those that settle on a busy
+/// machine: a pipeline of two cores takes turns with nothing.
+const ALL: &str = "all";
+const PARTS_OF_ALL: [(&str, &[&str]); 3] =
+    [("forward", &[]), ("structures", &[]), ("balancer", &["hits", "arrivals", "frames"])];
 
 /// Prints the groups.
 pub fn list(workspace: &Workspace) -> Result<(), Failure> {
-    for group in groups(workspace) {
+    for group in groups(workspace).into_iter().chain([ALL]) {
         println!("{group}");
     }
     Ok(())
 }
 
-/// Sets up, builds and measures a group. The benchmark prints the table and writes the JSON.
+/// How a group is measured.
+pub struct Options {
+    /// Compare instruction counts with those kept.
+    pub check: bool,
+    /// Keep the tables in the book.
+    pub keep: bool,
+    /// How often.
+    pub repeat: usize,
+    /// Arguments of the benchmark.
+    pub arguments: Vec<String>,
+}
+
+/// Sets up, builds and measures a group, or all. The benchmark prints the table and writes the JSON.
 /// Instructions are counted by this program, because callgrind runs the benchmark.
-pub fn run(
-    workspace: &Workspace,
-    group: &str,
-    check: bool,
-    arguments: &[String],
-) -> Result<(), Failure> {
+pub fn run(workspace: &Workspace, group: &str, options: &Options) -> Result<(), Failure> {
+    if group == ALL {
+        return run_all(workspace, options);
+    }
     let groups = groups(workspace);
     if !groups.contains(&group) {
         let known = groups.join(", ");
-        return Err(Failure::refused(format!("no group `{group}`; the groups are {known}")));
+        return Err(Failure::refused(format!("no group `{group}`; the groups are {known}, {ALL}")));
     }
     let is_count = group == instructions::GROUP;
-    if check && !is_count {
+    if options.check && !is_count {
         let group = instructions::GROUP;
         return Err(Failure::refused(format!("only the counts of `{group}` can be checked")));
     }
-    if is_count && !arguments.is_empty() {
-        return Err(Failure::refused(format!("`{group}` takes no arguments of its own")));
+    if !is_count {
+        return measure(workspace, &[(group, &[])], options);
     }
-    let needs = NEEDS.iter().find(|(name, _)| *name == group);
-    setup::ensure(needs.map_or(&[], |(_, needs)| needs))?;
-    if is_count {
-        return instructions::run(workspace, check);
+    if !options.arguments.is_empty() || options.keep || options.repeat > 1 {
+        return Err(Failure::refused(format!(
+            "`{group}` is exact, and keeps its counts by itself"
+        )));
     }
-    let mut command = process::cargo(&["bench", "--package", PACKAGE, "--bench", group, "--"]);
-    process::run(command.args(arguments))
+    setup::ensure(&[Group::Valgrind])?;
+    instructions::run(workspace, options.check)
+}
+
+fn run_all(workspace: &Workspace, options: &Options) -> Result<(), Failure> {
+    if options.check || !options.arguments.is_empty() {
+        return Err(Failure::refused(format!("`{ALL}` takes no arguments of a group")));
+    }
+    measure(workspace, &PARTS_OF_ALL, options)
+}
+
+/// Measures groups, each with arguments of its own, and sums up where there is more than one table.
+fn measure(
+    workspace: &Workspace,
+    groups: &[(&str, &[&str])],
+    options: &Options,
+) -> Result<(), Failure> {
+    let of_group = |name| NEEDS.iter().filter(move |needs| needs.0 == name);
+    let needs: Vec<_> = groups.iter().flat_map(|group| of_group(group.0)).collect();
+    setup::ensure(&needs.iter().flat_map(|needs| needs.1).copied().collect::<Vec<_>>())?;
+    let mut summary = Summary::default();
+    for _ in 0..options.repeat {
+        for (group, arguments) in groups {
+            let mut command =
+                process::cargo(&["bench", "--package", PACKAGE, "--bench", group, "--"]);
+            process::run(command.args(*arguments).args(&options.arguments))?;
+            summary.add(&target(workspace, group).with_extension("json"))?;
+        }
+    }
+    if options.repeat > 1 || groups.len() > 1 {
+        print!("\n{summary}");
+    }
+    if options.keep {
+        groups.iter().try_for_each(|(group, _)| keep(workspace, group))?;
+    }
+    Ok(())
+}
+
+/// What a benchmark writes, without extension.
+fn target(workspace: &Workspace, group: &str) -> PathBuf {
+    workspace.target_directory.join("bench").join(group)
 }
 
 /// Keeps the table of the last run in the book, with the machine and the date.
-pub fn keep(workspace: &Workspace, group: &str) -> Result<(), Failure> {
-    if group == instructions::GROUP {
-        return Err(Failure::refused(format!("`{group}` keeps its counts without --keep")));
-    }
-    let target = workspace.target_directory.join("bench").join(group).with_extension("md");
+fn keep(workspace: &Workspace, group: &str) -> Result<(), Failure> {
+    let target = target(workspace, group).with_extension("md");
     let table = fs::read_to_string(&target).map_err(Failure::file("read", &target))?;
     let file = workspace.workspace_root.join("docs/performance").join(group).with_extension("md");
     let text = format!("# cargo xtask bench {group}\n\nTaken on {}.\n\n{table}", machine()?);

@@ -72,10 +72,11 @@ enum Task {
         #[arg(long, value_name = "STEP")]
         only: Vec<String>,
     },
-    /// Measure one group of benchmarks beside its peers
+    /// Measure a group of benchmarks beside its peers
     ///
     /// Prints a table and writes GROUP.json into target/bench. The exit code is 0 whatever the
-    /// figures are.
+    /// figures are. A row that was disturbed too often is `unsettled`. The group `all` is all others
+    /// that have peers, without the pipeline of two cores, and ends with a summary.
     ///
     /// The group `instructions` has no peers: it counts the instructions of the hot functions
     /// exactly, under callgrind, and keeps the counts in benches/instructions.json by compiler.
@@ -94,6 +95,9 @@ enum Task {
         /// Keep the table in docs/performance/GROUP.md, with the machine and the date
         #[arg(long, conflicts_with_all = ["list", "check"])]
         keep: bool,
+        /// Measure so many times, and show how far the ratios of settled rows differ
+        #[arg(long, value_name = "N", default_value_t = 1, value_parser = times)]
+        repeat: usize,
         /// Arguments of the benchmark, after --
         #[arg(last = true)]
         arguments: Vec<String>,
@@ -117,6 +121,10 @@ enum Task {
     },
 }
 
+fn times(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|count| *count > 0).ok_or_else(|| "a number above 0".to_owned())
+}
+
 fn main() -> ExitCode {
     match run(Arguments::parse().task) {
         Ok(()) => ExitCode::SUCCESS,
@@ -138,9 +146,9 @@ fn run(task: Task) -> Result<(), Failure> {
         Task::Check { only } => check::run(&workspace, &only),
         Task::Test { only } => test::run(&workspace, &only),
         Task::Bench { list: true, .. } => bench::list(&workspace),
-        Task::Bench { group, check, keep, arguments, .. } => {
-            bench::run(&workspace, group.as_deref().unwrap_or_default(), check, &arguments)?;
-            if keep { bench::keep(&workspace, &group.unwrap_or_default()) } else { Ok(()) }
+        Task::Bench { group, check, keep, repeat, arguments, .. } => {
+            let options = bench::Options { check, keep, repeat, arguments };
+            bench::run(&workspace, &group.unwrap_or_default(), &options)
         }
         Task::Demo { live: false } => demo::run(&workspace),
         Task::Demo { live: true } => demo::run_live(&workspace),

@@ -1,0 +1,104 @@
+//! What came of several tables, or of several runs.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+use serde::Deserialize;
+
+use crate::failure::Failure;
+
+/// The rows of all tables, each with its results in the order of the runs.
+#[derive(Default)]
+pub struct Summary(BTreeMap<String, Vec<Row>>);
+
+/// What is read of a row.
+#[derive(Deserialize)]
+struct Row {
+    name: String,
+    peer: String,
+    unit: String,
+    /// None where there was nothing to divide.
+    ratio: Option<f64>,
+    met: bool,
+    settled: bool,
+}
+
+impl Summary {
+    /// Adds a table.
+    pub fn add(&mut self, file: &Path) -> Result<(), Failure> {
+        let text = fs::read_to_string(file).map_err(Failure::file("read", file))?;
+        let rows: Vec<Row> = serde_json::from_str(&text).map_err(Failure::file("read", file))?;
+        for row in rows {
+            let name = format!("{} ({}, {})", row.name, row.peer, row.unit);
+            self.0.entry(name).or_default().push(row);
+        }
+        Ok(())
+    }
+}
+
+/// Of rows that settled in several runs, how far the ratios differ; then which aims were met in the last.
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let width = self.0.keys().map(|name| name.chars().count()).max().unwrap_or(0);
+        let mut counts = [0; 3];
+        for (name, runs) in &self.0 {
+            let settled = || runs.iter().filter(|row| row.settled).filter_map(|row| row.ratio);
+            let (least, most) = settled().fold((f64::MAX, f64::MIN), |(least, most), ratio| {
+                (least.min(ratio), most.max(ratio))
+            });
+            if runs.len() > 1 {
+                write!(f, "{name:<width$}  settled {} of {}", settled().count(), runs.len())?;
+                match settled().count() {
+                    0 | 1 => writeln!(f)?,
+                    _ => writeln!(
+                        f,
+                        ", {least:.3} to {most:.3}: {:.1} %",
+                        (most / least - 1.0) * 100.0
+                    )?,
+                }
+            }
+            let last = &runs[runs.len() - 1];
+            counts[if !last.settled { 2 } else { usize::from(!last.met) }] += 1;
+        }
+        for (name, runs) in &self.0 {
+            let last = &runs[runs.len() - 1];
+            if last.settled && !last.met {
+                writeln!(f, "missed: {name}")?;
+            }
+        }
+        let [met, missed, unsettled] = counts;
+        writeln!(f, "aims met: {met}, missed: {missed}, unsettled: {unsettled}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_compared_and_aims_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("group.json");
+        let mut summary = Summary::default();
+        for ratio in [1.0, 1.02] {
+            let row = |name: &str, settled| {
+                format!(
+                    r#"{{"name": "{name}", "peer": "p", "unit": "ns", "ratio": {ratio}, "met": false,
+                        "settled": {settled}, "spread": 0.1}}"#
+                )
+            };
+            fs::write(&file, format!("[{}, {}]", row("a", true), row("b", false))).unwrap();
+            summary.add(&file).unwrap();
+        }
+        let lines: Vec<_> = summary.to_string().lines().map(str::to_owned).collect();
+        let expected = [
+            "a (p, ns)  settled 2 of 2, 1.000 to 1.020: 2.0 %",
+            "b (p, ns)  settled 0 of 2",
+            "missed: a (p, ns)",
+            "aims met: 0, missed: 1, unsettled: 1",
+        ];
+        assert_eq!(lines, expected);
+    }
+}
