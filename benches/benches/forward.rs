@@ -13,7 +13,7 @@ use hotloop::dpdk::{Eal, Port, PortConfig};
 use hotloop::engine::{Assembly, Deployment, Engine, Graph, Plan};
 use hotloop::stage::Instant;
 use hotloop_benches::alternate::Rates;
-use hotloop_benches::contest::Contest;
+use hotloop_benches::contest::{Bursts, Contest, Side};
 use hotloop_benches::cores::Pair;
 use hotloop_benches::forwarder::{self, Case, Forwarder, Mode};
 use hotloop_benches::hugepages::Reserved;
@@ -143,6 +143,12 @@ fn in_process(instrument: &mut Instrument, table: &mut Table) -> hotloop::Result
             }
         }
     }
+    stages(eal, instrument, table)?;
+    burst_times(eal, instrument, table)
+}
+
+/// What a stage adds.
+fn stages(eal: Eal, instrument: &mut Instrument, table: &mut Table) -> hotloop::Result<()> {
     let (lan, wan, lan_5, wan_5) = (open(eal, 0)?, open(eal, 1)?, open(eal, 2)?, open(eal, 3)?);
     let contest = Contest::new("forward/stages")
         .side("none", play(forwarder::graph(&lan, &wan, 64))?)
@@ -164,17 +170,61 @@ fn open(eal: Eal, index: usize) -> hotloop::Result<Port> {
     Ok(Port::open_with(eal, &format!("net_null{index},size=64,copy=0"), config)?)
 }
 
-/// Steps the one core of a graph. Time goes on by a microsecond a step: the loop in C reads no clock.
-fn play<'a>(graph: impl Graph + 'a) -> hotloop::Result<impl FnMut(u64) -> Duration + 'a> {
+/// How long bursts of 32 take, the slowest of a thousand too.
+fn burst_times(eal: Eal, instrument: &mut Instrument, table: &mut Table) -> hotloop::Result<()> {
+    let (lan, wan) = (open(eal, 0)?, open(eal, 1)?);
+    let (lan_c, wan_c) = (open(eal, 2)?, open(eal, 3)?);
+    let mut theirs = Loop::new(&lan_c, &wan_c)?;
+    let mut step = stepper(forwarder::swapping_graph(&lan, &wan, 32))?;
+    let (of_ours, of_theirs) = (Bursts::default(), Bursts::default());
+    let ours = Side::new("hotloop", |count| timed(count, &of_ours, &mut step));
+    let theirs =
+        Side::new("loop in C", |count| timed(count, &of_theirs, || theirs.forward(1, 32, true)));
+    let contest = Contest::new("forward/burst");
+    let contest = contest.with(ours.bursts(&of_ours)).with(theirs.bursts(&of_theirs));
+    let Some(outcome) = contest.run(instrument) else { return Ok(()) };
+    for (name, share) in [("median", 0.5), ("99.9 %", 0.999)] {
+        let figure = |side| outcome.burst_time(side, share);
+        let name = format!("macswap, time of a burst of 32, {name}");
+        let figures = (&figure("hotloop"), &figure("loop in C"));
+        table.rows.push(Row::time(&name, "loop in C", "ns", figures, LOOP_AIM));
+    }
+    Ok(())
+}
+
+/// Forwards bursts with a look at the clock after each.
+fn timed(count: u64, bursts: &Bursts, mut step: impl FnMut() -> u64) -> Duration {
+    let mut bursts = bursts.borrow_mut();
+    let (start, mut done) = (time::Instant::now(), 0);
+    let mut before = start;
+    while done < count {
+        done += step();
+        let now = time::Instant::now();
+        bursts.push((now - before).as_nanos() as u32);
+        before = now;
+    }
+    (before - start).mul_f64(count as f64 / done as f64)
+}
+
+/// Steps the one core of a graph. Returns how many packets came in a step. Time goes on by a microsecond
+/// a step: the loop in C reads no clock.
+fn stepper<'a>(graph: impl Graph + 'a) -> hotloop::Result<impl FnMut() -> u64 + 'a> {
     let plan: &Plan<_> =
         Box::leak(Box::new(Engine::plan(graph, Deployment::run_to_completion(1))?));
     let mut assembly: Assembly<'_> = plan.assemble()?;
     let mut now_ns = 0;
+    Ok(move || {
+        now_ns += 1_000;
+        assembly.step(0, Instant::from_ns(now_ns)) as u64
+    })
+}
+
+fn play<'a>(graph: impl Graph + 'a) -> hotloop::Result<impl FnMut(u64) -> Duration + 'a> {
+    let mut step = stepper(graph)?;
     Ok(move |count| {
         let (start, mut done) = (time::Instant::now(), 0);
         while done < count {
-            now_ns += 1_000;
-            done += assembly.step(0, Instant::from_ns(now_ns)) as u64;
+            done += step();
         }
         start.elapsed().mul_f64(count as f64 / done as f64)
     })

@@ -15,6 +15,7 @@ use crate::instrument::{Instrument, count_here};
 use crate::peers::lines::Random;
 use crate::row::Row;
 use crate::watch::{Switches, calibration_ns};
+use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 /// How long a slice takes.
@@ -53,10 +54,15 @@ pub struct Side<'a> {
     slice_ops: u64,
     turn_slices: u64,
     slices: Vec<Slice>,
+    /// Where `play` leaves the nanoseconds of each burst, where it does.
+    bursts: Option<&'a Bursts>,
 }
 
+/// The nanoseconds of each burst of a slice.
+pub type Bursts = RefCell<Vec<u32>>;
+
 /// A side's time of one slice, and what was seen around it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Slice {
     round: usize,
     op_ns: f64,
@@ -65,6 +71,8 @@ struct Slice {
     was_switched: bool,
     /// How far apart the two cores were, where there are two.
     distance: Option<Distance>,
+    /// The nanoseconds of each burst, where they are measured.
+    bursts_ns: Vec<u32>,
 }
 
 /// The figures of a contest.
@@ -91,7 +99,15 @@ impl<'a> Side<'a> {
             slice_ops: 0,
             turn_slices: 1,
             slices: Vec::new(),
+            bursts: None,
         }
+    }
+
+    /// `play` appends the nanoseconds of each burst to `bursts`.
+    #[must_use]
+    pub const fn bursts(mut self, bursts: &'a Bursts) -> Self {
+        self.bursts = Some(bursts);
+        self
     }
 
     /// Operations that go over the working set once: the warm-up of a turn, where they take longer than
@@ -219,6 +235,7 @@ impl<'a> Contest<'a> {
                 || lines.as_ref().map_or_else(|| switches.count(), Lines::switch_count);
             let count = switch_count();
             let before_ns = calibration_ns();
+            side.bursts.inspect(|bursts| bursts.borrow_mut().clear());
             let taken = (side.play)(side.slice_ops);
             let calibration_ns = calibration_ns().max(before_ns);
             let was_switched = switch_count() != count;
@@ -226,7 +243,9 @@ impl<'a> Contest<'a> {
             let distance = line_before_ns.zip(line_ns).and_then(|(a, b)| Distance::of(a, b));
             line_before_ns = line_ns;
             let op_ns = taken.as_secs_f64() * 1e9 / side.slice_ops as f64;
-            side.slices.push(Slice { round, op_ns, calibration_ns, was_switched, distance });
+            let bursts_ns = side.bursts.map_or_else(Vec::new, |bursts| bursts.borrow().clone());
+            let slice = Slice { round, op_ns, calibration_ns, was_switched, distance, bursts_ns };
+            side.slices.push(slice);
         }
     }
 
@@ -296,7 +315,7 @@ impl Outcome {
     pub fn figure(&self, side: &str) -> Figure {
         let slices = &self.sides[self.index(side)].1;
         let quarter = |slice: &Slice| slice.round * QUARTER_COUNT / self.round_count;
-        let kept: Vec<_> = self.kept(slices).map(|it| (quarter(&it), it.op_ns)).collect();
+        let kept: Vec<_> = self.kept(slices).map(|it| (quarter(it), it.op_ns)).collect();
         Figure::of_slices(&kept)
     }
 
@@ -326,9 +345,28 @@ impl Outcome {
         self.instructions[self.index(side)]
     }
 
-    fn kept(&self, slices: &[Slice]) -> impl Iterator<Item = Slice> {
+    /// The time that this share of a side's bursts took at most, in the slices that were kept.
+    ///
+    /// # Panics
+    /// Without such a side.
+    #[must_use]
+    pub fn burst_time(&self, side: &str, share: f64) -> Figure {
+        let slices = &self.sides[self.index(side)].1;
+        let quarter = |slice: &Slice| slice.round * QUARTER_COUNT / self.round_count;
+        let of = |wanted: Option<usize>| {
+            let kept = self.kept(slices).filter(|it| wanted.is_none_or(|at| at == quarter(it)));
+            let mut bursts_ns: Vec<_> = kept.flat_map(|it| it.bursts_ns.iter().copied()).collect();
+            bursts_ns.sort_unstable();
+            let place = (bursts_ns.len() as f64 * share) as usize;
+            bursts_ns.get(place).map_or(f64::NAN, |&ns| f64::from(ns))
+        };
+        let quarters = std::array::from_fn(|quarter| of(Some(quarter)));
+        Figure { value: of(None), quarters, ..self.figure(side) }
+    }
+
+    fn kept<'s>(&self, slices: &'s [Slice]) -> impl Iterator<Item = &'s Slice> + use<'s> {
         let (fastest_ns, distance) = (self.fastest_ns, self.distance);
-        slices.iter().copied().filter(move |slice| {
+        slices.iter().filter(move |slice| {
             slice.is_kept(fastest_ns) && distance.is_none_or(|it| slice.distance == Some(it))
         })
     }
@@ -344,8 +382,14 @@ mod tests {
     use super::*;
     use std::cell::Cell;
 
-    const QUIET: Slice =
-        Slice { round: 0, op_ns: 2.0, calibration_ns: 100.0, was_switched: false, distance: None };
+    const QUIET: Slice = Slice {
+        round: 0,
+        op_ns: 2.0,
+        calibration_ns: 100.0,
+        was_switched: false,
+        distance: None,
+        bursts_ns: Vec::new(),
+    };
 
     fn outcome(slices: Vec<Slice>) -> Outcome {
         let side = Side { slices, ..Side::new("only", |_| Duration::ZERO) };
@@ -358,6 +402,15 @@ mod tests {
         let switched = Slice { op_ns: 1.0, was_switched: true, ..QUIET };
         let figure = outcome(vec![slow, QUIET, switched, QUIET]).figure("only");
         assert_eq!((figure.value, figure.count), (2.0, 2));
+    }
+
+    #[test]
+    fn bursts_of_kept_slices_are_ranked() {
+        let kept = Slice { bursts_ns: (0..1_000).rev().collect(), ..QUIET };
+        let switched = Slice { bursts_ns: vec![9_999; 1_000], was_switched: true, ..QUIET };
+        let outcome = outcome(vec![kept, switched]);
+        let times = [0.5, 0.999].map(|share| outcome.burst_time("only", share).value);
+        assert_eq!(times, [500.0, 999.0]);
     }
 
     #[test]

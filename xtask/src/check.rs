@@ -4,13 +4,14 @@ use std::env;
 use std::process::Command;
 
 use crate::failure::Failure;
+use crate::instructions;
 use crate::links;
 use crate::process::{self, cargo};
 use crate::steps::{self, Outcome, Step};
 use crate::tidy;
 use crate::workspace::Workspace;
 
-const STEPS: [Step; 8] = [
+const STEPS: [Step; 9] = [
     Step::new("format", "rustfmt", format),
     Step::new("clippy", "warnings are errors", clippy),
     Step::new("docs", "rustdoc, warnings are errors", |_| docs(&["--workspace"])),
@@ -25,6 +26,7 @@ const STEPS: [Step; 8] = [
     Step::new("links", "relative links and anchors in Markdown", |_| {
         links::run().map(Outcome::passed)
     }),
+    Step::new("instructions", "the counts of the hot functions, as kept", counts),
 ];
 
 /// Runs every check, or those named.
@@ -73,6 +75,18 @@ fn dependencies(_: &Workspace) -> Result<Outcome, Failure> {
     }
     let checks = ["deny", "--locked", "--offline", "check", "bans", "licenses", "sources"];
     process::run(&mut cargo(&checks)).map(Outcome::passed)
+}
+
+/// Compares the instructions of the hot functions with those kept, where the compiler is the one that
+/// they are kept of.
+fn counts(workspace: &Workspace) -> Result<Outcome, Failure> {
+    if process::find_program("valgrind").is_none() {
+        return Outcome::skipped("valgrind is not installed: cargo xtask setup --bench");
+    }
+    if let Some(why) = instructions::unknown_compiler(workspace)? {
+        return Outcome::skipped(why);
+    }
+    instructions::run(workspace, true).map(Outcome::passed)
 }
 
 fn book(workspace: &Workspace) -> Result<Outcome, Failure> {

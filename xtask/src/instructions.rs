@@ -41,11 +41,8 @@ struct Kept {
 pub fn run(workspace: &Workspace, check: bool) -> Result<(), Failure> {
     let program = build()?;
     let now = count_all(&program)?;
-    let rustc = Rustc::ask()?;
-    let compiler = format!("{}, {}", rustc.version, rustc.host);
-    let file = workspace.workspace_root.join(KEPT_FILE);
-    let text = fs::read_to_string(&file).map_err(Failure::file("read", &file))?;
-    let mut kept: Kept = serde_json::from_str(&text).map_err(Failure::file("read", &file))?;
+    let compiler = compiler()?;
+    let (file, mut kept) = kept(workspace)?;
 
     let of_this = kept.compilers.get(&compiler);
     let latest = kept.compilers.last_key_value();
@@ -69,6 +66,25 @@ pub fn run(workspace: &Workspace, check: bool) -> Result<(), Failure> {
         )));
     }
     Ok(())
+}
+
+/// Why the counts kept can't be compared with those of this compiler; nothing where they can.
+pub fn unknown_compiler(workspace: &Workspace) -> Result<Option<String>, Failure> {
+    let (compiler, (_, kept)) = (compiler()?, kept(workspace)?);
+    let is_known = kept.compilers.contains_key(&compiler);
+    Ok((!is_known).then(|| format!("{KEPT_FILE} has no counts of {compiler}")))
+}
+
+fn compiler() -> Result<String, Failure> {
+    let rustc = Rustc::ask()?;
+    Ok(format!("{}, {}", rustc.version, rustc.host))
+}
+
+fn kept(workspace: &Workspace) -> Result<(PathBuf, Kept), Failure> {
+    let file = workspace.workspace_root.join(KEPT_FILE);
+    let text = fs::read_to_string(&file).map_err(Failure::file("read", &file))?;
+    let kept = serde_json::from_str(&text).map_err(Failure::file("read", &file))?;
+    Ok((file, kept))
 }
 
 /// Builds the program that holds the cases, for any machine of this kind.
