@@ -18,7 +18,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::process::ExitCode;
 
 use hotloop::arena::Arena;
-use hotloop::flow::{BURST_KEYS_MAX, Backend, Config, Table};
+use hotloop::flow::{BURST_KEYS_MAX, Backend, Class, Classes, Config, Full, Hint, Table};
 use hotloop::packet::build::{PacketBuilder, tcp, udp};
 use hotloop::packet::classify::classify;
 use hotloop::packet::flow_key::{FlowKey, FlowKeyV4};
@@ -66,10 +66,14 @@ fn cases() -> Vec<Case> {
     for backend in Backend::ALL.into_iter().filter(is_everywhere) {
         for (size, capacity) in [("in cache", 4096), ("large", 100_000)] {
             for (what, are_known) in [("hits", true), ("misses", false)] {
-                let name = format!("flow lookup_burst, 64 {what}, {size}, {backend:?}");
-                let lookup = move |calls| lookup_burst(calls, backend, capacity, are_known);
-                cases.push((name, Box::new(lookup)));
+                let name = format!("flow hint_burst and find, 64 {what}, {size}, {backend:?}");
+                let find = move |calls| find_burst(calls, backend, capacity, are_known);
+                cases.push((name, Box::new(find)));
             }
+        }
+        for (what, is_full) in [("with room", false), ("into a full table", true)] {
+            let name = format!("flow insert_ranked, {what}, {backend:?}");
+            cases.push((name, Box::new(move |calls| insert_ranked(calls, backend, is_full))));
         }
     }
     cases.extend(chains::cases());
@@ -153,23 +157,60 @@ fn pop(consumer: &mut Consumer<u64>) {
     black_box(sum);
 }
 
-/// In a table of so many flows, of which the first few thousand are there. One that fits in the
-/// cache looks up flow by flow, a larger one in stages.
-fn lookup_burst(calls: usize, backend: Backend, capacity: usize, are_known: bool) {
-    let arena = Arena::on(None).expect("addresses");
-    let config = Config::new(capacity, u64::MAX);
-    let mut table = Table::with_backend(arena, config, 42, backend).expect("memory for the table");
-    for number in 0..FLOW_COUNT {
-        table.insert(flow(number), number, NOW_NS).expect("room for the flow");
-    }
+/// In a table of so many flows, of which the first few thousand are there. In one that fits in the
+/// cache, hints are not used. The values of flows that are there are read.
+fn find_burst(calls: usize, backend: Backend, capacity: usize, are_known: bool) {
+    let mut table = table(Config::new(capacity, u64::MAX), backend, FLOW_COUNT);
     let first = if are_known { 0 } else { FLOW_COUNT };
     let keys: Vec<_> = (first..first + FLOW_COUNT).map(flow).collect();
-    let mut found = [None; BURST_KEYS_MAX];
-    for burst in keys.chunks_exact(BURST_KEYS_MAX).cycle().take(calls) {
-        table.lookup_burst(black_box(burst).iter().copied(), NOW_NS, &mut found);
-        black_box(&found);
+    let mut hints = [Hint::default(); BURST_KEYS_MAX];
+    let bursts = keys.chunks_exact(BURST_KEYS_MAX).cycle().take(calls);
+    let sum: u64 = bursts.map(|burst| find(&mut table, black_box(burst), &mut hints)).sum();
+    assert_eq!(calls > 0 && are_known, black_box(sum) > 0);
+}
+
+#[inline(never)]
+fn find(
+    table: &mut Table<FlowKeyV4, u32>,
+    burst: &[FlowKeyV4],
+    hints: &mut [Hint; BURST_KEYS_MAX],
+) -> u64 {
+    let mut sum = 0;
+    table.hint_burst(burst.iter().copied(), hints);
+    for (key, hint) in burst.iter().zip(hints) {
+        if let Some(value) = table.find(key, *hint, NOW_NS) {
+            sum += u64::from(*value);
+        }
     }
-    assert!(calls == 0 || found.iter().all(|handle| handle.is_some() == are_known));
+    sum
+}
+
+/// New flows come to a table, where each takes the place of another or finds room.
+fn insert_ranked(calls: usize, backend: Backend, is_full: bool) {
+    let capacity = if is_full { FLOW_COUNT } else { FLOW_COUNT + CALLS_MAX as u32 };
+    let full = Full::Evict(Classes::ALL);
+    let config = Config { full, ..Config::new(capacity as usize, u64::MAX) };
+    let mut table = table(config, backend, FLOW_COUNT);
+    let mut evicted_count = 0;
+    for number in (FLOW_COUNT..).take(calls) {
+        let rank = |value: &u32, _, _| Some((*value & 1) as u8);
+        let on_evict = |_, _| evicted_count += 1;
+        let class = Class::default();
+        let now_ns = NOW_NS + u64::from(number);
+        let placed = table.insert_ranked(flow(number), number, class, now_ns, rank, on_evict);
+        placed.expect("room for the flow");
+    }
+    assert_eq!(evicted_count, if is_full { calls } else { 0 });
+}
+
+/// A table with this many flows.
+fn table(config: Config, backend: Backend, flow_count: u32) -> Table<FlowKeyV4, u32> {
+    let arena = Arena::on(None).expect("addresses");
+    let mut table = Table::with_backend(arena, config, 42, backend).expect("memory for the table");
+    for number in 0..flow_count {
+        table.insert(flow(number), number, NOW_NS).expect("room for the flow");
+    }
+    table
 }
 
 fn flow(number: u32) -> FlowKeyV4 {

@@ -4,11 +4,12 @@ use super::keys::key;
 use super::tables::{Hashbrown, Ours, START_NS};
 use crate::Bench;
 use hotloop::arena::Pages;
-use hotloop::flow::Config;
+use hotloop::flow::{Config, Hint};
 use hotloop_benches::contest::{Contest, Side};
 use hotloop_benches::figure::{Figure, QUARTER_COUNT};
 use hotloop_benches::row::Row;
 use std::cell::{Cell, LazyCell, RefCell};
+use std::hint::black_box;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
@@ -45,16 +46,19 @@ pub fn churn(bench: &mut Bench, pages: Pages) {
     let refused_count = Cell::new(0_u64);
     let ours = Side::new(OURS, |count| {
         let (table, oldest) = &mut *in_bursts.borrow_mut();
-        let mut found = [None; BURST];
+        let (mut hints, mut placed) = ([Hint::default(); BURST], [None; BURST]);
         turn_over(oldest, count, BURST as u64, |old| {
             // Where the end of a flow shows in its packets, these are looked up anyway.
-            table.0.lookup_burst(old.clone().map(key), START_NS, &mut found);
+            table.0.hint_burst(old.clone().map(key), &mut hints);
+            for (number, hint) in old.clone().zip(hints) {
+                black_box(table.0.find(&key(number), hint, START_NS));
+            }
             for number in old.clone() {
                 // One that was refused is not there to be taken out.
                 table.0.remove(&key(number));
             }
             let new = old.map(|number| (key(number + CHURN_FLOWS), [1; 5]));
-            let placed_count = table.0.insert_burst(new, START_NS, &mut found, |_, _| ());
+            let placed_count = table.0.insert_burst(new, START_NS, &mut placed, |_, _| ());
             refused_count.set(refused_count.get() + (BURST - placed_count) as u64);
         })
     });

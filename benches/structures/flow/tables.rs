@@ -4,7 +4,7 @@ use super::keys::{BURST, Key, key};
 use hashbrown::HashTable;
 use hotloop::arena::{Arena, Obtained, Pages, Request};
 use hotloop::dpdk::Eal;
-use hotloop::flow::{Config, Table, hash_words};
+use hotloop::flow::{BURST_KEYS_MAX, Config, HashSeed, Hint, Table, hash_words};
 use hotloop_benches::peers::floor::Floor;
 use hotloop_benches::peers::rte_hash::{self, Hash};
 
@@ -21,7 +21,7 @@ const FILLS_MAX: usize = 8;
 const LOAD: f64 = 0.85;
 
 /// The seed of the hash that hashbrown's table is used with; ours has a random one of its own.
-const SEED: u64 = 0x5851_f42d_4c95_7f2d;
+const SEED: HashSeed = HashSeed::new(0x5851_f42d_4c95_7f2d);
 
 /// The flow table.
 pub struct Ours(pub Table<Key, Value>);
@@ -66,12 +66,14 @@ impl Ours {
     /// Looks up bursts of keys; the sum of the first words found. Time goes on by `step_ns` from
     /// burst to burst.
     pub fn find(&mut self, keys: &[Key], now_ns: &mut u64, step_ns: u64) -> u64 {
-        let mut found = [None; BURST];
+        let mut hints = [Hint::default(); BURST_KEYS_MAX];
         let mut sum = 0;
         for burst in keys.chunks(BURST) {
-            self.0.lookup_burst(burst.iter().copied(), *now_ns, &mut found);
-            for handle in found[..burst.len()].iter().flatten() {
-                sum += self.0[*handle][0];
+            self.0.hint_burst(burst.iter().copied(), &mut hints);
+            for (key, hint) in burst.iter().zip(hints) {
+                if let Some(value) = self.0.find(key, hint, *now_ns) {
+                    sum += value[0];
+                }
             }
             *now_ns += step_ns;
         }
@@ -162,5 +164,5 @@ pub fn floor(flow_count: u64, pages: Pages) -> Floor {
 pub const RTE_WINDOW: u32 = rte_hash::WINDOW_MAX;
 
 fn hash(key: &Key) -> u64 {
-    hash_words(key, SEED)
+    hash_words(key, &SEED)
 }

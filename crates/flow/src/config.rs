@@ -15,7 +15,7 @@ pub struct Config {
     /// (2.28 years), keeps it for ever.
     pub idle_ns: [u64; CLASS_COUNT],
     /// A flow that has been silent for this long or longer, in nanoseconds, is not found by
-    /// [`lookup_burst`](crate::Table::lookup_burst), which leaves it as it is: for
+    /// [`find`](crate::Table::find), which leaves it as it is: for
     /// [`get_silent`](crate::Table::get_silent), which says for how long. `u64::MAX` where that does
     /// not matter.
     pub recent_ns: u64,
@@ -25,7 +25,7 @@ pub struct Config {
 
 impl Config {
     /// Room for `capacity` flows, which are kept for `idle_ns` nanoseconds after their last packets
-    /// whatever their class, a burst lookup finds all of them, and a full table refuses new ones.
+    /// whatever their class, `find` finds all of them, and a full table refuses new ones.
     #[must_use]
     pub const fn new(capacity: usize, idle_ns: u64) -> Self {
         let idle_ns = [idle_ns; CLASS_COUNT];

@@ -32,6 +32,11 @@ pub(crate) struct Entry<K, V> {
 pub(crate) struct Generation(NonZero<u32>);
 
 impl Generation {
+    #[inline(always)]
+    pub(crate) fn number(self) -> u32 {
+        self.0.get()
+    }
+
     pub(crate) const FIRST: Self = Self(NonZero::new(OCCUPIED).expect("a bit"));
 
     #[inline(always)]
@@ -124,7 +129,8 @@ impl<K: Copy, V> Entry<K, V> {
 
     #[inline(always)]
     pub(crate) fn value(&self) -> Option<&V> {
-        self.value_of(self.generation()?)
+        // SAFETY: 1. An occupied entry's value is initialised.
+        self.is_occupied().then(|| unsafe { self.value.assume_init_ref() })
     }
 
     #[inline(always)]

@@ -6,10 +6,9 @@ use crate::Key;
 use crate::config::{Class, Refused};
 use crate::entry::Flow;
 use crate::group::{GROUP_SLOTS, Lanes};
-use crate::place::{Place, RANKED_SAMPLE_COUNT, SAMPLE_COUNT, Situation};
+use crate::place::{Place, Situation};
 use crate::table::{BURST_KEYS_MAX, Handle, Table, by_backend};
 use crate::view::Hash;
-use crate::window::{List, room};
 
 /// What a search for a key's flow, or else for a place, came to.
 #[derive(Clone, Copy)]
@@ -20,15 +19,6 @@ enum Spot {
     Expired { slot: usize },
     /// It is not there, and can go here.
     New(Place),
-}
-
-/// The key of a flow that waits for its place.
-#[derive(Clone, Copy)]
-struct Wanted<K> {
-    key: K,
-    hash: Hash,
-    /// Its place in the burst.
-    index: usize,
 }
 
 /// The rank of flows that leave in the order of their last packets alone.
@@ -67,7 +57,7 @@ impl<K: Key, V> Table<K, V> {
         let seen = self.clock.advance(now.into());
         let hash = self.store.view().hash(&key);
         let spot = by_backend!(self.backend, L => {
-            self.spot::<L>(&key, hash, seen, SAMPLE_COUNT, all_alike)
+            self.spot::<L>(&key, hash, seen, all_alike)
         })?;
         let flow = Flow { key, value, seen, class: Class::default() };
         Ok(self.put(spot, hash, flow, on_evict))
@@ -75,8 +65,9 @@ impl<K: Key, V> Table<K, V> {
 
     /// As [`insert_evicting`](Self::insert_evicting), into a class from the beginning, and in an order
     /// of the owner's: of the flows that may leave and are looked at, one of the lowest `rank` does, and
-    /// of several of that rank the one that has been silent for longest. Flows are looked at until eight
-    /// of the lowest rank were, or sixteen of which any may leave.
+    /// of several of that rank the one that has been silent for longest. Flows are looked at until four of
+    /// the lowest rank were, where that is 0 or 1, eight of a higher one, or sixteen of which any may
+    /// leave: the higher the rank, the more it costs to lose the wrong one.
     ///
     /// `rank` has a flow's value, its class, and for how long it has been silent, in nanoseconds, rounded
     /// up by less than two steps of [`STEP_NS`](crate::STEP_NS). None keeps the flow from leaving. It is
@@ -101,7 +92,7 @@ impl<K: Key, V> Table<K, V> {
         let seen = self.clock.advance(now.into());
         let hash = self.store.view().hash(&key);
         let spot = by_backend!(self.backend, L => {
-            self.spot::<L>(&key, hash, seen, RANKED_SAMPLE_COUNT, rank)
+            self.spot::<L>(&key, hash, seen, rank)
         })?;
         Ok(self.put(spot, hash, Flow { key, value, seen, class }, on_evict))
     }
@@ -137,7 +128,7 @@ impl<K: Key, V> Table<K, V> {
         let now = self.clock.advance(now.into());
         let hash = self.store.view().hash(&key);
         let spot = by_backend!(self.backend, L => {
-            self.spot::<L>(&key, hash, now, SAMPLE_COUNT, all_alike)
+            self.spot::<L>(&key, hash, now, all_alike)
         })?;
         if let Spot::Live { slot } = spot {
             self.store.entry_mut(slot).touch(now);
@@ -181,24 +172,24 @@ impl<K: Key, V> Table<K, V> {
     ) -> usize {
         *placed = [None; BURST_KEYS_MAX];
         let view = self.store.view();
-        let mut window_room = room();
-        let mut window = List::new(&mut window_room);
+        let mut wanted = [None; BURST_KEYS_MAX];
         let mut values = [const { None }; BURST_KEYS_MAX];
-        for (index, (key, value)) in flows.enumerate() {
-            assert!(index < BURST_KEYS_MAX, "more than {BURST_KEYS_MAX} flows in a burst");
+        let mut count = 0;
+        for (key, value) in flows {
+            assert!(count < BURST_KEYS_MAX, "more than {BURST_KEYS_MAX} flows in a burst");
             let hash = view.hash(&key);
             view.prefetch_group(view.first(hash));
-            window.push(Wanted { key, hash, index });
-            values[index] = Some(value);
+            wanted[count] = Some((key, hash));
+            values[count] = Some(value);
+            count += 1;
         }
-        let window = window.notes();
-        self.prefetch_spots::<L>(window);
+        let wanted = &wanted[..count];
+        self.prefetch_spots::<L>(wanted);
 
         let disturbed_count = self.stats.moved_count + self.stats.evicted_count;
-        for (wanted, value) in window.iter().zip(&mut values) {
-            let &Wanted { key, hash, index } = wanted;
-            let Some(value) = value.take() else { continue };
-            if let Ok(spot) = self.spot::<L>(&key, hash, now, SAMPLE_COUNT, all_alike) {
+        for (index, (wanted, value)) in wanted.iter().zip(&mut values).enumerate() {
+            let (Some((key, hash)), Some(value)) = (*wanted, value.take()) else { continue };
+            if let Ok(spot) = self.spot::<L>(&key, hash, now, all_alike) {
                 let flow = Flow { key, value, seen: now, class: Class::default() };
                 let (handle, left) = self.settle(spot, hash, flow);
                 placed[index] = Some(handle);
@@ -208,16 +199,16 @@ impl<K: Key, V> Table<K, V> {
             }
         }
         if self.stats.moved_count + self.stats.evicted_count != disturbed_count {
-            self.renew::<L>(window, placed);
+            self.renew::<L>(wanted, placed);
         }
         placed.iter().flatten().count()
     }
 
     /// Asks for the entries that are compared with the keys of new flows, or may take them up.
     #[inline(always)]
-    fn prefetch_spots<L: Lanes>(&self, window: &[Wanted<K>]) {
+    fn prefetch_spots<L: Lanes>(&self, wanted: &[Option<(K, Hash)>]) {
         let view = self.store.view();
-        for &Wanted { hash, index, .. } in window {
+        for (index, &(_, hash)) in wanted.iter().flatten().enumerate() {
             let first = view.first(hash);
             if let Some(slot) = L::matches(view.group(first), hash.tag()).first() {
                 view.prefetch_entry(first * GROUP_SLOTS + slot);
@@ -228,11 +219,15 @@ impl<K: Key, V> Table<K, V> {
     }
 
     /// Finds flows of a burst again that later ones of it made move or leave.
-    fn renew<L: Lanes>(&self, window: &[Wanted<K>], placed: &mut [Option<Handle>; BURST_KEYS_MAX]) {
-        for &Wanted { key, hash, index } in window {
-            if placed[index].is_some_and(|handle| self.value(handle).is_none()) {
-                let found = self.store.view().find::<L>(&key, hash);
-                placed[index] = found.map(|(slot, _)| self.handle(slot));
+    fn renew<L: Lanes>(
+        &self,
+        wanted: &[Option<(K, Hash)>],
+        placed: &mut [Option<Handle>; BURST_KEYS_MAX],
+    ) {
+        for (placed, (key, hash)) in placed.iter_mut().zip(wanted.iter().flatten()) {
+            if placed.is_some_and(|handle| self.value(handle).is_none()) {
+                let found = self.store.view().find::<L>(key, *hash);
+                *placed = found.map(|(slot, _)| self.handle(slot));
             }
         }
     }
@@ -244,7 +239,6 @@ impl<K: Key, V> Table<K, V> {
         key: &K,
         hash: Hash,
         now: u32,
-        sample_count: usize,
         rank: impl FnMut(&V, Class, u64) -> Option<u8>,
     ) -> Result<Spot, Refused> {
         if let Some((slot, entry)) = self.store.view().find::<L>(key, hash) {
@@ -258,7 +252,6 @@ impl<K: Key, V> Table<K, V> {
             full: self.full,
             is_full,
             turn: self.stats.inserted_count,
-            sample_count,
         };
         match self.store.view().place::<L>(hash, situation, rank) {
             Some(place) => Ok(Spot::New(place)),

@@ -5,7 +5,7 @@ use hotloop_packet::flow_key::{FlowKey, FlowKeyV4, FlowKeyV6};
 /// A flow's key: small, compared as a whole, and hashed with a seed.
 ///
 /// ```
-/// use hotloop_flow::{Key, hash_words};
+/// use hotloop_flow::{HashSeed, Key, hash_words};
 ///
 /// #[derive(Clone, Copy, PartialEq, Eq)]
 /// struct Subscriber {
@@ -14,49 +14,69 @@ use hotloop_packet::flow_key::{FlowKey, FlowKeyV4, FlowKeyV6};
 /// }
 ///
 /// impl Key for Subscriber {
-///     fn hash(&self, seed: u64) -> u64 {
+///     fn hash(&self, seed: &HashSeed) -> u64 {
 ///         hash_words(&[u64::from(self.tunnel) << 32 | u64::from(self.address)], seed)
 ///     }
 /// }
 ///
 /// let key = Subscriber { tunnel: 7, address: 0x0a00_0001 };
-/// assert_ne!(key.hash(1), key.hash(2));
+/// assert_ne!(key.hash(&HashSeed::new(1)), key.hash(&HashSeed::new(2)));
 /// ```
 pub trait Key: Copy + Eq {
     /// A hash of all that makes two keys differ, every bit of it depending on the seed.
     ///
-    /// Without knowing the seed, nobody must be able to choose keys whose hashes agree.
-    fn hash(&self, seed: u64) -> u64;
+    /// Without the seed, it must not be possible to choose keys whose hashes agree. A table takes its
+    /// groups from the two halves of the hash and tags from bits between: every bit must be good.
+    fn hash(&self, seed: &HashSeed) -> u64;
 }
 
 impl<const N: usize> Key for [u64; N] {
     #[inline]
-    fn hash(&self, seed: u64) -> u64 {
+    fn hash(&self, seed: &HashSeed) -> u64 {
         hash_words(self, seed)
     }
 }
 
 impl Key for FlowKeyV4 {
     #[inline]
-    fn hash(&self, seed: u64) -> u64 {
+    fn hash(&self, seed: &HashSeed) -> u64 {
         hash_words(&self.words(), seed)
     }
 }
 
 impl Key for FlowKeyV6 {
     #[inline]
-    fn hash(&self, seed: u64) -> u64 {
+    fn hash(&self, seed: &HashSeed) -> u64 {
         hash_words(&self.words(), seed)
     }
 }
 
 impl Key for FlowKey {
     #[inline]
-    fn hash(&self, seed: u64) -> u64 {
+    fn hash(&self, seed: &HashSeed) -> u64 {
         match self {
             Self::V4(key) => Key::hash(key, seed),
             Self::V6(key) => Key::hash(key, seed),
         }
+    }
+}
+
+/// What keys are hashed with, mixed once for all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HashSeed {
+    masks: [u64; 2],
+    /// Odd.
+    multiplier: u64,
+}
+
+impl HashSeed {
+    /// From any number: each bit of it changes about half of the bits of every hash.
+    #[must_use]
+    pub const fn new(seed: u64) -> Self {
+        let first = fold(seed ^ MULTIPLIERS[0], MULTIPLIERS[1]);
+        let second = fold(first ^ MULTIPLIERS[1], seed ^ MULTIPLIERS[0]);
+        let multiplier = fold(second ^ MULTIPLIERS[0], first ^ MULTIPLIERS[1]) | 1;
+        Self { masks: [first, second], multiplier }
     }
 }
 
@@ -67,27 +87,24 @@ const MULTIPLIERS: [u64; 2] = [0x6a09_e667_f3bc_c909, 0xbb67_ae85_84ca_a73b];
 ///
 /// For tables: quick, and unpredictable without the seed, but no cryptographic hash.
 #[inline]
-pub fn hash_words(words: &[u64], seed: u64) -> u64 {
-    let mut state = fold(seed ^ MULTIPLIERS[0], MULTIPLIERS[1] ^ words.len() as u64);
+pub fn hash_words(words: &[u64], seed: &HashSeed) -> u64 {
+    let [mut state, mask] = seed.masks;
     let (pairs, rest) = words.as_chunks::<2>();
-    for pair in pairs {
-        state = mix(*pair, state);
+    for [first, second] in pairs {
+        state = fold(first ^ state, second ^ mask);
     }
     if let [word] = rest {
-        state = mix([*word, 0], state);
+        // Not as a pair whose second word is 0.
+        state = fold(word ^ state, mask ^ MULTIPLIERS[0]);
     }
-    fold(state ^ seed, MULTIPLIERS[1])
-}
-
-#[inline(always)]
-fn mix([first, second]: [u64; 2], state: u64) -> u64 {
-    fold(first ^ state, second ^ state.rotate_left(32) ^ MULTIPLIERS[0])
+    // Without this round, keys in a row share tags and groups several times as often.
+    fold(state, seed.multiplier)
 }
 
 /// The two halves of the 128-bit product, one upon the other.
 #[inline(always)]
-fn fold(a: u64, b: u64) -> u64 {
-    let product = u128::from(a) * u128::from(b);
+const fn fold(a: u64, b: u64) -> u64 {
+    let product = a as u128 * b as u128;
     product as u64 ^ (product >> 64) as u64
 }
 
@@ -100,22 +117,23 @@ mod tests {
     #[test]
     fn every_bit_of_key_and_seed_counts() {
         let key = [7; 5];
-        let plain = key.hash(9);
+        let plain = key.hash(&HashSeed::new(9));
         for bit in 0..key.len() * 64 {
             let mut other = key;
             other[bit / 64] ^= 1 << (bit % 64);
-            let changed_count = (other.hash(9) ^ plain).count_ones();
+            let changed_count = (other.hash(&HashSeed::new(9)) ^ plain).count_ones();
             assert!((12..=52).contains(&changed_count), "bit {bit}: {changed_count}");
         }
         for bit in 0..64 {
-            let changed_count = (key.hash(9 ^ 1 << bit) ^ plain).count_ones();
+            let changed_count = (key.hash(&HashSeed::new(9 ^ 1 << bit)) ^ plain).count_ones();
             assert!((12..=52).contains(&changed_count), "seed bit {bit}: {changed_count}");
         }
     }
 
     #[test]
     fn trailing_zeroes_count() {
-        let hashes: Vec<_> = (0..6).map(|count| hash_words(&[0; 6][..count], 1)).collect();
+        let hashes: Vec<_> =
+            (0..6).map(|count| hash_words(&[0; 6][..count], &HashSeed::new(1))).collect();
         for (index, hash) in hashes.iter().enumerate() {
             assert!(!hashes[..index].contains(hash));
         }
@@ -126,7 +144,7 @@ mod tests {
         for shift in [0, 16, 32, 48] {
             let mut counts = [0_u32; 64];
             for number in 0..64_000_u64 {
-                counts[[number << shift, 0].hash(3) as usize % 64] += 1;
+                counts[[number << shift, 0].hash(&HashSeed::new(3)) as usize % 64] += 1;
             }
             assert!(counts.iter().all(|count| (800..1_200).contains(count)), "{counts:?}");
         }
@@ -134,12 +152,13 @@ mod tests {
 
     #[test]
     fn flow_keys_hash_as_their_words() {
+        let seed = &HashSeed::new(5);
         let v4 = FlowKeyV4::new([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 1_000, 80, 6);
-        assert_eq!(Key::hash(&v4, 5), v4.words().hash(5));
-        assert_eq!(Key::hash(&FlowKey::V4(v4), 5), v4.words().hash(5));
-        assert_ne!(Key::hash(&v4.reversed(), 5), Key::hash(&v4, 5));
+        assert_eq!(Key::hash(&v4, seed), v4.words().hash(seed));
+        assert_eq!(Key::hash(&FlowKey::V4(v4), seed), v4.words().hash(seed));
+        assert_ne!(Key::hash(&v4.reversed(), seed), Key::hash(&v4, seed));
         let v6 = FlowKeyV6::new(Ipv6Addr::LOCALHOST, Ipv6Addr::UNSPECIFIED, 1_000, 80, 6);
-        assert_eq!(Key::hash(&v6, 5), v6.words().hash(5));
-        assert_eq!(Key::hash(&FlowKey::V6(v6), 5), v6.words().hash(5));
+        assert_eq!(Key::hash(&v6, seed), v6.words().hash(seed));
+        assert_eq!(Key::hash(&FlowKey::V6(v6), seed), v6.words().hash(seed));
     }
 }

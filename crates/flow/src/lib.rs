@@ -1,6 +1,6 @@
 //! The flow table of one core: which hosts talk to each other, and what was decided for them.
 //!
-//! A [`Table`] keeps a value for each flow key, finds the flows of a whole burst of packets at once,
+//! A [`Table`] keeps a value for each flow key, fetches the flows of a whole burst of packets at once,
 //! and lets go of flows that fell silent. One core owns it; nothing in it is shared.
 //!
 //! # Guarantees
@@ -25,7 +25,7 @@
 //!
 //! ```
 //! use hotloop_arena::Arena;
-//! use hotloop_flow::{Config, Table};
+//! use hotloop_flow::{Config, Hint, Table};
 //! use hotloop_packet::flow_key::FlowKeyV4;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -37,11 +37,11 @@
 //! let now_ns = 1_000_000_000_u64;
 //! backends.insert(alice, "10.0.0.1", now_ns)?;
 //!
-//! let mut found = [None; 64];
-//! backends.lookup_burst([alice, bob, alice], now_ns, &mut found);
-//! assert_eq!(backends[found[0].unwrap()], "10.0.0.1");
-//! assert_eq!(found[1], None);
-//! assert_eq!(found[2], found[0]);
+//! let keys = [alice, bob, alice];
+//! let mut hints = [Hint::default(); 64];
+//! backends.hint_burst(keys, &mut hints);
+//! assert_eq!(backends.find(&alice, hints[0], now_ns), Some(&"10.0.0.1"));
+//! assert_eq!(backends.find(&bob, hints[1], now_ns), None);
 //!
 //! // Half a minute of silence later:
 //! let now_ns = now_ns + 30_040_000_000;
@@ -66,9 +66,12 @@
 //! of them moves to its other group. There are no tombstones: a place that was left is as if it had
 //! never been taken.
 //!
-//! A burst of keys is hashed first, then all tags are compared, then all entries: the processor
-//! fetches the memory of many flows at once instead of waiting for each. In tables whose entries fit
-//! a second-level cache (1 MiB), that isn't worth its while, and each key is looked up at once.
+//! A burst of keys is hashed first, then all tags are compared, and then all entries are read: the
+//! processor fetches the memory of many flows at once instead of waiting for each. The first two steps
+//! are [`Table::hint_burst`], and leave a hint for each key; the third is [`Table::find`], which reads
+//! the entry that the hint says, and where that is another key's searches anew. In tables whose
+//! entries fit a second-level cache (1 MiB), that isn't worth its while: there `hint_burst` does
+//! nothing, and `find` does it all.
 //!
 //! # Sizes
 //!
@@ -89,14 +92,13 @@
 //!
 //! # Unsafe code
 //!
-//! - `entry.rs`, five blocks: key and value of an entry are initialised exactly while its tenancy
+//! - `entry.rs`, six blocks: key and value of an entry are initialised exactly while its tenancy
 //!   has the `OCCUPIED` bit, which is checked in the same function, or which the generation has that
 //!   the tenancy is equal to. All that reads, moves out or drops them is there; nothing else of the
 //!   crate depends on tags being right.
-//! - `window.rs`, one block: the first `len` notes of a list are initialised.
 //! - `group/sse2.rs` and `group/neon.rs`, two and three blocks: 16 aligned bytes are loaded from a
 //!   reference to as many, with instructions that all processors of the kind have.
-//! - `table.rs`, one block: the function compiled for AVX2 is called only by tables whose back-end
+//! - `lookup.rs`, one block: the function compiled for AVX2 is called only by tables whose back-end
 //!   is [`Backend::Avx2`], and none is made where the processor hasn't got it.
 //! - `prefetch.rs`, one block for each kind of processor: a prefetch never faults, whatever the
 //!   address.
@@ -119,12 +121,12 @@ mod table;
 mod tests;
 mod view;
 mod visit;
-mod window;
 
 pub use clock::STEP_NS;
 pub use config::{CLASS_COUNT, Class, Classes, Config, FlowError, Full, Refused};
 pub use group::Backend;
-pub use key::{Key, hash_words};
+pub use key::{HashSeed, Key, hash_words};
+pub use lookup::Hint;
 pub use place::LINES_MAX;
 pub use prefetch::prefetch_line;
 pub use stats::Stats;

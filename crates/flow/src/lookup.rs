@@ -1,265 +1,237 @@
-//! Looking up a burst of keys.
+//! Finding flows, those of a burst after their memory was asked for.
 
 use std::hint::select_unpredictable;
 
-use crate::Key;
 use crate::clock::IdleTimeouts;
-use crate::entry::Entry;
-use crate::group::{GROUP_SLOTS, Lanes, Mask};
-use crate::table::{BURST_KEYS_MAX, Handle};
+use crate::entry::{Entry, Generation};
+use crate::group::{GROUP_SLOTS, Lanes, Native};
+use crate::table::{BURST_KEYS_MAX, Table, by_backend};
 use crate::view::{Hash, View};
-use crate::window::{List, room};
+use crate::{Backend, Key};
 
-/// What a lookup has found so far, by place in the burst.
-pub(crate) type Found = [Option<Handle>; BURST_KEYS_MAX];
+/// Where the flow of a key is, as far as a table has found out without reading its entry. See
+/// [`Table::hint_burst`].
+///
+/// The default says nothing. A hint may be out of date, whatever came, left or moved since: only the
+/// time that [`Table::find`] takes depends on it. But it is of its key and its table: with one that says
+/// of another key that it is [absent](Self::is_absent), a flow may not be found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hint(u64);
 
-/// A lookup of keys at one time.
-pub(crate) struct Lookup<'a, K, V> {
-    pub(crate) view: View<'a, K, V>,
-    pub(crate) now: u32,
-    pub(crate) idle_timeouts: &'a IdleTimeouts,
-    /// Whether the table is in the cache, as far as its size tells.
-    pub(crate) is_cached: bool,
+impl Hint {
+    /// Above all slots.
+    const ABSENT: u64 = 1 << 63;
+
+    /// That there is no flow of the key before one of this generation comes.
+    #[inline(always)]
+    fn absent(generation: Generation) -> Self {
+        Self(Self::ABSENT | u64::from(generation.number()))
+    }
+
+    /// This for a key, and the default where there is none.
+    #[inline(always)]
+    fn unless_none(self, hash: Hash) -> Self {
+        if hash == Hash::NONE { Self::default() } else { self }
+    }
+
+    /// Whether the table had no flow of the key when the hint was made: the caller may want to ask
+    /// for the memory of a new one by [`Table::prefetch_insert`].
+    #[must_use]
+    #[inline(always)]
+    pub const fn is_absent(self) -> bool {
+        self.0 & Self::ABSENT != 0
+    }
 }
 
-/// A key to be found.
-#[derive(Clone, Copy)]
-struct Wanted<K> {
-    key: K,
-    hash: Hash,
-    /// Its first group.
-    group: u32,
-    /// Its place in the burst.
-    index: u32,
-}
-
-/// A slot where a key's flow may be.
-#[derive(Clone, Copy)]
-struct Candidate {
-    /// Which of the keys.
-    number: u32,
-    slot: u32,
-}
-
-/// A key that may have other candidates.
-#[derive(Clone, Copy)]
-struct Unusual {
-    /// Which of the keys.
-    number: u32,
-    /// The slots of its first group that match, but for the first. Where there are none, there are
-    /// no matches there at all.
-    rest: Mask,
-}
-
-impl<K: Key, V> Lookup<'_, K, V> {
-    /// [`burst`](Self::burst), compiled for AVX2.
+impl<K: Key, V> Table<K, V> {
+    /// Asks for the memory of the flows of a burst, before [`find`](Self::find) reads it: `hints[i]`
+    /// becomes the hint for the `i`-th key. Takes keys, or options of keys where not every packet has
+    /// one, whose hints say nothing. Keys beyond [`BURST_KEYS_MAX`] get
+    /// no hints.
     ///
-    /// # Safety
-    /// The processor has AVX2, BMI1, BMI2 and LZCNT.
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
-    pub(crate) fn burst_avx2<I>(self, keys: I, found: &mut Found)
+    /// The processor fetches the memory of many flows at once instead of waiting for each. In a table
+    /// whose entries stay in the second-level cache, that takes longer than it gains: there
+    /// this does nothing, and takes no key from `keys`.
+    #[inline]
+    pub fn hint_burst<I>(&self, keys: I, hints: &mut [Hint; BURST_KEYS_MAX])
     where
         I: IntoIterator,
         I::Item: Into<Option<K>>,
     {
-        self.burst::<crate::group::Native, I>(keys, found);
-    }
-
-    /// Looks up all of `keys`, 64 at most.
-    #[inline(always)]
-    pub(crate) fn burst<L: Lanes, I>(self, keys: I, found: &mut Found)
-    where
-        I: IntoIterator,
-        I::Item: Into<Option<K>>,
-    {
-        let mut keys = keys.into_iter();
-        let count = if self.is_cached {
-            self.one_by_one::<L, _>(&mut keys, found)
-        } else {
-            self.in_stages::<L, _>(&mut keys, found)
-        };
-        let is_whole = count < BURST_KEYS_MAX || keys.next().is_none();
-        assert!(is_whole, "more than {BURST_KEYS_MAX} keys in a burst");
-    }
-
-    #[inline(always)]
-    fn one_by_one<L: Lanes, I>(&self, keys: &mut I, found: &mut Found) -> usize
-    where
-        I: Iterator,
-        I::Item: Into<Option<K>>,
-    {
-        let mut count = 0;
-        for (found, key) in found.iter_mut().zip(keys) {
-            *found = key.into().and_then(|key| self.one::<L>(&key));
-            count += 1;
+        if !self.uses_hints {
+            return;
         }
-        found[count..].fill(None);
-        count
-    }
-
-    /// All control groups are asked for first, then all entries: the processor waits for the memory
-    /// of many at once. No stage branches on what it finds, but for what is rare.
-    #[inline(always)]
-    fn in_stages<L: Lanes, I>(&self, keys: &mut I, found: &mut Found) -> usize
-    where
-        I: Iterator,
-        I::Item: Into<Option<K>>,
-    {
-        found.fill(None);
-        let (mut wanted, mut candidates) = (room(), room());
-        let (mut wanted, mut candidates) = (List::new(&mut wanted), List::new(&mut candidates));
-        let count = self.hash_keys(keys, &mut wanted);
-        let wanted = wanted.notes();
-        let (mut unusual, mut others) = (room(), room());
-        let (mut unusual, mut others) = (List::new(&mut unusual), List::new(&mut others));
-        self.match_tags::<L>(wanted, &mut candidates, &mut unusual);
-        // What is asked for late has come when half of the rest is done.
-        self.prefetch_unusual(wanted, unusual.notes());
-        let half = candidates.notes().len() / 2;
-        self.compare_keys(wanted, &candidates.notes()[..half], &mut others, found);
-        self.match_second_tags::<L>(wanted, unusual.notes(), &mut candidates);
-        self.compare_keys(wanted, &candidates.notes()[half..], &mut others, found);
-        for &number in others.notes() {
-            let wanted = &wanted[number as usize];
-            found[wanted.index as usize] = self.other_than::<L>(wanted.key, wanted.hash);
-        }
-        count
-    }
-
-    /// Asks for the group of each key.
-    #[inline(always)]
-    fn hash_keys<I>(&self, keys: &mut I, wanted: &mut List<'_, Wanted<K>>) -> usize
-    where
-        I: Iterator,
-        I::Item: Into<Option<K>>,
-    {
-        let mut count = 0;
-        for key in keys.take(BURST_KEYS_MAX) {
-            if let Some(key) = key.into() {
-                let hash = self.view.hash(&key);
-                let group = self.view.first(hash);
-                self.view.prefetch_group(group);
-                wanted.push(Wanted { key, hash, group: group as u32, index: count });
+        let absent = Hint::absent(self.store.generation());
+        match self.backend {
+            #[cfg(target_arch = "x86_64")]
+            Backend::Avx2 => {
+                // SAFETY: 1. A table has a back-end only where the processor has it.
+                unsafe { hint_avx2(self.store.view(), keys, absent, hints) }
             }
-            count += 1;
-        }
-        count as usize
-    }
-
-    /// Finds the first slot with the tag of each key, and asks for its entry. Notes which keys are
-    /// unusual: those with another match, and those without one that may be in their second groups.
-    #[inline(always)]
-    fn match_tags<L: Lanes>(
-        &self,
-        wanted: &[Wanted<K>],
-        candidates: &mut List<'_, Candidate>,
-        unusual: &mut List<'_, Unusual>,
-    ) {
-        let view = self.view;
-        for (number, wanted) in (0_u32..).zip(wanted) {
-            let group = view.group(wanted.group as usize);
-            let matches = L::matches(group, wanted.hash.tag());
-            let slot = wanted.group * GROUP_SLOTS as u32 + matches.first_or_any() as u32;
-            candidates.push_if(!matches.is_empty(), Candidate { number, slot });
-            view.prefetch_entry_or(matches.is_empty(), slot as usize, group);
-            let rest = matches.rest();
-            let overflow = group.overflow().into();
-            let more = select_unpredictable(matches.is_empty(), overflow, rest.bits());
-            unusual.push_if(more != 0, Unusual { number, rest });
-        }
-    }
-
-    /// Asks for the entries of second matches, or else for second groups.
-    #[inline(always)]
-    fn prefetch_unusual(&self, wanted: &[Wanted<K>], unusual: &[Unusual]) {
-        let view = self.view;
-        for &Unusual { number, rest } in unusual {
-            let wanted = &wanted[number as usize];
-            let slot = wanted.group * GROUP_SLOTS as u32 + rest.first_or_any() as u32;
-            let second = view.second(wanted.hash, wanted.group as usize);
-            view.prefetch_entry_or(rest.is_empty(), slot as usize, &view.control[second]);
-        }
-    }
-
-    /// Finds the first slot with the tag of each key in its second group, for keys that have none
-    /// in their first.
-    #[inline(always)]
-    fn match_second_tags<L: Lanes>(
-        &self,
-        wanted: &[Wanted<K>],
-        unusual: &[Unusual],
-        candidates: &mut List<'_, Candidate>,
-    ) {
-        let view = self.view;
-        for &Unusual { number, rest } in unusual {
-            let wanted = &wanted[number as usize];
-            let second = view.second(wanted.hash, wanted.group as usize);
-            let group = view.group(second);
-            let matches = L::matches(group, wanted.hash.tag());
-            let slot = (second * GROUP_SLOTS + matches.first_or_any()) as u32;
-            let is_candidate = rest.is_empty() & !matches.is_empty();
-            candidates.push_if(is_candidate, Candidate { number, slot });
-            view.prefetch_entry_or(!is_candidate, slot as usize, group);
-        }
-    }
-
-    /// Sees which candidates are what was wanted, and notes which others to look for.
-    #[inline(always)]
-    fn compare_keys(
-        &self,
-        wanted: &[Wanted<K>],
-        candidates: &[Candidate],
-        others: &mut List<'_, u32>,
-        found: &mut Found,
-    ) {
-        for &Candidate { number, slot } in candidates {
-            let wanted = &wanted[number as usize];
-            let entry = self.view.entry(slot as usize);
-            if entry.key() == Some(&wanted.key) {
-                found[wanted.index as usize % BURST_KEYS_MAX] = self.see(slot as usize, entry);
-            } else {
-                others.push(number);
+            backend => {
+                by_backend!(backend, L => hint::<L, _, _, _>(self.store.view(), keys, absent, hints));
             }
         }
     }
 
-    /// The flow of a key that is not where it was looked for first.
-    #[inline(never)]
-    fn other_than<L: Lanes>(&self, key: K, hash: Hash) -> Option<Handle> {
-        let (slot, entry) = self.view.find::<L>(&key, hash)?;
-        self.see(slot, entry)
+    /// The value of `key`'s flow, which was seen now. `hint` is the latest or an earlier one for the
+    /// key, or the default; what is found does not depend on it.
+    ///
+    /// A flow that has been silent for [`Config::recent_ns`](crate::Config::recent_ns) or longer is
+    /// not found, and not seen.
+    #[inline(always)]
+    pub fn find(&mut self, key: &K, hint: Hint, now: impl Into<u64>) -> Option<&V> {
+        let now = self.clock.advance(now.into());
+        if self.uses_hints { self.find_hinted(key, hint, now) } else { self.find_quick(key, now) }
     }
 
-    /// The flow of one key, unless its time is up. It was seen.
+    /// With the instructions of this kind of processor. Where the flow has the first matching tag, without a call.
     #[inline(always)]
-    pub(crate) fn one<L: Lanes>(&self, key: &K) -> Option<Handle> {
-        let view = self.view;
+    fn find_quick(&self, key: &K, now: u32) -> Option<&V> {
+        let view = self.store.view();
         let hash = view.hash(key);
+        let first = view.first(hash);
+        let group = view.group(first);
+        let Some(slot) = Native::matches(group, hash.tag()).first() else {
+            return if group.overflow() == 0 { None } else { self.find_anywhere(*key, now) };
+        };
+        if let Some(entry) = view.entry_if_any(first * GROUP_SLOTS + slot)
+            && entry.key() == Some(key)
+        {
+            return self.seen_value(entry, now);
+        }
+        self.find_anywhere(*key, now)
+    }
+
+    #[inline(always)]
+    fn find_hinted(&self, key: &K, hint: Hint, now: u32) -> Option<&V> {
+        if let Some(entry) = self.store.view().entry_if_any(hint.0 as usize)
+            && entry.key() == Some(key)
+        {
+            return self.seen_value(entry, now);
+        }
+        if hint == Hint::absent(self.store.generation()) {
+            return None;
+        }
+        self.find_anywhere(*key, now)
+    }
+
+    /// As [`find`](Self::find), without a hint.
+    #[inline(never)]
+    fn find_anywhere(&self, key: K, now: u32) -> Option<&V> {
+        let view = self.store.view();
+        let hash = view.hash(&key);
+        let (_, entry) = by_backend!(self.backend, L => view.find::<L>(&key, hash))?;
+        self.seen_value(entry, now)
+    }
+
+    #[inline(always)]
+    fn seen_value<'a>(&self, entry: &'a Entry<K, V>, now: u32) -> Option<&'a V> {
+        see(entry, now, &self.recent_timeouts)?;
+        entry.value()
+    }
+}
+
+/// Notes that a flow was seen, unless its time is up.
+#[inline(always)]
+pub(crate) fn see<K: Copy, V>(
+    entry: &Entry<K, V>,
+    now: u32,
+    idle_timeouts: &IdleTimeouts,
+) -> Option<()> {
+    if !entry.was_seen(now) {
+        if entry.is_expired(now, idle_timeouts) {
+            return None;
+        }
+        entry.touch(now);
+    }
+    Some(())
+}
+
+/// [`hint`], compiled for AVX2.
+///
+/// # Safety
+/// The processor has AVX2, BMI1, BMI2 and LZCNT.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
+fn hint_avx2<K: Key, V, I>(
+    view: View<'_, K, V>,
+    keys: I,
+    absent: Hint,
+    hints: &mut [Hint; BURST_KEYS_MAX],
+) where
+    I: IntoIterator,
+    I::Item: Into<Option<K>>,
+{
+    hint::<Native, _, _, _>(view, keys, absent, hints);
+}
+
+/// All control groups are asked for first, then all entries.
+#[inline(always)]
+fn hint<L: Lanes, K: Key, V, I>(
+    view: View<'_, K, V>,
+    keys: I,
+    absent: Hint,
+    hints: &mut [Hint; BURST_KEYS_MAX],
+) where
+    I: IntoIterator,
+    I::Item: Into<Option<K>>,
+{
+    let mut count = 0;
+    for (hint, key) in hints.iter_mut().zip(keys) {
+        let hash = key.into().map_or(Hash::NONE, |key| view.hash(&key));
+        view.prefetch_group(view.first(hash));
+        hint.0 = hash.bits();
+        count += 1;
+    }
+    // Those that may be in their second groups, a bit each.
+    let mut overflowed = 0_u64;
+    for (index, hint) in hints[..count].iter_mut().enumerate() {
+        let hash = Hash::of_bits(hint.0);
         let first = view.first(hash);
         let group = view.group(first);
         let matches = L::matches(group, hash.tag());
         if let Some(slot) = matches.first() {
             let slot = first * GROUP_SLOTS + slot;
-            let entry = view.entry(slot);
-            if entry.key() == Some(key) {
-                return self.see(slot, entry);
+            view.prefetch_entry(slot);
+            hint.0 = slot as u64;
+            if let Some(other) = matches.rest().first() {
+                view.prefetch_entry(first * GROUP_SLOTS + other);
             }
+        } else {
+            let may_be_in_second = group.overflow() > 0;
+            overflowed |= u64::from(may_be_in_second) << index;
+            *hint = select_unpredictable(may_be_in_second, *hint, absent.unless_none(hash));
         }
-        if matches.rest().is_empty() && group.overflow() == 0 {
-            return None;
-        }
-        self.other_than::<L>(*key, hash)
     }
+    for index in Ones(overflowed) {
+        let hash = Hash::of_bits(hints[index].0);
+        view.prefetch_group(view.second(hash, view.first(hash)));
+    }
+    for index in Ones(overflowed) {
+        let hash = Hash::of_bits(hints[index].0);
+        let second = view.second(hash, view.first(hash));
+        hints[index] = match L::matches(view.group(second), hash.tag()).first() {
+            Some(slot) => {
+                let slot = second * GROUP_SLOTS + slot;
+                view.prefetch_entry(slot);
+                Hint(slot as u64)
+            }
+            None => absent.unless_none(hash),
+        };
+    }
+}
+
+/// The places of the ones in a word, upwards.
+struct Ones(u64);
+
+impl Iterator for Ones {
+    type Item = usize;
 
     #[inline(always)]
-    fn see(&self, slot: usize, entry: &Entry<K, V>) -> Option<Handle> {
-        if !entry.was_seen(self.now) {
-            if entry.is_expired(self.now, self.idle_timeouts) {
-                return None;
-            }
-            entry.touch(self.now);
-        }
-        entry.generation().map(|generation| Handle { slot: slot as u32, generation })
+    fn next(&mut self) -> Option<usize> {
+        let place = (self.0 != 0).then(|| self.0.trailing_zeros() as usize)?;
+        self.0 &= self.0 - 1;
+        Some(place)
     }
 }

@@ -4,8 +4,6 @@
 //! [`LINES_MAX`] cache lines, together with the search that came before it: two groups and their
 //! entries are as many, and whatever lies elsewhere is touched only where some of those were not.
 
-use std::cmp::Reverse;
-
 use crate::Key;
 use crate::clock::IdleTimeouts;
 use crate::config::{Class, Full};
@@ -19,12 +17,16 @@ use crate::view::{Hash, View};
 /// control groups and 30 of entries.
 pub const LINES_MAX: usize = 2 + 2 * GROUP_SLOTS;
 
-/// How many flows are sampled for one to leave.
+/// How many flows of the lowest rank are sampled for one to leave.
 pub(crate) const SAMPLE_COUNT: usize = 4;
 
-/// How many of the lowest rank, where they have ranks: to lose the wrong one costs more there, and
+/// From which rank on more are sampled, and how many: to lose the wrong one costs more there, and
 /// neighbours are often alike, as slots fill from the lowest.
-pub(crate) const RANKED_SAMPLE_COUNT: usize = 8;
+const HIGH_RANK: u8 = 2;
+const HIGH_SAMPLE_COUNT: usize = 8;
+
+/// After how many flows of any rank one of these will do.
+const MIXED_SAMPLE_COUNT: usize = 16;
 
 /// How many groups besides a key's own are searched for a flow to leave.
 const OTHER_GROUP_COUNT: u64 = 4;
@@ -36,6 +38,8 @@ pub(crate) enum Place {
     Free { slot: usize },
     /// Into the slot of a flow that moves to its other group first.
     Moved { slot: usize, to: usize },
+    /// Into the slot of a flow that leaves, the group of which is the first one of both.
+    Swapped { slot: usize },
     /// Into a slot for which the flow in another one leaves; as a rule they are the same.
     Left { slot: usize, leaving: usize },
 }
@@ -50,8 +54,6 @@ pub(crate) struct Situation<'a> {
     pub(crate) is_full: bool,
     /// Another number for each flow.
     pub(crate) turn: u64,
-    /// After how many flows of the lowest rank, or twice as many of any, one that may leave will do.
-    pub(crate) sample_count: usize,
 }
 
 /// The two groups of a key, and which lines have been touched on its behalf besides theirs.
@@ -63,30 +65,75 @@ struct Candidates {
     others: u32,
 }
 
+/// The bit of a slot of the first group or the second.
+#[inline(always)]
+fn bit(which: usize, slot: usize) -> u32 {
+    1 << (which * GROUP_SLOTS + slot)
+}
+
 impl Candidates {
-    fn bit(&self, slot: usize) -> u32 {
-        let is_second = usize::from(slot / GROUP_SLOTS != self.groups[0]);
-        1 << (is_second * GROUP_SLOTS + slot % GROUP_SLOTS)
-    }
-
-    /// Notes that the entry of a slot is touched, if it may be, and says so.
-    fn touch(&mut self, slot: usize) -> bool {
-        self.note(self.entries | self.bit(slot), self.others, 0)
-    }
-
-    /// Notes that the other group of the flow in a slot is touched, if it may be and leaves
-    /// `spare_count` lines, and says so.
-    fn touch_other(&mut self, slot: usize, spare_count: u32) -> bool {
-        self.note(self.entries, self.others | self.bit(slot), spare_count)
-    }
-
-    fn note(&mut self, entries: u32, others: u32, spare_count: u32) -> bool {
+    /// Notes that these entries and other groups are touched, if they may be and leave `spare_count`
+    /// lines, and says so.
+    fn touch(&mut self, entries: u32, others: u32, spare_count: u32) -> bool {
+        let (entries, others) = (self.entries | entries, self.others | others);
         let line_count = 2 + entries.count_ones() + others.count_ones() + spare_count;
         let may = line_count <= LINES_MAX as u32;
         if may {
             (self.entries, self.others) = (entries, others);
         }
         may
+    }
+}
+
+/// The flows that were looked at, of which one leaves.
+struct Sample {
+    count: usize,
+    /// How many of them are of the lowest rank.
+    alike_count: usize,
+    /// Of the flow to leave: its rank in the upper half, and less in the lower the longer it was silent.
+    order: u64,
+    /// Its slot, where any flow has a rank.
+    slot: usize,
+}
+
+impl Sample {
+    const NONE: Self = Self { count: 0, alike_count: 0, order: Self::NO_RANK, slot: 0 };
+
+    /// The order where no flow has a rank.
+    const NO_RANK: u64 = u64::MAX;
+
+    fn slot(&self) -> Option<usize> {
+        (self.order != Self::NO_RANK).then_some(self.slot)
+    }
+
+    /// Adds the flow of a slot, and says whether that is enough.
+    #[inline(always)]
+    fn add<K: Copy, V>(
+        &mut self,
+        slot: usize,
+        entry: &Entry<K, V>,
+        situation: &Situation<'_>,
+        rank: &mut impl FnMut(&Entry<K, V>) -> Option<u8>,
+    ) -> bool {
+        if entry.is_expired(situation.now, situation.idle_timeouts) {
+            (self.order, self.slot) = (0, slot);
+            return true;
+        }
+        self.count += 1;
+        if let Some(rank) = rank(entry) {
+            let (rank, lowest) = (u64::from(rank), self.order >> 32);
+            let order = rank << 32 | u64::from(!entry.silent_steps(situation.now));
+            if rank < lowest {
+                self.alike_count = 0;
+            }
+            self.alike_count += usize::from(rank <= lowest);
+            if order < self.order {
+                (self.order, self.slot) = (order, slot);
+            }
+        }
+        let is_high = self.order >= u64::from(HIGH_RANK) << 32;
+        self.alike_count >= if is_high { HIGH_SAMPLE_COUNT } else { SAMPLE_COUNT }
+            || self.count >= MIXED_SAMPLE_COUNT && self.order != Self::NO_RANK
     }
 }
 
@@ -124,41 +171,50 @@ impl<K: Key, V> View<'_, K, V> {
         situation: Situation<'_>,
         mut rank: impl FnMut(&V, Class, u64) -> Option<u8>,
     ) -> Option<Place> {
-        let mut candidates = self.candidates::<L>(hash);
-        let moved = if situation.is_full { None } else { self.movable::<L>(hash, &mut candidates) };
-        moved.or_else(|| match situation.full {
-            Full::Refuse => None,
-            Full::Evict(classes) => {
-                let rank = |entry: &Entry<K, V>| {
-                    let class = entry.class();
-                    let value = entry.value().filter(|_| classes.contains(class))?;
-                    rank(value, class, entry.silent_ns(situation.now))
-                };
-                self.expendable::<L>(hash, situation, rank, candidates)
-            }
-        })
-    }
-
-    /// The groups of a key. Its search compared all that have its tag.
-    fn candidates<L: Lanes>(self, hash: Hash) -> Candidates {
-        let first = self.first(hash);
-        let second = self.second(hash, first);
-        let mut entries = L::matches(self.group(first), hash.tag()).bits();
-        if self.group(first).overflow() > 0 {
-            entries |= L::matches(self.group(second), hash.tag()).bits() << GROUP_SLOTS;
+        let Full::Evict(classes) = situation.full else {
+            return self.movable::<L>(hash, &mut self.candidates(hash));
+        };
+        let mut rank = |entry: &Entry<K, V>| {
+            let class = entry.class();
+            let value = entry.value().filter(|_| classes.contains(class))?;
+            rank(value, class, entry.silent_ns(situation.now))
+        };
+        if !situation.is_full {
+            return self.place_in_full_groups::<L>(hash, &situation, rank);
         }
-        Candidates { groups: [first, second], entries, others: 0 }
+        let mut sample = Sample::NONE;
+        // All entries may be touched, as nothing else was: this is the case that must be quick.
+        let first = self.first(hash);
+        for slot in L::occupied(self.group(first)).iter_from(hash.start()) {
+            let slot = first * GROUP_SLOTS + slot;
+            if sample.add(slot, self.entry(slot), &situation, &mut rank) {
+                let leaving = sample.slot()?;
+                if self.first(self.hash(self.entry(leaving).key()?)) == first {
+                    return Some(Place::Swapped { slot: leaving });
+                }
+                return self.left_for::<L>(hash, leaving, self.candidates(hash));
+            }
+        }
+        self.expendable_further::<L>(hash, &situation, rank, sample)
+    }
+    /// The entries that the search for a key compared: all that have its tag.
+    fn compared<L: Lanes>(self, hash: Hash, groups: [usize; 2]) -> u32 {
+        let [first, second] = groups.map(|group| L::matches(self.group(group), hash.tag()).bits());
+        let has_second = self.group(groups[0]).overflow() > 0;
+        if has_second { first | second << GROUP_SLOTS } else { first }
     }
 
     /// A flow of the two groups whose other group has room.
     fn movable<L: Lanes>(self, hash: Hash, candidates: &mut Candidates) -> Option<Place> {
-        for group in candidates.groups {
+        candidates.entries = self.compared::<L>(hash, candidates.groups);
+        for (which, group) in candidates.groups.into_iter().enumerate() {
             for slot in L::occupied(self.group(group)).iter_from(hash.start()) {
-                let slot = group * GROUP_SLOTS + slot;
                 // The spare line is the entry where it would go.
-                if !candidates.touch(slot) || !candidates.touch_other(slot, 1) {
+                let bit = bit(which, slot);
+                if !candidates.touch(bit, bit, 1) {
                     return None;
                 }
+                let slot = group * GROUP_SLOTS + slot;
                 let key = self.entry(slot).key()?;
                 let other = self.other_group(self.hash(key), group);
                 if let Some(free) = L::free(self.group(other)).first() {
@@ -169,48 +225,94 @@ impl<K: Key, V> View<'_, K, V> {
         None
     }
 
-    /// A flow whose time is up, or else the one of the lowest rank that was silent for longest: of the
-    /// key's groups, or, when these are nearly empty in a table that has all the flows it may have, of
-    /// any others. Flows without a rank stay.
-    fn expendable<L: Lanes>(
+    /// A place in a table that has room, but not in the groups of the key.
+    #[inline(never)]
+    fn place_in_full_groups<L: Lanes>(
         self,
         hash: Hash,
-        situation: Situation<'_>,
+        situation: &Situation<'_>,
         mut rank: impl FnMut(&Entry<K, V>) -> Option<u8>,
-        mut candidates: Candidates,
     ) -> Option<Place> {
-        let Situation { now, idle_timeouts, sample_count, .. } = situation;
-        let (mut least, mut alike_count) = (None, 0);
-        for (sampled_count, slot) in
-            self.occupied_from::<L>(hash, candidates.groups, situation.turn).enumerate()
-        {
-            let is_candidate = candidates.groups.contains(&(slot / GROUP_SLOTS));
-            let is_enough =
-                alike_count >= sample_count || sampled_count >= 2 * sample_count && least.is_some();
-            // Where entries of other groups are looked at, there are few of these.
-            if is_enough || is_candidate && !candidates.touch(slot) {
+        let mut candidates = self.candidates(hash);
+        if let Some(place) = self.movable::<L>(hash, &mut candidates) {
+            return Some(place);
+        }
+        let mut sample = Sample::NONE;
+        let slots = self.occupied_of::<L>(hash, self.groups(hash));
+        for (which, slot) in slots {
+            let bit = bit(which, slot % GROUP_SLOTS);
+            let may = candidates.touch(bit, 0, 0);
+            if !may || sample.add(slot, self.entry(slot), situation, &mut rank) {
                 break;
-            }
-            let entry = self.entry(slot);
-            if entry.is_expired(now, idle_timeouts) {
-                least = Some(((0, Reverse(u32::MAX)), slot));
-                break;
-            }
-            let Some(rank) = rank(entry) else { continue };
-            let order = (rank, Reverse(entry.silent_steps(now)));
-            let lowest = least.map(|((lowest, _), _)| lowest);
-            alike_count = match lowest {
-                Some(lowest) if lowest == rank => alike_count + 1,
-                Some(lowest) if lowest < rank => alike_count,
-                _ => 1,
-            };
-            if least.is_none_or(|(other, _)| order < other) {
-                least = Some((order, slot));
             }
         }
-        let (_, leaving) = least?;
-        if !candidates.groups.contains(&(leaving / GROUP_SLOTS)) {
-            let mut free = candidates.groups.into_iter().filter_map(|group| {
+        self.left_for::<L>(hash, sample.slot()?, candidates)
+    }
+
+    /// A flow of a full table to leave, where the first group was not enough: of the second, or, when
+    /// both are nearly empty, of any others, of others in each turn.
+    #[inline(never)]
+    fn expendable_further<L: Lanes>(
+        self,
+        hash: Hash,
+        situation: &Situation<'_>,
+        mut rank: impl FnMut(&Entry<K, V>) -> Option<u8>,
+        mut sample: Sample,
+    ) -> Option<Place> {
+        let groups = self.groups(hash);
+        let others = (0..OTHER_GROUP_COUNT)
+            .map(|step| (situation.turn + step) as usize % self.control.len())
+            .filter(|group| !groups.clone().any(|own| own == *group));
+        let own_count = self.occupied_of::<L>(hash, groups.clone()).count();
+        let is_sample = own_count >= SAMPLE_COUNT;
+        let others = others.take(if is_sample { 0 } else { usize::MAX });
+        let slots = self.occupied_of::<L>(hash, groups.clone().chain(others));
+        let end = if is_sample { own_count } else { SAMPLE_COUNT };
+        let looked_at_count = L::occupied(self.group(self.first(hash))).count();
+        for (_, slot) in slots.take(end).skip(looked_at_count) {
+            if sample.add(slot, self.entry(slot), situation, &mut rank) {
+                break;
+            }
+        }
+        self.left_for::<L>(hash, sample.slot()?, self.candidates(hash))
+    }
+
+    /// The groups of a key: a table of one group has no second one.
+    fn groups(self, hash: Hash) -> impl Iterator<Item = usize> + Clone {
+        let first = self.first(hash);
+        let second = Some(self.second(hash, first)).filter(|&second| second != first);
+        std::iter::once(first).chain(second)
+    }
+
+    /// The occupied slots of groups, each with the place of its group among these.
+    fn occupied_of<L: Lanes>(
+        self,
+        hash: Hash,
+        groups: impl Iterator<Item = usize>,
+    ) -> impl Iterator<Item = (usize, usize)> {
+        groups.enumerate().flat_map(move |(which, group)| {
+            let slots = L::occupied(self.group(group)).iter_from(hash.start());
+            slots.map(move |slot| (which, group * GROUP_SLOTS + slot))
+        })
+    }
+
+    fn candidates(self, hash: Hash) -> Candidates {
+        let first = self.first(hash);
+        Candidates { groups: [first, self.second(hash, first)], entries: 0, others: 0 }
+    }
+
+    /// The place of a flow that leaves, or, where it is in another group, one of the key's own.
+    #[inline(never)]
+    fn left_for<L: Lanes>(
+        self,
+        hash: Hash,
+        leaving: usize,
+        mut candidates: Candidates,
+    ) -> Option<Place> {
+        let groups = candidates.groups;
+        let group = leaving / GROUP_SLOTS;
+        if !groups.contains(&group) {
+            let mut free = groups.into_iter().filter_map(|group| {
                 let slot = L::free(self.group(group)).first()?;
                 Some(group * GROUP_SLOTS + slot)
             });
@@ -218,37 +320,10 @@ impl<K: Key, V> View<'_, K, V> {
         }
         // Where it is in its second group, the first one's count is lowered.
         let first = self.first(self.hash(self.entry(leaving).key()?));
-        let may = candidates.groups.contains(&first) || candidates.touch_other(leaving, 0);
+        let bit = bit(usize::from(group != groups[0]), leaving % GROUP_SLOTS);
+        let may =
+            groups.contains(&first) || candidates.touch(self.compared::<L>(hash, groups), bit, 0);
         may.then_some(Place::Left { slot: leaving, leaving })
-    }
-
-    /// The occupied slots of both groups, in the order in which they are looked at. Where these are
-    /// too few for a sample, some of other groups follow, of others in each turn.
-    #[inline(always)]
-    fn occupied_from<L: Lanes>(
-        self,
-        hash: Hash,
-        groups: [usize; 2],
-        turn: u64,
-    ) -> impl Iterator<Item = usize> {
-        let [first, second] = groups;
-        // A table of one group has no second one.
-        let second = Some(second).filter(|&second| second != first);
-        let occupied = move |group: usize| L::occupied(self.group(group));
-        let occupied_count = || {
-            let of_both = std::iter::once(first).chain(second).map(|group| occupied(group).bits());
-            of_both.map(u32::count_ones).sum::<u32>()
-        };
-        let is_sample = occupied(first).bits().count_ones() >= SAMPLE_COUNT as u32
-            || occupied_count() >= SAMPLE_COUNT as u32;
-        let others = (0..if is_sample { 0 } else { OTHER_GROUP_COUNT })
-            .map(move |step| (turn + step) as usize % self.control.len())
-            .filter(move |group| !groups.contains(group));
-        let slots = std::iter::once(first).chain(second).chain(others).flat_map(move |group| {
-            let slots = occupied(group).iter_from(hash.start());
-            slots.map(move |slot| group * GROUP_SLOTS + slot)
-        });
-        slots.take(if is_sample { 2 * GROUP_SLOTS } else { SAMPLE_COUNT })
     }
 
     fn other_group(self, hash: Hash, group: usize) -> usize {
@@ -262,10 +337,10 @@ impl<K: Key, V> View<'_, K, V> {
         let first = self.first(hash);
         let group = self.group(first);
         if is_full {
-            let slots = L::occupied(group).iter_from(hash.start());
-            slots
-                .take(SAMPLE_COUNT)
-                .for_each(|slot| self.prefetch_entry(first * GROUP_SLOTS + slot));
+            // As a rule these are occupied; where they are too near the end, those before them.
+            let start = hash.start().min(GROUP_SLOTS - SAMPLE_COUNT);
+            (0..SAMPLE_COUNT)
+                .for_each(|step| self.prefetch_entry(first * GROUP_SLOTS + start + step));
         } else if let Some(slot) = L::free(group).first() {
             self.prefetch_entry(first * GROUP_SLOTS + slot);
         } else {
@@ -289,6 +364,7 @@ impl<K: Key, V> Store<K, V> {
                 self.relocate(slot, to);
                 slot
             }
+            Place::Swapped { slot } => return self.swap(slot, hash, flow),
             Place::Left { slot, leaving } => {
                 let left = self.unlink(leaving);
                 return (self.link(slot, hash, flow), left);

@@ -10,6 +10,7 @@ use crate::Key;
 use crate::config::FlowError;
 use crate::entry::{Entry, Flow, Generation};
 use crate::group::{GROUP_SLOTS, Group};
+use crate::key::HashSeed;
 #[cfg(test)]
 use crate::lines;
 use crate::table::Handle;
@@ -34,7 +35,7 @@ const CACHED_BYTES: usize = 1 << 20;
 pub(crate) struct Store<K, V> {
     control: Box<[Group], Arena>,
     entries: Box<[Entry<K, V>], Arena>,
-    seed: u64,
+    seed: HashSeed,
     /// That of the next flow that is put in.
     generation: Generation,
     /// How many flows are in their second groups.
@@ -86,7 +87,13 @@ impl<K: Key, V> Store<K, V> {
         entries.try_reserve_exact(entry_count).map_err(no_memory)?;
         entries.extend((0..entry_count).map(|_| Entry::vacant()));
         let (control, entries) = (control.into_boxed_slice(), entries.into_boxed_slice());
-        Ok(Self { control, entries, seed, generation: Generation::FIRST, overflow_len: 0 })
+        Ok(Self {
+            control,
+            entries,
+            seed: HashSeed::new(seed),
+            generation: Generation::FIRST,
+            overflow_len: 0,
+        })
     }
 
     pub(crate) fn slot_count(&self) -> usize {
@@ -97,9 +104,15 @@ impl<K: Key, V> Store<K, V> {
         self.overflow_len
     }
 
+    /// That of the next flow: as long as it stays, no flow has come, moved or been replaced.
+    #[inline(always)]
+    pub(crate) fn generation(&self) -> Generation {
+        self.generation
+    }
+
     #[inline(always)]
     pub(crate) fn view(&self) -> View<'_, K, V> {
-        View { control: &self.control, entries: &self.entries, seed: self.seed }
+        View { control: &self.control, entries: &self.entries, seed: &self.seed }
     }
 
     #[inline(always)]
@@ -149,7 +162,20 @@ impl<K: Key, V> Store<K, V> {
         Handle { slot: slot as u32, generation }
     }
 
-    /// Puts a flow in the place of another of its key, which it returns.
+    /// Puts a flow in the place of another, which it returns: both are in their first group.
+    #[inline(always)]
+    pub(crate) fn swap(
+        &mut self,
+        slot: usize,
+        hash: Hash,
+        flow: Flow<K, V>,
+    ) -> (Handle, Option<Flow<K, V>>) {
+        self.group_mut(slot / GROUP_SLOTS).occupy(slot % GROUP_SLOTS, hash.tag());
+        self.replace(slot, flow)
+    }
+
+    /// Puts a flow in the place of another, which it returns: of its key, or of another with its tag.
+    #[inline(always)]
     pub(crate) fn replace(
         &mut self,
         slot: usize,

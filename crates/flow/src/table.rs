@@ -11,7 +11,7 @@ use crate::clock::{Clock, IdleTimeouts};
 use crate::config::{CLASS_COUNT, Class, Config, FlowError, Full};
 use crate::entry::Generation;
 use crate::group::Backend;
-use crate::lookup::Lookup;
+use crate::lookup::see;
 use crate::stats::Stats;
 use crate::store::Store;
 
@@ -43,15 +43,16 @@ pub struct Table<K, V> {
     pub(crate) store: Store<K, V>,
     pub(crate) clock: Clock,
     pub(crate) idle_timeouts: IdleTimeouts,
-    /// That of burst lookups: no longer.
-    burst_patience: IdleTimeouts,
+    /// Those of [`find`](Self::find): no longer.
+    pub(crate) recent_timeouts: IdleTimeouts,
     recent_ns: u64,
     pub(crate) full: Full,
     pub(crate) capacity: usize,
     /// One that this processor has.
     pub(crate) backend: Backend,
-    /// Whether the store fits the cache.
-    is_cached: bool,
+    /// Whether the flows of a burst are found by hints: not where the store stays in the cache, and the
+    /// back-end is as quick as this kind of processor allows.
+    pub(crate) uses_hints: bool,
     /// The slot that `age` looks at next.
     pub(crate) age_slot: usize,
     pub(crate) stats: Stats,
@@ -111,12 +112,13 @@ impl<K: Key, V> Table<K, V> {
         let Config { capacity, idle_ns, recent_ns, full } = config;
         let idle_timeouts = IdleTimeouts::new(idle_ns);
         let store = Store::new(arena, capacity, seed)?;
+        let is_slow = backend == Backend::Scalar && Backend::best() != Backend::Scalar;
         Ok(Self {
-            is_cached: Store::<K, V>::is_cached(capacity),
+            uses_hints: !Store::<K, V>::is_cached(capacity) || is_slow,
             store,
             clock: Clock::default(),
             idle_timeouts,
-            burst_patience: idle_timeouts.recent(recent_ns),
+            recent_timeouts: idle_timeouts.recent(recent_ns),
             recent_ns,
             full,
             capacity,
@@ -132,51 +134,22 @@ impl<K: Key, V> Table<K, V> {
         Store::<K, V>::bytes(capacity)
     }
 
-    /// Looks up a burst of keys: `found[i]` becomes what the `i`-th key has, and none where that is
-    /// none or there is no such key. Flows that are found were seen now.
-    ///
-    /// Those that have been silent for [`Config::recent_ns`] or longer are not found, and not seen.
-    ///
-    /// Takes keys, or options of keys where not every packet has one. One key may come several
-    /// times.
-    ///
-    /// # Panics
-    /// When there are more than [`BURST_KEYS_MAX`] keys.
-    #[inline]
-    pub fn lookup_burst<I>(
-        &mut self,
-        keys: I,
-        now: impl Into<u64>,
-        found: &mut [Option<Handle>; BURST_KEYS_MAX],
-    ) where
-        I: IntoIterator,
-        I::Item: Into<Option<K>>,
-    {
-        let now = self.clock.advance(now.into());
-        let lookup = self.lookup(now, &self.burst_patience);
-        match self.backend {
-            #[cfg(target_arch = "x86_64")]
-            Backend::Avx2 => {
-                // SAFETY: 1. A table has a back-end only where the processor has it.
-                unsafe { lookup.burst_avx2(keys, found) }
-            }
-            backend => by_backend!(backend, L => lookup.burst::<L, I>(keys, found)),
-        }
-    }
-
     /// The flow of `key`. It was seen `now`, which is in nanoseconds, here and everywhere.
     #[inline]
     pub fn get(&mut self, key: &K, now: impl Into<u64>) -> Option<Handle> {
         let now = self.clock.advance(now.into());
-        let lookup = self.lookup(now, &self.idle_timeouts);
-        by_backend!(self.backend, L => lookup.one::<L>(key))
+        let view = self.store.view();
+        let hash = view.hash(key);
+        let (slot, entry) = by_backend!(self.backend, L => view.find::<L>(key, hash))?;
+        see(entry, now, &self.idle_timeouts)?;
+        entry.generation().map(|generation| Handle { slot: slot as u32, generation })
     }
 
     /// As [`get`](Self::get), and for how long there was no packet of the flow, in nanoseconds: rounded
     /// up, by less than two steps of [`STEP_NS`](crate::STEP_NS).
     ///
-    /// Of a flow that a lookup has just found, that is next to nothing: with [`Config::recent_ns`], a
-    /// burst lookup leaves those alone for which the answer matters.
+    /// Of a flow that a lookup has just found, that is next to nothing: with [`Config::recent_ns`],
+    /// [`find`](Self::find) leaves those alone for which the answer matters.
     #[inline]
     pub fn get_silent(&mut self, key: &K, now: impl Into<u64>) -> Option<(Handle, u64)> {
         let now = self.clock.advance(now.into());
@@ -209,12 +182,7 @@ impl<K: Key, V> Table<K, V> {
     /// found any more when the new one is longer, but where its place was not cleared yet.
     pub fn set_idle_ns(&mut self, idle_ns: [u64; CLASS_COUNT]) {
         self.idle_timeouts = IdleTimeouts::new(idle_ns);
-        self.burst_patience = self.idle_timeouts.recent(self.recent_ns);
-    }
-
-    #[inline(always)]
-    fn lookup<'a>(&'a self, now: u32, idle_timeouts: &'a IdleTimeouts) -> Lookup<'a, K, V> {
-        Lookup { now, idle_timeouts, is_cached: self.is_cached, view: self.store.view() }
+        self.recent_timeouts = self.idle_timeouts.recent(self.recent_ns);
     }
 
     /// The value of a flow, or none when the handle is stale.

@@ -4,7 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use hotloop_arena::Arena;
-use hotloop_flow::{Class, Classes, Config, Cursor, Full, STEP_NS, Table};
+use hotloop_flow::{Class, Classes, Config, Cursor, Full, Hint, STEP_NS, Table};
 
 /// The system's allocator, counting what each thread asks of it.
 struct Counting;
@@ -51,7 +51,7 @@ fn nothing_is_allocated_after_new() {
 
 /// All operations, on a table that fills, is full, and empties again.
 fn run(table: &mut Table<[u64; 2], u64>) {
-    let (mut found, mut placed) = ([None; 64], [None; 64]);
+    let (mut hints, mut placed) = ([Hint::default(); 64], [None; 64]);
     let mut cursor = Cursor::default();
     let mut sum = 0;
     for number in 0..20_000_u64 {
@@ -63,7 +63,10 @@ fn run(table: &mut Table<[u64; 2], u64>) {
         }
         let _ = table.get_or_insert_with([number % 7, 2], now_ns, || 0);
         let keys = (0..64).map(|back| [number.saturating_sub(back), 1]);
-        table.lookup_burst(keys, now_ns, &mut found);
+        table.hint_burst(keys.clone(), &mut hints);
+        for (key, hint) in keys.zip(hints) {
+            sum += table.find(&key, hint, now_ns).copied().unwrap_or_default();
+        }
         let flows = (0..number % 64).map(|more| ([number % 3_000 + more, 3], more));
         table.insert_burst(flows, now_ns, &mut placed, |_, value| sum += value);
         table.remove(&[number % 11, 2]);

@@ -2,7 +2,7 @@
 
 use hotloop_arena::{Arena, Pages, Request};
 use hotloop_flow::{
-    Backend, CLASS_COUNT, Class, Config, Cursor, FlowError, Handle, Refused, STEP_NS, Stats, Table,
+    Backend, CLASS_COUNT, Class, Config, Cursor, FlowError, Hint, Refused, STEP_NS, Stats, Table,
 };
 use hotloop_packet::flow_key::{FlowKey, FlowKeyV4, FlowKeyV6};
 
@@ -273,39 +273,34 @@ fn a_scan_can_change_values_and_nobody_is_seen_by_it() {
 }
 
 #[test]
-fn a_burst_leaves_flows_alone_that_have_been_silent_for_long() {
+fn find_leaves_flows_alone_that_have_been_silent_for_long() {
     let config = Config { recent_ns: 60_000_000_000, ..Config::new(100, 900_000_000_000) };
     let mut table: Numbers = Table::with_seed(arena(1 << 20), config, 1).unwrap();
-    let mut found = [None; 64];
     let mut now_ns = 77 * STEP_NS + STEP_NS / 2;
     let handle = table.insert([1, 1], 7, now_ns).unwrap();
     // Found, whatever the step, 59.95 s after its last packet.
     for offset_ns in [0, STEP_NS / 3, STEP_NS - 1] {
         now_ns += 59_950_000_000 + offset_ns - 20_000_000;
-        table.lookup_burst([[1, 1]], now_ns, &mut found);
-        assert_eq!(found[0], Some(handle));
+        assert_eq!(table.find(&[1, 1], Hint::default(), now_ns), Some(&7));
     }
     for late_ns in [60_000_000_000, 60_000_000_000 + STEP_NS / 2, 400_000_000_000] {
         let seen_ns = now_ns;
         now_ns += late_ns;
         for _ in 0..2 {
-            table.lookup_burst([[1, 1]], now_ns, &mut found);
-            assert_eq!(found[0], None);
+            assert_eq!(table.find(&[1, 1], Hint::default(), now_ns), None);
         }
         let (again, silent_ns) = table.get_silent(&[1, 1], now_ns).unwrap();
         assert_eq!((again, table[again]), (handle, 7));
         let exact_ns = now_ns - seen_ns;
         assert!((exact_ns..exact_ns + 2 * STEP_NS).contains(&silent_ns), "{silent_ns}");
         assert_eq!(table.get_silent(&[1, 1], now_ns), Some((handle, STEP_NS)));
-        table.lookup_burst([[1, 1]], now_ns, &mut found);
-        assert_eq!(found[0], Some(handle));
+        assert_eq!(table.find(&[1, 1], Hint::default(), now_ns), Some(&7));
     }
     // It holds for other idle timeouts, too, and what is over is over.
     table.set_idle_ns([30_000_000_000; CLASS_COUNT]);
     assert_eq!(table.get_silent(&[1, 1], now_ns + 31_000_000_000), None);
     table.set_idle_ns([90_000_000_000; CLASS_COUNT]);
-    table.lookup_burst([[1, 1]], now_ns + 70_000_000_000, &mut found);
-    assert_eq!(found[0], None);
+    assert_eq!(table.find(&[1, 1], Hint::default(), now_ns + 70_000_000_000), None);
     assert!(table.get_silent(&[1, 1], now_ns + 70_000_000_000).is_some());
 }
 
@@ -347,32 +342,101 @@ fn only_backends_of_this_processor_are_there() {
     assert_eq!((table.backend(), table.stats()), (Backend::best(), Stats::default()));
 }
 
-#[test]
-fn a_burst_takes_keys_or_options_of_keys() {
-    let mut table = numbers(8, 10 * STEP_NS);
-    let one = table.insert([1, 0], 1, 0_u64).unwrap();
-    let two = table.insert([2, 0], 2, 0_u64).unwrap();
-    let mut found = [Some(one); 64];
-    table.lookup_burst([[2, 0], [3, 0], [2, 0]], 5 * STEP_NS, &mut found);
-    assert_eq!(found[..3], [Some(two), None, Some(two)]);
-    assert_eq!(found[3..], [None; 61]);
-    table.lookup_burst(
-        (0..64).map(|number| (number % 2 == 0).then_some([number, 0])),
-        5 * STEP_NS,
-        &mut found,
-    );
-    let expected: [Option<Handle>; 64] = std::array::from_fn(|number| (number == 2).then_some(two));
-    assert_eq!(found, expected);
-    // The second was seen in step 5, the first wasn't.
-    assert_eq!(table.age(12 * STEP_NS, 15, |key, _| assert_eq!(key, [1, 0])), 1);
-    table.lookup_burst([[0; 2]; 0], 12 * STEP_NS, &mut found);
-    assert_eq!(found, [None; 64]);
+/// A table that does not stay in the cache, with the flows of these numbers, in each back-end.
+fn large(numbers: u64) -> impl Iterator<Item = Numbers> {
+    const CAPACITY: usize = 20_000;
+    Backend::ALL.into_iter().filter(|backend| backend.is_available()).map(move |backend| {
+        let arena = arena(Numbers::bytes(CAPACITY).unwrap());
+        let config = Config::new(CAPACITY, 10 * STEP_NS);
+        let mut table = Numbers::with_backend(arena, config, 1, backend).unwrap();
+        for number in 0..numbers {
+            table.insert([number, 0], number, 0_u64).unwrap();
+        }
+        table
+    })
 }
 
 #[test]
-#[should_panic(expected = "more than 64 keys")]
-fn a_burst_has_its_limit() {
-    numbers(8, 10).lookup_burst([[0; 2]; 65], 0_u64, &mut [None; 64]);
+fn hints_are_for_keys_or_options_of_keys() {
+    for mut table in large(30) {
+        let mut hints = [Hint::default(); 64];
+        table.hint_burst([[2, 0], [33, 0], [2, 0]], &mut hints);
+        assert_eq!(hints.map(Hint::is_absent)[..3], [false, true, false]);
+        assert_eq!((hints[0], hints[3]), (hints[2], Hint::default()));
+        let keys = |number| [number, 0];
+        table.hint_burst(
+            (0..64).map(|number| (number % 2 == 0).then_some(keys(number))),
+            &mut hints,
+        );
+        for (number, hint) in (0..64).zip(hints) {
+            let expected = (number < 30).then_some(&number);
+            assert_eq!(table.find(&keys(number), hint, 5 * STEP_NS), expected);
+            if number % 2 == 1 {
+                assert!(!hint.is_absent());
+            } else {
+                assert_eq!(hint.is_absent(), number >= 30);
+            }
+        }
+        // Those found were seen in step 5.
+        assert_eq!(table.age(12 * STEP_NS, usize::MAX, |_, _| unreachable!()), 0);
+        let before = hints;
+        table.hint_burst([[0; 2]; 0], &mut hints);
+        assert_eq!(hints, before);
+        // Keys beyond the burst get none.
+        table.hint_burst((0..100).map(keys), &mut hints);
+        assert!((0..30).all(|number| !hints[number].is_absent()));
+    }
+}
+
+#[test]
+fn what_is_found_does_not_depend_on_the_hint() {
+    for mut table in large(5_000) {
+        let mut hints = [Hint::default(); 64];
+        table.hint_burst((4_968..5_032).map(|number| [number, 0]), &mut hints);
+        // Each flow with the places of all the others; and keys that are not there.
+        for number in 4_990..5_010 {
+            let expected = (number < 5_000).then_some(number);
+            for hint in hints.into_iter().filter(|hint| !hint.is_absent()) {
+                assert_eq!(table.find(&[number, 0], hint, 0_u64).copied(), expected);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_hint_from_before_a_flow_came_or_left_does_no_harm() {
+    for mut table in large(1_000) {
+        let mut hints = [Hint::default(); 64];
+        let key = |number| [number, 0];
+        table.hint_burst((968..1_032).map(key), &mut hints);
+        for (number, hint) in (968..1_032).zip(hints) {
+            assert_eq!(hint.is_absent(), number >= 1_000);
+            if number < 1_000 {
+                assert_eq!(table.remove(&key(number)), Some(number));
+                assert_eq!(table.find(&key(number), hint, 0_u64), None);
+                // It may get the place that the hint says, or another.
+                table.insert(key(number + 10_000), 0, 0_u64).unwrap();
+                assert_eq!(table.find(&key(number), hint, 0_u64), None);
+            } else {
+                assert_eq!(table.find(&key(number), hint, 0_u64), None);
+                table.insert(key(number), 7, 0_u64).unwrap();
+                assert_eq!(table.find(&key(number), hint, 0_u64), Some(&7));
+            }
+        }
+    }
+}
+
+#[test]
+fn hints_of_a_larger_table_do_no_harm_in_a_smaller_one() {
+    let mut hints = [Hint::default(); 64];
+    let mut small = Numbers::new(arena(1 << 16), Config::new(10, u64::MAX)).unwrap();
+    small.insert([1, 0], 1, 0_u64).unwrap();
+    for large in large(64) {
+        large.hint_burst((0..64).map(|number| [number, 0]), &mut hints);
+        for (number, hint) in (0..64).zip(hints) {
+            assert_eq!(small.find(&[number, 0], hint, 0_u64), (number == 1).then_some(&1));
+        }
+    }
 }
 
 #[test]
@@ -422,7 +486,7 @@ fn flows_of_both_families_share_a_table() {
     for (number, key) in keys.into_iter().enumerate() {
         table.insert(key, number, 0_u64).unwrap();
     }
-    let mut found = [None; 64];
-    table.lookup_burst(keys, 0_u64, &mut found);
-    assert!((0..3).all(|number| table[found[number].unwrap()] == number));
+    for (number, key) in keys.iter().enumerate() {
+        assert_eq!(table.find(key, Hint::default(), 0_u64), Some(&number));
+    }
 }

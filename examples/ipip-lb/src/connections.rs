@@ -4,7 +4,7 @@ use crate::connection::{ABANDONED_NS, Connection, State};
 use crate::services::TargetId;
 use hotloop::arena::{Arena, Obtained, Request};
 use hotloop::flow::{
-    BURST_KEYS_MAX, CLASS_COUNT, Class, Classes, Config, Cursor, Full, Handle, Key, Table,
+    BURST_KEYS_MAX, CLASS_COUNT, Class, Classes, Config, Cursor, Full, Handle, Hint, Key, Table,
 };
 use hotloop::packet::PacketBuf;
 use hotloop::packet::classify::{Kind, Layout};
@@ -25,10 +25,6 @@ pub struct Connections {
     v6: Family<FlowKeyV6, ()>,
     /// For how long a connection is remembered that is opening.
     opening_ns: u64,
-    /// What [`lookup_burst`](Self::lookup_burst) found, by place in the burst.
-    found: [Option<Handle>; BURST_KEYS_MAX],
-    /// The same of IPv6, where there was a packet of IPv6 in the burst.
-    found_v6: [Option<Handle>; BURST_KEYS_MAX],
     obtained: Obtained,
 }
 
@@ -39,6 +35,8 @@ const MARK_BUDGET: usize = 4;
 #[derive(Debug)]
 struct Family<K: Key, H> {
     table: Table<K, (Connection, H)>,
+    /// Where those of a burst are, by place in it: see [`Connections::hint_burst`].
+    hints: [Hint; BURST_KEYS_MAX],
     /// How many candidates for eviction in a row were protected. When that reaches the capacity, the
     /// table is full of protected connections, as far as a sample says: then one of them is evicted.
     protected_count: usize,
@@ -93,8 +91,6 @@ impl Connections {
             v4: Family::new(arena.clone(), config)?,
             v6: Family::new(arena, config)?,
             opening_ns: idle_ns[State::Opening as usize],
-            found: [None; BURST_KEYS_MAX],
-            found_v6: [None; BURST_KEYS_MAX],
             obtained,
         })
     }
@@ -119,41 +115,37 @@ impl Connections {
         self.opening_ns = idle_ns[State::Opening as usize];
     }
 
-    /// Looks up the connections of a burst, for [`found`](Self::found): those of whole TCP and UDP
-    /// packets outside tunnels. Whether others are for their connections is yet to be seen, and to look
-    /// these up would keep them from being forgotten.
-    ///
-    /// # Panics
-    /// With more than 64 packets.
+    /// Asks for the memory of the connections of a burst of 64 packets at most, before
+    /// [`found`](Self::found) reads it. Where all connections stay in the cache, this does nothing.
     #[inline]
-    pub fn lookup_burst<P: PacketBuf>(&mut self, burst: &[Classified<P>], now: Instant) {
+    pub fn hint_burst<P: PacketBuf>(&mut self, burst: &[Classified<P>]) {
         let mut any_v6 = false;
         let v4_keys = burst.iter().map(|packet| {
             let key = packet.tag().fast_key_v4(packet.packet.data());
             key.or_else(|| any_key_v4(packet, &mut any_v6))
         });
-        self.v4.table.lookup_burst(v4_keys, now.as_ns(), &mut self.found);
+        self.v4.table.hint_burst(v4_keys, &mut self.v4.hints);
         if any_v6 {
-            self.lookup_burst_v6(burst, now);
+            self.hint_burst_v6(burst);
         }
     }
 
-    /// Apart from [`lookup_burst`](Self::lookup_burst), which stays small where it is inlined.
+    /// Apart from [`hint_burst`](Self::hint_burst), which stays small where it is inlined.
     #[inline(never)]
-    fn lookup_burst_v6<P: PacketBuf>(&mut self, burst: &[Classified<P>], now: Instant) {
+    fn hint_burst_v6<P: PacketBuf>(&mut self, burst: &[Classified<P>]) {
         let v6_keys = burst.iter().map(|packet| {
             let key = packet.tag().fast_key_v6(packet.packet.data());
             key.or_else(|| any_key_v6(packet))
         });
-        self.v6.table.lookup_burst(v6_keys, now.as_ns(), &mut self.found_v6);
+        self.v6.table.hint_burst(v6_keys, &mut self.v6.hints);
     }
 
-    /// Asks for the places of the connections of IPv4 that are new in the rest of the burst that was looked
-    /// up, from `index` on, so that they don't have to be waited for one by one.
+    /// Asks for the places of the connections of IPv4 that are new in the rest of the burst that hints
+    /// were made for, from `index` on, so that they don't have to be waited for one by one.
     #[inline(never)]
     pub fn prefetch_new<P: PacketBuf>(&self, rest: &[Classified<P>], index: usize) {
-        for (packet, found) in rest.iter().zip(self.found.iter().skip(index)) {
-            if found.is_none()
+        for (packet, hint) in rest.iter().zip(self.v4.hints.iter().skip(index)) {
+            if hint.is_absent()
                 && let Some(key) = packet.tag().fast_key_v4(packet.packet.data())
             {
                 self.v4.table.prefetch_insert(&key);
@@ -161,31 +153,44 @@ impl Connections {
         }
     }
 
-    /// The connection of the packet at `index` of the burst that was looked up, if it had one then, and
-    /// the hash of its flow. For packets that the [fast path](Layout::is_fast_v4) takes.
+    /// The connection of a key, which has a packet now, and the hash of its flow. The packet is the one
+    /// at `index` of the burst that hints were made for.
     #[inline(always)]
     #[must_use]
-    pub fn found_v4(&self, index: usize) -> Option<&(Connection, u32)> {
-        self.v4.table.value(self.found[index % BURST_KEYS_MAX]?)
+    pub fn found_v4(
+        &mut self,
+        key: &FlowKeyV4,
+        index: usize,
+        now: Instant,
+    ) -> Option<&(Connection, u32)> {
+        self.v4.found(key, index, now)
     }
 
-    /// The connection of the packet at `index` of the burst that was looked up, if it had one then.
-    /// `None` as well for a packet with extension headers: there, it may state an encapsulation limit.
+    /// The connection of the packet at `index` of the burst that hints were made for, which has a packet
+    /// now: of whole TCP and UDP packets outside tunnels. Whether others are for their connections is yet
+    /// to be seen, and to look these up would keep them from being forgotten. `None` as well for a packet
+    /// with extension headers: there, it may state an encapsulation limit.
     #[inline]
     #[must_use]
-    pub fn found(&self, index: usize, layout: Layout, frame: &[u8]) -> Option<&Connection> {
-        let index = index % BURST_KEYS_MAX;
-        if layout.kind() != Kind::Ipv6 {
-            return self.v4.table.value(self.found[index]?).map(|(connection, _)| connection);
+    pub fn found(
+        &mut self,
+        index: usize,
+        layout: Layout,
+        frame: &[u8],
+        now: Instant,
+    ) -> Option<&Connection> {
+        if let Some(key) = layout.fast_key_v6(frame) {
+            return self.v6.found(&key, index, now).map(|(connection, ())| connection);
         }
-        let is_extended = || {
-            let header_end = layout.l3_offset() + ipv6::HEADER_BYTES;
-            layout.l4_offset(frame).is_none_or(|offset| offset > header_end)
-        };
-        if !layout.is_fast_v6() && is_extended() {
-            return None;
+        match layout.key(frame).filter(|key| is_followed(layout, key.protocol()))? {
+            FlowKey::V4(key) => self.found_v4(&key, index, now).map(|(connection, _)| connection),
+            FlowKey::V6(key) => {
+                // It is of its connection all the same, which has been seen.
+                let (connection, ()) = self.v6.found(&key, index, now)?;
+                let header_end = layout.l3_offset() + ipv6::HEADER_BYTES;
+                (layout.l4_offset(frame)? <= header_end).then_some(connection)
+            }
         }
-        self.v6.table.value(self.found_v6[index]?).map(|(connection, ())| connection)
     }
 
     /// The connection of a key, which has a packet now, and for how long it had none, in nanoseconds:
@@ -327,7 +332,13 @@ impl Connections {
 
 impl<K: Key, H: Copy> Family<K, H> {
     fn new(arena: Arena, config: Config) -> Result<Self, Error> {
-        Ok(Self { table: Table::new(arena, config)?, protected_count: 0 })
+        let hints = [Hint::default(); BURST_KEYS_MAX];
+        Ok(Self { table: Table::new(arena, config)?, hints, protected_count: 0 })
+    }
+
+    #[inline(always)]
+    fn found(&mut self, key: &K, index: usize, now: Instant) -> Option<&(Connection, H)> {
+        self.table.find(key, self.hints[index % BURST_KEYS_MAX], now.as_ns())
     }
 
     fn peek(&self, key: &K, now: Instant) -> Option<Connection> {
@@ -349,8 +360,9 @@ impl<K: Key, H: Copy> Family<K, H> {
     ) -> Option<Handle> {
         let class = class(&value.0);
         let mut asked_count = 0;
-        let rank = |(it, _): &(Connection, H), _: Class, silent_ns: u64| {
-            asked_count += 1;
+        let asked = &mut asked_count;
+        let rank = move |(it, _): &(Connection, H), _: Class, silent_ns: u64| {
+            *asked += 1;
             it.rank(silent_ns, now, opening_ns)
         };
         let mut on_evict = |_: K, (left, _): (Connection, H)| on_removed(left.target);

@@ -26,14 +26,13 @@ impl Mask {
     }
 
     #[inline(always)]
-    pub(crate) fn complement(self) -> Self {
-        Self(!self.0 & ALL)
+    pub(crate) fn count(self) -> usize {
+        self.0.count_ones() as usize
     }
 
-    /// The first slot; some slot when there is none, without a branch.
     #[inline(always)]
-    pub(crate) fn first_or_any(self) -> usize {
-        (self.0 | 1 << (GROUP_SLOTS - 1)).trailing_zeros() as usize
+    pub(crate) fn complement(self) -> Self {
+        Self(!self.0 & ALL)
     }
 
     #[inline(always)]

@@ -1,7 +1,7 @@
 //! Tags compared with SSE2, which every x86_64 has.
 
 use std::arch::x86_64::{
-    __m128i, _mm_cmpeq_epi8, _mm_load_si128, _mm_movemask_epi8, _mm_set1_epi8,
+    __m128i, _mm_cmpeq_epi8, _mm_load_si128, _mm_movemask_epi8, _mm_set1_epi32,
 };
 
 use super::{Group, Lanes, Mask};
@@ -26,5 +26,5 @@ fn equal(group: &Group, tag: u8) -> u32 {
     let bytes: *const __m128i = (&raw const *group).cast();
     // SAFETY: 1. A group is 16 bytes, aligned to as many.
     let bytes = unsafe { _mm_load_si128(bytes) };
-    _mm_movemask_epi8(_mm_cmpeq_epi8(bytes, _mm_set1_epi8(tag as i8))) as u32
+    _mm_movemask_epi8(_mm_cmpeq_epi8(bytes, _mm_set1_epi32(i32::from_ne_bytes([tag; 4])))) as u32
 }

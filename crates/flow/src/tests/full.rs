@@ -21,15 +21,28 @@ fn a_live_flow_of_another_class_never_leaves() {
             assert!(table.set_class(handle, LIVE));
         }
     }
+    let mut refused_count = 0;
     for number in 1_000..20_000 {
         let now_ns = number / 1_000 * STEP_NS;
         let result = table.insert_evicting([number, 0], number, now_ns, |_, left| {
             assert!(left % 2 == 1 || left >= 1_000);
         });
-        assert!(result.is_ok());
+        if result.is_err() {
+            refused_count += 1;
+            let view = table.store.view();
+            let hash = view.hash(&[number, 0]);
+            let first = view.first(hash);
+            for group in [first, view.second(hash, first)] {
+                let entries = &view.entries[group * GROUP_SLOTS..][..GROUP_SLOTS];
+                let mut flows = entries.iter().filter(|entry| entry.key().is_some());
+                assert!(flows.all(|entry| entry.class() == LIVE), "one of these could leave");
+            }
+        }
     }
     assert!((0..1_000).step_by(2).all(|number| table.get(&[number, 0], 0_u64).is_some()));
-    assert_eq!((table.len(), table.stats().evicted_count), (1_000, 19_000));
+    // Where a key's groups have few flows, all of them may be live.
+    assert!(refused_count < 20, "{refused_count}");
+    assert_eq!((table.len(), table.stats().evicted_count), (1_000, 19_000 - refused_count));
     check(&table);
 }
 
@@ -85,7 +98,6 @@ fn the_oldest_of_those_sampled_leaves() {
 #[test]
 fn a_flow_that_was_just_seen_outlives_a_flood() {
     let mut table = evicting(10_000, Classes::ALL);
-    let mut found = [None; 64];
     let mut placed = [None; 64];
     let known: Vec<[u64; 2]> = (0..640).map(|number| [number, 1]).collect();
     for &key in &known {
@@ -97,8 +109,8 @@ fn a_flow_that_was_just_seen_outlives_a_flood() {
         // Where all four sampled came in this step, one of this burst may be among them.
         assert!(table.insert_burst(flows, now_ns, &mut placed, |_, _| ()) >= 62);
         let known = &known[burst as usize % 10 * 64..][..64];
-        table.lookup_burst(known.iter().copied(), now_ns, &mut found);
-        assert!(found.iter().filter(|found| found.is_none()).count() < 6, "burst {burst}");
+        let missing = known.iter().filter(|key| table.get(key, now_ns).is_none());
+        assert!(missing.count() < 6, "burst {burst}");
         for &key in known {
             let _ = table.insert(key, 0, now_ns);
         }

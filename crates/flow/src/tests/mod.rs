@@ -2,6 +2,7 @@
 
 mod bounds;
 mod full;
+mod hashes;
 mod oracle;
 mod panics;
 mod ranks;
@@ -13,7 +14,7 @@ use hotloop_arena::{Arena, Pages, Request};
 
 use crate::group::{GROUP_SLOTS, Native};
 use crate::table::Table;
-use crate::{Backend, Config, Key};
+use crate::{Backend, Config, HashSeed, Key};
 
 /// A key whose hash is what the test says, whatever the seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,7 +24,7 @@ struct Chosen {
 }
 
 impl Key for Chosen {
-    fn hash(&self, _seed: u64) -> u64 {
+    fn hash(&self, _seed: &HashSeed) -> u64 {
         self.hash
     }
 }
@@ -40,7 +41,7 @@ impl Random {
 
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        crate::hash_words(&[self.0], 1)
+        crate::hash_words(&[self.0], &HashSeed::new(1))
     }
 
     fn below(&mut self, end: u64) -> u64 {

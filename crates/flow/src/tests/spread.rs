@@ -60,7 +60,7 @@ fn under_another_seed_the_same_keys_spread() {
 fn tables_have_seeds_of_their_own() {
     let seeds = [0; 3].map(|_: u8| {
         let table = Keys::new(super::arena(1 << 20), Config::new(100, 1)).unwrap();
-        table.store.view().seed
+        *table.store.view().seed
     });
     assert!(seeds[0] != seeds[1] && seeds[1] != seeds[2]);
 }

@@ -105,10 +105,11 @@ impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
         input: &mut Burst<Classified<P>>,
         out: &mut Output<'_, Routed<P, Route>>,
     ) {
-        self.state.connections.lookup_burst(input.as_slice(), cx.now());
+        let now = cx.now();
+        self.state.connections.hint_burst(input.as_slice());
         let (services, counts) = (self.services.current(), &self.counts[self.worker]);
         if services.targets().len() > CACHED_TARGETS_MAX {
-            self.prefetch_targets(input.as_slice());
+            self.state.prefetch_targets(services, counts, input.as_slice(), now);
         }
         let route = self.state.egresses.backends.route;
         let state = &mut self.state;
@@ -119,7 +120,7 @@ impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
         while let Some(other) = turn.out.map_until(input, |mut classified| {
             let index = next_index;
             next_index += 1;
-            if state.forward(services, counts, &mut classified, index) {
+            if state.forward((services, counts), &mut classified, index, now) {
                 Ok(Routed { packet: classified.packet, route })
             } else {
                 Err(classified)
@@ -175,64 +176,72 @@ impl<P: PacketBuf + Carries> Balance<P> {
             self.state.marking = Some(Walk::default());
         }
     }
+}
 
+impl<P: PacketBuf + Carries> Worker<P> {
     /// Prefetches the targets of a burst's connections, and their counts.
     #[inline(never)]
-    fn prefetch_targets(&self, burst: &[Classified<P>]) {
-        let (services, counts) = (self.services.current(), &self.counts[self.worker]);
+    fn prefetch_targets(
+        &mut self,
+        services: &ServiceTable,
+        counts: &WorkerCounts,
+        burst: &[Classified<P>],
+        now: Instant,
+    ) {
         for (index, classified) in burst.iter().enumerate() {
             let (layout, frame) = (classified.tag(), classified.packet.data());
-            if let Some(connection) = self.state.connections.found(index, layout, frame) {
+            if let Some(connection) = self.connections.found(index, layout, frame, now) {
                 services.prefetch(connection.target);
                 prefetch_line(counts.target(connection.target));
             }
         }
     }
-}
 
-impl<P: PacketBuf + Carries> Worker<P> {
     /// Encapsulates the packet at `index` of the burst if its connection is known and does not change by
     /// it. Returns whether it did: any other packet is as it was.
     #[inline(always)]
     fn forward(
         &mut self,
-        services: &ServiceTable,
-        counts: &[TargetCounts],
+        (services, counts): (&ServiceTable, &[TargetCounts]),
         classified: &mut Classified<P>,
         index: usize,
+        now: Instant,
     ) -> bool {
         let Self { connections, link, identifications, .. } = self;
         let layout = classified.tag();
         let packet = &mut classified.packet;
-        if layout.is_fast_v4()
-            && let Some((connection, hash)) = connections.found_v4(index)
-            && let Some(front) = packet.data().first_chunk()
-            && connection.is_unmoved_by(fast_flags(front))
-            && let Some(target) = services.active(connection.target)
-        {
-            let (mtu_bytes, flow) = (services.settings.mtu_bytes, (*hash, identifications));
-            if target.tunnel.wrap_fast_v4(packet, layout, mtu_bytes, link, flow) {
-                counts[connection.target.slot()].packets.add(1);
-                return true;
+        if let Some(key) = layout.fast_key_v4(packet.data()) {
+            if let Some((connection, hash)) = connections.found_v4(&key, index, now)
+                && let Some(front) = packet.data().first_chunk()
+                && connection.is_unmoved_by(fast_flags(front))
+                && let Some(target) = services.active(connection.target)
+            {
+                let (mtu_bytes, flow) = (services.settings.mtu_bytes, (*hash, identifications));
+                if target.tunnel.wrap_fast_v4(packet, layout, mtu_bytes, link, flow) {
+                    counts[connection.target.slot()].packets.add(1);
+                    return true;
+                }
+            } else {
+                return false;
             }
         }
-        self.forward_any(services, counts, classified, index)
+        self.forward_any((services, counts), classified, index, now)
     }
 
     /// [`forward`](Self::forward) for any packet.
     #[inline(never)]
     fn forward_any(
         &mut self,
-        services: &ServiceTable,
-        counts: &[TargetCounts],
+        (services, counts): (&ServiceTable, &[TargetCounts]),
         classified: &mut Classified<P>,
         index: usize,
+        now: Instant,
     ) -> bool {
         let layout = classified.tag();
         let packet = &mut classified.packet;
         let frame = packet.data();
         let Self { connections, link, identifications, seed, .. } = self;
-        if let Some(connection) = connections.found(index, layout, frame)
+        if let Some(connection) = connections.found(index, layout, frame, now)
             && connection.is_unmoved_by(plain_flags(frame, layout))
             && let id = connection.target
             && let Some(target) = services.active(id)

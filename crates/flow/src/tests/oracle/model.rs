@@ -10,14 +10,14 @@ use std::rc::Rc;
 use super::super::{Chosen, check, table_with};
 use crate::group::{GROUP_SLOTS, Native};
 use crate::{
-    BURST_KEYS_MAX, Backend, CLASS_COUNT, Class, Classes, Config, Full, Handle, Refused, STEP_NS,
-    Stats, Table, hash_words,
+    BURST_KEYS_MAX, Backend, CLASS_COUNT, Class, Classes, Config, Full, Handle, HashSeed, Hint,
+    Refused, STEP_NS, Stats, Table, hash_words,
 };
 
 /// How many steps flows of each class are kept at first; the last one for ever.
 const IDLE_STEPS: [u64; CLASS_COUNT] = [8, 20, 0, 50, 8, 8, 8, u32::MAX as u64];
 
-/// After how many steps burst lookups leave flows alone.
+/// After how many steps `find` leaves flows alone.
 const RECENT_STEPS: u64 = 15;
 
 /// In which order flows leave that may, and which stays, where a flow is put in so.
@@ -63,6 +63,9 @@ pub struct Model {
     flows: HashMap<Chosen, Flow>,
     /// Handles of flows that have left or moved: the latest of them.
     stale: Vec<Handle>,
+    /// The latest hints, and their keys.
+    hints: [Hint; BURST_KEYS_MAX],
+    hinted: Vec<Chosen>,
     alive: Rc<Cell<usize>>,
     idle_steps: [u64; CLASS_COUNT],
     now_ns: u64,
@@ -82,6 +85,8 @@ impl Model {
             table: table_with(config, backend),
             flows: HashMap::new(),
             stale: Vec::new(),
+            hints: [Hint::default(); BURST_KEYS_MAX],
+            hinted: Vec::new(),
             alive: Rc::default(),
             idle_steps: IDLE_STEPS,
             // Soon the steps no longer fit 32 bits.
@@ -97,7 +102,8 @@ impl Model {
         let (kind, rest) = (operation % 32, operation / 32);
         let key = self.key(rest);
         match kind {
-            0..4 => self.lookup(rest),
+            0..2 => self.hint(rest),
+            2..4 => self.find_hinted(),
             4..6 => {
                 let found = match rest.is_multiple_of(2) {
                     true => self.table.get(&key, self.now_ns),
@@ -123,10 +129,10 @@ impl Model {
     }
 
     fn key(&self, rest: u64) -> Chosen {
-        let number = hash_words(&[rest], 5) % self.shape.key_count;
+        let number = hash_words(&[rest], &HashSeed::new(5)) % self.shape.key_count;
         let shown =
             if self.shape.hash_bits == 64 { number } else { number % (1 << self.shape.hash_bits) };
-        Chosen { number: number as u32, hash: hash_words(&[shown], 3) }
+        Chosen { number: number as u32, hash: hash_words(&[shown], &HashSeed::new(3)) }
     }
 
     fn value(&mut self) -> Counted {
@@ -145,18 +151,31 @@ impl Model {
         Some(flow.handle)
     }
 
-    fn lookup(&mut self, rest: u64) {
+    /// Makes hints for a burst. Whether the table looks at them is another choice each time.
+    fn hint(&mut self, rest: u64) {
         let count = rest % (BURST_KEYS_MAX as u64 + 1);
-        let keys: Vec<Option<Chosen>> = (0..count)
-            .map(|at| (!(rest + at).is_multiple_of(9)).then(|| self.key(rest + at)))
-            .collect();
-        let mut found = [self.stale.first().copied(); BURST_KEYS_MAX];
-        self.table.lookup_burst(keys.iter().copied(), self.now_ns, &mut found);
-        for (index, found) in found.into_iter().enumerate() {
-            let key = keys.get(index).copied().flatten();
-            assert_eq!(found, key.and_then(|key| self.expect_found_in_burst(key)), "{index}");
+        self.hinted = (0..count).map(|at| self.key(rest + at)).collect();
+        self.table.uses_hints = !rest.is_multiple_of(3);
+        let is_shown = |index: usize| !(rest as usize + index).is_multiple_of(9);
+        let keys = self.hinted.iter().enumerate();
+        let keys = keys.map(|(index, key)| is_shown(index).then_some(*key));
+        self.table.hint_burst(keys, &mut self.hints);
+        for (index, (key, hint)) in self.hinted.iter().zip(self.hints).enumerate() {
+            if self.table.uses_hints && is_shown(index) && self.flows.contains_key(key) {
+                assert!(!hint.is_absent(), "{key:?} is there");
+            }
         }
-        found.hash(&mut self.trace);
+    }
+
+    /// Finds the flows that hints were last made for, however long ago that was.
+    fn find_hinted(&mut self) {
+        for (index, key) in self.hinted.clone().into_iter().enumerate() {
+            let expected = self.expect_recent(key);
+            let found = self.table.find(&key, self.hints[index], self.now_ns);
+            let found = found.map(|value| value.number);
+            assert_eq!(found, expected, "{key:?} {:?}", self.hints[index]);
+            found.hash(&mut self.trace);
+        }
     }
 
     fn insert(&mut self, key: Chosen) {

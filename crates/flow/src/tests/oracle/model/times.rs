@@ -16,11 +16,11 @@ impl Model {
         idle_steps != u32::MAX.into() && self.now_step() - flow.seen_step > idle_steps
     }
 
-    /// What a burst lookup gives, and that it was seen.
-    pub(super) fn expect_found_in_burst(&mut self, key: Chosen) -> Option<Handle> {
-        let flow = self.flows.get(&key)?;
+    /// The number of the value that `find` gives, and that it was seen.
+    pub(super) fn expect_recent(&mut self, key: Chosen) -> Option<u64> {
+        let flow = *self.flows.get(&key)?;
         let is_recent = self.now_step() - flow.seen_step < RECENT_STEPS;
-        if is_recent { self.expect_found(key) } else { None }
+        if is_recent { self.expect_found(key).map(|_| flow.number) } else { None }
     }
 
     /// Looks up a flow, for how long it was silent.
