@@ -17,13 +17,12 @@ use crate::view::{Hash, View};
 /// control groups and 30 of entries.
 pub const LINES_MAX: usize = 2 + 2 * GROUP_SLOTS;
 
-/// How many flows of the lowest rank are sampled for one to leave.
-pub(crate) const SAMPLE_COUNT: usize = 4;
+/// How many flows are looked at for one to leave, at least.
+const SAMPLE_COUNT: usize = 4;
 
-/// From which rank on more are sampled, and how many: to lose the wrong one costs more there, and
-/// neighbours are often alike, as slots fill from the lowest.
-const HIGH_RANK: u8 = 2;
-const HIGH_SAMPLE_COUNT: usize = 8;
+/// How many of the lowest rank are enough, by that rank, from rank 2 on as many: to lose the wrong one
+/// of a higher rank costs more, and neighbours are often alike, as slots fill from the lowest.
+const ALIKE_COUNTS: [usize; 3] = [1, 4, 8];
 
 /// After how many flows of any rank one of these will do.
 const MIXED_SAMPLE_COUNT: usize = 16;
@@ -131,8 +130,11 @@ impl Sample {
                 (self.order, self.slot) = (order, slot);
             }
         }
-        let is_high = self.order >= u64::from(HIGH_RANK) << 32;
-        self.alike_count >= if is_high { HIGH_SAMPLE_COUNT } else { SAMPLE_COUNT }
+        if self.count < SAMPLE_COUNT {
+            return false;
+        }
+        let lowest = (self.order >> 32).min(ALIKE_COUNTS.len() as u64 - 1);
+        self.alike_count >= ALIKE_COUNTS[lowest as usize]
             || self.count >= MIXED_SAMPLE_COUNT && self.order != Self::NO_RANK
     }
 }

@@ -49,6 +49,26 @@ fn nothing_is_allocated_after_new() {
     }
 }
 
+/// A table that does not stay in the cache, where hints are made.
+#[test]
+fn nothing_is_allocated_for_hints() {
+    let mut table = Table::new(Arena::on(None).unwrap(), Config::new(20_000, u64::MAX)).unwrap();
+    for number in 0..20_000 {
+        table.insert([number, 1], number, 0_u64).unwrap();
+    }
+    let mut hints = [Hint::default(); 64];
+    let (call_count, mut sum) = (CALL_COUNT.get(), 0);
+    for number in 0..30_000_u64 {
+        let keys = (number..number + 64).map(|number| [number, 1]);
+        table.hint_burst(keys.clone(), &mut hints);
+        for (key, hint) in keys.zip(hints) {
+            sum += table.find(&key, hint, number).copied().unwrap_or_default();
+        }
+    }
+    assert_eq!(CALL_COUNT.get(), call_count);
+    assert!(sum > 0 && hints.iter().any(|hint| hint.is_absent()), "hints were made");
+}
+
 /// All operations, on a table that fills, is full, and empties again.
 fn run(table: &mut Table<[u64; 2], u64>) {
     let (mut hints, mut placed) = ([Hint::default(); 64], [None; 64]);

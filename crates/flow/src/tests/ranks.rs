@@ -104,6 +104,39 @@ fn without_a_rank_a_flow_stays_and_thirty_are_asked_at_most() {
     check(&table);
 }
 
+/// The higher the lowest rank, the more flows are looked at.
+#[test]
+fn a_low_rank_is_found_soon() {
+    let asked_count = |rank_of: fn(u64) -> Option<u8>| {
+        let mut table = evicting(3_000, u64::MAX);
+        let asked_counts = (0..6_000).map(|number| {
+            let mut asked_count = 0;
+            let rank = |value: &u64, _, _| {
+                asked_count += 1;
+                rank_of(*value)
+            };
+            let (class, now_ns) = (Class::default(), number * STEP_NS);
+            table.insert_ranked([number, 0], number, class, now_ns, rank, |_, _| ()).unwrap();
+            asked_count
+        });
+        asked_counts.skip(3_000).collect::<Vec<usize>>()
+    };
+    let mean = |counts: &[usize]| counts.iter().sum::<usize>() as f64 / counts.len() as f64;
+    for (rank_of, expected) in
+        [((|_| Some(0)) as fn(u64) -> Option<u8>, 4), (|_| Some(1), 4), (|_| Some(2), 8)]
+    {
+        // Where the groups of a key have fewer flows, all of these.
+        let counts = asked_count(rank_of);
+        let exact_count = counts.iter().filter(|count| **count == expected).count();
+        assert!(exact_count > 2_900 && counts.iter().all(|&count| count <= expected));
+    }
+    // One of rank 0 among the first four is enough.
+    assert!(mean(&asked_count(|value| Some((value % 2) as u8))) < 6.0);
+    // Of several high ranks, sixteen.
+    let counts = asked_count(|value| Some(2 + (value % 8) as u8));
+    assert!(mean(&counts) > 8.0 && counts.iter().all(|&count| count <= 16), "{}", mean(&counts));
+}
+
 #[test]
 fn classes_that_may_not_leave_are_not_asked_for_a_rank() {
     let full = Full::Evict(Classes::of(&[Class::new(1)]));

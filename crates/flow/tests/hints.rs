@@ -1,0 +1,107 @@
+//! Hints: flows of a burst are found by them, and never missed for one that is out of date.
+
+use hotloop_arena::{Arena, Pages, Request};
+use hotloop_flow::{Backend, Config, Hint, STEP_NS, Table};
+
+type Numbers = Table<[u64; 2], u64>;
+
+fn arena(bytes: usize) -> Arena {
+    Arena::new(Request { pages: vec![Pages::Small], ..Request::new(bytes) }).unwrap().0
+}
+
+/// A table that does not stay in the cache, with the flows of these numbers, in each back-end.
+fn large(numbers: u64) -> impl Iterator<Item = Numbers> {
+    const CAPACITY: usize = 20_000;
+    Backend::ALL.into_iter().filter(|backend| backend.is_available()).map(move |backend| {
+        let arena = arena(Numbers::bytes(CAPACITY).unwrap());
+        let config = Config::new(CAPACITY, 10 * STEP_NS);
+        let mut table = Numbers::with_backend(arena, config, 1, backend).unwrap();
+        for number in 0..numbers {
+            table.insert([number, 0], number, 0_u64).unwrap();
+        }
+        table
+    })
+}
+
+#[test]
+fn hints_are_for_keys_or_options_of_keys() {
+    for mut table in large(30) {
+        let mut hints = [Hint::default(); 64];
+        table.hint_burst([[2, 0], [33, 0], [2, 0]], &mut hints);
+        assert_eq!(hints.map(Hint::is_absent)[..3], [false, true, false]);
+        assert_eq!((hints[0], hints[3]), (hints[2], Hint::default()));
+        let keys = |number| [number, 0];
+        table.hint_burst(
+            (0..64).map(|number| (number % 2 == 0).then_some(keys(number))),
+            &mut hints,
+        );
+        for (number, hint) in (0..64).zip(hints) {
+            let expected = (number < 30).then_some(&number);
+            assert_eq!(table.find(&keys(number), hint, 5 * STEP_NS), expected);
+            if number % 2 == 1 {
+                assert!(!hint.is_absent());
+            } else {
+                assert_eq!(hint.is_absent(), number >= 30);
+            }
+        }
+        // Those found were seen in step 5.
+        assert_eq!(table.age(12 * STEP_NS, usize::MAX, |_, _| unreachable!()), 0);
+        let before = hints;
+        table.hint_burst([[0; 2]; 0], &mut hints);
+        assert_eq!(hints, before);
+        // Keys beyond the burst get none.
+        table.hint_burst((0..100).map(keys), &mut hints);
+        assert!((0..30).all(|number| !hints[number].is_absent()));
+    }
+}
+
+#[test]
+fn what_is_found_does_not_depend_on_the_hint() {
+    for mut table in large(5_000) {
+        let mut hints = [Hint::default(); 64];
+        table.hint_burst((4_968..5_032).map(|number| [number, 0]), &mut hints);
+        // Each flow with the places of all the others; and keys that are not there.
+        for number in 4_990..5_010 {
+            let expected = (number < 5_000).then_some(number);
+            for hint in hints.into_iter().filter(|hint| !hint.is_absent()) {
+                assert_eq!(table.find(&[number, 0], hint, 0_u64).copied(), expected);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_hint_from_before_a_flow_came_or_left_does_no_harm() {
+    for mut table in large(1_000) {
+        let mut hints = [Hint::default(); 64];
+        let key = |number| [number, 0];
+        table.hint_burst((968..1_032).map(key), &mut hints);
+        for (number, hint) in (968..1_032).zip(hints) {
+            assert_eq!(hint.is_absent(), number >= 1_000);
+            if number < 1_000 {
+                assert_eq!(table.remove(&key(number)), Some(number));
+                assert_eq!(table.find(&key(number), hint, 0_u64), None);
+                // It may get the place that the hint says, or another.
+                table.insert(key(number + 10_000), 0, 0_u64).unwrap();
+                assert_eq!(table.find(&key(number), hint, 0_u64), None);
+            } else {
+                assert_eq!(table.find(&key(number), hint, 0_u64), None);
+                table.insert(key(number), 7, 0_u64).unwrap();
+                assert_eq!(table.find(&key(number), hint, 0_u64), Some(&7));
+            }
+        }
+    }
+}
+
+#[test]
+fn hints_of_a_larger_table_do_no_harm_in_a_smaller_one() {
+    let mut hints = [Hint::default(); 64];
+    let mut small = Numbers::new(arena(1 << 16), Config::new(10, u64::MAX)).unwrap();
+    small.insert([1, 0], 1, 0_u64).unwrap();
+    for large in large(64) {
+        large.hint_burst((0..64).map(|number| [number, 0]), &mut hints);
+        for (number, hint) in (0..64).zip(hints) {
+            assert_eq!(small.find(&[number, 0], hint, 0_u64), (number == 1).then_some(&1));
+        }
+    }
+}
