@@ -65,10 +65,9 @@ impl<K: Key, V> Table<K, V> {
 
     /// As [`insert_evicting`](Self::insert_evicting), into a class from the beginning, and in an order
     /// of the owner's: of the flows that may leave and are looked at, one of the lowest `rank` does, and
-    /// of several of that rank the one that has been silent for longest. At least four
-    /// flows are looked at, and on until there is one of rank 0, four of a lowest rank of 1, eight of a
-    /// higher one, or sixteen of which any may leave: the higher the rank, the more it costs to lose
-    /// the wrong flow.
+    /// of several of that rank the one that has been silent for longest. Flows are
+    /// looked at until four of rank 0 were, or eight of a lowest rank above, or sixteen of which any may
+    /// leave: the higher the rank, the more it costs to lose the wrong flow.
     ///
     /// `rank` has a flow's value, its class, and for how long it has been silent, in nanoseconds, rounded
     /// up by less than two steps of [`STEP_NS`](crate::STEP_NS). None keeps the flow from leaving. It is

@@ -20,9 +20,9 @@ pub const LINES_MAX: usize = 2 + 2 * GROUP_SLOTS;
 /// How many flows are looked at for one to leave, at least.
 const SAMPLE_COUNT: usize = 4;
 
-/// How many of the lowest rank are enough, by that rank, from rank 2 on as many: to lose the wrong one
+/// How many of the lowest rank are enough, by that rank, from rank 1 on as many: to lose the wrong one
 /// of a higher rank costs more, and neighbours are often alike, as slots fill from the lowest.
-const ALIKE_COUNTS: [usize; 3] = [1, 4, 8];
+const ALIKE_COUNTS: [usize; 2] = [4, 8];
 
 /// After how many flows of any rank one of these will do.
 const MIXED_SAMPLE_COUNT: usize = 16;
