@@ -85,6 +85,15 @@ impl<K: Key, V> Table<K, V> {
         if self.uses_hints { self.find_hinted(key, hint, now) } else { self.find_quick(key, now) }
     }
 
+    /// The value that a hint leads to: most likely that of its key, maybe another one. It does not count
+    /// as seen. For prefetching what values refer to, before [`find`](Self::find) reads them. `None`
+    /// where [`hint_burst`](Self::hint_burst) does nothing.
+    #[inline(always)]
+    pub fn likely_value(&self, hint: Hint) -> Option<&V> {
+        let entry = self.store.view().entry_if_any(hint.0 as usize)?;
+        if self.uses_hints { entry.value() } else { None }
+    }
+
     /// With the instructions of this kind of processor. Where the flow has the first matching tag, without a call.
     #[inline(always)]
     fn find_quick(&self, key: &K, now: u32) -> Option<&V> {

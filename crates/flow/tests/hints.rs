@@ -38,6 +38,9 @@ fn hints_are_for_keys_or_options_of_keys() {
         for (number, hint) in (0..64).zip(hints) {
             let expected = (number < 30).then_some(&number);
             assert_eq!(table.find(&keys(number), hint, 5 * STEP_NS), expected);
+            if number % 2 == 0 {
+                assert_eq!(table.likely_value(hint), expected);
+            }
             if number % 2 == 1 {
                 assert!(!hint.is_absent());
             } else {
@@ -102,6 +105,7 @@ fn hints_of_a_larger_table_do_no_harm_in_a_smaller_one() {
         large.hint_burst((0..64).map(|number| [number, 0]), &mut hints);
         for (number, hint) in (0..64).zip(hints) {
             assert_eq!(small.find(&[number, 0], hint, 0_u64), (number == 1).then_some(&1));
+            assert_eq!(small.likely_value(hint), None);
         }
     }
 }

@@ -153,6 +153,17 @@ impl Connections {
         }
     }
 
+    /// The target of the connection of the packet at `index` of the burst that hints were made for: most
+    /// likely, to prefetch it. `None` where hints are not made.
+    #[inline(always)]
+    #[must_use]
+    pub fn likely_target(&self, index: usize, layout: Layout) -> Option<TargetId> {
+        match layout.kind() {
+            Kind::Ipv6 => self.v6.likely_target(index),
+            _ => self.v4.likely_target(index),
+        }
+    }
+
     /// The connection of a key, which has a packet now, and the hash of its flow. The packet is the one
     /// at `index` of the burst that hints were made for.
     #[inline(always)]
@@ -339,6 +350,12 @@ impl<K: Key, H: Copy> Family<K, H> {
     #[inline(always)]
     fn found(&mut self, key: &K, index: usize, now: Instant) -> Option<&(Connection, H)> {
         self.table.find(key, self.hints[index % BURST_KEYS_MAX], now.as_ns())
+    }
+
+    #[inline(always)]
+    fn likely_target(&self, index: usize) -> Option<TargetId> {
+        let (connection, _) = self.table.likely_value(self.hints[index % BURST_KEYS_MAX])?;
+        Some(connection.target)
     }
 
     fn peek(&self, key: &K, now: Instant) -> Option<Connection> {

@@ -109,7 +109,7 @@ impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
         self.state.connections.hint_burst(input.as_slice());
         let (services, counts) = (self.services.current(), &self.counts[self.worker]);
         if services.targets().len() > CACHED_TARGETS_MAX {
-            self.state.prefetch_targets(services, counts, input.as_slice(), now);
+            self.prefetch_targets(input.as_slice());
         }
         let route = self.state.egresses.backends.route;
         let state = &mut self.state;
@@ -176,27 +176,22 @@ impl<P: PacketBuf + Carries> Balance<P> {
             self.state.marking = Some(Walk::default());
         }
     }
-}
 
-impl<P: PacketBuf + Carries> Worker<P> {
-    /// Prefetches the targets of a burst's connections, and their counts.
+    /// Prefetches the targets of a burst's connections, and their counts. Where the connections stay in
+    /// the cache by themselves, their targets are not many.
     #[inline(never)]
-    fn prefetch_targets(
-        &mut self,
-        services: &ServiceTable,
-        counts: &WorkerCounts,
-        burst: &[Classified<P>],
-        now: Instant,
-    ) {
+    fn prefetch_targets(&self, burst: &[Classified<P>]) {
+        let (services, counts) = (self.services.current(), &self.counts[self.worker]);
         for (index, classified) in burst.iter().enumerate() {
-            let (layout, frame) = (classified.tag(), classified.packet.data());
-            if let Some(connection) = self.connections.found(index, layout, frame, now) {
-                services.prefetch(connection.target);
-                prefetch_line(counts.target(connection.target));
+            if let Some(target) = self.state.connections.likely_target(index, classified.tag()) {
+                services.prefetch(target);
+                prefetch_line(counts.target(target));
             }
         }
     }
+}
 
+impl<P: PacketBuf + Carries> Worker<P> {
     /// Encapsulates the packet at `index` of the burst if its connection is known and does not change by
     /// it. Returns whether it did: any other packet is as it was.
     #[inline(always)]
