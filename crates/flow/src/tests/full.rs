@@ -40,7 +40,8 @@ fn a_live_flow_of_another_class_never_leaves() {
         }
     }
     assert!((0..1_000).step_by(2).all(|number| table.get(&[number, 0], 0_u64).is_some()));
-    // Where a key's groups have few flows, all of them may be live.
+    // Where a key's groups have few flows, all of them may be live. So it is under one seed of ten,
+    // for up to 22 of the new flows; this one is among them.
     assert!(refused_count < 20, "{refused_count}");
     assert_eq!((table.len(), table.stats().evicted_count), (1_000, 19_000 - refused_count));
     check(&table);
