@@ -115,6 +115,12 @@ impl Classes {
     pub const fn contains(self, class: Class) -> bool {
         self.0 & (1 << class.index()) != 0
     }
+
+    /// A bit for each class, from the lowest on.
+    #[inline(always)]
+    pub(crate) const fn bits(self) -> u32 {
+        self.0 as u32
+    }
 }
 
 /// Why there is no table.

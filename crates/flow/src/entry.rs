@@ -5,7 +5,7 @@ use std::mem::{MaybeUninit, needs_drop};
 use std::num::NonZero;
 
 use crate::clock::{IdleTimeouts, STEP_NS};
-use crate::config::{CLASS_COUNT, Class};
+use crate::config::{CLASS_COUNT, Class, Classes};
 
 const CLASS_MASK: u32 = CLASS_COUNT as u32 - 1;
 
@@ -133,6 +133,17 @@ impl<K: Copy, V> Entry<K, V> {
         self.is_occupied().then(|| unsafe { self.value.assume_init_ref() })
     }
 
+    /// The value of its flow, where this is in one of these classes.
+    #[inline(always)]
+    pub(crate) fn value_if_in(&self, classes: Classes) -> Option<&V> {
+        // One look at both: shifted by the bit of an entry that is occupied, and by its class.
+        let is_in =
+            (classes.bits() << OCCUPIED) >> (self.tenancy & (OCCUPIED | CLASS_MASK)) & 1 != 0;
+        // SAFETY: 1. An occupied entry's value is initialised. 2. Only an occupied one's class and bit are
+        // 8 or more, and the bits of classes begin there.
+        is_in.then(|| unsafe { self.value.assume_init_ref() })
+    }
+
     #[inline(always)]
     pub(crate) fn value_mut(&mut self) -> Option<&mut V> {
         self.value_of_mut(self.generation()?)
@@ -207,6 +218,7 @@ mod tests {
         let value = Rc::new(());
         let mut entry = Entry::<u32, Rc<()>>::vacant();
         assert!(entry.key().is_none() && entry.value().is_none() && entry.take().is_none());
+        assert!(entry.value_if_in(Classes::ALL).is_none());
         let generation = Generation::FIRST.next();
         let flow = Flow { key: 7, value: value.clone(), seen: 5, class: Class::new(3) };
         entry.put(flow, generation);
@@ -215,6 +227,9 @@ mod tests {
         entry.set_class(Class::new(7));
         assert!(entry.is_of(generation) && !entry.is_of(generation.next()));
         assert!(entry.value_of(generation).is_some());
+        assert!(entry.value_if_in(Classes::ALL).is_some());
+        assert!(entry.value_if_in(Classes::of(&[Class::new(7)])).is_some());
+        assert!(entry.value_if_in(Classes::of(&[Class::new(3), Class::new(0)])).is_none());
         assert!(entry.value_of(generation.next()).is_none());
         assert!(entry.value_of_mut(Generation::FIRST).is_none());
         assert_eq!(Rc::strong_count(&value), 2);

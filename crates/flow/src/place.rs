@@ -20,9 +20,9 @@ pub const LINES_MAX: usize = 2 + 2 * GROUP_SLOTS;
 /// How many flows are looked at for one to leave, at least.
 const SAMPLE_COUNT: usize = 4;
 
-/// How many of the lowest rank are enough, by that rank, from rank 1 on as many: to lose the wrong one
-/// of a higher rank costs more, and neighbours are often alike, as slots fill from the lowest.
-const ALIKE_COUNTS: [usize; 2] = [4, 8];
+/// How many of a rank are enough, where it is the lowest: of rank 0, and of any other. To lose the wrong
+/// one of a higher rank costs more, and neighbours are often alike, as slots fill from the lowest.
+const ALIKE_COUNTS: [u32; 2] = [4, 8];
 
 /// After how many flows of any rank one of these will do.
 const MIXED_SAMPLE_COUNT: usize = 16;
@@ -84,28 +84,31 @@ impl Candidates {
     }
 }
 
-/// The flows that were looked at, of which one leaves.
+/// Of the flows that were looked at, the one to leave: of those of the lowest rank, the one that was
+/// silent for longest.
 struct Sample {
-    count: usize,
-    /// How many of them are of the lowest rank.
-    alike_count: usize,
-    /// Of the flow to leave: its rank in the upper half, and less in the lower the longer it was silent.
-    order: u64,
-    /// Its slot, where any flow has a rank.
+    /// The lowest rank, or more than any.
+    rank: u32,
+    /// How many more flows of this rank are enough.
+    missing_count: u32,
+    /// For how many steps the one to leave was silent, and its slot.
+    silent_steps: u32,
     slot: usize,
 }
 
 impl Sample {
-    const NONE: Self = Self { count: 0, alike_count: 0, order: Self::NO_RANK, slot: 0 };
-
-    /// The order where no flow has a rank.
-    const NO_RANK: u64 = u64::MAX;
+    const NONE: Self = Self { rank: u32::MAX, missing_count: 0, silent_steps: 0, slot: 0 };
 
     fn slot(&self) -> Option<usize> {
-        (self.order != Self::NO_RANK).then_some(self.slot)
+        (self.rank != Self::NONE.rank).then_some(self.slot)
     }
 
-    /// Adds the flow of a slot, and says whether that is enough.
+    /// Whether one of them will do, after so many flows of any rank: more than one group has.
+    fn is_enough_of(&self, count: usize) -> bool {
+        count >= MIXED_SAMPLE_COUNT && self.slot().is_some()
+    }
+
+    /// Adds the flow of a slot. Returns whether it was the last that is needed.
     #[inline(always)]
     fn add<K: Copy, V>(
         &mut self,
@@ -114,28 +117,23 @@ impl Sample {
         situation: &Situation<'_>,
         rank: &mut impl FnMut(&Entry<K, V>) -> Option<u8>,
     ) -> bool {
+        let silent_steps = entry.silent_steps(situation.now);
         if entry.is_expired(situation.now, situation.idle_timeouts) {
-            (self.order, self.slot) = (0, slot);
+            *self = Self { rank: 0, missing_count: 0, silent_steps, slot };
             return true;
         }
-        self.count += 1;
-        if let Some(rank) = rank(entry) {
-            let (rank, lowest) = (u64::from(rank), self.order >> 32);
-            let order = rank << 32 | u64::from(!entry.silent_steps(situation.now));
-            if rank < lowest {
-                self.alike_count = 0;
+        let Some(rank) = rank(entry).map(u32::from) else { return false };
+        if rank < self.rank {
+            let missing_count = ALIKE_COUNTS[usize::from(rank > 0)] - 1;
+            *self = Self { rank, missing_count, silent_steps, slot };
+        } else if rank == self.rank {
+            if silent_steps > self.silent_steps {
+                (self.silent_steps, self.slot) = (silent_steps, slot);
             }
-            self.alike_count += usize::from(rank <= lowest);
-            if order < self.order {
-                (self.order, self.slot) = (order, slot);
-            }
+            self.missing_count -= 1;
+            return self.missing_count == 0;
         }
-        if self.count < SAMPLE_COUNT {
-            return false;
-        }
-        let lowest = (self.order >> 32).min(ALIKE_COUNTS.len() as u64 - 1);
-        self.alike_count >= ALIKE_COUNTS[lowest as usize]
-            || self.count >= MIXED_SAMPLE_COUNT && self.order != Self::NO_RANK
+        false
     }
 }
 
@@ -177,9 +175,8 @@ impl<K: Key, V> View<'_, K, V> {
             return self.movable::<L>(hash, &mut self.candidates(hash));
         };
         let mut rank = |entry: &Entry<K, V>| {
-            let class = entry.class();
-            let value = entry.value().filter(|_| classes.contains(class))?;
-            rank(value, class, entry.silent_ns(situation.now))
+            let value = entry.value_if_in(classes)?;
+            rank(value, entry.class(), entry.silent_ns(situation.now))
         };
         if !situation.is_full {
             return self.place_in_full_groups::<L>(hash, &situation, rank);
@@ -241,10 +238,13 @@ impl<K: Key, V> View<'_, K, V> {
         }
         let mut sample = Sample::NONE;
         let slots = self.occupied_of::<L>(hash, self.groups(hash));
-        for (which, slot) in slots {
+        for (index, (which, slot)) in slots.enumerate() {
             let bit = bit(which, slot % GROUP_SLOTS);
             let may = candidates.touch(bit, 0, 0);
-            if !may || sample.add(slot, self.entry(slot), situation, &mut rank) {
+            if !may
+                || sample.add(slot, self.entry(slot), situation, &mut rank)
+                || sample.is_enough_of(index + 1)
+            {
                 break;
             }
         }
@@ -271,8 +271,10 @@ impl<K: Key, V> View<'_, K, V> {
         let slots = self.occupied_of::<L>(hash, groups.clone().chain(others));
         let end = if is_sample { own_count } else { SAMPLE_COUNT };
         let looked_at_count = L::occupied(self.group(self.first(hash))).count();
-        for (_, slot) in slots.take(end).skip(looked_at_count) {
-            if sample.add(slot, self.entry(slot), situation, &mut rank) {
+        for (index, (_, slot)) in slots.take(end).enumerate().skip(looked_at_count) {
+            if sample.add(slot, self.entry(slot), situation, &mut rank)
+                || sample.is_enough_of(index + 1)
+            {
                 break;
             }
         }

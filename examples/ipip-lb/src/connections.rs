@@ -376,11 +376,14 @@ impl<K: Key, H: Copy> Family<K, H> {
         mut on_removed: impl FnMut(TargetId),
     ) -> Option<Handle> {
         let class = class(&value.0);
-        let mut asked_count = 0;
-        let asked = &mut asked_count;
+        let mut protected_count = 0;
+        let protected = &mut protected_count;
         let rank = move |(it, _): &(Connection, H), _: Class, silent_ns: u64| {
-            *asked += 1;
-            it.rank(silent_ns, now, opening_ns)
+            let rank = it.rank(silent_ns, now, opening_ns);
+            if rank.is_none() {
+                *protected += 1;
+            }
+            rank
         };
         let mut on_evict = |_: K, (left, _): (Connection, H)| on_removed(left.target);
         let placed = self.table.insert_ranked(key, value, class, now.as_ns(), rank, &mut on_evict);
@@ -388,7 +391,7 @@ impl<K: Key, H: Copy> Family<K, H> {
             self.protected_count = 0;
             return placed.ok();
         }
-        self.protected_count += asked_count;
+        self.protected_count += protected_count;
         if self.protected_count < self.table.capacity() {
             return None;
         }
