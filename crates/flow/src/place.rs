@@ -261,24 +261,32 @@ impl<K: Key, V> View<'_, K, V> {
         mut rank: impl FnMut(&Entry<K, V>) -> Option<u8>,
         mut sample: Sample,
     ) -> Option<Place> {
-        let groups = self.groups(hash);
-        let others = (0..OTHER_GROUP_COUNT)
-            .map(|step| (situation.turn + step) as usize % self.control.len())
-            .filter(|group| !groups.clone().any(|own| own == *group));
-        let own_count = self.occupied_of::<L>(hash, groups.clone()).count();
-        let is_sample = own_count >= SAMPLE_COUNT;
-        let others = others.take(if is_sample { 0 } else { usize::MAX });
-        let slots = self.occupied_of::<L>(hash, groups.clone().chain(others));
-        let end = if is_sample { own_count } else { SAMPLE_COUNT };
-        let looked_at_count = L::occupied(self.group(self.first(hash))).count();
-        for (index, (_, slot)) in slots.take(end).enumerate().skip(looked_at_count) {
-            if sample.add(slot, self.entry(slot), situation, &mut rank)
-                || sample.is_enough_of(index + 1)
-            {
-                break;
+        let candidates = self.candidates(hash);
+        let [first, second] = candidates.groups;
+        let mut count = L::occupied(self.group(first)).count();
+        // A table of one group has no second one.
+        if second != first {
+            for slot in L::occupied(self.group(second)).iter_from(hash.start()) {
+                let slot = second * GROUP_SLOTS + slot;
+                count += 1;
+                if sample.add(slot, self.entry(slot), situation, &mut rank)
+                    || sample.is_enough_of(count)
+                {
+                    return self.left_for::<L>(hash, sample.slot()?, candidates);
+                }
             }
         }
-        self.left_for::<L>(hash, sample.slot()?, self.candidates(hash))
+        if count < SAMPLE_COUNT {
+            let others = (0..OTHER_GROUP_COUNT)
+                .map(|step| (situation.turn + step) as usize % self.control.len())
+                .filter(|group| !candidates.groups.contains(group));
+            for (_, slot) in self.occupied_of::<L>(hash, others).take(SAMPLE_COUNT - count) {
+                if sample.add(slot, self.entry(slot), situation, &mut rank) {
+                    break;
+                }
+            }
+        }
+        self.left_for::<L>(hash, sample.slot()?, candidates)
     }
 
     /// The groups of a key: a table of one group has no second one.
