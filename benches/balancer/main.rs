@@ -16,7 +16,6 @@ mod capture;
 mod configuration;
 mod frames;
 mod hits;
-mod instructions;
 mod pipeline;
 
 use hotloop_benches::cores::Pair;
@@ -41,7 +40,6 @@ fn main() -> ExitCode {
     let words: Vec<_> = arguments.iter().map(String::as_str).collect();
     let done = match words[..] {
         ["--forward", settings] => frames::run(settings),
-        ["--play", case, packet_count] => instructions::play(case, packet_count),
         // `cargo test --all-targets` starts it as well; there is nothing to be tested in it.
         _ if !words.contains(&"--bench") => {
             eprintln!("nothing is measured without --bench, which `cargo bench` gives");
