@@ -5,12 +5,13 @@
 //! milliseconds can be compared. Here the sides take turns in random order. A turn begins with an
 //! uncounted warm-up, since the other sides have just used the cache. *Slices* of 0.4 ms follow,
 //! each between two calibrations ([`watch`](crate::watch)). A slice is kept when both calibrations were
-//! within 5 % of the fastest of the contest and nothing else ran on the CPU. A side's figure is the
-//! lower quartile of its kept slices.
+//! within 5 % of the contest's *level* and nothing else ran on the CPU. The level is the fastest at which
+//! all sides have enough slices: not the fastest ever seen, since a clock that is raised for a moment
+//! would leave nothing. A side's figure is the lower quartile of its kept slices.
 
 use crate::cores::Pair;
 use crate::distance::{Distance, Lines};
-use crate::figure::{Figure, QUARTER_COUNT};
+use crate::figure::{Figure, KEPT_MIN, QUARTER_COUNT};
 use crate::instrument::{Instrument, count_here};
 use crate::peers::lines::Random;
 use crate::row::Row;
@@ -27,8 +28,12 @@ const WARM_UP_MIN: Duration = Duration::from_micros(50);
 /// Slices of one turn, where the warm-up takes longer than a slice: never more.
 const TURN_SLICES_MAX: u64 = 32;
 
-/// How much slower than the fastest a calibration next to a kept slice may be.
+/// How much slower than the level a calibration next to a kept slice may be.
 const CALIBRATION_MAX: f64 = 1.05;
+
+/// How much slower than the fastest calibration the level may be: a busy hyperthread costs more.
+const LEVEL_MAX: f64 = 1.25;
+const LEVEL_STEP: f64 = 1.01;
 
 /// A contest ends when every side has so many kept slices, or after so long.
 const KEPT_ENOUGH: usize = 200;
@@ -81,7 +86,7 @@ pub struct Outcome {
     name: String,
     sides: Vec<(String, Vec<Slice>)>,
     round_count: usize,
-    fastest_ns: f64,
+    level_ns: f64,
     distance: Option<Distance>,
     /// Instructions an operation, by side, where they were counted.
     pub(crate) instructions: Vec<Option<f64>>,
@@ -250,19 +255,19 @@ impl<'a> Contest<'a> {
     }
 
     fn has_enough(&self) -> bool {
-        let fastest_ns = fastest_ns(self.sides.iter().map(|side| &side.slices[..]));
-        self.sides.iter().all(|side| {
-            let kept = side.slices.iter().filter(|slice| slice.is_kept(fastest_ns));
-            kept.count() >= KEPT_ENOUGH
-        })
+        let sides: Vec<_> = self.sides.iter().map(|side| &side.slices[..]).collect();
+        level_ns(&sides, KEPT_ENOUGH).is_ok()
     }
 
     fn outcome(self) -> Outcome {
         let round_count =
             self.sides.iter().flat_map(|side| &side.slices).map(|it| it.round + 1).max();
         let sides: Vec<_> = self.sides.into_iter().map(|side| (side.name, side.slices)).collect();
+        let slices: Vec<_> = sides.iter().map(|side| &side.1[..]).collect();
         Outcome {
-            fastest_ns: fastest_ns(sides.iter().map(|side| &side.1[..])),
+            level_ns: level_ns(&slices, KEPT_ENOUGH)
+                .or_else(|_| level_ns(&slices, KEPT_MIN))
+                .unwrap_or_else(|fastest_ns| fastest_ns),
             instructions: vec![None; sides.len()],
             name: self.name,
             sides,
@@ -273,14 +278,28 @@ impl<'a> Contest<'a> {
 }
 
 impl Slice {
-    fn is_kept(&self, fastest_ns: f64) -> bool {
-        !self.was_switched && self.calibration_ns <= fastest_ns * CALIBRATION_MAX
+    fn is_kept(&self, level_ns: f64) -> bool {
+        let is_at = (level_ns..=level_ns * CALIBRATION_MAX).contains(&self.calibration_ns);
+        !self.was_switched && is_at
     }
 }
 
-/// Of all calibrations.
-fn fastest_ns<'s>(sides: impl Iterator<Item = &'s [Slice]>) -> f64 {
-    sides.flatten().map(|slice| slice.calibration_ns).fold(f64::MAX, f64::min)
+/// The fastest level of the calibrations at which each side has so many kept slices, in nanoseconds.
+///
+/// # Errors
+/// The fastest calibration, where there is no such level.
+fn level_ns(sides: &[&[Slice]], kept_min: usize) -> Result<f64, f64> {
+    let all = sides.iter().copied().flatten();
+    let fastest_ns = all.map(|slice| slice.calibration_ns).fold(f64::MAX, f64::min);
+    let mut level_ns = fastest_ns;
+    while level_ns <= fastest_ns * LEVEL_MAX {
+        let kept = |side: &&[Slice]| side.iter().filter(|slice| slice.is_kept(level_ns)).count();
+        if sides.iter().map(kept).all(|count| count >= kept_min) {
+            return Ok(level_ns);
+        }
+        level_ns *= LEVEL_STEP;
+    }
+    Err(fastest_ns)
 }
 
 impl Outcome {
@@ -365,9 +384,9 @@ impl Outcome {
     }
 
     fn kept<'s>(&self, slices: &'s [Slice]) -> impl Iterator<Item = &'s Slice> + use<'s> {
-        let (fastest_ns, distance) = (self.fastest_ns, self.distance);
+        let (level_ns, distance) = (self.level_ns, self.distance);
         slices.iter().filter(move |slice| {
-            slice.is_kept(fastest_ns) && distance.is_none_or(|it| slice.distance == Some(it))
+            slice.is_kept(level_ns) && distance.is_none_or(|it| slice.distance == Some(it))
         })
     }
 
@@ -402,6 +421,17 @@ mod tests {
         let switched = Slice { op_ns: 1.0, was_switched: true, ..QUIET };
         let figure = outcome(vec![slow, QUIET, switched, QUIET]).figure("only");
         assert_eq!((figure.value, figure.count), (2.0, 2));
+    }
+
+    #[test]
+    fn a_moment_of_a_faster_clock_is_not_the_level() {
+        let fast = Slice { op_ns: 1.0, calibration_ns: 90.0, ..QUIET };
+        let slow = Slice { op_ns: 3.0, calibration_ns: 130.0, ..QUIET };
+        let slices = [vec![fast; 3], vec![QUIET; KEPT_MIN], vec![slow; KEPT_MIN]].concat();
+        let figure = outcome(slices.clone()).figure("only");
+        assert_eq!((figure.value, figure.count), (2.0, KEPT_MIN));
+        // Too slow to be the level.
+        assert_eq!(level_ns(&[&slices], KEPT_MIN + 4), Err(90.0));
     }
 
     #[test]

@@ -3,8 +3,10 @@
 /// Parts of a run that are compared with each other.
 pub const QUARTER_COUNT: usize = 4;
 
-/// Fewer measurements than this in all, or in a quarter of the run, settle nothing.
-const KEPT_MIN: usize = 40;
+/// Fewer measurements than this settle nothing.
+pub const KEPT_MIN: usize = 40;
+
+/// Fewer than this in a quarter of the run settle nothing.
 const KEPT_MIN_OF_QUARTER: usize = 5;
 
 /// One figure of a run, with the figures of its four quarters.
