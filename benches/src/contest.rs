@@ -31,9 +31,9 @@ const TURN_SLICES_MAX: u64 = 32;
 /// How much slower than the level a calibration next to a kept slice may be.
 const CALIBRATION_MAX: f64 = 1.05;
 
-/// How much slower than the fastest calibration the level may be: a busy hyperthread costs more.
-const LEVEL_MAX: f64 = 1.25;
-const LEVEL_STEP: f64 = 1.01;
+/// Levels that are tried, each 1 % slower than the one before: up to 25 % slower than the fastest
+/// calibration. A busy hyperthread costs more.
+const LEVEL_COUNT: i32 = 23;
 
 /// A contest ends when every side has so many kept slices, or after so long.
 const KEPT_ENOUGH: usize = 200;
@@ -212,8 +212,7 @@ impl<'a> Contest<'a> {
         let start = Instant::now();
         let mut random = Random::seeded(5);
         for round in 0.. {
-            let is_time_up = start.elapsed() > CONTEST_MAX || self.has_enough();
-            if round >= ROUND_COUNT_MIN && is_time_up {
+            if round >= ROUND_COUNT_MIN && (start.elapsed() > CONTEST_MAX || self.has_enough()) {
                 break;
             }
             let mut order: Vec<_> = (0..self.sides.len()).collect();
@@ -291,15 +290,12 @@ impl Slice {
 fn level_ns(sides: &[&[Slice]], kept_min: usize) -> Result<f64, f64> {
     let all = sides.iter().copied().flatten();
     let fastest_ns = all.map(|slice| slice.calibration_ns).fold(f64::MAX, f64::min);
-    let mut level_ns = fastest_ns;
-    while level_ns <= fastest_ns * LEVEL_MAX {
-        let kept = |side: &&[Slice]| side.iter().filter(|slice| slice.is_kept(level_ns)).count();
-        if sides.iter().map(kept).all(|count| count >= kept_min) {
-            return Ok(level_ns);
-        }
-        level_ns *= LEVEL_STEP;
-    }
-    Err(fastest_ns)
+    let mut levels = (0..LEVEL_COUNT).map(|step| fastest_ns * 1.01_f64.powi(step));
+    let has_enough = |level_ns: &f64| {
+        let kept = |side: &&[Slice]| side.iter().filter(|slice| slice.is_kept(*level_ns)).count();
+        sides.iter().map(kept).all(|count| count >= kept_min)
+    };
+    levels.find(has_enough).ok_or(fastest_ns)
 }
 
 impl Outcome {
@@ -432,6 +428,21 @@ mod tests {
         assert_eq!((figure.value, figure.count), (2.0, KEPT_MIN));
         // Too slow to be the level.
         assert_eq!(level_ns(&[&slices], KEPT_MIN + 4), Err(90.0));
+    }
+
+    #[test]
+    fn a_contest_ends() {
+        let mut play_count = 0;
+        let play = |count| {
+            play_count += 1;
+            Duration::from_nanos(count * 100)
+        };
+        let mut contest = Contest::new("test").side("only", play);
+        contest.play();
+        assert!(contest.sides[0].slices.len() >= ROUND_COUNT_MIN);
+        let outcome = contest.outcome();
+        assert!((outcome.samples_ns(0)[0] - 100.0).abs() < 1e-6);
+        assert!(play_count > ROUND_COUNT_MIN);
     }
 
     #[test]
