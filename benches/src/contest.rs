@@ -329,8 +329,7 @@ impl Outcome {
     #[must_use]
     pub fn figure(&self, side: &str) -> Figure {
         let slices = &self.sides[self.index(side)].1;
-        let quarter = |slice: &Slice| slice.round * QUARTER_COUNT / self.round_count;
-        let kept: Vec<_> = self.kept(slices).map(|it| (quarter(it), it.op_ns)).collect();
+        let kept: Vec<_> = self.kept(slices).map(|it| (self.quarter(it), it.op_ns)).collect();
         Figure::of_slices(&kept)
     }
 
@@ -346,7 +345,7 @@ impl Outcome {
         (ours, theirs): (&str, &str),
         aim: f64,
     ) -> Row {
-        let counts = [ours, theirs].map(|side| self.instructions[self.index(side)]);
+        let counts = [ours, theirs].map(|side| self.instructions(side));
         let (of_ours, of_theirs) = (self.figure(ours), self.figure(theirs));
         Row::time(name, theirs, unit, (&of_ours, &of_theirs), aim).counted(counts)
     }
@@ -367,9 +366,9 @@ impl Outcome {
     #[must_use]
     pub fn burst_time(&self, side: &str, share: f64) -> Figure {
         let slices = &self.sides[self.index(side)].1;
-        let quarter = |slice: &Slice| slice.round * QUARTER_COUNT / self.round_count;
         let of = |wanted: Option<usize>| {
-            let kept = self.kept(slices).filter(|it| wanted.is_none_or(|at| at == quarter(it)));
+            let kept =
+                self.kept(slices).filter(|it| wanted.is_none_or(|at| at == self.quarter(it)));
             let mut bursts_ns: Vec<_> = kept.flat_map(|it| it.bursts_ns.iter().copied()).collect();
             bursts_ns.sort_unstable();
             let place = (bursts_ns.len() as f64 * share) as usize;
@@ -377,6 +376,11 @@ impl Outcome {
         };
         let quarters = std::array::from_fn(|quarter| of(Some(quarter)));
         Figure { value: of(None), quarters, ..self.figure(side) }
+    }
+
+    /// The quarter of the run in which a slice was played.
+    fn quarter(&self, slice: &Slice) -> usize {
+        slice.round * QUARTER_COUNT / self.round_count
     }
 
     fn kept<'s>(&self, slices: &'s [Slice]) -> impl Iterator<Item = &'s Slice> + use<'s> {

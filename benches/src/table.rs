@@ -24,7 +24,7 @@ pub fn publish(group: &str, table: &Table) -> std::io::Result<()> {
     let Table { rows, notes, unshown } = table;
     print_rows(rows);
     for note in notes {
-        println!("beside it: {note}");
+        println!("note: {note}");
     }
     for reason in unshown {
         println!("not shown: {reason}");

@@ -175,7 +175,7 @@ fn hint_avx2<K: Key, V, I>(
     hint::<Native, _, _, _>(view, keys, absent, hints);
 }
 
-/// All control groups are asked for first, then all entries.
+/// Prefetches all control groups first, then all entries.
 #[inline(always)]
 fn hint<L: Lanes, K: Key, V, I>(
     view: View<'_, K, V>,
