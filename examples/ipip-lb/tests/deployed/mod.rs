@@ -95,6 +95,20 @@ pub fn run_receiving<T>(
     receiving: Ports,
     script: impl Fn(&mut Running<'_>) -> T,
 ) -> (T, Report) {
+    let mut result = None;
+    let mut script = |running: &mut Running<'_>| result = Some(script(running));
+    let report = run_script(config, deployment, pool, receiving, &mut script);
+    (result.expect("the script ran"), report)
+}
+
+/// Not generic: the whole network function is compiled once, and not for every script.
+fn run_script(
+    config: &str,
+    deployment: Deployment,
+    pool: &PacketPool,
+    receiving: Ports,
+    script: &mut dyn FnMut(&mut Running<'_>),
+) -> Report {
     let mut config = Config::parse("lb.toml", config).unwrap_or_else(|error| panic!("{error}"));
     config.engine.workers = deployment.cores_in(1);
     let (function, steering) = NetworkFunction::new(&config, egresses()).unwrap();
@@ -126,12 +140,12 @@ pub fn run_receiving<T>(
         plan.assemble().unwrap()
     };
     let mut running = Running::new(assembly, ports.clone(), deployment, config, steering);
-    let result = script(&mut running);
+    script(&mut running);
     let report = running.finish();
     assert!(report.is_whole(), "{report}");
     assert_eq!(report.received + report.created, report.sent + report.dropped_sum(), "{report}");
     assert_eq!(pool.out_count(), 0, "{report}");
-    (result, report)
+    report
 }
 
 /// The neighbours that packets go to by each port.
