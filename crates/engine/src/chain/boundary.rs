@@ -142,7 +142,7 @@ impl<'a, T: Carries + Send, K: Key<T>, D: Node<T>> Boundary<'a, T, K, D> {
             Some((index, group)) => {
                 // So that no packet has to be run in the midst of the burst.
                 if group.input.burst().len() + burst.len() > BURST_CAPACITY {
-                    group.run();
+                    group.run_own();
                 }
                 (*index, Some(&mut group.input))
             }
@@ -254,10 +254,7 @@ impl<T: Carries + Send, K: Key<T>, D: Node<T>> Node<T> for Boundary<'_, T, K, D>
 
     #[inline(always)]
     fn turn(&mut self, now: Instant) -> usize {
-        self.own.as_mut().map_or(0, |(_, group)| {
-            group.follow(now);
-            group.turn()
-        })
+        self.own.as_mut().map_or(0, |(_, group)| group.turn_own(now))
     }
 
     fn close(&mut self, now: Instant) -> bool {

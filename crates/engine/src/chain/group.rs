@@ -1,6 +1,6 @@
 //! One core's share of a group: where its packets come from, and the nodes they run through.
 
-use super::node::{Node, Part, Place, PlaceKind, abandon_emitted};
+use super::node::{Node, Part, Place, PlaceKind, abandon_emitted, pass_on};
 use crate::panic_origin::record;
 use crate::worker::Worker;
 use hotloop_ring::Consumers;
@@ -67,6 +67,19 @@ impl<S: Source<Item: Carries>, D: Node<S::Item>> Group<S, D> {
         }
     }
 
+    /// Runs what is in the burst, for a group before this one on the same core.
+    #[inline(never)]
+    pub fn run_own(&mut self) {
+        self.run();
+    }
+
+    /// A turn, for a group before this one on the same core.
+    #[inline(never)]
+    pub fn turn_own(&mut self, now: Instant) -> usize {
+        self.follow(now);
+        self.turn()
+    }
+
     /// Runs each packet at the time it arrived, or now if that is later.
     #[cold]
     fn run_paced(&mut self) {
@@ -77,7 +90,7 @@ impl<S: Source<Item: Carries>, D: Node<S::Item>> Group<S, D> {
             while next_arrival(burst).is_some_and(|arrival| arrival.is_none_or(|at| at <= *now)) {
                 due.extend(burst.pop());
             }
-            down.accept(*now, due);
+            pass_on(down, *now, due);
         }
     }
 

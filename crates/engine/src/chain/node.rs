@@ -24,6 +24,13 @@ pub trait Node<In> {
     fn visit(&mut self, see: &mut dyn FnMut(&mut dyn Part));
 }
 
+/// Calls [`Node::accept`] where that is rare. All later nodes are inlined into a call: one in each place
+/// would double the code with every node.
+#[inline(never)]
+pub fn pass_on<T>(node: &mut impl Node<T>, now: Instant, burst: &mut Burst<T>) {
+    node.accept(now, burst);
+}
+
 /// A part of a chain that counts packets and may hold some, as it is seen outside the packet path.
 pub trait Part {
     /// Its place in the report.

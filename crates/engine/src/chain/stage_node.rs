@@ -1,6 +1,6 @@
 //! A stage as a node of a chain.
 
-use super::node::{Node, Part, Passage, Place, PlaceKind, abandon_emitted, settle};
+use super::node::{Node, Part, Passage, Place, PlaceKind, abandon_emitted, pass_on, settle};
 use crate::panic_origin::record;
 use hotloop_stage::{
     BURST_CAPACITY, Burst, BurstStage, Counter, Counters, Cx, DropReason, Instant, Output, Stage,
@@ -65,7 +65,7 @@ impl<In, A: BurstStage<In>, D: Node<A::Out>> StageNode<In, A, D> {
         let mut call = Call { work, input, offered, tally: Tally::default() };
         let Work { stage, output, counters, .. } = &mut *call.work;
         let mut cx = Cx::new(counters, now, 0);
-        let mut spill = |full: &mut Burst<A::Out>| down.accept(now, full);
+        let mut spill = |full: &mut Burst<A::Out>| pass_on(down, now, full);
         let mut out = Output::new(output, &mut spill, &mut call.tally);
         match &mut call.input {
             Some(input) => {
@@ -82,8 +82,10 @@ impl<In, A: BurstStage<In>, D: Node<A::Out>> StageNode<In, A, D> {
             call.settle(offered, dropped, false);
         }
         std::mem::forget(call);
-        if !self.work.output.is_empty() {
-            self.down.accept(now, &mut self.work.output);
+        match &mut self.work.output {
+            output if output.is_empty() => {}
+            output if is_process => self.down.accept(now, output),
+            output => pass_on(&mut self.down, now, output),
         }
     }
 }
