@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use crate::lines::{Cursor, Line, Reached, few, per_line};
+use crate::lines::{Cursor, Line, Reached, fetch, few, per_line};
 use crate::shared::Shared;
 use crate::sync::Arc;
 
@@ -45,6 +45,7 @@ impl<T> Consumer<T> {
         state.cursor.slot = slot + 1;
         if slot + 1 == per_line::<T>() {
             shared.next_line(&mut state.cursor);
+            fetch(&shared.lines, state.cursor.line_index);
             state.give_back_late(shared);
         }
         Some(item)
@@ -165,6 +166,7 @@ impl<T> Taken<'_, T> {
                 break;
             }
             self.state.cursor.next_line(lines.len(), per_line::<T>());
+            fetch(lines, self.state.cursor.line_index);
         }
         count_max - rest_count
     }

@@ -69,7 +69,7 @@
 //!   passes each before anything can panic.
 //! - `shared`: the moves out of items left when both ends are gone, after those popped; and `Send`
 //!   and `Sync` of the shared part, whose items go from thread to thread and are never seen by two.
-//! - `lines`: the instruction with which the producer asks for a line ahead of time, a hint.
+//! - `lines`: the instructions that fetch a line ahead of time, hints.
 //!
 //! The ring's atomics are loom's under `--cfg loom`, with which its tests explore the interleavings
 //! of small rings, and find each ordering that is made weaker than it is:

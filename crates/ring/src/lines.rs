@@ -131,12 +131,16 @@ impl Drop for Reached<'_> {
     }
 }
 
-/// How many lines ahead the producer asks for a line that it will write.
+/// How many lines ahead the producer fetches a line that it will write.
 const CLAIM_AHEAD: usize = 4;
 
-/// Starts fetching the line some way after the one of `index` for writing, since the other core
-/// holds it; otherwise each line would be asked for when its turn to be stored comes. Past the last
-/// line nothing is asked for.
+/// How many lines ahead the consumer fetches a line that it will read. It must be further than the
+/// producer claims: in a ring that is nearly empty, the consumer would take lines away from a producer that
+/// is about to write them. One that the producer has not claimed is still in the consumer's cache.
+const FETCH_AHEAD: usize = 12;
+
+/// Starts fetching a line for writing, some way after the one of `index`: the other core holds it, and
+/// stores would wait for each line in turn. Past the last line nothing is fetched.
 #[inline(always)]
 pub(crate) fn claim<T>(lines: &[Line<T>], index: usize) {
     #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
@@ -149,6 +153,23 @@ pub(crate) fn claim<T>(lines: &[Line<T>], index: usize) {
     }
     #[cfg(not(all(target_arch = "x86_64", not(any(loom, miri)))))]
     let _ = (lines, index, CLAIM_AHEAD);
+}
+
+/// Starts fetching a line for reading, some way after the one of `index`. Without it, only so many lines are
+/// on their way from the other core as the processor finds by running ahead, and it stops at each line
+/// that is not full. Past the last line nothing is fetched.
+#[inline(always)]
+pub(crate) fn fetch<T>(lines: &[Line<T>], index: usize) {
+    #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
+    if let Some(line) = lines.get(index + FETCH_AHEAD) {
+        // SAFETY: 1. The instruction is a hint: it changes neither memory nor registers, and never
+        // faults.
+        unsafe {
+            std::arch::asm!("prefetcht0 [{}]", in(reg) line, options(nostack, preserves_flags));
+        }
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(any(loom, miri)))))]
+    let _ = (lines, index, FETCH_AHEAD);
 }
 
 /// Runs a step of a loop over a part of a line, at most a few items: it isn't worth the set-up of a
