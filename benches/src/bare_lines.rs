@@ -19,7 +19,7 @@ impl BareLines {
     pub fn trips(&self, pair: Pair, count: u64) -> Duration {
         let round_trips = (count / 2).max(1);
         let start = self.there.load(Acquire);
-        let echo = || {
+        let echo = move || {
             for number in start + 1..=start + round_trips {
                 while self.there.load(Acquire) != number {}
                 self.back.store(number, Release);

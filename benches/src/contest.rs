@@ -306,20 +306,19 @@ impl Outcome {
         if kept.is_empty() { slices.iter().map(|slice| slice.op_ns).collect() } else { kept }
     }
 
-    /// Only what was played while the cores were so far apart; nothing where that was never seen.
+    /// Only what was played while the cores were so far apart; nothing where a side has no kept slice of
+    /// that.
     #[must_use]
     pub fn at(&self, distance: Distance) -> Option<Self> {
-        let is_at = |slice: &Slice| slice.distance == Some(distance);
-        if !self.sides.iter().any(|side| side.1.iter().any(is_at)) {
-            return None;
-        }
-        Some(Self {
+        let outcome = Self {
             name: self.name.clone(),
             sides: self.sides.clone(),
             instructions: self.instructions.clone(),
             distance: Some(distance),
             ..*self
-        })
+        };
+        let was_seen = outcome.sides.iter().all(|side| outcome.kept(&side.1).next().is_some());
+        was_seen.then_some(outcome)
     }
 
     /// The nanoseconds of an operation of a side.

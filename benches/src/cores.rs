@@ -40,6 +40,9 @@ impl Pair {
     /// Runs `there` on the other CPU and `here` on this one, and says how long `here` took from the
     /// moment when both were ready.
     ///
+    /// `there` must own what it uses all the time: what it borrows from the caller's stack shares cache lines
+    /// with what `here` writes, and each write takes the line away.
+    ///
     /// # Panics
     /// When either does, or the other thread can't be pinned.
     pub fn run(self, there: impl FnOnce() + Send, here: impl FnOnce()) -> Duration {

@@ -27,7 +27,10 @@ pub fn bench(bench: &mut Bench, pair: Pair) {
                 bench.table.rows.push(row);
             }
             None => {
-                bench.table.unshown.push(format!("{name}: the cores were never so far apart"));
+                bench
+                    .table
+                    .unshown
+                    .push(format!("{name}: no slice with cores so far apart was kept"));
             }
         }
     }
@@ -40,8 +43,8 @@ fn rings(pair: Pair) -> impl FnMut(u64) -> Duration {
         (CachePadded::new((call_tx, echo_rx)), CachePadded::new((echo_tx, call_rx)));
     move |count| {
         let round_trips = (count / 2).max(1);
-        let echo = || {
-            let (echo_tx, call_rx) = &mut *there;
+        let (echo_tx, call_rx) = &mut *there;
+        let echo = move || {
             for _ in 0..round_trips {
                 let item = loop {
                     if let Some(item) = call_rx.pop() {

@@ -44,7 +44,10 @@ pub fn bench(bench: &mut Bench, pair: Pair) -> Result<(), String> {
         for (distance, aim) in Distance::ALL.into_iter().zip(aims) {
             let name = format!("ring, {} cores, batch {batch}", distance.name());
             let Some(outcome) = outcome.at(distance) else {
-                bench.table.unshown.push(format!("{name}: the cores were never so far apart"));
+                bench
+                    .table
+                    .unshown
+                    .push(format!("{name}: no slice with cores so far apart was kept"));
                 continue;
             };
             let rows = PEERS.into_iter().map(|peer| {
@@ -145,7 +148,7 @@ fn singly(
     mut push: impl FnMut(u64) -> bool + Send,
     mut pop: impl FnMut() -> Option<u64>,
 ) -> Duration {
-    let produce = || {
+    let produce = move || {
         for number in 0..count {
             while !push(number) {
                 spin_loop();
@@ -177,7 +180,7 @@ fn in_bursts(
     mut push: impl FnMut(&[u64]) -> usize + Send,
     mut pop: impl FnMut(&mut [u64]) -> usize,
 ) -> Duration {
-    let produce = || {
+    let produce = move || {
         let mut items = [0; BATCH_MAX];
         let mut next = 0;
         while next < count {
