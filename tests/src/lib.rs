@@ -7,7 +7,6 @@
 //! - `tests/ledger.rs` breaks the ledger on purpose in each place, `tests/cycles.rs` stops and
 //!   reopens ports that hold packets.
 //! - `tests/steady` counts allocations and system calls.
-//! - `tests/compile_fail.rs` shows what the compiler refuses.
 //!
 //! Here is what they share:
 //!

@@ -3,7 +3,7 @@
 //! this program.
 //!
 //! Messages that have changed are read, and then written anew by
-//! `TRYBUILD=overwrite cargo test -p hotloop-tests --test compile_fail`.
+//! `TRYBUILD=overwrite cargo test -p hotloop --test compile_fail`.
 
 #![allow(dead_code, reason = "the twins are only to compile")]
 
