@@ -148,5 +148,6 @@ fn machine() -> Result<String, Failure> {
 fn groups(workspace: &Workspace) -> Vec<&str> {
     let benches = workspace.packages.iter().filter(|package| package.name == PACKAGE);
     let targets = benches.flat_map(|package| &package.targets);
-    targets.filter(|target| target.is("bench")).map(|target| target.name.as_str()).collect()
+    let benches = targets.filter(|target| target.is("bench")).map(|target| target.name.as_str());
+    benches.chain([instructions::GROUP]).collect()
 }

@@ -17,8 +17,11 @@ use crate::process;
 use crate::rustc::Rustc;
 use crate::workspace::Workspace;
 
-/// The name of the group and of the bench target.
+/// The name of the group.
 pub const GROUP: &str = "instructions";
+
+/// The package of the program.
+const PACKAGE: &str = "hotloop-instructions";
 
 /// How often a function is called for its count.
 const CALL_COUNT: u64 = 1000;
@@ -93,8 +96,7 @@ fn build() -> Result<PathBuf, Failure> {
     struct Message {
         executable: Option<PathBuf>,
     }
-    let arguments = ["bench", "--package", crate::bench::PACKAGE, "--bench", GROUP, "--no-run"];
-    let mut command = process::cargo(&arguments);
+    let mut command = process::cargo(&["build", "--profile", "bench", "--package", PACKAGE]);
     command.arg("--message-format=json-render-diagnostics");
     command.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
     let messages = process::output(&mut command)?;
@@ -102,7 +104,7 @@ fn build() -> Result<PathBuf, Failure> {
     built
         .filter_map(|message| message.executable)
         .next_back()
-        .ok_or_else(|| Failure::failed("cargo names no executable of the benchmark"))
+        .ok_or_else(|| Failure::failed("cargo names no executable of the program"))
 }
 
 /// The instructions of `CALL_COUNT` calls of each case. The program prepares the same for any number

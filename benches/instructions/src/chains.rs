@@ -2,13 +2,12 @@
 
 use std::cell::RefCell;
 
+use crate::Case;
+use crate::buffer::Buffer;
 use hotloop::engine::{Graph, Plan};
 use hotloop::packet::build::udp;
 use hotloop::prelude::*;
 use hotloop::stage::{Instant, drop_reasons};
-use hotloop_benches::peers::buffer::Buffer;
-
-use super::Case;
 
 const FRAME_BYTES: usize = 60;
 

@@ -10,6 +10,9 @@
     reason = "a benchmark prints its figures, for the project's developers"
 )]
 
+#[allow(dead_code, reason = "the graphs need a part of it")]
+#[path = "../../src/peers/buffer.rs"]
+mod buffer;
 mod chains;
 
 use std::hint::black_box;
@@ -81,9 +84,7 @@ fn cases() -> Vec<Case> {
 }
 
 fn main() -> ExitCode {
-    // `cargo bench` adds a flag of its own.
-    let arguments: Vec<String> =
-        std::env::args().skip(1).filter(|word| word != "--bench").collect();
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["--list"] => {
             cases().iter().for_each(|(name, _)| println!("{name}"));
