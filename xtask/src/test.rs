@@ -48,7 +48,7 @@ fn without_dpdk(_: &Workspace) -> Result<Outcome, Failure> {
 /// Uses a target folder of its own: the flag would rebuild everything else.
 fn loom(workspace: &Workspace) -> Result<Outcome, Failure> {
     let packages = ["-p", "hotloop-ring", "-p", "hotloop-engine"];
-    let mut command = cargo(&["test", "--release", "--test", "loom"]);
+    let mut command = cargo(&["test", "--test", "loom"]);
     command
         .args(packages)
         .env("RUSTFLAGS", "--cfg loom")

@@ -73,7 +73,7 @@
 //!
 //! The ring's atomics are loom's under `--cfg loom`, with which its tests explore the interleavings
 //! of small rings, and find each ordering that is made weaker than it is:
-//! `RUSTFLAGS="--cfg loom" cargo test --release -p hotloop-ring --test loom`.
+//! `RUSTFLAGS="--cfg loom" cargo test -p hotloop-ring --test loom`.
 
 mod consumer;
 mod lines;
