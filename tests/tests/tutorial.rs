@@ -49,8 +49,11 @@ fn named(sentence: &str) -> &str {
 fn run(folder: &Path, commands: &[&str], printed: &[&str]) -> PathBuf {
     let script = format!("exec 2>&1\n{}\necho \"folder: $PWD\"", commands.join("\n"));
     let mut shell = Command::new("bash");
-    // The registry was asked when hotloop was built.
-    shell.env("CARGO_NET_OFFLINE", "true").env_remove("CARGO_TARGET_DIR");
+    // The registry was asked when hotloop was built. Nobody debugs these programs.
+    shell
+        .env("CARGO_NET_OFFLINE", "true")
+        .env("CARGO_PROFILE_DEV_DEBUG", "none")
+        .env_remove("CARGO_TARGET_DIR");
     let output =
         shell.args(["-ec", &script]).current_dir(folder).output().expect("there is a bash");
     let text = String::from_utf8_lossy(&output.stdout);
