@@ -85,6 +85,7 @@ mod slots;
 mod sync;
 
 pub use consumer::Consumer;
+pub use lines::prefetch;
 pub use mesh::{Consumers, Mesh, Producers};
 pub use producer::Producer;
 #[cfg(loom)]

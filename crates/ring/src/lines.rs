@@ -160,16 +160,23 @@ pub(crate) fn claim<T>(lines: &[Line<T>], index: usize) {
 /// that is not full. Past the last line nothing is fetched.
 #[inline(always)]
 pub(crate) fn fetch<T>(lines: &[Line<T>], index: usize) {
-    #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
     if let Some(line) = lines.get(index + FETCH_AHEAD) {
-        // SAFETY: 1. The instruction is a hint: it changes neither memory nor registers, and never
-        // faults.
-        unsafe {
-            std::arch::asm!("prefetcht0 [{}]", in(reg) line, options(nostack, preserves_flags));
-        }
+        prefetch(line);
+    }
+}
+
+/// Starts fetching the cache line of `place` for reading, and doesn't wait for it: for the memory that items
+/// refer to, which the core that pushed them has just written. Does nothing on processors other than x86-64.
+#[inline(always)]
+pub fn prefetch<T>(place: *const T) {
+    #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
+    // SAFETY: 1. The instruction is a hint: it changes neither memory nor registers, and never faults,
+    // whatever the address.
+    unsafe {
+        std::arch::asm!("prefetcht0 [{}]", in(reg) place, options(nostack, preserves_flags));
     }
     #[cfg(not(all(target_arch = "x86_64", not(any(loom, miri)))))]
-    let _ = (lines, index, FETCH_AHEAD);
+    let _ = place;
 }
 
 /// Runs a step of a loop over a part of a line, at most a few items: it isn't worth the set-up of a

@@ -94,7 +94,7 @@ drop_reasons! {
 
 /// The way from one core into the next group, with the share of this same core in that group, where
 /// it has one.
-pub struct Boundary<'a, T, K, D> {
+pub struct Boundary<'a, T: Carries, K, D> {
     key: &'a K,
     out: Out<T>,
     own: Option<Own<T, D>>,
@@ -166,13 +166,13 @@ impl<'a, T: Carries + Send, K: Key<T>, D: Node<T>> Boundary<'a, T, K, D> {
 
 /// A burst being distributed. Its drop counts what was done when the key panicked, with the packet
 /// that it panicked at as lost.
-struct Selecting<'a, T> {
+struct Selecting<'a, T: Carries> {
     out: &'a mut Out<T>,
     input: Option<&'a mut Input<Rings<T>>>,
     kept_before: usize,
 }
 
-impl<T> Selecting<'_, T> {
+impl<T: Carries> Selecting<'_, T> {
     /// Counts the packets that stay on this core.
     #[inline(always)]
     fn count_kept(&mut self) {
@@ -184,7 +184,7 @@ impl<T> Selecting<'_, T> {
     }
 }
 
-impl<T> Drop for Selecting<'_, T> {
+impl<T: Carries> Drop for Selecting<'_, T> {
     #[cold]
     fn drop(&mut self) {
         record(&self.out.name);

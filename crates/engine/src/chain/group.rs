@@ -3,7 +3,7 @@
 use super::node::{Node, Part, Place, PlaceKind, abandon_emitted, pass_on};
 use crate::panic_origin::record;
 use crate::worker::Worker;
-use hotloop_ring::Consumers;
+use hotloop_ring::{Consumers, prefetch};
 use hotloop_stage::{
     BURST_CAPACITY, Burst, Carries, Counters, Device, Error, Instant, Limits, Source,
 };
@@ -12,12 +12,16 @@ use std::sync::Arc;
 /// The rings into a group, as a source.
 pub struct Rings<T>(pub Consumers<T>);
 
-impl<T> Source for Rings<T> {
+impl<T: Carries> Source for Rings<T> {
     type Item = T;
 
     #[inline(always)]
     fn poll(&mut self, burst: &mut Burst<T>) -> usize {
-        self.0.pop_burst(burst.room(), |item| burst.push(item))
+        let before = burst.len();
+        let count = self.0.pop_burst(burst.room(), |item| burst.push(item));
+        // All at once: a stage would wait for one packet after the other.
+        burst.as_slice()[before..].iter().for_each(|item| prefetch(item.bytes().as_ptr()));
+        count
     }
 
     fn finished(&self) -> bool {
@@ -187,7 +191,7 @@ pub struct Input<S: Source> {
     name: String,
 }
 
-impl<T> Input<Rings<T>> {
+impl<T: Carries> Input<Rings<T>> {
     /// The input of `group`.
     pub fn rings(rings: Rings<T>, group: usize, is_paced: bool) -> Self {
         let in_rings = |rings: &Rings<T>| (rings.0.len(), rings.0.slot_count());
