@@ -3,6 +3,7 @@
 use crate::configuration::{ONE_CORE, configuration, egresses};
 use hotloop::engine::{Assembly, Chain, Deployment, Engine, Graph, Plan, outlets, source};
 use hotloop::stage::Error;
+use hotloop_benches::contest::Bursts;
 use hotloop_benches::traffic::{ACK, Dial, Loop, Sizes, Writer};
 use ipip_lb::balance::Route;
 use ipip_lb::counts::WorkerCounts;
@@ -44,6 +45,8 @@ pub struct Bed {
     start: Instant,
     /// How far its time is ahead of the clock.
     ahead: Duration,
+    /// When the last turn began, by the clock.
+    turned: Duration,
     /// What the balancer counts; none of hello-forward.
     counts: Option<Arc<[WorkerCounts]>>,
 }
@@ -82,8 +85,8 @@ impl Bed {
         let plan = Engine::plan(graph, Deployment::run_to_completion(1));
         let plan: &Plan<_> = Box::leak(Box::new(plan.map_err(|error| error.to_string())?));
         let assembly = plan.assemble().map_err(|error| error.to_string())?;
-        let (start, ahead) = (Instant::now(), Duration::ZERO);
-        Ok(Self { assembly, dial: packets.dial(), start, ahead, counts: None })
+        let (start, ahead, turned) = (Instant::now(), Duration::ZERO, Duration::ZERO);
+        Ok(Self { assembly, dial: packets.dial(), start, ahead, turned, counts: None })
     }
 
     /// Has a packet in the midst of its connection come of each flow.
@@ -105,7 +108,8 @@ impl Bed {
     /// One turn of the core; how many packets came.
     #[inline]
     fn step(&mut self) -> usize {
-        let now = self.start.elapsed() + self.ahead;
+        self.turned = self.start.elapsed();
+        let now = self.turned + self.ahead;
         self.assembly.step(0, hotloop::stage::Instant::from_ns(now.as_nanos() as u64))
     }
 
@@ -122,11 +126,20 @@ impl Bed {
 
     /// Works on about so many packets, and says how long exactly so many took.
     pub fn play(&mut self, count: u64) -> Duration {
+        self.play_noting(count, |_| ())
+    }
+
+    /// As [`play`](Self::play); calls `note` with the time of each burst but the last.
+    fn play_noting(&mut self, count: u64, mut note: impl FnMut(Duration)) -> Duration {
         let (start, mut done) = (Instant::now(), 0);
+        let mut before = None;
         while done < count {
             let came = self.step() as u64;
             assert!(came > 0, "the source has run dry");
             done += came;
+            if let Some(before) = before.replace(self.turned) {
+                note(self.turned - before);
+            }
         }
         start.elapsed().mul_f64(count as f64 / done as f64)
     }
@@ -173,9 +186,10 @@ impl<'a> LazyBed<'a> {
         use_it(bed.get_or_insert_with(made))
     }
 
-    /// As [`Bed::play`].
-    pub fn play(&self, count: u64) -> Duration {
-        self.with(|bed| bed.play(count))
+    /// As [`Bed::play`]; appends the nanoseconds of each burst but the last.
+    pub fn play_timed(&self, count: u64, bursts: &Bursts) -> Duration {
+        let mut bursts = bursts.borrow_mut();
+        self.with(|bed| bed.play_noting(count, |took| bursts.push(took.as_nanos() as u32)))
     }
 
     /// As [`Bed::finish`], where there is one.

@@ -5,7 +5,7 @@ use crate::bed::{Bed, LazyBed, Setup};
 use hotloop::arena::{Arena, Pages, Request};
 use hotloop::flow::Table;
 use hotloop::packet::flow_key::FlowKeyV4;
-use hotloop_benches::contest::{Contest, Outcome, Side};
+use hotloop_benches::contest::{Bursts, Contest, Outcome, Side};
 use hotloop_benches::figure::Figure;
 use hotloop_benches::peers::lines::RandomLines;
 use hotloop_benches::row::Row;
@@ -53,6 +53,9 @@ const LINE: &str = "random line";
 const IMIX: &str = "10 services, IMIX";
 const HELLO_IMIX: &str = "hello-forward, IMIX";
 
+/// The most sides that process packets.
+const SIDES_MAX: usize = 5;
+
 /// All sizes; but for the largest, where it is to be quick.
 pub fn bench(bench: &mut Bench) -> Result<(), String> {
     let count = if bench.quick { SIZES.len() - 1 } else { SIZES.len() };
@@ -72,7 +75,7 @@ fn measure(bench: &mut Bench, size: &Size) -> Result<(), String> {
         })
     };
     let hello = |sizes| LazyBed::new(move || Bed::hello_forward(flow_count, sizes));
-    let sides = [
+    let sides: [_; SIDES_MAX] = [
         (FEW, balancer(SERVICES_FEW, Sizes::Small)),
         (MANY, balancer(SERVICES_MANY, Sizes::Small)),
         (HELLO, hello(Sizes::Small)),
@@ -83,8 +86,11 @@ fn measure(bench: &mut Bench, size: &Size) -> Result<(), String> {
     let mut lines = lines(flow_count)?;
     let lines = Side::new(LINE, |count| fetched(&mut lines, count)).pass(pass);
     let contest = Contest::new(&format!("balancer/hits/{name}")).with(lines);
-    let contest = sides[..side_count].iter().fold(contest, |contest, (name, bed)| {
-        contest.with(Side::new(name, |count| bed.play(count)).pass(pass))
+    let bursts = [const { Bursts::new(Vec::new()) }; SIDES_MAX];
+    let contest = sides[..side_count].iter().zip(&bursts).fold(contest, |contest, side| {
+        let ((name, bed), bursts) = side;
+        let side = Side::new(name, |count| bed.play_timed(count, bursts));
+        contest.with(side.bursts(bursts).pass(pass))
     });
     if let Some(outcome) = contest.run(&mut bench.instrument) {
         show(bench, size, &outcome);
@@ -114,6 +120,15 @@ fn show(bench: &mut Bench, size: &Size, outcome: &Outcome) {
     }
     let row = Row::time(&format!("{row}, {MANY}"), FEW, "ns a packet", (&many, &few), MANY_AIM);
     bench.table.rows.push(row.counted([own_count(MANY), own_count(FEW)]));
+    let burst_ns = |side, share| outcome.burst_time(side, share).value;
+    bench.table.notes.push(format!(
+        "a burst of 64 hits, {name} flows: {:.0} ns (median) and {:.0} ns (99.9 %), in hello-forward \
+         {:.0} and {:.0} ns",
+        burst_ns(FEW, 0.5),
+        burst_ns(FEW, 0.999),
+        burst_ns(HELLO, 0.5),
+        burst_ns(HELLO, 0.999),
+    ));
     bench.table.notes.push(format!(
         "hits, {name} flows: {:.1} ns a packet on one core, {:.1} in hello-forward, so {:.1} the \
          balancer's own; {:.1} with {MANY}; a random line {:.2} ns",
