@@ -97,6 +97,15 @@ impl Prefix {
         network.to_ipv4_mapped().map(|network| Self { network: network.into(), len })
     }
 
+    /// Its mask and its first address as numbers: an address of IPv4 lies in it where the address under the
+    /// mask is that one. None does where the prefix is one of IPv6.
+    pub(crate) fn mask_and_network_v4(self) -> [u32; 2] {
+        match self.network {
+            IpAddr::V4(network) => [mask_v4(self.len), network.to_bits()],
+            IpAddr::V6(_) => [0, 1],
+        }
+    }
+
     /// Whether `address` lies in it.
     #[must_use]
     pub fn contains(self, address: IpAddr) -> bool {
@@ -123,13 +132,15 @@ pub(crate) fn bits(address: IpAddr) -> u128 {
     }
 }
 
+/// The first `len` bits of an address of IPv4.
+fn mask_v4(len: u8) -> u32 {
+    u32::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0)
+}
+
 /// The address with all but its first `len` bits cleared.
 fn masked(address: IpAddr, len: u8) -> IpAddr {
     match address {
-        IpAddr::V4(address) => {
-            let mask = u32::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0);
-            Ipv4Addr::from_bits(address.to_bits() & mask).into()
-        }
+        IpAddr::V4(address) => Ipv4Addr::from_bits(address.to_bits() & mask_v4(len)).into(),
         IpAddr::V6(address) => {
             let mask = u128::MAX.checked_shl(128 - u32::from(len)).unwrap_or(0);
             Ipv6Addr::from_bits(address.to_bits() & mask).into()

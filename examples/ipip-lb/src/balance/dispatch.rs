@@ -28,7 +28,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         if let Some(key) = layout.fast_key_v4(packet.data())
             && let Some(service) = turn.services.service_of_flow(&FlowKey::V4(key))
         {
-            return self.serve_plain(turn, packet, key, service);
+            return self.serve_plain(turn, packet, (key, layout), service);
         }
         match layout.kind() {
             Kind::Ipv4 | Kind::Ipv6 => {}

@@ -5,11 +5,32 @@ use super::{BalanceDrop, Turn, Worker};
 use crate::own_header::OwnHeader;
 use crate::services::{Found, Target, TargetId};
 use hotloop::packet::PacketBuf;
+use hotloop::packet::classify::Layout;
 use hotloop::packet::fragment::{self, FragmentError};
 use hotloop::packet::ipip::EncapsulateError;
 use hotloop::stage::{Carries, Counter};
 
 impl<P: PacketBuf + Carries> Worker<P> {
+    /// Sends a packet of the [fast path](Layout::is_fast_v4) to a target.
+    #[inline]
+    pub(super) fn send_plain(
+        &mut self,
+        turn: &mut Turn<'_, '_, '_, P>,
+        mut packet: P,
+        (id, layout): (TargetId, Layout),
+        hash: u32,
+    ) {
+        let Self { link, identifications, .. } = self;
+        let (mtu_bytes, flow) = (turn.services.settings.mtu_bytes, (hash, identifications));
+        if let Some(target) = turn.services.active(id)
+            && target.tunnel.wrap_fast_v4(&mut packet, layout, mtu_bytes, link, flow)
+        {
+            turn.counts.target(id).packets.add(1);
+            return turn.send(packet, self.egresses.backends.route);
+        }
+        self.send_to(turn, packet, id, hash);
+    }
+
     /// Sends a packet to a target.
     pub(super) fn send_to(
         &mut self,

@@ -20,7 +20,7 @@ pub const TUNNELS_MAX: usize = 4;
 ///
 /// A connection is entered only for packets that may be wrapped, and all of its packets have its
 /// addresses: those of a known connection need no second look.
-#[inline]
+#[inline(always)]
 pub fn of_addresses(
     services: &ServiceTable,
     source: IpAddr,

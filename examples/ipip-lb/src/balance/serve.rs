@@ -38,7 +38,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         &mut self,
         turn: &mut Turn<'_, '_, '_, P>,
         packet: P,
-        key: FlowKeyV4,
+        (key, layout): (FlowKeyV4, Layout),
         service: &Service,
     ) {
         let (source, destination) = (key.source().into(), key.destination().into());
@@ -52,7 +52,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         let hash = self.seed.hash(&key);
         let from_client = FromClient { key: &key, hash, flags };
         match self.follow(turn, &from_client, || Ok(service)) {
-            Ok(target) => self.send_to(turn, packet, target, hash),
+            Ok(target) => self.send_plain(turn, packet, (target, layout), hash),
             Err(reason) => turn.reject(packet, reason),
         }
     }

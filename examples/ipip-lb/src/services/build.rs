@@ -218,9 +218,10 @@ impl Builder {
             rules: Rules::new(&config.services),
             services,
             targets,
-            // Where there is none of IPv6, that of IPv4 stands twice.
-            sources: [balancer.source_v4, balancer.source_v6.unwrap_or(balancer.source_v4)],
+            source_v4: balancer.source_v4.mask_and_network_v4(),
+            source_v6: balancer.source_v6,
             own: sorted(balancer.decapsulate.clone()),
+            own_v4: balancer.decapsulate.iter().filter_map(v4_bits).collect(),
             backends: sorted(members().map(|it| it.address).collect()),
             peers: balancer.tunnel_peers.clone(),
             settings: settings(config),
@@ -300,4 +301,12 @@ fn idle_ns(timeouts: &Timeouts) -> [u64; CLASS_COUNT] {
         idle_ns[state as usize] = u64::from(seconds) * 1_000_000_000;
     }
     idle_ns
+}
+
+/// The number of an address of IPv4.
+fn v4_bits(address: &IpAddr) -> Option<u32> {
+    match address {
+        IpAddr::V4(address) => Some(address.to_bits()),
+        IpAddr::V6(_) => None,
+    }
 }

@@ -36,10 +36,14 @@ pub struct ServiceTable {
     services: Vec<Service>,
     /// By slot; those that are not taken now are vacant.
     targets: Vec<Target>,
-    /// Where tunnels begin: of IPv4, and of IPv6.
-    sources: [Prefix; 2],
+    /// Where tunnels of IPv4 begin: a mask, and the addresses under it. Each new connection is compared.
+    source_v4: [u32; 2],
+    /// Where those of IPv6 begin.
+    source_v6: Option<Prefix>,
     /// Own tunnel addresses, sorted.
     own: Vec<IpAddr>,
+    /// Those of IPv4 among them.
+    own_v4: Vec<u32>,
     /// The backends' addresses, sorted.
     backends: Vec<IpAddr>,
     peers: Vec<Prefix>,
@@ -253,7 +257,16 @@ impl ServiceTable {
     #[inline]
     #[must_use]
     pub fn is_tunnel_source(&self, address: IpAddr) -> bool {
-        self.sources.iter().any(|source| source.contains(address)) || self.is_own(address)
+        match address {
+            IpAddr::V4(address) => {
+                let ([mask, network], address) = (self.source_v4, address.to_bits());
+                address & mask == network || self.own_v4.contains(&address)
+            }
+            IpAddr::V6(_) => {
+                self.source_v6.is_some_and(|source| source.contains(address))
+                    || self.is_own(address)
+            }
+        }
     }
 
     /// Whether tunnels to `address` end here.
