@@ -133,7 +133,7 @@ pub(crate) fn bits(address: IpAddr) -> u128 {
 }
 
 /// The first `len` bits of an address of IPv4.
-fn mask_v4(len: u8) -> u32 {
+pub(crate) fn mask_v4(len: u8) -> u32 {
     u32::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0)
 }
 

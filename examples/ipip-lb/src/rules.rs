@@ -20,7 +20,8 @@ mod ports;
 
 use crate::config::{Ports, Protocol, Service};
 use crate::prefix::Prefix;
-use level::{Bits, Level, Vip};
+pub(crate) use level::Bits;
+use level::{Level, Vip};
 use ports::{PortTables, ServiceIndex};
 use std::cmp::Reverse;
 use std::net::IpAddr;

@@ -1,6 +1,7 @@
 //! The prefixes of one length.
 
 use super::ports::{PortTable, ServiceIndex};
+use crate::prefix::mask_v4;
 use std::net::IpAddr;
 use std::ops::BitAnd;
 
@@ -25,7 +26,7 @@ const fn spread(number: u64) -> u64 {
 
 impl Bits for u32 {
     fn mask(len: u8) -> Self {
-        Self::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0)
+        mask_v4(len)
     }
 
     #[inline]

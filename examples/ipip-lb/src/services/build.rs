@@ -7,7 +7,7 @@ use crate::config::{self, Balancer, Config, Health, Timeouts};
 use crate::connection::State;
 use crate::hashes::Hashes;
 use crate::prefix::Prefix;
-use crate::rules::Rules;
+use crate::rules::{Bits, Rules};
 use hotloop::flow::CLASS_COUNT;
 use hotloop::packet::ipip::Tunnel;
 use std::collections::{HashMap, HashSet};
@@ -221,7 +221,7 @@ impl Builder {
             source_v4: balancer.source_v4.mask_and_network_v4(),
             source_v6: balancer.source_v6,
             own: sorted(balancer.decapsulate.clone()),
-            own_v4: balancer.decapsulate.iter().filter_map(v4_bits).collect(),
+            own_v4: balancer.decapsulate.iter().filter_map(|it| u32::of(*it)).collect(),
             backends: sorted(members().map(|it| it.address).collect()),
             peers: balancer.tunnel_peers.clone(),
             settings: settings(config),
@@ -301,12 +301,4 @@ fn idle_ns(timeouts: &Timeouts) -> [u64; CLASS_COUNT] {
         idle_ns[state as usize] = u64::from(seconds) * 1_000_000_000;
     }
     idle_ns
-}
-
-/// The number of an address of IPv4.
-fn v4_bits(address: &IpAddr) -> Option<u32> {
-    match address {
-        IpAddr::V4(address) => Some(address.to_bits()),
-        IpAddr::V6(_) => None,
-    }
 }
