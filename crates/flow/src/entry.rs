@@ -32,11 +32,6 @@ pub(crate) struct Entry<K, V> {
 pub(crate) struct Generation(NonZero<u32>);
 
 impl Generation {
-    #[inline(always)]
-    pub(crate) fn number(self) -> u32 {
-        self.0.get()
-    }
-
     pub(crate) const FIRST: Self = Self(NonZero::new(OCCUPIED).expect("a bit"));
 
     #[inline(always)]

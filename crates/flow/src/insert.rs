@@ -6,6 +6,7 @@ use crate::Key;
 use crate::config::{Class, Refused};
 use crate::entry::Flow;
 use crate::group::{GROUP_SLOTS, Lanes};
+use crate::lookup::Vacancy;
 use crate::place::{Place, Situation};
 use crate::table::{BURST_KEYS_MAX, Handle, Table, by_backend};
 use crate::view::Hash;
@@ -77,12 +78,14 @@ impl<K: Key, V> Table<K, V> {
     /// To begin in a class costs less than [`set_class`](Self::set_class) afterwards, which reads what
     /// was just written. Where there is a flow of this key already, its class stays.
     ///
+    /// A [`Vacancy`] in place of the key spares the search for it.
+    ///
     /// # Errors
     /// As [`insert`](Self::insert).
-    #[inline]
+    #[inline(always)]
     pub fn insert_ranked(
         &mut self,
-        key: K,
+        key: impl Into<Vacancy<K>>,
         value: V,
         class: Class,
         now: impl Into<u64>,
@@ -90,11 +93,40 @@ impl<K: Key, V> Table<K, V> {
         on_evict: impl FnOnce(K, V),
     ) -> Result<Handle, Refused> {
         let seen = self.clock.advance(now.into());
-        let hash = self.store.view().hash(&key);
+        let vacancy = key.into();
+        let flow = Flow { key: vacancy.key, value, seen, class };
+        // As a rule there is a free slot in the first group.
+        if vacancy.until == Some(self.store.generation())
+            && self.stats.len < self.capacity
+            && let view = self.store.view()
+            && let first = view.first(vacancy.hash)
+            && let Some(slot) = by_backend!(self.backend, L => L::free(view.group(first)).first())
+        {
+            let slot = first * GROUP_SLOTS + slot;
+            self.count_new();
+            return Ok(self.store.link(slot, vacancy.hash, flow));
+        }
+        self.insert_anywhere(vacancy, flow, rank, on_evict)
+    }
+
+    /// Apart from [`insert_ranked`](Self::insert_ranked), which stays small where it is inlined.
+    #[inline(never)]
+    fn insert_anywhere(
+        &mut self,
+        vacancy: Vacancy<K>,
+        flow: Flow<K, V>,
+        rank: impl FnMut(&V, Class, u64) -> Option<u8>,
+        on_evict: impl FnOnce(K, V),
+    ) -> Result<Handle, Refused> {
+        let hash = self.store.view().hash_unless(vacancy.hash, &flow.key);
         let spot = by_backend!(self.backend, L => {
-            self.spot::<L>(&key, hash, seen, rank)
+            if vacancy.until == Some(self.store.generation()) {
+                self.new_spot::<L>(hash, flow.seen, rank)
+            } else {
+                self.spot::<L>(&flow.key, hash, flow.seen, rank)
+            }
         })?;
-        Ok(self.put(spot, hash, Flow { key, value, seen, class }, on_evict))
+        Ok(self.put(spot, hash, flow, on_evict))
     }
 
     /// Settles a flow, and hands out the one that left for it.
@@ -245,6 +277,17 @@ impl<K: Key, V> Table<K, V> {
             let is_expired = entry.is_expired(now, &self.idle_timeouts);
             return Ok(if is_expired { Spot::Expired { slot } } else { Spot::Live { slot } });
         }
+        self.new_spot::<L>(hash, now, rank)
+    }
+
+    /// As [`spot`](Self::spot), where there is no flow of the key.
+    #[inline(always)]
+    fn new_spot<L: Lanes>(
+        &mut self,
+        hash: Hash,
+        now: u32,
+        rank: impl FnMut(&V, Class, u64) -> Option<u8>,
+    ) -> Result<Spot, Refused> {
         let is_full = self.stats.len >= self.capacity;
         let situation = Situation {
             now,
@@ -282,15 +325,25 @@ impl<K: Key, V> Table<K, V> {
                 self.store.settle(place, hash, flow)
             }
         };
-        self.stats.inserted_count += 1;
         match &left {
-            None => self.stats.len += 1,
+            None => {
+                self.count_new();
+                return (handle, None);
+            }
             Some(left) if self.idle_timeouts.is_over(left.class, left.seen, now) => {
                 self.stats.expired_count += 1;
             }
             Some(_) => self.stats.evicted_count += 1,
         }
-        self.stats.len_max = self.stats.len_max.max(self.stats.len);
+        self.stats.inserted_count += 1;
         (handle, left)
+    }
+
+    /// Counts a flow that came, and for which none left.
+    #[inline(always)]
+    fn count_new(&mut self) {
+        self.stats.inserted_count += 1;
+        self.stats.len += 1;
+        self.stats.len_max = self.stats.len_max.max(self.stats.len);
     }
 }

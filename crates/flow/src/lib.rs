@@ -69,7 +69,8 @@
 //! A burst of keys is hashed first, then all tags are compared, and then all entries are read: the
 //! processor fetches the memory of many flows at once instead of waiting for each. The first two steps
 //! are [`Table::hint_burst`], and leave a hint for each key; the third is [`Table::find`], which reads
-//! the entry that the hint says, and where that is another key's searches anew. In tables whose
+//! the entry that the hint says, and where that is another key's searches anew, unless the hint says that
+//! there is none. In tables whose
 //! entries fit a second-level cache (1 MiB), that isn't worth its while: there `hint_burst` does
 //! nothing, and `find` does it all.
 //!
@@ -126,7 +127,7 @@ pub use clock::STEP_NS;
 pub use config::{CLASS_COUNT, Class, Classes, Config, FlowError, Full, Refused};
 pub use group::Backend;
 pub use key::{HashSeed, Key, hash_words};
-pub use lookup::Hint;
+pub use lookup::{Hint, Vacancy};
 pub use place::LINES_MAX;
 pub use prefetch::prefetch_line;
 pub use stats::Stats;

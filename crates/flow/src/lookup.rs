@@ -1,7 +1,5 @@
 //! Finding flows, those of a burst after their memory was asked for.
 
-use std::hint::select_unpredictable;
-
 use crate::clock::IdleTimeouts;
 use crate::entry::{Entry, Generation};
 use crate::group::{GROUP_SLOTS, Lanes, Native};
@@ -12,34 +10,48 @@ use crate::{Backend, Key};
 /// Where the flow of a key is, as far as a table has found out without reading its entry. See
 /// [`Table::hint_burst`].
 ///
-/// The default says nothing. A hint may be out of date, whatever came, left or moved since: only the
-/// time that [`Table::find`] takes depends on it. But it is of its key and its table: with one that says
-/// of another key that it is [absent](Self::is_absent), a flow may not be found.
+/// The default says nothing. A hint may be out of date, whatever came, left or moved since. But it is of
+/// its key and its table: with the hint of another, a flow may not be found.
+// A slot, or else the hash of a key that has no flow. The few hashes that could be slots don't matter:
+// there is another key, or none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hint(u64);
 
 impl Hint {
-    /// Above all slots.
-    const ABSENT: u64 = 1 << 63;
-
-    /// That there is no flow of the key before one of this generation comes.
-    #[inline(always)]
-    fn absent(generation: Generation) -> Self {
-        Self(Self::ABSENT | u64::from(generation.number()))
-    }
-
-    /// This for a key, and the default where there is none.
-    #[inline(always)]
-    fn unless_none(self, hash: Hash) -> Self {
-        if hash == Hash::NONE { Self::default() } else { self }
-    }
-
     /// Whether the table had no flow of the key when the hint was made: the caller may want to ask
-    /// for the memory of a new one by [`Table::prefetch_insert`].
+    /// for the memory of a new one by [`Table::prefetch_insert`]. In rare cases the table had none,
+    /// and this is false.
     #[must_use]
     #[inline(always)]
     pub const fn is_absent(self) -> bool {
-        self.0 & Self::ABSENT != 0
+        self.0 > u32::MAX as u64
+    }
+
+    /// The hash of the key that has no flow; of none where there may be one.
+    #[inline(always)]
+    pub(crate) fn hash(self) -> Hash {
+        if self.is_absent() { Hash(self.0) } else { Hash::NONE }
+    }
+}
+
+/// A key that has no flow in a table, and what the search for it found out: [`Table::insert_ranked`]
+/// takes it in place of the key, and needs no second search, unless flows have come since.
+///
+/// It is of its table: in another, a key could be there twice.
+#[derive(Clone, Copy, Debug)]
+pub struct Vacancy<K> {
+    pub(crate) key: K,
+    /// That of the key, or of none.
+    pub(crate) hash: Hash,
+    /// Before one of this generation comes, there is no flow of the key. None where nothing is known.
+    pub(crate) until: Option<Generation>,
+}
+
+impl<K> From<K> for Vacancy<K> {
+    /// Of a key of which nothing is known.
+    #[inline(always)]
+    fn from(key: K) -> Self {
+        Self { key, hash: Hash::NONE, until: None }
     }
 }
 
@@ -61,21 +73,23 @@ impl<K: Key, V> Table<K, V> {
         if !self.uses_hints {
             return;
         }
-        let absent = Hint::absent(self.store.generation());
         match self.backend {
             #[cfg(target_arch = "x86_64")]
             Backend::Avx2 => {
                 // SAFETY: 1. A table has a back-end only where the processor has it.
-                unsafe { hint_avx2(self.store.view(), keys, absent, hints) }
+                unsafe { hint_avx2(self.store.view(), keys, hints) }
             }
             backend => {
-                by_backend!(backend, L => hint::<L, _, _, _>(self.store.view(), keys, absent, hints));
+                by_backend!(backend, L => hint::<L, _, _, _>(self.store.view(), keys, hints));
             }
         }
     }
 
     /// The value of `key`'s flow, which was seen now. `hint` is the latest or an earlier one for the
-    /// key, or the default; what is found does not depend on it.
+    /// key, or the default.
+    ///
+    /// Where the hint says that the flow is [absent](Hint::is_absent), one that came since is not found:
+    /// [`get`](Self::get) and insertions find it. Otherwise what is found does not depend on the hint.
     ///
     /// A flow that has been silent for [`Config::recent_ns`](crate::Config::recent_ns) or longer is
     /// not found, and not seen.
@@ -119,10 +133,7 @@ impl<K: Key, V> Table<K, V> {
         {
             return self.seen_value(entry, now);
         }
-        if hint == Hint::absent(self.store.generation()) {
-            return None;
-        }
-        self.find_anywhere(*key, now)
+        if hint.is_absent() { None } else { self.find_anywhere(*key, now) }
     }
 
     /// As [`find`](Self::find), without a hint.
@@ -163,26 +174,18 @@ pub(crate) fn see<K: Copy, V>(
 /// The processor has AVX2, BMI1, BMI2 and LZCNT.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
-fn hint_avx2<K: Key, V, I>(
-    view: View<'_, K, V>,
-    keys: I,
-    absent: Hint,
-    hints: &mut [Hint; BURST_KEYS_MAX],
-) where
+fn hint_avx2<K: Key, V, I>(view: View<'_, K, V>, keys: I, hints: &mut [Hint; BURST_KEYS_MAX])
+where
     I: IntoIterator,
     I::Item: Into<Option<K>>,
 {
-    hint::<Native, _, _, _>(view, keys, absent, hints);
+    hint::<Native, _, _, _>(view, keys, hints);
 }
 
 /// Prefetches all control groups first, then all entries.
 #[inline(always)]
-fn hint<L: Lanes, K: Key, V, I>(
-    view: View<'_, K, V>,
-    keys: I,
-    absent: Hint,
-    hints: &mut [Hint; BURST_KEYS_MAX],
-) where
+fn hint<L: Lanes, K: Key, V, I>(view: View<'_, K, V>, keys: I, hints: &mut [Hint; BURST_KEYS_MAX])
+where
     I: IntoIterator,
     I::Item: Into<Option<K>>,
 {
@@ -190,13 +193,13 @@ fn hint<L: Lanes, K: Key, V, I>(
     for (hint, key) in hints.iter_mut().zip(keys) {
         let hash = key.into().map_or(Hash::NONE, |key| view.hash(&key));
         view.prefetch_group(view.first(hash));
-        hint.0 = hash.bits();
+        hint.0 = hash.0;
         count += 1;
     }
     // Those that may be in their second groups, a bit each.
     let mut overflowed = 0_u64;
     for (index, hint) in hints[..count].iter_mut().enumerate() {
-        let hash = Hash::of_bits(hint.0);
+        let hash = Hash(hint.0);
         let first = view.first(hash);
         let group = view.group(first);
         let matches = L::matches(group, hash.tag());
@@ -208,26 +211,22 @@ fn hint<L: Lanes, K: Key, V, I>(
                 view.prefetch_entry(first * GROUP_SLOTS + other);
             }
         } else {
-            let may_be_in_second = group.overflow() > 0;
-            overflowed |= u64::from(may_be_in_second) << index;
-            *hint = select_unpredictable(may_be_in_second, *hint, absent.unless_none(hash));
+            // The hash stays.
+            overflowed |= u64::from(group.overflow() > 0) << index;
         }
     }
     for index in Ones(overflowed) {
-        let hash = Hash::of_bits(hints[index].0);
+        let hash = Hash(hints[index].0);
         view.prefetch_group(view.second(hash, view.first(hash)));
     }
     for index in Ones(overflowed) {
-        let hash = Hash::of_bits(hints[index].0);
+        let hash = Hash(hints[index].0);
         let second = view.second(hash, view.first(hash));
-        hints[index] = match L::matches(view.group(second), hash.tag()).first() {
-            Some(slot) => {
-                let slot = second * GROUP_SLOTS + slot;
-                view.prefetch_entry(slot);
-                Hint(slot as u64)
-            }
-            None => absent.unless_none(hash),
-        };
+        if let Some(slot) = L::matches(view.group(second), hash.tag()).first() {
+            let slot = second * GROUP_SLOTS + slot;
+            view.prefetch_entry(slot);
+            hints[index].0 = slot as u64;
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use crate::clock::{Clock, IdleTimeouts};
 use crate::config::{CLASS_COUNT, Class, Config, FlowError, Full};
 use crate::entry::Generation;
 use crate::group::Backend;
-use crate::lookup::see;
+use crate::lookup::{Hint, Vacancy, see};
 use crate::stats::Stats;
 use crate::store::Store;
 
@@ -146,22 +146,34 @@ impl<K: Key, V> Table<K, V> {
     }
 
     /// As [`get`](Self::get), and for how long there was no packet of the flow, in nanoseconds: rounded
-    /// up, by less than two steps of [`STEP_NS`](crate::STEP_NS).
+    /// up, by less than two steps of [`STEP_NS`](crate::STEP_NS). `hint` is one for the key, or the default:
+    /// it saves time.
     ///
     /// Of a flow that a lookup has just found, that is next to nothing: with [`Config::recent_ns`],
     /// [`find`](Self::find) leaves those alone for which the answer matters.
-    #[inline]
-    pub fn get_silent(&mut self, key: &K, now: impl Into<u64>) -> Option<(Handle, u64)> {
+    ///
+    /// # Errors
+    /// [`Vacancy`]: there is no flow of the key. It spares [`insert_ranked`](Self::insert_ranked) the search.
+    #[inline(always)]
+    pub fn get_silent(
+        &mut self,
+        key: K,
+        hint: Hint,
+        now: impl Into<u64>,
+    ) -> Result<(Handle, u64), Vacancy<K>> {
         let now = self.clock.advance(now.into());
         let view = self.store.view();
-        let hash = view.hash(key);
-        let (slot, entry) = by_backend!(self.backend, L => view.find::<L>(key, hash))?;
+        let hash = view.hash_unless(hint.hash(), &key);
+        let Some((slot, entry)) = by_backend!(self.backend, L => view.find::<L>(&key, hash)) else {
+            return Err(Vacancy { key, hash, until: Some(self.store.generation()) });
+        };
         if entry.is_expired(now, &self.idle_timeouts) {
-            return None;
+            // Its flow is in its place all the same.
+            return Err(Vacancy { key, hash, until: None });
         }
         let silent_ns = entry.silent_ns(now);
         entry.touch(now);
-        Some((self.handle(slot), silent_ns))
+        Ok((self.handle(slot), silent_ns))
     }
 
     /// The flow of `key`, as [`get`](Self::get) would find it, but it does not count as seen: for callers
@@ -207,13 +219,16 @@ impl<K: Key, V> Table<K, V> {
         entry.map(|entry| entry.set_class(class)).is_some()
     }
 
-    /// Asks for the memory that a new flow of this key will be written to, where it has just been looked
-    /// up in vain: for those of a burst, ahead of [`insert`](Self::insert).
+    /// Asks for the memory that a new flow of the hint's key will be written to, where it has just been
+    /// looked up in vain: for those of a burst, ahead of their insertion. Does nothing unless the hint says
+    /// that there is [none](Hint::is_absent).
     #[inline]
-    pub fn prefetch_insert(&self, key: &K) {
-        let view = self.store.view();
-        let is_full = self.stats.len >= self.capacity;
-        by_backend!(self.backend, L => view.prefetch_place::<L>(view.hash(key), is_full));
+    pub fn prefetch_insert(&self, hint: Hint) {
+        if hint.is_absent() {
+            let is_full = self.stats.len >= self.capacity;
+            let view = self.store.view();
+            by_backend!(self.backend, L => view.prefetch_place::<L>(hint.hash(), is_full));
+        }
     }
 
     /// Takes a flow out, its time being up or not.

@@ -8,22 +8,12 @@ use crate::prefetch::{prefetch, prefetch_all};
 use crate::{HashSeed, Key};
 
 /// A key's hash under the seed of a table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Hash(u64);
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Hash(pub(crate) u64);
 
 impl Hash {
-    /// What stands for the hash of no key.
+    /// What stands for the hash of no key: the default.
     pub(crate) const NONE: Self = Self(0);
-
-    #[inline(always)]
-    pub(crate) fn of_bits(bits: u64) -> Self {
-        Self(bits)
-    }
-
-    #[inline(always)]
-    pub(crate) fn bits(self) -> u64 {
-        self.0
-    }
 
     /// 1 to 255. Bits that no table of up to 2^24 groups takes into account when it chooses groups.
     #[inline(always)]
@@ -61,6 +51,13 @@ impl<'a, K: Key, V> View<'a, K, V> {
     #[inline(always)]
     pub(crate) fn hash(self, key: &K) -> Hash {
         Hash(key.hash(self.seed))
+    }
+
+    /// This hash of the key, or, where it is of none, the key's.
+    #[inline(always)]
+    pub(crate) fn hash_unless(self, known: Hash, key: &K) -> Hash {
+        debug_assert!(known == Hash::NONE || known == self.hash(key), "the hash of another key");
+        if known == Hash::NONE { self.hash(key) } else { known }
     }
 
     /// The group where a flow goes if it can.

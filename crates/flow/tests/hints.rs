@@ -74,7 +74,7 @@ fn what_is_found_does_not_depend_on_the_hint() {
 }
 
 #[test]
-fn a_hint_from_before_a_flow_came_or_left_does_no_harm() {
+fn by_a_hint_from_before_it_came_a_flow_is_not_found_and_none_that_left() {
     for mut table in large(1_000) {
         let mut hints = [Hint::default(); 64];
         let key = |number| [number, 0];
@@ -89,8 +89,10 @@ fn a_hint_from_before_a_flow_came_or_left_does_no_harm() {
                 assert_eq!(table.find(&key(number), hint, 0_u64), None);
             } else {
                 assert_eq!(table.find(&key(number), hint, 0_u64), None);
-                table.insert(key(number), 7, 0_u64).unwrap();
-                assert_eq!(table.find(&key(number), hint, 0_u64), Some(&7));
+                let handle = table.insert(key(number), 7, 0_u64).unwrap();
+                assert_eq!(table.find(&key(number), hint, 0_u64), None);
+                let found = table.get_silent(key(number), hint, 0_u64);
+                assert_eq!(found.ok(), Some((handle, STEP_NS)));
             }
         }
     }

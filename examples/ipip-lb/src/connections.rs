@@ -4,7 +4,8 @@ use crate::connection::{ABANDONED_NS, Connection, State};
 use crate::services::TargetId;
 use hotloop::arena::{Arena, Obtained, Request};
 use hotloop::flow::{
-    BURST_KEYS_MAX, CLASS_COUNT, Class, Classes, Config, Cursor, Full, Handle, Hint, Key, Table,
+    self, BURST_KEYS_MAX, CLASS_COUNT, Class, Classes, Config, Cursor, Full, Handle, Hint, Key,
+    Table,
 };
 use hotloop::packet::PacketBuf;
 use hotloop::packet::classify::{Kind, Layout};
@@ -55,6 +56,15 @@ pub enum Place {
     V4(Handle),
     /// In the table of IPv6.
     V6(Handle),
+}
+
+/// A key without a connection, as a search has found.
+#[derive(Clone, Copy, Debug)]
+pub enum Vacancy {
+    /// In the table of IPv4.
+    V4(flow::Vacancy<FlowKeyV4>),
+    /// In the table of IPv6.
+    V6(flow::Vacancy<FlowKeyV6>),
 }
 
 /// How far a walk through all connections has come.
@@ -140,16 +150,12 @@ impl Connections {
         self.v6.table.hint_burst(v6_keys, &mut self.v6.hints);
     }
 
-    /// Asks for the places of the connections of IPv4 that are new in the rest of the burst that hints
-    /// were made for, from `index` on, so that they don't have to be waited for one by one.
+    /// Asks for the places of the connections of IPv4 that are new in the `count` packets of the burst that
+    /// hints were made for, from `index` on, so that they don't have to be waited for one by one.
     #[inline(never)]
-    pub fn prefetch_new<P: PacketBuf>(&self, rest: &[Classified<P>], index: usize) {
-        for (packet, hint) in rest.iter().zip(self.v4.hints.iter().skip(index)) {
-            if hint.is_absent()
-                && let Some(key) = packet.tag().fast_key_v4(packet.packet.data())
-            {
-                self.v4.table.prefetch_insert(&key);
-            }
+    pub fn prefetch_new(&self, index: usize, count: usize) {
+        for hint in self.v4.hints.iter().skip(index).take(count) {
+            self.v4.table.prefetch_insert(*hint);
         }
     }
 
@@ -205,16 +211,31 @@ impl Connections {
     }
 
     /// The connection of a key, which has a packet now, and for how long it had none, in nanoseconds:
-    /// exactly enough to compare it with [`ABANDONED_NS`].
-    pub fn find(&mut self, key: &FlowKey, now: Instant) -> Option<(Place, u64)> {
+    /// exactly enough to compare it with [`ABANDONED_NS`]. `index` is that of the packet of IPv4 in the
+    /// burst that hints were made for, where the key was taken from it there.
+    ///
+    /// # Errors
+    /// There is none: where to insert it.
+    #[inline(always)]
+    pub fn find(
+        &mut self,
+        key: &FlowKey,
+        index: Option<usize>,
+        now: Instant,
+    ) -> Result<(Place, u64), Vacancy> {
         match key {
             FlowKey::V4(key) => {
-                let found = self.v4.table.get_silent(key, now.as_ns());
-                found.map(|(handle, silent_ns)| (Place::V4(handle), silent_ns))
+                let hint = index.map_or(Hint::default(), |it| self.v4.hint(it));
+                match self.v4.table.get_silent(*key, hint, now.as_ns()) {
+                    Ok((handle, silent_ns)) => Ok((Place::V4(handle), silent_ns)),
+                    Err(vacancy) => Err(Vacancy::V4(vacancy)),
+                }
             }
             FlowKey::V6(key) => {
-                let found = self.v6.table.get_silent(key, now.as_ns());
-                found.map(|(handle, silent_ns)| (Place::V6(handle), silent_ns))
+                match self.v6.table.get_silent(*key, Hint::default(), now.as_ns()) {
+                    Ok((handle, silent_ns)) => Ok((Place::V6(handle), silent_ns)),
+                    Err(vacancy) => Err(Vacancy::V6(vacancy)),
+                }
             }
         }
     }
@@ -251,20 +272,21 @@ impl Connections {
 
     /// Inserts a new connection, of a flow with this hash, which has a packet now. If another is evicted
     /// for it, `on_removed` gets the target of that one. `None` if there is no room.
+    #[inline(always)]
     pub fn insert(
         &mut self,
-        (key, hash): (&FlowKey, u32),
+        (vacancy, hash): (Vacancy, u32),
         connection: Connection,
         now: Instant,
         on_removed: impl FnMut(TargetId),
     ) -> Option<Place> {
         let opening_ns = self.opening_ns;
-        match key {
-            FlowKey::V4(key) => {
-                self.v4.insert(*key, (connection, hash), now, opening_ns, on_removed).map(Place::V4)
+        match vacancy {
+            Vacancy::V4(key) => {
+                self.v4.insert(key, (connection, hash), now, opening_ns, on_removed).map(Place::V4)
             }
-            FlowKey::V6(key) => {
-                self.v6.insert(*key, (connection, ()), now, opening_ns, on_removed).map(Place::V6)
+            Vacancy::V6(key) => {
+                self.v6.insert(key, (connection, ()), now, opening_ns, on_removed).map(Place::V6)
             }
         }
     }
@@ -348,13 +370,20 @@ impl<K: Key, H: Copy> Family<K, H> {
     }
 
     #[inline(always)]
+    fn hint(&self, index: usize) -> Hint {
+        self.hints[index % BURST_KEYS_MAX]
+    }
+
+    /// The connection of a key. One that an earlier packet of the burst began may be left to
+    /// [`Connections::find`].
+    #[inline(always)]
     fn found(&mut self, key: &K, index: usize, now: Instant) -> Option<&(Connection, H)> {
-        self.table.find(key, self.hints[index % BURST_KEYS_MAX], now.as_ns())
+        self.table.find(key, self.hint(index), now.as_ns())
     }
 
     #[inline(always)]
     fn likely_target(&self, index: usize) -> Option<TargetId> {
-        let (connection, _) = self.table.likely_value(self.hints[index % BURST_KEYS_MAX])?;
+        let (connection, _) = self.table.likely_value(self.hint(index))?;
         Some(connection.target)
     }
 
@@ -367,9 +396,10 @@ impl<K: Key, H: Copy> Family<K, H> {
         self.table[handle].0 = connection;
     }
 
+    #[inline(always)]
     fn insert(
         &mut self,
-        key: K,
+        vacancy: flow::Vacancy<K>,
         value: (Connection, H),
         now: Instant,
         opening_ns: u64,
@@ -385,19 +415,35 @@ impl<K: Key, H: Copy> Family<K, H> {
             }
             rank
         };
-        let mut on_evict = |_: K, (left, _): (Connection, H)| on_removed(left.target);
-        let placed = self.table.insert_ranked(key, value, class, now.as_ns(), rank, &mut on_evict);
+        let on_evict = |_: K, (left, _): (Connection, H)| on_removed(left.target);
+        let placed = self.table.insert_ranked(vacancy, value, class, now.as_ns(), rank, on_evict);
         if placed.is_ok() {
             self.protected_count = 0;
             return placed.ok();
         }
+        self.insert_among_protected(vacancy, value, now, protected_count, on_removed)
+    }
+
+    /// Inserts a connection for which none may leave, if it is time that one does.
+    #[cold]
+    #[inline(never)]
+    fn insert_among_protected(
+        &mut self,
+        vacancy: flow::Vacancy<K>,
+        value: (Connection, H),
+        now: Instant,
+        protected_count: usize,
+        mut on_removed: impl FnMut(TargetId),
+    ) -> Option<Handle> {
         self.protected_count += protected_count;
         if self.protected_count < self.table.capacity() {
             return None;
         }
         self.protected_count = 0;
         let rank = |_: &(Connection, H), _: Class, _| Some(0);
-        self.table.insert_ranked(key, value, class, now.as_ns(), rank, &mut on_evict).ok()
+        let on_evict = |_: K, (left, _): (Connection, H)| on_removed(left.target);
+        let class = class(&value.0);
+        self.table.insert_ranked(vacancy, value, class, now.as_ns(), rank, on_evict).ok()
     }
 }
 

@@ -99,7 +99,7 @@ fn worst(hash: Hashing<'_>) -> Vec<(String, f64)> {
         let mut agreeing = Agreeing::default();
         for (seed, table) in &tables {
             let view = table.store.view();
-            agreeing.add(view, keys.iter().map(|key| Hash::of_bits(hash(key, view, *seed))));
+            agreeing.add(view, keys.iter().map(|key| Hash(hash(key, view, *seed))));
         }
         agreeing
     };

@@ -19,16 +19,22 @@ const fn is_between_neighbours(icmpv6_kind: u8) -> bool {
 }
 
 impl<P: PacketBuf + Carries> Worker<P> {
-    /// Tells what kind of packet it is, which may be any but those that are forwarded at once, and hands it to
-    /// the function for that.
+    /// Tells what kind of packet the one at `index` of its burst is, which may be any but those that are
+    /// forwarded at once, and hands it to the function for that.
     #[inline(never)]
-    pub(super) fn dispatch(&mut self, turn: &mut Turn<'_, '_, '_, P>, packet: P, layout: Layout) {
+    pub(super) fn dispatch(
+        &mut self,
+        turn: &mut Turn<'_, '_, '_, P>,
+        packet: P,
+        layout: Layout,
+        index: usize,
+    ) {
         // Nearly all of these are first packets of their connections. Most of what follows can't hold of
         // them, and looking would take a fifth more instructions.
         if let Some(key) = layout.fast_key_v4(packet.data())
             && let Some(service) = turn.services.service_of_flow(&FlowKey::V4(key))
         {
-            return self.serve_plain(turn, packet, (key, layout), service);
+            return self.serve_plain(turn, packet, (key, layout, index), service);
         }
         match layout.kind() {
             Kind::Ipv4 | Kind::Ipv6 => {}

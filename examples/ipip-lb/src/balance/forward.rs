@@ -127,11 +127,11 @@ impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
             }
         }) {
             if !has_new {
-                state.connections.prefetch_new(input.as_slice(), next_index);
+                state.connections.prefetch_new(next_index, input.len());
                 has_new = true;
             }
             let layout = other.tag();
-            state.dispatch(&mut turn, other.packet, layout);
+            state.dispatch(&mut turn, other.packet, layout, next_index - 1);
         }
     }
 

@@ -92,6 +92,7 @@ impl Schedule {
 
     /// The target that depends on nothing that only this worker knows, but for a client that keeps
     /// its backend: never the client itself.
+    #[inline(always)]
     pub fn consistent(
         &self,
         services: &ServiceTable,

@@ -7,7 +7,7 @@ use super::{BalanceDrop, Turn, Worker, refusal};
 use crate::arrival::hash;
 use crate::config::{IcmpEcho, Scheduler};
 use crate::connection::{Connection, is_syn};
-use crate::connections::Place;
+use crate::connections::{Place, Vacancy};
 use crate::own_header::{OwnHeader, fast_flags};
 use crate::services::{Found, Service, ServiceTable, TargetId};
 use hotloop::packet::PacketBuf;
@@ -20,6 +20,8 @@ use std::net::IpAddr;
 /// A packet of a flow to a service.
 struct FromClient<'a> {
     key: &'a FlowKey,
+    /// Its place in its burst, where that is known.
+    index: Option<usize>,
     hash: u32,
     /// TCP's; 0 elsewhere.
     flags: u8,
@@ -38,7 +40,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         &mut self,
         turn: &mut Turn<'_, '_, '_, P>,
         packet: P,
-        (key, layout): (FlowKeyV4, Layout),
+        (key, layout, index): (FlowKeyV4, Layout, usize),
         service: &Service,
     ) {
         let (source, destination) = (key.source().into(), key.destination().into());
@@ -50,7 +52,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         let flags = front.map_or(0, fast_flags);
         let key = FlowKey::V4(key);
         let hash = self.seed.hash(&key);
-        let from_client = FromClient { key: &key, hash, flags };
+        let from_client = FromClient { key: &key, index: Some(index), hash, flags };
         match self.follow(turn, &from_client, || Ok(service)) {
             Ok(target) => self.send_plain(turn, packet, (target, layout), hash),
             Err(reason) => turn.reject(packet, reason),
@@ -82,7 +84,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
                 Some(key) => {
                     let flags = header.tcp_flags(packet.data());
                     let is_echo = header.is_echo(packet.data());
-                    let from_client = FromClient { key: &key, hash, flags };
+                    let from_client = FromClient { key: &key, index: None, hash, flags };
                     let (services, port) = (turn.services, key.destination_port());
                     self.follow(turn, &from_client, || {
                         service_for(services, header.destination, header.protocol, port, is_echo)
@@ -103,7 +105,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
     }
 
     /// The target of a packet's connection, which is entered where it is new.
-    #[inline]
+    #[inline(always)]
     fn follow<'d>(
         &mut self,
         turn: &Turn<'d, '_, '_, P>,
@@ -111,8 +113,9 @@ impl<P: PacketBuf + Carries> Worker<P> {
         service: impl FnOnce() -> Result<&'d Service, BalanceDrop>,
     ) -> Result<TargetId, BalanceDrop> {
         let services = turn.services;
-        let Some((place, silent_ns)) = self.connections.find(packet.key, turn.now()) else {
-            return self.enter(turn, service()?, packet);
+        let (place, silent_ns) = match self.connections.find(packet.key, packet.index, turn.now()) {
+            Ok(found) => found,
+            Err(vacancy) => return self.enter(turn, service()?, packet, vacancy),
         };
         let mut connection = self.connections.connection(place).expect("it was found just now");
         let found = services.target(connection.target);
@@ -167,11 +170,13 @@ impl<P: PacketBuf + Carries> Worker<P> {
     }
 
     /// The target of a connection that is new here.
+    #[inline(always)]
     fn enter(
         &mut self,
         turn: &Turn<'_, '_, '_, P>,
         service: &Service,
         packet: &FromClient<'_>,
+        vacancy: Vacancy,
     ) -> Result<TargetId, BalanceDrop> {
         let (services, now) = (turn.services, turn.now());
         let (client, hash) = (packet.key.source(), packet.hash);
@@ -179,7 +184,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         turn.counts.admitted.add(1);
         // Entered before the scheduler chooses: its turn must not be spent on what finds no room.
         let mut connection = Connection::new(consistent, packet.key.protocol(), packet.flags, now);
-        let Some(place) = self.place(turn, packet, connection) else {
+        let Some(place) = self.place(turn, (vacancy, hash), connection) else {
             turn.counts.stateless.add(1);
             return Ok(consistent);
         };
@@ -206,10 +211,11 @@ impl<P: PacketBuf + Carries> Worker<P> {
     }
 
     /// Enters a connection, where there is room for it and not too many came in this second.
+    #[inline(always)]
     fn place(
         &mut self,
         turn: &Turn<'_, '_, '_, P>,
-        packet: &FromClient<'_>,
+        vacancy: (Vacancy, u32),
         connection: Connection,
     ) -> Option<Place> {
         let now = turn.now();
@@ -219,7 +225,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         }
         let Self { connections, schedule, .. } = self;
         let on_removed = |left| schedule.connection_removed(left, turn.counts);
-        let place = connections.insert((packet.key, packet.hash), connection, now, on_removed)?;
+        let place = connections.insert(vacancy, connection, now, on_removed)?;
         self.new_connections.count(now);
         Some(place)
     }
@@ -312,7 +318,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         hash: u32,
         now: Instant,
     ) -> Result<TargetId, BalanceDrop> {
-        let found = self.connections.find(key, now);
+        let found = self.connections.find(key, None, now).ok();
         if let Some(connection) = found.and_then(|(place, _)| self.connections.connection(place)) {
             match services.target(connection.target) {
                 Found::Active(_) => return Ok(connection.target),

@@ -11,7 +11,7 @@ use super::super::{Chosen, check, table_with};
 use crate::group::{GROUP_SLOTS, Native};
 use crate::{
     BURST_KEYS_MAX, Backend, CLASS_COUNT, Class, Classes, Config, Full, Handle, HashSeed, Hint,
-    Refused, STEP_NS, Stats, Table, hash_words,
+    Refused, STEP_NS, Stats, Table, Vacancy, hash_words,
 };
 
 /// How many steps flows of each class are kept at first; the last one for ever.
@@ -66,6 +66,8 @@ pub struct Model {
     /// The latest hints, and their keys.
     hints: [Hint; BURST_KEYS_MAX],
     hinted: Vec<Chosen>,
+    /// What the latest search in vain found out, however long ago that was.
+    vacancy: Option<Vacancy<Chosen>>,
     alive: Rc<Cell<usize>>,
     idle_steps: [u64; CLASS_COUNT],
     now_ns: u64,
@@ -87,6 +89,7 @@ impl Model {
             stale: Vec::new(),
             hints: [Hint::default(); BURST_KEYS_MAX],
             hinted: Vec::new(),
+            vacancy: None,
             alive: Rc::default(),
             idle_steps: IDLE_STEPS,
             // Soon the steps no longer fit 32 bits.
@@ -114,7 +117,11 @@ impl Model {
             }
             6 => self.peek(key),
             7..11 => self.insert(key),
-            11..14 => self.insert_ranked(key, Class::new(rest as usize / 3 % CLASS_COUNT)),
+            11..14 => {
+                let vacancy = self.vacancy.filter(|_| rest.is_multiple_of(2));
+                let class = Class::new(rest as usize / 3 % CLASS_COUNT);
+                self.insert_ranked(vacancy.unwrap_or(key.into()), class);
+            }
             14..18 => self.get_or_insert(key),
             18..21 => self.insert_burst(rest),
             21..23 => self.write(key),
@@ -156,6 +163,7 @@ impl Model {
         let count = rest % (BURST_KEYS_MAX as u64 + 1);
         self.hinted = (0..count).map(|at| self.key(rest + at)).collect();
         self.table.uses_hints = !rest.is_multiple_of(3);
+        self.hints = [Hint::default(); BURST_KEYS_MAX];
         let is_shown = |index: usize| !(rest as usize + index).is_multiple_of(9);
         let keys = self.hinted.iter().enumerate();
         let keys = keys.map(|(index, key)| is_shown(index).then_some(*key));
@@ -170,12 +178,20 @@ impl Model {
     /// Finds the flows that hints were last made for, however long ago that was.
     fn find_hinted(&mut self) {
         for (index, key) in self.hinted.clone().into_iter().enumerate() {
-            let expected = self.expect_recent(key);
-            let found = self.table.find(&key, self.hints[index], self.now_ns);
+            let hint = self.hints[index];
+            let is_absent = self.table.uses_hints && hint.is_absent();
+            let expected = if is_absent { None } else { self.expect_recent(key) };
+            let found = self.table.find(&key, hint, self.now_ns);
             let found = found.map(|value| value.number);
-            assert_eq!(found, expected, "{key:?} {:?}", self.hints[index]);
+            assert_eq!(found, expected, "{key:?} {hint:?}");
             found.hash(&mut self.trace);
         }
+    }
+
+    /// The latest hint for a key, or none.
+    fn hint_of(&self, key: Chosen) -> Hint {
+        let index = self.hinted.iter().position(|hinted| *hinted == key);
+        index.map_or(Hint::default(), |index| self.hints[index])
     }
 
     fn insert(&mut self, key: Chosen) {
@@ -188,8 +204,8 @@ impl Model {
         self.expect_inserted(key, Class::default(), result, number, left.as_slice());
     }
 
-    fn insert_ranked(&mut self, key: Chosen, class: Class) {
-        let value = self.value();
+    fn insert_ranked(&mut self, vacancy: Vacancy<Chosen>, class: Class) {
+        let (key, value) = (vacancy.key, self.value());
         let number = value.number;
         let mut left = None;
         let rank = |value: &Counted, class: Class, silent_ns: u64| {
@@ -199,7 +215,7 @@ impl Model {
             rank_of(class)
         };
         let now_ns = self.now_ns;
-        let result = self.table.insert_ranked(key, value, class, now_ns, rank, |key, value| {
+        let result = self.table.insert_ranked(vacancy, value, class, now_ns, rank, |key, value| {
             left = Some((key, value.number));
         });
         if let Some((key, _)) = left {

@@ -25,7 +25,8 @@ impl Model {
 
     /// Looks up a flow, for how long it was silent.
     pub(super) fn get_silent(&mut self, key: Chosen) -> Option<Handle> {
-        let (handle, silent_ns) = self.table.get_silent(&key, self.now_ns)?;
+        let found = self.table.get_silent(key, self.hint_of(key), self.now_ns);
+        let (handle, silent_ns) = found.map_err(|vacancy| self.vacancy = Some(vacancy)).ok()?;
         let silent_steps = self.now_step() - self.flows[&key].seen_step;
         assert_eq!(silent_ns, (silent_steps + 1) * STEP_NS);
         Some(handle)
