@@ -98,7 +98,8 @@ impl Connection {
             _ => State::Other,
         };
         let mut connection = Self { target, since: step(now), state, notes: 0, moved_by: ANY };
-        if connection.is_tcp() {
+        // A SYN changes nothing.
+        if matches!(state, State::Established) {
             connection.follow_client(flags, now);
         }
         connection

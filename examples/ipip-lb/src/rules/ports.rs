@@ -39,6 +39,8 @@ impl PortTable {
     const PIECES: u32 = 1 << 30;
     /// The payload is the number of a directory of pages.
     const PAGES: u32 = 2 << 30;
+    /// The payload is the number of a range: one service alone has ports.
+    const RANGE: u32 = 3 << 30;
 
     const fn same(service: ServiceIndex) -> Self {
         Self(Self::SAME | service.0)
@@ -69,12 +71,32 @@ struct Piece {
     service: ServiceIndex,
 }
 
+/// The ports of a service where no other has any: what most prefixes have.
+#[derive(Clone, Copy, Debug)]
+struct Range {
+    first: u16,
+    last: u16,
+    service: ServiceIndex,
+}
+
+impl Range {
+    /// The range of the one service of `pieces`, where they have only one of it.
+    fn of(pieces: &[Piece]) -> Option<Self> {
+        let mut its = (0..pieces.len()).filter(|&at| pieces[at].service != ServiceIndex::NONE);
+        let (Some(at), None) = (its.next(), its.next()) else { return None };
+        let end = pieces.get(at + 1).map_or(END, |next| next.start);
+        let Piece { start, service } = pieces[at];
+        Some(Self { first: start as u16, last: (end - 1) as u16, service })
+    }
+}
+
 /// One past the last port: where a list of pieces ends.
 const END: u32 = 1 << 16;
 
 /// The port tables of all prefixes.
 #[derive(Clone, Debug, Default)]
 pub struct PortTables {
+    ranges: Vec<Range>,
     /// Lists of pieces, one after the other. Each begins with port 0 and ends with [`END`].
     pieces: Vec<Piece>,
     /// The services of all ports of a page; or for a directory each page's number, or the service
@@ -84,17 +106,21 @@ pub struct PortTables {
 
 impl PortTables {
     /// The service of `port`.
-    #[inline]
+    #[inline(always)]
     pub fn service(&self, table: PortTable, port: u16) -> ServiceIndex {
         let payload = table.0 & PortTable::PAYLOAD;
         match table.0 & PortTable::KIND {
             PortTable::SAME => ServiceIndex(payload),
+            PortTable::RANGE => {
+                let Range { first, last, service } = self.ranges[payload as usize];
+                if (first..=last).contains(&port) { service } else { ServiceIndex::NONE }
+            }
             PortTable::PIECES => self.piece(payload as usize, port),
             _ => self.paged(payload as usize, port),
         }
     }
 
-    #[inline]
+    #[inline(never)]
     fn piece(&self, first: usize, port: u16) -> ServiceIndex {
         let mut pieces = self.pieces[first..].iter();
         let mut service = ServiceIndex::NONE;
@@ -106,7 +132,7 @@ impl PortTables {
         service
     }
 
-    #[inline]
+    #[inline(never)]
     fn paged(&self, directory: usize, port: u16) -> ServiceIndex {
         let [high, low] = port.to_be_bytes().map(usize::from);
         let entry = self.pages[directory][high];
@@ -120,15 +146,18 @@ impl PortTables {
     /// A table of the services of `ranges`, the most specific first.
     pub fn add(&mut self, ranges: &[(Ports, ServiceIndex)]) -> PortTable {
         let pieces = pieces(ranges);
-        match &pieces[..] {
-            [whole] => PortTable::same(whole.service),
-            few if few.len() <= PIECES_MAX => {
-                let table = PortTable(PortTable::PIECES | self.pieces.len() as u32);
-                self.pieces.extend(few);
-                self.pieces.push(Piece { start: END, service: ServiceIndex::NONE });
-                table
-            }
-            many => self.add_pages(many),
+        if let [whole] = &pieces[..] {
+            PortTable::same(whole.service)
+        } else if let Some(range) = Range::of(&pieces) {
+            self.ranges.push(range);
+            PortTable(PortTable::RANGE | (self.ranges.len() - 1) as u32)
+        } else if pieces.len() <= PIECES_MAX {
+            let table = PortTable(PortTable::PIECES | self.pieces.len() as u32);
+            self.pieces.extend(pieces);
+            self.pieces.push(Piece { start: END, service: ServiceIndex::NONE });
+            table
+        } else {
+            self.add_pages(&pieces)
         }
     }
 
@@ -157,12 +186,13 @@ impl PortTables {
         let of_pages = self.pages.iter().flatten();
         let of_pages = of_pages.filter(|entry| **entry & PortTable::KIND == PortTable::SAME);
         let of_pages = of_pages.map(|entry| ServiceIndex(*entry));
-        self.pieces.iter().map(|piece| piece.service).chain(of_pages)
+        let of_ranges = self.ranges.iter().map(|range| range.service);
+        of_ranges.chain(self.pieces.iter().map(|piece| piece.service)).chain(of_pages)
     }
 
     /// How much memory they take, in bytes.
     pub fn memory_bytes(&self) -> usize {
-        size_of_val(&*self.pieces) + size_of_val(&*self.pages)
+        size_of_val(&*self.ranges) + size_of_val(&*self.pieces) + size_of_val(&*self.pages)
     }
 }
 

@@ -153,7 +153,7 @@ pub enum Found<'a> {
 
 impl ServiceTable {
     /// The service for packets to `address`: see [`Rules::find`].
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn service_of(&self, address: IpAddr, protocol: u8, port: u16) -> Option<&Service> {
         let has_ports = protocol == protocol::TCP || protocol == protocol::UDP;
@@ -162,7 +162,7 @@ impl ServiceTable {
     }
 
     /// The service of a flow from a client.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn service_of_flow(&self, key: &FlowKey) -> Option<&Service> {
         self.service_of(key.destination(), key.protocol(), key.destination_port())
@@ -254,7 +254,7 @@ impl ServiceTable {
     }
 
     /// Whether tunnels begin at `address` here, or end.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn is_tunnel_source(&self, address: IpAddr) -> bool {
         match address {
