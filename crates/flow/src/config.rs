@@ -43,7 +43,7 @@ pub enum Full {
     /// four may go, the others of the 30 places that the new flow could have are tried, and if no
     /// flow there may go either, it is refused.
     ///
-    /// Where flows have ranks, [more](crate::Table::insert_ranked) are sampled.
+    /// Where flows have ranks, those that are worth nothing leave [first](crate::Table::insert_ranked).
     Evict(Classes),
 }
 

@@ -3,7 +3,7 @@
 use std::mem;
 
 use crate::Key;
-use crate::config::{Class, Refused};
+use crate::config::{Class, Full, Refused};
 use crate::entry::Flow;
 use crate::group::{GROUP_SLOTS, Lanes};
 use crate::lookup::Vacancy;
@@ -64,16 +64,20 @@ impl<K: Key, V> Table<K, V> {
         Ok(self.put(spot, hash, flow, on_evict))
     }
 
-    /// As [`insert_evicting`](Self::insert_evicting), into a class from the beginning, and in an order
-    /// of the owner's: of the flows that may leave and are looked at, one of the lowest `rank` does, and
-    /// of several of that rank the one that has been silent for longest. Flows are
-    /// looked at until four of rank 0 were, or eight of a lowest rank above, or sixteen of which any may
-    /// leave: the higher the rank, the more it costs to lose the wrong flow.
+    /// As [`insert_evicting`](Self::insert_evicting), into a class from the beginning, and in an order of
+    /// the owner's, where one flow may be worth more than another: `rank` says how much it costs to lose one,
+    /// and none keeps it from leaving.
+    ///
+    /// Of a full group, a flow of rank 0 leaves as the search meets it, and one whose time is up: the next one
+    /// after that which left last. Others stay and are not looked at again, until their class changes. So a
+    /// flood of worthless flows takes the places of its own, with one look each. Where no flow of the group
+    /// is of rank 0, one of the lowest rank leaves of those that are looked at, and of several of that rank
+    /// the one that has been silent for longest: of four of rank 0, or eight of a lowest rank above, or
+    /// sixteen of which any may leave.
     ///
     /// `rank` has a flow's value, its class, and for how long it has been silent, in nanoseconds, rounded
-    /// up by less than two steps of [`STEP_NS`](crate::STEP_NS). None keeps the flow from leaving. It is
-    /// called where flows may leave only, for 30 of them at most, and never for one whose time is up,
-    /// which leaves before all others.
+    /// up by less than two steps of [`STEP_NS`](crate::STEP_NS). It is called where flows may leave only, for
+    /// 45 of them at most, and never for one whose time is up.
     ///
     /// To begin in a class costs less than [`set_class`](Self::set_class) afterwards, which reads what
     /// was just written. Where there is a flow of this key already, its class stays.
@@ -115,18 +119,64 @@ impl<K: Key, V> Table<K, V> {
         &mut self,
         vacancy: Vacancy<K>,
         flow: Flow<K, V>,
-        rank: impl FnMut(&V, Class, u64) -> Option<u8>,
+        mut rank: impl FnMut(&V, Class, u64) -> Option<u8>,
         on_evict: impl FnOnce(K, V),
     ) -> Result<Handle, Refused> {
         let hash = self.store.view().hash_unless(vacancy.hash, &flow.key);
+        let is_new = vacancy.until == Some(self.store.generation());
         let spot = by_backend!(self.backend, L => {
-            if vacancy.until == Some(self.store.generation()) {
-                self.new_spot::<L>(hash, flow.seen, rank)
-            } else {
-                self.spot::<L>(&flow.key, hash, flow.seen, rank)
+            let known =
+                if is_new { None } else { self.spot_of_key::<L>(&flow.key, hash, flow.seen) };
+            match known {
+                Some(spot) => spot,
+                None => match self.next_in_turn::<L>(hash, flow.seen, &mut rank) {
+                    Some(slot) => return Ok(self.take_place(slot, hash, flow, on_evict)),
+                    None => self.new_spot::<L>(hash, flow.seen, rank)?,
+                },
             }
-        })?;
+        });
         Ok(self.put(spot, hash, flow, on_evict))
+    }
+
+    /// The next flow that leaves a full table because it is worth nothing, in the first group of a key.
+    #[inline(always)]
+    fn next_in_turn<L: Lanes>(
+        &self,
+        hash: Hash,
+        now: u32,
+        rank: &mut impl FnMut(&V, Class, u64) -> Option<u8>,
+    ) -> Option<usize> {
+        let Full::Evict(classes) = self.full else { return None };
+        if self.stats.len < self.capacity {
+            return None;
+        }
+        self.store.view().next_in_turn::<L>(hash, (now, &self.idle_timeouts), |entry| {
+            rank(entry.value_if_in(classes)?, entry.class(), entry.silent_ns(now))
+        })
+    }
+
+    /// Puts a flow in the place of another one in its first group, which is handed out.
+    #[inline(always)]
+    fn take_place(
+        &mut self,
+        slot: usize,
+        hash: Hash,
+        flow: Flow<K, V>,
+        on_evict: impl FnOnce(K, V),
+    ) -> Handle {
+        let (now, view) = (flow.seen, self.store.view());
+        let leaving = view.entry(slot).key().map(|key| view.hash(key));
+        let (handle, left) = if leaving.is_some_and(|it| view.first(it) == view.first(hash)) {
+            self.store.swap(slot, hash, flow)
+        } else {
+            let left = self.store.unlink(slot);
+            (self.store.link(slot, hash, flow), left)
+        };
+        if let Some(left) = left {
+            self.count_left(&left, now);
+            on_evict(left.key, left.value);
+        }
+        handle
     }
 
     /// Settles a flow, and hands out the one that left for it.
@@ -273,11 +323,18 @@ impl<K: Key, V> Table<K, V> {
         now: u32,
         rank: impl FnMut(&V, Class, u64) -> Option<u8>,
     ) -> Result<Spot, Refused> {
-        if let Some((slot, entry)) = self.store.view().find::<L>(key, hash) {
-            let is_expired = entry.is_expired(now, &self.idle_timeouts);
-            return Ok(if is_expired { Spot::Expired { slot } } else { Spot::Live { slot } });
+        match self.spot_of_key::<L>(key, hash, now) {
+            Some(spot) => Ok(spot),
+            None => self.new_spot::<L>(hash, now, rank),
         }
-        self.new_spot::<L>(hash, now, rank)
+    }
+
+    /// Where the flow of `key` is, if it is there.
+    #[inline(always)]
+    fn spot_of_key<L: Lanes>(&self, key: &K, hash: Hash, now: u32) -> Option<Spot> {
+        let (slot, entry) = self.store.view().find::<L>(key, hash)?;
+        let is_expired = entry.is_expired(now, &self.idle_timeouts);
+        Some(if is_expired { Spot::Expired { slot } } else { Spot::Live { slot } })
     }
 
     /// As [`spot`](Self::spot), where there is no flow of the key.
@@ -326,17 +383,21 @@ impl<K: Key, V> Table<K, V> {
             }
         };
         match &left {
-            None => {
-                self.count_new();
-                return (handle, None);
-            }
-            Some(left) if self.idle_timeouts.is_over(left.class, left.seen, now) => {
-                self.stats.expired_count += 1;
-            }
-            Some(_) => self.stats.evicted_count += 1,
+            None => self.count_new(),
+            Some(left) => self.count_left(left, now),
         }
-        self.stats.inserted_count += 1;
         (handle, left)
+    }
+
+    /// Counts a flow that came, and the one that left for it.
+    #[inline(always)]
+    fn count_left(&mut self, left: &Flow<K, V>, now: u32) {
+        self.stats.inserted_count += 1;
+        if self.idle_timeouts.is_over(left.class, left.seen, now) {
+            self.stats.expired_count += 1;
+        } else {
+            self.stats.evicted_count += 1;
+        }
     }
 
     /// Counts a flow that came, and for which none left.

@@ -6,18 +6,32 @@ use std::collections::BTreeSet;
 /// Control groups of one line.
 const LINE_GROUPS: usize = 4;
 
+/// Hands of one line.
+const LINE_HANDS: usize = 16;
+
 thread_local! {
-    /// Whether it is of control groups, and its number, for each line touched.
-    static TOUCHED: RefCell<BTreeSet<(bool, usize)>> = const { RefCell::new(BTreeSet::new()) };
+    /// What it is of, and its number, for each line touched.
+    static TOUCHED: RefCell<BTreeSet<(Kind, usize)>> = const { RefCell::new(BTreeSet::new()) };
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Control,
+    Hand,
+    Entry,
 }
 
 pub(crate) fn note_group(group: usize) {
-    TOUCHED.with_borrow_mut(|touched| touched.insert((true, group / LINE_GROUPS)));
+    TOUCHED.with_borrow_mut(|touched| touched.insert((Kind::Control, group / LINE_GROUPS)));
+}
+
+pub(crate) fn note_hand(group: usize) {
+    TOUCHED.with_borrow_mut(|touched| touched.insert((Kind::Hand, group / LINE_HANDS)));
 }
 
 /// An entry counts as one line, however large.
 pub(crate) fn note_entry(slot: usize) {
-    TOUCHED.with_borrow_mut(|touched| touched.insert((false, slot)));
+    TOUCHED.with_borrow_mut(|touched| touched.insert((Kind::Entry, slot)));
 }
 
 /// How many lines `operation` touches in tables.

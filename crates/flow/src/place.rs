@@ -1,8 +1,8 @@
 //! Where a new flow goes.
 //!
 //! A place is chosen first, which changes nothing, and taken then. Choosing never touches more than
-//! [`LINES_MAX`] cache lines, together with the search that came before it: two groups and their
-//! entries are as many, and whatever lies elsewhere is touched only where some of those were not.
+//! [`LINES_MAX`] cache lines, together with the searches that came before it: two groups, their hands and
+//! their entries are as many, and whatever lies elsewhere is touched only where some of those were not.
 
 use crate::Key;
 use crate::clock::IdleTimeouts;
@@ -14,8 +14,11 @@ use crate::table::Handle;
 use crate::view::{Hash, View};
 
 /// The most cache lines of a table that one operation touches, with entries of one line: two of
-/// control groups and 30 of entries.
-pub const LINES_MAX: usize = 2 + 2 * GROUP_SLOTS;
+/// control groups, two of their hands and 30 of entries.
+pub const LINES_MAX: usize = 2 + SEARCHED_LINES_MAX;
+
+/// Those without hands.
+const SEARCHED_LINES_MAX: usize = 2 + 2 * GROUP_SLOTS;
 
 /// How many flows are looked at for one to leave, at least.
 const SAMPLE_COUNT: usize = 4;
@@ -76,7 +79,7 @@ impl Candidates {
     fn touch(&mut self, entries: u32, others: u32, spare_count: u32) -> bool {
         let (entries, others) = (self.entries | entries, self.others | others);
         let line_count = 2 + entries.count_ones() + others.count_ones() + spare_count;
-        let may = line_count <= LINES_MAX as u32;
+        let may = line_count <= SEARCHED_LINES_MAX as u32;
         if may {
             (self.entries, self.others) = (entries, others);
         }

@@ -1,5 +1,6 @@
 //! The memory of a table, and putting flows into it and taking them out.
 
+use std::cell::Cell;
 use std::ops::Range;
 
 use allocator_api2::boxed::Box;
@@ -10,6 +11,7 @@ use crate::Key;
 use crate::config::FlowError;
 use crate::entry::{Entry, Flow, Generation};
 use crate::group::{GROUP_SLOTS, Group};
+use crate::hand::Hand;
 use crate::key::HashSeed;
 #[cfg(test)]
 use crate::lines;
@@ -35,6 +37,8 @@ const CACHED_BYTES: usize = 1 << 20;
 pub(crate) struct Store<K, V> {
     control: Box<[Group], Arena>,
     entries: Box<[Entry<K, V>], Arena>,
+    /// By group.
+    hands: Box<[Cell<Hand>], Arena>,
     seed: HashSeed,
     /// That of the next flow that is put in.
     generation: Generation,
@@ -64,8 +68,9 @@ impl<K: Key, V> Store<K, V> {
         const LINE_BYTES: usize = 64;
         let count = Self::group_count(capacity)?;
         let control_bytes = (count * size_of::<Group>()).next_multiple_of(LINE_BYTES);
+        let hands_bytes = (count * size_of::<Hand>()).next_multiple_of(LINE_BYTES);
         let entries_bytes = (count * GROUP_SLOTS).checked_mul(size_of::<Entry<K, V>>())?;
-        let bytes = control_bytes.checked_add(entries_bytes)?;
+        let bytes = (control_bytes + hands_bytes).checked_add(entries_bytes)?;
         isize::try_from(bytes).is_ok().then_some(bytes)
     }
 
@@ -82,6 +87,9 @@ impl<K: Key, V> Store<K, V> {
         let mut control = Vec::new_in(arena.clone());
         control.try_reserve_exact(group_count).map_err(no_memory)?;
         control.resize(group_count, Group::EMPTY);
+        let mut hands = Vec::new_in(arena.clone());
+        hands.try_reserve_exact(group_count).map_err(no_memory)?;
+        hands.resize(group_count, Cell::default());
         let mut entries = Vec::new_in(arena);
         let entry_count = group_count * GROUP_SLOTS;
         entries.try_reserve_exact(entry_count).map_err(no_memory)?;
@@ -90,6 +98,7 @@ impl<K: Key, V> Store<K, V> {
         Ok(Self {
             control,
             entries,
+            hands: hands.into_boxed_slice(),
             seed: HashSeed::new(seed),
             generation: Generation::FIRST,
             overflow_len: 0,
@@ -112,7 +121,12 @@ impl<K: Key, V> Store<K, V> {
 
     #[inline(always)]
     pub(crate) fn view(&self) -> View<'_, K, V> {
-        View { control: &self.control, entries: &self.entries, seed: &self.seed }
+        View {
+            control: &self.control,
+            entries: &self.entries,
+            hands: &self.hands,
+            seed: &self.seed,
+        }
     }
 
     #[inline(always)]
@@ -171,7 +185,14 @@ impl<K: Key, V> Store<K, V> {
         flow: Flow<K, V>,
     ) -> (Handle, Option<Flow<K, V>>) {
         self.group_mut(slot / GROUP_SLOTS).occupy(slot % GROUP_SLOTS, hash.tag());
+        self.renew(slot);
         self.replace(slot, flow)
+    }
+
+    /// Has the next search for a flow to leave look at the one in a slot, whatever it was.
+    #[inline(always)]
+    pub(crate) fn renew(&self, slot: usize) {
+        self.view().change_hand(slot / GROUP_SLOTS, |hand| hand.renew(slot % GROUP_SLOTS));
     }
 
     /// Puts a flow in the place of another, which it returns: of its key, or of another with its tag.
@@ -206,6 +227,7 @@ impl<K: Key, V> Store<K, V> {
             self.overflow_len = self.overflow_len.saturating_sub(1);
         }
         self.group_mut(group).vacate(slot_of_group);
+        self.renew(slot);
         self.entry_mut(slot).take()
     }
 

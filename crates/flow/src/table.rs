@@ -215,8 +215,15 @@ impl<K: Key, V> Table<K, V> {
     #[inline]
     pub fn set_class(&mut self, handle: Handle, class: Class) -> bool {
         let entry = self.store.entry_if_any_mut(handle.slot);
-        let entry = entry.filter(|entry| entry.is_of(handle.generation));
-        entry.map(|entry| entry.set_class(class)).is_some()
+        let Some(entry) = entry.filter(|entry| entry.is_of(handle.generation)) else {
+            return false;
+        };
+        if entry.class() != class {
+            entry.set_class(class);
+            // It may be worth less now.
+            self.store.renew(handle.slot as usize);
+        }
+        true
     }
 
     /// Asks for the memory that a new flow of the hint's key will be written to, where it has just been
@@ -224,10 +231,14 @@ impl<K: Key, V> Table<K, V> {
     /// that there is [none](Hint::is_absent).
     #[inline]
     pub fn prefetch_insert(&self, hint: Hint) {
-        if hint.is_absent() {
-            let is_full = self.stats.len >= self.capacity;
-            let view = self.store.view();
-            by_backend!(self.backend, L => view.prefetch_place::<L>(hint.hash(), is_full));
+        if !hint.is_absent() {
+            return;
+        }
+        let (view, hash) = (self.store.view(), hint.hash());
+        if self.stats.len < self.capacity {
+            by_backend!(self.backend, L => view.prefetch_place::<L>(hash, false));
+        } else {
+            by_backend!(self.backend, L => view.prefetch_next_in_turn::<L>(hash));
         }
     }
 

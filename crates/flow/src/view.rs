@@ -1,7 +1,10 @@
 //! A table's memory, to look at: where a key's flow may be, and finding it there.
 
+use std::cell::Cell;
+
 use crate::entry::Entry;
 use crate::group::{GROUP_SLOTS, Group, Lanes, Mask};
+use crate::hand::Hand;
 #[cfg(test)]
 use crate::lines;
 use crate::prefetch::{prefetch, prefetch_all};
@@ -35,6 +38,7 @@ impl Hash {
 pub(crate) struct View<'a, K, V> {
     pub(crate) control: &'a [Group],
     pub(crate) entries: &'a [Entry<K, V>],
+    pub(crate) hands: &'a [Cell<Hand>],
     pub(crate) seed: &'a HashSeed,
 }
 
@@ -96,6 +100,20 @@ impl<'a, K: Key, V> View<'a, K, V> {
         #[cfg(test)]
         lines::note_entry(slot);
         Some(entry)
+    }
+
+    #[inline(always)]
+    pub(crate) fn hand(self, group: usize) -> Hand {
+        #[cfg(test)]
+        lines::note_hand(group);
+        self.hands[group].get()
+    }
+
+    #[inline(always)]
+    pub(crate) fn change_hand(self, group: usize, change: impl FnOnce(&mut Hand)) {
+        let mut hand = self.hand(group);
+        change(&mut hand);
+        self.hands[group].set(hand);
     }
 
     #[inline(always)]

@@ -140,7 +140,8 @@ impl Connection {
     }
 
     /// How much is lost when it leaves a full table, where its last packet came `silent_ns` before
-    /// `now`, rounded up as the table says it; none where it is to stay.
+    /// `now`, rounded up as the table says it: 0 of a connection that is over or proves nothing, 1 of one in
+    /// use; none where it is to stay.
     ///
     /// Anybody can send packets of connections that there are not. So one counts as established when
     /// something is known that a sender who can't receive doesn't bring about: its backend has answered
@@ -148,26 +149,23 @@ impl Connection {
     /// openings are remembered. Of UDP, an answer proves nothing.
     #[must_use]
     pub const fn rank(&self, silent_ns: u64, now: Instant, opening_ns: u64) -> Option<u8> {
-        // No `match`, which would be a jump table: in a full table, this is done eight times for each new
-        // connection.
+        // No `match`, which would be a jump table: in a full table, this is done for each new connection.
         let state = self.state as u8;
-        if state == State::Opening as u8 {
-            return Some(1);
+        if state == State::Opening as u8 || state == State::Closing as u8 {
+            return Some(0);
         }
         let last = step(now).wrapping_add(1).wrapping_sub((silent_ns / STEP_NS) as u32);
         let has_lasted = last.wrapping_sub(self.since) as u64 > opening_ns / STEP_NS;
         let (is_begun, is_established) = if state == State::Established as u8 {
             let is_established = self.notes & ANSWERED != 0 || has_lasted;
             (is_established, is_established)
-        } else if state == State::Closing as u8 {
-            return Some(0);
         } else {
             (self.notes & SEVERAL != 0, has_lasted)
         };
         match is_begun {
-            false => Some(1),
+            false => Some(0),
             true if is_established && self.is_exception() => None,
-            true => Some(2),
+            true => Some(1),
         }
     }
 
@@ -367,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn closing_ones_leave_first_then_those_that_prove_nothing_and_exceptions_stay() {
+    fn what_is_over_or_proves_nothing_leaves_first_and_exceptions_stay() {
         let answered = |first: u8, answer: u8| {
             let mut connection = tcp(first);
             connection.follow_server(answer);
@@ -382,13 +380,13 @@ mod tests {
         let cases = [
             (tcp(RST), Some(0), Some(0)),
             (answered(ACK, RST), Some(0), Some(0)),
-            (tcp(SYN), Some(1), Some(1)),
-            (tcp(ACK), Some(1), Some(2)),
-            (pair, Some(1), Some(2)),
-            (answered(SYN, SYN | ACK), Some(2), Some(2)),
-            (answered(ACK, ACK), Some(2), Some(2)),
-            (new(protocol::UDP, 0), Some(1), Some(1)),
-            (several, Some(2), Some(2)),
+            (tcp(SYN), Some(0), Some(0)),
+            (tcp(ACK), Some(0), Some(1)),
+            (pair, Some(0), Some(1)),
+            (answered(SYN, SYN | ACK), Some(1), Some(1)),
+            (answered(ACK, ACK), Some(1), Some(1)),
+            (new(protocol::UDP, 0), Some(0), Some(0)),
+            (several, Some(1), Some(1)),
         ];
         for (mut connection, early, late) in cases {
             assert_eq!(connection.rank_at(100, 100), early, "{connection:?}");
@@ -396,7 +394,7 @@ mod tests {
             // Silence proves nothing.
             assert_eq!(connection.rank_at(9_900, 500_000), early, "{connection:?}");
             connection.set_exception(true);
-            let stays = |rank| if rank == Some(2) { None } else { rank };
+            let stays = |rank| if rank == Some(1) { None } else { rank };
             let is_udp = connection.state() == State::Udp;
             let early = if is_udp { early } else { stays(early) };
             assert_eq!(connection.rank_at(100, 100), early, "{connection:?}");
@@ -408,9 +406,9 @@ mod tests {
     fn another_backend_has_not_answered_yet() {
         let mut connection = tcp(ACK);
         connection.follow_server(ACK);
-        assert_eq!(connection.rank_at(100, 100), Some(2));
+        assert_eq!(connection.rank_at(100, 100), Some(1));
         connection.go_on_with(TargetId { slot: 4, ..TARGET }, at(20_000));
-        assert_eq!(connection.rank_at(20_100, 20_100), Some(1));
-        assert_eq!(connection.rank_at(31_000, 31_000), Some(2));
+        assert_eq!(connection.rank_at(20_100, 20_100), Some(0));
+        assert_eq!(connection.rank_at(31_000, 31_000), Some(1));
     }
 }

@@ -13,6 +13,7 @@ use hotloop::packet::flow_key::{FlowKey, FlowKeyV4, FlowKeyV6};
 use hotloop::packet::ip::protocol;
 use hotloop::packet::ipv6;
 use hotloop::stage::{Classified, Error, Instant};
+use std::ops::Range;
 
 /// How many places of each table one [`Connections::age`] looks at.
 const AGE_BUDGET: usize = 15;
@@ -150,11 +151,11 @@ impl Connections {
         self.v6.table.hint_burst(v6_keys, &mut self.v6.hints);
     }
 
-    /// Asks for the places of the connections of IPv4 that are new in the `count` packets of the burst that
-    /// hints were made for, from `index` on, so that they don't have to be waited for one by one.
+    /// Asks for the places of the connections of IPv4 that are new among the packets at these indices of the
+    /// burst that hints were made for, so that they don't have to be waited for.
     #[inline(never)]
-    pub fn prefetch_new(&self, index: usize, count: usize) {
-        for hint in self.v4.hints.iter().skip(index).take(count) {
+    pub fn prefetch_new(&self, indices: Range<usize>) {
+        for hint in self.v4.hints.get(indices).unwrap_or_default() {
             self.v4.table.prefetch_insert(*hint);
         }
     }

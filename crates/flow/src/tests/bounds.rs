@@ -25,7 +25,7 @@ fn an_entry_of_a_line_is_a_line() {
     assert_eq!(size_of::<crate::entry::Entry<Chosen, Value>>(), 64);
     assert_eq!(size_of::<crate::entry::Entry<[u64; 5], [u64; 2]>>(), 64);
     assert_eq!(size_of::<crate::entry::Entry<[u64; 2], [u64; 6]>>(), 128);
-    assert_eq!(LINES_MAX, 32);
+    assert_eq!(LINES_MAX, 34);
 }
 
 /// Both groups of a key are full, with flows of its tag, and it isn't there: nothing is worse.
@@ -45,7 +45,7 @@ fn thirty_flows_of_one_tag() {
             assert_eq!(inserted.is_ok(), full == EVICT, "one of their own may leave");
         }
         let count = lines::count(|| table.get(&key(1_000), 0_u64)).0;
-        assert_eq!(count, LINES_MAX, "the worst case is met");
+        assert_eq!(count, LINES_MAX - 2, "the worst case of all that needs no hands is met");
         // When all are expired, one of them leaves where any may.
         let late_ns = 3 * STEP_NS;
         let inserted = bounded("insert", || table.insert(key(2_000), [0; 5], late_ns));
@@ -95,7 +95,7 @@ fn random_flows_in_a_table_without_room() {
                 bounded("remove", || table.remove(&key));
             }
             let (line_count, _) = lines::count(|| table.age(now_ns, 1, |_, _| ()));
-            assert!(line_count <= 3, "control, entry, and the control of its first group");
+            assert!(line_count <= 4, "entry, control, hand, and the control of its first group");
         }
         check(&table);
         let stats = table.stats();

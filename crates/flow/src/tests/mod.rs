@@ -12,7 +12,7 @@ use std::collections::HashSet;
 
 use hotloop_arena::{Arena, Pages, Request};
 
-use crate::group::{GROUP_SLOTS, Native};
+use crate::group::{GROUP_SLOTS, Mask, Native};
 use crate::table::Table;
 use crate::{Backend, Config, HashSeed, Key};
 
@@ -76,6 +76,9 @@ fn check<K: Key + std::hash::Hash + std::fmt::Debug, V>(table: &Table<K, V>) {
         let group = slot / GROUP_SLOTS;
         let tag = view.control[group].tag(slot % GROUP_SLOTS);
         assert_eq!(tag.is_some(), entry.key().is_some(), "slot {slot}");
+        let candidates = view.hands[group].get().candidates(Mask::of_bits(u32::MAX));
+        let is_spared = !candidates.into_iter().any(|candidate| candidate == slot % GROUP_SLOTS);
+        assert!(tag.is_some() || !is_spared, "slot {slot}");
         let Some(key) = entry.key() else { continue };
         assert!(keys.insert(*key), "{key:?} is there twice");
         let hash = view.hash(key);

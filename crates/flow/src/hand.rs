@@ -1,0 +1,84 @@
+//! Where the search for a flow to leave goes on in a group of a full table.
+//!
+//! It is the clock algorithm for page replacement, with a mark that says the opposite: of flows that were
+//! looked at and are worth more than others. So a flood of flows that are worth nothing takes the places of
+//! its own, one look each.
+
+use crate::Key;
+use crate::clock::IdleTimeouts;
+use crate::entry::Entry;
+use crate::group::{GROUP_SLOTS, Lanes, Mask};
+use crate::view::{Hash, View};
+
+/// The hand of a group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Hand {
+    /// The slots of flows that a search has met and left in their places, a bit each. Those of vacant slots
+    /// are 0.
+    spared: u16,
+    /// The slot where the next search begins.
+    start: u16,
+}
+
+impl Hand {
+    /// The slots that a search goes through: those of `occupied` whose flows were not spared.
+    #[inline(always)]
+    pub(crate) fn candidates(self, occupied: Mask) -> impl Iterator<Item = usize> {
+        Mask::of_bits(occupied.bits() & !u32::from(self.spared)).iter_from(self.start.into())
+    }
+
+    /// The flow of a slot stays: later searches leave it out.
+    #[inline(always)]
+    pub(crate) fn spare(&mut self, slot: usize) {
+        self.spared |= 1 << slot;
+    }
+
+    /// The flow of a slot is another, or is worth what another would be.
+    #[inline(always)]
+    pub(crate) fn renew(&mut self, slot: usize) {
+        self.spared &= !(1 << slot);
+    }
+
+    /// The next search begins after this slot.
+    #[inline(always)]
+    pub(crate) fn go_past(&mut self, slot: usize) {
+        self.start = if slot + 1 == GROUP_SLOTS { 0 } else { slot as u16 + 1 };
+    }
+}
+
+impl<K: Key, V> View<'_, K, V> {
+    /// The next flow of a key's first group that is of rank 0, or whose time is up. What is met before it is
+    /// spared.
+    #[inline(always)]
+    pub(crate) fn next_in_turn<L: Lanes>(
+        self,
+        hash: Hash,
+        (now, idle_timeouts): (u32, &IdleTimeouts),
+        mut rank: impl FnMut(&Entry<K, V>) -> Option<u8>,
+    ) -> Option<usize> {
+        let group = self.first(hash);
+        let mut hand = self.hand(group);
+        let mut found = None;
+        for slot in hand.candidates(L::occupied(self.group(group))) {
+            let entry = self.entry(group * GROUP_SLOTS + slot);
+            if entry.is_expired(now, idle_timeouts) || rank(entry) == Some(0) {
+                hand.go_past(slot);
+                found = Some(group * GROUP_SLOTS + slot);
+                break;
+            }
+            hand.spare(slot);
+        }
+        self.change_hand(group, |it| *it = hand);
+        found
+    }
+
+    /// Asks for the entry that [`next_in_turn`](Self::next_in_turn) will look at first.
+    #[inline(always)]
+    pub(crate) fn prefetch_next_in_turn<L: Lanes>(self, hash: Hash) {
+        let group = self.first(hash);
+        let occupied = L::occupied(self.group(group));
+        if let Some(slot) = self.hand(group).candidates(occupied).next() {
+            self.prefetch_entry(group * GROUP_SLOTS + slot);
+        }
+    }
+}
