@@ -3,7 +3,7 @@
 use crate::Bench;
 use crate::bed::{Bed, LazyBed, Setup};
 use hotloop_benches::contest::{Contest, Outcome, Side};
-use hotloop_benches::traffic::{ACK, SYN, Sizes};
+use hotloop_benches::traffic::{ACK, SYN};
 use std::cell::Cell;
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ struct Visited<'a> {
 impl Visited<'_> {
     /// With `flow_count` flows entered, and then as many SYNs as `syn_count`.
     fn new(flow_count: u32, connections_max: u32, syn_count: u32) -> Self {
-        let setup = Setup { service_count: 10, flow_count, connections_max, sizes: Sizes::Small };
+        let setup = Setup { connections_max, ..Setup::hits(10, flow_count) };
         let bed = LazyBed::new(move || {
             let mut bed = Bed::balancer(&setup)?;
             if syn_count > 0 {

@@ -1,13 +1,16 @@
 //! A network function between a source and a sink in memory, stepped by hand on one core.
 
-use crate::configuration::{ONE_CORE, configuration, egresses};
+use crate::configuration::{BACKEND_COUNT, ONE_CORE, configuration, egresses};
+use hotloop::arena::Obtained;
 use hotloop::engine::{Assembly, Chain, Deployment, Engine, Graph, Plan, outlets, source};
 use hotloop::stage::Error;
 use hotloop_benches::contest::Bursts;
 use hotloop_benches::traffic::{ACK, Dial, Loop, Sizes, Writer};
 use ipip_lb::balance::Route;
+use ipip_lb::config::CONNECTIONS_MAX;
 use ipip_lb::counts::WorkerCounts;
 use ipip_lb::network_function::NetworkFunction;
+use ipip_lb::services::ServiceTable;
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,19 +25,25 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(11);
 /// What a balancer is measured with.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
+    /// How many services.
     pub service_count: u32,
+    /// How many backends each of them has: the same for all.
+    pub backend_count: u32,
     /// How many flows have had a packet before anything is measured.
     pub flow_count: u32,
     /// How many connections the table has room for.
     pub connections_max: u32,
+    /// How long the frames are.
     pub sizes: Sizes,
 }
 
 impl Setup {
     /// So many established connections, and room for a few more.
     pub const fn hits(service_count: u32, flow_count: u32) -> Self {
-        let connections_max = flow_count + flow_count / 16;
-        Self { service_count, flow_count, connections_max, sizes: Sizes::Small }
+        let roomy = flow_count + flow_count / 16;
+        let connections_max = if roomy < CONNECTIONS_MAX { roomy } else { CONNECTIONS_MAX };
+        let backend_count = BACKEND_COUNT;
+        Self { service_count, backend_count, flow_count, connections_max, sizes: Sizes::Small }
     }
 }
 
@@ -47,15 +56,27 @@ pub struct Bed {
     ahead: Duration,
     /// When the last turn began, by the clock.
     turned: Duration,
-    /// What the balancer counts; none of hello-forward.
+    /// What the balancer counts, and its service table; none of hello-forward.
     counts: Option<Arc<[WorkerCounts]>>,
+    services: Option<Arc<ServiceTable>>,
+}
+
+/// The memory of a balancer's tables.
+#[derive(Clone, Copy, Debug)]
+pub struct Memory {
+    /// That of connections, of both IP versions.
+    pub connections: Obtained,
+    /// The service table, and what is counted of its targets.
+    pub services_bytes: usize,
+    /// How many targets there are.
+    pub target_count: usize,
 }
 
 impl Bed {
     /// The balancer, with its connections entered, and packets of random ones of them to come.
     pub fn balancer(setup: &Setup) -> Result<Self, String> {
-        let Setup { service_count, flow_count, connections_max, sizes } = *setup;
-        let config = configuration(service_count, connections_max, ONE_CORE);
+        let Setup { service_count, backend_count, flow_count, connections_max, sizes } = *setup;
+        let config = configuration((service_count, backend_count), connections_max, ONE_CORE);
         let made = NetworkFunction::new(&config, egresses());
         let (function, steering) = made.map_err(|error| error.to_string())?;
         // A graph borrows it, and lives as long as the process.
@@ -66,7 +87,7 @@ impl Bed {
             |core| Ok::<_, Error>(outlets([(Route(0), packets.sink(core)?)])),
         );
         let mut bed = Self::new(graph, packets)?;
-        bed.counts = Some(steering.counts);
+        (bed.counts, bed.services) = (Some(steering.counts), Some(steering.services));
         bed.enter(flow_count, connections_max)?;
         bed.hit(flow_count);
         Ok(bed)
@@ -86,13 +107,17 @@ impl Bed {
         let plan: &Plan<_> = Box::leak(Box::new(plan.map_err(|error| error.to_string())?));
         let assembly = plan.assemble().map_err(|error| error.to_string())?;
         let (start, ahead, turned) = (Instant::now(), Duration::ZERO, Duration::ZERO);
-        Ok(Self { assembly, dial: packets.dial(), start, ahead, turned, counts: None })
+        let dial = packets.dial();
+        Ok(Self { assembly, dial, start, ahead, turned, counts: None, services: None })
     }
 
     /// Has a packet in the midst of its connection come of each flow.
     fn enter(&mut self, flow_count: u32, connections_max: u32) -> Result<(), String> {
         self.dial.one_of_each(0, flow_count, ACK);
-        while self.step() > 0 {}
+        // In no time, so that the first are no older than the last.
+        while self.step() > 0 {
+            self.resume();
+        }
         let (entered, expected) = (self.connection_count(), flow_count.min(connections_max));
         if entered == u64::from(expected) {
             return Ok(());
@@ -100,9 +125,23 @@ impl Bed {
         Err(format!("{entered} connections were entered, and not {expected}"))
     }
 
+    /// The memory of the balancer's tables; none of hello-forward.
+    pub fn memory(&self) -> Option<Memory> {
+        let (services, counts) = (self.services.as_ref()?, self.counts.as_ref()?);
+        let [worker] = &counts[..] else { return None };
+        let [(_, connections), _] = *worker.tables.get()?;
+        let services_bytes = services.memory_bytes() + size_of_val(worker.targets());
+        Some(Memory { connections, services_bytes, target_count: services.targets().len() })
+    }
+
     /// How many connections the balancer remembers.
     pub fn connection_count(&self) -> u64 {
         self.counts.iter().flat_map(|counts| counts.iter()).map(|it| it.connections.count()).sum()
+    }
+
+    /// Has time go on from the last turn: while others play, no connection falls silent.
+    fn resume(&mut self) {
+        self.start += self.start.elapsed() - self.turned;
     }
 
     /// One turn of the core; how many packets came.
@@ -131,6 +170,7 @@ impl Bed {
 
     /// As [`play`](Self::play); calls `note` with the time of each burst but the last.
     fn play_noting(&mut self, count: u64, mut note: impl FnMut(Duration)) -> Duration {
+        self.resume();
         let (start, mut done) = (Instant::now(), 0);
         let mut before = None;
         while done < count {
@@ -148,6 +188,7 @@ impl Bed {
     /// so many.
     pub fn forget(&mut self, established_count: u32) {
         self.dial.pause();
+        self.resume();
         self.ahead += FORGOTTEN_AFTER;
         while self.connection_count() > u64::from(established_count) {
             self.step();

@@ -7,8 +7,11 @@ use ipip_lb::config::Config;
 use std::fmt::Write;
 use std::net::Ipv4Addr;
 
-/// How many backends each service has: the same for all, as where many services share a fleet.
-const BACKEND_COUNT: u32 = 4;
+/// How many backends each service has, where it matters little.
+pub const BACKEND_COUNT: u32 = 4;
+
+/// The backends have the addresses after this one.
+const BACKENDS: Ipv4Addr = Ipv4Addr::new(10, 100, 0, 0);
 
 const NEXT_HOP: MacAddress = MacAddress::new([2, 0, 0, 0, 0, 3]);
 const OWN_MAC: MacAddress = MacAddress::new([2, 0, 0, 0, 0, 2]);
@@ -19,15 +22,20 @@ pub const ONE_CORE: &str = "deployment = \"run-to-completion\"\nworkers = 1";
 /// A deployment as a configuration has it: one core receives, another balances and sends.
 pub const PIPELINE: &str = "deployment = \"pipeline\"\ndispatchers = 1\nworkers = 1";
 
-/// So many services, and as many connections as a worker may remember.
+/// So many services, each with so many backends, which are the same for all, as where many services share
+/// a fleet; and as many connections as a worker may remember.
 ///
 /// Connections outlast the bench, but for those that are not established; and however many come,
 /// there is no limit to how many a second are entered.
-pub fn configuration(service_count: u32, connections_max: u32, deployment: &str) -> Config {
-    let backends: Vec<_> = (1..=BACKEND_COUNT)
-        .map(|number| format!("{{ address = \"10.100.0.{number}\" }}"))
-        .collect();
-    let backends = backends.join(", ");
+pub fn configuration(
+    (service_count, backend_count): (u32, u32),
+    connections_max: u32,
+    deployment: &str,
+) -> Config {
+    let backends = (1..=backend_count).map(|number| {
+        format!("{{ address = \"{}\" }}", Ipv4Addr::from_bits(BACKENDS.to_bits() + number))
+    });
+    let backends = backends.collect::<Vec<_>>().join(", ");
     let mut text = format!(
         "[engine]\n{deployment}\n\
          [balancer]\n\

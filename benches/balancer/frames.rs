@@ -3,7 +3,7 @@
 
 use crate::Bench;
 use crate::capture;
-use crate::configuration::{ONE_CORE, configuration, egresses};
+use crate::configuration::{BACKEND_COUNT, ONE_CORE, configuration, egresses};
 use hotloop::dpdk::{Eal, HEADROOM_BYTES, Port, PortConfig};
 use hotloop::engine::{Chain, outlets, source};
 use hotloop::stage::Error;
@@ -145,7 +145,7 @@ fn forward(settings: &str) -> hotloop::Result<()> {
         return serve(source(|core| port.rx_queue(core)).sink(|core| port.tx_queue(core)));
     }
     let connections_max = case.flow_count + case.flow_count / 16;
-    let config = configuration(SERVICE_COUNT, connections_max, ONE_CORE);
+    let config = configuration((SERVICE_COUNT, BACKEND_COUNT), connections_max, ONE_CORE);
     let (function, _) = NetworkFunction::new(&config, egresses())?;
     serve(function.graph(
         |core| Ok(port.rx_queue(core)?),

@@ -2,7 +2,7 @@
 //! real frames beside `dpdk-testpmd`.
 //!
 //! `cargo xtask bench balancer -- hits` measures only that part; the others are `arrivals`,
-//! `pipeline` and `frames`. With `--quick` the largest tables are left out, to see whether everything
+//! `pipeline` and `frames`. `growth` is a group of its own, with its own table. With `--quick` the largest tables are left out, to see whether everything
 //! runs.
 #![allow(
     clippy::print_stderr,
@@ -15,6 +15,7 @@ mod bed;
 mod capture;
 mod configuration;
 mod frames;
+mod growth;
 mod hits;
 mod pipeline;
 
@@ -61,7 +62,11 @@ fn run(words: &[&str]) -> Result<(), String> {
     if instrument.is_counting() {
         let mut bench = Bench { instrument, table: Table::default(), quick: false };
         hits::bench(&mut bench)?;
-        return arrivals::bench(&mut bench);
+        arrivals::bench(&mut bench)?;
+        return growth::count(&mut bench.instrument);
+    }
+    if let Some(growth) = words.iter().position(|word| *word == growth::GROUP) {
+        return growth::run(instrument, &words[growth + 1..]);
     }
     let quick = words.contains(&"--quick");
     let parts: Vec<_> = words.iter().filter(|word| !word.starts_with("--")).collect();

@@ -2,7 +2,7 @@
 //! on threads of their own.
 
 use crate::Bench;
-use crate::configuration::{ONE_CORE, PIPELINE, configuration, egresses};
+use crate::configuration::{BACKEND_COUNT, ONE_CORE, PIPELINE, configuration, egresses};
 use hotloop::engine::{Control, Engine, outlets};
 use hotloop::stage::Error;
 use hotloop_benches::cores::Pair;
@@ -75,7 +75,7 @@ fn trip_ns() -> Result<Option<f64>, String> {
 
 /// Millions of packets a second, of so many connections in random order.
 fn mpps(deployment: &str, flow_count: u32) -> Result<f64, String> {
-    let config = configuration(10, flow_count + flow_count / 16, deployment);
+    let config = configuration((10, BACKEND_COUNT), flow_count + flow_count / 16, deployment);
     let made = NetworkFunction::new(&config, egresses());
     let (function, steering) = made.map_err(|error| error.to_string())?;
     let packets = Loop::new(BUFFER_COUNT, Writer::new(Sizes::Small, 10));

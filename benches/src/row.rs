@@ -4,7 +4,7 @@ use crate::figure::Figure;
 use serde::Serialize;
 
 /// Where the quarters of a run differ by more, the row is not settled.
-const SPREAD_MAX: f64 = 0.1;
+pub const SPREAD_MAX: f64 = 0.1;
 
 /// One comparison.
 #[derive(Clone, Debug, Serialize)]

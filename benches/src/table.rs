@@ -1,7 +1,6 @@
 //! A group's table: printed, and written as JSON and Markdown.
 
 use crate::row::Row;
-use std::io::Write;
 use std::path::PathBuf;
 
 /// A group's table.
@@ -15,26 +14,55 @@ pub struct Table {
     pub unshown: Vec<String>,
 }
 
-/// Prints the table, with what could not be shown and why, and writes `target/bench/GROUP.json` and
-/// `GROUP.md`.
+impl Table {
+    /// Prints it, with what could not be shown and why.
+    pub fn print(&self) {
+        let Self { rows, notes, unshown } = self;
+        print_rows(rows);
+        for note in notes {
+            println!("note: {note}");
+        }
+        for reason in unshown {
+            println!("not shown: {reason}");
+        }
+    }
+
+    /// The rows in JSON.
+    ///
+    /// # Panics
+    /// Never: a row is text and numbers.
+    #[must_use]
+    pub fn json(&self) -> String {
+        serde_json::to_string_pretty(&self.rows).expect("text and numbers") + "\n"
+    }
+
+    /// The notes, and what is not shown, as a list in Markdown.
+    #[must_use]
+    pub fn list(&self) -> String {
+        let notes = self.notes.iter().map(|note| format!("- {note}\n"));
+        let unshown = self.unshown.iter().map(|reason| format!("- not shown: {reason}\n"));
+        notes.chain(unshown).collect()
+    }
+}
+
+/// Prints the table, and writes `target/bench/GROUP.json` and `GROUP.md`.
 ///
 /// # Errors
 /// Where a file can't be written.
 pub fn publish(group: &str, table: &Table) -> std::io::Result<()> {
-    let Table { rows, notes, unshown } = table;
-    print_rows(rows);
-    for note in notes {
-        println!("note: {note}");
-    }
-    for reason in unshown {
-        println!("not shown: {reason}");
-    }
-    let path = folder().join(format!("{group}.json"));
+    table.print();
+    write(group, "json", &table.json())?;
+    write(group, "md", &markdown(table))
+}
+
+/// Writes a file of a group into `target/bench`.
+///
+/// # Errors
+/// Where it can't be written.
+pub fn write(group: &str, extension: &str, text: &str) -> std::io::Result<()> {
     std::fs::create_dir_all(folder())?;
-    let mut file = std::fs::File::create(&path)?;
-    file.write_all(serde_json::to_string_pretty(rows)?.as_bytes())?;
-    file.write_all(b"\n")?;
-    std::fs::write(path.with_extension("md"), markdown(table))?;
+    let path = folder().join(group).with_extension(extension);
+    std::fs::write(&path, text)?;
     println!("written to {}", path.canonicalize()?.display());
     Ok(())
 }
@@ -61,16 +89,17 @@ fn print_rows(rows: &[Row]) {
             row.aim,
             row.spread * 100.0,
             row.rounds,
-            instructions(row),
+            instructions(row.instructions),
             row.verdict()
         );
     }
 }
 
 /// The instructions of an operation on both sides, where they were counted.
-fn instructions(row: &Row) -> String {
+#[must_use]
+pub fn instructions(counts: [Option<f64>; 2]) -> String {
     let text = |count: Option<f64>| count.map(|count| format!("{count:.1}"));
-    match row.instructions.map(text) {
+    match counts.map(text) {
         [Some(ours), Some(theirs)] => format!("{ours} / {theirs}"),
         [Some(only), None] => only,
         _ => String::new(),
@@ -89,12 +118,10 @@ fn markdown(table: &Table) -> String {
         text.push_str(&format!(
             "| {name} | {peer} | {ours:.2} {unit} | {theirs:.2} | {ratio:.2} | {aim:.2} | {result} | \
              {spread:.0} % | {rounds} | {} |\n",
-            instructions(row)
+            instructions(row.instructions)
         ));
     }
-    let notes = table.notes.iter().map(|note| format!("- {note}\n"));
-    let unshown = table.unshown.iter().map(|reason| format!("- not shown: {reason}\n"));
-    let list: String = notes.chain(unshown).collect();
+    let list = table.list();
     if list.is_empty() { text } else { format!("{text}\n{list}") }
 }
 

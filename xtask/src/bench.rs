@@ -14,13 +14,18 @@ use crate::setup::{self, Group};
 use crate::workspace::Workspace;
 use summary::Summary;
 
-/// The package of the benchmarks: its bench targets are the groups.
+/// The package of the benchmarks: its bench targets are groups.
 pub const PACKAGE: &str = "hotloop-benches";
 
+/// Groups that are not targets of their own: the target that measures each, by the group's name as its
+/// argument.
+const WITHIN: [(&str, &str); 1] = [("growth", "balancer")];
+
 /// What a group needs.
-const NEEDS: [(&str, &[Group]); 3] = [
+const NEEDS: [(&str, &[Group]); 4] = [
     ("balancer", &[Group::Testpmd, Group::Valgrind]),
     ("forward", &[Group::Testpmd, Group::Valgrind]),
+    ("growth", &[Group::Valgrind]),
     ("structures", &[Group::Valgrind]),
 ];
 
@@ -97,8 +102,11 @@ fn measure(
     let mut summary = Summary::default();
     for _ in 0..options.repeat {
         for (group, arguments) in groups {
+            let within = WITHIN.iter().find(|within| within.0 == *group);
+            let bench = within.map_or(*group, |within| within.1);
             let mut command =
-                process::cargo(&["bench", "--package", PACKAGE, "--bench", group, "--"]);
+                process::cargo(&["bench", "--package", PACKAGE, "--bench", bench, "--"]);
+            command.args(within.map(|within| within.0));
             process::run(command.args(*arguments).args(&options.arguments))?;
             summary.add(&target(workspace, group).with_extension("json"))?;
         }
@@ -117,15 +125,24 @@ fn target(workspace: &Workspace, group: &str) -> PathBuf {
     workspace.target_directory.join("bench").join(group)
 }
 
-/// Keeps the table of the last run in the book, with the machine and the date.
+/// Keeps the table of the last run in the book, with the machine and the date, and its picture where it
+/// has one.
 fn keep(workspace: &Workspace, group: &str) -> Result<(), Failure> {
-    let target = target(workspace, group).with_extension("md");
-    let table = fs::read_to_string(&target).map_err(Failure::file("read", &target))?;
-    let file = workspace.workspace_root.join("docs/performance").join(group).with_extension("md");
-    let text = format!("# cargo xtask bench {group}\n\nTaken on {}.\n\n{table}", machine()?);
-    fs::write(&file, text).map_err(Failure::file("write", &file))?;
-    println!("kept in {}", file.display());
-    Ok(())
+    let target = target(workspace, group);
+    let read = |extension| {
+        let file = target.with_extension(extension);
+        fs::read_to_string(&file).map_err(Failure::file("read", &file))
+    };
+    let page = workspace.workspace_root.join("docs/performance").join(group);
+    let write = |extension, text| {
+        let file = page.with_extension(extension);
+        fs::write(&file, text).map_err(Failure::file("write", &file))?;
+        println!("kept in {}", file.display());
+        Ok(())
+    };
+    let table = read("md")?;
+    write("md", format!("# cargo xtask bench {group}\n\nTaken on {}.\n\n{table}", machine()?))?;
+    if target.with_extension("svg").exists() { write("svg", read("svg")?) } else { Ok(()) }
 }
 
 /// The date, and the machine that a table was taken on.
@@ -149,5 +166,6 @@ fn groups(workspace: &Workspace) -> Vec<&str> {
     let benches = workspace.packages.iter().filter(|package| package.name == PACKAGE);
     let targets = benches.flat_map(|package| &package.targets);
     let benches = targets.filter(|target| target.is("bench")).map(|target| target.name.as_str());
-    benches.chain([instructions::GROUP]).collect()
+    let within = WITHIN.iter().map(|within| within.0);
+    benches.chain(within).chain([instructions::GROUP]).collect()
 }

@@ -75,8 +75,11 @@ enum Task {
     /// Measure a group of benchmarks beside its peers
     ///
     /// Prints a table and writes GROUP.json into target/bench. The exit code is 0 whatever the
-    /// figures are. A row that was disturbed too often is `unsettled`. The group `all` is all others
-    /// that have peers, without the pipeline of two cores, and ends with a summary.
+    /// figures are. A row that was disturbed too often is `unsettled`. The group `all` is `forward`,
+    /// `structures` and `balancer`, without the pipeline of two cores, and ends with a summary.
+    ///
+    /// The group `growth` compares the balancer with itself: hits with more and more connections,
+    /// services or backends. It takes up to 13 GB of memory, and draws a picture.
     ///
     /// The group `instructions` has no peers: it counts the instructions of the hot functions
     /// exactly, under callgrind, and keeps the counts in benches/instructions.json by compiler.
@@ -92,7 +95,7 @@ enum Task {
         /// Compare instruction counts with those kept, and keep nothing
         #[arg(long, conflicts_with = "list")]
         check: bool,
-        /// Keep the table in docs/performance/GROUP.md, with the machine and the date
+        /// Keep the table, and the picture, in docs/performance, with the machine and the date
         #[arg(long, conflicts_with_all = ["list", "check"])]
         keep: bool,
         /// Measure so many times, and show how far the ratios of settled rows differ

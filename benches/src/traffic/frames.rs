@@ -15,8 +15,8 @@ pub const SERVICES: Ipv4Addr = Ipv4Addr::new(10, 200, 0, 0);
 /// The TCP port of every service.
 pub const SERVICE_PORT: u16 = 80;
 
-/// Clients are in this network of 65,536 addresses.
-const CLIENTS: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
+/// Clients are in this network of 65,536 addresses, and in the one below.
+const CLIENTS: Ipv4Addr = Ipv4Addr::new(198, 19, 0, 0);
 
 /// The lowest port of clients.
 const CLIENT_PORT_MIN: u16 = 1024;
@@ -70,7 +70,7 @@ struct Head {
 }
 
 impl Writer {
-    /// Frames of flows to so many services, at most 65,536.
+    /// Frames of flows to so many services, at most 131,072.
     #[must_use]
     pub fn new(sizes: Sizes, service_count: u32) -> Self {
         let heads = sizes.bytes().iter().map(|&frame_bytes| Head::new(frame_bytes));
@@ -101,14 +101,17 @@ const fn service(flow: u32, service_count: u32) -> u32 {
 /// Writes what differs between flows.
 #[inline(always)]
 fn put_flow(bytes: &mut [u8; HEAD_BYTES], flow: u32, service: u32) {
-    let (client, service) = (flow as u16, service as u16);
+    // Clients of services above the first 65,536 are in the other network: what one address has more,
+    // the other has less.
+    let client = CLIENTS.to_bits() - (service & 0xffff_0000) + (flow & 0xffff);
+    let service = SERVICES.to_bits() + service;
     let port = CLIENT_PORT_MIN + (flow >> 16) as u16;
-    let (sum, has_carry) = client.overflowing_add(service);
+    let (sum, has_carry) = (flow as u16).overflowing_add(service as u16);
     let balance = !(sum + u16::from(has_carry));
     let sequence = u32::from(!port) << 16 | u32::from(balance);
     bytes[18..20].copy_from_slice(&balance.to_be_bytes());
-    bytes[28..30].copy_from_slice(&client.to_be_bytes());
-    bytes[32..34].copy_from_slice(&service.to_be_bytes());
+    bytes[26..30].copy_from_slice(&client.to_be_bytes());
+    bytes[30..34].copy_from_slice(&service.to_be_bytes());
     bytes[34..36].copy_from_slice(&port.to_be_bytes());
     bytes[38..42].copy_from_slice(&sequence.to_be_bytes());
 }
@@ -161,7 +164,7 @@ mod tests {
 
     #[test]
     fn frames_are_whole_and_their_checksums_right() {
-        for (sizes, service_count) in [(Sizes::Small, 10), (Sizes::Imix, 10_000)] {
+        for (sizes, service_count) in [(Sizes::Small, 10), (Sizes::Imix, 131_072)] {
             let mut writer = Writer::new(sizes, service_count);
             let flows = [0, 1, 65_535, 65_536, 7_999_999, FLOWS_MAX - 1];
             let mut keys = HashSet::new();

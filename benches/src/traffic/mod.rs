@@ -138,19 +138,19 @@ impl Source for Generator {
         let is_random = dial.is_random.load(Acquire) == 1;
         let (end, flags) = (dial.end.load(Acquire), dial.flags.load(Relaxed));
         let room = burst.room().min(BURST_CAPACITY);
-        if is_random {
-            return home.pop_burst(room, |mut buffer| {
-                writer.write(&mut buffer, random.below(end), flags);
-                burst.push(buffer);
-            });
-        }
         let mut next = dial.next.load(Relaxed);
-        let count = room.min(end.saturating_sub(next) as usize);
-        let count = home.pop_burst(count, |mut buffer| {
-            writer.write(&mut buffer, next, flags);
-            burst.push(buffer);
+        let left = if is_random { room } else { end.saturating_sub(next) as usize };
+        let first = burst.len();
+        let count = home.pop_burst(room.min(left), |buffer| burst.push(buffer));
+        let buffers = &mut burst.as_mut_slice()[first..];
+        if is_random {
+            buffers.iter_mut().for_each(|it| writer.write(it, random.below(end), flags));
+            return count;
+        }
+        for buffer in buffers {
+            writer.write(buffer, next, flags);
             next += 1;
-        });
+        }
         if count > 0 {
             dial.next.store(next, Release);
         }

@@ -146,6 +146,12 @@ impl Maglev {
         self.slots.get(slot as usize).map(|index| usize::from(*index))
     }
 
+    /// How much memory it takes, in bytes.
+    #[must_use]
+    pub const fn memory_bytes(&self) -> usize {
+        size_of_val(&*self.slots)
+    }
+
     /// How many slots the backend at `index` has.
     #[must_use]
     pub fn slot_count(&self, index: usize) -> usize {

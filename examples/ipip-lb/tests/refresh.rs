@@ -1,7 +1,8 @@
 //! Successive service tables: what is unchanged is kept, and a refresh results in what a build would.
 
 use hotloop::testing::Rng;
-use ipip_lb::config::{Config, Health};
+use ipip_lb::config::{Backend, Config, Health};
+use ipip_lb::maglev;
 use ipip_lb::services::{Builder, Removal, Service, ServiceTable, Standing, TargetName};
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr};
@@ -125,4 +126,22 @@ fn services_that_have_not_changed_keep_their_tables() {
     // Once it is up again, all is as it was, to the table.
     let fourth = third.refreshed(&config, &Standing::default(), builder.maglevs()).unwrap();
     assert_eq!((renewed(&second, &fourth), seen(&fourth)), (Vec::new(), seen(&second)));
+}
+
+/// Services with the same backends share a Maglev table, which takes its memory once.
+#[test]
+fn what_services_share_takes_memory_once() {
+    let bytes = |second: [u8; 2]| {
+        let mut config = config("forward");
+        config.services.truncate(2);
+        for (service, numbers) in config.services.iter_mut().zip([[1, 2], second]) {
+            let address = |number| IpAddr::from([10, 0, 0, number]);
+            let backend = |number| Backend { address: address(number), weight: 1 };
+            service.backends = numbers.map(backend).into();
+        }
+        let table = Builder::new(&config).build(&config, &Standing::default()).unwrap();
+        table.memory_bytes()
+    };
+    let own_bytes = maglev::memory_bytes(2, 503) + 2 * size_of::<IpAddr>();
+    assert_eq!(bytes([3, 4]), bytes([1, 2]) + own_bytes);
 }

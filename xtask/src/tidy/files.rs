@@ -9,7 +9,8 @@ use crate::failure::Failure;
 use super::Violation;
 
 /// Extensions of files that are read and checked.
-const TEXT: [&str; 11] = ["c", "h", "lock", "md", "py", "rs", "sh", "stderr", "toml", "txt", "yml"];
+const TEXT: [&str; 12] =
+    ["c", "h", "lock", "md", "py", "rs", "sh", "stderr", "svg", "toml", "txt", "yml"];
 
 /// Extensions of files that hold data.
 const DATA: [&str; 2] = ["json", "pcap"];

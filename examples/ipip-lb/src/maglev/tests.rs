@@ -112,7 +112,7 @@ fn a_backend_that_is_alone_gets_everything() {
     for weights in [&[0, 9, 0][..], &[0, 1]] {
         let maglev = Maglev::new(&backends(weights), SLOT_COUNT);
         assert_eq!((maglev.backend(0), maglev.backend(u32::MAX)), (Some(1), Some(1)));
-        assert_eq!(size_of_val(&*maglev.slots), memory_bytes(1, SLOT_COUNT_DEFAULT));
+        assert_eq!(maglev.memory_bytes(), memory_bytes(1, SLOT_COUNT_DEFAULT));
         assert_eq!(shares(&backends(weights), SLOT_COUNT)[1], 1.0);
     }
 }
@@ -129,7 +129,7 @@ fn each_slot_is_reached_by_some_hash_and_no_other() {
     assert_eq!(maglev.backend(0), Some(usize::from(maglev.slots[0])));
     assert_eq!(maglev.backend(u32::MAX), Some(usize::from(maglev.slots[SLOT_COUNT - 1])));
     assert_eq!(maglev.slot_count(0) + maglev.slot_count(1), SLOT_COUNT);
-    assert_eq!(size_of_val(&*maglev.slots), memory_bytes(2, SLOT_COUNT_DEFAULT));
+    assert_eq!(maglev.memory_bytes(), memory_bytes(2, SLOT_COUNT_DEFAULT));
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn without_weight_there_is_no_backend() {
     for none in [&[][..], &backends(&[0, 0])] {
         let maglev = Maglev::new(none, SLOT_COUNT);
         assert_eq!(maglev.backend(u32::MAX), None);
-        assert_eq!(size_of_val(&*maglev.slots), memory_bytes(0, SLOT_COUNT_DEFAULT));
+        assert_eq!(maglev.memory_bytes(), memory_bytes(0, SLOT_COUNT_DEFAULT));
         assert!(shares(none, SLOT_COUNT).iter().all(|share| *share == 0.0));
     }
 }

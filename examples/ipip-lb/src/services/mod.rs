@@ -23,6 +23,7 @@ use hotloop::packet::ethernet;
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::ip::protocol;
 use hotloop::packet::ipip::Tunnel;
+use std::collections::HashSet;
 use std::hint;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -192,6 +193,20 @@ impl ServiceTable {
     #[must_use]
     pub fn targets(&self) -> &[Target] {
         &self.targets
+    }
+
+    /// How much memory it takes, in bytes. What several services share counts once.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        let Self { rules, services, targets, backends, .. } = self;
+        let of_all = size_of_val(&**services) + size_of_val(&**targets) + size_of_val(&**backends);
+        let of_each = |it: &Service| size_of_val(&*it.choices) + size_of_val(&*it.targets);
+        let of_each: usize = services.iter().map(of_each).sum();
+        let mut seen = HashSet::new();
+        let maglevs = services.iter().map(|it| &it.maglev);
+        let maglevs = maglevs.filter(|it| seen.insert(Arc::as_ptr(it)));
+        let of_maglevs: usize = maglevs.map(|it| it.memory_bytes()).sum();
+        rules.memory_bytes() + of_all + of_each + of_maglevs
     }
 
     /// The state of a target.

@@ -1,0 +1,64 @@
+//! What a packet of a known connection costs, and what memory the tables take, as there are more
+//! connections, services or backends: a group of its own.
+//!
+//! `cargo xtask bench growth -- services` measures only that series; the others are `connections` and
+//! `backends`. With `--quick` the largest sizes are left out.
+
+mod machine;
+mod page;
+mod picture;
+mod series;
+
+use hotloop_benches::cores::Pair;
+use hotloop_benches::hugepages::Reserved;
+use hotloop_benches::instrument::Instrument;
+use hotloop_benches::table::{Table, write};
+use series::{Kind, Series};
+
+/// The name of the group.
+pub const GROUP: &str = "growth";
+
+/// Memory that is left to everything but connections, in bytes.
+const SPARE_BYTES: usize = 2 << 30;
+
+/// Counts the instructions of the size that this process was started for.
+pub fn count(instrument: &mut Instrument) -> Result<(), String> {
+    Kind::ALL.iter().try_for_each(|kind| kind.measure(instrument).map(drop))
+}
+
+/// Measures the series named in `words`, or all.
+pub fn run(mut instrument: Instrument, words: &[&str]) -> Result<(), String> {
+    let parts: Vec<_> = words.iter().filter(|word| !word.starts_with("--")).collect();
+    let wants = |kind: &Kind| parts.is_empty() || parts.iter().any(|word| **word == kind.name);
+    let mut kinds: Vec<_> = Kind::ALL.into_iter().filter(wants).collect();
+    let mut table = Table::default();
+    let room_bytes = machine::free_bytes().saturating_sub(SPARE_BYTES);
+    for kind in &mut kinds {
+        if words.contains(&"--quick") {
+            kind.counts = &kind.counts[..kind.counts.len() - 2];
+        }
+        table.unshown.extend(kind.fit(room_bytes));
+    }
+    let page_count = kinds.iter().map(Kind::hugepage_count).max().unwrap_or(0);
+    let reserved = Reserved::hugepages(page_count);
+    if let Err(reason) = &reserved {
+        table.unshown.push(format!("all sizes on reserved 2 MiB pages: {reason}"));
+    }
+    Pair::pin()?;
+    let mut all: Vec<Series> = Vec::new();
+    for kind in &kinds {
+        all.extend(kind.measure(&mut instrument)?);
+    }
+    drop(reserved);
+    table.rows = all.iter().flat_map(Series::steps).map(|step| step.row.clone()).collect();
+    table.notes = page::notes();
+    table.notes.extend(instrument.finish());
+    table.print();
+    let files =
+        [("json", table.json()), ("md", page::markdown(&all, &table)), ("svg", picture::svg(&all))];
+    for (extension, text) in files {
+        let written = write(GROUP, extension, &text);
+        written.map_err(|error| format!("{GROUP}.{extension} can't be written: {error}"))?;
+    }
+    Ok(())
+}

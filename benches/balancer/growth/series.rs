@@ -1,0 +1,257 @@
+//! Sizes of one kind, each measured in turns with the one before.
+
+use super::machine::{Cache, Capacity, caches};
+use crate::bed::{Bed, LazyBed, Memory, Setup};
+use hotloop::arena::Pages;
+use hotloop::flow::Table;
+use hotloop::packet::flow_key::FlowKeyV4;
+use hotloop_benches::contest::{Contest, Outcome, Side};
+use hotloop_benches::figure::Figure;
+use hotloop_benches::instrument::Instrument;
+use hotloop_benches::row::{Row, SPREAD_MAX};
+use ipip_lb::connection::Connection;
+use ipip_lb::connections::Connections;
+use ipip_lb::counts::TargetCounts;
+
+/// A step to the next size that costs more, by the time of a packet, is one that a cache has to explain.
+pub const STEP_MAX: f64 = 1.5;
+
+/// Connections where services or backends grow.
+const FLOW_COUNT: u32 = 1_000_000;
+
+/// Services where connections or backends grow.
+const SERVICE_COUNT: u32 = 10;
+
+/// Connections with which the instructions of the larger sizes are counted: as many as are looked up
+/// in stages.
+const COUNTED_FLOWS: u32 = 100_000;
+
+/// Packets before those that are counted: so many for each connection, since random ones leave out a
+/// third of the connections when there is one for each; but not more than so many.
+const PASS_PACKETS: u32 = 4;
+const PASS_MAX: u32 = 2_000_000;
+
+const HUGEPAGE_BYTES: usize = 2 << 20;
+const PAGE_BYTES: usize = 4 << 10;
+const LINE_BYTES: usize = 64;
+
+/// Pages of 2 MiB that each balancer takes beside its connections, rounding included.
+const HUGEPAGES_MORE: usize = 8;
+
+/// What grows.
+#[derive(Clone, Copy)]
+pub struct Kind {
+    pub name: &'static str,
+    pub counts: &'static [u32],
+    setup: fn(u32) -> Setup,
+}
+
+/// What was measured of a kind.
+pub struct Series {
+    pub name: &'static str,
+    pub points: Vec<Point>,
+}
+
+/// What was measured of a size.
+pub struct Point {
+    pub count: u32,
+    /// Nanoseconds a packet.
+    pub figure: Figure,
+    pub instructions: Option<f64>,
+    pub memory: Memory,
+    /// From the size before.
+    pub step: Option<Step>,
+}
+
+/// A size beside the one before.
+pub struct Step {
+    pub row: Row,
+    /// Caches that it outgrows.
+    pub outgrown: Vec<String>,
+}
+
+impl Kind {
+    /// All that can grow.
+    pub const ALL: [Self; 3] = [
+        Self {
+            name: "connections",
+            counts: &[1_000, 8_000, 64_000, 512_000, 4_000_000, 16_000_000, 64_000_000],
+            setup: |count| Setup::hits(SERVICE_COUNT, count),
+        },
+        Self {
+            name: "services",
+            counts: &[1, 10, 100, 1_000, 10_000, 100_000],
+            setup: |count| Setup::hits(count, FLOW_COUNT),
+        },
+        Self {
+            name: "backends",
+            counts: &[1, 3, 10, 100, 650],
+            setup: |count| Setup { backend_count: count, ..Setup::hits(SERVICE_COUNT, FLOW_COUNT) },
+        },
+    ];
+
+    /// What a size is measured with, and `flows_max` connections at most.
+    fn setup(&self, count: u32, flows_max: u32) -> Setup {
+        let Setup { service_count, backend_count, flow_count, .. } = (self.setup)(count);
+        let hits = Setup::hits(service_count, flow_count.min(flows_max));
+        Setup { backend_count, ..hits }
+    }
+
+    /// Leaves out the largest sizes, as long as the connections of all together take more than
+    /// `room_bytes`. Says which, and why.
+    pub fn fit(&mut self, room_bytes: usize) -> Vec<String> {
+        let mut left_out = Vec::new();
+        while let Some((&count, fewer)) = self.counts.split_last()
+            && self.connections_bytes() > room_bytes
+        {
+            let (name, bytes) = (self.side(count), self.connections_bytes());
+            let [needed, room] = [bytes, room_bytes].map(|bytes| bytes >> 20);
+            left_out.push(format!("{name}: needs {needed} MiB, and there are {room}"));
+            self.counts = fewer;
+        }
+        left_out
+    }
+
+    /// Pages of 2 MiB that all sizes take together.
+    pub fn hugepage_count(&self) -> usize {
+        self.connections_bytes() / HUGEPAGE_BYTES + self.counts.len() * HUGEPAGES_MORE
+    }
+
+    fn connections_bytes(&self) -> usize {
+        let capacities = self.counts.iter().map(|count| (self.setup)(*count).connections_max);
+        let bytes = |capacity| Connections::bytes(capacity as usize).expect("can be addressed");
+        capacities.map(bytes).sum()
+    }
+
+    /// The name of a size.
+    fn side(&self, count: u32) -> String {
+        format!("{} {}", short(count), self.name)
+    }
+
+    /// Measures each size beside the one before. Nothing comes of it where one is only counted.
+    pub fn measure(&self, instrument: &mut Instrument) -> Result<Option<Series>, String> {
+        let flows_max = if instrument.is_counting() { COUNTED_FLOWS } else { u32::MAX };
+        let sizes: Vec<_> = self.counts.iter().map(|count| self.size(*count, flows_max)).collect();
+        let pairs = sizes.windows(2).map(|pair| {
+            let contest = Contest::new(&format!("growth/{}", pair[1].name));
+            contest.with(pair[0].side()).with(pair[1].side()).run(instrument)
+        });
+        // All are played: in a process that counts, only one of them is counted.
+        let outcomes: Vec<_> = pairs.collect();
+        let outcomes: Option<Vec<_>> = outcomes.into_iter().collect();
+        let series = outcomes
+            .filter(|outcomes| !outcomes.is_empty())
+            .map(|outcomes| Series { name: self.name, points: points(&sizes, &outcomes) });
+        sizes.into_iter().try_for_each(|size| size.bed.finish())?;
+        Ok(series)
+    }
+
+    fn size(&self, count: u32, flows_max: u32) -> Size {
+        let setup = self.setup(count, flows_max);
+        let bed = LazyBed::new(move || Bed::balancer(&setup));
+        Size { count, name: self.side(count), setup, bed }
+    }
+}
+
+/// One size, while it is measured.
+struct Size {
+    count: u32,
+    name: String,
+    setup: Setup,
+    bed: LazyBed<'static>,
+}
+
+impl Size {
+    fn side(&self) -> Side<'_> {
+        let pass = u64::from((PASS_PACKETS * self.setup.flow_count).min(PASS_MAX));
+        Side::new(&self.name, |count| self.bed.with(|bed| bed.play(count))).pass(pass)
+    }
+
+    fn point(&self, outcome: &Outcome, step: Option<Step>) -> Point {
+        let memory = self.bed.with(|bed| bed.memory().expect("a balancer's"));
+        let (figure, instructions) = (outcome.figure(&self.name), outcome.instructions(&self.name));
+        Point { count: self.count, figure, instructions, memory, step }
+    }
+}
+
+/// All sizes of which each but the first was measured beside the one before.
+fn points(sizes: &[Size], outcomes: &[Outcome]) -> Vec<Point> {
+    let caches = caches();
+    let mut points = vec![sizes[0].point(&outcomes[0], None)];
+    for (pair, outcome) in sizes.windows(2).zip(outcomes) {
+        let touched: Vec<_> = pair.iter().map(Touched::by).collect();
+        let is_outgrown = |cache: &&Cache| touched[0].half_fits(cache) && !touched[1].fits(cache);
+        let outgrown: Vec<_> =
+            caches.iter().filter(is_outgrown).map(|cache| cache.name.clone()).collect();
+        // Where a cache is outgrown, any step will do.
+        let aim = if outgrown.is_empty() { 1.0 / STEP_MAX } else { 0.0 };
+        let sides = (&*pair[1].name, &*pair[0].name);
+        let row = outcome.row(&format!("hits, {}", pair[1].name), "ns a packet", sides, aim);
+        points.push(pair[1].point(outcome, Some(Step { row, outgrown })));
+    }
+    points
+}
+
+impl Series {
+    /// The steps from size to size.
+    pub fn steps(&self) -> impl Iterator<Item = &Step> {
+        self.points.iter().filter_map(|point| point.step.as_ref())
+    }
+}
+
+impl Point {
+    /// The range of the figure's quarters, over the figure.
+    pub fn spread(&self) -> f64 {
+        self.figure.range() / self.figure.value
+    }
+
+    /// Whether enough was undisturbed, and the quarters of the run agree.
+    pub fn is_settled(&self) -> bool {
+        self.figure.settled && self.spread() <= SPREAD_MAX
+    }
+}
+
+/// The memory that packets of all connections together read.
+struct Touched {
+    bytes: usize,
+    page_count: usize,
+}
+
+impl Touched {
+    /// IPv4's table of connections; and of each target a line, and its counts, on pages of 4 KiB.
+    fn by(size: &Size) -> Self {
+        let memory = size.bed.with(|bed| bed.memory().expect("a balancer's"));
+        let capacity = size.setup.connections_max as usize;
+        let table_bytes =
+            Table::<FlowKeyV4, (Connection, u32)>::bytes(capacity).expect("can be addressed");
+        let page_bytes = match memory.connections.pages {
+            Pages::Small => PAGE_BYTES,
+            Pages::Transparent | Pages::Huge | Pages::Gigantic => HUGEPAGE_BYTES,
+        };
+        let targets_bytes = memory.target_count * (LINE_BYTES + size_of::<TargetCounts>());
+        Self {
+            bytes: table_bytes + targets_bytes,
+            page_count: table_bytes.div_ceil(page_bytes) + targets_bytes.div_ceil(PAGE_BYTES),
+        }
+    }
+
+    fn fits(&self, cache: &Cache) -> bool {
+        match cache.capacity {
+            Capacity::Bytes(bytes) => self.bytes <= bytes,
+            Capacity::Pages(count) => self.page_count <= count,
+        }
+    }
+
+    fn half_fits(&self, cache: &Cache) -> bool {
+        Self { bytes: self.bytes / 2, page_count: self.page_count / 2 }.fits(cache)
+    }
+}
+
+/// The number in few characters.
+pub fn short(count: u32) -> String {
+    match count {
+        _ if count > 0 && count.is_multiple_of(1_000_000) => format!("{}M", count / 1_000_000),
+        _ if count > 0 && count.is_multiple_of(1_000) => format!("{}K", count / 1_000),
+        _ => count.to_string(),
+    }
+}
