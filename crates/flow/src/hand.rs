@@ -39,16 +39,28 @@ impl Hand {
         self.spared &= !(1 << slot);
     }
 
-    /// The next search begins after this slot.
+    /// The flow of a slot has just come: the next search begins after it.
     #[inline(always)]
     pub(crate) fn go_past(&mut self, slot: usize) {
-        self.start = if slot + 1 == GROUP_SLOTS { 0 } else { slot as u16 + 1 };
+        self.start = after(slot);
+    }
+
+    /// Whether the flow of a slot came last.
+    #[inline(always)]
+    fn is_newest(self, slot: usize) -> bool {
+        self.start == after(slot)
     }
 }
 
+/// The slot after another.
+#[inline(always)]
+fn after(slot: usize) -> u16 {
+    if slot + 1 == GROUP_SLOTS { 0 } else { slot as u16 + 1 }
+}
+
 impl<K: Key, V> View<'_, K, V> {
-    /// The next flow of a key's first group that is of rank 0, or whose time is up. What is met before it is
-    /// spared.
+    /// The next flow of a key's first group that is of rank 0, or whose time is up, unless it is the only one
+    /// there. What is met before it is spared.
     #[inline(always)]
     pub(crate) fn next_in_turn<L: Lanes>(
         self,
@@ -62,14 +74,18 @@ impl<K: Key, V> View<'_, K, V> {
         for slot in hand.candidates(L::occupied(self.group(group))) {
             let entry = self.entry(group * GROUP_SLOTS + slot);
             if entry.is_expired(now, idle_timeouts) || rank(entry) == Some(0) {
-                hand.go_past(slot);
-                found = Some(group * GROUP_SLOTS + slot);
+                // One alone in its group: others have older ones.
+                let is_alone = hand.is_newest(slot) && hand.spared == 0;
+                found = (!is_alone).then_some(slot);
                 break;
             }
             hand.spare(slot);
         }
+        if let Some(slot) = found {
+            hand.go_past(slot);
+        }
         self.change_hand(group, |it| *it = hand);
-        found
+        found.map(|slot| group * GROUP_SLOTS + slot)
     }
 
     /// Asks for the entry that [`next_in_turn`](Self::next_in_turn) will look at first.

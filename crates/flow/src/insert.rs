@@ -68,12 +68,11 @@ impl<K: Key, V> Table<K, V> {
     /// the owner's, where one flow may be worth more than another: `rank` says how much it costs to lose one,
     /// and none keeps it from leaving.
     ///
-    /// Of a full group, a flow of rank 0 leaves as the search meets it, and one whose time is up: the next one
-    /// after that which left last. Others stay and are not looked at again, until their class changes. So a
-    /// flood of worthless flows takes the places of its own, with one look each. Where no flow of the group
-    /// is of rank 0, one of the lowest rank leaves of those that are looked at, and of several of that rank
-    /// the one that has been silent for longest: of four of rank 0, or eight of a lowest rank above, or
-    /// sixteen of which any may leave.
+    /// In a full table, a flow of rank 0 leaves as the search meets it, and one whose time is up: the next one
+    /// of the new flow's group, after that which came last. Others stay and are not looked at again, until their
+    /// class changes. So a flood of worthless flows takes the places of its own, with one look each. Where there
+    /// is none, more are looked at: four of rank 0, or eight of a lowest rank above, or sixteen of which any may
+    /// leave. Of those of the lowest rank, the one leaves that has been silent for longest.
     ///
     /// `rank` has a flow's value, its class, and for how long it has been silent, in nanoseconds, rounded
     /// up by less than two steps of [`STEP_NS`](crate::STEP_NS). It is called where flows may leave only, for
@@ -108,6 +107,7 @@ impl<K: Key, V> Table<K, V> {
         {
             let slot = first * GROUP_SLOTS + slot;
             self.count_new();
+            self.note_newest(slot);
             return Ok(self.store.link(slot, vacancy.hash, flow));
         }
         self.insert_anywhere(vacancy, flow, rank, on_evict)
@@ -386,7 +386,17 @@ impl<K: Key, V> Table<K, V> {
             None => self.count_new(),
             Some(left) => self.count_left(left, now),
         }
+        self.note_newest(handle.slot as usize);
         (handle, left)
+    }
+
+    /// Has the flow in a slot be the last of its group to leave in turn, where turns matter: in a table that
+    /// is full or was. Elsewhere, hands are not touched.
+    #[inline(always)]
+    fn note_newest(&self, slot: usize) {
+        if self.stats.len_max >= self.capacity {
+            self.store.go_past(slot);
+        }
     }
 
     /// Counts a flow that came, and the one that left for it.

@@ -185,7 +185,6 @@ impl<K: Key, V> Store<K, V> {
         flow: Flow<K, V>,
     ) -> (Handle, Option<Flow<K, V>>) {
         self.group_mut(slot / GROUP_SLOTS).occupy(slot % GROUP_SLOTS, hash.tag());
-        self.renew(slot);
         self.replace(slot, flow)
     }
 
@@ -193,6 +192,12 @@ impl<K: Key, V> Store<K, V> {
     #[inline(always)]
     pub(crate) fn renew(&self, slot: usize) {
         self.view().change_hand(slot / GROUP_SLOTS, |hand| hand.renew(slot % GROUP_SLOTS));
+    }
+
+    /// Has the flow in a slot, which has just come, be the last of its group to leave in turn.
+    #[inline(always)]
+    pub(crate) fn go_past(&self, slot: usize) {
+        self.view().change_hand(slot / GROUP_SLOTS, |hand| hand.go_past(slot % GROUP_SLOTS));
     }
 
     /// Puts a flow in the place of another, which it returns: of its key, or of another with its tag.
@@ -204,6 +209,7 @@ impl<K: Key, V> Store<K, V> {
     ) -> (Handle, Option<Flow<K, V>>) {
         let generation = self.generation;
         self.generation = generation.next();
+        self.renew(slot);
         let entry = self.entry_mut(slot);
         let before = entry.take();
         entry.put(flow, generation);

@@ -13,7 +13,6 @@ use hotloop::packet::flow_key::{FlowKey, FlowKeyV4, FlowKeyV6};
 use hotloop::packet::ip::protocol;
 use hotloop::packet::ipv6;
 use hotloop::stage::{Classified, Error, Instant};
-use std::ops::Range;
 
 /// How many places of each table one [`Connections::age`] looks at.
 const AGE_BUDGET: usize = 15;
@@ -27,8 +26,14 @@ pub struct Connections {
     v6: Family<FlowKeyV6, ()>,
     /// For how long a connection is remembered that is opening.
     opening_ns: u64,
+    /// Up to which packet of the burst places of new connections were asked for.
+    prefetched_end: usize,
     obtained: Obtained,
 }
+
+/// How many packets ahead the places of new connections are asked for. With all of a burst at once, the
+/// processor can't keep account of so many lines, and new connections take a sixth longer.
+const AHEAD: usize = 8;
 
 /// How many places of a table one [`Connections::mark`] looks at: each may take a walk through services.
 const MARK_BUDGET: usize = 4;
@@ -102,6 +107,7 @@ impl Connections {
             v4: Family::new(arena.clone(), config)?,
             v6: Family::new(arena, config)?,
             opening_ns: idle_ns[State::Opening as usize],
+            prefetched_end: 0,
             obtained,
         })
     }
@@ -130,6 +136,7 @@ impl Connections {
     /// [`found`](Self::found) reads it. Where all connections stay in the cache, this does nothing.
     #[inline]
     pub fn hint_burst<P: PacketBuf>(&mut self, burst: &[Classified<P>]) {
+        self.prefetched_end = 0;
         let mut any_v6 = false;
         let v4_keys = burst.iter().map(|packet| {
             let key = packet.tag().fast_key_v4(packet.packet.data());
@@ -151,13 +158,15 @@ impl Connections {
         self.v6.table.hint_burst(v6_keys, &mut self.v6.hints);
     }
 
-    /// Asks for the places of the connections of IPv4 that are new among the packets at these indices of the
-    /// burst that hints were made for, so that they don't have to be waited for.
-    #[inline(never)]
-    pub fn prefetch_new(&self, indices: Range<usize>) {
-        for hint in self.v4.hints.get(indices).unwrap_or_default() {
+    /// Asks for the places of the connections of IPv4 that are new among the next few of the `count` packets
+    /// from `index` on in the burst that hints were made for, so that they don't have to be waited for.
+    #[inline]
+    pub fn prefetch_new(&mut self, index: usize, count: usize) {
+        let end = index + count.min(AHEAD);
+        for hint in self.v4.hints.get(self.prefetched_end.max(index)..end).unwrap_or_default() {
             self.v4.table.prefetch_insert(*hint);
         }
+        self.prefetched_end = end;
     }
 
     /// The target of the connection of the packet at `index` of the burst that hints were made for: most

@@ -10,7 +10,7 @@ use hotloop::packet::ethernet::Station;
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::ip::{Fragment, is_host};
 use hotloop::packet::ipip::{self, DecapsulateError};
-use hotloop::stage::Carries;
+use hotloop::stage::{Carries, Classified};
 
 /// ICMPv6's types of neighbour discovery and of multicast listeners (RFC 4861, RFC 2710, RFC 3810):
 /// they are between neighbours, and for no backend.
@@ -20,15 +20,17 @@ const fn is_between_neighbours(icmpv6_kind: u8) -> bool {
 
 impl<P: PacketBuf + Carries> Worker<P> {
     /// Tells what kind of packet the one at `index` of its burst is, which may be any but those that are
-    /// forwarded at once, and hands it to the function for that.
+    /// forwarded at once, and hands it to the function for that. So many more are left in the burst.
     #[inline(never)]
     pub(super) fn dispatch(
         &mut self,
         turn: &mut Turn<'_, '_, '_, P>,
-        packet: P,
-        layout: Layout,
-        index: usize,
+        classified: Classified<P>,
+        (index, left_count): (usize, usize),
     ) {
+        self.connections.prefetch_new(index + 1, left_count);
+        let layout = classified.tag();
+        let packet = classified.packet;
         // Nearly all of these are first packets of their connections. Most of what follows can't hold of
         // them, and looking would take a fifth more instructions.
         if let Some(key) = layout.fast_key_v4(packet.data())

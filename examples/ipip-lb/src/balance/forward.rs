@@ -18,10 +18,6 @@ use std::fmt;
 /// How many targets stay in a core's cache by themselves. With more, those of a burst are prefetched.
 const CACHED_TARGETS_MAX: usize = 512;
 
-/// How many packets ahead the places of new connections are asked for. With all of a burst at once, the
-/// processor can't keep account of so many lines, and new connections take a sixth longer.
-const AHEAD: usize = 8;
-
 /// A port to send by: the route of the engine.
 #[derive(Clone, Copy, Eq, PartialEq)]
 pub struct Route(pub u16);
@@ -120,7 +116,6 @@ impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
         let mut turn = Turn { cx, out, services, counts };
         let counts = counts.targets();
         let mut next_index = 0;
-        let mut prefetched = 0;
         while let Some(other) = turn.out.map_until(input, |mut classified| {
             let index = next_index;
             next_index += 1;
@@ -130,11 +125,7 @@ impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
                 Err(classified)
             }
         }) {
-            let prefetched_end = (next_index + AHEAD).min(next_index + input.len());
-            state.connections.prefetch_new(prefetched.max(next_index)..prefetched_end);
-            prefetched = prefetched_end;
-            let layout = other.tag();
-            state.dispatch(&mut turn, other.packet, layout, next_index - 1);
+            state.dispatch(&mut turn, other, (next_index - 1, input.len()));
         }
     }
 
