@@ -42,25 +42,14 @@ impl Hand {
     /// The flow of a slot has just come: the next search begins after it.
     #[inline(always)]
     pub(crate) fn go_past(&mut self, slot: usize) {
-        self.start = after(slot);
+        self.start = if slot + 1 == GROUP_SLOTS { 0 } else { slot as u16 + 1 };
     }
-
-    /// Whether the flow of a slot came last.
-    #[inline(always)]
-    fn is_newest(self, slot: usize) -> bool {
-        self.start == after(slot)
-    }
-}
-
-/// The slot after another.
-#[inline(always)]
-fn after(slot: usize) -> u16 {
-    if slot + 1 == GROUP_SLOTS { 0 } else { slot as u16 + 1 }
 }
 
 impl<K: Key, V> View<'_, K, V> {
-    /// The next flow of a key's first group that is of rank 0, or whose time is up, unless it is the only one
-    /// there. What is met before it is spared.
+    /// The next flow of a key's first group that is of rank 0, or whose time is up. What is met before it is
+    /// spared. Of a group of one to three flows, none: those that have just come would leave soon, and other
+    /// groups have older ones.
     #[inline(always)]
     pub(crate) fn next_in_turn<L: Lanes>(
         self,
@@ -69,14 +58,16 @@ impl<K: Key, V> View<'_, K, V> {
         mut rank: impl FnMut(&Entry<K, V>) -> Option<u8>,
     ) -> Option<usize> {
         let group = self.first(hash);
+        let occupied = L::occupied(self.group(group));
+        if occupied.rest().rest().rest().is_empty() {
+            return None;
+        }
         let mut hand = self.hand(group);
         let mut found = None;
-        for slot in hand.candidates(L::occupied(self.group(group))) {
+        for slot in hand.candidates(occupied) {
             let entry = self.entry(group * GROUP_SLOTS + slot);
             if entry.is_expired(now, idle_timeouts) || rank(entry) == Some(0) {
-                // One alone in its group: others have older ones.
-                let is_alone = hand.is_newest(slot) && hand.spared == 0;
-                found = (!is_alone).then_some(slot);
+                found = Some(slot);
                 break;
             }
             hand.spare(slot);

@@ -71,8 +71,9 @@ impl<K: Key, V> Table<K, V> {
     /// In a full table, a flow of rank 0 leaves as the search meets it, and one whose time is up: the next one
     /// of the new flow's group, after that which came last. Others stay and are not looked at again, until their
     /// class changes. So a flood of worthless flows takes the places of its own, with one look each. Where there
-    /// is none, more are looked at: four of rank 0, or eight of a lowest rank above, or sixteen of which any may
-    /// leave. Of those of the lowest rank, the one leaves that has been silent for longest.
+    /// is none, or the group has fewer than four flows, more are looked at: four of rank 0, or eight of a lowest
+    /// rank above, or sixteen of which any may leave. Of those of the lowest rank, the one leaves that has been
+    /// silent for longest.
     ///
     /// `rank` has a flow's value, its class, and for how long it has been silent, in nanoseconds, rounded
     /// up by less than two steps of [`STEP_NS`](crate::STEP_NS). It is called where flows may leave only, for
