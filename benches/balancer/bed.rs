@@ -119,7 +119,9 @@ impl Bed {
             self.resume();
         }
         let (entered, expected) = (self.connection_count(), flow_count.min(connections_max));
-        if entered == u64::from(expected) {
+        // One of tens of millions may find both of its groups full, and takes the place of another.
+        let missing_max = u64::from(expected) / 10_000_000;
+        if (u64::from(expected) - missing_max..=u64::from(expected)).contains(&entered) {
             return Ok(());
         }
         Err(format!("{entered} connections were entered, and not {expected}"))
