@@ -68,12 +68,12 @@ impl<K: Key, V> Table<K, V> {
     /// the owner's, where one flow may be worth more than another: `rank` says how much it costs to lose one,
     /// and none keeps it from leaving.
     ///
-    /// In a full table, a flow of rank 0 leaves as the search meets it, and one whose time is up: the next one
-    /// of the new flow's group, after that which came last. Others stay and are not looked at again, until their
-    /// class changes. So a flood of worthless flows takes the places of its own, with one look each. Where there
-    /// is none, or the group has fewer than four flows, more are looked at: four of rank 0, or eight of a lowest
-    /// rank above, or sixteen of which any may leave. Of those of the lowest rank, the one leaves that has been
-    /// silent for longest.
+    /// In a full table, the search goes round the new flow's group, beginning after the flow that came last. The
+    /// first flow of rank 0 leaves, or the first whose time is up. All others that it meets stay, and later
+    /// searches skip them until their class changes; so a flood of worthless flows evicts its own, and each
+    /// eviction looks at one flow. If nothing leaves that way, or the group has fewer than four flows, a sample is
+    /// taken from both groups: until four of rank 0 were met, or eight of a lowest rank above, or sixteen of which
+    /// any may leave. Of those of the lowest rank, the one that has been silent for longest leaves.
     ///
     /// `rank` has a flow's value, its class, and for how long it has been silent, in nanoseconds, rounded
     /// up by less than two steps of [`STEP_NS`](crate::STEP_NS). It is called where flows may leave only, for
@@ -82,7 +82,7 @@ impl<K: Key, V> Table<K, V> {
     /// To begin in a class costs less than [`set_class`](Self::set_class) afterwards, which reads what
     /// was just written. Where there is a flow of this key already, its class stays.
     ///
-    /// A [`Vacancy`] in place of the key spares the search for it.
+    /// With a [`Vacancy`] in place of the key, the key is not searched for again.
     ///
     /// # Errors
     /// As [`insert`](Self::insert).
@@ -167,12 +167,10 @@ impl<K: Key, V> Table<K, V> {
     ) -> Handle {
         let (now, view) = (flow.seen, self.store.view());
         let leaving = view.entry(slot).key().map(|key| view.hash(key));
-        let (handle, left) = if leaving.is_some_and(|it| view.first(it) == view.first(hash)) {
-            self.store.swap(slot, hash, flow)
-        } else {
-            let left = self.store.unlink(slot);
-            (self.store.link(slot, hash, flow), left)
-        };
+        let is_first = leaving.is_some_and(|it| view.first(it) == view.first(hash));
+        let place =
+            if is_first { Place::Swapped { slot } } else { Place::Left { slot, leaving: slot } };
+        let (handle, left) = self.store.settle(place, hash, flow);
         if let Some(left) = left {
             self.count_left(&left, now);
             on_evict(left.key, left.value);
