@@ -2,8 +2,8 @@
 //! real frames beside `dpdk-testpmd`.
 //!
 //! `cargo xtask bench balancer -- hits` measures only that part; the others are `arrivals`,
-//! `pipeline` and `frames`. `growth` is a group of its own, with its own table. With `--quick` the largest tables are left out, to see whether everything
-//! runs.
+//! `pipeline` and `frames`. `growth` is a group of its own, with its own table. With `--quick` the largest
+//! tables are left out, to see whether everything runs.
 #![allow(
     clippy::print_stderr,
     clippy::print_stdout,

@@ -1,8 +1,8 @@
 //! Where the search for a flow to leave goes on in a group of a full table.
 //!
-//! It is the clock algorithm for page replacement, with a mark that says the opposite: of flows that were
-//! looked at and are worth more than others. So a flood of flows that are worth nothing takes the places of
-//! its own, one look each.
+//! This is the clock algorithm for page replacement with its mark reversed: a marked flow was found to be worth
+//! keeping, and is skipped from then on. So a flood of worthless flows evicts its own, and each eviction reads
+//! one entry.
 
 use crate::Key;
 use crate::clock::IdleTimeouts;
@@ -11,7 +11,7 @@ use crate::group::{GROUP_SLOTS, Lanes, Mask};
 use crate::view::{Hash, View};
 
 /// The hand of a group.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Hand {
     /// The slots of flows that a search has met and left in their places, a bit each. Those of vacant slots
     /// are 0.
@@ -33,7 +33,7 @@ impl Hand {
         self.spared |= 1 << slot;
     }
 
-    /// The flow of a slot is another, or is worth what another would be.
+    /// The flow of a slot is a new one, or may be worth less than it was: searches look at it again.
     #[inline(always)]
     pub(crate) fn renew(&mut self, slot: usize) {
         self.spared &= !(1 << slot);
@@ -79,7 +79,7 @@ impl<K: Key, V> View<'_, K, V> {
         found.map(|slot| group * GROUP_SLOTS + slot)
     }
 
-    /// Asks for the entry that [`next_in_turn`](Self::next_in_turn) will look at first.
+    /// Prefetches the entry that [`next_in_turn`](Self::next_in_turn) will look at first.
     #[inline(always)]
     pub(crate) fn prefetch_next_in_turn<L: Lanes>(self, hash: Hash) {
         let group = self.first(hash);

@@ -99,10 +99,10 @@ impl<K: Key, V> Table<K, V> {
         if self.uses_hints { self.find_hinted(key, hint, now) } else { self.find_quick(key, now) }
     }
 
-    /// As [`find`](Self::find), and asks once more for the memory of the flow that `later` leads to, the hint
-    /// for a key a few further on in the burst. Of what [`hint_burst`](Self::hint_burst) asks for at once, a
-    /// processor may drop what it can't keep account of: an AMD EPYC found a million flows in two thirds of
-    /// the time with the hint for the eighth key after each.
+    /// As [`find`](Self::find), and prefetches the flow of `later` again, the hint for a key a few places further
+    /// on in the burst. A processor may drop some of the many prefetches that [`hint_burst`](Self::hint_burst)
+    /// issues at once: with the hint for the eighth key after each, an AMD EPYC needed two thirds of the time
+    /// for hits among a million flows.
     #[inline(always)]
     pub fn find_ahead(
         &mut self,

@@ -26,13 +26,13 @@ pub struct Connections {
     v6: Family<FlowKeyV6, ()>,
     /// For how long a connection is remembered that is opening.
     opening_ns: u64,
-    /// Up to which packet of the burst places of new connections were asked for.
+    /// The index after the last packet of the burst for which a slot was prefetched.
     prefetched_end: usize,
     obtained: Obtained,
 }
 
-/// How many packets ahead connections are asked for, and places of new ones. With all of a burst at once, the
-/// processor can't keep account of so many lines.
+/// How many packets ahead connections are prefetched, and slots for new ones. Prefetching those of a whole burst
+/// at once is slower: there are more lines than a core can have on the way.
 const AHEAD: usize = 8;
 
 /// How many places of a table one [`Connections::mark`] looks at: each may take a walk through services.
@@ -158,8 +158,8 @@ impl Connections {
         self.v6.table.hint_burst(v6_keys, &mut self.v6.hints);
     }
 
-    /// Asks for the places of the connections of IPv4 that are new among the next few of the `count` packets
-    /// from `index` on in the burst that hints were made for, so that they don't have to be waited for.
+    /// Prefetches slots for the new connections of IPv4 among the next few packets of the burst that hints were
+    /// made for: `count` packets are left in it, from `index` on.
     #[inline]
     pub fn prefetch_new(&mut self, index: usize, count: usize) {
         let end = index + count.min(AHEAD);
@@ -221,11 +221,11 @@ impl Connections {
     }
 
     /// The connection of a key, which has a packet now, and for how long it had none, in nanoseconds:
-    /// exactly enough to compare it with [`ABANDONED_NS`]. `index` is that of the packet of IPv4 in the
-    /// burst that hints were made for, where the key was taken from it there.
+    /// exactly enough to compare it with [`ABANDONED_NS`]. `index` is the packet's place in the burst that hints
+    /// were made for, if the key is the one that its hint is for; IPv6 makes no use of it.
     ///
     /// # Errors
-    /// There is none: where to insert it.
+    /// There is no connection of this key: [`insert`](Self::insert) takes the [`Vacancy`].
     #[inline(always)]
     pub fn find(
         &mut self,
