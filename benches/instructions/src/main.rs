@@ -21,7 +21,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::process::ExitCode;
 
 use hotloop::arena::Arena;
-use hotloop::flow::{BURST_KEYS_MAX, Backend, Class, Classes, Config, Full, Hint, Table};
+use hotloop::flow::{BURST_KEYS_MAX, Backend, Class, Classes, Config, Full, Hints, Table};
 use hotloop::packet::build::{PacketBuilder, tcp, udp};
 use hotloop::packet::classify::classify;
 use hotloop::packet::flow_key::{FlowKey, FlowKeyV4};
@@ -164,22 +164,18 @@ fn find_burst(calls: usize, backend: Backend, capacity: usize, are_known: bool) 
     let mut table = table(Config::new(capacity, u64::MAX), backend, FLOW_COUNT);
     let first = if are_known { 0 } else { FLOW_COUNT };
     let keys: Vec<_> = (first..first + FLOW_COUNT).map(flow).collect();
-    let mut hints = [Hint::default(); BURST_KEYS_MAX];
+    let mut hints = Hints::new();
     let bursts = keys.chunks_exact(BURST_KEYS_MAX).cycle().take(calls);
     let sum: u64 = bursts.map(|burst| find(&mut table, black_box(burst), &mut hints)).sum();
     assert_eq!(calls > 0 && are_known, black_box(sum) > 0);
 }
 
 #[inline(never)]
-fn find(
-    table: &mut Table<FlowKeyV4, u32>,
-    burst: &[FlowKeyV4],
-    hints: &mut [Hint; BURST_KEYS_MAX],
-) -> u64 {
+fn find(table: &mut Table<FlowKeyV4, u32>, burst: &[FlowKeyV4], hints: &mut Hints) -> u64 {
     let mut sum = 0;
     table.hint_burst(burst.iter().copied(), hints);
-    for (key, hint) in burst.iter().zip(hints) {
-        if let Some(value) = table.find(key, *hint, NOW_NS) {
+    for (index, key) in burst.iter().enumerate() {
+        if let Some(value) = table.find(key, hints.at(index), NOW_NS) {
             sum += u64::from(*value);
         }
     }

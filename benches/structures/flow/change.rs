@@ -4,7 +4,7 @@ use super::keys::key;
 use super::tables::{Hashbrown, Ours, START_NS};
 use crate::Bench;
 use hotloop::arena::Pages;
-use hotloop::flow::{Config, Hint};
+use hotloop::flow::{Config, Hints};
 use hotloop_benches::contest::{Contest, Side};
 use hotloop_benches::figure::{Figure, QUARTER_COUNT};
 use hotloop_benches::row::Row;
@@ -46,12 +46,12 @@ pub fn churn(bench: &mut Bench, pages: Pages) {
     let refused_count = Cell::new(0_u64);
     let ours = Side::new(OURS, |count| {
         let (table, oldest) = &mut *in_bursts.borrow_mut();
-        let (mut hints, mut placed) = ([Hint::default(); BURST], [None; BURST]);
+        let (mut hints, mut placed) = (Hints::new(), [None; BURST]);
         turn_over(oldest, count, BURST as u64, |old| {
             // Where the end of a flow shows in its packets, these are looked up anyway.
             table.0.hint_burst(old.clone().map(key), &mut hints);
-            for (number, hint) in old.clone().zip(hints) {
-                black_box(table.0.find(&key(number), hint, START_NS));
+            for (index, number) in old.clone().enumerate() {
+                black_box(table.0.find(&key(number), hints.at(index), START_NS));
             }
             for number in old.clone() {
                 // One that was refused is not there to be taken out.

@@ -5,7 +5,7 @@ use super::keys::key;
 use super::tables::{Ours, START_NS};
 use crate::Bench;
 use hotloop::arena::Pages;
-use hotloop::flow::{Classes, Config, Full, Hint, STEP_NS};
+use hotloop::flow::{Classes, Config, Full, Hints, STEP_NS};
 use hotloop_benches::contest::{Contest, Side};
 use hotloop_benches::row::Row;
 use std::cell::{LazyCell, RefCell};
@@ -67,14 +67,14 @@ impl Flooded {
         let keys: Vec<_> = (self.next..self.next + key_count).map(key).collect();
         self.next += key_count;
         let table = &mut self.table.0;
-        let (mut hints, mut placed) = ([Hint::default(); 64], [None; 64]);
+        let (mut hints, mut placed) = (Hints::new(), [None; 64]);
         let (mut placed_count, mut evicted_count) = (0, 0);
         let before = table.len();
         let start = Instant::now();
         for burst in keys.chunks(BURST) {
             table.hint_burst(burst.iter().copied(), &mut hints);
-            for (key, hint) in burst.iter().zip(hints) {
-                assert!(table.find(key, hint, self.now_ns).is_none());
+            for (index, key) in burst.iter().enumerate() {
+                assert!(table.find(key, hints.at(index), self.now_ns).is_none());
             }
             let flows = burst.iter().map(|key| (*key, [1; 5]));
             let on_evict = |_, _| evicted_count += 1;

@@ -4,7 +4,7 @@ use super::keys::{BURST, Key, key};
 use hashbrown::HashTable;
 use hotloop::arena::{Arena, Obtained, Pages, Request};
 use hotloop::dpdk::Eal;
-use hotloop::flow::{BURST_KEYS_MAX, Config, HashSeed, Hint, Table, hash_words};
+use hotloop::flow::{Config, HashSeed, Hints, Table, hash_words};
 use hotloop_benches::peers::floor::Floor;
 use hotloop_benches::peers::rte_hash::{self, Hash};
 
@@ -66,12 +66,12 @@ impl Ours {
     /// Looks up bursts of keys; the sum of the first words found. Time goes on by `step_ns` from
     /// burst to burst.
     pub fn find(&mut self, keys: &[Key], now_ns: &mut u64, step_ns: u64) -> u64 {
-        let mut hints = [Hint::default(); BURST_KEYS_MAX];
+        let mut hints = Hints::new();
         let mut sum = 0;
         for burst in keys.chunks(BURST) {
             self.0.hint_burst(burst.iter().copied(), &mut hints);
-            for (key, hint) in burst.iter().zip(hints) {
-                if let Some(value) = self.0.find(key, hint, *now_ns) {
+            for (index, key) in burst.iter().enumerate() {
+                if let Some(value) = self.0.find(key, hints.at(index), *now_ns) {
                     sum += value[0];
                 }
             }

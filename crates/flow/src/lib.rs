@@ -25,7 +25,7 @@
 //!
 //! ```
 //! use hotloop_arena::Arena;
-//! use hotloop_flow::{Config, Hint, Table};
+//! use hotloop_flow::{Config, Hints, Table};
 //! use hotloop_packet::flow_key::FlowKeyV4;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -38,10 +38,10 @@
 //! backends.insert(alice, "10.0.0.1", now_ns)?;
 //!
 //! let keys = [alice, bob, alice];
-//! let mut hints = [Hint::default(); 64];
+//! let mut hints = Hints::new();
 //! backends.hint_burst(keys, &mut hints);
-//! assert_eq!(backends.find(&alice, hints[0], now_ns), Some(&"10.0.0.1"));
-//! assert_eq!(backends.find(&bob, hints[1], now_ns), None);
+//! assert_eq!(backends.find(&alice, hints.at(0), now_ns), Some(&"10.0.0.1"));
+//! assert_eq!(backends.find(&bob, hints.at(1), now_ns), None);
 //!
 //! // Half a minute of silence later:
 //! let now_ns = now_ns + 30_040_000_000;
@@ -68,9 +68,10 @@
 //!
 //! A burst of keys is hashed first, then all tags are compared, and then all entries are read: the
 //! processor fetches the memory of many flows at once instead of waiting for each. The first two steps
-//! are [`Table::hint_burst`], and leave a hint for each key; the third is [`Table::find`], which reads
-//! the entry that the hint says, and where that is another key's searches anew, unless the hint says that
-//! there is none. In tables whose
+//! are [`Table::hint_burst`], and leave [`Hints`]; the third is [`Table::find`], which reads the entry that
+//! the hint for its key says, and where that is another key's searches anew, unless the hint says that there
+//! is none. Each search also asks for the entry of a later key once more, as processors may drop some of many
+//! prefetches in a row. In tables whose
 //! entries fit a second-level cache (1 MiB), that isn't worth its while: there `hint_burst` does
 //! nothing, and `find` does it all.
 //!
@@ -128,7 +129,7 @@ pub use clock::STEP_NS;
 pub use config::{CLASS_COUNT, Class, Classes, Config, FlowError, Full, Refused};
 pub use group::Backend;
 pub use key::{HashSeed, Key, hash_words};
-pub use lookup::{Hint, Vacancy};
+pub use lookup::{Hint, Hints, Vacancy};
 pub use place::LINES_MAX;
 pub use prefetch::prefetch_line;
 pub use stats::Stats;

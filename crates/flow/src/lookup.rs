@@ -7,30 +7,69 @@ use crate::table::{BURST_KEYS_MAX, Table, by_backend};
 use crate::view::{Hash, View};
 use crate::{Backend, Key};
 
+/// How many keys ahead in the burst a search prefetches an entry once more. A processor may drop some of the many
+/// prefetches that [`Table::hint_burst`] issues in a row: with this, an AMD EPYC needed three fifths of the time for
+/// hits among a million flows. Of 8 to 16, all were alike within a twentieth.
+const AHEAD: usize = 12;
+
+/// The hints for the keys of a burst, which [`Table::hint_burst`] fills in. Used for one burst after the other.
+// A slot each, or else the hash of a key that has no flow. The few hashes that could be slots don't matter:
+// there is another key, or none. After the burst's, there is a slot that is as good as any.
+#[derive(Clone, Debug)]
+pub struct Hints([u64; BURST_KEYS_MAX + AHEAD]);
+
+impl Hints {
+    /// Those of no keys.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self([0; BURST_KEYS_MAX + AHEAD])
+    }
+
+    /// The hint for the key of this index in the burst; one that says nothing, where that had none.
+    #[must_use]
+    #[inline(always)]
+    pub const fn at(&self, index: usize) -> Hint {
+        if index >= BURST_KEYS_MAX {
+            return Hint::NONE;
+        }
+        Hint { place: self.0[index], ahead: self.0[index + AHEAD] }
+    }
+}
+
+impl Default for Hints {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 /// Where the flow of a key is, as far as a table has found out without reading its entry. See
 /// [`Table::hint_burst`].
 ///
 /// The default says nothing. A hint may be out of date, whatever came, left or moved since. But it is of
 /// its key and its table: with the hint of another, a flow may not be found.
-// A slot, or else the hash of a key that has no flow. The few hashes that could be slots don't matter:
-// there is another key, or none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Hint(u64);
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Hint {
+    place: u64,
+    /// That of a key that comes later in the burst.
+    ahead: u64,
+}
 
 impl Hint {
+    const NONE: Self = Self { place: 0, ahead: 0 };
+
     /// Whether the table had no flow of the key when the hint was made: the caller may want to ask
     /// for the memory of a new one by [`Table::prefetch_insert`]. In rare cases the table had none,
     /// and this is false.
     #[must_use]
     #[inline(always)]
     pub const fn is_absent(self) -> bool {
-        self.0 > u32::MAX as u64
+        self.place > u32::MAX as u64
     }
 
     /// The hash of the key that has no flow; of none where there may be one.
     #[inline(always)]
     pub(crate) fn hash(self) -> Hash {
-        if self.is_absent() { Hash(self.0) } else { Hash::NONE }
+        if self.is_absent() { Hash(self.place) } else { Hash::NONE }
     }
 }
 
@@ -56,16 +95,15 @@ impl<K> From<K> for Vacancy<K> {
 }
 
 impl<K: Key, V> Table<K, V> {
-    /// Asks for the memory of the flows of a burst, before [`find`](Self::find) reads it: `hints[i]`
+    /// Asks for the memory of the flows of a burst, before [`find`](Self::find) reads it: `hints.at(i)`
     /// becomes the hint for the `i`-th key. Takes keys, or options of keys where not every packet has
-    /// one, whose hints say nothing. Keys beyond [`BURST_KEYS_MAX`] get
-    /// no hints.
+    /// one, whose hints say nothing. Keys beyond [`BURST_KEYS_MAX`] get no hints.
     ///
     /// The processor fetches the memory of many flows at once instead of waiting for each. In a table
     /// whose entries stay in the second-level cache, that takes longer than it gains: there
     /// this does nothing, and takes no key from `keys`.
     #[inline]
-    pub fn hint_burst<I>(&self, keys: I, hints: &mut [Hint; BURST_KEYS_MAX])
+    pub fn hint_burst<I>(&self, keys: I, hints: &mut Hints)
     where
         I: IntoIterator,
         I::Item: Into<Option<K>>,
@@ -86,7 +124,8 @@ impl<K: Key, V> Table<K, V> {
     }
 
     /// The value of `key`'s flow, which was seen now. `hint` is the latest or an earlier one for the
-    /// key, or the default.
+    /// key, or the default. Where it is of a burst, this prefetches the flow of a later key of the burst:
+    /// they are best looked up in their order.
     ///
     /// Where the hint says that the flow is [absent](Hint::is_absent), one that came since is not found:
     /// [`get`](Self::get) and insertions find it. Otherwise what is found does not depend on the hint.
@@ -99,30 +138,12 @@ impl<K: Key, V> Table<K, V> {
         if self.uses_hints { self.find_hinted(key, hint, now) } else { self.find_quick(key, now) }
     }
 
-    /// As [`find`](Self::find), and prefetches the flow of `later` again, the hint for a key a few places further
-    /// on in the burst. A processor may drop some of the many prefetches that [`hint_burst`](Self::hint_burst)
-    /// issues at once: with the hint for the eighth key after each, an AMD EPYC needed two thirds of the time
-    /// for hits among a million flows.
-    #[inline(always)]
-    pub fn find_ahead(
-        &mut self,
-        key: &K,
-        hint: Hint,
-        later: Hint,
-        now: impl Into<u64>,
-    ) -> Option<&V> {
-        if self.uses_hints {
-            self.store.view().prefetch_entry(later.0 as usize);
-        }
-        self.find(key, hint, now)
-    }
-
     /// The value that a hint leads to: most likely that of its key, maybe another one. It does not count
     /// as seen. For prefetching what values refer to, before [`find`](Self::find) reads them. `None`
     /// where [`hint_burst`](Self::hint_burst) does nothing.
     #[inline(always)]
     pub fn likely_value(&self, hint: Hint) -> Option<&V> {
-        let entry = self.store.view().entry_if_any(hint.0 as usize)?;
+        let entry = self.store.view().entry_if_any(hint.place as usize)?;
         if self.uses_hints { entry.value() } else { None }
     }
 
@@ -146,7 +167,8 @@ impl<K: Key, V> Table<K, V> {
 
     #[inline(always)]
     fn find_hinted(&self, key: &K, hint: Hint, now: u32) -> Option<&V> {
-        if let Some(entry) = self.store.view().entry_if_any(hint.0 as usize)
+        self.store.view().prefetch_entry(hint.ahead as usize);
+        if let Some(entry) = self.store.view().entry_if_any(hint.place as usize)
             && entry.key() == Some(key)
         {
             return self.seen_value(entry, now);
@@ -192,7 +214,7 @@ pub(crate) fn see<K: Copy, V>(
 /// The processor has AVX2, BMI1, BMI2 and LZCNT.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
-fn hint_avx2<K: Key, V, I>(view: View<'_, K, V>, keys: I, hints: &mut [Hint; BURST_KEYS_MAX])
+fn hint_avx2<K: Key, V, I>(view: View<'_, K, V>, keys: I, hints: &mut Hints)
 where
     I: IntoIterator,
     I::Item: Into<Option<K>>,
@@ -202,29 +224,30 @@ where
 
 /// Prefetches all control groups first, then all entries.
 #[inline(always)]
-fn hint<L: Lanes, K: Key, V, I>(view: View<'_, K, V>, keys: I, hints: &mut [Hint; BURST_KEYS_MAX])
+fn hint<L: Lanes, K: Key, V, I>(view: View<'_, K, V>, keys: I, hints: &mut Hints)
 where
     I: IntoIterator,
     I::Item: Into<Option<K>>,
 {
+    let Hints(places) = hints;
     let mut count = 0;
-    for (hint, key) in hints.iter_mut().zip(keys) {
+    for (place, key) in places[..BURST_KEYS_MAX].iter_mut().zip(keys) {
         let hash = key.into().map_or(Hash::NONE, |key| view.hash(&key));
         view.prefetch_group(view.first(hash));
-        hint.0 = hash.0;
+        *place = hash.0;
         count += 1;
     }
     // Those that may be in their second groups, a bit each.
     let mut overflowed = 0_u64;
-    for (index, hint) in hints[..count].iter_mut().enumerate() {
-        let hash = Hash(hint.0);
+    for (index, place) in places[..count].iter_mut().enumerate() {
+        let hash = Hash(*place);
         let first = view.first(hash);
         let group = view.group(first);
         let matches = L::matches(group, hash.tag());
         if let Some(slot) = matches.first() {
             let slot = first * GROUP_SLOTS + slot;
             view.prefetch_entry(slot);
-            hint.0 = slot as u64;
+            *place = slot as u64;
             if let Some(other) = matches.rest().first() {
                 view.prefetch_entry(first * GROUP_SLOTS + other);
             }
@@ -234,18 +257,19 @@ where
         }
     }
     for index in Ones(overflowed) {
-        let hash = Hash(hints[index].0);
+        let hash = Hash(places[index]);
         view.prefetch_group(view.second(hash, view.first(hash)));
     }
     for index in Ones(overflowed) {
-        let hash = Hash(hints[index].0);
+        let hash = Hash(places[index]);
         let second = view.second(hash, view.first(hash));
         if let Some(slot) = L::matches(view.group(second), hash.tag()).first() {
             let slot = second * GROUP_SLOTS + slot;
             view.prefetch_entry(slot);
-            hints[index].0 = slot as u64;
+            places[index] = slot as u64;
         }
     }
+    places[count..count + AHEAD].fill(0);
 }
 
 /// The places of the ones in a word, upwards.

@@ -4,7 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use hotloop_arena::Arena;
-use hotloop_flow::{Class, Classes, Config, Cursor, Full, Hint, STEP_NS, Table};
+use hotloop_flow::{Class, Classes, Config, Cursor, Full, Hints, STEP_NS, Table};
 
 /// The system's allocator, counting what each thread asks of it.
 struct Counting;
@@ -56,22 +56,22 @@ fn nothing_is_allocated_for_hints() {
     for number in 0..20_000 {
         table.insert([number, 1], number, 0_u64).unwrap();
     }
-    let mut hints = [Hint::default(); 64];
+    let mut hints = Hints::new();
     let (call_count, mut sum) = (CALL_COUNT.get(), 0);
     for number in 0..30_000_u64 {
         let keys = (number..number + 64).map(|number| [number, 1]);
         table.hint_burst(keys.clone(), &mut hints);
-        for (key, hint) in keys.zip(hints) {
-            sum += table.find(&key, hint, number).copied().unwrap_or_default();
+        for (index, key) in keys.enumerate() {
+            sum += table.find(&key, hints.at(index), number).copied().unwrap_or_default();
         }
     }
     assert_eq!(CALL_COUNT.get(), call_count);
-    assert!(sum > 0 && hints.iter().any(|hint| hint.is_absent()), "hints were made");
+    assert!(sum > 0 && (0..64).any(|index| hints.at(index).is_absent()), "hints were made");
 }
 
 /// All operations, on a table that fills, is full, and empties again.
 fn run(table: &mut Table<[u64; 2], u64>) {
-    let (mut hints, mut placed) = ([Hint::default(); 64], [None; 64]);
+    let (mut hints, mut placed) = (Hints::new(), [None; 64]);
     let mut cursor = Cursor::default();
     let mut sum = 0;
     for number in 0..20_000_u64 {
@@ -84,8 +84,8 @@ fn run(table: &mut Table<[u64; 2], u64>) {
         let _ = table.get_or_insert_with([number % 7, 2], now_ns, || 0);
         let keys = (0..64).map(|back| [number.saturating_sub(back), 1]);
         table.hint_burst(keys.clone(), &mut hints);
-        for (key, hint) in keys.zip(hints) {
-            sum += table.find(&key, hint, now_ns).copied().unwrap_or_default();
+        for (index, key) in keys.enumerate() {
+            sum += table.find(&key, hints.at(index), now_ns).copied().unwrap_or_default();
         }
         let flows = (0..number % 64).map(|more| ([number % 3_000 + more, 3], more));
         table.insert_burst(flows, now_ns, &mut placed, |_, value| sum += value);

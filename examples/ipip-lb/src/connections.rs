@@ -4,8 +4,7 @@ use crate::connection::{ABANDONED_NS, Connection, State};
 use crate::services::TargetId;
 use hotloop::arena::{Arena, Obtained, Request};
 use hotloop::flow::{
-    self, BURST_KEYS_MAX, CLASS_COUNT, Class, Classes, Config, Cursor, Full, Handle, Hint, Key,
-    Table,
+    self, CLASS_COUNT, Class, Classes, Config, Cursor, Full, Handle, Hint, Hints, Key, Table,
 };
 use hotloop::packet::PacketBuf;
 use hotloop::packet::classify::{Kind, Layout};
@@ -31,8 +30,8 @@ pub struct Connections {
     obtained: Obtained,
 }
 
-/// How many packets ahead connections are prefetched, and slots for new ones. Prefetching those of a whole burst
-/// at once is slower: there are more lines than a core can have on the way.
+/// How many packets ahead slots for new connections are prefetched. Prefetching those of a whole burst at once is
+/// slower: there are more lines than a core can have on the way.
 const AHEAD: usize = 8;
 
 /// How many places of a table one [`Connections::mark`] looks at: each may take a walk through services.
@@ -43,7 +42,7 @@ const MARK_BUDGET: usize = 4;
 struct Family<K: Key, H> {
     table: Table<K, (Connection, H)>,
     /// Where those of a burst are, by place in it: see [`Connections::hint_burst`].
-    hints: [Hint; BURST_KEYS_MAX],
+    hints: Hints,
     /// How many candidates for eviction in a row were protected. When that reaches the capacity, the
     /// table is full of protected connections, as far as a sample says: then one of them is evicted.
     protected_count: usize,
@@ -163,8 +162,8 @@ impl Connections {
     #[inline]
     pub fn prefetch_new(&mut self, index: usize, count: usize) {
         let end = index + count.min(AHEAD);
-        for hint in self.v4.hints.get(self.prefetched_end.max(index)..end).unwrap_or_default() {
-            self.v4.table.prefetch_insert(*hint);
+        for index in self.prefetched_end.max(index)..end {
+            self.v4.table.prefetch_insert(self.v4.hints.at(index));
         }
         self.prefetched_end = end;
     }
@@ -235,7 +234,7 @@ impl Connections {
     ) -> Result<(Place, u64), Vacancy> {
         match key {
             FlowKey::V4(key) => {
-                let hint = index.map_or(Hint::default(), |it| self.v4.hint(it));
+                let hint = index.map_or(Hint::default(), |it| self.v4.hints.at(it));
                 match self.v4.table.get_silent(*key, hint, now.as_ns()) {
                     Ok((handle, silent_ns)) => Ok((Place::V4(handle), silent_ns)),
                     Err(vacancy) => Err(Vacancy::V4(vacancy)),
@@ -375,26 +374,19 @@ impl Connections {
 
 impl<K: Key, H: Copy> Family<K, H> {
     fn new(arena: Arena, config: Config) -> Result<Self, Error> {
-        let hints = [Hint::default(); BURST_KEYS_MAX];
-        Ok(Self { table: Table::new(arena, config)?, hints, protected_count: 0 })
-    }
-
-    #[inline(always)]
-    fn hint(&self, index: usize) -> Hint {
-        self.hints[index % BURST_KEYS_MAX]
+        Ok(Self { table: Table::new(arena, config)?, hints: Hints::new(), protected_count: 0 })
     }
 
     /// The connection of a key. One that an earlier packet of the burst began may be left to
     /// [`Connections::find`].
     #[inline(always)]
     fn found(&mut self, key: &K, index: usize, now: Instant) -> Option<&(Connection, H)> {
-        let [hint, later] = [index, index + AHEAD].map(|index| self.hint(index));
-        self.table.find_ahead(key, hint, later, now.as_ns())
+        self.table.find(key, self.hints.at(index), now.as_ns())
     }
 
     #[inline(always)]
     fn likely_target(&self, index: usize) -> Option<TargetId> {
-        let (connection, _) = self.table.likely_value(self.hint(index))?;
+        let (connection, _) = self.table.likely_value(self.hints.at(index))?;
         Some(connection.target)
     }
 

@@ -3,7 +3,7 @@
 use super::{Chosen, Random, check, table};
 use crate::group::{GROUP_SLOTS, Lanes, Native};
 use crate::lines;
-use crate::{Class, Classes, Config, Full, Hint, LINES_MAX, STEP_NS, Table};
+use crate::{Class, Classes, Config, Full, Hints, LINES_MAX, STEP_NS, Table};
 
 /// 16 bytes of key, 40 of value, 8 of the table's own: a line.
 type Value = [u64; 5];
@@ -50,12 +50,14 @@ fn thirty_flows_of_one_tag() {
         let late_ns = 3 * STEP_NS;
         let inserted = bounded("insert", || table.insert(key(2_000), [0; 5], late_ns));
         assert_eq!(inserted.is_ok(), full != Full::Refuse);
-        let mut hints = [Hint::default(); 64];
+        let mut hints = Hints::new();
         table.uses_hints = true;
         let (count, ()) = lines::count(|| table.hint_burst((0..64).map(key), &mut hints));
         assert!(count <= 2, "control groups alone");
-        for (number, hint) in (0..64).zip(hints) {
-            bounded("find", || table.find(&key(number), hint, late_ns).copied());
+        for number in 0..64 {
+            bounded("find", || {
+                table.find(&key(number), hints.at(number as usize), late_ns).copied()
+            });
         }
         for number in 0..3_000 {
             bounded("remove", || table.remove(&key(number)));

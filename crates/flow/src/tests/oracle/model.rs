@@ -11,7 +11,7 @@ use super::super::{Chosen, check, table_with};
 use crate::group::{GROUP_SLOTS, Native};
 use crate::{
     BURST_KEYS_MAX, Backend, CLASS_COUNT, Class, Classes, Config, Full, Handle, HashSeed, Hint,
-    Refused, STEP_NS, Stats, Table, Vacancy, hash_words,
+    Hints, Refused, STEP_NS, Stats, Table, Vacancy, hash_words,
 };
 
 /// How many steps flows of each class are kept at first; the last one for ever.
@@ -64,7 +64,7 @@ pub struct Model {
     /// Handles of flows that have left or moved: the latest of them.
     stale: Vec<Handle>,
     /// The latest hints, and their keys.
-    hints: [Hint; BURST_KEYS_MAX],
+    hints: Hints,
     hinted: Vec<Chosen>,
     /// What the latest search in vain found out, however long ago that was.
     vacancy: Option<Vacancy<Chosen>>,
@@ -87,7 +87,7 @@ impl Model {
             table: table_with(config, backend),
             flows: HashMap::new(),
             stale: Vec::new(),
-            hints: [Hint::default(); BURST_KEYS_MAX],
+            hints: Hints::new(),
             hinted: Vec::new(),
             vacancy: None,
             alive: Rc::default(),
@@ -163,14 +163,14 @@ impl Model {
         let count = rest % (BURST_KEYS_MAX as u64 + 1);
         self.hinted = (0..count).map(|at| self.key(rest + at)).collect();
         self.table.uses_hints = !rest.is_multiple_of(3);
-        self.hints = [Hint::default(); BURST_KEYS_MAX];
+        self.hints = Hints::new();
         let is_shown = |index: usize| !(rest as usize + index).is_multiple_of(9);
         let keys = self.hinted.iter().enumerate();
         let keys = keys.map(|(index, key)| is_shown(index).then_some(*key));
         self.table.hint_burst(keys, &mut self.hints);
-        for (index, (key, hint)) in self.hinted.iter().zip(self.hints).enumerate() {
+        for (index, key) in self.hinted.iter().enumerate() {
             if self.table.uses_hints && is_shown(index) && self.flows.contains_key(key) {
-                assert!(!hint.is_absent(), "{key:?} is there");
+                assert!(!self.hints.at(index).is_absent(), "{key:?} is there");
             }
         }
     }
@@ -178,7 +178,7 @@ impl Model {
     /// Finds the flows that hints were last made for, however long ago that was.
     fn find_hinted(&mut self) {
         for (index, key) in self.hinted.clone().into_iter().enumerate() {
-            let hint = self.hints[index];
+            let hint = self.hints.at(index);
             let is_absent = self.table.uses_hints && hint.is_absent();
             let expected = if is_absent { None } else { self.expect_recent(key) };
             let found = self.table.find(&key, hint, self.now_ns);
@@ -191,7 +191,7 @@ impl Model {
     /// The latest hint for a key, or none.
     fn hint_of(&self, key: Chosen) -> Hint {
         let index = self.hinted.iter().position(|hinted| *hinted == key);
-        index.map_or(Hint::default(), |index| self.hints[index])
+        index.map_or(Hint::default(), |index| self.hints.at(index))
     }
 
     fn insert(&mut self, key: Chosen) {
