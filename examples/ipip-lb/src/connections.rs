@@ -132,19 +132,21 @@ impl Connections {
     }
 
     /// Asks for the memory of the connections of a burst of 64 packets at most, before
-    /// [`found`](Self::found) reads it. Where all connections stay in the cache, this does nothing.
+    /// [`found`](Self::found) reads it. Where all connections stay in the cache, this does nothing, and returns
+    /// false.
     #[inline]
-    pub fn hint_burst<P: PacketBuf>(&mut self, burst: &[Classified<P>]) {
+    pub fn hint_burst<P: PacketBuf>(&mut self, burst: &[Classified<P>]) -> bool {
         self.prefetched_end = 0;
         let mut any_v6 = false;
         let v4_keys = burst.iter().map(|packet| {
             let key = packet.tag().fast_key_v4(packet.packet.data());
             key.or_else(|| any_key_v4(packet, &mut any_v6))
         });
-        self.v4.table.hint_burst(v4_keys, &mut self.v4.hints);
+        let are_made = self.v4.table.hint_burst(v4_keys, &mut self.v4.hints);
         if any_v6 {
             self.hint_burst_v6(burst);
         }
+        are_made
     }
 
     /// Apart from [`hint_burst`](Self::hint_burst), which stays small where it is inlined.
