@@ -141,7 +141,7 @@ impl Summary<'_> {
         let (mut removed, others) = self.removed();
         let services = self.services.all();
         let here = taken.into_iter().map(|(service, _, target, id)| {
-            let name = TargetName::new(&services[service as usize].name, target.address);
+            let name = TargetName::new(&services[service as usize].name, target.address());
             let before = removed.remove(&name).unwrap_or(0);
             Sent { packets: self.target(id).packets + before, name: Some(name), is_gone: false }
         });

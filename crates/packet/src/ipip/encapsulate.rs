@@ -137,6 +137,15 @@ impl Tunnel {
         }
     }
 
+    /// Where the tunnel ends.
+    #[inline]
+    pub fn destination(&self) -> IpAddr {
+        match &self.outer {
+            Outer::V4(outer) => outer.destination().into(),
+            Outer::V6(outer) => outer.destination().into(),
+        }
+    }
+
     /// Whether the [source](Self::source) depends on the flow.
     #[inline]
     pub const fn is_spread(&self) -> bool {

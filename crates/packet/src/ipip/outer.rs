@@ -87,6 +87,10 @@ impl OuterV4 {
         Ipv4Addr::from((self.addresses as u32 | self.host_of(flow_hash)).to_le_bytes())
     }
 
+    pub(super) fn destination(&self) -> Ipv4Addr {
+        Ipv4Addr::from(((self.addresses >> 32) as u32).to_le_bytes())
+    }
+
     /// The bits of the source that come from a flow's hash.
     #[inline(always)]
     fn host_of(&self, flow_hash: u32) -> u32 {
@@ -131,31 +135,40 @@ impl OuterV4 {
 /// An outer IPv6 header, as far as it is the same for all packets of a tunnel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OuterV6 {
-    header: [u8; ipv6::HEADER_BYTES],
-    /// The bits of the source that come from a flow's hash: they are 0 in `header`.
-    host_mask: u64,
+    /// Source and destination.
+    addresses: [u8; 32],
+    /// How many bits of the source come from a flow's hash, the lowest ones: they are 0 in `addresses`.
+    host_bits: u8,
 }
 
 impl OuterV6 {
     #[inline]
     pub(super) fn new(source: Ipv6Addr, destination: Ipv6Addr, host_bits: u8) -> Self {
-        let mut header = [0; ipv6::HEADER_BYTES];
-        header[0] = 0x60;
-        header[7] = OUTER_TTL;
-        header[8..24].copy_from_slice(&source.octets());
-        header[24..].copy_from_slice(&destination.octets());
-        Self { header, host_mask: host_mask(host_bits) }
+        let mut addresses = [0; 32];
+        addresses[..16].copy_from_slice(&source.octets());
+        addresses[16..].copy_from_slice(&destination.octets());
+        Self { addresses, host_bits }
     }
 
     pub(super) const fn is_spread(&self) -> bool {
-        self.host_mask != 0
+        self.host_bits != 0
     }
 
     pub(super) fn source(&self, flow_hash: u32) -> Ipv6Addr {
-        let mut source = [0; 16];
-        source.copy_from_slice(&self.header[8..24]);
-        let host = spread(flow_hash) & self.host_mask;
-        Ipv6Addr::from_bits(u128::from_be_bytes(source) | u128::from(host))
+        let [source, _] = self.ends();
+        let host = spread(flow_hash) & host_mask(self.host_bits);
+        Ipv6Addr::from_bits(source.to_bits() | u128::from(host))
+    }
+
+    pub(super) fn destination(&self) -> Ipv6Addr {
+        self.ends()[1]
+    }
+
+    /// Source and destination.
+    #[inline]
+    fn ends(&self) -> [Ipv6Addr; 2] {
+        let (ends, _) = self.addresses.as_chunks::<16>();
+        [ends[0].into(), ends[1].into()]
     }
 
     /// The EtherType and the header of a packet, which has at most 65,535 bytes; of no flow where none is
@@ -165,11 +178,11 @@ impl OuterV6 {
         let mut bytes = [0; _];
         let (ethertype, header) = bytes.split_at_mut(ETHERTYPE_BYTES);
         ethertype.copy_from_slice(&ETHERTYPE_IPV6.to_be_bytes());
-        header.copy_from_slice(&self.header);
         let traffic_class = (inner.start >> 24) as u8;
         header[..2].copy_from_slice(&[0x60 | traffic_class >> 4, traffic_class << 4]);
         header[4..6].copy_from_slice(&(inner.total_bytes as u16).to_be_bytes());
-        header[6] = inner.protocol;
+        header[6..8].copy_from_slice(&[inner.protocol, OUTER_TTL]);
+        header[8..].copy_from_slice(&self.addresses);
         if let Some(flow) = flow
             && self.is_spread()
         {

@@ -96,7 +96,7 @@ pub(super) fn named(table: &ServiceTable, id: TargetId) -> (Option<&str>, Option
     match table.target(id) {
         Found::Active(target) => {
             let service = target.service.map(|index| &table.all()[index as usize]);
-            (service.map(|service| &*service.name), Some(target.address.to_string()))
+            (service.map(|service| &*service.name), Some(target.address().to_string()))
         }
         Found::Removed | Found::Flushed => (None, None),
     }
@@ -170,7 +170,7 @@ fn targets_of(key: &str, value: &str, table: &ServiceTable) -> Result<HashSet<Ta
         _ => Some(of) == address,
     };
     let targets = table.targets().iter().enumerate();
-    let targets = targets.filter(|(_, it)| it.service.is_some_and(|of| fits(of, it.address)));
+    let targets = targets.filter(|(_, it)| it.service.is_some_and(|of| fits(of, it.address())));
     let targets: HashSet<_> = targets.filter_map(|(slot, target)| target.id(slot)).collect();
     if targets.is_empty() {
         return Err(format!("there is no {key} {value:?} with backends; ctl {key}s lists them"));

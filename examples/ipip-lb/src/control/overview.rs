@@ -114,7 +114,7 @@ impl Operator {
         for (slot, target) in table.targets().iter().enumerate() {
             let Some((service, id)) = target.service.zip(target.id(slot)) else { continue };
             let service = &*table.all()[service as usize].name;
-            targets.insert((service, target.address), (target, summary.target(id)));
+            targets.insert((service, target.address()), (target, summary.target(id)));
         }
         targets
     }

@@ -206,7 +206,7 @@ impl Builder {
                 target.tunnel = tunnel(balancer, member.address);
                 let outer_bytes = target.tunnel.outer_header_bytes() as u16;
                 target.packet_bytes_max = balancer.mtu.saturating_sub(outer_bytes);
-                (target.service, target.address) = (Some(index), member.address);
+                target.service = Some(index);
             }
         }
         let sorted = |mut addresses: Vec<IpAddr>| {
@@ -258,7 +258,6 @@ fn vacant(state: &super::slots::SlotState) -> Target {
         packet_bytes_max: 0,
         is_usable: false,
         service: None,
-        address: nowhere.into(),
         weight: 0,
         is_up: false,
     }

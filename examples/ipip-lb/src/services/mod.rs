@@ -118,7 +118,7 @@ impl TargetId {
 }
 
 /// A slot and the backend of a service that has it now.
-// In lines of its own, and what each packet needs of it in the first.
+// In a line of its own.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub struct Target {
@@ -131,15 +131,15 @@ pub struct Target {
     pub packet_bytes_max: u16,
     /// Whether new connections may go to it.
     pub is_usable: bool,
-    /// The index of its service; none where the slot is vacant.
-    pub service: Option<u32>,
-    /// Where the backend's end of the tunnel is.
-    pub address: IpAddr,
-    /// Its share of new connections, as it is now.
-    pub weight: u32,
     /// Whether its health check says that it is up, or there is none.
     pub is_up: bool,
+    /// The index of its service; none where the slot is vacant.
+    pub service: Option<u32>,
+    /// Its share of new connections, as it is now.
+    pub weight: u32,
 }
+
+const _: () = assert!(size_of::<Target>() == 64);
 
 /// The state of a connection's target.
 #[derive(Clone, Copy, Debug)]
@@ -231,7 +231,7 @@ impl ServiceTable {
     #[inline]
     #[must_use]
     pub fn is_at(&self, target: TargetId, address: IpAddr) -> bool {
-        self.active(target).is_some_and(|target| target.address == address)
+        self.active(target).is_some_and(|target| target.address() == address)
     }
 
     /// `target`, or another of the service's where that is the client itself: one by this hash, in
@@ -328,6 +328,13 @@ impl Target {
     fn was_flushed(&self, generation: u32) -> bool {
         let ago = self.generation.wrapping_sub(generation).wrapping_sub(1);
         self.flushed.checked_shr(ago).is_some_and(|flushed| flushed & 1 == 1)
+    }
+
+    /// Where the backend's end of the tunnel is.
+    #[inline]
+    #[must_use]
+    pub fn address(&self) -> IpAddr {
+        self.tunnel.destination()
     }
 
     /// Its identity, where the slot is taken.

@@ -115,7 +115,7 @@ impl ServiceTable {
             let mut backends = service.backends.iter();
             self.services[index].targets.iter().filter_map(move |id| {
                 let target = &self.targets[id.slot()];
-                let backend = backends.find(|it| it.address == target.address)?;
+                let backend = backends.find(|it| it.address == target.address())?;
                 let (weight, is_up) = view.of(service, backend);
                 Some((target, Member { target: *id, address: backend.address, weight, is_up }))
             })

@@ -199,7 +199,7 @@ impl<'a> Running<'a> {
     pub fn remembered(&mut self, client: &str, vip: &str) -> Option<String> {
         let connection = self.connection(protocol::TCP, client, vip)?;
         match self.steering.services.target(connection.target) {
-            Found::Active(target) => Some(target.address.to_string()),
+            Found::Active(target) => Some(target.address().to_string()),
             Found::Removed | Found::Flushed => None,
         }
     }
