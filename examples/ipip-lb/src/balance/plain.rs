@@ -39,41 +39,45 @@ impl<P: PacketBuf + Carries> Worker<P> {
         let is_tcp = key.protocol() == protocol::TCP;
         let front = packet.data().first_chunk().filter(|_| is_tcp);
         let flags = front.map_or(0, fast_flags);
+        let from_client = (key, flags, hash);
+        let chosen = chosen.and_then(|id| Some((id, services.active(id)?)));
+        let Some((id, target)) = chosen.filter(|(_, target)| target.address != client) else {
+            return self.follow_plain(turn, packet, (layout, index), from_client, None, service);
+        };
         match self.connections.find_v4(key, index, now) {
-            Err(vacancy)
-                if let Some(id) = chosen
-                    && let Some(target) = services.active(id)
-                    && target.address != client =>
-            {
+            Err(vacancy) => {
                 let connection = Connection::new(id, key.protocol(), flags, now);
                 if self.place(turn, (Vacancy::V4(vacancy), hash), connection).is_some() {
                     self.schedule.connection_added(id, turn.counts);
                 }
                 self.send_plain(turn, packet, (id, target, layout), hash);
             }
-            found => {
-                self.follow_plain(turn, packet, (key, layout, flags, hash), found.ok(), service);
+            Ok(found) => {
+                let found = Some(found);
+                self.follow_plain(turn, packet, (layout, index), from_client, found, service);
             }
         }
     }
 
-    /// A packet as [`serve_plain`](Self::serve_plain) takes it, of a connection that was found, or whose
-    /// target is not chosen by the hash of its flow alone.
+    /// A packet as [`serve_plain`](Self::serve_plain) takes it, of a connection that was `found`, or whose
+    /// target is not chosen by the hash of its flow alone: it was not searched for yet.
     #[inline(never)]
     fn follow_plain(
         &mut self,
         turn: &mut Turn<'_, '_, '_, P>,
         packet: P,
-        (key, layout, flags, hash): (FlowKeyV4, Layout, u8, u32),
+        (layout, index): (Layout, usize),
+        (key, flags, hash): (FlowKeyV4, u8, u32),
         found: Option<(Handle, u64)>,
         service: &Service,
     ) {
-        let from_client = FromClient { key: &FlowKey::V4(key), hash, flags };
+        let found = match found {
+            Some(found) => Ok(found),
+            None => self.connections.find_v4(key, index, turn.now()),
+        };
         let found = found.map(|(handle, silent_ns)| (Place::V4(handle), silent_ns));
-        // Of a key without a connection, what the search found out is left behind: most packets that come here
-        // have one.
-        let found = found.ok_or(Vacancy::V4(key.into()));
-        match self.follow_found(turn, &from_client, found, || Ok(service)) {
+        let from_client = FromClient { key: &FlowKey::V4(key), hash, flags };
+        match self.follow_found(turn, &from_client, found.map_err(Vacancy::V4), || Ok(service)) {
             Ok(id) => match turn.services.active(id) {
                 Some(target) => self.send_plain(turn, packet, (id, target, layout), hash),
                 None => self.send_to(turn, packet, id, hash),
