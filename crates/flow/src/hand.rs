@@ -47,16 +47,16 @@ impl Hand {
 }
 
 impl<K: Key, V> View<'_, K, V> {
-    /// The next flow of a key's first group that is of rank 0, or whose time is up. What is met before it is
-    /// spared. Of a group of one to three flows, none: those that have just come would leave soon, and other
-    /// groups have older ones.
+    /// The next flow of a key's first group that is of rank 0, or whose time is up: the group, and its slot
+    /// there. What is met before it is spared. Of a group of one to three flows, none: those that have just
+    /// come would leave soon, and other groups have older ones.
     #[inline(always)]
     pub(crate) fn next_in_turn<L: Lanes>(
         self,
         hash: Hash,
         (now, idle_timeouts): (u32, &IdleTimeouts),
         mut rank: impl FnMut(&Entry<K, V>) -> Option<u8>,
-    ) -> Option<usize> {
+    ) -> Option<(usize, usize)> {
         let group = self.first(hash);
         let occupied = L::occupied(self.group(group));
         if occupied.rest().rest().rest().is_empty() {
@@ -76,7 +76,7 @@ impl<K: Key, V> View<'_, K, V> {
             hand.go_past(slot);
         }
         self.change_hand(group, |it| *it = hand);
-        found.map(|slot| group * GROUP_SLOTS + slot)
+        found.map(|slot| (group, slot))
     }
 
     /// Prefetches the entry that [`next_in_turn`](Self::next_in_turn) will look at first.

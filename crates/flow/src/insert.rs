@@ -97,41 +97,41 @@ impl<K: Key, V> Table<K, V> {
         on_evict: impl FnOnce(K, V),
     ) -> Result<Handle, Refused> {
         let seen = self.clock.advance(now.into());
-        let vacancy = key.into();
-        let flow = Flow { key: vacancy.key, value, seen, class };
+        let Vacancy { key, hash, until } = key.into();
         // As a rule there is a free slot in the first group.
-        if vacancy.until == Some(self.store.generation())
+        let is_new = until == Some(self.store.generation());
+        if is_new
             && self.stats.len < self.capacity
             && let view = self.store.view()
-            && let first = view.first(vacancy.hash)
+            && let first = view.first(hash)
             && let Some(slot) = by_backend!(self.backend, L => L::free(view.group(first)).first())
         {
-            let slot = first * GROUP_SLOTS + slot;
             self.count_new();
-            self.note_newest(slot);
-            return Ok(self.store.link(slot, vacancy.hash, flow));
+            self.note_newest(first * GROUP_SLOTS + slot);
+            let flow = Flow { key, value, seen, class };
+            return Ok(self.store.link_in(first, slot, hash.tag(), flow));
         }
-        self.insert_anywhere(vacancy, flow, rank, on_evict)
+        let flow = Flow { key, value, seen, class };
+        self.insert_anywhere((hash, is_new), flow, rank, on_evict)
     }
 
     /// Apart from [`insert_ranked`](Self::insert_ranked), which stays small where it is inlined.
     #[inline(never)]
     fn insert_anywhere(
         &mut self,
-        vacancy: Vacancy<K>,
+        (hash, is_new): (Hash, bool),
         flow: Flow<K, V>,
         mut rank: impl FnMut(&V, Class, u64) -> Option<u8>,
         on_evict: impl FnOnce(K, V),
     ) -> Result<Handle, Refused> {
-        let hash = self.store.view().hash_unless(vacancy.hash, &flow.key);
-        let is_new = vacancy.until == Some(self.store.generation());
+        let hash = self.store.view().hash_unless(hash, &flow.key);
         let spot = by_backend!(self.backend, L => {
             let known =
                 if is_new { None } else { self.spot_of_key::<L>(&flow.key, hash, flow.seen) };
             match known {
                 Some(spot) => spot,
                 None => match self.next_in_turn::<L>(hash, flow.seen, &mut rank) {
-                    Some(slot) => return Ok(self.take_place(slot, hash, flow, on_evict)),
+                    Some(place) => return Ok(self.take_place(place, hash, flow, on_evict)),
                     None => self.new_spot::<L>(hash, flow.seen, rank)?,
                 },
             }
@@ -146,7 +146,7 @@ impl<K: Key, V> Table<K, V> {
         hash: Hash,
         now: u32,
         rank: &mut impl FnMut(&V, Class, u64) -> Option<u8>,
-    ) -> Option<usize> {
+    ) -> Option<(usize, usize)> {
         let Full::Evict(classes) = self.full else { return None };
         if self.stats.len < self.capacity {
             return None;
@@ -156,21 +156,23 @@ impl<K: Key, V> Table<K, V> {
         })
     }
 
-    /// Puts a flow in the place of another one in its first group, which is handed out.
+    /// Puts a flow in the place of [the next in turn](Self::next_in_turn), which is handed out.
     #[inline(always)]
     fn take_place(
         &mut self,
-        slot: usize,
+        (group, slot_of_group): (usize, usize),
         hash: Hash,
         flow: Flow<K, V>,
         on_evict: impl FnOnce(K, V),
     ) -> Handle {
         let (now, view) = (flow.seen, self.store.view());
+        let slot = group * GROUP_SLOTS + slot_of_group;
         let leaving = view.entry(slot).key().map(|key| view.hash(key));
-        let is_first = leaving.is_some_and(|it| view.first(it) == view.first(hash));
-        let place =
-            if is_first { Place::Swapped { slot } } else { Place::Left { slot, leaving: slot } };
-        let (handle, left) = self.store.settle(place, hash, flow);
+        let (handle, left) = if leaving.is_some_and(|it| view.first(it) == group) {
+            self.store.swap_in(group, slot_of_group, hash.tag(), flow)
+        } else {
+            self.store.settle(Place::Left { slot, leaving: slot }, hash, flow)
+        };
         if let Some(left) = left {
             self.count_left(&left, now);
             on_evict(left.key, left.value);

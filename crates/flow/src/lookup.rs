@@ -86,6 +86,15 @@ pub struct Vacancy<K> {
     pub(crate) until: Option<Generation>,
 }
 
+impl<K: Copy> Vacancy<K> {
+    /// The key.
+    #[must_use]
+    #[inline(always)]
+    pub const fn key(&self) -> K {
+        self.key
+    }
+}
+
 impl<K> From<K> for Vacancy<K> {
     /// Of a key of which nothing is known.
     #[inline(always)]

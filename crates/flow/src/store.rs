@@ -169,7 +169,20 @@ impl<K: Key, V> Store<K, V> {
             self.group_mut(first).raise_overflow();
             self.overflow_len += 1;
         }
-        self.group_mut(group).occupy(slot_of_group, hash.tag());
+        self.link_in(group, slot_of_group, hash.tag(), flow)
+    }
+
+    /// Puts a flow, whose key is nowhere, into a slot of its first group that is free.
+    #[inline(always)]
+    pub(crate) fn link_in(
+        &mut self,
+        group: usize,
+        slot_of_group: usize,
+        tag: u8,
+        flow: Flow<K, V>,
+    ) -> Handle {
+        let slot = group * GROUP_SLOTS + slot_of_group;
+        self.group_mut(group).occupy(slot_of_group, tag);
         let generation = self.generation;
         self.generation = generation.next();
         self.entry_mut(slot).put(flow, generation);
@@ -184,8 +197,21 @@ impl<K: Key, V> Store<K, V> {
         hash: Hash,
         flow: Flow<K, V>,
     ) -> (Handle, Option<Flow<K, V>>) {
-        self.group_mut(slot / GROUP_SLOTS).occupy(slot % GROUP_SLOTS, hash.tag());
-        self.replace(slot, flow)
+        self.renew(slot);
+        self.swap_in(slot / GROUP_SLOTS, slot % GROUP_SLOTS, hash.tag(), flow)
+    }
+
+    /// As [`swap`](Self::swap), in the place of a flow that searches look at as it is.
+    #[inline(always)]
+    pub(crate) fn swap_in(
+        &mut self,
+        group: usize,
+        slot_of_group: usize,
+        tag: u8,
+        flow: Flow<K, V>,
+    ) -> (Handle, Option<Flow<K, V>>) {
+        self.group_mut(group).occupy(slot_of_group, tag);
+        self.exchange(group * GROUP_SLOTS + slot_of_group, flow)
     }
 
     /// Has the next search for a flow to leave look at the one in a slot, whatever it was.
@@ -200,16 +226,22 @@ impl<K: Key, V> Store<K, V> {
         self.view().change_hand(slot / GROUP_SLOTS, |hand| hand.go_past(slot % GROUP_SLOTS));
     }
 
-    /// Puts a flow in the place of another, which it returns: of its key, or of another with its tag.
+    /// Puts a flow in the place of another of its key, which it returns.
     #[inline(always)]
     pub(crate) fn replace(
         &mut self,
         slot: usize,
         flow: Flow<K, V>,
     ) -> (Handle, Option<Flow<K, V>>) {
+        self.renew(slot);
+        self.exchange(slot, flow)
+    }
+
+    /// As [`replace`](Self::replace), in the place of a flow that searches look at as it is.
+    #[inline(always)]
+    fn exchange(&mut self, slot: usize, flow: Flow<K, V>) -> (Handle, Option<Flow<K, V>>) {
         let generation = self.generation;
         self.generation = generation.next();
-        self.renew(slot);
         let entry = self.entry_mut(slot);
         let before = entry.take();
         entry.put(flow, generation);

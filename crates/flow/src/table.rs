@@ -10,10 +10,11 @@ use crate::Key;
 use crate::clock::{Clock, IdleTimeouts};
 use crate::config::{CLASS_COUNT, Class, Config, FlowError, Full};
 use crate::entry::Generation;
-use crate::group::Backend;
+use crate::group::{Backend, Lanes};
 use crate::lookup::{Hint, Vacancy, see};
 use crate::stats::Stats;
 use crate::store::Store;
+use crate::view::Hash;
 
 /// The most keys of one burst.
 pub const BURST_KEYS_MAX: usize = 64;
@@ -164,6 +165,23 @@ impl<K: Key, V> Table<K, V> {
         let now = self.clock.advance(now.into());
         let view = self.store.view();
         let hash = view.hash_unless(hint.hash(), &key);
+        let group = view.group(view.first(hash));
+        let matches = by_backend!(self.backend, L => L::matches(group, hash.tag()));
+        if matches.is_empty() && group.overflow() == 0 {
+            return Err(Vacancy { key, hash, until: Some(self.store.generation()) });
+        }
+        self.get_silent_anywhere(key, hash, now)
+    }
+
+    /// Apart from [`get_silent`](Self::get_silent), which stays small where it is inlined.
+    #[inline(never)]
+    fn get_silent_anywhere(
+        &self,
+        key: K,
+        hash: Hash,
+        now: u32,
+    ) -> Result<(Handle, u64), Vacancy<K>> {
+        let view = self.store.view();
         let Some((slot, entry)) = by_backend!(self.backend, L => view.find::<L>(&key, hash)) else {
             return Err(Vacancy { key, hash, until: Some(self.store.generation()) });
         };

@@ -88,7 +88,7 @@ impl Seed {
 
     /// [`hash`](Self::hash) of an IPv4 flow.
     #[inline]
-    pub(crate) fn hash_v4(&self, key: &FlowKeyV4) -> u32 {
+    pub fn hash_v4(&self, key: &FlowKeyV4) -> u32 {
         // An address and its port as one number each: 48 bits.
         let a = u64::from(key.source().to_bits()) << 16 | u64::from(key.source_port());
         let b = u64::from(key.destination().to_bits()) << 16 | u64::from(key.destination_port());

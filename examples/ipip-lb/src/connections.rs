@@ -163,6 +163,10 @@ impl Connections {
     /// made for: `count` packets are left in it, from `index` on.
     #[inline]
     pub fn prefetch_new(&mut self, index: usize, count: usize) {
+        // As many at a time as half of those ahead.
+        if self.prefetched_end > index + AHEAD / 2 {
+            return;
+        }
         let end = index + count.min(AHEAD);
         for index in self.prefetched_end.max(index)..end {
             self.v4.table.prefetch_insert(self.v4.hints.at(index));
@@ -222,33 +226,36 @@ impl Connections {
     }
 
     /// The connection of a key, which has a packet now, and for how long it had none, in nanoseconds:
-    /// exactly enough to compare it with [`ABANDONED_NS`]. `index` is the packet's place in the burst that hints
-    /// were made for, if the key is the one that its hint is for; IPv6 makes no use of it.
+    /// exactly enough to compare it with [`ABANDONED_NS`].
     ///
     /// # Errors
     /// There is no connection of this key: [`insert`](Self::insert) takes the [`Vacancy`].
-    #[inline(always)]
-    pub fn find(
-        &mut self,
-        key: &FlowKey,
-        index: Option<usize>,
-        now: Instant,
-    ) -> Result<(Place, u64), Vacancy> {
+    #[inline]
+    pub fn find(&mut self, key: &FlowKey, now: Instant) -> Result<(Place, u64), Vacancy> {
         match key {
             FlowKey::V4(key) => {
-                let hint = index.map_or(Hint::default(), |it| self.v4.hints.at(it));
-                match self.v4.table.get_silent(*key, hint, now.as_ns()) {
-                    Ok((handle, silent_ns)) => Ok((Place::V4(handle), silent_ns)),
-                    Err(vacancy) => Err(Vacancy::V4(vacancy)),
-                }
+                let found = self.v4.table.get_silent(*key, Hint::default(), now.as_ns());
+                found.map(|(it, silent_ns)| (Place::V4(it), silent_ns)).map_err(Vacancy::V4)
             }
             FlowKey::V6(key) => {
-                match self.v6.table.get_silent(*key, Hint::default(), now.as_ns()) {
-                    Ok((handle, silent_ns)) => Ok((Place::V6(handle), silent_ns)),
-                    Err(vacancy) => Err(Vacancy::V6(vacancy)),
-                }
+                let found = self.v6.table.get_silent(*key, Hint::default(), now.as_ns());
+                found.map(|(it, silent_ns)| (Place::V6(it), silent_ns)).map_err(Vacancy::V6)
             }
         }
+    }
+
+    /// [`find`](Self::find) for IPv4, by the key of the packet at `index` of the burst that hints were made for.
+    ///
+    /// # Errors
+    /// As [`find`](Self::find).
+    #[inline(always)]
+    pub fn find_v4(
+        &mut self,
+        key: FlowKeyV4,
+        index: usize,
+        now: Instant,
+    ) -> Result<(Handle, u64), flow::Vacancy<FlowKeyV4>> {
+        self.v4.table.get_silent(key, self.v4.hints.at(index), now.as_ns())
     }
 
     /// The connection of a key, without counting it as seen.
@@ -426,7 +433,7 @@ impl<K: Key, H: Copy> Family<K, H> {
             self.protected_count = 0;
             return placed.ok();
         }
-        self.insert_among_protected(vacancy, value, now, protected_count, on_removed)
+        self.insert_among_protected(vacancy.key(), value, now, protected_count, on_removed)
     }
 
     /// Inserts a connection for which none may leave, if it is time that one does.
@@ -434,7 +441,7 @@ impl<K: Key, H: Copy> Family<K, H> {
     #[inline(never)]
     fn insert_among_protected(
         &mut self,
-        vacancy: flow::Vacancy<K>,
+        key: K,
         value: (Connection, H),
         now: Instant,
         protected_count: usize,
@@ -448,7 +455,7 @@ impl<K: Key, H: Copy> Family<K, H> {
         let rank = |_: &(Connection, H), _: Class, _| Some(0);
         let on_evict = |_: K, (left, _): (Connection, H)| on_removed(left.target);
         let class = class(&value.0);
-        self.table.insert_ranked(vacancy, value, class, now.as_ns(), rank, on_evict).ok()
+        self.table.insert_ranked(key, value, class, now.as_ns(), rank, on_evict).ok()
     }
 }
 

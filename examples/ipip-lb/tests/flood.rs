@@ -151,7 +151,7 @@ impl Worker {
     fn consistent(&self, hash: u32) -> [u8; 4] {
         let table = self.balance.services();
         let target = table.all()[0].by_hash(hash).expect("there are backends");
-        match table.targets()[target.slot()].address {
+        match table.targets()[target.slot()].address() {
             IpAddr::V4(address) => address.octets(),
             IpAddr::V6(address) => panic!("{address}"),
         }
@@ -160,7 +160,7 @@ impl Worker {
     fn connections(&self) -> HashMap<FlowKey, (Connection, IpAddr)> {
         let table = self.balance.services();
         let target = |id| match table.target(id) {
-            Found::Active(target) => target.address,
+            Found::Active(target) => target.address(),
             gone => panic!("{gone:?}"),
         };
         let connections = self.balance.connections().iter();

@@ -47,7 +47,7 @@ fn seen(table: &ServiceTable) -> String {
             .unwrap();
     }
     for target in table.targets() {
-        let (address, weight) = (target.address, target.weight);
+        let (address, weight) = (target.address(), target.weight);
         let (service, is_up, is_usable) = (target.service, target.is_up, target.is_usable);
         writeln!(text, "{service:?} {address} {weight} {is_up} {is_usable}").unwrap();
     }

@@ -48,7 +48,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
             }
         };
         if answered.is_ok() {
-            budget.count(now, header.source);
+            budget.count(header.source);
             self.send_answer(turn, packet);
         }
     }

@@ -7,7 +7,6 @@ use crate::services::ServiceTable;
 use hotloop::packet::PacketBuf;
 use hotloop::packet::classify::{Kind, Layout};
 use hotloop::packet::ethernet::Station;
-use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::ip::{Fragment, is_host};
 use hotloop::packet::ipip::{self, DecapsulateError};
 use hotloop::stage::{Carries, Classified};
@@ -34,10 +33,17 @@ impl<P: PacketBuf + Carries> Worker<P> {
         // Nearly all of these are first packets of their connections. Most of what follows can't hold of
         // them, and looking would take a fifth more instructions.
         if let Some(key) = layout.fast_key_v4(packet.data())
-            && let Some(service) = turn.services.service_of_flow(&FlowKey::V4(key))
+            && let Some(service) = turn.services.service_of_v4(&key)
         {
-            return self.serve_plain(turn, packet, (key, layout, index), service);
+            self.serve_plain(turn, packet, (key, layout, index), service);
+        } else {
+            self.dispatch_any(turn, packet, layout);
         }
+    }
+
+    /// [`dispatch`](Self::dispatch) for any packet.
+    #[inline(never)]
+    fn dispatch_any(&mut self, turn: &mut Turn<'_, '_, '_, P>, packet: P, layout: Layout) {
         match layout.kind() {
             Kind::Ipv4 | Kind::Ipv6 => {}
             Kind::Malformed(_) => return turn.reject(packet, BalanceDrop::Malformed),

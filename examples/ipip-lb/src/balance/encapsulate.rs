@@ -12,19 +12,17 @@ use hotloop::stage::{Carries, Counter};
 
 impl<P: PacketBuf + Carries> Worker<P> {
     /// Sends a packet of the [fast path](Layout::is_fast_v4) to a target.
-    #[inline]
+    #[inline(always)]
     pub(super) fn send_plain(
         &mut self,
         turn: &mut Turn<'_, '_, '_, P>,
         mut packet: P,
-        (id, layout): (TargetId, Layout),
+        (id, target, layout): (TargetId, &Target, Layout),
         hash: u32,
     ) {
         let Self { link, identifications, .. } = self;
         let (mtu_bytes, flow) = (turn.services.settings.mtu_bytes, (hash, identifications));
-        if let Some(target) = turn.services.active(id)
-            && target.tunnel.wrap_fast_v4(&mut packet, layout, mtu_bytes, link, flow)
-        {
+        if target.tunnel.wrap_fast_v4(&mut packet, layout, mtu_bytes, link, flow) {
             turn.counts.target(id).packets.add(1);
             return turn.send(packet, self.egresses.backends.route);
         }
@@ -32,6 +30,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
     }
 
     /// Sends a packet to a target.
+    #[inline(never)]
     pub(super) fn send_to(
         &mut self,
         turn: &mut Turn<'_, '_, '_, P>,

@@ -13,14 +13,16 @@
 //! hashes says each time.
 //!
 //! Nearly all packets are of known connections: `forward` encapsulates and sends them. All others go on to
-//! `dispatch`, which tells them apart. `serve` finds the connections of what clients send, `encapsulate`
-//! sends it to their targets; `return_path` sends what services answer; `answer` sends ICMP.
+//! `dispatch`, which tells them apart. `serve` finds the connections of what clients send, `plain` those of
+//! its simplest packets, `encapsulate` sends it to their targets; `return_path` sends what services answer;
+//! `answer` sends ICMP.
 
 mod answer;
 mod dispatch;
 mod encapsulate;
 mod forward;
 mod fragments;
+mod plain;
 mod query;
 mod rate_limit;
 mod refusal;

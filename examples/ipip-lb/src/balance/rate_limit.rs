@@ -3,38 +3,40 @@
 use hotloop::stage::Instant;
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::time::Duration;
 
-const SECOND_NS: u64 = 1_000_000_000;
+const SECOND: Duration = Duration::from_secs(1);
 
 /// Counts what happens in windows of a second: one begins with the first that comes when the last is
 /// over.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Window {
-    /// None before the first.
-    start: Option<Instant>,
+    /// When it is over: in the beginning, at once.
+    end: Instant,
     count: u32,
 }
 
 impl Window {
     /// Whether one more may happen now.
-    #[inline]
+    #[inline(always)]
     #[must_use]
-    pub fn has_room(&self, now: Instant, per_second_max: u32) -> bool {
-        per_second_max > 0 && (self.is_over(now) || self.count < per_second_max)
+    pub fn has_room(&mut self, now: Instant, per_second_max: u32) -> bool {
+        if self.is_over(now) {
+            *self = Self { end: now + SECOND, count: 0 };
+        }
+        self.count < per_second_max
     }
 
-    /// One more happens now.
-    #[inline]
-    pub fn count(&mut self, now: Instant) {
-        if self.is_over(now) {
-            *self = Self { start: Some(now), count: 0 };
-        }
+    /// One more happens now, as there was [room](Self::has_room) for.
+    #[inline(always)]
+    pub fn count(&mut self) {
         self.count += 1;
     }
 
     /// Whether the next that happens begins another window.
+    #[inline]
     pub fn is_over(&self, now: Instant) -> bool {
-        self.start.is_none_or(|start| now.ns_since(start) >= SECOND_NS)
+        now >= self.end
     }
 }
 
@@ -71,8 +73,8 @@ impl Budget {
     }
 
     /// An error goes to this host now, as there was [room](Self::has_room) for.
-    pub fn count(&mut self, now: Instant, to: IpAddr) {
-        self.window.count(now);
+    pub fn count(&mut self, to: IpAddr) {
+        self.window.count();
         *self.sent.entry(network(to)).or_default() += 1;
     }
 }
@@ -97,7 +99,7 @@ mod tests {
             let now = Instant::from_ns(ms * 1_000_000);
             let has_room = window.has_room(now, 2);
             if has_room {
-                window.count(now);
+                window.count();
             }
             has_room
         };
@@ -115,7 +117,7 @@ mod tests {
         let mut count = 0;
         for host in hosts {
             if budget.has_room(now, host) {
-                budget.count(now, host);
+                budget.count(host);
                 count += 1;
             }
         }

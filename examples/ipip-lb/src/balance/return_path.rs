@@ -51,7 +51,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         header: &OwnHeader,
         flags: u8,
     ) -> Option<TargetId> {
-        let (place, _) = self.connections.find(key, None, turn.now()).ok()?;
+        let (place, _) = self.connections.find(key, turn.now()).ok()?;
         let mut connection = self.connections.connection(place)?;
         turn.counts.replies_known.add(1);
         if header.fragment != Fragment::Later {

@@ -92,7 +92,6 @@ impl Schedule {
 
     /// The target that depends on nothing that only this worker knows, but for a client that keeps
     /// its backend: never the client itself.
-    #[inline(always)]
     pub fn consistent(
         &self,
         services: &ServiceTable,
@@ -160,7 +159,7 @@ impl Schedule {
     }
 
     /// A connection of this target was added.
-    #[inline]
+    #[inline(always)]
     pub fn connection_added(&mut self, target: TargetId, counts: &WorkerCounts) {
         if let Some(load) = self.load(target) {
             load.connection_count += 1;

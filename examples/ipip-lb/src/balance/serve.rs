@@ -8,23 +8,21 @@ use crate::arrival::hash;
 use crate::config::{IcmpEcho, Scheduler};
 use crate::connection::{Connection, is_syn};
 use crate::connections::{Place, Vacancy};
-use crate::own_header::{OwnHeader, fast_flags};
+use crate::own_header::OwnHeader;
 use crate::services::{Found, Service, ServiceTable, TargetId};
 use hotloop::packet::PacketBuf;
 use hotloop::packet::classify::Layout;
-use hotloop::packet::flow_key::{FlowKey, FlowKeyV4};
+use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::ip::{Fragment, protocol};
 use hotloop::stage::{Carries, Instant};
 use std::net::IpAddr;
 
 /// A packet of a flow to a service.
-struct FromClient<'a> {
-    key: &'a FlowKey,
-    /// Its place in its burst, where that is known.
-    index: Option<usize>,
-    hash: u32,
+pub(super) struct FromClient<'a> {
+    pub(super) key: &'a FlowKey,
+    pub(super) hash: u32,
     /// TCP's; 0 elsewhere.
-    flags: u8,
+    pub(super) flags: u8,
 }
 
 impl FromClient<'_> {
@@ -35,30 +33,6 @@ impl FromClient<'_> {
 }
 
 impl<P: PacketBuf + Carries> Worker<P> {
-    /// A whole packet of TCP or UDP to a service, in IPv4 without options.
-    pub(super) fn serve_plain(
-        &mut self,
-        turn: &mut Turn<'_, '_, '_, P>,
-        packet: P,
-        (key, layout, index): (FlowKeyV4, Layout, usize),
-        service: &Service,
-    ) {
-        let (source, destination) = (key.source().into(), key.destination().into());
-        if let Some(reason) = refusal::of_addresses(turn.services, source, destination) {
-            return turn.reject(packet, reason);
-        }
-        let is_tcp = key.protocol() == protocol::TCP;
-        let front = packet.data().first_chunk().filter(|_| is_tcp);
-        let flags = front.map_or(0, fast_flags);
-        let key = FlowKey::V4(key);
-        let hash = self.seed.hash(&key);
-        let from_client = FromClient { key: &key, index: Some(index), hash, flags };
-        match self.follow(turn, &from_client, || Ok(service)) {
-            Ok(target) => self.send_plain(turn, packet, (target, layout), hash),
-            Err(reason) => turn.reject(packet, reason),
-        }
-    }
-
     /// A packet to an address of a service.
     pub(super) fn serve(
         &mut self,
@@ -84,7 +58,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
                 Some(key) => {
                     let flags = header.tcp_flags(packet.data());
                     let is_echo = header.is_echo(packet.data());
-                    let from_client = FromClient { key: &key, index: None, hash, flags };
+                    let from_client = FromClient { key: &key, hash, flags };
                     let (services, port) = (turn.services, key.destination_port());
                     self.follow(turn, &from_client, || {
                         service_for(services, header.destination, header.protocol, port, is_echo)
@@ -105,15 +79,26 @@ impl<P: PacketBuf + Carries> Worker<P> {
     }
 
     /// The target of a packet's connection, which is entered where it is new.
-    #[inline(always)]
     fn follow<'d>(
         &mut self,
         turn: &Turn<'d, '_, '_, P>,
         packet: &FromClient<'_>,
         service: impl FnOnce() -> Result<&'d Service, BalanceDrop>,
     ) -> Result<TargetId, BalanceDrop> {
+        let found = self.connections.find(packet.key, turn.now());
+        self.follow_found(turn, packet, found, service)
+    }
+
+    /// As [`follow`](Self::follow), where the connection was searched for already.
+    pub(super) fn follow_found<'d>(
+        &mut self,
+        turn: &Turn<'d, '_, '_, P>,
+        packet: &FromClient<'_>,
+        found: Result<(Place, u64), Vacancy>,
+        service: impl FnOnce() -> Result<&'d Service, BalanceDrop>,
+    ) -> Result<TargetId, BalanceDrop> {
         let services = turn.services;
-        let (place, silent_ns) = match self.connections.find(packet.key, packet.index, turn.now()) {
+        let (place, silent_ns) = match found {
             Ok(found) => found,
             Err(vacancy) => return self.enter(turn, service()?, packet, vacancy),
         };
@@ -170,7 +155,6 @@ impl<P: PacketBuf + Carries> Worker<P> {
     }
 
     /// The target of a connection that is new here.
-    #[inline(always)]
     fn enter(
         &mut self,
         turn: &Turn<'_, '_, '_, P>,
@@ -181,11 +165,9 @@ impl<P: PacketBuf + Carries> Worker<P> {
         let (services, now) = (turn.services, turn.now());
         let (client, hash) = (packet.key.source(), packet.hash);
         let consistent = self.schedule.consistent(services, service, client, hash, now)?;
-        turn.counts.admitted.add(1);
         // Entered before the scheduler chooses: its turn must not be spent on what finds no room.
         let mut connection = Connection::new(consistent, packet.key.protocol(), packet.flags, now);
         let Some(place) = self.place(turn, (vacancy, hash), connection) else {
-            turn.counts.stateless.add(1);
             return Ok(consistent);
         };
         if service.scheduler != Scheduler::Maglev {
@@ -210,24 +192,28 @@ impl<P: PacketBuf + Carries> Worker<P> {
         Ok(connection.target)
     }
 
-    /// Enters a connection, where there is room for it and not too many came in this second.
+    /// Counts a new connection, and enters it where there is room for it and not too many came in this
+    /// second.
     #[inline(always)]
-    fn place(
+    pub(super) fn place(
         &mut self,
         turn: &Turn<'_, '_, '_, P>,
         vacancy: (Vacancy, u32),
         connection: Connection,
     ) -> Option<Place> {
-        let now = turn.now();
+        let (now, counts) = (turn.now(), turn.counts);
+        counts.admitted.add(1);
         let per_second_max = turn.services.settings.new_connections_per_second_max;
-        if !self.new_connections.has_room(now, per_second_max) {
-            return None;
+        let Self { connections, schedule, new_connections, .. } = self;
+        let on_removed = |left| schedule.connection_removed(left, counts);
+        if new_connections.has_room(now, per_second_max)
+            && let Some(place) = connections.insert(vacancy, connection, now, on_removed)
+        {
+            new_connections.count();
+            return Some(place);
         }
-        let Self { connections, schedule, .. } = self;
-        let on_removed = |left| schedule.connection_removed(left, turn.counts);
-        let place = connections.insert(vacancy, connection, now, on_removed)?;
-        self.new_connections.count(now);
-        Some(place)
+        counts.stateless.add(1);
+        None
     }
 
     /// The first fragment of a datagram: those that wait for it follow.
@@ -318,7 +304,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         hash: u32,
         now: Instant,
     ) -> Result<TargetId, BalanceDrop> {
-        let found = self.connections.find(key, None, now).ok();
+        let found = self.connections.find(key, now).ok();
         if let Some(connection) = found.and_then(|(place, _)| self.connections.connection(place)) {
             match services.target(connection.target) {
                 Found::Active(_) => return Ok(connection.target),

@@ -108,19 +108,25 @@ impl PortTables {
     /// The service of `port`.
     #[inline(always)]
     pub fn service(&self, table: PortTable, port: u16) -> ServiceIndex {
+        // The two that most prefixes have, by comparing: all four would be a jump table.
         let payload = table.0 & PortTable::PAYLOAD;
-        match table.0 & PortTable::KIND {
-            PortTable::SAME => ServiceIndex(payload),
-            PortTable::RANGE => {
-                let Range { first, last, service } = self.ranges[payload as usize];
-                if (first..=last).contains(&port) { service } else { ServiceIndex::NONE }
-            }
-            PortTable::PIECES => self.piece(payload as usize, port),
-            _ => self.paged(payload as usize, port),
+        if table.0 >= PortTable::RANGE {
+            let Range { first, last, service } = self.ranges[payload as usize];
+            if (first..=last).contains(&port) { service } else { ServiceIndex::NONE }
+        } else if table.0 < PortTable::PIECES {
+            ServiceIndex(payload)
+        } else {
+            self.divided(table, port)
         }
     }
 
     #[inline(never)]
+    fn divided(&self, table: PortTable, port: u16) -> ServiceIndex {
+        let payload = (table.0 & PortTable::PAYLOAD) as usize;
+        let is_paged = table.0 & PortTable::KIND == PortTable::PAGES;
+        if is_paged { self.paged(payload, port) } else { self.piece(payload, port) }
+    }
+
     fn piece(&self, first: usize, port: u16) -> ServiceIndex {
         let mut pieces = self.pieces[first..].iter();
         let mut service = ServiceIndex::NONE;
@@ -132,7 +138,6 @@ impl PortTables {
         service
     }
 
-    #[inline(never)]
     fn paged(&self, directory: usize, port: u16) -> ServiceIndex {
         let [high, low] = port.to_be_bytes().map(usize::from);
         let entry = self.pages[directory][high];

@@ -20,11 +20,10 @@ use crate::prefix::Prefix;
 use crate::rules::Rules;
 use hotloop::flow::{CLASS_COUNT, prefetch_line};
 use hotloop::packet::ethernet;
-use hotloop::packet::flow_key::FlowKey;
+use hotloop::packet::flow_key::{FlowKey, FlowKeyV4};
 use hotloop::packet::ip::protocol;
 use hotloop::packet::ipip::Tunnel;
 use std::collections::HashSet;
-use std::hint;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -163,10 +162,16 @@ impl ServiceTable {
     }
 
     /// The service of a flow from a client.
-    #[inline(always)]
     #[must_use]
     pub fn service_of_flow(&self, key: &FlowKey) -> Option<&Service> {
         self.service_of(key.destination(), key.protocol(), key.destination_port())
+    }
+
+    /// As [`service_of_flow`](Self::service_of_flow), of IPv4.
+    #[inline(always)]
+    #[must_use]
+    pub fn service_of_v4(&self, key: &FlowKeyV4) -> Option<&Service> {
+        self.service_of(key.destination().into(), key.protocol(), key.destination_port())
     }
 
     /// The most specific service of the longest prefix that `address` lies in, whatever its protocol
@@ -228,7 +233,7 @@ impl ServiceTable {
     }
 
     /// Whether a target is the backend with this address.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn is_at(&self, target: TargetId, address: IpAddr) -> bool {
         self.active(target).is_some_and(|target| target.address() == address)
@@ -236,7 +241,7 @@ impl ServiceTable {
 
     /// `target`, or another of the service's where that is the client itself: one by this hash, in
     /// proportion to the weights. None where there is no other.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn other_than_client(
         &self,
@@ -245,10 +250,13 @@ impl ServiceTable {
         client: IpAddr,
         hash: u32,
     ) -> Option<TargetId> {
-        if !self.is_at(target, client) {
-            return Some(target);
-        }
-        hint::cold_path();
+        if self.is_at(target, client) { self.other(service, client, hash) } else { Some(target) }
+    }
+
+    /// A target of the service's that is not the client itself.
+    #[cold]
+    #[inline(never)]
+    fn other(&self, service: &Service, client: IpAddr, hash: u32) -> Option<TargetId> {
         let others = || service.choices.iter().filter(|it| !self.is_at(it.target, client));
         let sum: u64 = others().map(|it| u64::from(it.weight)).sum();
         let mut point = (u64::from(hash) * sum) >> 32;
@@ -271,11 +279,12 @@ impl ServiceTable {
     /// Whether tunnels begin at `address` here, or end.
     #[inline(always)]
     #[must_use]
+    #[expect(clippy::manual_contains, reason = "for a few addresses, a plain loop is quicker")]
     pub fn is_tunnel_source(&self, address: IpAddr) -> bool {
         match address {
             IpAddr::V4(address) => {
                 let ([mask, network], address) = (self.source_v4, address.to_bits());
-                address & mask == network || self.own_v4.contains(&address)
+                address & mask == network || self.own_v4.iter().any(|own| *own == address)
             }
             IpAddr::V6(_) => {
                 self.source_v6.is_some_and(|source| source.contains(address))
@@ -309,7 +318,7 @@ impl Service {
 
     /// The target that every balancer of this configuration chooses by this hash; none where there
     /// is none to choose.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn by_hash(&self, hash: u32) -> Option<TargetId> {
         self.maglev.backend(hash).map(|index| self.choices[index].target)

@@ -181,7 +181,7 @@ impl Lab {
                 let target = match services.target(connection.target) {
                     Found::Active(target) => target.service.map(|index| {
                         let name = &services.all()[index as usize].name;
-                        (name[1..].parse().expect("s and a number"), target.address)
+                        (name[1..].parse().expect("s and a number"), target.address())
                     }),
                     Found::Removed | Found::Flushed => None,
                 };

@@ -63,7 +63,7 @@ fn by_worker(lb: &mut Running<'_>, clients: std::ops::Range<u16>) -> Vec<Vec<Str
         let Found::Active(target) = lb.steering.services.target(connection.target) else {
             panic!("{connection:?}");
         };
-        known.insert(key.source().to_string(), (*worker, target.address.to_string()));
+        known.insert(key.source().to_string(), (*worker, target.address().to_string()));
     }
     let mut by_worker = vec![Vec::new(); lb.deployment.cores_in(1)];
     for client in clients {
