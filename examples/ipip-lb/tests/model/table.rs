@@ -155,7 +155,8 @@ impl Connection {
         self.is_repeated = true;
         if is_syn(flags) && self.state == State::Closing {
             let anew = Self::new(self.target, TCP, flags, now);
-            *self = Self { is_exception: self.is_exception, is_sure: self.is_sure, ..anew };
+            let Self { is_exception, is_sure, is_vague, .. } = *self;
+            *self = Self { is_exception, is_sure, is_vague, ..anew };
         }
         let Some(flags) = flags else { return };
         self.client_said_fin |= flags & FIN != 0;
