@@ -25,7 +25,9 @@ pub struct Connections {
     v6: Family<FlowKeyV6, ()>,
     /// For how long a connection is remembered that is opening.
     opening_ns: u64,
-    /// The index after the last packet of the burst for which a slot was prefetched.
+    /// How many packets the burst has that hints were made for.
+    burst_len: usize,
+    /// The index after the last of them for which a slot was prefetched.
     prefetched_end: usize,
     obtained: Obtained,
 }
@@ -106,6 +108,7 @@ impl Connections {
             v4: Family::new(arena.clone(), config)?,
             v6: Family::new(arena, config)?,
             opening_ns: idle_ns[State::Opening as usize],
+            burst_len: 0,
             prefetched_end: 0,
             obtained,
         })
@@ -136,7 +139,7 @@ impl Connections {
     /// false.
     #[inline]
     pub fn hint_burst<P: PacketBuf>(&mut self, burst: &[Classified<P>]) -> bool {
-        self.prefetched_end = 0;
+        (self.burst_len, self.prefetched_end) = (burst.len(), 0);
         let mut any_v6 = false;
         let v4_keys = burst.iter().map(|packet| {
             let key = packet.tag().fast_key_v4(packet.packet.data());
@@ -160,14 +163,14 @@ impl Connections {
     }
 
     /// Prefetches slots for the new connections of IPv4 among the next few packets of the burst that hints were
-    /// made for: `count` packets are left in it, from `index` on.
+    /// made for, from `index` on.
     #[inline]
-    pub fn prefetch_new(&mut self, index: usize, count: usize) {
+    pub fn prefetch_new(&mut self, index: usize) {
         // As many at a time as half of those ahead.
         if self.prefetched_end > index + AHEAD / 2 {
             return;
         }
-        let end = index + count.min(AHEAD);
+        let end = self.burst_len.min(index + AHEAD);
         for index in self.prefetched_end.max(index)..end {
             self.v4.table.prefetch_insert(self.v4.hints.at(index));
         }

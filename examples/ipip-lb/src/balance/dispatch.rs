@@ -4,6 +4,7 @@ use super::{BalanceDrop, Turn, Worker};
 use crate::config::IcmpEcho;
 use crate::own_header::OwnHeader;
 use crate::services::ServiceTable;
+use hotloop::flow::Handle;
 use hotloop::packet::PacketBuf;
 use hotloop::packet::classify::{Kind, Layout};
 use hotloop::packet::ethernet::Station;
@@ -19,23 +20,23 @@ const fn is_between_neighbours(icmpv6_kind: u8) -> bool {
 
 impl<P: PacketBuf + Carries> Worker<P> {
     /// Tells what kind of packet the one at `index` of its burst is, which may be any but those that are
-    /// forwarded at once, and hands it to the function for that. So many more are left in the burst.
+    /// forwarded at once, and hands it to the function for that. `found` is its connection, where that was
+    /// searched for.
     #[inline(never)]
     pub(super) fn dispatch(
         &mut self,
         turn: &mut Turn<'_, '_, '_, P>,
         classified: Classified<P>,
-        (index, left_count): (usize, usize),
+        index: usize,
+        found: Option<(Handle, u64)>,
     ) {
-        self.connections.prefetch_new(index + 1, left_count);
         let layout = classified.tag();
         let packet = classified.packet;
-        // Nearly all of these are first packets of their connections. Most of what follows can't hold of
-        // them, and looking would take a fifth more instructions.
+        // Nearly all of these begin or end connections. Most of what follows can't hold of them.
         if let Some(key) = layout.fast_key_v4(packet.data())
             && let Some(service) = turn.services.service_of_v4(&key)
         {
-            self.serve_plain(turn, packet, (key, layout, index), service);
+            self.serve_plain(turn, packet, (key, layout, index), found, service);
         } else {
             self.dispatch_any(turn, packet, layout);
         }

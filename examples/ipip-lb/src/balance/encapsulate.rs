@@ -12,17 +12,18 @@ use hotloop::stage::{Carries, Counter};
 
 impl<P: PacketBuf + Carries> Worker<P> {
     /// Sends a packet of the [fast path](Layout::is_fast_v4) to a target.
-    #[inline(always)]
     pub(super) fn send_plain(
         &mut self,
         turn: &mut Turn<'_, '_, '_, P>,
         mut packet: P,
-        (id, target, layout): (TargetId, &Target, Layout),
+        (id, layout): (TargetId, Layout),
         hash: u32,
     ) {
         let Self { link, identifications, .. } = self;
         let (mtu_bytes, flow) = (turn.services.settings.mtu_bytes, (hash, identifications));
-        if target.tunnel.wrap_fast_v4(&mut packet, layout, mtu_bytes, link, flow) {
+        if let Some(target) = turn.services.active(id)
+            && target.tunnel.wrap_fast_v4(&mut packet, layout, mtu_bytes, link, flow)
+        {
             turn.counts.target(id).packets.add(1);
             return turn.send(packet, self.egresses.backends.route);
         }

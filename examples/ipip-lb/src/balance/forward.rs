@@ -122,19 +122,21 @@ impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
         let state = &mut self.state;
         let mut turn = Turn { cx, out, services, counts };
         let mut next_index = 0;
-        while let Some(other) = turn.out.map_until(input, |mut classified| {
+        while let Some((other, found)) = turn.out.map_until(input, |mut classified| {
             let index = next_index;
             next_index += 1;
             if prefetches_targets {
                 state.prefetch_target((services, counts), index + TARGETS_AHEAD, classified.tag());
             }
             if state.forward((services, counts), &mut classified, index, now) {
-                Ok(Routed { packet: classified.packet, route })
-            } else {
-                Err(classified)
+                return Ok(Routed { packet: classified.packet, route });
+            }
+            match state.begin((services, counts), &mut classified, index, now) {
+                Ok(()) => Ok(Routed { packet: classified.packet, route }),
+                Err(found) => Err((classified, found)),
             }
         }) {
-            state.dispatch(&mut turn, other, (next_index - 1, input.len()));
+            state.dispatch(&mut turn, other, next_index - 1, found);
         }
     }
 

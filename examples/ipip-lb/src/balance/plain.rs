@@ -6,71 +6,81 @@ use super::{Turn, Worker, refusal};
 use crate::config::Scheduler;
 use crate::connection::Connection;
 use crate::connections::{Place, Vacancy};
+use crate::counts::WorkerCounts;
 use crate::own_header::fast_flags;
-use crate::services::Service;
+use crate::services::{Service, ServiceTable};
 use hotloop::flow::Handle;
 use hotloop::packet::PacketBuf;
 use hotloop::packet::classify::Layout;
 use hotloop::packet::flow_key::{FlowKey, FlowKeyV4};
 use hotloop::packet::ip::protocol;
-use hotloop::stage::Carries;
+use hotloop::stage::{Carries, Classified, Instant};
 
 impl<P: PacketBuf + Carries> Worker<P> {
-    /// A whole packet of TCP or UDP to a service, in IPv4 without options.
-    #[inline(always)]
+    /// Encapsulates the packet at `index` of the burst, and enters its connection, where it is the first one of
+    /// it and its service chooses by the hash of the flow.
+    ///
+    /// # Errors
+    /// It is another packet, and is as it was. If its connection was found, it counts as seen now: this is its
+    /// handle, and for how long it had no packet.
+    #[inline(never)]
+    pub(super) fn begin(
+        &mut self,
+        (services, counts): (&ServiceTable, &WorkerCounts),
+        classified: &mut Classified<P>,
+        index: usize,
+        now: Instant,
+    ) -> Result<(), Option<(Handle, u64)>> {
+        self.connections.prefetch_new(index + 1);
+        let layout = classified.tag();
+        let packet = &mut classified.packet;
+        let Some(key) = layout.fast_key_v4(packet.data()) else { return Err(None) };
+        let Some(service) = services.service_of_v4(&key) else { return Err(None) };
+        if service.scheduler != Scheduler::Maglev {
+            return Err(None);
+        }
+        let hash = self.seed.hash_v4(&key);
+        // First of all, as the Maglev table is seldom in the first-level cache.
+        let Some(id) = service.by_hash(hash) else { return Err(None) };
+        let (client, destination) = (key.source().into(), key.destination().into());
+        if refusal::of_addresses(services, client, destination).is_some() {
+            return Err(None);
+        }
+        let flags = flags(&key, packet);
+        let target = services.active(id).filter(|it| it.address() != client);
+        let Some(target) = target else { return Err(None) };
+        let vacancy = match self.connections.find_v4(key, index, now) {
+            Ok(found) => return Err(Some(found)),
+            Err(vacancy) => Vacancy::V4(vacancy),
+        };
+        let Self { link, identifications, .. } = self;
+        let (mtu_bytes, flow) = (services.settings.mtu_bytes, (hash, identifications));
+        if !target.tunnel.wrap_fast_v4(packet, layout, mtu_bytes, link, flow) {
+            return Err(None);
+        }
+        counts.target(id).packets.add(1);
+        let connection = Connection::new(id, key.protocol(), flags, now);
+        if self.place((services, counts), (vacancy, hash), connection, now).is_some() {
+            self.schedule.connection_added(id, counts);
+        }
+        Ok(())
+    }
+
+    /// A packet to a service, of a connection that was `found`, or was not searched for.
     pub(super) fn serve_plain(
         &mut self,
         turn: &mut Turn<'_, '_, '_, P>,
         packet: P,
         (key, layout, index): (FlowKeyV4, Layout, usize),
-        service: &Service,
-    ) {
-        let (services, now) = (turn.services, turn.now());
-        let hash = self.seed.hash_v4(&key);
-        // First of all, as the Maglev table is seldom in the first-level cache.
-        let chosen = match service.scheduler {
-            Scheduler::Maglev => service.by_hash(hash),
-            _ => None,
-        };
-        let client = key.source().into();
-        if let Some(reason) = refusal::of_addresses(services, client, key.destination().into()) {
-            return turn.reject(packet, reason);
-        }
-        let is_tcp = key.protocol() == protocol::TCP;
-        let front = packet.data().first_chunk().filter(|_| is_tcp);
-        let flags = front.map_or(0, fast_flags);
-        let from_client = (key, flags, hash);
-        let chosen = chosen.and_then(|id| Some((id, services.active(id)?)));
-        let Some((id, target)) = chosen.filter(|(_, target)| target.address() != client) else {
-            return self.follow_plain(turn, packet, (layout, index), from_client, None, service);
-        };
-        match self.connections.find_v4(key, index, now) {
-            Err(vacancy) => {
-                let connection = Connection::new(id, key.protocol(), flags, now);
-                if self.place(turn, (Vacancy::V4(vacancy), hash), connection).is_some() {
-                    self.schedule.connection_added(id, turn.counts);
-                }
-                self.send_plain(turn, packet, (id, target, layout), hash);
-            }
-            Ok(found) => {
-                let found = Some(found);
-                self.follow_plain(turn, packet, (layout, index), from_client, found, service);
-            }
-        }
-    }
-
-    /// A packet as [`serve_plain`](Self::serve_plain) takes it, of a connection that was `found`, or whose
-    /// target is not chosen by the hash of its flow alone: it was not searched for yet.
-    #[inline(never)]
-    fn follow_plain(
-        &mut self,
-        turn: &mut Turn<'_, '_, '_, P>,
-        packet: P,
-        (layout, index): (Layout, usize),
-        (key, flags, hash): (FlowKeyV4, u8, u32),
         found: Option<(Handle, u64)>,
         service: &Service,
     ) {
+        let (client, destination) = (key.source().into(), key.destination().into());
+        if let Some(reason) = refusal::of_addresses(turn.services, client, destination) {
+            return turn.reject(packet, reason);
+        }
+        let hash = self.seed.hash_v4(&key);
+        let flags = flags(&key, &packet);
         let found = match found {
             Some(found) => Ok(found),
             None => self.connections.find_v4(key, index, turn.now()),
@@ -78,11 +88,15 @@ impl<P: PacketBuf + Carries> Worker<P> {
         let found = found.map(|(handle, silent_ns)| (Place::V4(handle), silent_ns));
         let from_client = FromClient { key: &FlowKey::V4(key), hash, flags };
         match self.follow_found(turn, &from_client, found.map_err(Vacancy::V4), || Ok(service)) {
-            Ok(id) => match turn.services.active(id) {
-                Some(target) => self.send_plain(turn, packet, (id, target, layout), hash),
-                None => self.send_to(turn, packet, id, hash),
-            },
+            Ok(id) => self.send_plain(turn, packet, (id, layout), hash),
             Err(reason) => turn.reject(packet, reason),
         }
     }
+}
+
+/// TCP's flags; 0 elsewhere.
+#[inline(always)]
+fn flags<P: PacketBuf>(key: &FlowKeyV4, packet: &P) -> u8 {
+    let is_tcp = key.protocol() == protocol::TCP;
+    packet.data().first_chunk().filter(|_| is_tcp).map_or(0, fast_flags)
 }

@@ -8,6 +8,7 @@ use crate::arrival::hash;
 use crate::config::{IcmpEcho, Scheduler};
 use crate::connection::{Connection, is_syn};
 use crate::connections::{Place, Vacancy};
+use crate::counts::WorkerCounts;
 use crate::own_header::OwnHeader;
 use crate::services::{Found, Service, ServiceTable, TargetId};
 use hotloop::packet::PacketBuf;
@@ -167,7 +168,8 @@ impl<P: PacketBuf + Carries> Worker<P> {
         let consistent = self.schedule.consistent(services, service, client, hash, now)?;
         // Entered before the scheduler chooses: its turn must not be spent on what finds no room.
         let mut connection = Connection::new(consistent, packet.key.protocol(), packet.flags, now);
-        let Some(place) = self.place(turn, (vacancy, hash), connection) else {
+        let made = self.place((services, turn.counts), (vacancy, hash), connection, now);
+        let Some(place) = made else {
             return Ok(consistent);
         };
         if service.scheduler != Scheduler::Maglev {
@@ -197,13 +199,13 @@ impl<P: PacketBuf + Carries> Worker<P> {
     #[inline(always)]
     pub(super) fn place(
         &mut self,
-        turn: &Turn<'_, '_, '_, P>,
+        (services, counts): (&ServiceTable, &WorkerCounts),
         vacancy: (Vacancy, u32),
         connection: Connection,
+        now: Instant,
     ) -> Option<Place> {
-        let (now, counts) = (turn.now(), turn.counts);
         counts.admitted.add(1);
-        let per_second_max = turn.services.settings.new_connections_per_second_max;
+        let per_second_max = services.settings.new_connections_per_second_max;
         let Self { connections, schedule, new_connections, .. } = self;
         let on_removed = |left| schedule.connection_removed(left, counts);
         if new_connections.has_room(now, per_second_max)
