@@ -6,15 +6,16 @@
 //! uncounted warm-up, since the other sides have just used the cache. *Slices* of 0.4 ms follow,
 //! each between two calibrations ([`watch`](crate::watch)). A slice is kept when both calibrations were
 //! within 5 % of the contest's *level* and nothing else ran on the CPU. The level is the fastest at which
-//! all sides have enough slices: not the fastest ever seen, since a clock that is raised for a moment
-//! would leave nothing. A side's figure is the lower quartile of its kept slices.
+//! all sides have enough slices in every quarter of the run: not the fastest ever seen, since a clock that
+//! is raised for a moment would leave nothing. A side's figure is the lower quartile of its kept slices.
 
 use crate::cores::Pair;
 use crate::distance::{Distance, Lines};
-use crate::figure::{Figure, KEPT_MIN, QUARTER_COUNT};
+use crate::figure::{Figure, QUARTER_COUNT};
 use crate::instrument::{Instrument, count_here};
 use crate::peers::lines::Random;
 use crate::row::Row;
+use crate::slices::{Slice, are_enough, level_ns};
 use crate::watch::{Switches, calibration_ns};
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -28,15 +29,7 @@ const WARM_UP_MIN: Duration = Duration::from_micros(50);
 /// Slices of one turn, where the warm-up takes longer than a slice: never more.
 const TURN_SLICES_MAX: u64 = 32;
 
-/// How much slower than the level a calibration next to a kept slice may be.
-const CALIBRATION_MAX: f64 = 1.05;
-
-/// Levels that are tried, each 1 % slower than the one before: up to 25 % slower than the fastest
-/// calibration. A busy hyperthread costs more.
-const LEVEL_COUNT: i32 = 23;
-
-/// A contest ends when every side has so many kept slices, or after so long.
-const KEPT_ENOUGH: usize = 200;
+/// A contest ends when every side has enough slices, or after so long.
 const CONTEST_MAX: Duration = Duration::from_secs(12);
 
 /// The first bursts of a slice, which don't count: they find in the caches what the calibration and a system
@@ -69,20 +62,6 @@ pub struct Side<'a> {
 
 /// The nanoseconds of each burst of a slice.
 pub type Bursts = RefCell<Vec<u32>>;
-
-/// A side's time of one slice, and what was seen around it.
-#[derive(Clone, Debug)]
-struct Slice {
-    round: usize,
-    op_ns: f64,
-    /// The slower one of the two.
-    calibration_ns: f64,
-    was_switched: bool,
-    /// How far apart the two cores were, where there are two.
-    distance: Option<Distance>,
-    /// The nanoseconds of each burst, where they are measured.
-    bursts_ns: Vec<u32>,
-}
 
 /// The figures of a contest.
 #[derive(Debug)]
@@ -216,7 +195,8 @@ impl<'a> Contest<'a> {
         let start = Instant::now();
         let mut random = Random::seeded(5);
         for round in 0.. {
-            if round >= ROUND_COUNT_MIN && (start.elapsed() > CONTEST_MAX || self.has_enough()) {
+            if round >= ROUND_COUNT_MIN && (start.elapsed() > CONTEST_MAX || self.has_enough(round))
+            {
                 break;
             }
             let mut order: Vec<_> = (0..self.sides.len()).collect();
@@ -259,49 +239,26 @@ impl<'a> Contest<'a> {
         }
     }
 
-    fn has_enough(&self) -> bool {
+    /// Whether no more rounds need be played. Between two cores nothing is steady: near and far alternate.
+    fn has_enough(&self, round_count: usize) -> bool {
         let sides: Vec<_> = self.sides.iter().map(|side| &side.slices[..]).collect();
-        level_ns(&sides, KEPT_ENOUGH).is_ok()
+        are_enough(&sides, round_count, self.lines.is_none())
     }
 
     fn outcome(self) -> Outcome {
-        let round_count =
-            self.sides.iter().flat_map(|side| &side.slices).map(|it| it.round + 1).max();
+        let rounds = self.sides.iter().flat_map(|side| &side.slices).map(|it| it.round + 1);
+        let round_count = rounds.max().unwrap_or(0);
         let sides: Vec<_> = self.sides.into_iter().map(|side| (side.name, side.slices)).collect();
         let slices: Vec<_> = sides.iter().map(|side| &side.1[..]).collect();
         Outcome {
-            level_ns: level_ns(&slices, KEPT_ENOUGH)
-                .or_else(|_| level_ns(&slices, KEPT_MIN))
-                .unwrap_or_else(|fastest_ns| fastest_ns),
+            level_ns: level_ns(&slices, round_count),
             instructions: vec![None; sides.len()],
             name: self.name,
             sides,
-            round_count: round_count.unwrap_or(0),
+            round_count,
             distance: None,
         }
     }
-}
-
-impl Slice {
-    fn is_kept(&self, level_ns: f64) -> bool {
-        let is_at = (level_ns..=level_ns * CALIBRATION_MAX).contains(&self.calibration_ns);
-        !self.was_switched && is_at
-    }
-}
-
-/// The fastest level of the calibrations at which each side has so many kept slices, in nanoseconds.
-///
-/// # Errors
-/// The fastest calibration, where there is no such level.
-fn level_ns(sides: &[&[Slice]], kept_min: usize) -> Result<f64, f64> {
-    let all = sides.iter().copied().flatten();
-    let fastest_ns = all.map(|slice| slice.calibration_ns).fold(f64::MAX, f64::min);
-    let mut levels = (0..LEVEL_COUNT).map(|step| fastest_ns * 1.01_f64.powi(step));
-    let has_enough = |level_ns: &f64| {
-        let kept = |side: &&[Slice]| side.iter().filter(|slice| slice.is_kept(*level_ns)).count();
-        sides.iter().map(kept).all(|count| count >= kept_min)
-    };
-    levels.find(has_enough).ok_or(fastest_ns)
 }
 
 impl Outcome {
@@ -334,7 +291,8 @@ impl Outcome {
     #[must_use]
     pub fn figure(&self, side: &str) -> Figure {
         let slices = &self.sides[self.index(side)].1;
-        let kept: Vec<_> = self.kept(slices).map(|it| (self.quarter(it), it.op_ns)).collect();
+        let quarter = |slice: &Slice| slice.quarter(self.round_count);
+        let kept: Vec<_> = self.kept(slices).map(|it| (quarter(it), it.op_ns)).collect();
         Figure::of_slices(&kept)
     }
 
@@ -371,9 +329,9 @@ impl Outcome {
     #[must_use]
     pub fn burst_time(&self, side: &str, share: f64) -> Figure {
         let slices = &self.sides[self.index(side)].1;
+        let quarter = |slice: &Slice| slice.quarter(self.round_count);
         let of = |wanted: Option<usize>| {
-            let kept =
-                self.kept(slices).filter(|it| wanted.is_none_or(|at| at == self.quarter(it)));
+            let kept = self.kept(slices).filter(|it| wanted.is_none_or(|at| at == quarter(it)));
             let mut bursts_ns: Vec<_> = kept.flat_map(|it| it.bursts_ns.iter().copied()).collect();
             bursts_ns.sort_unstable();
             let place = (bursts_ns.len() as f64 * share) as usize;
@@ -381,11 +339,6 @@ impl Outcome {
         };
         let quarters = std::array::from_fn(|quarter| of(Some(quarter)));
         Figure { value: of(None), quarters, ..self.figure(side) }
-    }
-
-    /// The quarter of the run in which a slice was played.
-    fn quarter(&self, slice: &Slice) -> usize {
-        slice.round * QUARTER_COUNT / self.round_count
     }
 
     fn kept<'s>(&self, slices: &'s [Slice]) -> impl Iterator<Item = &'s Slice> + use<'s> {
@@ -404,16 +357,8 @@ impl Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::slices::tests::QUIET;
     use std::cell::Cell;
-
-    const QUIET: Slice = Slice {
-        round: 0,
-        op_ns: 2.0,
-        calibration_ns: 100.0,
-        was_switched: false,
-        distance: None,
-        bursts_ns: Vec::new(),
-    };
 
     fn outcome(slices: Vec<Slice>) -> Outcome {
         let side = Side { slices, ..Side::new("only", |_| Duration::ZERO) };
@@ -426,17 +371,6 @@ mod tests {
         let switched = Slice { op_ns: 1.0, was_switched: true, ..QUIET };
         let figure = outcome(vec![slow, QUIET, switched, QUIET]).figure("only");
         assert_eq!((figure.value, figure.count), (2.0, 2));
-    }
-
-    #[test]
-    fn a_moment_of_a_faster_clock_is_not_the_level() {
-        let fast = Slice { op_ns: 1.0, calibration_ns: 90.0, ..QUIET };
-        let slow = Slice { op_ns: 3.0, calibration_ns: 130.0, ..QUIET };
-        let slices = [vec![fast; 3], vec![QUIET; KEPT_MIN], vec![slow; KEPT_MIN]].concat();
-        let figure = outcome(slices.clone()).figure("only");
-        assert_eq!((figure.value, figure.count), (2.0, KEPT_MIN));
-        // Too slow to be the level.
-        assert_eq!(level_ns(&[&slices], KEPT_MIN + 4), Err(90.0));
     }
 
     #[test]

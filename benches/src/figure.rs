@@ -7,7 +7,7 @@ pub const QUARTER_COUNT: usize = 4;
 pub const KEPT_MIN: usize = 40;
 
 /// Fewer than this in a quarter of the run settle nothing.
-const KEPT_MIN_OF_QUARTER: usize = 5;
+pub const KEPT_MIN_OF_QUARTER: usize = 5;
 
 /// One figure of a run, with the figures of its four quarters.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -21,6 +21,7 @@ pub mod hugepages;
 pub mod instrument;
 pub mod peers;
 pub mod row;
+mod slices;
 pub mod table;
 pub mod testpmd;
 pub mod traffic;

@@ -1,0 +1,148 @@
+//! Slices of a contest: which of them are kept, and when there are enough.
+
+use crate::distance::Distance;
+use crate::figure::{Figure, KEPT_MIN, KEPT_MIN_OF_QUARTER, QUARTER_COUNT};
+
+/// How much slower than the level a calibration next to a kept slice may be.
+const CALIBRATION_MAX: f64 = 1.05;
+
+/// Levels that are tried, each 1 % slower than the one before: up to 25 % slower than the fastest
+/// calibration. A busy hyperthread costs more.
+const LEVEL_COUNT: i32 = 23;
+
+/// With so many kept slices, a side has enough.
+const KEPT_ENOUGH: usize = 200;
+
+/// A ratio that differs by no more between the quarters of the run is steady.
+const SPREAD_ENOUGH: f64 = 0.05;
+
+/// How many kept slices each side needs in all, and in each quarter of the run: the best that can be had.
+const ENOUGH: [(usize, usize); 3] =
+    [(KEPT_ENOUGH, KEPT_MIN_OF_QUARTER), (KEPT_MIN, KEPT_MIN_OF_QUARTER), (KEPT_MIN, 0)];
+
+/// A side's time of one slice, and what was seen around it.
+#[derive(Clone, Debug)]
+pub(crate) struct Slice {
+    pub round: usize,
+    pub op_ns: f64,
+    /// The slower one of the two.
+    pub calibration_ns: f64,
+    pub was_switched: bool,
+    /// How far apart the two cores were, where there are two.
+    pub distance: Option<Distance>,
+    /// The nanoseconds of each burst, where they are measured.
+    pub bursts_ns: Vec<u32>,
+}
+
+impl Slice {
+    pub fn is_kept(&self, level_ns: f64) -> bool {
+        let is_at = (level_ns..=level_ns * CALIBRATION_MAX).contains(&self.calibration_ns);
+        !self.was_switched && is_at
+    }
+
+    /// The quarter of the run in which it was played.
+    pub fn quarter(&self, round_count: usize) -> usize {
+        self.round * QUARTER_COUNT / round_count
+    }
+}
+
+/// The level of a contest's sides in nanoseconds: the fastest calibration at which each side has enough kept
+/// slices, or as many as there can be.
+pub(crate) fn level_ns(sides: &[&[Slice]], round_count: usize) -> f64 {
+    let best = ENOUGH.into_iter().find_map(|enough| fastest_level_ns(sides, round_count, enough));
+    best.unwrap_or_else(|| fastest_ns(sides))
+}
+
+/// Whether each side has enough kept slices, and, where that `may_be_steady`, the ratio of any two is much the
+/// same in all quarters of the run.
+pub(crate) fn are_enough(sides: &[&[Slice]], round_count: usize, may_be_steady: bool) -> bool {
+    let level_ns = fastest_level_ns(sides, round_count, ENOUGH[0]);
+    level_ns.is_some_and(|it| !may_be_steady || is_steady(sides, round_count, it))
+}
+
+fn fastest_level_ns(
+    sides: &[&[Slice]],
+    round_count: usize,
+    (kept_min, quarter_min): (usize, usize),
+) -> Option<f64> {
+    let fastest_ns = fastest_ns(sides);
+    let mut levels = (0..LEVEL_COUNT).map(|step| fastest_ns * 1.01_f64.powi(step));
+    levels.find(|level_ns| {
+        sides.iter().all(|side| {
+            let mut counts = [0; QUARTER_COUNT];
+            let kept = side.iter().filter(|slice| slice.is_kept(*level_ns));
+            kept.for_each(|slice| counts[slice.quarter(round_count)] += 1);
+            counts.iter().sum::<usize>() >= kept_min && counts.iter().all(|it| *it >= quarter_min)
+        })
+    })
+}
+
+fn fastest_ns(sides: &[&[Slice]]) -> f64 {
+    let all = sides.iter().copied().flatten();
+    all.map(|slice| slice.calibration_ns).fold(f64::MAX, f64::min)
+}
+
+fn is_steady(sides: &[&[Slice]], round_count: usize, level_ns: f64) -> bool {
+    let figure = |side: &&[Slice]| {
+        let kept = side.iter().filter(|slice| slice.is_kept(level_ns));
+        let kept: Vec<_> = kept.map(|it| (it.quarter(round_count), it.op_ns)).collect();
+        Figure::of_slices(&kept)
+    };
+    let figures: Vec<_> = sides.iter().map(figure).collect();
+    let mut ratios = figures.iter().flat_map(|a| figures.iter().map(|b| a.with(b, |a, b| a / b)));
+    ratios.all(|ratio| ratio.range() <= SPREAD_ENOUGH * ratio.value)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub const QUIET: Slice = Slice {
+        round: 0,
+        op_ns: 2.0,
+        calibration_ns: 100.0,
+        was_switched: false,
+        distance: None,
+        bursts_ns: Vec::new(),
+    };
+
+    /// As many slices as are needed at least, one in each round, but for their time the same.
+    fn in_each_round(slice: &Slice, op_ns: impl Fn(usize) -> f64) -> Vec<Slice> {
+        let slices =
+            (0..KEPT_MIN).map(|round| Slice { round, op_ns: op_ns(round), ..slice.clone() });
+        slices.collect()
+    }
+
+    #[test]
+    fn a_moment_of_a_faster_clock_is_not_the_level() {
+        let fast = Slice { calibration_ns: 90.0, ..QUIET };
+        let slow = Slice { calibration_ns: 130.0, ..QUIET };
+        let [quiet, slow] = [QUIET, slow].map(|it| in_each_round(&it, |_| 1.0));
+        let slices = [vec![fast; 3], quiet, slow].concat();
+        let level_ns = level_ns(&[&slices], KEPT_MIN);
+        let kept_count = slices.iter().filter(|slice| slice.is_kept(level_ns)).count();
+        assert_eq!(kept_count, KEPT_MIN);
+        // The others are too slow to be the level.
+        assert_eq!(fastest_level_ns(&[&slices], KEPT_MIN, (KEPT_MIN + 4, 0)), None);
+    }
+
+    #[test]
+    fn the_level_has_slices_in_every_quarter() {
+        let fast = (0..KEPT_MIN).map(|round| Slice { round: round / 4, ..QUIET });
+        let slow = in_each_round(&Slice { calibration_ns: 110.0, ..QUIET }, |_| 3.0);
+        let slices: Vec<_> = fast.chain(slow).collect();
+        assert!((105.0..110.1).contains(&level_ns(&[&slices], KEPT_MIN)));
+        assert_eq!(fastest_level_ns(&[&slices], KEPT_MIN, (KEPT_MIN, 0)), Some(100.0));
+    }
+
+    #[test]
+    fn a_ratio_that_changes_is_not_steady() {
+        let [even, growing] = [|_: usize| 1.0, |it: usize| 1.0 + it as f64 / 400.0]
+            .map(|op_ns| in_each_round(&QUIET, op_ns));
+        assert!(is_steady(&[&even, &even], KEPT_MIN, 100.0));
+        assert!(!is_steady(&[&even, &even, &growing], KEPT_MIN, 100.0));
+        let many = vec![even; 8].concat();
+        assert!(are_enough(&[&many, &many], KEPT_MIN, true));
+        assert!(!are_enough(&[&many, &growing], KEPT_MIN, false));
+    }
+}
