@@ -18,23 +18,7 @@ const ABANDONED_NS: u64 = 60_000_000_000;
 impl Model {
     /// Whether its time is up.
     pub fn is_over(&self, connection: &Connection) -> bool {
-        self.silent_ns(connection) > self.idle_ns(connection)[1]
-    }
-
-    /// Whether its time may be up.
-    fn may_be_over(&self, connection: &Connection) -> bool {
-        self.silent_ns(connection) > self.idle_ns(connection)[0]
-    }
-
-    fn silent_ns(&self, connection: &Connection) -> u64 {
-        self.now - connection.last_ns
-    }
-
-    /// For how long it is remembered, at least and at most: the state of a TCP connection that is vague may be
-    /// another.
-    fn idle_ns(&self, connection: &Connection) -> [u64; 2] {
         let times = &self.net.balancer.timeouts;
-        let tcp_s = [times.tcp_opening_s, times.tcp_established_s, times.tcp_closing_s];
         let idle_s = match connection.state {
             State::Opening => times.tcp_opening_s,
             State::Established => times.tcp_established_s,
@@ -42,18 +26,11 @@ impl Model {
             State::Udp => times.udp_s,
             State::Other => times.other_s,
         };
-        let is_tcp = !matches!(connection.state, State::Udp | State::Other);
-        let bounds_s = match is_tcp && connection.is_vague {
-            true => [tcp_s.into_iter().min(), tcp_s.into_iter().max()].map(Option::unwrap),
-            false => [idle_s; 2],
-        };
-        bounds_s.map(|it| u64::from(it) * 1_000_000_000)
+        self.now - connection.last_ns > u64::from(idle_s) * 1_000_000_000
     }
 
     fn found(&self, key: &FlowKey) -> Option<Connection> {
-        let mut connection = *self.connections.get(key).filter(|it| !self.is_over(it))?;
-        connection.is_sure &= !self.may_be_over(&connection);
-        Some(connection)
+        self.connections.get(key).filter(|it| !self.is_over(it)).copied()
     }
 
     /// A packet was seen, though it went nowhere: it keeps alive what was not silent for long.
@@ -339,7 +316,7 @@ impl Model {
     pub fn check_table(&mut self, listing: HashMap<FlowKey, Listed>) -> Result<(), String> {
         let before = std::mem::take(&mut self.listing);
         for (key, listed) in before {
-            let is_live = |it: &Connection| it.is_sure && !self.may_be_over(it);
+            let is_live = |it: &Connection| it.is_sure && !self.is_over(it);
             let must_be_there = self.connections.get(&key).is_some_and(is_live);
             if must_be_there && !listing.contains_key(&key) {
                 return Err(format!("{key:?}, {listed:?}: it left before its time"));
@@ -371,7 +348,7 @@ impl Model {
         for (key, connection) in std::mem::take(&mut self.connections) {
             if listing.contains_key(&key) {
                 self.connections.insert(key, connection);
-            } else if connection.is_sure && !self.may_be_over(&connection) {
+            } else if connection.is_sure && !self.is_over(&connection) {
                 return Err(format!("{key:?}, {connection:?}: in the model alone"));
             }
         }
