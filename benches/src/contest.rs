@@ -15,7 +15,7 @@ use crate::figure::{Figure, QUARTER_COUNT};
 use crate::instrument::{Instrument, count_here};
 use crate::peers::lines::Random;
 use crate::row::Row;
-use crate::slices::{Slice, are_enough, level_ns};
+use crate::slices::{Slice, are_enough, figure, level_ns};
 use crate::watch::{Switches, calibration_ns};
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -291,9 +291,7 @@ impl Outcome {
     #[must_use]
     pub fn figure(&self, side: &str) -> Figure {
         let slices = &self.sides[self.index(side)].1;
-        let quarter = |slice: &Slice| slice.quarter(self.round_count);
-        let kept: Vec<_> = self.kept(slices).map(|it| (quarter(it), it.op_ns)).collect();
-        Figure::of_slices(&kept)
+        figure(self.kept(slices), self.round_count)
     }
 
     /// A row of `ours` beside `theirs`, two sides, with a ratio as its aim.

@@ -60,6 +60,12 @@ pub(crate) fn are_enough(sides: &[&[Slice]], round_count: usize, may_be_steady: 
     level_ns.is_some_and(|it| !may_be_steady || is_steady(sides, round_count, it))
 }
 
+/// What kept slices say.
+pub(crate) fn figure<'s>(kept: impl Iterator<Item = &'s Slice>, round_count: usize) -> Figure {
+    let kept: Vec<_> = kept.map(|it| (it.quarter(round_count), it.op_ns)).collect();
+    Figure::of_slices(&kept)
+}
+
 fn fastest_level_ns(
     sides: &[&[Slice]],
     round_count: usize,
@@ -83,12 +89,10 @@ fn fastest_ns(sides: &[&[Slice]]) -> f64 {
 }
 
 fn is_steady(sides: &[&[Slice]], round_count: usize, level_ns: f64) -> bool {
-    let figure = |side: &&[Slice]| {
-        let kept = side.iter().filter(|slice| slice.is_kept(level_ns));
-        let kept: Vec<_> = kept.map(|it| (it.quarter(round_count), it.op_ns)).collect();
-        Figure::of_slices(&kept)
+    let kept = |side: &'_ [Slice]| {
+        figure(side.iter().filter(|slice| slice.is_kept(level_ns)), round_count)
     };
-    let figures: Vec<_> = sides.iter().map(figure).collect();
+    let figures: Vec<_> = sides.iter().copied().map(kept).collect();
     let mut ratios = figures.iter().flat_map(|a| figures.iter().map(|b| a.with(b, |a, b| a / b)));
     ratios.all(|ratio| ratio.range() <= SPREAD_ENOUGH * ratio.value)
 }

@@ -9,7 +9,7 @@ use crate::{Backend, Key};
 
 /// How many keys ahead in the burst a search prefetches an entry once more. A processor may drop some of the many
 /// prefetches that [`Table::hint_burst`] issues in a row: with this, an AMD EPYC needed three fifths of the time for
-/// hits among a million flows. With 8 it needed a tenth more than with 12 or 16, and with 32 a third more.
+/// hits among a million flows. With 8 it needed a tenth more.
 const AHEAD: usize = 16;
 
 /// The hints for the keys of a burst, which [`Table::hint_burst`] fills in. Used for one burst after the other.

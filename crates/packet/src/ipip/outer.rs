@@ -136,7 +136,7 @@ impl OuterV4 {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OuterV6 {
     /// Source and destination.
-    addresses: [u8; 32],
+    addresses: [Ipv6Addr; 2],
     /// How many bits of the source come from a flow's hash, the lowest ones: they are 0 in `addresses`.
     host_bits: u8,
 }
@@ -144,10 +144,7 @@ pub(super) struct OuterV6 {
 impl OuterV6 {
     #[inline]
     pub(super) fn new(source: Ipv6Addr, destination: Ipv6Addr, host_bits: u8) -> Self {
-        let mut addresses = [0; 32];
-        addresses[..16].copy_from_slice(&source.octets());
-        addresses[16..].copy_from_slice(&destination.octets());
-        Self { addresses, host_bits }
+        Self { addresses: [source, destination], host_bits }
     }
 
     pub(super) const fn is_spread(&self) -> bool {
@@ -155,20 +152,12 @@ impl OuterV6 {
     }
 
     pub(super) fn source(&self, flow_hash: u32) -> Ipv6Addr {
-        let [source, _] = self.ends();
         let host = spread(flow_hash) & host_mask(self.host_bits);
-        Ipv6Addr::from_bits(source.to_bits() | u128::from(host))
+        Ipv6Addr::from_bits(self.addresses[0].to_bits() | u128::from(host))
     }
 
-    pub(super) fn destination(&self) -> Ipv6Addr {
-        self.ends()[1]
-    }
-
-    /// Source and destination.
-    #[inline]
-    fn ends(&self) -> [Ipv6Addr; 2] {
-        let (ends, _) = self.addresses.as_chunks::<16>();
-        [ends[0].into(), ends[1].into()]
+    pub(super) const fn destination(&self) -> Ipv6Addr {
+        self.addresses[1]
     }
 
     /// The EtherType and the header of a packet, which has at most 65,535 bytes; of no flow where none is
@@ -182,7 +171,9 @@ impl OuterV6 {
         header[..2].copy_from_slice(&[0x60 | traffic_class >> 4, traffic_class << 4]);
         header[4..6].copy_from_slice(&(inner.total_bytes as u16).to_be_bytes());
         header[6..8].copy_from_slice(&[inner.protocol, OUTER_TTL]);
-        header[8..].copy_from_slice(&self.addresses);
+        let [source, destination] = self.addresses.map(|it| it.octets());
+        header[8..24].copy_from_slice(&source);
+        header[24..].copy_from_slice(&destination);
         if let Some(flow) = flow
             && self.is_spread()
         {
