@@ -59,38 +59,61 @@ impl Visited<'_> {
     }
 }
 
-/// New connections beside hits, and a full table beside new connections.
-pub fn bench(bench: &mut Bench) -> Result<(), String> {
-    let flow_count = if bench.instrument.is_counting() { COUNTED_FLOWS } else { FLOW_COUNT };
-    let roomy = Visited::new(flow_count, 2 * flow_count, 0);
-    // A last few may find both their groups full before the table is.
-    let full = Visited::new(flow_count + flow_count / 16, flow_count, 0);
-    let flooded = Visited::new(flow_count, 2 * flow_count, flow_count);
-    let forget = || roomy.bed.with(|bed| bed.forget(flow_count));
-    let hits = Side::new(HITS, |count| {
-        roomy.bed.with(|bed| {
-            bed.hit(flow_count);
-            bed.play(count)
-        })
-    });
-    let arrivals = [
-        Side::new(NEW, |count| roomy.arrive(count, SYN)).reset(forget),
-        Side::new(FULL, |count| full.arrive(count, ACK)),
-        Side::new(FLOOD, |count| full.arrive(count, SYN)),
-        Side::new(FLOOD_WITHIN, |count| flooded.arrive(count, SYN)),
-    ];
-    let contest =
-        Contest::new("balancer/arrivals").with(hits.reset(forget).pass(u64::from(flow_count)));
-    let contest =
-        arrivals.into_iter().fold(contest, |contest, side| contest.with(side.pass(TURN_FLOWS)));
-    if let Some(outcome) = contest.run(&mut bench.instrument) {
-        show(bench, &outcome);
-        let full_count = full.bed.with(|bed| bed.connection_count());
-        if full_count != u64::from(flow_count) {
-            return Err(format!("{full_count} connections are left in the full table"));
+/// What new flows come to.
+pub struct Measured<'a> {
+    flow_count: u32,
+    roomy: Visited<'a>,
+    full: Visited<'a>,
+    /// Half full of SYNs that came before.
+    flooded: Visited<'a>,
+}
+
+impl Measured<'_> {
+    pub fn new(is_counting: bool) -> Self {
+        let flow_count = if is_counting { COUNTED_FLOWS } else { FLOW_COUNT };
+        Self {
+            flow_count,
+            roomy: Visited::new(flow_count, 2 * flow_count, 0),
+            // A last few may find both their groups full before the table is.
+            full: Visited::new(flow_count + flow_count / 16, flow_count, 0),
+            flooded: Visited::new(flow_count, 2 * flow_count, flow_count),
         }
     }
-    [roomy, full, flooded].into_iter().try_for_each(|visited| visited.bed.finish())
+
+    /// New connections beside hits, and full tables.
+    pub fn contest(&self) -> Contest<'_> {
+        let Self { flow_count, roomy, full, flooded } = self;
+        let forget = || roomy.bed.with(|bed| bed.forget(*flow_count));
+        let hits = Side::new(HITS, |count| {
+            roomy.bed.with(|bed| {
+                bed.hit(*flow_count);
+                bed.play(count)
+            })
+        });
+        let arrivals = [
+            Side::new(NEW, |count| roomy.arrive(count, SYN)).reset(forget),
+            Side::new(FULL, |count| full.arrive(count, ACK)),
+            Side::new(FLOOD, |count| full.arrive(count, SYN)),
+            Side::new(FLOOD_WITHIN, |count| flooded.arrive(count, SYN)),
+        ];
+        let hits = hits.reset(forget).pass(u64::from(*flow_count));
+        arrivals.into_iter().fold(Contest::new("balancer/arrivals").with(hits), |contest, side| {
+            contest.with(side.pass(TURN_FLOWS))
+        })
+    }
+
+    /// Shows what came of the contest, and ends the balancers.
+    pub fn finish(self, bench: &mut Bench, outcome: Option<&Outcome>) -> Result<(), String> {
+        if let Some(outcome) = outcome {
+            show(bench, outcome);
+            let full_count = self.full.bed.with(|bed| bed.connection_count());
+            if full_count != u64::from(self.flow_count) {
+                return Err(format!("{full_count} connections are left in the full table"));
+            }
+        }
+        let all = [self.roomy, self.full, self.flooded];
+        all.into_iter().try_for_each(|visited| visited.bed.finish())
+    }
 }
 
 fn show(bench: &mut Bench, outcome: &Outcome) {

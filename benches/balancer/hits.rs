@@ -11,6 +11,7 @@ use hotloop_benches::peers::lines::RandomLines;
 use hotloop_benches::row::Row;
 use hotloop_benches::traffic::Sizes;
 use ipip_lb::connection::Connection;
+use std::cell::RefCell;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
@@ -33,9 +34,6 @@ const SIZES: [Size; 3] = [
 /// in stages.
 const COUNTED_FLOWS: u32 = 100_000;
 
-/// Packets before those that are counted: one for each connection, or so many.
-const PASS_MAX: u32 = 2_000_000;
-
 /// The size with which mixed lengths are shown.
 const IMIX_SIZE: &str = "1M";
 
@@ -53,49 +51,62 @@ const LINE: &str = "random line";
 const IMIX: &str = "10 services, IMIX";
 const HELLO_IMIX: &str = "hello-forward, IMIX";
 
-/// The most sides that process packets.
-const SIDES_MAX: usize = 5;
-
-/// All sizes; but for the largest, where it is to be quick.
-pub fn bench(bench: &mut Bench) -> Result<(), String> {
-    let count = if bench.quick { SIZES.len() - 1 } else { SIZES.len() };
-    SIZES[..count].iter().try_for_each(|size| measure(bench, size))
+/// A size, and what it is measured with.
+pub struct Measured<'a> {
+    size: &'static Size,
+    /// Packets of a warm-up.
+    pass: u64,
+    lines: RefCell<RandomLines>,
+    sides: Vec<(&'static str, LazyBed<'a>, Bursts)>,
 }
 
-fn measure(bench: &mut Bench, size: &Size) -> Result<(), String> {
-    let name = size.name;
-    let flow_count = match bench.instrument.is_counting() {
-        true => size.flow_count.min(COUNTED_FLOWS),
-        false => size.flow_count,
-    };
-    let pass = u64::from(flow_count.min(PASS_MAX));
-    let balancer = |service_count, sizes| {
-        LazyBed::new(move || {
-            Bed::balancer(&Setup { sizes, ..Setup::hits(service_count, flow_count) })
-        })
-    };
-    let hello = |sizes| LazyBed::new(move || Bed::hello_forward(flow_count, sizes));
-    let sides: [_; SIDES_MAX] = [
-        (FEW, balancer(SERVICES_FEW, Sizes::Small)),
-        (MANY, balancer(SERVICES_MANY, Sizes::Small)),
-        (HELLO, hello(Sizes::Small)),
-        (IMIX, balancer(SERVICES_FEW, Sizes::Imix)),
-        (HELLO_IMIX, hello(Sizes::Imix)),
-    ];
-    let side_count = if name == IMIX_SIZE { sides.len() } else { sides.len() - 2 };
-    let mut lines = lines(flow_count)?;
-    let lines = Side::new(LINE, |count| fetched(&mut lines, count)).pass(pass);
-    let contest = Contest::new(&format!("balancer/hits/{name}")).with(lines);
-    let bursts = [const { Bursts::new(Vec::new()) }; SIDES_MAX];
-    let contest = sides[..side_count].iter().zip(&bursts).fold(contest, |contest, side| {
-        let ((name, bed), bursts) = side;
-        let side = Side::new(name, |count| bed.play_timed(count, bursts));
-        contest.with(side.bursts(bursts).pass(pass))
-    });
-    if let Some(outcome) = contest.run(&mut bench.instrument) {
-        show(bench, size, &outcome);
+/// All sizes; but for the largest, where it is to be quick.
+pub fn sizes(bench: &Bench) -> Result<Vec<Measured<'static>>, String> {
+    let count = if bench.quick { SIZES.len() - 1 } else { SIZES.len() };
+    SIZES[..count].iter().map(|size| Measured::new(size, bench.instrument.is_counting())).collect()
+}
+
+impl Measured<'_> {
+    fn new(size: &'static Size, is_counting: bool) -> Result<Self, String> {
+        let few = if is_counting { COUNTED_FLOWS } else { u32::MAX };
+        let flow_count = size.flow_count.min(few);
+        let balancer = |service_count, sizes| {
+            LazyBed::new(move || {
+                Bed::balancer(&Setup { sizes, ..Setup::hits(service_count, flow_count) })
+            })
+        };
+        let hello = |sizes| LazyBed::new(move || Bed::hello_forward(flow_count, sizes));
+        let mut sides = vec![
+            (FEW, balancer(SERVICES_FEW, Sizes::Small), Bursts::default()),
+            (MANY, balancer(SERVICES_MANY, Sizes::Small), Bursts::default()),
+            (HELLO, hello(Sizes::Small), Bursts::default()),
+        ];
+        if size.name == IMIX_SIZE {
+            sides.push((IMIX, balancer(SERVICES_FEW, Sizes::Imix), Bursts::default()));
+            sides.push((HELLO_IMIX, hello(Sizes::Imix), Bursts::default()));
+        }
+        let lines = RefCell::new(lines(flow_count)?);
+        Ok(Self { size, pass: u64::from(flow_count), lines, sides })
     }
-    sides.into_iter().try_for_each(|(_, bed)| bed.finish())
+
+    /// The balancer with few services and with many, hello-forward's graph, and random lines.
+    pub fn contest(&self) -> Contest<'_> {
+        let lines = Side::new(LINE, |count| fetched(&mut self.lines.borrow_mut(), count));
+        let contest = Contest::new(&format!("balancer/hits/{}", self.size.name));
+        self.sides.iter().fold(contest.with(lines.pass(self.pass)), |contest, side| {
+            let (name, bed, bursts) = side;
+            let side = Side::new(name, |count| bed.play_timed(count, bursts));
+            contest.with(side.bursts(bursts).pass(self.pass))
+        })
+    }
+
+    /// Shows what came of the contest, and ends the balancers.
+    pub fn finish(self, bench: &mut Bench, outcome: Option<&Outcome>) -> Result<(), String> {
+        if let Some(outcome) = outcome {
+            show(bench, self.size, outcome);
+        }
+        self.sides.into_iter().try_for_each(|(_, bed, _)| bed.finish())
+    }
 }
 
 /// Rows and notes of one size.

@@ -19,15 +19,16 @@ mod growth;
 mod hits;
 mod pipeline;
 
+use hotloop_benches::contest::run_all;
 use hotloop_benches::cores::Pair;
 use hotloop_benches::hugepages::Reserved;
 use hotloop_benches::instrument::Instrument;
 use hotloop_benches::table::{Table, publish};
 use std::process::ExitCode;
 
-/// Pages of 2 MiB that the largest tables take together: two of 8 million connections, each of both IP
-/// versions, and as many bare lines as one has; with some to spare for others on the machine.
-const HUGEPAGE_COUNT: usize = 2_000;
+/// Pages of 2 MiB that all tables take together, each of both IP versions, with as many bare lines as the
+/// table of IPv4 has; and some to spare for others on the machine.
+const HUGEPAGE_COUNT: usize = 2_600;
 
 /// What every part of the bench needs.
 struct Bench {
@@ -61,8 +62,7 @@ fn run(words: &[&str]) -> Result<(), String> {
     let instrument = Instrument::from_args(false);
     if instrument.is_counting() {
         let mut bench = Bench { instrument, table: Table::default(), quick: false };
-        hits::bench(&mut bench)?;
-        arrivals::bench(&mut bench)?;
+        one_core(&mut bench, |_| true)?;
         return growth::count(&mut bench.instrument);
     }
     if let Some(growth) = words.iter().position(|word| *word == growth::GROUP) {
@@ -83,14 +83,26 @@ fn run(words: &[&str]) -> Result<(), String> {
         frames::bench(&mut bench, reserved.is_ok());
     }
     Pair::pin()?;
-    if wants("hits") {
-        hits::bench(&mut bench)?;
-    }
-    if wants("arrivals") {
-        arrivals::bench(&mut bench)?;
-    }
+    one_core(&mut bench, wants)?;
     drop(reserved);
     let Bench { instrument, mut table, .. } = bench;
     table.notes.extend(instrument.finish());
     publish("balancer", &table).map_err(|error| format!("the table can't be written: {error}"))
+}
+
+/// The parts that take turns on one core.
+fn one_core(bench: &mut Bench, wants: impl Fn(&str) -> bool) -> Result<(), String> {
+    let hits = if wants("hits") { hits::sizes(bench)? } else { Vec::new() };
+    let is_counting = bench.instrument.is_counting();
+    let arrivals = wants("arrivals").then(|| arrivals::Measured::new(is_counting));
+    let contests = hits.iter().map(hits::Measured::contest);
+    let contests = contests.chain(arrivals.as_ref().map(arrivals::Measured::contest)).collect();
+    let mut outcomes = run_all(contests, &mut bench.instrument).into_iter();
+    for measured in hits {
+        measured.finish(bench, outcomes.next().flatten().as_ref())?;
+    }
+    match arrivals {
+        Some(measured) => measured.finish(bench, outcomes.next().flatten().as_ref()),
+        None => Ok(()),
+    }
 }

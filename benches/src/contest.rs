@@ -8,6 +8,9 @@
 //! within 5 % of the contest's *level* and nothing else ran on the CPU. The level is the fastest at which
 //! all sides have enough slices in every quarter of the run: not the fastest ever seen, since a clock that
 //! is raised for a moment would leave nothing. A side's figure is the lower quartile of its kept slices.
+//!
+//! No calibration sees how much of a shared cache the neighbours leave, which changes within seconds. So
+//! contests take turns too ([`run_all`]): each is played in short *visits* that are spread over minutes.
 
 use crate::cores::Pair;
 use crate::distance::{Distance, Lines};
@@ -29,21 +32,29 @@ const WARM_UP_MIN: Duration = Duration::from_micros(50);
 /// Slices of one turn, where the warm-up takes longer than a slice: never more.
 const TURN_SLICES_MAX: u64 = 32;
 
-/// A contest ends when every side has enough slices, or after so long.
-const CONTEST_MAX: Duration = Duration::from_secs(12);
+/// The most operations of a warm-up: those of large tables touch two cache lines each, together as much as
+/// the caches hold. Whatever is read more than once in so many operations is there again.
+const PASS_MAX: u64 = 1 << 19;
+
+/// How long a contest is played before it is the next one's turn.
+const VISIT: Duration = Duration::from_millis(250);
+
+/// A contest ends when every side has enough slices, but is visited so often at least, and so often at most.
+const VISIT_COUNT_MIN: usize = 4 * QUARTER_COUNT;
+const VISIT_COUNT_MAX: usize = 12 * QUARTER_COUNT;
 
 /// The first bursts of a slice, which don't count: they find in the caches what the calibration and a system
 /// call have left there.
 const COLD_BURSTS: usize = 8;
-
-/// Rounds that are always played: two for each quarter of the run.
-const ROUND_COUNT_MIN: usize = 2 * QUARTER_COUNT;
 
 /// Several sides that do the same work.
 pub struct Contest<'a> {
     name: String,
     sides: Vec<Side<'a>>,
     lines: Option<Lines>,
+    visit_count: usize,
+    /// In which order the sides play.
+    random: Random,
 }
 
 /// One way of doing the work.
@@ -68,7 +79,7 @@ pub type Bursts = RefCell<Vec<u32>>;
 pub struct Outcome {
     name: String,
     sides: Vec<(String, Vec<Slice>)>,
-    round_count: usize,
+    visit_count: usize,
     level_ns: f64,
     distance: Option<Distance>,
     /// Instructions an operation, by side, where they were counted.
@@ -99,7 +110,7 @@ impl<'a> Side<'a> {
     }
 
     /// Operations that go over the working set once: the warm-up of a turn, where they take longer than
-    /// 50 µs. A turn then has as many slices as take about as long, up to 32.
+    /// 50 µs, up to half a million. A turn then has as many slices as take about as long, up to 32.
     #[must_use]
     pub const fn pass(mut self, ops: u64) -> Self {
         self.pass = ops;
@@ -124,7 +135,7 @@ impl<'a> Side<'a> {
         let op_s = times.min().unwrap_or(SLICE).as_secs_f64() / ops as f64;
         let ops_of = |time: Duration| ((time.as_secs_f64() / op_s) as u64).max(1);
         self.slice_ops = ops_of(SLICE);
-        self.pass = self.pass.max(ops_of(WARM_UP_MIN));
+        self.pass = self.pass.min(PASS_MAX).max(ops_of(WARM_UP_MIN));
         self.turn_slices = (self.pass / self.slice_ops).clamp(1, TURN_SLICES_MAX);
     }
 
@@ -139,7 +150,8 @@ impl<'a> Contest<'a> {
     /// A contest without sides. Criterion's name of a side is `NAME/SIDE`.
     #[must_use]
     pub fn new(name: &str) -> Self {
-        Self { name: name.to_owned(), sides: Vec::new(), lines: None }
+        let random = Random::seeded(5);
+        Self { name: name.to_owned(), sides: Vec::new(), lines: None, visit_count: 0, random }
     }
 
     /// Adds a side without a working set to speak of.
@@ -162,58 +174,61 @@ impl<'a> Contest<'a> {
         self
     }
 
-    /// Plays until every side has enough slices, and hands these to criterion. Returns nothing where the
-    /// command line leaves this contest out.
-    pub fn run(mut self, instrument: &mut Instrument) -> Option<Outcome> {
-        if instrument.is_counting() {
-            let mut sides = self.sides.iter_mut();
-            let side = sides.find(|side| instrument.counts(&self.name, &side.name))?;
+    /// Plays until every side has enough slices. Returns nothing where the command line leaves this contest
+    /// out.
+    pub fn run(self, instrument: &mut Instrument) -> Option<Outcome> {
+        run_all(vec![self], instrument).pop().flatten()
+    }
+
+    /// Counts the instructions of a side, where this process was started for that.
+    fn count(&mut self, instrument: &Instrument) {
+        let counted = self.sides.iter_mut().find(|it| instrument.counts(&self.name, &it.name));
+        if let Some(side) = counted {
             side.clear();
             count_here(&mut *side.play);
-            return None;
         }
-        let names: Vec<_> = self.sides.iter().map(|side| side.name.clone()).collect();
+    }
+
+    /// Plays rounds for so long, at least one.
+    fn visit(&mut self, time: Duration) {
+        let switches = Switches::of_this_thread();
+        if self.visit_count == 0 {
+            self.sides.iter_mut().for_each(Side::calibrate);
+        }
+        let start = Instant::now();
+        while {
+            let mut order: Vec<_> = (0..self.sides.len()).collect();
+            for last in (1..order.len()).rev() {
+                order.swap(last, self.random.below(last as u32 + 1) as usize);
+            }
+            for index in order {
+                self.play_turn(index, &switches);
+            }
+            start.elapsed() < time
+        } {}
+        self.visit_count += 1;
+    }
+
+    /// What came of it. Criterion gets the kept slices.
+    fn end(self, instrument: &mut Instrument) -> Outcome {
         let (name, is_single_core) = (self.name.clone(), self.lines.is_none());
-        let mut pass = None;
-        let mut outcome = instrument.sampled(&name, &names, || {
-            pass = self.play();
-            self.outcome()
-        })?;
-        if is_single_core {
-            outcome.instructions = instrument.instructions(&name, &names);
-        }
+        let names: Vec<_> = self.sides.iter().map(|side| side.name.clone()).collect();
+        let has_pass = |side: &&Side<'_>| side.turn_slices > 1;
+        let pass = self.sides.iter().filter(has_pass).map(|side| side.pass).max();
         instrument.passes.extend(pass.map(|pass| {
             format!("{name}: {pass} operations before up to {TURN_SLICES_MAX} slices")
         }));
-        Some(outcome)
-    }
-
-    /// Plays all rounds, and returns the operations of a warm-up where that is a pass.
-    fn play(&mut self) -> Option<u64> {
-        let switches = Switches::of_this_thread();
-        self.sides.iter_mut().for_each(Side::calibrate);
-        let start = Instant::now();
-        let mut random = Random::seeded(5);
-        for round in 0.. {
-            if round >= ROUND_COUNT_MIN && (start.elapsed() > CONTEST_MAX || self.has_enough(round))
-            {
-                break;
-            }
-            let mut order: Vec<_> = (0..self.sides.len()).collect();
-            for last in (1..order.len()).rev() {
-                order.swap(last, random.below(last as u32 + 1) as usize);
-            }
-            for index in order {
-                self.play_turn(index, round, &switches);
-            }
+        let mut outcome = self.outcome();
+        instrument.sampled(&name, &names, &outcome);
+        if is_single_core {
+            outcome.instructions = instrument.instructions(&name, &names);
         }
-        let has_pass = |side: &&Side<'_>| side.turn_slices > 1;
-        self.sides.iter().filter(has_pass).map(|side| side.pass).max()
+        outcome
     }
 
-    fn play_turn(&mut self, index: usize, round: usize, switches: &Switches) {
-        let Self { sides, lines, .. } = self;
-        let side = &mut sides[index];
+    fn play_turn(&mut self, index: usize, switches: &Switches) {
+        let Self { sides, lines, visit_count, .. } = self;
+        let (side, visit) = (&mut sides[index], *visit_count);
         side.clear();
         (side.play)(side.pass);
         let mut line_before_ns = lines.as_ref().map(Lines::trip_ns);
@@ -234,31 +249,62 @@ impl<'a> Contest<'a> {
             let warm =
                 |bursts: &Bursts| bursts.borrow().iter().copied().skip(COLD_BURSTS).collect();
             let bursts_ns = side.bursts.map_or_else(Vec::new, warm);
-            let slice = Slice { round, op_ns, calibration_ns, was_switched, distance, bursts_ns };
+            let slice = Slice { visit, op_ns, calibration_ns, was_switched, distance, bursts_ns };
             side.slices.push(slice);
         }
     }
 
-    /// Whether no more rounds need be played. Between two cores nothing is steady: near and far alternate.
-    fn has_enough(&self, round_count: usize) -> bool {
+    /// Whether it need be visited no more. Between two cores nothing is steady: near and far alternate.
+    fn is_over(&self) -> bool {
         let sides: Vec<_> = self.sides.iter().map(|side| &side.slices[..]).collect();
-        are_enough(&sides, round_count, self.lines.is_none())
+        let count = self.visit_count;
+        count >= VISIT_COUNT_MAX
+            || count >= VISIT_COUNT_MIN && are_enough(&sides, count, self.lines.is_none())
     }
 
     fn outcome(self) -> Outcome {
-        let rounds = self.sides.iter().flat_map(|side| &side.slices).map(|it| it.round + 1);
-        let round_count = rounds.max().unwrap_or(0);
         let sides: Vec<_> = self.sides.into_iter().map(|side| (side.name, side.slices)).collect();
         let slices: Vec<_> = sides.iter().map(|side| &side.1[..]).collect();
         Outcome {
-            level_ns: level_ns(&slices, round_count),
+            level_ns: level_ns(&slices, self.visit_count),
             instructions: vec![None; sides.len()],
             name: self.name,
             sides,
-            round_count,
+            visit_count: self.visit_count,
             distance: None,
         }
     }
+}
+
+/// Plays contests in turn until every side of each has enough slices. Returns nothing for one that the command
+/// line leaves out.
+pub fn run_all(
+    mut contests: Vec<Contest<'_>>,
+    instrument: &mut Instrument,
+) -> Vec<Option<Outcome>> {
+    if instrument.is_counting() {
+        contests.iter_mut().for_each(|contest| contest.count(instrument));
+        return contests.iter().map(|_| None).collect();
+    }
+    let selected = contests.into_iter().map(|contest| {
+        let mut names = contest.sides.iter().map(|side| format!("{}/{}", contest.name, side.name));
+        names.any(|name| instrument.selects(&name)).then_some(contest)
+    });
+    let mut selected: Vec<_> = selected.collect();
+    let mut is_over = false;
+    while !is_over {
+        is_over = true;
+        for contest in selected.iter_mut().flatten().filter(|it| !it.is_over()) {
+            eprintln!(
+                "{}: visit {} of {VISIT_COUNT_MAX} at most",
+                contest.name,
+                contest.visit_count + 1
+            );
+            contest.visit(VISIT);
+            is_over = false;
+        }
+    }
+    selected.into_iter().map(|contest| contest.map(|it| it.end(instrument))).collect()
 }
 
 impl Outcome {
@@ -291,7 +337,7 @@ impl Outcome {
     #[must_use]
     pub fn figure(&self, side: &str) -> Figure {
         let slices = &self.sides[self.index(side)].1;
-        figure(self.kept(slices), self.round_count)
+        figure(self.kept(slices), self.visit_count)
     }
 
     /// A row of `ours` beside `theirs`, two sides, with a ratio as its aim.
@@ -327,7 +373,7 @@ impl Outcome {
     #[must_use]
     pub fn burst_time(&self, side: &str, share: f64) -> Figure {
         let slices = &self.sides[self.index(side)].1;
-        let quarter = |slice: &Slice| slice.quarter(self.round_count);
+        let quarter = |slice: &Slice| slice.quarter(self.visit_count);
         let of = |wanted: Option<usize>| {
             let kept = self.kept(slices).filter(|it| wanted.is_none_or(|at| at == quarter(it)));
             let mut bursts_ns: Vec<_> = kept.flat_map(|it| it.bursts_ns.iter().copied()).collect();
@@ -360,7 +406,7 @@ mod tests {
 
     fn outcome(slices: Vec<Slice>) -> Outcome {
         let side = Side { slices, ..Side::new("only", |_| Duration::ZERO) };
-        Contest::new("test").with(side).outcome()
+        Contest { visit_count: 1, ..Contest::new("test").with(side) }.outcome()
     }
 
     #[test]
@@ -379,11 +425,15 @@ mod tests {
             Duration::from_nanos(count * 100)
         };
         let mut contest = Contest::new("test").side("only", play);
-        contest.play();
-        assert!(contest.sides[0].slices.len() >= ROUND_COUNT_MIN);
+        for _ in 0..VISIT_COUNT_MAX {
+            assert!(!contest.is_over() || contest.visit_count >= VISIT_COUNT_MIN);
+            contest.visit(Duration::ZERO);
+        }
+        assert!(contest.is_over());
+        assert_eq!(contest.sides[0].slices.len(), VISIT_COUNT_MAX);
         let outcome = contest.outcome();
         assert!((outcome.samples_ns(0)[0] - 100.0).abs() < 1e-6);
-        assert!(play_count > ROUND_COUNT_MIN);
+        assert!(play_count > VISIT_COUNT_MAX);
     }
 
     #[test]
@@ -421,8 +471,9 @@ mod tests {
         contest.sides[0].calibrate();
         // A slice takes 0.4 ms of 100 ns, and a turn has as many as fit into the pass's 0.9 ms.
         assert_eq!((contest.sides[0].slice_ops, contest.sides[0].turn_slices), (4_000, 2));
-        contest.play_turn(0, 0, &Switches::of_this_thread());
+        contest.play_turn(0, &Switches::of_this_thread());
         assert_eq!((reset_count.get(), ops.get()), (2, 9_000 + 2 * 4_000));
+        contest.visit_count = 1;
         let slices = contest.outcome().samples_ns(0);
         assert!(slices.iter().all(|op_ns| (op_ns - 100.0).abs() < 1e-6), "{slices:?}");
     }

@@ -3,7 +3,6 @@
 use crate::contest::Outcome;
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, SamplingMode};
-use std::cell::Cell;
 use std::env;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -27,6 +26,8 @@ pub struct Instrument {
     counted: Option<(String, String)>,
     /// Why instructions can't be counted here.
     uncounted: Option<String>,
+    /// What a contest's or a side's name has to contain to be played, where criterion's arguments say so.
+    filter: Option<String>,
     /// Contests whose turns begin with a pass, and of how many operations.
     pub(crate) passes: Vec<String>,
 }
@@ -47,7 +48,9 @@ impl Instrument {
             .nresamples(2_000);
         let takes_criterions = takes_criterions && counted.is_none();
         let criterion = if takes_criterions { criterion.configure_from_args() } else { criterion };
-        Self { criterion, counted, uncounted: None, passes: Vec::new() }
+        let filter = words.into_iter().skip(1).find(|word| !word.starts_with('-'));
+        let filter = filter.filter(|_| takes_criterions);
+        Self { criterion, counted, uncounted: None, filter, passes: Vec::new() }
     }
 
     /// Whether this process only counts instructions: large tables may be smaller then, as long as the
@@ -78,26 +81,19 @@ impl Instrument {
         self.counted.as_ref().is_some_and(|it| (it.0.as_str(), it.1.as_str()) == (contest, side))
     }
 
-    /// Plays a contest where criterion's filter has one of its sides, and hands criterion its samples.
-    pub(crate) fn sampled(
-        &mut self,
-        name: &str,
-        sides: &[String],
-        play: impl FnOnce() -> Outcome,
-    ) -> Option<Outcome> {
+    /// Whether a side of this name, as criterion has it, is to be played.
+    pub(crate) fn selects(&self, name: &str) -> bool {
+        self.filter.as_ref().is_none_or(|filter| name.contains(filter))
+    }
+
+    /// Hands criterion the samples of a contest.
+    pub(crate) fn sampled(&mut self, name: &str, sides: &[String], outcome: &Outcome) {
         let mut group = self.criterion.benchmark_group(name);
         group.sampling_mode(SamplingMode::Flat);
-        let (mut play, mut outcome) = (Some(play), None);
         for (index, side) in sides.iter().enumerate() {
-            sample(&mut group, side, || {
-                if let Some(play) = play.take() {
-                    outcome = Some(play());
-                }
-                outcome.as_ref().map_or_else(Vec::new, |it: &Outcome| it.samples_ns(index))
-            });
+            sample(&mut group, side, &outcome.samples_ns(index));
         }
         group.finish();
-        outcome
     }
 
     /// The instructions of an operation of each of these sides of a contest.
@@ -114,20 +110,11 @@ impl Instrument {
 }
 
 /// Hands criterion the times of one side.
-fn sample(
-    group: &mut BenchmarkGroup<'_, WallTime>,
-    side: &str,
-    mut times_ns: impl FnMut() -> Vec<f64>,
-) {
-    let (times, taken_count) = (Cell::new(Vec::new()), Cell::new(0));
+fn sample(group: &mut BenchmarkGroup<'_, WallTime>, side: &str, times_ns: &[f64]) {
+    let mut taken_count = 0;
     group.bench_function(side, |bencher| {
-        let mut all = times.take();
-        if all.is_empty() {
-            all = times_ns();
-        }
-        let time_ns = all[taken_count.get() * all.len() / SAMPLE_COUNT % all.len()];
-        times.set(all);
-        taken_count.set(taken_count.get() + 1);
+        let time_ns = times_ns[taken_count * times_ns.len() / SAMPLE_COUNT % times_ns.len()];
+        taken_count += 1;
         bencher.iter_custom(|count| {
             let start = Instant::now();
             while start.elapsed() < SAMPLE {}

@@ -23,7 +23,8 @@ const ENOUGH: [(usize, usize); 3] =
 /// A side's time of one slice, and what was seen around it.
 #[derive(Clone, Debug)]
 pub(crate) struct Slice {
-    pub round: usize,
+    /// The visit in which it was played.
+    pub visit: usize,
     pub op_ns: f64,
     /// The slower one of the two.
     pub calibration_ns: f64,
@@ -41,34 +42,34 @@ impl Slice {
     }
 
     /// The quarter of the run in which it was played.
-    pub fn quarter(&self, round_count: usize) -> usize {
-        self.round * QUARTER_COUNT / round_count
+    pub fn quarter(&self, visit_count: usize) -> usize {
+        self.visit * QUARTER_COUNT / visit_count
     }
 }
 
 /// The level of a contest's sides in nanoseconds: the fastest calibration at which each side has enough kept
 /// slices, or as many as there can be.
-pub(crate) fn level_ns(sides: &[&[Slice]], round_count: usize) -> f64 {
-    let best = ENOUGH.into_iter().find_map(|enough| fastest_level_ns(sides, round_count, enough));
+pub(crate) fn level_ns(sides: &[&[Slice]], visit_count: usize) -> f64 {
+    let best = ENOUGH.into_iter().find_map(|enough| fastest_level_ns(sides, visit_count, enough));
     best.unwrap_or_else(|| fastest_ns(sides))
 }
 
 /// Whether each side has enough kept slices, and, where that `may_be_steady`, the ratio of any two is much the
 /// same in all quarters of the run.
-pub(crate) fn are_enough(sides: &[&[Slice]], round_count: usize, may_be_steady: bool) -> bool {
-    let level_ns = fastest_level_ns(sides, round_count, ENOUGH[0]);
-    level_ns.is_some_and(|it| !may_be_steady || is_steady(sides, round_count, it))
+pub(crate) fn are_enough(sides: &[&[Slice]], visit_count: usize, may_be_steady: bool) -> bool {
+    let level_ns = fastest_level_ns(sides, visit_count, ENOUGH[0]);
+    level_ns.is_some_and(|it| !may_be_steady || is_steady(sides, visit_count, it))
 }
 
 /// What kept slices say.
-pub(crate) fn figure<'s>(kept: impl Iterator<Item = &'s Slice>, round_count: usize) -> Figure {
-    let kept: Vec<_> = kept.map(|it| (it.quarter(round_count), it.op_ns)).collect();
+pub(crate) fn figure<'s>(kept: impl Iterator<Item = &'s Slice>, visit_count: usize) -> Figure {
+    let kept: Vec<_> = kept.map(|it| (it.quarter(visit_count), it.op_ns)).collect();
     Figure::of_slices(&kept)
 }
 
 fn fastest_level_ns(
     sides: &[&[Slice]],
-    round_count: usize,
+    visit_count: usize,
     (kept_min, quarter_min): (usize, usize),
 ) -> Option<f64> {
     let fastest_ns = fastest_ns(sides);
@@ -77,7 +78,7 @@ fn fastest_level_ns(
         sides.iter().all(|side| {
             let mut counts = [0; QUARTER_COUNT];
             let kept = side.iter().filter(|slice| slice.is_kept(*level_ns));
-            kept.for_each(|slice| counts[slice.quarter(round_count)] += 1);
+            kept.for_each(|slice| counts[slice.quarter(visit_count)] += 1);
             counts.iter().sum::<usize>() >= kept_min && counts.iter().all(|it| *it >= quarter_min)
         })
     })
@@ -88,9 +89,9 @@ fn fastest_ns(sides: &[&[Slice]]) -> f64 {
     all.map(|slice| slice.calibration_ns).fold(f64::MAX, f64::min)
 }
 
-fn is_steady(sides: &[&[Slice]], round_count: usize, level_ns: f64) -> bool {
+fn is_steady(sides: &[&[Slice]], visit_count: usize, level_ns: f64) -> bool {
     let kept = |side: &'_ [Slice]| {
-        figure(side.iter().filter(|slice| slice.is_kept(level_ns)), round_count)
+        figure(side.iter().filter(|slice| slice.is_kept(level_ns)), visit_count)
     };
     let figures: Vec<_> = sides.iter().copied().map(kept).collect();
     let mut ratios = figures.iter().flat_map(|a| figures.iter().map(|b| a.with(b, |a, b| a / b)));
@@ -102,7 +103,7 @@ pub(crate) mod tests {
     use super::*;
 
     pub const QUIET: Slice = Slice {
-        round: 0,
+        visit: 0,
         op_ns: 2.0,
         calibration_ns: 100.0,
         was_switched: false,
@@ -110,10 +111,10 @@ pub(crate) mod tests {
         bursts_ns: Vec::new(),
     };
 
-    /// As many slices as are needed at least, one in each round, but for their time the same.
-    fn in_each_round(slice: &Slice, op_ns: impl Fn(usize) -> f64) -> Vec<Slice> {
+    /// As many slices as are needed at least, one in each visit, but for their time the same.
+    fn in_each_visit(slice: &Slice, op_ns: impl Fn(usize) -> f64) -> Vec<Slice> {
         let slices =
-            (0..KEPT_MIN).map(|round| Slice { round, op_ns: op_ns(round), ..slice.clone() });
+            (0..KEPT_MIN).map(|visit| Slice { visit, op_ns: op_ns(visit), ..slice.clone() });
         slices.collect()
     }
 
@@ -121,7 +122,7 @@ pub(crate) mod tests {
     fn a_moment_of_a_faster_clock_is_not_the_level() {
         let fast = Slice { calibration_ns: 90.0, ..QUIET };
         let slow = Slice { calibration_ns: 130.0, ..QUIET };
-        let [quiet, slow] = [QUIET, slow].map(|it| in_each_round(&it, |_| 1.0));
+        let [quiet, slow] = [QUIET, slow].map(|it| in_each_visit(&it, |_| 1.0));
         let slices = [vec![fast; 3], quiet, slow].concat();
         let level_ns = level_ns(&[&slices], KEPT_MIN);
         let kept_count = slices.iter().filter(|slice| slice.is_kept(level_ns)).count();
@@ -132,8 +133,8 @@ pub(crate) mod tests {
 
     #[test]
     fn the_level_has_slices_in_every_quarter() {
-        let fast = (0..KEPT_MIN).map(|round| Slice { round: round / 4, ..QUIET });
-        let slow = in_each_round(&Slice { calibration_ns: 110.0, ..QUIET }, |_| 3.0);
+        let fast = (0..KEPT_MIN).map(|visit| Slice { visit: visit / 4, ..QUIET });
+        let slow = in_each_visit(&Slice { calibration_ns: 110.0, ..QUIET }, |_| 3.0);
         let slices: Vec<_> = fast.chain(slow).collect();
         assert!((105.0..110.1).contains(&level_ns(&[&slices], KEPT_MIN)));
         assert_eq!(fastest_level_ns(&[&slices], KEPT_MIN, (KEPT_MIN, 0)), Some(100.0));
@@ -142,7 +143,7 @@ pub(crate) mod tests {
     #[test]
     fn a_ratio_that_changes_is_not_steady() {
         let [even, growing] = [|_: usize| 1.0, |it: usize| 1.0 + it as f64 / 400.0]
-            .map(|op_ns| in_each_round(&QUIET, op_ns));
+            .map(|op_ns| in_each_visit(&QUIET, op_ns));
         assert!(is_steady(&[&even, &even], KEPT_MIN, 100.0));
         assert!(!is_steady(&[&even, &even, &growing], KEPT_MIN, 100.0));
         let many = vec![even; 8].concat();

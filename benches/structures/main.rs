@@ -1,6 +1,7 @@
 //! The ring, the flow table and the parser, each beside its peers.
 //!
-//! `cargo xtask bench structures -- ring/8` measures only what has `ring/8` in its name.
+//! `cargo xtask bench structures -- ring/8` measures only what has `ring/8` in its name. An option of
+//! criterion's that takes a value is given as `--OPTION=VALUE`.
 #![allow(
     clippy::print_stderr,
     clippy::print_stdout,

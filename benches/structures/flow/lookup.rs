@@ -6,7 +6,7 @@ use crate::Bench;
 use hotloop::arena::Pages;
 use hotloop::dpdk::Eal;
 use hotloop::flow::{Config, STEP_NS, Table};
-use hotloop_benches::contest::{Contest, Outcome, Side};
+use hotloop_benches::contest::{Contest, Outcome, Side, run_all};
 use hotloop_benches::figure::Figure;
 use hotloop_benches::peers::floor::Floor;
 use hotloop_benches::peers::rte_hash::Hash;
@@ -20,6 +20,9 @@ const UNIT: &str = "ns a lookup";
 /// are mostly polled for.
 const RTE: [(&str, u32); 2] = [("rte_hash, 64", RTE_WINDOW), ("rte_hash, 32", 32)];
 
+/// Of misses, beside rte_hash.
+const MISS_AIM: f64 = 1.0;
+
 /// At most 1.05 times the time without ageing; and places that it looks at a burst.
 const AGEING_AIM: f64 = 1.0 / 1.05;
 const AGEING_BUDGET: usize = 15;
@@ -27,18 +30,18 @@ const AGEING_BUDGET: usize = 15;
 /// What a flow's entry, control bytes and free places may take, in bytes.
 const FLOW_BYTES_MAX: f64 = 77.0;
 
-/// A size, and the aims of hits beside rte_hash and hashbrown, and of misses beside rte_hash.
+/// A size, the aims of hits beside rte_hash and hashbrown, and whether more than hits is measured.
 struct Size {
     name: &'static str,
     flow_count: u64,
     hit: (f64, f64),
-    miss: Option<f64>,
+    has_more: bool,
 }
 
 const SIZES: [Size; 3] = [
-    Size { name: "10K", flow_count: 10_000, hit: (2.0, 0.8), miss: None },
-    Size { name: "1M", flow_count: 1_000_000, hit: (2.0, 1.5), miss: Some(1.0) },
-    Size { name: "8M", flow_count: 8_000_000, hit: (2.0, 1.5), miss: Some(1.0) },
+    Size { name: "10K", flow_count: 10_000, hit: (2.0, 0.8), has_more: false },
+    Size { name: "1M", flow_count: 1_000_000, hit: (2.0, 1.5), has_more: true },
+    Size { name: "8M", flow_count: 8_000_000, hit: (2.0, 1.5), has_more: true },
 ];
 
 /// Flows of the tables in which the instructions of a hit in the larger ones are counted: enough for
@@ -69,62 +72,116 @@ struct Set {
 /// filter leaves it out.
 type LazySet = LazyCell<RefCell<Set>, Box<dyn FnOnce() -> RefCell<Set>>>;
 
-/// All sizes, on the largest pages and on the smallest.
+/// What is looked up, and how.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Kind {
+    Hit,
+    Miss,
+    Ageing,
+    /// Hits that are noted, as in all but a benchmark: the time goes on.
+    Seen,
+}
+
+/// A size on pages of one kind.
+struct Measured {
+    size: &'static Size,
+    pages: Pages,
+    set: LazySet,
+    flow_count: u64,
+}
+
+/// All sizes on the largest pages; on the smallest, hits of all but the largest size.
 pub fn bench(bench: &mut Bench, largest: Pages) {
-    SIZES.iter().for_each(|size| measure(bench, size, largest));
-    if largest != Pages::Small {
-        SIZES.iter().for_each(|size| measure(bench, size, Pages::Small));
+    let of = |bench: &Bench, size, pages| Measured::new(bench, size, pages);
+    let all: Vec<_> = SIZES.iter().map(|size| of(bench, size, largest)).collect();
+    let on_small = if largest == Pages::Small { &[] } else { &SIZES[..SIZES.len() - 1] };
+    let on_small: Vec<_> = on_small.iter().map(|size| of(bench, size, Pages::Small)).collect();
+    let of_all = all.iter().flat_map(|it| it.size.kinds().iter().map(move |kind| (it, *kind)));
+    let measured: Vec<_> = of_all.chain(on_small.iter().map(|it| (it, Kind::Hit))).collect();
+    let contests = measured.iter().map(|(it, kind)| it.contest(*kind)).collect();
+    let outcomes = run_all(contests, &mut bench.instrument);
+    for ((measured, kind), outcome) in measured.iter().zip(outcomes) {
+        if let Some(outcome) = outcome {
+            measured.show(bench, *kind, &outcome);
+        }
     }
     if bench.table.rows.iter().any(|row| row.name.starts_with("flow hit, 8M")) {
         bench.table.rows.push(memory(8_000_000));
     }
 }
 
-fn measure(bench: &mut Bench, size: &Size, pages: Pages) {
-    let eal = bench.eal;
-    let flow_count = match bench.instrument.is_counting() {
-        true => size.flow_count.min(COUNTED_FLOWS),
-        false => size.flow_count,
-    };
-    let pass = Stream::pass(flow_count);
-    let is_largest = size.name == "8M";
-    let set: LazySet =
-        LazyCell::new(Box::new(move || Set::new(eal, flow_count, pages, is_largest)));
-    let group = |what| format!("flow/{what}/{}/{}", size.name, super::short(pages));
-    let row = |what| format!("flow {what}, {} flows, {pages}", size.name);
-
-    let mut hits = contest(&group("hit"), &set, pass, Set::hits);
-    if is_largest {
-        let floor = Side::new("floor", |count| {
-            let set = &mut *set.borrow_mut();
-            let floor = set.tables.floor.as_ref().expect("beside the largest");
-            timed(&mut set.hits, count, 1, |keys| floor.read(keys))
-        });
-        hits = hits.with(floor.pass(pass));
-    }
-    if let Some(outcome) = hits.run(&mut bench.instrument) {
-        RTE.iter().for_each(|(peer, _)| push(bench, &outcome, &row("hit"), peer, size.hit.0));
-        push(bench, &outcome, &row("hit"), "hashbrown", size.hit.1);
-        if is_largest {
-            push(bench, &outcome, &row("hit"), "floor", FLOOR_AIM);
+impl Size {
+    fn kinds(&self) -> &'static [Kind] {
+        match self.has_more {
+            false => &[Kind::Hit],
+            true if self.is_largest() => &[Kind::Hit, Kind::Miss, Kind::Ageing, Kind::Seen],
+            true => &[Kind::Hit, Kind::Miss, Kind::Ageing],
         }
     }
-    if let Some(aim) = size.miss
-        && let Some(outcome) =
-            contest(&group("miss"), &set, pass, Set::misses).run(&mut bench.instrument)
-    {
-        RTE.iter().for_each(|(peer, _)| push(bench, &outcome, &row("miss"), peer, aim));
+
+    fn is_largest(&self) -> bool {
+        self.name == SIZES[SIZES.len() - 1].name
     }
-    if size.miss.is_some()
-        && let Some(outcome) = ageing(&group("age"), &set, pass).run(&mut bench.instrument)
-    {
-        let sides = ("hotloop, ageing", "hotloop");
-        bench.table.rows.push(outcome.row(&row("hit with ageing"), UNIT, sides, AGEING_AIM));
+}
+
+impl Measured {
+    fn new(bench: &Bench, size: &'static Size, pages: Pages) -> Self {
+        let eal = bench.eal;
+        let flow_count = match bench.instrument.is_counting() {
+            true => size.flow_count.min(COUNTED_FLOWS),
+            false => size.flow_count,
+        };
+        let make = move || Set::new(eal, flow_count, pages, size.is_largest());
+        Self { size, pages, set: LazyCell::new(Box::new(make)), flow_count }
     }
-    if is_largest && let Some(outcome) = seen(&group("seen"), &set, pass).run(&mut bench.instrument)
-    {
-        push(bench, &outcome, &row("hit, seen written"), RTE[0].0, size.hit.0);
-        push(bench, &outcome, &row("hit, seen written"), "hashbrown", size.hit.1);
+
+    fn contest(&self, kind: Kind) -> Contest<'_> {
+        let (set, pass) = (&self.set, Stream::pass(self.flow_count));
+        let name = |what| format!("flow/{what}/{}/{}", self.size.name, super::short(self.pages));
+        match kind {
+            Kind::Hit if self.size.is_largest() => {
+                let floor = Side::new("floor", |count| {
+                    let set = &mut *set.borrow_mut();
+                    let floor = set.tables.floor.as_ref().expect("beside the largest");
+                    timed(&mut set.hits, count, 1, |keys| floor.read(keys))
+                });
+                contest(&name("hit"), set, pass, Set::hits).with(floor.pass(pass))
+            }
+            Kind::Hit => contest(&name("hit"), set, pass, Set::hits),
+            Kind::Miss => contest(&name("miss"), set, pass, Set::misses),
+            Kind::Ageing => ageing(&name("age"), set, pass),
+            Kind::Seen => seen(&name("seen"), set, pass),
+        }
+    }
+
+    fn show(&self, bench: &mut Bench, kind: Kind, outcome: &Outcome) {
+        let Self { size, pages, .. } = self;
+        let row = |what| format!("flow {what}, {} flows, {pages}", size.name);
+        match kind {
+            Kind::Hit => {
+                for (peer, _) in RTE {
+                    push(bench, outcome, &row("hit"), peer, size.hit.0);
+                }
+                push(bench, outcome, &row("hit"), "hashbrown", size.hit.1);
+                if size.is_largest() {
+                    push(bench, outcome, &row("hit"), "floor", FLOOR_AIM);
+                }
+            }
+            Kind::Miss => {
+                for (peer, _) in RTE {
+                    push(bench, outcome, &row("miss"), peer, MISS_AIM);
+                }
+            }
+            Kind::Ageing => {
+                let sides = ("hotloop, ageing", "hotloop");
+                let row = outcome.row(&row("hit with ageing"), UNIT, sides, AGEING_AIM);
+                bench.table.rows.push(row);
+            }
+            Kind::Seen => {
+                push(bench, outcome, &row("hit, seen written"), RTE[0].0, size.hit.0);
+                push(bench, outcome, &row("hit, seen written"), "hashbrown", size.hit.1);
+            }
+        }
     }
 }
 

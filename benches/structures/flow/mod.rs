@@ -10,11 +10,11 @@ use crate::Bench;
 use hotloop::arena::{Arena, Pages, Request};
 use hotloop_benches::hugepages::Reserved;
 
-/// Pages of 2 MiB that the largest tables take together.
-const HUGEPAGE_COUNT: usize = 1_700;
+/// Pages of 2 MiB that all tables take together.
+const HUGEPAGE_COUNT: usize = 2_200;
 
-/// All rows of the flow table: lookups on the largest pages and on the smallest, the rest on the
-/// largest.
+/// All rows of the flow table: lookups on the largest pages, hits on the smallest too, the rest on
+/// the largest.
 pub fn bench(bench: &mut Bench) {
     let row_count = bench.table.rows.len();
     let reserved = Reserved::hugepages(HUGEPAGE_COUNT);
