@@ -20,9 +20,9 @@ use std::time::Duration;
 /// A size, and the rate aimed at beside testpmd's.
 const SIZES: [(&str, u32, f64); 2] = [("1K", 1_000, 0.65), ("1M", 1_000_000, 0.65)];
 
-/// Rounds of a row, and how many processes of either side they are spread over.
-const ROUND_COUNT: usize = 8;
-const START_COUNT: usize = 2;
+/// Processes of either side that a row is spread over, and the rounds of each.
+const START_COUNT: usize = 3;
+const ROUND_COUNT: usize = 50;
 
 /// How long each of the others is measured, by itself.
 const OTHERS_TIME: Duration = Duration::from_millis(800);
@@ -101,7 +101,7 @@ fn compare(flow_count: u32, hugepages: bool) -> Result<(Rates, String), String> 
     for _ in 0..START_COUNT {
         let mut theirs = Testpmd::start(&settings(&case, PEER))?;
         let mut ours = Forwarder::start(&case)?;
-        rates.play(&mut ours, &mut theirs, ROUND_COUNT / START_COUNT)?;
+        rates.play(&mut ours, &mut theirs, ROUND_COUNT)?;
     }
     let mut others = Vec::new();
     for mode in OTHERS {

@@ -25,11 +25,9 @@ use hotloop_benches::testpmd::{Settings, Testpmd};
 use std::process::ExitCode;
 use std::time::{self, Duration};
 
-/// Rounds of a row, and how many processes of either side they are spread over: without hugepages, a
-/// process's figure depends on where its pages happen to lie.
-const ROUND_COUNT: usize = 8;
-const START_COUNT: usize = 4;
-const START_COUNT_SMALL_PAGES: usize = 8;
+/// Processes of either side that a row is spread over, and the rounds of each.
+const START_COUNT: usize = 3;
+const ROUND_COUNT: usize = 50;
 
 /// 2 MiB pages that both need at a time.
 const HUGEPAGE_COUNT: usize = 600;
@@ -106,12 +104,11 @@ fn compare(name: &str, case: Case, aim: f64, table: &mut Table) {
 }
 
 fn rates(case: Case) -> Result<Rates, String> {
-    let start_count = if case.hugepages { START_COUNT } else { START_COUNT_SMALL_PAGES };
     let mut rates = Rates::default();
-    for _ in 0..start_count {
+    for _ in 0..START_COUNT {
         let mut theirs = Testpmd::start(&Settings::of(case))?;
         let mut ours = Forwarder::start(&case)?;
-        rates.play(&mut ours, &mut theirs, ROUND_COUNT / start_count)?;
+        rates.play(&mut ours, &mut theirs, ROUND_COUNT)?;
     }
     Ok(rates)
 }

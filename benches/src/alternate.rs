@@ -3,22 +3,28 @@
 //! A peer that is a program of its own can't be called in slices. Both run from the beginning to the end
 //! of a row instead, and one of them is always stopped by SIGSTOP: turns of a few milliseconds
 //! see the same machine. Both are compared by packets over the CPU time of their forwarding threads.
+//!
+//! What waits for memory doesn't slow down with the core, and what doesn't wait does. So rounds of such turns are kept
+//! and ranked like the slices of a contest: by calibrations on the same CPU, one before each turn.
 
-use crate::figure::Figure;
-use crate::forwarder::Measured;
+use crate::figure::{Figure, KeptMin};
+use crate::forwarder::{CPU, Measured};
+use crate::slices::{Slice, figure, level_ns};
+use crate::watch::calibration_ns;
+use core_affinity::CoreId;
 use rustix::process::{Pid, Signal, kill_process};
 use std::process::Child;
-use std::thread::sleep;
+use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
 /// How long one of them runs before the other one does.
 const TURN: Duration = Duration::from_millis(5);
 
 /// How long both take turns in a round.
-const ROUND: Duration = Duration::from_millis(800);
+const ROUND: Duration = Duration::from_millis(40);
 
 /// A process that forwards.
-pub trait Forwarding {
+pub trait Forwarding: Send {
     /// The process.
     fn process(&self) -> &Child;
 
@@ -44,27 +50,33 @@ pub trait Forwarding {
     }
 }
 
-/// Rates of two sides by round, in millions of packets a second of CPU time.
+/// What two sides did, by round.
 #[derive(Debug, Default)]
 pub struct Rates {
-    ours: Vec<f64>,
-    theirs: Vec<f64>,
+    ours: Vec<Slice>,
+    theirs: Vec<Slice>,
 }
 
 impl Rates {
-    /// Our figure, and the peer's.
-    ///
-    /// # Panics
-    /// Before a round.
+    /// Our figure and the peer's, in millions of packets a second of CPU time.
     #[must_use]
     pub fn figures(&self) -> (Figure, Figure) {
-        (Figure::of_rounds(&self.ours), Figure::of_rounds(&self.theirs))
+        let (sides, round_count) = ([&self.ours[..], &self.theirs[..]], self.ours.len());
+        let level_ns = level_ns(&sides, round_count, KeptMin::ROUNDS);
+        let [ours, theirs] = sides.map(|side| {
+            let kept = side.iter().filter(|round| round.is_kept(level_ns));
+            figure(kept, round_count, KeptMin::ROUNDS).map(|packet_ns| 1e3 / packet_ns)
+        });
+        (ours, theirs)
     }
 
     /// Plays `count` rounds, and adds what came of them.
     ///
     /// # Errors
     /// Where a process has ended.
+    ///
+    /// # Panics
+    /// When there is no CPU that both run on.
     pub fn play(
         &mut self,
         ours: &mut impl Forwarding,
@@ -73,19 +85,44 @@ impl Rates {
     ) -> Result<(), String> {
         ours.signal(Signal::STOP)?;
         theirs.signal(Signal::STOP)?;
-        for _ in 0..count {
-            alone(theirs, Forwarding::begin)?;
-            alone(ours, Forwarding::begin)?;
-            let start = Instant::now();
-            while start.elapsed() < ROUND {
-                alone(ours, turn)?;
-                alone(theirs, turn)?;
-            }
-            self.ours.push(alone(ours, Forwarding::end)?.mpps());
-            self.theirs.push(alone(theirs, Forwarding::end)?.mpps());
-        }
+        let rounds = || {
+            assert!(core_affinity::set_for_current(CoreId { id: CPU }), "there is no CPU {CPU}");
+            (0..count).try_for_each(|_| self.play_round(ours, theirs))
+        };
+        scope(|scope| scope.spawn(rounds).join().expect("it says how it went"))?;
         ours.signal(Signal::CONT)?;
         theirs.signal(Signal::CONT)
+    }
+
+    fn play_round(
+        &mut self,
+        ours: &mut impl Forwarding,
+        theirs: &mut impl Forwarding,
+    ) -> Result<(), String> {
+        alone(theirs, Forwarding::begin)?;
+        alone(ours, Forwarding::begin)?;
+        let mut calibrations_ns = Vec::new();
+        let start = Instant::now();
+        while start.elapsed() < ROUND {
+            calibrations_ns.push(calibration_ns());
+            alone(ours, turn)?;
+            calibrations_ns.push(calibration_ns());
+            alone(theirs, turn)?;
+        }
+        calibrations_ns.sort_by(f64::total_cmp);
+        // Nearly all: one that another program took the CPU from says nothing.
+        let calibration_ns = calibrations_ns[calibrations_ns.len() * 3 / 4];
+        let slice = |visit, measured: Measured| Slice {
+            visit,
+            op_ns: measured.cpu_ns as f64 / measured.packets as f64,
+            calibration_ns,
+            was_switched: false,
+            distance: None,
+            bursts_ns: Vec::new(),
+        };
+        self.ours.push(slice(self.ours.len(), alone(ours, Forwarding::end)?));
+        self.theirs.push(slice(self.theirs.len(), alone(theirs, Forwarding::end)?));
+        Ok(())
     }
 }
 

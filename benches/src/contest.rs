@@ -14,7 +14,7 @@
 
 use crate::cores::Pair;
 use crate::distance::{Distance, Lines};
-use crate::figure::{Figure, QUARTER_COUNT};
+use crate::figure::{Figure, KeptMin, QUARTER_COUNT};
 use crate::instrument::{Instrument, count_here};
 use crate::peers::lines::Random;
 use crate::row::Row;
@@ -266,7 +266,7 @@ impl<'a> Contest<'a> {
         let sides: Vec<_> = self.sides.into_iter().map(|side| (side.name, side.slices)).collect();
         let slices: Vec<_> = sides.iter().map(|side| &side.1[..]).collect();
         Outcome {
-            level_ns: level_ns(&slices, self.visit_count),
+            level_ns: level_ns(&slices, self.visit_count, KeptMin::SLICES),
             instructions: vec![None; sides.len()],
             name: self.name,
             sides,
@@ -337,7 +337,7 @@ impl Outcome {
     #[must_use]
     pub fn figure(&self, side: &str) -> Figure {
         let slices = &self.sides[self.index(side)].1;
-        figure(self.kept(slices), self.visit_count)
+        figure(self.kept(slices), self.visit_count, KeptMin::SLICES)
     }
 
     /// A row of `ours` beside `theirs`, two sides, with a ratio as its aim.

@@ -3,11 +3,22 @@
 /// Parts of a run that are compared with each other.
 pub const QUARTER_COUNT: usize = 4;
 
-/// Fewer measurements than this settle nothing.
-pub const KEPT_MIN: usize = 40;
+/// How many kept measurements settle a figure.
+#[derive(Clone, Copy, Debug)]
+pub struct KeptMin {
+    /// At least so many in all.
+    pub all: usize,
+    /// At least so many in each quarter of the run.
+    pub each_quarter: usize,
+}
 
-/// Fewer than this in a quarter of the run settle nothing.
-pub const KEPT_MIN_OF_QUARTER: usize = 5;
+impl KeptMin {
+    /// Of slices.
+    pub const SLICES: Self = Self { all: 40, each_quarter: 5 };
+
+    /// Of rounds that take a hundred times as long.
+    pub const ROUNDS: Self = Self { all: 12, each_quarter: 3 };
+}
 
 /// One figure of a run, with the figures of its four quarters.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,13 +37,13 @@ impl Figure {
     /// The lower quartile of the slices that were kept, each with the quarter of the run in which it was
     /// played. What disturbs a slice makes it slower, never faster.
     #[must_use]
-    pub fn of_slices(kept: &[(usize, f64)]) -> Self {
+    pub fn of_slices(kept: &[(usize, f64)], kept_min: KeptMin) -> Self {
         let all: Vec<_> = kept.iter().map(|slice| slice.1).collect();
         let parts: [Vec<f64>; QUARTER_COUNT] = std::array::from_fn(|quarter| {
             kept.iter().filter(|slice| slice.0 == quarter).map(|slice| slice.1).collect()
         });
-        let settled =
-            all.len() >= KEPT_MIN && parts.iter().all(|part| part.len() >= KEPT_MIN_OF_QUARTER);
+        let KeptMin { all: all_min, each_quarter } = kept_min;
+        let settled = all.len() >= all_min && parts.iter().all(|part| part.len() >= each_quarter);
         let value = lower_quartile(&all);
         let quarters =
             parts.map(|part| if part.is_empty() { value } else { lower_quartile(&part) });
@@ -62,6 +73,13 @@ impl Figure {
     #[must_use]
     pub const fn exact(value: f64) -> Self {
         Self { value, quarters: [value; QUARTER_COUNT], count: 1, settled: true }
+    }
+
+    /// The figure in another unit.
+    #[must_use]
+    pub fn map(self, convert: impl Fn(f64) -> f64) -> Self {
+        let Self { value, quarters, .. } = self;
+        Self { value: convert(value), quarters: quarters.map(convert), ..self }
     }
 
     /// What follows from two figures of the same run.
@@ -110,7 +128,7 @@ mod tests {
     fn the_lower_quartile_of_many_slices_settles() {
         let kept: Vec<_> =
             (0..40).map(|slice| (slice / 10, f64::from(slice as u32 % 10))).collect();
-        let figure = Figure::of_slices(&kept);
+        let figure = Figure::of_slices(&kept, KeptMin::SLICES);
         assert_eq!((figure.value, figure.quarters, figure.count), (2.0, [2.0; 4], 40));
         assert!(figure.settled);
     }
@@ -118,8 +136,8 @@ mod tests {
     #[test]
     fn a_quarter_without_slices_settles_nothing() {
         let kept: Vec<_> = (0..60).map(|slice| (slice / 20, 1.0)).collect();
-        assert!(!Figure::of_slices(&kept).settled);
-        assert!(!Figure::of_slices(&[]).settled);
+        assert!(!Figure::of_slices(&kept, KeptMin::SLICES).settled);
+        assert!(!Figure::of_slices(&[], KeptMin::ROUNDS).settled);
     }
 
     #[test]

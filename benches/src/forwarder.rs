@@ -15,6 +15,9 @@ use std::time::Duration;
 /// How long a forwarder runs before it is measured.
 pub const WARM_UP: Duration = Duration::from_millis(300);
 
+/// The CPU that forwards, here and in testpmd.
+pub const CPU: usize = 1;
+
 /// What a forwarder does with packets.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub enum Mode {
@@ -162,13 +165,13 @@ fn limited(
     move |core| port.rx_queue(core).map(|queue| Limited(queue, burst))
 }
 
-/// Runs a graph to completion on CPU 1, and prints what its core did so far for each line that it
+/// Runs a graph to completion on [`CPU`], and prints what its core did so far for each line that it
 /// reads, until there are no more.
 ///
 /// # Errors
 /// Where it does not start, or its account is not whole.
 pub fn serve(graph: impl Graph) -> hotloop::Result<()> {
-    let placement = Placement::explicit(&Topology::read(Path::new("/")), &[1])?;
+    let placement = Placement::explicit(&Topology::read(Path::new("/")), &[CPU])?;
     let plan = Engine::plan(graph, Deployment::run_to_completion(1))?.placement(placement)?;
     let mut served = Ok(());
     plan.run(|control| served = serve_lines(control))?;

@@ -1,10 +1,12 @@
 //! What all contests of a run share: criterion, and callgrind's counts.
 
 use crate::contest::Outcome;
+use core_affinity::CoreId;
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, SamplingMode};
 use std::env;
 use std::process::Command;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 /// Criterion's samples of a side: every so-manieth of its kept slices.
@@ -24,6 +26,8 @@ pub struct Instrument {
     criterion: Criterion,
     /// The contest and the side that this process is to count.
     counted: Option<(String, String)>,
+    /// The CPUs of this process.
+    cores: Vec<CoreId>,
     /// Why instructions can't be counted here.
     uncounted: Option<String>,
     /// What a contest's or a side's name has to contain to be played, where criterion's arguments say so.
@@ -50,7 +54,8 @@ impl Instrument {
         let criterion = if takes_criterions { criterion.configure_from_args() } else { criterion };
         let filter = words.into_iter().skip(1).find(|word| !word.starts_with('-'));
         let filter = filter.filter(|_| takes_criterions);
-        Self { criterion, counted, uncounted: None, filter, passes: Vec::new() }
+        let cores = core_affinity::get_core_ids().unwrap_or_default();
+        Self { criterion, counted, cores, uncounted: None, filter, passes: Vec::new() }
     }
 
     /// Whether this process only counts instructions: large tables may be smaller then, as long as the
@@ -96,16 +101,34 @@ impl Instrument {
         group.finish();
     }
 
-    /// The instructions of an operation of each of these sides of a contest.
+    /// The instructions of an operation of each of these sides of a contest. They are exact, so a process counts
+    /// on each CPU at once.
     pub(crate) fn instructions(&mut self, contest: &str, sides: &[String]) -> Vec<Option<f64>> {
-        let each = sides.iter().map(|side| {
+        let mut counts = Vec::new();
+        for sides in sides.chunks(self.cores.len().max(1)) {
             if self.uncounted.is_some() {
-                return None;
+                break;
             }
-            let counted = count(contest, side);
-            counted.map_err(|reason| self.uncounted = Some(reason)).ok()
-        });
-        each.collect()
+            let counted = thread::scope(|scope| {
+                let started = sides.iter().enumerate().map(|(index, side)| {
+                    let core = self.cores.get(index).copied();
+                    scope.spawn(move || {
+                        // This thread would hand down the one CPU that it is pinned to.
+                        core.map(core_affinity::set_for_current);
+                        count(contest, side)
+                    })
+                });
+                let started: Vec<_> = started.collect();
+                let end = |it: ScopedJoinHandle<'_, _>| it.join().expect("it doesn't panic");
+                started.into_iter().map(end).collect::<Result<Vec<f64>, _>>()
+            });
+            match counted {
+                Ok(counted) => counts.extend(counted.into_iter().map(Some)),
+                Err(reason) => self.uncounted = Some(reason),
+            }
+        }
+        counts.resize(sides.len(), None);
+        counts
     }
 }
 

@@ -1,7 +1,7 @@
 //! Slices of a contest: which of them are kept, and when there are enough.
 
 use crate::distance::Distance;
-use crate::figure::{Figure, KEPT_MIN, KEPT_MIN_OF_QUARTER, QUARTER_COUNT};
+use crate::figure::{Figure, KeptMin, QUARTER_COUNT};
 
 /// How much slower than the level a calibration next to a kept slice may be.
 const CALIBRATION_MAX: f64 = 1.05;
@@ -10,15 +10,11 @@ const CALIBRATION_MAX: f64 = 1.05;
 /// calibration. A busy hyperthread costs more.
 const LEVEL_COUNT: i32 = 23;
 
-/// With so many kept slices, a side has enough.
-const KEPT_ENOUGH: usize = 200;
+/// With so many times as many kept slices as settle its figure, a side has enough.
+const ENOUGH: usize = 5;
 
 /// A ratio that differs by no more between the quarters of the run is steady.
 const SPREAD_ENOUGH: f64 = 0.05;
-
-/// How many kept slices each side needs in all, and in each quarter of the run: the best that can be had.
-const ENOUGH: [(usize, usize); 3] =
-    [(KEPT_ENOUGH, KEPT_MIN_OF_QUARTER), (KEPT_MIN, KEPT_MIN_OF_QUARTER), (KEPT_MIN, 0)];
 
 /// A side's time of one slice, and what was seen around it.
 #[derive(Clone, Debug)]
@@ -49,29 +45,35 @@ impl Slice {
 
 /// The level of a contest's sides in nanoseconds: the fastest calibration at which each side has enough kept
 /// slices, or as many as there can be.
-pub(crate) fn level_ns(sides: &[&[Slice]], visit_count: usize) -> f64 {
-    let best = ENOUGH.into_iter().find_map(|enough| fastest_level_ns(sides, visit_count, enough));
-    best.unwrap_or_else(|| fastest_ns(sides))
+pub(crate) fn level_ns(sides: &[&[Slice]], visit_count: usize, kept_min: KeptMin) -> f64 {
+    let best = [enough(kept_min), kept_min, KeptMin { each_quarter: 0, ..kept_min }];
+    let level = best.into_iter().find_map(|it| fastest_level_ns(sides, visit_count, it));
+    level.unwrap_or_else(|| fastest_ns(sides))
 }
 
 /// Whether each side has enough kept slices, and, where that `may_be_steady`, the ratio of any two is much the
 /// same in all quarters of the run.
 pub(crate) fn are_enough(sides: &[&[Slice]], visit_count: usize, may_be_steady: bool) -> bool {
-    let level_ns = fastest_level_ns(sides, visit_count, ENOUGH[0]);
+    let level_ns = fastest_level_ns(sides, visit_count, enough(KeptMin::SLICES));
     level_ns.is_some_and(|it| !may_be_steady || is_steady(sides, visit_count, it))
 }
 
 /// What kept slices say.
-pub(crate) fn figure<'s>(kept: impl Iterator<Item = &'s Slice>, visit_count: usize) -> Figure {
+pub(crate) fn figure<'s>(
+    kept: impl Iterator<Item = &'s Slice>,
+    visit_count: usize,
+    kept_min: KeptMin,
+) -> Figure {
     let kept: Vec<_> = kept.map(|it| (it.quarter(visit_count), it.op_ns)).collect();
-    Figure::of_slices(&kept)
+    Figure::of_slices(&kept, kept_min)
 }
 
-fn fastest_level_ns(
-    sides: &[&[Slice]],
-    visit_count: usize,
-    (kept_min, quarter_min): (usize, usize),
-) -> Option<f64> {
+const fn enough(kept_min: KeptMin) -> KeptMin {
+    KeptMin { all: ENOUGH * kept_min.all, ..kept_min }
+}
+
+fn fastest_level_ns(sides: &[&[Slice]], visit_count: usize, kept_min: KeptMin) -> Option<f64> {
+    let KeptMin { all, each_quarter } = kept_min;
     let fastest_ns = fastest_ns(sides);
     let mut levels = (0..LEVEL_COUNT).map(|step| fastest_ns * 1.01_f64.powi(step));
     levels.find(|level_ns| {
@@ -79,7 +81,7 @@ fn fastest_level_ns(
             let mut counts = [0; QUARTER_COUNT];
             let kept = side.iter().filter(|slice| slice.is_kept(*level_ns));
             kept.for_each(|slice| counts[slice.quarter(visit_count)] += 1);
-            counts.iter().sum::<usize>() >= kept_min && counts.iter().all(|it| *it >= quarter_min)
+            counts.iter().sum::<usize>() >= all && counts.iter().all(|it| *it >= each_quarter)
         })
     })
 }
@@ -91,7 +93,7 @@ fn fastest_ns(sides: &[&[Slice]]) -> f64 {
 
 fn is_steady(sides: &[&[Slice]], visit_count: usize, level_ns: f64) -> bool {
     let kept = |side: &'_ [Slice]| {
-        figure(side.iter().filter(|slice| slice.is_kept(level_ns)), visit_count)
+        figure(side.iter().filter(|slice| slice.is_kept(level_ns)), visit_count, KeptMin::SLICES)
     };
     let figures: Vec<_> = sides.iter().copied().map(kept).collect();
     let mut ratios = figures.iter().flat_map(|a| figures.iter().map(|b| a.with(b, |a, b| a / b)));
@@ -101,6 +103,8 @@ fn is_steady(sides: &[&[Slice]], visit_count: usize, level_ns: f64) -> bool {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+
+    const KEPT_MIN: usize = KeptMin::SLICES.all;
 
     pub const QUIET: Slice = Slice {
         visit: 0,
@@ -118,17 +122,21 @@ pub(crate) mod tests {
         slices.collect()
     }
 
+    const fn anywhere(all: usize) -> KeptMin {
+        KeptMin { all, each_quarter: 0 }
+    }
+
     #[test]
     fn a_moment_of_a_faster_clock_is_not_the_level() {
         let fast = Slice { calibration_ns: 90.0, ..QUIET };
         let slow = Slice { calibration_ns: 130.0, ..QUIET };
         let [quiet, slow] = [QUIET, slow].map(|it| in_each_visit(&it, |_| 1.0));
         let slices = [vec![fast; 3], quiet, slow].concat();
-        let level_ns = level_ns(&[&slices], KEPT_MIN);
+        let level_ns = level_ns(&[&slices], KEPT_MIN, KeptMin::SLICES);
         let kept_count = slices.iter().filter(|slice| slice.is_kept(level_ns)).count();
         assert_eq!(kept_count, KEPT_MIN);
         // The others are too slow to be the level.
-        assert_eq!(fastest_level_ns(&[&slices], KEPT_MIN, (KEPT_MIN + 4, 0)), None);
+        assert_eq!(fastest_level_ns(&[&slices], KEPT_MIN, anywhere(KEPT_MIN + 4)), None);
     }
 
     #[test]
@@ -136,8 +144,8 @@ pub(crate) mod tests {
         let fast = (0..KEPT_MIN).map(|visit| Slice { visit: visit / 4, ..QUIET });
         let slow = in_each_visit(&Slice { calibration_ns: 110.0, ..QUIET }, |_| 3.0);
         let slices: Vec<_> = fast.chain(slow).collect();
-        assert!((105.0..110.1).contains(&level_ns(&[&slices], KEPT_MIN)));
-        assert_eq!(fastest_level_ns(&[&slices], KEPT_MIN, (KEPT_MIN, 0)), Some(100.0));
+        assert!((105.0..110.1).contains(&level_ns(&[&slices], KEPT_MIN, KeptMin::SLICES)));
+        assert_eq!(fastest_level_ns(&[&slices], KEPT_MIN, anywhere(KEPT_MIN)), Some(100.0));
     }
 
     #[test]

@@ -35,7 +35,8 @@ impl Settings<'static> {
                 Mode::MacSwap => "macswap",
             },
             devices: vec![device(0), device(1)],
-            memory_mib: 512,
+            // Twice what the mbufs take: it is cleared before EAL starts.
+            memory_mib: 128,
             hugepages: case.hugepages,
             mbuf_count: 16_384,
             others: vec![format!("--burst={}", case.burst)],
