@@ -96,6 +96,7 @@ impl Measured<'_> {
             Side::new(FLOOD, |count| full.arrive(count, SYN)),
             Side::new(FLOOD_WITHIN, |count| flooded.arrive(count, SYN)),
         ];
+        // Each connection once: time has gone on, which its first packet notes.
         let hits = hits.reset(forget).pass(u64::from(*flow_count));
         arrivals.into_iter().fold(Contest::new("balancer/arrivals").with(hits), |contest, side| {
             contest.with(side.pass(TURN_FLOWS))

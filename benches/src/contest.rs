@@ -32,9 +32,9 @@ const WARM_UP_MIN: Duration = Duration::from_micros(50);
 /// Slices of one turn, where the warm-up takes longer than a slice: never more.
 const TURN_SLICES_MAX: u64 = 32;
 
-/// The most operations of a warm-up: those of large tables touch two cache lines each, together as much as
-/// the caches hold. Whatever is read more than once in so many operations is there again.
-const PASS_MAX: u64 = 1 << 19;
+/// The most operations of a warm-up that is for the caches alone: those of large tables touch two cache lines each,
+/// together as much as the caches hold. Whatever is read more than once in so many operations is there again.
+pub const PASS_MAX: u64 = 1 << 19;
 
 /// How long a contest is played before it is the next one's turn.
 const VISIT: Duration = Duration::from_millis(250);
@@ -110,7 +110,7 @@ impl<'a> Side<'a> {
     }
 
     /// Operations that go over the working set once: the warm-up of a turn, where they take longer than
-    /// 50 µs, up to half a million. A turn then has as many slices as take about as long, up to 32.
+    /// 50 µs. A turn then has as many slices as take about as long, up to 32.
     #[must_use]
     pub const fn pass(mut self, ops: u64) -> Self {
         self.pass = ops;
@@ -135,7 +135,7 @@ impl<'a> Side<'a> {
         let op_s = times.min().unwrap_or(SLICE).as_secs_f64() / ops as f64;
         let ops_of = |time: Duration| ((time.as_secs_f64() / op_s) as u64).max(1);
         self.slice_ops = ops_of(SLICE);
-        self.pass = self.pass.min(PASS_MAX).max(ops_of(WARM_UP_MIN));
+        self.pass = self.pass.max(ops_of(WARM_UP_MIN));
         self.turn_slices = (self.pass / self.slice_ops).clamp(1, TURN_SLICES_MAX);
     }
 
@@ -291,18 +291,13 @@ pub fn run_all(
         names.any(|name| instrument.selects(&name)).then_some(contest)
     });
     let mut selected: Vec<_> = selected.collect();
-    let mut is_over = false;
-    while !is_over {
-        is_over = true;
-        for contest in selected.iter_mut().flatten().filter(|it| !it.is_over()) {
-            eprintln!(
-                "{}: visit {} of {VISIT_COUNT_MAX} at most",
-                contest.name,
-                contest.visit_count + 1
-            );
-            contest.visit(VISIT);
-            is_over = false;
-        }
+    for cycle in 1.. {
+        let mut going_on: Vec<_> =
+            selected.iter_mut().flatten().filter(|it| !it.is_over()).collect();
+        let Some(first) = going_on.first() else { break };
+        let more = going_on.len() - 1;
+        eprintln!("visit {cycle} of at most {VISIT_COUNT_MAX}: {}, and {more} more", first.name);
+        going_on.iter_mut().for_each(|contest| contest.visit(VISIT));
     }
     selected.into_iter().map(|contest| contest.map(|it| it.end(instrument))).collect()
 }

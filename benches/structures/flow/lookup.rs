@@ -6,7 +6,7 @@ use crate::Bench;
 use hotloop::arena::Pages;
 use hotloop::dpdk::Eal;
 use hotloop::flow::{Config, STEP_NS, Table};
-use hotloop_benches::contest::{Contest, Outcome, Side, run_all};
+use hotloop_benches::contest::{Contest, Outcome, PASS_MAX, Side, run_all};
 use hotloop_benches::figure::Figure;
 use hotloop_benches::peers::floor::Floor;
 use hotloop_benches::peers::rte_hash::Hash;
@@ -156,7 +156,7 @@ impl Measured {
     }
 
     fn contest(&self, kind: Kind) -> Contest<'_> {
-        let (set, pass) = (&self.set, Stream::pass(self.flow_count));
+        let (set, pass) = (&self.set, Stream::pass(self.flow_count).min(PASS_MAX));
         let name = |what| format!("flow/{what}/{}/{}", self.size.name, super::short(self.pages));
         match kind {
             Kind::Hit if self.size.is_largest() => {
