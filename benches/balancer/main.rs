@@ -21,6 +21,7 @@ mod pipeline;
 
 use hotloop_benches::contest::run_all;
 use hotloop_benches::cores::Pair;
+use hotloop_benches::figure::QUARTER_COUNT;
 use hotloop_benches::hugepages::Reserved;
 use hotloop_benches::instrument::Instrument;
 use hotloop_benches::table::{Table, publish};
@@ -59,13 +60,15 @@ fn main() -> ExitCode {
 }
 
 fn run(words: &[&str]) -> Result<(), String> {
-    let instrument = Instrument::from_args(false);
+    let growth = words.iter().position(|word| *word == growth::GROUP);
+    // Tables that grow are filled once.
+    let instrument = Instrument::new(false, if growth.is_some() { 1 } else { QUARTER_COUNT })?;
     if instrument.is_counting() {
         let mut bench = Bench { instrument, table: Table::default(), quick: false };
         one_core(&mut bench, |_| true)?;
         return growth::count(&mut bench.instrument);
     }
-    if let Some(growth) = words.iter().position(|word| *word == growth::GROUP) {
+    if let Some(growth) = growth {
         return growth::run(instrument, &words[growth + 1..]);
     }
     let quick = words.contains(&"--quick");
@@ -76,15 +79,19 @@ fn run(words: &[&str]) -> Result<(), String> {
     if let Err(reason) = &reserved {
         bench.table.unshown.push(format!("all rows on reserved 2 MiB pages: {reason}"));
     }
-    if wants("pipeline") {
+    let is_part = bench.instrument.is_part();
+    if wants("pipeline") && !is_part {
         pipeline::bench(&mut bench)?;
     }
-    if wants("frames") {
+    if wants("frames") && !is_part {
         frames::bench(&mut bench, reserved.is_ok());
     }
     Pair::pin()?;
     one_core(&mut bench, wants)?;
     drop(reserved);
+    if is_part {
+        return Ok(());
+    }
     let Bench { instrument, mut table, .. } = bench;
     table.notes.extend(instrument.finish());
     publish("balancer", &table).map_err(|error| format!("the table can't be written: {error}"))

@@ -15,6 +15,7 @@ use hotloop::stage::Instant;
 use hotloop_benches::alternate::Rates;
 use hotloop_benches::contest::{Bursts, Contest, Side};
 use hotloop_benches::cores::Pair;
+use hotloop_benches::figure::QUARTER_COUNT;
 use hotloop_benches::forwarder::{self, Case, Forwarder, Mode};
 use hotloop_benches::hugepages::Reserved;
 use hotloop_benches::instrument::Instrument;
@@ -25,9 +26,8 @@ use hotloop_benches::testpmd::{Settings, Testpmd};
 use std::process::ExitCode;
 use std::time::{self, Duration};
 
-/// Processes of either side that a row is spread over, and the rounds of each.
-const START_COUNT: usize = 3;
-const ROUND_COUNT: usize = 50;
+/// Rounds of a pair of processes: a row is spread over four.
+const ROUND_COUNT: usize = 40;
 
 /// 2 MiB pages that both need at a time.
 const HUGEPAGE_COUNT: usize = 600;
@@ -62,14 +62,14 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<(), String> {
-    let mut instrument = Instrument::from_args(false);
+    let mut instrument = Instrument::new(false, QUARTER_COUNT)?;
     let mut table = Table::default();
-    if !instrument.is_counting() {
+    if !instrument.is_part() {
         beside_testpmd(&mut table);
     }
     Pair::pin()?;
     in_process(&mut instrument, &mut table).map_err(|error| error.to_string())?;
-    if instrument.is_counting() {
+    if instrument.is_part() {
         return Ok(());
     }
     table.notes.extend(instrument.finish());
@@ -105,10 +105,10 @@ fn compare(name: &str, case: Case, aim: f64, table: &mut Table) {
 
 fn rates(case: Case) -> Result<Rates, String> {
     let mut rates = Rates::default();
-    for _ in 0..START_COUNT {
+    for quarter in 0..QUARTER_COUNT {
         let mut theirs = Testpmd::start(&Settings::of(case))?;
         let mut ours = Forwarder::start(&case)?;
-        rates.play(&mut ours, &mut theirs, ROUND_COUNT)?;
+        rates.play(&mut ours, &mut theirs, (quarter, ROUND_COUNT))?;
     }
     Ok(rates)
 }

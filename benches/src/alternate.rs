@@ -61,16 +61,16 @@ impl Rates {
     /// Our figure and the peer's, in millions of packets a second of CPU time.
     #[must_use]
     pub fn figures(&self) -> (Figure, Figure) {
-        let (sides, round_count) = ([&self.ours[..], &self.theirs[..]], self.ours.len());
-        let level_ns = level_ns(&sides, round_count, KeptMin::ROUNDS);
+        let sides = [&self.ours[..], &self.theirs[..]];
+        let level_ns = level_ns(&sides, KeptMin::ROUNDS);
         let [ours, theirs] = sides.map(|side| {
             let kept = side.iter().filter(|round| round.is_kept(level_ns));
-            figure(kept, round_count, KeptMin::ROUNDS).map(|packet_ns| 1e3 / packet_ns)
+            figure(kept, KeptMin::ROUNDS).map(|packet_ns| 1e3 / packet_ns)
         });
         (ours, theirs)
     }
 
-    /// Plays `count` rounds, and adds what came of them.
+    /// Plays so many rounds in this quarter of the run, and adds what came of them.
     ///
     /// # Errors
     /// Where a process has ended.
@@ -81,13 +81,13 @@ impl Rates {
         &mut self,
         ours: &mut impl Forwarding,
         theirs: &mut impl Forwarding,
-        count: usize,
+        (quarter, round_count): (usize, usize),
     ) -> Result<(), String> {
         ours.signal(Signal::STOP)?;
         theirs.signal(Signal::STOP)?;
         let rounds = || {
             assert!(core_affinity::set_for_current(CoreId { id: CPU }), "there is no CPU {CPU}");
-            (0..count).try_for_each(|_| self.play_round(ours, theirs))
+            (0..round_count).try_for_each(|_| self.play_round(ours, theirs, quarter))
         };
         scope(|scope| scope.spawn(rounds).join().expect("it says how it went"))?;
         ours.signal(Signal::CONT)?;
@@ -98,6 +98,7 @@ impl Rates {
         &mut self,
         ours: &mut impl Forwarding,
         theirs: &mut impl Forwarding,
+        quarter: usize,
     ) -> Result<(), String> {
         alone(theirs, Forwarding::begin)?;
         alone(ours, Forwarding::begin)?;
@@ -112,16 +113,16 @@ impl Rates {
         calibrations_ns.sort_by(f64::total_cmp);
         // Nearly all: one that another program took the CPU from says nothing.
         let calibration_ns = calibrations_ns[calibrations_ns.len() * 3 / 4];
-        let slice = |visit, measured: Measured| Slice {
-            visit,
+        let slice = |measured: Measured| Slice {
+            quarter,
             op_ns: measured.cpu_ns as f64 / measured.packets as f64,
             calibration_ns,
             was_switched: false,
             distance: None,
             bursts_ns: Vec::new(),
         };
-        self.ours.push(slice(self.ours.len(), alone(ours, Forwarding::end)?));
-        self.theirs.push(slice(self.theirs.len(), alone(theirs, Forwarding::end)?));
+        self.ours.push(slice(alone(ours, Forwarding::end)?));
+        self.theirs.push(slice(alone(theirs, Forwarding::end)?));
         Ok(())
     }
 }

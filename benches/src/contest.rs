@@ -10,15 +10,17 @@
 //! is raised for a moment would leave nothing. A side's figure is the lower quartile of its kept slices.
 //!
 //! No calibration sees how much of a shared cache the neighbours leave, which changes within seconds. So
-//! contests take turns too ([`run_all`]): each is played in short *visits* that are spread over minutes.
+//! contests take turns too ([`run_all`]): each is played in short *visits* that are spread over minutes. Nor
+//! does one see where the memory of a process happens to lie. So each quarter of a run is a process of its own
+//! ([`Instrument`]).
 
 use crate::cores::Pair;
 use crate::distance::{Distance, Lines};
-use crate::figure::{Figure, KeptMin, QUARTER_COUNT};
-use crate::instrument::{Instrument, count_here};
+use crate::figure::{Figure, KeptMin, QUARTER_COUNT, median};
+use crate::instrument::{Instrument, Played, count_here};
 use crate::peers::lines::Random;
 use crate::row::Row;
-use crate::slices::{Slice, are_enough, figure, level_ns};
+use crate::slices::{Slice, figure, level_ns};
 use crate::watch::{Switches, calibration_ns};
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -39,9 +41,8 @@ pub const PASS_MAX: u64 = 1 << 19;
 /// How long a contest is played before it is the next one's turn.
 const VISIT: Duration = Duration::from_millis(250);
 
-/// A contest ends when every side has enough slices, but is visited so often at least, and so often at most.
-const VISIT_COUNT_MIN: usize = 4 * QUARTER_COUNT;
-const VISIT_COUNT_MAX: usize = 12 * QUARTER_COUNT;
+/// How often a contest is visited in all.
+const VISIT_COUNT: usize = 40;
 
 /// The first bursts of a slice, which don't count: they find in the caches what the calibration and a system
 /// call have left there.
@@ -52,7 +53,6 @@ pub struct Contest<'a> {
     name: String,
     sides: Vec<Side<'a>>,
     lines: Option<Lines>,
-    visit_count: usize,
     /// In which order the sides play.
     random: Random,
 }
@@ -79,7 +79,6 @@ pub type Bursts = RefCell<Vec<u32>>;
 pub struct Outcome {
     name: String,
     sides: Vec<(String, Vec<Slice>)>,
-    visit_count: usize,
     level_ns: f64,
     distance: Option<Distance>,
     /// Instructions an operation, by side, where they were counted.
@@ -151,7 +150,7 @@ impl<'a> Contest<'a> {
     #[must_use]
     pub fn new(name: &str) -> Self {
         let random = Random::seeded(5);
-        Self { name: name.to_owned(), sides: Vec::new(), lines: None, visit_count: 0, random }
+        Self { name: name.to_owned(), sides: Vec::new(), lines: None, random }
     }
 
     /// Adds a side without a working set to speak of.
@@ -174,8 +173,7 @@ impl<'a> Contest<'a> {
         self
     }
 
-    /// Plays until every side has enough slices. Returns nothing where the command line leaves this contest
-    /// out.
+    /// Plays this contest alone: see [`run_all`].
     pub fn run(self, instrument: &mut Instrument) -> Option<Outcome> {
         run_all(vec![self], instrument).pop().flatten()
     }
@@ -190,9 +188,9 @@ impl<'a> Contest<'a> {
     }
 
     /// Plays rounds for so long, at least one.
-    fn visit(&mut self, time: Duration) {
+    fn visit(&mut self, time: Duration, quarter: usize) {
         let switches = Switches::of_this_thread();
-        if self.visit_count == 0 {
+        if self.sides.iter().all(|side| side.slice_ops == 0) {
             self.sides.iter_mut().for_each(Side::calibrate);
         }
         let start = Instant::now();
@@ -202,15 +200,23 @@ impl<'a> Contest<'a> {
                 order.swap(last, self.random.below(last as u32 + 1) as usize);
             }
             for index in order {
-                self.play_turn(index, &switches);
+                self.play_turn(index, &switches, quarter);
             }
             start.elapsed() < time
         } {}
-        self.visit_count += 1;
+    }
+
+    /// What was played of each side.
+    fn into_played(self) -> Vec<Played> {
+        let contest = &self.name;
+        let sides = self.sides.into_iter();
+        let played =
+            sides.map(|it| Played { contest: contest.clone(), side: it.name, slices: it.slices });
+        played.collect()
     }
 
     /// What came of it. Criterion gets the kept slices.
-    fn end(self, instrument: &mut Instrument) -> Outcome {
+    fn end(mut self, instrument: &mut Instrument) -> Outcome {
         let (name, is_single_core) = (self.name.clone(), self.lines.is_none());
         let names: Vec<_> = self.sides.iter().map(|side| side.name.clone()).collect();
         let has_pass = |side: &&Side<'_>| side.turn_slices > 1;
@@ -218,6 +224,9 @@ impl<'a> Contest<'a> {
         instrument.passes.extend(pass.map(|pass| {
             format!("{name}: {pass} operations before up to {TURN_SLICES_MAX} slices")
         }));
+        for side in &mut self.sides {
+            side.slices.extend(instrument.earlier(&name, &side.name));
+        }
         let mut outcome = self.outcome();
         instrument.sampled(&name, &names, &outcome);
         if is_single_core {
@@ -226,9 +235,9 @@ impl<'a> Contest<'a> {
         outcome
     }
 
-    fn play_turn(&mut self, index: usize, switches: &Switches) {
-        let Self { sides, lines, visit_count, .. } = self;
-        let (side, visit) = (&mut sides[index], *visit_count);
+    fn play_turn(&mut self, index: usize, switches: &Switches, quarter: usize) {
+        let Self { sides, lines, .. } = self;
+        let side = &mut sides[index];
         side.clear();
         (side.play)(side.pass);
         let mut line_before_ns = lines.as_ref().map(Lines::trip_ns);
@@ -249,55 +258,49 @@ impl<'a> Contest<'a> {
             let warm =
                 |bursts: &Bursts| bursts.borrow().iter().copied().skip(COLD_BURSTS).collect();
             let bursts_ns = side.bursts.map_or_else(Vec::new, warm);
-            let slice = Slice { visit, op_ns, calibration_ns, was_switched, distance, bursts_ns };
+            let slice = Slice { quarter, op_ns, calibration_ns, was_switched, distance, bursts_ns };
             side.slices.push(slice);
         }
-    }
-
-    /// Whether it need be visited no more. Between two cores nothing is steady: near and far alternate.
-    fn is_over(&self) -> bool {
-        let sides: Vec<_> = self.sides.iter().map(|side| &side.slices[..]).collect();
-        let count = self.visit_count;
-        count >= VISIT_COUNT_MAX
-            || count >= VISIT_COUNT_MIN && are_enough(&sides, count, self.lines.is_none())
     }
 
     fn outcome(self) -> Outcome {
         let sides: Vec<_> = self.sides.into_iter().map(|side| (side.name, side.slices)).collect();
         let slices: Vec<_> = sides.iter().map(|side| &side.1[..]).collect();
         Outcome {
-            level_ns: level_ns(&slices, self.visit_count, KeptMin::SLICES),
+            level_ns: level_ns(&slices, KeptMin::SLICES),
             instructions: vec![None; sides.len()],
             name: self.name,
             sides,
-            visit_count: self.visit_count,
             distance: None,
         }
     }
 }
 
-/// Plays contests in turn until every side of each has enough slices. Returns nothing for one that the command
-/// line leaves out.
+/// Plays contests in turn. Returns nothing for one that the command line leaves out, and where this process only
+/// does a part of another one's work.
 pub fn run_all(
     mut contests: Vec<Contest<'_>>,
     instrument: &mut Instrument,
 ) -> Vec<Option<Outcome>> {
+    let nothing: Vec<_> = contests.iter().map(|_| None).collect();
     if instrument.is_counting() {
         contests.iter_mut().for_each(|contest| contest.count(instrument));
-        return contests.iter().map(|_| None).collect();
+        return nothing;
     }
     let selected = contests.into_iter().map(|contest| {
         let mut names = contest.sides.iter().map(|side| format!("{}/{}", contest.name, side.name));
         names.any(|name| instrument.selects(&name)).then_some(contest)
     });
     let mut selected: Vec<_> = selected.collect();
-    for cycle in 1.. {
-        let mut going_on: Vec<_> =
-            selected.iter_mut().flatten().filter(|it| !it.is_over()).collect();
-        let Some(first) = going_on.first() else { break };
-        let more = going_on.len() - 1;
-        eprintln!("visit {cycle} of at most {VISIT_COUNT_MAX}: {}, and {more} more", first.name);
-        going_on.iter_mut().for_each(|contest| contest.visit(VISIT));
+    for visit in instrument.share_of(VISIT_COUNT) {
+        let quarter = visit * QUARTER_COUNT / VISIT_COUNT;
+        let played = selected.iter_mut().flatten().map(|it| it.visit(VISIT, quarter)).count();
+        eprintln!("visit {} of {VISIT_COUNT}, {played} contests", visit + 1);
+    }
+    if instrument.is_part() {
+        let played = selected.into_iter().flatten().flat_map(Contest::into_played);
+        played.for_each(|it| instrument.hand_over(&it));
+        return nothing;
     }
     selected.into_iter().map(|contest| contest.map(|it| it.end(instrument))).collect()
 }
@@ -332,7 +335,7 @@ impl Outcome {
     #[must_use]
     pub fn figure(&self, side: &str) -> Figure {
         let slices = &self.sides[self.index(side)].1;
-        figure(self.kept(slices), self.visit_count, KeptMin::SLICES)
+        figure(self.kept(slices), KeptMin::SLICES)
     }
 
     /// A row of `ours` beside `theirs`, two sides, with a ratio as its aim.
@@ -368,16 +371,15 @@ impl Outcome {
     #[must_use]
     pub fn burst_time(&self, side: &str, share: f64) -> Figure {
         let slices = &self.sides[self.index(side)].1;
-        let quarter = |slice: &Slice| slice.quarter(self.visit_count);
-        let of = |wanted: Option<usize>| {
-            let kept = self.kept(slices).filter(|it| wanted.is_none_or(|at| at == quarter(it)));
+        let of = |quarter: usize| {
+            let kept = self.kept(slices).filter(|it| it.quarter == quarter);
             let mut bursts_ns: Vec<_> = kept.flat_map(|it| it.bursts_ns.iter().copied()).collect();
             bursts_ns.sort_unstable();
             let place = (bursts_ns.len() as f64 * share) as usize;
             bursts_ns.get(place).map_or(f64::NAN, |&ns| f64::from(ns))
         };
-        let quarters = std::array::from_fn(|quarter| of(Some(quarter)));
-        Figure { value: of(None), quarters, ..self.figure(side) }
+        let quarters: [f64; QUARTER_COUNT] = std::array::from_fn(of);
+        Figure { value: median(&quarters), quarters, ..self.figure(side) }
     }
 
     fn kept<'s>(&self, slices: &'s [Slice]) -> impl Iterator<Item = &'s Slice> + use<'s> {
@@ -401,7 +403,7 @@ mod tests {
 
     fn outcome(slices: Vec<Slice>) -> Outcome {
         let side = Side { slices, ..Side::new("only", |_| Duration::ZERO) };
-        Contest { visit_count: 1, ..Contest::new("test").with(side) }.outcome()
+        Contest::new("test").with(side).outcome()
     }
 
     #[test]
@@ -413,29 +415,28 @@ mod tests {
     }
 
     #[test]
-    fn a_contest_ends() {
+    fn a_visit_is_a_round_at_least() {
         let mut play_count = 0;
         let play = |count| {
             play_count += 1;
             Duration::from_nanos(count * 100)
         };
         let mut contest = Contest::new("test").side("only", play);
-        for _ in 0..VISIT_COUNT_MAX {
-            assert!(!contest.is_over() || contest.visit_count >= VISIT_COUNT_MIN);
-            contest.visit(Duration::ZERO);
-        }
-        assert!(contest.is_over());
-        assert_eq!(contest.sides[0].slices.len(), VISIT_COUNT_MAX);
+        (0..QUARTER_COUNT).for_each(|quarter| contest.visit(Duration::ZERO, quarter));
+        let quarters: Vec<_> = contest.sides[0].slices.iter().map(|it| it.quarter).collect();
+        assert_eq!(quarters, [0, 1, 2, 3]);
         let outcome = contest.outcome();
         assert!((outcome.samples_ns(0)[0] - 100.0).abs() < 1e-6);
-        assert!(play_count > VISIT_COUNT_MAX);
+        assert!(play_count > QUARTER_COUNT);
     }
 
     #[test]
     fn bursts_of_kept_slices_are_ranked() {
         let kept = Slice { bursts_ns: (0..1_000).rev().collect(), ..QUIET };
+        let kept: [_; QUARTER_COUNT] =
+            std::array::from_fn(|quarter| Slice { quarter, ..kept.clone() });
         let switched = Slice { bursts_ns: vec![9_999; 1_000], was_switched: true, ..QUIET };
-        let outcome = outcome(vec![kept, switched]);
+        let outcome = outcome([kept.to_vec(), vec![switched]].concat());
         let times = [0.5, 0.999].map(|share| outcome.burst_time("only", share).value);
         assert_eq!(times, [500.0, 999.0]);
     }
@@ -466,9 +467,8 @@ mod tests {
         contest.sides[0].calibrate();
         // A slice takes 0.4 ms of 100 ns, and a turn has as many as fit into the pass's 0.9 ms.
         assert_eq!((contest.sides[0].slice_ops, contest.sides[0].turn_slices), (4_000, 2));
-        contest.play_turn(0, &Switches::of_this_thread());
+        contest.play_turn(0, &Switches::of_this_thread(), 0);
         assert_eq!((reset_count.get(), ops.get()), (2, 9_000 + 2 * 4_000));
-        contest.visit_count = 1;
         let slices = contest.outcome().samples_ns(0);
         assert!(slices.iter().all(|op_ns| (op_ns - 100.0).abs() < 1e-6), "{slices:?}");
     }

@@ -2,6 +2,7 @@
 
 use crate::bare_lines::BareLines;
 use crate::cores::Pair;
+use serde::{Deserialize, Serialize};
 
 /// One-way trips of a measurement: about a tenth of a millisecond.
 const TRIP_COUNT: u64 = 800;
@@ -18,7 +19,7 @@ pub struct Lines {
 }
 
 /// Cores that share a cache, and cores that don't.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub enum Distance {
     /// A line takes at most 70 ns.
     Near,

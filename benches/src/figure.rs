@@ -34,8 +34,8 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// The lower quartile of the slices that were kept, each with the quarter of the run in which it was
-    /// played. What disturbs a slice makes it slower, never faster.
+    /// The median of the quarters of the run, of each of which the lower quartile of the slices that were kept
+    /// counts: what disturbs a slice makes it slower, never faster. Each slice comes with its quarter.
     #[must_use]
     pub fn of_slices(kept: &[(usize, f64)], kept_min: KeptMin) -> Self {
         let all: Vec<_> = kept.iter().map(|slice| slice.1).collect();
@@ -44,10 +44,10 @@ impl Figure {
         });
         let KeptMin { all: all_min, each_quarter } = kept_min;
         let settled = all.len() >= all_min && parts.iter().all(|part| part.len() >= each_quarter);
-        let value = lower_quartile(&all);
+        let of_all = lower_quartile(&all);
         let quarters =
-            parts.map(|part| if part.is_empty() { value } else { lower_quartile(&part) });
-        Self { value, quarters, count: all.len(), settled }
+            parts.map(|part| if part.is_empty() { of_all } else { lower_quartile(&part) });
+        Self { value: median(&quarters), quarters, count: all.len(), settled }
     }
 
     /// The median of rounds that take long, each of which was measured as a whole.
@@ -82,12 +82,14 @@ impl Figure {
         Self { value: convert(value), quarters: quarters.map(convert), ..self }
     }
 
-    /// What follows from two figures of the same run.
+    /// What follows from two figures of the same run, quarter by quarter: the median of that.
     #[must_use]
     pub fn with(&self, other: &Self, combine: impl Fn(f64, f64) -> f64) -> Self {
+        let of = |at: usize| combine(self.quarters[at], other.quarters[at]);
+        let quarters: [f64; QUARTER_COUNT] = std::array::from_fn(of);
         Self {
-            value: combine(self.value, other.value),
-            quarters: std::array::from_fn(|at| combine(self.quarters[at], other.quarters[at])),
+            value: median(&quarters),
+            quarters,
             count: self.count.min(other.count),
             settled: self.settled && other.settled,
         }

@@ -1,11 +1,17 @@
-//! What all contests of a run share: criterion, and callgrind's counts.
+//! What all contests of a run share: criterion, callgrind's counts, and the processes that play a part each.
 
 use crate::contest::Outcome;
+use crate::slices::Slice;
 use core_affinity::CoreId;
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, SamplingMode};
+use serde::{Deserialize, Serialize};
 use std::env;
-use std::process::Command;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
@@ -17,6 +23,10 @@ const SAMPLE: Duration = Duration::from_micros(1);
 
 /// Operations that callgrind counts.
 const COUNTED_OPS: u64 = 16_384;
+
+/// Starts this program again, to play a part of each contest and write the slices into a file.
+const PART_FLAG: &str = "--part=";
+const SLICES_FLAG: &str = "--slices=";
 
 /// Starts this program again under callgrind, to count the operations of one side.
 const COUNT_FLAG: &str = "--count";
@@ -30,32 +40,95 @@ pub struct Instrument {
     cores: Vec<CoreId>,
     /// Why instructions can't be counted here.
     uncounted: Option<String>,
+    /// Which part of the run this process plays, and of how many.
+    part: (usize, usize),
+    /// Where its slices go, where it isn't the last.
+    file: Option<PathBuf>,
+    /// What the processes before it have played.
+    earlier: Vec<Played>,
     /// What a contest's or a side's name has to contain to be played, where criterion's arguments say so.
     filter: Option<String>,
     /// Contests whose turns begin with a pass, and of how many operations.
     pub(crate) passes: Vec<String>,
 }
 
+/// What a process has played of a side.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct Played {
+    pub contest: String,
+    pub side: String,
+    pub slices: Vec<Slice>,
+}
+
 impl Instrument {
-    /// As the command line has it: criterion's arguments where `takes_criterions`.
-    #[must_use]
-    pub fn from_args(takes_criterions: bool) -> Self {
+    /// As the command line has it: criterion's arguments where `takes_criterions`. Of `part_count` parts, all but
+    /// the last are played by other processes before this returns.
+    ///
+    /// # Errors
+    /// One of these has failed.
+    pub fn new(takes_criterions: bool, part_count: usize) -> Result<Self, String> {
         let words: Vec<_> = env::args().collect();
         let counted = words
             .iter()
             .position(|word| word == COUNT_FLAG)
             .and_then(|at| Some((words.get(at + 1)?.clone(), words.get(at + 2)?.clone())));
+        let value = |flag| words.iter().find_map(|word| word.strip_prefix(flag));
+        let part = value(PART_FLAG).and_then(|part| part.parse().ok());
+        let file = value(SLICES_FLAG).map(PathBuf::from);
+        let is_whole = counted.is_none() && file.is_none();
         let criterion = Criterion::default()
             .sample_size(SAMPLE_COUNT)
             .warm_up_time(SAMPLE / 2)
             .measurement_time(4 * SAMPLE * SAMPLE_COUNT as u32)
             .nresamples(2_000);
-        let takes_criterions = takes_criterions && counted.is_none();
-        let criterion = if takes_criterions { criterion.configure_from_args() } else { criterion };
-        let filter = words.into_iter().skip(1).find(|word| !word.starts_with('-'));
-        let filter = filter.filter(|_| takes_criterions);
-        let cores = core_affinity::get_core_ids().unwrap_or_default();
-        Self { criterion, counted, cores, uncounted: None, filter, passes: Vec::new() }
+        let criterion =
+            if takes_criterions && is_whole { criterion.configure_from_args() } else { criterion };
+        let filter = words.iter().skip(1).find(|word| !word.starts_with('-')).cloned();
+        let filter = filter.filter(|_| takes_criterions && counted.is_none());
+        let earlier = if is_whole { play_parts(part_count - 1, &words[1..])? } else { Vec::new() };
+        Ok(Self {
+            criterion,
+            counted,
+            cores: core_affinity::get_core_ids().unwrap_or_default(),
+            uncounted: None,
+            part: (part.unwrap_or(part_count - 1), part_count),
+            file,
+            earlier,
+            filter,
+            passes: Vec::new(),
+        })
+    }
+
+    /// Whether this process only does a part of another one's work: nothing is shown.
+    #[must_use]
+    pub const fn is_part(&self) -> bool {
+        self.is_counting() || self.file.is_some()
+    }
+
+    /// Those of so many visits that are this process's.
+    pub(crate) const fn share_of(&self, count: usize) -> Range<usize> {
+        let (part, part_count) = self.part;
+        count * part / part_count..count * (part + 1) / part_count
+    }
+
+    /// What the processes before this one have played of a side.
+    pub(crate) fn earlier<'i>(
+        &'i self,
+        contest: &'i str,
+        side: &'i str,
+    ) -> impl Iterator<Item = Slice> + 'i {
+        let is_of = move |it: &&Played| it.contest == contest && it.side == side;
+        let played = self.earlier.iter().filter(is_of);
+        played.flat_map(|it| it.slices.iter().cloned())
+    }
+
+    /// Hands slices over to the process that started this one.
+    pub(crate) fn hand_over(&self, played: &Played) {
+        let file = self.file.as_ref().expect("only a part is handed over");
+        let file = OpenOptions::new().create(true).append(true).open(file);
+        let mut file = file.expect("the process that waits has made the folder");
+        let line = serde_json::to_string(played).expect("text and numbers");
+        writeln!(file, "{line}").expect("there is room for slices");
     }
 
     /// Whether this process only counts instructions: large tables may be smaller then, as long as the
@@ -130,6 +203,29 @@ impl Instrument {
         counts.resize(sides.len(), None);
         counts
     }
+}
+
+/// Has processes of this program play all parts but the last, one after the other.
+fn play_parts(count: usize, words: &[String]) -> Result<Vec<Played>, String> {
+    let program = env::current_exe().map_err(|error| error.to_string())?;
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let mut all = Vec::new();
+    for part in 0..count {
+        let file = folder.path().join(part.to_string());
+        let mut command = Command::new(&program);
+        command.args(words).arg(format!("{PART_FLAG}{part}"));
+        command.arg(format!("{SLICES_FLAG}{}", file.display())).stdout(Stdio::null());
+        let status = command.status().map_err(|error| error.to_string())?;
+        if !status.success() {
+            return Err(format!("the process that plays part {part} has failed: {status}"));
+        }
+        // Without a contest there is no file.
+        let lines = fs::read_to_string(&file).unwrap_or_default();
+        for line in lines.lines() {
+            all.push(serde_json::from_str(line).map_err(|error| error.to_string())?);
+        }
+    }
+    Ok(all)
 }
 
 /// Hands criterion the times of one side.

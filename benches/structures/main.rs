@@ -15,6 +15,7 @@ mod ring;
 
 use hotloop::dpdk::Eal;
 use hotloop_benches::cores::Pair;
+use hotloop_benches::figure::QUARTER_COUNT;
 use hotloop_benches::instrument::Instrument;
 use hotloop_benches::table::{Table, publish};
 use std::process::ExitCode;
@@ -42,7 +43,7 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<(), String> {
-    let instrument = Instrument::from_args(true);
+    let instrument = Instrument::new(true, QUARTER_COUNT)?;
     let eal = Eal::embedded().map_err(|error| error.to_string())?;
     let mut bench = Bench { instrument, eal, table: Table::default() };
     match Pair::pin()? {
@@ -55,9 +56,9 @@ fn run() -> Result<(), String> {
     flow::bench(&mut bench);
     parse::bench(&mut bench);
     let Bench { instrument, mut table, .. } = bench;
-    let is_counting = instrument.is_counting();
+    let is_part = instrument.is_part();
     table.notes.extend(instrument.finish());
-    if is_counting || table.rows.is_empty() {
+    if is_part || table.rows.is_empty() {
         println!("nothing was measured");
         return Ok(());
     }

@@ -6,70 +6,57 @@ use crate::Bench;
 use hotloop::arena::Pages;
 use hotloop::flow::{Config, Hints};
 use hotloop_benches::contest::{Contest, Side};
-use hotloop_benches::figure::{Figure, QUARTER_COUNT};
 use hotloop_benches::row::Row;
-use std::cell::{Cell, LazyCell, RefCell};
+use std::cell::{LazyCell, RefCell};
 use std::hint::black_box;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
 const CHURN_FLOWS: u64 = 1_000_000;
 
-/// Flows that leave and come at once, where they do so in bursts: a divisor of `CHURN_WORK`.
+/// Flows that leave and come at once, where they do so in bursts.
 const BURST: usize = 64;
 
 /// The sides.
 const OURS: &str = "hotloop";
+const WORN: &str = "hotloop, worn";
 const SINGLY: &str = "hotloop, one at a time";
 
 /// Flows that leave and come before each turn. hashbrown's removed entries slow it down until it clears them
 /// away, every 800,000 turnovers: short turns see all of that.
 const TURNOVERS: u64 = 100_000;
 
-/// How many times as long the last quarter may take as the first.
+/// Flows that have left and come in the worn table before anything is measured.
+const TURNOVERS_WORN: u64 = 20_000_000;
+
+/// How many times as long the worn table may take as the other one.
 const DECAY_MAX: f64 = 1.1;
 
 const HASHBROWN_AIM: f64 = 1.2;
 
+/// A table that stays full.
+struct Churned {
+    table: Ours,
+    oldest: u64,
+    refused_count: usize,
+}
+
 /// The oldest flows leave and new ones come, in a table that stays full: in bursts, as packets do,
 /// and one at a time, which is all that hashbrown can do.
 pub fn churn(bench: &mut Bench, pages: Pages) {
-    let ours = || {
-        let config = Config::new(CHURN_FLOWS as usize, u64::MAX);
-        RefCell::new((Ours::new(config, CHURN_FLOWS, pages), 0))
+    let ours = |turnover_count| {
+        move || {
+            let mut churned = Churned::new(pages);
+            churned.in_bursts(turnover_count);
+            RefCell::new(churned)
+        }
     };
-    let (in_bursts, singly) = (LazyCell::new(ours), LazyCell::new(ours));
+    let (in_bursts, worn) = (LazyCell::new(ours(0)), LazyCell::new(ours(TURNOVERS_WORN)));
+    let singly = LazyCell::new(ours(0));
     let hashbrown = LazyCell::new(|| {
         // With room to grow, if what is left of removed entries makes it do so.
         let table = Hashbrown::with_spare(CHURN_FLOWS as usize, CHURN_FLOWS, pages);
         RefCell::new((table, 0))
-    });
-    let refused_count = Cell::new(0_u64);
-    let ours = Side::new(OURS, |count| {
-        let (table, oldest) = &mut *in_bursts.borrow_mut();
-        let (mut hints, mut placed) = (Hints::new(), [None; BURST]);
-        turn_over(oldest, count, BURST as u64, |old| {
-            // Where the end of a flow shows in its packets, these are looked up anyway.
-            table.0.hint_burst(old.clone().map(key), &mut hints);
-            for (index, number) in old.clone().enumerate() {
-                black_box(table.0.find(&key(number), hints.at(index), START_NS));
-            }
-            for number in old.clone() {
-                // One that was refused is not there to be taken out.
-                table.0.remove(&key(number));
-            }
-            let new = old.map(|number| (key(number + CHURN_FLOWS), [1; 5]));
-            let placed_count = table.0.insert_burst(new, START_NS, &mut placed, |_, _| ());
-            refused_count.set(refused_count.get() + (BURST - placed_count) as u64);
-        })
-    });
-    let one_by_one = Side::new(SINGLY, |count| {
-        let (table, oldest) = &mut *singly.borrow_mut();
-        turn_over(oldest, count, 1, |old| {
-            table.0.remove(&key(old.start));
-            // A refused one is counted by the table.
-            let _ = table.0.insert(key(old.start + CHURN_FLOWS), [1; 5], START_NS);
-        })
     });
     let browns = Side::new("hashbrown", |count| {
         let (table, oldest) = &mut *hashbrown.borrow_mut();
@@ -78,26 +65,64 @@ pub fn churn(bench: &mut Bench, pages: Pages) {
             table.insert(key(old.start + CHURN_FLOWS));
         })
     });
-    let sides = [ours, one_by_one, browns].map(|side| side.pass(TURNOVERS));
+    let sides = [
+        Side::new(OURS, |count| in_bursts.borrow_mut().in_bursts(count)),
+        Side::new(WORN, |count| worn.borrow_mut().in_bursts(count)),
+        Side::new(SINGLY, |count| singly.borrow_mut().one_by_one(count)),
+        browns,
+    ];
+    let sides = sides.map(|side| side.pass(TURNOVERS));
     let contest = sides.into_iter().fold(Contest::new("flow/churn"), Contest::with);
     let Some(outcome) = contest.run(&mut bench.instrument) else { return };
     let name = format!("churn of 1M flows, {pages}");
     bench.table.notes.push(format!(
-        "{name}: {:.1} M turnovers, of which {} were refused; one at a time a turnover took {:.0} ns; \
-         hashbrown began with {} slots and ended with {}",
-        in_bursts.borrow().1 as f64 / 1e6,
-        refused_count.get(),
+        "{name}: {:.1} M turnovers in a worn table, of which {} were refused; one at a time a turnover took \
+         {:.0} ns; hashbrown began with {} slots and ended with {}",
+        worn.borrow().oldest as f64 / 1e6,
+        worn.borrow().refused_count,
         outcome.figure(SINGLY).value,
         (CHURN_FLOWS as usize * 8).div_ceil(7).next_power_of_two(),
         hashbrown.borrow().0.0.num_buckets()
     ));
     let row = outcome.row(&name, "ns a turnover", (OURS, "hashbrown"), HASHBROWN_AIM);
     bench.table.rows.push(row);
-    let figure = outcome.figure(OURS);
-    let decay = Figure::exact(figure.quarters[QUARTER_COUNT - 1] / figure.quarters[0]);
-    let decay = Figure { count: figure.count, settled: figure.settled, ..decay };
-    let name = format!("{name}, last quarter");
-    bench.table.rows.push(Row::limit(&name, "x first quarter", &decay, DECAY_MAX));
+    let decay = outcome.figure(WORN).with(&outcome.figure(OURS), |worn, fresh| worn / fresh);
+    let name = format!("{name}, after 20M turnovers");
+    bench.table.rows.push(Row::limit(&name, "x fresh table", &decay, DECAY_MAX));
+}
+
+impl Churned {
+    fn new(pages: Pages) -> Self {
+        let config = Config::new(CHURN_FLOWS as usize, u64::MAX);
+        Self { table: Ours::new(config, CHURN_FLOWS, pages), oldest: 0, refused_count: 0 }
+    }
+
+    fn in_bursts(&mut self, count: u64) -> Duration {
+        let Self { table: Ours(table), oldest, refused_count } = self;
+        let (mut hints, mut placed) = (Hints::new(), [None; BURST]);
+        turn_over(oldest, count, BURST as u64, |old| {
+            // Where the end of a flow shows in its packets, these are looked up anyway.
+            table.hint_burst(old.clone().map(key), &mut hints);
+            for (index, number) in old.clone().enumerate() {
+                black_box(table.find(&key(number), hints.at(index), START_NS));
+            }
+            for number in old.clone() {
+                // One that was refused is not there to be taken out.
+                table.remove(&key(number));
+            }
+            let new = old.map(|number| (key(number + CHURN_FLOWS), [1; 5]));
+            *refused_count += BURST - table.insert_burst(new, START_NS, &mut placed, |_, _| ());
+        })
+    }
+
+    fn one_by_one(&mut self, count: u64) -> Duration {
+        let Self { table: Ours(table), oldest, .. } = self;
+        turn_over(oldest, count, 1, |old| {
+            table.remove(&key(old.start));
+            // A refused one is counted by the table.
+            let _ = table.insert(key(old.start + CHURN_FLOWS), [1; 5], START_NS);
+        })
+    }
 }
 
 /// Lets the oldest flows go for new ones, a burst at a time, so many of them.
