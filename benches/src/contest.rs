@@ -294,8 +294,10 @@ pub fn run_all(
     let mut selected: Vec<_> = selected.collect();
     for visit in instrument.share_of(VISIT_COUNT) {
         let quarter = visit * QUARTER_COUNT / VISIT_COUNT;
-        let played = selected.iter_mut().flatten().map(|it| it.visit(VISIT, quarter)).count();
-        eprintln!("visit {} of {VISIT_COUNT}, {played} contests", visit + 1);
+        for contest in selected.iter_mut().flatten() {
+            eprintln!("{}, visit {} of {VISIT_COUNT}", contest.name, visit + 1);
+            contest.visit(VISIT, quarter);
+        }
     }
     if instrument.is_part() {
         let played = selected.into_iter().flatten().flat_map(Contest::into_played);

@@ -44,15 +44,13 @@ struct Churned {
 /// The oldest flows leave and new ones come, in a table that stays full: in bursts, as packets do,
 /// and one at a time, which is all that hashbrown can do.
 pub fn churn(bench: &mut Bench, pages: Pages) {
-    let ours = |turnover_count| {
-        move || {
-            let mut churned = Churned::new(pages);
-            churned.in_bursts(turnover_count);
-            RefCell::new(churned)
-        }
-    };
-    let (in_bursts, worn) = (LazyCell::new(ours(0)), LazyCell::new(ours(TURNOVERS_WORN)));
-    let singly = LazyCell::new(ours(0));
+    let fresh = || RefCell::new(Churned::new(pages));
+    let (in_bursts, singly) = (LazyCell::new(fresh), LazyCell::new(fresh));
+    let worn = LazyCell::new(|| {
+        let mut churned = Churned::new(pages);
+        churned.in_bursts(TURNOVERS_WORN);
+        RefCell::new(churned)
+    });
     let hashbrown = LazyCell::new(|| {
         // With room to grow, if what is left of removed entries makes it do so.
         let table = Hashbrown::with_spare(CHURN_FLOWS as usize, CHURN_FLOWS, pages);
