@@ -8,7 +8,6 @@ use hotloop::dpdk::{Eal, HEADROOM_BYTES, Port, PortConfig};
 use hotloop::engine::{Chain, outlets, source};
 use hotloop::stage::Error;
 use hotloop_benches::alternate::{Forwarding, Rates};
-use hotloop_benches::figure::QUARTER_COUNT;
 use hotloop_benches::forwarder::{Forwarder, serve};
 use hotloop_benches::row::Row;
 use hotloop_benches::testpmd::{Settings, Testpmd};
@@ -20,9 +19,6 @@ use std::time::Duration;
 
 /// A size, and the rate aimed at beside testpmd's.
 const SIZES: [(&str, u32, f64); 2] = [("1K", 1_000, 0.65), ("1M", 1_000_000, 0.65)];
-
-/// Rounds of a pair of processes: a row is spread over four.
-const ROUND_COUNT: usize = 40;
 
 /// How long each of the others is measured, by itself.
 const OTHERS_TIME: Duration = Duration::from_millis(800);
@@ -97,12 +93,10 @@ fn compare(flow_count: u32, hugepages: bool) -> Result<(Rates, String), String> 
     written.map_err(|error| format!("{}: {error}", path.display()))?;
     let case = Case { function: Function::Balancer, capture: path, flow_count, hugepages };
     let hello = Case { function: Function::HelloForward, ..case.clone() };
-    let mut rates = Rates::default();
-    for quarter in 0..QUARTER_COUNT {
-        let mut theirs = Testpmd::start(&settings(&case, PEER))?;
-        let mut ours = Forwarder::start(&case)?;
-        rates.play(&mut ours, &mut theirs, (quarter, ROUND_COUNT))?;
-    }
+    let rates = Rates::of(|| {
+        let theirs = Testpmd::start(&settings(&case, PEER))?;
+        Ok((Forwarder::start(&case)?, theirs))
+    })?;
     let mut others = Vec::new();
     for mode in OTHERS {
         let measured = Testpmd::start(&settings(&case, mode))?.measure(OTHERS_TIME)?;

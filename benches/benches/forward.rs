@@ -26,9 +26,6 @@ use hotloop_benches::testpmd::{Settings, Testpmd};
 use std::process::ExitCode;
 use std::time::{self, Duration};
 
-/// Rounds of a pair of processes: a row is spread over four.
-const ROUND_COUNT: usize = 40;
-
 /// 2 MiB pages that both need at a time.
 const HUGEPAGE_COUNT: usize = 600;
 
@@ -104,13 +101,10 @@ fn compare(name: &str, case: Case, aim: f64, table: &mut Table) {
 }
 
 fn rates(case: Case) -> Result<Rates, String> {
-    let mut rates = Rates::default();
-    for quarter in 0..QUARTER_COUNT {
-        let mut theirs = Testpmd::start(&Settings::of(case))?;
-        let mut ours = Forwarder::start(&case)?;
-        rates.play(&mut ours, &mut theirs, (quarter, ROUND_COUNT))?;
-    }
-    Ok(rates)
+    Rates::of(|| {
+        let theirs = Testpmd::start(&Settings::of(case))?;
+        Ok((Forwarder::start(&case)?, theirs))
+    })
 }
 
 /// The engine beside a loop in C over ports of the same kind, and with five stages beside none.

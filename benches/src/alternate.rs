@@ -7,7 +7,7 @@
 //! What waits for memory doesn't slow down with the core, and what doesn't wait does. So rounds of such turns are kept
 //! and ranked like the slices of a contest: by calibrations on the same CPU, one before each turn.
 
-use crate::figure::{Figure, KeptMin};
+use crate::figure::{Figure, KeptMin, QUARTER_COUNT};
 use crate::forwarder::{CPU, Measured};
 use crate::slices::{Slice, figure, level_ns};
 use crate::watch::calibration_ns;
@@ -22,6 +22,9 @@ const TURN: Duration = Duration::from_millis(5);
 
 /// How long both take turns in a round.
 const ROUND: Duration = Duration::from_millis(40);
+
+/// Rounds of a pair of processes.
+const ROUND_COUNT: usize = 40;
 
 /// A process that forwards.
 pub trait Forwarding: Send {
@@ -70,24 +73,35 @@ impl Rates {
         (ours, theirs)
     }
 
-    /// Plays so many rounds in this quarter of the run, and adds what came of them.
+    /// Plays all rounds: each quarter of the run with a pair of processes that `start` has started.
     ///
     /// # Errors
-    /// Where a process has ended.
+    /// Where a process does not start, or has ended.
     ///
     /// # Panics
     /// When there is no CPU that both run on.
-    pub fn play(
+    pub fn of<O: Forwarding, T: Forwarding>(
+        start: impl Fn() -> Result<(O, T), String>,
+    ) -> Result<Self, String> {
+        let mut rates = Self::default();
+        for quarter in 0..QUARTER_COUNT {
+            let (mut ours, mut theirs) = start()?;
+            rates.play(&mut ours, &mut theirs, quarter)?;
+        }
+        Ok(rates)
+    }
+
+    fn play(
         &mut self,
         ours: &mut impl Forwarding,
         theirs: &mut impl Forwarding,
-        (quarter, round_count): (usize, usize),
+        quarter: usize,
     ) -> Result<(), String> {
         ours.signal(Signal::STOP)?;
         theirs.signal(Signal::STOP)?;
         let rounds = || {
             assert!(core_affinity::set_for_current(CoreId { id: CPU }), "there is no CPU {CPU}");
-            (0..round_count).try_for_each(|_| self.play_round(ours, theirs, quarter))
+            (0..ROUND_COUNT).try_for_each(|_| self.play_round(ours, theirs, quarter))
         };
         scope(|scope| scope.spawn(rounds).join().expect("it says how it went"))?;
         ours.signal(Signal::CONT)?;

@@ -7,7 +7,8 @@
 //! each between two calibrations ([`watch`](crate::watch)). A slice is kept when both calibrations were
 //! within 5 % of the contest's *level* and nothing else ran on the CPU. The level is the fastest at which
 //! all sides have enough slices in every quarter of the run: not the fastest ever seen, since a clock that
-//! is raised for a moment would leave nothing. A side's figure is the lower quartile of its kept slices.
+//! is raised for a moment would leave nothing. A side's figure is the median of the quarters of the run, of each of
+//! which the lower quartile of the kept slices counts.
 //!
 //! No calibration sees how much of a shared cache the neighbours leave, which changes within seconds. So
 //! contests take turns too ([`run_all`]): each is played in short *visits* that are spread over minutes. Nor

@@ -84,7 +84,7 @@ impl Instrument {
         let criterion =
             if takes_criterions && is_whole { criterion.configure_from_args() } else { criterion };
         let filter = words.iter().skip(1).find(|word| !word.starts_with('-')).cloned();
-        let filter = filter.filter(|_| takes_criterions && counted.is_none());
+        let filter = filter.filter(|_| takes_criterions);
         let earlier = if is_whole { play_parts(part_count - 1, &words[1..])? } else { Vec::new() };
         Ok(Self {
             criterion,
@@ -144,8 +144,8 @@ impl Instrument {
         self.criterion.final_summary();
         let uncounted =
             self.uncounted.map(|reason| format!("no instructions are counted: {reason}"));
-        let slices = "slices of 0.4 ms; the figure is the lower quartile of those kept; a turn begins \
-                      with 50 µs that don't count";
+        let slices = "slices of 0.4 ms; a quarter's figure is the lower quartile of those kept, a row's the \
+                      median of the quarters; a turn begins with 50 µs that don't count";
         let passes = match self.passes.is_empty() {
             true => slices.to_owned(),
             false => format!("{slices}, or with a pass: {}", self.passes.join("; ")),

@@ -35,7 +35,7 @@ impl Settings<'static> {
                 Mode::MacSwap => "macswap",
             },
             devices: vec![device(0), device(1)],
-            // Twice what the mbufs take: it is cleared before EAL starts.
+            // Room for the mbufs, and not much more: all of it is cleared at the start.
             memory_mib: 128,
             hugepages: case.hugepages,
             mbuf_count: 16_384,
