@@ -96,16 +96,15 @@ int peer_hash_add(struct peer_hash *hash, const struct peer_key *key, uint64_t w
 
 /* Inlined into its callers, once with stamps and once without. */
 static __rte_always_inline uint64_t find(struct peer_hash *hash, const struct peer_key *keys,
-                                         size_t count, unsigned int window, int stamps,
-                                         uint64_t now, uint64_t step)
+                                         size_t count, int stamps, uint64_t now, uint64_t step)
 {
     const void *places[WINDOW_MAX];
     hash_sig_t hashes[WINDOW_MAX];
     int32_t positions[WINDOW_MAX];
     uint64_t sum = 0;
 
-    for (size_t begin = 0; begin < count; begin += window) {
-        unsigned int n = RTE_MIN(count - begin, window);
+    for (size_t begin = 0; begin < count; begin += WINDOW_MAX) {
+        unsigned int n = RTE_MIN(count - begin, (size_t)WINDOW_MAX);
 
         for (unsigned int i = 0; i < n; i++) {
             places[i] = &keys[begin + i];
@@ -128,9 +127,9 @@ static __rte_always_inline uint64_t find(struct peer_hash *hash, const struct pe
 }
 
 uint64_t peer_hash_find(struct peer_hash *hash, const struct peer_key *keys, size_t count,
-                        unsigned int window, uint64_t now, uint64_t step)
+                        uint64_t now, uint64_t step)
 {
     if (now == 0)
-        return find(hash, keys, count, window, 0, 0, 0);
-    return find(hash, keys, count, window, 1, now, step);
+        return find(hash, keys, count, 0, 0, 0);
+    return find(hash, keys, count, 1, now, step);
 }

@@ -36,11 +36,11 @@ void peer_hash_free(struct peer_hash *hash);
 /* Adds a key with a value whose first word is `word`; 0, or a negative number where it is full. */
 int peer_hash_add(struct peer_hash *hash, const struct peer_key *key, uint64_t word);
 
-/* Looks up `count` keys in bursts of `window`, at most 64: returns the sum of the first words of the
- * values found. Where `now` is not 0, also writes it into each of these values, and raises it by
+/* Looks up `count` keys in bursts of 64, the largest that DPDK takes: returns the sum of the
+ * first words of the values found. Where `now` is not 0, also writes it into each of these values, and raises it by
  * `step` from burst to burst. */
 uint64_t peer_hash_find(struct peer_hash *hash, const struct peer_key *keys, size_t count,
-                        unsigned int window, uint64_t now, uint64_t step);
+                        uint64_t now, uint64_t step);
 
 /* Forwards at least `count` packets from the first queue of one port to that of another, in bursts of
  * `burst`, at most 64, and swaps their Ethernet addresses where `swaps`. Returns how many. */

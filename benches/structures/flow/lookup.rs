@@ -1,7 +1,7 @@
 //! Lookups in bursts: of flows that are there, and of flows that are not.
 
 use super::keys::{BURST, Key, Stream};
-use super::tables::{Hashbrown, Ours, RTE_WINDOW, START_NS, Value, floor, rte_hash};
+use super::tables::{Hashbrown, Ours, START_NS, Value, floor, rte_hash};
 use crate::Bench;
 use hotloop::arena::Pages;
 use hotloop::dpdk::Eal;
@@ -16,9 +16,8 @@ use std::time::{Duration, Instant};
 
 const UNIT: &str = "ns a lookup";
 
-/// DPDK's table: in the largest bursts that it takes, and in bursts of 32, which its receive queues
-/// are mostly polled for.
-const RTE: [(&str, u32); 2] = [("rte_hash, 64", RTE_WINDOW), ("rte_hash, 32", 32)];
+/// DPDK's table.
+const RTE: &str = "rte_hash";
 
 /// Of misses, beside rte_hash.
 const MISS_AIM: f64 = 1.0;
@@ -179,9 +178,7 @@ impl Measured {
         let row = |what| format!("flow {what}, {} flows, {pages}", size.name);
         match kind {
             Kind::Hit => {
-                for (peer, _) in RTE {
-                    push(bench, outcome, &row("hit"), peer, size.hit.0);
-                }
+                push(bench, outcome, &row("hit"), RTE, size.hit.0);
                 push(bench, outcome, &row("hit"), "hashbrown", size.hit.1);
                 if let Some(count) = outcome.instructions("hotloop") {
                     let (count, max) = (Figure::exact(count), size.instructions_max);
@@ -191,18 +188,14 @@ impl Measured {
                     push(bench, outcome, &row("hit"), "floor", FLOOR_AIM);
                 }
             }
-            Kind::Miss => {
-                for (peer, _) in RTE {
-                    push(bench, outcome, &row("miss"), peer, MISS_AIM);
-                }
-            }
+            Kind::Miss => push(bench, outcome, &row("miss"), RTE, MISS_AIM),
             Kind::Ageing => {
                 let sides = ("hotloop, ageing", "hotloop");
                 let row = outcome.row(&row("hit with ageing"), UNIT, sides, AGEING_AIM);
                 bench.table.rows.push(row);
             }
             Kind::Seen => {
-                push(bench, outcome, &row("hit, seen written"), RTE[0].0, size.hit.0);
+                push(bench, outcome, &row("hit, seen written"), RTE, size.hit.0);
                 push(bench, outcome, &row("hit, seen written"), "hashbrown", size.hit.1);
             }
         }
@@ -235,17 +228,15 @@ fn contest<'a>(name: &str, set: &'a LazySet, pass: u64, of: Of) -> Contest<'a> {
         let (tables, stream, each) = of(set);
         timed(stream, count, each, |keys| tables.hashbrown.find(keys))
     };
-    let contest = Contest::new(name)
+    let rte_hash = move |count| {
+        let set = &mut *set.borrow_mut();
+        let (tables, stream, each) = of(set);
+        timed(stream, count, each, |keys| tables.rte_hash.find(keys))
+    };
+    Contest::new(name)
         .with(Side::new("hotloop", ours).pass(pass))
-        .with(Side::new("hashbrown", hashbrown).pass(pass));
-    RTE.iter().fold(contest, |contest, &(peer, window)| {
-        let side = Side::new(peer, move |count| {
-            let set = &mut *set.borrow_mut();
-            let (tables, stream, each) = of(set);
-            timed(stream, count, each, |keys| tables.rte_hash.find(keys, window))
-        });
-        contest.with(side.pass(pass))
-    })
+        .with(Side::new("hashbrown", hashbrown).pass(pass))
+        .with(Side::new(RTE, rte_hash).pass(pass))
 }
 
 /// Lookups with and without a call for ageing after each burst; no flow's time is up.
@@ -278,10 +269,10 @@ fn seen<'a>(name: &str, set: &'a LazySet, pass: u64) -> Contest<'a> {
         let Set { tables, hits, .. } = &mut *set.borrow_mut();
         timed(hits, count, 1, |keys| tables.ours.find(keys, &mut tables.now_ns, STEP_NS))
     });
-    let rte_hash = Side::new(RTE[0].0, move |count| {
+    let rte_hash = Side::new(RTE, move |count| {
         let Set { tables, hits, .. } = &mut *set.borrow_mut();
         let now_ns = tables.now_ns;
-        timed(hits, count, 1, |keys| tables.rte_hash.find_at(keys, RTE_WINDOW, now_ns, STEP_NS))
+        timed(hits, count, 1, |keys| tables.rte_hash.find_at(keys, now_ns, STEP_NS))
     });
     let hashbrown = Side::new("hashbrown", move |count| {
         let Set { tables, hits, .. } = &mut *set.borrow_mut();

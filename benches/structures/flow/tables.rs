@@ -6,7 +6,7 @@ use hotloop::arena::{Arena, Obtained, Pages, Request};
 use hotloop::dpdk::Eal;
 use hotloop::flow::{Config, HashSeed, Hints, Table, hash_words};
 use hotloop_benches::peers::floor::Floor;
-use hotloop_benches::peers::rte_hash::{self, Hash};
+use hotloop_benches::peers::rte_hash::Hash;
 
 /// What a flow's entry holds beside its key; the first word is 1 in every flow.
 pub type Value = [u64; 5];
@@ -159,9 +159,6 @@ pub fn floor(flow_count: u64, pages: Pages) -> Floor {
     let floor = Floor::new(&arena(Floor::bytes(slot_count), pages).0, slot_count);
     floor.unwrap_or_else(|error| panic!("{error}"))
 }
-
-/// The most keys that DPDK's table looks up at once: its best (a third quicker than 32).
-pub const RTE_WINDOW: u32 = rte_hash::WINDOW_MAX;
 
 fn hash(key: &Key) -> u64 {
     hash_words(key, &SEED)
