@@ -42,8 +42,11 @@ pub const PASS_MAX: u64 = 1 << 19;
 /// How long a contest is played before it is the next one's turn.
 const VISIT: Duration = Duration::from_millis(250);
 
-/// How often a contest is visited in all.
+/// How often all contests are visited in turn.
 const VISIT_COUNT: usize = 40;
+
+/// How often at most before the next of these.
+const TURN_VISITS_MAX: usize = 2;
 
 /// The first bursts of a slice, which don't count: they find in the caches what the calibration and a system
 /// call have left there.
@@ -54,6 +57,7 @@ pub struct Contest<'a> {
     name: String,
     sides: Vec<Side<'a>>,
     lines: Option<Lines>,
+    visits_a_turn: usize,
     /// In which order the sides play.
     random: Random,
 }
@@ -151,7 +155,7 @@ impl<'a> Contest<'a> {
     #[must_use]
     pub fn new(name: &str) -> Self {
         let random = Random::seeded(5);
-        Self { name: name.to_owned(), sides: Vec::new(), lines: None, random }
+        Self { name: name.to_owned(), sides: Vec::new(), lines: None, visits_a_turn: 1, random }
     }
 
     /// Adds a side without a working set to speak of.
@@ -171,6 +175,14 @@ impl<'a> Contest<'a> {
     #[must_use]
     pub fn between(mut self, pair: Pair) -> Self {
         self.lines = Some(Lines::new(pair));
+        self
+    }
+
+    /// Visits it twice as often: for sides of which one needs the shared cache more than the other, so that their
+    /// ratio depends on what the neighbours leave of it.
+    #[must_use]
+    pub const fn twice_as_often(mut self) -> Self {
+        self.visits_a_turn = TURN_VISITS_MAX;
         self
     }
 
@@ -295,9 +307,12 @@ pub fn run_all(
     let mut selected: Vec<_> = selected.collect();
     for visit in instrument.share_of(VISIT_COUNT) {
         let quarter = visit * QUARTER_COUNT / VISIT_COUNT;
-        for contest in selected.iter_mut().flatten() {
-            eprintln!("{}, visit {} of {VISIT_COUNT}", contest.name, visit + 1);
-            contest.visit(VISIT, quarter);
+        for again in 0..TURN_VISITS_MAX {
+            let contests = selected.iter_mut().flatten();
+            for contest in contests.filter(|it| again < it.visits_a_turn) {
+                eprintln!("{}, visit {} of {VISIT_COUNT}", contest.name, visit + 1);
+                contest.visit(VISIT, quarter);
+            }
         }
     }
     if instrument.is_part() {
