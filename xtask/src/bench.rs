@@ -99,14 +99,13 @@ fn measure(
     let of_group = |name| NEEDS.iter().filter(move |needs| needs.0 == name);
     let needs: Vec<_> = groups.iter().flat_map(|group| of_group(group.0)).collect();
     setup::ensure(&needs.iter().flat_map(|needs| needs.1).copied().collect::<Vec<_>>())?;
+    build(groups)?;
     let mut summary = Summary::default();
     for _ in 0..options.repeat {
         for (group, arguments) in groups {
-            let within = WITHIN.iter().find(|within| within.0 == *group);
-            let bench = within.map_or(*group, |within| within.1);
-            let mut command =
-                process::cargo(&["bench", "--package", PACKAGE, "--bench", bench, "--"]);
-            command.args(within.map(|within| within.0));
+            let mut command = cargo_bench();
+            command.args(["--bench", bench_of(group), "--"]);
+            command.args(is_within(group).then_some(group));
             process::run(command.args(*arguments).args(&options.arguments))?;
             summary.add(&target(workspace, group).with_extension("json"))?;
         }
@@ -118,6 +117,29 @@ fn measure(
         groups.iter().try_for_each(|(group, _)| keep(workspace, group))?;
     }
     Ok(())
+}
+
+/// Builds all groups at once: one after the other, they would leave all CPUs but one idle.
+fn build(groups: &[(&str, &[&str])]) -> Result<(), Failure> {
+    let mut command = cargo_bench();
+    for (group, _) in groups {
+        command.args(["--bench", bench_of(group)]);
+    }
+    process::run(command.arg("--no-run"))
+}
+
+fn cargo_bench() -> Command {
+    process::cargo(&["bench", "--package", PACKAGE])
+}
+
+/// The target that measures a group.
+fn bench_of(group: &str) -> &str {
+    WITHIN.iter().find(|within| within.0 == group).map_or(group, |within| within.1)
+}
+
+/// Whether a group is an argument of its target.
+fn is_within(group: &str) -> bool {
+    WITHIN.iter().any(|within| within.0 == group)
 }
 
 /// What a benchmark writes, without extension.
