@@ -98,9 +98,8 @@ impl Measured<'_> {
         ];
         // Each connection once: time has gone on, which its first packet notes.
         let hits = hits.reset(forget).pass(u64::from(*flow_count));
-        arrivals.into_iter().fold(Contest::new("balancer/arrivals").with(hits), |contest, side| {
-            contest.with(side.pass(TURN_FLOWS))
-        })
+        let contest = Contest::new("balancer/arrivals").with(hits).twice_as_often();
+        arrivals.into_iter().fold(contest, |contest, side| contest.with(side.pass(TURN_FLOWS)))
     }
 
     /// Shows what came of the contest, and ends the balancers.
