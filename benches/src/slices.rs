@@ -55,7 +55,6 @@ const fn enough(kept_min: KeptMin) -> KeptMin {
 }
 
 fn fastest_level_ns(sides: &[&[Slice]], kept_min: KeptMin) -> Option<f64> {
-    let KeptMin { all, each_quarter } = kept_min;
     let fastest_ns = fastest_ns(sides);
     let mut levels = (0..LEVEL_COUNT).map(|step| fastest_ns * 1.01_f64.powi(step));
     levels.find(|level_ns| {
@@ -63,7 +62,7 @@ fn fastest_level_ns(sides: &[&[Slice]], kept_min: KeptMin) -> Option<f64> {
             let mut counts = [0; QUARTER_COUNT];
             let kept = side.iter().filter(|slice| slice.is_kept(*level_ns));
             kept.for_each(|slice| counts[slice.quarter] += 1);
-            counts.iter().sum::<usize>() >= all && counts.iter().all(|it| *it >= each_quarter)
+            kept_min.is_reached(counts)
         })
     })
 }

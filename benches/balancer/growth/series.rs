@@ -128,7 +128,7 @@ impl Kind {
         format!("{} {}", short(count), self.name)
     }
 
-    /// Measures each size beside the one before. Nothing comes of it where one is only counted.
+    /// Measures each size beside the one before. Nothing comes of it where they are only counted.
     pub fn measure(&self, instrument: &mut Instrument) -> Result<Option<Series>, String> {
         let flows_max = if instrument.is_counting() { COUNTED_FLOWS } else { u32::MAX };
         let sizes: Vec<_> = self.counts.iter().map(|count| self.size(*count, flows_max)).collect();
@@ -136,7 +136,7 @@ impl Kind {
             let contest = Contest::new(&format!("growth/{}", pair[1].name));
             contest.with(pair[0].side()).with(pair[1].side()).run(instrument)
         });
-        // All are played: in a process that counts, only one of them is counted.
+        // None stops at the first: in a process that counts, nothing comes of any.
         let outcomes: Vec<_> = pairs.collect();
         let outcomes: Option<Vec<_>> = outcomes.into_iter().collect();
         let series = outcomes
@@ -200,9 +200,9 @@ impl Series {
 }
 
 impl Point {
-    /// The range of the figure's quarters, over the figure.
+    /// The range of the three quarters of the figure that lie closest together, over the figure.
     pub fn spread(&self) -> f64 {
-        self.figure.range() / self.figure.value
+        self.figure.spread() / self.figure.value
     }
 
     /// Whether enough was undisturbed, and the quarters of the run agree.
