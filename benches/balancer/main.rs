@@ -63,11 +63,6 @@ fn run(words: &[&str]) -> Result<(), String> {
     let growth = words.iter().position(|word| *word == growth::GROUP);
     // Tables that grow are filled once.
     let instrument = Instrument::new(false, if growth.is_some() { 1 } else { QUARTER_COUNT })?;
-    if instrument.is_counting() {
-        let mut bench = Bench { instrument, table: Table::default(), quick: false };
-        one_core(&mut bench, |_| true)?;
-        return growth::count(&mut bench.instrument);
-    }
     if let Some(growth) = growth {
         return growth::run(instrument, &words[growth + 1..]);
     }

@@ -6,7 +6,7 @@
 //! uncounted warm-up, since the other sides have just used the cache. *Slices* of 0.4 ms follow,
 //! each between two calibrations ([`watch`](crate::watch)). A slice is kept when both calibrations were
 //! within 5 % of the contest's *level* and nothing else ran on the CPU. The level is the fastest at which
-//! all sides have enough slices in every quarter of the run: not the fastest ever seen, since a clock that
+//! all sides have enough slices in the quarters of the run but one: not the fastest ever seen, since a clock that
 //! is raised for a moment would leave nothing. A side's figure is the median of the quarters of the run, of each of
 //! which the lower quartile of the kept slices counts.
 //!
@@ -18,7 +18,7 @@
 use crate::cores::Pair;
 use crate::distance::{Distance, Lines};
 use crate::figure::{Figure, KeptMin, QUARTER_COUNT, median};
-use crate::instrument::{Instrument, Played, count_here};
+use crate::instrument::{Instrument, Played};
 use crate::peers::lines::Random;
 use crate::row::Row;
 use crate::slices::{Slice, figure, level_ns};
@@ -191,12 +191,11 @@ impl<'a> Contest<'a> {
         run_all(vec![self], instrument).pop().flatten()
     }
 
-    /// Counts the instructions of a side, where this process was started for that.
+    /// Counts the instructions of each side.
     fn count(&mut self, instrument: &Instrument) {
-        let counted = self.sides.iter_mut().find(|it| instrument.counts(&self.name, &it.name));
-        if let Some(side) = counted {
+        for side in &mut self.sides {
             side.clear();
-            count_here(&mut *side.play);
+            instrument.count(&self.name, &side.name, &mut *side.play);
         }
     }
 
@@ -243,7 +242,8 @@ impl<'a> Contest<'a> {
         let mut outcome = self.outcome();
         instrument.sampled(&name, &names, &outcome);
         if is_single_core {
-            outcome.instructions = instrument.instructions(&name, &names);
+            let of_side = |side: &String| instrument.instructions(&name, side);
+            outcome.instructions = names.iter().map(of_side).collect();
         }
         outcome
     }
@@ -291,20 +291,19 @@ impl<'a> Contest<'a> {
 
 /// Plays contests in turn. Returns nothing for one that the command line leaves out, and where this process only
 /// does a part of another one's work.
-pub fn run_all(
-    mut contests: Vec<Contest<'_>>,
-    instrument: &mut Instrument,
-) -> Vec<Option<Outcome>> {
+pub fn run_all(contests: Vec<Contest<'_>>, instrument: &mut Instrument) -> Vec<Option<Outcome>> {
     let nothing: Vec<_> = contests.iter().map(|_| None).collect();
-    if instrument.is_counting() {
-        contests.iter_mut().for_each(|contest| contest.count(instrument));
-        return nothing;
-    }
     let selected = contests.into_iter().map(|contest| {
         let mut names = contest.sides.iter().map(|side| format!("{}/{}", contest.name, side.name));
         names.any(|name| instrument.selects(&name)).then_some(contest)
     });
     let mut selected: Vec<_> = selected.collect();
+    if instrument.is_counting() {
+        // Between cores, instructions say nothing.
+        let of_one_core = selected.iter_mut().flatten().filter(|it| it.lines.is_none());
+        of_one_core.for_each(|contest| contest.count(instrument));
+        return nothing;
+    }
     for visit in instrument.share_of(VISIT_COUNT) {
         let quarter = visit * QUARTER_COUNT / VISIT_COUNT;
         for again in 0..TURN_VISITS_MAX {
@@ -382,7 +381,7 @@ impl Outcome {
         self.instructions[self.index(side)]
     }
 
-    /// The time that this share of a side's bursts took at most, in the slices that were kept.
+    /// The time that this share of a side's bursts took at most, in the faster half of the slices that were kept.
     ///
     /// # Panics
     /// Without such a side.
@@ -391,7 +390,11 @@ impl Outcome {
         let slices = &self.sides[self.index(side)].1;
         let of = |quarter: usize| {
             let kept = self.kept(slices).filter(|it| it.quarter == quarter);
-            let mut bursts_ns: Vec<_> = kept.flat_map(|it| it.bursts_ns.iter().copied()).collect();
+            let mut kept: Vec<_> = kept.collect();
+            kept.sort_by(|a, b| a.op_ns.total_cmp(&b.op_ns));
+            let faster = kept[..kept.len().div_ceil(2)].iter();
+            let mut bursts_ns: Vec<_> =
+                faster.flat_map(|it| it.bursts_ns.iter().copied()).collect();
             bursts_ns.sort_unstable();
             let place = (bursts_ns.len() as f64 * share) as usize;
             bursts_ns.get(place).map_or(f64::NAN, |&ns| f64::from(ns))

@@ -2,17 +2,16 @@
 
 use crate::contest::Outcome;
 use crate::slices::Slice;
-use core_affinity::CoreId;
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, SamplingMode};
+use rustix::process::setpriority_process;
 use serde::{Deserialize, Serialize};
 use std::env;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 /// Criterion's samples of a side: every so-manieth of its kept slices.
@@ -24,20 +23,26 @@ const SAMPLE: Duration = Duration::from_micros(1);
 /// Operations that callgrind counts.
 const COUNTED_OPS: u64 = 16_384;
 
+/// How this program and those that it starts stand to others on the machine: first.
+const NICENESS: i32 = -20;
+
 /// Starts this program again, to play a part of each contest and write the slices into a file.
 const PART_FLAG: &str = "--part=";
 const SLICES_FLAG: &str = "--slices=";
 
-/// Starts this program again under callgrind, to count the operations of one side.
-const COUNT_FLAG: &str = "--count";
+/// Starts this program again under callgrind, to count the operations of each side and write their names into a file.
+const COUNT_FLAG: &str = "--count=";
+
+/// What callgrind counts.
+const COUNTED_FUNCTION: &str = "hotloop_benches::instrument::counted_ops";
 
 /// Criterion and the counts.
 pub struct Instrument {
     criterion: Criterion,
-    /// The contest and the side that this process is to count.
-    counted: Option<(String, String)>,
-    /// The CPUs of this process.
-    cores: Vec<CoreId>,
+    /// Where the names of sides go, where this process is to count their instructions.
+    counting: Option<PathBuf>,
+    /// What another process has counted.
+    counted: Vec<Counted>,
     /// Why instructions can't be counted here.
     uncounted: Option<String>,
     /// Which part of the run this process plays, and of how many.
@@ -60,6 +65,13 @@ pub(crate) struct Played {
     pub slices: Vec<Slice>,
 }
 
+/// The instructions of an operation of a side.
+struct Counted {
+    /// As criterion has it, with the contest's name.
+    side: String,
+    instructions: f64,
+}
+
 impl Instrument {
     /// As the command line has it: criterion's arguments where `takes_criterions`. Of `part_count` parts, all but
     /// the last are played by other processes before this returns.
@@ -67,15 +79,13 @@ impl Instrument {
     /// # Errors
     /// One of these has failed.
     pub fn new(takes_criterions: bool, part_count: usize) -> Result<Self, String> {
+        // Without the privilege, what else runs takes its turns: it shows, and fewer slices are kept.
+        let _ = setpriority_process(None, NICENESS);
         let words: Vec<_> = env::args().collect();
-        let counted = words
-            .iter()
-            .position(|word| word == COUNT_FLAG)
-            .and_then(|at| Some((words.get(at + 1)?.clone(), words.get(at + 2)?.clone())));
         let value = |flag| words.iter().find_map(|word| word.strip_prefix(flag));
         let part = value(PART_FLAG).and_then(|part| part.parse().ok());
-        let file = value(SLICES_FLAG).map(PathBuf::from);
-        let is_whole = counted.is_none() && file.is_none();
+        let [file, counting] = [SLICES_FLAG, COUNT_FLAG].map(|flag| value(flag).map(PathBuf::from));
+        let is_whole = counting.is_none() && file.is_none();
         let criterion = Criterion::default()
             .sample_size(SAMPLE_COUNT)
             .warm_up_time(SAMPLE / 2)
@@ -85,12 +95,19 @@ impl Instrument {
             if takes_criterions && is_whole { criterion.configure_from_args() } else { criterion };
         let filter = words.iter().skip(1).find(|word| !word.starts_with('-')).cloned();
         let filter = filter.filter(|_| takes_criterions);
-        let earlier = if is_whole { play_parts(part_count - 1, &words[1..])? } else { Vec::new() };
+        let (mut earlier, mut counted, mut uncounted) = (Vec::new(), Vec::new(), None);
+        if is_whole {
+            match count_all(&words[1..]) {
+                Ok(counts) => counted = counts,
+                Err(reason) => uncounted = Some(reason),
+            }
+            earlier = play_parts(part_count - 1, &words[1..])?;
+        }
         Ok(Self {
             criterion,
+            counting,
             counted,
-            cores: core_affinity::get_core_ids().unwrap_or_default(),
-            uncounted: None,
+            uncounted,
             part: (part.unwrap_or(part_count - 1), part_count),
             file,
             earlier,
@@ -125,17 +142,14 @@ impl Instrument {
     /// Hands slices over to the process that started this one.
     pub(crate) fn hand_over(&self, played: &Played) {
         let file = self.file.as_ref().expect("only a part is handed over");
-        let file = OpenOptions::new().create(true).append(true).open(file);
-        let mut file = file.expect("the process that waits has made the folder");
-        let line = serde_json::to_string(played).expect("text and numbers");
-        writeln!(file, "{line}").expect("there is room for slices");
+        append(file, &serde_json::to_string(played).expect("text and numbers"));
     }
 
     /// Whether this process only counts instructions: large tables may be smaller then, as long as the
     /// same code works on them.
     #[must_use]
     pub const fn is_counting(&self) -> bool {
-        self.counted.is_some()
+        self.counting.is_some()
     }
 
     /// Ends criterion's report. Returns what there is to say about the run, beside its rows.
@@ -153,10 +167,12 @@ impl Instrument {
         [passes].into_iter().chain(uncounted).collect()
     }
 
-    /// Counts the operations of `side` and ends the process, where it was started for that. Returns
-    /// whether it was started to count something.
-    pub(crate) fn counts(&self, contest: &str, side: &str) -> bool {
-        self.counted.as_ref().is_some_and(|it| (it.0.as_str(), it.1.as_str()) == (contest, side))
+    /// Has a side do its operations for callgrind, after a few that are not counted.
+    pub(crate) fn count(&self, contest: &str, side: &str, play: &mut dyn FnMut(u64) -> Duration) {
+        let file = self.counting.as_ref().expect("only a process that counts does this");
+        append(file, &format!("{contest}/{side}"));
+        play(COUNTED_OPS);
+        counted_ops(play);
     }
 
     /// Whether a side of this name, as criterion has it, is to be played.
@@ -174,35 +190,18 @@ impl Instrument {
         group.finish();
     }
 
-    /// The instructions of an operation of each of these sides of a contest. They are exact, so a process counts
-    /// on each CPU at once.
-    pub(crate) fn instructions(&mut self, contest: &str, sides: &[String]) -> Vec<Option<f64>> {
-        let mut counts = Vec::new();
-        for sides in sides.chunks(self.cores.len().max(1)) {
-            if self.uncounted.is_some() {
-                break;
-            }
-            let counted = thread::scope(|scope| {
-                let started = sides.iter().enumerate().map(|(index, side)| {
-                    let core = self.cores.get(index).copied();
-                    scope.spawn(move || {
-                        // This thread would hand down the one CPU that it is pinned to.
-                        core.map(core_affinity::set_for_current);
-                        count(contest, side)
-                    })
-                });
-                let started: Vec<_> = started.collect();
-                let end = |it: ScopedJoinHandle<'_, _>| it.join().expect("it doesn't panic");
-                started.into_iter().map(end).collect::<Result<Vec<f64>, _>>()
-            });
-            match counted {
-                Ok(counted) => counts.extend(counted.into_iter().map(Some)),
-                Err(reason) => self.uncounted = Some(reason),
-            }
-        }
-        counts.resize(sides.len(), None);
-        counts
+    /// The instructions of an operation of a side, where they were counted.
+    pub(crate) fn instructions(&self, contest: &str, side: &str) -> Option<f64> {
+        let name = format!("{contest}/{side}");
+        self.counted.iter().find(|it| it.side == name).map(|it| it.instructions)
     }
+}
+
+/// Appends a line for the process that waits.
+fn append(file: &Path, line: &str) {
+    let file = OpenOptions::new().create(true).append(true).open(file);
+    let mut file = file.expect("the process that waits has made the folder");
+    writeln!(file, "{line}").expect("there is room for a line");
 }
 
 /// Has processes of this program play all parts but the last, one after the other.
@@ -242,28 +241,35 @@ fn sample(group: &mut BenchmarkGroup<'_, WallTime>, side: &str, times_ns: &[f64]
     });
 }
 
-/// Counts the operations of a side in a process of its own, under callgrind.
-fn count(contest: &str, side: &str) -> Result<f64, String> {
+/// Has one process count the operations of all sides, under callgrind, which writes a file for each.
+fn count_all(words: &[String]) -> Result<Vec<Counted>, String> {
     let program = env::current_exe().map_err(|error| error.to_string())?;
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let [sides, counts] = ["sides", "counts"].map(|name| folder.path().join(name));
     let output = Command::new("valgrind")
-        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--collect-atstart=no"])
-        .arg("--toggle-collect=*instrument*counted_ops*")
+        .args(["--tool=callgrind", "--collect-atstart=no"])
+        .arg(format!("--callgrind-out-file={}", counts.display()))
+        .arg(format!("--toggle-collect={COUNTED_FUNCTION}"))
+        .arg(format!("--dump-after={COUNTED_FUNCTION}"))
         .arg(program)
-        .args(["--bench", COUNT_FLAG, contest, side])
+        .args(words)
+        .arg(format!("{COUNT_FLAG}{}", sides.display()))
         .output()
         .map_err(|error| format!("valgrind: {error}; install it by `cargo xtask setup --bench`"))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    // EAL's child processes, which do nothing of the kind, end first.
-    let line = said.lines().rfind(|line| line.contains("Collected"));
-    let count: Option<f64> = line.and_then(|line| line.rsplit(' ').next()?.parse().ok());
-    let count = count.filter(|count| *count > 0.0 && output.status.success());
-    count.map(|count| count / COUNTED_OPS as f64).ok_or_else(|| said.trim().to_owned())
-}
-
-/// Has a side do its operations for callgrind, after a few that are not counted.
-pub(crate) fn count_here(play: &mut dyn FnMut(u64) -> Duration) {
-    play(COUNTED_OPS);
-    counted_ops(play);
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
+    }
+    // Without a side there is no file.
+    let sides = fs::read_to_string(sides).unwrap_or_default();
+    let counted = sides.lines().zip(1..).map(|(side, number)| {
+        let text = fs::read_to_string(counts.with_extension(number.to_string()));
+        let text = text.map_err(|error| format!("what callgrind counted of {side}: {error}"))?;
+        let sum = text.lines().find_map(|line| line.strip_prefix("summary: "));
+        let sum = sum.and_then(|sum| sum.trim().parse::<f64>().ok()).filter(|sum| *sum > 0.0);
+        let sum = sum.ok_or_else(|| format!("callgrind has counted nothing of {side}"))?;
+        Ok(Counted { side: side.to_owned(), instructions: sum / COUNTED_OPS as f64 })
+    });
+    counted.collect()
 }
 
 /// Callgrind counts what this function does, by its name.

@@ -46,9 +46,11 @@ struct Churned {
 pub fn churn(bench: &mut Bench, pages: Pages) {
     let fresh = || RefCell::new(Churned::new(pages));
     let (in_bursts, singly) = (LazyCell::new(fresh), LazyCell::new(fresh));
+    // Instructions are the same in a worn table.
+    let turnovers = if bench.instrument.is_counting() { BURST as u64 } else { TURNOVERS_WORN };
     let worn = LazyCell::new(|| {
         let mut churned = Churned::new(pages);
-        churned.in_bursts(TURNOVERS_WORN);
+        churned.in_bursts(turnovers);
         RefCell::new(churned)
     });
     let hashbrown = LazyCell::new(|| {
