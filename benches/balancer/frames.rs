@@ -9,6 +9,7 @@ use hotloop::engine::{Chain, outlets, source};
 use hotloop::stage::Error;
 use hotloop_benches::alternate::{Forwarding, Rates};
 use hotloop_benches::forwarder::{Forwarder, serve};
+use hotloop_benches::instrument::Instrument;
 use hotloop_benches::row::Row;
 use hotloop_benches::testpmd::{Settings, Testpmd};
 use ipip_lb::balance::Route;
@@ -74,29 +75,37 @@ pub fn bench(bench: &mut Bench, hugepages: bool) {
     for (name, flow_count, aim) in &SIZES[..size_count] {
         eprintln!("real frames, {name} flows");
         let row = format!("frames of net_pcap, {name} flows");
-        match compare(*flow_count, hugepages) {
-            Ok((rates, note)) => {
+        match compare(&row, *flow_count, hugepages, &bench.instrument) {
+            Ok(Some((rates, note))) => {
                 let (ours, theirs) = rates.figures();
                 bench.table.rows.push(Row::rate(&row, PEER, "Mpps", (&ours, &theirs), *aim));
                 bench.table.notes.push(format!("{row}: {note}"));
             }
+            Ok(None) => (),
             Err(reason) => bench.table.unshown.push(format!("{row}: {reason}")),
         }
     }
 }
 
-/// The rates of both sides, and what others do on the same capture.
-fn compare(flow_count: u32, hugepages: bool) -> Result<(Rates, String), String> {
+/// The rates of both sides, and what others do on the same capture. Returns nothing where this process is a part of
+/// another one's work.
+fn compare(
+    row: &str,
+    flow_count: u32,
+    hugepages: bool,
+    instrument: &Instrument,
+) -> Result<Option<(Rates, String)>, String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let path = folder.path().join("frames.pcap");
     let written = capture::write(&path, flow_count, SERVICE_COUNT);
     written.map_err(|error| format!("{}: {error}", path.display()))?;
     let case = Case { function: Function::Balancer, capture: path, flow_count, hugepages };
     let hello = Case { function: Function::HelloForward, ..case.clone() };
-    let rates = Rates::of(|| {
+    let rates = Rates::of(row, instrument, || {
         let theirs = Testpmd::start(&settings(&case, PEER))?;
         Ok((Forwarder::start(&case)?, theirs))
     })?;
+    let Some(rates) = rates else { return Ok(None) };
     let mut others = Vec::new();
     for mode in OTHERS {
         let measured = Testpmd::start(&settings(&case, mode))?.measure(OTHERS_TIME)?;
@@ -106,7 +115,7 @@ fn compare(flow_count: u32, hugepages: bool) -> Result<(Rates, String), String> 
     forwarder.begin()?;
     std::thread::sleep(OTHERS_TIME);
     let hello = forwarder.end()?.mpps();
-    Ok((rates, format!("{}, hello-forward {hello:.1} Mpps", others.join(", "))))
+    Ok(Some((rates, format!("{}, hello-forward {hello:.1} Mpps", others.join(", ")))))
 }
 
 fn settings<'a>(case: &Case, mode: &'a str) -> Settings<'a> {

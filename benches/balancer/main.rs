@@ -21,7 +21,6 @@ mod pipeline;
 
 use hotloop_benches::contest::run_all;
 use hotloop_benches::cores::Pair;
-use hotloop_benches::figure::QUARTER_COUNT;
 use hotloop_benches::hugepages::Reserved;
 use hotloop_benches::instrument::Instrument;
 use hotloop_benches::table::{Table, publish};
@@ -62,7 +61,7 @@ fn main() -> ExitCode {
 fn run(words: &[&str]) -> Result<(), String> {
     let growth = words.iter().position(|word| *word == growth::GROUP);
     // Tables that grow are filled once.
-    let instrument = Instrument::new(false, if growth.is_some() { 1 } else { QUARTER_COUNT })?;
+    let instrument = Instrument::new(false, growth.is_none())?;
     if let Some(growth) = growth {
         return growth::run(instrument, &words[growth + 1..]);
     }
@@ -78,7 +77,7 @@ fn run(words: &[&str]) -> Result<(), String> {
     if wants("pipeline") && !is_part {
         pipeline::bench(&mut bench)?;
     }
-    if wants("frames") && !is_part {
+    if wants("frames") && !bench.instrument.is_counting() {
         frames::bench(&mut bench, reserved.is_ok());
     }
     Pair::pin()?;

@@ -15,7 +15,6 @@ use hotloop::stage::Instant;
 use hotloop_benches::alternate::Rates;
 use hotloop_benches::contest::{Bursts, Contest, Side};
 use hotloop_benches::cores::Pair;
-use hotloop_benches::figure::QUARTER_COUNT;
 use hotloop_benches::forwarder::{self, Case, Forwarder, Mode};
 use hotloop_benches::hugepages::Reserved;
 use hotloop_benches::instrument::Instrument;
@@ -59,10 +58,10 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<(), String> {
-    let mut instrument = Instrument::new(false, QUARTER_COUNT)?;
+    let mut instrument = Instrument::new(false, true)?;
     let mut table = Table::default();
-    if !instrument.is_part() {
-        beside_testpmd(&mut table);
+    if !instrument.is_counting() {
+        beside_testpmd(&instrument, &mut table);
     }
     Pair::pin()?;
     in_process(&mut instrument, &mut table).map_err(|error| error.to_string())?;
@@ -73,26 +72,28 @@ fn run() -> Result<(), String> {
     publish("forward", &table).map_err(|error| format!("the table can't be written: {error}"))
 }
 
-fn beside_testpmd(table: &mut Table) {
+fn beside_testpmd(instrument: &Instrument, table: &mut Table) {
     let reserved = Reserved::hugepages(HUGEPAGE_COUNT);
     for (mode, name) in [(Mode::Io, "io"), (Mode::MacSwap, "macswap")] {
         for burst in [32, 64] {
             let case = Case { mode, burst, hugepages: true };
             let name = format!("{name}, burst {burst}");
             match &reserved {
-                Ok(_) => compare(&format!("{name}, hugepages"), case, AIM, table),
+                Ok(_) => compare(&format!("{name}, hugepages"), case, AIM, instrument, table),
                 Err(reason) => table.unshown.push(format!("{name}, hugepages: {reason}")),
             }
             let case = Case { hugepages: false, ..case };
-            compare(&format!("{name}, no hugepages"), case, AIM_SMALL_PAGES, table);
+            let name = format!("{name}, no hugepages");
+            compare(&name, case, AIM_SMALL_PAGES, instrument, table);
         }
     }
 }
 
-fn compare(name: &str, case: Case, aim: f64, table: &mut Table) {
+fn compare(name: &str, case: Case, aim: f64, instrument: &Instrument, table: &mut Table) {
     eprintln!("measuring {name}");
-    match rates(case) {
-        Ok(rates) => {
+    match rates(name, case, instrument) {
+        Ok(None) => (),
+        Ok(Some(rates)) => {
             let (ours, theirs) = rates.figures();
             table.rows.push(Row::rate(name, "testpmd", "Mpps", (&ours, &theirs), aim));
         }
@@ -100,8 +101,8 @@ fn compare(name: &str, case: Case, aim: f64, table: &mut Table) {
     }
 }
 
-fn rates(case: Case) -> Result<Rates, String> {
-    Rates::of(|| {
+fn rates(name: &str, case: Case, instrument: &Instrument) -> Result<Option<Rates>, String> {
+    Rates::of(name, instrument, || {
         let theirs = Testpmd::start(&Settings::of(case))?;
         Ok((Forwarder::start(&case)?, theirs))
     })

@@ -7,8 +7,9 @@
 //! What waits for memory doesn't slow down with the core, and what doesn't wait does. So rounds of such turns are kept
 //! and ranked like the slices of a contest: by calibrations on the same CPU, one before each turn.
 
-use crate::figure::{Figure, KeptMin, QUARTER_COUNT};
+use crate::figure::{Figure, KeptMin};
 use crate::forwarder::{CPU, Measured};
+use crate::instrument::{Instrument, Played};
 use crate::slices::{Slice, figure, level_ns};
 use crate::watch::calibration_ns;
 use core_affinity::CoreId;
@@ -79,7 +80,8 @@ impl Rates {
         (ours, theirs)
     }
 
-    /// Plays all rounds: each quarter of the run with a pair of processes that `start` has started.
+    /// Plays this process's part of the rounds of a row, with the pair of processes that `start` has started. Returns
+    /// nothing where it is a part of another process's work.
     ///
     /// # Errors
     /// Where a process does not start, or has ended.
@@ -87,14 +89,24 @@ impl Rates {
     /// # Panics
     /// When there is no CPU that both run on.
     pub fn of<O: Forwarding, T: Forwarding>(
-        start: impl Fn() -> Result<(O, T), String>,
-    ) -> Result<Self, String> {
+        row: &str,
+        instrument: &Instrument,
+        start: impl FnOnce() -> Result<(O, T), String>,
+    ) -> Result<Option<Self>, String> {
         let mut rates = Self::default();
-        for quarter in 0..QUARTER_COUNT {
-            let (mut ours, mut theirs) = start()?;
-            rates.play(&mut ours, &mut theirs, quarter)?;
+        let (mut ours, mut theirs) = start()?;
+        rates.play(&mut ours, &mut theirs, instrument.quarter())?;
+        let Self { ours, theirs } = &mut rates;
+        for (side, slices) in [("ours", ours), ("theirs", theirs)] {
+            if instrument.is_part() {
+                let (contest, side) = (row.to_owned(), side.to_owned());
+                let slices = std::mem::take(slices);
+                instrument.hand_over(&Played { contest, side, slices });
+            } else {
+                slices.extend(instrument.earlier(row, side));
+            }
         }
-        Ok(rates)
+        Ok((!instrument.is_part()).then_some(rates))
     }
 
     fn play(

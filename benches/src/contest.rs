@@ -12,8 +12,8 @@
 //!
 //! No calibration sees how much of a shared cache the neighbours leave, which changes within seconds. So
 //! contests take turns too ([`run_all`]): each is played in short *visits* that are spread over minutes. Nor
-//! does one see where the memory of a process happens to lie. So each quarter of a run is a process of its own
-//! ([`Instrument`]).
+//! does one see where the memory of a process happens to lie. So each quarter of a run is a process of its own,
+//! or several ([`Instrument`]).
 
 use crate::cores::Pair;
 use crate::distance::{Distance, Lines};
@@ -42,8 +42,8 @@ pub const PASS_MAX: u64 = 1 << 19;
 /// How long a contest is played before it is the next one's turn.
 const VISIT: Duration = Duration::from_millis(250);
 
-/// How often all contests are visited in turn.
-const VISIT_COUNT: usize = 40;
+/// How often all contests are visited in turn, for each process that plays a quarter of the run.
+const VISIT_COUNT: usize = 36;
 
 /// How often at most before the next of these.
 const TURN_VISITS_MAX: usize = 2;
@@ -304,12 +304,13 @@ pub fn run_all(contests: Vec<Contest<'_>>, instrument: &mut Instrument) -> Vec<O
         of_one_core.for_each(|contest| contest.count(instrument));
         return nothing;
     }
-    for visit in instrument.share_of(VISIT_COUNT) {
-        let quarter = visit * QUARTER_COUNT / VISIT_COUNT;
+    let visit_count = VISIT_COUNT * instrument.processes_a_quarter();
+    for visit in instrument.share_of(visit_count) {
+        let quarter = visit * QUARTER_COUNT / visit_count;
         for again in 0..TURN_VISITS_MAX {
             let contests = selected.iter_mut().flatten();
             for contest in contests.filter(|it| again < it.visits_a_turn) {
-                eprintln!("{}, visit {} of {VISIT_COUNT}", contest.name, visit + 1);
+                eprintln!("{}, visit {} of {visit_count}", contest.name, visit + 1);
                 contest.visit(VISIT, quarter);
             }
         }

@@ -1,6 +1,7 @@
 //! What all contests of a run share: criterion, callgrind's counts, and the processes that play a part each.
 
 use crate::contest::Outcome;
+use crate::figure::QUARTER_COUNT;
 use crate::slices::Slice;
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, SamplingMode};
@@ -9,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::env;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
+use std::num::NonZero;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -30,6 +32,9 @@ const NICENESS: i32 = -20;
 const PART_FLAG: &str = "--part=";
 const SLICES_FLAG: &str = "--slices=";
 
+/// How many processes, one after the other, play each quarter of a run. One where it isn't set.
+const PROCESSES_VARIABLE: &str = "HOTLOOP_BENCH_PROCESSES";
+
 /// Starts this program again under callgrind, to count the operations of each side and write their names into a file.
 const COUNT_FLAG: &str = "--count=";
 
@@ -48,6 +53,8 @@ pub struct Instrument {
     counted: Vec<Counted>,
     /// Why instructions can't be counted here.
     uncounted: Option<String>,
+    /// How many processes play each quarter of the run.
+    processes_a_quarter: usize,
     /// Which part of the run this process plays, and of how many.
     part: (usize, usize),
     /// Where its slices go, where it isn't the last.
@@ -76,17 +83,25 @@ struct Counted {
 }
 
 impl Instrument {
-    /// As the command line has it: criterion's arguments where `takes_criterions`. Of `part_count` parts, all but
-    /// the last are played by other processes before this returns.
+    /// As the command line has it: criterion's arguments where `takes_criterions`. Where the run is `in_parts`, other
+    /// processes play all but the last before this returns.
     ///
     /// # Errors
     /// One of these has failed.
-    pub fn new(takes_criterions: bool, part_count: usize) -> Result<Self, String> {
+    pub fn new(takes_criterions: bool, in_parts: bool) -> Result<Self, String> {
         // Without the privilege, what else runs takes its turns: it shows, and fewer slices are kept.
         let _ = setpriority_process(None, NICENESS);
         let words: Vec<_> = env::args().collect();
         let value = |flag| words.iter().find_map(|word| word.strip_prefix(flag));
         let part = value(PART_FLAG).and_then(|part| part.parse().ok());
+        let processes_a_quarter = match env::var(PROCESSES_VARIABLE) {
+            Ok(number) => number.parse::<NonZero<usize>>().map_err(|error| {
+                format!("{PROCESSES_VARIABLE}={number}: {error}; it takes a number of processes")
+            })?,
+            Err(_) => NonZero::<usize>::MIN,
+        };
+        let processes_a_quarter = processes_a_quarter.get();
+        let part_count = if in_parts { QUARTER_COUNT * processes_a_quarter } else { 1 };
         let [file, counting] = [SLICES_FLAG, COUNT_FLAG].map(|flag| value(flag).map(PathBuf::from));
         let is_whole = counting.is_none() && file.is_none();
         let criterion = Criterion::default()
@@ -111,6 +126,7 @@ impl Instrument {
             counting,
             counted,
             uncounted,
+            processes_a_quarter,
             part: (part.unwrap_or(part_count - 1), part_count),
             file,
             earlier,
@@ -123,6 +139,17 @@ impl Instrument {
     #[must_use]
     pub const fn is_part(&self) -> bool {
         self.is_counting() || self.file.is_some()
+    }
+
+    /// How many processes play each quarter of the run.
+    pub(crate) const fn processes_a_quarter(&self) -> usize {
+        self.processes_a_quarter
+    }
+
+    /// The quarter of the run that this process plays, where the run is in parts.
+    pub(crate) const fn quarter(&self) -> usize {
+        let (part, part_count) = self.part;
+        part * QUARTER_COUNT / part_count
     }
 
     /// Those of so many visits that are this process's.
@@ -161,11 +188,15 @@ impl Instrument {
         self.criterion.final_summary();
         let uncounted =
             self.uncounted.map(|reason| format!("no instructions are counted: {reason}"));
+        let parts = match self.part.1 {
+            1 => "one process".to_owned(),
+            count => format!("{count} processes, {} for each quarter", self.processes_a_quarter),
+        };
         let slices = "slices of 0.4 ms; a quarter's figure is the lower quartile of those kept, a row's the \
                       median of the quarters; a turn begins with 50 µs that don't count";
         let passes = match self.passes.is_empty() {
-            true => slices.to_owned(),
-            false => format!("{slices}, or with a pass: {}", self.passes.join("; ")),
+            true => format!("{parts}; {slices}"),
+            false => format!("{parts}; {slices}, or with a pass: {}", self.passes.join("; ")),
         };
         [passes].into_iter().chain(uncounted).collect()
     }

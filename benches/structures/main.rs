@@ -15,7 +15,6 @@ mod ring;
 
 use hotloop::dpdk::Eal;
 use hotloop_benches::cores::Pair;
-use hotloop_benches::figure::QUARTER_COUNT;
 use hotloop_benches::instrument::Instrument;
 use hotloop_benches::table::{Table, publish};
 use std::process::ExitCode;
@@ -43,7 +42,7 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<(), String> {
-    let instrument = Instrument::new(true, QUARTER_COUNT)?;
+    let instrument = Instrument::new(true, true)?;
     let eal = Eal::embedded().map_err(|error| error.to_string())?;
     let mut bench = Bench { instrument, eal, table: Table::default() };
     match Pair::pin()? {

@@ -17,6 +17,9 @@ use summary::Summary;
 /// The package of the benchmarks: its bench targets are groups.
 pub const PACKAGE: &str = "hotloop-benches";
 
+/// Where a benchmark finds how many processes play each quarter of a run.
+const PROCESSES_VARIABLE: &str = "HOTLOOP_BENCH_PROCESSES";
+
 /// Groups that are not targets of their own: the target that measures each, by the group's name as its
 /// argument.
 const WITHIN: [(&str, &str); 1] = [("growth", "balancer")];
@@ -51,6 +54,8 @@ pub struct Options {
     pub keep: bool,
     /// How often.
     pub repeat: usize,
+    /// Processes that play each quarter of a run.
+    pub processes: usize,
     /// Arguments of the benchmark.
     pub arguments: Vec<String>,
 }
@@ -74,7 +79,7 @@ pub fn run(workspace: &Workspace, group: &str, options: &Options) -> Result<(), 
     if !is_count {
         return measure(workspace, &[(group, &[])], options);
     }
-    if !options.arguments.is_empty() || options.keep || options.repeat > 1 {
+    if !options.arguments.is_empty() || options.keep || options.repeat.max(options.processes) > 1 {
         return Err(Failure::refused(format!(
             "`{group}` is exact, and keeps its counts by itself"
         )));
@@ -104,6 +109,7 @@ fn measure(
     for _ in 0..options.repeat {
         for (group, arguments) in groups {
             let mut command = cargo_bench();
+            command.env(PROCESSES_VARIABLE, options.processes.to_string());
             command.args(["--bench", bench_of(group), "--"]);
             command.args(is_within(group).then_some(group));
             process::run(command.args(*arguments).args(&options.arguments))?;

@@ -101,6 +101,9 @@ enum Task {
         /// Measure so many times, and show how far the ratios of settled rows differ
         #[arg(long, value_name = "N", default_value_t = 1, value_parser = times)]
         repeat: usize,
+        /// Have so many processes play each quarter of a run: it takes so many times as long, and more rows settle
+        #[arg(long, value_name = "N", default_value_t = 1, value_parser = times)]
+        processes: usize,
         /// Arguments of the benchmark, after --
         #[arg(last = true)]
         arguments: Vec<String>,
@@ -149,8 +152,8 @@ fn run(task: Task) -> Result<(), Failure> {
         Task::Check { only } => check::run(&workspace, &only),
         Task::Test { only } => test::run(&workspace, &only),
         Task::Bench { list: true, .. } => bench::list(&workspace),
-        Task::Bench { group, check, keep, repeat, arguments, .. } => {
-            let options = bench::Options { check, keep, repeat, arguments };
+        Task::Bench { group, check, keep, repeat, processes, arguments, .. } => {
+            let options = bench::Options { check, keep, repeat, processes, arguments };
             bench::run(&workspace, &group.unwrap_or_default(), &options)
         }
         Task::Demo { live: false } => demo::run(&workspace),
