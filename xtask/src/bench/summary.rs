@@ -19,6 +19,8 @@ struct Row {
     name: String,
     peer: String,
     unit: String,
+    ours: Option<f64>,
+    theirs: Option<f64>,
     /// None where there was nothing to divide.
     ratio: Option<f64>,
     met: bool,
@@ -38,16 +40,32 @@ impl Summary {
     }
 }
 
-/// Of rows that settled in several runs, how far the ratios differ; then which aims were met in the last.
+impl Row {
+    /// What is compared between runs, as its spread is within a run: the ratio, or the share of a limit.
+    fn figure(&self) -> Option<f64> {
+        match (&*self.peer, self.ours.zip(self.theirs)) {
+            ("limit", Some((ours, limit))) => Some(ours / limit),
+            _ => self.ratio,
+        }
+    }
+
+    /// How far the figures of runs differ.
+    fn difference(&self, least: f64, most: f64) -> f64 {
+        if self.peer == "limit" { most - least } else { most / least - 1.0 }
+    }
+}
+
+/// Of rows that settled in several runs, how far the figures differ; then which aims were met in the last.
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let width = self.0.keys().map(|name| name.chars().count()).max().unwrap_or(0);
         let mut counts = [0; 3];
         for (name, runs) in &self.0 {
-            let settled = || runs.iter().filter(|row| row.settled).filter_map(|row| row.ratio);
+            let settled = || runs.iter().filter(|row| row.settled).filter_map(Row::figure);
             let (least, most) = settled().fold((f64::MAX, f64::MIN), |(least, most), ratio| {
                 (least.min(ratio), most.max(ratio))
             });
+            let last = &runs[runs.len() - 1];
             if runs.len() > 1 {
                 write!(f, "{name:<width$}  settled {} of {}", settled().count(), runs.len())?;
                 match settled().count() {
@@ -55,11 +73,10 @@ impl fmt::Display for Summary {
                     _ => writeln!(
                         f,
                         ", {least:.3} to {most:.3}: {:.1} %",
-                        (most / least - 1.0) * 100.0
+                        last.difference(least, most) * 100.0
                     )?,
                 }
             }
-            let last = &runs[runs.len() - 1];
             counts[if !last.settled { 2 } else { usize::from(!last.met) }] += 1;
         }
         for (name, runs) in &self.0 {
@@ -86,18 +103,22 @@ mod tests {
             let row = |name: &str, settled| {
                 format!(
                     r#"{{"name": "{name}", "peer": "p", "unit": "ns", "ratio": {ratio}, "met": false,
-                        "settled": {settled}, "spread": 0.1}}"#
+                        "settled": {settled}, "spread": 0.1, "ours": 3.0, "theirs": {ratio}}}"#
                 )
             };
-            fs::write(&file, format!("[{}, {}]", row("a", true), row("b", false))).unwrap();
+            let limit = row("c", true).replace(r#""p""#, r#""limit""#);
+            fs::write(&file, format!("[{}, {}, {limit}]", row("a", true), row("b", false)))
+                .unwrap();
             summary.add(&file).unwrap();
         }
         let lines: Vec<_> = summary.to_string().lines().map(str::to_owned).collect();
         let expected = [
-            "a (p, ns)  settled 2 of 2, 1.000 to 1.020: 2.0 %",
-            "b (p, ns)  settled 0 of 2",
+            "a (p, ns)      settled 2 of 2, 1.000 to 1.020: 2.0 %",
+            "b (p, ns)      settled 0 of 2",
+            "c (limit, ns)  settled 2 of 2, 2.941 to 3.000: 5.9 %",
             "missed: a (p, ns)",
-            "aims met: 0, missed: 1, unsettled: 1",
+            "missed: c (limit, ns)",
+            "aims met: 0, missed: 2, unsettled: 1",
         ];
         assert_eq!(lines, expected);
     }
