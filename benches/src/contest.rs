@@ -42,7 +42,7 @@ pub const PASS_MAX: u64 = 1 << 19;
 /// How long a contest is played before it is the next one's turn.
 const VISIT: Duration = Duration::from_millis(250);
 
-/// How often all contests are visited in turn, for each process that plays a quarter of the run.
+/// How often all contests are visited in turn, where one process plays each quarter of the run.
 const VISIT_COUNT: usize = 36;
 
 /// How often at most before the next of these.
