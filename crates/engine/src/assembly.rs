@@ -1,27 +1,34 @@
 //! Every core's worker on one thread, stepped by a driver: for simulators and tests.
 
 use crate::deployment::Deployment;
+use crate::idle::{Idle, Pace};
 use crate::ledger::{Baseline, CoreEnd};
 use crate::placement::Placement;
 use crate::report::Report;
 use crate::worker::{Running, Worker};
 use hotloop_stage::{Core, Error, Instant, Limits};
+use std::time::Duration;
 
 /// A network function whose cores are stepped one by one.
 /// [`Plan::assemble`](crate::Plan::assemble) makes it.
 pub struct Assembly<'a> {
     deployment: Deployment,
+    idle: Idle,
     cores: Vec<Running<'a>>,
+    /// For each core, how fast packets come to it.
+    paces: Vec<Pace>,
     baseline: Baseline,
 }
 
 impl<'a> Assembly<'a> {
-    pub(crate) fn new(deployment: Deployment) -> Self {
-        Self { deployment, cores: Vec::new(), baseline: Baseline::default() }
+    pub(crate) fn new(deployment: Deployment, idle: Idle) -> Self {
+        let (cores, paces, baseline) = (Vec::new(), Vec::new(), Baseline::default());
+        Self { deployment, idle, cores, paces, baseline }
     }
 
     pub(crate) fn add(&mut self, core: Core, worker: Box<dyn Worker + 'a>) {
         self.cores.push(Running::new(core, worker));
+        self.paces.push(Pace::default());
     }
 
     /// Starts the devices. Where one does not start, it stops those that did.
@@ -56,7 +63,21 @@ impl<'a> Assembly<'a> {
         if core.panic.is_some() {
             return 0;
         }
-        core.guard(|worker| worker.turn(now)).unwrap_or(0)
+        let count = core.guard(|worker| worker.turn(now)).unwrap_or(0);
+        if count > 0 && self.idle == Idle::Adaptive {
+            self.paces[index].came(count, now);
+        }
+        count
+    }
+
+    /// How long the thread of the core at `index` would sleep where its turn at `now` has found nothing: nothing
+    /// unless in [`Idle::Adaptive`].
+    ///
+    /// # Panics
+    /// When there is no such core.
+    #[must_use]
+    pub fn sleep(&self, index: usize, now: Instant) -> Option<Duration> {
+        self.paces[index].sleep(now).filter(|_| self.idle == Idle::Adaptive)
     }
 
     /// Whether a stage has panicked.

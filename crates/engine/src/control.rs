@@ -1,6 +1,7 @@
 //! What the cores of a run share, and the handle by which the calling thread steers it.
 
-use crate::deployment::{Deployment, Idle};
+use crate::deployment::Deployment;
+use crate::idle::Idle;
 use crate::ledger::Baseline;
 use crate::snapshot::{CorePlaces, Snapshot};
 use crate::worker::{Devices, Running};

@@ -133,31 +133,6 @@ impl fmt::Debug for Deployment {
     }
 }
 
-/// What a core does when there is nothing to do.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Idle {
-    /// Polls again at once: the least latency.
-    #[default]
-    Spin,
-    /// Executes the CPU's pause hint between empty polls, up to 64 of them in a row: a core that
-    /// shares its execution units with another leaves them to it.
-    Pause,
-}
-
-impl Idle {
-    /// Every mode, with the name by which it is configured and printed.
-    pub const NAMES: [(&'static str, Self); 2] = [("spin", Self::Spin), ("pause", Self::Pause)];
-}
-
-impl fmt::Display for Idle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Spin => "spin",
-            Self::Pause => "pause",
-        })
-    }
-}
-
 /// Why a network function can't be planned.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
@@ -242,13 +217,6 @@ mod tests {
             (Deployment::pipeline([1, 2, 1]), "pipeline, 1 + 2 + 1 cores"),
         ] {
             assert_eq!(deployment.to_string(), text);
-        }
-    }
-
-    #[test]
-    fn a_mode_prints_as_its_name() {
-        for (name, idle) in Idle::NAMES {
-            assert_eq!(idle.to_string(), name);
         }
     }
 

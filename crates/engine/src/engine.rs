@@ -4,7 +4,8 @@ use crate::assembly::Assembly;
 use crate::chain::{Graph, Site};
 use crate::clock::{Clock, Running};
 use crate::control::{Control, Shared};
-use crate::deployment::{Deployment, Idle, PlanError};
+use crate::deployment::{Deployment, PlanError};
+use crate::idle::Idle;
 use crate::placement::Placement;
 use crate::report::{Report, RunError};
 use crate::thread::CoreThread;
@@ -195,7 +196,7 @@ impl<G: Graph> Plan<G> {
     /// The first factory or device that fails.
     pub fn assemble(&self) -> Result<Assembly<'_>, Error> {
         let ends = self.graph.ends(self.deployment, self.ring_capacity);
-        let mut assembly = Assembly::new(self.deployment);
+        let mut assembly = Assembly::new(self.deployment, self.idle);
         for (core, ends) in self.deployment.cores().into_iter().zip(ends) {
             let site = self.site(core);
             let worker = self.graph.worker(&site, ends)?;

@@ -1,7 +1,7 @@
 //! The account of a run: what every place counted, what the devices counted, and whether it agrees.
 
 use crate::panic_origin::Panic;
-use crate::report::NicLoss;
+use crate::report::{CoreTime, NicLoss};
 use crate::snapshot::CorePlaces;
 use crate::worker::{Devices, Running};
 use hotloop_stage::{Device, DeviceCounters, LinkState};
@@ -15,6 +15,8 @@ pub(crate) struct CoreEnd {
     /// Packets left inside, found by walking.
     pub(crate) in_flight: usize,
     pub(crate) panic: Option<Panic>,
+    /// What of its time its thread used, where it had one.
+    pub(crate) time: Option<CoreTime>,
 }
 
 impl CoreEnd {
@@ -24,6 +26,7 @@ impl CoreEnd {
             lcore: running.core.lcore(),
             in_flight: running.worker.in_flight().0,
             panic: running.panic.clone(),
+            time: None,
         }
     }
 }

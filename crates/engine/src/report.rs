@@ -113,6 +113,23 @@ pub struct CoreReport {
     pub sent: u64,
     /// The message of a stage's panic.
     pub panic: Option<String>,
+    /// What of its time its thread used; nothing where it had none.
+    pub time: Option<CoreTime>,
+}
+
+/// What the thread of a core used of its time, from the first poll to the end of the drain.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
+pub struct CoreTime {
+    /// Nanoseconds that passed.
+    pub wall_ns: u64,
+    /// Nanoseconds on a CPU.
+    pub cpu_ns: u64,
+    /// How often it slept, with [`Idle::Adaptive`](crate::Idle::Adaptive).
+    pub sleep_count: u64,
+    /// Nanoseconds in which it slept, and in which packets that came waited for it.
+    pub slept_ns: u64,
+    /// Nanoseconds of the longest sleep.
+    pub slept_ns_max: u64,
 }
 
 /// Why a run failed.
@@ -319,6 +336,7 @@ impl CoreReport {
             crossed: sum(PlaceKind::Boundary, |counters| counters.crossed.count()),
             sent: sum(PlaceKind::Sink, |counters| counters.emitted.count()),
             panic: end.panic.as_ref().map(|panic| panic.text.clone()),
+            time: end.time,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The report for people.
 
-use crate::report::Report;
+use crate::report::{CoreTime, Report};
 use std::fmt;
 
 impl fmt::Display for Report {
@@ -54,6 +54,10 @@ impl fmt::Display for Report {
                 "  {name:<22} {cpu:>6} {lcore:>7} {received:>14} {crossed:>14} {sent:>14}"
             )?;
         }
+        for core in &self.cores {
+            let slept = core.time.filter(|time| time.sleep_count > 0);
+            slept.map_or(Ok(()), |time| writeln!(f, "  {:<22} {time}", core.name))?;
+        }
         for note in &self.notes {
             writeln!(f, "  note: {note}")?;
         }
@@ -63,6 +67,21 @@ impl fmt::Display for Report {
         let balance = if self.balanced { "balanced" } else { "NOT balanced" };
         let pools = if self.pools_whole { "pools whole" } else { "pools NOT whole" };
         write!(f, "  {balance}, {pools}, {} in flight", self.in_flight)
+    }
+}
+
+impl fmt::Display for CoreTime {
+    #[allow(clippy::cast_precision_loss, reason = "times for people")]
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { wall_ns, cpu_ns, sleep_count, slept_ns, slept_ns_max } = *self;
+        let (share, seconds) = (percent(cpu_ns, wall_ns), wall_ns as f64 / 1e9);
+        write!(f, "{share:.1} % of {seconds:.1} s on its CPU")?;
+        if sleep_count == 0 {
+            return Ok(());
+        }
+        let (mean, max) = (slept_ns as f64 / sleep_count as f64 / 1e3, slept_ns_max as f64 / 1e3);
+        let times = if sleep_count == 1 { "time" } else { "times" };
+        write!(f, ", slept {sleep_count} {times}: {mean:.0} µs on average, {max:.0} at most")
     }
 }
 

@@ -3,16 +3,15 @@
 use crate::chain::Site;
 use crate::clock::Running as Clock;
 use crate::control::{Built, Shared};
-use crate::deployment::{Deployment, Idle};
+use crate::deployment::Deployment;
+use crate::idle::Idle;
 use crate::ledger::CoreEnd;
 use crate::panic_origin::{Panic, panic_text};
 use crate::placement::Seat;
+use crate::wait::Wait;
 use crate::worker::{Running, Worker};
 use hotloop_stage::{Core, Error};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-
-/// The most pause hints that are executed in a row.
-const PAUSE_COUNT_MAX: u32 = 64;
 
 /// The number of turns between two calls of [`Sink::maintain`](hotloop_stage::Sink::maintain).
 const MAINTENANCE_INTERVAL: u32 = 64;
@@ -60,8 +59,9 @@ impl CoreThread<'_> {
         if !self.shared.started() {
             return None;
         }
-        self.live(&mut running);
-        let mut end = CoreEnd::of(&mut running);
+        let mut wait = Wait::new(self.idle, self.seat.is_shared, self.clock);
+        self.live(&mut running, &mut wait);
+        let mut end = CoreEnd { time: Some(wait.end()), ..CoreEnd::of(&mut running) };
         // What the stages own goes here, on the core that made it, and may panic too.
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(running))) {
             end.panic.get_or_insert_with(|| Panic::caught(panic.as_ref()));
@@ -101,52 +101,40 @@ impl CoreThread<'_> {
     }
 
     /// Runs and drains. A panic stops the whole engine; the core then drops what still comes to it.
-    fn live(&self, running: &mut Running<'_>) {
+    fn live(&self, running: &mut Running<'_>, wait: &mut Wait<'_>) {
         running.guard(|worker| {
-            self.poll(worker);
+            self.poll(worker, wait);
             worker.stop();
         });
         self.shared.stop();
-        let mut empty_count = 0;
         loop {
             running.drain(self.clock.now());
             if running.is_done {
                 return;
             }
-            self.wait(&mut empty_count);
+            wait.poll_soon();
         }
     }
 
-    fn poll(&self, worker: &mut dyn Worker) {
+    fn poll(&self, worker: &mut dyn Worker, wait: &mut Wait<'_>) {
         let mut is_exhausted = worker.is_exhausted().is_none();
-        let mut empty_count = 0;
         let mut turn: u32 = 0;
         while !self.shared.is_stopping() {
             turn = turn.wrapping_add(1);
             if turn.is_multiple_of(MAINTENANCE_INTERVAL) {
                 worker.maintain();
             }
-            if worker.turn(self.clock.now()) > 0 {
-                empty_count = 0;
+            let now = self.clock.now();
+            let count = worker.turn(now);
+            if count > 0 {
+                wait.came(count, now);
                 continue;
             }
             if !is_exhausted && worker.is_exhausted() == Some(true) {
                 self.shared.count_exhausted();
                 is_exhausted = true;
             }
-            self.wait(&mut empty_count);
-        }
-    }
-
-    /// Between empty polls. Cores that share a CPU yield it, whatever the idle policy: the others
-    /// would wait for the end of their time slice.
-    #[inline]
-    fn wait(&self, empty_count: &mut u32) {
-        if self.seat.is_shared {
-            std::thread::yield_now();
-        } else if self.idle == Idle::Pause {
-            *empty_count = (*empty_count + 1).min(PAUSE_COUNT_MAX);
-            (0..*empty_count).for_each(|_| std::hint::spin_loop());
+            wait.poll_later(now);
         }
     }
 }

@@ -89,7 +89,9 @@ pub const WRONG: &[(usize, &str, &[&str])] = &[
     (
         5,
         "idle = \"sleep\"",
-        &["5: engine.idle: \"sleep\" is not an idle mode; write \"spin\" or \"pause\""],
+        &[
+            "5: engine.idle: \"sleep\" is not an idle mode; write \"spin\", \"pause\" or \"adaptive\"",
+        ],
     ),
     // [balancer]
     (6, "", &["7: engine.source_v4: unknown key"]),

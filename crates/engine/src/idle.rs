@@ -1,0 +1,147 @@
+//! What a core does when there is nothing to do.
+
+use hotloop_stage::{BURST_CAPACITY, Instant};
+use std::fmt;
+use std::time::Duration;
+
+/// Shorter sleeps are not worth the system call.
+const SLEEP_NS_MIN: u64 = 10_000;
+
+/// How many packets a sleep may let wait, as far as can be foreseen: a burst.
+const WAITING_MAX: u64 = BURST_CAPACITY as u64;
+
+/// A packet, in the unit in which packets are averaged.
+const PACKET: u64 = 256;
+
+/// An average forgets an eighth whenever packets come.
+const FORGOTTEN: u64 = 8;
+
+/// What a core does when there is nothing to do.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Idle {
+    /// Polls again at once: the least latency.
+    #[default]
+    Spin,
+    /// Executes the CPU's pause hint between empty polls, up to 64 of them in a row: a core that
+    /// shares its execution units with another leaves them to it.
+    Pause,
+    /// Sleeps while few packets come, for at most [`SLEEP_MAX`](Self::SLEEP_MAX), and is as
+    /// [`Pause`](Self::Pause) otherwise.
+    ///
+    /// A sleep is as long as a burst takes to arrive at the rate of the latest packets. Where that is less than
+    /// 10 µs, or a whole burst has just come, the core doesn't sleep. What arrives meanwhile waits in the RX queue
+    /// or the ring: where 10 million packets a second may come all at once, the longest sleep and what the kernel
+    /// adds take some 2,048 descriptors. In a pipeline, each group of cores may let a packet wait.
+    Adaptive,
+}
+
+impl Idle {
+    /// Every mode, with the name by which it is configured and printed.
+    pub const NAMES: [(&'static str, Self); 3] =
+        [("spin", Self::Spin), ("pause", Self::Pause), ("adaptive", Self::Adaptive)];
+
+    /// The longest that [`Adaptive`](Self::Adaptive) lets a core sleep, and a packet wait for it. The kernel adds
+    /// what it takes to wake a thread.
+    pub const SLEEP_MAX: Duration = Duration::from_micros(150);
+}
+
+impl fmt::Display for Idle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Spin => "spin",
+            Self::Pause => "pause",
+            Self::Adaptive => "adaptive",
+        })
+    }
+}
+
+/// How fast packets come to a core, and so how long it may sleep.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pace {
+    /// When packets came last.
+    last: Instant,
+    /// Nanoseconds in which the packets below came.
+    ns: u64,
+    packets: u64,
+}
+
+impl Pace {
+    /// So many packets, 1 or more, came in a turn at `now`.
+    #[inline]
+    pub(crate) fn came(&mut self, count: usize, now: Instant) {
+        let passed_ns = now.ns_since(self.last);
+        self.last = now;
+        let packets = count as u64 * PACKET;
+        if count >= BURST_CAPACITY {
+            // There may be more. How slowly they came before doesn't matter any longer.
+            (self.ns, self.packets) = (0, packets);
+        } else {
+            self.ns = (self.ns - self.ns / FORGOTTEN).saturating_add(passed_ns);
+            self.packets = self.packets - self.packets / FORGOTTEN + packets;
+        }
+    }
+
+    /// How long the core may sleep where it finds nothing at `now`; nothing where it had better not.
+    pub(crate) fn sleep(&self, now: Instant) -> Option<Duration> {
+        let ns = self.ns.saturating_add(now.ns_since(self.last));
+        let expected_ns = (ns.saturating_mul(WAITING_MAX * PACKET)).checked_div(self.packets);
+        // Before the first packet, none is expected.
+        let sleep = expected_ns.map_or(Idle::SLEEP_MAX, Duration::from_nanos).min(Idle::SLEEP_MAX);
+        (sleep >= Duration::from_nanos(SLEEP_NS_MIN)).then_some(sleep)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Packets come `count` at a time, `gap_ns` apart. Returns how long the core may sleep right after the last.
+    fn steady(count: usize, gap_ns: u64) -> Option<Duration> {
+        let mut pace = Pace::default();
+        let mut turns = (1..=100).map(|turn| Instant::from_ns(turn * gap_ns));
+        turns.clone().for_each(|now| pace.came(count, now));
+        pace.sleep(turns.next_back()?)
+    }
+
+    #[test]
+    fn a_mode_prints_as_its_name() {
+        for (name, idle) in Idle::NAMES {
+            assert_eq!(idle.to_string(), name);
+        }
+    }
+
+    #[test]
+    fn a_sleep_is_as_long_as_a_burst_takes() {
+        assert_eq!(steady(1, 1_000_000), Some(Idle::SLEEP_MAX));
+        let of_a_microsecond = steady(1, 1_000).unwrap().as_nanos();
+        assert!((62_000..68_000).contains(&of_a_microsecond), "{of_a_microsecond}");
+        assert_eq!(steady(1, 100), None);
+        assert_eq!(steady(32, 4_000), None);
+    }
+
+    #[test]
+    fn a_core_that_has_seen_nothing_sleeps() {
+        assert_eq!(Pace::default().sleep(Instant::from_ns(0)), Some(Idle::SLEEP_MAX));
+    }
+
+    #[test]
+    fn a_whole_burst_ends_the_sleeping_at_once() {
+        let mut pace = Pace::default();
+        let at = |us: u64| Instant::from_ns(us * 1_000);
+        (1..100).for_each(|turn| pace.came(1, at(turn * 1_000)));
+        pace.came(BURST_CAPACITY, at(100_000));
+        assert_eq!(pace.sleep(at(100_000)), None);
+        assert_eq!(pace.sleep(at(100_009)), None);
+        assert_eq!(pace.sleep(at(100_020)), Some(Duration::from_micros(20)));
+        assert_eq!(pace.sleep(at(200_000)), Some(Idle::SLEEP_MAX));
+    }
+
+    #[test]
+    fn no_time_is_too_long() {
+        let mut pace = Pace::default();
+        pace.came(1, Instant::from_ns(u64::MAX));
+        pace.came(1, Instant::from_ns(0));
+        pace.came(1, Instant::from_ns(u64::MAX));
+        assert_eq!(pace.sleep(Instant::from_ns(u64::MAX)), Some(Idle::SLEEP_MAX));
+    }
+}

@@ -1,0 +1,100 @@
+//! How the thread of a core waits between polls that find nothing, and what of its time it uses.
+
+use crate::clock::Running as Clock;
+use crate::idle::{Idle, Pace};
+use crate::report::CoreTime;
+use rustix::time::{ClockId, clock_gettime};
+use std::num::NonZeroU64;
+use std::time::{Duration, Instant};
+
+/// The most pause hints that are executed in a row.
+const PAUSE_COUNT_MAX: u32 = 64;
+
+/// How many nanoseconds late the kernel may end a sleep, to save power by ending several at once: 50,000 unless set.
+const TIMER_SLACK_NS: Option<NonZeroU64> = NonZeroU64::new(1);
+
+/// What the thread of a core does between polls that find nothing.
+#[derive(Debug)]
+pub(crate) struct Wait<'a> {
+    idle: Idle,
+    /// Whether other cores are on the same CPU.
+    is_shared: bool,
+    clock: &'a Clock,
+    pace: Pace,
+    pause_count: u32,
+    start: Instant,
+    cpu_at_start: Duration,
+    time: CoreTime,
+}
+
+impl<'a> Wait<'a> {
+    /// For the calling thread, whose time counts from now on.
+    pub(crate) fn new(idle: Idle, is_shared: bool, clock: &'a Clock) -> Self {
+        if idle == Idle::Adaptive {
+            // Where the kernel refuses, sleeps take longer: the report shows it.
+            let _ = rustix::thread::set_current_timer_slack(TIMER_SLACK_NS);
+        }
+        Self {
+            idle,
+            is_shared,
+            clock,
+            pace: Pace::default(),
+            pause_count: 0,
+            start: Instant::now(),
+            cpu_at_start: cpu_time(),
+            time: CoreTime::default(),
+        }
+    }
+
+    /// Packets came in a turn at `now`.
+    #[inline]
+    pub(crate) fn came(&mut self, count: usize, now: hotloop_stage::Instant) {
+        self.pause_count = 0;
+        if self.idle == Idle::Adaptive {
+            self.pace.came(count, now);
+        }
+    }
+
+    /// Nothing came in a turn at `now`, and nothing may come for a while.
+    #[inline]
+    pub(crate) fn poll_later(&mut self, now: hotloop_stage::Instant) {
+        let is_adaptive = self.idle == Idle::Adaptive;
+        match is_adaptive.then(|| self.pace.sleep(now)).flatten() {
+            Some(sleep) => self.sleep(now, sleep),
+            None => self.poll_soon(),
+        }
+    }
+
+    /// Nothing came, and there is something left to do. Cores that share a CPU yield it, whatever the idle policy:
+    /// the others would wait for the end of their time slice.
+    #[inline]
+    pub(crate) fn poll_soon(&mut self) {
+        if self.is_shared {
+            std::thread::yield_now();
+        } else if self.idle != Idle::Spin {
+            self.pause_count = (self.pause_count + 1).min(PAUSE_COUNT_MAX);
+            (0..self.pause_count).for_each(|_| std::hint::spin_loop());
+        }
+    }
+
+    fn sleep(&mut self, now: hotloop_stage::Instant, sleep: Duration) {
+        std::thread::sleep(sleep);
+        let slept_ns = self.clock.now().ns_since(now);
+        self.time.sleep_count += 1;
+        self.time.slept_ns += slept_ns;
+        self.time.slept_ns_max = self.time.slept_ns_max.max(slept_ns);
+    }
+
+    /// What of its time the thread has used.
+    pub(crate) fn end(self) -> CoreTime {
+        let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let cpu = cpu_time().saturating_sub(self.cpu_at_start);
+        CoreTime { wall_ns: ns(self.start.elapsed()), cpu_ns: ns(cpu), ..self.time }
+    }
+}
+
+/// The CPU time of the calling thread.
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
+}
