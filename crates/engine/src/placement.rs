@@ -82,6 +82,13 @@ impl Placement {
         Ok(Self { seats, notes: Vec::new() })
     }
 
+    /// Pins no core: the kernel's scheduler moves them as it moves other threads.
+    #[must_use]
+    pub fn anywhere(core_count: usize) -> Self {
+        let seat = Seat { cpu: None, node: None, is_shared: false };
+        Self { seats: vec![seat; core_count], notes: Vec::new() }
+    }
+
     /// No placement, for cores that are stepped on one thread.
     pub(crate) const fn nowhere() -> Self {
         Self { seats: Vec::new(), notes: Vec::new() }
