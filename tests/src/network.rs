@@ -79,6 +79,19 @@ pub fn ip(arguments: &[&str]) -> Result<(), String> {
     Err(format!("ip {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr)))
 }
 
+/// The MAC address of an interface of the thread's network.
+///
+/// # Panics
+/// Where there is no such interface.
+#[must_use]
+pub fn mac(interface: &str) -> String {
+    let output = Command::new("ip").args(["-o", "link", "show", "dev", interface]).output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    let text = text.expect("ip is there");
+    let mac = text.split_whitespace().skip_while(|word| *word != "link/ether").nth(1);
+    mac.expect("the interface has an address").to_owned()
+}
+
 /// Packets that the kernel says an interface of the thread's network has sent.
 ///
 /// # Panics

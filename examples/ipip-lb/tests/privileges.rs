@@ -1,6 +1,6 @@
 //! What the program may do once it runs.
 
-#[path = "../../udp-sink/tests/threads/mod.rs"]
+#[path = "../../udp/tests/threads/mod.rs"]
 #[allow(dead_code, reason = "programs differ in what they keep")]
 mod threads;
 

@@ -42,7 +42,7 @@ pub fn run(workspace: &Workspace) -> Result<(), Failure> {
     heading("Setting up");
     setup::run(&[])?;
     let build_started = Instant::now();
-    build(&["ipip-lb", "udp-source", "udp-sink"])?;
+    build(&["ipip-lb", "udp"])?;
     let started = Instant::now();
 
     heading("The load balancer's configuration, as it understands it");
@@ -79,7 +79,7 @@ pub fn run_live(workspace: &Workspace) -> Result<(), Failure> {
     process::run(Command::new(&script).arg("--check"))
         .map_err(|_| Failure::refused("the live demo cannot run here"))?;
     heading("Setting up");
-    setup::run(&[Group::Live])?;
+    setup::run(&[Group::Live, Group::Network])?;
     build(&["ipip-lb", "ipip-endpoint", "nat44"])?;
     // In place of this process, so that signals reach it.
     let error = Command::new(&script).arg(workspace.release_program("")).arg(&next).exec();

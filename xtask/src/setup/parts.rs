@@ -20,6 +20,8 @@ pub enum Group {
     Fuzz,
     /// The live demo.
     Live,
+    /// The live demo, and benchmarks of the kernel's network.
+    Network,
 }
 
 /// Something that is found or installed.
@@ -91,7 +93,7 @@ pub const PARTS: [Part; 16] = [
     part("ping, of the live demo", Group::Live, "command -v ping",
         ["iputils-ping", "iputils", "iputils", "iputils"]),
     part("traceroute, of the live demo", Group::Live, "command -v traceroute", ["traceroute"; 4]),
-    part("ip (iproute2), for the network of the live demo", Group::Live, "command -v ip",
+    part("ip (iproute2), for networks of namespaces", Group::Network, "command -v ip",
         ["iproute2", "iproute", "iproute2", "iproute2"]),
     part("ethtool, for the network of the live demo", Group::Live, "command -v ethtool",
         ["ethtool"; 4]),

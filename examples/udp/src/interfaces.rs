@@ -1,0 +1,81 @@
+//! Whether the interfaces are there whose addresses sockets have.
+
+use hotloop::stage::{Device, DeviceCounters, LinkState, Reopening};
+use nix::ifaddrs::getifaddrs;
+use nix::net::if_::InterfaceFlags;
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+/// An address of one of the machine's interfaces. As a device of a run, it says when packets can pass there no more.
+#[derive(Debug)]
+struct Local(IpAddr);
+
+/// The devices of a run whose sockets have these addresses: one for each address of an interface.
+#[must_use]
+pub fn of(addresses: impl IntoIterator<Item = SocketAddr>) -> Vec<Arc<dyn Device>> {
+    let all: BTreeSet<_> = addresses.into_iter().map(|address| address.ip()).collect();
+    // Any address, groups, and what routes make local belong to none.
+    let known = all.into_iter().filter(|address| state(*address) == Some(LinkState::Up));
+    known.map(|address| Arc::new(Local(address)) as Arc<dyn Device>).collect()
+}
+
+/// The state of the interface with this address; nothing where the kernel does not say.
+fn state(address: IpAddr) -> Option<LinkState> {
+    let mut all = getifaddrs().ok()?;
+    let found = all.find(|one| {
+        let Some(of_interface) = &one.address else { return false };
+        let v4 = of_interface.as_sockaddr_in().map(|it| IpAddr::V4(it.ip()));
+        let v6 = of_interface.as_sockaddr_in6().map(|it| IpAddr::V6(it.ip()));
+        v4.or(v6) == Some(address)
+    });
+    Some(match found {
+        Some(one) if one.flags.contains(InterfaceFlags::IFF_RUNNING) => LinkState::Up,
+        Some(_) => LinkState::Down,
+        None => LinkState::Gone,
+    })
+}
+
+impl Device for Local {
+    fn name(&self) -> String {
+        self.0.to_string()
+    }
+
+    /// Sockets count by themselves.
+    fn counters(&self) -> DeviceCounters {
+        DeviceCounters::default()
+    }
+
+    fn link_state(&self) -> Option<LinkState> {
+        state(self.0)
+    }
+
+    /// A socket receives again as soon as an interface has its address.
+    fn reopen(&self) -> Result<Reopening, hotloop::Error> {
+        Ok(Reopening::Waiting)
+    }
+
+    fn stop(&self) -> hotloop::Result<()> {
+        Ok(())
+    }
+
+    /// It has no pool.
+    fn check_pools(&self) -> hotloop::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_interfaces_are_followed() {
+        let addresses = ["127.0.0.1:1", "127.0.0.1:2", "0.0.0.0:1", "224.0.0.9:1", "192.0.2.1:1"];
+        let devices = of(addresses.map(|address| address.parse().unwrap()));
+        let names: Vec<_> = devices.iter().map(|device| device.name()).collect();
+        assert_eq!(names, ["127.0.0.1"]);
+        assert_eq!(devices[0].link_state(), Some(LinkState::Up));
+        assert_eq!(state("192.0.2.1".parse().unwrap()), Some(LinkState::Gone));
+    }
+}

@@ -1,0 +1,14 @@
+//! `udp-sink` and `udp-source`: UDP datagrams received and sent, through DPDK's devices or the kernel's sockets.
+//!
+//! Both are network functions of the same engine, whichever way packets go: see [`sink`] and [`source`].
+
+#![forbid(unsafe_code)]
+
+pub mod address;
+pub mod arguments;
+pub mod interfaces;
+pub mod output;
+pub mod rate;
+pub mod sink;
+pub mod source;
+pub mod stamp;

@@ -1,0 +1,149 @@
+//! What payloads say: which datagrams came, and how long they took.
+
+use crate::sink::verify::{Verified, Verifier};
+use crate::stamp::Stamp;
+use hdrhistogram::Histogram;
+use std::sync::{Mutex, PoisonError};
+
+/// The longest latency that is recorded, in nanoseconds: longer ones count as this one.
+const LATENCY_NS_MAX: u64 = 60_000_000_000;
+
+/// Significant digits of a latency.
+const DIGITS: u8 = 3;
+
+/// What is to be found out.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Questions {
+    /// How many flows are verified, where any is.
+    pub verified_flows: Option<usize>,
+    /// Whether latencies are measured.
+    pub latency: bool,
+}
+
+/// What one core finds out.
+#[derive(Debug)]
+pub struct Inspection {
+    verifier: Option<Verifier>,
+    latency: Option<Histogram<u64>>,
+}
+
+/// What all cores found out, each when it ends.
+#[derive(Debug, Default)]
+pub struct Findings {
+    questions: Questions,
+    inspections: Mutex<Vec<Inspection>>,
+}
+
+/// The sum of it.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// Which datagrams came.
+    pub verified: Option<Verified>,
+    /// From the source to here, in nanoseconds.
+    pub latency: Option<Histogram<u64>>,
+}
+
+impl Inspection {
+    /// A datagram with this payload came at `now_ns` of [`now_ns`](crate::stamp::now_ns).
+    #[inline]
+    pub fn see(&mut self, payload: &[u8], now_ns: u64) {
+        let stamp = match &mut self.verifier {
+            Some(verifier) => verifier.see(payload),
+            None => Stamp::read(payload),
+        };
+        if let Some((stamp, latency)) = stamp.zip(self.latency.as_mut()) {
+            // One from another machine may have been sent later than now.
+            latency.saturating_record(now_ns.saturating_sub(stamp.sent_ns));
+        }
+    }
+}
+
+impl Findings {
+    /// To find this out.
+    #[must_use]
+    pub fn new(questions: Questions) -> Self {
+        Self { questions, inspections: Mutex::default() }
+    }
+
+    /// What a core begins with, where there is anything to find out.
+    #[must_use]
+    pub fn inspection(&self) -> Option<Inspection> {
+        let Questions { verified_flows, latency } = self.questions;
+        (latency || verified_flows.is_some()).then(|| Inspection {
+            verifier: verified_flows.map(Verifier::new),
+            latency: latency.then(empty),
+        })
+    }
+
+    /// A core has ended with this.
+    pub fn add(&self, inspection: Inspection) {
+        self.inspections.lock().unwrap_or_else(PoisonError::into_inner).push(inspection);
+    }
+
+    /// What those that have ended found out.
+    #[must_use]
+    pub fn found(&self) -> Found {
+        let inspections = self.inspections.lock().unwrap_or_else(PoisonError::into_inner);
+        let verifiers = inspections.iter().filter_map(|it| it.verifier.as_ref());
+        let verified = self.questions.verified_flows.map(|_| Verifier::sum(verifiers));
+        let latency = self.questions.latency.then(|| {
+            let all = inspections.iter().filter_map(|it| it.latency.as_ref());
+            all.fold(empty(), |sum, one| sum + one)
+        });
+        Found { verified, latency }
+    }
+}
+
+fn empty() -> Histogram<u64> {
+    let histogram = Histogram::new_with_bounds(1, LATENCY_NS_MAX, DIGITS);
+    histogram.expect("the bounds are as the histogram wants them")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn payload(number: u64, sent_ns: u64) -> [u8; 24] {
+        Stamp { flow: 0, number, sent_ns }.bytes()
+    }
+
+    #[test]
+    fn what_cores_find_is_summed() {
+        let findings = Findings::new(Questions { verified_flows: Some(1), latency: true });
+        for core in 0..2 {
+            let mut inspection = findings.inspection().unwrap();
+            for number in (core..1_000).step_by(2).filter(|number| *number != 500) {
+                inspection.see(&payload(number, 10_000), 10_000 + 1_000 * (number + 1));
+            }
+            inspection.see(b"something else", 0);
+            findings.add(inspection);
+        }
+        let Found { verified, latency } = findings.found();
+        let expected = Verified { received: 999, lost: 1, unstamped: 2, ..Verified::default() };
+        assert_eq!(verified, Some(expected));
+        let latency = latency.unwrap();
+        assert_eq!(latency.len(), 999);
+        assert!(latency.value_at_quantile(0.5).abs_diff(500_000) < 2_000);
+        assert!(latency.max().abs_diff(1_000_000) < 1_000);
+    }
+
+    #[test]
+    fn latencies_alone_need_no_flows() {
+        let findings = Findings::new(Questions { verified_flows: None, latency: true });
+        let mut inspection = findings.inspection().unwrap();
+        inspection.see(&payload(7, 5), 4);
+        inspection.see(&payload(7, 5), u64::MAX);
+        findings.add(inspection);
+        let found = findings.found();
+        assert!(found.verified.is_none());
+        let latency = found.latency.unwrap();
+        // The clock of another machine is behind; and no latency is too long.
+        assert_eq!((latency.len(), latency.min()), (2, 0));
+    }
+
+    #[test]
+    fn without_questions_no_payload_is_read() {
+        assert!(Findings::default().inspection().is_none());
+        assert!(Findings::default().found().latency.is_none());
+    }
+}

@@ -1,0 +1,23 @@
+//! Receives UDP datagrams, over any number of RX queues or from the kernel's sockets, and says each second how many
+//! came.
+//!
+//! The network function is two typed parts: [`ToPorts`](filter::ToPorts) drops, by reason, whatever
+//! is no datagram to a port that was asked for, and [`Delivery`](delivery::Delivery), where
+//! applications would read payloads, counts and frees. Neither knows DPDK; the tests run both on
+//! plain memory. The kernel's [`sockets`] are a source of the same engine, so both ways are counted,
+//! verified and reported alike.
+//!
+//! Nothing is sent, so nobody's ARP or neighbour solicitations are answered: the sender has to know
+//! the MAC address. Checksums are not verified.
+
+pub mod cli;
+pub mod delivery;
+pub mod filter;
+pub mod graph;
+pub mod inspect;
+pub mod ports;
+pub mod run;
+pub mod sockets;
+pub mod spread;
+pub mod verify;
+pub mod with_source;

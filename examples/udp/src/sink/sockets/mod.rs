@@ -1,0 +1,215 @@
+//! The kernel's sockets, as a device that the engine receives from.
+
+mod loss;
+mod open;
+mod receive;
+
+use crate::interfaces;
+use hotloop::prelude::*;
+use hotloop::stage::{Counter, Device, DeviceCounters};
+use hotloop_ops::Failure;
+pub use loss::KernelLoss;
+pub use open::SocketOptions;
+pub use receive::{Receiver, Taken};
+use rustix::fs::fstat;
+use std::fmt;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+
+/// The sockets of all threads. They are open for as long as this lives.
+pub struct Sockets {
+    /// What each thread receives from.
+    threads: Vec<Thread>,
+    inodes: Vec<u64>,
+    /// The interfaces with their addresses.
+    interfaces: Vec<Arc<dyn Device>>,
+    /// What the kernel had lost when they were opened.
+    before: KernelLoss,
+}
+
+#[derive(Debug)]
+struct Thread {
+    sockets: Vec<Arc<UdpSocket>>,
+    counts: Counts,
+}
+
+/// One thread's counters, on cache lines of their own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Counts {
+    /// Datagrams handed over.
+    received: Counter,
+    /// Datagrams that were taken from a socket, and had not been handed over when the thread ended.
+    left: Counter,
+}
+
+impl Sockets {
+    /// Opens sockets at these addresses, for so many threads. With [`SocketOptions::reuseport`] each thread has one for
+    /// each address. Without, there is one for each address: threads and addresses are assigned to each other in turn.
+    ///
+    /// # Errors
+    /// [`Failure::Input`] with what keeps one from being opened, and what to do.
+    pub fn open(
+        addresses: &[SocketAddr],
+        thread_count: usize,
+        options: &SocketOptions,
+    ) -> Result<Self, Failure> {
+        let open_all = || {
+            let sockets = addresses.iter().map(|address| open::open(*address, options));
+            sockets.map(|socket| socket.map(Arc::new)).collect::<Result<Vec<_>, _>>()
+        };
+        let by_thread: Vec<Vec<_>> = if options.reuseport {
+            (0..thread_count).map(|_| open_all()).collect::<Result<_, _>>()?
+        } else {
+            share(&open_all()?, thread_count)
+        };
+        let all = by_thread.iter().flatten();
+        let mut inodes = all
+            .map(|socket| fstat(socket).map(|stat| stat.st_ino))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|error| Failure::Run(error.to_string()))?;
+        inodes.sort_unstable();
+        inodes.dedup();
+        let threads =
+            by_thread.into_iter().map(|sockets| Thread { sockets, counts: Counts::default() });
+        let before = KernelLoss::read(&inodes).unwrap_or_default();
+        let interfaces = interfaces::of(addresses.iter().copied());
+        Ok(Self { threads: threads.collect(), inodes, interfaces, before })
+    }
+
+    /// What the thread of this core receives from. `waits` says whether it waits for datagrams where there are none.
+    ///
+    /// # Panics
+    /// When there are fewer threads.
+    #[must_use]
+    pub fn receiver(self: &Arc<Self>, core: &Core, waits: bool) -> Receiver {
+        Receiver::new(Arc::clone(self), core.index(), waits)
+    }
+
+    /// What the kernel lost since they were opened; nothing where it does not say.
+    #[must_use]
+    pub fn lost(&self) -> Option<KernelLoss> {
+        KernelLoss::read(&self.inodes).ok().map(|now| now.since(self.before))
+    }
+
+    fn count(&self, which: impl Fn(&Counts) -> &Counter) -> u64 {
+        self.threads.iter().map(|thread| which(&thread.counts).count()).sum()
+    }
+}
+
+/// Threads and sockets in turn: several sockets for a thread, or several threads for a socket.
+fn share<T: Clone>(sockets: &[T], thread_count: usize) -> Vec<Vec<T>> {
+    let of_thread = |thread: usize| {
+        let own: Vec<_> = sockets.iter().skip(thread).step_by(thread_count).cloned().collect();
+        if own.is_empty() { vec![sockets[thread % sockets.len()].clone()] } else { own }
+    };
+    (0..thread_count).map(of_thread).collect()
+}
+
+impl fmt::Debug for Sockets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sockets").field("threads", &self.threads).finish_non_exhaustive()
+    }
+}
+
+impl Device for Sockets {
+    fn name(&self) -> String {
+        "sockets".to_owned()
+    }
+
+    fn counters(&self) -> DeviceCounters {
+        let left = self.count(|counts| &counts.left);
+        DeviceCounters {
+            received: self.count(|counts| &counts.received),
+            imissed: self.lost().map(|lost| lost.socket_drops + left),
+            ..DeviceCounters::default()
+        }
+    }
+
+    fn stop(&self) -> hotloop::Result<()> {
+        Ok(())
+    }
+
+    /// It has no pool.
+    fn check_pools(&self) -> hotloop::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sink::delivery::{Counts as Delivered, Delivery};
+    use crate::sink::inspect::Findings;
+    use hotloop::engine::Control;
+    use std::convert::Infallible;
+    use std::time::Duration;
+
+    fn open(count: usize, options: &SocketOptions) -> (Arc<Sockets>, Vec<SocketAddr>) {
+        let any: Vec<SocketAddr> = vec!["127.0.0.1:0".parse().unwrap(); count];
+        let sockets = Sockets::open(&any, 1, options).unwrap();
+        let addresses = sockets.threads[0].sockets.iter().map(|it| it.local_addr().unwrap());
+        let addresses = addresses.collect();
+        (Arc::new(sockets), addresses)
+    }
+
+    /// Receives until `control` returns. Returns the report.
+    fn receive(sockets: &Arc<Sockets>, waits: bool, control: impl FnOnce(&Control<'_>)) -> Report {
+        let (counts, findings) = (Arc::new(Delivered::new(1)), Arc::new(Findings::default()));
+        let nf = source(|core| Ok::<_, Infallible>(sockets.receiver(core, waits)))
+            .sink(|core| Ok::<_, Infallible>(Delivery::<Taken>::new(core, &counts, &findings)));
+        let plan = Engine::plan(nf, Deployment::run_to_completion(1)).unwrap();
+        plan.run(control).unwrap()
+    }
+
+    fn wait_for(control: &Control<'_>, received: u64) {
+        while control.snapshot().received < received {
+            control.wait_for(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn all_that_is_sent_to_several_sockets_is_received() {
+        for (socket_count, waits) in [(1, true), (3, true), (1, false), (3, false)] {
+            let (sockets, addresses) = open(socket_count, &SocketOptions::default());
+            let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+            let report = receive(&sockets, waits, |control| {
+                // Few enough for a socket's buffer.
+                for index in 0..90 {
+                    sender.send_to(&[7; 100], addresses[index % socket_count]).unwrap();
+                }
+                wait_for(control, 90);
+            });
+            assert_eq!((report.received, report.sent), (90, 90));
+            assert_eq!((report.devices.received, sockets.counters().imissed), (Some(90), Some(0)));
+        }
+    }
+
+    #[test]
+    fn what_a_socket_has_no_room_for_is_counted() {
+        let small = SocketOptions { receive_buffer_bytes: Some(4_096), ..SocketOptions::default() };
+        let (sockets, addresses) = open(1, &small);
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        (0..1_000).for_each(|_| assert_eq!(sender.send_to(&[7; 100], addresses[0]).unwrap(), 100));
+        let lost = sockets.lost().unwrap().socket_drops;
+        assert!((1..1_000).contains(&lost), "{lost}");
+        let report = receive(&sockets, true, |control| wait_for(control, 1_000 - lost));
+        assert_eq!((report.received, sockets.counters().imissed), (1_000 - lost, Some(lost)));
+    }
+
+    #[test]
+    fn sockets_share_an_address_where_they_may() {
+        let options = SocketOptions { reuseport: true, ..SocketOptions::default() };
+        let (first, addresses) = open(1, &options);
+        let second = Sockets::open(&addresses, 2, &options).unwrap();
+        assert_eq!((first.inodes.len(), second.inodes.len()), (1, 2));
+        let error = Sockets::open(&addresses, 1, &SocketOptions::default()).unwrap_err();
+        assert!(error.to_string().contains("--reuseport"), "{error}");
+    }
+
+    #[test]
+    fn threads_and_sockets_are_assigned_in_turn() {
+        assert_eq!(share(&['a', 'b', 'c'], 2), [vec!['a', 'c'], vec!['b']]);
+        assert_eq!(share(&['a', 'b'], 3), [vec!['a'], vec!['b'], vec!['a']]);
+    }
+}

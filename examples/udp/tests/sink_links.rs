@@ -1,0 +1,104 @@
+//! An interface that goes down, one that goes for good, and one that comes back, under a program that
+//! runs.
+
+#![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
+
+use hotloop::packet::build::udp;
+use hotloop_tests::network::{Network, Peer, ip};
+use hotloop_tests::{Program, wait_until};
+use std::process::Command;
+use std::time::Duration;
+
+/// How long a program may take to name what has gone, ten times what is promised.
+const NAMED_WITHIN: Duration = Duration::from_secs(10);
+
+#[test]
+fn an_interface_that_goes_is_named_in_the_log_in_the_status_and_in_the_report() {
+    let folder = tempfile::tempdir().unwrap();
+    for device in
+        ["net_af_packet0,iface=a", "net_pcap0,iface=a", "net_af_xdp0,iface=a,force_copy=1"]
+    {
+        let made = Network::enter().and_then(|network| network.pair("a", "b").map(|()| network));
+        let _network = match made {
+            Ok(network) => network,
+            Err(why) => return println!("skipped: {why}"),
+        };
+        let control = folder.path().join("control.sock");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_udp-sink"));
+        command.args(["--port", device, "--report", "json", "--control"]).arg(&control);
+        let program = Program::start(command, &control);
+        let is = |state: &str| program.ask("status").unwrap()["devices"][0]["link"] == state;
+        assert!(is("up"), "{device}: {:?}", program.ask("status"));
+
+        // A link is down where its other end is.
+        for (word, state) in [("down", "down"), ("up", "up")] {
+            ip(&["link", "set", "dev", "b", word]).unwrap();
+            let waited = wait_until(word, || is(state));
+            assert!(waited < NAMED_WITHIN, "{device}: {waited:?}");
+            // The log is written by the control thread's turns, every quarter of a second.
+            std::thread::sleep(Duration::from_millis(600));
+        }
+        ip(&["link", "delete", "dev", "a"]).unwrap();
+        let waited = wait_until("it is gone", || is("gone"));
+        assert!(waited < NAMED_WITHIN, "{device}: {waited:?}");
+        std::thread::sleep(Duration::from_secs(1));
+        let (report, errors) = program.end();
+        println!("{device}: gone after {waited:?}: {errors}");
+        for said in ["the link is down", "the link is up", "its interface has gone"] {
+            assert!(errors.contains(said), "{device}: {errors}");
+        }
+        assert!(report["notes"].to_string().contains("its interface has gone"), "{report}");
+        assert_eq!(report["balanced"], true, "{report}");
+    }
+}
+
+#[test]
+fn an_interface_that_comes_back_is_opened_again() {
+    let folder = tempfile::tempdir().unwrap();
+    for (device, reopens) in [
+        ("net_af_packet0,iface=a,qpairs=2", true),
+        ("net_pcap0,iface=a", true),
+        ("net_af_xdp0,iface=a,force_copy=1", false),
+    ] {
+        let network = Network::enter();
+        let network = match network.and_then(|network| network.pair("a", "b").map(|()| network)) {
+            Ok(network) => network,
+            Err(why) => return println!("skipped: {why}"),
+        };
+        let control = folder.path().join("control.sock");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_udp-sink"));
+        command.args(["--port", device, "--report", "json", "--control"]).arg(&control);
+        let program = Program::start(command, &control);
+        let port = || program.ask("status").unwrap()["devices"][0].take();
+        send_datagrams(100);
+        wait_until("they are received", || port()["received"] == 100);
+
+        ip(&["link", "delete", "dev", "a"]).unwrap();
+        wait_until("it is gone", || port()["link"] == "gone");
+        network.pair("a", "b").unwrap();
+        if reopens {
+            let waited = wait_until("it is back", || port()["link"] == "up");
+            println!("{device}: opened again after {waited:?}");
+            send_datagrams(100);
+            wait_until("they are received", || port()["received"] == 200);
+        } else {
+            std::thread::sleep(Duration::from_secs(1));
+            assert_eq!(port()["link"], "gone", "{device}");
+        }
+        let (report, errors) = program.end();
+        let said = if reopens { "was opened again" } else { "until the program is started again" };
+        assert!(errors.contains(said), "{device}: {errors}");
+        assert_eq!(report["balanced"], true, "{report}");
+        assert_eq!(report["received"], if reopens { 200 } else { 100 }, "{report}");
+        assert_eq!(report["pools_whole"], true, "{report}");
+        let noted = if reopens { "had gone; opened again: 1" } else { "interface has gone" };
+        assert!(report["notes"].to_string().contains(noted), "{report}");
+    }
+}
+
+/// Sends so many datagrams to the program, from the interface's other end.
+fn send_datagrams(count: usize) {
+    let datagram = udp().to("192.0.2.1:4321").payload([7; 32]).build();
+    let sent = Peer::new("b").send(std::iter::repeat_n(datagram.as_slice(), count));
+    assert_eq!(sent, count as u64, "the kernel takes every frame");
+}

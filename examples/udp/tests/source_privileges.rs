@@ -1,0 +1,15 @@
+//! What the program may do once it runs.
+
+#[allow(dead_code, reason = "programs differ in what they keep")]
+mod threads;
+
+use std::process::Command;
+use threads::{CONTROL, keep_only};
+
+#[test]
+fn no_thread_keeps_more_than_it_needs() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_udp-source"));
+    command.args(["--port", "net_null0"]).env("XDG_RUNTIME_DIR", folder.path());
+    keep_only(&mut command, CONTROL, &[]);
+}
