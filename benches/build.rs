@@ -9,10 +9,11 @@
 use std::env;
 use std::process::Command;
 
-const SOURCES: [&str; 3] = ["csrc/forward.c", "csrc/hash.c", "csrc/ring.c"];
+const SOURCES: [&str; 5] =
+    ["csrc/forward.c", "csrc/hash.c", "csrc/pipeline.c", "csrc/ring.c", "csrc/sink.c"];
 
 fn main() {
-    for file in SOURCES.iter().chain(&["build.rs", "csrc/peers.h"]) {
+    for file in SOURCES.iter().chain(&["build.rs", "csrc/peers.h", "csrc/work.h"]) {
         println!("cargo:rerun-if-changed={file}");
     }
     // Also tells cargo to link libdpdk.

@@ -5,15 +5,13 @@ use crate::Bench;
 use crate::configuration::{BACKEND_COUNT, ONE_CORE, PIPELINE, configuration, egresses};
 use hotloop::engine::{Control, Engine, outlets};
 use hotloop::stage::Error;
-use hotloop_benches::cores::Pair;
-use hotloop_benches::distance::{Distance, Lines};
+use hotloop_benches::distance::{Distance, trip_ns};
 use hotloop_benches::figure::Figure;
 use hotloop_benches::row::Row;
 use hotloop_benches::traffic::{ACK, Dial, Loop, Sizes, Writer};
 use ipip_lb::balance::Route;
 use ipip_lb::counts::WorkerCounts;
 use ipip_lb::network_function::NetworkFunction;
-use std::thread;
 use std::time::{Duration, Instant};
 
 const SIZES: [(&str, u32); 3] = [("1K", 1_000), ("1M", 1_000_000), ("8M", 8_000_000)];
@@ -64,13 +62,6 @@ pub fn bench(bench: &mut Bench) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-/// Nanoseconds of a line's way from the first CPU to the second, where there are two. In a thread of its own:
-/// the calling one, and the programs that it starts, stay free to run on both.
-fn trip_ns() -> Result<Option<f64>, String> {
-    let measure = || Ok(Pair::pin()?.map(|pair| Lines::new(pair).trip_ns()));
-    thread::scope(|scope| scope.spawn(measure).join()).expect("the measurement doesn't panic")
 }
 
 /// Millions of packets a second, of so many connections in random order.

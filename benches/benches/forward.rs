@@ -12,21 +12,16 @@
 use hotloop::dpdk::{Eal, Port, PortConfig};
 use hotloop::engine::{Assembly, Deployment, Engine, Graph, Plan};
 use hotloop::stage::Instant;
-use hotloop_benches::alternate::Rates;
+use hotloop_benches::beside_testpmd;
 use hotloop_benches::contest::{Bursts, Contest, Side};
 use hotloop_benches::cores::Pair;
-use hotloop_benches::forwarder::{self, Case, Forwarder, Mode};
-use hotloop_benches::hugepages::Reserved;
+use hotloop_benches::forwarder::{self, Case, Mode};
 use hotloop_benches::instrument::Instrument;
 use hotloop_benches::peers::forward::Loop;
 use hotloop_benches::row::Row;
 use hotloop_benches::table::{Table, publish};
-use hotloop_benches::testpmd::{Settings, Testpmd};
 use std::process::ExitCode;
 use std::time::{self, Duration};
-
-/// 2 MiB pages that both need at a time.
-const HUGEPAGE_COUNT: usize = 600;
 
 /// The aims beside testpmd, with hugepages and without.
 const AIM: f64 = 1.0;
@@ -61,7 +56,7 @@ fn run() -> Result<(), String> {
     let mut instrument = Instrument::new(false, true)?;
     let mut table = Table::default();
     if !instrument.is_counting() {
-        beside_testpmd(&instrument, &mut table);
+        beside_testpmd::bench(&cases(), &instrument, &mut table);
     }
     Pair::pin()?;
     in_process(&mut instrument, &mut table).map_err(|error| error.to_string())?;
@@ -72,40 +67,20 @@ fn run() -> Result<(), String> {
     publish("forward", &table).map_err(|error| format!("the table can't be written: {error}"))
 }
 
-fn beside_testpmd(instrument: &Instrument, table: &mut Table) {
-    let reserved = Reserved::hugepages(HUGEPAGE_COUNT);
-    for (mode, name) in [(Mode::Io, "io"), (Mode::MacSwap, "macswap")] {
+/// Both modes with bursts of both lengths, with hugepages and without.
+fn cases() -> Vec<(String, Case, f64)> {
+    let mut cases = Vec::new();
+    for mode in [Mode::Io, Mode::MacSwap] {
         for burst in [32, 64] {
-            let case = Case { mode, burst, hugepages: true };
-            let name = format!("{name}, burst {burst}");
-            match &reserved {
-                Ok(_) => compare(&format!("{name}, hugepages"), case, AIM, instrument, table),
-                Err(reason) => table.unshown.push(format!("{name}, hugepages: {reason}")),
+            for (hugepages, pages, aim) in
+                [(true, "hugepages", AIM), (false, "no hugepages", AIM_SMALL_PAGES)]
+            {
+                let name = format!("{}, burst {burst}, {pages}", mode.name());
+                cases.push((name, Case { mode: mode.clone(), burst, hugepages }, aim));
             }
-            let case = Case { hugepages: false, ..case };
-            let name = format!("{name}, no hugepages");
-            compare(&name, case, AIM_SMALL_PAGES, instrument, table);
         }
     }
-}
-
-fn compare(name: &str, case: Case, aim: f64, instrument: &Instrument, table: &mut Table) {
-    eprintln!("measuring {name}");
-    match rates(name, case, instrument) {
-        Ok(None) => (),
-        Ok(Some(rates)) => {
-            let (ours, theirs) = rates.figures();
-            table.rows.push(Row::rate(name, "testpmd", "Mpps", (&ours, &theirs), aim));
-        }
-        Err(reason) => table.unshown.push(format!("{name}: {reason}")),
-    }
-}
-
-fn rates(name: &str, case: Case, instrument: &Instrument) -> Result<Option<Rates>, String> {
-    Rates::of(name, instrument, || {
-        let theirs = Testpmd::start(&Settings::of(case))?;
-        Ok((Forwarder::start(&case)?, theirs))
-    })
+    cases
 }
 
 /// The engine beside a loop in C over ports of the same kind, and with five stages beside none.

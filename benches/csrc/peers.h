@@ -46,4 +46,23 @@ uint64_t peer_hash_find(struct peer_hash *hash, const struct peer_key *keys, siz
  * `burst`, at most 64, and swaps their Ethernet addresses where `swaps`. Returns how many. */
 uint64_t peer_forward(uint16_t from, uint16_t to, uint64_t count, uint16_t burst, int swaps);
 
+/* Receives up to `burst` packets, at most 64, from the first queue of a port and frees them. Returns how many were
+ * datagrams to UDP port `port`, and adds the bytes of their payloads to `bytes`. */
+uint64_t peer_sink(uint16_t from, uint16_t burst, uint16_t port, uint64_t *bytes);
+
+/* Receives from the first queue of a port into a ring until `*stop`. What the ring has no room for is freed. Frees what
+ * comes by `back`, where that is a ring. */
+void peer_dispatch(uint16_t from, struct rte_ring *ring, struct rte_ring *back, const int *stop);
+
+/* Sends what comes by a ring from the first queue of a port until `*stop`, and swaps Ethernet addresses where `swaps`.
+ * Returns how many were sent. */
+uint64_t peer_work(struct rte_ring *ring, uint16_t to, int swaps, const int *stop);
+
+/* Counts the datagrams to UDP port `port` that come by a ring until `*stop`, and returns how many. Packets are freed, or
+ * sent by `back`, where that is a ring. */
+uint64_t peer_count(struct rte_ring *ring, struct rte_ring *back, uint16_t port, const int *stop);
+
+/* Frees the mbufs that are left in a ring. */
+void peer_free_mbufs(struct rte_ring *ring);
+
 #endif

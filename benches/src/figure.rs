@@ -112,8 +112,9 @@ impl Figure {
     }
 }
 
-/// Not a number where there is none.
-fn lower_quartile(figures: &[f64]) -> f64 {
+/// The lower quartile. Not a number where there is none.
+#[must_use]
+pub fn lower_quartile(figures: &[f64]) -> f64 {
     let mut sorted = figures.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted.get(sorted.len() / 4).copied().unwrap_or(f64::NAN)

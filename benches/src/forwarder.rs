@@ -1,14 +1,16 @@
-//! hello-forward's graph over two net_null ports, in a process of its own: EAL starts once in a
+//! hello-forward's graph over two net_null ports, and others beside testpmd's modes, in a process of its own: EAL starts once in a
 //! process, with hugepages or without.
 
 use crate::alternate::Forwarding;
 use crate::cpu_time::Thread;
 use hotloop::dpdk::RxQueue;
 use hotloop::engine::{Graph, Placement, Topology};
+use hotloop::packet::ip::protocol;
 use hotloop::prelude::*;
 use serde::{Deserialize, Serialize};
+use std::convert::Infallible;
 use std::io::{BufRead, BufReader, Lines, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
@@ -19,16 +21,47 @@ pub const WARM_UP: Duration = Duration::from_millis(300);
 pub const CPU: usize = 1;
 
 /// What a forwarder does with packets.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub enum Mode {
+    /// Receives and frees them.
+    RxOnly,
     /// Passes them on untouched.
     Io,
     /// Swaps their Ethernet addresses.
     MacSwap,
+    /// Swaps their Ethernet addresses, IP addresses and ports.
+    FiveTupleSwap {
+        /// A capture of frames, which are received over and over.
+        capture: PathBuf,
+    },
+}
+
+impl Mode {
+    /// What testpmd calls it.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::RxOnly => "rxonly",
+            Self::Io => "io",
+            Self::MacSwap => "macswap",
+            Self::FiveTupleSwap { .. } => "5tswap",
+        }
+    }
+
+    /// The devices that packets come from and go to.
+    #[must_use]
+    pub fn devices(&self) -> Vec<String> {
+        match self {
+            Self::FiveTupleSwap { capture } => {
+                vec![format!("net_pcap0,rx_pcap={},infinite_rx=1", capture.display())]
+            }
+            _ => [0, 1].map(|index| format!("net_null{index},size=64,copy=0")).into(),
+        }
+    }
 }
 
 /// One measurement's settings.
-#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Case {
     /// What is done with packets.
     pub mode: Mode,
@@ -128,13 +161,43 @@ pub fn forward(settings: &str) -> hotloop::Result<()> {
     } else {
         Eal::embedded()?
     };
-    let ports = [0, 1].map(|index| Port::open(eal, &format!("net_null{index},size=64,copy=0")));
-    let [lan, wan] = ports;
-    let (lan, wan) = (lan?, wan?);
+    let devices = case.mode.devices();
+    let ports: Result<Vec<_>, _> = devices.iter().map(|device| Port::open(eal, device)).collect();
+    let ports = ports?;
+    let (lan, wan) = (&ports[0], ports.last().expect("there is one at least"));
+    let received = source(limited(lan, case.burst));
     match case.mode {
-        Mode::Io => serve(graph(&lan, &wan, case.burst)),
-        Mode::MacSwap => serve(swapping_graph(&lan, &wan, case.burst)),
+        Mode::RxOnly => serve(received.sink(|_| Ok::<_, Infallible>(Freed))),
+        Mode::Io => serve(graph(lan, wan, case.burst)),
+        Mode::MacSwap => serve(swapping_graph(lan, wan, case.burst)),
+        Mode::FiveTupleSwap { .. } => {
+            serve(received.stage(|_| each(swap_all)).sink(|core| wan.tx_queue(core)))
+        }
     }
+}
+
+fn swap_all(mut packet: Packet) -> Packet {
+    ethernet::swap_addresses(&mut packet);
+    let ip = packet.data_mut().get_mut(ethernet::HEADER_BYTES..).unwrap_or_default();
+    if let Some(headers) = headers_to_ports(ip) {
+        swap_ends(headers);
+    }
+    packet
+}
+
+/// The header of IPv4 without options, and the ports of TCP or UDP that follow it; nothing where a packet has none.
+pub fn headers_to_ports(ip: &mut [u8]) -> Option<&mut [u8; 24]> {
+    let is_known = |protocol| [protocol::TCP, protocol::UDP].contains(&protocol);
+    let headers = ip.first_chunk_mut()?;
+    (headers[0] == 0x45 && is_known(headers[9])).then_some(headers)
+}
+
+/// Swaps addresses and ports, which no checksum notices.
+pub fn swap_ends(headers: &mut [u8; 24]) {
+    let (first, second) = headers[12..20].split_at_mut(4);
+    first.swap_with_slice(second);
+    let (first, second) = headers[20..24].split_at_mut(2);
+    first.swap_with_slice(second);
 }
 
 /// hello-forward's graph from `lan` to `wan` without a stage.
@@ -208,6 +271,20 @@ impl Source for Limited {
 
     fn devices(&self) -> Vec<std::sync::Arc<dyn hotloop::stage::Device>> {
         self.0.devices()
+    }
+}
+
+/// Frees what it gets.
+struct Freed;
+
+impl Sink for Freed {
+    type Item = Packet;
+
+    #[inline]
+    fn send(&mut self, burst: &mut Burst<Packet>) -> usize {
+        let count = burst.len();
+        burst.clear();
+        count
     }
 }
 

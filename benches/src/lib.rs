@@ -11,6 +11,7 @@
 
 pub mod alternate;
 pub mod bare_lines;
+pub mod beside_testpmd;
 pub mod contest;
 pub mod cores;
 pub mod cpu_time;

@@ -107,7 +107,8 @@ pub fn instructions(counts: [Option<f64>; 2]) -> String {
 }
 
 /// The table in Markdown, followed by its notes as a list.
-fn markdown(table: &Table) -> String {
+#[must_use]
+pub fn markdown(table: &Table) -> String {
     let mut text = "| what | beside | hotloop | theirs | ratio | aim | result | spread | kept | \
                     instructions |\n"
         .to_owned();

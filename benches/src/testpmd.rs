@@ -2,7 +2,7 @@
 
 use crate::alternate::Forwarding;
 use crate::cpu_time::Thread;
-use crate::forwarder::{Case, Measured, Mode};
+use crate::forwarder::{Case, Measured};
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
@@ -25,21 +25,19 @@ pub struct Settings<'a> {
 }
 
 impl Settings<'static> {
-    /// Between two net_null ports.
+    /// The mode of a case, over the same devices.
     #[must_use]
-    pub fn of(case: Case) -> Self {
-        let device = |index| format!("net_null{index},size=64,copy=0");
+    pub fn of(case: &Case) -> Self {
+        let devices = case.mode.devices();
+        let topology = (devices.len() == 1).then(|| "--port-topology=loop".to_owned());
         Self {
-            mode: match case.mode {
-                Mode::Io => "io",
-                Mode::MacSwap => "macswap",
-            },
-            devices: vec![device(0), device(1)],
+            mode: case.mode.name(),
+            devices,
             // Room for the mbufs, and not much more: all of it is cleared at the start.
             memory_mib: 128,
             hugepages: case.hugepages,
             mbuf_count: 16_384,
-            others: vec![format!("--burst={}", case.burst)],
+            others: [format!("--burst={}", case.burst)].into_iter().chain(topology).collect(),
         }
     }
 }

@@ -3,7 +3,7 @@
 mod summary;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::failure::Failure;
@@ -22,14 +22,17 @@ const PROCESSES_VARIABLE: &str = "HOTLOOP_BENCH_PROCESSES";
 
 /// Groups that are not targets of their own: the target that measures each, by the group's name as its
 /// argument.
-const WITHIN: [(&str, &str); 1] = [("growth", "balancer")];
+const WITHIN: [(&str, &str); 2] = [("deployments", "udp"), ("growth", "balancer")];
 
 /// What a group needs.
-const NEEDS: [(&str, &[Group]); 4] = [
+const NEEDS: [(&str, &[Group]); 7] = [
     ("balancer", &[Group::Testpmd, Group::Valgrind]),
+    ("deployments", &[Group::Network]),
+    ("engine", &[Group::Testpmd, Group::Valgrind]),
     ("forward", &[Group::Testpmd, Group::Valgrind]),
     ("growth", &[Group::Valgrind]),
     ("structures", &[Group::Valgrind]),
+    ("udp", &[Group::Network]),
 ];
 
 /// The name under which groups are measured one after the other, and those that settle on a busy
@@ -153,24 +156,25 @@ fn target(workspace: &Workspace, group: &str) -> PathBuf {
     workspace.target_directory.join("bench").join(group)
 }
 
-/// Keeps the table of the last run in the book, with the machine and the date, and its picture where it
-/// has one.
+/// Keeps the table of the last run in the book, with the machine and the date, and the pictures that it shows.
 fn keep(workspace: &Workspace, group: &str) -> Result<(), Failure> {
     let target = target(workspace, group);
-    let read = |extension| {
-        let file = target.with_extension(extension);
-        fs::read_to_string(&file).map_err(Failure::file("read", &file))
-    };
-    let page = workspace.workspace_root.join("docs/performance").join(group);
-    let write = |extension, text| {
-        let file = page.with_extension(extension);
+    let read = |file: &Path| fs::read_to_string(file).map_err(Failure::file("read", file));
+    let pages = workspace.workspace_root.join("docs/performance");
+    let write = |name: &str, text| {
+        let file = pages.join(name);
         fs::write(&file, text).map_err(Failure::file("write", &file))?;
         println!("kept in {}", file.display());
         Ok(())
     };
-    let table = read("md")?;
-    write("md", format!("# cargo xtask bench {group}\n\nTaken on {}.\n\n{table}", machine()?))?;
-    if target.with_extension("svg").exists() { write("svg", read("svg")?) } else { Ok(()) }
+    let table = read(&target.with_extension("md"))?;
+    // As Markdown names them: ![WORDS](FILE.svg).
+    let pictures = table.split(&['(', ')'][..]).filter(|word| word.ends_with(".svg"));
+    for picture in pictures {
+        write(picture, read(&target.with_file_name(picture))?)?;
+    }
+    let page = format!("# cargo xtask bench {group}\n\nTaken on {}.\n\n{table}", machine()?);
+    write(&format!("{group}.md"), page)
 }
 
 /// The date, and the machine that a table was taken on.

@@ -81,6 +81,10 @@ enum Task {
     /// The group `growth` compares the balancer with itself: hits with more and more connections,
     /// services or backends. It takes up to 13 GB of memory, and draws a picture.
     ///
+    /// The group `udp` receives UDP datagrams through the kernel's sockets, one way after the other, and
+    /// then in poll mode, between two network namespaces; it draws a chart. The group `deployments` does the
+    /// same for a network function in its deployments and as threads over RAW sockets. Both need root.
+    ///
     /// The group `instructions` has no peers: it counts the instructions of the hot functions
     /// exactly, under callgrind, and keeps the counts in benches/instructions.json by compiler.
     /// With --check it compares them instead: a count that differs is exit code 1. A compiler

@@ -1,4 +1,4 @@
-//! testpmd's forwarding loops, in C, over ports of this process.
+//! testpmd's forwarding loops and a UDP sink, in C, over ports of this process.
 
 use hotloop::dpdk::{Port, RxQueue, TxQueue};
 use hotloop::stage::{BURST_CAPACITY, Core, Error, Limits, Sink, Source};
@@ -8,15 +8,54 @@ const BURST_MAX: u16 = 64;
 
 unsafe extern "C" {
     fn peer_forward(from: u16, to: u16, count: u64, burst: u16, swaps: i32) -> u64;
+    fn peer_sink(from: u16, burst: u16, port: u16, bytes: &mut u64) -> u64;
+}
+
+/// The first RX queue of a port, which runs as long as this lives: nothing else polls it.
+#[derive(Debug)]
+pub struct From {
+    pub(super) port: u16,
+    _queue: RxQueue,
+}
+
+/// The first TX queue of a port, likewise.
+#[derive(Debug)]
+pub struct To {
+    pub(super) port: u16,
+    _queue: TxQueue,
+}
+
+const LIMITS: Limits = Limits { in_flight_max: 4 * BURST_CAPACITY, thread_count: 2 };
+
+impl From {
+    /// Claims the queue for the calling thread, and starts the port.
+    ///
+    /// # Errors
+    /// Where the queue is claimed already, or the port does not start.
+    pub fn claim(port: &Port) -> Result<Self, Error> {
+        let mut queue = port.rx_queue(&Core::new(0, 1))?;
+        queue.start(&LIMITS)?;
+        Ok(Self { port: port.id()?.number(), _queue: queue })
+    }
+}
+
+impl To {
+    /// Claims the queue for the calling thread, and starts the port.
+    ///
+    /// # Errors
+    /// Where the queue is claimed already, or the port does not start.
+    pub fn claim(port: &Port) -> Result<Self, Error> {
+        let mut queue = port.tx_queue(&Core::new(0, 1))?;
+        queue.start(&LIMITS)?;
+        Ok(Self { port: port.id()?.number(), _queue: queue })
+    }
 }
 
 /// From one port to another.
 #[derive(Debug)]
 pub struct Loop {
-    from: u16,
-    to: u16,
-    /// The queues: nothing else polls them, and their ports run as long as they are claimed.
-    _queues: (RxQueue, TxQueue),
+    from: From,
+    to: To,
 }
 
 impl Loop {
@@ -25,12 +64,7 @@ impl Loop {
     /// # Errors
     /// Where a queue is claimed already, or a port does not start.
     pub fn new(from: &Port, to: &Port) -> Result<Self, Error> {
-        let core = Core::new(0, 1);
-        let (mut rx, mut tx) = (from.rx_queue(&core)?, to.tx_queue(&core)?);
-        let limits = Limits { in_flight_max: BURST_CAPACITY, thread_count: 1 };
-        rx.start(&limits)?;
-        tx.start(&limits)?;
-        Ok(Self { from: from.id()?.number(), to: to.id()?.number(), _queues: (rx, tx) })
+        Ok(Self { from: From::claim(from)?, to: To::claim(to)? })
     }
 
     /// Forwards at least `count` packets in bursts of `burst`, and swaps their Ethernet addresses where
@@ -40,9 +74,19 @@ impl Loop {
     /// When `burst` is 0 or above 64.
     pub fn forward(&mut self, count: u64, burst: u16, swaps: bool) -> u64 {
         assert!((1..=BURST_MAX).contains(&burst));
-        // SAFETY: 1. Both ports run, with a queue 0, as long as `_queues` are held. 2. These are held
+        // SAFETY: 1. Both ports run, with a queue 0, as long as `from` and `to` are held. 2. These are held
         // by this value alone, which is borrowed mutably: no other thread polls them. 3. `burst` fits
         // the loop.
-        unsafe { peer_forward(self.from, self.to, count, burst, i32::from(swaps)) }
+        unsafe { peer_forward(self.from.port, self.to.port, count, burst, i32::from(swaps)) }
+    }
+}
+
+impl From {
+    /// Receives a burst and frees it. Returns how many were datagrams to UDP port `port`, and adds the bytes of their
+    /// payloads to `payload_bytes`.
+    pub fn sink(&mut self, port: u16, payload_bytes: &mut u64) -> u64 {
+        // SAFETY: 1. The port runs, with a queue 0, as long as this is held. 2. It is borrowed mutably: no other thread
+        // polls the queue. 3. The burst fits the loop.
+        unsafe { peer_sink(self.port, BURST_MAX, port, payload_bytes) }
     }
 }

@@ -1,10 +1,12 @@
 //! DPDK's ring, single producer and single consumer, in loops of C.
 
-use hotloop::dpdk::Eal;
+use super::forward::{From, To};
+use hotloop::dpdk::{Eal, Mbuf};
 use std::ffi::{CString, c_char, c_uint};
-use std::ptr::NonNull;
+use std::marker::PhantomData;
+use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering::Relaxed};
 
 /// The largest burst that the loops in C have room for.
 const BATCH_MAX: u32 = 64;
@@ -19,19 +21,23 @@ unsafe extern "C" {
     fn peer_ring_free(ring: *mut RawRing);
     fn peer_ring_produce(ring: *mut RawRing, count: u64, batch: c_uint);
     fn peer_ring_consume(ring: *mut RawRing, count: u64, batch: c_uint) -> u64;
+    fn peer_dispatch(from: u16, ring: *mut RawRing, back: *mut RawRing, stop: *const i32);
+    fn peer_work(ring: *mut RawRing, to: u16, swaps: i32, stop: *const i32) -> u64;
+    fn peer_count(ring: *mut RawRing, back: *mut RawRing, port: u16, stop: *const i32) -> u64;
+    fn peer_free_mbufs(ring: *mut RawRing);
 }
 
 /// A ring of DPDK's, by what frees it.
 #[derive(Debug)]
 struct Ring(NonNull<RawRing>);
 
-/// Its end that sends.
+/// Its end that sends: numbers, or mbufs.
 #[derive(Debug)]
-pub struct Producer(Arc<Ring>);
+pub struct Producer<T>(Arc<Ring>, PhantomData<fn(T)>);
 
 /// Its end that receives.
 #[derive(Debug)]
-pub struct Consumer(Arc<Ring>);
+pub struct Consumer<T>(Arc<Ring>, PhantomData<fn(T)>);
 
 // SAFETY: 1. rte_ring.h: a ring may be used from any thread, with one at a time that produces and one
 // that consumes. 2. `ring` makes one end of each kind, neither is `Clone`, and both work through
@@ -46,7 +52,7 @@ unsafe impl Send for Ring {}
 ///
 /// # Errors
 /// Where DPDK has no memory for it, or `slots` is no power of two.
-pub fn ring(_: Eal, slots: u32) -> Result<(Producer, Consumer), String> {
+pub fn ring<T>(_: Eal, slots: u32) -> Result<(Producer<T>, Consumer<T>), String> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let name = format!("peer_{}", COUNT.fetch_add(1, Relaxed));
     let name = CString::new(name).expect("holds no zero byte");
@@ -54,10 +60,10 @@ pub fn ring(_: Eal, slots: u32) -> Result<(Producer, Consumer), String> {
     let raw = unsafe { peer_ring_create(name.as_ptr(), slots) };
     let raw = NonNull::new(raw).ok_or_else(|| format!("DPDK has no memory for {slots} slots"))?;
     let ring = Arc::new(Ring(raw));
-    Ok((Producer(ring.clone()), Consumer(ring)))
+    Ok((Producer(ring.clone(), PhantomData), Consumer(ring, PhantomData)))
 }
 
-impl Producer {
+impl Producer<u64> {
     /// Sends the numbers from 0 to `count`, without it, in bursts of `batch`.
     ///
     /// # Panics
@@ -69,7 +75,48 @@ impl Producer {
     }
 }
 
-impl Consumer {
+impl Producer<Mbuf> {
+    /// Receives packets into the ring until `stop` is not 0. Frees those that come by `back`.
+    pub fn dispatch(
+        &mut self,
+        from: &mut From,
+        back: Option<&mut Consumer<Mbuf>>,
+        stop: &AtomicI32,
+    ) {
+        let back = back.map_or(null_mut(), |back| back.0.0.as_ptr());
+        // SAFETY: 1. The rings are alive, and hold mbufs only, by their type. 2. This is the only producer of one and the borrowed
+        // consumer the only one of the other. 3. The port runs as long as `from` is held, which alone polls its queue.
+        // 4. `stop` outlives the call, and C reads it atomically.
+        unsafe { peer_dispatch(from.port, self.0.0.as_ptr(), back, stop.as_ptr()) }
+    }
+}
+
+impl Consumer<Mbuf> {
+    /// Sends what comes by the ring until `stop` is not 0, and swaps Ethernet addresses where `swaps`. Returns how many
+    /// were sent.
+    pub fn work(&mut self, to: &mut To, swaps: bool, stop: &AtomicI32) -> u64 {
+        // SAFETY: 1. The ring is alive, and holds mbufs only, by its type. 2. This is its only consumer. 3. The port runs as long as
+        // `to` is held, which alone uses its queue. 4. `stop` outlives the call, and C reads it atomically.
+        unsafe { peer_work(self.0.0.as_ptr(), to.port, i32::from(swaps), stop.as_ptr()) }
+    }
+
+    /// Counts the datagrams to a port that come by the ring until `stop` is not 0, and frees them, or sends them by
+    /// `back`. Returns how many.
+    pub fn count(&mut self, back: Option<&mut Producer<Mbuf>>, port: u16, stop: &AtomicI32) -> u64 {
+        let back = back.map_or(null_mut(), |back| back.0.0.as_ptr());
+        // SAFETY: 1. The rings are alive, and hold mbufs only, by their type. 2. This is the only consumer of one and the borrowed
+        // producer the only one of the other. 3. `stop` outlives the call, and C reads it atomically.
+        unsafe { peer_count(self.0.0.as_ptr(), back, port, stop.as_ptr()) }
+    }
+
+    /// Frees the mbufs that are left.
+    pub fn free_mbufs(&mut self) {
+        // SAFETY: 1. The ring is alive, and holds mbufs only, by its type. 2. This is its only consumer.
+        unsafe { peer_free_mbufs(self.0.0.as_ptr()) }
+    }
+}
+
+impl Consumer<u64> {
     /// Receives `count` numbers in bursts of up to `batch`, and returns their sum.
     ///
     /// # Panics

@@ -1,0 +1,50 @@
+//! Datagrams in a capture, which net_pcap receives over and over.
+
+use hotloop::packet::build::udp;
+use hotloop_ops::capture::write_frames;
+use std::path::PathBuf;
+use tempfile::TempDir;
+
+/// Where they go.
+pub const DATAGRAM_PORT: u16 = 4321;
+
+/// As many as a burst, each of a flow of its own.
+const FRAME_COUNT: u16 = 64;
+
+/// Bytes of payload: frames have 74.
+const PAYLOAD: [u8; 32] = [7; 32];
+
+/// A capture. The file is gone when this is dropped.
+pub struct Frames {
+    folder: TempDir,
+}
+
+impl Frames {
+    /// Writes the file.
+    ///
+    /// # Errors
+    /// Where it can't be written.
+    pub fn new() -> Result<Self, String> {
+        let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let frames = Self { folder };
+        let written = write_frames(&frames.path(), (0..FRAME_COUNT).map(frame));
+        written.map_err(|error| error.to_string())?;
+        Ok(frames)
+    }
+
+    /// The capture.
+    pub fn path(&self) -> PathBuf {
+        self.folder.path().join("datagrams.pcap")
+    }
+
+    /// A device that receives them.
+    pub fn device(&self) -> String {
+        format!("net_pcap0,rx_pcap={},infinite_rx=1", self.path().display())
+    }
+}
+
+/// A datagram of a flow.
+pub fn frame(flow: u16) -> Vec<u8> {
+    let from = format!("192.0.2.1:{}", 10_000 + flow);
+    udp().from(from).to(format!("192.0.2.2:{DATAGRAM_PORT}")).payload(PAYLOAD).build()
+}

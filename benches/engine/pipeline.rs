@@ -1,0 +1,227 @@
+//! Two cores with a ring between them: the engine's pipeline, beside two loops in C and DPDK's ring. Between net_null
+//! ports, and as a UDP sink.
+
+use crate::frames::{DATAGRAM_PORT, Frames};
+use core_affinity::CoreId;
+use hotloop::dpdk::{Eal, Mbuf, Port};
+use hotloop::engine::{Chain, Deployment, Engine, Graph, Placement, Topology, source};
+use hotloop::packet::ethernet;
+use hotloop::prelude::*;
+use hotloop_benches::distance::{Distance, trip_ns};
+use hotloop_benches::figure::Figure;
+use hotloop_benches::peers::forward::{From, To};
+use hotloop_benches::peers::rte_ring::{Consumer, Producer, ring};
+use hotloop_benches::row::Row;
+use hotloop_benches::table::Table;
+use std::convert::Infallible;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+use udp::sink::delivery::{Counts, Delivery};
+use udp::sink::filter::{Datagram, ToPorts};
+use udp::sink::inspect::Findings;
+
+/// Where a ring is crossed.
+const AIM: f64 = 1.1;
+
+const ROUND_COUNT: usize = 12;
+
+/// How long all run before they are measured, and for how long they are.
+const WARM_UP: Duration = Duration::from_millis(50);
+const WINDOW: Duration = Duration::from_millis(150);
+
+/// Slots of the ring in C: as many as the engine's hold, and one that stays empty.
+const SLOT_COUNT: u32 = 1_024;
+
+/// What the second core does.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Work {
+    /// Sends.
+    Io,
+    /// Swaps Ethernet addresses and sends.
+    MacSwap,
+    /// Counts datagrams and frees.
+    Sink,
+}
+
+/// Where the loops in C free mbufs that aren't sent.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Freeing {
+    /// On the core that has counted them.
+    Worker,
+    /// On the core that has received them, to which they return in bursts.
+    Receiver,
+}
+
+const IN_C: &str = "loops in C, rte_ring";
+const IN_C_RETURNED: &str = "loops in C, mbufs returned";
+
+/// A pair of cores for pipelines, and what they receive.
+struct Bed<'a> {
+    eal: Eal,
+    cpus: [CoreId; 2],
+    frames: &'a Frames,
+}
+
+/// Rows of both distances, for each kind of work.
+pub fn bench(eal: Eal, frames: &Frames, table: &mut Table) -> Result<(), String> {
+    let cpus = core_affinity::get_core_ids().unwrap_or_default();
+    let &[first, second, ..] = &cpus[..] else {
+        table.unshown.push("pipelines of two cores: there is one CPU".to_owned());
+        return Ok(());
+    };
+    let bed = Bed { eal, cpus: [first, second], frames };
+    let (by_worker, by_receiver) = ((IN_C, Freeing::Worker), (IN_C_RETURNED, Freeing::Receiver));
+    for (name, work, peers) in [
+        ("pipeline 1 + 1, io", Work::Io, &[by_worker][..]),
+        ("pipeline 1 + 1, macswap", Work::MacSwap, &[by_worker]),
+        ("UDP sink 1 + 1", Work::Sink, &[by_worker, by_receiver]),
+    ] {
+        eprintln!("{name}");
+        let rounds: Result<Vec<_>, _> = (0..ROUND_COUNT).map(|_| bed.round(work, peers)).collect();
+        let rounds = rounds?;
+        for distance in Distance::ALL {
+            let row = format!("{name}, {} cores", distance.name());
+            let of_it: Vec<_> = rounds.iter().filter(|round| round.0 == Some(distance)).collect();
+            if of_it.is_empty() {
+                table.unshown.push(format!("{row}: the cores were never so far apart"));
+                continue;
+            }
+            let figure = |side: usize| {
+                Figure::of_rounds(&of_it.iter().map(|round| round.1[side]).collect::<Vec<_>>())
+            };
+            let ours = figure(0);
+            for (side, (peer, _)) in (1..).zip(peers) {
+                table.rows.push(Row::rate(&row, peer, "Mpps", (&ours, &figure(side)), AIM));
+            }
+        }
+        let held_up = rounds.iter().filter(|round| round.0.is_none()).count();
+        table.notes.push(format!(
+            "{name}: {held_up} of {ROUND_COUNT} rounds are left out, as the cores' distance changed in them"
+        ));
+    }
+    Ok(())
+}
+
+impl Bed<'_> {
+    /// How far apart the cores were, and millions of packets a second: of the engine, and of each peer.
+    fn round(
+        &self,
+        work: Work,
+        peers: &[(&str, Freeing)],
+    ) -> Result<(Option<Distance>, Vec<f64>), String> {
+        let text = |error: hotloop::Error| error.to_string();
+        let before_ns = trip_ns()?;
+        let mut sides = vec![self.of_engine(work).map_err(text)?];
+        for (_, freeing) in peers {
+            sides.push(self.in_c(work, *freeing).map_err(text)?);
+        }
+        let trips_ns = before_ns.zip(trip_ns()?);
+        Ok((trips_ns.and_then(|(before, after)| Distance::of(before, after)), sides))
+    }
+
+    /// The port that packets come from.
+    fn input(&self, work: Work) -> hotloop::Result<Port> {
+        match work {
+            Work::Sink => Ok(Port::open(self.eal, &self.frames.device())?),
+            _ => self.null(0),
+        }
+    }
+
+    fn null(&self, index: usize) -> hotloop::Result<Port> {
+        Ok(Port::open(self.eal, &format!("net_null{index},size=64,copy=0"))?)
+    }
+
+    fn of_engine(&self, work: Work) -> hotloop::Result<f64> {
+        let (lan, wan) = (self.input(work)?, self.null(1)?);
+        let received = source(|core| lan.rx_queue(core)).handoff();
+        let sent = |core: &Core| wan.tx_queue(core);
+        let swap = |mut packet: Packet| {
+            ethernet::swap_addresses(&mut packet);
+            packet
+        };
+        match work {
+            Work::Io => self.mpps(received.sink(sent)),
+            Work::MacSwap => self.mpps(received.stage(move |_| each(swap)).sink(sent)),
+            Work::Sink => {
+                let ports: udp::sink::ports::Ports = DATAGRAM_PORT.to_string().parse()?;
+                // Only the core of the second group delivers.
+                let (counts, findings) = (Arc::new(Counts::new(1)), Arc::new(Findings::default()));
+                let delivery = |core: &Core| {
+                    let delivery: Delivery<Datagram<Mbuf>> =
+                        Delivery::new(core, &counts, &findings);
+                    Ok::<_, Infallible>(delivery)
+                };
+                self.mpps(received.stage(|_| ToPorts::new(ports.clone())).sink(delivery))
+            }
+        }
+    }
+
+    /// Millions of packets a second that reach the end of a graph.
+    fn mpps(&self, graph: impl Graph) -> hotloop::Result<f64> {
+        let cpus = self.cpus.map(|cpu| cpu.id);
+        let placement = Placement::explicit(&Topology::read(Path::new("/")), &cpus)?;
+        let plan = Engine::plan(graph, Deployment::pipeline([1, 1]))?.placement(placement)?;
+        let mut mpps = f64::NAN;
+        plan.run(|control| {
+            control.wait_for(WARM_UP);
+            let (start, before) = (Instant::now(), control.snapshot().sent);
+            control.wait_for(WINDOW);
+            let sent = control.snapshot().sent - before;
+            mpps = sent as f64 / start.elapsed().as_secs_f64() / 1e6;
+        })?;
+        Ok(mpps)
+    }
+
+    /// The same of the loops in C.
+    fn in_c(&self, work: Work, freeing: Freeing) -> hotloop::Result<f64> {
+        let (lan, wan) = (self.input(work)?, self.null(1)?);
+        let new_ring = || ring::<Mbuf>(self.eal, SLOT_COUNT).map_err(hotloop::Error::message);
+        let (mut there, mut here) = new_ring()?;
+        let (mut returning, mut returned) = new_ring()?;
+        let is_returned = freeing == Freeing::Receiver;
+        let [stop_first, stop_second] = [AtomicI32::new(0), AtomicI32::new(0)];
+        let mpps = thread::scope(|scope| {
+            let dispatcher = scope.spawn(|| {
+                core_affinity::set_for_current(self.cpus[0]);
+                let back = is_returned.then_some(&mut returned);
+                there.dispatch(&mut From::claim(&lan)?, back, &stop_first);
+                Ok::<_, hotloop::Error>(())
+            });
+            let worker = scope.spawn(|| {
+                core_affinity::set_for_current(self.cpus[1]);
+                let back = is_returned.then_some(&mut returning);
+                let mpps = work_in_c(work, &mut here, back, &wan, &stop_second);
+                here.free_mbufs();
+                mpps
+            });
+            thread::sleep(WARM_UP + WINDOW);
+            // The worker takes what the dispatcher has left.
+            stop_first.store(1, Relaxed);
+            let dispatched = dispatcher.join().expect("it doesn't panic");
+            stop_second.store(1, Relaxed);
+            let mpps = worker.join().expect("it doesn't panic");
+            dispatched.and(mpps)
+        });
+        returned.free_mbufs();
+        mpps
+    }
+}
+
+fn work_in_c(
+    work: Work,
+    here: &mut Consumer<Mbuf>,
+    back: Option<&mut Producer<Mbuf>>,
+    wan: &Port,
+    stop: &AtomicI32,
+) -> hotloop::Result<f64> {
+    let mut to = To::claim(wan)?;
+    let start = Instant::now();
+    let done = match work {
+        Work::Sink => here.count(back, DATAGRAM_PORT, stop),
+        _ => here.work(&mut to, work == Work::MacSwap, stop),
+    };
+    Ok(done as f64 / start.elapsed().as_secs_f64() / 1e6)
+}

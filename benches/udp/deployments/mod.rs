@@ -1,0 +1,37 @@
+//! Receive, look up, send: as threads over RAW sockets and in the engine's deployments; receivers under more and more load;
+//! and what a packet costs by the work that is done for it and by whether it crosses to another core.
+
+mod forms;
+mod lines;
+mod raw;
+pub mod reflector;
+mod scaling;
+mod sweep;
+
+use crate::Bed;
+use hotloop_benches::table::{Table, markdown, write};
+
+/// The name of the group.
+pub const NAME: &str = "deployments";
+
+/// Measures all of it.
+///
+/// # Errors
+/// What a program says that fails, and where the tables can't be written.
+pub fn run(bed: &Bed) -> Result<(), String> {
+    let rows = forms::rows(bed)?;
+    let sweeps = sweep::sweep(bed)?;
+    let scaling = scaling::text().map_err(|error| error.to_string())?;
+    let table = Table { rows, ..Table::default() };
+    table.print();
+    let loads = sweep::table(&sweeps);
+    println!("\n{loads}\n{scaling}");
+    let page = format!(
+        "{}\n## More and more load\n\n![What is received of what is sent](loads.svg)\n\n{loads}\n## What a packet costs\n\n{scaling}",
+        markdown(&table)
+    );
+    let written = write(NAME, "json", &table.json())
+        .and_then(|()| write("loads", "svg", &lines::svg(&sweeps)))
+        .and_then(|()| write(NAME, "md", &page));
+    written.map_err(|error| format!("the table can't be written: {error}"))
+}

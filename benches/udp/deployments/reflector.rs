@@ -1,0 +1,175 @@
+//! Receive, look up, send: a network function that sends datagrams back to where they came from, as three threads over
+//! RAW sockets, and as a graph of hotloop in three deployments.
+
+use super::raw;
+use hotloop::arena::Arena;
+use hotloop::dpdk::{Eal, Mbuf, Port};
+use hotloop::engine::{Chain, Deployment, Engine, Graph, Placement, Topology, source};
+use hotloop::flow::{Config, Table};
+use hotloop::packet::ethernet;
+use hotloop::packet::flow_key::FlowKeyV4;
+use hotloop::packet::ip::protocol;
+use hotloop::prelude::*;
+use hotloop_benches::forwarder::{headers_to_ports, swap_ends};
+use std::io::{Read, stdin};
+use std::net::Ipv4Addr;
+use std::path::Path;
+
+/// The name by which this program is the network function.
+pub const NAME: &str = "udp-reflector";
+
+/// Its deployments: three threads over RAW sockets, of which each does a part; threads of which each does all; cores of
+/// the engine of which each does all; and pipelines of two and three.
+pub const RAW: &str = "raw";
+pub const RAW_WHOLE: &str = "raw-whole";
+pub const WHOLE: &str = "whole";
+pub const PIPELINE_2: &str = "pipeline-2";
+pub const PIPELINE_3: &str = "pipeline-3";
+
+/// Flows, and how long one may be silent.
+const FLOW_COUNT: usize = 4_096;
+const IDLE_NS: u64 = 60_000_000_000;
+
+/// Runs until standard input ends, and answers each line that comes by it with the number of packets sent so far. The
+/// arguments are how it is deployed; the devices that it receives from and sends to; and the CPUs of its threads, where
+/// they are to be pinned.
+///
+/// # Errors
+/// What it lacks.
+pub fn run(arguments: &[String]) -> Result<(), String> {
+    let [way, from, to, cpus @ ..] = arguments else { return Err("say which way".to_owned()) };
+    let cpus: Vec<usize> = cpus.iter().filter_map(|cpu| cpu.parse().ok()).collect();
+    match way.as_str() {
+        RAW => raw::run(&cpus),
+        RAW_WHOLE => raw::run_whole(&cpus),
+        _ => of_graph(way, [from, to], &cpus).map_err(|error| error.to_string()),
+    }
+}
+
+/// Waits until standard input ends.
+pub fn wait_for_end() {
+    let _ = std::io::stdin().read_to_end(&mut Vec::new());
+}
+
+fn of_graph(way: &str, [from, to]: [&str; 2], cpus: &[usize]) -> hotloop::Result<()> {
+    let eal = Eal::embedded()?;
+    let from_port = Port::open(eal, from)?;
+    let to_port = if from == to { from_port.clone() } else { Port::open(eal, to)? };
+    let received = source(|core| from_port.rx_queue(core));
+    let sent = |core: &Core| to_port.tx_queue(core);
+    let look_up = |_: &Core| LookUp::new();
+    match way {
+        WHOLE => {
+            let graph = received.try_stage(look_up).sink(sent);
+            serve(graph, Deployment::run_to_completion(cpus.len()), cpus)
+        }
+        PIPELINE_2 => {
+            let graph = received.handoff().try_stage(look_up).sink(sent);
+            serve(graph, Deployment::pipeline([1, 1]), cpus)
+        }
+        PIPELINE_3 => {
+            let graph = received.handoff().try_stage(look_up).handoff().sink(sent);
+            serve(graph, Deployment::pipeline([1, 1, 1]), cpus)
+        }
+        _ => Err(hotloop::Error::message(format!("{way}: no such way"))),
+    }
+}
+
+fn serve(graph: impl Graph, deployment: Deployment, cpus: &[usize]) -> hotloop::Result<()> {
+    let placement = Placement::explicit(&Topology::read(Path::new("/")), cpus)?;
+    let plan = Engine::plan(graph, deployment)?.placement(placement)?;
+    plan.run(|control| {
+        for _ in stdin().lines().map_while(Result::ok) {
+            println!("{}", control.snapshot().sent);
+        }
+    })?;
+    Ok(())
+}
+
+/// A flow of [`Flows::full`].
+fn key(index: u32) -> FlowKeyV4 {
+    let from = Ipv4Addr::from_bits(index);
+    FlowKeyV4::new(from, Ipv4Addr::LOCALHOST, 10_000, 4321, protocol::UDP)
+}
+
+/// The flows that were seen.
+pub struct Flows(Table<FlowKeyV4, u64>);
+
+impl Flows {
+    /// None.
+    ///
+    /// # Errors
+    /// There is no memory for them.
+    pub fn new() -> hotloop::Result<Self> {
+        Ok(Self(Table::new(Arena::on(None)?, Config::new(FLOW_COUNT, IDLE_NS))?))
+    }
+
+    /// As many as there is room for, which [`look_up`](Self::look_up) finds.
+    ///
+    /// # Errors
+    /// There is no memory for them.
+    pub fn full() -> hotloop::Result<Self> {
+        let mut flows = Self::new()?;
+        for index in 0..FLOW_COUNT as u32 {
+            let inserted = flows.0.insert(key(index), 0, 0_u64);
+            inserted.map_err(|error| hotloop::Error::message(format!("{error:?}")))?;
+        }
+        Ok(flows)
+    }
+
+    /// Looks up one of them.
+    #[inline]
+    pub fn look_up(&mut self, index: u32, now_ns: u64) {
+        let found = self.0.get(&key(index % FLOW_COUNT as u32), now_ns);
+        assert!(found.is_some(), "none has been idle for long");
+    }
+
+    /// Looks up the flow of an IPv4 packet, and swaps its addresses and ports, which no checksum notices. Returns whether
+    /// it has any.
+    pub fn turn_back(&mut self, packet: &mut [u8], now_ns: u64) -> bool {
+        let Some(headers) = headers_to_ports(packet) else { return false };
+        let address = |at: usize| {
+            Ipv4Addr::new(headers[at], headers[at + 1], headers[at + 2], headers[at + 3])
+        };
+        let port = |at: usize| u16::from_be_bytes([headers[at], headers[at + 1]]);
+        let key = FlowKeyV4::new(address(12), address(16), port(20), port(22), headers[9]);
+        if self.0.get(&key, now_ns).is_none() && self.0.insert(key, 0, now_ns).is_err() {
+            return false;
+        }
+        swap_ends(headers);
+        true
+    }
+}
+
+drop_reasons! {
+    /// Why a packet is not sent back.
+    pub enum ReflectorDrop {
+        /// It is neither UDP nor TCP over IPv4 without options, or there is no room for its flow.
+        Other = "other",
+    }
+}
+
+/// The stage.
+struct LookUp(Flows);
+
+impl LookUp {
+    fn new() -> hotloop::Result<Self> {
+        Flows::new().map(Self)
+    }
+}
+
+impl Stage<Mbuf> for LookUp {
+    type Out = Mbuf;
+    type Drop = ReflectorDrop;
+
+    #[inline]
+    fn packet(&mut self, cx: &mut Cx<'_, ReflectorDrop>, mut packet: Mbuf) -> Verdict<Mbuf> {
+        let now_ns = cx.now().as_ns();
+        let ip = packet.data_mut().get_mut(ethernet::HEADER_BYTES..).unwrap_or_default();
+        if !self.0.turn_back(ip, now_ns) {
+            return cx.drop(packet, ReflectorDrop::Other);
+        }
+        ethernet::swap_addresses(&mut packet);
+        Ok(packet)
+    }
+}

@@ -1,0 +1,62 @@
+//! The chart: a bar for each rung.
+
+use super::Climbed;
+use crate::svg::{line, text};
+
+/// Of the chart, and from its edges to the bars.
+const WIDTH: f64 = 760.0;
+const LEFT: f64 = 270.0;
+const RIGHT: f64 = 70.0;
+const TOP: f64 = 40.0;
+const BAR: f64 = 22.0;
+
+/// The x axis begins at this power of ten of datagrams a second, and ends at that.
+const DECADES: [i32; 2] = [4, 9];
+
+/// A bar for each rung: datagrams a second, on a logarithmic axis.
+pub fn svg(all: &[Climbed<'_>]) -> String {
+    let climbed: Vec<_> = all.iter().filter(|it| !it.rounds.is_empty()).collect();
+    let height = TOP + BAR * climbed.len() as f64 + 30.0;
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"sans-serif\" \
+         font-size=\"12\">\n<rect width=\"{WIDTH}\" height=\"{height}\" fill=\"white\"/>\n"
+    );
+    for power in DECADES[0]..=DECADES[1] {
+        let (x, bottom) = (x(10_f64.powi(power)), height - 25.0);
+        line(
+            &mut svg,
+            &format!(
+                "<line x1=\"{x:.1}\" y1=\"{TOP}\" x2=\"{x:.1}\" y2=\"{bottom}\" stroke=\"#ddd\"/>"
+            ),
+        );
+        text(&mut svg, (x, TOP - 8.0), "middle", &power_text(power));
+    }
+    for (index, climbed) in climbed.iter().enumerate() {
+        let rate = climbed.figure(|measured| measured.received_pps).value;
+        let (y, right) = (TOP + BAR * index as f64, x(rate));
+        line(
+            &mut svg,
+            &format!(
+                "<rect x=\"{LEFT}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"#1f77b4\"/>",
+                y + 4.0,
+                right - LEFT,
+                BAR - 8.0
+            ),
+        );
+        text(&mut svg, (LEFT - 8.0, y + 15.0), "end", &climbed.name());
+        text(&mut svg, (right + 6.0, y + 15.0), "start", &format!("{:.2} M", rate / 1e6));
+    }
+    svg + "</svg>\n"
+}
+
+fn x(rate: f64) -> f64 {
+    let [first, last] = DECADES.map(f64::from);
+    LEFT + (rate.max(1.0).log10() - first).max(0.0) / (last - first) * (WIDTH - LEFT - RIGHT)
+}
+
+fn power_text(power: i32) -> String {
+    match power {
+        ..6 => format!("{} k/s", 10_u32.pow(power as u32 - 3)),
+        _ => format!("{} M/s", 10_u32.pow(power as u32 - 6)),
+    }
+}

@@ -1,0 +1,103 @@
+//! Every rung in turn, several times.
+
+mod chart;
+mod idle;
+mod page;
+mod rates;
+mod rungs;
+
+use crate::Bed;
+use crate::programs::{Measured, Window, measure};
+use hotloop_benches::distance::{Distance, trip_ns};
+use hotloop_benches::figure::{Figure, QUARTER_COUNT, median};
+use rungs::{Part, Rung};
+
+/// How often each rung is measured, in turn with the others.
+const ROUND_COUNT: usize = 2 * QUARTER_COUNT;
+
+/// A rung, and what was measured in each round.
+struct Climbed<'r> {
+    rung: &'r Rung,
+    /// How far apart the cores were, where nothing else is between sender and receiver.
+    distance: Option<Distance>,
+    rounds: Vec<Measured>,
+    /// Why the latest round that failed did.
+    failure: Option<String>,
+}
+
+impl Climbed<'_> {
+    fn name(&self) -> String {
+        let name = self.rung.name;
+        self.distance.map_or(name.to_owned(), |it| format!("{name}, {} cores", it.name()))
+    }
+
+    /// A figure of all rounds.
+    fn figure(&self, of: impl Fn(&Measured) -> f64) -> Figure {
+        Figure::of_rounds(&self.rounds.iter().map(of).collect::<Vec<_>>())
+    }
+
+    /// The round in the middle.
+    fn middle(&self) -> Option<&Measured> {
+        let rates: Vec<_> = self.rounds.iter().map(|it| it.received_pps).collect();
+        let middle = if rates.is_empty() { 0.0 } else { median(&rates) };
+        let distance = |it: &&Measured| (it.received_pps - middle).abs();
+        self.rounds.iter().min_by(|a, b| distance(a).total_cmp(&distance(b)))
+    }
+}
+
+/// Climbs the ladder, and measures what sleeping costs and how exact rates are.
+///
+/// # Errors
+/// What a program says that fails, and where the tables can't be written.
+pub fn run(bed: &Bed) -> Result<(), String> {
+    let folder = bed.folder().to_str().ok_or("the temporary folder has a name that is no text")?;
+    let rungs = rungs::all(folder);
+    let mut all: Vec<_> = rungs.iter().flat_map(entries).collect();
+    for round in 0..ROUND_COUNT {
+        for rung in &rungs {
+            eprintln!("{}, round {} of {ROUND_COUNT}", rung.name, round + 1);
+            let climbed = climb(bed, rung);
+            let distance = climbed.as_ref().map_or(None, |(_, distance)| *distance);
+            let mut of_rung = all.iter_mut().filter(|it| std::ptr::eq(it.rung, rung));
+            match climbed {
+                // Between cores whose distance changed it counts for neither.
+                Ok((measured, _)) => of_rung
+                    .find(|it| it.distance == distance)
+                    .into_iter()
+                    .for_each(|it| it.rounds.push(measured.clone())),
+                Err(error) => of_rung.for_each(|it| it.failure = Some(error.clone())),
+            }
+        }
+    }
+    let (mut rows, mut unshown) = (rates::rows(bed.folder())?, Vec::new());
+    match idle::rows(bed.folder()) {
+        Ok(of_idle) => rows.extend(of_idle),
+        Err(reason) => unshown.push(reason),
+    }
+    page::publish(&all, rows, unshown)
+}
+
+/// One for each distance of cores, where that matters.
+fn entries(rung: &Rung) -> Vec<Climbed<'_>> {
+    let climbed = |distance| Climbed { rung, distance, rounds: Vec::new(), failure: None };
+    match rung.part {
+        Part::Memory => Distance::ALL.map(|distance| climbed(Some(distance))).into(),
+        _ => vec![climbed(None)],
+    }
+}
+
+/// What was measured, and between cores of what distance, where that matters and did not change.
+fn climb(bed: &Bed, rung: &Rung) -> Result<(Measured, Option<Distance>), String> {
+    let Bed { wire, .. } = bed;
+    if rung.part == Part::Memory {
+        let source = rung.source.as_deref().map(|arguments| (None, arguments));
+        let before_ns = trip_ns()?;
+        let measured = measure(bed.folder(), Window::SHORT, (None, &rung.sink), source)?;
+        let trips_ns = before_ns.zip(trip_ns()?);
+        return Ok((measured, trips_ns.and_then(|(before, after)| Distance::of(before, after))));
+    }
+    wire.steer(rung.softirq_cpu)?;
+    let source = rung.source.as_deref().map(|arguments| (Some(&wire.sender), arguments));
+    let measured = measure(bed.folder(), Window::LONG, (Some(&wire.receiver), &rung.sink), source)?;
+    Ok((measured, None))
+}

@@ -1,0 +1,13 @@
+//! Lines and words of a picture.
+
+use std::fmt::Write;
+
+/// Adds a line of SVG.
+pub fn line(svg: &mut String, words: &str) {
+    writeln!(svg, "{words}").expect("text grows");
+}
+
+/// Adds words, which begin, end or have their middle at a place.
+pub fn text(svg: &mut String, (x, y): (f64, f64), anchor: &str, words: &str) {
+    line(svg, &format!("<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{words}</text>"));
+}
