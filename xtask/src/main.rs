@@ -46,7 +46,7 @@ enum Task {
     /// libpcap. Installs what is missing with apt, dnf, pacman or zypper, through sudo where that is
     /// needed. Where it cannot install, it prints the command to run, and the exit code is 2.
     Setup {
-        /// Also what only the benchmarks need (dpdk-testpmd, valgrind)
+        /// Also what only the benchmarks need (dpdk-testpmd, valgrind, ip)
         #[arg(long)]
         bench: bool,
         /// Also what only the fuzzer needs (a C++ compiler)
@@ -149,7 +149,8 @@ fn run(task: Task) -> Result<(), Failure> {
     let workspace = Workspace::enter()?;
     match task {
         Task::Setup { bench, fuzz } => {
-            let bench: &[Group] = if bench { &[Group::Testpmd, Group::Valgrind] } else { &[] };
+            let bench: &[Group] =
+                if bench { &[Group::Testpmd, Group::Valgrind, Group::Network] } else { &[] };
             let fuzz: &[Group] = if fuzz { &[Group::Fuzz] } else { &[] };
             setup::run(&[bench, fuzz].concat())
         }
