@@ -4,7 +4,7 @@ use crate::stamp::Stamp;
 use std::fmt;
 use std::iter::Sum;
 
-/// How far behind the latest datagram of its flow one may come and still be known to be new, in datagrams.
+/// How many datagrams late one may arrive and still be distinguished from a duplicate.
 const WINDOW: u64 = 8_192;
 
 const WORD_BITS: u64 = u64::BITS as u64;

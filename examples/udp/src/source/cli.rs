@@ -137,7 +137,7 @@ impl Cli {
         Ok(())
     }
 
-    /// The neighbours whose MAC addresses are asked for, one for each destination; nothing where they are given.
+    /// The neighbour to resolve for each destination, or `None` unless `--next-hop` is given.
     #[must_use]
     pub fn neighbours(&self, flows: &Flows) -> Option<Vec<IpAddr>> {
         let next_hop = self.next_hop?;
