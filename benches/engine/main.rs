@@ -24,24 +24,7 @@ use std::process::ExitCode;
 const AIM: f64 = 1.0;
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let words: Vec<_> = arguments.iter().map(String::as_str).collect();
-    let done = match words[..] {
-        ["--forward", settings] => forwarder::forward(settings).map_err(|error| error.to_string()),
-        // `cargo test --all-targets` starts it as well; there is nothing to be tested in it.
-        _ if !words.contains(&"--bench") => {
-            eprintln!("nothing is measured without --bench, which `cargo bench` gives");
-            Ok(())
-        }
-        _ => run(),
-    };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    forwarder::main(run)
 }
 
 fn run() -> Result<(), String> {

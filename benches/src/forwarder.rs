@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::convert::Infallible;
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
 use std::time::Duration;
 
 /// How long a forwarder runs before it is measured.
@@ -147,6 +147,28 @@ impl Drop for Forwarder {
         // It may be stopped, and has nothing to save.
         let _ = self.process.kill();
         let _ = self.process.wait();
+    }
+}
+
+/// The entry of a benchmark that starts itself as a [`Forwarder`], or else does what `run` does.
+pub fn main(run: impl FnOnce() -> Result<(), String>) -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<_> = arguments.iter().map(String::as_str).collect();
+    let done = match words[..] {
+        ["--forward", settings] => forward(settings).map_err(|error| error.to_string()),
+        // `cargo test --all-targets` starts it as well; there is nothing to be tested in it.
+        _ if !words.contains(&"--bench") => {
+            eprintln!("nothing is measured without --bench, which `cargo bench` gives");
+            Ok(())
+        }
+        _ => run(),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
     }
 }
 
