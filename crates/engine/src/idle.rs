@@ -13,8 +13,11 @@ const WAITING_MAX: u64 = BURST_CAPACITY as u64;
 /// A packet, in the unit in which packets are averaged.
 const PACKET: u64 = 256;
 
-/// An average forgets an eighth whenever packets come.
+/// An average forgets an eighth whenever packets come, or the core wakes.
 const FORGOTTEN: u64 = 8;
+
+/// What a sleep counts as late at most. Where the machine stands still for once, that says nothing about the next one.
+const LATE_NS_MAX: u64 = 100_000;
 
 /// What a core does when there is nothing to do.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -40,9 +43,9 @@ impl Idle {
     pub const NAMES: [(&'static str, Self); 3] =
         [("spin", Self::Spin), ("pause", Self::Pause), ("adaptive", Self::Adaptive)];
 
-    /// The longest that [`Adaptive`](Self::Adaptive) lets a core sleep, and a packet wait for it. The kernel adds
-    /// what it takes to wake a thread.
-    pub const SLEEP_MAX: Duration = Duration::from_micros(150);
+    /// The longest that [`Adaptive`](Self::Adaptive) lets a core sleep, and a packet wait for it. What the kernel
+    /// usually takes to wake the thread is part of it; where it takes longer for once, so does the sleep.
+    pub const SLEEP_MAX: Duration = Duration::from_micros(200);
 }
 
 impl fmt::Display for Idle {
@@ -63,6 +66,8 @@ pub(crate) struct Pace {
     /// Nanoseconds in which the packets below came.
     ns: u64,
     packets: u64,
+    /// How much longer than asked for the kernel lets the core sleep, on average.
+    late_ns: u64,
 }
 
 impl Pace {
@@ -81,13 +86,20 @@ impl Pace {
         }
     }
 
-    /// How long the core may sleep where it finds nothing at `now`; nothing where it had better not.
+    /// The kernel was to let the core sleep for `asked_ns`, and it took `slept_ns`.
+    pub(crate) fn slept(&mut self, asked_ns: u64, slept_ns: u64) {
+        let late_ns = slept_ns.saturating_sub(asked_ns).min(LATE_NS_MAX);
+        self.late_ns = self.late_ns - self.late_ns / FORGOTTEN + late_ns / FORGOTTEN;
+    }
+
+    /// How long the kernel is to let the core sleep where it finds nothing at `now`; nothing where it had better not.
     pub(crate) fn sleep(&self, now: Instant) -> Option<Duration> {
         let ns = self.ns.saturating_add(now.ns_since(self.last));
         let expected_ns = (ns.saturating_mul(WAITING_MAX * PACKET)).checked_div(self.packets);
         // Before the first packet, none is expected.
         let sleep = expected_ns.map_or(Idle::SLEEP_MAX, Duration::from_nanos).min(Idle::SLEEP_MAX);
-        (sleep >= Duration::from_nanos(SLEEP_NS_MIN)).then_some(sleep)
+        let asked = sleep.saturating_sub(Duration::from_nanos(self.late_ns));
+        (asked >= Duration::from_nanos(SLEEP_NS_MIN)).then_some(asked)
     }
 }
 
@@ -134,6 +146,21 @@ mod tests {
         assert_eq!(pace.sleep(at(100_009)), None);
         assert_eq!(pace.sleep(at(100_020)), Some(Duration::from_micros(20)));
         assert_eq!(pace.sleep(at(200_000)), Some(Idle::SLEEP_MAX));
+    }
+
+    #[test]
+    fn what_the_kernel_adds_is_part_of_a_sleep() {
+        let (mut pace, now) = (Pace::default(), Instant::from_ns(0));
+        let asked_ns = |pace: &Pace| pace.sleep(now).unwrap().as_nanos() as u64;
+        for _ in 0..100 {
+            let asked_ns = asked_ns(&pace);
+            pace.slept(asked_ns, asked_ns + 40_000);
+        }
+        let sleep_ns = asked_ns(&pace) + 40_000;
+        assert!(sleep_ns.abs_diff(Idle::SLEEP_MAX.as_nanos() as u64) < 100, "{sleep_ns}");
+        // The machine stands still once.
+        pace.slept(asked_ns(&pace), 1_000_000_000);
+        assert!(asked_ns(&pace) + 40_000 > sleep_ns - LATE_NS_MAX / FORGOTTEN);
     }
 
     #[test]

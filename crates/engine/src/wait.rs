@@ -80,6 +80,7 @@ impl<'a> Wait<'a> {
     fn sleep(&mut self, now: hotloop_stage::Instant, sleep: Duration) {
         std::thread::sleep(sleep);
         let slept_ns = self.clock.now().ns_since(now);
+        self.pace.slept(sleep.as_nanos() as u64, slept_ns);
         self.time.sleep_count += 1;
         self.time.slept_ns += slept_ns;
         self.time.slept_ns_max = self.time.slept_ns_max.max(slept_ns);
