@@ -13,11 +13,13 @@ mod sink;
 
 use frames::Frames;
 use hotloop::dpdk::Eal;
+use hotloop_benches::bars;
 use hotloop_benches::beside_testpmd;
 use hotloop_benches::cores::Pair;
 use hotloop_benches::forwarder::{self, Case, Mode};
 use hotloop_benches::instrument::Instrument;
-use hotloop_benches::table::{Table, publish};
+use hotloop_benches::row::Row;
+use hotloop_benches::table::{Table, markdown, write};
 use std::process::ExitCode;
 
 /// Beside testpmd.
@@ -44,7 +46,22 @@ fn run() -> Result<(), String> {
         return Ok(());
     }
     table.notes.extend(instrument.finish());
-    publish("engine", &table).map_err(|error| format!("the table can't be written: {error}"))
+    publish(&table).map_err(|error| format!("the table can't be written: {error}"))
+}
+
+/// Prints the table, and writes it with a chart of both sides of each row.
+fn publish(table: &Table) -> std::io::Result<()> {
+    table.print();
+    let sides = |row: &Row| {
+        let rate = |figure: f64| if row.unit == "Mpps" { figure * 1e6 } else { 1e9 / figure };
+        [("hotloop", row.ours), (row.peer.as_str(), row.theirs)]
+            .map(|(side, figure)| (format!("{}: {side}", row.name), rate(figure)))
+    };
+    let rates: Vec<_> = table.rows.iter().flat_map(sides).collect();
+    write("engine", "json", &table.json())?;
+    write("engine", "svg", &bars::svg(&rates))?;
+    let picture = "![Packets a second on both sides of each row](engine.svg)";
+    write("engine", "md", &format!("{picture}\n\n{}", markdown(table)))
 }
 
 /// testpmd's modes, with hugepages.

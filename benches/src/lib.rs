@@ -11,6 +11,7 @@
 
 pub mod alternate;
 pub mod bare_lines;
+pub mod bars;
 pub mod beside_testpmd;
 pub mod contest;
 pub mod cores;
@@ -23,6 +24,7 @@ pub mod instrument;
 pub mod peers;
 pub mod row;
 mod slices;
+pub mod svg;
 pub mod table;
 pub mod testpmd;
 pub mod traffic;

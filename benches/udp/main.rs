@@ -12,7 +12,6 @@
 mod deployments;
 mod ladder;
 mod programs;
-mod svg;
 mod wire;
 
 use deployments::reflector;

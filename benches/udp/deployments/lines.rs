@@ -1,7 +1,7 @@
 //! The chart of loads: what is received of what is offered.
 
 use super::sweep::Sweep;
-use crate::svg::{line, text};
+use hotloop_benches::svg::{line, text};
 
 /// Of the chart, and from its edges to the axes.
 const SIZE: [f64; 2] = [760.0, 380.0];

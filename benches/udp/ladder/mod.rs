@@ -1,10 +1,10 @@
 //! Every rung in turn, several times.
 
-mod chart;
 mod idle;
 mod page;
 mod rates;
 mod rungs;
+mod sleeper;
 
 use crate::Bed;
 use crate::programs::{Measured, Window, measure};
@@ -70,7 +70,7 @@ pub fn run(bed: &Bed) -> Result<(), String> {
         }
     }
     let (mut rows, mut unshown) = (rates::rows(bed.folder())?, Vec::new());
-    match idle::rows(bed.folder()) {
+    match idle::rows(bed.folder(), &mut unshown) {
         Ok(of_idle) => rows.extend(of_idle),
         Err(reason) => unshown.push(reason),
     }

@@ -1,8 +1,9 @@
 //! What came of the ladder: the comparisons with their aims, a table of all rungs, and a chart.
 
+use super::Climbed;
 use super::rungs::{Part, UNSHOWN};
-use super::{Climbed, chart};
 use crate::programs::Measured;
+use hotloop_benches::bars;
 use hotloop_benches::row::Row;
 use hotloop_benches::table::{Table, markdown, write};
 use std::fmt::Write as _;
@@ -26,10 +27,12 @@ pub fn publish(all: &[Climbed<'_>], more: Vec<Row>, unshown: Vec<String>) -> Res
     table.print();
     let rungs = rungs(all);
     println!("\n{rungs}");
+    let rate = |it: &Climbed<'_>| (it.name(), it.figure(|measured| measured.received_pps).value);
+    let rates: Vec<_> = all.iter().filter(|it| !it.rounds.is_empty()).map(rate).collect();
     let picture = "![Datagrams a second on each rung](udp.svg)";
     let page = format!("{picture}\n\n{}\n{rungs}", markdown(&table));
     let written = write("udp", "json", &table.json())
-        .and_then(|()| write("udp", "svg", &chart::svg(all)))
+        .and_then(|()| write("udp", "svg", &bars::svg(&rates)))
         .and_then(|()| write("udp", "md", &page));
     written.map_err(|error| format!("the table can't be written: {error}"))
 }

@@ -124,7 +124,7 @@ fn poll() -> Vec<Rung> {
 fn memory(folder: &str) -> Vec<Rung> {
     let memif = |role: &str, cpu: usize| {
         words(&format!(
-            "--trust-memif-peer --port net_memif0,role={role},id=0,socket={folder}/memif.sock,socket-abstract=no \
+            "--trust-memif-peer --port net_memif0,role={role},id=0,socket={folder}/memif \
              --cpus {cpu}"
         ))
     };

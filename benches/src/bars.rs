@@ -1,22 +1,21 @@
-//! The chart: a bar for each rung.
+//! A chart of rates: bars.
 
-use super::Climbed;
 use crate::svg::{line, text};
 
 /// Of the chart, and from its edges to the bars.
-const WIDTH: f64 = 760.0;
-const LEFT: f64 = 270.0;
+const WIDTH: f64 = 810.0;
+const LEFT: f64 = 370.0;
 const RIGHT: f64 = 70.0;
 const TOP: f64 = 40.0;
 const BAR: f64 = 22.0;
 
-/// The x axis begins at this power of ten of datagrams a second, and ends at that.
+/// The x axis begins at this power of ten of packets a second, and ends at that.
 const DECADES: [i32; 2] = [4, 9];
 
-/// A bar for each rung: datagrams a second, on a logarithmic axis.
-pub fn svg(all: &[Climbed<'_>]) -> String {
-    let climbed: Vec<_> = all.iter().filter(|it| !it.rounds.is_empty()).collect();
-    let height = TOP + BAR * climbed.len() as f64 + 30.0;
+/// A bar for each name and rate, in packets a second, on a logarithmic axis.
+#[must_use]
+pub fn svg(rates: &[(String, f64)]) -> String {
+    let height = TOP + BAR * rates.len() as f64 + 30.0;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"sans-serif\" \
          font-size=\"12\">\n<rect width=\"{WIDTH}\" height=\"{height}\" fill=\"white\"/>\n"
@@ -31,9 +30,8 @@ pub fn svg(all: &[Climbed<'_>]) -> String {
         );
         text(&mut svg, (x, TOP - 8.0), "middle", &power_text(power));
     }
-    for (index, climbed) in climbed.iter().enumerate() {
-        let rate = climbed.figure(|measured| measured.received_pps).value;
-        let (y, right) = (TOP + BAR * index as f64, x(rate));
+    for (index, (name, rate)) in rates.iter().enumerate() {
+        let (y, right) = (TOP + BAR * index as f64, x(*rate));
         line(
             &mut svg,
             &format!(
@@ -43,7 +41,7 @@ pub fn svg(all: &[Climbed<'_>]) -> String {
                 BAR - 8.0
             ),
         );
-        text(&mut svg, (LEFT - 8.0, y + 15.0), "end", &climbed.name());
+        text(&mut svg, (LEFT - 8.0, y + 15.0), "end", name);
         text(&mut svg, (right + 6.0, y + 15.0), "start", &format!("{:.2} M", rate / 1e6));
     }
     svg + "</svg>\n"

@@ -1,0 +1,43 @@
+//! How late the machine wakes a thread that sleeps and does nothing else.
+
+use hotloop::engine::Idle;
+use hotloop_benches::cores::Pair;
+use std::num::NonZeroU64;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How late a sleep may end, for latencies to be those of the programs and not of the machine.
+pub const LATE_MAX: Duration = Duration::from_micros(100);
+
+/// Sleeps of each core: some 0.07 s.
+const SLEEP_COUNT: usize = 300;
+
+/// Whether bare sleeps on both cores all end in time just now.
+///
+/// # Errors
+/// Where the kernel refuses to pin a thread.
+///
+/// # Panics
+/// When a sleeper does.
+pub fn is_in_time() -> Result<bool, String> {
+    let both = || {
+        let Some(pair) = Pair::pin()? else { return Ok(false) };
+        let (mut there, mut here) = (Duration::ZERO, Duration::ZERO);
+        pair.run(|| there = latest(), || here = latest());
+        Ok(there.max(here) <= LATE_MAX)
+    };
+    // In a thread of its own: the calling one stays free.
+    thread::scope(|scope| scope.spawn(both).join()).expect("sleepers don't panic")
+}
+
+/// How late the latest of several sleeps of the calling thread ended.
+fn latest() -> Duration {
+    // As the engine's cores do.
+    let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+    let late = || {
+        let began = Instant::now();
+        thread::sleep(Idle::SLEEP_MAX);
+        began.elapsed().saturating_sub(Idle::SLEEP_MAX)
+    };
+    (0..SLEEP_COUNT).map(|_| late()).max().unwrap_or_default()
+}
