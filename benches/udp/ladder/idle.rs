@@ -73,8 +73,8 @@ pub fn rows(folder: &Path, unshown: &mut Vec<String>) -> Result<Vec<Row>, String
     Ok(rows)
 }
 
-/// What sleeping adds to the latency of 99.9 % of spinning, in nanoseconds, by rounds in which bare sleeps before,
-/// between and after were short enough; nothing where there was none.
+/// What sleeping adds to the latency of 99.9 % of spinning, in nanoseconds, by rounds in which bare sleeps before and
+/// after all ended in time; nothing where there was none.
 fn added_latency_ns(folder: &Path, rate: Option<u64>) -> Result<Option<Figure>, String> {
     let mut latencies_ns = [Vec::new(), Vec::new()];
     for attempt in 0..LATENCY_TRIES {

@@ -98,8 +98,10 @@ impl Pace {
         let expected_ns = (ns.saturating_mul(WAITING_MAX * PACKET)).checked_div(self.packets);
         // Before the first packet, none is expected.
         let sleep = expected_ns.map_or(Idle::SLEEP_MAX, Duration::from_nanos).min(Idle::SLEEP_MAX);
-        let asked = sleep.saturating_sub(Duration::from_nanos(self.late_ns));
-        (asked >= Duration::from_nanos(SLEEP_NS_MIN)).then_some(asked)
+        let (least, late) =
+            (Duration::from_nanos(SLEEP_NS_MIN), Duration::from_nanos(self.late_ns));
+        // A core that did not sleep would never see that the kernel is no longer as late.
+        (sleep >= least).then(|| sleep.saturating_sub(late).max(least))
     }
 }
 
@@ -161,6 +163,18 @@ mod tests {
         // The machine stands still once.
         pace.slept(asked_ns(&pace), 1_000_000_000);
         assert!(asked_ns(&pace) + 40_000 > sleep_ns - LATE_NS_MAX / FORGOTTEN);
+    }
+
+    #[test]
+    fn a_late_kernel_does_not_keep_a_core_awake() {
+        let (mut pace, now) = (Pace::default(), Instant::from_ns(101_000_000));
+        (1..=100)
+            .for_each(|turn| pace.came(1, Instant::from_ns(101_000_000 - (100 - turn) * 1_000)));
+        let asked = pace.sleep(now).unwrap();
+        (0..100).for_each(|_| pace.slept(0, LATE_NS_MAX));
+        assert_eq!(pace.sleep(now), Some(Duration::from_nanos(SLEEP_NS_MIN)));
+        (0..100).for_each(|_| pace.slept(SLEEP_NS_MIN, SLEEP_NS_MIN));
+        assert!(pace.sleep(now).unwrap().abs_diff(asked) < Duration::from_nanos(100));
     }
 
     #[test]
