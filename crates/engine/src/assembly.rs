@@ -3,6 +3,7 @@
 use crate::deployment::Deployment;
 use crate::idle::{Idle, Pace};
 use crate::ledger::{Baseline, CoreEnd};
+use crate::load::{LoadCounts, TimeSource};
 use crate::placement::Placement;
 use crate::report::Report;
 use crate::worker::{Running, Worker};
@@ -15,19 +16,20 @@ pub struct Assembly<'a> {
     deployment: Deployment,
     idle: Idle,
     cores: Vec<Running<'a>>,
+    clock: Option<TimeSource>,
     /// For each core, how fast packets come to it.
     paces: Vec<Pace>,
     baseline: Baseline,
 }
 
 impl<'a> Assembly<'a> {
-    pub(crate) fn new(deployment: Deployment, idle: Idle) -> Self {
+    pub(crate) fn new(deployment: Deployment, idle: Idle, clock: Option<TimeSource>) -> Self {
         let (cores, paces, baseline) = (Vec::new(), Vec::new(), Baseline::default());
-        Self { deployment, idle, cores, paces, baseline }
+        Self { deployment, idle, cores, clock, paces, baseline }
     }
 
     pub(crate) fn add(&mut self, core: Core, worker: Box<dyn Worker + 'a>) {
-        self.cores.push(Running::new(core, worker));
+        self.cores.push(Running::new(core, worker, self.clock.clone()));
         self.paces.push(Pace::default());
     }
 
@@ -63,7 +65,7 @@ impl<'a> Assembly<'a> {
         if core.panic.is_some() {
             return 0;
         }
-        let count = core.guard(|worker| worker.turn(now)).unwrap_or(0);
+        let count = core.guard(|worker, watch| watch.turn(worker, now)).unwrap_or(0);
         if count > 0 && self.idle == Idle::Adaptive {
             self.paces[index].came(count, now);
         }
@@ -90,6 +92,14 @@ impl<'a> Assembly<'a> {
     #[must_use]
     pub fn is_exhausted(&self) -> bool {
         self.cores.iter().all(|core| core.worker.is_exhausted() != Some(false))
+    }
+
+    /// What each core has counted of its turns, and timed where the assembly has a clock:
+    /// [`Plan::assemble_timed`](crate::Plan::assemble_timed).
+    #[must_use]
+    pub fn load(&mut self) -> Vec<LoadCounts> {
+        let deployment = self.deployment;
+        self.cores.iter_mut().map(|core| core.places().load(deployment)).collect()
     }
 
     /// Packets inside, found by walking rings, bursts and stages.

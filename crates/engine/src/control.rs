@@ -3,6 +3,8 @@
 use crate::deployment::Deployment;
 use crate::idle::Idle;
 use crate::ledger::Baseline;
+use crate::load::LoadCounts;
+use crate::monitor::Monitor;
 use crate::snapshot::{CorePlaces, Snapshot};
 use crate::worker::{Devices, Running};
 use hotloop_stage::{Device, Error, Limits};
@@ -255,6 +257,20 @@ impl<'a> Control<'a> {
     #[must_use]
     pub const fn idle(&self) -> Idle {
         self.shared.idle
+    }
+
+    /// What each core has counted and timed of its turns up to now.
+    #[must_use]
+    pub fn load(&self) -> Vec<LoadCounts> {
+        self.monitor().load()
+    }
+
+    /// What reads the run's counters from any thread, for as long as it likes.
+    #[must_use]
+    pub fn monitor(&self) -> Monitor {
+        let start = self.shared.lock();
+        let cores = start.built.iter().map(|built| built.core.clone()).collect();
+        Monitor::new(self.shared.deployment, cores)
     }
 
     /// What each place of each core has counted up to now.

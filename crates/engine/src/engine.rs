@@ -6,6 +6,7 @@ use crate::clock::{Clock, Running};
 use crate::control::{Control, Shared};
 use crate::deployment::{Deployment, PlanError};
 use crate::idle::Idle;
+use crate::load::TimeSource;
 use crate::placement::Placement;
 use crate::report::{Report, RunError};
 use crate::thread::CoreThread;
@@ -14,6 +15,7 @@ use hotloop_stage::{Core, Error};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
+use std::sync::Arc;
 
 /// The most packets that one ring between two cores may be asked to hold.
 pub const RING_CAPACITY_MAX: usize = 1 << 20;
@@ -195,8 +197,24 @@ impl<G: Graph> Plan<G> {
     /// # Errors
     /// The first factory or device that fails.
     pub fn assemble(&self) -> Result<Assembly<'_>, Error> {
+        self.assemble_with(None)
+    }
+
+    /// As [`assemble`](Self::assemble), and one turn in 64 is timed as on a thread, in nanoseconds of
+    /// `clock`, which a simulator moves on: [`Assembly::load`].
+    ///
+    /// # Errors
+    /// As [`assemble`](Self::assemble).
+    pub fn assemble_timed(
+        &self,
+        clock: impl Fn() -> u64 + Send + Sync + 'static,
+    ) -> Result<Assembly<'_>, Error> {
+        self.assemble_with(Some(Arc::new(clock)))
+    }
+
+    fn assemble_with(&self, clock: Option<TimeSource>) -> Result<Assembly<'_>, Error> {
         let ends = self.graph.ends(self.deployment, self.ring_capacity);
-        let mut assembly = Assembly::new(self.deployment, self.idle);
+        let mut assembly = Assembly::new(self.deployment, self.idle, clock);
         for (core, ends) in self.deployment.cores().into_iter().zip(ends) {
             let site = self.site(core);
             let worker = self.graph.worker(&site, ends)?;

@@ -239,6 +239,29 @@ impl Report {
         }
     }
 
+    /// What is known of a run whose cores were not joined.
+    pub(crate) fn unfinished(
+        deployment: Deployment,
+        cores: &[CorePlaces],
+        finding: String,
+    ) -> Self {
+        let end = |core: &CorePlaces| CoreEnd {
+            core: core.clone(),
+            lcore: None,
+            in_flight: 0,
+            panic: None,
+            time: None,
+        };
+        let ends: Vec<_> = cores.iter().map(end).collect();
+        let mut report = Self::summed(deployment, &ends);
+        let (entered, left) =
+            (report.received + report.created, report.sent + report.dropped_sum());
+        report.in_flight = entered.saturating_sub(left);
+        report.nic_loss.imissed = None;
+        report.findings = vec![finding];
+        report
+    }
+
     /// All packets dropped, whatever the reason.
     #[must_use]
     pub fn dropped_sum(&self) -> u64 {

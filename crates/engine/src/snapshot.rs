@@ -2,10 +2,12 @@
 
 use crate::chain::{Place, PlaceKind};
 use crate::deployment::Deployment;
+use crate::load::{LoadCounts, Watch};
 use crate::report::to_json;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
 /// The places of one core.
@@ -16,6 +18,15 @@ pub(crate) struct CorePlaces {
     pub(crate) cpu: Option<usize>,
     pub(crate) in_flight_max: usize,
     pub(crate) places: Vec<Place>,
+    pub(crate) watch: Arc<Watch>,
+}
+
+impl CorePlaces {
+    /// What the core has counted and timed of its turns.
+    pub(crate) fn load(&self, deployment: Deployment) -> LoadCounts {
+        let name = deployment.core_name(self.group, self.index);
+        self.watch.counts(name, self.cpu, &self.places)
+    }
 }
 
 /// What the cores of a run have counted up to now, in packets.

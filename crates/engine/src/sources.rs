@@ -51,6 +51,11 @@ impl<S: Source> Source for Sources<S> {
         self.sources.iter().all(Source::creates)
     }
 
+    /// One that doesn't know makes the sum unknown.
+    fn waiting_count(&mut self) -> Option<usize> {
+        self.sources.iter_mut().map(Source::waiting_count).sum()
+    }
+
     fn finished(&self) -> bool {
         self.sources.iter().all(Source::finished)
     }

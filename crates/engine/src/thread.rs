@@ -6,15 +6,14 @@ use crate::control::{Built, Shared};
 use crate::deployment::Deployment;
 use crate::idle::Idle;
 use crate::ledger::CoreEnd;
+use crate::load::{TimeSource, Watch};
 use crate::panic_origin::{Panic, panic_text};
 use crate::placement::Seat;
 use crate::wait::Wait;
 use crate::worker::{Running, Worker};
 use hotloop_stage::{Core, Error};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-
-/// The number of turns between two calls of [`Sink::maintain`](hotloop_stage::Sink::maintain).
-const MAINTENANCE_INTERVAL: u32 = 64;
+use std::sync::Arc;
 
 /// What the thread of a core needs.
 #[derive(Debug)]
@@ -45,7 +44,7 @@ impl CoreThread<'_> {
         }
         let built = self.catch("built", || build(&site));
         let worker = built.map_err(|error| self.shared.fail(error)).ok()?;
-        let mut running = Running::new(site.core, worker);
+        let mut running = Running::new(site.core, worker, Some(time_source()));
         let (limits, is_lossless) = self.shared.built(Built::of(&mut running))?;
         let started = self.catch("started", || {
             running.worker.start(&limits, is_lossless)?;
@@ -59,8 +58,10 @@ impl CoreThread<'_> {
         if !self.shared.started() {
             return None;
         }
+        running.watch.begin();
         let mut wait = Wait::new(self.idle, self.seat.is_shared, self.clock);
         self.live(&mut running, &mut wait);
+        running.watch.end();
         let mut end = CoreEnd { time: Some(wait.end()), ..CoreEnd::of(&mut running) };
         // What the stages own goes here, on the core that made it, and may panic too.
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(running))) {
@@ -102,8 +103,8 @@ impl CoreThread<'_> {
 
     /// Runs and drains. A panic stops the whole engine; the core then drops what still comes to it.
     fn live(&self, running: &mut Running<'_>, wait: &mut Wait<'_>) {
-        running.guard(|worker| {
-            self.poll(worker, wait);
+        running.guard(|worker, watch| {
+            self.poll(worker, watch, wait);
             worker.stop();
         });
         self.shared.stop();
@@ -116,16 +117,11 @@ impl CoreThread<'_> {
         }
     }
 
-    fn poll(&self, worker: &mut dyn Worker, wait: &mut Wait<'_>) {
+    fn poll(&self, worker: &mut dyn Worker, watch: &Watch, wait: &mut Wait<'_>) {
         let mut is_exhausted = worker.is_exhausted().is_none();
-        let mut turn: u32 = 0;
         while !self.shared.is_stopping() {
-            turn = turn.wrapping_add(1);
-            if turn.is_multiple_of(MAINTENANCE_INTERVAL) {
-                worker.maintain();
-            }
             let now = self.clock.now();
-            let count = worker.turn(now);
+            let count = watch.turn(worker, now);
             if count > 0 {
                 wait.came(count, now);
                 continue;
@@ -137,4 +133,11 @@ impl CoreThread<'_> {
             wait.poll_later(now);
         }
     }
+}
+
+/// The CPU's time-stamp counter, whatever the packets' time is.
+fn time_source() -> TimeSource {
+    let clock = quanta::Clock::new();
+    let start = clock.raw();
+    Arc::new(move || clock.delta_as_nanos(start, clock.raw()))
 }

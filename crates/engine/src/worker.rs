@@ -1,6 +1,7 @@
 //! What one core does. Threads, a simulator and tests drive the same thing.
 
 use crate::chain::{Part, Place, PlaceKind};
+use crate::load::{At, TimeSource, Watch};
 use crate::panic_origin::Panic;
 use crate::snapshot::CorePlaces;
 use hotloop_stage::{Core, Device, Error, Instant, Limits};
@@ -11,14 +12,14 @@ use std::sync::Arc;
 pub trait Worker {
     /// One turn: polls once, runs what came as far as it goes, and calls every stage's `tick`.
     /// Returns the number of packets that came.
-    fn turn(&mut self, now: Instant) -> usize;
+    fn turn(&mut self, at: At<'_>) -> usize;
 
     /// Ends polling.
     fn stop(&mut self);
 
     /// One turn of the drain, after [`stop`](Self::stop). Returns whether nothing is left nor can
     /// come from another core.
-    fn drain(&mut self, now: Instant) -> bool;
+    fn drain(&mut self, at: At<'_>) -> bool;
 
     /// Whether its source has ended; none where it has no source.
     fn is_exhausted(&self) -> Option<bool>;
@@ -80,10 +81,6 @@ impl dyn Worker + '_ {
         });
         started
     }
-
-    pub(crate) fn maintain(&mut self) {
-        self.visit(&mut |part| part.maintain());
-    }
 }
 
 /// The devices that a worker's queues belong to, by source and by sink.
@@ -104,13 +101,25 @@ impl std::fmt::Debug for Devices {
 pub(crate) struct Running<'a> {
     pub(crate) core: Core,
     pub(crate) worker: Box<dyn Worker + 'a>,
+    pub(crate) watch: Arc<Watch>,
     pub(crate) panic: Option<Panic>,
     pub(crate) is_done: bool,
 }
 
 impl<'a> Running<'a> {
-    pub(crate) fn new(core: Core, worker: Box<dyn Worker + 'a>) -> Self {
-        Self { core, worker, panic: None, is_done: false }
+    /// The worker on its core. Where there is a clock, some of its turns are timed.
+    pub(crate) fn new(
+        core: Core,
+        mut worker: Box<dyn Worker + 'a>,
+        clock: Option<TimeSource>,
+    ) -> Self {
+        let mut number = 0;
+        worker.visit(&mut |part| {
+            part.set_number(number);
+            number += 1;
+        });
+        let watch = Arc::new(Watch::new(number as usize, clock));
+        Self { core, worker, watch, panic: None, is_done: false }
     }
 
     pub(crate) fn places(&mut self) -> CorePlaces {
@@ -120,12 +129,16 @@ impl<'a> Running<'a> {
             cpu: self.core.cpu(),
             in_flight_max: self.worker.in_flight().1,
             places: self.worker.places(),
+            watch: Arc::clone(&self.watch),
         }
     }
 
     /// Calls `work`, which may panic. The first panic abandons what is inside.
-    pub(crate) fn guard<R>(&mut self, work: impl FnOnce(&mut dyn Worker) -> R) -> Option<R> {
-        match catch_unwind(AssertUnwindSafe(|| work(self.worker.as_mut()))) {
+    pub(crate) fn guard<R>(
+        &mut self,
+        work: impl FnOnce(&mut dyn Worker, &Watch) -> R,
+    ) -> Option<R> {
+        match catch_unwind(AssertUnwindSafe(|| work(self.worker.as_mut(), &self.watch))) {
             Ok(result) => Some(result),
             Err(panic) => {
                 self.panic.get_or_insert(Panic::caught(panic.as_ref()));
@@ -140,9 +153,9 @@ impl<'a> Running<'a> {
     /// One turn of the drain. After a panic it drops what other cores still send here.
     pub(crate) fn drain(&mut self, now: Instant) {
         let has_panicked = self.panic.is_some();
-        let drained = self.guard(|worker| {
+        let drained = self.guard(|worker, watch| {
             if !has_panicked {
-                return worker.drain(now);
+                return watch.drain(worker, now);
             }
             let mut is_done = true;
             worker.visit(&mut |part| is_done &= part.discard());

@@ -3,6 +3,7 @@
 use crate::ask::{AskError, ask};
 use crate::common::{counters_text, status_text, xstats_text};
 use crate::failure::{Failure, exit_code};
+use crate::load::load_text;
 use crate::output::print;
 use crate::path::socket_path;
 use crate::request::Request;
@@ -144,6 +145,9 @@ pub enum CommonCommand {
     Status,
     /// Print what each stage on each core has counted, and drops by reason.
     Counters,
+    /// Print how far each core is from its limit, what takes its time, and what waits for it: of the
+    /// last second.
+    Load,
     /// Print every figure of each device, by its driver's own names.
     Xstats,
 }
@@ -155,6 +159,7 @@ impl CommonCommand {
         match self {
             Self::Status => args.ask(name, &Request::new("status"), &status_text),
             Self::Counters => args.ask(name, &Request::new("counters"), &counters_text),
+            Self::Load => args.ask(name, &Request::new("load"), &load_text),
             Self::Xstats => args.ask(name, &Request::new("xstats"), &xstats_text),
         }
     }

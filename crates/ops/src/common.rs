@@ -2,6 +2,7 @@
 
 use crate::diagnostics::lost_count;
 use crate::links;
+use crate::load::{load_figures, rounded};
 use crate::request::Request;
 use crate::table::Table;
 use hotloop_engine::{Control, PlaceSnapshot, Snapshot};
@@ -13,6 +14,7 @@ pub fn answer(control: &Control<'_>, since: Instant, request: &Request) -> Optio
     match request.command.as_str() {
         "status" => Some(status(control, since)),
         "counters" => Some(json!(control.snapshot())),
+        "load" => Some(json!(load_figures())),
         "xstats" => Some(links::xstats(control)),
         _ => None,
     }
@@ -75,9 +77,14 @@ fn program() -> String {
     name.to_string_lossy().into_owned()
 }
 
-/// Each core: the packets it received, handed to other cores, sent and dropped.
+/// Each core: how far it is from its limit, the packets it received, handed to other cores, sent and dropped.
 fn cores(snapshot: &Snapshot) -> Vec<Value> {
     let same = |one: &PlaceSnapshot, other: &PlaceSnapshot| one.core == other.core;
+    let figures = load_figures();
+    let load_percent = |name: &str| {
+        let core = figures.iter().find(|core| core.load.core == name);
+        core.and_then(|core| core.load.load_percent)
+    };
     let core = |places: &[PlaceSnapshot]| {
         let first = &places[0];
         let sinks = places.iter().filter(|place| place.place == "sink");
@@ -87,6 +94,7 @@ fn cores(snapshot: &Snapshot) -> Vec<Value> {
         json!({
             "core": first.core,
             "cpu": first.cpu,
+            "load_percent": load_percent(&first.core),
             "received": first.counts.received,
             "crossed": crossed,
             "sent": sent,
@@ -112,10 +120,12 @@ pub fn status_text(status: &Value) -> String {
         inside,
         cell("in_flight_max"),
     ]);
-    let heads = ["core", "cpu", "received", "crossed", "sent", "dropped"];
-    let mut cores = Table::new(heads);
+    let heads = ["core", "cpu", "load %"];
+    let figures = ["received", "crossed", "sent", "dropped"];
+    let mut cores = Table::new(heads.into_iter().chain(figures));
     for core in list(&status["cores"]) {
-        cores.row(cells(core, &heads));
+        let load = rounded(&core["load_percent"], 1);
+        cores.row(cells(core, &heads[..2]).into_iter().chain([load]).chain(cells(core, &figures)));
     }
     let figures = ["received", "received_bytes", "sent", "sent_bytes"];
     let heads = ["device", "link"].into_iter().chain(figures).chain(["imissed", "rx_nombuf"]);
@@ -184,7 +194,7 @@ pub fn xstats_text(devices: &Value) -> String {
     table.to_string()
 }
 
-fn list(value: &Value) -> &[Value] {
+pub(crate) fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
@@ -193,7 +203,7 @@ fn cells(value: &Value, keys: &[&str]) -> Vec<String> {
 }
 
 /// Text and numbers as they are, `-` for what is not known.
-fn cell(value: &Value) -> String {
+pub(crate) fn cell(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
         Value::String(text) => text.clone(),
@@ -207,7 +217,7 @@ mod tests {
 
     #[test]
     fn people_read_a_status() {
-        let core = json!({"core": "core 1", "cpu": null, "received": 9, "crossed": 4, "sent": 7,
+        let core = json!({"core": "core 1", "cpu": null, "load_percent": 41.26, "received": 9, "crossed": 4, "sent": 7,
             "dropped": 2});
         let mut status = json!({"program": "nf", "process": 7, "uptime_s": 1.25,
             "deployment": "pipeline", "idle": "spin", "received": 9, "created": 0, "sent": 7, "dropped": 2,
@@ -218,8 +228,8 @@ mod tests {
             "nf, process 7, running for 1.2 s, pipeline, idle: spin\n\n\
              received  created  sent  dropped  inside  at most\n       \
              9        0     7        2  0 to 3       96\n\n\
-             core    cpu  received  crossed  sent  dropped\n\
-             core 1    -         9        4     7        2"
+             core    cpu  load %  received  crossed  sent  dropped\n\
+             core 1    -    41.3         9        4     7        2"
         );
         let figures = |name: &str, link: Value, imissed: Value| {
             json!({"name": name, "link": link, "received": 7, "received_bytes": 420, "sent": 0,

@@ -2,6 +2,7 @@
 
 use crate::common;
 use crate::links::Links;
+use crate::load::Loads;
 use crate::request::{Reply, Request};
 use crate::socket::Socket;
 use hotloop_engine::{Control, Waited};
@@ -68,6 +69,7 @@ pub struct Operation<'a> {
     socket: Option<&'a mut Socket>,
     end: Option<Instant>,
     links: Links,
+    loads: Loads,
 }
 
 impl<'a> Operation<'a> {
@@ -80,7 +82,7 @@ impl<'a> Operation<'a> {
         duration: Option<Duration>,
     ) -> Self {
         let end = duration.and_then(|duration| Instant::now().checked_add(duration));
-        Self { control, socket, end, links: Links::of(control) }
+        Self { control, socket, end, links: Links::of(control), loads: Loads::of(control) }
     }
 
     /// Answers clients, logs changes of links, then waits for [`TURN`], or for less where the run ends
@@ -102,6 +104,7 @@ impl<'a> Operation<'a> {
             });
         }
         self.links.turn();
+        self.loads.turn(control);
         let now = Instant::now();
         let rest = self.end.map_or(TURN, |end| end.saturating_duration_since(now).min(TURN));
         match control.wait_for_signal_or(rest) {

@@ -75,6 +75,13 @@ pub trait Source {
         false
     }
 
+    /// The number of packets that wait in it to be polled; nothing where it does not know. The engine
+    /// asks once in 64 turns, on the thread that polls. As [`poll`](Self::poll), it may not block,
+    /// allocate, lock or make a system call.
+    fn waiting_count(&mut self) -> Option<usize> {
+        None
+    }
+
     /// Whether nothing will ever come again.
     fn finished(&self) -> bool {
         false

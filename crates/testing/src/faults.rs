@@ -213,6 +213,10 @@ impl<S: Source<Item: PacketBuf>> Source for FaultySource<S> {
         self.source.creates()
     }
 
+    fn waiting_count(&mut self) -> Option<usize> {
+        self.source.waiting_count()
+    }
+
     fn finished(&self) -> bool {
         self.source.finished()
     }

@@ -128,6 +128,10 @@ impl<S: Source> Source for PlantedSource<S> {
         self.source.creates()
     }
 
+    fn waiting_count(&mut self) -> Option<usize> {
+        self.source.waiting_count()
+    }
+
     fn finished(&self) -> bool {
         self.second.is_none() && self.source.finished()
     }

@@ -131,6 +131,10 @@ impl Source for MemoryRx {
         self.port.config.lossless
     }
 
+    fn waiting_count(&mut self) -> Option<usize> {
+        Some(self.wire.waiting_count())
+    }
+
     fn finished(&self) -> bool {
         let input = self.wire.input();
         input.ended && !input.loaded && input.waiting.is_empty()

@@ -136,6 +136,10 @@ impl<S: Source> Source for Watched<S> {
         self.watched.creates()
     }
 
+    fn waiting_count(&mut self) -> Option<usize> {
+        self.watched.waiting_count()
+    }
+
     fn finished(&self) -> bool {
         self.watched.finished()
     }

@@ -97,6 +97,10 @@ impl<S: Source> Source for Arrivals<S> {
         self.queues.iter().flat_map(|(_, queue)| queue.devices()).collect()
     }
 
+    fn waiting_count(&mut self) -> Option<usize> {
+        self.queues.iter_mut().map(|(_, queue)| queue.waiting_count()).sum()
+    }
+
     fn finished(&self) -> bool {
         self.queues.iter().all(|(_, queue)| queue.finished())
     }

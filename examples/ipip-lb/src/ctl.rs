@@ -23,6 +23,9 @@ pub enum CtlCommand {
     Status,
     /// Print what each stage on each core has counted, and drops by reason.
     Counters,
+    /// Print how far each core is from its limit, what takes its time, and what waits for it: of the
+    /// last second.
+    Load,
     /// Print every figure of each device, by its driver's own names.
     Xstats,
     /// Print every service, with its scheduler, backends, packets and connections.
@@ -94,6 +97,7 @@ impl Ctl {
         match &self.command {
             CtlCommand::Status => ask("overview", Value::Null, &overview_text),
             CtlCommand::Counters => CommonCommand::Counters.ask(name, &self.args),
+            CtlCommand::Load => CommonCommand::Load.ask(name, &self.args),
             CtlCommand::Xstats => CommonCommand::Xstats.ask(name, &self.args),
             CtlCommand::Services => ask("services", Value::Null, &|rows| {
                 let columns = [

@@ -42,6 +42,10 @@ impl Source for CheckedQueue<'_> {
         self.queue.lossless()
     }
 
+    fn waiting_count(&mut self) -> Option<usize> {
+        self.queue.waiting_count()
+    }
+
     fn finished(&self) -> bool {
         self.queue.finished()
     }

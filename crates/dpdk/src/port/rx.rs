@@ -260,6 +260,10 @@ impl Source for RxQueue {
         self.reads_file
     }
 
+    fn waiting_count(&mut self) -> Option<usize> {
+        self.rx_queue_count()
+    }
+
     fn finished(&self) -> bool {
         self.finished
     }

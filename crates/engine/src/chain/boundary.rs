@@ -3,9 +3,10 @@
 use super::group::{Group, Input, Rings};
 use super::node::{Node, Part, Passage, Place, PlaceKind, abandon_received, settle};
 use crate::deployment::Deployment;
+use crate::load::{At, Watch};
 use crate::panic_origin::record;
 use hotloop_ring::{Mesh, Producers};
-use hotloop_stage::{BURST_CAPACITY, Burst, Carries, Counters, DropReason, Instant, drop_reasons};
+use hotloop_stage::{BURST_CAPACITY, Burst, Carries, Counters, DropReason, drop_reasons};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -112,6 +113,7 @@ struct Out<T> {
     only: Option<usize>,
     lanes: Box<[Burst<T>]>,
     name: String,
+    number: u32,
     group: usize,
     counters: Arc<Counters>,
 }
@@ -130,19 +132,20 @@ impl<'a, T: Carries + Send, K: Key<T>, D: Node<T>> Boundary<'a, T, K, D> {
         let lanes = (0..core_count).map(|_| Burst::new()).collect();
         let counters = Arc::new(Counters::new(BoundaryDrop::NAMES));
         let only = only.or((core_count == 1).then_some(0));
-        let out = Out { rings: Some(rings), only, lanes, name, group, counters };
+        let out = Out { rings: Some(rings), only, lanes, name, number: 0, group, counters };
         Self { key, out, own: own.map(|own| (index, own)) }
     }
 
     /// Sends each packet to the core that the key selects.
     #[inline(always)]
-    fn distribute(&mut self, burst: &mut Burst<T>) {
+    fn distribute(&mut self, watch: &Watch, burst: &mut Burst<T>) {
         let Self { key, out, own } = self;
         let (own_index, mut input) = match own {
             Some((index, group)) => {
                 // So that no packet has to be run in the midst of the burst.
                 if group.input.burst().len() + burst.len() > BURST_CAPACITY {
-                    group.run_own();
+                    group.run_own(watch);
+                    watch.enter(out.number);
                 }
                 (*index, Some(&mut group.input))
             }
@@ -237,31 +240,32 @@ impl<T> Out<T> {
 
 impl<T: Carries + Send, K: Key<T>, D: Node<T>> Node<T> for Boundary<'_, T, K, D> {
     #[inline(always)]
-    fn accept(&mut self, now: Instant, burst: &mut Burst<T>) {
+    fn accept(&mut self, at: At<'_>, burst: &mut Burst<T>) {
         let Self { out, own, .. } = self;
+        at.watch.enter(out.number);
         if let Some((_, group)) = own {
-            group.follow(now);
+            group.follow(at.now);
         }
         match (out.only, own) {
-            (None, _) => self.distribute(burst),
+            (None, _) => self.distribute(at.watch, burst),
             (Some(only), Some((index, group))) if only == *index => {
                 out.count_kept(burst.len());
-                group.pass(now, burst);
+                group.pass(at, burst);
             }
             (Some(only), _) => Out::send(&mut out.rings, &out.counters, only, burst),
         }
     }
 
     #[inline(always)]
-    fn turn(&mut self, now: Instant) -> usize {
-        self.own.as_mut().map_or(0, |(_, group)| group.turn_own(now))
+    fn turn(&mut self, at: At<'_>) -> usize {
+        self.own.as_mut().map_or(0, |(_, group)| group.turn_own(at))
     }
 
-    fn close(&mut self, now: Instant) -> bool {
+    fn close(&mut self, at: At<'_>) -> bool {
         self.out.rings = None;
         self.own.as_mut().is_none_or(|(_, group)| {
-            group.follow(now);
-            group.close()
+            group.follow(at.now);
+            group.close(at.watch)
         })
     }
 
@@ -282,6 +286,10 @@ impl<T: Carries + Send, K: Key<T>, D: Node<T>> Node<T> for Boundary<'_, T, K, D>
 impl<T> Part for Out<T> {
     fn place(&self) -> Place {
         Place::new(PlaceKind::Boundary, self.group, &self.name, &self.counters)
+    }
+
+    fn set_number(&mut self, number: u32) {
+        self.number = number;
     }
 
     fn in_flight(&self) -> usize {

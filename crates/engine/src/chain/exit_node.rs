@@ -1,6 +1,7 @@
 //! A side exit: some packets leave the chain through sinks of their own.
 
 use super::node::{Node, Part, Place, PlaceKind, abandon_emitted};
+use crate::load::At;
 use hotloop_stage::{BURST_CAPACITY, Burst, Carries, Counters, Instant};
 use std::sync::Arc;
 
@@ -42,6 +43,7 @@ struct Parting<On, Exit> {
     on: Burst<On>,
     leaving: Burst<Exit>,
     name: String,
+    number: u32,
     group: usize,
     counters: Arc<Counters>,
 }
@@ -49,13 +51,14 @@ struct Parting<On, Exit> {
 impl<On, Exit, X: Node<Exit>, D: Node<On>> ExitNode<On, Exit, X, D> {
     pub fn new(name: String, group: usize, exit: X, down: D) -> Self {
         let (on, leaving, counters) = (Burst::new(), Burst::new(), Arc::new(Counters::new(&[])));
-        Self { parting: Parting { on, leaving, name, group, counters }, exit, down }
+        Self { parting: Parting { on, leaving, name, number: 0, group, counters }, exit, down }
     }
 }
 
 impl<On, Exit, X: Node<Exit>, D: Node<On>> Node<Fork<On, Exit>> for ExitNode<On, Exit, X, D> {
     #[inline(always)]
-    fn accept(&mut self, now: Instant, burst: &mut Burst<Fork<On, Exit>>) {
+    fn accept(&mut self, at: At<'_>, burst: &mut Burst<Fork<On, Exit>>) {
+        at.watch.enter(self.parting.number);
         let Parting { on, leaving, counters, .. } = &mut self.parting;
         counters.received.add(burst.len() as u64);
         counters.emitted.add(burst.len() as u64);
@@ -67,20 +70,20 @@ impl<On, Exit, X: Node<Exit>, D: Node<On>> Node<Fork<On, Exit>> for ExitNode<On,
             }
         });
         if !leaving.is_empty() {
-            self.exit.accept(now, leaving);
+            self.exit.accept(at, leaving);
         }
         if !on.is_empty() {
-            self.down.accept(now, on);
+            self.down.accept(at, on);
         }
     }
 
     #[inline(always)]
-    fn turn(&mut self, now: Instant) -> usize {
-        self.down.turn(now)
+    fn turn(&mut self, at: At<'_>) -> usize {
+        self.down.turn(at)
     }
 
-    fn close(&mut self, now: Instant) -> bool {
-        self.down.close(now)
+    fn close(&mut self, at: At<'_>) -> bool {
+        self.down.close(at)
     }
 
     fn room(&mut self) -> usize {
@@ -97,6 +100,10 @@ impl<On, Exit, X: Node<Exit>, D: Node<On>> Node<Fork<On, Exit>> for ExitNode<On,
 impl<On, Exit> Part for Parting<On, Exit> {
     fn place(&self) -> Place {
         Place::new(PlaceKind::Stage, self.group, &self.name, &self.counters)
+    }
+
+    fn set_number(&mut self, number: u32) {
+        self.number = number;
     }
 
     fn in_flight(&self) -> usize {

@@ -1,6 +1,7 @@
 //! One core's share of a group: where its packets come from, and the nodes they run through.
 
 use super::node::{Node, Part, Place, PlaceKind, abandon_emitted, pass_on};
+use crate::load::{At, Watch};
 use crate::panic_origin::record;
 use crate::worker::Worker;
 use hotloop_ring::{Consumers, prefetch};
@@ -46,47 +47,48 @@ impl<S: Source<Item: Carries>, D: Node<S::Item>> Group<S, D> {
     /// One turn: polls once, runs what came as far as it goes, and lets every later node and group
     /// have its turn. Returns the number of packets that came.
     #[inline(always)]
-    pub fn turn(&mut self) -> usize {
-        self.take() + self.down.turn(self.now)
+    pub fn turn(&mut self, watch: &Watch) -> usize {
+        self.take(watch) + self.down.turn(At { now: self.now, watch })
     }
 
     /// Polls once, and runs what came.
     #[inline(always)]
-    fn take(&mut self) -> usize {
+    fn take(&mut self, watch: &Watch) -> usize {
+        watch.enter(self.input.number);
         if self.input.is_limited {
             self.input.burst.set_limit(self.down.room().min(BURST_CAPACITY));
         }
         let polled = self.input.poll();
-        self.run();
+        self.run(watch);
         polled
     }
 
     /// Runs what is in the burst.
     #[inline(always)]
-    pub fn run(&mut self) {
+    pub fn run(&mut self, watch: &Watch) {
         if self.input.is_paced {
-            self.run_paced();
+            self.run_paced(watch);
         } else if !self.input.burst.is_empty() {
-            self.down.accept(self.now, &mut self.input.burst);
+            self.down.accept(At { now: self.now, watch }, &mut self.input.burst);
         }
     }
 
     /// Runs what is in the burst, for a group before this one on the same core.
     #[inline(never)]
-    pub fn run_own(&mut self) {
-        self.run();
+    pub fn run_own(&mut self, watch: &Watch) {
+        self.run(watch);
     }
 
     /// A turn, for a group before this one on the same core.
     #[inline(never)]
-    pub fn turn_own(&mut self, now: Instant) -> usize {
-        self.follow(now);
-        self.turn()
+    pub fn turn_own(&mut self, at: At<'_>) -> usize {
+        self.follow(at.now);
+        self.turn(at.watch)
     }
 
     /// Runs each packet at the time it arrived, or now if that is later.
     #[cold]
-    fn run_paced(&mut self) {
+    fn run_paced(&mut self, watch: &Watch) {
         let Self { input: Input { burst, due, .. }, down, now, .. } = self;
         let next_arrival = |burst: &Burst<S::Item>| burst.as_slice().first().map(Carries::arrival);
         while let Some(arrival) = next_arrival(burst) {
@@ -94,7 +96,7 @@ impl<S: Source<Item: Carries>, D: Node<S::Item>> Group<S, D> {
             while next_arrival(burst).is_some_and(|arrival| arrival.is_none_or(|at| at <= *now)) {
                 due.extend(burst.pop());
             }
-            pass_on(down, *now, due);
+            pass_on(down, At { now: *now, watch }, due);
         }
     }
 
@@ -109,25 +111,25 @@ impl<S: Source<Item: Carries>, D: Node<S::Item>> Group<S, D> {
 
     /// Passes on the packets of `burst`, which came from this same core, without storing them.
     #[inline(always)]
-    pub fn pass(&mut self, now: Instant, burst: &mut Burst<S::Item>) {
-        self.now = self.now.max(now);
+    pub fn pass(&mut self, at: At<'_>, burst: &mut Burst<S::Item>) {
+        self.now = self.now.max(at.now);
         self.input.count(burst.len(), burst.len());
-        self.down.accept(self.now, burst);
+        self.down.accept(At { now: self.now, ..at }, burst);
     }
 
     /// One turn of the drain, once no packets come from this same core. Returns whether nothing is
     /// left here and in later groups.
-    pub fn close(&mut self) -> bool {
+    pub fn close(&mut self, watch: &Watch) -> bool {
         if !self.is_closed {
-            let polled = self.take();
-            self.down.turn(self.now);
+            let polled = self.take(watch);
+            self.down.turn(At { now: self.now, watch });
             let is_dry = polled == 0 && self.input.source.finished();
             if self.input.is_polling && !is_dry {
                 return false;
             }
             self.is_closed = true;
         }
-        self.down.close(self.now)
+        self.down.close(At { now: self.now, watch })
     }
 
     /// The number of packets that find room in this group.
@@ -143,9 +145,9 @@ impl<S: Source<Item: Carries>, D: Node<S::Item>> Group<S, D> {
 
 impl<S: Source<Item: Carries>, D: Node<S::Item>> Worker for Group<S, D> {
     #[inline]
-    fn turn(&mut self, now: Instant) -> usize {
-        self.now = self.now.max(now);
-        Self::turn(self)
+    fn turn(&mut self, at: At<'_>) -> usize {
+        self.now = self.now.max(at.now);
+        Self::turn(self, at.watch)
     }
 
     fn stop(&mut self) {
@@ -154,9 +156,9 @@ impl<S: Source<Item: Carries>, D: Node<S::Item>> Worker for Group<S, D> {
         }
     }
 
-    fn drain(&mut self, now: Instant) -> bool {
-        self.now = self.now.max(now);
-        self.close()
+    fn drain(&mut self, at: At<'_>) -> bool {
+        self.now = self.now.max(at.now);
+        self.close(at.watch)
     }
 
     fn is_exhausted(&self) -> Option<bool> {
@@ -189,6 +191,7 @@ pub struct Input<S: Source> {
     counters: Arc<Counters>,
     group: usize,
     name: String,
+    number: u32,
 }
 
 impl<T: Carries> Input<Rings<T>> {
@@ -216,6 +219,7 @@ impl<S: Source> Input<S> {
             counters: Arc::new(Counters::new(&[])),
             group: 0,
             name,
+            number: 0,
         }
     }
 
@@ -275,6 +279,18 @@ impl<S: Source> Drop for Poll<'_, S> {
 impl<S: Source> Part for Input<S> {
     fn place(&self) -> Place {
         Place::new(self.kind, self.group, &self.name, &self.counters)
+    }
+
+    fn set_number(&mut self, number: u32) {
+        self.number = number;
+    }
+
+    fn fill(&mut self) -> Option<(usize, Option<usize>)> {
+        if self.kind == PlaceKind::Source {
+            return Some((self.source.waiting_count()?, None));
+        }
+        let (waiting, capacity) = (self.in_rings)(&self.source);
+        Some((waiting, Some(capacity)))
     }
 
     fn in_flight(&self) -> usize {

@@ -1,21 +1,22 @@
 //! What runs: nodes that pass bursts on, each owning those after it.
 
-use hotloop_stage::{Burst, Counter, Counters, Device, Error, Instant, Limits};
+use crate::load::At;
+use hotloop_stage::{Burst, Counter, Counters, Device, Error, Limits};
 use std::sync::Arc;
 
 /// A node of a chain, together with all nodes after it.
 pub trait Node<In> {
     /// Takes all items of `burst` and passes on what becomes of them. Where something panics, the
     /// items that no node has taken stay in `burst`.
-    fn accept(&mut self, now: Instant, burst: &mut Burst<In>);
+    fn accept(&mut self, at: At<'_>, burst: &mut Burst<In>);
 
     /// One turn, with or without packets: calls `tick` of the stages and runs what came through the
     /// rings of later groups. Returns the number of packets that came.
-    fn turn(&mut self, now: Instant) -> usize;
+    fn turn(&mut self, at: At<'_>) -> usize;
 
     /// One turn of the drain, once nothing comes from the nodes before. Returns whether nothing is
     /// left here or in later nodes of this core.
-    fn close(&mut self, now: Instant) -> bool;
+    fn close(&mut self, at: At<'_>) -> bool;
 
     /// The number of items that find room in the rings of every boundary of this core.
     fn room(&mut self) -> usize;
@@ -27,14 +28,24 @@ pub trait Node<In> {
 /// Calls [`Node::accept`] where that is rare. All later nodes are inlined into a call: one in each place
 /// would double the code with every node.
 #[inline(never)]
-pub fn pass_on<T>(node: &mut impl Node<T>, now: Instant, burst: &mut Burst<T>) {
-    node.accept(now, burst);
+pub fn pass_on<T>(node: &mut impl Node<T>, at: At<'_>, burst: &mut Burst<T>) {
+    node.accept(at, burst);
 }
 
 /// A part of a chain that counts packets and may hold some, as it is seen outside the packet path.
 pub trait Part {
     /// Its place in the report.
     fn place(&self) -> Place;
+
+    /// Sets its number among the parts of its core, in the order of a packet, by which it says that it
+    /// runs.
+    fn set_number(&mut self, number: u32);
+
+    /// Packets that wait for it, and how many find room, where that is known; nothing where none wait
+    /// or nobody knows.
+    fn fill(&mut self) -> Option<(usize, Option<usize>)> {
+        None
+    }
 
     /// Packets in it, found by walking bursts and rings and asking stages what they hold.
     fn in_flight(&self) -> usize;

@@ -2,6 +2,7 @@
 
 use super::node::{Node, Part, Place, PlaceKind};
 use super::sink_node::{Collected, Outlet};
+use crate::load::At;
 use hotloop_stage::neighbours::Outgoing;
 use hotloop_stage::{Burst, Carries, Counters, DropReason, Instant, Sink, drop_reasons};
 use std::fmt::Debug;
@@ -94,7 +95,7 @@ impl Unrouted {
 impl<R: Eq, S: Sink> Node<Routed<S::Item, R>> for OutletsNode<R, S> {
     /// Most packets take the outlet of the one before: a burst is moved in runs of one route.
     #[inline(always)]
-    fn accept(&mut self, _: Instant, burst: &mut Burst<Routed<S::Item, R>>) {
+    fn accept(&mut self, at: At<'_>, burst: &mut Burst<Routed<S::Item, R>>) {
         let mut first = burst.pop();
         while let Some(Routed { packet, route }) = first {
             let sink = self.sinks.iter_mut().find(|(its, _)| *its == route);
@@ -109,15 +110,15 @@ impl<R: Eq, S: Sink> Node<Routed<S::Item, R>> for OutletsNode<R, S> {
                 burst.pop()
             };
         }
-        self.sinks.iter_mut().for_each(|(_, sink)| sink.flush());
+        self.sinks.iter_mut().for_each(|(_, sink)| sink.flush(at.watch));
     }
 
     #[inline(always)]
-    fn turn(&mut self, _: Instant) -> usize {
+    fn turn(&mut self, _: At<'_>) -> usize {
         0
     }
 
-    fn close(&mut self, _: Instant) -> bool {
+    fn close(&mut self, _: At<'_>) -> bool {
         true
     }
 
@@ -135,6 +136,9 @@ impl Part for Unrouted {
     fn place(&self) -> Place {
         Place::new(PlaceKind::Sink, self.group, "no outlet", &self.counters)
     }
+
+    /// It never runs.
+    fn set_number(&mut self, _: u32) {}
 
     fn in_flight(&self) -> usize {
         0

@@ -1,10 +1,10 @@
 //! The end of a chain: the only place that meets the packets a sink leaves over.
 
 use super::node::{Node, Part, Passage, Place, PlaceKind, abandon_received, settle};
+use crate::load::{At, Watch};
 use crate::panic_origin::{attribute, record};
 use hotloop_stage::{
-    BURST_CAPACITY, Burst, Carries, Counters, Device, DropReason, Error, Instant, Limits, Sink,
-    drop_reasons,
+    BURST_CAPACITY, Burst, Carries, Counters, Device, DropReason, Error, Limits, Sink, drop_reasons,
 };
 use std::sync::Arc;
 
@@ -40,18 +40,20 @@ impl<S: Sink<Item: Carries>> Outlet for S {
 pub struct SinkNode<S> {
     sink: S,
     name: String,
+    number: u32,
     group: usize,
     counters: Arc<Counters>,
 }
 
 impl<S: Sink> SinkNode<S> {
     pub fn new(sink: S, name: String, group: usize) -> Self {
-        Self { sink, name, group, counters: Arc::new(Counters::new(SinkDrop::NAMES)) }
+        Self { sink, name, number: 0, group, counters: Arc::new(Counters::new(SinkDrop::NAMES)) }
     }
 
     /// Sends all packets of `burst`, or drops them.
     #[inline(always)]
-    pub fn send(&mut self, burst: &mut Burst<S::Item>) {
+    pub fn send(&mut self, watch: &Watch, burst: &mut Burst<S::Item>) {
+        watch.enter(self.number);
         let offered = burst.len();
         let mut sending = Sending { node: self, burst, offered, sent: 0 };
         sending.offer();
@@ -121,16 +123,16 @@ impl<S: Sink> Drop for Sending<'_, S> {
 
 impl<S: Sink> Node<S::Item> for SinkNode<S> {
     #[inline(always)]
-    fn accept(&mut self, _: Instant, burst: &mut Burst<S::Item>) {
-        self.send(burst);
+    fn accept(&mut self, at: At<'_>, burst: &mut Burst<S::Item>) {
+        self.send(at.watch, burst);
     }
 
     #[inline(always)]
-    fn turn(&mut self, _: Instant) -> usize {
+    fn turn(&mut self, _: At<'_>) -> usize {
         0
     }
 
-    fn close(&mut self, _: Instant) -> bool {
+    fn close(&mut self, _: At<'_>) -> bool {
         true
     }
 
@@ -146,6 +148,10 @@ impl<S: Sink> Node<S::Item> for SinkNode<S> {
 impl<S: Sink> Part for SinkNode<S> {
     fn place(&self) -> Place {
         Place::new(PlaceKind::Sink, self.group, &self.name, &self.counters)
+    }
+
+    fn set_number(&mut self, number: u32) {
+        self.number = number;
     }
 
     fn in_flight(&self) -> usize {
@@ -184,9 +190,9 @@ impl<S: Sink> Collected<S> {
 
     /// Sends what was collected.
     #[inline(always)]
-    pub fn flush(&mut self) {
+    pub fn flush(&mut self, watch: &Watch) {
         if !self.burst.is_empty() {
-            self.node.send(&mut self.burst);
+            self.node.send(watch, &mut self.burst);
         }
     }
 }
@@ -194,6 +200,10 @@ impl<S: Sink> Collected<S> {
 impl<S: Sink> Part for Collected<S> {
     fn place(&self) -> Place {
         self.node.place()
+    }
+
+    fn set_number(&mut self, number: u32) {
+        self.node.set_number(number);
     }
 
     fn in_flight(&self) -> usize {
@@ -224,6 +234,7 @@ impl<S: Sink> Part for Collected<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hotloop_stage::Instant;
 
     struct Number(u8);
 
@@ -263,10 +274,12 @@ mod tests {
     #[test]
     fn what_a_sink_leaves_and_what_it_cannot_send_are_drops_of_their_own() {
         let mut node = EvenPairs::default().into_node("sink".to_owned(), 0);
+        let watch = Watch::new(1, None);
+        let at = At { now: Instant::from_ns(0), watch: &watch };
         for numbers in [0..14, 20..23] {
             let mut burst = Burst::new();
             burst.extend(numbers.map(Number));
-            node.accept(Instant::from_ns(0), &mut burst);
+            node.accept(at, &mut burst);
             assert!(burst.is_empty());
         }
         assert_eq!(node.sink.sent, [0, 2, 4, 6, 8, 20, 22]);

@@ -1,10 +1,10 @@
 //! A stage as a node of a chain.
 
 use super::node::{Node, Part, Passage, Place, PlaceKind, abandon_emitted, pass_on, settle};
+use crate::load::At;
 use crate::panic_origin::record;
 use hotloop_stage::{
-    BURST_CAPACITY, Burst, BurstStage, Counter, Counters, Cx, DropReason, Instant, Output, Stage,
-    Tally,
+    BURST_CAPACITY, Burst, BurstStage, Counter, Counters, Cx, DropReason, Output, Stage, Tally,
 };
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -20,6 +20,7 @@ struct Work<In, A: BurstStage<In>> {
     stage: A,
     output: Burst<A::Out>,
     name: String,
+    number: u32,
     group: usize,
     counters: Arc<Counters>,
     /// Drops counted when the stage last settled.
@@ -40,6 +41,7 @@ impl<In, A: BurstStage<In>, D: Node<A::Out>> StageNode<In, A, D> {
             stage,
             output: Burst::new(),
             name,
+            number: 0,
             group,
             counters,
             dropped_seen: 0,
@@ -53,9 +55,11 @@ impl<In, A: BurstStage<In>, D: Node<A::Out>> StageNode<In, A, D> {
 
     /// Calls `method` of the stage, and passes on what it emits.
     #[inline(always)]
-    fn call(&mut self, now: Instant, method: Method<'_, In>) {
+    fn call(&mut self, at: At<'_>, method: Method<'_, In>) {
         let Self { work, down } = self;
         let is_process = matches!(method, Method::Process(_));
+        let number = work.number;
+        at.watch.enter(number);
         let (input, is_end) = match method {
             Method::Process(input) => (Some(input), false),
             Method::Tick => (None, false),
@@ -64,8 +68,11 @@ impl<In, A: BurstStage<In>, D: Node<A::Out>> StageNode<In, A, D> {
         let offered = input.as_ref().map_or(0, |input| input.len());
         let mut call = Call { work, input, offered, tally: Tally::default() };
         let Work { stage, output, counters, .. } = &mut *call.work;
-        let mut cx = Cx::new(counters, now, 0);
-        let mut spill = |full: &mut Burst<A::Out>| pass_on(down, now, full);
+        let mut cx = Cx::new(counters, at.now, 0);
+        let mut spill = |full: &mut Burst<A::Out>| {
+            pass_on(down, at, full);
+            at.watch.enter(number);
+        };
         let mut out = Output::new(output, &mut spill, &mut call.tally);
         match &mut call.input {
             Some(input) => {
@@ -84,8 +91,8 @@ impl<In, A: BurstStage<In>, D: Node<A::Out>> StageNode<In, A, D> {
         std::mem::forget(call);
         match &mut self.work.output {
             output if output.is_empty() => {}
-            output if is_process => self.down.accept(now, output),
-            output => pass_on(&mut self.down, now, output),
+            output if is_process => self.down.accept(at, output),
+            output => pass_on(&mut self.down, at, output),
         }
     }
 }
@@ -152,21 +159,21 @@ impl<In, A: BurstStage<In>> Drop for Call<'_, In, A> {
 
 impl<In, A: BurstStage<In>, D: Node<A::Out>> Node<In> for StageNode<In, A, D> {
     #[inline(always)]
-    fn accept(&mut self, now: Instant, burst: &mut Burst<In>) {
-        self.call(now, Method::Process(burst));
+    fn accept(&mut self, at: At<'_>, burst: &mut Burst<In>) {
+        self.call(at, Method::Process(burst));
     }
 
     #[inline(always)]
-    fn turn(&mut self, now: Instant) -> usize {
-        self.call(now, Method::Tick);
-        self.down.turn(now)
+    fn turn(&mut self, at: At<'_>) -> usize {
+        self.call(at, Method::Tick);
+        self.down.turn(at)
     }
 
-    fn close(&mut self, now: Instant) -> bool {
+    fn close(&mut self, at: At<'_>) -> bool {
         if !std::mem::replace(&mut self.work.is_finished, true) {
-            self.call(now, Method::Finish);
+            self.call(at, Method::Finish);
         }
-        self.down.close(now)
+        self.down.close(at)
     }
 
     fn room(&mut self) -> usize {
@@ -183,6 +190,10 @@ impl<In, A: BurstStage<In>> Part for Work<In, A> {
     fn place(&self) -> Place {
         let gauges = self.stage.gauges();
         Place { gauges, ..Place::new(PlaceKind::Stage, self.group, &self.name, &self.counters) }
+    }
+
+    fn set_number(&mut self, number: u32) {
+        self.number = number;
     }
 
     fn in_flight(&self) -> usize {

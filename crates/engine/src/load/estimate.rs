@@ -1,0 +1,251 @@
+//! From what was counted and timed to how far a core is from its limit.
+
+use super::counts::{LoadCounts, PlaceLoad, TimedTurns, Waiting};
+use serde::Serialize;
+
+/// Of what was timed before, the part that counts beside what was timed since the last reading: bursts
+/// of several sizes show what a packet costs and what a turn.
+const KEPT_SHARE: f64 = 0.5;
+
+/// The fewest timed turns whose sizes say what a packet costs more.
+const FIT_COUNT_MIN: f64 = 8.0;
+
+/// The most that the standard error of what they say may be, as a share of what a packet costs at most.
+const FIT_ERROR_MAX: f64 = 0.1;
+
+/// Makes figures of a run's counts, each of the time since the reading before.
+///
+/// # The load
+///
+/// A turn that finds *n* packets takes *a* + *b* · *n*. Bursts grow with the load, up to *B* packets,
+/// so a core can take at most *B* / (*a* + *b* · *B*) packets in a nanosecond. Its load is the rate of
+/// packets that came, over that rate:
+///
+/// > load = packets · (*a* / *B* + *b*) / time
+///
+/// Idle, it is 0; where every burst is full and one follows the other, it is 1, whatever *a* and *b*.
+/// The packets are counted. *a* and *b* are the least-squares line through the timed turns that found
+/// packets. Where these are all of one size, or too few, the line goes through their mean and the *a*
+/// that was known last. Before one was, *a* is what a turn takes that finds nothing, which is no more
+/// than it should be: the load is then too high rather than too low.
+///
+/// Time is that in which the core's thread could run: what others took of its CPU is left out, since a
+/// core that gets half of a CPU is at its limit with half of the packets.
+///
+/// ```
+/// use hotloop_engine::{LoadCounts, LoadMeter, TimedTurns};
+///
+/// // Of 64,000 turns in a millisecond, half found 2 packets; an empty one takes 10 ns, one with
+/// // packets 15 + 3 for each.
+/// let timed = TimedTurns {
+///     empty_count: 500, empty_ns: 5_000,
+///     busy_count: 500, packets: 1_000, packets_squared: 2_000, ns: 10_500, packets_ns: 21_000,
+///     ..TimedTurns::default()
+/// };
+/// let counts = LoadCounts {
+///     turns: 64_000, empty_turns: 32_000, packets: 64_000, packets_per_turn_max: 64, timed,
+///     ..LoadCounts::default()
+/// };
+/// let load = &LoadMeter::default().read(&[counts], 1_000_000, |_| 1.0)[0];
+/// // By (10 / 64 + 5.5) ns a packet. By (15 / 64 + 3) it would be 21 %: bursts of one size don't say.
+/// assert_eq!(load.load_percent.map(f64::round), Some(36.0));
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct LoadMeter {
+    before: Vec<LoadCounts>,
+    costs: Vec<Costs>,
+}
+
+/// How busy a core was since the reading before.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct CoreLoad {
+    /// The name of the core.
+    pub core: String,
+    /// The CPU that it is pinned to.
+    pub cpu: Option<usize>,
+    /// How far it is from its limit: 0 where no packets come, 100 where no more could. Nothing where
+    /// packets came and none of their turns was timed yet.
+    pub load_percent: Option<f64>,
+    /// Turns in a second.
+    pub turns_per_second: f64,
+    /// The share of turns in which no packet came; nothing where there was no turn.
+    pub empty_percent: Option<f64>,
+    /// Packets in a second.
+    pub packets_per_second: f64,
+    /// How full the bursts were that had packets.
+    pub burst_percent: Option<f64>,
+    /// Nanoseconds that a packet took, of turns that found some; nothing where none was timed.
+    pub ns_per_packet: Option<f64>,
+    /// Each place, in the order of a packet.
+    pub places: Vec<PlaceTime>,
+}
+
+/// What a place took of the core's time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct PlaceTime {
+    /// The kind of place, as in [`PlaceSnapshot`](crate::PlaceSnapshot).
+    pub place: String,
+    /// The name of the stage, or what the engine calls the place.
+    pub name: String,
+    /// Nanoseconds for each packet that came to the core, whether or not it came to this place.
+    /// Nothing where no turn was timed.
+    pub ns_per_packet: Option<f64>,
+    /// The packets that wait there for the core.
+    pub waiting: Option<Waiting>,
+}
+
+impl LoadMeter {
+    /// The figures of each core since the last reading, or since the beginning at the first. `passed_ns`
+    /// is the time since then, and `available` the part of it in which the thread of a core could run,
+    /// up to 1.
+    pub fn read(
+        &mut self,
+        counts: &[LoadCounts],
+        passed_ns: u64,
+        available: impl Fn(&LoadCounts) -> f64,
+    ) -> Vec<CoreLoad> {
+        self.before.resize_with(counts.len(), LoadCounts::default);
+        self.costs.resize_with(counts.len(), Costs::default);
+        let each = counts.iter().zip(&self.before).zip(&mut self.costs);
+        let loads = each.map(|((now, before), costs)| {
+            costs.add(now.timed.since(&before.timed));
+            let available_ns = float(passed_ns) * available(now).clamp(0.0, 1.0);
+            CoreLoad::of(now, before, costs, float(passed_ns), available_ns)
+        });
+        let loads = loads.collect();
+        self.before = counts.to_vec();
+        loads
+    }
+}
+
+impl CoreLoad {
+    fn of(
+        now: &LoadCounts,
+        before: &LoadCounts,
+        costs: &Costs,
+        passed_ns: f64,
+        available_ns: f64,
+    ) -> Self {
+        let since = |of: fn(&LoadCounts) -> u64| float(of(now).saturating_sub(of(before)));
+        let (turns, empty) = (since(|it| it.turns), since(|it| it.empty_turns));
+        let (packets, burst_max) = (since(|it| it.packets), float(now.packets_per_turn_max.max(1)));
+        let share = |packet_ns: f64| ratio(packets * packet_ns * 100.0, available_ns);
+        let load_percent = if packets == 0.0 {
+            Some(0.0)
+        } else {
+            costs.packet_ns(burst_max).and_then(share).map(|percent| percent.min(100.0))
+        };
+        let by_place = since(|it| it.timed.by_place_packets);
+        let earlier = |index: usize| before.places.get(index).map_or(0, |place| place.ns);
+        let place = |(index, place): (usize, &PlaceLoad)| PlaceTime {
+            place: place.place.clone(),
+            name: place.name.clone(),
+            ns_per_packet: ratio(float(place.ns.saturating_sub(earlier(index))), by_place),
+            waiting: place.waiting,
+        };
+        Self {
+            core: now.core.clone(),
+            cpu: now.cpu,
+            load_percent,
+            turns_per_second: ratio(turns * 1e9, passed_ns).unwrap_or(0.0),
+            empty_percent: ratio(empty * 100.0, turns),
+            packets_per_second: ratio(packets * 1e9, passed_ns).unwrap_or(0.0),
+            burst_percent: ratio(packets * 100.0, (turns - empty).max(0.0) * burst_max),
+            ns_per_packet: ratio(since(|it| it.timed.ns), since(|it| it.timed.packets)),
+            places: now.places.iter().enumerate().map(place).collect(),
+        }
+    }
+}
+
+/// What turns took, the latest of them most.
+#[derive(Clone, Debug, Default)]
+struct Costs {
+    empty_count: f64,
+    empty_ns: f64,
+    busy_count: f64,
+    packets: f64,
+    packets_squared: f64,
+    ns: f64,
+    ns_squared: f64,
+    packets_ns: f64,
+    /// What a turn takes beside its packets, when bursts of several sizes last said so.
+    turn_ns: Option<f64>,
+}
+
+impl Costs {
+    /// What is known stays until there is something newer.
+    fn add(&mut self, timed: TimedTurns) {
+        let add = |sum: &mut f64, more: u64| *sum = *sum * KEPT_SHARE + float(more);
+        if timed.empty_count > 0 {
+            add(&mut self.empty_count, timed.empty_count);
+            add(&mut self.empty_ns, timed.empty_ns);
+        }
+        if timed.busy_count > 0 {
+            add(&mut self.busy_count, timed.busy_count);
+            add(&mut self.packets, timed.packets);
+            add(&mut self.packets_squared, timed.packets_squared);
+            add(&mut self.ns, timed.ns);
+            add(&mut self.ns_squared, timed.ns_squared);
+            add(&mut self.packets_ns, timed.packets_ns);
+            self.turn_ns = self.fit().or(self.turn_ns);
+        }
+    }
+
+    /// What a packet takes in a burst of `burst_max`; nothing where no turn with packets was timed.
+    fn packet_ns(&self, burst_max: f64) -> Option<f64> {
+        let mean = ratio(self.packets, self.busy_count)?;
+        let mean_ns = self.ns / self.busy_count;
+        let turn_ns_min = self.turn_ns_min();
+        let turn_ns = self.turn_ns.unwrap_or(0.0).max(turn_ns_min).min(mean_ns);
+        Some(turn_ns / burst_max + (mean_ns - turn_ns) / mean)
+    }
+
+    /// The least that a turn takes beside its packets: a turn that finds none does no more.
+    fn turn_ns_min(&self) -> f64 {
+        let mean_ns = ratio(self.ns, self.busy_count).unwrap_or(0.0);
+        ratio(self.empty_ns, self.empty_count).unwrap_or(0.0).min(mean_ns)
+    }
+
+    /// What a turn takes beside its packets, by the least-squares line; nothing where that is not
+    /// known well enough.
+    fn fit(&self) -> Option<f64> {
+        let count = self.busy_count;
+        let (mean, mean_ns) = (ratio(self.packets, count)?, self.ns / count);
+        let variance = self.packets_squared / count - mean * mean;
+        let covariance = self.packets_ns / count - mean * mean_ns;
+        let slope = ratio(covariance, variance)?;
+        let unexplained = self.ns_squared / count - mean_ns * mean_ns - slope * covariance;
+        let error = (unexplained.max(0.0) / (variance * count)).sqrt();
+        let slope_max = (mean_ns - self.turn_ns_min()) / mean;
+        let is_known = count >= FIT_COUNT_MIN && error <= FIT_ERROR_MAX * slope_max;
+        is_known.then(|| mean_ns - slope.clamp(0.0, slope_max) * mean)
+    }
+}
+
+impl TimedTurns {
+    fn since(&self, before: &Self) -> Self {
+        let since = |of: fn(&Self) -> u64| of(self).wrapping_sub(of(before));
+        Self {
+            outliers: since(|it| it.outliers),
+            empty_count: since(|it| it.empty_count),
+            empty_ns: since(|it| it.empty_ns),
+            busy_count: since(|it| it.busy_count),
+            packets: since(|it| it.packets),
+            packets_squared: since(|it| it.packets_squared),
+            ns: since(|it| it.ns),
+            ns_squared: since(|it| it.ns_squared),
+            packets_ns: since(|it| it.packets_ns),
+            by_place_packets: since(|it| it.by_place_packets),
+        }
+    }
+}
+
+/// One over the other; nothing where that is 0.
+fn ratio(of: f64, by: f64) -> Option<f64> {
+    (by > 0.0).then_some(of / by)
+}
+
+#[allow(clippy::cast_precision_loss, reason = "figures that are measured")]
+const fn float(count: u64) -> f64 {
+    count as f64
+}

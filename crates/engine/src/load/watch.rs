@@ -1,0 +1,326 @@
+//! What a core writes about its turns for others to read: all of it by relaxed stores of its own.
+
+use super::counts::{LoadCounts, PlaceLoad, TimedTurns, Waiting};
+use crate::chain::{Place, PlaceKind};
+use crate::worker::Worker;
+use hotloop_stage::{BURST_CAPACITY, Counter, Instant};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::Relaxed};
+
+/// The number of turns between two that are timed, and between two calls of
+/// [`Sink::maintain`](hotloop_stage::Sink::maintain).
+pub(crate) const TIMED_INTERVAL: u64 = 64;
+
+/// Of the turns that are timed, one in so many is timed place by place. The clock is read at each
+/// place then, which makes the turn longer: the others are timed as a whole.
+const BY_PLACE_INTERVAL: u64 = 4;
+
+/// A timed turn that takes so many times longer than turns of as many packets do is left out: the
+/// thread did not run all the while.
+const OUTLIER_FACTOR: u64 = 16;
+
+/// What a turn costs beside its packets, in packets, for the comparison with other turns.
+const TURN_PACKETS: u64 = 8;
+
+/// Nanoseconds of a clock that never goes back.
+pub(crate) type TimeSource = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+/// The time of a turn, and where the core says what it does.
+#[derive(Clone, Copy)]
+pub struct At<'a> {
+    pub now: Instant,
+    pub watch: &'a Watch,
+}
+
+/// A core's own account of its turns. Only the core writes.
+#[repr(align(128))]
+pub struct Watch {
+    /// The number of the place that runs, or ran last, from 0 in the order of a packet.
+    place: AtomicU32,
+    is_timed: AtomicBool,
+    /// Turns of polling and of the drain: it moves on while the core passes burst boundaries.
+    turns: Counter,
+    empty_turns: Counter,
+    packets: Counter,
+    timed: Timed,
+    places: Box<[PlaceWatch]>,
+    clock: Option<TimeSource>,
+    /// What reading the clock takes.
+    clock_ns: u64,
+    thread_id: AtomicI32,
+    has_ended: AtomicBool,
+}
+
+/// Sums over timed turns.
+#[derive(Debug, Default)]
+struct Timed {
+    count: Counter,
+    outliers: Counter,
+    empty_count: Counter,
+    empty_ns: Counter,
+    busy_count: Counter,
+    packets: Counter,
+    packets_squared: Counter,
+    ns: Counter,
+    ns_squared: Counter,
+    packets_ns: Counter,
+    /// Packets of the turns that were timed place by place.
+    by_place_packets: Counter,
+    /// The latest time read in such a turn.
+    last_ns: Counter,
+    /// What a packet takes, a running average, the turn's own costs taken for those of
+    /// [`TURN_PACKETS`].
+    typical_ns: Counter,
+}
+
+/// What is known of one place.
+#[derive(Debug, Default)]
+struct PlaceWatch {
+    /// In this turn.
+    turn_ns: Counter,
+    ns: Counter,
+    /// Packets that wait there for the core, and 1 more; 0 where that is not known.
+    waiting: Counter,
+    waiting_max: Counter,
+    capacity: Counter,
+}
+
+impl Watch {
+    pub(crate) fn new(place_count: usize, clock: Option<TimeSource>) -> Self {
+        let mut times = clock.iter().flat_map(|clock| (0..64).map(|_| clock()));
+        let mut last = times.next();
+        let steps = times.filter_map(|now| Some(now.saturating_sub(last.replace(now)?)));
+        let clock_ns = steps.min().unwrap_or(0);
+        Self {
+            place: AtomicU32::new(0),
+            is_timed: AtomicBool::new(false),
+            turns: Counter::default(),
+            empty_turns: Counter::default(),
+            packets: Counter::default(),
+            timed: Timed::default(),
+            places: (0..place_count).map(|_| PlaceWatch::default()).collect(),
+            clock,
+            clock_ns,
+            thread_id: AtomicI32::new(0),
+            has_ended: AtomicBool::new(false),
+        }
+    }
+
+    /// The calling thread is the core's from now on.
+    pub(crate) fn begin(&self) {
+        self.thread_id.store(rustix::thread::gettid().as_raw_nonzero().get(), Relaxed);
+    }
+
+    /// The core has had its last turn.
+    pub(crate) fn end(&self) {
+        self.has_ended.store(true, Relaxed);
+    }
+
+    /// The place of this number runs from now on.
+    #[inline(always)]
+    pub fn enter(&self, place: u32) {
+        if self.is_timed.load(Relaxed) {
+            self.charge();
+        }
+        self.place.store(place, Relaxed);
+    }
+
+    /// Charges the time since the last reading to the place that ran.
+    #[cold]
+    fn charge(&self) {
+        let Some(clock) = &self.clock else { return };
+        let now = clock();
+        let ns = now.saturating_sub(self.timed.last_ns.count()).saturating_sub(self.clock_ns);
+        if let Some(place) = self.places.get(self.place.load(Relaxed) as usize) {
+            place.turn_ns.add(ns);
+        }
+        // Read again: what charging takes is nobody's.
+        self.timed.last_ns.set(clock());
+    }
+
+    /// A turn of the worker at `now`. Returns the number of packets that came.
+    #[inline(always)]
+    pub(crate) fn turn(&self, worker: &mut dyn Worker, now: Instant) -> usize {
+        self.turns.add(1);
+        if self.turns.count().is_multiple_of(TIMED_INTERVAL) {
+            return self.timed_turn(worker, now);
+        }
+        let count = worker.turn(At { now, watch: self });
+        self.count(count);
+        count
+    }
+
+    /// A turn of the drain.
+    pub(crate) fn drain(&self, worker: &mut dyn Worker, now: Instant) -> bool {
+        self.turns.add(1);
+        self.is_timed.store(false, Relaxed);
+        worker.drain(At { now, watch: self })
+    }
+
+    #[inline(always)]
+    fn count(&self, count: usize) {
+        if count == 0 {
+            self.empty_turns.add(1);
+        } else {
+            self.packets.add(count as u64);
+        }
+    }
+
+    #[inline(never)]
+    fn timed_turn(&self, worker: &mut dyn Worker, now: Instant) -> usize {
+        let mut number = 0;
+        worker.visit(&mut |part| {
+            self.enter(number);
+            part.maintain();
+            if let Some(fill) = part.fill() {
+                self.places[number as usize].see(fill);
+            }
+            number += 1;
+        });
+        let Some(clock) = &self.clock else {
+            let count = worker.turn(At { now, watch: self });
+            self.count(count);
+            return count;
+        };
+        self.timed.count.add(1);
+        let by_place = self.timed.count.count().is_multiple_of(BY_PLACE_INTERVAL);
+        self.is_timed.store(by_place, Relaxed);
+        let start = clock();
+        self.timed.last_ns.set(start);
+        let count = worker.turn(At { now, watch: self });
+        let ns = clock().saturating_sub(start).saturating_sub(self.clock_ns);
+        if by_place {
+            self.charge();
+            self.is_timed.store(false, Relaxed);
+        }
+        self.count(count);
+        self.settle(count as u64, ns, by_place);
+        count
+    }
+
+    /// Adds a timed turn to the sums, unless the thread was off its CPU in it.
+    fn settle(&self, count: u64, ns: u64, by_place: bool) {
+        let Timed { typical_ns, outliers, .. } = &self.timed;
+        let (packet_ns, typical) = (ns / (count + TURN_PACKETS), typical_ns.count());
+        let is_outlier = typical > 0 && packet_ns > typical * OUTLIER_FACTOR;
+        if is_outlier {
+            // If all turns are like that from now on, it is soon none.
+            outliers.add(1);
+            typical_ns.set(typical * 2);
+        } else {
+            typical_ns.set((typical * 7 + packet_ns).div_ceil(8));
+        }
+        let is_kept = !is_outlier && count > 0 && by_place;
+        for place in self.places.iter().filter(|_| by_place) {
+            if is_kept {
+                place.ns.add(place.turn_ns.count());
+            }
+            place.turn_ns.set(0);
+        }
+        if is_kept {
+            self.timed.by_place_packets.add(count);
+        } else if !is_outlier && !by_place {
+            self.timed.add(count, ns);
+        }
+    }
+
+    pub(crate) fn turn_count(&self) -> u64 {
+        self.turns.count()
+    }
+
+    pub(crate) fn place(&self) -> usize {
+        self.place.load(Relaxed) as usize
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.has_ended.load(Relaxed)
+    }
+
+    /// The kernel's number of the core's thread; nothing where it has none of its own.
+    pub(crate) fn thread_id(&self) -> Option<i32> {
+        Some(self.thread_id.load(Relaxed)).filter(|&id| id != 0)
+    }
+
+    /// What it has counted and timed up to now at `places`.
+    pub(crate) fn counts(&self, core: String, cpu: Option<usize>, places: &[Place]) -> LoadCounts {
+        let place = |(place, watch): (&Place, &PlaceWatch)| PlaceLoad {
+            group: place.group,
+            place: place.kind.to_string(),
+            name: place.name.clone(),
+            ns: watch.ns.count(),
+            waiting: watch.waiting(),
+        };
+        let places: Vec<_> = places.iter().zip(&self.places).map(place).collect();
+        let inputs = places.iter().filter(|place| {
+            let capacity = place.waiting.as_ref().and_then(|waiting| waiting.capacity);
+            place.place == PlaceKind::Source.to_string() || capacity.is_some_and(|most| most > 0)
+        });
+        LoadCounts {
+            core,
+            cpu,
+            thread_id: self.thread_id(),
+            turns: self.turns.count(),
+            empty_turns: self.empty_turns.count(),
+            packets: self.packets.count(),
+            packets_per_turn_max: (inputs.count().max(1) * BURST_CAPACITY) as u64,
+            timed: self.timed.read(),
+            places,
+        }
+    }
+}
+
+impl Timed {
+    fn add(&self, count: u64, ns: u64) {
+        if count == 0 {
+            self.empty_count.add(1);
+            self.empty_ns.add(ns);
+            return;
+        }
+        self.busy_count.add(1);
+        self.packets.add(count);
+        self.packets_squared.add(count * count);
+        self.ns.add(ns);
+        self.ns_squared.add(ns.wrapping_mul(ns));
+        self.packets_ns.add(count.wrapping_mul(ns));
+    }
+
+    fn read(&self) -> TimedTurns {
+        TimedTurns {
+            outliers: self.outliers.count(),
+            empty_count: self.empty_count.count(),
+            empty_ns: self.empty_ns.count(),
+            busy_count: self.busy_count.count(),
+            packets: self.packets.count(),
+            packets_squared: self.packets_squared.count(),
+            ns: self.ns.count(),
+            ns_squared: self.ns_squared.count(),
+            packets_ns: self.packets_ns.count(),
+            by_place_packets: self.by_place_packets.count(),
+        }
+    }
+}
+
+impl PlaceWatch {
+    fn see(&self, (waiting, capacity): (usize, Option<usize>)) {
+        let waiting = waiting as u64;
+        self.waiting.set(waiting + 1);
+        self.waiting_max.set(self.waiting_max.count().max(waiting));
+        self.capacity.set(capacity.map_or(0, |most| most as u64 + 1));
+    }
+
+    fn waiting(&self) -> Option<Waiting> {
+        let now = self.waiting.count().checked_sub(1)?;
+        let capacity = self.capacity.count().checked_sub(1);
+        Some(Waiting { now, max: self.waiting_max.count(), capacity })
+    }
+}
+
+impl std::fmt::Debug for Watch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (turns, place) = (self.turn_count(), self.place());
+        f.debug_struct("Watch")
+            .field("turns", &turns)
+            .field("place", &place)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,227 @@
+//! What else runs on a core's CPU while the core loses packets.
+
+use super::CoreFigures;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long threads are watched to see which of them runs there: two scheduling periods and more.
+const WATCH_TIME: Duration = Duration::from_millis(250);
+
+/// How often the same core is warned of.
+const WARN_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The least part of a CPU's time that makes a thread worth its name.
+const PART_MIN: f64 = 0.01;
+
+/// Looks who runs on a core's CPU where the core loses packets, and says so.
+#[derive(Debug, Default)]
+pub(super) struct Intruders {
+    warned: BTreeMap<String, Instant>,
+    /// Whether a thread looks: there are thousands of files to read.
+    is_looking: Arc<AtomicBool>,
+}
+
+/// A core that lost the CPU in a second in which packets were lost.
+#[derive(Debug)]
+struct Hindered {
+    core: String,
+    cpu: usize,
+    thread_id: i32,
+    imissed: u64,
+    switches: u64,
+    steal_percent: f64,
+}
+
+/// A thread that runs on a core's CPU.
+#[derive(Clone, Debug, PartialEq)]
+struct Intruder {
+    process_id: i32,
+    thread_id: i32,
+    name: String,
+    is_pinned: bool,
+    /// The part of the CPU's time that it took.
+    part: f64,
+}
+
+impl Intruders {
+    /// In a second, devices lost `imissed` packets, and each core did what its figures say.
+    pub(super) fn look(&mut self, imissed: u64, figures: &[(Option<i32>, CoreFigures)]) {
+        if imissed == 0 {
+            return;
+        }
+        for (thread_id, figures) in figures {
+            let switches = figures.involuntary_switches.unwrap_or(0);
+            let Some(thread_id) = thread_id.filter(|_| switches > 0) else { continue };
+            let Some(cpu) = figures.load.cpu.or_else(|| last_cpu(thread_id)) else { continue };
+            let core = figures.load.core.clone();
+            let warned = self.warned.get(&core);
+            if warned.is_some_and(|at| at.elapsed() < WARN_INTERVAL)
+                || self.is_looking.swap(true, Ordering::Acquire)
+            {
+                continue;
+            }
+            self.warned.insert(core.clone(), Instant::now());
+            let steal_percent = figures.steal_percent.unwrap_or(0.0);
+            let hindered = Hindered { core, cpu, thread_id, imissed, switches, steal_percent };
+            let is_looking = Arc::clone(&self.is_looking);
+            let spawned = std::thread::Builder::new().name("intruder".into()).spawn(move || {
+                crate::keep(crate::Capabilities::empty());
+                let intruder = find(Path::new("/"), &hindered, WATCH_TIME);
+                tracing::warn!("{}", hindered.text(intruder.as_ref()));
+                is_looking.store(false, Ordering::Release);
+            });
+            if spawned.is_err() {
+                self.is_looking.store(false, Ordering::Release);
+            }
+        }
+    }
+}
+
+impl Hindered {
+    fn text(&self, intruder: Option<&Intruder>) -> String {
+        let Self { core, cpu, imissed, switches, steal_percent, .. } = self;
+        let lost = format!(
+            "{core}: {imissed} packets were lost (imissed) in a second in which the kernel took CPU \
+             {cpu} from it {switches} times"
+        );
+        match intruder {
+            Some(Intruder { process_id, thread_id, name, is_pinned, part }) => {
+                let pinned = if *is_pinned { ", pinned to it" } else { "" };
+                let part = part * 100.0;
+                format!(
+                    "{lost}: {name} (process {process_id}, thread {thread_id}{pinned}) runs there and \
+                     takes {part:.0} % of it; move one of the two to another CPU (taskset), or keep \
+                     others off this one (isolcpus)"
+                )
+            }
+            None => format!(
+                "{lost}: no thread was found that still runs there: look at interrupts \
+                 (/proc/interrupts); the hypervisor took {steal_percent:.0} % of it"
+            ),
+        }
+    }
+}
+
+/// The CPU that a thread of this process ran on last.
+fn last_cpu(thread_id: i32) -> Option<usize> {
+    Thread::read(&PathBuf::from(format!("/proc/self/task/{thread_id}"))).map(|thread| thread.cpu)
+}
+
+/// The thread that takes most of a core's CPU beside the core's own.
+fn find(root: &Path, hindered: &Hindered, watch_time: Duration) -> Option<Intruder> {
+    let before = threads_on(root, hindered);
+    let start = Instant::now();
+    std::thread::sleep(watch_time);
+    let now = threads_on(root, hindered);
+    let passed_ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    let ran = |((ids, folder), ran_ns): ((Ids, PathBuf), u64)| {
+        let before_ns = before.get(&(ids, folder.clone())).copied().unwrap_or(ran_ns);
+        (super::share(ran_ns.saturating_sub(before_ns), passed_ns), ids, folder)
+    };
+    let most = now.into_iter().map(ran).max_by(|one, other| one.0.total_cmp(&other.0));
+    let (part, (process_id, thread_id), folder) = most.filter(|(part, ..)| *part >= PART_MIN)?;
+    let name = std::fs::read_to_string(folder.join("comm")).unwrap_or_default();
+    let status = std::fs::read_to_string(folder.join("status")).unwrap_or_default();
+    let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    let is_pinned = allowed.is_some_and(|list| list.trim() == hindered.cpu.to_string());
+    Some(Intruder { process_id, thread_id, name: name.trim().to_owned(), is_pinned, part })
+}
+
+/// The numbers of a process and of a thread of it.
+type Ids = (i32, i32);
+
+/// The threads that ran last on a core's CPU, but its own, with their time on CPUs in nanoseconds.
+fn threads_on(root: &Path, hindered: &Hindered) -> BTreeMap<(Ids, PathBuf), u64> {
+    let mut threads = BTreeMap::new();
+    for (process_id, process) in numbered(&root.join("proc")) {
+        for (thread_id, folder) in numbered(&process.join("task")) {
+            let thread = Thread::read(&folder).filter(|thread| thread.cpu == hindered.cpu);
+            if let Some(thread) = thread.filter(|_| thread_id != hindered.thread_id) {
+                threads.insert(((process_id, thread_id), folder), thread.ran_ns);
+            }
+        }
+    }
+    threads
+}
+
+/// The entries of a folder that have numbers for names.
+fn numbered(folder: &Path) -> impl Iterator<Item = (i32, PathBuf)> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path())))
+}
+
+struct Thread {
+    /// The CPU that it ran on last.
+    cpu: usize,
+    /// Nanoseconds on CPUs.
+    ran_ns: u64,
+}
+
+impl Thread {
+    /// Reads `stat` and `schedstat` of a thread's folder in /proc.
+    fn read(folder: &Path) -> Option<Self> {
+        let stat = std::fs::read_to_string(folder.join("stat")).ok()?;
+        // The name, in parentheses, may have any character in it. The third field follows it.
+        let (_, fields) = stat.rsplit_once(')')?;
+        let cpu = fields.split_whitespace().nth(39 - 3)?.parse().ok()?;
+        let schedstat = std::fs::read_to_string(folder.join("schedstat")).ok()?;
+        Some(Self { cpu, ran_ns: schedstat.split_whitespace().next()?.parse().ok()? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hindered() -> Hindered {
+        let core = "core 0".to_owned();
+        Hindered { core, cpu: 3, thread_id: 71, imissed: 900, switches: 250, steal_percent: 2.4 }
+    }
+
+    #[test]
+    fn the_thread_that_takes_most_of_the_cpu_is_named() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |thread: (i32, i32), cpu: usize, ran_ns: u64| {
+            let (process, id) = thread;
+            let folder = root.path().join(format!("proc/{process}/task/{id}"));
+            std::fs::create_dir_all(&folder).unwrap();
+            let before_cpu = "0 ".repeat(35);
+            let stat = format!("{id} (a (b) c) R {before_cpu}{cpu} 0 0\n");
+            std::fs::write(folder.join("stat"), stat).unwrap();
+            std::fs::write(folder.join("schedstat"), format!("{ran_ns} 0 1\n")).unwrap();
+            std::fs::write(folder.join("comm"), format!("spin-{id}\n")).unwrap();
+            std::fs::write(folder.join("status"), "Cpus_allowed_list:\t3\n").unwrap();
+        };
+        // The core's own, one that did something long ago, one elsewhere, one that runs.
+        let threads = [((70, 71), 3), ((80, 80), 3), ((80, 81), 2), ((90, 92), 3)];
+        threads.iter().for_each(|&(ids, cpu)| write(ids, cpu, 5_000_000_000));
+        let found = std::thread::scope(|scope| {
+            let found = scope.spawn(|| find(root.path(), &hindered(), Duration::from_secs(2)));
+            std::thread::sleep(Duration::from_secs(1));
+            for (ids, cpu) in [threads[0], threads[2], threads[3]] {
+                write(ids, cpu, 5_900_000_000);
+            }
+            found.join().unwrap().unwrap()
+        });
+        assert_eq!((found.process_id, found.thread_id, found.name.as_str()), (90, 92, "spin-92"));
+        assert!(found.is_pinned && found.part > PART_MIN, "{found:?}");
+        let text = hindered().text(Some(&found));
+        for part in
+            ["core 0: 900 packets", "CPU 3 from it 250 times", "spin-92 (process 90, thread 92"]
+        {
+            assert!(text.contains(part), "{text}");
+        }
+        assert!(hindered().text(None).contains("/proc/interrupts"));
+        assert!(hindered().text(None).contains("2 % of it"));
+    }
+
+    #[test]
+    fn this_very_thread_ran_somewhere() {
+        let id = rustix::thread::gettid().as_raw_nonzero().get();
+        assert!(last_cpu(id).is_some());
+        assert_eq!(last_cpu(i32::MAX), None);
+    }
+}

@@ -1,0 +1,94 @@
+//! The load for people.
+
+use crate::common::{cell, list};
+use crate::table::Table;
+use serde_json::Value;
+
+/// An answer to `load`, for people.
+pub(crate) fn load_text(load: &Value) -> String {
+    if list(load).is_empty() {
+        return "nothing is known yet: ask again in a second".to_owned();
+    }
+    let mut cores = Table::new([
+        "core",
+        "cpu",
+        "load %",
+        "packets/s",
+        "burst %",
+        "empty %",
+        "ns/packet",
+        "switches",
+        "waited %",
+        "steal %",
+    ]);
+    let mut places =
+        Table::new(["core", "place", "name", "ns/packet", "waiting", "at most", "room"]);
+    for core in list(load) {
+        cores.row([
+            cell(&core["core"]),
+            cell(&core["cpu"]),
+            rounded(&core["load_percent"], 1),
+            rounded(&core["packets_per_second"], 0),
+            rounded(&core["burst_percent"], 1),
+            rounded(&core["empty_percent"], 1),
+            rounded(&core["ns_per_packet"], 1),
+            cell(&core["involuntary_switches"]),
+            rounded(&core["waited_percent"], 1),
+            rounded(&core["steal_percent"], 1),
+        ]);
+        for place in list(&core["places"]) {
+            let waiting = &place["waiting"];
+            places.row([
+                cell(&core["core"]),
+                cell(&place["place"]),
+                cell(&place["name"]),
+                rounded(&place["ns_per_packet"], 1),
+                cell(&waiting["now"]),
+                cell(&waiting["max"]),
+                cell(&waiting["capacity"]),
+            ]);
+        }
+    }
+    format!("{cores}\n\n{places}")
+}
+
+/// A number with so many digits after the point, `-` for what is not known.
+pub(crate) fn rounded(value: &Value, digits: usize) -> String {
+    value.as_f64().map_or_else(|| cell(value), |number| format!("{number:.digits$}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::CoreFigures;
+    use hotloop_engine::{CoreLoad, PlaceTime, Waiting};
+    use serde_json::json;
+
+    #[test]
+    fn people_read_the_load() {
+        let place = PlaceTime {
+            place: "rings".into(),
+            name: "group 1".into(),
+            ns_per_packet: Some(12.34),
+            waiting: Some(Waiting { now: 3, max: 80, capacity: Some(4096) }),
+        };
+        let load = CoreLoad {
+            core: "core 0".into(),
+            cpu: Some(2),
+            load_percent: Some(41.26),
+            packets_per_second: 1234.6,
+            places: vec![place],
+            ..CoreLoad::default()
+        };
+        let figures = CoreFigures { load, involuntary_switches: Some(7), ..CoreFigures::default() };
+        assert_eq!(
+            load_text(&json!([figures])),
+            "core    cpu  load %  packets/s  burst %  empty %  ns/packet  switches  waited %  steal %\n\
+             core 0    2    41.3       1235        -        -          -         7         -        -\n\n\
+             core    place  name     ns/packet  waiting  at most  room\n\
+             core 0  rings  group 1       12.3        3       80  4096"
+        );
+        assert!(load_text(&json!([])).contains("a second"));
+        assert!(!load_text(&json!([1, {"places": [2]}])).is_empty());
+    }
+}
