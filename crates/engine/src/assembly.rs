@@ -6,6 +6,7 @@ use crate::ledger::{Baseline, CoreEnd};
 use crate::load::{LoadCounts, TimeSource};
 use crate::placement::Placement;
 use crate::report::Report;
+use crate::tap::Taps;
 use crate::worker::{Running, Worker};
 use hotloop_stage::{Core, Error, Instant, Limits};
 use std::time::Duration;
@@ -20,16 +21,22 @@ pub struct Assembly<'a> {
     /// For each core, how fast packets come to it.
     paces: Vec<Pace>,
     baseline: Baseline,
+    taps: Taps,
 }
 
 impl<'a> Assembly<'a> {
     pub(crate) fn new(deployment: Deployment, idle: Idle, clock: Option<TimeSource>) -> Self {
         let (cores, paces, baseline) = (Vec::new(), Vec::new(), Baseline::default());
-        Self { deployment, idle, cores, clock, paces, baseline }
+        Self { deployment, idle, cores, clock, paces, baseline, taps: Taps::new(None) }
     }
 
     pub(crate) fn add(&mut self, core: Core, worker: Box<dyn Worker + 'a>) {
-        self.cores.push(Running::new(core, worker, self.clock.clone()));
+        let mut running = Running::new(core, worker, self.clock.clone());
+        if let Some(lane) = running.lane.take() {
+            let (group, index) = (running.core.group(), running.core.index());
+            self.taps.add(self.deployment.core_name(group, index), lane, running.places());
+        }
+        self.cores.push(running);
         self.paces.push(Pace::default());
     }
 
@@ -65,11 +72,25 @@ impl<'a> Assembly<'a> {
         if core.panic.is_some() {
             return 0;
         }
-        let count = core.guard(|worker, watch| watch.turn(worker, now)).unwrap_or(0);
+        let turn = |core: &mut Running<'_>| {
+            core.guard(|worker, watch| watch.turn(worker, now)).unwrap_or(0)
+        };
+        let count = if core.tap.is_in_use() {
+            core.tap.maintain();
+            core.tapped(turn)
+        } else {
+            turn(core)
+        };
         if count > 0 && self.idle == Idle::Adaptive {
             self.paces[index].came(count, now);
         }
         count
+    }
+
+    /// The taps of its cores, for captures. Each core takes up what changes as it is stepped.
+    #[must_use]
+    pub fn taps(&self) -> Taps {
+        self.taps.clone()
     }
 
     /// How long the thread of the core at `index` would sleep where its turn at `now` has found nothing: nothing
@@ -119,7 +140,8 @@ impl<'a> Assembly<'a> {
     pub fn finish(mut self, now: Instant) -> Report {
         self.cores.iter_mut().for_each(|core| core.worker.stop());
         while !self.cores.iter().all(|core| core.is_done) {
-            self.cores.iter_mut().filter(|core| !core.is_done).for_each(|core| core.drain(now));
+            let left = self.cores.iter_mut().filter(|core| !core.is_done);
+            left.for_each(|core| core.tapped(|core| core.drain(now)));
         }
         let ends = self.cores.iter_mut().map(CoreEnd::of).collect();
         self.cores.clear();

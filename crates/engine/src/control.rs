@@ -1,11 +1,13 @@
 //! What the cores of a run share, and the handle by which the calling thread steers it.
 
+use crate::clock::Running as Clock;
 use crate::deployment::Deployment;
 use crate::idle::Idle;
 use crate::ledger::Baseline;
 use crate::load::LoadCounts;
 use crate::monitor::Monitor;
 use crate::snapshot::{CorePlaces, Snapshot};
+use crate::tap::{Lane, Taps};
 use crate::worker::{Devices, Running};
 use hotloop_stage::{Device, Error, Limits};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -23,6 +25,7 @@ pub(crate) struct Shared {
     exhausted_count: AtomicUsize,
     deployment: Deployment,
     idle: Idle,
+    taps: Taps,
     start: Mutex<Start>,
     changed: Condvar,
 }
@@ -46,22 +49,28 @@ enum Phase {
 }
 
 /// The worker that a core has built, as others need to know it.
-#[derive(Debug)]
 pub(crate) struct Built {
     core: CorePlaces,
     devices: Devices,
     is_lossless: bool,
+    lane: Option<Lane>,
+}
+
+impl std::fmt::Debug for Built {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Built").field("core", &self.core).finish_non_exhaustive()
+    }
 }
 
 impl Built {
     pub(crate) fn of(running: &mut Running<'_>) -> Self {
         let (devices, is_lossless) = (running.worker.devices(), running.worker.is_lossless());
-        Self { core: running.places(), devices, is_lossless }
+        Self { core: running.places(), devices, is_lossless, lane: running.lane.take() }
     }
 }
 
 impl Shared {
-    pub(crate) fn new(deployment: Deployment, idle: Idle) -> Self {
+    pub(crate) fn new(deployment: Deployment, idle: Idle, clock: &Arc<Clock>) -> Self {
         let start =
             Start { phase: Phase::Building, built: Vec::new(), started_count: 0, failure: None };
         Self {
@@ -69,6 +78,7 @@ impl Shared {
             exhausted_count: AtomicUsize::new(0),
             deployment,
             idle,
+            taps: Taps::new(Some(Arc::clone(clock))),
             start: Mutex::new(start),
             changed: Condvar::new(),
         }
@@ -128,7 +138,11 @@ impl Shared {
 
     /// A core has built its worker. Returns what devices are to be started with and whether one of the
     /// sources can wait, or none where the start failed elsewhere.
-    pub(crate) fn built(&self, built: Built) -> Option<(Limits, bool)> {
+    pub(crate) fn built(&self, mut built: Built) -> Option<(Limits, bool)> {
+        if let Some(lane) = built.lane.take() {
+            let name = self.deployment.core_name(built.core.group, built.core.index);
+            self.taps.add(name, lane, built.core.clone());
+        }
         self.lock().built.push(built);
         self.changed.notify_all();
         match self.wait_while(|start| start.phase == Phase::Building).phase {
@@ -251,6 +265,12 @@ impl<'a> Control<'a> {
     #[must_use]
     pub fn devices(&self) -> Vec<Arc<dyn Device>> {
         self.shared.devices().devices()
+    }
+
+    /// The taps of the run, for captures: [`Taps::capture`] may be called on another thread.
+    #[must_use]
+    pub fn taps(&self) -> Taps {
+        self.shared.taps.clone()
     }
 
     /// What cores do when there is nothing to do.

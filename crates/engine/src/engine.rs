@@ -132,8 +132,8 @@ impl<G: Graph> Plan<G> {
     /// With what `control` panicked with, after the engine has come to its end.
     pub fn run<T>(self, control: impl FnOnce(&Control) -> T) -> Result<Report, RunError> {
         let placement = self.placement_now();
-        let shared = Shared::new(self.deployment, self.idle);
-        let clock = Running::start(self.clock);
+        let clock = Arc::new(Running::start(self.clock));
+        let shared = Shared::new(self.deployment, self.idle, &clock);
         let ends = self.graph.ends(self.deployment, self.ring_capacity);
         let cores = ends.into_iter().zip(placement.seats()).enumerate();
 

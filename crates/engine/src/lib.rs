@@ -14,6 +14,8 @@
 //!   counters. Where it does not, the run is an error.
 //! - While cores run, control hands them values by [`publish()`], queries them by [`mailbox()`], and reads
 //!   their counts by [`Control::snapshot`]; none of it makes a core wait.
+//! - Packets can be captured where they come in, go out and are dropped, by [`Control::taps`]: a capture
+//!   that can't keep up loses records, which are counted, and never packets.
 //! - At most 16 groups and 127 cores.
 //!
 //! ```
@@ -84,6 +86,7 @@ mod report;
 mod report_text;
 mod snapshot;
 mod sources;
+mod tap;
 mod thread;
 mod topology;
 mod wait;
@@ -105,4 +108,8 @@ pub use publish::{Publisher, Subscriber, publish};
 pub use report::{CoreReport, CoreTime, DeviceTotals, NicLoss, Report, RunError};
 pub use snapshot::{PlaceCounts, PlaceSnapshot, Snapshot};
 pub use sources::{Sources, sources};
+pub use tap::{
+    Capture, CaptureConfig, CaptureError, Drops, Filter, Interface, PAGE_BYTES, Points, Record,
+    SNAP_BYTES_MAX, Taps, Totals,
+};
 pub use topology::{Cpu, Topology};

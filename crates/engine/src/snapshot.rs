@@ -19,6 +19,8 @@ pub(crate) struct CorePlaces {
     pub(crate) in_flight_max: usize,
     pub(crate) places: Vec<Place>,
     pub(crate) watch: Arc<Watch>,
+    /// For each place, the names of its devices.
+    pub(crate) devices: Vec<Vec<String>>,
 }
 
 impl CorePlaces {

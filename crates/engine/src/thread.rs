@@ -9,10 +9,12 @@ use crate::ledger::CoreEnd;
 use crate::load::{TimeSource, Watch};
 use crate::panic_origin::{Panic, panic_text};
 use crate::placement::Seat;
+use crate::tap::CoreTap;
 use crate::wait::Wait;
 use crate::worker::{Running, Worker};
 use hotloop_stage::{Core, Error};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// What the thread of a core needs.
@@ -60,7 +62,7 @@ impl CoreThread<'_> {
         }
         running.watch.begin();
         let mut wait = Wait::new(self.idle, self.seat.is_shared, self.clock);
-        self.live(&mut running, &mut wait);
+        running.tapped(|running| self.live(running, &mut wait));
         running.watch.end();
         let mut end = CoreEnd { time: Some(wait.end()), ..CoreEnd::of(&mut running) };
         // What the stages own goes here, on the core that made it, and may panic too.
@@ -103,8 +105,9 @@ impl CoreThread<'_> {
 
     /// Runs and drains. A panic stops the whole engine; the core then drops what still comes to it.
     fn live(&self, running: &mut Running<'_>, wait: &mut Wait<'_>) {
+        let tap = Rc::clone(&running.tap);
         running.guard(|worker, watch| {
-            self.poll(worker, watch, wait);
+            self.poll(worker, (watch, &tap), wait);
             worker.stop();
         });
         self.shared.stop();
@@ -117,9 +120,12 @@ impl CoreThread<'_> {
         }
     }
 
-    fn poll(&self, worker: &mut dyn Worker, watch: &Watch, wait: &mut Wait<'_>) {
+    fn poll(&self, worker: &mut dyn Worker, (watch, tap): (&Watch, &CoreTap), wait: &mut Wait<'_>) {
         let mut is_exhausted = worker.is_exhausted().is_none();
         while !self.shared.is_stopping() {
+            if watch.is_timed_next() {
+                tap.maintain();
+            }
             let now = self.clock.now();
             let count = watch.turn(worker, now);
             if count > 0 {

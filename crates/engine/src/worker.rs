@@ -4,8 +4,11 @@ use crate::chain::{Part, Place, PlaceKind};
 use crate::load::{At, TimeSource, Watch};
 use crate::panic_origin::Panic;
 use crate::snapshot::CorePlaces;
+use crate::tap::{CoreTap, Lane};
+use hotloop_stage::tap::{Tap, enter};
 use hotloop_stage::{Core, Device, Error, Instant, Limits};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// The share of one core in a network function.
@@ -46,6 +49,16 @@ impl dyn Worker + '_ {
         let mut places = Vec::new();
         self.visit(&mut |part| places.push(part.place()));
         places
+    }
+
+    /// For each place, the names of its devices.
+    fn device_names(&mut self) -> Vec<Vec<String>> {
+        let mut names = Vec::new();
+        self.visit(&mut |part| {
+            let devices = part.devices().unwrap_or_default();
+            names.push(devices.iter().map(|device| device.name()).collect());
+        });
+        names
     }
 
     pub(crate) fn devices(&mut self) -> Devices {
@@ -104,6 +117,9 @@ pub(crate) struct Running<'a> {
     pub(crate) watch: Arc<Watch>,
     pub(crate) panic: Option<Panic>,
     pub(crate) is_done: bool,
+    pub(crate) tap: Rc<CoreTap>,
+    /// Control's end of the captures, until control takes it.
+    pub(crate) lane: Option<Lane>,
 }
 
 impl<'a> Running<'a> {
@@ -119,7 +135,17 @@ impl<'a> Running<'a> {
             number += 1;
         });
         let watch = Arc::new(Watch::new(number as usize, clock));
-        Self { core, worker, watch, panic: None, is_done: false }
+        let (tap, lane) = CoreTap::new();
+        Self { core, worker, watch, panic: None, is_done: false, tap, lane: Some(lane) }
+    }
+
+    /// Does `work` as the core whose captures this thread's packets are shown to.
+    pub(crate) fn tapped<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> R {
+        let tap: Rc<dyn Tap> = self.tap.clone();
+        let before = enter(Some(tap));
+        let result = work(self);
+        enter(before);
+        result
     }
 
     pub(crate) fn places(&mut self) -> CorePlaces {
@@ -130,6 +156,7 @@ impl<'a> Running<'a> {
             in_flight_max: self.worker.in_flight().1,
             places: self.worker.places(),
             watch: Arc::clone(&self.watch),
+            devices: self.worker.device_names(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! A stage's counters on one core.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// A counter with one writer, which anybody may read at any time.
 #[derive(Debug, Default)]
@@ -51,6 +51,10 @@ pub struct Counters {
     pub crossed: Counter,
     dropped: Box<[Counter]>,
     reasons: &'static [&'static str],
+    /// Which captures see the packets of this place, a bit for each.
+    captures: AtomicU8,
+    /// The number of this place on its core.
+    place: AtomicU32,
 }
 
 impl Counters {
@@ -59,6 +63,37 @@ impl Counters {
     pub fn new(reasons: &'static [&'static str]) -> Self {
         let dropped = reasons.iter().map(|_| Counter::default()).collect();
         Self { dropped, reasons, ..Self::default() }
+    }
+
+    /// Which captures see the packets of this place, a bit for each; 0 while there are none.
+    #[inline(always)]
+    #[must_use]
+    pub fn captures(&self) -> u8 {
+        self.captures.load(Relaxed)
+    }
+
+    /// Whether a capture sees the packets of this place: one relaxed load.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_tapped(&self) -> bool {
+        self.captures() != 0
+    }
+
+    /// Sets which captures see the packets of this place. For an engine, whose control thread is the one
+    /// writer.
+    pub fn set_captures(&self, captures: u8) {
+        self.captures.store(captures, Relaxed);
+    }
+
+    /// The number of this place among those of its core, as the engine set it; 0 before.
+    #[must_use]
+    pub fn place(&self) -> u32 {
+        self.place.load(Relaxed)
+    }
+
+    /// Sets the number of this place. For an engine.
+    pub fn set_place(&self, place: u32) {
+        self.place.store(place, Relaxed);
     }
 
     /// Counts one drop for the reason at `index`.
@@ -74,6 +109,12 @@ impl Counters {
         let more = count.saturating_sub(counter.count());
         counter.add(more);
         more
+    }
+
+    /// The names of the reasons for which the place drops packets.
+    #[must_use]
+    pub const fn reasons(&self) -> &'static [&'static str] {
+        self.reasons
     }
 
     /// Drops so far, for all reasons.

@@ -48,6 +48,7 @@ mod io;
 pub mod neighbours;
 mod stage;
 mod tagged;
+pub mod tap;
 mod verdict;
 
 pub use burst::{BURST_CAPACITY, Burst};

@@ -50,6 +50,15 @@ impl<P: PacketBuf, M> Carries for Tagged<P, M> {
     }
 
     #[inline]
+    fn total_bytes(&self) -> usize {
+        self.packet.len_bytes()
+    }
+
+    fn each_segment(&self, take: &mut dyn FnMut(&[u8])) {
+        self.packet.each_segment(take);
+    }
+
+    #[inline]
     fn arrival(&self) -> Option<Instant> {
         self.packet.arrival()
     }

@@ -1,5 +1,6 @@
 //! What becomes of a packet: one output, or one counted drop.
 
+use crate::tap::{Sight, Way, show_one};
 use crate::{Counters, Instant};
 use hotloop_packet::PacketBuf;
 use std::marker::PhantomData;
@@ -74,6 +75,17 @@ pub trait Carries {
     /// The bytes of the packet's first segment.
     fn bytes(&self) -> &[u8];
 
+    /// The length of the whole packet in bytes, over all segments. A packet that may have several
+    /// implements this and [`each_segment`](Self::each_segment).
+    fn total_bytes(&self) -> usize {
+        self.bytes().len()
+    }
+
+    /// Calls `take` with the bytes of each segment, in order.
+    fn each_segment(&self, take: &mut dyn FnMut(&[u8])) {
+        take(self.bytes());
+    }
+
     /// When it was received, where its device says so. The engine's capture clock goes by it.
     fn arrival(&self) -> Option<Instant> {
         None
@@ -84,6 +96,15 @@ impl<P: PacketBuf> Carries for P {
     #[inline]
     fn bytes(&self) -> &[u8] {
         self.data()
+    }
+
+    #[inline]
+    fn total_bytes(&self) -> usize {
+        self.len_bytes()
+    }
+
+    fn each_segment(&self, take: &mut dyn FnMut(&[u8])) {
+        self.segments().for_each(take);
     }
 
     #[inline]
@@ -116,10 +137,20 @@ impl<'a, D: DropReason> Cx<'a, D> {
     #[inline(always)]
     #[allow(clippy::should_implement_trait, reason = "nothing to do with the trait Drop")]
     pub fn drop<I: Carries, T>(&mut self, packet: I, reason: D) -> Verdict<T> {
+        drop(self.count(packet, reason));
+        Err(Dropped(()))
+    }
+
+    /// Counts a packet as dropped, and shows it to the captures that see this stage.
+    #[inline(always)]
+    fn count<I: Carries>(&mut self, packet: I, reason: D) -> I {
         self.counters.count_drop(reason.index());
         self.dropped_count += 1;
-        drop(packet);
-        Err(Dropped(()))
+        if !self.counters.is_tapped() {
+            return packet;
+        }
+        let way = Way::Drop(D::NAMES[reason.index()]);
+        show_one(Sight { counters: self.counters, way, now: self.now }, packet)
     }
 
     /// Counts a packet as dropped for `reason` and gives it back, so that a [`BurstStage`] can make a
@@ -164,9 +195,7 @@ impl<'a, D: DropReason> Cx<'a, D> {
     /// [`Stage`]: crate::Stage
     #[inline]
     pub fn reuse<I: Carries>(&mut self, packet: I, reason: D) -> I {
-        self.counters.count_drop(reason.index());
-        self.dropped_count += 1;
-        packet
+        self.count(packet, reason)
     }
 
     /// The time of this burst.

@@ -34,6 +34,14 @@ impl<P: Carries> Carries for Arrived<P> {
         self.packet.bytes()
     }
 
+    fn total_bytes(&self) -> usize {
+        self.packet.total_bytes()
+    }
+
+    fn each_segment(&self, take: &mut dyn FnMut(&[u8])) {
+        self.packet.each_segment(take);
+    }
+
     fn arrival(&self) -> Option<Instant> {
         self.packet.arrival()
     }

@@ -3,10 +3,11 @@
 use super::group::{Group, Input, Rings};
 use super::node::{Node, Part, Passage, Place, PlaceKind, abandon_received, settle};
 use crate::deployment::Deployment;
-use crate::load::{At, Watch};
+use crate::load::At;
 use crate::panic_origin::record;
 use hotloop_ring::{Mesh, Producers};
-use hotloop_stage::{BURST_CAPACITY, Burst, Carries, Counters, DropReason, drop_reasons};
+use hotloop_stage::tap::{Sight, Way, show};
+use hotloop_stage::{BURST_CAPACITY, Burst, Carries, Counters, DropReason, Instant, drop_reasons};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -138,14 +139,14 @@ impl<'a, T: Carries + Send, K: Key<T>, D: Node<T>> Boundary<'a, T, K, D> {
 
     /// Sends each packet to the core that the key selects.
     #[inline(always)]
-    fn distribute(&mut self, watch: &Watch, burst: &mut Burst<T>) {
+    fn distribute(&mut self, at: At<'_>, burst: &mut Burst<T>) {
         let Self { key, out, own } = self;
         let (own_index, mut input) = match own {
             Some((index, group)) => {
                 // So that no packet has to be run in the midst of the burst.
                 if group.input.burst().len() + burst.len() > BURST_CAPACITY {
-                    group.run_own(watch);
-                    watch.enter(out.number);
+                    group.run_own(at.watch);
+                    at.watch.enter(out.number);
                 }
                 (*index, Some(&mut group.input))
             }
@@ -163,7 +164,7 @@ impl<'a, T: Carries + Send, K: Key<T>, D: Node<T>> Boundary<'a, T, K, D> {
         }
         selecting.count_kept();
         std::mem::forget(selecting);
-        out.flush();
+        out.flush(at.now);
     }
 }
 
@@ -197,7 +198,7 @@ impl<T: Carries> Drop for Selecting<'_, T> {
     }
 }
 
-impl<T> Out<T> {
+impl<T: Carries> Out<T> {
     /// Counts packets that stay on this core.
     #[inline(always)]
     fn count_kept(&self, count: usize) {
@@ -206,11 +207,11 @@ impl<T> Out<T> {
     }
 
     #[inline(always)]
-    fn flush(&mut self) {
+    fn flush(&mut self, now: Instant) {
         for worker in 0..self.lanes.len() {
             let lane = &mut self.lanes[worker];
             if !lane.is_empty() {
-                Self::send(&mut self.rings, &self.counters, worker, lane);
+                Self::send(&mut self.rings, (&self.counters, now), worker, lane);
             }
         }
     }
@@ -219,7 +220,7 @@ impl<T> Out<T> {
     #[inline(never)]
     fn send(
         rings: &mut Option<Producers<T>>,
-        counters: &Counters,
+        (counters, now): (&Counters, Instant),
         worker: usize,
         burst: &mut Burst<T>,
     ) {
@@ -227,6 +228,10 @@ impl<T> Out<T> {
         let pushed = rings.as_mut().map_or(0, |rings| {
             rings.push_burst(worker, received, || burst.pop().expect("as many as there are"))
         });
+        if !burst.is_empty() && counters.is_tapped() {
+            let way = Way::Drop(BoundaryDrop::NAMES[BoundaryDrop::RingFull.index()]);
+            show(Sight { counters, way, now }, burst, 0);
+        }
         let mut dropped = 0;
         while burst.pop().is_some() {
             counters.count_drop(BoundaryDrop::RingFull.index());
@@ -247,12 +252,12 @@ impl<T: Carries + Send, K: Key<T>, D: Node<T>> Node<T> for Boundary<'_, T, K, D>
             group.follow(at.now);
         }
         match (out.only, own) {
-            (None, _) => self.distribute(at.watch, burst),
+            (None, _) => self.distribute(at, burst),
             (Some(only), Some((index, group))) if only == *index => {
                 out.count_kept(burst.len());
                 group.pass(at, burst);
             }
-            (Some(only), _) => Out::send(&mut out.rings, &out.counters, only, burst),
+            (Some(only), _) => Out::send(&mut out.rings, (&out.counters, at.now), only, burst),
         }
     }
 
@@ -283,7 +288,7 @@ impl<T: Carries + Send, K: Key<T>, D: Node<T>> Node<T> for Boundary<'_, T, K, D>
     }
 }
 
-impl<T> Part for Out<T> {
+impl<T: Carries> Part for Out<T> {
     fn place(&self) -> Place {
         Place::new(PlaceKind::Boundary, self.group, &self.name, &self.counters)
     }

@@ -23,6 +23,20 @@ impl<On: Carries, Exit: Carries> Carries for Fork<On, Exit> {
         }
     }
 
+    fn total_bytes(&self) -> usize {
+        match self {
+            Self::On(packet) => packet.total_bytes(),
+            Self::Exit(packet) => packet.total_bytes(),
+        }
+    }
+
+    fn each_segment(&self, take: &mut dyn FnMut(&[u8])) {
+        match self {
+            Self::On(packet) => packet.each_segment(take),
+            Self::Exit(packet) => packet.each_segment(take),
+        }
+    }
+
     fn arrival(&self) -> Option<Instant> {
         match self {
             Self::On(packet) => packet.arrival(),

@@ -5,6 +5,7 @@ use crate::load::{At, Watch};
 use crate::panic_origin::record;
 use crate::worker::Worker;
 use hotloop_ring::{Consumers, prefetch};
+use hotloop_stage::tap::{Sight, Way, show};
 use hotloop_stage::{
     BURST_CAPACITY, Burst, Carries, Counters, Device, Error, Instant, Limits, Source,
 };
@@ -58,7 +59,7 @@ impl<S: Source<Item: Carries>, D: Node<S::Item>> Group<S, D> {
         if self.input.is_limited {
             self.input.burst.set_limit(self.down.room().min(BURST_CAPACITY));
         }
-        let polled = self.input.poll();
+        let polled = self.input.poll(self.now);
         self.run(watch);
         polled
     }
@@ -203,7 +204,7 @@ impl<T: Carries> Input<Rings<T>> {
     }
 }
 
-impl<S: Source> Input<S> {
+impl<S: Source<Item: Carries>> Input<S> {
     /// The input of a graph.
     pub fn source(source: S, name: String, is_paced: bool) -> Self {
         Self {
@@ -231,7 +232,7 @@ impl<S: Source> Input<S> {
 
     /// Polls for as many packets as there is room for, and returns how many came.
     #[inline(always)]
-    fn poll(&mut self) -> usize {
+    fn poll(&mut self, now: Instant) -> usize {
         let before = self.burst.len();
         if !self.is_polling || self.burst.room() == 0 {
             return 0;
@@ -239,10 +240,16 @@ impl<S: Source> Input<S> {
         let poll = Poll { input: self, before };
         let claimed = poll.input.source.poll(&mut poll.input.burst);
         let found = poll.input.burst.len() - before;
-        if (claimed | found) != 0 {
-            poll.input.count(claimed, found);
+        if (claimed | found) == 0 {
+            std::mem::forget(poll);
+            return 0;
         }
+        poll.input.count(claimed, found);
         std::mem::forget(poll);
+        if self.counters.is_tapped() {
+            let sight = Sight { counters: &self.counters, way: Way::Receive, now };
+            show(sight, &self.burst, before);
+        }
         found
     }
 
@@ -262,12 +269,12 @@ impl<S: Source> Input<S> {
 }
 
 /// A poll. Its drop counts what a source that panics has handed over.
-struct Poll<'a, S: Source> {
+struct Poll<'a, S: Source<Item: Carries>> {
     input: &'a mut Input<S>,
     before: usize,
 }
 
-impl<S: Source> Drop for Poll<'_, S> {
+impl<S: Source<Item: Carries>> Drop for Poll<'_, S> {
     #[cold]
     fn drop(&mut self) {
         record(&self.input.name);
@@ -276,7 +283,7 @@ impl<S: Source> Drop for Poll<'_, S> {
     }
 }
 
-impl<S: Source> Part for Input<S> {
+impl<S: Source<Item: Carries>> Part for Input<S> {
     fn place(&self) -> Place {
         Place::new(self.kind, self.group, &self.name, &self.counters)
     }
@@ -311,7 +318,7 @@ impl<S: Source> Part for Input<S> {
             return true;
         }
         self.burst.set_limit(BURST_CAPACITY);
-        self.poll();
+        self.poll(Instant::from_ns(0));
         self.abandon();
         self.source.finished()
     }

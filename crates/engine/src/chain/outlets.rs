@@ -4,6 +4,7 @@ use super::node::{Node, Part, Place, PlaceKind};
 use super::sink_node::{Collected, Outlet};
 use crate::load::At;
 use hotloop_stage::neighbours::Outgoing;
+use hotloop_stage::tap::{Sight, Way, show_one};
 use hotloop_stage::{Burst, Carries, Counters, DropReason, Instant, Sink, drop_reasons};
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -20,6 +21,14 @@ pub struct Routed<P, R> {
 impl<P: Carries, R> Carries for Routed<P, R> {
     fn bytes(&self) -> &[u8] {
         self.packet.bytes()
+    }
+
+    fn total_bytes(&self) -> usize {
+        self.packet.total_bytes()
+    }
+
+    fn each_segment(&self, take: &mut dyn FnMut(&[u8])) {
+        self.packet.each_segment(take);
     }
 
     fn arrival(&self) -> Option<Instant> {
@@ -86,13 +95,18 @@ struct Unrouted {
 
 impl Unrouted {
     #[cold]
-    fn drop_one(&self) {
+    fn drop_one<P: Carries>(&self, now: Instant, packet: P) {
+        let reason = UnroutedDrop::NoOutlet.index();
         self.counters.received.add(1);
-        self.counters.count_drop(UnroutedDrop::NoOutlet.index());
+        self.counters.count_drop(reason);
+        if self.counters.is_tapped() {
+            let way = Way::Drop(UnroutedDrop::NAMES[reason]);
+            show_one(Sight { counters: &self.counters, way, now }, packet);
+        }
     }
 }
 
-impl<R: Eq, S: Sink> Node<Routed<S::Item, R>> for OutletsNode<R, S> {
+impl<R: Eq, S: Sink<Item: Carries>> Node<Routed<S::Item, R>> for OutletsNode<R, S> {
     /// Most packets take the outlet of the one before: a burst is moved in runs of one route.
     #[inline(always)]
     fn accept(&mut self, at: At<'_>, burst: &mut Burst<Routed<S::Item, R>>) {
@@ -105,12 +119,11 @@ impl<R: Eq, S: Sink> Node<Routed<S::Item, R>> for OutletsNode<R, S> {
                     |it: Routed<_, _>| if it.route == route { Ok(it.packet) } else { Err(it) };
                 burst.map_until(&mut sink.burst, in_run)
             } else {
-                self.unrouted.drop_one();
-                drop(packet);
+                self.unrouted.drop_one(at.now, packet);
                 burst.pop()
             };
         }
-        self.sinks.iter_mut().for_each(|(_, sink)| sink.flush(at.watch));
+        self.sinks.iter_mut().for_each(|(_, sink)| sink.flush(at));
     }
 
     #[inline(always)]

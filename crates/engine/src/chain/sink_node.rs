@@ -1,10 +1,12 @@
 //! The end of a chain: the only place that meets the packets a sink leaves over.
 
 use super::node::{Node, Part, Passage, Place, PlaceKind, abandon_received, settle};
-use crate::load::{At, Watch};
+use crate::load::At;
 use crate::panic_origin::{attribute, record};
+use hotloop_stage::tap::{Sight, Way, show};
 use hotloop_stage::{
-    BURST_CAPACITY, Burst, Carries, Counters, Device, DropReason, Error, Limits, Sink, drop_reasons,
+    BURST_CAPACITY, Burst, Carries, Counters, Device, DropReason, Error, Instant, Limits, Sink,
+    drop_reasons,
 };
 use std::sync::Arc;
 
@@ -45,17 +47,20 @@ pub struct SinkNode<S> {
     counters: Arc<Counters>,
 }
 
-impl<S: Sink> SinkNode<S> {
+impl<S: Sink<Item: Carries>> SinkNode<S> {
     pub fn new(sink: S, name: String, group: usize) -> Self {
         Self { sink, name, number: 0, group, counters: Arc::new(Counters::new(SinkDrop::NAMES)) }
     }
 
     /// Sends all packets of `burst`, or drops them.
     #[inline(always)]
-    pub fn send(&mut self, watch: &Watch, burst: &mut Burst<S::Item>) {
-        watch.enter(self.number);
+    pub fn send(&mut self, at: At<'_>, burst: &mut Burst<S::Item>) {
+        at.watch.enter(self.number);
         let offered = burst.len();
-        let mut sending = Sending { node: self, burst, offered, sent: 0 };
+        if self.counters.is_tapped() {
+            show(self.sight(Way::Send, at.now), burst, 0);
+        }
+        let mut sending = Sending { node: self, burst, now: at.now, offered, sent: 0 };
         sending.offer();
         let mut dropped = if sending.burst.is_empty() { 0 } else { sending.offer_again() };
         if sending.sent as u64 + dropped != offered as u64 {
@@ -64,18 +69,24 @@ impl<S: Sink> SinkNode<S> {
         sending.settle(offered, dropped, false);
         std::mem::forget(sending);
     }
+
+    /// What captures see here.
+    fn sight(&self, way: Way, now: Instant) -> Sight<'_> {
+        Sight { counters: &self.counters, way, now }
+    }
 }
 
 /// A burst being sent. Its drop settles what a sink that panics has taken.
-struct Sending<'a, S: Sink> {
+struct Sending<'a, S: Sink<Item: Carries>> {
     node: &'a mut SinkNode<S>,
     burst: &'a mut Burst<S::Item>,
+    now: Instant,
     offered: usize,
     /// The number of packets sent, as the sink counts them.
     sent: usize,
 }
 
-impl<S: Sink> Sending<'_, S> {
+impl<S: Sink<Item: Carries>> Sending<'_, S> {
     #[inline(always)]
     fn offer(&mut self) {
         self.sent += self.node.sink.send(self.burst);
@@ -89,6 +100,10 @@ impl<S: Sink> Sending<'_, S> {
                 break;
             }
             self.offer();
+        }
+        if !self.burst.is_empty() && self.node.counters.is_tapped() {
+            let reason = SinkDrop::NAMES[SinkDrop::TxFull.index()];
+            show(self.node.sight(Way::Drop(reason), self.now), self.burst, 0);
         }
         let mut dropped = 0;
         while self.burst.pop().is_some() {
@@ -113,7 +128,7 @@ impl<S: Sink> Sending<'_, S> {
     }
 }
 
-impl<S: Sink> Drop for Sending<'_, S> {
+impl<S: Sink<Item: Carries>> Drop for Sending<'_, S> {
     #[cold]
     fn drop(&mut self) {
         record(&self.node.name);
@@ -121,10 +136,10 @@ impl<S: Sink> Drop for Sending<'_, S> {
     }
 }
 
-impl<S: Sink> Node<S::Item> for SinkNode<S> {
+impl<S: Sink<Item: Carries>> Node<S::Item> for SinkNode<S> {
     #[inline(always)]
     fn accept(&mut self, at: At<'_>, burst: &mut Burst<S::Item>) {
-        self.send(at.watch, burst);
+        self.send(at, burst);
     }
 
     #[inline(always)]
@@ -145,7 +160,7 @@ impl<S: Sink> Node<S::Item> for SinkNode<S> {
     }
 }
 
-impl<S: Sink> Part for SinkNode<S> {
+impl<S: Sink<Item: Carries>> Part for SinkNode<S> {
     fn place(&self) -> Place {
         Place::new(PlaceKind::Sink, self.group, &self.name, &self.counters)
     }
@@ -183,21 +198,21 @@ pub struct Collected<S: Sink> {
     node: SinkNode<S>,
 }
 
-impl<S: Sink> Collected<S> {
+impl<S: Sink<Item: Carries>> Collected<S> {
     pub fn new(sink: S, name: String, group: usize) -> Self {
         Self { burst: Burst::new(), node: SinkNode::new(sink, name, group) }
     }
 
     /// Sends what was collected.
     #[inline(always)]
-    pub fn flush(&mut self, watch: &Watch) {
+    pub fn flush(&mut self, at: At<'_>) {
         if !self.burst.is_empty() {
-            self.node.send(watch, &mut self.burst);
+            self.node.send(at, &mut self.burst);
         }
     }
 }
 
-impl<S: Sink> Part for Collected<S> {
+impl<S: Sink<Item: Carries>> Part for Collected<S> {
     fn place(&self) -> Place {
         self.node.place()
     }
@@ -234,7 +249,7 @@ impl<S: Sink> Part for Collected<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hotloop_stage::Instant;
+    use crate::load::Watch;
 
     struct Number(u8);
 

@@ -138,6 +138,12 @@ impl Watch {
         self.timed.last_ns.set(clock());
     }
 
+    /// Whether the next turn is one of those that are timed.
+    #[inline(always)]
+    pub(crate) fn is_timed_next(&self) -> bool {
+        (self.turns.count() + 1).is_multiple_of(TIMED_INTERVAL)
+    }
+
     /// A turn of the worker at `now`. Returns the number of packets that came.
     #[inline(always)]
     pub(crate) fn turn(&self, worker: &mut dyn Worker, now: Instant) -> usize {

@@ -89,6 +89,14 @@ impl Carries for Parsed {
         self.packet.bytes()
     }
 
+    fn total_bytes(&self) -> usize {
+        self.packet.total_bytes()
+    }
+
+    fn each_segment(&self, take: &mut dyn FnMut(&[u8])) {
+        self.packet.each_segment(take);
+    }
+
     fn arrival(&self) -> Option<Instant> {
         self.packet.arrival()
     }

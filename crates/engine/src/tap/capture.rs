@@ -1,0 +1,443 @@
+//! Control's side of captures.
+
+use super::core::{Change, Lane, Probe, ProbeCounts};
+use super::page::Page;
+use super::{CaptureConfig, Drops, PAGE_BYTES, Points, Record, SNAP_BYTES_MAX};
+use crate::chain::PlaceKind;
+use crate::clock::Running as Clock;
+use crate::snapshot::CorePlaces;
+use hotloop_ring::{Consumer, Producer, ring};
+use hotloop_stage::Instant;
+use hotloop_stage::tap::{CAPTURE_COUNT_MAX, Way};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The taps of a run, for whichever thread begins captures. It may outlive the run, and has nothing to
+/// capture then.
+#[derive(Clone)]
+pub struct Taps {
+    clock: Option<Arc<Clock>>,
+    registry: Arc<Mutex<Registry>>,
+}
+
+#[derive(Default)]
+struct Registry {
+    /// One for each core, in the order of the deployment.
+    cores: Vec<CoreLane>,
+    /// The numbers of captures that are not over, a bit for each.
+    used: u8,
+}
+
+/// A core, as captures know it.
+struct CoreLane {
+    name: String,
+    lane: Lane,
+    places: CorePlaces,
+    /// The captures that the core has a probe of, a bit for each.
+    probes: u8,
+}
+
+/// Why nothing is captured.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CaptureError {
+    /// There are as many captures as there may be.
+    #[error(
+        "{CAPTURE_COUNT_MAX} captures are running or ending, the most at a time: end one of them first"
+    )]
+    TooMany,
+    /// There is no such core.
+    #[error("there is no worker {asked}: there are {count}, numbered from 0")]
+    NoCore {
+        /// The number that was asked for.
+        asked: usize,
+        /// How many there are.
+        count: usize,
+    },
+    /// Nothing is dropped for this reason.
+    #[error("nothing is dropped as {reason:?}; packets may be dropped as {}", known.join(", "))]
+    NoReason {
+        /// The reason that was asked for.
+        reason: String,
+        /// Those that there are.
+        known: Vec<String>,
+    },
+    /// A number is not within its bounds.
+    #[error("{what} has to be {least} to {most}, not {asked}")]
+    OutOfBounds {
+        /// What it is.
+        what: &'static str,
+        /// The number that was asked for.
+        asked: usize,
+        /// The least that it may be.
+        least: usize,
+        /// The most.
+        most: usize,
+    },
+}
+
+/// The most pages of a core: 4 GiB.
+const PAGE_COUNT_MAX: usize = (4 << 30) / PAGE_BYTES;
+
+impl Taps {
+    /// No cores yet. Without a clock the time is a driver's.
+    pub(crate) fn new(clock: Option<Arc<Clock>>) -> Self {
+        Self { clock, registry: Arc::default() }
+    }
+
+    /// Adds the next core.
+    pub(crate) fn add(&self, name: String, lane: Lane, places: CorePlaces) {
+        for (place, number) in places.places.iter().zip(0..) {
+            place.counters.set_place(number);
+        }
+        self.lock().cores.push(CoreLane { name, lane, places, probes: 0 });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Registry> {
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins a capture. Makes and touches the pages, so it takes some milliseconds: it is for a thread
+    /// that may wait. Each core takes it up with the next burst that it is to see.
+    ///
+    /// # Errors
+    /// Where there are too many captures, or the configuration asks for what there is not.
+    pub fn capture(&self, config: &CaptureConfig) -> Result<Capture, CaptureError> {
+        check(config)?;
+        let number = self.lock().reserve(config)?;
+        // Dropped on the way, it gives the number back.
+        let mut capture = Capture {
+            taps: self.clone(),
+            number,
+            cores: Vec::new(),
+            interfaces: Vec::new(),
+            offset_ns: self.offset_ns(),
+            is_stopped: false,
+        };
+        let points = Arc::new(config.points.clone());
+        let count = self.lock().cores.len();
+        for core in (0..count).filter(|core| config.core.is_none_or(|only| only == *core)) {
+            let probe = capture.add_core(core, config, &points, self.is_paced());
+            self.lock().begin(core, probe);
+        }
+        self.lock().tap(number, config);
+        Ok(capture)
+    }
+
+    fn is_paced(&self) -> bool {
+        matches!(self.clock.as_deref(), Some(Clock::Capture))
+    }
+
+    /// What is to be added to the engine's time to get the time of day, in nanoseconds.
+    fn offset_ns(&self) -> i128 {
+        match self.clock.as_deref() {
+            Some(clock @ Clock::Wall { .. }) => {
+                let day = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                day.as_nanos().cast_signed() - i128::from(clock.now().as_ns())
+            }
+            Some(Clock::Capture) | None => 0,
+        }
+    }
+}
+
+impl fmt::Debug for Taps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Taps").finish_non_exhaustive()
+    }
+}
+
+fn check(config: &CaptureConfig) -> Result<(), CaptureError> {
+    let bounds = [
+        ("the snap length", config.snap_bytes, 1, SNAP_BYTES_MAX),
+        ("the sampling", config.sample as usize, 1, u32::MAX as usize),
+        ("the number of pages", config.page_count, 2, PAGE_COUNT_MAX),
+    ];
+    for (what, asked, least, most) in bounds {
+        if !(least..=most).contains(&asked) {
+            return Err(CaptureError::OutOfBounds { what, asked, least, most });
+        }
+    }
+    Ok(())
+}
+
+impl Registry {
+    /// Takes a number for a capture of what there is.
+    fn reserve(&mut self, config: &CaptureConfig) -> Result<usize, CaptureError> {
+        let count = self.cores.len();
+        if let Some(asked) = config.core.filter(|core| *core >= count) {
+            return Err(CaptureError::NoCore { asked, count });
+        }
+        if let Drops::For(reasons) = &config.points.drops {
+            let known = self.reasons();
+            if let Some(reason) = reasons.iter().find(|reason| !known.contains(reason.as_str())) {
+                let known = known.into_iter().map(str::to_owned).collect();
+                return Err(CaptureError::NoReason { reason: reason.clone(), known });
+            }
+        }
+        self.collect();
+        let busy = self.cores.iter().fold(self.used, |busy, core| busy | core.probes);
+        let number = busy.trailing_ones() as usize;
+        if number >= CAPTURE_COUNT_MAX {
+            return Err(CaptureError::TooMany);
+        }
+        self.used |= 1 << number;
+        Ok(number)
+    }
+
+    /// Every reason for which a place that captures see drops packets.
+    fn reasons(&self) -> BTreeSet<&'static str> {
+        let places = self.cores.iter().flat_map(|core| &core.places.places);
+        places.flat_map(|place| place.counters.reasons()).copied().collect()
+    }
+
+    fn begin(&mut self, core: usize, probe: Box<Probe>) {
+        let core = &mut self.cores[core];
+        let bit = 1 << probe.number;
+        // There is room: no more changes are on the way than captures begin and end.
+        if !core.lane.home.is_closed() && core.lane.changes.push(Change::Begin(probe)).is_ok() {
+            core.probes |= bit;
+        }
+    }
+
+    /// Has the places that the capture is to see show it their packets.
+    fn tap(&self, number: usize, config: &CaptureConfig) {
+        let is_on = |core: usize| config.core.is_none_or(|only| only == core);
+        let cores = self.cores.iter().enumerate().filter(|(index, _)| is_on(*index));
+        for (_, core) in cores {
+            for place in &core.places.places {
+                if sees(&config.points, place.kind, place.counters.reasons()) {
+                    let captures = place.counters.captures() | 1 << number;
+                    place.counters.set_captures(captures);
+                }
+            }
+        }
+    }
+
+    /// Ends a capture: from now on no place shows it packets, and each core gives its probe back.
+    fn end(&mut self, number: usize) {
+        let bit = 1 << number;
+        for core in &mut self.cores {
+            for place in &core.places.places {
+                place.counters.set_captures(place.counters.captures() & !bit);
+            }
+            if core.probes & bit != 0 {
+                // There is room, as in `begin`.
+                let _ = core.lane.changes.push(Change::End(number));
+            }
+        }
+        self.used &= !bit;
+        self.collect();
+    }
+
+    /// Frees the probes that came back.
+    fn collect(&mut self) {
+        for core in &mut self.cores {
+            while let Some(probe) = core.lane.home.pop() {
+                core.probes &= !(1 << probe.number);
+            }
+            if core.lane.home.is_closed() {
+                core.probes = 0;
+            }
+        }
+    }
+}
+
+/// Whether a place of this kind, which drops for these reasons, is to show its packets.
+fn sees(points: &Points, kind: PlaceKind, reasons: &[&'static str]) -> bool {
+    (points.receive && kind == PlaceKind::Source)
+        || (points.send && kind == PlaceKind::Sink)
+        || reasons.iter().any(|reason| points.has(Way::Drop(reason)))
+}
+
+/// Where packets are captured: a place on a core.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Interface {
+    /// The name of the core.
+    pub core: String,
+    /// The name of the place: that of the stage, or what the engine calls it.
+    pub place: String,
+    /// The names of its devices, where it has some.
+    pub devices: Vec<String>,
+}
+
+/// What a capture has counted up to now, in packets.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Totals {
+    /// Those that it saw.
+    pub seen: u64,
+    /// Of these, those that the filter did not want.
+    pub filtered: u64,
+    /// Of the others, those that the sampling left out.
+    pub left_out: u64,
+    /// Of the others, those that were lost because no page was free.
+    pub lost: u64,
+}
+
+/// A capture that runs. It ends when it is dropped.
+pub struct Capture {
+    taps: Taps,
+    number: usize,
+    cores: Vec<CoreRecords>,
+    interfaces: Vec<Interface>,
+    offset_ns: i128,
+    is_stopped: bool,
+}
+
+/// Where the records of one core come from.
+struct CoreRecords {
+    /// Its number in the order of the deployment.
+    index: usize,
+    /// The index of its first interface.
+    first_interface: usize,
+    empty: Producer<Box<Page>>,
+    full: Consumer<Box<Page>>,
+    counts: Arc<ProbeCounts>,
+}
+
+impl Capture {
+    /// Makes what goes to one core, and keeps the other end of it.
+    fn add_core(
+        &mut self,
+        core: usize,
+        config: &CaptureConfig,
+        points: &Arc<Points>,
+        is_paced: bool,
+    ) -> Box<Probe> {
+        let (mut empty, empty_rx) = ring(config.page_count);
+        let (full_tx, full) = ring(config.page_count);
+        for _ in 0..config.page_count {
+            // There is room for all.
+            let _ = empty.push(Box::new(Page::new()));
+        }
+        let counts = Arc::new(ProbeCounts::default());
+        let first_interface = self.interfaces.len();
+        {
+            let registry = self.taps.lock();
+            let CoreLane { name, places, .. } = &registry.cores[core];
+            let interfaces = places.places.iter().zip(&places.devices);
+            self.interfaces.extend(interfaces.map(|(place, devices)| Interface {
+                core: name.clone(),
+                place: place.name.clone(),
+                devices: devices.clone(),
+            }));
+        }
+        let records =
+            CoreRecords { index: core, first_interface, empty, full, counts: Arc::clone(&counts) };
+        self.cores.push(records);
+        Box::new(Probe {
+            number: self.number,
+            points: Arc::clone(points),
+            filter: config.filter.clone(),
+            snap_bytes: config.snap_bytes,
+            sample: config.sample,
+            until_next: 0,
+            is_paced,
+            page: None,
+            empty: empty_rx,
+            full: full_tx,
+            counts,
+        })
+    }
+
+    /// Every place of the cores that are captured on.
+    #[must_use]
+    pub fn interfaces(&self) -> &[Interface] {
+        &self.interfaces
+    }
+
+    /// The time of day, in nanoseconds since the epoch, at the engine's time `at`. Where the engine has no
+    /// clock of its own, its time is that of the packets.
+    #[must_use]
+    pub fn epoch_ns(&self, at: Instant) -> u64 {
+        u64::try_from(i128::from(at.as_ns()) + self.offset_ns).unwrap_or(0)
+    }
+
+    /// Takes the records that are there, each once, and gives their pages back. Those of one core are in
+    /// their order. Where `take` fails, the rest of its page is lost to the caller.
+    ///
+    /// Returns whether there were any. Where there were none, the next call may be a millisecond later.
+    ///
+    /// # Errors
+    /// That of `take`.
+    pub fn drain<E>(
+        &mut self,
+        take: &mut dyn FnMut(&Record<'_>) -> Result<(), E>,
+    ) -> Result<bool, E> {
+        let mut has_come = false;
+        for core in &mut self.cores {
+            let mut last = Ok(());
+            // No more than there are pages: one core that copies on does not keep the others waiting.
+            for _ in 0..core.full.capacity() {
+                let Some(mut page) = core.full.pop() else { break };
+                has_come = true;
+                last = page.records().try_for_each(|record| {
+                    let interface = core.first_interface + record.interface;
+                    take(&Record { interface, ..record })
+                });
+                page.clear();
+                // There is room for all. Where the core has ended, it is freed with the ring.
+                let _ = core.empty.push(page);
+                if last.is_err() {
+                    break;
+                }
+            }
+            core.counts.is_awaited.store(true, Relaxed);
+            last?;
+        }
+        Ok(has_come)
+    }
+
+    /// Ends it: no more packets are seen. What was copied up to now is still to be [drained](Self::drain).
+    pub fn stop(&mut self) {
+        if !std::mem::replace(&mut self.is_stopped, true) {
+            self.taps.lock().end(self.number);
+        }
+    }
+
+    /// Whether nothing more will come: it was stopped, or every core has ended, and all was drained.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        let mut registry = self.taps.lock();
+        registry.collect();
+        // In this order: a core that has ended hands nothing over any more. Where it ended before it had
+        // taken the capture up, that is all there is to see of it.
+        let is_over = |core: &CoreRecords| {
+            let is_gone = registry.cores[core.index].lane.home.is_closed();
+            core.full.is_finished() || (is_gone && core.full.is_empty())
+        };
+        self.cores.iter().all(is_over)
+    }
+
+    /// What it has counted up to now.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        for core in &self.cores {
+            let counts = &core.counts;
+            let wanted = counts.wanted.count();
+            totals.seen += counts.seen.count();
+            totals.filtered += counts.seen.count().saturating_sub(wanted);
+            totals.left_out += counts.left_out.count();
+            totals.lost += counts.lost.count();
+        }
+        totals
+    }
+}
+
+impl Drop for Capture {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl fmt::Debug for Capture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Capture")
+            .field("number", &self.number)
+            .field("totals", &self.totals())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,213 @@
+//! A core's side of captures: what sees its packets.
+
+use super::page::Page;
+use super::{Filter, Points};
+use hotloop_ring::{Consumer, Producer, ring};
+use hotloop_stage::tap::{CAPTURE_COUNT_MAX, Seen, Sight, Tap, Way};
+use hotloop_stage::{Counter, Instant};
+use std::cell::RefCell;
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// What control hands to a core: the beginning of a capture, or the end of that of this number.
+pub enum Change {
+    Begin(Box<Probe>),
+    End(usize),
+}
+
+/// Control's end of a core's captures.
+pub struct Lane {
+    pub changes: Producer<Change>,
+    /// The probes of captures that have ended, to be freed.
+    pub home: Consumer<Box<Probe>>,
+}
+
+/// The captures of one core. They are taken up, and go back, between bursts.
+pub struct CoreTap {
+    state: RefCell<State>,
+}
+
+/// Dropped in this order: once control sees `home` closed, all pages have been handed over.
+struct State {
+    probes: [Option<Box<Probe>>; CAPTURE_COUNT_MAX],
+    changes: Consumer<Change>,
+    home: Producer<Box<Probe>>,
+}
+
+impl CoreTap {
+    /// A core's captures, and control's end of them.
+    pub fn new() -> (Rc<Self>, Lane) {
+        // Each capture of a core begins and ends before the next of its number begins.
+        let (changes_tx, changes) = ring(2 * CAPTURE_COUNT_MAX);
+        let (home, home_rx) = ring(CAPTURE_COUNT_MAX);
+        let state = State { probes: Default::default(), changes, home };
+        let lane = Lane { changes: changes_tx, home: home_rx };
+        (Rc::new(Self { state: RefCell::new(state) }), lane)
+    }
+
+    /// Between bursts: begins and ends captures, and hands over what a capture waits for.
+    pub fn maintain(&self) {
+        let mut state = self.state.borrow_mut();
+        state.take_up();
+        state.probes.iter_mut().flatten().for_each(|probe| probe.hand_over_where_awaited());
+    }
+
+    /// Whether there is a capture, or one begins or ends.
+    pub fn is_in_use(&self) -> bool {
+        let state = self.state.borrow();
+        !state.changes.is_empty() || state.probes.iter().any(Option::is_some)
+    }
+}
+
+impl fmt::Debug for CoreTap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CoreTap").finish_non_exhaustive()
+    }
+}
+
+impl Tap for CoreTap {
+    fn see(&self, sight: &Sight<'_>, packets: &[Seen<'_>]) {
+        let mut state = self.state.borrow_mut();
+        state.take_up();
+        let mut captures = sight.counters.captures();
+        while captures != 0 {
+            let number = captures.trailing_zeros() as usize;
+            captures &= captures - 1;
+            if let Some(probe) = &mut state.probes[number] {
+                probe.see(sight, packets);
+            }
+        }
+    }
+}
+
+impl State {
+    #[inline(always)]
+    fn take_up(&mut self) {
+        if !self.changes.is_empty() {
+            self.change();
+        }
+    }
+
+    #[cold]
+    fn change(&mut self) {
+        while let Some(change) = self.changes.pop() {
+            match change {
+                Change::Begin(probe) => {
+                    let number = probe.number;
+                    self.probes[number] = Some(probe);
+                }
+                Change::End(number) => {
+                    if let Some(mut probe) = self.probes[number].take() {
+                        probe.hand_over();
+                        // There is room: no number is given again before its probe is home.
+                        let _ = self.home.push(probe);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What a capture has counted on one core, in packets.
+#[derive(Debug, Default)]
+pub struct ProbeCounts {
+    /// Those that it saw.
+    pub seen: Counter,
+    /// Of these, those that the filter wants.
+    pub wanted: Counter,
+    /// Of these, those that the sampling left out.
+    pub left_out: Counter,
+    /// Of these, those for which no page was free.
+    pub lost: Counter,
+    /// Whether the capture has taken all there was and waits for more.
+    pub is_awaited: AtomicBool,
+}
+
+/// One capture's end on one core.
+pub struct Probe {
+    pub number: usize,
+    pub points: Arc<Points>,
+    pub filter: Option<Arc<dyn Filter>>,
+    pub snap_bytes: usize,
+    /// One packet of so many is kept.
+    pub sample: u32,
+    /// How many are left out before the next that is kept.
+    pub until_next: u32,
+    /// Whether packets say themselves when they were received.
+    pub is_paced: bool,
+    pub page: Option<Box<Page>>,
+    pub empty: Consumer<Box<Page>>,
+    pub full: Producer<Box<Page>>,
+    pub counts: Arc<ProbeCounts>,
+}
+
+impl Probe {
+    fn see(&mut self, sight: &Sight<'_>, packets: &[Seen<'_>]) {
+        if !self.points.has(sight.way) {
+            return;
+        }
+        let all = u64::MAX.checked_shr(64 - packets.len() as u32).unwrap_or(0);
+        let wanted = self.filter.as_ref().map_or(all, |filter| filter.select(packets) & all);
+        self.counts.seen.add(packets.len() as u64);
+        if wanted != 0 {
+            self.keep(sight, packets, wanted);
+        }
+    }
+
+    /// Copies the packets whose bits are set.
+    fn keep(&mut self, sight: &Sight<'_>, packets: &[Seen<'_>], mut wanted: u64) {
+        self.counts.wanted.add(wanted.count_ones().into());
+        while wanted != 0 {
+            let seen = &packets[wanted.trailing_zeros() as usize];
+            wanted &= wanted - 1;
+            if self.until_next > 0 {
+                self.until_next -= 1;
+                self.counts.left_out.add(1);
+                continue;
+            }
+            self.until_next = self.sample - 1;
+            let arrival = || seen.packet.arrival().filter(|_| sight.way == Way::Receive);
+            let at = if self.is_paced { arrival().unwrap_or(sight.now) } else { sight.now };
+            self.copy((sight.counters.place(), sight.way, at), seen);
+        }
+    }
+
+    fn copy(&mut self, head: (u32, Way, Instant), seen: &Seen<'_>) {
+        if !self.has_copied(head, seen) {
+            self.hand_over();
+            self.page = self.empty.pop();
+            // Every packet fits into an empty page.
+            if !self.has_copied(head, seen) {
+                self.counts.lost.add(1);
+            }
+        }
+    }
+
+    fn has_copied(&mut self, head: (u32, Way, Instant), seen: &Seen<'_>) -> bool {
+        self.page.as_mut().is_some_and(|page| page.push(head, seen, self.snap_bytes))
+    }
+
+    fn hand_over_where_awaited(&mut self) {
+        let has_some = self.page.as_ref().is_some_and(|page| !page.is_empty());
+        if has_some && self.counts.is_awaited.load(Relaxed) {
+            self.counts.is_awaited.store(false, Relaxed);
+            self.hand_over();
+        }
+    }
+
+    /// Hands the page over. There is room for all pages.
+    fn hand_over(&mut self) {
+        if let Some(page) = self.page.take() {
+            let _ = self.full.push(page);
+        }
+    }
+}
+
+impl Drop for Probe {
+    /// Where the core has ended, what it copied last is still to be had.
+    fn drop(&mut self) {
+        self.hand_over();
+    }
+}
