@@ -89,6 +89,8 @@ mod diagnostics;
 mod failure;
 mod hangup;
 mod idle;
+#[cfg(feature = "kernel")]
+pub mod kernel;
 mod links;
 mod load;
 mod operation;

@@ -22,7 +22,8 @@ const ALLOWED: [(&str, &[&str]); 21] = [
     ("hotloop-dpdk", &["hotloop-stage", "hotloop-packet", "hotloop-dpdk-sys"]),
     ("hotloop-testing", &["hotloop-stage", "hotloop-engine", "hotloop-packet"]),
     // hotloop-dpdk only under its feature.
-    ("hotloop-ops", &["hotloop-stage", "hotloop-ring", "hotloop-engine", "hotloop-dpdk"]),
+    ("hotloop-ops", &["hotloop-packet", "hotloop-stage", "hotloop-ring", "hotloop-engine",
+        "hotloop-dpdk"]),
     // hotloop-testing only under its feature, for the tests of those who use the library.
     ("hotloop", &["hotloop-packet", "hotloop-ring", "hotloop-arena", "hotloop-flow", "hotloop-stage",
         "hotloop-engine", "hotloop-dpdk", "hotloop-testing", "hotloop-ops"]),

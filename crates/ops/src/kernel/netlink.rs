@@ -1,0 +1,207 @@
+//! Netlink sockets of the routing family: requests and their answers, and what the kernel says unasked
+//! (netlink(7), rtnetlink(7)).
+
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkBuffer, NetlinkHeader,
+    NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_sys::protocols::NETLINK_ROUTE;
+use netlink_sys::{Socket, SocketAddr};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// Room for a datagram: the kernel makes none of a dump longer than 32 KiB.
+const DATAGRAM_BYTES_MAX: usize = 1 << 16;
+
+/// A message as the kernel sent it, with what its header says.
+pub(super) struct Message {
+    /// Its number (`RTM_…`): that of one that can't be read is all that is known of it.
+    pub(super) kind: u16,
+    /// Its flags (`NLM_F_…`).
+    pub(super) flags: u16,
+    /// What it holds; nothing where it can't be read.
+    pub(super) payload: Option<RouteNetlinkMessage>,
+}
+
+/// How a dump went.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Dump {
+    /// It holds everything.
+    Whole,
+    /// What it reads changed meanwhile, and it may lack something.
+    Interrupted,
+}
+
+/// A socket that asks, and waits for the answer.
+pub(super) struct Requests {
+    socket: Socket,
+    sequence: u32,
+    datagram: Vec<u8>,
+}
+
+impl Requests {
+    /// A socket of the calling thread's network namespace.
+    pub(super) fn open() -> io::Result<Self> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        socket.bind_auto()?;
+        socket.connect(&SocketAddr::new(0, 0))?;
+        // Filters of a dump then hold, from Linux 4.20 on; before, each message is looked at anyway.
+        let _ = socket.set_netlink_get_strict_chk(true);
+        Ok(Self { socket, sequence: 0, datagram: Vec::with_capacity(DATAGRAM_BYTES_MAX) })
+    }
+
+    /// Asks the kernel to do something, and waits until it has. `flags` are those beside
+    /// `NLM_F_REQUEST` and `NLM_F_ACK`. The error is the kernel's.
+    pub(super) fn change(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
+        self.ask(message, flags | NLM_F_ACK, &mut |_| {}).map(|_| ())
+    }
+
+    /// Hands everything that the kernel has of a kind to `each`.
+    pub(super) fn dump(
+        &mut self,
+        message: RouteNetlinkMessage,
+        each: &mut dyn FnMut(RouteNetlinkMessage),
+    ) -> io::Result<Dump> {
+        self.ask(message, NLM_F_DUMP, each)
+    }
+
+    fn ask(
+        &mut self,
+        message: RouteNetlinkMessage,
+        flags: u16,
+        each: &mut dyn FnMut(RouteNetlinkMessage),
+    ) -> io::Result<Dump> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let mut header = NetlinkHeader::default();
+        (header.flags, header.sequence_number) = (NLM_F_REQUEST | flags, self.sequence);
+        let mut request = NetlinkMessage::new(header, NetlinkPayload::from(message));
+        request.finalize();
+        let mut bytes = vec![0; request.buffer_len()];
+        request.serialize(&mut bytes);
+        self.socket.send(&bytes, 0)?;
+        let mut dump = Dump::Whole;
+        loop {
+            receive(&self.socket, &mut self.datagram)?;
+            for (header, bytes) in messages(&self.datagram) {
+                if header.sequence_number != self.sequence {
+                    continue;
+                }
+                if header.flags & NLM_F_DUMP_INTR != 0 {
+                    dump = Dump::Interrupted;
+                }
+                match NetlinkMessage::deserialize(bytes).map(NetlinkMessage::into_parts) {
+                    Ok((_, NetlinkPayload::InnerMessage(message))) => each(message),
+                    Ok((_, NetlinkPayload::Done(done))) if done.code < 0 => {
+                        return Err(io::Error::from_raw_os_error(-done.code));
+                    }
+                    Ok((_, NetlinkPayload::Done(_))) => return Ok(dump),
+                    Ok((_, NetlinkPayload::Error(error))) if error.code.is_none() => {
+                        return Ok(dump);
+                    }
+                    Ok((_, NetlinkPayload::Error(error))) => return Err(error.to_io()),
+                    // What can't be read has a form that is new, and is left out.
+                    Ok(_) | Err(_) => {}
+                }
+            }
+        }
+    }
+}
+
+/// A socket that receives what the kernel says of changes.
+pub(super) struct Events {
+    socket: Socket,
+    datagram: Vec<u8>,
+}
+
+impl Events {
+    /// A socket of the calling thread's network namespace, with these groups (`RTNLGRP_…`) and room for
+    /// about so many bytes that were not received yet, as the kernel counts them.
+    pub(super) fn open(groups: &[u32], buffer_bytes: usize) -> io::Result<Self> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        // Without the right to have more, there is what every socket may have.
+        if rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, buffer_bytes).is_err() {
+            rustix::net::sockopt::set_socket_recv_buffer_size(&socket, buffer_bytes)?;
+        }
+        socket.bind_auto()?;
+        socket.set_non_blocking(true)?;
+        for group in groups {
+            // One that this kernel does not know announces nothing that it could do.
+            let joined = socket.add_membership(*group);
+            joined.or_else(|error| {
+                if error.kind() == io::ErrorKind::InvalidInput { Ok(()) } else { Err(error) }
+            })?;
+        }
+        Ok(Self { socket, datagram: Vec::with_capacity(DATAGRAM_BYTES_MAX) })
+    }
+
+    /// Hands what the next datagram holds to `each`. `WouldBlock` where there is none; `ENOBUFS` where
+    /// the kernel had no room, and something was lost.
+    pub(super) fn receive(&mut self, each: &mut dyn FnMut(Message)) -> io::Result<()> {
+        receive(&self.socket, &mut self.datagram)?;
+        for (header, bytes) in messages(&self.datagram) {
+            let payload = match NetlinkMessage::deserialize(bytes).map(NetlinkMessage::into_parts) {
+                Ok((_, NetlinkPayload::InnerMessage(message))) => Some(message),
+                Ok(_) | Err(_) => None,
+            };
+            each(Message { kind: header.message_type, flags: header.flags, payload });
+        }
+        Ok(())
+    }
+}
+
+impl AsFd for Events {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Receives a datagram in place of the one before.
+fn receive(socket: &Socket, datagram: &mut Vec<u8>) -> io::Result<()> {
+    loop {
+        datagram.clear();
+        match socket.recv(datagram, 0) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result.map(drop),
+        }
+    }
+}
+
+/// Each message of a datagram: its header and all its bytes (netlink(7): they are aligned to 4 bytes).
+fn messages(mut rest: &[u8]) -> impl Iterator<Item = (NetlinkHeader, &[u8])> {
+    std::iter::from_fn(move || {
+        let buffer = NetlinkBuffer::new_checked(rest).ok()?;
+        let len = buffer.length() as usize;
+        let mut header = NetlinkHeader::default();
+        header.message_type = buffer.message_type();
+        header.flags = buffer.flags();
+        header.sequence_number = buffer.sequence_number();
+        let message = &rest[..len];
+        rest = rest.get(len.next_multiple_of(4)..).unwrap_or(&[]);
+        Some((header, message))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_datagram_is_cut_into_its_messages() {
+        let message = |len: u32, kind: u16| {
+            let mut bytes = vec![0; (len as usize).next_multiple_of(4)];
+            bytes[..4].copy_from_slice(&len.to_ne_bytes());
+            bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
+            bytes
+        };
+        let datagram = [message(18, 24), message(16, 25), message(40, 26)].concat();
+        let seen = |bytes: &[u8]| -> Vec<_> {
+            messages(bytes).map(|(header, bytes)| (header.message_type, bytes.len())).collect()
+        };
+        assert_eq!(seen(&datagram[..]), [(24, 18), (25, 16), (26, 40)]);
+        // The last one is cut off, the length is too small for a header, or there is nothing.
+        assert_eq!(seen(&datagram[..70]), [(24, 18), (25, 16)]);
+        assert_eq!(seen(&message(15, 24)), []);
+        assert_eq!(seen(&[]), []);
+    }
+}

@@ -1,0 +1,267 @@
+//! What the kernel knows of a namespace's links, addresses, routes and neighbours.
+
+mod fib;
+mod objects;
+mod parse;
+
+use fib::{Addition, Changed, Fib};
+use netlink_packet_core::NLM_F_REPLACE;
+use netlink_packet_route::RouteNetlinkMessage;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
+
+pub use objects::{
+    Hop, InterfaceAddress, KernelNeighbour, Link, NeighbourState, Prefix, Route, RouteKind,
+};
+
+/// The table of the host's own addresses (rtnetlink(7), `RT_TABLE_LOCAL`), asked first.
+pub const LOCAL: u32 = 255;
+
+/// The table of all other routes (`RT_TABLE_MAIN`), where nobody says which.
+pub const MAIN: u32 = 254;
+
+/// The table that is asked last (`RT_TABLE_DEFAULT`), empty where nobody fills it.
+pub const DEFAULT: u32 = 253;
+
+/// What the kernel's tables say of a destination.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Lookup {
+    /// Packets go to a neighbour.
+    Via(NextHop),
+    /// It is an address of the host.
+    Local,
+    /// It stands for all stations of a link.
+    Broadcast,
+    /// It is a group.
+    Multicast,
+    /// A route drops its packets.
+    Blackhole,
+    /// A route drops its packets, and says that it is unreachable.
+    Unreachable,
+    /// A route drops its packets, and says that an administrator does.
+    Prohibited,
+    /// Its packets leave in something that the kernel puts around them, such as an MPLS label.
+    Encapsulated,
+    /// No route is for it.
+    NoRoute,
+}
+
+/// The neighbour that packets go to next.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct NextHop {
+    /// The number of the interface that they leave by.
+    pub interface_index: u32,
+    /// The neighbour's address: the gateway's, or the destination itself. A gateway may be of the other
+    /// IP version, and link-local.
+    pub address: IpAddr,
+    /// The address that the host itself would send from, where the route says so.
+    pub source: Option<IpAddr>,
+}
+
+/// How often each table has changed, from 0. Compare them to learn what has.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct ChangeCounts {
+    /// Interfaces.
+    pub links: u64,
+    /// Addresses of the host.
+    pub addresses: u64,
+    /// Routes.
+    pub routes: u64,
+    /// Neighbours, or what is known of them.
+    pub neighbours: u64,
+}
+
+/// The links, addresses, routes and neighbours of a network namespace, as the kernel last said.
+///
+/// Looked up is as the kernel does where nobody has changed its rules (ip-rule(8)): tables [`LOCAL`],
+/// [`MAIN`] and [`DEFAULT`] in this order, the longest prefix, the smallest metric. Of a route with
+/// several paths the first is taken that can be used, one with a carrier if there is any: every packet
+/// for a destination takes the same. Routes by type of service, by source or by mark are left out.
+#[derive(Debug, Default)]
+pub struct KernelTables {
+    links: BTreeMap<u32, Link>,
+    addresses: BTreeSet<InterfaceAddress>,
+    fibs: Fibs,
+    neighbours: HashMap<(u32, IpAddr), KernelNeighbour>,
+    pub(super) counts: ChangeCounts,
+}
+
+/// The routes of both IP versions.
+#[derive(Debug, Default, Eq, PartialEq)]
+pub(super) struct Fibs {
+    v4: Fib,
+    v6: Fib,
+}
+
+impl Fibs {
+    fn of(&self, address: IpAddr) -> &Fib {
+        if address.is_ipv4() { &self.v4 } else { &self.v6 }
+    }
+
+    fn of_mut(&mut self, address: IpAddr) -> &mut Fib {
+        if address.is_ipv4() { &mut self.v4 } else { &mut self.v6 }
+    }
+
+    /// Puts in what a dump says.
+    pub(super) fn read(&mut self, message: &RouteNetlinkMessage) {
+        if let RouteNetlinkMessage::NewRoute(message) = message
+            && let Some(route) = parse::route(message)
+        {
+            self.of_mut(route.prefix.address).push(route);
+        }
+    }
+}
+
+impl KernelTables {
+    /// Where packets for an address go. One that is link-local may be on any link: the first route's
+    /// is taken.
+    #[must_use]
+    pub fn lookup(&self, destination: IpAddr) -> Lookup {
+        self.fibs.of(destination).lookup(destination)
+    }
+
+    /// Whether the host takes packets for this address for its own.
+    #[must_use]
+    pub fn is_local(&self, address: IpAddr) -> bool {
+        self.lookup(address) == Lookup::Local
+    }
+
+    /// What is known of a neighbour on a link; nothing where nobody has asked for it.
+    #[must_use]
+    pub fn neighbour(&self, interface_index: u32, address: IpAddr) -> Option<KernelNeighbour> {
+        self.neighbours.get(&(interface_index, address)).copied()
+    }
+
+    /// All neighbours, by the number of their link and their address, in no order.
+    pub fn neighbours(&self) -> impl Iterator<Item = (u32, IpAddr, KernelNeighbour)> {
+        self.neighbours.iter().map(|((index, address), known)| (*index, *address, *known))
+    }
+
+    /// The interface with this number.
+    #[must_use]
+    pub fn link(&self, index: u32) -> Option<&Link> {
+        self.links.get(&index)
+    }
+
+    /// The interface with this name.
+    #[must_use]
+    pub fn link_named(&self, name: &str) -> Option<&Link> {
+        self.links.values().find(|link| link.name == name)
+    }
+
+    /// All interfaces, by number.
+    pub fn links(&self) -> impl Iterator<Item = &Link> {
+        self.links.values()
+    }
+
+    /// All addresses of the host, by interface.
+    pub fn addresses(&self) -> impl Iterator<Item = &InterfaceAddress> {
+        self.addresses.iter()
+    }
+
+    /// All routes of the three tables, IPv4's first.
+    pub fn routes(&self) -> impl Iterator<Item = &Route> {
+        self.fibs.v4.iter().chain(self.fibs.v6.iter())
+    }
+
+    /// How often each table has changed.
+    #[must_use]
+    pub const fn change_counts(&self) -> ChangeCounts {
+        self.counts
+    }
+
+    /// Takes over what the kernel says unasked, or a dump does: `flags` are those of the message.
+    /// Returns whether the routes are to be read again, because the kernel does not say what becomes of
+    /// them.
+    pub(super) fn apply(&mut self, flags: u16, message: &RouteNetlinkMessage) -> bool {
+        use RouteNetlinkMessage as M;
+        match message {
+            M::NewLink(message) => parse::link(message).is_some_and(|link| self.add_link(link)),
+            M::DelLink(message) => {
+                parse::link(message).is_some_and(|link| self.remove_link(link.index))
+            }
+            M::NewAddress(message) => {
+                let is_new = parse::address(message).is_some_and(|it| self.addresses.insert(it));
+                self.counts.addresses += u64::from(is_new);
+                false
+            }
+            M::DelAddress(message) => {
+                let is_gone = parse::address(message).is_some_and(|it| self.addresses.remove(&it));
+                self.counts.addresses += u64::from(is_gone);
+                // IPv4's routes from this address go without a word.
+                is_gone
+            }
+            M::NewRoute(message) => parse::route(message).is_some_and(|route| {
+                let is_replacing = flags & NLM_F_REPLACE != 0;
+                let addition = if is_replacing { Addition::Replacing } else { Addition::New };
+                let changed = self.fibs.of_mut(route.prefix.address).add(route, addition);
+                self.count_routes(changed)
+            }),
+            M::DelRoute(message) => parse::route(message).is_some_and(|route| {
+                let changed = self.fibs.of_mut(route.prefix.address).remove(&route);
+                self.count_routes(changed)
+            }),
+            M::NewNeighbour(message) => {
+                if let Some((key, known)) = parse::neighbour(message) {
+                    self.set_neighbour(key, known);
+                }
+                false
+            }
+            M::DelNeighbour(message) => {
+                if let Some((key, _)) = parse::neighbour(message) {
+                    self.set_neighbour(key, None);
+                }
+                false
+            }
+            _ => false,
+        }
+    }
+
+    fn count_routes(&mut self, changed: Changed) -> bool {
+        self.counts.routes += u64::from(changed == Changed::Routes);
+        changed == Changed::Unclear
+    }
+
+    /// IPv4's routes change without a word when an interface goes down, or loses its carrier.
+    fn add_link(&mut self, link: Link) -> bool {
+        let state = |link: &Link| (link.is_up, link.is_running);
+        let before = self.links.get(&link.index);
+        if before == Some(&link) {
+            return false;
+        }
+        let has_changed_state = before.map(state) != Some(state(&link));
+        self.counts.links += 1;
+        self.links.insert(link.index, link);
+        has_changed_state
+    }
+
+    fn remove_link(&mut self, index: u32) -> bool {
+        let is_gone = self.links.remove(&index).is_some();
+        self.counts.links += u64::from(is_gone);
+        is_gone
+    }
+
+    fn set_neighbour(&mut self, key: (u32, IpAddr), known: Option<KernelNeighbour>) {
+        let before = match known {
+            Some(known) => self.neighbours.insert(key, known),
+            None => self.neighbours.remove(&key),
+        };
+        self.counts.neighbours += u64::from(before != known);
+    }
+
+    /// Takes routes that were read again in place of those that are known.
+    pub(super) fn set_routes(&mut self, fibs: Fibs) {
+        self.counts.routes += u64::from(self.fibs != fibs);
+        self.fibs = fibs;
+    }
+
+    /// Takes everything but the routes from tables that were read again.
+    pub(super) fn set_others(&mut self, read: Self) {
+        self.counts.links += u64::from(self.links != read.links);
+        self.counts.addresses += u64::from(self.addresses != read.addresses);
+        self.counts.neighbours += u64::from(self.neighbours != read.neighbours);
+        self.links = read.links;
+        self.addresses = read.addresses;
+        self.neighbours = read.neighbours;
+    }
+}

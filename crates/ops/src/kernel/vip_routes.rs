@@ -1,0 +1,308 @@
+//! Routes that say that VIPs are reached here.
+
+use super::netlink::Requests;
+use super::tables::MAIN;
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteMessage, RouteProtocol, RouteScope, RouteType,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use rustix::io::Errno;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+
+/// The number by which routing daemons know the routes of hotloop (`rtm_protocol`, rtnetlink(7)): 104,
+/// which is the letter `h`, and neither the kernel, iproute2 nor FRR uses. Names are given in
+/// `/etc/iproute2/rt_protos.d`, numbers work without.
+pub const ROUTE_PROTOCOL: u8 = 104;
+
+/// The metric of the routes of hotloop where nothing else is wanted: behind what administrators and the
+/// kernel install for both IP versions.
+pub const VIP_METRIC: u32 = 2_048;
+
+/// A route to a VIP could not be installed or deleted.
+#[derive(Debug, thiserror::Error)]
+pub enum VipRouteError {
+    /// Somebody else has made a route for the VIP with the same metric.
+    #[error(
+        "a route to {vip} with metric {metric} is there already, by protocol {protocol} on interface \
+         {interface_index}: delete it, or leave the VIP to it"
+    )]
+    Taken {
+        /// The VIP.
+        vip: IpAddr,
+        /// The metric of both routes.
+        metric: u32,
+        /// Who made the other one: `rtm_protocol`.
+        protocol: u8,
+        /// The interface that it is on, 0 where it is on none.
+        interface_index: u32,
+    },
+    /// What the kernel says; mostly that the interface is gone, or not up, or that the program has not
+    /// the right (`CAP_NET_ADMIN`).
+    #[error(
+        "the kernel does not {action} the route to {vip} on interface {interface_index}: {source}; the \
+         interface has to be there and up, and the program to have CAP_NET_ADMIN"
+    )]
+    Kernel {
+        /// What it was to do.
+        action: &'static str,
+        /// The VIP.
+        vip: IpAddr,
+        /// The interface.
+        interface_index: u32,
+        /// What it says.
+        source: io::Error,
+    },
+}
+
+/// The routes to VIPs on an interface that the program owns: /32 and /128, in the main table, with
+/// protocol [`ROUTE_PROTOCOL`], of scope link for IPv4. A routing daemon that learns routes of this
+/// protocol announces them.
+///
+/// They are routes, not addresses: a kernel that owned a VIP would answer its clients itself.
+///
+/// They go when this is dropped, and also without that when the interface goes, as a TAP does with the
+/// process that opened it.
+pub struct VipRoutes {
+    requests: Requests,
+    interface_index: u32,
+    metric: u32,
+    installed: BTreeSet<IpAddr>,
+}
+
+impl VipRoutes {
+    /// Routes on this interface of the calling thread's network namespace. Those that are there already,
+    /// left by an earlier program on the same interface, are deleted.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn begin(interface_index: u32, metric: u32) -> io::Result<Self> {
+        let requests = Requests::open()?;
+        let mut routes = Self { requests, interface_index, metric, installed: BTreeSet::new() };
+        for (vip, metric) in routes.found()? {
+            routes.delete(vip, metric)?;
+        }
+        Ok(routes)
+    }
+
+    /// Makes the routes those to `vips`, whatever has become of them meanwhile: first others are deleted,
+    /// then missing ones are installed. One error does not keep the rest from being done; the next
+    /// call tries again.
+    ///
+    /// # Errors
+    /// One for each VIP whose route could not be deleted or installed.
+    pub fn set(&mut self, vips: &BTreeSet<IpAddr>) -> Result<(), Vec<VipRouteError>> {
+        let mut errors = self.delete_others(vips);
+        match self.found() {
+            Ok(found) => {
+                for (vip, metric) in &found {
+                    if *metric != self.metric || !vips.contains(vip) {
+                        let deleted = self.delete(*vip, *metric);
+                        errors
+                            .extend(deleted.err().map(|source| self.error("delete", *vip, source)));
+                    }
+                }
+                let is_ours = |(vip, metric): (IpAddr, u32)| (metric == self.metric).then_some(vip);
+                self.installed = found.into_iter().filter_map(is_ours).collect();
+            }
+            // What was installed before is taken to be there still.
+            Err(error) => tracing::warn!("the routes of this program could not be read: {error}"),
+        }
+        for vip in vips {
+            if !self.installed.contains(vip) {
+                match self.install(*vip) {
+                    Ok(()) => drop(self.installed.insert(*vip)),
+                    Err(error) => errors.push(error),
+                }
+            }
+        }
+        self.installed.retain(|vip| vips.contains(vip));
+        if errors.is_empty() { Ok(()) } else { Err(errors) }
+    }
+
+    /// Deletes all routes: the first thing that a program does which ends.
+    ///
+    /// # Errors
+    /// One for each VIP whose route could not be deleted.
+    pub fn withdraw(&mut self) -> Result<(), Vec<VipRouteError>> {
+        let errors = self.delete_others(&BTreeSet::new());
+        if errors.is_empty() { Ok(()) } else { Err(errors) }
+    }
+
+    /// The VIPs whose routes are installed.
+    #[must_use]
+    pub const fn installed(&self) -> &BTreeSet<IpAddr> {
+        &self.installed
+    }
+
+    /// Deletes the installed routes that are not to `vips`.
+    fn delete_others(&mut self, vips: &BTreeSet<IpAddr>) -> Vec<VipRouteError> {
+        let mut errors = Vec::new();
+        let others: Vec<_> = self.installed.difference(vips).copied().collect();
+        for vip in others {
+            match self.delete(vip, self.metric) {
+                Ok(()) => drop(self.installed.remove(&vip)),
+                Err(source) => errors.push(self.error("delete", vip, source)),
+            }
+        }
+        errors
+    }
+
+    fn install(&mut self, vip: IpAddr) -> Result<(), VipRouteError> {
+        let message = RouteNetlinkMessage::NewRoute(self.message(vip, self.metric));
+        match self.requests.change(message, NLM_F_CREATE | NLM_F_EXCL) {
+            Ok(()) => Ok(()),
+            Err(error) if is(&error, Errno::EXIST) => Err(self.taken(vip, error)),
+            Err(source) => Err(self.error("install", vip, source)),
+        }
+    }
+
+    /// Deletes a route. One that is gone is deleted, also where its interface took it along.
+    fn delete(&mut self, vip: IpAddr, metric: u32) -> io::Result<()> {
+        let message = RouteNetlinkMessage::DelRoute(self.message(vip, metric));
+        match self.requests.change(message, 0) {
+            Err(error) if !is(&error, Errno::SRCH) && !is(&error, Errno::NODEV) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// The route to a VIP.
+    fn message(&self, vip: IpAddr, metric: u32) -> RouteMessage {
+        let mut message = RouteMessage::default();
+        let header = &mut message.header;
+        (header.address_family, header.destination_prefix_length) = family(vip);
+        header.table = MAIN as u8;
+        header.protocol = RouteProtocol::Other(ROUTE_PROTOCOL);
+        header.kind = RouteType::Unicast;
+        header.scope = if vip.is_ipv4() { RouteScope::Link } else { RouteScope::Universe };
+        message.attributes = vec![
+            RouteAttribute::Destination(RouteAddress::from(vip)),
+            RouteAttribute::Oif(self.interface_index),
+            RouteAttribute::Priority(metric),
+        ];
+        message
+    }
+
+    /// The routes of hotloop on the interface, with their metrics.
+    fn found(&mut self) -> io::Result<Vec<(IpAddr, u32)>> {
+        let mut found = Vec::new();
+        for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+            let mut message = RouteMessage::default();
+            message.header.address_family = family;
+            message.header.table = MAIN as u8;
+            message.header.protocol = RouteProtocol::Other(ROUTE_PROTOCOL);
+            message.attributes = vec![RouteAttribute::Oif(self.interface_index)];
+            let interface_index = self.interface_index;
+            let dumped =
+                self.requests.dump(RouteNetlinkMessage::GetRoute(message), &mut |message| {
+                    if let RouteNetlinkMessage::NewRoute(message) = message {
+                        found.extend(Found::of(&message).filter(|it| {
+                            it.interface_index == interface_index && it.protocol == ROUTE_PROTOCOL
+                        }));
+                    }
+                });
+            match dumped {
+                // The table, or IPv6, has never been used, or the interface is gone.
+                Err(error)
+                    if [Errno::NOENT, Errno::OPNOTSUPP, Errno::NODEV]
+                        .iter()
+                        .any(|it| is(&error, *it)) => {}
+                result => drop(result?),
+            }
+        }
+        Ok(found.into_iter().map(|it| (it.vip, it.metric)).collect())
+    }
+
+    /// Says who has the route that is in the way.
+    fn taken(&mut self, vip: IpAddr, source: io::Error) -> VipRouteError {
+        let mut request = RouteMessage::default();
+        request.header.address_family = family(vip).0;
+        let (metric, mut other) = (self.metric, None);
+        let _ = self.requests.dump(RouteNetlinkMessage::GetRoute(request), &mut |message| {
+            if let RouteNetlinkMessage::NewRoute(message) = message {
+                let found = Found::of(&message).filter(|it| it.vip == vip && it.metric == metric);
+                other = other.take().or(found);
+            }
+        });
+        match other {
+            Some(Found { protocol, interface_index, .. }) => {
+                VipRouteError::Taken { vip, metric, protocol, interface_index }
+            }
+            None => self.error("install", vip, source),
+        }
+    }
+
+    const fn error(&self, action: &'static str, vip: IpAddr, source: io::Error) -> VipRouteError {
+        VipRouteError::Kernel { action, vip, interface_index: self.interface_index, source }
+    }
+}
+
+/// A route to one address in the main table.
+struct Found {
+    vip: IpAddr,
+    metric: u32,
+    protocol: u8,
+    interface_index: u32,
+}
+
+impl Found {
+    fn of(message: &RouteMessage) -> Option<Self> {
+        let header = &message.header;
+        let mut vip = None;
+        let (mut metric, mut interface_index, mut table) = (0, 0, u32::from(header.table));
+        for attribute in &message.attributes {
+            match attribute {
+                RouteAttribute::Destination(RouteAddress::Inet(address)) => {
+                    vip = Some(IpAddr::V4(*address));
+                }
+                RouteAttribute::Destination(RouteAddress::Inet6(address)) => {
+                    vip = Some(IpAddr::V6(*address));
+                }
+                RouteAttribute::Priority(its) => metric = *its,
+                RouteAttribute::Oif(index) => interface_index = *index,
+                RouteAttribute::Table(its) => table = *its,
+                _ => {}
+            }
+        }
+        let vip = vip.filter(|vip| header.destination_prefix_length == family(*vip).1)?;
+        (table == MAIN).then(|| Self {
+            vip,
+            metric,
+            protocol: header.protocol.into(),
+            interface_index,
+        })
+    }
+}
+
+/// The family of an address, and the length of the prefix that holds it alone.
+const fn family(address: IpAddr) -> (AddressFamily, u8) {
+    match address {
+        IpAddr::V4(_) => (AddressFamily::Inet, 32),
+        IpAddr::V6(_) => (AddressFamily::Inet6, 128),
+    }
+}
+
+fn is(error: &io::Error, errno: Errno) -> bool {
+    error.raw_os_error() == Some(errno.raw_os_error())
+}
+
+impl Drop for VipRoutes {
+    fn drop(&mut self) {
+        for error in self.withdraw().err().into_iter().flatten() {
+            tracing::warn!("{error}");
+        }
+    }
+}
+
+impl fmt::Debug for VipRoutes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VipRoutes")
+            .field("interface_index", &self.interface_index)
+            .field("metric", &self.metric)
+            .field("installed", &self.installed)
+            .finish_non_exhaustive()
+    }
+}
