@@ -46,6 +46,12 @@ impl Network {
         Ok(network)
     }
 
+    /// The process whose namespace this is, as `ip link set … netns` takes it.
+    #[must_use]
+    pub fn process(&self) -> u32 {
+        self.keeper.id()
+    }
+
     /// Makes two interfaces that are each other's wire, and takes them up.
     ///
     /// # Errors

@@ -68,8 +68,10 @@
 //!
 //! # Unsafe code
 //!
-//! One block, in `devices`: opening a net_memif device is unsafe, and is done where `--trust-memif-peer`
-//! is given.
+//! - `devices`: one block. Opening a net_memif device is unsafe, and is done where `--trust-memif-peer` is
+//!   given.
+//! - `tun`, with feature `kernel`: the request that makes a TAP interface, of which Rust's libraries have no safe
+//!   form. It relies on what the kernel's `tuntap.rst` and netdevice(7) say that it reads and writes.
 //!
 //! # Limits
 //!

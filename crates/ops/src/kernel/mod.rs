@@ -2,16 +2,28 @@
 //!
 //! - [`KernelFollower`] follows the kernel's links, addresses, routes and neighbours, and looks up
 //!   where packets go next.
+//! - [`KernelPort`] carries packets between cores and the kernel, by a [`Tap`] interface.
 //! - [`VipRoutes`] installs and deletes the routes by which routing daemons announce VIPs.
 
 mod follower;
 mod netlink;
+mod port;
 mod tables;
+mod tap;
+#[allow(unsafe_code, reason = "TAP interfaces are made by a request that Rust has no safe form of")]
+mod tun;
 mod vip_routes;
 
 pub use follower::{EVENT_BUFFER_BYTES, KernelFollower};
+#[cfg(feature = "dpdk")]
+pub use port::Mbufs;
+pub use port::{
+    FRAME_COUNT, KernelPort, KernelPortCounters, KernelSink, KernelSource, PortOrKernel, PuntLimit,
+    PuntLimits, PuntReason, Supply,
+};
 pub use tables::{
     ChangeCounts, DEFAULT, Hop, InterfaceAddress, KernelNeighbour, KernelTables, LOCAL, Link,
     Lookup, MAIN, NeighbourState, NextHop, Prefix, Route, RouteKind,
 };
+pub use tap::{Tap, TapConfig, TapError};
 pub use vip_routes::{ROUTE_PROTOCOL, VIP_METRIC, VipRouteError, VipRoutes};

@@ -1,0 +1,167 @@
+//! The ends of a kernel port that cores hold: where packets from the kernel come from, and where packets
+//! for it go.
+
+use super::lane::{Emptying, Filling, Frame};
+use super::punt::{Bucket, PuntReason};
+use super::{PortState, Supply};
+use hotloop_packet::PacketBuf;
+use hotloop_stage::{Burst, Counter, Device, Error, Limits, Sink, Source};
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+/// What a core has counted of packets from the kernel.
+#[derive(Debug, Default)]
+pub(super) struct SourceCounts {
+    pub(super) received: Counter,
+    pub(super) too_long: Counter,
+}
+
+/// What a core has counted of packets for the kernel.
+#[derive(Debug, Default)]
+pub(super) struct SinkCounts {
+    pub(super) punted: [Counter; PuntReason::ALL.len()],
+    pub(super) limited: [Counter; PuntReason::ALL.len()],
+    pub(super) too_long: Counter,
+}
+
+/// Packets that the kernel sends by the interface. [`KernelPort::source`](super::KernelPort::source)
+/// makes it.
+pub struct KernelSource<S: Supply> {
+    state: Arc<PortState<S>>,
+    /// Only one core gets packets.
+    lane: Option<Emptying>,
+    /// A frame that found no packet to go into yet.
+    waiting: Option<Frame>,
+    counts: Arc<SourceCounts>,
+}
+
+impl<S: Supply> KernelSource<S> {
+    pub(super) const fn new(
+        state: Arc<PortState<S>>,
+        lane: Option<Emptying>,
+        counts: Arc<SourceCounts>,
+    ) -> Self {
+        Self { state, lane, waiting: None, counts }
+    }
+}
+
+impl<S: Supply> Source for KernelSource<S> {
+    type Item = S::Packet;
+
+    fn poll(&mut self, burst: &mut Burst<S::Packet>) -> usize {
+        let Some(lane) = &mut self.lane else { return 0 };
+        let mut count = 0;
+        while burst.room() > 0 {
+            let Some(frame) = self.waiting.take().or_else(|| lane.full.pop()) else { break };
+            // Without memory it waits, and so does what comes after it: in the end, in the interface's
+            // own queue.
+            let Some(mut packet) = self.state.supply.take() else {
+                self.waiting = Some(frame);
+                break;
+            };
+            match packet.append(frame.len_bytes) {
+                Ok(room) => {
+                    room.copy_from_slice(frame.data());
+                    burst.push(packet);
+                    count += 1;
+                }
+                Err(_) => self.counts.too_long.add(1),
+            }
+            lane.give_back(frame);
+        }
+        if count > 0 {
+            self.counts.received.add(count as u64);
+        }
+        count
+    }
+
+    fn start(&mut self, limits: &Limits) -> Result<(), Error> {
+        self.state.supply.start(limits)
+    }
+
+    fn devices(&self) -> Vec<Arc<dyn Device>> {
+        vec![Arc::clone(&self.state) as Arc<dyn Device>]
+    }
+}
+
+impl<S: Supply> Drop for KernelSource<S> {
+    fn drop(&mut self) {
+        if self.lane.take().is_some() {
+            self.state.is_source_claimed.store(false, Relaxed);
+        }
+    }
+}
+
+impl<S: Supply> fmt::Debug for KernelSource<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KernelSource").field("lane", &self.lane).finish_non_exhaustive()
+    }
+}
+
+/// Where packets for the kernel go. [`KernelPort::sink`](super::KernelPort::sink) makes it.
+pub struct KernelSink<S: Supply> {
+    state: Arc<PortState<S>>,
+    lane: Filling,
+    buckets: [Bucket; PuntReason::ALL.len()],
+    begun: Instant,
+    counts: Arc<SinkCounts>,
+    refused_count: u64,
+    packets: PhantomData<fn(S::Packet)>,
+}
+
+impl<S: Supply> KernelSink<S> {
+    pub(super) fn new(state: Arc<PortState<S>>, lane: Filling, counts: Arc<SinkCounts>) -> Self {
+        let buckets = PuntReason::ALL.map(|reason| Bucket::new(state.limits.of(reason)));
+        let begun = Instant::now();
+        Self { state, lane, buckets, begun, counts, refused_count: 0, packets: PhantomData }
+    }
+}
+
+impl<S: Supply> Sink for KernelSink<S> {
+    type Item = S::Packet;
+
+    /// Copies packets for the thread, which writes them to the interface. What is above its kind's limit
+    /// or longer than the interface takes is dropped; without an empty frame the rest stays.
+    fn send(&mut self, burst: &mut Burst<S::Packet>) -> usize {
+        if burst.is_empty() {
+            return 0;
+        }
+        let now_ns = self.begun.elapsed().as_nanos() as u64;
+        let mut sent = 0;
+        while let Some(packet) = burst.as_slice().first() {
+            let Some(mut frame) = self.lane.take() else { break };
+            let reason = PuntReason::of(packet.data()) as usize;
+            let has_room = frame.copy_from(packet);
+            if has_room && self.buckets[reason].take(now_ns) {
+                self.lane.send(frame);
+                self.counts.punted[reason].add(1);
+                sent += 1;
+            } else {
+                self.lane.keep(frame);
+                let dropped =
+                    if has_room { &self.counts.limited[reason] } else { &self.counts.too_long };
+                dropped.add(1);
+                self.refused_count += 1;
+            }
+            drop(burst.pop());
+        }
+        sent
+    }
+
+    fn refused_count(&self) -> u64 {
+        self.refused_count
+    }
+
+    fn devices(&self) -> Vec<Arc<dyn Device>> {
+        vec![Arc::clone(&self.state) as Arc<dyn Device>]
+    }
+}
+
+impl<S: Supply> fmt::Debug for KernelSink<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KernelSink").field("lane", &self.lane).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,336 @@
+//! Packets between cores and the kernel, by a TAP interface.
+
+mod either;
+mod ends;
+mod lane;
+#[cfg(feature = "dpdk")]
+mod mbufs;
+mod punt;
+mod thread;
+
+use super::tap::{Tap, TapConfig, TapError};
+use ends::{SinkCounts, SourceCounts};
+use hotloop_packet::PacketBuf;
+use hotloop_packet::ethernet::MacAddress;
+use hotloop_stage::{Core, Counter, Device, DeviceCounters, Error, Limits, LinkState};
+use lane::{Emptying, Filling, lane};
+use rustix::event::{EventfdFlags, eventfd};
+use std::fmt;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use thread::Carrier;
+
+pub use either::PortOrKernel;
+pub use ends::{KernelSink, KernelSource};
+pub use lane::FRAME_COUNT;
+#[cfg(feature = "dpdk")]
+pub use mbufs::Mbufs;
+pub use punt::{PuntLimit, PuntLimits, PuntReason};
+
+/// How long a port that stops waits for its thread to write what was punted.
+const DRAIN_WAIT: Duration = Duration::from_secs(5);
+
+/// Memory for the packets that the kernel sends.
+pub trait Supply: Send + Sync + 'static {
+    /// A packet.
+    type Packet: PacketBuf;
+
+    /// Called by each source of the port before the first packet is taken.
+    ///
+    /// # Errors
+    /// Whatever keeps it from having packets; the engine does not run then.
+    fn start(&self, limits: &Limits) -> Result<(), Error> {
+        let _ = limits;
+        Ok(())
+    }
+
+    /// An empty packet, with room for a frame; nothing where none is left.
+    fn take(&self) -> Option<Self::Packet>;
+
+    /// Looks whether every packet is back, after the run.
+    ///
+    /// # Errors
+    /// What is missing.
+    fn check(&self) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// Packets to and from the kernel: a TAP interface with a thread of its own, which the cores of an engine
+/// use as a source and as a sink.
+///
+/// - A packet that goes into a [`sink`](Self::sink) is sent: it arrives at the interface, as if from a
+///   wire, within about a millisecond. Each kind of packets ([`PuntReason`]) has a limit for each core.
+///   What is above it, or too long for the interface, is dropped, which the engine counts as
+///   `tx_refused` and [`counters`](Self::counters) by kind. Where 256 packets of a core wait already, the
+///   engine drops the newest as `tx_full`.
+/// - A packet that the kernel sends by the interface is received from the [`source`](Self::source) of
+///   core 0: in order, and a flow always by the same core. Where the core takes nothing for a while,
+///   packets wait in the interface's own queue, of 1,000, and the kernel counts what is lost there.
+///
+/// Cores copy packets, and do nothing else: they never wait for the kernel, make a system call, lock or
+/// allocate.
+///
+/// The interface is gone once this is dropped.
+pub struct KernelPort<S: Supply> {
+    state: Arc<PortState<S>>,
+    index: u32,
+    mac: MacAddress,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What a kernel port has counted.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct KernelPortCounters {
+    /// Packets from the kernel that cores received.
+    pub received: u64,
+    /// Packets from the kernel that were too long for a packet of the supply.
+    pub received_too_long: u64,
+    /// Packets of each kind that went to the kernel.
+    pub punted: [(PuntReason, u64); PuntReason::ALL.len()],
+    /// Packets of each kind that were above its limit.
+    pub limited: [(PuntReason, u64); PuntReason::ALL.len()],
+    /// Packets for the kernel that were too long for the interface.
+    pub punted_too_long: u64,
+    /// Of those punted, the ones that the kernel did not take: the interface was down, or gone.
+    pub write_failed: u64,
+}
+
+/// What all know of the port.
+struct PortState<S> {
+    name: String,
+    mtu_bytes: u32,
+    limits: PuntLimits,
+    supply: S,
+    is_source_claimed: AtomicBool,
+    source_counts: Arc<SourceCounts>,
+    /// Of every sink that there was.
+    sink_counts: Mutex<Vec<Arc<SinkCounts>>>,
+    shared: Arc<Shared>,
+}
+
+/// What the thread shares with everybody else.
+struct Shared {
+    claims: Mutex<Claims>,
+    has_claims: AtomicBool,
+    is_stopping: AtomicBool,
+    /// Whether somebody deleted the interface.
+    is_gone: AtomicBool,
+    /// Sinks whose packets are not all written yet.
+    sink_count: AtomicUsize,
+    write_failed: Counter,
+    /// Ends the thread's wait.
+    wake: OwnedFd,
+}
+
+/// Rings that the thread has not taken over yet.
+#[derive(Default)]
+struct Claims {
+    sinks: Vec<Emptying>,
+    source: Option<Filling>,
+}
+
+impl Shared {
+    fn claims(&self) -> MutexGuard<'_, Claims> {
+        self.claims.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn claim(&self, claim: impl FnOnce(&mut Claims)) {
+        claim(&mut self.claims());
+        self.has_claims.store(true, Release);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        // The counter is read whenever it is not 0, so there is always room for more.
+        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+    }
+}
+
+impl<S: Supply> KernelPort<S> {
+    /// Makes the interface in the calling thread's network namespace, and starts the thread, which keeps
+    /// no rights. `limits` are for each core.
+    ///
+    /// # Errors
+    /// As [`Tap::open`], and the kernel's where it has no more threads or files.
+    pub fn open(config: &TapConfig, limits: PuntLimits, supply: S) -> Result<Self, TapError> {
+        let tap = Tap::open(config)?;
+        let (name, index, mac) = (tap.name().to_owned(), tap.index(), tap.mac());
+        let setup = |what: &str| {
+            let (name, what) = (name.clone(), what.to_owned());
+            move |source| TapError::Setup { name, what, source }
+        };
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let shared = Arc::new(Shared {
+            claims: Mutex::default(),
+            has_claims: AtomicBool::new(false),
+            is_stopping: AtomicBool::new(false),
+            is_gone: AtomicBool::new(false),
+            sink_count: AtomicUsize::new(0),
+            write_failed: Counter::default(),
+            wake: wake.map_err(|error| setup("its thread")(error.into()))?,
+        });
+        let state = PortState {
+            name: name.clone(),
+            mtu_bytes: tap.mtu_bytes(),
+            limits,
+            supply,
+            is_source_claimed: AtomicBool::new(false),
+            source_counts: Arc::default(),
+            sink_counts: Mutex::default(),
+            shared: Arc::clone(&shared),
+        };
+        let carrier = Carrier { tap, shared, sinks: Vec::new(), source: None };
+        let thread = std::thread::Builder::new().name("kernel".into()).spawn(|| carrier.run());
+        let thread = thread.map_err(setup("its thread"))?;
+        Ok(Self { state: Arc::new(state), index, mac, thread: Some(thread) })
+    }
+
+    /// Claims the source for a core. That of core 0 yields packets, those of others none.
+    ///
+    /// # Errors
+    /// When core 0's is claimed already.
+    pub fn source(&self, core: &Core) -> Result<KernelSource<S>, Error> {
+        let (state, counts) = (Arc::clone(&self.state), Arc::clone(&self.state.source_counts));
+        if core.index() > 0 {
+            return Ok(KernelSource::new(state, None, counts));
+        }
+        if state.is_source_claimed.swap(true, Relaxed) {
+            let name = &state.name;
+            let message = format!("the packets from interface {name} are claimed already");
+            return Err(Error::message(message));
+        }
+        let (filling, emptying) = lane(state.mtu_bytes);
+        state.shared.claim(|claims| claims.source = Some(filling));
+        Ok(KernelSource::new(state, Some(emptying), counts))
+    }
+
+    /// Claims a sink for a core. There may be several, as for an exit and for the end of a chain; each has
+    /// limits of its own.
+    ///
+    /// # Errors
+    /// None: it returns what a port of DPDK returns.
+    pub fn sink(&self, _: &Core) -> Result<KernelSink<S>, Error> {
+        let state = Arc::clone(&self.state);
+        let counts = Arc::<SinkCounts>::default();
+        lock(&state.sink_counts).push(Arc::clone(&counts));
+        let (filling, emptying) = lane(state.mtu_bytes);
+        state.shared.sink_count.fetch_add(1, Relaxed);
+        state.shared.claim(|claims| claims.sinks.push(emptying));
+        Ok(KernelSink::new(state, filling, counts))
+    }
+
+    /// The interface's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.state.name
+    }
+
+    /// The interface's number in its namespace.
+    #[must_use]
+    pub const fn interface_index(&self) -> u32 {
+        self.index
+    }
+
+    /// The interface's Ethernet address.
+    #[must_use]
+    pub const fn mac(&self) -> MacAddress {
+        self.mac
+    }
+
+    /// Where the packets that the kernel sends get their memory.
+    #[must_use]
+    pub fn supply(&self) -> &S {
+        &self.state.supply
+    }
+
+    /// What was counted so far.
+    #[must_use]
+    pub fn counters(&self) -> KernelPortCounters {
+        self.state.counts()
+    }
+}
+
+impl<S> PortState<S> {
+    fn counts(&self) -> KernelPortCounters {
+        let sinks = lock(&self.sink_counts);
+        let sum = |of: &dyn Fn(&SinkCounts) -> &Counter| -> u64 {
+            sinks.iter().map(|counts| of(counts).count()).sum()
+        };
+        KernelPortCounters {
+            received: self.source_counts.received.count(),
+            received_too_long: self.source_counts.too_long.count(),
+            punted: PuntReason::ALL
+                .map(|reason| (reason, sum(&|counts| &counts.punted[reason as usize]))),
+            limited: PuntReason::ALL
+                .map(|reason| (reason, sum(&|counts| &counts.limited[reason as usize]))),
+            punted_too_long: sum(&|counts| &counts.too_long),
+            write_failed: self.shared.write_failed.count(),
+        }
+    }
+}
+
+impl<S: Supply> Device for PortState<S> {
+    fn name(&self) -> String {
+        format!("kernel {}", self.name)
+    }
+
+    fn counters(&self) -> DeviceCounters {
+        let counts = self.counts();
+        DeviceCounters {
+            received: counts.received,
+            sent: counts.punted.iter().map(|(_, count)| count).sum(),
+            tx_failed: counts.write_failed,
+            ..DeviceCounters::default()
+        }
+    }
+
+    fn link_state(&self) -> Option<LinkState> {
+        let is_gone = self.shared.is_gone.load(Relaxed);
+        Some(if is_gone { LinkState::Gone } else { LinkState::Up })
+    }
+
+    /// Waits until what was punted is written.
+    fn stop(&self) -> Result<(), Error> {
+        let deadline = Instant::now() + DRAIN_WAIT;
+        while self.shared.sink_count.load(Acquire) > 0 {
+            if Instant::now() > deadline {
+                return Err(Error::message("its thread does not write what was punted"));
+            }
+            self.shared.wake();
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        Ok(())
+    }
+
+    fn check_pools(&self) -> Result<(), Error> {
+        self.supply.check()
+    }
+}
+
+impl<S: Supply> Drop for KernelPort<S> {
+    fn drop(&mut self) {
+        self.state.shared.is_stopping.store(true, Release);
+        self.state.shared.wake();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl<S: Supply> fmt::Debug for KernelPort<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KernelPort")
+            .field("name", &self.state.name)
+            .field("counters", &self.counters())
+            .finish_non_exhaustive()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,202 @@
+//! A TAP interface that the program owns.
+
+use super::netlink::Requests;
+use super::tun;
+use hotloop_packet::ethernet::MacAddress;
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketType, netdevice, socket};
+use std::io;
+use std::os::fd::OwnedFd;
+
+/// What a TAP interface is to be like.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct TapConfig {
+    /// Its name, of at most 15 bytes. There may be none of this name yet.
+    pub name: String,
+    /// Its Ethernet address; the kernel makes one up without.
+    pub mac: Option<MacAddress>,
+    /// The most bytes of a packet, from its IP header on: 68 to 65,521, and at least 1,280 for IPv6.
+    pub mtu_bytes: u32,
+    /// Whether the kernel asks for neighbours on it, by ARP and neighbour discovery. Without, every
+    /// packet goes to the interface's own Ethernet address: right for VIPs, which nobody answers for.
+    pub resolves_neighbours: bool,
+}
+
+impl TapConfig {
+    /// An interface of this name with a MTU of 1,500, whose neighbours the kernel asks for.
+    #[must_use]
+    pub fn named(name: impl Into<String>) -> Self {
+        Self { name: name.into(), mac: None, mtu_bytes: 1_500, resolves_neighbours: true }
+    }
+}
+
+/// A TAP interface could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum TapError {
+    /// No interface can have such a name.
+    #[error("{0:?} can't be the name of an interface: give 1 to 15 bytes without spaces, / and %")]
+    Name(String),
+    /// There is an interface of this name.
+    #[error(
+        "there is an interface {0} already, perhaps of another instance of this program: choose another \
+         name, or end that one"
+    )]
+    Exists(String),
+    /// The program may not.
+    #[error("interface {0} can't be made without CAP_NET_ADMIN: run as root, or grant it")]
+    Denied(String),
+    /// The kernel has no TAP interfaces, or /dev/net/tun is not there.
+    #[error(
+        "interface {name} can't be made, because /dev/net/tun can't be opened ({source}): modprobe tun"
+    )]
+    NoTun {
+        /// The interface.
+        name: String,
+        /// What the kernel says.
+        source: io::Error,
+    },
+    /// It could not be set up as wanted.
+    #[error("interface {name}, {what}: {source}")]
+    Setup {
+        /// The interface.
+        name: String,
+        /// What was to be done.
+        what: String,
+        /// What the kernel says.
+        source: io::Error,
+    },
+}
+
+/// A TAP interface, which is up. It goes when this is dropped, and when the process ends, however that
+/// happens: nothing is left behind.
+#[derive(Debug)]
+pub struct Tap {
+    file: OwnedFd,
+    name: String,
+    index: u32,
+    mac: MacAddress,
+    mtu_bytes: u32,
+}
+
+impl Tap {
+    /// Makes the interface in the calling thread's network namespace, and takes it up.
+    ///
+    /// # Errors
+    /// As [`TapError`] says.
+    pub fn open(config: &TapConfig) -> Result<Self, TapError> {
+        let name = config.name.clone();
+        let is_valid = !name.is_empty()
+            && name.len() <= tun::NAME_BYTES_MAX
+            && ![".", ".."].contains(&name.as_str())
+            && name.bytes().all(|byte| byte.is_ascii_graphic() && !b"/:%".contains(&byte));
+        if !is_valid {
+            return Err(TapError::Name(name));
+        }
+        let index_of = || {
+            let asked = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
+            netdevice::name_to_index(asked, &name)
+        };
+        let file = tun::create(&name).map_err(|error| match error {
+            _ if index_of().is_ok() => TapError::Exists(name.clone()),
+            Errno::PERM => TapError::Denied(name.clone()),
+            error => TapError::NoTun { name: name.clone(), source: error.into() },
+        })?;
+        let index = index_of().map_err(|error| TapError::Setup {
+            name: name.clone(),
+            what: "its number".into(),
+            source: error.into(),
+        })?;
+        let mut tap =
+            Self { file, name, index, mac: MacAddress::default(), mtu_bytes: config.mtu_bytes };
+        tap.set_up(config)?;
+        Ok(tap)
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its number in its namespace.
+    #[must_use]
+    pub const fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// Its Ethernet address.
+    #[must_use]
+    pub const fn mac(&self) -> MacAddress {
+        self.mac
+    }
+
+    /// The most bytes of a packet, from its IP header on.
+    #[must_use]
+    pub const fn mtu_bytes(&self) -> u32 {
+        self.mtu_bytes
+    }
+
+    /// The file that frames are read from and written to, which never waits.
+    pub(super) const fn file(&self) -> &OwnedFd {
+        &self.file
+    }
+
+    /// Gives it what the configuration says, and takes it up.
+    fn set_up(&mut self, config: &TapConfig) -> Result<(), TapError> {
+        let open = Requests::open();
+        let mut requests = open.map_err(|source| self.error("netlink".into(), source))?;
+        if let Some(mac) = config.mac {
+            let address = LinkAttribute::Address(mac.bytes().to_vec());
+            let what = format!("setting the address {mac}");
+            self.change(&mut requests, what, vec![address], LinkFlags::empty())?;
+        }
+        let what = format!("setting an MTU of {}", config.mtu_bytes);
+        let mtu = LinkAttribute::Mtu(config.mtu_bytes);
+        self.change(&mut requests, what, vec![mtu], LinkFlags::empty())?;
+        if !config.resolves_neighbours {
+            self.change(&mut requests, "taking ARP off".into(), vec![], LinkFlags::Noarp)?;
+        }
+        self.change(&mut requests, "taking it up".into(), vec![], LinkFlags::Up)?;
+        self.mac = self.read_mac(&mut requests)?;
+        Ok(())
+    }
+
+    /// Changes attributes, and sets flags.
+    fn change(
+        &self,
+        requests: &mut Requests,
+        what: String,
+        attributes: Vec<LinkAttribute>,
+        flags: LinkFlags,
+    ) -> Result<(), TapError> {
+        let mut message = LinkMessage::default();
+        message.header.index = self.index;
+        (message.header.flags, message.header.change_mask) = (flags, flags);
+        message.attributes = attributes;
+        let changed = requests.change(RouteNetlinkMessage::SetLink(message), 0);
+        changed.map_err(|source| self.error(what, source))
+    }
+
+    fn read_mac(&self, requests: &mut Requests) -> Result<MacAddress, TapError> {
+        let mut mac = None;
+        let request = RouteNetlinkMessage::GetLink(LinkMessage::default());
+        let read = requests.dump(request, &mut |message| {
+            let RouteNetlinkMessage::NewLink(message) = message else { return };
+            if message.header.index == self.index {
+                mac = message.attributes.iter().find_map(|attribute| match attribute {
+                    LinkAttribute::Address(bytes) => bytes.as_slice().try_into().ok(),
+                    _ => None,
+                });
+            }
+        });
+        read.map_err(|source| self.error("its address".into(), source))?;
+        let gone = || self.error("its address".into(), io::ErrorKind::NotFound.into());
+        mac.map(MacAddress::new).ok_or_else(gone)
+    }
+
+    fn error(&self, what: String, source: io::Error) -> TapError {
+        TapError::Setup { name: self.name.clone(), what, source }
+    }
+}

@@ -1,0 +1,291 @@
+//! Packets to and from the kernel, alone and through an engine.
+
+use super::ping::ping;
+use super::{namespace, network, run};
+use hotloop::packet::build::{echo_request, udp};
+use hotloop::packet::memory::MemPacket;
+use hotloop::prelude::*;
+use hotloop::stage::{Burst, Core, Error, LinkState, Sink, Source};
+use hotloop_ops::kernel::{
+    FRAME_COUNT, KernelFollower, KernelPort, KernelTables, Mbufs, PortOrKernel, PuntLimit,
+    PuntLimits, PuntReason, Supply, TapConfig,
+};
+use hotloop_tests::network::kernel_received;
+use hotloop_tests::{alone, device, eal, wait_until};
+use std::net::{IpAddr, UdpSocket};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::channel;
+
+/// Gives as many packets in memory as are left.
+#[derive(Debug)]
+struct Memory(AtomicUsize);
+
+impl Supply for Memory {
+    type Packet = MemPacket;
+
+    fn take(&self) -> Option<MemPacket> {
+        let taken = self.0.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1));
+        taken.ok().map(|_| MemPacket::with_room(&[], 64, 1_514))
+    }
+}
+
+const UNLIMITED: PuntLimits =
+    PuntLimits::all(PuntLimit { per_second: 1_000_000_000, burst: 1_000_000 });
+
+fn core() -> Core {
+    Core::new(0, 1)
+}
+
+/// A port with an interface `k0` that has an address, and a neighbour that it need not ask for.
+fn port(limits: PuntLimits, packet_count: usize) -> KernelPort<Memory> {
+    // The kernel has nothing of its own to say on it.
+    std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1").unwrap();
+    let memory = Memory(AtomicUsize::new(packet_count));
+    let port = KernelPort::open(&TapConfig::named("k0"), limits, memory).unwrap();
+    run("address add 192.0.2.1/24 dev k0");
+    run("neigh add 192.0.2.2 lladdr 02:00:00:00:00:02 dev k0");
+    port
+}
+
+/// Offers packets as the engine does, and returns how many went.
+fn send(
+    sink: &mut impl Sink<Item = MemPacket>,
+    packets: impl IntoIterator<Item = MemPacket>,
+) -> u64 {
+    let mut sent = 0;
+    let mut packets = packets.into_iter().peekable();
+    let mut burst = Burst::new();
+    while packets.peek().is_some() {
+        burst.extend(packets.by_ref().take(64));
+        while !burst.is_empty() {
+            sent += sink.send(&mut burst);
+        }
+    }
+    sent as u64
+}
+
+#[test]
+fn what_is_punted_arrives_and_each_kind_has_its_limit() {
+    let _network = match network() {
+        Ok(network) => network,
+        Err(why) => return println!("skipped: {why}"),
+    };
+    let icmp_limit = PuntLimit { per_second: 1, burst: 100 };
+    let port = port(UNLIMITED.with(PuntReason::Icmp, icmp_limit), 0);
+    let listener = UdpSocket::bind("192.0.2.1:4000").unwrap();
+    listener.set_read_timeout(Some(super::WITHIN)).unwrap();
+    let mut sink = port.sink(&core()).unwrap();
+    let before = kernel_received("k0");
+
+    let to_host = |payload: &str| {
+        let source = "02:00:00:00:00:02".parse().unwrap();
+        let frame = udp().from("192.0.2.2:9").to("192.0.2.1:4000").payload(payload);
+        frame.macs(source, port.mac()).packet_in_memory()
+    };
+    // More than there are frames, and long enough for the receiver to keep up: one after the other.
+    let mut room = [0; 2_000];
+    for number in 0..3 * FRAME_COUNT {
+        let payload = format!("datagram {number}");
+        assert_eq!(send(&mut sink, [to_host(&payload)]), 1);
+        let (len, _) = listener.recv_from(&mut room).unwrap();
+        assert_eq!(&room[..len], payload.as_bytes());
+    }
+    // Pings are limited, others are not.
+    let pings = (0..500).map(|number| echo_request(1, number).packet_in_memory());
+    let sent = send(&mut sink, pings);
+    assert!((100..110).contains(&sent), "{sent}");
+    assert_eq!(send(&mut sink, [to_host("after"), to_host(&"x".repeat(1_472))]), 2);
+    // The interface takes 1,500 bytes and tags.
+    let too_long = to_host(&"x".repeat(1_481));
+    assert_eq!(send(&mut sink, [too_long]), 0);
+
+    let counters = port.counters();
+    println!("{counters:?}");
+    let expected = 3 * FRAME_COUNT as u64 + 2;
+    assert_eq!(counters.punted[PuntReason::Host as usize], (PuntReason::Host, expected));
+    assert_eq!(counters.punted[PuntReason::Icmp as usize], (PuntReason::Icmp, sent));
+    assert_eq!(counters.limited[PuntReason::Icmp as usize], (PuntReason::Icmp, 500 - sent));
+    assert_eq!(counters.punted_too_long, 1);
+    assert_eq!(sink.refused_count(), 500 - sent + 1);
+    let devices = sink.devices();
+    drop(sink);
+    devices[0].stop().unwrap();
+    assert_eq!(kernel_received("k0") - before, expected + sent);
+    let counters = devices[0].counters();
+    assert_eq!((counters.sent, counters.tx_failed), (expected + sent, 0));
+}
+
+#[test]
+fn what_the_kernel_sends_is_received_in_order_and_waits_for_memory() {
+    let _network = match network() {
+        Ok(network) => network,
+        Err(why) => return println!("skipped: {why}"),
+    };
+    let port = port(UNLIMITED, 150);
+    let mut source = port.source(&core()).unwrap();
+    assert!(port.source(&core()).unwrap_err().to_string().contains("claimed already"));
+    let mut other = port.source(&Core::new(1, 2)).unwrap();
+    let socket = UdpSocket::bind("192.0.2.1:5000").unwrap();
+    for number in 0..200_u32 {
+        socket.send_to(&number.to_be_bytes(), "192.0.2.2:6000").unwrap();
+    }
+    let mut received = Vec::new();
+    let mut poll = |want: usize| {
+        let mut burst = Burst::new();
+        wait_until("they have come", || {
+            source.poll(&mut burst);
+            received.extend(std::iter::from_fn(|| burst.pop()));
+            received.len() >= want
+        });
+        received.len()
+    };
+    assert_eq!(poll(150), 150);
+    // No packet is left; the frame that found none waits, and is the next.
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    assert_eq!(poll(150), 150);
+    port_memory(&port, 1_000);
+    assert_eq!(poll(200), 200);
+    for (number, packet) in (0_u32..).zip(&received) {
+        let frame = packet.data();
+        assert_eq!(frame[..6], [2, 0, 0, 0, 0, 2]);
+        assert_eq!(frame[6..12], port.mac().bytes());
+        assert_eq!(frame[42..], number.to_be_bytes());
+    }
+    assert_eq!(other.poll(&mut Burst::new()), 0);
+    assert_eq!(port.counters().received, 200);
+    // Another engine may follow.
+    drop(source);
+    let _source = port.source(&core()).unwrap();
+}
+
+/// Gives the port's supply so many packets more.
+fn port_memory(port: &KernelPort<Memory>, count: usize) {
+    port.supply().0.fetch_add(count, Relaxed);
+}
+
+#[test]
+fn a_deleted_interface_is_said_to_be_gone_and_nothing_hangs() {
+    let _network = match network() {
+        Ok(network) => network,
+        Err(why) => return println!("skipped: {why}"),
+    };
+    let port = port(UNLIMITED, 100);
+    let (mut source, mut sink) = (port.source(&core()).unwrap(), port.sink(&core()).unwrap());
+    let device = source.devices().remove(0);
+    assert_eq!(device.link_state(), Some(LinkState::Up));
+    run("link del k0");
+    wait_until("it is gone", || device.link_state() == Some(LinkState::Gone));
+    assert_eq!(send(&mut sink, (0..1_000).map(|_| udp().packet_in_memory())), 1_000);
+    assert_eq!(source.poll(&mut Burst::new()), 0);
+    drop((source, sink));
+    device.stop().unwrap();
+    assert_eq!(port.counters().write_failed, 1_000);
+}
+
+/// Where a packet leaves.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Way {
+    Wire,
+    Kernel,
+}
+
+/// Runs what `meanwhile` does while an engine carries everything between a wire and the kernel.
+fn carry(
+    port: &Port,
+    kernel: &KernelPort<Mbufs>,
+    cores: usize,
+    meanwhile: impl FnOnce(),
+) -> Report {
+    let graph = source(|core: &Core| {
+        let wire = PortOrKernel::Port(port.rx_queue(core)?);
+        Ok::<_, Error>(sources([wire, PortOrKernel::Kernel(kernel.source(core)?)]))
+    })
+    .stage(|_| {
+        each(|packet: Packet| {
+            let way = if packet.ingress().is_some() { Way::Kernel } else { Way::Wire };
+            Routed { packet, route: way }
+        })
+    })
+    .sink(|core: &Core| {
+        let wire = PortOrKernel::Port(port.tx_queue(core)?);
+        let kernel = PortOrKernel::Kernel(kernel.sink(core)?);
+        Ok::<_, Error>(outlets([(Way::Wire, wire), (Way::Kernel, kernel)]))
+    });
+    let plan = Engine::plan(graph, Deployment::run_to_completion(cores)).unwrap();
+    plan.run(|_| meanwhile()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Both addresses of the peer are known by the port's interface, with one Ethernet address.
+fn check_neighbours(tables: &KernelTables, kernel: &KernelPort<Mbufs>) {
+    let [v4, v6] = ["192.0.2.2", "2001:db8::2"].map(|address| {
+        let known = tables.neighbour(kernel.interface_index(), address.parse().unwrap());
+        known.and_then(|known| known.mac)
+    });
+    assert!(v4.is_some() && v4 == v6 && v4 != Some(kernel.mac()), "{v4:?} {v6:?}");
+}
+
+#[test]
+fn pings_arp_and_neighbour_discovery_work_in_both_directions() {
+    alone(|| {
+        let _network = match network() {
+            Ok(network) => network,
+            Err(why) => return println!("skipped: {why}"),
+        };
+        let (ready, is_ready) = channel();
+        let (ask, asked) = channel::<(IpAddr, u16)>();
+        let (answer, answers) = channel();
+        std::thread::scope(|scope| {
+            // The other end of the wire is in a namespace of its own, and this thread with it.
+            scope.spawn(move || {
+                let network = namespace().unwrap();
+                ready.send(network.process()).unwrap();
+                for (to, count) in asked {
+                    if count == 0 {
+                        run("link set dev b0 up");
+                        run("address add 192.0.2.2/24 dev b0");
+                        run("address add 2001:db8::2/64 dev b0");
+                    }
+                    answer.send(ping(to, count)).unwrap();
+                }
+            });
+            let by_peer = |to: &str, count| {
+                ask.send((to.parse().unwrap(), count)).unwrap();
+                answers.recv().unwrap()
+            };
+            run(&format!("link set b0 netns {}", is_ready.recv().unwrap()));
+            by_peer("::1", 0);
+            // The kernel has no business on the wire: what it answers, it answers by the port.
+            run("link set dev a0 arp off");
+            std::fs::write("/proc/sys/net/ipv6/conf/a0/disable_ipv6", "1").unwrap();
+            let mbufs = Mbufs::new(eal(), 2_048, 4_096, false);
+            let kernel = KernelPort::open(&TapConfig::named("k0"), UNLIMITED, mbufs).unwrap();
+            run("address add 192.0.2.1/24 dev k0");
+            run("address add 2001:db8::1/64 dev k0");
+            let known = KernelFollower::start().unwrap();
+            for cores in [1, 2] {
+                let wire = device("net_af_packet", &format!(",iface=a0,qpairs={cores}"));
+                let port = Port::open(eal(), &wire).unwrap();
+                let mut answered = Vec::new();
+                let report = carry(&port, &kernel, cores, || {
+                    for (host, peer) in [("192.0.2.1", "192.0.2.2"), ("2001:db8::1", "2001:db8::2")]
+                    {
+                        answered.push(by_peer(host, 100));
+                        answered.push(ping(peer.parse().unwrap(), 100));
+                    }
+                    known.read(|tables| check_neighbours(tables, &kernel));
+                    // The next run begins without neighbours.
+                    run("neigh flush dev k0");
+                });
+                println!("{report}\n{:?}", kernel.counters());
+                assert!(report.is_whole(), "{report}");
+                assert_eq!(answered, [100; 4], "{report}");
+            }
+            let counters = kernel.counters();
+            let punted = |reason| counters.punted[reason as usize].1;
+            assert!(punted(PuntReason::Icmp) >= 800, "{counters:?}");
+            assert!(punted(PuntReason::Neighbour) >= 2, "{counters:?}");
+            assert!(counters.limited.iter().all(|(_, count)| *count == 0), "{counters:?}");
+            drop(ask);
+        });
+    });
+}
