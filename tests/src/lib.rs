@@ -33,6 +33,7 @@
 //! ```
 //!
 //! - [`network`] gives a test interfaces of the kernel, where it may make them.
+//! - [`prometheus`] scrapes a program, where there is a Prometheus.
 //!
 //! Where there are fewer than two CPUs, or nobody may be traced, a part of `tests/steady` is skipped,
 //! and says so.
@@ -44,6 +45,7 @@ mod malformed;
 pub mod network;
 pub mod planted;
 mod program;
+pub mod prometheus;
 mod siege;
 
 pub use alone::alone;

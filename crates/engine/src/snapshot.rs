@@ -95,6 +95,9 @@ pub struct PlaceCounts {
     pub crossed: u64,
     /// Packets it dropped, by reason; those that there were.
     pub dropped: BTreeMap<String, u64>,
+    /// Every reason for which it may drop packets, those that it has not had too.
+    #[serde(skip)]
+    pub reasons: Vec<&'static str>,
     /// Packets it held when it last counted.
     pub held: u64,
     /// Packets it lost.
@@ -121,8 +124,13 @@ impl PlaceCounts {
         self.unattributed += counters.unattributed.count();
         self.uncreated += counters.uncreated.count();
         let panicked = [("panicked", counters.panicked.count())];
-        for (reason, count) in counters.dropped().chain(panicked).filter(|(_, count)| *count > 0) {
-            *self.dropped.entry(reason.to_owned()).or_default() += count;
+        for (reason, count) in counters.dropped().chain(panicked) {
+            if !self.reasons.contains(&reason) {
+                self.reasons.push(reason);
+            }
+            if count > 0 {
+                *self.dropped.entry(reason.to_owned()).or_default() += count;
+            }
         }
     }
 }

@@ -71,7 +71,7 @@ const fn mempools() -> Vec<Value> {
 }
 
 /// The name by which the program was started.
-fn program() -> String {
+pub fn program() -> String {
     let path = std::env::args_os().next().unwrap_or_default();
     let name = std::path::Path::new(&path).file_name().unwrap_or_default();
     name.to_string_lossy().into_owned()

@@ -8,6 +8,8 @@
 //! - [`CtlArgs`], [`CommonCommand`] and [`ctl`] are the other side: `PROGRAM ctl status`, for people
 //!   as [`Table`]s, with `--json` for programs. [`ask`] is what they ask by.
 //! - [`Hangup`] says that SIGHUP came.
+//! - [`Metrics`] serves metrics for Prometheus where [`MetricsArgs`] say: those of every program, and
+//!   what the program adds to a [`Scrape`].
 //! - [`capture`] reads and writes capture files.
 //! - With feature `dpdk`, `RunArgs` are what a program that runs one graph takes on its command line,
 //!   and `DeviceArgs` open the devices that it names, as `PortSettings` say.
@@ -25,6 +27,8 @@
 //! - No client blocks the control thread or makes it grow, whatever it sends or leaves unread:
 //!   nothing waits for clients, there are at most [`CLIENT_COUNT_MAX`], and each has one request of
 //!   at most 64 KiB and one answer of at most 16 MiB.
+//! - Nor does a client that scrapes metrics: their thread serves at most [`SCRAPE_COUNT_MAX`], each for
+//!   at most [`SCRAPE_WAIT`], and has the control thread collect at most 20 times a second.
 //! - Only the user that the program runs as, and root, can connect. The socket has mode 0600 before
 //!   it has a path.
 //! - A running program's socket is never taken away by a second one; one that was left behind is
@@ -95,6 +99,7 @@ mod idle;
 pub mod kernel;
 mod links;
 mod load;
+mod metrics;
 mod operation;
 mod output;
 mod path;
@@ -120,6 +125,9 @@ pub use failure::{Failure, exit_code};
 pub use hangup::Hangup;
 pub use idle::IdleArgs;
 pub use load::{CoreFigures, load_figures};
+pub use metrics::{
+    Metric, MetricKind, Metrics, MetricsArgs, SCHEMA_VERSION, SCRAPE_COUNT_MAX, SCRAPE_WAIT, Scrape,
+};
 pub use operation::{Operation, TURN, operate};
 pub use output::{OUTPUT_WAIT, Output, print, print_in_time};
 pub use path::socket_path;

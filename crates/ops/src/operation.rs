@@ -3,6 +3,7 @@
 use crate::common;
 use crate::links::Links;
 use crate::load::Loads;
+use crate::metrics::Metrics;
 use crate::request::{Reply, Request};
 use crate::socket::Socket;
 use hotloop_engine::{Control, Waited};
@@ -67,6 +68,7 @@ pub fn operate(
 pub struct Operation<'a> {
     control: &'a Control<'a>,
     socket: Option<&'a mut Socket>,
+    metrics: Option<&'a mut Metrics>,
     end: Option<Instant>,
     links: Links,
     loads: Loads,
@@ -82,10 +84,19 @@ impl<'a> Operation<'a> {
         duration: Option<Duration>,
     ) -> Self {
         let end = duration.and_then(|duration| Instant::now().checked_add(duration));
-        Self { control, socket, end, links: Links::of(control), loads: Loads::of(control) }
+        let (links, loads) = (Links::of(control), Loads::of(control));
+        Self { control, socket, metrics: None, end, links, loads }
     }
 
-    /// Answers clients, logs changes of links, then waits for [`TURN`], or for less where the run ends
+    /// Answers scrapes too, with the metrics that every program has. A program that has more calls
+    /// [`Metrics::answer`] itself, after each turn.
+    #[must_use]
+    pub fn with_metrics(mut self, metrics: Option<&'a mut Metrics>) -> Self {
+        self.metrics = metrics;
+        self
+    }
+
+    /// Answers clients and scrapes, logs changes of links, then waits for [`TURN`], or for less where the run ends
     /// before. Returns why it ends; nothing where it goes on.
     ///
     /// `status` and `counters` are answered from what the engine counts; `answer` is asked for all
@@ -102,6 +113,9 @@ impl<'a> Operation<'a> {
                 Some(common) => Reply::Now(Ok(common)),
                 None => answer(request).into(),
             });
+        }
+        if let Some(metrics) = &mut self.metrics {
+            metrics.answer(control, &mut |_| {});
         }
         self.links.turn();
         self.loads.turn(control);

@@ -5,9 +5,11 @@ use crate::devices::DeviceArgs;
 use crate::diagnostics::LogArgs;
 use crate::failure::Failure;
 use crate::idle::IdleArgs;
-use crate::operation::operate;
+use crate::metrics::MetricsArgs;
+use crate::operation::Operation;
 use crate::output::print_in_time;
 use crate::privileges::{CONTROL, run};
+use crate::request::Request;
 use crate::socket::Socket;
 use clap::{Args, ValueEnum};
 use hotloop_dpdk::Eal;
@@ -62,6 +64,9 @@ pub struct RunArgs {
     /// Where the control socket is.
     #[command(flatten)]
     pub control: ControlArgs,
+    /// Where metrics are served.
+    #[command(flatten)]
+    pub metrics: MetricsArgs,
     /// How messages are written.
     #[command(flatten)]
     pub log: LogArgs,
@@ -99,14 +104,18 @@ impl RunArgs {
         Ok(plan.map_err(|error| Failure::Input(error.to_string()))?.idle(self.idle.idle()))
     }
 
-    /// Runs a plan as [`operate`] does, and prints its report: also that of a run which failed.
+    /// Runs a plan as [`operate`](crate::operate) does, serves its metrics where that is asked for, and
+    /// prints its report: also that of a run which failed.
     ///
     /// # Errors
-    /// The run failed, or its report was not written.
+    /// The address for metrics can't be had, the run failed, or its report was not written.
     pub fn run(&self, plan: Plan<impl Graph>, mut socket: Option<Socket>) -> Result<(), Failure> {
+        let mut metrics = self.metrics.bind()?;
         let result = run(plan, CONTROL, |control| {
             tracing::info!("running; Ctrl-C ends it");
-            operate(control, socket.as_mut(), self.duration)
+            let operation = Operation::new(control, socket.as_mut(), self.duration);
+            let mut operation = operation.with_metrics(metrics.as_mut());
+            while operation.turn(&mut Request::unknown).is_none() {}
         });
         let report = match &result {
             Ok(report) => Some(report),

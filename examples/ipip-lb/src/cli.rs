@@ -4,7 +4,7 @@ use crate::config::{CORES_MAX, Config, DeploymentKind};
 use crate::ctl::Ctl;
 use crate::failure::BadInput;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use hotloop_ops::{ControlArgs, DeviceArgs, LogArgs, ReportFormat, seconds};
+use hotloop_ops::{ControlArgs, DeviceArgs, LogArgs, MetricsArgs, ReportFormat, seconds};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -90,6 +90,9 @@ pub struct Run {
     /// Where `ctl` reaches it.
     #[command(flatten)]
     pub control: ControlArgs,
+    /// Where it serves metrics.
+    #[command(flatten)]
+    pub metrics: MetricsArgs,
     /// How it writes messages.
     #[command(flatten)]
     pub log: LogArgs,

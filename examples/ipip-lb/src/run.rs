@@ -77,6 +77,11 @@ impl Running<'_> {
             .map_err(|error| BadInput::new(format!("--workers, --dispatchers: {error}")))?
             .idle(config.engine.idle);
         let placement = plan.placement_now();
+        let mut metrics = match args.metrics.bind() {
+            Ok(metrics) => metrics,
+            Err(hotloop_ops::Failure::Input(problem)) => return Err(BadInput::new(problem).into()),
+            Err(failure) => return Err(Failure::Run(failure.to_string())),
+        };
         let run = hotloop_ops::run(plan, CONTROL, |control| {
             let deployment = config.engine.deployment();
             tracing::info!("running: {deployment}; on {placement}; Ctrl-C ends it");
@@ -89,6 +94,9 @@ impl Running<'_> {
             let mut operation = Operation::new(control, socket, args.duration);
             while operation.turn(&mut |request| operator.answer(control, request)).is_none() {
                 operator.turn();
+                if let Some(metrics) = &mut metrics {
+                    metrics.answer(control, &mut |scrape| operator.add_metrics(scrape));
+                }
             }
         });
         Ok(Outcome::new(run, &operator.summary()))

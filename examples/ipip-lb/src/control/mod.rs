@@ -10,6 +10,7 @@ mod background;
 mod change;
 mod connections;
 mod lookup;
+mod metrics;
 mod overview;
 mod publication;
 mod reload;

@@ -7,6 +7,7 @@ mod deployed;
 
 mod busy;
 mod changes;
+mod metrics;
 mod program;
 mod tells;
 

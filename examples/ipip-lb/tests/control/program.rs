@@ -8,6 +8,7 @@ use serde_json::Value;
 use std::cell::RefCell;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
@@ -79,7 +80,12 @@ pub struct Program {
 impl Program {
     /// Starts it, and waits until it has taken all frames there are.
     pub fn start() -> Self {
-        let program = Self::start_with(&config());
+        Self::start_and_take_all(&config())
+    }
+
+    /// As [`start`](Self::start), with services that take the same frames.
+    pub fn start_and_take_all(config: &str) -> Self {
+        let program = Self::start_with(config);
         program.wait_until("all frames", |it| {
             let admitted = it.json(&["status"])["balancer"]["admitted"].as_u64();
             let received = it.json(&["status"])["engine"]["sent"].as_u64();
@@ -95,6 +101,7 @@ impl Program {
         let mut child = Command::new(env!("CARGO_BIN_EXE_ipip-lb"))
             .current_dir(folder.path())
             .args(["run", "--config", "lb.toml", "--control", "lb.sock", "--report", "json"])
+            .args(["--metrics", "0"])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -112,6 +119,13 @@ impl Program {
 
     pub fn has_said(&self, part: &str) -> bool {
         self.said.lock().unwrap().iter().any(|line| line.contains(part))
+    }
+
+    /// Where it serves its metrics.
+    pub fn metrics_address(&self) -> SocketAddr {
+        let said = self.said.lock().unwrap();
+        let said = said.iter().find_map(|line| line.split_once("metrics at http://"));
+        said.unwrap().1.strip_suffix("/metrics").unwrap().parse().unwrap()
     }
 
     pub fn wait_until(&self, what: &str, is_so: impl Fn(&Self) -> bool) {

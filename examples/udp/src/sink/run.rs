@@ -15,7 +15,7 @@ use crate::source::pool::Pool;
 use hotloop::dpdk::{self, RssFields};
 use hotloop::engine::{Graph, Placement, RunError};
 use hotloop::prelude::*;
-use hotloop_ops::{CONTROL, Failure, Operation, Request, Socket};
+use hotloop_ops::{CONTROL, Failure, Metrics, Operation, Request, Socket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -104,12 +104,12 @@ impl Receiving<'_> {
             plan = plan.placement(placement).map_err(|error| Failure::Run(error.to_string()))?;
         }
         let output = Output::start(common.run.report)?;
-        let mut duration = Duration::ZERO;
+        let (mut metrics, mut duration) = (common.run.metrics.bind()?, Duration::ZERO);
         let result = hotloop_ops::run(plan, CONTROL, |control| {
             let started = Instant::now();
             self.steering.inspect(|steering| steering.open());
             let mut watch = Watch::new(self.cli, input, self.counts, &output, started);
-            watch.until_the_end(control, socket.as_mut());
+            watch.until_the_end(control, socket.as_mut(), metrics.as_mut());
             duration = started.elapsed();
             if let Some(steering) = self.steering {
                 steering.end();
@@ -228,8 +228,14 @@ impl<'a> Watch<'a> {
 
     /// Prints, and answers clients, until a signal comes, the time is up, the capture ends, or
     /// the reader of the output is gone.
-    fn until_the_end(&mut self, control: &Control<'_>, socket: Option<&mut Socket>) {
-        let mut operation = Operation::new(control, socket, self.cli.common.run.duration);
+    fn until_the_end(
+        &mut self,
+        control: &Control<'_>,
+        socket: Option<&mut Socket>,
+        metrics: Option<&mut Metrics>,
+    ) {
+        let operation = Operation::new(control, socket, self.cli.common.run.duration);
+        let mut operation = operation.with_metrics(metrics);
         loop {
             let waited = operation.turn(&mut Request::unknown);
             if Instant::now() >= self.due {

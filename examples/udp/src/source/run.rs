@@ -12,7 +12,7 @@ use crate::source::resolve::{Own, resolve};
 use crate::source::sockets::Sockets;
 use hotloop::engine::{Graph, Placement, PlacementError, Topology};
 use hotloop::prelude::*;
-use hotloop_ops::{CONTROL, Failure, Operation, Request, Socket};
+use hotloop_ops::{CONTROL, Failure, Metrics, Operation, Request, Socket};
 use std::convert::Infallible;
 use std::path::Path;
 use std::sync::Arc;
@@ -117,8 +117,9 @@ impl<'a> Sending<'a> {
         if let Some(placement) = placement {
             plan = plan.placement(placement).map_err(|error| Failure::Run(error.to_string()))?;
         }
+        let mut metrics = common.run.metrics.bind()?;
         let result = hotloop_ops::run(plan, CONTROL, |control| {
-            self.until_the_end(control, socket.as_mut());
+            self.until_the_end(control, socket.as_mut(), metrics.as_mut());
             self.steering.end();
             control.wait_for(LINGER);
         });
@@ -142,20 +143,32 @@ impl<'a> Sending<'a> {
         }
     }
 
-    fn until_the_end(&mut self, control: &Control<'_>, mut socket: Option<&mut Socket>) {
-        if !self.has_link(control, socket.as_deref_mut()) {
+    fn until_the_end(
+        &mut self,
+        control: &Control<'_>,
+        mut socket: Option<&mut Socket>,
+        mut metrics: Option<&mut Metrics>,
+    ) {
+        if !self.has_link(control, socket.as_deref_mut(), metrics.as_deref_mut()) {
             return;
         }
         let started = Instant::now();
         self.steering.open();
-        self.print_until_the_end(control, socket, started);
+        let operation = Operation::new(control, socket, self.cli.common.run.duration);
+        self.print_until_the_end(control, operation.with_metrics(metrics), started);
         self.duration = started.elapsed();
     }
 
     /// Waits for the link; false where the run ends before it is up.
-    fn has_link(&mut self, control: &Control<'_>, socket: Option<&mut Socket>) -> bool {
+    fn has_link(
+        &mut self,
+        control: &Control<'_>,
+        socket: Option<&mut Socket>,
+        metrics: Option<&mut Metrics>,
+    ) -> bool {
         let Some(port) = self.port else { return true };
-        let mut operation = Operation::new(control, socket, Some(self.cli.link_wait));
+        let operation = Operation::new(control, socket, Some(self.cli.link_wait));
+        let mut operation = operation.with_metrics(metrics);
         let mut has_warned = false;
         while !self.is_link_up() {
             if !has_warned {
@@ -180,10 +193,9 @@ impl<'a> Sending<'a> {
     fn print_until_the_end(
         &self,
         control: &Control<'_>,
-        socket: Option<&mut Socket>,
+        mut operation: Operation<'_>,
         started: Instant,
     ) {
-        let mut operation = Operation::new(control, socket, self.cli.common.run.duration);
         let (mut looked, mut due, mut before) = (started, started + INTERVAL, Passed::default());
         loop {
             let waited = operation.turn(&mut Request::unknown);

@@ -1,0 +1,294 @@
+//! The metrics of every program.
+//!
+//! What more there is to show is a constant here, and a line in [`collect`] that adds its samples; a
+//! program adds its own to the same [`Scrape`].
+
+use super::SCHEMA_VERSION;
+use super::family::{Metric, Scrape};
+use crate::common::program;
+use crate::diagnostics::lost_count;
+use hotloop_engine::{Control, PlaceSnapshot};
+use hotloop_stage::{Device, LinkState};
+use std::time::Instant;
+
+const BUILD: Metric = Metric::gauge(
+    "hotloop_build_info",
+    &["program", "version", "schema", "deployment", "idle"],
+    "What runs: its name, hotloop's version, the version of the schema of metrics, how it is deployed.",
+);
+const UPTIME: Metric = Metric::gauge(
+    "hotloop_uptime_seconds",
+    &[],
+    "Seconds since the program began to serve metrics.",
+);
+const MESSAGES_LOST: Metric = Metric::counter(
+    "hotloop_messages_lost_total",
+    &[],
+    "Messages that standard error did not take in time.",
+);
+const CORE: Metric = Metric::gauge(
+    "hotloop_core_info",
+    &["core", "cpu"],
+    "The CPU that each core is pinned to; no CPU where it is not pinned.",
+);
+const RECEIVED: Metric = Metric::counter(
+    "hotloop_packets_received_total",
+    &["core", "stage"],
+    "Packets received from sources.",
+);
+const SENT: Metric = Metric::counter(
+    "hotloop_packets_sent_total",
+    &["core", "stage"],
+    "Packets that sinks took over.",
+);
+const CREATED: Metric = Metric::counter(
+    "hotloop_packets_created_total",
+    &["core", "stage"],
+    "Packets created by stages and sources.",
+);
+const DROPPED: Metric = Metric::counter(
+    "hotloop_packets_dropped_total",
+    &["core", "stage", "reason"],
+    "Packets dropped, by reason.",
+);
+const CROSSED: Metric = Metric::counter(
+    "hotloop_packets_crossed_total",
+    &["core", "stage"],
+    "Packets handed to another core.",
+);
+const UNATTRIBUTED: Metric = Metric::counter(
+    "hotloop_packets_unattributed_total",
+    &["core", "stage"],
+    "Packets that a stage lost without a reason: a fault of the program.",
+);
+const UNCREATED: Metric = Metric::counter(
+    "hotloop_packets_uncreated_total",
+    &["core", "stage"],
+    "Packets that a stage emitted without having had them: a fault of the program.",
+);
+const HELD: Metric = Metric::gauge(
+    "hotloop_packets_held",
+    &["core", "stage"],
+    "Packets that a stage keeps for later.",
+);
+const IN_FLIGHT_MAX: Metric = Metric::gauge(
+    "hotloop_packets_in_flight_max",
+    &[],
+    "The most packets that can be inside the engine.",
+);
+const PLAUSIBLE: Metric = Metric::gauge(
+    "hotloop_ledger_plausible",
+    &[],
+    "1 while the packets inside are neither fewer than none nor more than there can be.",
+);
+const STAGE_RECEIVED: Metric = Metric::counter(
+    "hotloop_stage_packets_received_total",
+    &["core", "stage", "place"],
+    "Packets that each place of a core took.",
+);
+const STAGE_EMITTED: Metric = Metric::counter(
+    "hotloop_stage_packets_emitted_total",
+    &["core", "stage", "place"],
+    "Packets that each place of a core emitted.",
+);
+const STAGE_VALUE: Metric = Metric::gauge(
+    "hotloop_stage_value",
+    &["core", "stage", "value"],
+    "What stages count and measure themselves, by their own names.",
+);
+const PORT_RECEIVED: Metric = Metric::counter(
+    "hotloop_port_packets_received_total",
+    &["port"],
+    "Packets that a device's RX queues handed over, by its own count.",
+);
+const PORT_SENT: Metric = Metric::counter(
+    "hotloop_port_packets_sent_total",
+    &["port"],
+    "Packets that a device's TX queues took over, by its own count.",
+);
+const PORT_RECEIVED_BYTES: Metric = Metric::counter(
+    "hotloop_port_received_bytes_total",
+    &["port"],
+    "Bytes of the packets received; absent where the device does not count them.",
+);
+const PORT_SENT_BYTES: Metric = Metric::counter(
+    "hotloop_port_sent_bytes_total",
+    &["port"],
+    "Bytes of the packets sent; absent where the device does not count them.",
+);
+const PORT_LOST: Metric = Metric::counter(
+    "hotloop_port_packets_lost_total",
+    &["port", "reason"],
+    "Packets that a device lost; without a sample of imissed where it does not count those.",
+);
+const PORT_REOPENED: Metric = Metric::counter(
+    "hotloop_port_reopened_total",
+    &["port"],
+    "How often a device was opened again after its interface had gone.",
+);
+const PORT_UP: Metric = Metric::gauge(
+    "hotloop_port_link_up",
+    &["port"],
+    "1 where packets can pass, 0 where the link is down or its interface has gone; absent where the \
+     device does not say.",
+);
+const XSTATS_TOTAL: Metric = Metric::counter(
+    "hotloop_port_xstats_total",
+    &["port", "queue", "xstat"],
+    "What a device's driver counts, by its own names.",
+);
+const XSTATS: Metric = Metric::gauge(
+    "hotloop_port_xstats",
+    &["port", "queue", "xstat"],
+    "The figures of a device's driver that are not known to be counters, by its own names.",
+);
+#[cfg(feature = "dpdk")]
+const MEMPOOL_MBUFS: Metric =
+    Metric::gauge("hotloop_mempool_mbufs", &["mempool"], "The mbufs that a mempool has.");
+#[cfg(feature = "dpdk")]
+const MEMPOOL_BYTES: Metric = Metric::gauge(
+    "hotloop_mempool_memory_bytes",
+    &["mempool", "node"],
+    "The memory that a mempool got, and its node.",
+);
+
+/// Adds what every program shows.
+pub fn collect(control: &Control<'_>, since: Instant, scrape: &mut Scrape) {
+    let snapshot = control.snapshot();
+    let (program, schema, idle) =
+        (program(), SCHEMA_VERSION.to_string(), control.idle().to_string());
+    let version = env!("CARGO_PKG_VERSION");
+    scrape.add(&BUILD, &[&program, version, &schema, &snapshot.deployment, &idle], 1);
+    scrape.set_seconds(&UPTIME, &[], since.elapsed().as_secs_f64());
+    scrape.add(&MESSAGES_LOST, &[], lost_count());
+    scrape.add(&IN_FLIGHT_MAX, &[], snapshot.in_flight_max);
+    scrape.add(&PLAUSIBLE, &[], snapshot.is_plausible().into());
+    for core in snapshot.places.chunk_by(|one, other| one.core == other.core) {
+        let cpu = core[0].cpu.map(|cpu| cpu.to_string());
+        scrape.add(&CORE, &[&core[0].core, cpu.as_deref().unwrap_or("")], 1);
+    }
+    snapshot.places.iter().for_each(|place| add_place(scrape, place));
+    control.devices().iter().for_each(|device| add_port(scrape, device.as_ref()));
+    add_mempools(scrape);
+}
+
+/// A stage that stands twice on a core under one name is shown as one: `named` tells them apart.
+fn add_place(scrape: &mut Scrape, place: &PlaceSnapshot) {
+    let (counts, kind) = (&place.counts, place.place.as_str());
+    let at = [place.core.as_str(), counts.name.as_str()];
+    let [core, stage] = at;
+    match kind {
+        "source" => scrape.add(&RECEIVED, &at, counts.received),
+        "sink" => scrape.add(&SENT, &at, counts.emitted),
+        "boundary" => scrape.add(&CROSSED, &at, counts.crossed),
+        _ => {}
+    }
+    scrape.add(&STAGE_RECEIVED, &[core, stage, kind], counts.received);
+    scrape.add(&STAGE_EMITTED, &[core, stage, kind], counts.emitted);
+    scrape.add(&CREATED, &at, counts.created);
+    scrape.add(&HELD, &at, counts.held);
+    scrape.add(&UNATTRIBUTED, &at, counts.unattributed);
+    scrape.add(&UNCREATED, &at, counts.uncreated);
+    // Those that there were none of are 0, so that the first of them is a change too.
+    for reason in &counts.reasons {
+        let count = counts.dropped.get(*reason).copied().unwrap_or(0);
+        scrape.add(&DROPPED, &[core, stage, reason], count);
+    }
+    for (gauge, value) in &counts.gauges {
+        scrape.add(&STAGE_VALUE, &[core, stage, gauge], *value);
+    }
+}
+
+fn add_port(scrape: &mut Scrape, device: &dyn Device) {
+    let (name, counters) = (device.name(), device.counters());
+    let port = name.as_str();
+    scrape.add(&PORT_RECEIVED, &[port], counters.received);
+    scrape.add(&PORT_SENT, &[port], counters.sent);
+    for (metric, bytes) in
+        [(&PORT_RECEIVED_BYTES, counters.received_bytes), (&PORT_SENT_BYTES, counters.sent_bytes)]
+    {
+        if let Some(bytes) = bytes {
+            scrape.add(metric, &[port], bytes);
+        }
+    }
+    let lost = [
+        ("imissed", counters.imissed),
+        ("rx_nombuf", Some(counters.rx_nombuf)),
+        ("rx_unclaimed", Some(counters.rx_unclaimed)),
+        ("rx_malformed", Some(counters.rx_malformed)),
+        ("tx_failed", Some(counters.tx_failed)),
+    ];
+    for (reason, count) in lost {
+        if let Some(count) = count {
+            scrape.add(&PORT_LOST, &[port, reason], count);
+        }
+    }
+    scrape.add(&PORT_REOPENED, &[port], counters.reopened);
+    if let Some(state) = device.link_state() {
+        scrape.add(&PORT_UP, &[port], (state == LinkState::Up).into());
+    }
+    for (xstat, figure) in device.xstats() {
+        let metric = if is_cumulative(&xstat) { &XSTATS_TOTAL } else { &XSTATS };
+        let (queue, xstat) = queue_of(&xstat);
+        scrape.add(metric, &[port, queue, &xstat], figure);
+    }
+}
+
+/// Whether a figure of a driver only grows, by its name: drivers name what they count after a noun in
+/// plural, and do not say what else there is.
+fn is_cumulative(xstat: &str) -> bool {
+    const COUNTED: [&str; 9] = [
+        "packets", "bytes", "errors", "dropped", "drops", "discards", "frames", "octets", "missed",
+    ];
+    let has = |word: &&str| xstat.split('_').any(|part| part == *word);
+    COUNTED.iter().any(|word| has(&word))
+}
+
+/// The queue of a figure, and its name without it: DPDK writes `rx_q0_packets`.
+fn queue_of(xstat: &str) -> (&str, String) {
+    for direction in ["rx_", "tx_"] {
+        let Some(rest) = xstat.strip_prefix(direction).and_then(|rest| rest.strip_prefix('q'))
+        else {
+            continue;
+        };
+        if let Some((queue, name)) = rest.split_once('_')
+            && !queue.is_empty()
+            && queue.bytes().all(|byte| byte.is_ascii_digit())
+        {
+            return (queue, format!("{direction}q_{name}"));
+        }
+    }
+    ("", xstat.to_owned())
+}
+
+#[cfg(feature = "dpdk")]
+fn add_mempools(scrape: &mut Scrape) {
+    for (index, (config, memory)) in hotloop_dpdk::mempools().into_iter().enumerate() {
+        let (index, node) = (index.to_string(), memory.node.map(|node| node.to_string()));
+        scrape.add(&MEMPOOL_MBUFS, &[&index], config.mbuf_count.into());
+        scrape.add(&MEMPOOL_BYTES, &[&index, node.as_deref().unwrap_or("")], memory.bytes);
+    }
+}
+
+/// Without DPDK there are none.
+#[cfg(not(feature = "dpdk"))]
+const fn add_mempools(_: &mut Scrape) {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_of_drivers_are_told_apart_by_their_names() {
+        for counter in ["rx_good_packets", "tx_q12_bytes", "rx_missed_errors", "rx_xdp_drops"] {
+            assert!(is_cumulative(counter), "{counter}");
+        }
+        for gauge in ["rx_q0_fill", "temperature", "packetsize"] {
+            assert!(!is_cumulative(gauge), "{gauge}");
+        }
+        assert_eq!(queue_of("rx_q12_packets"), ("12", "rx_q_packets".to_owned()));
+        for name in ["rx_good_packets", "rx_q_packets", "rx_qx_packets", "q0_packets", "rx_q0"] {
+            assert_eq!(queue_of(name), ("", name.to_owned()));
+        }
+    }
+}

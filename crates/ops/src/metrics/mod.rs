@@ -1,0 +1,175 @@
+//! Metrics for Prometheus, over HTTP.
+//!
+//! A thread of their own serves a few clients, of which it waits for none. For a scrape it asks the
+//! control thread, which reads what `ctl status`, `counters` and `xstats` read: cores learn nothing of
+//! it. Whatever clients do, the control thread collects metrics at most 20 times a second.
+
+mod client;
+mod collect;
+mod family;
+mod http;
+mod server;
+
+pub use client::CLIENT_WAIT as SCRAPE_WAIT;
+pub use family::{Metric, MetricKind, Scrape};
+pub use server::CLIENT_COUNT_MAX as SCRAPE_COUNT_MAX;
+
+use crate::failure::Failure;
+use clap::Args;
+use hotloop_engine::Control;
+use server::{Server, Wake};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::{Duration, Instant};
+
+/// The version of the names of metrics, drop reasons, and keys of JSON, in `docs/schema.json`.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// How much time is at least between two scrapes: what comes sooner waits.
+const COLLECT_INTERVAL: Duration = Duration::from_millis(50);
+
+/// What a program takes to serve metrics. Flattened into its own arguments.
+#[derive(Args, Clone, Debug, Default)]
+pub struct MetricsArgs {
+    /// Serve metrics for Prometheus at http://ADDRESS/metrics, such as 9100 (on 127.0.0.1),
+    /// 192.0.2.1:9100 or [::]:9100; to whoever can connect there.
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
+    pub metrics: Option<SocketAddr>,
+}
+
+impl MetricsArgs {
+    /// Listens where the arguments say; nothing where they don't.
+    ///
+    /// # Errors
+    /// Where the address can't be had: with what to give instead.
+    pub fn bind(&self) -> Result<Option<Metrics>, Failure> {
+        self.metrics.map(Metrics::bind).transpose()
+    }
+}
+
+/// Reads an address, or a port of 127.0.0.1.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let port = text.parse().map(|port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    port.or_else(|_| text.parse())
+        .map_err(|_| "write a port, such as 9100, or an address with one: [::1]:9100".to_owned())
+}
+
+/// A server of metrics, from [`bind`](Self::bind) until it is dropped.
+///
+/// It serves `GET /metrics`, as OpenMetrics 1.0 where that is asked for and else in Prometheus's text
+/// format 0.0.4, to at most [`SCRAPE_COUNT_MAX`] clients at a time, each for at most [`SCRAPE_WAIT`];
+/// a request has at most 8 KiB, and each connection one.
+#[derive(Debug)]
+pub struct Metrics {
+    address: SocketAddr,
+    asks: Receiver<()>,
+    /// None once it is being dropped.
+    scrapes: Option<Sender<Arc<Scrape>>>,
+    wake: Wake,
+    thread: Option<std::thread::JoinHandle<()>>,
+    since: Instant,
+    due: Instant,
+}
+
+impl Metrics {
+    /// Listens, and starts the thread that serves.
+    ///
+    /// # Errors
+    /// [`Failure::Input`] where the address can't be had, [`Failure::Run`] where the system grants no
+    /// thread.
+    pub fn bind(address: SocketAddr) -> Result<Self, Failure> {
+        let cannot_be_had = |error: std::io::Error| {
+            Failure::Input(format!("--metrics {address}: {error}; give another address or port"))
+        };
+        let listener = TcpListener::bind(address).map_err(cannot_be_had)?;
+        listener.set_nonblocking(true).map_err(cannot_be_had)?;
+        let address = listener.local_addr().map_err(cannot_be_had)?;
+        let failed = |error: std::io::Error| Failure::Run(format!("--metrics {address}: {error}"));
+        let wake = Wake::new().map_err(failed)?;
+        let ((ask, asks), (scrapes, scraped)) = (mpsc::channel(), mpsc::channel());
+        let server = Server {
+            listener,
+            wake: wake.clone(),
+            asks: ask,
+            scrapes: scraped,
+            clients: Vec::with_capacity(server::CLIENT_COUNT_MAX),
+            is_asked: false,
+        };
+        let (ready, is_ready) = mpsc::channel();
+        let serve = move || {
+            crate::keep(crate::Capabilities::empty());
+            drop(ready);
+            server.serve();
+        };
+        let thread = std::thread::Builder::new().name("metrics".to_owned()).spawn(serve);
+        let thread = Some(thread.map_err(failed)?);
+        // The end of the channel: the thread has no capability any more.
+        let _: Result<(), _> = is_ready.recv();
+        tracing::info!("metrics at http://{address}/metrics");
+        let now = Instant::now();
+        Ok(Self { address, asks, scrapes: Some(scrapes), wake, thread, since: now, due: now })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Answers the scrapes that wait, with what every program shows and what `more` adds. For the
+    /// control thread, every few milliseconds: it returns at once where there is nothing to do.
+    pub fn answer(&mut self, control: &Control<'_>, more: &mut dyn FnMut(&mut Scrape)) {
+        let now = Instant::now();
+        if now < self.due || self.asks.try_recv().is_err() {
+            return;
+        }
+        let mut scrape = Scrape::default();
+        collect::collect(control, self.since, &mut scrape);
+        more(&mut scrape);
+        if let Some(scrapes) = &self.scrapes {
+            // Where the thread has panicked, that was said.
+            let _ = scrapes.send(Arc::new(scrape));
+        }
+        self.wake.wake();
+        self.due = Instant::now() + COLLECT_INTERVAL;
+    }
+}
+
+impl Drop for Metrics {
+    fn drop(&mut self) {
+        self.scrapes = None;
+        self.wake.wake();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_alone_is_one_of_this_machine() {
+        for (text, expected) in
+            [("9100", "127.0.0.1:9100"), ("192.0.2.1:9100", "192.0.2.1:9100"), ("[::]:0", "[::]:0")]
+        {
+            assert_eq!(address(text), Ok(expected.parse().unwrap()));
+        }
+        for wrong in ["", "localhost", "65536", ":9100", "::1:9100x", "192.0.2.1", "-1"] {
+            assert!(address(wrong).unwrap_err().contains("such as 9100"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_address_in_use_is_named() {
+        let first = Metrics::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let second = Metrics::bind(first.address()).unwrap_err().to_string();
+        assert!(second.contains(&first.address().to_string()), "{second}");
+        assert!(second.contains("give another"), "{second}");
+        let address = first.address();
+        drop(first);
+        assert!(Metrics::bind(address).is_ok(), "it is free again");
+    }
+}

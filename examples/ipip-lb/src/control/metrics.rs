@@ -1,0 +1,135 @@
+//! The balancer's own metrics.
+//!
+//! There can be 131,072 services, and a series for each backend of each would be more than Prometheus
+//! should keep. The first [`NAMED_BACKENDS_MAX`] backends, in the order of the services, have series of
+//! their own, removed ones after all others. What goes to the rest is one series a service, whose
+//! backend is [`OTHERS`]; of services beyond [`NAMED_SERVICES_MAX`], one series in all. So sums are
+//! complete, and there are at most 3,001 series a metric.
+
+use super::Operator;
+use crate::services::TargetName;
+use hotloop_ops::{Metric, Scrape};
+use std::collections::HashSet;
+
+/// How many backends have series of their own.
+const NAMED_BACKENDS_MAX: usize = 2000;
+
+/// How many services have series of their own.
+const NAMED_SERVICES_MAX: usize = 1000;
+
+/// The label of all that have no series of their own. No service has such a name.
+const OTHERS: &str = "(others)";
+
+const CONNECTIONS: Metric =
+    Metric::gauge("ipip_lb_connections", &["worker"], "Connections that each worker remembers.");
+const ADMITTED: Metric =
+    Metric::counter("ipip_lb_connections_admitted_total", &[], "Connections that were new.");
+const STATELESS: Metric = Metric::counter(
+    "ipip_lb_connections_stateless_total",
+    &[],
+    "New connections that were balanced without being remembered.",
+);
+const TO_CLIENTS: Metric = Metric::counter(
+    "ipip_lb_packets_to_clients_total",
+    &[],
+    "Packets that were unwrapped and sent on to clients.",
+);
+const REPLIES_KNOWN: Metric = Metric::counter(
+    "ipip_lb_packets_replies_known_total",
+    &[],
+    "Packets to clients that are replies of connections which are remembered.",
+);
+const ANSWERED: Metric =
+    Metric::counter("ipip_lb_packets_answered_total", &[], "Packets that were answered by ICMP.");
+const SERVICES: Metric = Metric::gauge("ipip_lb_services", &[], "Services configured.");
+const DOWN: Metric =
+    Metric::gauge("ipip_lb_backends_down", &[], "Backends that their health checks found down.");
+const RELOADS: Metric =
+    Metric::counter("ipip_lb_reloads_total", &[], "Configurations taken over since the start.");
+const RELOAD_FAILED: Metric =
+    Metric::gauge("ipip_lb_reload_failed", &[], "1 where the last reload failed.");
+const BACKEND_PACKETS: Metric = Metric::counter(
+    "ipip_lb_backend_packets_total",
+    &["service", "backend"],
+    "Packets sent to a backend of a service.",
+);
+const BACKEND_CONNECTIONS: Metric = Metric::gauge(
+    "ipip_lb_backend_connections",
+    &["service", "backend"],
+    "Connections remembered of a backend of a service.",
+);
+const BACKEND_UP: Metric = Metric::gauge(
+    "ipip_lb_backend_up",
+    &["service", "backend"],
+    "1 where a backend is not known to be down.",
+);
+const BACKEND_WEIGHT: Metric = Metric::gauge(
+    "ipip_lb_backend_weight",
+    &["service", "backend"],
+    "The weight of a backend: 0 where it is drained.",
+);
+
+impl Operator {
+    /// Adds the balancer's metrics.
+    pub fn add_metrics(&self, scrape: &mut Scrape) {
+        for (worker, counts) in self.counts.iter().enumerate() {
+            scrape.add(&CONNECTIONS, &[&worker.to_string()], counts.connections.count());
+            scrape.add(&ADMITTED, &[], counts.admitted.count());
+            scrape.add(&STATELESS, &[], counts.stateless.count());
+            scrape.add(&TO_CLIENTS, &[], counts.to_clients.count());
+            scrape.add(&REPLIES_KNOWN, &[], counts.replies_known.count());
+            scrape.add(&ANSWERED, &[], counts.answered.count());
+        }
+        scrape.add(&SERVICES, &[], self.config.services.len() as u64);
+        scrape.add(&DOWN, &[], self.standing.down.len() as u64);
+        scrape.add(&RELOADS, &[], self.reload_count);
+        scrape.add(&RELOAD_FAILED, &[], self.reload_failure.is_some().into());
+        self.add_backends(scrape);
+    }
+
+    fn add_backends(&self, scrape: &mut Scrape) {
+        let (table, summary) = (self.table(), self.summary());
+        let services = table.all();
+        let mut targets: Vec<_> = (0..)
+            .zip(table.targets())
+            .filter_map(|(slot, target)| Some((target.service?, slot, target, target.id(slot)?)))
+            .collect();
+        targets.sort_by_key(|(service, slot, ..)| (*service, *slot));
+        let (mut removed, others) = summary.removed();
+        let mut named_count = 0;
+        for (service, _, target, id) in targets {
+            let name = TargetName::new(&services[service as usize].name, target.address());
+            let (sums, before) = (summary.target(id), removed.remove(&name).unwrap_or(0));
+            let is_service_named = (service as usize) < NAMED_SERVICES_MAX;
+            let is_named = is_service_named && named_count < NAMED_BACKENDS_MAX;
+            named_count += usize::from(is_named);
+            let (service, address) = (&*name.service, name.address.to_string());
+            let labels = labels(is_service_named.then_some(service), is_named.then_some(&address));
+            scrape.add(&BACKEND_PACKETS, &labels, sums.packets + before);
+            scrape.add(&BACKEND_CONNECTIONS, &labels, sums.connections);
+            if is_named {
+                scrape.add(&BACKEND_UP, &labels, target.is_up.into());
+                scrape.add(&BACKEND_WEIGHT, &labels, target.weight.into());
+            }
+        }
+        let named: HashSet<_> =
+            services.iter().take(NAMED_SERVICES_MAX).map(|service| &*service.name).collect();
+        let mut removed: Vec<_> = removed.into_iter().collect();
+        removed.sort();
+        for (name, packets) in removed {
+            let service = named.get(&*name.service).copied();
+            let is_named = service.is_some() && named_count < NAMED_BACKENDS_MAX;
+            named_count += usize::from(is_named);
+            let address = name.address.to_string();
+            scrape.add(&BACKEND_PACKETS, &labels(service, is_named.then_some(&address)), packets);
+        }
+        if others > 0 {
+            scrape.add(&BACKEND_PACKETS, &labels(None, None), others);
+        }
+    }
+}
+
+/// The labels of a backend of a service, of which either may have no series of its own.
+fn labels<'a>(service: Option<&'a str>, backend: Option<&'a String>) -> [&'a str; 2] {
+    [service.unwrap_or(OTHERS), backend.map_or(OTHERS, String::as_str)]
+}

@@ -1,0 +1,159 @@
+//! The balancer's metrics, as a scrape by hand and a Prometheus see them.
+
+use crate::program::{Program, TCP_COUNT, UDP_COUNT, config};
+use hotloop_tests::prometheus::{Prometheus, get, promtool};
+use hotloop_tests::wait_until;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+const DASHBOARD: &str = include_str!("../../../../packaging/grafana/hotloop.json");
+
+/// A port that nothing leaves by: the stage that looks for its next hop shows figures of its own.
+const SPARE_PORT: &str = r#"
+    [[port]]
+    name = "spare"
+    device = "net_null1,no-rx=1"
+    next_hop = "192.0.2.254"
+    address = "192.0.2.253"
+    side = "client"
+"#;
+
+/// By a stage's name, and by a reason or what else was counted there.
+type Sums = BTreeMap<(String, String), u64>;
+
+/// What places or stages have counted, the same for `ctl counters` and the report.
+fn counted(stages: &Value) -> Sums {
+    let mut sums = Sums::new();
+    for stage in stages.as_array().unwrap() {
+        let mut add = |what: &str, count: &Value| {
+            let name = stage["name"].as_str().unwrap().to_owned();
+            *sums.entry((name, what.to_owned())).or_default() += count.as_u64().unwrap();
+        };
+        for what in ["received", "emitted", "created", "crossed", "unattributed", "uncreated"] {
+            add(what, &stage[what]);
+        }
+        for (reason, count) in stage["dropped"].as_object().unwrap() {
+            add(&format!("dropped as {reason}"), count);
+        }
+    }
+    sums.retain(|_, count| *count > 0);
+    sums
+}
+
+/// The same, as Prometheus has it.
+fn scraped(prometheus: &Prometheus) -> Sums {
+    let mut sums = Sums::new();
+    let sources = [
+        ("stage_packets_received", "received"),
+        ("stage_packets_emitted", "emitted"),
+        ("packets_created", "created"),
+        ("packets_crossed", "crossed"),
+        ("packets_unattributed", "unattributed"),
+        ("packets_uncreated", "uncreated"),
+        ("packets_dropped", "dropped as "),
+    ];
+    for (metric, what) in sources {
+        for sample in prometheus.query(&format!("hotloop_{metric}_total")) {
+            let label = |name: &str| sample.labels[name].as_str().unwrap_or_default().to_owned();
+            let key = (label("stage"), format!("{what}{}", label("reason")));
+            *sums.entry(key).or_default() += sample.value as u64;
+        }
+    }
+    sums.retain(|_, count| *count > 0);
+    sums
+}
+
+/// Waits until Prometheus has scraped the program once more.
+fn wait_for_scrape(program: &Program, prometheus: &Prometheus) {
+    let uptime_s = || prometheus.value("hotloop_uptime_seconds").unwrap_or(0.0);
+    let metrics = get(program.metrics_address(), "/metrics").unwrap();
+    let mut lines = metrics.lines();
+    let now_s = lines.find_map(|line| line.strip_prefix("hotloop_uptime_seconds ")).unwrap();
+    let now_s: f64 = now_s.parse().unwrap();
+    wait_until("a scrape", || uptime_s() > now_s);
+}
+
+#[test]
+fn a_scrape_is_what_ctl_says_and_the_report_and_the_dashboard_finds_it() {
+    let program = Program::start_and_take_all(&(config() + SPARE_PORT));
+    let prometheus = match Prometheus::start(program.metrics_address()) {
+        Ok(prometheus) => prometheus,
+        Err(why) => return println!("skipped: {why}"),
+    };
+    assert_eq!(promtool(&get(program.metrics_address(), "/metrics").unwrap()), "");
+    wait_for_scrape(&program, &prometheus);
+
+    // Nothing has passed since the first of these three.
+    let counters = program.json(&["counters"]);
+    let backends = program.json(&["backends"]);
+    let seen = scraped(&prometheus);
+    let value = |expression: &str| prometheus.value(expression).map(|value| value as u64);
+    assert_eq!(seen, counted(&counters["places"]));
+    assert_eq!(value("sum(hotloop_packets_received_total)"), Some(64));
+    assert_eq!(value("sum(hotloop_packets_sent_total)"), Some(TCP_COUNT + 10 + UDP_COUNT));
+    assert_eq!(value("ipip_lb_connections_admitted_total"), Some(TCP_COUNT + UDP_COUNT));
+    let up_count = value("sum(ipip_lb_backend_up)");
+    assert_eq!((value("hotloop_ledger_plausible"), up_count), (Some(1), Some(4)));
+    for row in backends.as_array().unwrap() {
+        let (service, address) = (row["service"].as_str().unwrap(), row["address"].as_str());
+        let of = format!("{{service={service:?},backend={:?}}}", address.unwrap());
+        for (metric, key) in
+            [("packets_total", "packets"), ("connections", "connections"), ("weight", "weight")]
+        {
+            let expression = format!("ipip_lb_backend_{metric}{of}");
+            assert_eq!(value(&expression), row[key].as_u64(), "{expression}");
+        }
+    }
+    dashboard_finds_data(&prometheus);
+
+    let (port_received, port_sent) = (
+        value("sum(hotloop_port_packets_received_total)"),
+        value("sum(hotloop_port_packets_sent_total)"),
+    );
+    let to_backends = value("sum(ipip_lb_backend_packets_total)");
+    let report = program.end("-TERM");
+    assert_eq!(seen, counted(&report["stages"]));
+    assert_eq!(port_received, report["devices"]["received"].as_u64());
+    assert_eq!(port_sent, report["devices"]["sent"].as_u64());
+    let reported = report["balancer"]["backends"].as_array().unwrap().iter();
+    let reported: u64 = reported.map(|it| it["packets"].as_u64().unwrap()).sum();
+    assert_eq!(to_backends, Some(reported));
+}
+
+/// Evaluates every expression of the dashboard, as Grafana would.
+fn dashboard_finds_data(prometheus: &Prometheus) {
+    let dashboard: Value = serde_json::from_str(DASHBOARD).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap().iter();
+    let targets = panels.flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
+    let expressions: Vec<_> = targets.map(|target| target["expr"].as_str().unwrap()).collect();
+    assert!(expressions.len() > 30, "{expressions:?}");
+    for expression in expressions {
+        let asked = expression.replace("$instance", ".*").replace("$__rate_interval", "1m");
+        assert!(!asked.contains('$'), "a variable that this test does not know: {asked}");
+        // A rate needs two scrapes.
+        wait_until(expression, || !prometheus.query(&asked).is_empty());
+    }
+    let variables = dashboard["templating"]["list"].as_array().unwrap().iter();
+    let definitions: Vec<_> = variables.filter_map(|it| it["definition"].as_str()).collect();
+    assert_eq!(definitions, ["label_values(hotloop_build_info, instance)"]);
+    let found = prometheus.query("hotloop_build_info");
+    assert!(found[0].labels["instance"].is_string(), "{found:?}");
+    assert_eq!(found[0].labels["program"], "ipip-lb");
+}
+
+#[test]
+fn removed_backends_keep_their_packets() {
+    let program = Program::start();
+    let sum = || {
+        let metrics = get(program.metrics_address(), "/metrics").unwrap();
+        let lines = metrics.lines().filter(|it| it.starts_with("ipip_lb_backend_packets_total{"));
+        let counts: Vec<u64> =
+            lines.map(|line| line.rsplit_once(' ').unwrap().1.parse().unwrap()).collect();
+        (counts.len(), counts.iter().sum::<u64>())
+    };
+    let before = sum();
+    assert_eq!(before, (4, TCP_COUNT + 10 + UDP_COUNT));
+    program.text(&["remove", "10.0.0.1", "--service", "web"]);
+    assert_eq!(sum(), before);
+    program.end("-INT");
+}

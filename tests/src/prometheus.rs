@@ -1,0 +1,143 @@
+//! A Prometheus of a test's own, where the machine has one.
+
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// How long an answer over HTTP may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The body of `GET path` at an address, which answers with 200.
+///
+/// # Errors
+/// What went wrong, or the answer that came instead.
+pub fn get(address: SocketAddr, path: &str) -> Result<String, String> {
+    let asked = || {
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        // An answer to HTTP/1.0 comes in one piece.
+        write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).map(|_| answer)
+    };
+    let answer = asked().map_err(|error: std::io::Error| format!("{address}{path}: {error}"))?;
+    match answer.split_once("\r\n\r\n") {
+        Some((head, body)) if head.split(' ').nth(1) == Some("200") => Ok(body.to_owned()),
+        _ => Err(answer),
+    }
+}
+
+/// A Prometheus that scrapes one program every second, and ends with the test.
+#[derive(Debug)]
+pub struct Prometheus {
+    address: SocketAddr,
+    child: Child,
+    /// Its configuration and its data.
+    _folder: tempfile::TempDir,
+}
+
+/// A sample of the answer to a query.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// Its labels, the name of the metric among them.
+    pub labels: Value,
+    /// Its value.
+    pub value: f64,
+}
+
+impl Prometheus {
+    /// Starts it. It scrapes the metrics at `target`.
+    ///
+    /// # Errors
+    /// Why there can be none: it is not installed.
+    ///
+    /// # Panics
+    /// Where it is installed and does not start.
+    pub fn start(target: SocketAddr) -> Result<Self, String> {
+        for program in ["prometheus", "promtool"] {
+            let version = Command::new(program).arg("--version").output();
+            version.map_err(|_| format!("no {program}: cargo xtask setup --tests"))?;
+        }
+        let folder = tempfile::tempdir().expect("there is room for files");
+        let config = folder.path().join("prometheus.yml");
+        let text = format!(
+            "global: {{scrape_interval: 1s, scrape_timeout: 1s}}\n\
+             scrape_configs: [{{job_name: hotloop, static_configs: [{{targets: ['{target}']}}]}}]\n"
+        );
+        std::fs::write(&config, text).expect("there is room for files");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+        let address = listener.local_addr().expect("it has an address");
+        drop(listener);
+        let child = Command::new("prometheus")
+            .arg(format!("--config.file={}", config.display()))
+            .arg(format!("--storage.tsdb.path={}", folder.path().join("data").display()))
+            .arg(format!("--web.listen-address={address}"))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("it starts");
+        let mut prometheus = Self { address, child, _folder: folder };
+        crate::wait_until("Prometheus is ready", || {
+            assert_eq!(prometheus.child.try_wait().expect("it is a child"), None, "it has ended");
+            get(address, "/-/ready").is_ok()
+        });
+        Ok(prometheus)
+    }
+
+    /// The samples that an expression returns at the moment.
+    ///
+    /// # Panics
+    /// Where Prometheus refuses the expression, or it returns no vector.
+    #[must_use]
+    pub fn query(&self, expression: &str) -> Vec<Sample> {
+        let encoded: String = expression.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        let answer = get(self.address, &format!("/api/v1/query?query={encoded}"));
+        let answer = answer.unwrap_or_else(|problem| panic!("{expression}: {problem}"));
+        let answer: Value = serde_json::from_str(&answer).expect("it answers in JSON");
+        let samples = answer["data"]["result"].as_array().expect("a vector").iter();
+        let samples = samples.map(|sample| {
+            let value = sample["value"][1].as_str().and_then(|value| value.parse().ok());
+            Sample { labels: sample["metric"].clone(), value: value.expect("a number") }
+        });
+        samples.collect()
+    }
+
+    /// The value of an expression that returns one; nothing where it returns none.
+    ///
+    /// # Panics
+    /// Where it returns more.
+    #[must_use]
+    pub fn value(&self, expression: &str) -> Option<f64> {
+        let samples = self.query(expression);
+        assert!(samples.len() <= 1, "{expression}: {samples:?}");
+        samples.first().map(|sample| sample.value)
+    }
+}
+
+impl Drop for Prometheus {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What promtool finds fault with in metrics, in Prometheus's text format: nothing where all is well.
+///
+/// # Panics
+/// Where it can't be run.
+#[must_use]
+pub fn promtool(metrics: &str) -> String {
+    let mut promtool = Command::new("promtool");
+    promtool.args(["check", "metrics"]).stdin(Stdio::piped());
+    let child = promtool.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mut child = child.expect("promtool starts");
+    let mut input = child.stdin.take().expect("it is a pipe");
+    input.write_all(metrics.as_bytes()).expect("it reads");
+    drop(input);
+    let output = child.wait_with_output().expect("it is a child");
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said).into_owned();
+    if output.status.success() { said } else { format!("{}: {said}", output.status) }
+}
