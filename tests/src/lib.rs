@@ -33,6 +33,7 @@
 //! ```
 //!
 //! - [`network`] gives a test interfaces of the kernel, where it may make them.
+//! - [`schema`] keeps the names of metrics, drop reasons and keys of JSON.
 //! - [`prometheus`] scrapes a program, where there is a Prometheus.
 //!
 //! Where there are fewer than two CPUs, or nobody may be traced, a part of `tests/steady` is skipped,
@@ -46,6 +47,7 @@ pub mod network;
 pub mod planted;
 mod program;
 pub mod prometheus;
+pub mod schema;
 mod siege;
 
 pub use alone::alone;

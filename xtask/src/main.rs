@@ -52,6 +52,9 @@ enum Task {
         /// Also what only the fuzzer needs (a C++ compiler)
         #[arg(long)]
         fuzz: bool,
+        /// Also what some tests need, which else are skipped (prometheus)
+        #[arg(long)]
+        tests: bool,
     },
     /// Run what checks without tests: format, lints, docs, tidy, dependencies, book, links
     ///
@@ -148,11 +151,12 @@ fn main() -> ExitCode {
 fn run(task: Task) -> Result<(), Failure> {
     let workspace = Workspace::enter()?;
     match task {
-        Task::Setup { bench, fuzz } => {
+        Task::Setup { bench, fuzz, tests } => {
             let bench: &[Group] =
                 if bench { &[Group::Testpmd, Group::Valgrind, Group::Network] } else { &[] };
             let fuzz: &[Group] = if fuzz { &[Group::Fuzz] } else { &[] };
-            setup::run(&[bench, fuzz].concat())
+            let tests: &[Group] = if tests { &[Group::Tests] } else { &[] };
+            setup::run(&[bench, fuzz, tests].concat())
         }
         Task::Check { only } => check::run(&workspace, &only),
         Task::Test { only } => test::run(&workspace, &only),

@@ -126,7 +126,8 @@ pub use hangup::Hangup;
 pub use idle::IdleArgs;
 pub use load::{CoreFigures, load_figures};
 pub use metrics::{
-    Metric, MetricKind, Metrics, MetricsArgs, SCHEMA_VERSION, SCRAPE_COUNT_MAX, SCRAPE_WAIT, Scrape,
+    METRICS, Metric, MetricKind, Metrics, MetricsArgs, SCHEMA_VERSION, SCRAPE_COUNT_MAX,
+    SCRAPE_WAIT, Scrape,
 };
 pub use operation::{Operation, TURN, operate};
 pub use output::{OUTPUT_WAIT, Output, print, print_in_time};

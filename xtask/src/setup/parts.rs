@@ -18,6 +18,8 @@ pub enum Group {
     Valgrind,
     /// The fuzzer.
     Fuzz,
+    /// Tests against programs that operators use.
+    Tests,
     /// The live demo.
     Live,
     /// The live demo, and benchmarks of the kernel's network.
@@ -47,7 +49,7 @@ const fn part(
 
 /// All parts.
 #[rustfmt::skip]
-pub const PARTS: [Part; 16] = [
+pub const PARTS: [Part; 17] = [
     part("pkg-config", Group::Build, "pc --version",
         ["pkg-config", "pkgconf-pkg-config", "pkgconf", "pkgconf-pkg-config"]),
     part("a C compiler with the C library's headers", Group::Build,
@@ -88,6 +90,9 @@ pub const PARTS: [Part; 16] = [
         ["valgrind"; 4]),
     part("a C++ compiler, which builds the fuzzer", Group::Fuzz, "command -v ${CXX:-c++}",
         ["g++", "gcc-c++", "gcc", "gcc-c++"]),
+    part("prometheus with promtool, which tests scrape metrics with", Group::Tests,
+        "command -v prometheus && command -v promtool",
+        ["prometheus", "golang-github-prometheus", "prometheus", "golang-github-prometheus-prometheus"]),
     part("nginx, the servers of the live demo", Group::Live, "command -v nginx", ["nginx"; 4]),
     part("curl, the clients of the live demo", Group::Live, "command -v curl", ["curl"; 4]),
     part("ping, of the live demo", Group::Live, "command -v ping",

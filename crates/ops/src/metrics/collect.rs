@@ -1,7 +1,7 @@
 //! The metrics of every program.
 //!
-//! What more there is to show is a constant here, and a line in [`collect`] that adds its samples; a
-//! program adds its own to the same [`Scrape`].
+//! What more there is to show is a constant here, in [`METRICS`] too, and a line in [`collect`] that adds
+//! its samples. A program adds its own to the same [`Scrape`].
 
 use super::SCHEMA_VERSION;
 use super::family::{Metric, Scrape};
@@ -152,6 +152,40 @@ const MEMPOOL_BYTES: Metric = Metric::gauge(
     "The memory that a mempool got, and its node.",
 );
 
+/// The metrics of every program. Some have no sample where there is nothing to show.
+pub const METRICS: &[Metric] = &[
+    BUILD,
+    UPTIME,
+    MESSAGES_LOST,
+    CORE,
+    RECEIVED,
+    SENT,
+    CREATED,
+    DROPPED,
+    CROSSED,
+    UNATTRIBUTED,
+    UNCREATED,
+    HELD,
+    IN_FLIGHT_MAX,
+    PLAUSIBLE,
+    STAGE_RECEIVED,
+    STAGE_EMITTED,
+    STAGE_VALUE,
+    PORT_RECEIVED,
+    PORT_SENT,
+    PORT_RECEIVED_BYTES,
+    PORT_SENT_BYTES,
+    PORT_LOST,
+    PORT_REOPENED,
+    PORT_UP,
+    XSTATS_TOTAL,
+    XSTATS,
+    #[cfg(feature = "dpdk")]
+    MEMPOOL_MBUFS,
+    #[cfg(feature = "dpdk")]
+    MEMPOOL_BYTES,
+];
+
 /// Adds what every program shows.
 pub fn collect(control: &Control<'_>, since: Instant, scrape: &mut Scrape) {
     let snapshot = control.snapshot();
@@ -240,8 +274,7 @@ fn is_cumulative(xstat: &str) -> bool {
     const COUNTED: [&str; 9] = [
         "packets", "bytes", "errors", "dropped", "drops", "discards", "frames", "octets", "missed",
     ];
-    let has = |word: &&str| xstat.split('_').any(|part| part == *word);
-    COUNTED.iter().any(|word| has(&word))
+    xstat.split('_').any(|part| COUNTED.contains(&part))
 }
 
 /// The queue of a figure, and its name without it: DPDK writes `rx_q0_packets`.

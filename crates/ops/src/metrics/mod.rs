@@ -11,6 +11,7 @@ mod http;
 mod server;
 
 pub use client::CLIENT_WAIT as SCRAPE_WAIT;
+pub use collect::METRICS;
 pub use family::{Metric, MetricKind, Scrape};
 pub use server::CLIENT_COUNT_MAX as SCRAPE_COUNT_MAX;
 

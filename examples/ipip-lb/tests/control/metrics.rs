@@ -2,6 +2,7 @@
 
 use crate::program::{Program, TCP_COUNT, UDP_COUNT, config};
 use hotloop_tests::prometheus::{Prometheus, get, promtool};
+use hotloop_tests::schema::{Said, check};
 use hotloop_tests::wait_until;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -156,4 +157,24 @@ fn removed_backends_keep_their_packets() {
     program.text(&["remove", "10.0.0.1", "--service", "web"]);
     assert_eq!(sum(), before);
     program.end("-INT");
+}
+
+#[test]
+fn the_schema_has_what_the_program_says() {
+    let program = Program::start_and_take_all(&(config() + SPARE_PORT));
+    let metrics = get(program.metrics_address(), "/metrics").unwrap();
+    let commands = ["status", "counters", "xstats", "services", "backends", "connections"];
+    let mut answers = commands.map(|command| (command, program.json(&[command]))).to_vec();
+    let lookup = program.json(&["lookup", "tcp", "198.51.100.1:4000", "203.0.113.10:80"]);
+    answers.push(("lookup", lookup));
+    for (command, arguments) in [
+        ("weight", &["weight", "10.0.0.2", "3"][..]),
+        ("drain", &["drain", "10.0.0.2"]),
+        ("remove", &["remove", "10.0.0.1"]),
+        ("reload", &["reload"]),
+    ] {
+        answers.push((command, program.json(arguments)));
+    }
+    let report = program.end("-INT");
+    check("ipip-lb", &Said { metrics, report, answers });
 }
