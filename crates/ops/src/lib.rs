@@ -18,6 +18,8 @@
 //!   says, by `tracing`'s events, goes to
 //!   standard error as [`LogArgs`] say. [`print()`] writes data to standard output and [`Output`] does
 //!   for a program that runs.
+//! - [`doctor`] finds what of the machine costs packets speed or safety: the program `hotloop-doctor`,
+//!   and a warning at each program's start.
 //! - [`run`] runs a plan with no more capabilities than the program needs from then on.
 //!
 //! # Guarantees
@@ -92,6 +94,7 @@ mod common;
 #[allow(unsafe_code, reason = "a command line can say that a peer is to be trusted")]
 mod devices;
 mod diagnostics;
+pub mod doctor;
 mod failure;
 mod hangup;
 mod idle;

@@ -138,7 +138,11 @@ fn a_second_instance_runs_without_a_socket_and_says_so() {
     assert!(path.exists());
     assert_eq!(output(folder.path(), &["ctl", "status"]).status.code(), Some(2));
     let third = output(folder.path(), &["--duration", "0.05"]);
-    assert_eq!((third.status.code(), errors(&third).contains("WARN")), (Some(0), false));
+    let errors = errors(&third);
+    let mut warnings = errors.lines().filter(|line| line.contains("WARN"));
+    // What is to be said of the machine is another matter.
+    assert_eq!(third.status.code(), Some(0));
+    assert!(warnings.all(|line| line.contains("hotloop-doctor")), "{errors}");
     assert!(!path.exists());
 }
 

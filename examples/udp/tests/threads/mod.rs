@@ -60,10 +60,12 @@ pub fn keep_only(command: &mut Command, kept: u64, others: &[(&str, u64)]) {
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let errors = BufReader::new(child.stderr.take().unwrap());
     let running = Running(child);
+    // What is to be said of the machine is another matter.
+    let is_of_machine = |line: &str| line.contains("hotloop-doctor");
     let mut said = errors
         .lines()
         .map_while(Result::ok)
-        .inspect(|line| assert!(!line.contains("WARN"), "{line}"));
+        .inspect(|line| assert!(!line.contains("WARN") || is_of_machine(line), "{line}"));
     let line = said.find(|line| line.contains("capabilities kept: ")).expect("it runs");
     assert!(line.contains("; no new privileges"), "{line}");
     let anywhere = others.iter().fold(kept, |all, (_, kept)| all | kept) & given;

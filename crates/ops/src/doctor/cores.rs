@@ -1,0 +1,149 @@
+//! Checks of the CPUs that workers run on: what else runs there.
+
+use super::cgroup::Cgroup;
+use super::cpu_list::CpuList;
+use super::finding::Verdict;
+use super::machine::{Machine, allowed};
+use super::root::Unread;
+
+/// Whether programs can run on the CPUs at all.
+pub(super) fn usable(machine: &Machine) -> Result<Verdict, Unread> {
+    let workers = machine.workers()?;
+    if !machine.are_workers_named {
+        return Ok(Verdict::unknown(format!(
+            "no --cpus: which CPUs workers are to run on; taken to be {}",
+            workers.in_words()
+        )));
+    }
+    let online = machine.root.some_cpus("sys/devices/system/cpu/online");
+    let offline = online.as_ref().map(|online| workers.without(online)).unwrap_or_default();
+    if let Some(cpu) = offline.iter().next() {
+        return Ok(Verdict::safety(
+            format!("{} not online", are(&offline)),
+            "a program that is to run there does not start",
+            format!("echo 1 > /sys/devices/system/cpu/cpu{cpu}/online"),
+        ));
+    }
+    let outside = Cgroup::of(&machine.root).and_then(|group| group.cpus(&machine.root));
+    if let Ok(cpuset) = outside
+        && !workers.without(&cpuset).is_empty()
+    {
+        return Ok(Verdict::safety(
+            format!("{} not in this cgroup's cpuset, {cpuset}", are(&workers.without(&cpuset))),
+            "a program that is to run there does not start",
+            format!("systemctl set-property <UNIT> AllowedCPUs={}", cpuset.or(workers)),
+        ));
+    }
+    let outside = workers.without(&allowed(&machine.root)?);
+    online?;
+    if outside.is_empty() {
+        return Ok(Verdict::ok(format!("{} online, and may be used", are(workers))));
+    }
+    Ok(Verdict::speed(
+        format!("{} not in the CPU affinity that programs inherit here", are(&outside)),
+        "a program that is started so uses other CPUs, or refuses these: isolated CPUs have to be asked for",
+        format!("taskset -c {} <PROGRAM>", workers.or(&machine.others()?)),
+    ))
+}
+
+/// Whether workers share physical cores, with each other or with what else runs.
+pub(super) fn smt(machine: &Machine) -> Result<Verdict, Unread> {
+    const WHY: &str =
+        "two hardware threads share one core's units and first-level caches: each gets about half";
+    let workers = machine.workers()?;
+    let mut shared = CpuList::default();
+    let mut beside = CpuList::default();
+    for cpu in workers.iter() {
+        let siblings = machine.siblings(cpu)?.without(&[cpu].into_iter().collect());
+        shared = shared.or(&siblings.and(workers));
+        beside = beside.or(&siblings.without(workers));
+    }
+    if !shared.is_empty() {
+        return Ok(Verdict::speed(
+            format!("of {}, several are hardware threads of one core", shared.in_words()),
+            WHY,
+            "lscpu -e  # then give workers CPUs of different cores",
+        ));
+    }
+    // What is not isolated at all is another finding.
+    let isolated = machine.isolated().unwrap_or_default();
+    let open = beside.without(&isolated);
+    if !open.is_empty() && workers.without(&isolated).is_empty() {
+        let fix =
+            open.iter().map(|cpu| format!("echo 0 > /sys/devices/system/cpu/cpu{cpu}/online"));
+        return Ok(Verdict::speed(
+            format!(
+                "workers are isolated, but anything may run on their cores' other threads, {open}"
+            ),
+            WHY,
+            fix.collect::<Vec<_>>().join("; "),
+        ));
+    }
+    Ok(Verdict::ok(match beside.len() {
+        0 => format!("no hardware thread beside {}", workers.in_words()),
+        _ => format!("workers share no core; {} beside them have none", beside.in_words()),
+    }))
+}
+
+/// Whether the scheduler keeps other threads away.
+pub(super) fn isolated(machine: &Machine) -> Result<Verdict, Unread> {
+    let workers = machine.workers()?;
+    let open = workers.without(&machine.isolated()?);
+    if open.is_empty() {
+        return Ok(Verdict::ok(format!("{} isolated", are(workers))));
+    }
+    Ok(Verdict::speed(
+        format!("{} not isolated", are(&open)),
+        "the scheduler puts other threads there: while one runs, the worker polls nothing and the queue fills",
+        format!("boot with isolcpus={workers}"),
+    ))
+}
+
+/// Whether the kernel's timer interrupts workers.
+pub(super) fn tick(machine: &Machine) -> Result<Verdict, Unread> {
+    let workers = machine.workers()?;
+    let without_tick = machine.root.cpus("sys/devices/system/cpu/nohz_full").map_err(|unread| {
+        match machine.root.has("sys/devices/system/cpu/online") && unread.is_missing {
+            true => Unread::new("this kernel is built without nohz_full, or does not say"),
+            false => unread,
+        }
+    })?;
+    let ticking = workers.without(&without_tick);
+    if ticking.is_empty() {
+        return Ok(Verdict::ok(format!("no tick on {} while one thread runs", workers.in_words())));
+    }
+    Ok(Verdict::speed(
+        format!("the kernel's timer interrupts {}", ticking.in_words()),
+        "100 to 1,000 interrupts a second, each of which delays a burst by some microseconds",
+        format!("boot with nohz_full={workers}"),
+    ))
+}
+
+/// Whether callbacks of RCU run on workers' CPUs. nohz_full takes them away, too:
+/// "NO_HZ: Reducing Scheduling-Clock Ticks" in the kernel's documentation.
+pub(super) fn rcu(machine: &Machine) -> Result<Verdict, Unread> {
+    let workers = machine.workers()?;
+    let without_tick = machine.root.cpus("sys/devices/system/cpu/nohz_full").unwrap_or_default();
+    let offloaded = match machine.boot_parameter("rcu_nocbs")?.as_deref() {
+        None => CpuList::default(),
+        Some("all") => workers.clone(),
+        Some(list) => list
+            .parse()
+            .map_err(|_| Unread::new(format!("/proc/cmdline: rcu_nocbs={list} lists no CPUs")))?,
+    };
+    let burdened = workers.without(&offloaded.or(&without_tick));
+    if burdened.is_empty() {
+        return Ok(Verdict::ok(format!("callbacks of RCU run elsewhere than on {workers}")));
+    }
+    Ok(Verdict::speed(
+        format!("callbacks of RCU run on {}", burdened.in_words()),
+        "the kernel frees there, in a softirq, what other CPUs gave up: pauses of up to milliseconds",
+        format!("boot with rcu_nocbs={workers}"),
+    ))
+}
+
+/// The CPUs as the subject of a sentence.
+fn are(cpus: &CpuList) -> String {
+    let verb = if cpus.len() == 1 { "is" } else { "are" };
+    format!("{} {verb}", cpus.in_words())
+}
