@@ -123,15 +123,19 @@ pub(super) fn tick(machine: &Machine) -> Result<Verdict, Unread> {
 /// "NO_HZ: Reducing Scheduling-Clock Ticks" in the kernel's documentation.
 pub(super) fn rcu(machine: &Machine) -> Result<Verdict, Unread> {
     let workers = machine.workers()?;
-    let without_tick = machine.root.cpus("sys/devices/system/cpu/nohz_full").unwrap_or_default();
-    let offloaded = match machine.boot_parameter("rcu_nocbs")?.as_deref() {
-        None => CpuList::default(),
-        Some("all") => workers.clone(),
+    let listed = |name: &str| match machine.boot_parameter(name)?.as_deref() {
+        None => Ok(CpuList::default()),
+        Some("all") => Ok(workers.clone()),
         Some(list) => list
             .parse()
-            .map_err(|_| Unread::new(format!("/proc/cmdline: rcu_nocbs={list} lists no CPUs")))?,
+            .map_err(|_| Unread::new(format!("/proc/cmdline: {name}={list} lists no CPUs"))),
     };
-    let burdened = workers.without(&offloaded.or(&without_tick));
+    let without_tick = match machine.root.cpus("sys/devices/system/cpu/nohz_full") {
+        Ok(cpus) => cpus,
+        Err(_) => listed("nohz_full")?,
+    };
+    let offloaded = listed("rcu_nocbs")?.or(&without_tick).or(&offloaded(machine));
+    let burdened = workers.without(&offloaded);
     if burdened.is_empty() {
         return Ok(Verdict::ok(format!("callbacks of RCU run elsewhere than on {workers}")));
     }
@@ -140,6 +144,17 @@ pub(super) fn rcu(machine: &Machine) -> Result<Verdict, Unread> {
         "the kernel frees there, in a softirq, what other CPUs gave up: pauses of up to milliseconds",
         format!("boot with rcu_nocbs={workers}"),
     ))
+}
+
+/// The CPUs for whose callbacks there are threads (rcuop/N, rcuos/N): kernels may be built so that all
+/// CPUs have one, whatever the command line says. A container does not see them.
+fn offloaded(machine: &Machine) -> CpuList {
+    let cpu = |process: &String| {
+        process.parse::<u32>().ok()?;
+        let name = machine.root.text(&format!("proc/{process}/comm")).ok()?;
+        name.strip_prefix("rcuo")?.split_once('/')?.1.parse().ok()
+    };
+    machine.root.names("proc").unwrap_or_default().iter().filter_map(cpu).collect()
 }
 
 /// The CPUs as the subject of a sentence.

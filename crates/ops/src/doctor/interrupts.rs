@@ -37,13 +37,13 @@ pub(super) fn affinity(machine: &Machine) -> Result<Verdict, Unread> {
 }
 
 fn what(cpus: &CpuList, found: &[Interrupt]) -> String {
+    let count = found.iter().fold(0, |sum: u64, irq| sum.saturating_add(irq.count));
     let named = found.iter().take(NAMED_MAX);
-    let mut names: Vec<_> =
-        named.map(|irq| format!("{} ({}, {} so far)", irq.number, irq.name, irq.count)).collect();
+    let mut names: Vec<_> = named.map(|irq| format!("{} ({})", irq.number, irq.name)).collect();
     if found.len() > NAMED_MAX {
         names.push(format!("{} more", found.len() - NAMED_MAX));
     }
-    format!("interrupts go to {}: {}", cpus.in_words(), names.join(", "))
+    format!("interrupts go to {}, {count} so far: {}", cpus.in_words(), names.join(", "))
 }
 
 /// The interrupts of devices that have come to these CPUs, and are still sent to one of them. Those

@@ -9,7 +9,8 @@
 //! use hotloop_ops::doctor::{Severity, Setup, examine};
 //! use std::path::Path;
 //!
-//! let setup = Setup { cpus: Some("2-3".parse()?), devices: vec!["0000:01:00.0".to_owned()] };
+//! let devices = vec!["0000:01:00.0".to_owned()];
+//! let setup = Setup { cpus: Some("2-3".parse()?), devices, ..Setup::default() };
 //! // Nothing can be read in an empty folder.
 //! let empty = Path::new("/nowhere");
 //! assert!(examine(empty, &setup).iter().all(|found| found.severity == Severity::Unknown));
@@ -36,11 +37,13 @@ mod power;
 mod program;
 mod root;
 mod start;
+mod vip;
 
 use device::Device;
 use finding::Verdict;
 use machine::Machine;
 use root::{Root, Unread};
+use std::net::IpAddr;
 use std::path::Path;
 
 pub use cpu_list::{CpuList, CpuListError};
@@ -56,6 +59,8 @@ pub struct Setup {
     pub cpus: Option<CpuList>,
     /// Devices: PCI addresses, kernel interfaces, or device strings of DPDK's.
     pub devices: Vec<String>,
+    /// The addresses of services, which must be none of the machine's own.
+    pub vips: Vec<IpAddr>,
 }
 
 /// A check of the machine: what it found, or why it could not look.
@@ -102,8 +107,12 @@ const DEVICE_CHECKS: [(&str, DeviceCheck); 7] = [
     ("tracking", device::tracking),
 ];
 
+/// The check of each VIP.
+const VIP_CHECK: (&str, fn(&Machine, IpAddr) -> Result<Verdict, Unread>) = ("vip", vip::local);
+
 /// What the checks find on the machine whose files are below `root`, which is `/` but in tests and
-/// copies: one finding for each check, and for each device one of each check that applies to it.
+/// copies: one finding for each check, for each device one of each check that applies to it, and one for
+/// each VIP.
 #[must_use]
 pub fn examine(root: &Path, setup: &Setup) -> Vec<Finding> {
     let machine = Machine::new(Root::new(root), setup);
@@ -118,6 +127,9 @@ pub fn examine(root: &Path, setup: &Setup) -> Vec<Finding> {
             findings.extend(found.map(|verdict| verdict.of(id)));
         }
     }
+    let (id, check) = VIP_CHECK;
+    let vips = setup.vips.iter().map(|vip| check(&machine, *vip).unwrap_or_else(unknown).of(id));
+    findings.extend(vips);
     findings
 }
 
@@ -126,7 +138,8 @@ pub fn examine(root: &Path, setup: &Setup) -> Vec<Finding> {
 #[must_use]
 pub fn ids() -> Vec<&'static str> {
     let of_devices = DEVICE_CHECKS.iter().map(|(id, _)| *id);
-    let mut ids: Vec<_> = CHECKS.iter().map(|(id, _)| *id).chain(of_devices).collect();
+    let mut ids: Vec<_> =
+        CHECKS.iter().map(|(id, _)| *id).chain(of_devices).chain([VIP_CHECK.0]).collect();
     // That no device is named, and that one does not exist, stand next to each other.
     ids.dedup();
     ids

@@ -6,6 +6,7 @@ use crate::output::print;
 use crate::program::{parse, program};
 use clap::Parser;
 use serde_json::json;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -31,6 +32,10 @@ struct Cli {
     /// net_af_packet0,iface=eth1. May be repeated.
     #[arg(long = "device", value_name = "DEVICE")]
     devices: Vec<String>,
+    /// An address at which a service is reached, which must be none of the machine's own. May be
+    /// repeated.
+    #[arg(long = "vip", value_name = "ADDRESS")]
+    vips: Vec<IpAddr>,
     /// Read the machine's files (/sys, /proc, /usr/lib) below this folder.
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
@@ -61,7 +66,8 @@ fn run(cli: &Cli) -> Result<Severity, Failure> {
             "--root {root}: no such folder; give one with sys and proc in it"
         )));
     }
-    let setup = Setup { cpus: cli.cpus.clone(), devices: cli.devices.clone() };
+    let setup =
+        Setup { cpus: cli.cpus.clone(), devices: cli.devices.clone(), vips: cli.vips.clone() };
     let findings = examine(&cli.root, &setup);
     let worst = findings.iter().map(|found| found.severity).max().unwrap_or(Severity::Ok);
     print(&if cli.json { json(&findings, worst) } else { text(&findings) })?;

@@ -40,7 +40,7 @@ fn found(root: &Path, placement: &Placement) -> Vec<Finding> {
     if cpus.is_empty() {
         return Vec::new();
     }
-    let setup = Setup { cpus: Some(cpus.clone()), devices: Vec::new() };
+    let setup = Setup { cpus: Some(cpus.clone()), ..Setup::default() };
     let machine = Machine::new(Root::new(root), &setup);
     let isolated = machine.isolated().unwrap_or_default();
     let set_apart = SET_APART.iter().filter(|_| !isolated.and(&cpus).is_empty());

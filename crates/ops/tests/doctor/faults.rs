@@ -1,6 +1,6 @@
 //! Faults, one by one.
 
-use crate::machine::{CPU, Files, NIC, NODE, PAGES, PCI, acpi_cpufreq};
+use crate::machine::{CPU, Files, NIC, NODE, PAGES, PCI, acpi_cpufreq, fib_trie, ipv6_route};
 use hotloop_ops::doctor::Severity;
 use hotloop_ops::doctor::Severity::{Safety, Speed};
 
@@ -140,4 +140,14 @@ const OF_DEVICES: &[Planted] = &[
     }),
     ("node", Speed, "--cpus 0-1,4-5", |m| m.file(format!("{PCI}/{NIC}/numa_node"), "0")),
     ("pcie-lanes", Speed, "16 lanes", |m| m.file(format!("{PCI}/{NIC}/current_link_width"), "4")),
+    ("vip", Safety, "ip address del 198.51.100.7/", |m| {
+        m.file("proc/net/fib_trie", fib_trie("198.51.100.7\n              /32 host LOCAL"));
+    }),
+    // A whole prefix may be local.
+    ("vip", Safety, "ip address del 198.51.100.7/", |m| {
+        m.file("proc/net/fib_trie", fib_trie("198.51.100.0\n              /29 host LOCAL"));
+    }),
+    ("vip", Safety, "ip address del 2001:db8::7/", |m| {
+        m.file("proc/net/ipv6_route", ipv6_route("20010db8000000000000000000000007", "80200001"));
+    }),
 ];

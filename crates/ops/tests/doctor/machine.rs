@@ -132,6 +132,8 @@ LOC:   17094611   15686815      90000      90000          0          0          
     files.file("proc/sys/kernel/numa_balancing", "0");
     files.file("proc/sys/net/netfilter/nf_conntrack_count", "0");
     files.file("proc/sys/net/netfilter/nf_conntrack_max", "65536");
+    files.file("proc/net/fib_trie", fib_trie("198.51.100.2\n              /32 host LOCAL"));
+    files.file("proc/net/ipv6_route", ipv6_route("20010db8000000000000000000000002", "80200001"));
     files.file("proc/meminfo", "MemTotal: 65536 kB\nSwapTotal:  1000000 kB\nSwapFree:  1000000 kB");
     let zone = "sys/class/powercap/intel-rapl:0";
     files.file(format!("{zone}/enabled"), "1");
@@ -139,6 +141,26 @@ LOC:   17094611   15686815      90000      90000          0          0          
     files.file(format!("{zone}/constraint_0_max_power_uw"), "150000000");
     // What a core may take is another figure.
     files.file(format!("{zone}:0/constraint_0_power_limit_uw"), "0");
+}
+
+/// Routes of IPv4, as the kernel lists them, the address and the rest of its lines among them.
+pub fn fib_trie(route: &str) -> String {
+    format!(
+        "Main:\n  +-- 0.0.0.0/0 3 0 5\n     +-- 127.0.0.0/8 2 0 2\n           |-- 127.0.0.0\n              \
+         /8 host LOCAL\n     +-- 198.51.100.0/24 2 0 2\n           |-- 198.51.100.0\n              /24 \
+         link UNICAST\n           |-- {route}\n        |-- 198.51.100.255\n           /32 link \
+         BROADCAST"
+    )
+}
+
+/// Routes of IPv6, as the kernel lists them, with one to an address.
+pub fn ipv6_route(address: &str, flags: &str) -> String {
+    let none = "0".repeat(32);
+    let line = |to: &str, length, flags| {
+        format!("{to} {length} {none} 00 {none} 00000100 00000001 00000000 {flags} eth1")
+    };
+    let link = line("20010db8000000000000000000000000", "40", "00000001");
+    format!("{link}\n{}", line(address, "80", flags))
 }
 
 fn process(files: &mut Files) {
@@ -178,5 +200,10 @@ fn devices(files: &mut Files) {
 
 pub fn setup() -> Setup {
     let devices = ["41:00.0", "net_af_packet0,iface=eth1", "net_null0,size=64"];
-    Setup { cpus: Some("2-3".parse().unwrap()), devices: devices.map(str::to_owned).into() }
+    let vips = ["198.51.100.7", "2001:db8::7"];
+    Setup {
+        cpus: Some("2-3".parse().unwrap()),
+        devices: devices.map(str::to_owned).into(),
+        vips: vips.map(|vip| vip.parse().unwrap()).into(),
+    }
 }
