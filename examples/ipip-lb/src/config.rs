@@ -38,6 +38,7 @@ mod balancer;
 mod document;
 mod file;
 mod health;
+mod limits;
 mod load;
 mod parse;
 mod port;
@@ -93,6 +94,8 @@ pub struct Config {
     pub engine: Engine,
     /// What holds for all services.
     pub balancer: Balancer,
+    /// How many connections may begin.
+    pub limits: Limits,
     /// The ports, at least one of them towards clients and one towards backends.
     pub ports: Vec<Port>,
     /// The services, no two with the same address, protocol and ports.
@@ -160,6 +163,19 @@ impl Balancer {
     pub fn sources(&self) -> impl Iterator<Item = Prefix> {
         [Some(self.source_v4), self.source_v6].into_iter().flatten()
     }
+}
+
+/// How many connections may begin in a second, by all workers together.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Limits {
+    /// To each service that has no limit of its own.
+    pub service_max: Option<u32>,
+    /// From each prefix, to all services together.
+    pub source_max: Option<u32>,
+    /// How many bits of an IPv4 address say where a connection comes from: 1 to 32.
+    pub source_prefix_v4: u8,
+    /// How many bits of an IPv6 address do: 1 to 128.
+    pub source_prefix_v6: u8,
 }
 
 /// What becomes of echo requests to a service's address.
@@ -283,6 +299,8 @@ pub struct Service {
     pub persistence_s: u32,
     /// What becomes of new connections when every backend is down.
     pub all_down: AllDown,
+    /// How many connections to it may begin in a second; without one, [`Limits::service_max`] says.
+    pub new_connections_per_second_max: Option<u32>,
     /// How its backends are probed, if they are.
     pub health: Option<Health>,
     /// The backends that answer; no address twice.

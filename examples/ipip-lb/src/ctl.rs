@@ -1,9 +1,11 @@
 //! `ipip-lb ctl`: asking a running balancer, and how people read what it answers.
 
+use crate::control::BLOCK_S_MAX;
 use clap::{Args, Subcommand};
 use hotloop_ops::{CommonCommand, CtlArgs, Request, Table, status_text};
 use serde_json::{Value, json};
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// `ipip-lb ctl`.
 #[derive(Args, Debug)]
@@ -70,6 +72,22 @@ pub enum CtlCommand {
         #[arg(long)]
         flush: bool,
     },
+    /// Drop packets of these clients to services, those of known connections among them, until they
+    /// are unblocked or the program ends; a reload changes nothing about that.
+    Block {
+        /// The clients: an address, or a prefix such as `198.51.100.0/24`.
+        prefix: String,
+        /// For how long: `30s`, `10m`, `2h` or `1d`.
+        #[arg(long = "for", value_name = "TIME", value_parser = time)]
+        time: Option<Duration>,
+    },
+    /// Take these clients' block away.
+    Unblock {
+        /// The clients, as they were blocked.
+        prefix: String,
+    },
+    /// Print every block, and how long it lasts.
+    Blocks,
     /// Read the configuration again. If something is wrong with it, nothing changes.
     Reload,
 }
@@ -99,21 +117,9 @@ impl Ctl {
             CtlCommand::Counters => CommonCommand::Counters.ask(name, &self.args),
             CtlCommand::Load => CommonCommand::Load.ask(name, &self.args),
             CtlCommand::Xstats => CommonCommand::Xstats.ask(name, &self.args),
-            CtlCommand::Services => ask("services", Value::Null, &|rows| {
-                let columns = [
-                    "name",
-                    "address",
-                    "protocol",
-                    "ports",
-                    "scheduler",
-                    "backends",
-                    "up",
-                    "usable",
-                    "connections",
-                    "packets",
-                ];
-                table(rows, &columns)
-            }),
+            CtlCommand::Services => {
+                ask("services", Value::Null, &|rows| table(rows, &SERVICE_COLUMNS))
+            }
             CtlCommand::Backends => ask("backends", Value::Null, &backends_text),
             CtlCommand::Connections { filter, limit } => {
                 let arguments = json!({ "filter": filter, "limit": limit });
@@ -144,12 +150,62 @@ impl Ctl {
                     format!("{} is taken out of {services}{end}", of.backend)
                 })
             }
+            CtlCommand::Block { prefix, time } => {
+                let for_s = time.map(|it| it.as_secs());
+                let arguments = json!({ "prefix": prefix, "for_s": for_s });
+                ask("block", arguments, &|answer| blocked_text(prefix, answer))
+            }
+            CtlCommand::Unblock { prefix } => {
+                let arguments = json!({ "prefix": prefix });
+                ask("unblock", arguments, &|_| format!("{prefix} is no longer blocked"))
+            }
+            CtlCommand::Blocks => {
+                ask("blocks", Value::Null, &|rows| table(rows, &["prefix", "left_s"]))
+            }
             CtlCommand::Reload => ask("reload", Value::Null, &|answer| {
                 let services = counted(&answer["services"], "service");
                 format!("reloaded: {services} with {}", counted(&answer["backends"], "backend"))
             }),
         }
     }
+}
+
+const SERVICE_COLUMNS: [&str; 10] = [
+    "name",
+    "address",
+    "protocol",
+    "ports",
+    "scheduler",
+    "backends",
+    "up",
+    "usable",
+    "connections",
+    "packets",
+];
+
+fn blocked_text(prefix: &str, answer: &Value) -> String {
+    match answer["for_s"].as_u64() {
+        Some(seconds) => format!("{prefix} is blocked for {seconds} s"),
+        None => format!("{prefix} is blocked until it is unblocked"),
+    }
+}
+
+/// Reads `30s`, `10m`, `2h` or `1d`.
+fn time(text: &str) -> Result<Duration, String> {
+    let unit_s = |unit| match unit {
+        's' => Some(1),
+        'm' => Some(60),
+        'h' => Some(3600),
+        'd' => Some(86_400),
+        _ => None,
+    };
+    let seconds = || {
+        let unit_s = unit_s(text.chars().next_back()?)?;
+        let count: u64 = text[..text.len() - 1].parse().ok()?;
+        count.checked_mul(unit_s).filter(|it| (1..=BLOCK_S_MAX).contains(it))
+    };
+    let wrong = || "write a time up to a year, such as 30s, 10m, 2h or 1d".to_owned();
+    seconds().map(Duration::from_secs).ok_or_else(wrong)
 }
 
 /// So many of what the noun names.
@@ -236,4 +292,20 @@ fn lookup_text(answer: &Value) -> String {
         format!("{key:<8} {value}")
     });
     lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_a_number_and_a_unit() {
+        for (text, seconds) in [("30s", 30), ("10m", 600), ("2h", 7200), ("365d", BLOCK_S_MAX)] {
+            assert_eq!(time(text), Ok(Duration::from_secs(seconds)));
+        }
+        for wrong in ["", "10", "m", "0s", "366d", "1w", "1.5h", "-1s", "10µ", "99999999999999999d"]
+        {
+            assert!(time(wrong).unwrap_err().contains("such as 30s"), "{wrong}");
+        }
+    }
 }

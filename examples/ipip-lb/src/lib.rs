@@ -15,6 +15,7 @@
 //! - [`connection`], [`connections`]: what each worker remembers by itself.
 //! - [`arrival`]: what arrives by which port.
 //! - [`balance`]: what becomes of each packet; [`network_function`]: the whole graph around it.
+//! - [`blocks`], [`limits`]: whose packets are dropped, and how many connections may begin.
 //! - [`health`]: which backends are up. [`control`]: changing and asking a balancer that runs, and
 //!   [`ctl`], the operator's end of that.
 //! - [`replay`], [`run`]: the program's two ways to run it, on captures and on devices.
@@ -97,7 +98,7 @@
 //! # Limits
 //!
 //! Neighbours are static, and nobody takes what is handed to the exception path: it is dropped as
-//! `punt`. Workers share nothing, so round-robin, least connections and rate limits are by worker, and
+//! `punt`. Workers share nothing but the buckets of limits, so round-robin, least connections and ICMP's rates are by worker, and
 //! tables are not handed over between balancers. Tunnel packets that were fragmented on their way are
 //! not put together. Probes go over the kernel's sockets, not through the tunnels.
 
@@ -105,6 +106,7 @@
 
 pub mod arrival;
 pub mod balance;
+pub mod blocks;
 pub mod check;
 pub mod cli;
 pub mod config;
@@ -118,6 +120,7 @@ pub mod failure;
 pub mod hashes;
 pub mod health;
 mod hugepages;
+pub mod limits;
 pub mod maglev;
 pub mod network_function;
 pub mod outcome;

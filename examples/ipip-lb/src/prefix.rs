@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// An address prefix: every address whose first [`len`](Self::len) bits are the network's. A single
 /// address is a prefix of 32 bits, or of 128.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Prefix {
     /// Invariant: no bit after the first `len` is set.
     network: IpAddr,

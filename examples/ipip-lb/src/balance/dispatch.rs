@@ -1,5 +1,6 @@
 //! The kinds of packets, and which function takes each.
 
+use super::first_aid::is_blocked;
 use super::{BalanceDrop, Turn, Worker};
 use crate::config::IcmpEcho;
 use crate::own_header::OwnHeader;
@@ -85,6 +86,9 @@ impl<P: PacketBuf + Carries> Worker<P> {
             }
             Some(inner) if !is_host(inner.destination) => {
                 turn.reject(packet, BalanceDrop::MartianDestination);
+            }
+            Some(inner) if is_blocked(turn.services, inner.source, inner.destination) => {
+                turn.reject(packet, BalanceDrop::Blocked);
             }
             Some(inner) if layout.is_ip() => {
                 self.bare(turn, packet, &inner, layout, Way::Tunnelled);

@@ -111,6 +111,9 @@ impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
         out: &mut Output<'_, Routed<P, Route>>,
     ) {
         let now = cx.now();
+        if self.services.current().blocked().is_some() {
+            self.drop_blocked(cx, input);
+        }
         let are_prefetched = self.state.connections.hint_burst(input.as_slice());
         let (services, counts) = (self.services.current(), &self.counts[self.worker]);
         // Where the connections stay in the cache by themselves, their targets are not many.

@@ -15,11 +15,13 @@
 //! Nearly all packets are of known connections: `forward` encapsulates and sends them. All others go on to
 //! `dispatch`, which tells them apart. `serve` finds the connections of what clients send, `plain` those of
 //! its simplest packets, `encapsulate` sends it to their targets; `return_path` sends what services answer;
+//! `first_aid` drops what an operator has blocked or limited;
 //! `answer` sends ICMP.
 
 mod answer;
 mod dispatch;
 mod encapsulate;
+mod first_aid;
 mod forward;
 mod fragments;
 mod plain;
@@ -100,6 +102,12 @@ drop_reasons! {
         NotForUs = "not_for_us",
         /// A tunnel packet to an own address, by a port that faces clients alone.
         TunnelFromClients = "tunnel_from_clients",
+        /// A packet to a service from a prefix that an operator has blocked.
+        Blocked = "blocked",
+        /// It would begin a connection, and too many begin from where it comes.
+        SourceLimit = "source_limit",
+        /// It would begin a connection, and too many begin to its service.
+        ServiceLimit = "service_limit",
     }
 }
 

@@ -6,7 +6,7 @@ use super::schedule::is_exception;
 use super::{BalanceDrop, Turn, Worker, refusal};
 use crate::arrival::hash;
 use crate::config::{IcmpEcho, Scheduler};
-use crate::connection::{Connection, is_syn};
+use crate::connection::{Connection, State, is_syn};
 use crate::connections::{Place, Vacancy};
 use crate::counts::WorkerCounts;
 use crate::own_header::OwnHeader;
@@ -28,7 +28,7 @@ pub(super) struct FromClient<'a> {
 
 impl FromClient<'_> {
     /// Whether it is of a TCP connection that has begun already.
-    const fn is_within_tcp(&self) -> bool {
+    pub(super) const fn is_within_tcp(&self) -> bool {
         self.key.protocol() == protocol::TCP && !is_syn(self.flags)
     }
 }
@@ -112,6 +112,9 @@ impl<P: PacketBuf + Carries> Worker<P> {
         if let Found::Active(target) = found
             && (target.is_usable || !(is_syn && is_over))
         {
+            if is_syn && connection.state() == State::Closing {
+                turn.admit_lazily(service, packet)?;
+            }
             connection.follow_client(packet.flags, turn.now());
             self.connections.set(place, connection);
             return Ok(connection.target);
@@ -122,7 +125,11 @@ impl<P: PacketBuf + Carries> Worker<P> {
             return Err(BalanceDrop::Flushed);
         }
         let begins_anew = is_syn && (is_over || is_flushed);
-        self.replace(turn, service()?, packet, (place, connection, begins_anew))
+        let service = service()?;
+        if begins_anew {
+            turn.admit(service, packet)?;
+        }
+        self.replace(turn, service, packet, (place, connection, begins_anew))
     }
 
     /// A connection gets another target: another begins in its place, or its own target is gone.
@@ -163,6 +170,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         packet: &FromClient<'_>,
         vacancy: Vacancy,
     ) -> Result<TargetId, BalanceDrop> {
+        turn.admit(service, packet)?;
         let (services, now) = (turn.services, turn.now());
         let (client, hash) = (packet.key.source(), packet.hash);
         let consistent = self.schedule.consistent(services, service, client, hash, now)?;

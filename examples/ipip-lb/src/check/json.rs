@@ -2,7 +2,7 @@
 
 use super::notes::Notes;
 use super::{Memory, Understood, shares};
-use crate::config::{Balancer, Config, Engine, Health, Port, Probe, Service, Trust};
+use crate::config::{Balancer, Config, Engine, Health, Limits, Port, Probe, Service, Trust};
 use crate::rules::Rules;
 use serde_json::{Value, json};
 use std::fmt::Display;
@@ -11,7 +11,7 @@ impl Understood<'_> {
     /// For programs.
     #[must_use]
     pub fn to_json(&self) -> Value {
-        let Config { engine, balancer, ports, services } = self.0;
+        let Config { engine, balancer, limits, ports, services } = self.0;
         let rules = Rules::new(services);
         let notes = Notes::of(self.0, &rules);
         let services = services.iter().enumerate();
@@ -25,6 +25,7 @@ impl Understood<'_> {
                 "require_hugepages": engine.require_hugepages,
             },
             "balancer": self::balancer(balancer),
+            "limits": self::limits(limits),
             "memory": memory(Memory::of(self.0, &rules), engine),
             "ports": ports.iter().map(port).collect::<Vec<_>>(),
             "services": services.collect::<Vec<_>>(),
@@ -55,6 +56,16 @@ fn balancer(balancer: &Balancer) -> Value {
             "udp": timeouts.udp_s,
             "other": timeouts.other_s,
         },
+    })
+}
+
+/// The keys as they are written.
+fn limits(limits: &Limits) -> Value {
+    json!({
+        "service_new_connections_per_second_max": limits.service_max,
+        "source_new_connections_per_second_max": limits.source_max,
+        "source_prefix_v4": limits.source_prefix_v4,
+        "source_prefix_v6": limits.source_prefix_v6,
     })
 }
 
@@ -92,6 +103,7 @@ fn service(service: &Service, balancer: &Balancer, notes: &[String]) -> Value {
         "scheduler": service.scheduler.to_string(),
         "persistence_s": service.persistence_s,
         "all_down": service.all_down.to_string(),
+        "new_connections_per_second_max": service.new_connections_per_second_max,
         "health": service.health.as_ref().map(health),
         "backends": backends.into_iter().map(|(backend, share)| json!({
             "address": backend.address.to_string(),

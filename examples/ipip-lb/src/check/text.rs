@@ -2,7 +2,9 @@
 
 use super::notes::Notes;
 use super::{Memory, Understood, shares};
-use crate::config::{Backend, Balancer, Config, Engine, Health, Probe, Scheduler, Service, Trust};
+use crate::config::{
+    Backend, Balancer, Config, Engine, Health, Limits, Probe, Scheduler, Service, Trust,
+};
 use crate::excerpt::excerpt;
 use crate::hashes::{PUBLIC_HASHES, SECRET_HASHES};
 use crate::rules::Rules;
@@ -10,11 +12,12 @@ use std::fmt::{self, Display, Formatter};
 
 impl Display for Understood<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Config { engine, balancer, ports, services } = self.0;
+        let Config { engine, balancer, limits, ports, services } = self.0;
         let rules = Rules::new(services);
         let notes = Notes::of(self.0, &rules);
         write_engine(f, engine)?;
         write_balancer(f, balancer)?;
+        write_limits(f, limits)?;
         for note in notes.general() {
             writeln!(f, "  note: {note}")?;
         }
@@ -63,6 +66,20 @@ fn write_balancer(f: &mut Formatter<'_>, balancer: &Balancer) -> fmt::Result {
     )
 }
 
+fn write_limits(f: &mut Formatter<'_>, limits: &Limits) -> fmt::Result {
+    if let Some(max) = limits.service_max {
+        writeln!(f, "limits: {max} new connections a second to each service")?;
+    }
+    if let Some(max) = limits.source_max {
+        let (v4, v6) = (limits.source_prefix_v4, limits.source_prefix_v6);
+        writeln!(
+            f,
+            "limits: {max} new connections a second from each /{v4} of IPv4, /{v6} of IPv6"
+        )?;
+    }
+    Ok(())
+}
+
 /// How much memory Maglev tables may take before there is a note about it, in bytes.
 const MAGLEV_BYTES_NOTED: usize = 1 << 30;
 
@@ -92,6 +109,9 @@ fn write_service(f: &mut Formatter<'_>, service: &Service, slot_count: u32) -> f
     match (scheduler, service.persistence_s) {
         (Scheduler::Source, 1..) => writeln!(f, ", kept {} s", service.persistence_s)?,
         _ => writeln!(f)?,
+    }
+    if let Some(max) = service.new_connections_per_second_max {
+        writeln!(f, "  at most {max} new connections a second")?;
     }
     if let Some(health) = &service.health {
         write_health(f, health)?;

@@ -3,10 +3,13 @@
 use super::balancer::balancer;
 use super::document::{Origin, Section, Value};
 use super::health::CaFiles;
+use super::limits::limits;
 use super::port::ports;
 use super::service::services;
 use super::words::DEPLOYMENTS;
-use super::{Backend, CORES_MAX, Config, ConfigError, DeploymentKind, Engine, MTU_MIN_V6, Service};
+use super::{
+    Backend, CORES_MAX, Config, ConfigError, DeploymentKind, Engine, Limits, MTU_MIN_V6, Service,
+};
 use hotloop::engine::Idle;
 use hotloop::packet::{ipv4, ipv6};
 use std::net::IpAddr;
@@ -14,12 +17,13 @@ use toml::de::DeTable;
 
 pub fn config(origin: Origin<'_>, table: &DeTable<'_>) -> Result<Config, ConfigError> {
     let root = Section::root(origin, table);
-    root.allow_only(&["engine", "balancer", "port", "service"])?;
+    root.allow_only(&["engine", "balancer", "limits", "port", "service"])?;
     let engine = root.section("engine")?.map_or(Ok(ENGINE_DEFAULT), |it| engine(&it))?;
     let Some(balancer_section) = root.section("balancer")? else {
         return Err(root.error("balancer", "missing; write [balancer] with source_v4 and the rest"));
     };
     let balancer = balancer(&balancer_section)?;
+    let limits = root.section("limits")?.map_or(Ok(Limits::default()), |it| limits(&it))?;
     let ports = ports(&root)?;
     let services = services(&root, &balancer, &mut CaFiles::of(origin.file))?;
     if balancer.source_v6.is_none()
@@ -40,7 +44,7 @@ pub fn config(origin: Origin<'_>, table: &DeTable<'_>) -> Result<Config, ConfigE
         );
         return Err(mtu.error(problem));
     }
-    Ok(Config { engine, balancer, ports, services })
+    Ok(Config { engine, balancer, limits, ports, services })
 }
 
 const fn is_v6(backend: &Backend) -> bool {

@@ -3,6 +3,7 @@
 use super::balancer::{host_address, prefix};
 use super::document::Section;
 use super::health::{CaFiles, health};
+use super::limits::per_second;
 use super::parse::name;
 use super::words::{ALL_DOWNS, PROTOCOLS, SCHEDULERS};
 use super::{
@@ -97,6 +98,7 @@ const KEYS: &[&str] = &[
     "scheduler",
     "persistence_s",
     "all_down",
+    "new_connections_per_second_max",
     "health",
     "backend",
 ];
@@ -124,6 +126,7 @@ fn service(
         scheduler,
         persistence_s: persistence_s(section, scheduler)?,
         all_down: section.choice_or("all_down", all_down, ALL_DOWNS, AllDown::Forward)?,
+        new_connections_per_second_max: per_second(section, "new_connections_per_second_max")?,
         health: match section.section("health")? {
             Some(section) => Some(health(&section, ports, ca_files)?),
             None => None,

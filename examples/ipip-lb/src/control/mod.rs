@@ -7,6 +7,7 @@
 //! service tables, is done on other threads, so that signals, health and clients don't wait either.
 
 mod background;
+mod blocks;
 mod change;
 mod connections;
 mod lookup;
@@ -24,6 +25,8 @@ use crate::health::{Change, Probed, Probes, Room, State};
 use crate::network_function::Steering;
 use crate::removed::RemovedCounts;
 use crate::services::{ServiceTable, Standing};
+pub use blocks::BLOCK_S_MAX;
+use blocks::BlockList;
 use hotloop::engine::{Asker, Control, Publisher};
 use hotloop_ops::{Hangup, Reply, Request};
 use publication::Publication;
@@ -47,6 +50,7 @@ pub struct Operator {
     counts: Arc<[WorkerCounts]>,
     removed_counts: RemovedCounts,
     publication: Publication,
+    blocks: BlockList,
     probes: Probes,
     changes: Receiver<Change>,
     hangup: Hangup,
@@ -79,6 +83,7 @@ impl Operator {
             counts,
             removed_counts: RemovedCounts::default(),
             publication: publication.map_err(|error| Failure::Run(format!("threads: {error}")))?,
+            blocks: BlockList::default(),
             probes,
             changes,
             hangup,
@@ -99,6 +104,7 @@ impl Operator {
             self.reload(publication::Asker::Signal);
         }
         self.follow_health();
+        self.end_blocks();
         self.go_on();
         if self.publisher.collect() && self.is_published {
             // No worker knows an earlier service table: nothing counts in vacated slots.
@@ -116,6 +122,9 @@ impl Operator {
             "backends" => Ok(self.backends()),
             "connections" => self.connections(arguments),
             "lookup" => self.lookup(arguments),
+            "blocks" => Ok(self.blocks.rows(Instant::now())),
+            "block" => return self.block(arguments),
+            "unblock" => return self.unblock(arguments),
             "drain" => return self.drain(arguments),
             "weight" => return self.set_weight(arguments),
             "remove" => return self.remove(arguments),

@@ -66,12 +66,17 @@ impl Operator {
         }
     }
 
+    /// What of the standing outlasts a configuration: health and blocks.
+    fn lasting(&self) -> Arc<Standing> {
+        let (down, blocked) = (self.standing.down.clone(), self.standing.blocked.clone());
+        Arc::new(Standing { down, blocked, ..Standing::default() })
+    }
+
     /// Starts to build the service table of a change, unless the change is invalid.
     fn build(&mut self, change: Change) {
         let (plans, building) = match change {
             Change::Configuration(config, askers) => {
-                let down = self.standing.down.clone();
-                let standing = Arc::new(Standing { down, ..Standing::default() });
+                let standing = self.lasting();
                 let (old, is_settled) =
                     (Arc::clone(&self.config), self.removed_counts.is_settled());
                 let plans = Plans { config, standing, is_settled, old: Some(old) };
@@ -96,7 +101,7 @@ impl Operator {
         match building {
             Building::Configuration(askers) => {
                 self.config = config;
-                self.standing = Arc::default();
+                self.standing = self.lasting();
                 self.probe(probed);
                 self.refresh_down();
                 self.accept(askers);

@@ -11,6 +11,7 @@ fn service(address: &str, protocol: Protocol, ports: Ports) -> Service {
         ports,
         scheduler: Scheduler::Maglev,
         persistence_s: 0,
+        new_connections_per_second_max: None,
         all_down: AllDown::Forward,
         health: None,
         backends: Vec::new(),

@@ -3,9 +3,11 @@
 use super::refresh::{Arranged, Member, View};
 use super::slots::{Owner, Slots};
 use super::{Maglevs, SLOTS_SPARE, Service, ServiceTable, Settings, Target, TooManyTargets};
+use crate::blocks::Blocks;
 use crate::config::{self, Balancer, Config, Health, Timeouts};
 use crate::connection::State;
 use crate::hashes::Hashes;
+use crate::limits::{Buckets, SourceLimit};
 use crate::prefix::Prefix;
 use crate::rules::{Bits, Rules};
 use hotloop::flow::CLASS_COUNT;
@@ -14,12 +16,14 @@ use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-/// What changed since the configuration was read, until it is read again; but for health, which
-/// outlasts that.
+/// What changed since the configuration was read, until it is read again; but for health and blocks,
+/// which outlast that.
 #[derive(Clone, Debug, Default)]
 pub struct Standing {
     /// Backends that fail their probes.
     pub down: HashSet<(IpAddr, Health)>,
+    /// Whose packets to services are dropped; none where nobody's are.
+    pub blocked: Option<Arc<Blocks>>,
     /// Weights other than the configuration's.
     pub weights: HashMap<TargetName, u32>,
     /// Backends taken out of their services.
@@ -71,6 +75,7 @@ pub struct Builder {
     service_names: Vec<Arc<str>>,
     removed: Vec<RemovedTarget>,
     maglevs: Maglevs,
+    buckets: Buckets,
 }
 
 impl Builder {
@@ -84,6 +89,7 @@ impl Builder {
             service_names: Vec::new(),
             removed: Vec::new(),
             maglevs: Maglevs::default(),
+            buckets: Buckets::default(),
         }
     }
 
@@ -127,18 +133,22 @@ impl Builder {
             let members: Vec<_> = members.collect();
             let slot_count = config.balancer.maglev_slots;
             let arranged = Arranged::new(service, &members, &self.maglevs, slot_count);
+            let limit = service.new_connections_per_second_max.or(config.limits.service_max);
             services.push(Service {
                 id,
                 name: Arc::clone(&self.service_names[id as usize]),
                 scheduler: service.scheduler,
                 persistence_ns: u64::from(service.persistence_s) * 1_000_000_000,
+                limit: limit.map(|limit| self.buckets.service(id, limit)),
                 choices: Arc::clone(&arranged.choices),
                 targets: members.iter().map(|it| it.target).collect(),
                 maglev: Arc::clone(&arranged.maglev),
             });
             arranged_services.push((members, arranged));
         }
-        Ok(self.table(config, services, arranged_services))
+        let source_limit = self.buckets.sources(&config.limits);
+        let blocked = standing.blocked.clone();
+        Ok(self.table(config, services, arranged_services, (source_limit, blocked)))
     }
 
     /// Tells the builder that all workers use the last service table. Returns the slots that are free
@@ -196,6 +206,7 @@ impl Builder {
         config: &Config,
         services: Vec<Service>,
         arranged_services: Vec<(Vec<Member>, Arranged)>,
+        (source_limit, blocked): (Option<SourceLimit>, Option<Arc<Blocks>>),
     ) -> ServiceTable {
         let balancer = &config.balancer;
         let members = || arranged_services.iter().flat_map(|(members, _)| members);
@@ -216,6 +227,9 @@ impl Builder {
         };
         let mut table = ServiceTable {
             rules: Rules::new(&config.services),
+            has_limits: source_limit.is_some() || services.iter().any(|it| it.limit.is_some()),
+            source_limit,
+            blocked,
             services,
             targets,
             source_v4: balancer.source_v4.mask_and_network_v4(),

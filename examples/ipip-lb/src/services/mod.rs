@@ -13,8 +13,10 @@ pub use build::{Builder, Removal, RemovedTarget, Standing, TargetName};
 pub use maglevs::Maglevs;
 pub use slots::{SLOTS_SPARE, TooManyTargets};
 
+use crate::blocks::Blocks;
 use crate::config::{IcmpEcho, Scheduler};
 use crate::hashes::Hashes;
+use crate::limits::{Refused, ServiceLimit, SourceLimit};
 use crate::maglev::Maglev;
 use crate::prefix::Prefix;
 use crate::rules::Rules;
@@ -23,6 +25,7 @@ use hotloop::packet::ethernet;
 use hotloop::packet::flow_key::{FlowKey, FlowKeyV4};
 use hotloop::packet::ip::protocol;
 use hotloop::packet::ipip::Tunnel;
+use hotloop::stage::Instant;
 use std::collections::HashSet;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -47,6 +50,12 @@ pub struct ServiceTable {
     /// The backends' addresses, sorted.
     backends: Vec<IpAddr>,
     peers: Vec<Prefix>,
+    /// Whose packets to services are dropped; none where nobody's are.
+    blocked: Option<Arc<Blocks>>,
+    /// How many connections may begin from each prefix.
+    source_limit: Option<SourceLimit>,
+    /// Whether there is a limit on new connections.
+    has_limits: bool,
     /// What holds for all services.
     pub settings: Settings,
 }
@@ -82,6 +91,8 @@ pub struct Service {
     pub scheduler: Scheduler,
     /// How long a client keeps its backend after its last new connection.
     pub persistence_ns: u64,
+    /// How many connections to it may begin.
+    limit: Option<ServiceLimit>,
     /// Those that new connections may go to, in the order of the configuration.
     pub choices: Arc<[Choice]>,
     /// The targets of all its backends that were not removed, in the order of the configuration.
@@ -186,6 +197,35 @@ impl ServiceTable {
     #[must_use]
     pub fn is_vip(&self, address: IpAddr) -> bool {
         self.rules.is_vip(address)
+    }
+
+    /// Whose packets to services are dropped; none where nobody's are.
+    #[inline(always)]
+    #[must_use]
+    pub fn blocked(&self) -> Option<&Blocks> {
+        self.blocked.as_deref()
+    }
+
+    /// Whether there is a limit on new connections.
+    #[inline(always)]
+    #[must_use]
+    pub const fn has_limits(&self) -> bool {
+        self.has_limits
+    }
+
+    /// Counts a connection that begins now.
+    ///
+    /// # Errors
+    /// The limit that lets it not begin. The client's comes first, so that what one of them has too
+    /// many of takes nothing from the service's.
+    pub fn admit(&self, service: &Service, client: IpAddr, now: Instant) -> Result<(), Refused> {
+        if self.source_limit.as_ref().is_some_and(|limit| !limit.admits(client, now)) {
+            return Err(Refused::Source);
+        }
+        match &service.limit {
+            Some(limit) if !limit.admits(now) => Err(Refused::Service),
+            _ => Ok(()),
+        }
     }
 
     /// The services, in the order of the configuration.

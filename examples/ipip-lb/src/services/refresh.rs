@@ -1,6 +1,7 @@
-//! Updates weights and health of a service table, with the same services and backends.
+//! Updates weights, health and blocks of a service table, with the same services and backends.
 
 use super::{Choice, Maglevs, ServiceTable, Standing, Target, TargetId, TargetName};
+use crate::blocks::Blocks;
 use crate::config::{self, AllDown, Config};
 use crate::maglev::Maglev;
 use std::collections::HashSet;
@@ -80,7 +81,7 @@ impl<'a> View<'a> {
 }
 
 impl ServiceTable {
-    /// The service table with the current weights and health; `None` if nothing has changed. Services
+    /// The service table with the current weights, health and blocks; `None` if nothing has changed. Services
     /// without a change keep all they have.
     ///
     /// `config` is the configuration that this service table was built of, and the same backends are
@@ -99,6 +100,10 @@ impl ServiceTable {
             let next = next.get_or_insert_with(|| self.clone());
             let slot_count = config.balancer.maglev_slots;
             next.arrange(index, &members, Arranged::new(service, &members, maglevs, slot_count));
+        }
+        let address_of = |blocked: &Option<Arc<Blocks>>| blocked.as_ref().map(Arc::as_ptr);
+        if address_of(&self.blocked) != address_of(&standing.blocked) {
+            next.get_or_insert_with(|| self.clone()).blocked.clone_from(&standing.blocked);
         }
         next
     }

@@ -40,10 +40,35 @@ pub const WRONG: &[(usize, &str, &[&str])] = &[
     (2, "deployment = pipeline", &["2: deployment: not TOML", "mend this line"]),
     (9, "mtu = ", &["9: mtu: not TOML"]),
     (13, "[balancer]", &["13: [balancer]: not TOML"]),
-    (0, "colour = \"blue\"", &["1: colour: unknown key", "engine, balancer, port, service"]),
+    (
+        0,
+        "colour = \"blue\"",
+        &["1: colour: unknown key", "engine, balancer, limits, port, service"],
+    ),
     (1, "[machine]", &["1: machine: unknown key"]),
     (4, "worker = 2", &["4: engine.worker: unknown key", "deployment, dispatchers, workers"]),
     (12, "timeout = 5", &["12: balancer.timeout: unknown key"]),
+    (13, "[limits]\nconnections = 5", &["14: limits.connections: unknown key", "source_prefix_v4"]),
+    (
+        13,
+        "[limits]\nservice_new_connections_per_second_max = 0",
+        &["14: limits.service_new_connections_per_second_max: 0 is out", "from 1 to 10000000"],
+    ),
+    (
+        13,
+        "[limits]\nsource_prefix_v4 = 33\nsource_new_connections_per_second_max = 1",
+        &["14: limits.source_prefix_v4: 33 is out", "from 1 to 32"],
+    ),
+    (
+        13,
+        "[limits]\nsource_prefix_v6 = 64",
+        &["13: limits.source_prefix_v6: there is no limit", "source_new_connections_per"],
+    ),
+    (
+        25,
+        "new_connections_per_second_max = -1",
+        &["25: service.web.new_connections_per_second_max: -1 is out"],
+    ),
     (12, "nested_backends = [\"10.0.0.0/8\"]", &["12: balancer.nested_backends[0]: "]),
     (
         27,

@@ -92,7 +92,8 @@ pub const WRONG_LIVING: &[(usize, &str, &[&str])] = &[
         25,
         "persistence = 60",
         &["25: service.web.persistence: unknown key; the keys known here are name, address, \
-             protocol, ports, scheduler, persistence_s, all_down, health, backend"],
+             protocol, ports, scheduler, persistence_s, all_down, \
+             new_connections_per_second_max, health, backend"],
     ),
     // [service.health]
     (

@@ -33,6 +33,12 @@ new_connections_per_second_max = 5_000
   udp = 4
   other = 5
 
+[limits]
+service_new_connections_per_second_max = 20_000
+source_new_connections_per_second_max = 50
+source_prefix_v4 = 24
+source_prefix_v6 = 56
+
 [[port]]
 name = "uplink"
 device = "net_null0"
@@ -50,6 +56,7 @@ ports = "443"
 scheduler = "source"
 persistence_s = 300
 all_down = "drop"
+new_connections_per_second_max = 900
   [service.health]
   kind = "https"
   port = 8443
@@ -114,6 +121,9 @@ fn every_key_is_printed() {
         "  echo requests: forward; MSS of SYN-ACKs: lowered to what fits\n",
         "  remembers 65536 connections a worker of each IP version\n",
         "  at most 5000 new ones a worker and second\n",
+        "limits: 20000 new connections a second to each service\n",
+        "limits: 50 new connections a second from each /24 of IPv4, /56 of IPv6\n",
+        "  at most 900 new connections a second\n",
         "TCP opening 1 s, established 2 s, closing 3 s; UDP 4 s; others 5 s\n",
         "  2 Maglev tables of up to 1009 slots 2.0 KiB\n",
         "side both, RX descriptors 64, TX descriptors 2048, mbufs 40000, RSS ip,udp\n",
@@ -143,12 +153,15 @@ fn every_key_is_understood() {
     let Timeouts { tcp_opening_s, tcp_established_s, tcp_closing_s, udp_s, other_s } =
         balancer.timeouts;
     assert_eq!([tcp_opening_s, tcp_established_s, tcp_closing_s, udp_s, other_s], [1, 2, 3, 4, 5]);
+    let limits = config.limits;
+    assert_eq!((limits.service_max, limits.source_max), (Some(20_000), Some(50)));
+    assert_eq!((limits.source_prefix_v4, limits.source_prefix_v6), (24, 56));
     let port = config.ports[0].settings;
     assert_eq!((port.rx_descriptors, port.tx_descriptors), (Some(64), Some(2048)));
     assert_eq!((port.mbufs, port.rss), (Some(40_000), Some(RssFields::IP | RssFields::UDP)));
     let web = &config.services[0];
     assert_eq!((web.scheduler, web.persistence_s), (Scheduler::Source, 300));
-    assert_eq!(web.all_down, AllDown::Drop);
+    assert_eq!((web.all_down, web.new_connections_per_second_max), (AllDown::Drop, Some(900)));
     let Some(Health { probe, port, interval_ms, timeout_ms, rise, fall }) = &web.health else {
         panic!("no health")
     };
@@ -179,6 +192,9 @@ fn json_has_every_key() {
     let each = json["memory"]["connections_bytes_per_worker"].as_u64().unwrap();
     assert!(each > 65_536 * 2 * 48, "{each}");
     assert_eq!(json["memory"]["connections_bytes"], 2 * each);
+    assert_eq!(json["limits"]["service_new_connections_per_second_max"], 20_000);
+    assert_eq!(json["limits"]["source_prefix_v6"], 56);
+    assert_eq!(json["services"][0]["new_connections_per_second_max"], 900);
     let port = &json["ports"][0];
     let descriptors = (&port["rx_descriptors"], &port["tx_descriptors"]);
     assert_eq!(descriptors, (&64.into(), &2048.into()));
@@ -201,9 +217,11 @@ fn defaults_are_as_documented() {
     let kept = kept
         .map(|(_, line)| if line.starts_with("sched") { "health.kind = \"http\"" } else { line });
     let text: Vec<_> = kept.collect();
-    let Config { engine, balancer, ports, services } =
+    let Config { engine, balancer, limits, ports, services } =
         Config::parse("lb.toml", &text.join("\n")).unwrap();
     assert_eq!(engine.deployment, DeploymentKind::RunToCompletion);
+    assert_eq!((limits.service_max, limits.source_max), (None, None));
+    assert_eq!((limits.source_prefix_v4, limits.source_prefix_v6), (32, 64));
     assert_eq!((engine.dispatchers, engine.workers), (1, 2));
     assert_eq!((engine.idle, engine.require_hugepages), (Idle::Spin, false));
     assert_eq!(balancer.connections_max, 65_536);

@@ -5,6 +5,7 @@
 #[path = "../deployed/mod.rs"]
 mod deployed;
 
+mod blocks;
 mod busy;
 mod changes;
 mod metrics;

@@ -98,6 +98,7 @@ impl Lab {
             |(number, address): &_| TargetName { service: format!("s{number}"), address: *address };
         let removal = |is_flushed| if is_flushed { Removal::Flush } else { Removal::Rebalance };
         let standing = services::Standing {
+            blocked: None,
             down: standing.down.iter().map(|(number, it)| (*it, health(*number))).collect(),
             weights: standing.weights.iter().map(|(key, weight)| (name(key), *weight)).collect(),
             removed: standing.removed.iter().map(|(key, it)| (name(key), removal(*it))).collect(),

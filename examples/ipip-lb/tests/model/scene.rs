@@ -4,8 +4,8 @@ use super::net::{Standing, number};
 use hotloop::engine::Idle;
 use hotloop::testing::Rng;
 use ipip_lb::config::{
-    AllDown, Backend, Balancer, Config, DeploymentKind, Engine, Health, IcmpEcho, NextHop, Port,
-    Ports, Probe, Protocol, Scheduler, Service, Side, Timeouts,
+    AllDown, Backend, Balancer, Config, DeploymentKind, Engine, Health, IcmpEcho, Limits, NextHop,
+    Port, Ports, Probe, Protocol, Scheduler, Service, Side, Timeouts,
 };
 use ipip_lb::prefix::Prefix;
 use std::net::IpAddr;
@@ -96,7 +96,13 @@ impl Scene {
             accept_any_mac: false,
             settings: Default::default(),
         };
-        let config = Config { engine, balancer, ports: vec![port], services: Vec::new() };
+        let config = Config {
+            engine,
+            balancer,
+            limits: Limits::default(),
+            ports: vec![port],
+            services: Vec::new(),
+        };
         let standing = Standing::default();
         let mut scene = Self { rng, style, config, standing, service_next: 0 };
         for _ in 0..=scene.rng.index(6) {
@@ -125,6 +131,7 @@ impl Scene {
             scheduler: scheduler(rng, self.style),
             persistence_s: persistence_s(rng, self.style),
             all_down: pick(rng, &[AllDown::Forward, AllDown::Drop]),
+            new_connections_per_second_max: None,
             health: rng.permille(700).then(|| health(self.service_next)),
             backends: Vec::new(),
         };

@@ -12,6 +12,7 @@ mod echo;
 mod encapsulation;
 mod errors;
 mod expected;
+mod first_aid;
 mod fragments;
 mod full_tables;
 mod hash_key;

@@ -1,0 +1,185 @@
+//! Prefixes whose packets to services are dropped: which, and until when.
+
+use super::Operator;
+use crate::blocks::{BLOCKS_MAX, Blocks};
+use crate::prefix::Prefix;
+use hotloop_ops::Reply;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+/// The longest time that may be asked for, in seconds: a year.
+pub const BLOCK_S_MAX: u64 = 365 * 86_400;
+
+/// The prefixes that are blocked.
+#[derive(Debug, Default)]
+pub struct BlockList {
+    /// Each with the time at which its block ends; none where it lasts until it is taken away.
+    ends: BTreeMap<Prefix, Option<Instant>>,
+    /// The first of these times.
+    next_end: Option<Instant>,
+}
+
+impl BlockList {
+    /// Blocks a prefix until `end`, whatever was said of it before.
+    ///
+    /// # Errors
+    /// There are too many.
+    fn insert(&mut self, prefix: Prefix, end: Option<Instant>) -> Result<(), String> {
+        if self.ends.len() >= BLOCKS_MAX && !self.ends.contains_key(&prefix) {
+            return Err(format!(
+                "{BLOCKS_MAX} prefixes are blocked, which is all that may be; unblock some, or \
+                 block a shorter prefix in place of several"
+            ));
+        }
+        self.ends.insert(prefix, end);
+        self.find_next_end();
+        Ok(())
+    }
+
+    /// Says whether the prefix was blocked.
+    fn remove(&mut self, prefix: Prefix) -> bool {
+        let was_blocked = self.ends.remove(&prefix).is_some();
+        self.find_next_end();
+        was_blocked
+    }
+
+    /// Takes away those whose time is over, and returns them.
+    fn expire(&mut self, now: Instant) -> Vec<Prefix> {
+        if self.next_end.is_none_or(|end| now < end) {
+            return Vec::new();
+        }
+        let is_over = |_: &Prefix, end: &mut Option<Instant>| end.is_some_and(|end| end <= now);
+        let expired = self.ends.extract_if(.., is_over).map(|(prefix, _)| prefix).collect();
+        self.find_next_end();
+        expired
+    }
+
+    fn find_next_end(&mut self) {
+        self.next_end = self.ends.values().copied().flatten().min();
+    }
+
+    /// As workers use it; none where nothing is blocked.
+    fn compiled(&self) -> Option<Arc<Blocks>> {
+        (!self.ends.is_empty()).then(|| Arc::new(Blocks::new(self.ends.keys().copied())))
+    }
+
+    /// Every prefix, with the seconds for which it stays blocked; null for no end.
+    pub fn rows(&self, now: Instant) -> Value {
+        let left_s =
+            |end: Option<Instant>| end.map(|end| end.saturating_duration_since(now).as_secs_f64());
+        let row = |(prefix, end): (&Prefix, &Option<Instant>)| {
+            json!({
+                "prefix": prefix.to_string(),
+                "left_s": left_s(*end).map(f64::ceil),
+            })
+        };
+        self.ends.iter().map(row).collect()
+    }
+}
+
+impl Operator {
+    /// Drops packets of a prefix to services, for a time or until it is unblocked.
+    pub(super) fn block(&mut self, arguments: &Value) -> Reply {
+        let prefix = match prefix(arguments) {
+            Ok(prefix) => prefix,
+            Err(error) => return Reply::Now(Err(error)),
+        };
+        let for_s = match &arguments["for_s"] {
+            Value::Null => None,
+            value => match value.as_u64().filter(|it| (1..=BLOCK_S_MAX).contains(it)) {
+                Some(seconds) => Some(seconds),
+                None => {
+                    let error = format!("for_s: give a time from 1 to {BLOCK_S_MAX} seconds");
+                    return Reply::Now(Err(error));
+                }
+            },
+        };
+        let end = for_s.map(|it| Instant::now() + Duration::from_secs(it));
+        if let Err(error) = self.blocks.insert(prefix, end) {
+            return Reply::Now(Err(error));
+        }
+        self.publish_blocks(json!({ "prefix": prefix.to_string(), "for_s": for_s }))
+    }
+
+    /// Takes a block away.
+    pub(super) fn unblock(&mut self, arguments: &Value) -> Reply {
+        match prefix(arguments) {
+            Ok(prefix) if self.blocks.remove(prefix) => {
+                self.publish_blocks(json!({ "prefix": prefix.to_string() }))
+            }
+            Ok(prefix) => {
+                Reply::Now(Err(format!("{prefix} is not blocked; ctl blocks lists what is")))
+            }
+            Err(error) => Reply::Now(Err(error)),
+        }
+    }
+
+    /// Takes away the blocks whose time is over.
+    pub(super) fn end_blocks(&mut self) {
+        let expired = self.blocks.expire(Instant::now());
+        for prefix in &expired {
+            tracing::info!("{prefix} is no longer blocked: its time is over");
+        }
+        if !expired.is_empty() {
+            self.set_blocked();
+        }
+    }
+
+    /// Answers once the workers have them.
+    fn publish_blocks(&mut self, answer: Value) -> Reply {
+        self.set_blocked();
+        let (answerer, answered) = mpsc::channel();
+        self.publication.unrefreshed.push((answerer, answer));
+        Reply::Later(answered)
+    }
+
+    fn set_blocked(&mut self) {
+        Arc::make_mut(&mut self.standing).blocked = self.blocks.compiled();
+        self.publication.is_stale = true;
+    }
+}
+
+fn prefix(arguments: &Value) -> Result<Prefix, String> {
+    let text = arguments["prefix"].as_str().unwrap_or_default();
+    text.parse().map_err(|error: crate::prefix::PrefixError| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_end_in_their_time_and_are_named_once() {
+        let (mut list, now) = (BlockList::default(), Instant::now());
+        let after = |s| now + Duration::from_secs(s);
+        let prefix = |text: &str| text.parse::<Prefix>().unwrap();
+        let [forever, short, long] = ["10.0.0.0/8", "10.1.0.0/16", "::/0"].map(prefix);
+        list.insert(forever, None).unwrap();
+        list.insert(short, Some(after(5))).unwrap();
+        list.insert(long, Some(after(1))).unwrap();
+        list.insert(long, Some(after(9))).unwrap();
+        assert_eq!(list.rows(now).as_array().unwrap().len(), 3);
+        assert_eq!(list.expire(after(4)), []);
+        assert_eq!(list.expire(after(5)), [short]);
+        assert_eq!(list.expire(after(60)), [long]);
+        assert_eq!(list.expire(after(999_999)), []);
+        assert!(list.compiled().is_some_and(|it| it.contains(short.network())));
+        assert!(list.remove(forever) && !list.remove(forever));
+        assert!(list.compiled().is_none());
+    }
+
+    #[test]
+    fn there_is_a_limit_to_how_many_are_blocked() {
+        let mut list = BlockList::default();
+        let host = |number: usize| {
+            Prefix::host(std::net::Ipv4Addr::from_bits(number as u32 + 0x0A00_0000).into())
+        };
+        for number in 0..BLOCKS_MAX {
+            list.insert(host(number), None).unwrap();
+        }
+        assert!(list.insert(host(BLOCKS_MAX), None).unwrap_err().contains("unblock some"));
+        list.insert(host(3), Some(Instant::now())).expect("it is one of them");
+    }
+}
