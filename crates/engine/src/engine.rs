@@ -109,6 +109,12 @@ impl<G: Graph> Plan<G> {
         self.deployment
     }
 
+    /// The placement asked for.
+    #[must_use]
+    pub const fn placement_asked(&self) -> Option<&Placement> {
+        self.placement.as_ref()
+    }
+
     /// The placement asked for, or the one that the machine's topology gives.
     #[must_use]
     pub fn placement_now(&self) -> Placement {

@@ -9,7 +9,7 @@ pub struct Seat {
     pub cpu: Option<usize>,
     /// That CPU's NUMA node.
     pub node: Option<u32>,
-    /// Whether another core of the deployment runs on the same CPU.
+    /// Whether another core, of this deployment or another program, runs on the same CPU.
     pub is_shared: bool,
 }
 
@@ -87,6 +87,21 @@ impl Placement {
     pub fn anywhere(core_count: usize) -> Self {
         let seat = Seat { cpu: None, node: None, is_shared: false };
         Self { seats: vec![seat; core_count], notes: Vec::new() }
+    }
+
+    /// The same places, with one thing more worth knowing.
+    #[must_use]
+    pub fn with_note(mut self, note: impl Into<String>) -> Self {
+        self.notes.push(note.into());
+        self
+    }
+
+    /// The same places, on CPUs that other programs' cores use as well: an idle core yields, as where
+    /// cores of one deployment share a CPU.
+    #[must_use]
+    pub fn beside_others(mut self) -> Self {
+        self.seats.iter_mut().for_each(|seat| seat.is_shared = seat.cpu.is_some());
+        self
     }
 
     /// No placement, for cores that are stepped on one thread.

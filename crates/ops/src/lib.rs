@@ -20,7 +20,8 @@
 //!   for a program that runs.
 //! - [`doctor`] finds what of the machine costs packets speed or safety: the program `hotloop-doctor`,
 //!   and a warning at each program's start.
-//! - [`run`] runs a plan with no more capabilities than the program needs from then on.
+//! - [`run`] runs a plan with no more capabilities than the program needs from then on, on CPUs that
+//!   no other program of the same control folder has taken ([`place`]).
 //!
 //! # Guarantees
 //!
@@ -90,6 +91,7 @@ mod arguments;
 mod ask;
 pub mod capture;
 mod common;
+mod cpus;
 #[cfg(feature = "dpdk")]
 #[allow(unsafe_code, reason = "a command line can say that a peer is to be trusted")]
 mod devices;
@@ -121,6 +123,7 @@ mod unix;
 pub use arguments::{CommonCommand, ControlArgs, CtlArgs, ctl, usage};
 pub use ask::{ANSWER_WAIT, AskError, ask, ask_within};
 pub use common::{status, status_text};
+pub use cpus::place;
 #[cfg(feature = "dpdk")]
 pub use devices::DeviceArgs;
 pub use diagnostics::{EXIT_WAIT, LogArgs, LogFormat, lost_count};

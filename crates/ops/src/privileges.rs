@@ -1,6 +1,7 @@
 //! What a program keeps of its rights once it runs. Capabilities belong to threads, and a thread can
 //! only give up its own: each does, when it needs them no longer.
 
+use crate::cpus::place;
 use crate::doctor;
 use hotloop_engine::{Control, Graph, Plan, Report, RunError};
 use rustix::process::Pid;
@@ -65,7 +66,7 @@ fn try_keep(kept: Capabilities) -> io::Result<()> {
     Ok(clear_ambient_capability_set()?)
 }
 
-/// As [`Plan::run`], and no core polls before its thread has given up every capability. The control
+/// As [`Plan::run`], on CPUs that [`place`] chooses, and no core polls before its thread has given up every capability. The control
 /// thread keeps those in `kept`: [`CONTROL`], and whatever else the program needs while it runs. Once
 /// `control` runs, they are what the process has left; it is said which. SIGINT and SIGTERM end the
 /// run from the beginning, not the process. What of the machine costs these cores speed for certain is
@@ -79,6 +80,7 @@ pub fn run<T>(
     control: impl FnOnce(&Control<'_>) -> T,
 ) -> Result<Report, RunError> {
     Control::catch_signals();
+    let plan = place(plan);
     doctor::warn(&plan.placement_now());
     plan.once_started(keep_none).run(|running| {
         keep(kept);

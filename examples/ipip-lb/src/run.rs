@@ -76,6 +76,7 @@ impl Running<'_> {
         let plan = Engine::plan(graph, config.engine.deployment())
             .map_err(|error| BadInput::new(format!("--workers, --dispatchers: {error}")))?
             .idle(config.engine.idle);
+        let plan = hotloop_ops::place(plan);
         let placement = plan.placement_now();
         let mut metrics = match args.metrics.bind() {
             Ok(metrics) => metrics,
