@@ -58,3 +58,29 @@ fn bad_input_ends_in_exit_code_2() {
         assert!(output.stdout.is_empty());
     }
 }
+
+#[test]
+fn what_the_machine_costs_is_one_warning_at_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = folder.path().join("clock");
+    std::fs::write(&clock, "hpet\n").unwrap();
+    let current = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    // In a mount namespace of its own, of which nothing is left.
+    let with_clock = |script: &str| {
+        let script = format!("mount --bind \"$0\" {current} || exit 77; {script}");
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", &script]).arg(&clock);
+        command.arg(env!("CARGO_BIN_EXE_hello-forward")).env("XDG_RUNTIME_DIR", folder.path());
+        command.output()
+    };
+    if !with_clock("exit 0").is_ok_and(|output| output.status.success()) {
+        return println!("skipped: {current} takes root to replace, in a mount namespace");
+    }
+    let output = with_clock("exec \"$1\" --duration 0.05").unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{errors}");
+    let warnings: Vec<_> = errors.lines().filter(|line| line.contains("WARN")).collect();
+    let [warning] = warnings[..] else { panic!("{errors}") };
+    assert!(warning.contains("the clock source is hpet"), "{warning}");
+    assert!(warning.contains("; hotloop-doctor --cpus "), "{warning}");
+}

@@ -107,8 +107,8 @@ const DEVICE_CHECKS: [(&str, DeviceCheck); 7] = [
     ("tracking", device::tracking),
 ];
 
-/// The check of each VIP.
-const VIP_CHECK: (&str, fn(&Machine, IpAddr) -> Result<Verdict, Unread>) = ("vip", vip::local);
+/// The check of each VIP, [`vip::local`].
+const VIP_CHECK: &str = "vip";
 
 /// What the checks find on the machine whose files are below `root`, which is `/` but in tests and
 /// copies: one finding for each check, for each device one of each check that applies to it, and one for
@@ -127,9 +127,8 @@ pub fn examine(root: &Path, setup: &Setup) -> Vec<Finding> {
             findings.extend(found.map(|verdict| verdict.of(id)));
         }
     }
-    let (id, check) = VIP_CHECK;
-    let vips = setup.vips.iter().map(|vip| check(&machine, *vip).unwrap_or_else(unknown).of(id));
-    findings.extend(vips);
+    let vip = |vip: &IpAddr| vip::local(&machine, *vip).unwrap_or_else(unknown).of(VIP_CHECK);
+    findings.extend(setup.vips.iter().map(vip));
     findings
 }
 
@@ -139,7 +138,7 @@ pub fn examine(root: &Path, setup: &Setup) -> Vec<Finding> {
 pub fn ids() -> Vec<&'static str> {
     let of_devices = DEVICE_CHECKS.iter().map(|(id, _)| *id);
     let mut ids: Vec<_> =
-        CHECKS.iter().map(|(id, _)| *id).chain(of_devices).chain([VIP_CHECK.0]).collect();
+        CHECKS.iter().map(|(id, _)| *id).chain(of_devices).chain([VIP_CHECK]).collect();
     // That no device is named, and that one does not exist, stand next to each other.
     ids.dedup();
     ids
