@@ -227,7 +227,12 @@ pub(super) fn group(machine: &Machine, device: &Device) -> Checked {
 
 /// Whether workers run on the device's own node.
 pub(super) fn node(machine: &Machine, device: &Device) -> Checked {
-    if device.folder().is_none_or(|folder| !machine.root.has(&folder)) {
+    let Some(folder) = device.folder().filter(|folder| machine.root.has(folder)) else {
+        return Ok(None);
+    };
+    // An interface that the kernel made, such as veth, is on no node.
+    let is_made = matches!(device.kind, Kind::Interface { .. });
+    if is_made && !machine.root.has(&format!("{folder}/device")) {
         return Ok(None);
     }
     let (name, nodes) = (&device.name, machine.nodes()?);
@@ -279,6 +284,9 @@ pub(super) fn lanes(machine: &Machine, device: &Device) -> Checked {
 /// Whether the kernel tracks the connections of a device's packets as well.
 pub(super) fn tracking(machine: &Machine, device: &Device) -> Checked {
     let Kind::Interface { name, is_seen: true } = &device.kind else { return Ok(None) };
+    if !machine.root.has(&interface_folder(name)) {
+        return Ok(None);
+    }
     let Some((count, _)) = connections(machine)? else {
         return Ok(Some(Verdict::ok(format!("the kernel tracks no connections of {name}"))));
     };

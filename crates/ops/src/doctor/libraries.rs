@@ -21,8 +21,15 @@ struct Library {
 }
 
 impl Library {
+    /// The releases until the next November's add to an ABI: 23.0 is that of 22.11, 23.1 of 23.03.
     fn release(&self) -> String {
-        format!("DPDK {}.11 or its updates", self.major.saturating_sub(1))
+        let major = self.major;
+        match self.abi.split_once('.').map_or("", |(_, minor)| minor) {
+            "0" => format!("DPDK {}.11", major.saturating_sub(1)),
+            "1" => format!("DPDK {major}.03"),
+            "2" => format!("DPDK {major}.07"),
+            _ => "DPDK".to_owned(),
+        }
     }
 
     fn drivers(&self) -> String {

@@ -122,7 +122,6 @@ const OF_DEVICES: &[Planted] = &[
     ("device", Safety, "ls /sys/bus/pci/devices", |m| m.remove(&format!("{PCI}/{NIC}"))),
     ("device", Safety, "ls /sys/class/net", |m| {
         m.remove("sys/class/net/eth1");
-        m.file("sys/class/net/eth2/device/numa_node", "1");
     }),
     ("driver", Safety, "dpdk-devbind.py --bind=vfio-pci 0000:41:00.0", |m| {
         m.link(format!("{PCI}/{NIC}/driver"), "../../../../bus/pci/drivers/ice");

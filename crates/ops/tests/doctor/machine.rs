@@ -196,10 +196,12 @@ fn devices(files: &mut Files) {
         files.file(format!("sys/kernel/iommu_groups/17/devices/{address}"), "");
     }
     files.file("sys/class/net/eth1/device/numa_node", "1");
+    files.file("sys/class/net/veth0/operstate", "up");
 }
 
 pub fn setup() -> Setup {
-    let devices = ["41:00.0", "net_af_packet0,iface=eth1", "net_null0,size=64"];
+    let devices =
+        ["41:00.0", "net_af_packet0,iface=eth1", "net_af_xdp0,iface=veth0", "net_null0,size=64"];
     let vips = ["198.51.100.7", "2001:db8::7"];
     Setup {
         cpus: Some("2-3".parse().unwrap()),
