@@ -25,6 +25,8 @@ pub struct CoreState {
     /// The turns that it has had, those of the drain too: while it passes burst boundaries, the number
     /// grows.
     pub turns: u64,
+    /// How often its thread has slept, for [`Idle::SLEEP_MAX`](crate::Idle::SLEEP_MAX) at most.
+    pub sleeps: u64,
     /// The stage that runs, or ran last in its turn, or what the engine calls its own place there.
     pub place: String,
     /// Whether it has had its last turn.
@@ -56,9 +58,10 @@ impl Monitor {
             cpu: core.cpu,
             thread_id: core.watch.thread_id(),
             turns: core.watch.turn_count(),
+            sleeps: core.watch.rest_count(),
             place: core
                 .places
-                .get(core.watch.place())
+                .get(core.watch.place() as usize)
                 .map_or_else(String::new, |place| place.name.clone()),
             has_ended: core.watch.has_ended(),
         };

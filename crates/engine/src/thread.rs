@@ -136,7 +136,9 @@ impl CoreThread<'_> {
                 self.shared.count_exhausted();
                 is_exhausted = true;
             }
-            wait.poll_later(now);
+            if wait.poll_later(now) {
+                watch.rest();
+            }
         }
     }
 }

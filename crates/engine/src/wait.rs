@@ -55,13 +55,20 @@ impl<'a> Wait<'a> {
         }
     }
 
-    /// Nothing came in a turn at `now`, and nothing may come for a while.
+    /// Nothing came in a turn at `now`, and nothing may come for a while. Returns whether the thread has
+    /// slept.
     #[inline]
-    pub(crate) fn poll_later(&mut self, now: hotloop_stage::Instant) {
+    pub(crate) fn poll_later(&mut self, now: hotloop_stage::Instant) -> bool {
         let is_adaptive = self.idle == Idle::Adaptive;
         match is_adaptive.then(|| self.pace.sleep(now)).flatten() {
-            Some(sleep) => self.sleep(now, sleep),
-            None => self.poll_soon(),
+            Some(sleep) => {
+                self.sleep(now, sleep);
+                true
+            }
+            None => {
+                self.poll_soon();
+                false
+            }
         }
     }
 

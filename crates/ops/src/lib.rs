@@ -21,7 +21,10 @@
 //! - [`doctor`] finds what of the machine costs packets speed or safety: the program `hotloop-doctor`,
 //!   and a warning at each program's start.
 //! - [`run`] runs a plan with no more capabilities than the program needs from then on, on CPUs that
-//!   no other program of the same control folder has taken ([`place`]).
+//!   no other program of the same control folder has taken ([`place`]), and watches its threads:
+//!   [`Watching`] says how, [`StallArgs`] on a command line.
+//! - [`load_figures`] say how far each core is from its limit.
+//! - [`notify`] has the messages to a service manager.
 //!
 //! # Guarantees
 //!
@@ -105,6 +108,7 @@ pub mod kernel;
 mod links;
 mod load;
 mod metrics;
+pub mod notify;
 mod operation;
 mod output;
 mod path;
@@ -117,8 +121,10 @@ mod request;
 #[cfg(feature = "dpdk")]
 mod run_args;
 mod socket;
+mod stall_args;
 mod table;
 mod unix;
+mod watch;
 
 pub use arguments::{CommonCommand, ControlArgs, CtlArgs, ctl, usage};
 pub use ask::{ANSWER_WAIT, AskError, ask, ask_within};
@@ -140,10 +146,14 @@ pub use output::{OUTPUT_WAIT, Output, print, print_in_time};
 pub use path::socket_path;
 #[cfg(feature = "dpdk")]
 pub use port_settings::PortSettings;
-pub use privileges::{CONTROL, Capabilities, keep, run};
+pub use privileges::{CONTROL, Capabilities, keep};
 pub use program::{main, parse, program};
 pub use request::{Reply, Request};
 #[cfg(feature = "dpdk")]
 pub use run_args::{ReportFormat, RunArgs, seconds};
 pub use socket::{CLIENT_COUNT_MAX, CLIENT_IDLE_MAX, Socket, SocketError};
+pub use stall_args::StallArgs;
 pub use table::Table;
+pub use watch::{
+    STALLED_END_WAIT, STALLED_EXIT_CODE, StallEvent, WORKER_STALL_MAX, Watching, run, run_watched,
+};

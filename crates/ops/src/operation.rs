@@ -117,6 +117,7 @@ impl<'a> Operation<'a> {
         if let Some(metrics) = &mut self.metrics {
             metrics.answer(control, &mut |_| {});
         }
+        crate::watch::beat();
         self.links.turn();
         self.loads.turn(control);
         let now = Instant::now();

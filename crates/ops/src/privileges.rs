@@ -44,7 +44,7 @@ pub(crate) fn begin() -> io::Result<()> {
 }
 
 /// Gives up every capability of the calling thread that is not in `kept`, for ever. What a thread
-/// starts later has no more. Each thread of a program that is started ahead of [`run`] calls it.
+/// starts later has no more. Each thread of a program that is started ahead of [`run`](crate::run) calls it.
 pub fn keep(kept: Capabilities) {
     if let Err(error) = try_keep(kept) {
         let thread = std::thread::current();
@@ -66,15 +66,8 @@ fn try_keep(kept: Capabilities) -> io::Result<()> {
     Ok(clear_ambient_capability_set()?)
 }
 
-/// As [`Plan::run`], on CPUs that [`place`] chooses, and no core polls before its thread has given up every capability. The control
-/// thread keeps those in `kept`: [`CONTROL`], and whatever else the program needs while it runs. Once
-/// `control` runs, they are what the process has left; it is said which. SIGINT and SIGTERM end the
-/// run from the beginning, not the process. What of the machine costs these cores speed for certain is
-/// one warning: [`doctor`].
-///
-/// # Errors
-/// As [`Plan::run`].
-pub fn run<T>(
+/// As [`Plan::run`], as far as it is about capabilities and signals: [`run`](crate::run).
+pub(crate) fn run_begun<T>(
     plan: Plan<impl Graph>,
     kept: Capabilities,
     control: impl FnOnce(&Control<'_>) -> T,

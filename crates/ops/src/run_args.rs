@@ -8,9 +8,11 @@ use crate::idle::IdleArgs;
 use crate::metrics::MetricsArgs;
 use crate::operation::Operation;
 use crate::output::print_in_time;
-use crate::privileges::{CONTROL, run};
+use crate::privileges::CONTROL;
 use crate::request::Request;
 use crate::socket::Socket;
+use crate::stall_args::StallArgs;
+use crate::watch::{Watching, run_watched};
 use clap::{Args, ValueEnum};
 use hotloop_dpdk::Eal;
 use hotloop_engine::{Deployment, Engine, Graph, Plan, Report};
@@ -61,6 +63,9 @@ pub struct RunArgs {
     /// What cores do when there is nothing to do.
     #[command(flatten)]
     pub idle: IdleArgs,
+    /// How workers are watched.
+    #[command(flatten)]
+    pub stall: StallArgs,
     /// Where the control socket is.
     #[command(flatten)]
     pub control: ControlArgs,
@@ -104,6 +109,14 @@ impl RunArgs {
         Ok(plan.map_err(|error| Failure::Input(error.to_string()))?.idle(self.idle.idle()))
     }
 
+    /// How the threads of the run are watched: for [`run_watched`].
+    #[must_use]
+    pub fn watching(&self) -> Watching<'static> {
+        let format = self.report;
+        let report = move |report: &Report| format!("{}\n", format.text_of(report));
+        Watching::default().stall_max(self.stall.given_or_default()).report(report)
+    }
+
     /// Runs a plan as [`operate`](crate::operate) does, serves its metrics where that is asked for, and
     /// prints its report: also that of a run which failed.
     ///
@@ -111,7 +124,7 @@ impl RunArgs {
     /// The address for metrics can't be had, the run failed, or its report was not written.
     pub fn run(&self, plan: Plan<impl Graph>, mut socket: Option<Socket>) -> Result<(), Failure> {
         let mut metrics = self.metrics.bind()?;
-        let result = run(plan, CONTROL, |control| {
+        let result = run_watched(plan, CONTROL, self.watching(), |control| {
             tracing::info!("running; Ctrl-C ends it");
             let operation = Operation::new(control, socket.as_mut(), self.duration);
             let mut operation = operation.with_metrics(metrics.as_mut());

@@ -4,7 +4,9 @@ use crate::config::{CORES_MAX, Config, DeploymentKind};
 use crate::ctl::Ctl;
 use crate::failure::BadInput;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use hotloop_ops::{ControlArgs, DeviceArgs, LogArgs, MetricsArgs, ReportFormat, seconds};
+use hotloop_ops::{
+    ControlArgs, DeviceArgs, LogArgs, MetricsArgs, ReportFormat, StallArgs, seconds,
+};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -87,6 +89,9 @@ pub struct Run {
     /// How devices are opened.
     #[command(flatten)]
     pub devices: DeviceArgs,
+    /// How workers are watched; overrides engine.worker_stall_ms_max.
+    #[command(flatten)]
+    pub stall: StallArgs,
     /// Where `ctl` reaches it.
     #[command(flatten)]
     pub control: ControlArgs,

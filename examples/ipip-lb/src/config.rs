@@ -115,6 +115,9 @@ pub struct Engine {
     pub idle: Idle,
     /// Whether to run on hugepages or not at all.
     pub require_hugepages: bool,
+    /// How many milliseconds of its own CPU time a worker may use without passing a burst boundary: 0
+    /// is for ever.
+    pub worker_stall_ms_max: u32,
 }
 
 /// What each core does.

@@ -16,7 +16,8 @@ use hotloop::engine::{Engine, Graph, outlets, sources};
 use hotloop::packet::ethernet::Station;
 use hotloop::stage::neighbours::NextHop;
 use hotloop::stage::{Core, Error};
-use hotloop_ops::{CONTROL, Operation, Socket};
+use hotloop_ops::{CONTROL, Operation, Socket, Watching};
+use std::time::Duration;
 
 /// Balances until SIGINT or SIGTERM, the end of the duration, or of every device that has one.
 ///
@@ -66,6 +67,15 @@ struct Running<'a> {
 }
 
 impl Running<'_> {
+    /// A worker that is stuck ends the process, which then prints what the engine knows.
+    fn watching(&self) -> Watching<'static> {
+        let configured = Duration::from_millis(self.config.engine.worker_stall_ms_max.into());
+        let format = self.args.common.report;
+        Watching::default()
+            .stall_max(self.args.stall.given().unwrap_or(configured))
+            .report(move |report| format!("{}\n", format.text_of(report)))
+    }
+
     fn run(
         &self,
         graph: impl Graph,
@@ -83,7 +93,7 @@ impl Running<'_> {
             Err(hotloop_ops::Failure::Input(problem)) => return Err(BadInput::new(problem).into()),
             Err(failure) => return Err(Failure::Run(failure.to_string())),
         };
-        let run = hotloop_ops::run(plan, CONTROL, |control| {
+        let run = hotloop_ops::run_watched(plan, CONTROL, self.watching(), |control| {
             let deployment = config.engine.deployment();
             tracing::info!("running: {deployment}; on {placement}; Ctrl-C ends it");
             if config.balancer.hash_key.is_none() {

@@ -49,7 +49,9 @@ impl<S: Source<Item: Carries>, D: Node<S::Item>> Group<S, D> {
     /// have its turn. Returns the number of packets that came.
     #[inline(always)]
     pub fn turn(&mut self, watch: &Watch) -> usize {
-        self.take(watch) + self.down.turn(At { now: self.now, watch })
+        let polled = self.take(watch);
+        watch.begin_ticks();
+        polled + self.down.turn(At { now: self.now, watch })
     }
 
     /// Polls once, and runs what came.

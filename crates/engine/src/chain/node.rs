@@ -29,7 +29,10 @@ pub trait Node<In> {
 /// would double the code with every node.
 #[inline(never)]
 pub fn pass_on<T>(node: &mut impl Node<T>, at: At<'_>, burst: &mut Burst<T>) {
+    let place = at.watch.place();
     node.accept(at, burst);
+    // What runs here goes on.
+    at.watch.enter(place);
 }
 
 /// A part of a chain that counts packets and may hold some, as it is seen outside the packet path.

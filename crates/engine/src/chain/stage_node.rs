@@ -58,8 +58,11 @@ impl<In, A: BurstStage<In>, D: Node<A::Out>> StageNode<In, A, D> {
     fn call(&mut self, at: At<'_>, method: Method<'_, In>) {
         let Self { work, down } = self;
         let is_process = matches!(method, Method::Process(_));
-        let number = work.number;
-        at.watch.enter(number);
+        if is_process {
+            at.watch.enter(work.number)
+        } else {
+            at.watch.tick(work.number)
+        }
         let (input, is_end) = match method {
             Method::Process(input) => (Some(input), false),
             Method::Tick => (None, false),
@@ -69,10 +72,7 @@ impl<In, A: BurstStage<In>, D: Node<A::Out>> StageNode<In, A, D> {
         let mut call = Call { work, input, offered, tally: Tally::default() };
         let Work { stage, output, counters, .. } = &mut *call.work;
         let mut cx = Cx::new(counters, at.now, 0);
-        let mut spill = |full: &mut Burst<A::Out>| {
-            pass_on(down, at, full);
-            at.watch.enter(number);
-        };
+        let mut spill = |full: &mut Burst<A::Out>| pass_on(down, at, full);
         let mut out = Output::new(output, &mut spill, &mut call.tally);
         match &mut call.input {
             Some(input) => {

@@ -52,6 +52,8 @@ pub struct TimedTurns {
     pub packets_ns: u64,
     /// The packets of other turns, those that were timed place by place.
     pub by_place_packets: u64,
+    /// The nanoseconds that ticks took of these turns: what stages do with or without packets.
+    pub ticks_ns: u64,
 }
 
 /// What a core has timed of one place.

@@ -76,6 +76,9 @@ pub struct CoreLoad {
     pub burst_percent: Option<f64>,
     /// Nanoseconds that a packet took, of turns that found some; nothing where none was timed.
     pub ns_per_packet: Option<f64>,
+    /// What the ticks of all stages took of that, which they do with or without packets: of turns that
+    /// were timed place by place.
+    pub tick_ns_per_packet: Option<f64>,
     /// Each place, in the order of a packet.
     pub places: Vec<PlaceTime>,
 }
@@ -152,6 +155,7 @@ impl CoreLoad {
             packets_per_second: ratio(packets * 1e9, passed_ns).unwrap_or(0.0),
             burst_percent: ratio(packets * 100.0, (turns - empty).max(0.0) * burst_max),
             ns_per_packet: ratio(since(|it| it.timed.ns), since(|it| it.timed.packets)),
+            tick_ns_per_packet: ratio(since(|it| it.timed.ticks_ns), by_place),
             places: now.places.iter().enumerate().map(place).collect(),
         }
     }
@@ -236,6 +240,7 @@ impl TimedTurns {
             ns_squared: since(|it| it.ns_squared),
             packets_ns: since(|it| it.packets_ns),
             by_place_packets: since(|it| it.by_place_packets),
+            ticks_ns: since(|it| it.ticks_ns),
         }
     }
 }

@@ -22,6 +22,9 @@ const OUTLIER_FACTOR: u64 = 16;
 /// What a turn costs beside its packets, in packets, for the comparison with other turns.
 const TURN_PACKETS: u64 = 8;
 
+/// In place of a place's number: the ticks of all of them.
+const TICKS: u32 = u32::MAX;
+
 /// Nanoseconds of a clock that never goes back.
 pub(crate) type TimeSource = Arc<dyn Fn() -> u64 + Send + Sync>;
 
@@ -42,6 +45,8 @@ pub struct Watch {
     turns: Counter,
     empty_turns: Counter,
     packets: Counter,
+    /// How often its thread has slept.
+    rests: Counter,
     timed: Timed,
     places: Box<[PlaceWatch]>,
     clock: Option<TimeSource>,
@@ -68,6 +73,11 @@ struct Timed {
     by_place_packets: Counter,
     /// The latest time read in such a turn.
     last_ns: Counter,
+    /// What the time since then is charged to.
+    charged: AtomicU32,
+    /// What ticks took, in this turn and in all.
+    ticks_turn_ns: Counter,
+    ticks_ns: Counter,
     /// What a packet takes, a running average, the turn's own costs taken for those of
     /// [`TURN_PACKETS`].
     typical_ns: Counter,
@@ -97,6 +107,7 @@ impl Watch {
             turns: Counter::default(),
             empty_turns: Counter::default(),
             packets: Counter::default(),
+            rests: Counter::default(),
             timed: Timed::default(),
             places: (0..place_count).map(|_| PlaceWatch::default()).collect(),
             clock,
@@ -116,24 +127,37 @@ impl Watch {
         self.has_ended.store(true, Relaxed);
     }
 
-    /// The place of this number runs from now on.
+    /// The place of this number takes packets from now on.
     #[inline(always)]
     pub fn enter(&self, place: u32) {
         if self.is_timed.load(Relaxed) {
-            self.charge();
+            self.charge(place);
         }
         self.place.store(place, Relaxed);
     }
 
-    /// Charges the time since the last reading to the place that ran.
-    #[cold]
-    fn charge(&self) {
-        let Some(clock) = &self.clock else { return };
-        let now = clock();
-        let ns = now.saturating_sub(self.timed.last_ns.count()).saturating_sub(self.clock_ns);
-        if let Some(place) = self.places.get(self.place.load(Relaxed) as usize) {
-            place.turn_ns.add(ns);
+    /// Places do from now on what is to be done with or without packets.
+    #[inline(always)]
+    pub fn begin_ticks(&self) {
+        if self.is_timed.load(Relaxed) {
+            self.charge(TICKS);
         }
+    }
+
+    /// The place of this number does what is to be done without packets.
+    #[inline(always)]
+    pub fn tick(&self, place: u32) {
+        self.place.store(place, Relaxed);
+    }
+
+    /// Charges the time since the last reading to what was charged with it, and what follows to
+    /// `next`.
+    #[cold]
+    fn charge(&self, next: u32) {
+        let Some(clock) = &self.clock else { return };
+        let ns = clock().saturating_sub(self.timed.last_ns.count()).saturating_sub(self.clock_ns);
+        let charged = self.timed.charged.swap(next, Relaxed) as usize;
+        self.places.get(charged).map_or(&self.timed.ticks_turn_ns, |place| &place.turn_ns).add(ns);
         // Read again: what charging takes is nobody's.
         self.timed.last_ns.set(clock());
     }
@@ -191,12 +215,13 @@ impl Watch {
         self.timed.count.add(1);
         let by_place = self.timed.count.count().is_multiple_of(BY_PLACE_INTERVAL);
         self.is_timed.store(by_place, Relaxed);
+        self.timed.charged.store(TICKS, Relaxed);
         let start = clock();
         self.timed.last_ns.set(start);
         let count = worker.turn(At { now, watch: self });
         let ns = clock().saturating_sub(start).saturating_sub(self.clock_ns);
         if by_place {
-            self.charge();
+            self.charge(TICKS);
             self.is_timed.store(false, Relaxed);
         }
         self.count(count);
@@ -223,6 +248,11 @@ impl Watch {
             }
             place.turn_ns.set(0);
         }
+        if by_place {
+            let ns = self.timed.ticks_turn_ns.count();
+            self.timed.ticks_turn_ns.set(0);
+            self.timed.ticks_ns.add(if is_kept { ns } else { 0 });
+        }
         if is_kept {
             self.timed.by_place_packets.add(count);
         } else if !is_outlier && !by_place {
@@ -230,12 +260,21 @@ impl Watch {
         }
     }
 
+    /// The core's thread has slept, for [`Idle::SLEEP_MAX`](crate::Idle::SLEEP_MAX) at most.
+    pub(crate) fn rest(&self) {
+        self.rests.add(1);
+    }
+
+    pub(crate) fn rest_count(&self) -> u64 {
+        self.rests.count()
+    }
+
     pub(crate) fn turn_count(&self) -> u64 {
         self.turns.count()
     }
 
-    pub(crate) fn place(&self) -> usize {
-        self.place.load(Relaxed) as usize
+    pub(crate) fn place(&self) -> u32 {
+        self.place.load(Relaxed)
     }
 
     pub(crate) fn has_ended(&self) -> bool {
@@ -302,6 +341,7 @@ impl Timed {
             ns_squared: self.ns_squared.count(),
             packets_ns: self.packets_ns.count(),
             by_place_packets: self.by_place_packets.count(),
+            ticks_ns: self.ticks_ns.count(),
         }
     }
 }

@@ -100,10 +100,7 @@ pub(crate) struct Flush {
 impl Drop for Flush {
     fn drop(&mut self) {
         let Some(diagnostics) = DIAGNOSTICS.get() else { return };
-        for left_out in diagnostics.limit.settle(Instant::now(), true).0 {
-            say_left_out(left_out);
-        }
-        diagnostics.say_lost();
+        diagnostics.settle();
         if !self.has_writer {
             diagnostics.queue.drain_to(&mut stderr());
         }
@@ -111,7 +108,23 @@ impl Drop for Flush {
     }
 }
 
+/// Has what is left written, in [`EXIT_WAIT`], where the process ends without a return from `main`.
+pub(crate) fn flush() {
+    if let Some(diagnostics) = DIAGNOSTICS.get() {
+        diagnostics.settle();
+        diagnostics.queue.flush(EXIT_WAIT);
+    }
+}
+
 impl Diagnostics {
+    /// Says what was left out and lost until now.
+    fn settle(&self) {
+        for left_out in self.limit.settle(Instant::now(), true).0 {
+            say_left_out(left_out);
+        }
+        self.say_lost();
+    }
+
     /// The writing thread's life.
     fn write(&self) -> ! {
         crate::keep(crate::Capabilities::empty());

@@ -7,8 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long threads are watched to see which of them runs there: two scheduling periods and more.
-const WATCH_TIME: Duration = Duration::from_millis(250);
+/// How long threads are watched to see which of them runs there.
+const WATCH_TIME: Duration = Duration::from_millis(500);
+
+/// How many of them are named.
+const NAMED_COUNT_MAX: usize = 3;
 
 /// How often the same core is warned of.
 const WARN_INTERVAL: Duration = Duration::from_secs(10);
@@ -69,8 +72,8 @@ impl Intruders {
             let is_looking = Arc::clone(&self.is_looking);
             let spawned = std::thread::Builder::new().name("intruder".into()).spawn(move || {
                 crate::keep(crate::Capabilities::empty());
-                let intruder = find(Path::new("/"), &hindered, WATCH_TIME);
-                tracing::warn!("{}", hindered.text(intruder.as_ref()));
+                let intruders = find(Path::new("/"), &hindered, WATCH_TIME);
+                tracing::warn!("{}", hindered.text(&intruders));
                 is_looking.store(false, Ordering::Release);
             });
             if spawned.is_err() {
@@ -81,27 +84,32 @@ impl Intruders {
 }
 
 impl Hindered {
-    fn text(&self, intruder: Option<&Intruder>) -> String {
+    fn text(&self, intruders: &[Intruder]) -> String {
         let Self { core, cpu, imissed, switches, steal_percent, .. } = self;
         let lost = format!(
             "{core}: {imissed} packets were lost (imissed) in a second in which the kernel took CPU \
              {cpu} from it {switches} times"
         );
-        match intruder {
-            Some(Intruder { process_id, thread_id, name, is_pinned, part }) => {
-                let pinned = if *is_pinned { ", pinned to it" } else { "" };
-                let part = part * 100.0;
-                format!(
-                    "{lost}: {name} (process {process_id}, thread {thread_id}{pinned}) runs there and \
-                     takes {part:.0} % of it; move one of the two to another CPU (taskset), or keep \
-                     others off this one (isolcpus)"
-                )
-            }
-            None => format!(
+        if intruders.is_empty() {
+            return format!(
                 "{lost}: no thread was found that still runs there: look at interrupts \
                  (/proc/interrupts); the hypervisor took {steal_percent:.0} % of it"
-            ),
+            );
         }
+        let named: Vec<_> = intruders.iter().map(ToString::to_string).collect();
+        format!(
+            "{lost}: there ran {}; move them to another CPU (taskset), or keep others off this one \
+             (isolcpus)",
+            named.join(", ")
+        )
+    }
+}
+
+impl std::fmt::Display for Intruder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { process_id, thread_id, name, is_pinned, part } = self;
+        let (pinned, percent) = (if *is_pinned { ", pinned to it" } else { "" }, part * 100.0);
+        write!(f, "{name} (process {process_id}, thread {thread_id}{pinned}) for {percent:.0} %")
     }
 }
 
@@ -110,24 +118,31 @@ fn last_cpu(thread_id: i32) -> Option<usize> {
     Thread::read(&PathBuf::from(format!("/proc/self/task/{thread_id}"))).map(|thread| thread.cpu)
 }
 
-/// The thread that takes most of a core's CPU beside the core's own.
-fn find(root: &Path, hindered: &Hindered, watch_time: Duration) -> Option<Intruder> {
+/// The threads that take most of a core's CPU beside the core's own.
+fn find(root: &Path, hindered: &Hindered, watch_time: Duration) -> Vec<Intruder> {
     let before = threads_on(root, hindered);
     let start = Instant::now();
     std::thread::sleep(watch_time);
     let now = threads_on(root, hindered);
     let passed_ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    let ran = |((ids, folder), ran_ns): ((Ids, PathBuf), u64)| {
-        let before_ns = before.get(&(ids, folder.clone())).copied().unwrap_or(ran_ns);
-        (super::share(ran_ns.saturating_sub(before_ns), passed_ns), ids, folder)
+    let ran = |(thread, ran_ns): ((Ids, PathBuf), u64)| {
+        let before_ns = before.get(&thread).copied().unwrap_or(ran_ns);
+        (super::share(ran_ns.saturating_sub(before_ns), passed_ns), thread)
     };
-    let most = now.into_iter().map(ran).max_by(|one, other| one.0.total_cmp(&other.0));
-    let (part, (process_id, thread_id), folder) = most.filter(|(part, ..)| *part >= PART_MIN)?;
-    let name = std::fs::read_to_string(folder.join("comm")).unwrap_or_default();
-    let status = std::fs::read_to_string(folder.join("status")).unwrap_or_default();
-    let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
-    let is_pinned = allowed.is_some_and(|list| list.trim() == hindered.cpu.to_string());
-    Some(Intruder { process_id, thread_id, name: name.trim().to_owned(), is_pinned, part })
+    let mut ran: Vec<_> = now.into_iter().map(ran).filter(|(part, _)| *part >= PART_MIN).collect();
+    ran.sort_by(|one, other| other.0.total_cmp(&one.0));
+    let named = ran.into_iter().take(NAMED_COUNT_MAX);
+    named.map(|(part, (ids, folder))| Intruder::read(ids, &folder, hindered.cpu, part)).collect()
+}
+
+impl Intruder {
+    fn read((process_id, thread_id): Ids, folder: &Path, cpu: usize, part: f64) -> Self {
+        let text = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap_or_default();
+        let (name, status) = (text("comm").trim().to_owned(), text("status"));
+        let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+        let is_pinned = allowed.is_some_and(|list| list.trim() == cpu.to_string());
+        Self { process_id, thread_id, name, is_pinned, part }
+    }
 }
 
 /// The numbers of a process and of a thread of it.
@@ -204,18 +219,18 @@ mod tests {
             for (ids, cpu) in [threads[0], threads[2], threads[3]] {
                 write(ids, cpu, 5_900_000_000);
             }
-            found.join().unwrap().unwrap()
+            found.join().unwrap()
         });
-        assert_eq!((found.process_id, found.thread_id, found.name.as_str()), (90, 92, "spin-92"));
-        assert!(found.is_pinned && found.part > PART_MIN, "{found:?}");
-        let text = hindered().text(Some(&found));
+        let [spinning] = &found[..] else { panic!("{found:?}") };
+        assert!(spinning.is_pinned && spinning.part > PART_MIN, "{spinning:?}");
+        let text = hindered().text(&found);
         for part in
             ["core 0: 900 packets", "CPU 3 from it 250 times", "spin-92 (process 90, thread 92"]
         {
             assert!(text.contains(part), "{text}");
         }
-        assert!(hindered().text(None).contains("/proc/interrupts"));
-        assert!(hindered().text(None).contains("2 % of it"));
+        assert!(hindered().text(&[]).contains("/proc/interrupts"));
+        assert!(hindered().text(&[]).contains("2 % of it"));
     }
 
     #[test]

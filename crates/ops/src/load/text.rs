@@ -36,6 +36,9 @@ pub(crate) fn load_text(load: &Value) -> String {
             rounded(&core["waited_percent"], 1),
             rounded(&core["steal_percent"], 1),
         ]);
+        let ticks = rounded(&core["tick_ns_per_packet"], 1);
+        let none = || "-".to_owned();
+        places.row([cell(&core["core"]), "ticks".into(), none(), ticks, none(), none(), none()]);
         for place in list(&core["places"]) {
             let waiting = &place["waiting"];
             places.row([
@@ -86,6 +89,7 @@ mod tests {
             "core    cpu  load %  packets/s  burst %  empty %  ns/packet  switches  waited %  steal %\n\
              core 0    2    41.3       1235        -        -          -         7         -        -\n\n\
              core    place  name     ns/packet  waiting  at most  room\n\
+             core 0  ticks  -                -        -        -     -\n\
              core 0  rings  group 1       12.3        3       80  4096"
         );
         assert!(load_text(&json!([])).contains("a second"));

@@ -23,6 +23,7 @@ impl Understood<'_> {
                 "workers": engine.workers,
                 "idle": engine.idle.to_string(),
                 "require_hugepages": engine.require_hugepages,
+                "worker_stall_ms_max": engine.worker_stall_ms_max,
             },
             "balancer": self::balancer(balancer),
             "limits": self::limits(limits),

@@ -70,11 +70,23 @@ const ENGINE_DEFAULT: Engine = Engine {
     workers: 2,
     idle: Idle::Spin,
     require_hugepages: false,
+    worker_stall_ms_max: hotloop_ops::WORKER_STALL_MAX.as_millis() as u32,
 };
 
+/// The most that `engine.worker_stall_ms_max` may be.
+const WORKER_STALL_MS_MAX: u32 = 600_000;
+
 fn engine(section: &Section<'_>) -> Result<Engine, ConfigError> {
-    section.allow_only(&["deployment", "dispatchers", "workers", "idle", "require_hugepages"])?;
-    let Engine { deployment, dispatchers, workers, idle, require_hugepages } = ENGINE_DEFAULT;
+    section.allow_only(&[
+        "deployment",
+        "dispatchers",
+        "workers",
+        "idle",
+        "require_hugepages",
+        "worker_stall_ms_max",
+    ])?;
+    let Engine { deployment, dispatchers, workers, idle, require_hugepages, worker_stall_ms_max } =
+        ENGINE_DEFAULT;
     let cores = 1..=CORES_MAX;
     Ok(Engine {
         deployment: section.choice_or("deployment", "a deployment", DEPLOYMENTS, deployment)?,
@@ -82,6 +94,11 @@ fn engine(section: &Section<'_>) -> Result<Engine, ConfigError> {
         workers: section.integer_or("workers", cores, workers as u32)? as usize,
         idle: section.choice_or("idle", "an idle mode", &Idle::NAMES, idle)?,
         require_hugepages: section.boolean_or("require_hugepages", require_hugepages)?,
+        worker_stall_ms_max: section.integer_or(
+            "worker_stall_ms_max",
+            0..=WORKER_STALL_MS_MAX,
+            worker_stall_ms_max,
+        )?,
     })
 }
 

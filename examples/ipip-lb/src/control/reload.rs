@@ -4,7 +4,7 @@
 use super::Operator;
 use super::publication::{Asker, Building, Built, Change, Plans, Refresh};
 use crate::services::Standing;
-use hotloop_ops::Reply;
+use hotloop_ops::{Reply, notify};
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -13,6 +13,7 @@ impl Operator {
     /// Reads the configuration again and goes over to it. What was changed by hand since the last
     /// time is as the file says again. Where something is wrong with it, nothing changes.
     pub(super) fn reload(&mut self, asker: Asker) {
+        notify::reloading();
         self.publication.unread.push(asker);
     }
 
@@ -148,6 +149,7 @@ impl Operator {
 
     /// A new configuration is in force, but for publishing it: clients hear of it once that is done.
     fn accept(&mut self, askers: Vec<Asker>) {
+        notify::ready();
         self.reload_count += 1;
         self.reload_failure = None;
         let services = &self.config.services;
@@ -165,6 +167,7 @@ impl Operator {
 
     /// Something is wrong with a new configuration: nothing has changed.
     fn refuse(&mut self, askers: Vec<Asker>, error: &str) {
+        notify::ready();
         self.reload_failure = Some(error.to_owned());
         for asker in askers {
             match asker {

@@ -224,6 +224,7 @@ fn defaults_are_as_documented() {
     assert_eq!((limits.source_prefix_v4, limits.source_prefix_v6), (32, 64));
     assert_eq!((engine.dispatchers, engine.workers), (1, 2));
     assert_eq!((engine.idle, engine.require_hugepages), (Idle::Spin, false));
+    assert_eq!(engine.worker_stall_ms_max, 1000);
     assert_eq!(balancer.connections_max, 65_536);
     assert!(balancer.tunnel_peers.is_empty());
     assert_eq!((balancer.icmp_echo, balancer.clamp_mss), (IcmpEcho::Reply, false));

@@ -85,6 +85,7 @@ impl Scene {
             workers: 1 + rng.index(3),
             idle: Idle::Spin,
             require_hugepages: false,
+            worker_stall_ms_max: 1000,
         };
         let balancer = balancer(&mut rng, style);
         let port = Port {

@@ -105,7 +105,7 @@ impl Receiving<'_> {
         }
         let output = Output::start(common.run.report)?;
         let (mut metrics, mut duration) = (common.run.metrics.bind()?, Duration::ZERO);
-        let result = hotloop_ops::run(plan, CONTROL, |control| {
+        let result = hotloop_ops::run_watched(plan, CONTROL, common.run.watching(), |control| {
             let started = Instant::now();
             self.steering.inspect(|steering| steering.open());
             let mut watch = Watch::new(self.cli, input, self.counts, &output, started);

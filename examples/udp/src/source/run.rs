@@ -118,7 +118,7 @@ impl<'a> Sending<'a> {
             plan = plan.placement(placement).map_err(|error| Failure::Run(error.to_string()))?;
         }
         let mut metrics = common.run.metrics.bind()?;
-        let result = hotloop_ops::run(plan, CONTROL, |control| {
+        let result = hotloop_ops::run_watched(plan, CONTROL, common.run.watching(), |control| {
             self.until_the_end(control, socket.as_mut(), metrics.as_mut());
             self.steering.end();
             control.wait_for(LINGER);

@@ -1,0 +1,193 @@
+//! Whether a thread goes on, by what is seen of it from time to time.
+
+/// A thread counts as one that got no CPU where it used less than this part of the time: it takes some
+/// to wake up and be put off again.
+const NO_CPU_PART: u64 = 100;
+
+/// A thread was away in a time in which nobody looked where it ran and slept for less than this part of
+/// it.
+const AWAY_PART: u64 = 4;
+
+/// What is seen of a thread.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct Sight {
+    /// Nanoseconds of a clock that goes on while the machine is paused.
+    pub(super) now_ns: u64,
+    /// The boundaries that it has passed.
+    pub(super) passed: u64,
+    /// Nanoseconds of CPU time that it has used; nothing where that is not known.
+    pub(super) cpu_ns: Option<u64>,
+    /// Nanoseconds in which it slept, as it meant to.
+    pub(super) slept_ns: u64,
+}
+
+/// What is wrong with a thread.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Trouble {
+    /// It used so much CPU time without passing a boundary.
+    Stuck,
+    /// It got no CPU, or did not want any, for so long.
+    Starved,
+}
+
+/// What has changed since a thread was last seen.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Change {
+    /// It is in trouble, for so many nanoseconds: of CPU time where it is stuck.
+    Begins(Trouble, u64),
+    /// It passes boundaries again, after so many nanoseconds.
+    Ends(u64),
+}
+
+/// Follows one thread.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Progress {
+    last: Option<Sight>,
+    /// When it was first seen after the boundary that it passed last.
+    since: Sight,
+    /// When it last had used CPU time.
+    ran: Sight,
+    trouble: Option<Trouble>,
+}
+
+impl Progress {
+    /// Whether something is wrong, as it was last seen.
+    pub(super) const fn trouble(&self) -> Option<Trouble> {
+        self.trouble
+    }
+
+    /// Looks at a thread, which may use `max_ns` of its own CPU time between two boundaries, and go
+    /// without CPU for as long.
+    pub(super) fn see(&mut self, sight: Sight, max_ns: u64) -> Option<Change> {
+        let last = self.last.replace(sight).unwrap_or_else(|| {
+            (self.since, self.ran) = (sight, sight);
+            sight
+        });
+        if sight.passed != last.passed {
+            let lasted = sight.now_ns.saturating_sub(self.since.now_ns);
+            let was_absent = was_absent(&last, &sight, max_ns);
+            (self.since, self.ran) = (sight, sight);
+            return match self.trouble.take() {
+                Some(_) => Some(Change::Ends(lasted)),
+                // Nobody looked meanwhile: the watching thread itself got no CPU.
+                None if was_absent => {
+                    self.trouble = Some(Trouble::Starved);
+                    Some(Change::Begins(Trouble::Starved, lasted))
+                }
+                None => None,
+            };
+        }
+        let used = |since: &Sight| Some(sight.cpu_ns?.saturating_sub(since.cpu_ns?));
+        if used(&self.ran).is_some_and(|ns| ns >= max_ns / NO_CPU_PART) {
+            self.ran = sight;
+        }
+        if self.trouble == Some(Trouble::Stuck) {
+            return None;
+        }
+        if let Some(ns) = used(&self.since).filter(|&ns| ns >= max_ns) {
+            self.trouble = Some(Trouble::Stuck);
+            return Some(Change::Begins(Trouble::Stuck, ns));
+        }
+        let absent_ns = sight.now_ns.saturating_sub(self.ran.now_ns);
+        if self.trouble.is_none() && absent_ns >= max_ns {
+            self.trouble = Some(Trouble::Starved);
+            return Some(Change::Begins(Trouble::Starved, absent_ns));
+        }
+        None
+    }
+}
+
+/// Whether a thread that has passed boundaries since `last` can't have run for most of that time.
+fn was_absent(last: &Sight, now: &Sight, max_ns: u64) -> bool {
+    let passed_ns = now.now_ns.saturating_sub(last.now_ns);
+    let slept_ns = now.slept_ns.saturating_sub(last.slept_ns);
+    let used = last.cpu_ns.zip(now.cpu_ns).map(|(last, now)| now.saturating_sub(last));
+    passed_ns >= max_ns && used.is_some_and(|used| used + slept_ns < passed_ns / AWAY_PART)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Change::{Begins, Ends};
+    use Trouble::{Starved, Stuck};
+
+    const MS: u64 = 1_000_000;
+    const MAX: u64 = 1_000 * MS;
+
+    /// Sees a thread at each (time, boundaries, CPU time), both times in milliseconds.
+    fn seen(sights: &[(u64, u64, u64)]) -> Vec<Change> {
+        let mut progress = Progress::default();
+        let sight = |&(now, passed, cpu): &(u64, u64, u64)| {
+            let sight = Sight {
+                now_ns: now * MS,
+                passed,
+                cpu_ns: Some(cpu * MS),
+                slept_ns: passed * MS / 10,
+            };
+            progress.see(sight, MAX)
+        };
+        sights.iter().filter_map(sight).collect()
+    }
+
+    #[test]
+    fn a_thread_that_passes_boundaries_is_fine_however_much_it_uses() {
+        let spinning: Vec<_> = (0..50).map(|at| (at * 100, at * 9, at * 100)).collect();
+        assert_eq!(seen(&spinning), []);
+        // A boundary in 900 ms of CPU time.
+        let slow: Vec<_> = (0..50).map(|at| (at * 100, at / 9, at * 100)).collect();
+        assert_eq!(seen(&slow), []);
+        let sleeping: Vec<_> = (0..50).map(|at| (at * 100, at * 600, at)).collect();
+        assert_eq!(seen(&sleeping), []);
+    }
+
+    #[test]
+    fn cpu_time_without_a_boundary_is_stuck_and_said_once() {
+        let stuck: Vec<_> = (0..40).map(|at| (at * 100, 7, at * 100)).collect();
+        assert_eq!(seen(&stuck), [Begins(Stuck, MAX)]);
+        // With half of a CPU it takes twice as long.
+        let halved: Vec<_> = (0..40).map(|at| (at * 100, 7, at * 50)).collect();
+        assert_eq!(seen(&halved[..20]), []);
+        assert_eq!(seen(&halved), [Begins(Stuck, MAX)]);
+    }
+
+    #[test]
+    fn no_cpu_is_starved_until_a_boundary_is_passed() {
+        let mut sights: Vec<_> = (0..30).map(|at| (at * 100, 7, 500)).collect();
+        assert_eq!(seen(&sights), [Begins(Starved, MAX)]);
+        sights.push((3000, 8, 500));
+        sights.push((3100, 9, 550));
+        assert_eq!(seen(&sights), [Begins(Starved, MAX), Ends(3000 * MS)]);
+        // What wakes up and is put off at once has had no CPU to speak of.
+        let hardly: Vec<_> = (0..20).map(|at| (at * 100, 7, 500 + at / 4)).collect();
+        assert_eq!(seen(&hardly), [Begins(Starved, MAX)]);
+    }
+
+    #[test]
+    fn a_pause_of_all_threads_shows_once_it_is_over() {
+        let pause = [(0, 7, 0), (100, 900, 100), (5_000, 902, 200), (5_100, 1800, 200)];
+        assert_eq!(seen(&pause), [Begins(Starved, 4_900 * MS), Ends(100 * MS)]);
+        // The watching thread alone was kept waiting.
+        assert_eq!(seen(&[(0, 7, 0), (100, 900, 100), (5_000, 902, 5_000)]), []);
+        assert_eq!(seen(&[(0, 7, 0), (100, 900, 1), (5_000, 40_000, 9)]), []);
+        // It has not run since either.
+        let stopped = [(0, 7, 0), (5_000, 7, 0), (5_100, 8, 10)];
+        assert_eq!(seen(&stopped), [Begins(Starved, 5_000 * MS), Ends(5_100 * MS)]);
+    }
+
+    #[test]
+    fn what_is_starved_first_may_be_stuck_then() {
+        let mut sights: Vec<_> = (0..15).map(|at| (at * 100, 7, 0)).collect();
+        sights.extend((15..40).map(|at| (at * 100, 7, (at - 15) * 100)));
+        assert_eq!(seen(&sights), [Begins(Starved, MAX), Begins(Stuck, MAX)]);
+    }
+
+    #[test]
+    fn without_a_cpu_clock_nothing_is_stuck() {
+        let mut progress = Progress::default();
+        let changes = (0..30).filter_map(|at| {
+            let now_ns = at * 100 * MS;
+            progress.see(Sight { now_ns, passed: 7, ..Sight::default() }, MAX)
+        });
+        assert_eq!(changes.collect::<Vec<_>>(), [Begins(Starved, MAX)]);
+    }
+}
