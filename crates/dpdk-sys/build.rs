@@ -18,7 +18,7 @@ const FUNCTIONS: &[&str] = &[
     "rte_kvargs_(parse|free)",
     "rte_log_cur_msg_loglevel",
     "rte_mbuf_dyn_rx_timestamp_register",
-    "rte_mempool_(create_empty|set_ops_byname|populate_default|obj_iter|free)",
+    "rte_mempool_(create_empty|set_ops_byname|populate_default|obj_iter|free|avail_count)",
     "rte_pktmbuf_(copy|init|pool_init|pool_create_by_ops)",
     "rte_ring_(lookup|free)",
     "rte_strerror",

@@ -84,7 +84,8 @@ pub use error::{Direction, Error};
 pub use hotloop_packet::{NoRoom, PacketBuf, PortId, Room};
 pub use mbuf::{Mbuf, Segments, SharedMbuf};
 pub use mempool::{
-    HEADROOM_BYTES, Mempool, MempoolConfig, MempoolMemory, MempoolNeed, MempoolReport, mempools,
+    HEADROOM_BYTES, Mempool, MempoolConfig, MempoolLevel, MempoolMemory, MempoolNeed,
+    MempoolReport, mempool_levels, mempools,
 };
 #[cfg(feature = "fuzzing")]
 pub use port::check_device_string;

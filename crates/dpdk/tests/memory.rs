@@ -1,6 +1,8 @@
 //! What memory a mempool got, beside what the kernel says of the pages that its mbufs lie on.
 
-use hotloop_dpdk::{Eal, Mempool, MempoolConfig, MempoolMemory, PacketBuf, mempools};
+use hotloop_dpdk::{
+    Eal, Mempool, MempoolConfig, MempoolLevel, MempoolMemory, PacketBuf, mempool_levels, mempools,
+};
 use std::process::Command;
 
 /// EAL's arguments, in a child of this process: EAL starts once.
@@ -78,4 +80,22 @@ fn on_hugepages_a_pool_says_which() {
         return println!("skipped: EAL has no hugepages here: {refused}");
     }
     assert!(said.contains("huge: "), "{said}");
+}
+
+#[test]
+fn a_pool_says_how_full_it_is() {
+    let eal = Eal::embedded_or_current().unwrap();
+    let config = MempoolConfig { mbuf_count: 61, cache_count: 0, ..MempoolConfig::default() };
+    let pool = Mempool::new(eal, &config).unwrap();
+    let level = || {
+        let levels = mempool_levels();
+        levels.into_iter().find(|level| level.mbuf_count == config.mbuf_count).unwrap()
+    };
+    let fresh = MempoolLevel { mbuf_count: 61, free_count: 61, failed_count: 0 };
+    assert_eq!(level(), fresh);
+    let mut mbufs: Vec<_> = (0..61).map_while(|_| pool.alloc()).collect();
+    assert_eq!(level(), MempoolLevel { free_count: 0, ..fresh });
+    assert!(pool.alloc().is_none() && !pool.alloc_burst(&mut hotloop_stage::Burst::new(), 2));
+    mbufs.truncate(40);
+    assert_eq!(level(), MempoolLevel { free_count: 21, failed_count: 2, ..fresh });
 }

@@ -2,6 +2,8 @@
 
 use crate::diagnostics::lost_count;
 use crate::links;
+#[cfg(feature = "dpdk")]
+use crate::load::lowest_free;
 use crate::load::{load_figures, rounded};
 use crate::request::Request;
 use crate::table::Table;
@@ -48,20 +50,26 @@ pub fn status(control: &Control<'_>, since: Instant) -> Value {
     })
 }
 
-/// Each mempool, and what memory it got.
+/// Each mempool: how full it is, and what memory it got.
 #[cfg(feature = "dpdk")]
 fn mempools() -> Vec<Value> {
-    use hotloop_dpdk::{MempoolConfig, MempoolMemory};
-    let mempool = |(config, memory): (MempoolConfig, MempoolMemory)| {
+    use hotloop_dpdk::{MempoolConfig, MempoolLevel, MempoolMemory};
+    let lowest = lowest_free();
+    type Known = ((MempoolConfig, MempoolMemory), MempoolLevel);
+    let mempool = |(index, ((config, memory), level)): (usize, Known)| {
         json!({
             "mbufs": config.mbuf_count,
+            "in_use": config.mbuf_count - level.free_count,
+            "free_least": lowest.get(index).copied().unwrap_or(level.free_count),
+            "failed": level.failed_count,
             "bytes": memory.bytes,
             "page_bytes": memory.page_bytes,
             "node": memory.node,
             "got": memory.to_string(),
         })
     };
-    hotloop_dpdk::mempools().into_iter().map(mempool).collect()
+    let levels = hotloop_dpdk::mempool_levels();
+    hotloop_dpdk::mempools().into_iter().zip(levels).enumerate().map(mempool).collect()
 }
 
 /// Without DPDK there are none.
@@ -139,8 +147,12 @@ pub fn status_text(status: &Value) -> String {
     }
     let devices = if devices.is_empty() { String::new() } else { format!("\n\n{devices}") };
     let mempools = list(&status["mempools"]).iter().map(|mempool| {
-        let cells = cells(mempool, &["mbufs", "got"]);
-        format!("\nmemory: mempool of {} mbufs: {}", cells[0], cells[1])
+        let cells = cells(mempool, &["mbufs", "got", "in_use", "free_least", "failed"]);
+        let [mbufs, got, in_use, free_least, failed] = &cells[..] else { return String::new() };
+        format!(
+            "\nmemory: mempool of {mbufs} mbufs: {got}; {in_use} in use, {free_least} free at least, \
+             {failed} failed allocations"
+        )
     });
     let mempools: String = mempools.collect();
     let mempools = if mempools.is_empty() { mempools } else { format!("\n{mempools}") };
@@ -245,12 +257,15 @@ mod tests {
             b          up           7             420     0           -  unknown          1";
         assert!(status_text(&status).ends_with(devices), "{}", status_text(&status));
         status["mempools"] = json!([
-            {"mbufs": 8191, "got": "20 KiB on 4 KiB pages"},
+            {"mbufs": 8191, "got": "20 KiB on 4 KiB pages", "in_use": 91, "free_least": 7,
+                "failed": 3},
             {"mbufs": 7, "got": "4 KiB on 2 MiB pages, node 0"}
         ]);
         let mempools = "\n\n\
-            memory: mempool of 8191 mbufs: 20 KiB on 4 KiB pages\n\
-            memory: mempool of 7 mbufs: 4 KiB on 2 MiB pages, node 0";
+            memory: mempool of 8191 mbufs: 20 KiB on 4 KiB pages; 91 in use, 7 free at least, \
+            3 failed allocations\n\
+            memory: mempool of 7 mbufs: 4 KiB on 2 MiB pages, node 0; - in use, - free at least, \
+            - failed allocations";
         assert!(status_text(&status).ends_with(mempools), "{}", status_text(&status));
         status["is_plausible"] = json!(false);
         assert!(status_text(&status).ends_with("more are inside than there can be"));

@@ -1,4 +1,4 @@
-//! What a service manager is told (sd_notify(3)), where it listens: `NOTIFY_SOCKET` names a socket, and
+//! What a program says to a service manager (sd_notify(3)), where one listens: `NOTIFY_SOCKET` names a socket, and
 //! `WATCHDOG_USEC` says how often it wants to know that the program is alive.
 //!
 //! [`run`](crate::run) says when the program is ready and when it stops, and that it is alive while its
@@ -65,7 +65,7 @@ fn notify(message: &str) {
         notifier.inspect_err(|error| tracing::warn!("service manager: {error}")).ok()
     });
     if let Some(Err(error)) = manager.as_ref().map(|manager| manager.send(message)) {
-        tracing::warn!("service manager, which is not told {message:?}: {error}");
+        tracing::warn!("service manager, which does not get {message:?}: {error}");
     }
 }
 
@@ -91,7 +91,7 @@ pub fn status(text: &str) {
 
 /// Says that the program reads its configuration again. [`ready`] follows, whatever came of it.
 pub fn reloading() {
-    // systemd orders what it is told by the time of CLOCK_MONOTONIC.
+    // systemd orders messages by the time of CLOCK_MONOTONIC.
     let now = Duration::try_from(clock_gettime(ClockId::Monotonic)).unwrap_or_default();
     notify(&format!(
         "RELOADING=1\nMONOTONIC_USEC={}\nSTATUS=reading the configuration again",
@@ -99,7 +99,7 @@ pub fn reloading() {
     ));
 }
 
-/// How often the manager is to be told that the program is alive: twice in the time after which it
+/// How often the manager is to hear that the program is alive: twice in the time after which it
 /// would end it. Nothing where it does not want to know.
 pub(crate) fn watchdog_interval() -> Option<Duration> {
     let variable = |name: &str| std::env::var(name).ok();

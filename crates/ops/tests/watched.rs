@@ -1,6 +1,5 @@
-//! Workers that are stuck, starved or hindered, and what a service manager is told. Each test is the
+//! Workers that are stuck, starved or hindered, and what a service manager hears. Each test is the
 //! parent of a copy of itself, since such a program ends in its own way.
-#![allow(clippy::print_stdout, reason = "a test says what it skips")]
 
 use hotloop_engine::{
     Chain, Control, Deployment, Engine, Graph, Placement, Plan, Report, Topology, source,
@@ -105,7 +104,7 @@ impl Sink for Nothing {
     }
 }
 
-/// Loops for ever once it has seen some packets, where it is told to.
+/// Loops for ever once it has seen some packets, in one of two places or in none.
 #[derive(Clone, Copy, Default)]
 struct Looper {
     in_packet: bool,
@@ -383,7 +382,7 @@ fn a_control_thread_that_stalls_is_named_and_the_watchdog_is_not_fed() {
 }
 
 #[test]
-fn a_reload_is_told_with_its_time() {
+fn a_service_manager_hears_of_a_reload_with_its_time() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("notify");
     let socket = UnixDatagram::bind(&path).unwrap();

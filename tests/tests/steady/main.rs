@@ -6,7 +6,7 @@ mod paint;
 mod traffic;
 
 use hotloop::dpdk::{Mempool, MempoolConfig, PortConfig};
-use hotloop::engine::Graph;
+use hotloop::engine::{Graph, LoadMeter};
 use hotloop::packet::ethernet::MacAddress;
 use hotloop::prelude::*;
 use hotloop::stage::DropReason;
@@ -19,7 +19,7 @@ use ipip_lb::counts::WorkerCounts;
 use ipip_lb::services::{Builder, ServiceTable, Standing};
 use paint::Painted;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use traffic::{Template, round};
 
 #[global_allocator]
@@ -164,17 +164,22 @@ impl Lb {
     }
 }
 
-/// Runs until every thread has been watched to the end, and checks that none allocated and that every
-/// path was taken.
+/// Runs until every thread has been watched to the end, while the load is read, and checks that none
+/// allocated and that every path was taken.
 fn run(deployment: Deployment, yields: bool) {
     let lb = Lb::new(deployment, yields);
     let at_sources = Steady::after(WARM_UP_COUNT, WATCHED_COUNT);
     let at_sinks = Steady::after(WARM_UP_COUNT, WATCHED_SENT_COUNT);
     let threads = || [at_sources.threads(), at_sinks.threads()].concat();
     let plan = Engine::plan(lb.graph(&at_sources, &at_sinks), deployment).unwrap();
+    let mut loads = Vec::new();
     let report = plan.idle(Idle::Spin).ring_capacity(64).unwrap().run(|control| {
+        let mut meter = LoadMeter::default();
         while threads().len() < deployment.core_count() {
+            let begin = Instant::now();
             assert_eq!(control.wait_for(Duration::from_millis(5)), Waited::Elapsed);
+            let passed_ns = begin.elapsed().as_nanos() as u64;
+            loads = meter.read(&control.load(), passed_ns, |_| 1.0);
         }
     });
     let report = report.unwrap_or_else(|error| panic!("{error}"));
@@ -182,6 +187,12 @@ fn run(deployment: Deployment, yields: bool) {
         assert!(thread.is_complete && thread.allocations.is_zero(), "{thread:?}");
     }
     assert_every_path(&report, &lb, deployment);
+    assert_eq!(loads.len(), deployment.core_count());
+    for load in loads {
+        // Turns are timed, place by place too, and what waits is looked at meanwhile.
+        assert!(load.load_percent.is_some_and(|percent| percent > 0.0), "{load:?}");
+        assert!(load.places.iter().any(|place| place.ns_per_packet > Some(0.0)), "{load:?}");
+    }
 }
 
 /// Each path was taken by thousands of packets, in each part of the run: the frames come round.

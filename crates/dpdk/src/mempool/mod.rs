@@ -235,6 +235,31 @@ impl fmt::Debug for Mempool {
     }
 }
 
+/// How full a mempool is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct MempoolLevel {
+    /// How many mbufs it has.
+    pub mbuf_count: u32,
+    /// How many of them nobody uses: those in caches of lcores too, which only their threads can get.
+    /// While others use the pool it is no exact count.
+    pub free_count: u32,
+    /// How often [`Mempool::alloc`] and [`Mempool::alloc_burst`] found too few. What devices found is
+    /// counted by them, as `rx_nombuf`.
+    pub failed_count: u64,
+}
+
+/// How full each mempool of the process is, in the order of [`mempools`]. For the control thread: it
+/// looks at the cache of every lcore.
+#[must_use]
+pub fn mempool_levels() -> Vec<MempoolLevel> {
+    let level = |(shape, raw): &(Shape, RawMempool)| MempoolLevel {
+        mbuf_count: shape.mbuf_count,
+        free_count: raw.free_count().min(shape.mbuf_count),
+        failed_count: raw.failed_count(),
+    };
+    lock(&ALL).iter().map(level).collect()
+}
+
 /// Every mempool of the process, those that nobody has a handle of too, with what memory each got. For
 /// the control thread: it makes system calls.
 #[must_use]

@@ -18,7 +18,11 @@ const OPERATIONS: &CStr = c"ring_mp_mc";
 /// pool make it with [`OPERATIONS`] and of at most `MBUF_COUNT_MAX` mbufs, for which the ring has
 /// slots, and nothing frees one that was returned.
 #[derive(Clone, Copy)]
-pub(super) struct RawMempool(NonNull<sys::rte_mempool>);
+pub(super) struct RawMempool(
+    NonNull<sys::rte_mempool>,
+    /// How often it had fewer mbufs than were asked for.
+    &'static AtomicU64,
+);
 
 // SAFETY: 1. The pool lives as long as the process, by the invariant. 2. It is multi-producer and
 // multi-consumer, by the invariant; rte_mempool.h: any thread may then get and put.
@@ -39,7 +43,9 @@ impl RawMempool {
                 create_packed(&name, config, node)
             }
         });
-        pool.map(Self).map_err(|code| Error::MempoolCreate {
+        // As the pool itself, it is never freed.
+        let counted = |pool| Self(pool, Box::leak(Box::default()));
+        pool.map(counted).map_err(|code| Error::MempoolCreate {
             mbuf_count: config.mbuf_count,
             data_room_bytes: config.data_room_bytes,
             error: errno_text(code),
@@ -55,7 +61,11 @@ impl RawMempool {
         // SAFETY: 1. One mbuf of this pool: by its invariant it lives and any thread may use it;
         // rte_mbuf.h: its `next` is null. 2. rte_mbuf.h: it is the caller's, with a refcnt of 1 and
         // its own buffer. 3. rte_mbuf.h: it is reset: one segment, no data, an offset in its buffer.
-        NonNull::new(mbuf).map(|mbuf| unsafe { Mbuf::from_raw(mbuf) })
+        let mbuf = NonNull::new(mbuf).map(|mbuf| unsafe { Mbuf::from_raw(mbuf) });
+        if mbuf.is_none() {
+            self.count_failed();
+        }
+        mbuf
     }
 
     #[inline]
@@ -69,6 +79,7 @@ impl RawMempool {
         // invariant. 2. `slots` has room for `count` pointers, and an `Mbuf` is one.
         let result = unsafe { sys::sh_mbuf_alloc_bulk(self.0.as_ptr(), slots, count as u32) };
         if result != 0 {
+            self.count_failed();
             return false;
         }
         // SAFETY: 1. The slots come from `spare_mut` and nothing was done to the burst since.
@@ -103,6 +114,24 @@ impl RawMempool {
         // SAFETY: 1. The pool lives and any thread may use it, by the type's invariant. 2. The object
         // is one of it and out of it, by the caller.
         unsafe { sys::sh_mempool_put(self.0.as_ptr(), object.as_ptr().cast()) };
+    }
+
+    #[cold]
+    fn count_failed(&self) {
+        self.1.fetch_add(1, Relaxed);
+    }
+
+    /// How often it had fewer mbufs than were asked for.
+    pub(super) fn failed_count(&self) -> u64 {
+        self.1.load(Relaxed)
+    }
+
+    /// The mbufs in the pool and in the caches of its lcores.
+    pub(super) fn free_count(&self) -> u32 {
+        // SAFETY: 1. The pool lives, by the type's invariant. 2. rte_mempool.h: any thread may count,
+        // and others may get and put meanwhile: the count is then of no one moment. It reads counts
+        // in C alone, each of which is whole: they are of the size of a register or less.
+        unsafe { sys::rte_mempool_avail_count(self.0.as_ptr()) }
     }
 
     /// What memory it got.

@@ -2,9 +2,13 @@
 //! counted and timed, and what the kernel says of its threads and CPUs.
 
 mod intruder;
+#[cfg(feature = "dpdk")]
+mod pools;
 mod scheduling;
 mod text;
 
+#[cfg(feature = "dpdk")]
+pub(crate) use pools::lowest_free;
 pub(crate) use text::{load_text, rounded};
 
 use hotloop_engine::{Control, CoreLoad, LoadCounts, LoadMeter};
@@ -56,6 +60,8 @@ pub(crate) struct Loads {
     cpus: Cpus,
     imissed: u64,
     intruders: Intruders,
+    #[cfg(feature = "dpdk")]
+    pools: pools::Pools,
 }
 
 impl Loads {
@@ -67,6 +73,8 @@ impl Loads {
             cpus: Cpus::default(),
             imissed: 0,
             intruders: Intruders::default(),
+            #[cfg(feature = "dpdk")]
+            pools: pools::Pools::new(),
         };
         LATEST.with_borrow_mut(Vec::clear);
         // Figures are of the time since this.
@@ -77,6 +85,8 @@ impl Loads {
     /// Reads, where it is time to, and warns where packets were lost while something else ran on a
     /// core's CPU.
     pub(crate) fn turn(&mut self, control: &Control<'_>) {
+        #[cfg(feature = "dpdk")]
+        self.pools.turn();
         if self.at.elapsed() < INTERVAL {
             return;
         }

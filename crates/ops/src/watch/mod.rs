@@ -109,7 +109,7 @@ impl Default for Watching<'_> {
 ///   `control` runs, they are what the process has left; it is said which;
 /// - SIGINT and SIGTERM end the run from the beginning, not the process;
 /// - a thread of its own watches the others, with [`Watching`]'s defaults: [`run_watched`];
-/// - a service manager is told that the program is ready and when it stops: [`notify`](crate::notify).
+/// - a service manager hears when the program is ready and when it stops: [`notify`](crate::notify).
 ///
 /// # Errors
 /// As [`Plan::run`].

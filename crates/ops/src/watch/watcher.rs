@@ -245,12 +245,12 @@ mod tests {
     #[test]
     fn a_thread_that_waits_is_named_so() {
         let (send, receive) = std::sync::mpsc::channel::<()>();
-        let (tell, told) = std::sync::mpsc::channel();
+        let (say, said) = std::sync::mpsc::channel();
         let waiting = std::thread::spawn(move || {
-            tell.send(rustix::thread::gettid().as_raw_nonzero().get()).unwrap();
+            say.send(rustix::thread::gettid().as_raw_nonzero().get()).unwrap();
             receive.recv().unwrap_err();
         });
-        let id = told.recv().unwrap();
+        let id = said.recv().unwrap();
         let start = Instant::now();
         while !state_text(id).contains("waits for the kernel") {
             assert!(start.elapsed() < Duration::from_secs(20));
