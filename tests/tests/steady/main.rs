@@ -172,14 +172,16 @@ fn run(deployment: Deployment, yields: bool) {
     let at_sinks = Steady::after(WARM_UP_COUNT, WATCHED_SENT_COUNT);
     let threads = || [at_sources.threads(), at_sinks.threads()].concat();
     let plan = Engine::plan(lb.graph(&at_sources, &at_sinks), deployment).unwrap();
-    let mut loads = Vec::new();
+    let mut counts = Vec::new();
     let report = plan.idle(Idle::Spin).ring_capacity(64).unwrap().run(|control| {
         let mut meter = LoadMeter::default();
         while threads().len() < deployment.core_count() {
             let begin = Instant::now();
             assert_eq!(control.wait_for(Duration::from_millis(5)), Waited::Elapsed);
             let passed_ns = begin.elapsed().as_nanos() as u64;
-            loads = meter.read(&control.load(), passed_ns, |_| 1.0);
+            counts = control.load();
+            let loads = meter.read(&counts, passed_ns, |_| 1.0);
+            assert_eq!(loads.len(), deployment.core_count());
         }
     });
     let report = report.unwrap_or_else(|error| panic!("{error}"));
@@ -187,11 +189,9 @@ fn run(deployment: Deployment, yields: bool) {
         assert!(thread.is_complete && thread.allocations.is_zero(), "{thread:?}");
     }
     assert_every_path(&report, &lb, deployment);
-    assert_eq!(loads.len(), deployment.core_count());
-    for load in loads {
-        // Turns are timed, place by place too, and what waits is looked at meanwhile.
-        assert!(load.load_percent.is_some_and(|percent| percent > 0.0), "{load:?}");
-        assert!(load.places.iter().any(|place| place.ns_per_packet > Some(0.0)), "{load:?}");
+    // Turns were timed meanwhile, place by place too.
+    for core in counts {
+        assert!(core.timed.busy_count > 10 && core.timed.by_place_packets > 0, "{core:?}");
     }
 }
 
