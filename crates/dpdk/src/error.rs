@@ -55,6 +55,15 @@ pub enum Error {
         found: String,
     },
 
+    /// An expression that is no filter.
+    #[error("filter \"{expression}\": {problem}; pcap-filter(7) has the syntax")]
+    Filter {
+        /// The expression.
+        expression: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+
     /// A device string that names no device this crate opens.
     #[error("device \"{device}\": {problem}; {remedy}")]
     DeviceString {

@@ -5,6 +5,7 @@
 //! - [`Mempool`]: a pool of packets, sized by [`MempoolNeed`], never freed.
 //! - [`Mbuf`]: a packet with one owner, which may write to it; [`SharedMbuf`]: one with several
 //!   owners, which may not.
+//! - [`Filter`]: a pcap-filter expression, for captures, as the CPU's own code.
 //! - [`Port`]: a device, opened by its device string or PCI address; [`RxQueue`] and [`TxQueue`], each
 //!   claimed once, are a [`Source`](hotloop_stage::Source) and a [`Sink`](hotloop_stage::Sink).
 //!
@@ -57,7 +58,7 @@
 //! # Unsafe code
 //!
 //! A hundred blocks, most of them one call into DPDK each, with the guide's or header's words that
-//! allow it. They rest on seven invariants. A premise names the type or field that states its
+//! allow it. They rest on eight invariants. A premise names the type or field that states its
 //! invariant; what establishes and keeps it stands there.
 //!
 //! | invariant | kept by | relied on in |
@@ -68,8 +69,10 @@
 //! | A device's arguments are those that were checked | `device`: DPDK gets a string rebuilt from what was parsed, of which it finds the same parts; `arguments`: EAL sees no other devices | `plug`, `start`; `kvargs`, for tests, has DPDK read them |
 //! | A port exists while its state is locked and says so; it is configured, started, stopped and closed under the one control lock, and stopped when no queue is held or none is inside its gate | `inner`, whose state counts the queues that are out; `reopen`; `gate`, which counts those inside | `inner`, `plug`, `start`, `stats`, `counters`, `reopen` |
 //! | A queue that is inside its port's gate is of a port that runs, and polled by one thread at a time | `gate`; `inner` hands it out once; it is polled through `&mut`; what nobody claimed is polled through the port's first queue | `rx`, `tx`, `spare` |
+//! | A [`Filter`]'s program is loaded, reads packets alone, and is destroyed once | `bpf`: made of classic BPF by DPDK, which verifies it | `bpf` |
 //! | A descriptor that this crate asks the kernel about is open | `sockets`, which duplicates it, and `interface`, which opens it | `sockets`, `interface` |
 
+mod bpf;
 mod eal;
 mod error;
 pub mod lcore;
@@ -79,6 +82,7 @@ mod mbuf;
 mod mempool;
 mod port;
 
+pub use bpf::Filter;
 pub use eal::{EMBEDDED_ARGUMENTS, Eal};
 pub use error::{Direction, Error};
 pub use hotloop_packet::{NoRoom, PacketBuf, PortId, Room};

@@ -72,14 +72,9 @@ impl<'a> Assembly<'a> {
         if core.panic.is_some() {
             return 0;
         }
-        let turn = |core: &mut Running<'_>| {
-            core.guard(|worker, watch| watch.turn(worker, now)).unwrap_or(0)
-        };
-        let count = if core.tap.is_in_use() {
-            core.tap.maintain();
-            core.tapped(turn)
-        } else {
-            turn(core)
+        let count = match self.taps.is_used() {
+            true => tapped_turn(core, now),
+            false => turn(core, now),
         };
         if count > 0 && self.idle == Idle::Adaptive {
             self.paces[index].came(count, now);
@@ -147,6 +142,17 @@ impl<'a> Assembly<'a> {
         self.cores.clear();
         Report::settle(self.deployment, &Placement::nowhere(), &self.baseline, ends)
     }
+}
+
+fn turn(core: &mut Running<'_>, now: Instant) -> usize {
+    core.guard(|worker, watch| watch.turn(worker, now)).unwrap_or(0)
+}
+
+/// A turn whose packets captures may see.
+#[cold]
+fn tapped_turn(core: &mut Running<'_>, now: Instant) -> usize {
+    core.tap.maintain();
+    core.tapped(|core| turn(core, now))
 }
 
 impl std::fmt::Debug for Assembly<'_> {

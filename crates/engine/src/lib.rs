@@ -109,7 +109,7 @@ pub use report::{CoreReport, CoreTime, DeviceTotals, NicLoss, Report, RunError};
 pub use snapshot::{PlaceCounts, PlaceSnapshot, Snapshot};
 pub use sources::{Sources, sources};
 pub use tap::{
-    Capture, CaptureConfig, CaptureError, Drops, Filter, Interface, PAGE_BYTES, Points, Record,
+    Capture, CaptureConfig, CaptureError, Drops, Interface, PAGE_BYTES, Points, Record,
     SNAP_BYTES_MAX, Taps, Totals,
 };
 pub use topology::{Cpu, Topology};

@@ -4,7 +4,7 @@ use hotloop_engine::{
     Assembly, Capture, CaptureConfig, CaptureError, Chain, Deployment, Drops, Engine, Filter,
     Graph, Points, Record, SNAP_BYTES_MAX, source,
 };
-use hotloop_stage::tap::{Seen, Way};
+use hotloop_stage::tap::{Filter, Seen, Way};
 use hotloop_stage::{
     Burst, Carries, Cx, Error, Instant, Sink, Source, Stage, Verdict, drop_reasons,
 };

@@ -81,6 +81,13 @@ pub trait Tap {
     fn see(&self, sight: &Sight<'_>, packets: &[Seen<'_>]);
 }
 
+/// Says which packets a capture wants. It is called on the cores, so it may not block, allocate, lock or
+/// make a system call.
+pub trait Filter: Send + Sync {
+    /// The packets that are wanted, of at most 64: bit `i` for `packets[i]`.
+    fn select(&self, packets: &[Seen<'_>]) -> u64;
+}
+
 thread_local! {
     /// The tap of the core that runs on this thread.
     static TAP: RefCell<Option<Rc<dyn Tap>>> = const { RefCell::new(None) };

@@ -1,9 +1,9 @@
 //! A core's side of captures: what sees its packets.
 
+use super::Points;
 use super::page::Page;
-use super::{Filter, Points};
 use hotloop_ring::{Consumer, Producer, ring};
-use hotloop_stage::tap::{CAPTURE_COUNT_MAX, Seen, Sight, Tap, Way};
+use hotloop_stage::tap::{CAPTURE_COUNT_MAX, Filter, Seen, Sight, Tap, Way};
 use hotloop_stage::{Counter, Instant};
 use std::cell::RefCell;
 use std::fmt;
@@ -52,12 +52,6 @@ impl CoreTap {
         let mut state = self.state.borrow_mut();
         state.take_up();
         state.probes.iter_mut().flatten().for_each(|probe| probe.hand_over_where_awaited());
-    }
-
-    /// Whether there is a capture, or one begins or ends.
-    pub fn is_in_use(&self) -> bool {
-        let state = self.state.borrow();
-        !state.changes.is_empty() || state.probes.iter().any(Option::is_some)
     }
 }
 

@@ -16,19 +16,12 @@ pub(crate) use core::{CoreTap, Lane};
 pub use page::PAGE_BYTES;
 
 use hotloop_stage::Instant;
-use hotloop_stage::tap::{Seen, Way};
+use hotloop_stage::tap::{Filter, Way};
 use std::fmt;
 use std::sync::Arc;
 
 /// The longest snap length, in bytes. No frame of Ethernet is longer, offloads included.
 pub const SNAP_BYTES_MAX: usize = PAGE_BYTES;
-
-/// Says which packets a capture wants. It is called on the cores, so it may not block, allocate, lock or
-/// make a system call.
-pub trait Filter: Send + Sync {
-    /// The packets that are wanted, of at most 64: bit `i` for `packets[i]`.
-    fn select(&self, packets: &[Seen<'_>]) -> u64;
-}
 
 /// Where a capture sees packets.
 #[derive(Clone, Debug, Eq, PartialEq)]

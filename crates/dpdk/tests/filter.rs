@@ -1,0 +1,269 @@
+//! Filters against tcpdump's verdicts on the same frames, in one segment and in several.
+#![allow(clippy::print_stdout, reason = "a test says what it skips")]
+
+mod common;
+
+use common::eal;
+use hotloop_dpdk::{Error, Filter};
+use hotloop_packet::build::{
+    arp_request, echo_reply, echo_request, protocol, tcp, time_exceeded, udp, unreachable,
+};
+use hotloop_stage::Carries;
+use hotloop_stage::tap::{Filter as _, Seen};
+use std::io::{Seek, Write};
+use std::process::{Command, Stdio};
+
+/// Of every kind of primitive that pcap-filter(7) has for Ethernet, and some of their combinations.
+const EXPRESSIONS: [&str; 50] = [
+    "",
+    "ip",
+    "ip6",
+    "arp",
+    "tcp",
+    "udp",
+    "icmp",
+    "icmp6",
+    "ip proto 4",
+    "ip6 proto 6",
+    "ip6 proto 60",
+    "ip6 protochain 17",
+    "ip protochain 6",
+    "ether[len - 4:4] = 0x07070707",
+    "ether[ip[4:4]] = 0",
+    "ip[2:2] > 100 and ip[2:2] * 2 < 900",
+    "ip[8] % 3 = 1 or ip[8] / 5 > 20",
+    "ip proto \\icmp",
+    "host 198.51.100.7",
+    "src host 198.51.100.7",
+    "dst host 2001:db8:f::10",
+    "net 10.0.0.0/8",
+    "src net 2001:db8::/32",
+    "port 443",
+    "dst port 53",
+    "portrange 1000-2000",
+    "tcp port 443 and host 198.51.100.7",
+    "udp port 53 or icmp",
+    "not arp and not tcp",
+    "ether host 02:00:00:00:09:02",
+    "ether src 02:00:00:00:09:02",
+    "ether broadcast",
+    "ether multicast",
+    "ether proto 0x0800",
+    "ip multicast",
+    "vlan",
+    "vlan 7",
+    "vlan 7 and ip and port 443",
+    "vlan and vlan 9",
+    "greater 200",
+    "less 60",
+    "len = 54",
+    "tcp[tcpflags] & (tcp-syn|tcp-fin) != 0",
+    "tcp[13] = 2",
+    "ip[0] & 0xf != 5",
+    "ip[6:2] & 0x1fff = 0",
+    "icmp[icmptype] = icmp-unreach",
+    "udp[8:4] = 0x07070707",
+    "ether[len - 1] = 7",
+    "(tcp and (port 80 or port 443)) or (udp and dst net 10.0.0.0/8 and not port 53) or arp",
+];
+
+/// A generator of numbers that are the same each time: xorshift64.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % end as u64) as usize
+    }
+}
+
+/// Frames of all kinds, and each of them cut and with bytes changed.
+fn frames() -> Vec<Vec<u8>> {
+    let (client, vip) = ("198.51.100.7:1234", "203.0.113.10:443");
+    let (client6, vip6) = ("[2001:db8:c::7]:53", "[2001:db8:f::10]:443");
+    let request = || tcp().from(client).to(vip);
+    let mut whole = vec![
+        request().build(),
+        request().tcp_flags(0x02).build(),
+        request().tcp_flags(0x11).padded().build(),
+        request().payload([7; 400]).build(),
+        request().vlan(7).build(),
+        request().vlan(8).build(),
+        request().qinq(7, 9).build(),
+        request().ipv4_options(&[1, 1, 1, 1]).build(),
+        request().tunnelled("10.0.0.1", "192.0.2.1").build(),
+        tcp().from(vip).to(client).build(),
+        tcp().from(client6).to(vip6).build(),
+        tcp().from(client6).to(vip6).vlan(7).build(),
+        udp().from(client6).to(vip6).extension(60, &[1, 4, 0, 0, 0, 0]).build(),
+        udp().from("10.1.2.3:9000").to("10.9.9.9:53").payload([7; 40]).build(),
+        udp().from("10.1.2.3:9000").to("10.9.9.9:54").build(),
+        udp().from("192.0.2.9:1500").to("224.0.0.5:520").build(),
+        echo_request(7, 1).from("198.51.100.7").to("10.0.0.1").build(),
+        echo_reply(7, 1).from("2001:db8:c::7").to("2001:db8:f::10").build(),
+        unreachable(&request().build()).build(),
+        time_exceeded(&request().build()).build(),
+        protocol(47).from("10.0.0.1").to("10.0.0.2").payload([9; 60]).build(),
+        arp_request([10, 0, 0, 1].into(), [10, 0, 0, 2].into()),
+        vec![0xFF; 60],
+        vec![0; 14],
+    ];
+    whole.extend(udp().from("10.1.2.3:9").to("10.9.9.9:53").payload([7; 900]).build_fragments(400));
+    let mut numbers = Numbers(0x9E37_79B9_7F4A_7C15);
+    let mut frames = whole.clone();
+    for frame in &whole {
+        for _ in 0..40 {
+            let mut changed = frame.clone();
+            for _ in 0..numbers.below(4) {
+                let at = numbers.below(changed.len().min(64));
+                changed[at] = numbers.below(256) as u8;
+            }
+            changed.truncate(1 + numbers.below(changed.len() + 20));
+            frames.push(changed);
+        }
+    }
+    frames
+}
+
+/// A frame in segments that end at these places.
+struct Split<'a>(Vec<&'a [u8]>);
+
+impl Carries for Split<'_> {
+    fn bytes(&self) -> &[u8] {
+        self.0[0]
+    }
+
+    fn total_bytes(&self) -> usize {
+        self.0.iter().map(|segment| segment.len()).sum()
+    }
+
+    fn each_segment(&self, take: &mut dyn FnMut(&[u8])) {
+        self.0.iter().for_each(|segment| take(segment));
+    }
+}
+
+fn split<'a>(frame: &'a [u8], numbers: &mut Numbers) -> Split<'a> {
+    let mut segments = Vec::new();
+    let mut rest = frame;
+    while !rest.is_empty() && segments.len() < 60 {
+        let (segment, after) = rest.split_at(numbers.below(rest.len().min(30) + 1));
+        segments.push(segment);
+        rest = after;
+    }
+    segments.push(rest);
+    Split(segments)
+}
+
+/// The numbers of the frames that match: each is captured at the second of its number.
+fn tcpdump(capture: &std::fs::File, expression: &str) -> Vec<usize> {
+    let mut input = capture.try_clone().unwrap();
+    input.rewind().unwrap();
+    let output = Command::new("tcpdump")
+        .args(["-Z", "root", "-n", "-r", "-", "-w", "-", expression])
+        .stdin(Stdio::from(input))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{expression}: {}", String::from_utf8_lossy(&output.stderr));
+    let (mut rest, mut numbers) = (&output.stdout[24..], Vec::new());
+    while !rest.is_empty() {
+        let word = |at: usize| u32::from_le_bytes(rest[at..at + 4].try_into().unwrap()) as usize;
+        numbers.push(word(0));
+        rest = &rest[16 + word(8)..];
+    }
+    numbers
+}
+
+fn capture_of(frames: &[Vec<u8>]) -> std::fs::File {
+    let mut bytes = [0xA1B2_C3D4_u32, 4 << 16 | 2, 0, 0, 262_144, 1].map(u32::to_le_bytes).concat();
+    for (number, frame) in frames.iter().enumerate() {
+        let length = frame.len() as u32;
+        bytes.extend([number as u32, 0, length, length].map(u32::to_le_bytes).as_flattened());
+        bytes.extend(frame);
+    }
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&bytes).unwrap();
+    file
+}
+
+#[test]
+fn a_filter_agrees_with_tcpdump() {
+    if Command::new("tcpdump").arg("--version").output().is_err() {
+        println!("skipped: tcpdump is not installed: cargo xtask setup");
+        return;
+    }
+    let frames = frames();
+    let capture = capture_of(&frames);
+    let mut numbers = Numbers(7);
+    for expression in EXPRESSIONS {
+        let filter = Filter::compile(eal(), expression).unwrap();
+        let matches = |seen: Seen<'_>| filter.select(&[seen]) != 0;
+        let matching = frames.iter().enumerate().filter(|(_, frame)| {
+            let whole = matches(Seen::of(&Split(vec![frame])));
+            let parts = split(frame, &mut numbers);
+            assert_eq!(matches(Seen::of(&parts)), whole, "{expression}: {:02x?}", parts.0);
+            whole
+        });
+        let matching: Vec<_> = matching.map(|(number, _)| number).collect();
+        assert_eq!(matching, tcpdump(&capture, expression), "{expression}");
+    }
+}
+
+#[test]
+fn verdicts_of_a_burst_are_in_its_order() {
+    let filter = Filter::compile(eal(), "ip6 or len = 3").unwrap();
+    let frames = frames();
+    for burst in frames.chunks(64) {
+        let packets: Vec<_> = burst.iter().map(|frame| Split(vec![frame])).collect();
+        let seen: Vec<_> = packets.iter().map(Seen::of).collect();
+        let alone = seen.iter().enumerate();
+        let alone = alone.map(|(index, seen)| filter.select(&[*seen]) << index).sum::<u64>();
+        assert_eq!(filter.select(&seen), alone);
+    }
+    assert_eq!(filter.select(&[]), 0);
+}
+
+#[test]
+fn a_packet_of_any_shape_is_looked_at_safely() {
+    let filter = Filter::compile(eal(), "len > 65535 or len = 0 or ether[70000] = 7").unwrap();
+    let long = vec![7; 200_000];
+    let one = |segments: Vec<&[u8]>| filter.select(&[Seen::of(&Split(segments))]);
+    assert_eq!(one(vec![&long]), 1);
+    assert_eq!(one(vec![&long[..65_535]]), 0);
+    assert_eq!(one(vec![&[]]), 1);
+    assert_eq!(one(vec![&[], &[]]), 1);
+    assert_eq!(one(vec![&long[..600]; 200]), 1);
+    assert_eq!(one(vec![&long[..600]; 100]), 0);
+    assert_eq!(one(vec![&long[..2000]; 64]), 1);
+}
+
+#[test]
+fn what_is_no_filter_is_refused_with_what_to_do() {
+    let refused = |expression: &str| match Filter::compile(eal(), expression).unwrap_err() {
+        error @ Error::Filter { .. } => error.to_string(),
+        error => panic!("{error}"),
+    };
+    let wrong = refused("tcp prot 443");
+    assert!(wrong.starts_with("filter \"tcp prot 443\": libpcap says: "), "{wrong}");
+    assert!(wrong.ends_with("; pcap-filter(7) has the syntax"), "{wrong}");
+    assert!(refused("port 99999").contains("libpcap says: "));
+    assert!(refused("tcp\0").contains("zero byte"));
+}
+
+#[test]
+fn what_dpdk_is_not_fit_for_is_interpreted() {
+    let is_native = |expression: &str| Filter::compile(eal(), expression).unwrap().is_native();
+    let either = |at: usize| format!("(ether[{}] = 1 or ether[{}] = 2)", 2 * at, 2 * at + 1);
+    let all_of = |count: usize| (0..count).map(either).collect::<Vec<_>>().join(" and ");
+    let here = cfg!(target_arch = "x86_64");
+    assert_eq!(is_native(&all_of(5)), here);
+    assert!(!is_native(&all_of(40)));
+    // Alternatives that exclude each other are no such matter.
+    let ports: Vec<_> = (1..200).map(|port| format!("port {port}")).collect();
+    assert_eq!(is_native(&ports.join(" or ")), here);
+    assert_eq!(is_native("tcp port 443 and host 198.51.100.7"), here);
+    for expression in ["ip6 protochain 17", "tcp[13] & 2 != 0", "ether[len - 4:4] = 7"] {
+        assert!(!is_native(expression), "{expression}");
+    }
+}
