@@ -4,6 +4,7 @@ use crate::ask::{AskError, ask};
 use crate::common::{counters_text, status_text, xstats_text};
 use crate::failure::{Failure, exit_code};
 use crate::load::load_text;
+use crate::live::{self, CaptureArgs};
 use crate::output::print;
 use crate::path::socket_path;
 use crate::request::Request;
@@ -15,10 +16,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Exit code of `ctl` where the program answered with an error.
-const REFUSED: u8 = 1;
+pub(crate) const REFUSED: u8 = 1;
 
 /// Exit code of `ctl` where an argument is wrong, or no program answers.
-const WRONG_INPUT: u8 = 2;
+pub(crate) const WRONG_INPUT: u8 = 2;
 
 /// What a program takes to run with a control socket. Flattened into its own arguments:
 ///
@@ -139,7 +140,7 @@ impl CtlArgs {
 ///     }
 /// }
 /// ```
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Subcommand)]
+#[derive(Clone, Debug, Eq, PartialEq, Subcommand)]
 pub enum CommonCommand {
     /// Print what runs, since when, what went through each core, and what each device counted.
     Status,
@@ -150,17 +151,20 @@ pub enum CommonCommand {
     Load,
     /// Print every figure of each device, by its driver's own names.
     Xstats,
+    /// Write packets that pass to a file, for tcpdump and Wireshark, until Ctrl-C.
+    Capture(CaptureArgs),
 }
 
 impl CommonCommand {
     /// Asks the running program `name`, as [`CtlArgs::ask`] does.
     #[must_use]
-    pub fn ask(self, name: &str, args: &CtlArgs) -> ExitCode {
+    pub fn ask(&self, name: &str, args: &CtlArgs) -> ExitCode {
         match self {
             Self::Status => args.ask(name, &Request::new("status"), &status_text),
             Self::Counters => args.ask(name, &Request::new("counters"), &counters_text),
             Self::Load => args.ask(name, &Request::new("load"), &load_text),
             Self::Xstats => args.ask(name, &Request::new("xstats"), &xstats_text),
+            Self::Capture(capture) => live::run(name, args, capture),
         }
     }
 }

@@ -97,6 +97,100 @@ pub fn ask_within(path: &Path, request: &Request, wait: Duration) -> Result<Valu
     answer.map_err(AskError::Refused)
 }
 
+/// A connection that the program goes on to answer on.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    stream: UnixStream,
+}
+
+/// How often a reader of a stream looks for what else there is to do.
+const STREAM_LOOK: Duration = Duration::from_millis(100);
+
+/// As [`ask`], for an answer after which more comes on the connection.
+pub(crate) fn open(path: &Path, request: &Request) -> Result<Stream, AskError> {
+    let deadline = Instant::now() + ANSWER_WAIT;
+    let failed = |source: io::Error| AskError::System { path: path.to_owned(), source };
+    let mut stream = connect(path, deadline, &failed)?;
+    send(&mut stream, &request.line(), deadline).map_err(failed)?;
+    let mut stream = Stream { stream };
+    stream.stream.set_read_timeout(Some(STREAM_LOOK)).map_err(failed)?;
+    let is_late = || Instant::now() >= deadline;
+    let line = stream.line(&mut || (), &is_late).map_err(|error| match error.kind() {
+        io::ErrorKind::TimedOut => AskError::Silent { path: path.to_owned(), wait: ANSWER_WAIT },
+        io::ErrorKind::UnexpectedEof => AskError::NoAnswer {
+            path: path.to_owned(),
+            problem: "the program went away without an answer",
+        },
+        _ => failed(error),
+    })?;
+    let no_answer =
+        || AskError::NoAnswer { path: path.to_owned(), problem: "what came is no answer" };
+    read_answer(&line).ok_or_else(no_answer)?.map_err(AskError::Refused)?;
+    Ok(stream)
+}
+
+impl Stream {
+    /// Reads as many bytes as there is room for, and calls `look` from time to time meanwhile.
+    pub(crate) fn read_exact(
+        &mut self,
+        mut bytes: &mut [u8],
+        look: &mut dyn FnMut(),
+    ) -> io::Result<()> {
+        while !bytes.is_empty() {
+            look();
+            match self.stream.read(bytes) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(count) => bytes = &mut bytes[count..],
+                Err(error) => match error.kind() {
+                    io::ErrorKind::Interrupted
+                    | io::ErrorKind::WouldBlock
+                    | io::ErrorKind::TimedOut => {}
+                    _ => return Err(error),
+                },
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads an answer, however long it takes.
+    pub(crate) fn answer(&mut self, look: &mut dyn FnMut()) -> io::Result<Value> {
+        let line = self.line(look, &|| false)?;
+        let no_answer = || io::Error::new(io::ErrorKind::InvalidData, "what came is no answer");
+        read_answer(&line).ok_or_else(no_answer)?.map_err(io::Error::other)
+    }
+
+    /// Reads up to a line feed, byte by byte: what follows it is something else.
+    fn line(&mut self, look: &mut dyn FnMut(), is_late: &dyn Fn() -> bool) -> io::Result<Vec<u8>> {
+        let (mut line, mut byte) = (Vec::new(), [0]);
+        while line.len() <= ANSWER_BYTES_MAX {
+            look();
+            match self.stream.read(&mut byte) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(_) if byte[0] == b'\n' => return Ok(line),
+                Ok(_) => line.push(byte[0]),
+                Err(error) => match error.kind() {
+                    io::ErrorKind::Interrupted => {}
+                    io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut if !is_late() => {}
+                    io::ErrorKind::WouldBlock => return Err(io::ErrorKind::TimedOut.into()),
+                    _ => return Err(error),
+                },
+            }
+        }
+        Err(io::Error::new(io::ErrorKind::InvalidData, "what came is longer than any answer"))
+    }
+
+    /// The same connection, to [`end`](Self::end) it.
+    pub(crate) fn ender(&self) -> io::Result<Self> {
+        Ok(Self { stream: self.stream.try_clone()? })
+    }
+
+    /// Says to the program, once, that nothing more is wanted.
+    pub(crate) fn end(&self) {
+        // A program that has gone away knows.
+        let _ = self.stream.shutdown(std::net::Shutdown::Write);
+    }
+}
+
 fn connect(
     path: &Path,
     deadline: Instant,

@@ -10,7 +10,8 @@
 //! - [`Hangup`] says that SIGHUP came.
 //! - [`Metrics`] serves metrics for Prometheus where [`MetricsArgs`] say: those of every program, and
 //!   what the program adds to a [`Scrape`].
-//! - [`capture`] reads and writes capture files.
+//! - [`capture`] reads and writes capture files; `ctl capture` writes what passes a running program
+//!   to one, as [`CaptureArgs`] say.
 //! - With feature `dpdk`, `RunArgs` are what a program that runs one graph takes on its command line,
 //!   and `DeviceArgs` open the devices that it names, as `PortSettings` say.
 //! - [`IdleArgs`] say what cores do when there is nothing to do.
@@ -106,6 +107,7 @@ mod idle;
 #[cfg(feature = "kernel")]
 pub mod kernel;
 mod links;
+mod live;
 mod load;
 mod metrics;
 pub mod notify;
@@ -136,6 +138,7 @@ pub use diagnostics::{EXIT_WAIT, LogArgs, LogFormat, lost_count};
 pub use failure::{Failure, exit_code};
 pub use hangup::Hangup;
 pub use idle::IdleArgs;
+pub use live::{CaptureArgs, Summary};
 pub use load::{CoreFigures, load_figures};
 pub use metrics::{
     METRICS, Metric, MetricKind, Metrics, MetricsArgs, SCHEMA_VERSION, SCRAPE_COUNT_MAX,
@@ -148,7 +151,7 @@ pub use path::socket_path;
 pub use port_settings::PortSettings;
 pub use privileges::{CONTROL, Capabilities, keep};
 pub use program::{main, parse, program};
-pub use request::{Reply, Request};
+pub use request::{Reply, Request, Stream};
 #[cfg(feature = "dpdk")]
 pub use run_args::{ReportFormat, RunArgs, seconds};
 pub use socket::{CLIENT_COUNT_MAX, CLIENT_IDLE_MAX, Socket, SocketError};

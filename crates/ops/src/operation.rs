@@ -4,6 +4,7 @@ use crate::common;
 use crate::links::Links;
 use crate::load::Loads;
 use crate::metrics::Metrics;
+use crate::live::Sessions;
 use crate::request::{Reply, Request};
 use crate::socket::Socket;
 use hotloop_engine::{Control, Waited};
@@ -13,7 +14,8 @@ use std::time::{Duration, Instant};
 pub const TURN: Duration = Duration::from_millis(5);
 
 /// Runs until SIGINT or SIGTERM, the end of `duration`, the end of every source, or a stage's panic,
-/// and says which it was. Clients of the socket are answered meanwhile: `status` and `counters`.
+/// and says which it was. Clients of the socket are answered meanwhile: `status`, `counters`, `xstats` and
+/// `capture`. What is captured ends with it.
 ///
 /// For a program that has other commands, or other things to do on its control thread, there is
 /// [`Operation`].
@@ -71,6 +73,7 @@ pub struct Operation<'a> {
     metrics: Option<&'a mut Metrics>,
     end: Option<Instant>,
     links: Links,
+    captures: Sessions,
     loads: Loads,
 }
 
@@ -85,7 +88,7 @@ impl<'a> Operation<'a> {
     ) -> Self {
         let end = duration.and_then(|duration| Instant::now().checked_add(duration));
         let (links, loads) = (Links::of(control), Loads::of(control));
-        Self { control, socket, metrics: None, end, links, loads }
+        Self { control, socket, metrics: None, end, links, captures: Sessions::default(), loads }
     }
 
     /// Answers scrapes too, with the metrics that every program has. A program that has more calls
@@ -109,7 +112,9 @@ impl<'a> Operation<'a> {
         let control = self.control;
         if let Some(socket) = &mut self.socket {
             let since = socket.since();
+            let captures = &mut self.captures;
             socket.serve(&mut |request| match common::answer(control, since, request) {
+                None if request.command == "capture" => captures.begin(control.taps(), request),
                 Some(common) => Reply::Now(Ok(common)),
                 None => answer(request).into(),
             });

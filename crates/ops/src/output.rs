@@ -95,6 +95,6 @@ impl Output {
 
 /// Standard output itself.
 #[expect(clippy::disallowed_methods, reason = "the one place that writes there")]
-fn stdout() -> io::Stdout {
+pub(crate) fn stdout() -> io::Stdout {
     io::stdout()
 }

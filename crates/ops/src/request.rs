@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use std::fmt;
+use std::os::unix::net::UnixStream;
 use std::sync::mpsc::Receiver;
 
 /// How long a request may be, in bytes.
@@ -77,6 +79,28 @@ pub enum Reply {
     /// Where the answer will come: the client waits for it, and others are served meanwhile. Where
     /// the other end is dropped without an answer, the client gets an error.
     Later(Receiver<Result<Value, String>>),
+    /// Who takes the connection over, and answers on it.
+    Stream(Stream),
+}
+
+/// Takes a connection over. It is called on the control thread, so it hands the connection on to another.
+pub struct Stream(Box<dyn FnOnce(UnixStream) + Send>);
+
+impl Stream {
+    /// Has `take` take the connection over. It doesn't block: the connection may be set to.
+    pub fn new(take: impl FnOnce(UnixStream) + Send + 'static) -> Self {
+        Self(Box::new(take))
+    }
+
+    pub(crate) fn take(self, stream: UnixStream) {
+        (self.0)(stream);
+    }
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Stream(..)")
+    }
 }
 
 impl From<Result<Value, String>> for Reply {

@@ -2,7 +2,7 @@
 
 use crate::control::BLOCK_S_MAX;
 use clap::{Args, Subcommand};
-use hotloop_ops::{CommonCommand, CtlArgs, Request, Table, status_text};
+use hotloop_ops::{CaptureArgs, CommonCommand, CtlArgs, Request, Table, status_text};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -30,6 +30,8 @@ pub enum CtlCommand {
     Load,
     /// Print every figure of each device, by its driver's own names.
     Xstats,
+    /// Write packets that pass to a file, for tcpdump and Wireshark, until Ctrl-C.
+    Capture(CaptureArgs),
     /// Print every service, with its scheduler, backends, packets and connections.
     Services,
     /// Print every backend of every service, with its weight, health, packets and connections.
@@ -117,6 +119,9 @@ impl Ctl {
             CtlCommand::Counters => CommonCommand::Counters.ask(name, &self.args),
             CtlCommand::Load => CommonCommand::Load.ask(name, &self.args),
             CtlCommand::Xstats => CommonCommand::Xstats.ask(name, &self.args),
+            CtlCommand::Capture(capture) => {
+                CommonCommand::Capture(capture.clone()).ask(name, &self.args)
+            }
             CtlCommand::Services => {
                 ask("services", Value::Null, &|rows| table(rows, &SERVICE_COLUMNS))
             }

@@ -7,7 +7,6 @@ use crate::chain::PlaceKind;
 use crate::clock::Running as Clock;
 use crate::snapshot::CorePlaces;
 use hotloop_ring::{Consumer, Producer, ring};
-use hotloop_stage::Instant;
 use hotloop_stage::tap::{CAPTURE_COUNT_MAX, Way};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -357,11 +356,11 @@ impl Capture {
         &self.interfaces
     }
 
-    /// The time of day, in nanoseconds since the epoch, at the engine's time `at`. Where the engine has no
-    /// clock of its own, its time is that of the packets.
+    /// What is to be added to the engine's time to get the time of day, in nanoseconds since the epoch: 0
+    /// where the engine has no clock of its own, and its time is that of the packets.
     #[must_use]
-    pub fn epoch_ns(&self, at: Instant) -> u64 {
-        u64::try_from(i128::from(at.as_ns()) + self.offset_ns).unwrap_or(0)
+    pub const fn epoch_offset_ns(&self) -> i128 {
+        self.offset_ns
     }
 
     /// Takes the records that are there, each once, and gives their pages back. Those of one core are in

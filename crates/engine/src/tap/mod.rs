@@ -122,7 +122,7 @@ pub struct Record<'a> {
     pub interface: usize,
     /// What happened to it.
     pub way: Way,
-    /// When, by the engine's clock: [`Capture::epoch_ns`] has the time of day.
+    /// When, by the engine's clock: [`Capture::epoch_offset_ns`] leads to the time of day.
     pub at: Instant,
     /// The length of the whole packet in bytes.
     pub total_bytes: u32,

@@ -1,5 +1,5 @@
 //! Capture files of Ethernet frames: pcap of microseconds or nanoseconds and pcapng in, of either byte
-//! order; pcap out.
+//! order; pcap and pcapng out.
 //!
 //! Whatever a file holds, it is read or refused: at most [`RECORD_BYTES_MAX`] of it are in memory at
 //! once, and a file that ends within its last record is read up to there.
@@ -23,9 +23,11 @@
 mod input;
 mod pcap;
 mod pcapng;
+mod pcapng_write;
 mod write;
 
 use input::{Input, Stop};
+pub use pcapng_write::{Direction, PcapNgPacket, PcapNgWriter};
 use std::fmt;
 use std::fs::File;
 use std::path::{Path, PathBuf};

@@ -7,19 +7,19 @@ use super::{ETHERNET, Frame};
 pub const MAGIC: u32 = 0x0A0D_0D0A;
 
 /// What says in which byte order a section is.
-const BYTE_ORDER: u32 = 0x1A2B_3C4D;
+pub const BYTE_ORDER: u32 = 0x1A2B_3C4D;
 
 /// The types of the blocks that are read.
-const INTERFACE: u32 = 1;
+pub const INTERFACE: u32 = 1;
 const OLD_PACKET: u32 = 2;
 const SIMPLE_PACKET: u32 = 3;
-const ENHANCED_PACKET: u32 = 6;
+pub const ENHANCED_PACKET: u32 = 6;
 
 /// What surrounds a block's body: its type, and its length twice, in bytes.
 const FRAMING_BYTES: u32 = 12;
 
 /// Options of an interface.
-const IF_TSRESOL: u16 = 9;
+pub const IF_TSRESOL: u16 = 9;
 const IF_TSOFFSET: u16 = 14;
 
 #[derive(Debug)]

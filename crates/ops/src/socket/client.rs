@@ -85,6 +85,11 @@ impl Client {
                 Ok(request) => match answer(&request) {
                     Reply::Now(answer) => self.output = answer_line(answer),
                     Reply::Later(answer) => self.awaited = Some(answer),
+                    Reply::Stream(stream) => {
+                        stream.take(self.stream.try_clone()?);
+                        // It is another's now.
+                        return Err(io::ErrorKind::Other.into());
+                    }
                 },
                 Err(error) => self.output = answer_line(Err(error)),
             }

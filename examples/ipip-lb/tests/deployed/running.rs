@@ -42,6 +42,11 @@ impl<'a> Running<'a> {
         Self { assembly, ports, now, deployment, config, standing, steering }
     }
 
+    /// The taps of its cores.
+    pub fn taps(&self) -> hotloop::engine::Taps {
+        self.assembly.taps()
+    }
+
     /// Ends the run, and draws up its account.
     pub fn finish(self) -> Report {
         let report = self.assembly.finish(self.now);

@@ -1,0 +1,176 @@
+//! The client's side of a capture: it writes the file.
+
+use super::{PIECE_BYTES_MAX, Summary, Wanted};
+use crate::arguments::{CtlArgs, REFUSED, WRONG_INPUT};
+use crate::ask::{AskError, Stream, open};
+use crate::output::{print, stdout};
+use crate::path::socket_path;
+use crate::request::Request;
+use clap::Args;
+use serde_json::json;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// What `ctl capture` takes.
+#[derive(Args, Clone, Debug, Eq, PartialEq)]
+pub struct CaptureArgs {
+    /// Which packets, as tcpdump takes it: pcap-filter(7); all of them where there is none.
+    #[arg(value_name = "EXPRESSION")]
+    pub expression: Option<String>,
+    /// Write pcapng to this file, or to standard output where it is -.
+    #[arg(short, long, value_name = "FILE")]
+    pub write: PathBuf,
+    /// Where: as they are received (rx), before they are sent (tx), as they are dropped (drop, or
+    /// drop=REASON), or all of these; several with commas between.
+    #[arg(long, value_name = "PLACE", value_delimiter = ',', default_value = "rx,tx",
+        value_parser = place)]
+    pub at: Vec<String>,
+    /// On one worker alone, numbered from 0 in the order of `ctl status`.
+    #[arg(long, value_name = "N")]
+    pub worker: Option<usize>,
+    /// Keep so many bytes of each packet; without it, all.
+    #[arg(short, long, value_name = "BYTES",
+        value_parser = clap::value_parser!(u32).range(1..=262_144))]
+    pub snaplen: Option<u32>,
+    /// Keep one of so many packets that match.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub sample: Option<u32>,
+    /// End after so many packets.
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
+    /// End before the file has more bytes than this.
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
+    pub max_bytes: Option<u64>,
+}
+
+/// Reads a place, for `--at`.
+fn place(text: &str) -> Result<String, String> {
+    super::session::points(&[text.to_owned()]).map(|_| text.to_owned())
+}
+
+impl CaptureArgs {
+    fn request(&self) -> Request {
+        let wanted = Wanted {
+            expression: self.expression.clone().unwrap_or_default(),
+            at: self.at.clone(),
+            worker: self.worker,
+            snaplen: self.snaplen.map(|bytes| bytes as usize),
+            sample: self.sample,
+            count: self.count,
+            max_bytes: self.max_bytes,
+        };
+        Request::with("capture", json!(wanted))
+    }
+}
+
+/// Captures from the running program `name` until Ctrl-C, a limit, or the end of the program. Returns the
+/// exit code, as [`CtlArgs::ask`] does.
+pub fn run(name: &str, args: &CtlArgs, wanted: &CaptureArgs) -> ExitCode {
+    let path = args.control.clone().unwrap_or_else(|| socket_path(name));
+    match capture(&path, wanted) {
+        Ok(summary) => said(summary, args.json, wanted.write == Path::new("-")),
+        Err(error) => {
+            tracing::error!("{error}");
+            let is_refused = matches!(error, Failed::Asking(AskError::Refused(_)));
+            ExitCode::from(if is_refused { REFUSED } else { WRONG_INPUT })
+        }
+    }
+}
+
+/// Says what came of it: nothing where a reader of standard output has gone away.
+fn said(summary: Option<Summary>, is_json: bool, is_stdout: bool) -> ExitCode {
+    let Some(summary) = summary else { return ExitCode::SUCCESS };
+    if is_stdout {
+        tracing::info!("{summary}");
+        return ExitCode::SUCCESS;
+    }
+    let text = if is_json { json!(summary).to_string() } else { summary.to_string() };
+    match print(&format!("{text}\n")) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!("standard output: {error}");
+            ExitCode::from(WRONG_INPUT)
+        }
+    }
+}
+
+/// Why a capture failed.
+#[derive(Debug, thiserror::Error)]
+enum Failed {
+    #[error("{0}")]
+    Asking(#[from] AskError),
+    #[error("{path}: {source}; name a file that you may write with -w FILE, or - for standard output", path = path.display())]
+    File { path: PathBuf, source: io::Error },
+    #[error(
+        "the program went away within the capture; what was written is a whole file up to there: {0}"
+    )]
+    Stream(io::Error),
+}
+
+fn capture(path: &Path, wanted: &CaptureArgs) -> Result<Option<Summary>, Failed> {
+    let in_file = |source| Failed::File { path: wanted.write.clone(), source };
+    let is_stdout = wanted.write == Path::new("-");
+    // Opened first: a capture that can't be written is none. What is there goes when there is one.
+    let file = match is_stdout {
+        true => None,
+        false => {
+            let mut options = File::options();
+            options.write(true).create(true).truncate(false);
+            Some(options.open(&wanted.write).map_err(in_file)?)
+        }
+    };
+    let is_interrupted = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&is_interrupted)).map_err(Failed::Stream)?;
+    }
+    let mut stream = open(path, &wanted.request())?;
+    let mut output: Box<dyn Write> = match file {
+        Some(file) => {
+            // A pipe has no length.
+            if file.metadata().is_ok_and(|metadata| metadata.is_file()) {
+                file.set_len(0).map_err(in_file)?;
+            }
+            Box::new(file)
+        }
+        None => Box::new(stdout()),
+    };
+    loop {
+        let Some(piece) = piece(&mut stream, &is_interrupted).map_err(Failed::Stream)? else {
+            break;
+        };
+        match output.write_all(&piece).and_then(|()| output.flush()) {
+            Ok(()) => {}
+            Err(error) if is_stdout && error.kind() == io::ErrorKind::BrokenPipe => {
+                return Ok(None);
+            }
+            Err(error) => return Err(in_file(error)),
+        }
+    }
+    let summary = stream.answer(&mut || ()).map_err(Failed::Stream)?;
+    let summary = serde_json::from_value(summary).map_err(io::Error::other);
+    Ok(Some(summary.map_err(Failed::Stream)?))
+}
+
+/// The next piece of the file; nothing at its end. Once interrupted, it says so to the program, which ends
+/// the file.
+fn piece(stream: &mut Stream, is_interrupted: &AtomicBool) -> io::Result<Option<Vec<u8>>> {
+    let ender = stream.ender().ok();
+    let mut look = || {
+        if is_interrupted.swap(false, Relaxed) {
+            ender.iter().for_each(Stream::end);
+        }
+    };
+    let mut length = [0; 4];
+    stream.read_exact(&mut length, &mut look)?;
+    let length = u32::from_le_bytes(length);
+    if length > PIECE_BYTES_MAX {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "a piece is too long"));
+    }
+    let mut piece = vec![0; length as usize];
+    stream.read_exact(&mut piece, &mut look)?;
+    Ok((length > 0).then_some(piece))
+}

@@ -1,0 +1,401 @@
+//! The program's side of a capture: a thread for each, which writes to the client and waits for it.
+
+use super::{PIECE_BYTES, Summary, Wanted};
+use crate::capture::{Direction, PcapNgPacket, PcapNgWriter};
+use crate::request::{Reply, Request, Stream, answer_line};
+use hotloop_engine::{
+    Capture, CaptureConfig, Drops, Interface, Points, Record, SNAP_BYTES_MAX, Taps,
+};
+use hotloop_stage::tap::{Filter, Way};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde_json::json;
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How many captures are asked for at a time, those among them that are refused for what they ask.
+const SESSION_COUNT_MAX: usize = 16;
+
+/// How long the thread of a capture sleeps where nothing has come.
+const LOOK_INTERVAL: Duration = Duration::from_millis(1);
+
+/// How long a write waits before it is looked whether the program ends.
+const WRITE_WAIT: Duration = Duration::from_millis(100);
+
+/// How long the end of a capture may take: cores give it back within microseconds, and clients take what is
+/// left as they can.
+const END_WAIT: Duration = Duration::from_secs(2);
+
+/// The captures of a program, which end with it.
+#[derive(Debug, Default)]
+pub struct Sessions {
+    is_ending: Arc<AtomicBool>,
+    count: Arc<AtomicUsize>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Sessions {
+    /// Begins what a client asks for, on a thread of its own: nothing waits here.
+    pub fn begin(&mut self, taps: Taps, request: &Request) -> Reply {
+        self.threads.retain(|thread| !thread.is_finished());
+        if self.count.load(Relaxed) >= SESSION_COUNT_MAX {
+            return Reply::Now(Err("too many captures are being asked for: end one first".into()));
+        }
+        let arguments = match request.arguments.is_null() {
+            true => json!({}),
+            false => request.arguments.clone(),
+        };
+        let wanted: Wanted = match serde_json::from_value(arguments) {
+            Ok(wanted) => wanted,
+            Err(error) => {
+                return Reply::Now(Err(format!("capture: {error}; see ctl capture --help")));
+            }
+        };
+        let (is_ending, count) = (Arc::clone(&self.is_ending), Arc::clone(&self.count));
+        let (hand_over, stream) = std::sync::mpsc::sync_channel::<UnixStream>(1);
+        let session = move || {
+            crate::keep(crate::Capabilities::empty());
+            if let Ok(stream) = stream.recv() {
+                // A client that has gone away is told nothing.
+                let _ = serve(stream, &taps, &wanted, &is_ending);
+            }
+            count.fetch_sub(1, Relaxed);
+        };
+        self.count.fetch_add(1, Relaxed);
+        match std::thread::Builder::new().name("capture".into()).spawn(session) {
+            Ok(thread) => self.threads.push(thread),
+            Err(error) => {
+                self.count.fetch_sub(1, Relaxed);
+                return Reply::Now(Err(format!("no thread for a capture: {error}; try again")));
+            }
+        }
+        Reply::Stream(Stream::new(move |stream| {
+            let _ = hand_over.send(stream);
+        }))
+    }
+}
+
+impl Drop for Sessions {
+    /// Ends the captures, and waits until clients have what there is, or for [`END_WAIT`] and little more.
+    fn drop(&mut self) {
+        self.is_ending.store(true, Relaxed);
+        let deadline = Instant::now() + 2 * END_WAIT;
+        while Instant::now() < deadline && self.threads.iter().any(|it| !it.is_finished()) {
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+    }
+}
+
+/// Serves a client to its end.
+fn serve(
+    stream: UnixStream,
+    taps: &Taps,
+    wanted: &Wanted,
+    is_ending: &AtomicBool,
+) -> io::Result<()> {
+    stream.set_nonblocking(false)?;
+    stream.set_write_timeout(Some(WRITE_WAIT))?;
+    let mut client = Client { stream, is_ending, gives_up: None };
+    let begun = config(wanted).and_then(|config| {
+        let capture = taps.capture(&config).map_err(|error| error.to_string())?;
+        Ok((capture, config.snap_bytes))
+    });
+    let (capture, snap_bytes) = match begun {
+        Ok(begun) => begun,
+        Err(error) => return client.send(&answer_line(Err(error))),
+    };
+    client.send(&answer_line(Ok(json!({"snaplen": snap_bytes}))))?;
+    let (count, bytes) = (wanted.count.unwrap_or(u64::MAX), wanted.max_bytes.unwrap_or(u64::MAX));
+    let mut session = Session::new(client, capture, snap_bytes, (count, bytes))?;
+    session.run()?;
+    session.finish()
+}
+
+/// What the engine is to capture.
+fn config(wanted: &Wanted) -> Result<CaptureConfig, String> {
+    let default = CaptureConfig::default();
+    Ok(CaptureConfig {
+        points: if wanted.at.is_empty() { default.points.clone() } else { points(&wanted.at)? },
+        core: wanted.worker,
+        filter: filter(&wanted.expression)?,
+        snap_bytes: wanted.snaplen.unwrap_or(SNAP_BYTES_MAX),
+        sample: wanted.sample.unwrap_or(1),
+        ..default
+    })
+}
+
+/// What `--at` says.
+pub(super) fn points(at: &[String]) -> Result<Points, String> {
+    let mut points = Points { receive: false, send: false, drops: Drops::None };
+    for place in at {
+        match place.as_str() {
+            "rx" => points.receive = true,
+            "tx" => points.send = true,
+            "drop" => points.drops = Drops::All,
+            "all" => points = Points::ALL,
+            place => {
+                let reason = place.strip_prefix("drop=").filter(|reason| !reason.is_empty());
+                let Some(reason) = reason else {
+                    return Err(format!(
+                        "there is no place {place:?}: write rx, tx, drop, drop=REASON or all"
+                    ));
+                };
+                match &mut points.drops {
+                    Drops::All => {}
+                    Drops::For(reasons) => reasons.push(reason.to_owned()),
+                    Drops::None => points.drops = Drops::For(vec![reason.to_owned()]),
+                }
+            }
+        }
+    }
+    Ok(points)
+}
+
+#[cfg(feature = "dpdk")]
+fn filter(expression: &str) -> Result<Option<Arc<dyn Filter>>, String> {
+    if expression.trim().is_empty() {
+        return Ok(None);
+    }
+    let eal = hotloop_dpdk::Eal::current().ok_or("DPDK has not started yet: try again")?;
+    let filter = hotloop_dpdk::Filter::compile(eal, expression);
+    Ok(Some(Arc::new(filter.map_err(|error| error.to_string())?)))
+}
+
+/// Without DPDK there is nothing that runs an expression.
+#[cfg(not(feature = "dpdk"))]
+fn filter(expression: &str) -> Result<Option<Arc<dyn Filter>>, String> {
+    if expression.trim().is_empty() {
+        return Ok(None);
+    }
+    Err("this program was built without DPDK, which filters: leave the expression out, and filter the \
+         file"
+        .into())
+}
+
+/// A client, and for how long it is waited for.
+struct Client<'a> {
+    stream: UnixStream,
+    is_ending: &'a AtomicBool,
+    /// When it is given up, once the program ends.
+    gives_up: Option<Instant>,
+}
+
+impl Client<'_> {
+    /// Sends bytes, however long that takes while the program runs.
+    fn send(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match self.stream.write(bytes) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => bytes = &bytes[count..],
+                Err(error) => match error.kind() {
+                    io::ErrorKind::Interrupted => {}
+                    io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut if self.is_waited_for() => {
+                    }
+                    _ => return Err(error),
+                },
+            }
+        }
+        Ok(())
+    }
+
+    fn is_waited_for(&mut self) -> bool {
+        if !self.is_ending.load(Relaxed) {
+            return true;
+        }
+        let now = Instant::now();
+        now < *self.gives_up.get_or_insert(now + END_WAIT)
+    }
+
+    /// Sends a piece of the file.
+    fn send_piece(&mut self, piece: &[u8]) -> io::Result<()> {
+        if piece.is_empty() {
+            return Ok(());
+        }
+        self.send(&(piece.len() as u32).to_le_bytes())?;
+        self.send(piece)
+    }
+
+    /// Waits for `wait` at most, and says whether the client has closed its side, or has gone.
+    fn has_ended(&mut self, wait: Duration) -> bool {
+        let mut events = [PollFd::new(&self.stream, PollFlags::IN)];
+        let wait = Timespec { tv_sec: 0, tv_nsec: i64::from(wait.subsec_nanos()) };
+        match poll(&mut events, Some(&wait)) {
+            Ok(1..) => !matches!(self.stream.read(&mut [0; 64]), Ok(1..)),
+            _ => false,
+        }
+    }
+}
+
+/// A capture, and what is written of it.
+struct Session<'a> {
+    capture: Capture,
+    output: Output<'a>,
+}
+
+/// The file that the client writes.
+struct Output<'a> {
+    client: Client<'a>,
+    /// Blocks that are not sent yet.
+    writer: PcapNgWriter<Vec<u8>>,
+    interfaces: Vec<Interface>,
+    /// The numbers that interfaces have in the file.
+    numbers: Vec<Option<u32>>,
+    summary: Summary,
+    count_max: u64,
+    bytes_max: u64,
+    is_full: bool,
+}
+
+impl<'a> Session<'a> {
+    fn new(
+        client: Client<'a>,
+        capture: Capture,
+        snap_bytes: usize,
+        (count_max, bytes_max): (u64, u64),
+    ) -> io::Result<Self> {
+        let writer = PcapNgWriter::new(Vec::new(), "hotloop", snap_bytes as u32)?;
+        let interfaces = capture.interfaces().to_vec();
+        let mut output = Output {
+            client,
+            writer,
+            numbers: vec![None; interfaces.len()],
+            interfaces,
+            summary: Summary::default(),
+            count_max,
+            bytes_max,
+            is_full: false,
+        };
+        // A reader wants one interface at least, whether or not there is a packet.
+        for index in 0..output.interfaces.len() {
+            if index == 0 || !output.interfaces[index].devices.is_empty() {
+                output.number(index)?;
+            }
+        }
+        output.send()?;
+        Ok(Self { capture, output })
+    }
+
+    /// Captures until somebody ends it.
+    fn run(&mut self) -> io::Result<()> {
+        let Self { capture, output } = self;
+        let mut wait = Duration::ZERO;
+        while !output.is_full
+            && !output.client.is_ending.load(Relaxed)
+            && !output.client.has_ended(wait)
+            && !capture.is_over()
+        {
+            let has_come = output.drain(capture)?;
+            wait = if has_come { Duration::ZERO } else { LOOK_INTERVAL };
+        }
+        Ok(())
+    }
+
+    /// Takes and sends what is left, and the summary.
+    fn finish(mut self) -> io::Result<()> {
+        let Self { capture, output } = &mut self;
+        capture.stop();
+        let deadline = Instant::now() + END_WAIT;
+        while !capture.is_over() && Instant::now() < deadline {
+            if !output.drain(capture)? {
+                std::thread::sleep(LOOK_INTERVAL);
+            }
+        }
+        let totals = capture.totals();
+        let summary = Summary {
+            filtered: totals.filtered,
+            left_out: totals.left_out,
+            lost: totals.lost,
+            ..output.summary
+        };
+        output.client.send(&0_u32.to_le_bytes())?;
+        output.client.send(&answer_line(Ok(json!(summary))))
+    }
+}
+
+impl Output<'_> {
+    /// Writes and sends what has come. Says whether anything has.
+    fn drain(&mut self, capture: &mut Capture) -> io::Result<bool> {
+        let offset_ns = capture.epoch_offset_ns();
+        let has_come = capture.drain(&mut |record| self.write(record, offset_ns))?;
+        self.send()?;
+        Ok(has_come)
+    }
+
+    fn write(&mut self, record: &Record<'_>, offset_ns: i128) -> io::Result<()> {
+        if self.is_full {
+            return Ok(());
+        }
+        let interface = self.number(record.interface)?;
+        let timestamp_ns = u64::try_from(i128::from(record.at.as_ns()) + offset_ns).unwrap_or(0);
+        let comment = match record.way {
+            Way::Drop(reason) => Some(format!("dropped as {reason}")),
+            Way::Receive | Way::Send => None,
+        };
+        let direction = match record.way {
+            Way::Receive => Direction::Inbound,
+            Way::Send => Direction::Outbound,
+            Way::Drop(_) => Direction::Unknown,
+        };
+        let before = self.writer.file_mut().len();
+        self.writer.write(&PcapNgPacket {
+            interface,
+            timestamp_ns,
+            data: record.data,
+            original_bytes: record.total_bytes,
+            direction,
+            comment: comment.as_deref(),
+        })?;
+        let pending = self.writer.file_mut();
+        if self.summary.bytes + pending.len() as u64 > self.bytes_max {
+            pending.truncate(before);
+            self.is_full = true;
+            return Ok(());
+        }
+        self.summary.captured += 1;
+        self.is_full = self.summary.captured >= self.count_max;
+        if self.writer.file_mut().len() >= PIECE_BYTES { self.send() } else { Ok(()) }
+    }
+
+    /// The number of an interface in the file, where it is described at first use.
+    fn number(&mut self, index: usize) -> io::Result<u32> {
+        if let Some(number) = self.numbers[index] {
+            return Ok(number);
+        }
+        let Interface { core, place, devices } = &self.interfaces[index];
+        let what = if devices.is_empty() { place.clone() } else { devices.join(",") };
+        let number = self.writer.interface(&format!("{what} on {core}"), place)?;
+        self.numbers[index] = Some(number);
+        Ok(number)
+    }
+
+    /// Sends the blocks that are there.
+    fn send(&mut self) -> io::Result<()> {
+        let pending = self.writer.file_mut();
+        self.summary.bytes += pending.len() as u64;
+        let sent = self.client.send_piece(pending);
+        pending.clear();
+        sent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_added_up() {
+        let read = |at: &[&str]| points(&at.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>());
+        assert_eq!(read(&["rx"]), Ok(Points::RECEIVE));
+        assert_eq!(read(&["rx", "tx", "drop"]), Ok(Points::ALL));
+        assert_eq!(read(&["all"]), Ok(Points::ALL));
+        let drops = Drops::For(vec!["a".to_owned(), "b".to_owned()]);
+        assert_eq!(read(&["drop=a", "tx", "drop=b"]), Ok(Points { drops, ..Points::SEND }));
+        assert_eq!(read(&["drop", "drop=b"]), Ok(Points::DROP));
+        for wrong in ["", "drop=", "RX", "rx tx"] {
+            assert!(read(&[wrong]).unwrap_err().contains("write rx, tx, drop"), "{wrong}");
+        }
+    }
+}
