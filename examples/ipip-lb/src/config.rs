@@ -34,6 +34,7 @@
 //! );
 //! ```
 
+mod announce;
 mod balancer;
 mod document;
 mod file;
@@ -100,6 +101,26 @@ pub struct Config {
     pub ports: Vec<Port>,
     /// The services, no two with the same address, protocol and ports.
     pub services: Vec<Service>,
+    /// How VIPs are announced, if they are.
+    pub announce: Option<Announce>,
+}
+
+/// How VIPs are announced to routing daemons.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Announce {
+    /// Which of them.
+    pub vips: Announced,
+    /// The TAP interface that they are routed to, which the balancer makes.
+    pub interface: String,
+}
+
+/// Which VIPs are announced.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Announced {
+    /// Those with a backend that is up and may get new connections.
+    Ready,
+    /// All that are configured.
+    Always,
 }
 
 /// How work is spread over cores.

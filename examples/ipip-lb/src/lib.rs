@@ -104,6 +104,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod announce;
 pub mod arrival;
 pub mod balance;
 pub mod blocks;

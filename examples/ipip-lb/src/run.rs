@@ -1,5 +1,6 @@
 //! `ipip-lb run`: the balancer on devices.
 
+use crate::announce::{Announcer, VipInterface};
 use crate::arrival::Ports;
 use crate::balance::{Egress, Egresses, Route};
 use crate::check::Understood;
@@ -16,6 +17,7 @@ use hotloop::engine::{Engine, Graph, outlets, sources};
 use hotloop::packet::ethernet::Station;
 use hotloop::stage::neighbours::NextHop;
 use hotloop::stage::{Core, Error};
+use hotloop_ops::kernel::PortOrKernel;
 use hotloop_ops::{CONTROL, Operation, Socket, Watching};
 use std::time::Duration;
 
@@ -43,8 +45,16 @@ pub fn run(args: &Run) -> Result<Outcome, Failure> {
     let function = function.receiving(receiving(&config, &ports)?);
     let mut socket =
         args.control.bind("ipip-lb").map_err(|error| BadInput::new(error.to_string()))?;
-    let mut operator = Operator::start(args.common.clone(), config.clone(), steering)?;
-    let receive = |core: &Core| Ok(sources(rx_queues(core, &ports, &config)?));
+    let vips = vip_interface(eal, &config)?;
+    let announcer = vips.as_ref().zip(config.announce.as_ref());
+    let announcer = announcer.map(|(vips, announce)| Announcer::begin(vips, announce));
+    let operator = Operator::start(args.common.clone(), config.clone(), steering)?;
+    let mut operator = operator.announcing(announcer.transpose()?);
+    let receive = |core: &Core| {
+        let queues = rx_queues(core, &ports, &config)?.into_iter().map(PortOrKernel::Port);
+        let from_host = vips.as_ref().map(|vips| vips.port().source(core)).transpose()?;
+        Ok(sources(queues.chain(from_host.map(PortOrKernel::Kernel))))
+    };
     let send = |core: &Core| {
         let queues = ports.iter().map(|(egress, port)| Ok((egress.route, port.tx_queue(core)?)));
         Ok(outlets(queues.collect::<Result<Vec<_>, Error>>()?))
@@ -57,6 +67,15 @@ pub fn run(args: &Run) -> Result<Outcome, Failure> {
     } else {
         running.run(function.graph(receive, send), &mut operator, socket.as_mut())
     }
+}
+
+/// The interface that VIPs are routed to, where they are announced.
+fn vip_interface(eal: Eal, config: &Config) -> Result<Option<VipInterface>, BadInput> {
+    let descriptors = |port: &config::Port| port.settings.port_config().tx_descriptor_count;
+    let each: usize = config.ports.iter().map(|port| usize::from(descriptors(port))).sum();
+    let announce = config.announce.as_ref();
+    let open = |announce| VipInterface::open(eal, config, announce, each * config.engine.workers);
+    announce.map(open).transpose()
 }
 
 /// What a run needs to know.
@@ -109,6 +128,8 @@ impl Running<'_> {
                     metrics.answer(control, &mut |scrape| operator.add_metrics(scrape));
                 }
             }
+            // Routers send packets elsewhere while those that are here are still forwarded.
+            operator.withdraw();
         });
         Ok(Outcome::new(run, &operator.summary()))
     }

@@ -6,6 +6,7 @@
 //! - [`VipRoutes`] installs and deletes the routes by which routing daemons announce VIPs.
 
 mod follower;
+mod local;
 mod netlink;
 mod port;
 mod tables;
@@ -15,6 +16,7 @@ mod tun;
 mod vip_routes;
 
 pub use follower::{EVENT_BUFFER_BYTES, KernelFollower};
+pub use local::local_addresses;
 #[cfg(feature = "dpdk")]
 pub use port::Mbufs;
 pub use port::{

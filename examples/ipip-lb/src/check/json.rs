@@ -11,7 +11,7 @@ impl Understood<'_> {
     /// For programs.
     #[must_use]
     pub fn to_json(&self) -> Value {
-        let Config { engine, balancer, limits, ports, services } = self.0;
+        let Config { engine, balancer, limits, ports, services, announce } = self.0;
         let rules = Rules::new(services);
         let notes = Notes::of(self.0, &rules);
         let services = services.iter().enumerate();
@@ -27,6 +27,10 @@ impl Understood<'_> {
             },
             "balancer": self::balancer(balancer),
             "limits": self::limits(limits),
+            "announce": announce.as_ref().map(|it| json!({
+                "vips": it.vips.to_string(),
+                "interface": it.interface,
+            })),
             "memory": memory(Memory::of(self.0, &rules), engine),
             "ports": ports.iter().map(port).collect::<Vec<_>>(),
             "services": services.collect::<Vec<_>>(),

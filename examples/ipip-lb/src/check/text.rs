@@ -3,7 +3,7 @@
 use super::notes::Notes;
 use super::{Memory, Understood, shares};
 use crate::config::{
-    Backend, Balancer, Config, Engine, Health, Limits, Probe, Scheduler, Service, Trust,
+    Announce, Backend, Balancer, Config, Engine, Health, Limits, Probe, Scheduler, Service, Trust,
 };
 use crate::excerpt::excerpt;
 use crate::hashes::{PUBLIC_HASHES, SECRET_HASHES};
@@ -12,7 +12,7 @@ use std::fmt::{self, Display, Formatter};
 
 impl Display for Understood<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Config { engine, balancer, limits, ports, services } = self.0;
+        let Config { engine, balancer, limits, ports, services, announce } = self.0;
         let rules = Rules::new(services);
         let notes = Notes::of(self.0, &rules);
         write_engine(f, engine)?;
@@ -27,6 +27,9 @@ impl Display for Understood<'_> {
             let any = if port.accept_any_mac { ", takes frames to any address" } else { "" };
             let (name, device, settings) = (&port.name, excerpt(&port.device), port.settings);
             writeln!(f, "port {name}: {device}, next hop {next_hop}, side {side}{any}{settings}")?;
+        }
+        if let Some(Announce { vips, interface }) = announce {
+            writeln!(f, "announce: VIPs, {vips}, by routes to interface {interface}")?;
         }
         for (index, service) in services.iter().enumerate() {
             write_service(f, service, balancer.maglev_slots)?;

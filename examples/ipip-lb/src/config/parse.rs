@@ -1,5 +1,6 @@
 //! From a document to the types that hold what it says.
 
+use super::announce::announce;
 use super::balancer::balancer;
 use super::document::{Origin, Section, Value};
 use super::health::CaFiles;
@@ -17,7 +18,7 @@ use toml::de::DeTable;
 
 pub fn config(origin: Origin<'_>, table: &DeTable<'_>) -> Result<Config, ConfigError> {
     let root = Section::root(origin, table);
-    root.allow_only(&["engine", "balancer", "limits", "port", "service"])?;
+    root.allow_only(&["engine", "balancer", "limits", "announce", "port", "service"])?;
     let engine = root.section("engine")?.map_or(Ok(ENGINE_DEFAULT), |it| engine(&it))?;
     let Some(balancer_section) = root.section("balancer")? else {
         return Err(root.error("balancer", "missing; write [balancer] with source_v4 and the rest"));
@@ -44,7 +45,8 @@ pub fn config(origin: Origin<'_>, table: &DeTable<'_>) -> Result<Config, ConfigE
         );
         return Err(mtu.error(problem));
     }
-    Ok(Config { engine, balancer, limits, ports, services })
+    let announce = root.section("announce")?.map(|it| announce(&it)).transpose()?;
+    Ok(Config { engine, balancer, limits, ports, services, announce })
 }
 
 const fn is_v6(backend: &Backend) -> bool {

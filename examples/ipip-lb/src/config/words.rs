@@ -1,12 +1,17 @@
 //! The words that stand for a choice: as they are written in a configuration, and printed.
 
-use super::{AllDown, DeploymentKind, IcmpEcho, Ports, Probe, Protocol, Scheduler, Side};
+use super::{
+    AllDown, Announced, DeploymentKind, IcmpEcho, Ports, Probe, Protocol, Scheduler, Side,
+};
 use std::fmt;
 
 pub const DEPLOYMENTS: &[(&str, DeploymentKind)] = &[
     ("run-to-completion", DeploymentKind::RunToCompletion),
     ("pipeline", DeploymentKind::Pipeline),
 ];
+
+pub const ANNOUNCED: &[(&str, Announced)] =
+    &[("ready", Announced::Ready), ("always", Announced::Always)];
 
 pub const SIDES: &[(&str, Side)] =
     &[("client", Side::Client), ("backend", Side::Backend), ("both", Side::Both)];
@@ -64,6 +69,12 @@ fn word<T: PartialEq>(words: &[(&'static str, T)], choice: &T) -> &'static str {
 impl fmt::Display for DeploymentKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(word(DEPLOYMENTS, self))
+    }
+}
+
+impl fmt::Display for Announced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(word(ANNOUNCED, self))
     }
 }
 

@@ -16,6 +16,7 @@ mod overview;
 mod publication;
 mod reload;
 
+use crate::announce::Announcer;
 use crate::balance;
 use crate::cli::Common;
 use crate::config::Config;
@@ -58,6 +59,7 @@ pub struct Operator {
     reload_count: u64,
     /// What the last reload that failed said; none once one has succeeded.
     reload_failure: Option<String>,
+    announcer: Option<Announcer>,
 }
 
 impl Operator {
@@ -90,12 +92,26 @@ impl Operator {
             since: Instant::now(),
             reload_count: 0,
             reload_failure: None,
+            announcer: None,
         };
         let room = operator.probe(publication::probed(&operator.config));
         if room.probed_count > 0 && room.is_enough() {
             tracing::info!("health: {room}");
         }
         Ok(operator)
+    }
+
+    /// Announces VIPs from now on.
+    #[must_use]
+    pub fn announcing(self, announcer: Option<Announcer>) -> Self {
+        Self { announcer, ..self }
+    }
+
+    /// Withdraws the VIPs, ahead of everything else that ends.
+    pub fn withdraw(&mut self) {
+        if let Some(announcer) = &mut self.announcer {
+            announcer.withdraw();
+        }
     }
 
     /// What is to be done every few milliseconds: signals, health, and service tables on their way.
@@ -106,9 +122,13 @@ impl Operator {
         self.follow_health();
         self.end_blocks();
         self.go_on();
-        if self.publisher.collect() && self.is_published {
+        let is_in_force = self.publisher.collect() && self.is_published;
+        if is_in_force {
             // No worker knows an earlier service table: nothing counts in vacated slots.
             self.removed_counts.settle(&self.counts);
+        }
+        if let Some(announcer) = &mut self.announcer {
+            announcer.follow(&self.config, &self.table, is_in_force);
         }
     }
 

@@ -21,6 +21,9 @@ impl Operator {
             "services": services.len(),
             "backends": services.iter().map(|it| it.backends.len()).sum::<usize>(),
             "down": self.standing.down.len(),
+            "announced": self.announcer.as_ref().map(|announcer| {
+                announcer.installed().map(|vip| vip.to_string()).collect::<Vec<_>>()
+            }),
             "tables": self.summary().tables_json(),
             "is_loading": self.publication.is_loading(),
             "reloads": self.reload_count,

@@ -40,10 +40,22 @@ pub const WRONG: &[(usize, &str, &[&str])] = &[
     (2, "deployment = pipeline", &["2: deployment: not TOML", "mend this line"]),
     (9, "mtu = ", &["9: mtu: not TOML"]),
     (13, "[balancer]", &["13: [balancer]: not TOML"]),
+    (13, "[announce]", &["13: announce.vips: missing", "vips = \"ready\""]),
+    (13, "[announce]\nvips = \"some\"", &["14: announce.vips: ", "\"ready\" or \"always\""]),
+    (
+        13,
+        "announce.vips = \"ready\"\nannounce.interface = \"a b\"",
+        &["balancer.announce: unknown key"],
+    ),
+    (
+        13,
+        "[announce]\nvips = \"always\"\ninterface = \"a/b\"",
+        &["15: announce.interface: ", "1 to 15 letters"],
+    ),
     (
         0,
         "colour = \"blue\"",
-        &["1: colour: unknown key", "engine, balancer, limits, port, service"],
+        &["1: colour: unknown key", "engine, balancer, limits, announce, port, service"],
     ),
     (1, "[machine]", &["1: machine: unknown key"]),
     (4, "worker = 2", &["4: engine.worker: unknown key", "deployment, dispatchers, workers"]),

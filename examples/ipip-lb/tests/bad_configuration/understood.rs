@@ -5,8 +5,8 @@ use super::check;
 use hotloop::dpdk::RssFields;
 use hotloop::engine::Idle;
 use ipip_lb::config::{
-    AllDown, BACKENDS_MAX, Config, DeploymentKind, Health, IcmpEcho, Probe, SERVICES_MAX,
-    Scheduler, Side, Timeouts, Trust,
+    AllDown, Announce, Announced, BACKENDS_MAX, Config, DeploymentKind, Health, IcmpEcho, Probe,
+    SERVICES_MAX, Scheduler, Side, Timeouts, Trust,
 };
 use std::fmt::Write;
 use std::fs;
@@ -38,6 +38,10 @@ service_new_connections_per_second_max = 20_000
 source_new_connections_per_second_max = 50
 source_prefix_v4 = 24
 source_prefix_v6 = 56
+
+[announce]
+vips = "always"
+interface = "vips0"
 
 [[port]]
 name = "uplink"
@@ -103,6 +107,7 @@ fn the_sound_one_is_understood() {
     for line in [
         "engine: pipeline, 1 + 2 cores, idle: spin\n",
         "port uplink: net_null0, next hop 02:00:00:00:00:01, side both",
+        "announce: VIPs, always, by routes to interface vips0\n",
         "service web: 203.0.113.10, protocol tcp, ports 80, maglev\n",
         "backend 2001:db8::a: weight 1, 50.0 % of flows",
         "\n  1 Maglev table of up to 65537 slots 128.0 KiB\n",
@@ -156,6 +161,8 @@ fn every_key_is_understood() {
     let limits = config.limits;
     assert_eq!((limits.service_max, limits.source_max), (Some(20_000), Some(50)));
     assert_eq!((limits.source_prefix_v4, limits.source_prefix_v6), (24, 56));
+    let announce = Announce { vips: Announced::Always, interface: "vips0".into() };
+    assert_eq!(config.announce, Some(announce));
     let port = config.ports[0].settings;
     assert_eq!((port.rx_descriptors, port.tx_descriptors), (Some(64), Some(2048)));
     assert_eq!((port.mbufs, port.rss), (Some(40_000), Some(RssFields::IP | RssFields::UDP)));
@@ -187,6 +194,8 @@ fn json_has_every_key() {
     assert_eq!(balancer["maglev_slots"], 1009);
     assert_eq!(balancer["new_connections_per_second_max"], 5000);
     assert_eq!(balancer["timeouts_s"]["tcp_closing"], 3);
+    let announce = (&json["announce"]["vips"], &json["announce"]["interface"]);
+    assert_eq!(announce, (&"always".into(), &"vips0".into()));
     assert_eq!(json["memory"]["maglev_tables"], 2);
     assert_eq!(json["memory"]["maglev_bytes"], 2 * 1009 + 2);
     let each = json["memory"]["connections_bytes_per_worker"].as_u64().unwrap();
@@ -217,7 +226,7 @@ fn defaults_are_as_documented() {
     let kept = kept
         .map(|(_, line)| if line.starts_with("sched") { "health.kind = \"http\"" } else { line });
     let text: Vec<_> = kept.collect();
-    let Config { engine, balancer, limits, ports, services } =
+    let Config { engine, balancer, limits, ports, services, announce } =
         Config::parse("lb.toml", &text.join("\n")).unwrap();
     assert_eq!(engine.deployment, DeploymentKind::RunToCompletion);
     assert_eq!((limits.service_max, limits.source_max), (None, None));
@@ -237,6 +246,7 @@ fn defaults_are_as_documented() {
     let seconds = [tcp_opening_s, tcp_established_s, tcp_closing_s, udp_s, other_s];
     assert_eq!(seconds, [10, 900, 20, 60, 60]);
     assert_eq!((ports[0].side, ports[0].settings), (Side::Both, Default::default()));
+    assert_eq!(announce, None);
     let service = &services[0];
     assert_eq!((service.scheduler, service.persistence_s), (Scheduler::Maglev, 0));
     assert_eq!(service.all_down, AllDown::Forward);

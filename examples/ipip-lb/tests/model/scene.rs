@@ -103,6 +103,7 @@ impl Scene {
             limits: Limits::default(),
             ports: vec![port],
             services: Vec::new(),
+            announce: None,
         };
         let standing = Standing::default();
         let mut scene = Self { rng, style, config, standing, service_next: 0 };

@@ -86,6 +86,14 @@ pub struct KernelTables {
     pub(super) counts: ChangeCounts,
 }
 
+/// The host's own address that a message of a dump holds.
+pub(super) fn local_address(message: &RouteNetlinkMessage) -> Option<IpAddr> {
+    match message {
+        RouteNetlinkMessage::NewAddress(message) => parse::address(message).map(|it| it.address),
+        _ => None,
+    }
+}
+
 /// The routes of both IP versions.
 #[derive(Debug, Default, Eq, PartialEq)]
 pub(super) struct Fibs {

@@ -1,0 +1,168 @@
+//! Announcing VIPs: a route to each that is ready, for routing daemons to learn.
+
+use crate::config::{Announce, Announced, Config};
+use crate::failure::BadInput;
+use crate::services::ServiceTable;
+use hotloop::dpdk::Eal;
+use hotloop_ops::kernel::{
+    KernelPort, Mbufs, PuntLimits, TapConfig, VIP_METRIC, VipRoutes, local_addresses,
+};
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How often routes are looked after though nothing has changed: somebody else may have deleted them.
+const LOOK_INTERVAL: Duration = Duration::from_secs(10);
+
+/// When what failed is tried again.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The room that the outer header of a tunnel takes at most, in bytes.
+const OUTER_BYTES_MAX: u32 = 40;
+
+/// The interface that VIPs are routed to. What the host itself sends to a VIP comes out of it, and is
+/// balanced as what ports receive.
+#[derive(Debug)]
+pub struct VipInterface(KernelPort<Mbufs>);
+
+impl VipInterface {
+    /// Makes the interface. `tx_descriptor_count` is that of all TX queues together.
+    ///
+    /// # Errors
+    /// A VIP is an address of the host, or there can't be such an interface.
+    pub fn open(
+        eal: Eal,
+        config: &Config,
+        announce: &Announce,
+        tx_descriptor_count: usize,
+    ) -> Result<Self, BadInput> {
+        let local = local_addresses();
+        let local =
+            local.map_err(|error| BadInput::new(format!("the host's addresses: {error}")))?;
+        check_local(config, &local)?;
+        let mtu = config.balancer.mtu;
+        let tap = TapConfig {
+            mtu_bytes: u32::from(mtu).saturating_sub(OUTER_BYTES_MAX),
+            resolves_neighbours: false,
+            ..TapConfig::named(&announce.interface)
+        };
+        let is_on_bus = config.ports.iter().any(|port| port.device.contains(':'));
+        let mbufs = Mbufs::new(eal, mtu, tx_descriptor_count, is_on_bus);
+        let port = KernelPort::open(&tap, PuntLimits::default(), mbufs);
+        let port = port.map_err(|error| BadInput::new(format!("announce.interface: {error}")))?;
+        Ok(Self(port))
+    }
+
+    /// The interface, as a source of packets.
+    #[must_use]
+    pub const fn port(&self) -> &KernelPort<Mbufs> {
+        &self.0
+    }
+}
+
+/// Refuses a VIP that is an address of the host: its kernel would answer clients as well.
+fn check_local(config: &Config, local: &BTreeSet<IpAddr>) -> Result<(), BadInput> {
+    for service in &config.services {
+        if let Some(address) = local.iter().find(|it| service.address.contains(**it)) {
+            return Err(BadInput::new(format!(
+                "service.{}.address: {address} is an address of this host, whose kernel would answer \
+                 its clients with RST; delete it from its interface (ip address del)",
+                service.name
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Installs and deletes the routes to VIPs.
+#[derive(Debug)]
+pub struct Announcer {
+    routes: VipRoutes,
+    announced: Announced,
+    /// The service table that was looked at last.
+    seen: Option<Arc<ServiceTable>>,
+    /// The VIPs that are ready by it.
+    ready: BTreeSet<IpAddr>,
+    /// When the routes are to be looked after, whatever happens.
+    due: Instant,
+}
+
+impl Announcer {
+    /// Announces nothing yet. Routes that an earlier run left on the interface are deleted.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn begin(interface: &VipInterface, announce: &Announce) -> Result<Self, BadInput> {
+        let routes = VipRoutes::begin(interface.0.interface_index(), VIP_METRIC);
+        let routes = routes.map_err(|error| {
+            BadInput::new(format!("announce: routes can't be installed: {error}"))
+        })?;
+        Ok(Self {
+            routes,
+            announced: announce.vips,
+            seen: None,
+            ready: BTreeSet::new(),
+            due: Instant::now(),
+        })
+    }
+
+    /// Announces what is ready by this service table, which `config` was compiled to. While workers are still to take it up,
+    /// `is_in_force` is false: what is no longer ready is withdrawn, and nothing new is announced.
+    pub fn follow(&mut self, config: &Config, table: &Arc<ServiceTable>, is_in_force: bool) {
+        let is_new = self.seen.as_ref().is_none_or(|seen| !Arc::ptr_eq(seen, table));
+        if is_new {
+            self.ready = ready(config, table, self.announced);
+            self.seen = Some(Arc::clone(table));
+        }
+        let installed = self.routes.installed();
+        let wanted: BTreeSet<_> = if is_in_force {
+            self.ready.clone()
+        } else {
+            self.ready.intersection(installed).copied().collect()
+        };
+        let now = Instant::now();
+        let is_due = now >= self.due;
+        if !is_due && (wanted == *installed || self.due <= now + RETRY_INTERVAL && !is_new) {
+            return;
+        }
+        let before = installed.clone();
+        let result = self.routes.set(&wanted);
+        self.due = now + if result.is_ok() { LOOK_INTERVAL } else { RETRY_INTERVAL };
+        for error in result.err().into_iter().flatten() {
+            tracing::error!("announce: {error}");
+        }
+        let installed = self.routes.installed();
+        installed.difference(&before).for_each(|vip| tracing::info!("announced: {vip}"));
+        before.difference(installed).for_each(|vip| tracing::warn!("withdrawn: {vip}"));
+    }
+
+    /// Withdraws everything: the first thing that a run does which ends.
+    pub fn withdraw(&mut self) {
+        for error in self.routes.withdraw().err().into_iter().flatten() {
+            tracing::error!("announce: {error}");
+        }
+    }
+
+    /// The VIPs that are announced.
+    pub fn installed(&self) -> impl Iterator<Item = IpAddr> {
+        self.routes.installed().iter().copied()
+    }
+}
+
+/// The VIPs of a service table that are ready: any of the services at that address has a backend that is up
+/// and may get new connections.
+///
+/// A service whose address is a prefix has none: its addresses are announced by hand.
+fn ready(config: &Config, table: &ServiceTable, announced: Announced) -> BTreeSet<IpAddr> {
+    let mut is_ready = vec![announced == Announced::Always; config.services.len()];
+    for target in table.targets() {
+        if let Some(service) = target.service {
+            let is_live = target.is_up && target.weight > 0;
+            is_ready[service as usize] |= is_live;
+        }
+    }
+    let services = config.services.iter().zip(is_ready).filter(|(_, is_ready)| *is_ready);
+    let hosts = services.filter(|(service, _)| service.address.is_host());
+    hosts.map(|(service, _)| service.address.network()).collect()
+}

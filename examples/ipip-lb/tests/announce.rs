@@ -1,0 +1,191 @@
+//! VIPs are announced by routes while they are ready, and what the host sends to them is balanced.
+
+#![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
+
+use hotloop_tests::network::{Network, ip};
+use hotloop_tests::{Program, wait_until};
+use std::fs;
+use std::net::UdpSocket;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+const CONFIG: &str = r#"
+[engine]
+workers = 1
+idle = "adaptive"
+[balancer]
+source_v4 = "192.0.2.1"
+source_v6 = "2001:db8::1"
+mtu = 1500
+decapsulate = []
+[announce]
+vips = "ready"
+interface = "vips0"
+[[port]]
+name = "uplink"
+device = "net_null0,no-rx=1"
+next_hop_mac = "02:00:00:00:00:01"
+"#;
+
+fn service(name: &str, vip: &str, backends: &str) -> String {
+    format!(
+        "[[service]]\nname = \"{name}\"\naddress = \"{vip}\"\nprotocol = \"udp\"\nports = \"53\"\n\
+         backend = [{backends}]\n"
+    )
+}
+
+/// The configuration with two VIPs of IPv4, one of IPv6, and a prefix.
+fn config() -> String {
+    let one = r#"{ address = "10.0.0.1" }"#;
+    let two = r#"{ address = "10.0.0.1" }, { address = "10.0.0.2" }"#;
+    CONFIG.to_owned()
+        + &service("dns", "203.0.113.10", two)
+        + &service("time", "203.0.113.11", one)
+        + &service("six", "2001:db8:a::10", one)
+        + &service("net", "203.0.113.128/25", one)
+}
+
+/// The namespace with an address of the host, from which it sends.
+fn network() -> Result<Network, String> {
+    let network = Network::enter()?;
+    let _ = fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "0");
+    ip(&["link", "set", "dev", "lo", "up"])?;
+    ip(&["address", "add", "198.51.100.5/32", "dev", "lo"])?;
+    Ok(network)
+}
+
+fn command(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ipip-lb"));
+    command.current_dir(folder).args(["run", "--config", "lb.toml", "--report", "json"]);
+    command
+}
+
+/// Runs `ctl` with these arguments.
+fn ctl(folder: &Path, arguments: &str) {
+    let mut ctl = Command::new(env!("CARGO_BIN_EXE_ipip-lb"));
+    ctl.current_dir(folder).arg("ctl").args(arguments.split(' ')).args(["--control", "lb.sock"]);
+    let output = ctl.output().unwrap();
+    assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// The destinations of hotloop's routes.
+fn routes() -> Vec<String> {
+    let mut found = Vec::new();
+    for version in ["-4", "-6"] {
+        let arguments = [version, "route", "show", "dev", "vips0", "proto", "104"];
+        let output = Command::new("ip").args(arguments).stderr(Stdio::null()).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        found.extend(text.lines().map(|line| line.split(' ').next().unwrap().to_owned()));
+    }
+    found
+}
+
+fn wait_for(what: &str, expected: &[&str]) {
+    wait_until(what, || routes() == expected);
+}
+
+#[test]
+fn routes_follow_what_is_ready_and_what_the_host_sends_is_balanced() {
+    let _network = match network() {
+        Ok(network) => network,
+        Err(why) => return println!("skipped: {why}"),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    fs::write(path.join("lb.toml"), config()).unwrap();
+    let mut run = command(path);
+    run.args(["--control", "lb.sock"]);
+    let program = Program::start(run, &path.join("lb.sock"));
+    let all = ["203.0.113.10", "203.0.113.11", "2001:db8:a::10"];
+    wait_for("all are announced", &all);
+    let announced = program.ask("status").unwrap()["announced"].clone();
+    assert_eq!(announced, serde_json::json!(all));
+
+    let socket = UdpSocket::bind("198.51.100.5:9").unwrap();
+    for number in 0..100_u8 {
+        socket.send_to(&[number; 100], "203.0.113.10:53").unwrap();
+    }
+    let dns_packets = || -> u64 {
+        let services = program.ask("services").unwrap();
+        let services = services.as_array().unwrap().iter();
+        services.filter(|it| it["name"] == "dns").map(|it| it["packets"].as_u64().unwrap()).sum()
+    };
+    wait_until("they are balanced", || dns_packets() == 100);
+
+    // A VIP is ready with any backend of any of its services.
+    ctl(path, "drain 10.0.0.1 --service dns");
+    ctl(path, "drain 10.0.0.1 --service time");
+    wait_for("one is withdrawn", &["203.0.113.10", "2001:db8:a::10"]);
+    ctl(path, "weight 10.0.0.1 5 --service time");
+    wait_for("it is announced again", &all);
+
+    // A service that goes and one that comes.
+    fs::write(path.join("lb.toml"), config().replace("203.0.113.11", "203.0.113.12")).unwrap();
+    ctl(path, "reload");
+    wait_for("another is announced", &["203.0.113.10", "203.0.113.12", "2001:db8:a::10"]);
+    let other = config().replace("vips0", "vips1");
+    fs::write(path.join("lb.toml"), other).unwrap();
+    let mut reload = Command::new(env!("CARGO_BIN_EXE_ipip-lb"));
+    reload.current_dir(path).args(["ctl", "reload", "--control", "lb.sock"]);
+    let refused = reload.output().unwrap();
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("[announce] can't change"));
+
+    let (report, errors) = program.end();
+    assert_eq!(report["balanced"], true, "{report}");
+    assert!(errors.contains("announced: 203.0.113.10"), "{errors}");
+    assert!(routes().is_empty());
+}
+
+#[test]
+fn always_announces_what_has_no_live_backend_and_a_kill_withdraws() {
+    let _network = match network() {
+        Ok(network) => network,
+        Err(why) => return println!("skipped: {why}"),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let idle = service("idle", "203.0.113.10", r#"{ address = "10.0.0.1", weight = 0 }"#);
+    let busy = service("busy", "203.0.113.11", r#"{ address = "10.0.0.1" }"#);
+    // Nothing listens there.
+    let health =
+        "[service.health]\nkind = \"tcp\"\nport = 9\ninterval_ms = 100\ntimeout_ms = 100\n";
+    let down = service("down", "203.0.113.12", r#"{ address = "127.0.0.1" }"#) + health;
+    for (vips, expected) in [
+        ("ready", &["203.0.113.11"][..]),
+        ("always", &["203.0.113.10", "203.0.113.11", "203.0.113.12"]),
+    ] {
+        let config = CONFIG.replace("\"ready\"", &format!("\"{vips}\"")) + &idle + &busy + &down;
+        fs::write(folder.path().join("lb.toml"), config).unwrap();
+        let mut run = command(folder.path());
+        let mut program = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        wait_for(vips, expected);
+        program.kill().unwrap();
+        wait_for("all are withdrawn", &[]);
+        program.wait().unwrap();
+    }
+}
+
+#[test]
+fn what_can_not_be_announced_is_said_at_the_start() {
+    let _network = match network() {
+        Ok(network) => network,
+        Err(why) => return println!("skipped: {why}"),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let said = |config: &str| {
+        fs::write(folder.path().join("lb.toml"), config).unwrap();
+        let output = command(folder.path()).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    ip(&["address", "add", "203.0.113.130/32", "dev", "lo"]).unwrap();
+    let local = said(&config());
+    assert!(
+        local.contains("service.net.address: 203.0.113.130 is an address of this host"),
+        "{local}"
+    );
+    assert!(local.contains("ip address del"), "{local}");
+    ip(&["address", "del", "203.0.113.130/32", "dev", "lo"]).unwrap();
+    ip(&["tuntap", "add", "dev", "vips0", "mode", "tap"]).unwrap();
+    let taken = said(&config());
+    assert!(taken.contains("announce.interface: there is an interface vips0 already"), "{taken}");
+}
