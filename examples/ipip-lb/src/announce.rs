@@ -1,6 +1,7 @@
 //! Announcing VIPs: a route to each that is ready, for routing daemons to learn.
 
 use crate::config::{Announce, Announced, Config};
+use crate::exception::mbufs;
 use crate::failure::BadInput;
 use crate::services::ServiceTable;
 use hotloop::dpdk::Eal;
@@ -27,16 +28,11 @@ const OUTER_BYTES_MAX: u32 = 40;
 pub struct VipInterface(KernelPort<Mbufs>);
 
 impl VipInterface {
-    /// Makes the interface. `tx_descriptor_count` is that of all TX queues together.
+    /// Makes the interface.
     ///
     /// # Errors
     /// A VIP is an address of the host, or there can't be such an interface.
-    pub fn open(
-        eal: Eal,
-        config: &Config,
-        announce: &Announce,
-        tx_descriptor_count: usize,
-    ) -> Result<Self, BadInput> {
+    pub fn open(eal: Eal, config: &Config, announce: &Announce) -> Result<Self, BadInput> {
         let local = local_addresses();
         let local =
             local.map_err(|error| BadInput::new(format!("the host's addresses: {error}")))?;
@@ -47,9 +43,7 @@ impl VipInterface {
             resolves_neighbours: false,
             ..TapConfig::named(&announce.interface)
         };
-        let is_on_bus = config.ports.iter().any(|port| port.device.contains(':'));
-        let mbufs = Mbufs::new(eal, mtu, tx_descriptor_count, is_on_bus);
-        let port = KernelPort::open(&tap, PuntLimits::default(), mbufs);
+        let port = KernelPort::open(&tap, PuntLimits::default(), mbufs(eal, config));
         let port = port.map_err(|error| BadInput::new(format!("announce.interface: {error}")))?;
         Ok(Self(port))
     }

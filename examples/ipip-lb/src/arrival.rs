@@ -1,6 +1,7 @@
 //! What arrives by which port: the frames that are for the balancer, and where its tunnels end.
 
 use crate::config::Side;
+use crate::exception::Exception;
 use hotloop::packet::classify::Layout;
 use hotloop::packet::ethernet::Station;
 use hotloop::packet::seed::Seed;
@@ -16,6 +17,7 @@ const PORTS_MAX: usize = 256;
 pub struct Ports {
     stations: Box<[Station; PORTS_MAX]>,
     has_backends: Box<[bool; PORTS_MAX]>,
+    exception: Option<Exception>,
 }
 
 impl Default for Ports {
@@ -23,6 +25,7 @@ impl Default for Ports {
         Self {
             stations: Box::new([Station::ANY; PORTS_MAX]),
             has_backends: Box::new([true; PORTS_MAX]),
+            exception: None,
         }
     }
 }
@@ -37,6 +40,17 @@ impl Ports {
         assert!(number < PORTS_MAX - 1, "port number {number}");
         self.stations[number] = station;
         self.has_backends[number] = side.has_backends();
+    }
+
+    /// Sets where packets go that are not for the balancer; without, they are dropped.
+    pub const fn set_exception(&mut self, exception: Exception) {
+        self.exception = Some(exception);
+    }
+
+    /// Where packets go that are not for the balancer.
+    #[must_use]
+    pub const fn exception(&self) -> Option<Exception> {
+        self.exception
     }
 
     /// Whether a tunnel that a packet came in may end here: it came from where backends and peers are.

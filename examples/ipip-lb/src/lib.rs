@@ -116,6 +116,7 @@ pub mod connections;
 pub mod control;
 pub mod counts;
 pub mod ctl;
+pub mod exception;
 pub mod excerpt;
 pub mod failure;
 pub mod hashes;

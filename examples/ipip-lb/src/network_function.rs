@@ -117,10 +117,15 @@ impl NetworkFunction {
     {
         let neighbours = Neighbours::new(2 * next_hops.len());
         let learning = Arc::clone(&neighbours);
+        let is_exceptional = self.ports.exception().is_some();
         let received = source(receive).stage(move |_| Learn::new(Arc::clone(&learning)));
         self.balanced(received)
             .burst_stage(move |_| {
-                let next_hop = |packet: &Routed<S::Item, Route>| {
+                let next_hop = move |packet: &Routed<S::Item, Route>| {
+                    // The kernel has resolved what it sends.
+                    if is_exceptional && packet.packet.data().first_chunk() != Some(&[0; 6]) {
+                        return None;
+                    }
                     next_hops.get(usize::from(packet.route.0)).copied().flatten()
                 };
                 Resolve::new(Arc::clone(&neighbours), WAITING_MAX, next_hop)

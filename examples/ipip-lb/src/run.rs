@@ -7,6 +7,7 @@ use crate::check::Understood;
 use crate::cli::Run;
 use crate::config::{self, Config, ConfigError, Side};
 use crate::control::Operator;
+use crate::exception::{self, KERNEL};
 use crate::failure::{BadInput, Failure};
 use crate::hashes::PUBLIC_HASHES;
 use crate::hugepages::CheckedQueue;
@@ -42,22 +43,30 @@ pub fn run(args: &Run) -> Result<Outcome, Failure> {
     let ports = open_ports(eal, &config, args)?;
     let (function, steering) = NetworkFunction::new(&config, egresses(&ports))
         .map_err(|error| BadInput::new(error.to_string()))?;
-    let function = function.receiving(receiving(&config, &ports)?);
+    let all: Vec<_> = ports.iter().map(|(_, port)| port).collect();
+    let (kernel, exception) = exception::open(eal, &config, &all)?.unzip();
+    let mut receiving = receiving(&config, &ports)?;
+    exception.into_iter().for_each(|exception| receiving.set_exception(exception));
+    let function = function.receiving(receiving);
     let mut socket =
         args.control.bind("ipip-lb").map_err(|error| BadInput::new(error.to_string()))?;
-    let vips = vip_interface(eal, &config)?;
+    let announce = config.announce.as_ref();
+    let vips = announce.map(|announce| VipInterface::open(eal, &config, announce)).transpose()?;
     let announcer = vips.as_ref().zip(config.announce.as_ref());
     let announcer = announcer.map(|(vips, announce)| Announcer::begin(vips, announce));
     let operator = Operator::start(args.common.clone(), config.clone(), steering)?;
     let mut operator = operator.announcing(announcer.transpose()?);
     let receive = |core: &Core| {
         let queues = rx_queues(core, &ports, &config)?.into_iter().map(PortOrKernel::Port);
-        let from_host = vips.as_ref().map(|vips| vips.port().source(core)).transpose()?;
-        Ok(sources(queues.chain(from_host.map(PortOrKernel::Kernel))))
+        let interfaces = kernel.iter().chain(vips.as_ref().map(VipInterface::port));
+        let interfaces = interfaces.map(|it| Ok(PortOrKernel::Kernel(it.source(core)?)));
+        Ok(sources(queues.chain(interfaces.collect::<Result<Vec<_>, Error>>()?)))
     };
     let send = |core: &Core| {
-        let queues = ports.iter().map(|(egress, port)| Ok((egress.route, port.tx_queue(core)?)));
-        Ok(outlets(queues.collect::<Result<Vec<_>, Error>>()?))
+        let queue = |port: &Port| Ok::<_, Error>(PortOrKernel::Port(port.tx_queue(core)?));
+        let queues = ports.iter().map(|(egress, port)| Ok((egress.route, queue(port)?)));
+        let punted = kernel.iter().map(|it| Ok((KERNEL, PortOrKernel::Kernel(it.sink(core)?))));
+        Ok(outlets(queues.chain(punted).collect::<Result<Vec<_>, Error>>()?))
     };
     let next_hops = next_hops(&config, &ports);
     let running = Running { args, config: &config, notes: &notes };
@@ -67,15 +76,6 @@ pub fn run(args: &Run) -> Result<Outcome, Failure> {
     } else {
         running.run(function.graph(receive, send), &mut operator, socket.as_mut())
     }
-}
-
-/// The interface that VIPs are routed to, where they are announced.
-fn vip_interface(eal: Eal, config: &Config) -> Result<Option<VipInterface>, BadInput> {
-    let descriptors = |port: &config::Port| port.settings.port_config().tx_descriptor_count;
-    let each: usize = config.ports.iter().map(|port| usize::from(descriptors(port))).sum();
-    let announce = config.announce.as_ref();
-    let open = |announce| VipInterface::open(eal, config, announce, each * config.engine.workers);
-    announce.map(open).transpose()
 }
 
 /// What a run needs to know.

@@ -91,7 +91,10 @@ impl<P: PacketBuf + Carries> Worker<P> {
                 turn.reject(packet, BalanceDrop::Blocked);
             }
             Some(inner) if layout.is_ip() => {
+                // What came in a tunnel has lost the headers that the kernel would go by.
+                let exception = turn.exception.take();
                 self.bare(turn, packet, &inner, layout, Way::Tunnelled);
+                turn.exception = exception;
             }
             _ => turn.reject(packet, BalanceDrop::Malformed),
         }

@@ -6,6 +6,7 @@ use super::{Balance, BalanceDrop, WAITING_MAX, Worker};
 use crate::arrival::hash;
 use crate::connections::Walk;
 use crate::counts::WorkerCounts;
+use crate::exception::{Exception, KERNEL};
 use crate::own_header::{fast_flags, plain_flags};
 use crate::services::ServiceTable;
 use hotloop::engine::Routed;
@@ -29,7 +30,7 @@ pub struct Route(pub u16);
 
 impl fmt::Debug for Route {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "port {}", self.0)
+        if *self == KERNEL { f.write_str("kernel") } else { write!(f, "port {}", self.0) }
     }
 }
 
@@ -70,6 +71,8 @@ pub(super) struct Turn<'t, 'c, 'o, P> {
     pub(super) services: &'t ServiceTable,
     /// Where this worker counts.
     pub(super) counts: &'t WorkerCounts,
+    /// Where packets go that are not the balancer's.
+    pub(super) exception: Option<Exception>,
 }
 
 impl<P: PacketBuf> Turn<'_, '_, '_, P> {
@@ -83,9 +86,16 @@ impl<P: PacketBuf> Turn<'_, '_, '_, P> {
         let _ = self.cx.drop::<_, ()>(packet, reason);
     }
 
-    /// Handles a packet that isn't the balancer's: drops it, as nothing else takes such packets.
+    /// Handles a packet that isn't the balancer's: it goes to the kernel, or from it to the wire. Without
+    /// an exception path, it is dropped.
     pub(super) fn punt(&mut self, packet: P) {
-        self.reject(packet, BalanceDrop::Punt);
+        match (self.exception, packet.ingress()) {
+            (Some(Exception { wire, .. }), None) => self.send(packet, wire),
+            (Some(Exception { ingress, .. }), Some(port)) if port == ingress => {
+                self.send(packet, KERNEL);
+            }
+            _ => self.reject(packet, BalanceDrop::Punt),
+        }
     }
 
     #[inline(always)]
@@ -122,8 +132,9 @@ impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
             self.prefetch_targets(input.as_slice());
         }
         let route = self.state.egresses.backends.route;
+        let exception = self.state.ports.exception();
         let state = &mut self.state;
-        let mut turn = Turn { cx, out, services, counts };
+        let mut turn = Turn { cx, out, services, counts, exception };
         let mut next_index = 0;
         while let Some((other, found)) = turn.out.map_until(input, |mut classified| {
             let index = next_index;
@@ -154,14 +165,16 @@ impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
         }
         self.queries.answer(&self.state.connections, now);
         if self.state.fragments.waiting_count() > 0 {
-            let mut turn = Turn { cx, out, services: self.services.current(), counts };
+            let services = self.services.current();
+            let mut turn = Turn { cx, out, services, counts, exception: None };
             self.state.give_up_fragments(&mut turn, Some(now));
         }
     }
 
     fn finish(&mut self, cx: &mut Cx<'_, BalanceDrop>, out: &mut Output<'_, Routed<P, Route>>) {
         let counts = &self.counts[self.worker];
-        let mut turn = Turn { cx, out, services: self.services.current(), counts };
+        let services = self.services.current();
+        let mut turn = Turn { cx, out, services, counts, exception: None };
         self.state.give_up_fragments(&mut turn, None);
     }
 

@@ -57,8 +57,8 @@ use std::sync::Arc;
 drop_reasons! {
     /// Why the balancer drops packets.
     pub enum BalanceDrop {
-        /// Not for the balancer: ARP, other addresses, foreign tunnels. An exception path would take
-        /// it.
+        /// Not for the balancer: ARP, other addresses, foreign tunnels. A port with a
+        /// `kernel_interface` hands it to the kernel instead.
         Punt = "punt",
         /// A header is cut, or contradicts itself or what is around it.
         Malformed = "malformed",

@@ -91,6 +91,7 @@ fn port(port: &Port) -> Value {
         "next_hop": port.next_hop.to_string(),
         "side": port.side.to_string(),
         "accept_any_mac": port.accept_any_mac,
+        "kernel_interface": port.kernel_interface,
         "rx_descriptors": port.settings.rx_descriptors,
         "tx_descriptors": port.settings.tx_descriptors,
         "mbufs": port.settings.mbufs,

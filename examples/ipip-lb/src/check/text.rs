@@ -25,8 +25,13 @@ impl Display for Understood<'_> {
         for port in ports {
             let (next_hop, side) = (port.next_hop, port.side);
             let any = if port.accept_any_mac { ", takes frames to any address" } else { "" };
+            let kernel = port.kernel_interface.as_ref();
+            let kernel = kernel.map_or(String::new(), |it| format!(", the rest to interface {it}"));
             let (name, device, settings) = (&port.name, excerpt(&port.device), port.settings);
-            writeln!(f, "port {name}: {device}, next hop {next_hop}, side {side}{any}{settings}")?;
+            writeln!(
+                f,
+                "port {name}: {device}, next hop {next_hop}, side {side}{any}{kernel}{settings}"
+            )?;
         }
         if let Some(Announce { vips, interface }) = announce {
             writeln!(f, "announce: VIPs, {vips}, by routes to interface {interface}")?;

@@ -1,5 +1,6 @@
 //! `[[port]]`.
 
+use super::announce::interface;
 use super::balancer::host_address;
 use super::document::Section;
 use super::parse::name;
@@ -29,6 +30,11 @@ pub fn ports(root: &Section<'_>) -> Result<Vec<Port>, ConfigError> {
                 format!("\"{}\" is another port's too; write another", excerpt(&port.device));
             return Err(section.required("device", "device = \"net_null0\"")?.error(problem));
         }
+        let has_interface = |port: &Port| port.kernel_interface.is_some();
+        if has_interface(&port) && ports.iter().any(has_interface) {
+            let problem = "another port has one; leave it out for all but one";
+            return Err(section.error("kernel_interface", problem));
+        }
         ports.push(port);
     }
     for (hosts, reached) in [
@@ -48,18 +54,21 @@ fn port(section: &mut Section<'_>) -> Result<Port, ConfigError> {
     let name = name(&name_value)?;
     section.set_path(format!("port.{name}"));
     let known = ["name", "device", "next_hop_mac", "next_hop", "address", "side", "accept_any_mac"];
+    let known_kernel = ["kernel_interface"];
     let known_settings = ["rx_descriptors", "tx_descriptors", "mbufs", "rss"];
-    section.allow_only(&[&known[..], &known_settings].concat())?;
+    section.allow_only(&[&known[..], &known_kernel, &known_settings].concat())?;
     let device = section.required("device", "device = \"net_null0\"")?;
     let what = "a device";
     let example = "DPDK's device arguments, such as net_null0, or a PCI address, 0000:01:00.0";
     let sound = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
+    let kernel_interface = section.optional("kernel_interface");
     Ok(Port {
         device_line: device.line(),
         device: device.parsed(what, example, |text| sound(text).then(|| text.to_owned()))?,
         next_hop: next_hop(section)?,
         side: section.choice_or("side", "a side", SIDES, Side::Both)?,
         accept_any_mac: section.boolean_or("accept_any_mac", false)?,
+        kernel_interface: kernel_interface.map(|it| interface(&it)).transpose()?,
         settings: settings(section)?,
         name,
     })

@@ -40,6 +40,7 @@ pub const WRONG: &[(usize, &str, &[&str])] = &[
     (2, "deployment = pipeline", &["2: deployment: not TOML", "mend this line"]),
     (9, "mtu = ", &["9: mtu: not TOML"]),
     (13, "[balancer]", &["13: [balancer]: not TOML"]),
+    (18, "kernel_interface = \"\"", &["18: port.uplink.kernel_interface: ", "1 to 15 letters"]),
     (13, "[announce]", &["13: announce.vips: missing", "vips = \"ready\""]),
     (13, "[announce]\nvips = \"some\"", &["14: announce.vips: ", "\"ready\" or \"always\""]),
     (

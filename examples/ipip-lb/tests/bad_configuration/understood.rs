@@ -47,6 +47,7 @@ interface = "vips0"
 name = "uplink"
 device = "net_null0"
 next_hop_mac = "02:00:00:00:00:01"
+kernel_interface = "edge0"
 rx_descriptors = 64
 tx_descriptors = 2048
 mbufs = 40_000
@@ -107,7 +108,6 @@ fn the_sound_one_is_understood() {
     for line in [
         "engine: pipeline, 1 + 2 cores, idle: spin\n",
         "port uplink: net_null0, next hop 02:00:00:00:00:01, side both",
-        "announce: VIPs, always, by routes to interface vips0\n",
         "service web: 203.0.113.10, protocol tcp, ports 80, maglev\n",
         "backend 2001:db8::a: weight 1, 50.0 % of flows",
         "\n  1 Maglev table of up to 65537 slots 128.0 KiB\n",
@@ -131,7 +131,8 @@ fn every_key_is_printed() {
         "  at most 900 new connections a second\n",
         "TCP opening 1 s, established 2 s, closing 3 s; UDP 4 s; others 5 s\n",
         "  2 Maglev tables of up to 1009 slots 2.0 KiB\n",
-        "side both, RX descriptors 64, TX descriptors 2048, mbufs 40000, RSS ip,udp\n",
+        "side both, the rest to interface edge0, RX descriptors 64, TX descriptors 2048, mbufs 40000, RSS ip,udp\n",
+        "announce: VIPs, always, by routes to interface vips0\n",
         "service web: 203.0.113.10, protocol tcp, ports 443, source, kept 300 s\n",
         "  health: https to port 8443, GET /healthz?deep=1 answered 204, trusting ca.pem, \
          every 5000 ms within 4000 ms, up after 1, down after 5\n",
@@ -163,6 +164,7 @@ fn every_key_is_understood() {
     assert_eq!((limits.source_prefix_v4, limits.source_prefix_v6), (24, 56));
     let announce = Announce { vips: Announced::Always, interface: "vips0".into() };
     assert_eq!(config.announce, Some(announce));
+    assert_eq!(config.ports[0].kernel_interface.as_deref(), Some("edge0"));
     let port = config.ports[0].settings;
     assert_eq!((port.rx_descriptors, port.tx_descriptors), (Some(64), Some(2048)));
     assert_eq!((port.mbufs, port.rss), (Some(40_000), Some(RssFields::IP | RssFields::UDP)));

@@ -95,6 +95,7 @@ impl Scene {
             next_hop: NextHop::Mac([2, 0, 0, 0, 9, 2]),
             side: Side::Both,
             accept_any_mac: false,
+            kernel_interface: None,
             settings: Default::default(),
         };
         let config = Config {

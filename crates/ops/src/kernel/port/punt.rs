@@ -116,9 +116,9 @@ impl PuntLimits {
 
 impl Default for PuntLimits {
     /// 10,000 packets per second of what routing daemons say, 100,000 for the host, 1,000 of each
-    /// other kind; a tenth of that at once.
+    /// other kind; after a pause, those of a second at once.
     fn default() -> Self {
-        let limit = |per_second| PuntLimit { per_second, burst: per_second / 10 };
+        let limit = |per_second| PuntLimit { per_second, burst: per_second };
         Self::all(limit(1_000))
             .with(PuntReason::Routing, limit(10_000))
             .with(PuntReason::Host, limit(100_000))
