@@ -8,7 +8,9 @@
 //! Of libpcap there are the functions that compile a filter's expression, for DPDK to run.
 //!
 //! libdpdk is found by pkg-config and linked as shared libraries; dependents need no build script.
-//! At run time EAL loads the drivers from the folder that DPDK was built with.
+//! At run time EAL loads the drivers from the folder that DPDK was built with. Where the environment has
+//! `DOCS_RS`, as on docs.rs, the bindings are those to DPDK 22.11 that the crate brings: they document, and
+//! link to nothing.
 //!
 //! ```
 //! use hotloop_dpdk_sys as sys;

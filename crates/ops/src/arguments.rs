@@ -179,6 +179,22 @@ struct Ctl {
     command: CommonCommand,
 }
 
+/// The command `ctl` of a program without other commands, as [`ctl`] reads it: for its manual page and
+/// its completions.
+///
+/// ```
+/// use clap::Command;
+///
+/// let mut program = Command::new("nf").subcommand(hotloop_ops::ctl_command());
+/// program.build();
+/// let ctl = program.find_subcommand("ctl").unwrap();
+/// assert_eq!(ctl.get_bin_name(), Some("nf ctl"));
+/// ```
+#[must_use]
+pub fn ctl_command() -> clap::Command {
+    Ctl::command().name("ctl")
+}
+
 /// Does what `NAME ctl …` asks for, for a program without other commands, and returns its exit code;
 /// nothing where the arguments, the program's name first, don't begin with `ctl`.
 ///

@@ -128,7 +128,7 @@ mod table;
 mod unix;
 mod watch;
 
-pub use arguments::{CommonCommand, ControlArgs, CtlArgs, ctl, usage};
+pub use arguments::{CommonCommand, ControlArgs, CtlArgs, ctl, ctl_command, usage};
 pub use ask::{ANSWER_WAIT, AskError, ask, ask_within};
 pub use common::{status, status_text};
 pub use cpus::place;
