@@ -11,17 +11,19 @@ use crate::steps::{self, Outcome, Step};
 use crate::tidy;
 use crate::workspace::Workspace;
 
-const STEPS: [Step; 9] = [
+const STEPS: [Step; 11] = [
     Step::new("format", "rustfmt", format),
     Step::new("clippy", "warnings are errors", clippy),
     Step::new("docs", "rustdoc, warnings are errors", |_| docs(&["--workspace"])),
     Step::new("docs-without-dpdk", "rustdoc of hotloop without DPDK", |_| {
         docs(&["-p", "hotloop", "--no-default-features", "--features", "ops,testing"])
     }),
+    Step::new("docs-rs", "rustdoc as docs.rs has it: no DPDK, kept bindings", docs_rs),
     Step::new("tidy", "rules of this repository", |workspace| {
         tidy::run(workspace).map(Outcome::passed)
     }),
     Step::new("dependencies", "licences, versions and sources", dependencies),
+    Step::new("packages", "what would be published, without building it again", packages),
     Step::new("book", "the book in docs/", book),
     Step::new("links", "relative links and anchors in Markdown", |_| {
         links::run().map(Outcome::passed)
@@ -62,6 +64,36 @@ fn with_component(
 fn docs(packages: &[&str]) -> Result<Outcome, Failure> {
     let mut command = cargo(&["doc", "--no-deps"]);
     process::run(command.args(packages).env("RUSTDOCFLAGS", "-Dwarnings")).map(Outcome::passed)
+}
+
+/// Uses a target folder of its own: the variable would rebuild what depends on DPDK.
+fn docs_rs(workspace: &Workspace) -> Result<Outcome, Failure> {
+    let mut command = cargo(&["doc", "--no-deps", "--all-features"]);
+    command
+        .args([
+            "--package",
+            "hotloop-dpdk-sys",
+            "--package",
+            "hotloop-dpdk",
+            "--package",
+            "hotloop",
+        ])
+        .env("RUSTDOCFLAGS", "-Dwarnings")
+        .env("DOCS_RS", "1")
+        // Fails where the build looks for DPDK all the same.
+        .env("PKG_CONFIG", "false")
+        .env("CARGO_TARGET_DIR", workspace.target_directory.join("docs-rs"));
+    process::run(&mut command).map(Outcome::passed)
+}
+
+/// Packs every package that may be published. What is packed is not built again: that takes minutes,
+/// and the files are those that the other steps build.
+fn packages(workspace: &Workspace) -> Result<Outcome, Failure> {
+    let mut command = cargo(&["package", "--no-verify", "--allow-dirty", "--offline", "--quiet"]);
+    for package in workspace.packages.iter().filter(|package| package.is_published()) {
+        command.args(["--package", &package.name]);
+    }
+    process::run(&mut command).map(Outcome::passed)
 }
 
 /// Checks what `deny.toml` allows. Advisories are not checked: their database needs the network.

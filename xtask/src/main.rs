@@ -13,6 +13,7 @@ mod demo;
 mod failure;
 mod instructions;
 mod links;
+mod package;
 mod process;
 mod rustc;
 mod setup;
@@ -56,7 +57,7 @@ enum Task {
         #[arg(long)]
         tests: bool,
     },
-    /// Run what checks without tests: format, lints, docs, tidy, dependencies, book, links
+    /// Run what checks without tests: format, lints, docs, tidy, dependencies, packages, book, links
     ///
     /// Sets up first. Stops at the first step that fails and names it. A step whose tool is missing
     /// is skipped with the reason; rustfmt and clippy must be there where CI=true.
@@ -132,6 +133,24 @@ enum Task {
         #[arg(long)]
         live: bool,
     },
+    /// Make what the programs are shipped in
+    Package {
+        #[command(subcommand)]
+        what: Package,
+    },
+}
+
+#[derive(Subcommand)]
+enum Package {
+    /// A package for this release of Debian, in target/debian
+    ///
+    /// Builds the programs, their manual pages and completions, and puts them into one .deb with a systemd unit.
+    /// Needs cargo-deb (cargo install cargo-deb --locked); installs dpkg-dev where it is missing. What DPDK's
+    /// libraries are called differs between releases: build on the one that it is for.
+    /// `packaging/try-deb.sh` installs and runs it on a bare system.
+    Deb,
+    /// Manual pages and completions for bash, zsh and fish, in target/release/package
+    Pages,
 }
 
 fn times(text: &str) -> Result<usize, String> {
@@ -167,6 +186,8 @@ fn run(task: Task) -> Result<(), Failure> {
         }
         Task::Demo { live: false } => demo::run(&workspace),
         Task::Demo { live: true } => demo::run_live(&workspace),
+        Task::Package { what: Package::Deb } => package::deb(&workspace),
+        Task::Package { what: Package::Pages } => package::pages(&workspace),
     }
 }
 

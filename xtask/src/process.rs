@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use crate::failure::Failure;
 
 /// Subcommands of cargo that take `--locked`, for the versions in `Cargo.lock` alone.
-const LOCKED: [&str; 7] = ["bench", "build", "clippy", "doc", "metadata", "test", "tree"];
+const LOCKED: [&str; 8] = ["bench", "build", "clippy", "doc", "metadata", "run", "test", "tree"];
 
 /// The cargo that runs this task. The subcommand is the first argument.
 pub fn cargo(arguments: &[&str]) -> Command {

@@ -28,6 +28,9 @@ pub struct Package {
     /// Its dependencies, those of tests and builds included.
     pub dependencies: Vec<Dependency>,
     pub targets: Vec<Target>,
+    /// The registries that it may be published to; `None` for any.
+    #[serde(default)]
+    publish: Option<Vec<String>>,
 }
 
 /// A dependency of a package.
@@ -75,6 +78,11 @@ impl Package {
     /// Its folder.
     pub fn folder(&self) -> &Path {
         self.manifest_path.parent().unwrap_or(&self.manifest_path)
+    }
+
+    /// Whether it may be published.
+    pub fn is_published(&self) -> bool {
+        self.publish.as_ref().is_none_or(|registries| !registries.is_empty())
     }
 }
 

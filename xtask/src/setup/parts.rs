@@ -24,6 +24,8 @@ pub enum Group {
     Live,
     /// The live demo, and benchmarks of the kernel's network.
     Network,
+    /// A package for Debian.
+    Package,
 }
 
 /// Something that is found or installed.
@@ -103,6 +105,8 @@ pub const PARTS: [Part; 17] = [
     part("ethtool, for the network of the live demo", Group::Live, "command -v ethtool",
         ["ethtool"; 4]),
     part("jq, which reads the reports of the live demo", Group::Live, "command -v jq", ["jq"; 4]),
+    part("dpkg-shlibdeps, which finds what a package for Debian depends on", Group::Package,
+        "command -v dpkg-shlibdeps", ["dpkg-dev"; 4]),
 ];
 
 /// What every script begins with. The `PATH` of an ordinary user may lack the folders of system

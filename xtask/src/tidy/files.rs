@@ -9,14 +9,39 @@ use crate::failure::Failure;
 use super::Violation;
 
 /// Extensions of files that are read and checked.
-const TEXT: [&str; 12] =
-    ["c", "h", "lock", "md", "py", "rs", "sh", "stderr", "svg", "toml", "txt", "yml"];
+const TEXT: [&str; 15] = [
+    "c",
+    "conf",
+    "dockerignore",
+    "h",
+    "lock",
+    "md",
+    "py",
+    "rs",
+    "service",
+    "sh",
+    "stderr",
+    "svg",
+    "toml",
+    "txt",
+    "yml",
+];
 
 /// Extensions of files that hold data.
 const DATA: [&str; 2] = ["json", "pcap"];
 
 /// Names of files without an extension.
-const NAMES: [&str; 5] = [".gitignore", "allowed-skips", "LICENSE-APACHE", "LICENSE-MIT", "run"];
+const NAMES: [&str; 9] = [
+    ".gitignore",
+    "allowed-skips",
+    "Containerfile",
+    "LICENSE-APACHE",
+    "LICENSE-MIT",
+    "postinst",
+    "postrm",
+    "prerm",
+    "run",
+];
 
 /// Inputs that the fuzzer has found, under names of its own.
 const FUZZ_INPUTS: &str = "fuzz/corpus";

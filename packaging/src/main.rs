@@ -1,0 +1,77 @@
+//! Writes the manual pages and shell completions of the programs that are packaged into a folder, from
+//! the same definitions that the programs read their arguments by.
+//!
+//! `hotloop-packaging FOLDER` writes `FOLDER/man/NAME.1`, a page for each program and each of its
+//! commands, and `FOLDER/completions/{bash,zsh,fish}`. It is a program of its own so that those that
+//! are shipped need not hold what makes them.
+
+#![forbid(unsafe_code)]
+
+mod pages;
+
+use clap::{Command, CommandFactory, Parser};
+use clap_complete::{Shell, generate_to};
+use hotloop_ops::{Failure, ctl_command};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// The shells, with the folder of each.
+const SHELLS: [(Shell, &str); 3] =
+    [(Shell::Bash, "bash"), (Shell::Zsh, "zsh"), (Shell::Fish, "fish")];
+
+/// Writes manual pages and shell completions of the programs that are packaged.
+#[derive(Parser)]
+#[command(name = "hotloop-packaging")]
+struct Cli {
+    /// The folder that they go to; made where there is none.
+    folder: PathBuf,
+}
+
+fn main() -> ExitCode {
+    hotloop_ops::main("hotloop-packaging", |cli: Cli| {
+        write(&cli.folder)
+            .map_err(|error| Failure::Run(format!("{}: {error}", cli.folder.display())))
+    })
+}
+
+/// The programs that are packaged, with their commands: a new one needs a line here, and its assets in
+/// the manifest of ipip-lb.
+fn programs() -> [Command; 4] {
+    let with_ctl = |program: Command| program.subcommand(ctl_command());
+    [
+        ipip_lb::cli::Cli::command(),
+        with_ctl(ipip_endpoint::cli::Cli::command()),
+        with_ctl(udp::sink::cli::Cli::command()),
+        with_ctl(udp::source::cli::Cli::command()),
+    ]
+}
+
+fn write(folder: &Path) -> io::Result<()> {
+    let pages = folder.join("man");
+    // What was written before may have been the page of a command that is gone.
+    if pages.exists() {
+        fs::remove_dir_all(&pages)?;
+    }
+    fs::create_dir_all(&pages)?;
+    for mut program in programs() {
+        pages::write(&program, &pages)?;
+        let name = program.get_name().to_owned();
+        for (shell, shell_folder) in SHELLS {
+            let completions = folder.join("completions").join(shell_folder);
+            fs::create_dir_all(&completions)?;
+            let file = generate_to(shell, &mut program, &name, &completions)?;
+            if shell == Shell::Bash {
+                fs::write(&file, of_one_name(&fs::read_to_string(&file)?, &name))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// clap_complete 4.6 writes the dash of a program's name in two ways, so that bash never finds the case of
+/// a command.
+fn of_one_name(completions: &str, name: &str) -> String {
+    completions.replace(&name.replace('-', "__subcmd__"), &name.replace('-', "__"))
+}
