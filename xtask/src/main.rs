@@ -53,7 +53,7 @@ enum Task {
         /// Also what only the fuzzer needs (a C++ compiler)
         #[arg(long)]
         fuzz: bool,
-        /// Also what some tests need, which else are skipped (prometheus)
+        /// Also what some tests need, which else are skipped (prometheus, tmux)
         #[arg(long)]
         tests: bool,
     },

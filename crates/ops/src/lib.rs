@@ -14,6 +14,7 @@
 //!   to one, as [`CaptureArgs`] say.
 //! - With feature `dpdk`, `RunArgs` are what a program that runs one graph takes on its command line,
 //!   and `DeviceArgs` open the devices that it names, as `PortSettings` say.
+//! - With feature `top`, [`top`] is the program `hotloop-top`.
 //! - [`IdleArgs`] say what cores do when there is nothing to do.
 //! - [`main()`] is the whole of a program's `main`, and [`program`] that of one with commands: what it
 //!   says, by `tracing`'s events, goes to
@@ -122,9 +123,12 @@ mod queue;
 mod request;
 #[cfg(feature = "dpdk")]
 mod run_args;
+mod seconds;
 mod socket;
 mod stall_args;
 mod table;
+#[cfg(feature = "top")]
+pub mod top;
 mod unix;
 mod watch;
 
@@ -153,7 +157,8 @@ pub use privileges::{CONTROL, Capabilities, keep};
 pub use program::{main, parse, program};
 pub use request::{Reply, Request, Stream};
 #[cfg(feature = "dpdk")]
-pub use run_args::{ReportFormat, RunArgs, seconds};
+pub use run_args::{ReportFormat, RunArgs};
+pub use seconds::seconds;
 pub use socket::{CLIENT_COUNT_MAX, CLIENT_IDLE_MAX, Socket, SocketError};
 pub use stall_args::StallArgs;
 pub use table::Table;

@@ -19,6 +19,13 @@ pub fn socket_path(name: &str) -> PathBuf {
     path_in(std::env::var_os("XDG_RUNTIME_DIR"), name)
 }
 
+/// The folders in which control sockets may be: of this user, and of the system.
+#[cfg(feature = "top")]
+pub(crate) fn socket_folders() -> [PathBuf; 2] {
+    let folder = |variable| path_in(variable, "").parent().map_or_else(PathBuf::new, PathBuf::from);
+    [folder(std::env::var_os("XDG_RUNTIME_DIR")), folder(None)]
+}
+
 fn path_in(runtime_folder: Option<OsString>, name: &str) -> PathBuf {
     let folder = runtime_folder.map(PathBuf::from).filter(|folder| folder.is_absolute());
     let folder = folder.unwrap_or_else(|| Path::new("/run").to_path_buf());

@@ -10,6 +10,7 @@ use crate::operation::Operation;
 use crate::output::print_in_time;
 use crate::privileges::CONTROL;
 use crate::request::Request;
+use crate::seconds::seconds;
 use crate::socket::Socket;
 use crate::stall_args::StallArgs;
 use crate::watch::{Watching, run_watched};
@@ -17,9 +18,6 @@ use clap::{Args, ValueEnum};
 use hotloop_dpdk::Eal;
 use hotloop_engine::{Deployment, Engine, Graph, Plan, Report};
 use std::time::Duration;
-
-/// The longest duration, in seconds: thirty years.
-const SECONDS_MAX: f64 = 1e9;
 
 /// The arguments of a program that runs one graph on DPDK's devices. Flattened into its own arguments:
 ///
@@ -157,29 +155,6 @@ impl ReportFormat {
         match self {
             Self::Text => report.to_string().trim_end().to_owned(),
             Self::Json => report.to_json(),
-        }
-    }
-}
-
-/// Reads a number of seconds above 0, for an argument's `value_parser`.
-///
-/// # Errors
-/// What to write instead.
-pub fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().ok().filter(|seconds| *seconds > 0.0 && *seconds <= SECONDS_MAX);
-    let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    duration.ok_or_else(|| "write a number of seconds above 0, such as 10 or 0.5".to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn seconds_are_positive_and_finite() {
-        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
-        for wrong in ["0", "-1", "ten", "1e10", "NaN", "inf", ""] {
-            assert!(seconds(wrong).unwrap_err().contains("number of seconds above 0"), "{wrong}");
         }
     }
 }

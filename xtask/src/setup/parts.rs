@@ -51,7 +51,7 @@ const fn part(
 
 /// All parts.
 #[rustfmt::skip]
-pub const PARTS: [Part; 17] = [
+pub const PARTS: [Part; 18] = [
     part("pkg-config", Group::Build, "pc --version",
         ["pkg-config", "pkgconf-pkg-config", "pkgconf", "pkgconf-pkg-config"]),
     part("a C compiler with the C library's headers", Group::Build,
@@ -95,6 +95,7 @@ pub const PARTS: [Part; 17] = [
     part("prometheus with promtool, which tests scrape metrics with", Group::Tests,
         "command -v prometheus && command -v promtool",
         ["prometheus", "golang-github-prometheus", "prometheus", "golang-github-prometheus-prometheus"]),
+    part("tmux, the terminal of tests", Group::Tests, "command -v tmux", ["tmux"; 4]),
     part("nginx, the servers of the live demo", Group::Live, "command -v nginx", ["nginx"; 4]),
     part("curl, the clients of the live demo", Group::Live, "command -v curl", ["curl"; 4]),
     part("ping, of the live demo", Group::Live, "command -v ping",
