@@ -44,6 +44,7 @@ mod load;
 mod parse;
 mod port;
 mod service;
+mod via;
 mod words;
 
 pub(crate) use file::read as read_file;
@@ -180,6 +181,9 @@ pub struct Balancer {
     pub timeouts: Timeouts,
     /// Backends that may be addresses of services of this configuration.
     pub nested_backends: Vec<IpAddr>,
+    /// Where probes through tunnels come from, and replies to them go: at most one address of each IP
+    /// version.
+    pub probe_sources: Vec<IpAddr>,
 }
 
 impl Balancer {
@@ -396,6 +400,32 @@ pub struct Health {
     pub rise: u32,
     /// How many probes in a row must fail before a backend that is up is down.
     pub fall: u32,
+    /// By which way the probe goes.
+    pub via: Via,
+}
+
+/// By which way a backend is probed.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Via {
+    /// To the backend's own address, over the kernel's sockets.
+    Direct,
+    /// To the service's address, through the backend's tunnel, as clients' packets go.
+    Tunnel(TunnelPath),
+    /// Both, of which each must pass.
+    Both(TunnelPath),
+}
+
+/// The way of a probe through a tunnel, but for the backend.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct TunnelPath {
+    /// The service's address.
+    pub vip: IpAddr,
+    /// Where the probe comes from, and replies go, of the same IP version.
+    pub probe_source: IpAddr,
+    /// Where tunnels to IPv4 backends begin.
+    pub source_v4: Prefix,
+    /// Where tunnels to IPv6 backends begin.
+    pub source_v6: Option<Prefix>,
 }
 
 /// What a probe is, and when it passes.

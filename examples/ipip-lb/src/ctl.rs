@@ -231,7 +231,14 @@ fn backends_text(rows: &Value) -> String {
         };
     }
     let columns = ["service", "address", "weight", "state", "connections", "packets", "probe"];
-    table(&rows, &columns)
+    let mut text = table(&rows, &columns);
+    for row in rows.as_array().into_iter().flatten() {
+        if let Some(verdict) = row["verdict"].as_str() {
+            let (service, address) = (cell(&row["service"]), cell(&row["address"]));
+            text.push_str(&format!("\n{address} of {service}: {verdict}"));
+        }
+    }
+    text
 }
 
 fn cell(value: &Value) -> String {

@@ -1,4 +1,4 @@
-//! Health checks: which backends are up, by probes over the kernel's sockets.
+//! Health checks: which backends are up, by probes over the kernel's sockets, or through the tunnels.
 //!
 //! [`Probes`] are one thread away from the packet path, which waits for all sockets at once and never
 //! for one. Its owner says which backends to probe and gets each [`Change`]; [`Probes::states`] tells
@@ -13,6 +13,9 @@
 //! | icmp | an echo request is answered |
 //! | udp | a datagram of one byte is answered by anything, or by silence: what fails is ICMP's port unreachable, so a host that is gone passes |
 //!
+//! Those of kinds tcp and http can go through a backend's tunnel to the service's address, as clients'
+//! packets do: see [`Via`]. The workers send their packets, and hand back the replies, by a [`Wire`].
+//!
 //! A backend starts up. [`standing`] says what takes it down and brings it up again. What keeps this
 //! side from probing (no right to send ICMP, a `ca_file` that can't be read, no file descriptors) counts
 //! as a failure as well, and says so: the backends go down, and what `all_down` says is done.
@@ -22,7 +25,7 @@
 //! allows. What one core can compute is the limit that is left, and TLS handshakes come to it first.
 //!
 //! ```
-//! use ipip_lb::config::{Health, Probe};
+//! use ipip_lb::config::{Health, Probe, Via};
 //! use ipip_lb::health::{Probed, Probes};
 //! use std::net::{IpAddr, Ipv4Addr};
 //! use std::sync::mpsc;
@@ -34,6 +37,7 @@
 //!     timeout_ms: 1000,
 //!     rise: 2,
 //!     fall: 1,
+//!     via: Via::Direct,
 //! };
 //! let (sender, changes) = mpsc::channel();
 //! let mut probes = Probes::start(sender)?;
@@ -55,9 +59,11 @@ mod room;
 mod schedule;
 pub mod standing;
 pub mod tls;
+mod tunnel;
 mod watch;
 
-use crate::config::{Health, Probe};
+use crate::config::{Health, Probe, Via};
+pub use deadline::TIMED_OUT;
 use hotloop_ops::Capabilities;
 use mio::Waker;
 pub use room::Room;
@@ -66,6 +72,7 @@ use std::net::IpAddr;
 use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+pub use tunnel::{ICMP, TUNNEL_PROBES_MAX, Wire};
 use watch::{Message, Watch};
 
 /// How long a probe took, or why it failed, in the words of an operator: `connection refused`.
@@ -82,8 +89,8 @@ pub struct Probed {
 
 impl Probed {
     /// What is probed, whenever that is.
-    const fn what(&self) -> (IpAddr, u16, &Probe) {
-        (self.address, self.health.port, &self.health.probe)
+    const fn what(&self) -> (IpAddr, u16, &Probe, Via) {
+        (self.address, self.health.port, &self.health.probe, self.health.via)
     }
 }
 
@@ -139,8 +146,16 @@ impl Probes {
     /// # Errors
     /// The kernel allows no more threads or files.
     pub fn start(results: Sender<Change>) -> io::Result<Self> {
+        Self::start_with(results, None)
+    }
+
+    /// As [`start`](Self::start), with a way to probe through tunnels.
+    ///
+    /// # Errors
+    /// As of [`start`](Self::start).
+    pub fn start_with(results: Sender<Change>, wire: Option<Wire>) -> io::Result<Self> {
         let (messages, inbox) = mpsc::channel();
-        let mut watch = Watch::new(results)?;
+        let mut watch = Watch::new(results, wire)?;
         let waker = watch.waker()?;
         let thread = thread::Builder::new().name("health".into()).spawn(move || {
             // For echo requests where the kernel lets not everybody send them, and for CA files.

@@ -100,7 +100,7 @@
 //! Neighbours are static, and nobody takes what is handed to the exception path: it is dropped as
 //! `punt`. Workers share nothing but the buckets of limits, so round-robin, least connections and ICMP's rates are by worker, and
 //! tables are not handed over between balancers. Tunnel packets that were fragmented on their way are
-//! not put together. Probes go over the kernel's sockets, not through the tunnels.
+//! not put together.
 
 #![forbid(unsafe_code)]
 

@@ -1,9 +1,12 @@
 //! The whole network function, from source to sink, for either deployment.
 
 use crate::arrival::{Classify, Ports, shard};
-use crate::balance::{Balance, BalancerConfig, Egresses, Query, Reply, Route};
+use crate::balance::{
+    BUFFERS_MAX, Balance, BalancerConfig, Buffer, Create, Egresses, Probing, Query, Reply, Route,
+};
 use crate::config::{Config, DeploymentKind, Engine};
 use crate::counts::{Summary, WorkerCounts};
+use crate::health::Wire;
 use crate::services::{Builder, ServiceTable, Standing};
 use hotloop::arena::{Obtained, Pages};
 use hotloop::engine::{
@@ -24,6 +27,8 @@ pub struct NetworkFunction {
     services: Arc<ServiceTable>,
     subscribers: PerCore<Subscriber<ServiceTable>>,
     mailboxes: PerCore<Mailbox<Query, Reply>>,
+    /// Those of health checks through tunnels, where there may be any.
+    probes: Option<PerCore<Mailbox<Buffer, Buffer>>>,
     egresses: Egresses,
     ports: Ports,
     counts: Arc<[WorkerCounts]>,
@@ -43,6 +48,8 @@ pub struct Steering {
     pub services: Arc<ServiceTable>,
     /// Asks the workers.
     pub asker: Asker<Query, Reply>,
+    /// Sends probes through tunnels, where the configuration has a probe source.
+    pub wire: Option<Wire>,
     /// What the workers count.
     pub counts: Arc<[WorkerCounts]>,
 }
@@ -62,10 +69,14 @@ impl NetworkFunction {
             (0..deployment.cores_in(1)).map(|_| WorkerCounts::new(slot_capacity)).collect();
         let (publisher, subscribers) = publish(Arc::clone(&services), deployment, 1);
         let (asker, mailboxes) = mailbox(deployment, 1, 1);
+        let has_probes = !config.balancer.probe_sources.is_empty();
+        let (probe_asker, probes) = has_probes.then(|| mailbox(deployment, 1, BUFFERS_MAX)).unzip();
+        let wire = probe_asker.map(|asker| Wire::new(asker, deployment.cores_in(1)));
         let function = Self {
             services: Arc::clone(&services),
             subscribers,
             mailboxes,
+            probes,
             egresses,
             ports: Ports::default(),
             counts: Arc::clone(&counts),
@@ -73,7 +84,7 @@ impl NetworkFunction {
             slot_capacity,
             require_hugepages: config.engine.require_hugepages,
         };
-        Ok((function, Steering { builder, publisher, services, asker, counts }))
+        Ok((function, Steering { builder, publisher, services, asker, wire, counts }))
     }
 
     /// With what holds for the ports that packets come by; without, all frames are for the balancer, and
@@ -100,7 +111,7 @@ impl NetworkFunction {
         S: Source<Item: PacketBuf + Carries + Send>,
         Z: Outlet<Item = Routed<S::Item, Route>>,
     {
-        self.balanced(source(receive)).sink(send)
+        self.balanced(source(receive), |_| None).sink(send)
     }
 
     /// As [`graph`](Self::graph), for routes to neighbours: requests their Ethernet addresses. `next_hops`
@@ -115,11 +126,27 @@ impl NetworkFunction {
         S: Source<Item: PacketBuf + Carries + Send>,
         Z: Outlet<Item = Routed<S::Item, Route>>,
     {
+        self.probing_graph(|_| None, next_hops, receive, send)
+    }
+
+    /// As [`resolving_graph`](Self::resolving_graph), and sends probes through tunnels in packets that
+    /// `create` makes.
+    pub fn probing_graph<S, Z>(
+        &self,
+        create: impl Fn(&Core) -> Option<Create<S::Item>> + Sync,
+        next_hops: &[Option<NextHop>],
+        receive: impl Fn(&Core) -> Result<S, Error> + Sync,
+        send: impl Fn(&Core) -> Result<Z, Error> + Sync,
+    ) -> impl Graph
+    where
+        S: Source<Item: PacketBuf + Carries + Send>,
+        Z: Outlet<Item = Routed<S::Item, Route>>,
+    {
         let neighbours = Neighbours::new(2 * next_hops.len());
         let learning = Arc::clone(&neighbours);
         let is_exceptional = self.ports.exception().is_some();
         let received = source(receive).stage(move |_| Learn::new(Arc::clone(&learning)));
-        self.balanced(received)
+        self.balanced(received, create)
             .burst_stage(move |_| {
                 let next_hop = move |packet: &Routed<S::Item, Route>| {
                     // The kernel has resolved what it sends.
@@ -137,16 +164,21 @@ impl NetworkFunction {
     fn balanced<P: PacketBuf + Carries + Send>(
         &self,
         received: impl Chain<Out = P>,
+        create: impl Fn(&Core) -> Option<Create<P>> + Sync,
     ) -> impl Chain<Out = Routed<P, Route>> {
         let seed = self.services.settings.hashes.seed();
         received
             .burst_stage(|_| Classify::new(&self.ports))
             .shard_by(move |packet| shard(packet.packet.data(), packet.tag(), &seed))
-            .try_burst_stage(|core| self.balance(core))
+            .try_burst_stage(move |core| self.balance(core, create(core)))
     }
 
     /// The balancer of a core.
-    fn balance<P>(&self, core: &Core) -> Result<Balance<P>, Error> {
+    fn balance<P: PacketBuf>(
+        &self,
+        core: &Core,
+        create: Option<Create<P>>,
+    ) -> Result<Balance<P>, Error> {
         let services = self.subscribers.take(core);
         let balance = Balance::new(BalancerConfig {
             services: services.ok_or_else(|| Error::message("a balancer runs only once"))?,
@@ -164,7 +196,9 @@ impl NetworkFunction {
         }
         // It is the only balancer of this core.
         let _ = self.counts[core.index()].tables.set(tables);
-        Ok(balance.receiving(self.ports.clone()))
+        let mailbox = self.probes.as_ref().and_then(|mailboxes| mailboxes.take(core));
+        let probing = mailbox.zip(create).map(|(mailbox, create)| Probing::new(mailbox, create));
+        Ok(balance.receiving(self.ports.clone()).probing(probing))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::announce::{Announcer, VipInterface};
 use crate::arrival::Ports;
-use crate::balance::{Egress, Egresses, Route};
+use crate::balance::{Create, Egress, Egresses, Route};
 use crate::check::Understood;
 use crate::cli::Run;
 use crate::config::{self, Config, ConfigError, Side};
@@ -13,8 +13,9 @@ use crate::hashes::PUBLIC_HASHES;
 use crate::hugepages::CheckedQueue;
 use crate::network_function::NetworkFunction;
 use crate::outcome::Outcome;
-use hotloop::dpdk::{Eal, Port};
+use hotloop::dpdk::{Eal, Mbuf, Mempool, MempoolConfig, Port};
 use hotloop::engine::{Engine, Graph, outlets, sources};
+use hotloop::packet::PacketBuf;
 use hotloop::packet::ethernet::Station;
 use hotloop::stage::neighbours::NextHop;
 use hotloop::stage::{Core, Error};
@@ -69,9 +70,11 @@ pub fn run(args: &Run) -> Result<Outcome, Failure> {
         Ok(outlets(queues.chain(punted).collect::<Result<Vec<_>, Error>>()?))
     };
     let next_hops = next_hops(&config, &ports);
+    let pool = probe_pool(eal, &config)?;
+    let create = |_: &Core| pool.clone().map(|pool| creating(pool));
     let running = Running { args, config: &config, notes: &notes };
-    if next_hops.iter().any(Option::is_some) {
-        let graph = function.resolving_graph(&next_hops, receive, send);
+    if pool.is_some() || next_hops.iter().any(Option::is_some) {
+        let graph = function.probing_graph(create, &next_hops, receive, send);
         running.run(graph, &mut operator, socket.as_mut())
     } else {
         running.run(function.graph(receive, send), &mut operator, socket.as_mut())
@@ -198,6 +201,39 @@ fn receiving(config: &Config, ports: &[OpenPort]) -> Result<Ports, Failure> {
         receiving.set(id, station, configured.side);
     }
     Ok(receiving)
+}
+
+/// How many mbufs of the pool of probes each core keeps to itself.
+const PROBE_CACHE_COUNT: u32 = 32;
+
+/// The pool of the packets of probes through tunnels, where there may be any: with as many mbufs as TX
+/// queues can hold back, and some under way.
+fn probe_pool(eal: Eal, config: &Config) -> Result<Option<Mempool>, Failure> {
+    if config.balancer.probe_sources.is_empty() {
+        return Ok(None);
+    }
+    let descriptors = config.ports.iter().filter(|port| port.side.has_backends());
+    let descriptors =
+        descriptors.map(|port| u32::from(port.settings.tx_descriptors.unwrap_or(1024)));
+    let each = descriptors.max().unwrap_or(0) + 2 * PROBE_CACHE_COUNT;
+    let pool = MempoolConfig {
+        mbuf_count: each * config.engine.workers as u32 + 63,
+        cache_count: PROBE_CACHE_COUNT,
+        // A device on a bus may have to read them.
+        contiguous: true,
+        ..MempoolConfig::default()
+    };
+    let pool = Mempool::new(eal, &pool);
+    pool.map(Some).map_err(|error| BadInput::new(format!("health.probe_source: {error}")).into())
+}
+
+/// Makes packets of a pool.
+fn creating(pool: Mempool) -> Create<Mbuf> {
+    Box::new(move |frame| {
+        let mut packet = pool.alloc()?;
+        packet.append(frame.len()).ok()?.copy_from_slice(frame);
+        Some(packet)
+    })
 }
 
 /// The first port towards each side.

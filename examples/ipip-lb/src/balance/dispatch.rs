@@ -1,6 +1,7 @@
 //! The kinds of packets, and which function takes each.
 
 use super::first_aid::is_blocked;
+use super::probing::is_for_probes;
 use super::{BalanceDrop, Turn, Worker};
 use crate::config::IcmpEcho;
 use crate::own_header::OwnHeader;
@@ -109,6 +110,9 @@ impl<P: PacketBuf + Carries> Worker<P> {
         layout: Layout,
         way: Way,
     ) {
+        if self.probing.is_some() && is_for_probes(turn.services, header, layout) {
+            return self.take_reply(turn, packet);
+        }
         // A tunnel's inner packet may be an error too: that is not the balancer's to follow. Nor is
         // what a service sends to its client, which is a reply like any other.
         let is_reply =

@@ -164,6 +164,10 @@ impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
             self.state.mark(self.services.current(), walk);
         }
         self.queries.answer(&self.state.connections, now);
+        if self.state.probing.is_some() {
+            let mut turn = Turn { cx, out, services: self.services.current(), counts };
+            self.state.send_probes(&mut turn);
+        }
         if self.state.fragments.waiting_count() > 0 {
             let services = self.services.current();
             let mut turn = Turn { cx, out, services, counts, exception: None };

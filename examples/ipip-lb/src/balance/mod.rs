@@ -15,7 +15,8 @@
 //! Nearly all packets are of known connections: `forward` encapsulates and sends them. All others go on to
 //! `dispatch`, which tells them apart. `serve` finds the connections of what clients send, `plain` those of
 //! its simplest packets, `encapsulate` sends it to their targets; `return_path` sends what services answer;
-//! `first_aid` drops what an operator has blocked or limited;
+//! `first_aid` drops what an operator has blocked or limited; `probing` sends probes
+//! and takes their replies;
 //! `answer` sends ICMP.
 
 mod answer;
@@ -25,6 +26,7 @@ mod first_aid;
 mod forward;
 mod fragments;
 mod plain;
+mod probing;
 mod query;
 mod rate_limit;
 mod refusal;
@@ -35,6 +37,7 @@ mod serve;
 pub use crate::hashes::SEED;
 pub use forward::{Egress, Egresses, Route};
 pub use fragments::{WAIT_NS, WAITING_MAX};
+pub use probing::{BUFFER_BYTES, BUFFERS_MAX, Buffer, Create, Probing};
 pub use query::{Filter, Listing, Queries, Query, Reply, SLOTS_A_TURN, TargetSet};
 pub use refusal::TUNNELS_MAX;
 pub use schedule::CLIENTS_MAX;
@@ -108,6 +111,10 @@ drop_reasons! {
         SourceLimit = "source_limit",
         /// It would begin a connection, and too many begin to its service.
         ServiceLimit = "service_limit",
+        /// For the balancer's own probes, which it was handed to.
+        ProbeReply = "probe_reply",
+        /// For the balancer's own probes, which have no room for it: more comes than they ask for.
+        ProbeReplyLost = "probe_reply_lost",
     }
 }
 
@@ -165,6 +172,8 @@ struct Worker<P> {
     /// Of outer headers that routers may fragment. Workers count in steps of their number, so that no two
     /// have the same.
     identifications: Identifications,
+    /// The health checks that go through the tunnels, where there are any.
+    probing: Option<Probing<P>>,
 }
 
 impl<P> Balance<P> {
@@ -195,6 +204,7 @@ impl<P> Balance<P> {
             too_big_errors: Budget::new(),
             other_errors: Budget::new(),
             identifications: Identifications::new(worker as u16, counts.len() as u16),
+            probing: None,
         };
         Ok(Self { services, counts, worker, queries: Queries::new(mailbox), state })
     }
@@ -203,6 +213,13 @@ impl<P> Balance<P> {
     #[must_use]
     pub fn receiving(mut self, ports: Ports) -> Self {
         self.state.ports = ports;
+        self
+    }
+
+    /// With health checks that go through the tunnels.
+    #[must_use]
+    pub fn probing(mut self, probing: Option<Probing<P>>) -> Self {
+        self.state.probing = probing;
         self
     }
 

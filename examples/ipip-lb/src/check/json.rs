@@ -46,6 +46,7 @@ fn balancer(balancer: &Balancer) -> Value {
         "source_v6": balancer.source_v6.map(|it| it.to_string()),
         "has_hash_key": balancer.hash_key.is_some(),
         "nested_backends": texts(&balancer.nested_backends),
+        "probe_source": texts(&balancer.probe_sources),
         "mtu": balancer.mtu,
         "decapsulate": texts(&balancer.decapsulate),
         "tunnel_peers": texts(&balancer.tunnel_peers),
@@ -128,6 +129,7 @@ fn health(health: &Health) -> Value {
         "timeout_ms": health.timeout_ms,
         "rise": health.rise,
         "fall": health.fall,
+        "via": health.via.to_string(),
     });
     if health.port != 0 {
         keys["port"] = json!(health.port);

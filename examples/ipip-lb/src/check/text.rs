@@ -4,6 +4,7 @@ use super::notes::Notes;
 use super::{Memory, Understood, shares};
 use crate::config::{
     Announce, Backend, Balancer, Config, Engine, Health, Limits, Probe, Scheduler, Service, Trust,
+    Via,
 };
 use crate::excerpt::excerpt;
 use crate::hashes::{PUBLIC_HASHES, SECRET_HASHES};
@@ -133,7 +134,7 @@ fn write_service(f: &mut Formatter<'_>, service: &Service, slot_count: u32) -> f
 }
 
 fn write_health(f: &mut Formatter<'_>, health: &Health) -> fmt::Result {
-    let Health { probe, port, interval_ms, timeout_ms, rise, fall } = health;
+    let Health { probe, port, interval_ms, timeout_ms, rise, fall, via } = health;
     write!(f, "  health: {probe}")?;
     if *port != 0 {
         write!(f, " to port {port}")?;
@@ -147,6 +148,13 @@ fn write_health(f: &mut Formatter<'_>, health: &Health) -> fmt::Result {
         }
         Probe::Https(_, Trust::Insecure) => write!(f, ", trusting anybody")?,
         _ => {}
+    }
+    match via {
+        Via::Direct => {}
+        Via::Tunnel(path) => write!(f, ", through the tunnel from {}", path.probe_source)?,
+        Via::Both(path) => {
+            write!(f, ", directly and through the tunnel from {}", path.probe_source)?;
+        }
     }
     writeln!(
         f,

@@ -84,6 +84,7 @@ pub fn balancer(section: &Section<'_>) -> Result<Balancer, ConfigError> {
             Some(value) => value.items()?.iter().map(host_address).collect::<Result<_, _>>()?,
             None => Vec::new(),
         },
+        probe_sources: Vec::new(),
     })
 }
 

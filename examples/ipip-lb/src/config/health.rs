@@ -1,10 +1,12 @@
 //! `[service.health]`.
 
 use super::document::{Section, Value};
+use super::via::via;
 use super::words::{PROBES, ProbeKind};
-use super::{ConfigError, Health, HttpProbe, Ports, Probe, Trust};
+use super::{Balancer, ConfigError, Health, HttpProbe, Ports, Probe, Trust};
 use crate::excerpt::excerpt;
 use crate::health::tls;
+use crate::prefix::Prefix;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
@@ -35,12 +37,14 @@ const KEYS: &[&str] = &[
     "expect_status",
     "ca_file",
     "insecure",
+    "via",
 ];
 
-/// How the backends of a service with these `ports` are probed.
+/// How the backends of a service with this address and these ports are probed.
 pub fn health(
     section: &Section<'_>,
-    ports: Ports,
+    (address, ports): (Prefix, Ports),
+    balancer: &Balancer,
     ca_files: &mut CaFiles,
 ) -> Result<Health, ConfigError> {
     section.allow_only(KEYS)?;
@@ -69,7 +73,8 @@ pub fn health(
         ProbeKind::Icmp => Probe::Icmp,
         ProbeKind::Udp => Probe::Udp,
     };
-    Ok(Health { probe, port, interval_ms, timeout_ms, rise, fall })
+    let via = via(section, &probe, address, balancer)?;
+    Ok(Health { probe, port, interval_ms, timeout_ms, rise, fall, via })
 }
 
 /// The port that is written, or else the service's only one.

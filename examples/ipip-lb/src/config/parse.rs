@@ -7,6 +7,7 @@ use super::health::CaFiles;
 use super::limits::limits;
 use super::port::ports;
 use super::service::services;
+use super::via::probe_sources;
 use super::words::DEPLOYMENTS;
 use super::{
     Backend, CORES_MAX, Config, ConfigError, DeploymentKind, Engine, Limits, MTU_MIN_V6, Service,
@@ -18,15 +19,24 @@ use toml::de::DeTable;
 
 pub fn config(origin: Origin<'_>, table: &DeTable<'_>) -> Result<Config, ConfigError> {
     let root = Section::root(origin, table);
-    root.allow_only(&["engine", "balancer", "limits", "announce", "port", "service"])?;
+    root.allow_only(&["engine", "balancer", "health", "limits", "announce", "port", "service"])?;
     let engine = root.section("engine")?.map_or(Ok(ENGINE_DEFAULT), |it| engine(&it))?;
     let Some(balancer_section) = root.section("balancer")? else {
         return Err(root.error("balancer", "missing; write [balancer] with source_v4 and the rest"));
     };
-    let balancer = balancer(&balancer_section)?;
+    let mut balancer = balancer(&balancer_section)?;
+    if let Some(section) = root.section("health")? {
+        balancer.probe_sources = probe_sources(&section, &balancer)?;
+    }
     let limits = root.section("limits")?.map_or(Ok(Limits::default()), |it| limits(&it))?;
     let ports = ports(&root)?;
     let services = services(&root, &balancer, &mut CaFiles::of(origin.file))?;
+    let is_vip =
+        |source: &&IpAddr| services.iter().any(|service| service.address.contains(**source));
+    if let Some(source) = balancer.probe_sources.iter().find(is_vip) {
+        let problem = format!("{source} is a service's: replies would be balanced; write another");
+        return Err(root.error("health.probe_source", problem));
+    }
     if balancer.source_v6.is_none()
         && let Some(service) = services.iter().find(|it| it.backends.iter().any(is_v6))
     {

@@ -113,6 +113,7 @@ fn service(
     section.set_path(format!("service.{name}"));
     section.allow_only(KEYS)?;
     let address = section.required("address", "address = \"203.0.113.10\"")?;
+    let address = prefix(&address)?;
     let protocol = section.required("protocol", "protocol = \"tcp\"")?;
     let ports = section.required("ports", "ports = \"80\"")?;
     let example = "\"80\", \"8000-8999\" or \"any\", with ports from 1 to 65535, the lower first";
@@ -120,7 +121,7 @@ fn service(
     let scheduler = section.choice_or("scheduler", "a scheduler", SCHEDULERS, Scheduler::Maglev)?;
     let all_down = "what becomes of new connections when all backends are down";
     Ok(Service {
-        address: prefix(&address)?,
+        address,
         protocol: protocol.choice("a protocol", PROTOCOLS)?,
         ports,
         scheduler,
@@ -128,7 +129,7 @@ fn service(
         all_down: section.choice_or("all_down", all_down, ALL_DOWNS, AllDown::Forward)?,
         new_connections_per_second_max: per_second(section, "new_connections_per_second_max")?,
         health: match section.section("health")? {
-            Some(section) => Some(health(&section, ports, ca_files)?),
+            Some(section) => Some(health(&section, (address, ports), balancer, ca_files)?),
             None => None,
         },
         backends: backends(section, balancer)?,

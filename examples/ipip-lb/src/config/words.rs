@@ -1,7 +1,8 @@
 //! The words that stand for a choice: as they are written in a configuration, and printed.
 
+use super::via::ViaKind;
 use super::{
-    AllDown, Announced, DeploymentKind, IcmpEcho, Ports, Probe, Protocol, Scheduler, Side,
+    AllDown, Announced, DeploymentKind, IcmpEcho, Ports, Probe, Protocol, Scheduler, Side, Via,
 };
 use std::fmt;
 
@@ -30,6 +31,9 @@ pub const SCHEDULERS: &[(&str, Scheduler)] = &[
 ];
 
 pub const ALL_DOWNS: &[(&str, AllDown)] = &[("forward", AllDown::Forward), ("drop", AllDown::Drop)];
+
+pub const VIAS: &[(&str, ViaKind)] =
+    &[("direct", ViaKind::Direct), ("tunnel", ViaKind::Tunnel), ("both", ViaKind::Both)];
 
 /// What kind of probe, without what it asks for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -112,6 +116,13 @@ impl fmt::Display for AllDown {
 impl fmt::Display for Probe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(word(PROBES, &self.kind()))
+    }
+}
+
+/// `direct`, `tunnel` or `both`.
+impl fmt::Display for Via {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(word(VIAS, &self.kind()))
     }
 }
 

@@ -105,6 +105,8 @@ pub(super) fn check_same_run(old: &Config, new: &Config) -> Result<(), String> {
         "balancer.connections_max"
     } else if old.balancer.hash_key != new.balancer.hash_key {
         "balancer.hash_key"
+    } else if old.balancer.probe_sources.is_empty() != new.balancer.probe_sources.is_empty() {
+        "whether there is a health.probe_source"
     } else {
         return Ok(());
     };

@@ -15,6 +15,7 @@ mod metrics;
 mod overview;
 mod publication;
 mod reload;
+mod verdict;
 
 use crate::announce::Announcer;
 use crate::balance;
@@ -68,11 +69,11 @@ impl Operator {
     /// # Errors
     /// The system grants no thread or no signal handler.
     pub fn start(source: Common, config: Config, steering: Steering) -> Result<Self, Failure> {
+        let Steering { builder, publisher, services: table, asker, wire, counts } = steering;
         let (sender, changes) = mpsc::channel();
         let failed = |error: std::io::Error| Failure::Run(format!("health checks: {error}"));
-        let probes = Probes::start(sender).map_err(failed)?;
+        let probes = Probes::start_with(sender, wire).map_err(failed)?;
         let hangup = Hangup::watch().map_err(|error| Failure::Run(format!("SIGHUP: {error}")))?;
-        let Steering { builder, publisher, services: table, asker, counts } = steering;
         let publication = Publication::start(source.clone(), builder);
         let mut operator = Self {
             source,
@@ -177,9 +178,13 @@ impl Operator {
     /// Takes in what the probes found since the last turn.
     fn follow_health(&mut self) {
         while let Ok(change) = self.changes.try_recv() {
+            let way = match change.health.via.tunnel() {
+                Some(path) => format!(" through its tunnel to {}", path.vip),
+                None => String::new(),
+            };
             match change.is_up {
-                true => tracing::info!("health: {} is up: {}", change.address, change.why),
-                false => tracing::warn!("health: {} is down: {}", change.address, change.why),
+                true => tracing::info!("health: {}{way} is up: {}", change.address, change.why),
+                false => tracing::warn!("health: {}{way} is down: {}", change.address, change.why),
             }
             let key = (change.address, change.health);
             let down = &mut Arc::make_mut(&mut self.standing).down;

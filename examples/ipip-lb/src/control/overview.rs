@@ -1,13 +1,14 @@
 //! Telling how things are: the balancer as a whole, its services, its backends.
 
 use super::Operator;
-use crate::config::{Backend, Config, Health, Service};
+use super::verdict::verdict;
+use crate::config::{Backend, Config, Health, Service, Via};
 use crate::counts::TargetSums;
 use crate::health::State;
 use crate::services::{Removal, Target, TargetName};
 use hotloop::engine::Control;
 use serde_json::{Value, json};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
 impl Operator {
@@ -20,7 +21,7 @@ impl Operator {
             "config": self.source.config.display().to_string(),
             "services": services.len(),
             "backends": services.iter().map(|it| it.backends.len()).sum::<usize>(),
-            "down": self.standing.down.len(),
+            "down": self.down_count(),
             "announced": self.announcer.as_ref().map(|announcer| {
                 announcer.installed().map(|vip| vip.to_string()).collect::<Vec<_>>()
             }),
@@ -29,6 +30,13 @@ impl Operator {
             "reloads": self.reload_count,
             "reload_failure": self.reload_failure,
         })
+    }
+
+    /// How many backends are down. One that fails both of its probes counts once.
+    fn down_count(&self) -> usize {
+        let down = self.standing.down.iter();
+        let backends = down.map(|(address, health)| (address, health.port, &health.probe));
+        backends.collect::<HashSet<_>>().len()
     }
 
     /// Every service.
@@ -85,11 +93,9 @@ impl Operator {
         removed: &HashMap<&TargetName, u64>,
     ) -> Value {
         let name = TargetName { service: service.name.clone(), address: backend.address };
-        let probe = service.health.as_ref().and_then(|it| states.get(&(backend.address, it)));
-        let last = probe.and_then(|state| state.last.as_ref()).map(|last| match last {
-            Ok(took) => format!("passed in {:.1} ms", took.as_secs_f64() * 1e3),
-            Err(why) => why.clone(),
-        });
+        let ways = service.health.iter().flat_map(Health::ways);
+        let probes: Vec<_> =
+            ways.filter_map(|health| states.get(&(backend.address, &health)).copied()).collect();
         json!({
             "service": service.name,
             "address": backend.address.to_string(),
@@ -102,8 +108,10 @@ impl Operator {
                 (None, Some((target, _))) if target.weight == 0 => "drained",
                 (None, Some(_)) => "up",
             },
-            "is_probed": probe.is_some(),
-            "probe": last,
+            "is_probed": !probes.is_empty(),
+            "probe": probe_text(&probes),
+            "probes": probes.iter().map(|state| probe_json(state)).collect::<Vec<_>>(),
+            "verdict": verdict_of(&probes),
             "packets": target.map_or(0, |(_, sums)| sums.packets)
                 + removed.get(&name).copied().unwrap_or(0),
             "connections": target.map_or(0, |(_, sums)| sums.connections),
@@ -121,4 +129,41 @@ impl Operator {
         }
         targets
     }
+}
+
+/// How the last probe of a way ended; none before the first has.
+fn last_text(state: &State) -> Option<String> {
+    state.last.as_ref().map(|last| match last {
+        Ok(took) => format!("passed in {:.1} ms", took.as_secs_f64() * 1e3),
+        Err(why) => why.clone(),
+    })
+}
+
+/// How the last probes ended: of several ways, each with its name.
+fn probe_text(probes: &[&State]) -> Option<String> {
+    if let [state] = probes {
+        return last_text(state);
+    }
+    let named = |state: &&State| Some(format!("{}: {}", state.health.via, last_text(state)?));
+    let texts: Vec<_> = probes.iter().filter_map(named).collect();
+    (!texts.is_empty()).then(|| texts.join("; "))
+}
+
+fn probe_json(state: &State) -> Value {
+    json!({
+        "via": state.health.via.to_string(),
+        "is_up": state.is_up,
+        "last": last_text(state),
+    })
+}
+
+/// Where the fault is, where a backend is probed through its tunnel and something is wrong.
+fn verdict_of(probes: &[&State]) -> Option<String> {
+    let tunnel = probes.iter().find(|state| state.health.via.tunnel().is_some())?;
+    let direct = probes.iter().find(|state| state.health.via == Via::Direct);
+    let (path, outcome) = (tunnel.health.via.tunnel()?, tunnel.last.as_ref()?);
+    if direct.is_some_and(|state| state.last.is_none()) {
+        return None;
+    }
+    verdict(tunnel.address, path, direct.and_then(|state| state.last.as_ref()), outcome)
 }

@@ -162,9 +162,13 @@ pub fn probed(config: &Config) -> Vec<Probed> {
     let mut probed = Vec::new();
     for service in &config.services {
         let Some(health) = &service.health else { continue };
-        let of =
-            |it: &crate::config::Backend| Probed { address: it.address, health: health.clone() };
-        probed.extend(service.backends.iter().map(of));
+        for health in health.ways() {
+            let of = |it: &crate::config::Backend| Probed {
+                address: it.address,
+                health: health.clone(),
+            };
+            probed.extend(service.backends.iter().map(of));
+        }
     }
     probed
 }

@@ -3,6 +3,9 @@
 use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
 
+/// How the text of every probe begins whose time was over.
+pub const TIMED_OUT: &str = "timed out";
+
 /// When a probe must be over.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline {
@@ -29,7 +32,9 @@ impl Deadline {
     /// Why a probe failed that met `error` when it did what `doing` says: "while connecting".
     pub fn why(&self, error: &io::Error, doing: &str) -> String {
         match error.kind() {
-            ErrorKind::TimedOut => format!("timed out after {} ms {doing}", self.timeout_ms),
+            ErrorKind::TimedOut => {
+                format!("{TIMED_OUT} after {} ms {doing}", self.timeout_ms)
+            }
             ErrorKind::ConnectionRefused => "connection refused".into(),
             ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
                 format!("connection reset {doing}")

@@ -177,14 +177,21 @@ fn interval(probed: &Probed) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Probe;
+    use crate::config::{Probe, Via};
     use proptest::prelude::*;
     use std::net::{IpAddr, Ipv4Addr};
 
     fn probed(host: u8, interval_ms: u32) -> Probed {
         let probe = Probe::Tcp;
-        let health =
-            Health { probe, port: 80, interval_ms, timeout_ms: interval_ms, rise: 2, fall: 3 };
+        let health = Health {
+            probe,
+            port: 80,
+            interval_ms,
+            timeout_ms: interval_ms,
+            rise: 2,
+            fall: 3,
+            via: Via::Direct,
+        };
         Probed { address: IpAddr::V4(Ipv4Addr::new(10, 0, 0, host)), health }
     }
 

@@ -3,8 +3,9 @@
 use super::poller::Poller;
 use super::schedule::{Job, Schedule};
 use super::tls::Clients;
+use super::tunnel::{Tunnels, Wire};
 use super::{Change, Outcome, Probed, State};
-use crate::config::Probe;
+use crate::config::{Probe, Via};
 use mio::Waker;
 use std::collections::HashSet;
 use std::io;
@@ -13,6 +14,8 @@ use std::time::Instant;
 
 /// How many probes begin between two looks at the sockets of those under way.
 const STARTS_MAX: usize = 64;
+
+const NO_WIRE: &str = "no way to the workers, which send what goes through tunnels";
 
 /// What the thread is to do.
 pub enum Message {
@@ -31,6 +34,8 @@ pub struct Watch {
     clients: Clients,
     /// How many probes may be under way at once: each has a file descriptor.
     probes_max: usize,
+    /// Those through tunnels, where there may be any.
+    tunnels: Option<Tunnels>,
     results: Sender<Change>,
 }
 
@@ -39,12 +44,13 @@ impl Watch {
     ///
     /// # Errors
     /// The kernel gives no descriptor.
-    pub fn new(results: Sender<Change>) -> io::Result<Self> {
+    pub fn new(results: Sender<Change>, wire: Option<Wire>) -> io::Result<Self> {
         Ok(Self {
             schedule: Schedule::default(),
             poller: Poller::new()?,
             clients: Clients::default(),
             probes_max: 0,
+            tunnels: wire.map(Tunnels::new),
             results,
         })
     }
@@ -78,12 +84,21 @@ impl Watch {
                 ended(&mut self.schedule, &self.results, job.number, Err(why));
             }
         }
-        let until = self.schedule.next_due().into_iter().chain(self.poller.next_end()).min();
-        let Self { schedule, poller, results, .. } = self;
+        let replies = self.tunnels.as_ref().and_then(Tunnels::next_turn);
+        let times = [self.schedule.next_due(), self.poller.next_end(), replies];
+        let until = times.into_iter().flatten().min();
+        let Self { schedule, poller, tunnels, results, .. } = self;
         poller.wait(until, |number, outcome| ended(schedule, results, number, outcome));
+        if let Some(tunnels) = tunnels {
+            tunnels.turn(|number, outcome| ended(schedule, results, number, outcome));
+        }
     }
 
     fn start(&mut self, job: &Job) -> Result<(), String> {
+        if let Via::Tunnel(path) = &job.probed.health.via {
+            let Some(tunnels) = &mut self.tunnels else { return Err(NO_WIRE.to_owned()) };
+            return tunnels.start(job.number, &job.probed, path);
+        }
         if self.poller.count() >= self.probes_max {
             return Err(format!(
                 "no file descriptor: {} probes are under way",
@@ -97,6 +112,9 @@ impl Watch {
         self.probes_max = probes_max;
         let changes = self.schedule.set(probed, Instant::now());
         self.poller.retain(|number| self.schedule.has(number));
+        if let Some(tunnels) = &mut self.tunnels {
+            tunnels.retain(|number| self.schedule.has(number));
+        }
         let used = self.schedule.probed().filter_map(|probed| match &probed.health.probe {
             Probe::Https(_, trust) => Some(trust),
             _ => None,

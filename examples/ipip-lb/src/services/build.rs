@@ -230,6 +230,7 @@ impl Builder {
             has_limits: source_limit.is_some() || services.iter().any(|it| it.limit.is_some()),
             source_limit,
             blocked,
+            probe_sources: balancer.probe_sources.clone(),
             services,
             targets,
             source_v4: balancer.source_v4.mask_and_network_v4(),

@@ -52,6 +52,8 @@ pub struct ServiceTable {
     peers: Vec<Prefix>,
     /// Whose packets to services are dropped; none where nobody's are.
     blocked: Option<Arc<Blocks>>,
+    /// Where probes through tunnels come from: two addresses at most.
+    probe_sources: Vec<IpAddr>,
     /// How many connections may begin from each prefix.
     source_limit: Option<SourceLimit>,
     /// Whether there is a limit on new connections.
@@ -204,6 +206,12 @@ impl ServiceTable {
     #[must_use]
     pub fn blocked(&self) -> Option<&Blocks> {
         self.blocked.as_deref()
+    }
+
+    /// Whether packets to `address` are replies to probes.
+    #[must_use]
+    pub fn is_probe_source(&self, address: IpAddr) -> bool {
+        self.probe_sources.contains(&address)
     }
 
     /// Whether there is a limit on new connections.

@@ -75,7 +75,7 @@ impl<'a> View<'a> {
             && service
                 .health
                 .as_ref()
-                .is_some_and(|health| standing.down.contains(&(address, health.clone())));
+                .is_some_and(|it| it.ways().any(|way| standing.down.contains(&(address, way))));
         (weight.unwrap_or(backend.weight), !is_down)
     }
 }

@@ -56,11 +56,42 @@ pub const WRONG: &[(usize, &str, &[&str])] = &[
     (
         0,
         "colour = \"blue\"",
-        &["1: colour: unknown key", "engine, balancer, limits, announce, port, service"],
+        &["1: colour: unknown key", "engine, balancer, health, limits, announce, port, service"],
     ),
     (1, "[machine]", &["1: machine: unknown key"]),
     (4, "worker = 2", &["4: engine.worker: unknown key", "deployment, dispatchers, workers"]),
     (12, "timeout = 5", &["12: balancer.timeout: unknown key"]),
+    (13, "[health]\nsource = 5", &["14: health.source: unknown key", "probe_source"]),
+    (
+        13,
+        "[health]\nprobe_source = [\"192.0.2.1\"]",
+        &["14: health.probe_source[0]: 192.0.2.1 is an end of tunnels", "write another"],
+    ),
+    (
+        13,
+        "[health]\nprobe_source = [\"192.0.2.9\", \"192.0.2.10\"]",
+        &["14: health.probe_source[1]: the second one of its IP version"],
+    ),
+    (
+        13,
+        "[health]\nprobe_source = [\"203.0.113.10\"]",
+        &["1: health.probe_source: 203.0.113.10 is a service's", "write another"],
+    ),
+    (
+        25,
+        "health = { kind = \"tcp\", via = \"tunnel\" }",
+        &["25: service.web.health.via: there is no address for replies", "probe_source = ["],
+    ),
+    (
+        25,
+        "health = { kind = \"icmp\", via = \"both\" }",
+        &["25: service.web.health.via: only tcp and http go through a tunnel"],
+    ),
+    (
+        25,
+        "health = { kind = \"tcp\", via = \"air\" }",
+        &["25: service.web.health.via: \"air\" is not a way", "\"tunnel\" or \"both\""],
+    ),
     (13, "[limits]\nconnections = 5", &["14: limits.connections: unknown key", "source_prefix_v4"]),
     (
         13,

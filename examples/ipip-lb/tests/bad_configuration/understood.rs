@@ -6,7 +6,7 @@ use hotloop::dpdk::RssFields;
 use hotloop::engine::Idle;
 use ipip_lb::config::{
     AllDown, Announce, Announced, BACKENDS_MAX, Config, DeploymentKind, Health, IcmpEcho, Probe,
-    SERVICES_MAX, Scheduler, Side, Timeouts, Trust,
+    SERVICES_MAX, Scheduler, Side, Timeouts, Trust, Via,
 };
 use std::fmt::Write;
 use std::fs;
@@ -32,6 +32,9 @@ new_connections_per_second_max = 5_000
   tcp_closing = 3
   udp = 4
   other = 5
+
+[health]
+probe_source = ["192.0.2.200", "2001:db8::9"]
 
 [limits]
 service_new_connections_per_second_max = 20_000
@@ -65,6 +68,7 @@ new_connections_per_second_max = 900
   [service.health]
   kind = "https"
   port = 8443
+  via = "direct"
   interval_ms = 5000
   timeout_ms = 4000
   rise = 1
@@ -171,7 +175,7 @@ fn every_key_is_understood() {
     let web = &config.services[0];
     assert_eq!((web.scheduler, web.persistence_s), (Scheduler::Source, 300));
     assert_eq!((web.all_down, web.new_connections_per_second_max), (AllDown::Drop, Some(900)));
-    let Some(Health { probe, port, interval_ms, timeout_ms, rise, fall }) = &web.health else {
+    let Some(Health { probe, port, interval_ms, timeout_ms, rise, fall, .. }) = &web.health else {
         panic!("no health")
     };
     assert_eq!(
@@ -181,6 +185,15 @@ fn every_key_is_understood() {
     let Probe::Https(http, Trust::CaFile(path)) = probe else { panic!("{probe:?}") };
     assert_eq!((http.path.as_str(), http.expect_status), ("/healthz?deep=1", 204));
     assert_eq!(path, &folder.path().join("ca.pem"));
+    assert_eq!(web.health.as_ref().unwrap().via, Via::Direct);
+    let both = WHOLE.replace("kind = \"udp\",", "kind = \"tcp\", via = \"both\",");
+    let config = Config::parse("lb.toml", &both.replace("ca_file = \"ca.pem\"", "insecure = true"));
+    let health = config.unwrap().services[1].health.clone().unwrap();
+    let ways: Vec<_> = health.ways().map(|way| way.via.to_string()).collect();
+    assert_eq!(ways, ["direct", "tunnel"]);
+    let path = health.via.tunnel().unwrap();
+    assert_eq!(path.probe_source.to_string(), "192.0.2.200");
+    assert_eq!(path.vip.to_string(), "203.0.113.11");
 }
 
 #[test]
@@ -205,6 +218,8 @@ fn json_has_every_key() {
     assert_eq!(json["memory"]["connections_bytes"], 2 * each);
     assert_eq!(json["limits"]["service_new_connections_per_second_max"], 20_000);
     assert_eq!(json["limits"]["source_prefix_v6"], 56);
+    assert_eq!(json["balancer"]["probe_source"][1], "2001:db8::9");
+    assert_eq!(json["services"][0]["health"]["via"], "direct");
     assert_eq!(json["services"][0]["new_connections_per_second_max"], 900);
     let port = &json["ports"][0];
     let descriptors = (&port["rx_descriptors"], &port["tx_descriptors"]);
@@ -253,7 +268,7 @@ fn defaults_are_as_documented() {
     assert_eq!((service.scheduler, service.persistence_s), (Scheduler::Maglev, 0));
     assert_eq!(service.all_down, AllDown::Forward);
     assert!(service.backends.iter().all(|backend| backend.weight == 1));
-    let Health { probe, port, interval_ms, timeout_ms, rise, fall } =
+    let Health { probe, port, interval_ms, timeout_ms, rise, fall, .. } =
         service.health.as_ref().unwrap();
     assert_eq!([u32::from(*port), *interval_ms, *timeout_ms, *rise, *fall], [80, 2000, 1000, 2, 3]);
     let Probe::Http(http) = probe else { panic!("{probe:?}") };

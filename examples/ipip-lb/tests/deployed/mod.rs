@@ -15,9 +15,9 @@ use hotloop::packet::PortId;
 use hotloop::packet::ethernet::MacAddress;
 use hotloop::stage::neighbours::NextHop;
 use hotloop::stage::{Core, Error};
-use hotloop::testing::{MemoryPort, PacketPool, PortConfig};
+use hotloop::testing::{Frame, MemoryPort, PacketPool, PortConfig};
 use ipip_lb::arrival::Ports;
-use ipip_lb::balance::{Egress, Egresses, Route};
+use ipip_lb::balance::{Create, Egress, Egresses, Route};
 use ipip_lb::config::{Config, NextHop as HopOfPort};
 use ipip_lb::network_function::NetworkFunction;
 use std::fmt::Debug;
@@ -131,8 +131,16 @@ fn run_script(
     };
     let next_hops = next_hops(&config);
     let (resolving, plan);
-    let assembly = if next_hops.iter().any(Option::is_some) {
-        let graph = function.resolving_graph(&next_hops, receive, send);
+    let has_probes = !config.balancer.probe_sources.is_empty();
+    let assembly = if has_probes || next_hops.iter().any(Option::is_some) {
+        let create = move |_: &Core| {
+            let create: Create<_> = {
+                let pool = pool.clone();
+                Box::new(move |frame: &[u8]| pool.take(&Frame::from(frame.to_vec())))
+            };
+            has_probes.then_some(create)
+        };
+        let graph = function.probing_graph(create, &next_hops, receive, send);
         resolving = Engine::plan(graph, deployment).unwrap();
         resolving.assemble().unwrap()
     } else {

@@ -13,7 +13,7 @@ mod standing;
 mod tcp;
 mod udp;
 
-use ipip_lb::config::{Health, HttpProbe, Probe};
+use ipip_lb::config::{Health, HttpProbe, Probe, Via};
 use ipip_lb::health::{Probed, Probes, State};
 use std::net::IpAddr;
 use std::sync::mpsc;
@@ -31,7 +31,9 @@ fn healthz() -> HttpProbe {
 fn probed(address: &str, port: u16, probe: Probe, timeout_ms: u32) -> Probed {
     let address = address.parse::<IpAddr>().unwrap();
     let interval_ms = timeout_ms;
-    Probed { address, health: Health { probe, port, interval_ms, timeout_ms, rise: 2, fall: 3 } }
+    let via = Via::Direct;
+    let health = Health { probe, port, interval_ms, timeout_ms, rise: 2, fall: 3, via };
+    Probed { address, health }
 }
 
 /// One probe: how long it took, or why it failed.

@@ -5,7 +5,7 @@ use hotloop::engine::Idle;
 use hotloop::testing::Rng;
 use ipip_lb::config::{
     AllDown, Backend, Balancer, Config, DeploymentKind, Engine, Health, IcmpEcho, Limits, NextHop,
-    Port, Ports, Probe, Protocol, Scheduler, Service, Side, Timeouts,
+    Port, Ports, Probe, Protocol, Scheduler, Service, Side, Timeouts, Via,
 };
 use ipip_lb::prefix::Prefix;
 use std::net::IpAddr;
@@ -290,6 +290,7 @@ fn balancer(rng: &mut Rng, style: Style) -> Balancer {
         new_connections_per_second_max: if is_slow { 3 + rng.index(20) as u32 } else { 5_000_000 },
         timeouts: timeouts(rng),
         nested_backends: Vec::new(),
+        probe_sources: Vec::new(),
     }
 }
 
@@ -332,5 +333,6 @@ pub fn health(service: u32) -> Health {
         timeout_ms: 1000,
         rise: 2,
         fall: 3,
+        via: Via::Direct,
     }
 }

@@ -19,6 +19,7 @@ mod hash_key;
 mod loops;
 mod martians;
 mod ports;
+mod probes;
 mod readme;
 mod return_path;
 mod schedulers;

@@ -1,0 +1,111 @@
+//! `[health]`, and by which way each service is probed.
+
+use super::balancer::host_address;
+use super::document::Section;
+use super::words::VIAS;
+use super::{Balancer, ConfigError, Health, Probe, TunnelPath, Via};
+use crate::prefix::Prefix;
+use std::net::IpAddr;
+
+/// A way of probing, without the addresses that it takes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ViaKind {
+    Direct,
+    Tunnel,
+    Both,
+}
+
+/// The addresses that probes through tunnels come from: at most one of each IP version.
+pub fn probe_sources(
+    section: &Section<'_>,
+    balancer: &Balancer,
+) -> Result<Vec<IpAddr>, ConfigError> {
+    section.allow_only(&["probe_source"])?;
+    let Some(value) = section.optional("probe_source") else { return Ok(Vec::new()) };
+    let mut sources: Vec<IpAddr> = Vec::new();
+    for item in value.items()? {
+        let address = host_address(&item)?;
+        let is_tunnel_end = balancer.sources().any(|own| own.contains(address))
+            || balancer.decapsulate.contains(&address);
+        if is_tunnel_end {
+            let problem = format!(
+                "{address} is an end of tunnels: packets from there are refused as loops; write \
+                 another address that is routed to the balancer"
+            );
+            return Err(item.error(problem));
+        }
+        if sources.iter().any(|it| it.is_ipv4() == address.is_ipv4()) {
+            return Err(item.error("the second one of its IP version; write one of each at most"));
+        }
+        sources.push(address);
+    }
+    Ok(sources)
+}
+
+/// By which way the backends of a service with this address are probed.
+pub fn via(
+    section: &Section<'_>,
+    probe: &Probe,
+    address: Prefix,
+    balancer: &Balancer,
+) -> Result<Via, ConfigError> {
+    let what = "a way of probing";
+    let kind = section.choice_or("via", what, VIAS, ViaKind::Direct)?;
+    if kind == ViaKind::Direct {
+        return Ok(Via::Direct);
+    }
+    let value = section.required("via", "via = \"direct\"")?;
+    if !matches!(probe, Probe::Tcp | Probe::Http(_)) {
+        return Err(value.error("only tcp and http go through a tunnel; write via = \"direct\""));
+    }
+    let vip = address.network();
+    if !address.is_host() {
+        let problem = format!("{address} has more than one address; write via = \"direct\"");
+        return Err(value.error(problem));
+    }
+    let sources = &balancer.probe_sources;
+    let Some(&probe_source) = sources.iter().find(|it| it.is_ipv4() == vip.is_ipv4()) else {
+        let example = if vip.is_ipv4() { "192.0.2.9" } else { "2001:db8::9" };
+        return Err(value.error(format!(
+            "there is no address for replies from {vip}; write [health] with probe_source = \
+             [\"{example}\"], one that is routed to the balancer and that no host has"
+        )));
+    };
+    let (source_v4, source_v6) = (balancer.source_v4, balancer.source_v6);
+    let path = TunnelPath { vip, probe_source, source_v4, source_v6 };
+    Ok(match kind {
+        ViaKind::Both => Via::Both(path),
+        _ => Via::Tunnel(path),
+    })
+}
+
+impl Via {
+    /// As it is written.
+    pub(super) const fn kind(&self) -> ViaKind {
+        match self {
+            Self::Direct => ViaKind::Direct,
+            Self::Tunnel(_) => ViaKind::Tunnel,
+            Self::Both(_) => ViaKind::Both,
+        }
+    }
+
+    /// Which way through the tunnel, where it goes there.
+    #[must_use]
+    pub const fn tunnel(&self) -> Option<&TunnelPath> {
+        match self {
+            Self::Direct => None,
+            Self::Tunnel(path) | Self::Both(path) => Some(path),
+        }
+    }
+}
+
+impl Health {
+    /// The probes that all must pass: each goes one way alone.
+    pub fn ways(&self) -> impl Iterator<Item = Self> {
+        let ways = match self.via {
+            Via::Both(path) => [Some(Via::Direct), Some(Via::Tunnel(path))],
+            one => [Some(one), None],
+        };
+        ways.into_iter().flatten().map(|via| Self { via, ..self.clone() })
+    }
+}
