@@ -151,7 +151,7 @@ pub fn status_text(status: &Value) -> String {
         let [mbufs, got, in_use, free_least, failed] = &cells[..] else { return String::new() };
         format!(
             "\nmemory: mempool of {mbufs} mbufs: {got}; {in_use} in use, {free_least} free at least, \
-             {failed} failed allocations"
+             found empty {failed} times"
         )
     });
     let mempools: String = mempools.collect();
@@ -263,9 +263,9 @@ mod tests {
         ]);
         let mempools = "\n\n\
             memory: mempool of 8191 mbufs: 20 KiB on 4 KiB pages; 91 in use, 7 free at least, \
-            3 failed allocations\n\
+            found empty 3 times\n\
             memory: mempool of 7 mbufs: 4 KiB on 2 MiB pages, node 0; - in use, - free at least, \
-            - failed allocations";
+            found empty - times";
         assert!(status_text(&status).ends_with(mempools), "{}", status_text(&status));
         status["is_plausible"] = json!(false);
         assert!(status_text(&status).ends_with("more are inside than there can be"));
