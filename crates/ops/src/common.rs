@@ -150,7 +150,7 @@ pub fn status_text(status: &Value) -> String {
         let cells = cells(mempool, &["mbufs", "got", "in_use", "free_least", "failed"]);
         let [mbufs, got, in_use, free_least, failed] = &cells[..] else { return String::new() };
         format!(
-            "\nmemory: mempool of {mbufs} mbufs: {got}; {in_use} in use, {free_least} free at least, \
+            "\nmemory: mempool of {mbufs} mbufs: {got}\n  {in_use} in use, {free_least} free at least, \
              found empty {failed} times"
         )
     });
@@ -262,10 +262,10 @@ mod tests {
             {"mbufs": 7, "got": "4 KiB on 2 MiB pages, node 0"}
         ]);
         let mempools = "\n\n\
-            memory: mempool of 8191 mbufs: 20 KiB on 4 KiB pages; 91 in use, 7 free at least, \
-            found empty 3 times\n\
-            memory: mempool of 7 mbufs: 4 KiB on 2 MiB pages, node 0; - in use, - free at least, \
-            found empty - times";
+            memory: mempool of 8191 mbufs: 20 KiB on 4 KiB pages\n  \
+            91 in use, 7 free at least, found empty 3 times\n\
+            memory: mempool of 7 mbufs: 4 KiB on 2 MiB pages, node 0\n  \
+            - in use, - free at least, found empty - times";
         assert!(status_text(&status).ends_with(mempools), "{}", status_text(&status));
         status["is_plausible"] = json!(false);
         assert!(status_text(&status).ends_with("more are inside than there can be"));
