@@ -1,6 +1,6 @@
 //! What becomes of a packet: one output, or one counted drop.
 
-use crate::tap::{Sight, Way, show_one};
+use crate::tap::{Sight, Way, show_dropped, show_one};
 use crate::{Counters, Instant};
 use hotloop_packet::PacketBuf;
 use std::marker::PhantomData;
@@ -137,20 +137,14 @@ impl<'a, D: DropReason> Cx<'a, D> {
     #[inline(always)]
     #[allow(clippy::should_implement_trait, reason = "nothing to do with the trait Drop")]
     pub fn drop<I: Carries, T>(&mut self, packet: I, reason: D) -> Verdict<T> {
-        drop(self.count(packet, reason));
-        Err(Dropped(()))
-    }
-
-    /// Counts a packet as dropped, and shows it to the captures that see this stage.
-    #[inline(always)]
-    fn count<I: Carries>(&mut self, packet: I, reason: D) -> I {
         self.counters.count_drop(reason.index());
         self.dropped_count += 1;
-        if !self.counters.is_tapped() {
-            return packet;
+        if self.counters.is_tapped() {
+            show_dropped(self.counters, reason, self.now, packet);
+        } else {
+            drop(packet);
         }
-        let way = Way::Drop(D::NAMES[reason.index()]);
-        show_one(Sight { counters: self.counters, way, now: self.now }, packet)
+        Err(Dropped(()))
     }
 
     /// Counts a packet as dropped for `reason` and gives it back, so that a [`BurstStage`] can make a
@@ -195,7 +189,13 @@ impl<'a, D: DropReason> Cx<'a, D> {
     /// [`Stage`]: crate::Stage
     #[inline]
     pub fn reuse<I: Carries>(&mut self, packet: I, reason: D) -> I {
-        self.count(packet, reason)
+        self.counters.count_drop(reason.index());
+        self.dropped_count += 1;
+        if !self.counters.is_tapped() {
+            return packet;
+        }
+        let way = Way::Drop(D::NAMES[reason.index()]);
+        show_one(Sight { counters: self.counters, way, now: self.now }, packet)
     }
 
     /// The time of this burst.

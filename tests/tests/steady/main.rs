@@ -5,11 +5,11 @@
 mod paint;
 mod traffic;
 
-use hotloop::dpdk::{Mempool, MempoolConfig, PortConfig};
-use hotloop::engine::{Graph, LoadMeter};
+use hotloop::dpdk::{Filter, Mempool, MempoolConfig, PortConfig};
+use hotloop::engine::{Capture, CaptureConfig, Control, Graph, LoadMeter, Points, Record};
 use hotloop::packet::ethernet::MacAddress;
 use hotloop::prelude::*;
-use hotloop::stage::DropReason;
+use hotloop::stage::{DropReason, tap};
 use hotloop::testing::syscalls::{Traced, traced};
 use hotloop::testing::{AllocGuard, Steady};
 use hotloop_tests::{alone, device, eal};
@@ -18,6 +18,7 @@ use ipip_lb::config::Config;
 use ipip_lb::counts::WorkerCounts;
 use ipip_lb::services::{Builder, ServiceTable, Standing};
 use paint::Painted;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use traffic::{Template, round};
@@ -164,25 +165,62 @@ impl Lb {
     }
 }
 
+/// What is done to a balancer, beside its packets.
+#[derive(Clone, Copy, Default)]
+struct Kind {
+    /// Whether a stage yields now and then.
+    yields: bool,
+    /// Whether captures see every packet: one takes some of them, the other none.
+    is_captured: bool,
+}
+
+/// Takes away what a capture has copied. Returns how many records.
+fn drain(capture: &mut Capture) -> u64 {
+    let mut count = 0;
+    let mut take = |_: &Record<'_>| {
+        count += 1;
+        Ok::<_, Infallible>(())
+    };
+    capture.drain(&mut take).expect("nothing fails");
+    count
+}
+
+/// A capture of every place.
+fn capture(control: &Control<'_>, expression: &str) -> Capture {
+    let filter = Filter::compile(eal(), expression).unwrap();
+    let filter: Option<Arc<dyn tap::Filter>> = Some(Arc::new(filter));
+    let config = CaptureConfig { points: Points::ALL, filter, ..CaptureConfig::default() };
+    control.taps().capture(&config).unwrap()
+}
+
 /// Runs until every thread has been watched to the end, while the load is read, and checks that none
 /// allocated and that every path was taken.
-fn run(deployment: Deployment, yields: bool) {
-    let lb = Lb::new(deployment, yields);
+fn run(deployment: Deployment, kind: Kind) {
+    let lb = Lb::new(deployment, kind.yields);
     let at_sources = Steady::after(WARM_UP_COUNT, WATCHED_COUNT);
     let at_sinks = Steady::after(WARM_UP_COUNT, WATCHED_SENT_COUNT);
     let threads = || [at_sources.threads(), at_sinks.threads()].concat();
     let plan = Engine::plan(lb.graph(&at_sources, &at_sinks), deployment).unwrap();
-    let mut counts = Vec::new();
+    let mut loads = Vec::new();
     let report = plan.idle(Idle::Spin).ring_capacity(64).unwrap().run(|control| {
-        let mut meter = LoadMeter::default();
+        let expressions: &[&str] =
+            if kind.is_captured { &["ip6 or icmp", "ether proto 0x1234"] } else { &[] };
+        let begin = |expression: &&str| capture(control, expression);
+        let mut captures: Vec<_> = expressions.iter().map(begin).collect();
+        let (mut counts, mut meter) = ([0; 2], LoadMeter::default());
         while threads().len() < deployment.core_count() {
             let begin = Instant::now();
             assert_eq!(control.wait_for(Duration::from_millis(5)), Waited::Elapsed);
             let passed_ns = begin.elapsed().as_nanos() as u64;
-            counts = control.load();
-            let loads = meter.read(&counts, passed_ns, |_| 1.0);
-            assert_eq!(loads.len(), deployment.core_count());
+            loads = control.load();
+            let read = meter.read(&loads, passed_ns, |_| 1.0);
+            assert_eq!(read.len(), deployment.core_count());
+            for (capture, count) in captures.iter_mut().zip(&mut counts) {
+                *count += drain(capture);
+            }
         }
+        assert!(counts[1] == 0 && (!kind.is_captured || counts[0] > 10_000), "{counts:?}");
+        assert!(captures.iter().all(|it| it.totals().seen > WATCHED_SENT_COUNT), "{captures:?}");
     });
     let report = report.unwrap_or_else(|error| panic!("{error}"));
     for thread in threads() {
@@ -190,7 +228,7 @@ fn run(deployment: Deployment, yields: bool) {
     }
     assert_every_path(&report, &lb, deployment);
     // Turns were timed meanwhile, place by place too.
-    for core in counts {
+    for core in loads {
         assert!(core.timed.busy_count > 10 && core.timed.by_place_packets > 0, "{core:?}");
     }
 }
@@ -220,18 +258,18 @@ fn assert_every_path(report: &Report, lb: &Lb, deployment: Deployment) {
 
 /// The system calls of each thread while it was watched, by name, or nothing where they can't be
 /// counted, as in the traced copy itself.
-fn calls(test_name: &str, deployment: Deployment, yields: bool) -> Option<Vec<(String, u64)>> {
+fn calls(test_name: &str, deployment: Deployment, kind: Kind) -> Option<Vec<(String, u64)>> {
     let cpu_count = std::thread::available_parallelism().map_or(1, usize::from);
     if cpu_count < deployment.core_count() {
         // Cores that share a CPU yield to each other, by a system call.
         println!("skipped: {deployment} needs as many CPUs, here are {cpu_count}");
         return None;
     }
-    alone(|| match traced(test_name, || run(deployment, yields)) {
+    alone(|| match traced(test_name, || run(deployment, kind)) {
         Traced::InCopy => None,
         Traced::Unavailable(why) => {
             println!("skipped the count of system calls: {why}");
-            run(deployment, yields);
+            run(deployment, kind);
             None
         }
         Traced::Windows(windows) => {
@@ -246,21 +284,43 @@ fn calls(test_name: &str, deployment: Deployment, yields: bool) -> Option<Vec<(S
 #[test]
 fn run_to_completion_is_steady() {
     let deployment = Deployment::run_to_completion(1);
-    let Some(calls) = calls("run_to_completion_is_steady", deployment, false) else { return };
+    let Some(calls) = calls("run_to_completion_is_steady", deployment, Kind::default()) else {
+        return;
+    };
     assert_eq!(calls, [("group 0".to_owned(), 0)]);
 }
 
 #[test]
 fn a_pipeline_is_steady() {
     let deployment = Deployment::pipeline([1, 1]);
-    let Some(calls) = calls("a_pipeline_is_steady", deployment, false) else { return };
+    let Some(calls) = calls("a_pipeline_is_steady", deployment, Kind::default()) else { return };
+    assert_eq!(calls, ["group 0", "group 1"].map(|name| (name.to_owned(), 0)));
+}
+
+#[test]
+fn run_to_completion_is_steady_while_it_is_captured() {
+    let (deployment, kind) =
+        (Deployment::run_to_completion(1), Kind { is_captured: true, ..Kind::default() });
+    let name = "run_to_completion_is_steady_while_it_is_captured";
+    let Some(calls) = calls(name, deployment, kind) else { return };
+    assert_eq!(calls, [("group 0".to_owned(), 0)]);
+}
+
+#[test]
+fn a_pipeline_is_steady_while_it_is_captured() {
+    let (deployment, kind) =
+        (Deployment::pipeline([1, 1]), Kind { is_captured: true, ..Kind::default() });
+    let Some(calls) = calls("a_pipeline_is_steady_while_it_is_captured", deployment, kind) else {
+        return;
+    };
     assert_eq!(calls, ["group 0", "group 1"].map(|name| (name.to_owned(), 0)));
 }
 
 #[test]
 fn a_stage_that_yields_now_and_then_is_seen() {
     let deployment = Deployment::run_to_completion(1);
-    let Some(calls) = calls("a_stage_that_yields_now_and_then_is_seen", deployment, true) else {
+    let kind = Kind { yields: true, ..Kind::default() };
+    let Some(calls) = calls("a_stage_that_yields_now_and_then_is_seen", deployment, kind) else {
         return;
     };
     assert!(calls.iter().all(|(_, count)| (1..20).contains(count)), "{calls:?}");

@@ -51,7 +51,7 @@ const fn part(
 
 /// All parts.
 #[rustfmt::skip]
-pub const PARTS: [Part; 18] = [
+pub const PARTS: [Part; 20] = [
     part("pkg-config", Group::Build, "pc --version",
         ["pkg-config", "pkgconf-pkg-config", "pkgconf", "pkgconf-pkg-config"]),
     part("a C compiler with the C library's headers", Group::Build,
@@ -103,6 +103,8 @@ pub const PARTS: [Part; 18] = [
     part("traceroute, of the live demo", Group::Live, "command -v traceroute", ["traceroute"; 4]),
     part("ip (iproute2), for networks of namespaces", Group::Network, "command -v ip",
         ["iproute2", "iproute", "iproute2", "iproute2"]),
+    part("tcpdump, whose verdict on packets captures are compared with", Group::Network,
+        "command -v tcpdump", ["tcpdump"; 4]),
     part("ethtool, for the network of the live demo", Group::Live, "command -v ethtool",
         ["ethtool"; 4]),
     part("jq, which reads the reports of the live demo", Group::Live, "command -v jq", ["jq"; 4]),
