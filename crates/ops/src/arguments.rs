@@ -3,8 +3,8 @@
 use crate::ask::{AskError, ask};
 use crate::common::{counters_text, status_text, xstats_text};
 use crate::failure::{Failure, exit_code};
-use crate::load::load_text;
 use crate::live::{self, CaptureArgs};
+use crate::load::load_text;
 use crate::output::print;
 use crate::path::socket_path;
 use crate::request::Request;

@@ -2,9 +2,9 @@
 
 use crate::common;
 use crate::links::Links;
+use crate::live::Sessions;
 use crate::load::Loads;
 use crate::metrics::Metrics;
-use crate::live::Sessions;
 use crate::request::{Reply, Request};
 use crate::socket::Socket;
 use hotloop_engine::{Control, Waited};

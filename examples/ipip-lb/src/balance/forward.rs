@@ -165,7 +165,8 @@ impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
         }
         self.queries.answer(&self.state.connections, now);
         if self.state.probing.is_some() {
-            let mut turn = Turn { cx, out, services: self.services.current(), counts };
+            let mut turn =
+                Turn { cx, out, services: self.services.current(), counts, exception: None };
             self.state.send_probes(&mut turn);
         }
         if self.state.fragments.waiting_count() > 0 {
