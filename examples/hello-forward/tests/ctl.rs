@@ -167,7 +167,8 @@ fn what_cannot_be_asked_ends_in_exit_code_2() {
         (&["ctl", "counters", "--control", "/nowhere/x.sock"], "/nowhere/x.sock"),
         (
             &["ctl"],
-            "requires a subcommand but one was not provided [subcommands: status, counters, xstats]",
+            "requires a subcommand but one was not provided [subcommands: status, counters, load, \
+             xstats]",
         ),
         (&["ctl", "explode"], "unrecognized subcommand 'explode'"),
         (&["ctl", "status", "--control"], "a value is required"),
