@@ -426,3 +426,17 @@ fn a_thread_that_spins_on_a_workers_cpu_is_named() {
     assert!(figures["waited_percent"].as_f64() > Some(10.0), "{figures}");
     assert!(figures["load_percent"].as_f64() > Some(0.0), "{figures}");
 }
+
+#[test]
+fn a_run_that_does_not_start_ends() {
+    let (send, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let graph = source(|_| Err::<Arrivals, _>(Error::message("no such queue")))
+            .sink(|_| Ok::<_, Error>(Nothing));
+        let plan = Engine::plan(graph, Deployment::run_to_completion(1)).unwrap();
+        let run = run_watched(plan, Capabilities::empty(), Watching::default(), |_| ());
+        send.send(run.unwrap_err().to_string()).unwrap();
+    });
+    let error = ended.recv_timeout(PATIENCE).expect("it ends");
+    assert!(error.contains("no such queue"), "{error}");
+}

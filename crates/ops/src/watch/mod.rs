@@ -157,6 +157,8 @@ pub fn run_watched<T>(
             Err(error) => tracing::warn!("no thread watches the workers: {error}"),
         }
         run_begun(plan, kept, |running| {
+            // It ends with this closure, also where that is never called: who waits for it goes on.
+            let begin = begin;
             watcher::beat_of_this_thread(Some(Arc::clone(&beat)));
             // Without a watching thread, nobody takes it.
             let _ = begin.send(running.monitor());
