@@ -96,7 +96,7 @@ impl Operator {
         let ways = service.health.iter().flat_map(Health::ways);
         let probes: Vec<_> =
             ways.filter_map(|health| states.get(&(backend.address, &health)).copied()).collect();
-        json!({
+        let mut row = json!({
             "service": service.name,
             "address": backend.address.to_string(),
             "weight": target.map_or(0, |(target, _)| target.weight),
@@ -110,12 +110,16 @@ impl Operator {
             },
             "is_probed": !probes.is_empty(),
             "probe": probe_text(&probes),
-            "probes": probes.iter().map(|state| probe_json(state)).collect::<Vec<_>>(),
-            "verdict": verdict_of(&probes),
             "packets": target.map_or(0, |(_, sums)| sums.packets)
                 + removed.get(&name).copied().unwrap_or(0),
             "connections": target.map_or(0, |(_, sums)| sums.connections),
-        })
+        });
+        // Others, of which there may be a hundred thousand, have no more to say.
+        if probes.iter().any(|state| state.health.via != Via::Direct) {
+            row["probes"] = probes.iter().map(|state| probe_json(state)).collect();
+            row["verdict"] = verdict_of(&probes).into();
+        }
+        row
     }
 
     /// The targets by service and address, with what the workers counted of each.
