@@ -100,6 +100,7 @@ fn answer(operator: &mut Operator, control: &Control<'_>, request: &Request) -> 
     let answer = match operator.answer(control, request) {
         Reply::Now(answer) => return answer,
         Reply::Later(answer) => answer,
+        Reply::Stream(_) => panic!("{request:?}: the balancer itself takes no connection over"),
     };
     let start = Instant::now();
     loop {
