@@ -284,10 +284,15 @@ fn watch(folder: &Path, [one, two]: &[PathBuf; 2]) {
     terminal.wait("the other program's rates", is_rated);
     let status = ask(two, &Request::new("status")).unwrap();
     assert!(terminal.lines()[1].contains(&format!("process {}", status["process"])));
+    quit(&terminal);
+}
 
+/// Ends it, and looks at what it leaves.
+fn quit(terminal: &Terminal) {
     assert_eq!(terminal.format("#{alternate_on}"), "1");
     terminal.press(&["q"]);
-    let lines = terminal.wait("its end", |lines| lines.iter().any(|it| it == "ended with 0"));
+    let lines =
+        terminal.wait("its end", |lines| lines.iter().any(|it| it.ends_with("ended with 0")));
     // What was on the screen before is there again, and the terminal echoes what is typed.
     assert!(lines.iter().any(|line| line.contains("XDG_RUNTIME_DIR=")), "{lines:#?}");
     assert_eq!(
