@@ -17,9 +17,14 @@ work=$(mktemp -d)
 bare=${kept:-$work/bare}
 group= init=
 clean() {
-    [ -z "$init" ] || kill -KILL "$init" 2>/dev/null || true
-    [ -z "$init" ] || wait 2>/dev/null || true
-    [ -z "$group" ] || find "$group" -depth -type d -exec rmdir {} + 2>/dev/null || true
+    # Its namespaces end with it, and everything in them.
+    while [ -n "$init" ] && kill -KILL "$init" 2>/dev/null; do sleep 0.1; done
+    # What ran there takes a moment to be gone.
+    for _ in $(seq 50); do
+        [ -n "$group" ] && [ -d "$group" ] || break
+        find "$group" -depth -type d -exec rmdir {} \; 2>/dev/null || true
+        sleep 0.1
+    done
     rm -rf --one-file-system "$work"
 }
 trap clean EXIT
@@ -75,6 +80,7 @@ exec unshare --mount --pid --net --uts --ipc --cgroup --fork --kill-child --prop
 BOOT
 bash "$work/boot" "$root" "$group" </dev/null >"$work/console" 2>&1 &
 init=$!
+disown "$init"
 child() { cat "/proc/$init/task/$init/children" 2>/dev/null | tr -d ' '; }
 inside() { nsenter -t "$(child)" -m -p -n -u -i -C env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"; }
 until_true() {
