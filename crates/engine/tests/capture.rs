@@ -1,8 +1,8 @@
 //! Captures of a running engine: what they see, what they lose, and how they end.
 
 use hotloop_engine::{
-    Assembly, Capture, CaptureConfig, CaptureError, Chain, Deployment, Drops, Engine, Filter,
-    Graph, Points, Record, SNAP_BYTES_MAX, source,
+    Assembly, Capture, CaptureConfig, CaptureError, Chain, Deployment, Drops, Engine, Graph,
+    Points, Record, SNAP_BYTES_MAX, source,
 };
 use hotloop_stage::tap::{Filter, Seen, Way};
 use hotloop_stage::{

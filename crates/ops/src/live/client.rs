@@ -138,10 +138,7 @@ fn capture(path: &Path, wanted: &CaptureArgs) -> Result<Option<Summary>, Failed>
         }
         None => Box::new(stdout()),
     };
-    loop {
-        let Some(piece) = piece(&mut stream, &is_interrupted).map_err(Failed::Stream)? else {
-            break;
-        };
+    while let Some(piece) = piece(&mut stream, &is_interrupted).map_err(Failed::Stream)? {
         match output.write_all(&piece).and_then(|()| output.flush()) {
             Ok(()) => {}
             Err(error) if is_stdout && error.kind() == io::ErrorKind::BrokenPipe => {

@@ -59,7 +59,7 @@ impl Sessions {
         let session = move || {
             crate::keep(crate::Capabilities::empty());
             if let Ok(stream) = stream.recv() {
-                // A client that has gone away is told nothing.
+                // Where the client has gone away, nobody is left to answer.
                 let _ = serve(stream, &taps, &wanted, &is_ending);
             }
             count.fetch_sub(1, Relaxed);
