@@ -118,7 +118,11 @@ impl<'a> Sending<'a> {
             plan = plan.placement(placement).map_err(|error| Failure::Run(error.to_string()))?;
         }
         let mut metrics = common.run.metrics.bind()?;
-        let result = hotloop_ops::run_watched(plan, CONTROL, common.run.watching(), |control| {
+        let watching = common.run.watching();
+        // The kernel's sockets are tried again for as long as an interface is away.
+        let tries_for_ever = self.port.is_none() && common.run.stall.given().is_none();
+        let watching = if tries_for_ever { watching.stall_max(Duration::ZERO) } else { watching };
+        let result = hotloop_ops::run_watched(plan, CONTROL, watching, |control| {
             self.until_the_end(control, socket.as_mut(), metrics.as_mut());
             self.steering.end();
             control.wait_for(LINGER);
