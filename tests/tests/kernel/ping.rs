@@ -1,5 +1,6 @@
 //! ICMP echoes by the kernel's own sockets for them (icmp(7)).
 
+use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, ipproto, recv, sendto, socket};
 use std::net::{IpAddr, SocketAddr};
@@ -24,12 +25,15 @@ pub fn ping(to: IpAddr, count: u16) -> usize {
         sendto(&pings, &request, SendFlags::empty(), &SocketAddr::new(to, 0)).unwrap();
         let mut answer = [0; 100];
         // The answer to an earlier request that came late is another one.
-        while let Ok((_, len)) = recv(&pings, &mut answer, RecvFlags::empty()) {
-            if len == request.len() && answer[6..8] == [high, low] {
-                return true;
+        let error = loop {
+            match recv(&pings, &mut answer, RecvFlags::empty()) {
+                Ok((_, len)) if len == request.len() && answer[6..8] == [high, low] => return true,
+                // Signals end the wait, whichever thread they are for.
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => break error,
             }
-        }
-        println!("{to}: request {sequence} was not answered");
+        };
+        println!("{to}: request {sequence} was not answered: {error}");
         false
     };
     (0..count).filter(answered).count()
