@@ -1,6 +1,6 @@
 //! Taps: where a capture sees packets on their way.
 //!
-//! The [`Counters`](crate::Counters) of a place say which captures see its packets, and so whether any
+//! The [`Counters`] of a place say which captures see its packets, and so whether any
 //! does: that is all that the packet path reads while there are none. A packet of a tapped place is shown
 //! to the [`Tap`] of the core, which an engine has set for the thread by [`enter`].
 
