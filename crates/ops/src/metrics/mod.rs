@@ -34,7 +34,7 @@ const COLLECT_INTERVAL: Duration = Duration::from_millis(50);
 #[derive(Args, Clone, Debug, Default)]
 pub struct MetricsArgs {
     /// Serve metrics for Prometheus at http://ADDRESS/metrics, such as 9100 (on 127.0.0.1),
-    /// 192.0.2.1:9100 or [::]:9100; to whoever can connect there.
+    /// 192.0.2.1:9100 or 0.0.0.0:9100; to whoever can connect there.
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     pub metrics: Option<SocketAddr>,
 }
