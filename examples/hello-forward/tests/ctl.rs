@@ -168,7 +168,7 @@ fn what_cannot_be_asked_ends_in_exit_code_2() {
         (
             &["ctl"],
             "requires a subcommand but one was not provided [subcommands: status, counters, load, \
-             xstats]",
+             xstats, capture]",
         ),
         (&["ctl", "explode"], "unrecognized subcommand 'explode'"),
         (&["ctl", "status", "--control"], "a value is required"),
