@@ -235,8 +235,18 @@ fn run(deployment: Deployment, kind: Kind) {
 
 /// Each path was taken by thousands of packets, in each part of the run: the frames come round.
 fn assert_every_path(report: &Report, lb: &Lb, deployment: Deployment) {
-    // It takes an empty pool, an operator, or ports with addresses or sides to meet these.
-    let elsewhere = ["no_mbuf", "flushed", "not_for_us", "tunnel_from_clients"];
+    // It takes an empty pool, an operator, limits, probes, or ports with addresses or sides to meet these.
+    let elsewhere = [
+        "no_mbuf",
+        "flushed",
+        "not_for_us",
+        "tunnel_from_clients",
+        "blocked",
+        "source_limit",
+        "service_limit",
+        "probe_reply",
+        "probe_reply_lost",
+    ];
     for reason in BalanceDrop::NAMES.iter().filter(|reason| !elsewhere.contains(reason)) {
         let count = report.dropped.get(*reason).copied().unwrap_or_default();
         assert!(count > 5000, "{reason}: {count}: {report}");
