@@ -7,8 +7,8 @@ use hotloop::packet::memory::MemPacket;
 use hotloop::prelude::*;
 use hotloop::stage::{Burst, Core, Error, LinkState, Sink, Source};
 use hotloop_ops::kernel::{
-    FRAME_COUNT, KernelFollower, KernelPort, KernelTables, Mbufs, PortOrKernel, PuntLimit,
-    PuntLimits, PuntReason, Supply, TapConfig,
+    FRAME_COUNT, KernelFollower, KernelPort, KernelSource, KernelTables, Mbufs, PortOrKernel,
+    PuntLimit, PuntLimits, PuntReason, Supply, TapConfig,
 };
 use hotloop_tests::network::kernel_received;
 use hotloop_tests::{alone, device, eal, wait_until};
@@ -130,7 +130,7 @@ fn what_the_kernel_sends_is_received_in_order_and_waits_for_memory() {
         socket.send_to(&number.to_be_bytes(), "192.0.2.2:6000").unwrap();
     }
     let mut received = Vec::new();
-    let mut poll = |want: usize| {
+    let mut poll = |source: &mut KernelSource<_>, want: usize| {
         let mut burst = Burst::new();
         wait_until("they have come", || {
             source.poll(&mut burst);
@@ -139,12 +139,14 @@ fn what_the_kernel_sends_is_received_in_order_and_waits_for_memory() {
         });
         received.len()
     };
-    assert_eq!(poll(150), 150);
+    assert_eq!(poll(&mut source, 150), 150);
     // No packet is left; the frame that found none waits, and is the next.
-    std::thread::sleep(std::time::Duration::from_millis(50));
-    assert_eq!(poll(150), 150);
+    wait_until("the others wait", || source.waiting_count() == Some(50));
+    assert_eq!(poll(&mut source, 150), 150);
+    assert_eq!(source.waiting_count(), Some(50));
     port_memory(&port, 1_000);
-    assert_eq!(poll(200), 200);
+    assert_eq!(poll(&mut source, 200), 200);
+    assert_eq!((source.waiting_count(), other.waiting_count()), (Some(0), Some(0)));
     for (number, packet) in (0_u32..).zip(&received) {
         let frame = packet.data();
         assert_eq!(frame[..6], [2, 0, 0, 0, 0, 2]);

@@ -47,6 +47,10 @@ impl<P: Source, K: Source<Item = P::Item>> Source for PortOrKernel<P, K> {
         either!(self, source => source.creates())
     }
 
+    fn waiting_count(&mut self) -> Option<usize> {
+        either!(self, source => source.waiting_count())
+    }
+
     fn finished(&self) -> bool {
         either!(self, source => source.finished())
     }

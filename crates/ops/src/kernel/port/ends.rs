@@ -78,6 +78,11 @@ impl<S: Supply> Source for KernelSource<S> {
         count
     }
 
+    fn waiting_count(&mut self) -> Option<usize> {
+        let waiting = self.waiting.iter().count();
+        Some(self.lane.as_ref().map_or(0, |lane| waiting + lane.full.len()))
+    }
+
     fn start(&mut self, limits: &Limits) -> Result<(), Error> {
         self.state.supply.start(limits)
     }
