@@ -11,19 +11,48 @@ use hotloop::packet::build::{
 };
 use hotloop::packet::ethernet;
 use hotloop::packet::memory::MemPacket;
+use hotloop::packet::tcp::flags::SYN;
 use hotloop::packet::{ipip, ipv4};
 use hotloop::stage::{Burst, DropReason, Error, Sink, Source};
 use hotloop::testing::Rng;
 use ipip_lb::balance::{BalanceDrop, Route};
+use ipip_lb::blocks::Blocks;
 use ipip_lb::config::Config;
 use ipip_lb::network_function::NetworkFunction;
+use ipip_lb::services::Standing;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const FRAME_BYTES_MAX: u64 = 9_000;
 
 /// Reasons that frames alone can't bring about: buffers in plain memory never run out, nobody
-/// takes out backends, and nothing is said of the port that they come by.
-const NOT_HERE: [&str; 4] = ["no_mbuf", "flushed", "not_for_us", "tunnel_from_clients"];
+/// takes out backends, nothing is said of the port that they come by, prefixes of clients have no limit,
+/// and nobody sends probes.
+const NOT_HERE: [&str; 7] = [
+    "no_mbuf",
+    "flushed",
+    "not_for_us",
+    "tunnel_from_clients",
+    "source_limit",
+    "probe_reply",
+    "probe_reply_lost",
+];
+
+/// Reasons that there are only with [`FIRST_AID`].
+const OF_FIRST_AID: [&str; 2] = ["blocked", "service_limit"];
+
+/// A service with a limit. Blocked is [`BLOCKED`].
+const FIRST_AID: &str = r#"
+[[service]]
+name = "limited"
+address = "203.0.113.60"
+protocol = "tcp"
+ports = "80"
+new_connections_per_second_max = 1
+backend = [{ address = "10.0.0.1" }]
+"#;
+
+const BLOCKED: &str = "198.51.99.0/24";
 
 /// Sound frames of every kind, one of which each frame is made of.
 struct Templates {
@@ -34,7 +63,7 @@ struct Templates {
 }
 
 impl Templates {
-    fn new() -> Self {
+    fn new(has_first_aid: bool) -> Self {
         let client = "198.51.100.7:4000";
         let ping = || echo_request(1, 2).from("198.51.100.7");
         let web = || tcp().from(client).to("203.0.113.10:80");
@@ -63,9 +92,12 @@ impl Templates {
             served.push(web().payload(vec![3; bytes]).build());
             served.push(web6().payload(vec![3; bytes.min(1412)]).build());
         }
+        if has_first_aid {
+            served.push(tcp().from(client).to("203.0.113.60:80").tcp_flags(SYN).build());
+        }
         let mut bad_sum = reply().tunnelled("10.0.0.1", "192.0.2.1").build();
         bad_sum[24] ^= 0x55;
-        let dropped = vec![
+        let mut dropped = vec![
             arp_request([10, 0, 0, 1].into(), [10, 0, 0, 2].into()),
             web().build()[..50].to_vec(),
             reply().tunnelled("10.7.7.7", "192.0.2.1").build(),
@@ -84,6 +116,9 @@ impl Templates {
             fragment(protocol(4).from("10.0.0.1").to("192.0.2.1"), 0),
             fragment(udp().from(client).to("203.0.113.10:53").identification(7), 1),
         ];
+        if has_first_aid {
+            dropped.push(web().from("198.51.99.7:9").build());
+        }
         Self { served, dropped }
     }
 
@@ -225,15 +260,23 @@ impl Sink for Check<'_> {
     }
 }
 
-fn run(deployment: Deployment, frame_count: u64, ring_capacity: usize) {
-    let mut config = Config::parse("lb.toml", CONFIG).unwrap();
+fn run(deployment: Deployment, frame_count: u64, ring_capacity: usize, has_first_aid: bool) {
+    let more = if has_first_aid { FIRST_AID } else { "" };
+    let mut config = Config::parse("lb.toml", &format!("{CONFIG}{more}")).unwrap();
     config.engine.workers = deployment.cores_in(1);
-    let (function, _) = NetworkFunction::new(&config, egresses()).unwrap();
+    let (function, mut steering) = NetworkFunction::new(&config, egresses()).unwrap();
+    if has_first_aid {
+        let blocked = Some(Arc::new(Blocks::new([BLOCKED.parse().unwrap()])));
+        let standing = Standing { blocked, ..Standing::default() };
+        let table = steering.builder.build(&config, &standing).unwrap();
+        steering.publisher.publish(Arc::new(table));
+    }
     let receivers = deployment.cores_in(0) as u64;
     let left = Left::default();
     let graph = function.graph(
         |core| {
-            let (templates, rng) = (Templates::new(), Rng::seeded(2026 + core.index() as u64));
+            let (templates, rng) =
+                (Templates::new(has_first_aid), Rng::seeded(2026 + core.index() as u64));
             Ok::<_, Error>(AnyBytes { templates, rng, left: frame_count / receivers })
         },
         |_| Ok::<_, Error>(outlets::<Route, _>([(Route(0), Check(&left))])),
@@ -248,7 +291,10 @@ fn run(deployment: Deployment, frame_count: u64, ring_capacity: usize) {
     let (wrapped, bare) = (left.wrapped.into_inner(), left.bare.into_inner());
     assert_eq!(wrapped + bare, report.sent, "{report}");
     assert!(wrapped * 10 >= frame_count * 3, "{wrapped} of {frame_count} reached a backend");
-    for reason in BalanceDrop::NAMES.iter().filter(|reason| !NOT_HERE.contains(reason)) {
+    let is_here = |reason: &str| {
+        !NOT_HERE.contains(&reason) && (has_first_aid || !OF_FIRST_AID.contains(&reason))
+    };
+    for reason in BalanceDrop::NAMES.iter().filter(|reason| is_here(reason)) {
         let count = report.dropped.get(*reason).copied().unwrap_or(0);
         assert!(count >= frame_count / 1000, "{reason}: {count}\n{report}");
     }
@@ -266,11 +312,11 @@ fn run(deployment: Deployment, frame_count: u64, ring_capacity: usize) {
 
 #[test]
 fn any_bytes_run_to_completion() {
-    run(Deployment::run_to_completion(2), 1_000_000, 4096);
+    run(Deployment::run_to_completion(2), 1_000_000, 4096, false);
 }
 
 /// The sources wait where rings of eight packets are full, so that none is dropped there.
 #[test]
 fn any_bytes_through_a_pipeline_with_short_rings() {
-    run(Deployment::pipeline([2, 2]), 200_000, 8);
+    run(Deployment::pipeline([2, 2]), 200_000, 8, true);
 }
