@@ -98,6 +98,18 @@ up() {
     in_host "$1" ip link set "$2" up
 }
 
+# link NUMBER HOST INTERFACE V4 V6 [NAME]: joins a host to the router, which is .1 and ::1 on the link; the host is .2 and
+# ::2. The router's interface is NAME, or linkNUMBER. Packets for elsewhere leave by the link that was made last.
+link() {
+    local name=${6:-link$1}
+    [[ " ${hosts[*]} " == *" $2 "* ]] || add_host "$2"
+    join "$1" router "$name" "$2" "$3"
+    up router "$name" "$4.1/24" "$5::1/64"
+    up "$2" "$3" "$4.2/24" "$5::2/64"
+    in_host "$2" ip route replace default via "$4.1"
+    in_host "$2" ip route replace default via "$5::1"
+}
+
 # wait_until WHAT COMMAND...: until the command succeeds.
 wait_until() {
     local what=$1 deadline=$((SECONDS + patience_s))

@@ -29,16 +29,6 @@ client_count=3                             # clients that fetch pages during the
 
 ctl() { "$programs/ipip-lb" ctl --control "$work/ipip-lb.sock" "$@"; }
 
-# link NUMBER HOST INTERFACE V4 V6: joins a host to the router, which is .1 and ::1 on the link; the host is .2 and ::2.
-link() {
-    [[ " ${hosts[*]} " == *" $2 "* ]] || add_host "$2"
-    join "$1" router "link$1" "$2" "$3"
-    up router "link$1" "$4.1/24" "$5::1/64"
-    up "$2" "$3" "$4.2/24" "$5::2/64"
-    in_host "$2" ip route replace default via "$4.1"
-    in_host "$2" ip route replace default via "$5::1"
-}
-
 make_network() {
     heading 'A network of veth pairs and namespaces'
     add_host router

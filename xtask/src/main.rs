@@ -53,9 +53,12 @@ enum Task {
         /// Also what only the fuzzer needs (a C++ compiler)
         #[arg(long)]
         fuzz: bool,
-        /// Also what some tests need, which else are skipped (prometheus, tmux)
+        /// Also what some tests need, which else are skipped (prometheus, tmux, bird)
         #[arg(long)]
         tests: bool,
+        /// Also what `demo --cluster` needs (bird, python3, ip, ethtool, jq)
+        #[arg(long)]
+        cluster: bool,
     },
     /// Run what checks without tests: format, lints, docs, tidy, dependencies, packages, book, links
     ///
@@ -132,6 +135,14 @@ enum Task {
         /// curl, ping, traceroute, iproute2, ethtool and jq where they are missing; leaves nothing behind.
         #[arg(long)]
         live: bool,
+        /// Instead, kill, silence, withdraw and stop one of two balancers, and let it return
+        ///
+        /// In a network of namespaces and veth pairs: two ipip-lb announce a VIP by BIRD and BFD to a router that
+        /// spreads connections over them, and 300 TCP connections go on whatever happens to one of the two; how
+        /// long the router takes is printed. Needs root and /dev/net/tun; installs what `setup --cluster`
+        /// does; leaves nothing behind.
+        #[arg(long, conflicts_with = "live")]
+        cluster: bool,
     },
     /// Make what the programs are shipped in
     Package {
@@ -170,12 +181,14 @@ fn main() -> ExitCode {
 fn run(task: Task) -> Result<(), Failure> {
     let workspace = Workspace::enter()?;
     match task {
-        Task::Setup { bench, fuzz, tests } => {
+        Task::Setup { bench, fuzz, tests, cluster } => {
             let bench: &[Group] =
                 if bench { &[Group::Testpmd, Group::Valgrind, Group::Network] } else { &[] };
             let fuzz: &[Group] = if fuzz { &[Group::Fuzz] } else { &[] };
-            let tests: &[Group] = if tests { &[Group::Tests] } else { &[] };
-            setup::run(&[bench, fuzz, tests].concat())
+            let tests: &[Group] =
+                if tests { &[Group::Tests, Group::Cluster, Group::Network] } else { &[] };
+            let cluster: &[Group] = if cluster { &demo::CLUSTER } else { &[] };
+            setup::run(&[bench, fuzz, tests, cluster].concat())
         }
         Task::Check { only } => check::run(&workspace, &only),
         Task::Test { only } => test::run(&workspace, &only),
@@ -184,8 +197,9 @@ fn run(task: Task) -> Result<(), Failure> {
             let options = bench::Options { check, keep, repeat, processes, arguments };
             bench::run(&workspace, &group.unwrap_or_default(), &options)
         }
-        Task::Demo { live: false } => demo::run(&workspace),
-        Task::Demo { live: true } => demo::run_live(&workspace),
+        Task::Demo { cluster: true, .. } => demo::run_cluster(&workspace),
+        Task::Demo { live: true, .. } => demo::run_live(&workspace),
+        Task::Demo { .. } => demo::run(&workspace),
         Task::Package { what: Package::Deb } => package::deb(&workspace),
         Task::Package { what: Package::Pages } => package::pages(&workspace),
     }

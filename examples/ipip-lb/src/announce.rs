@@ -80,6 +80,8 @@ pub struct Announcer {
     ready: BTreeSet<IpAddr>,
     /// When the routes are to be looked after, whatever happens.
     due: Instant,
+    /// Whether nothing is announced, ready or not: an operator has withdrawn the VIPs, or the run ends.
+    is_withdrawn: bool,
 }
 
 impl Announcer {
@@ -98,6 +100,7 @@ impl Announcer {
             seen: None,
             ready: BTreeSet::new(),
             due: Instant::now(),
+            is_withdrawn: false,
         })
     }
 
@@ -110,7 +113,9 @@ impl Announcer {
             self.seen = Some(Arc::clone(table));
         }
         let installed = self.routes.installed();
-        let wanted: BTreeSet<_> = if is_in_force {
+        let wanted: BTreeSet<_> = if self.is_withdrawn {
+            BTreeSet::new()
+        } else if is_in_force {
             self.ready.clone()
         } else {
             self.ready.intersection(installed).copied().collect()
@@ -131,11 +136,23 @@ impl Announcer {
         before.difference(installed).for_each(|vip| tracing::warn!("withdrawn: {vip}"));
     }
 
-    /// Withdraws everything: the first thing that a run does which ends.
-    pub fn withdraw(&mut self) {
+    /// Withdraws all VIPs until [`announce`](Self::announce), and returns them. A route that can't be
+    /// deleted is named on standard error, and tried again.
+    pub fn withdraw(&mut self) -> Vec<IpAddr> {
+        self.is_withdrawn = true;
+        let before = self.routes.installed().clone();
         for error in self.routes.withdraw().err().into_iter().flatten() {
             tracing::error!("announce: {error}");
         }
+        let gone: Vec<_> = before.difference(self.routes.installed()).copied().collect();
+        gone.iter().for_each(|vip| tracing::warn!("withdrawn: {vip}"));
+        gone
+    }
+
+    /// Announces what is ready again, from the next turn on, and returns what that is.
+    pub fn announce(&mut self) -> impl Iterator<Item = IpAddr> {
+        self.is_withdrawn = false;
+        self.ready.iter().copied()
     }
 
     /// The VIPs that are announced.

@@ -113,6 +113,8 @@ pub struct Announce {
     pub vips: Announced,
     /// The TAP interface that they are routed to, which the balancer makes.
     pub interface: String,
+    /// How many milliseconds a balancer that is to end goes on after it has withdrawn its VIPs.
+    pub linger_ms: u32,
 }
 
 /// Which VIPs are announced.

@@ -92,6 +92,11 @@ pub enum CtlCommand {
     Blocks,
     /// Read the configuration again. If something is wrong with it, nothing changes.
     Reload,
+    /// Withdraw every VIP that is announced until `announce`, whatever is reloaded meanwhile; what still
+    /// comes is balanced.
+    Withdraw,
+    /// Announce the VIPs that are ready again.
+    Announce,
 }
 
 /// Which backend.
@@ -171,6 +176,8 @@ impl Ctl {
                 let services = counted(&answer["services"], "service");
                 format!("reloaded: {services} with {}", counted(&answer["backends"], "backend"))
             }),
+            CtlCommand::Withdraw => ask("withdraw", Value::Null, &withdrawn_text),
+            CtlCommand::Announce => ask("announce", Value::Null, &announced_text),
         }
     }
 }
@@ -241,6 +248,20 @@ fn backends_text(rows: &Value) -> String {
     text
 }
 
+fn withdrawn_text(answer: &Value) -> String {
+    format!("withdrawn: {}", listed(&answer["withdrawn"]))
+}
+
+fn announced_text(answer: &Value) -> String {
+    format!("announced again: {}", listed(&answer["ready"]))
+}
+
+/// A list of texts.
+fn listed(texts: &Value) -> String {
+    let texts: Vec<_> = texts.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    if texts.is_empty() { "none".to_owned() } else { texts.join(", ") }
+}
+
 fn cell(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
@@ -280,6 +301,9 @@ fn overview_text(overview: &Value) -> String {
         let (worker, name, got) =
             (cell(&table["worker"]), cell(&table["table"]), cell(&table["got"]));
         text.push_str(&format!("memory: {name} of worker {worker}: {got}\n"));
+    }
+    if !overview["announced"].is_null() {
+        text.push_str(&format!("announced: {}\n", listed(&overview["announced"])));
     }
     text.push_str(&format!("reloads: {}", of("reloads")));
     if overview["is_loading"] == true {

@@ -14,14 +14,14 @@ use crate::hugepages::CheckedQueue;
 use crate::network_function::NetworkFunction;
 use crate::outcome::Outcome;
 use hotloop::dpdk::{Eal, Mbuf, Mempool, MempoolConfig, Port};
-use hotloop::engine::{Engine, Graph, outlets, sources};
+use hotloop::engine::{Engine, Graph, Waited, outlets, sources};
 use hotloop::packet::PacketBuf;
 use hotloop::packet::ethernet::Station;
 use hotloop::stage::neighbours::NextHop;
 use hotloop::stage::{Core, Error};
 use hotloop_ops::kernel::PortOrKernel;
-use hotloop_ops::{CONTROL, Operation, Socket, Watching};
-use std::time::Duration;
+use hotloop_ops::{CONTROL, Operation, Socket, TURN, Watching};
+use std::time::{Duration, Instant};
 
 /// Balances until SIGINT or SIGTERM, the end of the duration, or of every device that has one.
 ///
@@ -125,14 +125,20 @@ impl Running<'_> {
                 tracing::warn!("{note}");
             }
             let mut operation = Operation::new(control, socket, args.duration);
-            while operation.turn(&mut |request| operator.answer(control, request)).is_none() {
+            let mut turn = |operator: &mut Operator| {
+                let waited = operation.turn(&mut |request| operator.answer(control, request));
                 operator.turn();
                 if let Some(metrics) = &mut metrics {
                     metrics.answer(control, &mut |scrape| operator.add_metrics(scrape));
                 }
+                waited
+            };
+            while turn(operator).is_none() {}
+            // Routers send packets elsewhere while those that still come are forwarded.
+            let end = Instant::now() + operator.withdraw();
+            while Instant::now() < end && control.wait_for(TURN) == Waited::Elapsed {
+                let _ = turn(operator);
             }
-            // Routers send packets elsewhere while those that are here are still forwarded.
-            operator.withdraw();
         });
         Ok(Outcome::new(run, &operator.summary()))
     }

@@ -8,6 +8,7 @@ use std::fs;
 use std::net::UdpSocket;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 const CONFIG: &str = r#"
 [engine]
@@ -118,6 +119,16 @@ fn routes_follow_what_is_ready_and_what_the_host_sends_is_balanced() {
     wait_for("one is withdrawn", &["203.0.113.10", "2001:db8:a::10"]);
     ctl(path, "weight 10.0.0.1 5 --service time");
     wait_for("it is announced again", &all);
+
+    // An operator takes the balancer out of service, which a reload does not change.
+    ctl(path, "withdraw");
+    assert!(routes().is_empty());
+    ctl(path, "reload");
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(routes().is_empty());
+    assert_eq!(program.ask("status").unwrap()["announced"], serde_json::json!([]));
+    ctl(path, "announce");
+    wait_for("all are announced again", &all);
 
     // A service that goes and one that comes.
     fs::write(path.join("lb.toml"), config().replace("203.0.113.11", "203.0.113.12")).unwrap();

@@ -28,6 +28,9 @@ const DEPLOYMENTS: [replay::Deployment; 2] = [
     },
 ];
 
+/// What the demo of several balancers needs.
+pub const CLUSTER: [Group; 2] = [Group::Cluster, Group::Network];
+
 const END: &str = "
 What you have seen
   A load balancer that sent real client traffic to its backends in tunnels, and counted every packet that it did
@@ -35,6 +38,7 @@ What you have seen
   and each flow in its order. Two programs exchanged datagrams through shared memory.
 Next
   cargo xtask demo --live                          as root: the balancer between curl and nginx, with faults; a NAT
+  cargo xtask demo --cluster                       as root: two balancers, BIRD, and connections that outlive them
   cargo doc -p hotloop --all-features --open       the guide: how to write a network function";
 
 /// Runs it all; the first thing that is wrong ends it.
@@ -81,9 +85,24 @@ pub fn run_live(workspace: &Workspace) -> Result<(), Failure> {
     heading("Setting up");
     setup::run(&[Group::Live, Group::Network])?;
     build(&["ipip-lb", "ipip-endpoint", "nat44"])?;
-    // In place of this process, so that signals reach it.
-    let error = Command::new(&script).arg(workspace.release_program("")).arg(&next).exec();
-    Err(Failure::failed(format!("{} could not be started: {error}", script.display())))
+    Err(become_script(Command::new(&script).arg(workspace.release_program("")).arg(&next)))
+}
+
+/// Builds what the demo of several balancers needs, and runs its script in place of this process.
+pub fn run_cluster(workspace: &Workspace) -> Result<(), Failure> {
+    let script = workspace.workspace_root.join("demo/cluster.sh");
+    heading("Setting up");
+    setup::run(&CLUSTER)?;
+    process::run(Command::new(&script).arg("--check"))
+        .map_err(|_| Failure::refused("the demo of several balancers cannot run here"))?;
+    build(&["ipip-lb"])?;
+    Err(become_script(Command::new(&script).arg(workspace.release_program("ipip-lb"))))
+}
+
+/// Runs a script in place of this process, so that signals reach it. Returns why that is not possible.
+fn become_script(script: &mut Command) -> Failure {
+    let error = script.exec();
+    Failure::failed(format!("{} could not be started: {error}", process::line(script)))
 }
 
 /// udp-source into udp-sink, and their reports.

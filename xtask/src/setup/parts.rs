@@ -22,7 +22,9 @@ pub enum Group {
     Tests,
     /// The live demo.
     Live,
-    /// The live demo, and benchmarks of the kernel's network.
+    /// The demo of several balancers, which is a test, too.
+    Cluster,
+    /// Demos in networks of namespaces, and benchmarks of the kernel's network.
     Network,
     /// A package for Debian.
     Package,
@@ -51,7 +53,7 @@ const fn part(
 
 /// All parts.
 #[rustfmt::skip]
-pub const PARTS: [Part; 20] = [
+pub const PARTS: [Part; 22] = [
     part("pkg-config", Group::Build, "pc --version",
         ["pkg-config", "pkgconf-pkg-config", "pkgconf", "pkgconf-pkg-config"]),
     part("a C compiler with the C library's headers", Group::Build,
@@ -101,13 +103,17 @@ pub const PARTS: [Part; 20] = [
     part("ping, of the live demo", Group::Live, "command -v ping",
         ["iputils-ping", "iputils", "iputils", "iputils"]),
     part("traceroute, of the live demo", Group::Live, "command -v traceroute", ["traceroute"; 4]),
+    part("bird, version 2, the routing daemon of the demo of several balancers", Group::Cluster,
+        "bird --version 2>&1 | grep 'version 2'", ["bird2", "bird", "bird", "bird"]),
+    part("python3, its clients and servers", Group::Cluster, "command -v python3",
+        ["python3", "python3", "python", "python3"]),
     part("ip (iproute2), for networks of namespaces", Group::Network, "command -v ip",
         ["iproute2", "iproute", "iproute2", "iproute2"]),
     part("tcpdump, whose verdict on packets captures are compared with", Group::Network,
         "command -v tcpdump", ["tcpdump"; 4]),
-    part("ethtool, for the network of the live demo", Group::Live, "command -v ethtool",
+    part("ethtool, for networks of namespaces", Group::Network, "command -v ethtool",
         ["ethtool"; 4]),
-    part("jq, which reads the reports of the live demo", Group::Live, "command -v jq", ["jq"; 4]),
+    part("jq, which reads the reports of demos", Group::Network, "command -v jq", ["jq"; 4]),
     part("dpkg-shlibdeps, which finds what a package for Debian depends on", Group::Package,
         "command -v dpkg-shlibdeps", ["dpkg-dev"; 4]),
 ];

@@ -30,6 +30,7 @@ impl Understood<'_> {
             "announce": announce.as_ref().map(|it| json!({
                 "vips": it.vips.to_string(),
                 "interface": it.interface,
+                "linger_ms": it.linger_ms,
             })),
             "memory": memory(Memory::of(self.0, &rules), engine),
             "ports": ports.iter().map(port).collect::<Vec<_>>(),

@@ -34,8 +34,12 @@ impl Display for Understood<'_> {
                 "port {name}: {device}, next hop {next_hop}, side {side}{any}{kernel}{settings}"
             )?;
         }
-        if let Some(Announce { vips, interface }) = announce {
-            writeln!(f, "announce: VIPs, {vips}, by routes to interface {interface}")?;
+        if let Some(Announce { vips, interface, linger_ms }) = announce {
+            writeln!(
+                f,
+                "announce: VIPs, {vips}, by routes to interface {interface}; at the end, {linger_ms} ms \
+                 for what still comes"
+            )?;
         }
         for (index, service) in services.iter().enumerate() {
             write_service(f, service, balancer.maglev_slots)?;

@@ -7,16 +7,24 @@ use super::{Announce, ConfigError};
 /// The interface that VIPs are routed to, where nothing else is written.
 const INTERFACE: &str = "ipip-lb";
 
+/// How long a balancer goes on after it has withdrawn its VIPs, in milliseconds, where nothing else is
+/// written: several times what a daemon takes to learn of it and to say so to its neighbours.
+const LINGER_MS: u32 = 1_000;
+
+/// The most that may be written: a minute, less than service managers wait for a program to end.
+const LINGER_MS_MAX: u32 = 60_000;
+
 /// The most bytes of an interface's name (`IFNAMSIZ`, netdevice(7)).
 const INTERFACE_BYTES_MAX: usize = 15;
 
 pub fn announce(section: &Section<'_>) -> Result<Announce, ConfigError> {
-    section.allow_only(&["vips", "interface"])?;
+    section.allow_only(&["vips", "interface", "linger_ms"])?;
     let example = "vips = \"ready\"";
     let vips = section.required("vips", example)?.choice("which VIPs are announced", ANNOUNCED)?;
     let interface =
         section.optional("interface").map_or(Ok(INTERFACE.to_owned()), |it| interface(&it))?;
-    Ok(Announce { vips, interface })
+    let linger_ms = section.integer_or("linger_ms", 0..=LINGER_MS_MAX, LINGER_MS)?;
+    Ok(Announce { vips, interface, linger_ms })
 }
 
 /// The name of an interface.

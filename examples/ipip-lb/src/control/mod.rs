@@ -6,6 +6,7 @@
 //! workers. Neither ever makes a worker wait; and what takes long, reading a configuration and making
 //! service tables, is done on other threads, so that signals, health and clients don't wait either.
 
+mod announcing;
 mod background;
 mod blocks;
 mod change;
@@ -108,13 +109,6 @@ impl Operator {
         Self { announcer, ..self }
     }
 
-    /// Withdraws the VIPs, ahead of everything else that ends.
-    pub fn withdraw(&mut self) {
-        if let Some(announcer) = &mut self.announcer {
-            announcer.withdraw();
-        }
-    }
-
     /// What is to be done every few milliseconds: signals, health, and service tables on their way.
     pub fn turn(&mut self) {
         if self.hangup.came() {
@@ -150,6 +144,8 @@ impl Operator {
             "weight" => return self.set_weight(arguments),
             "remove" => return self.remove(arguments),
             "reload" => return self.reload_now(),
+            "withdraw" => self.withdraw_now(),
+            "announce" => self.announce_again(),
             _ => request.unknown(),
         })
     }

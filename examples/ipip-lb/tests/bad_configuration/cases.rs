@@ -54,6 +54,11 @@ pub const WRONG: &[(usize, &str, &[&str])] = &[
         &["15: announce.interface: ", "1 to 15 letters"],
     ),
     (
+        13,
+        "[announce]\nvips = \"always\"\nlinger_ms = 60001",
+        &["15: announce.linger_ms: ", "from 0 to 60000"],
+    ),
+    (
         0,
         "colour = \"blue\"",
         &["1: colour: unknown key", "engine, balancer, health, limits, announce, port, service"],

@@ -45,6 +45,7 @@ source_prefix_v6 = 56
 [announce]
 vips = "always"
 interface = "vips0"
+linger_ms = 250
 
 [[port]]
 name = "uplink"
@@ -136,7 +137,7 @@ fn every_key_is_printed() {
         "TCP opening 1 s, established 2 s, closing 3 s; UDP 4 s; others 5 s\n",
         "  2 Maglev tables of up to 1009 slots 2.0 KiB\n",
         "side both, the rest to interface edge0, RX descriptors 64, TX descriptors 2048, mbufs 40000, RSS ip,udp\n",
-        "announce: VIPs, always, by routes to interface vips0\n",
+        "announce: VIPs, always, by routes to interface vips0; at the end, 250 ms for what still comes\n",
         "service web: 203.0.113.10, protocol tcp, ports 443, source, kept 300 s\n",
         "  health: https to port 8443, GET /healthz?deep=1 answered 204, trusting ca.pem, \
          every 5000 ms within 4000 ms, up after 1, down after 5\n",
@@ -166,7 +167,7 @@ fn every_key_is_understood() {
     let limits = config.limits;
     assert_eq!((limits.service_max, limits.source_max), (Some(20_000), Some(50)));
     assert_eq!((limits.source_prefix_v4, limits.source_prefix_v6), (24, 56));
-    let announce = Announce { vips: Announced::Always, interface: "vips0".into() };
+    let announce = Announce { vips: Announced::Always, interface: "vips0".into(), linger_ms: 250 };
     assert_eq!(config.announce, Some(announce));
     assert_eq!(config.ports[0].kernel_interface.as_deref(), Some("edge0"));
     let port = config.ports[0].settings;
@@ -209,8 +210,8 @@ fn json_has_every_key() {
     assert_eq!(balancer["maglev_slots"], 1009);
     assert_eq!(balancer["new_connections_per_second_max"], 5000);
     assert_eq!(balancer["timeouts_s"]["tcp_closing"], 3);
-    let announce = (&json["announce"]["vips"], &json["announce"]["interface"]);
-    assert_eq!(announce, (&"always".into(), &"vips0".into()));
+    let announce = serde_json::json!({ "vips": "always", "interface": "vips0", "linger_ms": 250 });
+    assert_eq!(json["announce"], announce);
     assert_eq!(json["memory"]["maglev_tables"], 2);
     assert_eq!(json["memory"]["maglev_bytes"], 2 * 1009 + 2);
     let each = json["memory"]["connections_bytes_per_worker"].as_u64().unwrap();

@@ -117,6 +117,8 @@ fn what_ctl_cannot_do_is_reported_on_one_line_with_what_to_do_instead() {
         (&["drain", "10.0.0.3", "--service", "web"], "10.0.0.3"),
         (&["drain", "10.0.0.1", "--service", "nowhere"], "ctl services lists them"),
         (&["weight", "10.0.0.1", "65536"], "0 to 65535"),
+        (&["withdraw"], "no section [announce]"),
+        (&["announce"], "no section [announce]"),
         (&["connections", "--filter", "port"], "client=PREFIX"),
         (&["connections", "--filter", "colour=red"], "client=PREFIX"),
         (&["connections", "--filter", "client=999.1.1.1"], "client=PREFIX"),

@@ -1,0 +1,45 @@
+//! Taking a balancer out of service, and back: its VIPs are withdrawn, and what still comes is balanced.
+
+use super::Operator;
+use serde_json::{Value, json};
+use std::net::IpAddr;
+use std::time::Duration;
+
+const NOT_ANNOUNCED: &str =
+    "this balancer announces no VIPs; its configuration has no section [announce]";
+
+impl Operator {
+    /// Withdraws the VIPs, ahead of everything else that ends. Returns for how long what still comes is
+    /// to be balanced: until routers send it elsewhere.
+    pub fn withdraw(&mut self) -> Duration {
+        let Some(announcer) = &mut self.announcer else { return Duration::ZERO };
+        let linger_ms = self.config.announce.as_ref().map_or(0, |announce| announce.linger_ms);
+        match announcer.withdraw().is_empty() {
+            true => Duration::ZERO,
+            false => Duration::from_millis(linger_ms.into()),
+        }
+    }
+
+    /// Withdraws the VIPs until an operator has them announced again; a reload changes nothing about
+    /// that.
+    pub(super) fn withdraw_now(&mut self) -> Result<Value, String> {
+        let announcer = self.announcer.as_mut().ok_or(NOT_ANNOUNCED)?;
+        let withdrawn = texts(announcer.withdraw());
+        let left = texts(announcer.installed());
+        if left.is_empty() {
+            return Ok(json!({ "withdrawn": withdrawn }));
+        }
+        let left = left.join(", ");
+        Err(format!("still announced: {left}; the log says why, and it is tried again each second"))
+    }
+
+    /// Announces what is ready again.
+    pub(super) fn announce_again(&mut self) -> Result<Value, String> {
+        let announcer = self.announcer.as_mut().ok_or(NOT_ANNOUNCED)?;
+        Ok(json!({ "ready": texts(announcer.announce()) }))
+    }
+}
+
+fn texts(vips: impl IntoIterator<Item = IpAddr>) -> Vec<String> {
+    vips.into_iter().map(|vip| vip.to_string()).collect()
+}

@@ -1,0 +1,18 @@
+//! Two balancers that announce their VIPs by BIRD, and connections of which none is broken by what happens
+//! to one of them: `demo/cluster.sh`, which checks whatever it shows.
+#![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
+
+use std::process::Command;
+
+#[test]
+fn connections_go_on_when_a_balancer_is_killed_silent_withdrawn_or_stopped() {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../demo/cluster.sh");
+    let output = Command::new(script).arg(env!("CARGO_BIN_EXE_ipip-lb")).output().unwrap();
+    let shown = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    if output.status.code() == Some(2) {
+        return println!("skipped: {}", errors.trim());
+    }
+    assert!(output.status.success(), "{shown}{errors}");
+    println!("{shown}");
+}
