@@ -165,7 +165,7 @@ start_clients() {
     local a b
     a=$(remembered a) b=$(remembered b)
     printf '  at the balancers:  lb-a %d, lb-b %d\n' "$a" "$b"
-    ((a > 0 && b > 0 && a + b == client_count)) || fail "of $client_count connections, lb-a knows $a, and lb-b $b"
+    ((a > 0 && b > 0 && a + b >= client_count)) || fail "of $client_count connections, lb-a knows $a, and lb-b $b"
     check_clients
 }
 remembered() { ctl "$1" status --json | jq '.balancer.connections | add'; }
@@ -231,7 +231,7 @@ withdrawn_balancer() {
     wait_until 'no packets to come to lb-a' is_quiet a
     check_clients
     is_alive lb-a || fail 'lb-a has ended'
-    is_sent_to b || fail 'lb-a is announced again'
+    [[ $(next_hops "${vips[0]}") != *a* ]] || fail 'lb-a is announced again'
     step 'lb-a is stopped, and started again'
     stop lb-a
     echo "  it had nothing left to wait for, and ended after $(ms_since "$event_us") ms"

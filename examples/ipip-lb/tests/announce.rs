@@ -4,11 +4,12 @@
 
 use hotloop_tests::network::{Network, ip};
 use hotloop_tests::{Program, wait_until};
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::net::UdpSocket;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const CONFIG: &str = r#"
 [engine]
@@ -173,6 +174,27 @@ fn always_announces_what_has_no_live_backend_and_a_kill_withdraws() {
         wait_for("all are withdrawn", &[]);
         program.wait().unwrap();
     }
+}
+
+#[test]
+fn a_program_that_is_to_end_withdraws_first_and_lingers() {
+    let _network = match network() {
+        Ok(network) => network,
+        Err(why) => return println!("skipped: {why}"),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let linger = Duration::from_secs(5);
+    let line = format!("interface = \"vips0\"\nlinger_ms = {}", linger.as_millis());
+    let text = config().replace("interface = \"vips0\"", &line);
+    fs::write(folder.path().join("lb.toml"), text).unwrap();
+    let mut program = command(folder.path()).stdout(Stdio::null()).spawn().unwrap();
+    wait_until("VIPs are announced", || routes().len() == 3);
+    let told = Instant::now();
+    kill_process(Pid::from_child(&program), Signal::TERM).unwrap();
+    wait_for("all are withdrawn", &[]);
+    let is_running = program.try_wait().unwrap().is_none();
+    assert!(program.wait().unwrap().success());
+    assert!(is_running && told.elapsed() >= linger);
 }
 
 #[test]

@@ -11,8 +11,8 @@ const INTERFACE: &str = "ipip-lb";
 /// written: several times what a daemon takes to learn of it and to say so to its neighbours.
 const LINGER_MS: u32 = 1_000;
 
-/// The most that may be written: a minute, less than service managers wait for a program to end.
-const LINGER_MS_MAX: u32 = 60_000;
+/// The most that may be written: less than the unit of systemd in `packaging` has for the end.
+const LINGER_MS_MAX: u32 = 20_000;
 
 /// The most bytes of an interface's name (`IFNAMSIZ`, netdevice(7)).
 const INTERFACE_BYTES_MAX: usize = 15;

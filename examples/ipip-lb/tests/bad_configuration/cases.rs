@@ -55,8 +55,8 @@ pub const WRONG: &[(usize, &str, &[&str])] = &[
     ),
     (
         13,
-        "[announce]\nvips = \"always\"\nlinger_ms = 60001",
-        &["15: announce.linger_ms: ", "from 0 to 60000"],
+        "[announce]\nvips = \"always\"\nlinger_ms = 20001",
+        &["15: announce.linger_ms: ", "from 0 to 20000"],
     ),
     (
         0,
