@@ -25,7 +25,7 @@ vips=(203.0.113.10 2001:db8:f::10)       # the addresses of the service, of whic
 client_count=300
 bfd_bound_ms=1500                        # 5 × 300 ms, as docs/announcing.md has it
 leeway_ms=300                            # from there until the route is gone
-linger_ms=3000                           # how long a balancer goes on that was told to end
+linger_ms=3000                           # how long a balancer that is to end goes on
 
 ctl() { "$program" ctl --control "$work/lb-$1.sock" "${@:2}"; }
 now_us() { echo "${EPOCHREALTIME/./}"; }
@@ -153,15 +153,15 @@ wait_route() {
     took_ms=$(ms_since "$began")
 }
 
-# told EXPRESSION: of what the clients say of themselves.
-told() { jq -r "$1" "$work/clients.json"; }
-are_open() { [ "$(told .open 2>/dev/null)" = "$client_count" ]; }
-have_confirmed() { [ "$(told '.broken > 0')" = true ] || (($(told .confirmed_us) > $1)); }
+# said EXPRESSION: a part of what the clients say of themselves.
+said() { jq -r "$1" "$work/clients.json"; }
+are_open() { [ "$(said .open 2>/dev/null)" = "$client_count" ]; }
+have_confirmed() { [ "$(said '.broken > 0')" = true ] || (($(said .confirmed_us) > $1)); }
 start_clients() {
     heading "$client_count connections, each of which sends 400 bytes every 0.3 s and has them returned"
     start clients client python3 "$here/crowd.py" clients "${vips[0]}" 7 "$client_count" "$work/clients.json"
     wait_until "$client_count connections" are_open
-    printf '  at the backends:   %s\n' "$(told '.backends | to_entries | map("\(.key) \(.value)") | join(", ")')"
+    printf '  at the backends:   %s\n' "$(said '.backends | to_entries | map("\(.key) \(.value)") | join(", ")')"
     local a b
     a=$(remembered a) b=$(remembered b)
     printf '  at the balancers:  lb-a %d, lb-b %d\n' "$a" "$b"
@@ -176,10 +176,10 @@ check_clients() {
     local now
     now=$(now_us)
     wait_until 'every connection to have bytes confirmed' have_confirmed "$now"
-    (($(told .broken) == 0)) || fail "$(told .broken) of $client_count connections are broken: $(told '.errors | join("; ")')"
-    are_open || fail "only $(told .open) of $client_count connections are open"
+    (($(said .broken) == 0)) || fail "$(said .broken) of $client_count connections are broken: $(said '.errors | join("; ")')"
+    are_open || fail "only $(said .open) of $client_count connections are open"
     printf '  all %d connections go on: %d bytes confirmed so far; longest wait %d ms; %d segments sent again\n' \
-        "$client_count" "$(told .confirmed_bytes)" "$(told .longest_ms)" "$(told .retransmitted)"
+        "$client_count" "$(said .confirmed_bytes)" "$(said .longest_ms)" "$(said .retransmitted)"
 }
 
 # step TEXT: what comes next; waits are those since.

@@ -114,7 +114,7 @@ async def clients(vip, port, count, path):
     while True:
         backends = [client.backend for client in everyone]
         errors = [client.error for client in everyone if client.error]
-        told = {
+        said = {
             "open": sum(client.confirmed_bytes > 0 and not client.error for client in everyone),
             "broken": len(errors),
             "errors": errors[:5],
@@ -126,7 +126,7 @@ async def clients(vip, port, count, path):
             "backends": {name: backends.count(name) for name in sorted(set(filter(None, backends)))},
         }
         with open(path + ".new", "w") as file:
-            json.dump(told, file)
+            json.dump(said, file)
         os.rename(path + ".new", path)
         await asyncio.sleep(WRITING_S)
 

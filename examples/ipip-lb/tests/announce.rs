@@ -189,12 +189,12 @@ fn a_program_that_is_to_end_withdraws_first_and_lingers() {
     fs::write(folder.path().join("lb.toml"), text).unwrap();
     let mut program = command(folder.path()).stdout(Stdio::null()).spawn().unwrap();
     wait_until("VIPs are announced", || routes().len() == 3);
-    let told = Instant::now();
+    let asked = Instant::now();
     kill_process(Pid::from_child(&program), Signal::TERM).unwrap();
     wait_for("all are withdrawn", &[]);
     let is_running = program.try_wait().unwrap().is_none();
     assert!(program.wait().unwrap().success());
-    assert!(is_running && told.elapsed() >= linger);
+    assert!(is_running && asked.elapsed() >= linger);
 }
 
 #[test]
