@@ -25,6 +25,7 @@ vips=(203.0.113.10 2001:db8:f::10)       # the addresses of the service, of whic
 client_count=300
 bfd_bound_ms=1500                        # 5 × 300 ms, as docs/announcing.md has it
 leeway_ms=300                            # from there until the route is gone
+return_max_ms=30000                      # it takes 2 s, and after errors 50 s with BIRD's own timers
 linger_ms=3000                           # how long a balancer that is to end goes on
 
 ctl() { "$program" ctl --control "$work/lb-$1.sock" "${@:2}"; }
@@ -205,6 +206,7 @@ returned() {
     start_lb "$1"
     wait_route a b
     echo "  announced at the router after $took_ms ms"
+    ((took_ms <= return_max_ms)) || fail "that is more than $return_max_ms ms: look at BIRD's timers"
     check_clients
 }
 
