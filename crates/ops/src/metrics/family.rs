@@ -87,7 +87,7 @@ const fn stem(name: &str) -> &str {
 /// assert_eq!(
 ///     scrape.to_text(),
 ///     "# HELP nf_packets_sent_total Packets sent to a backend.\n\
-///      # TYPE nf_packets_sent_total counter\n\
+///      ## TYPE nf_packets_sent_total counter\n\
 ///      nf_packets_sent_total{backend=\"10.0.0.1\"} 7\n\
 ///      nf_packets_sent_total{backend=\"10.0.0.2\"} 1\n"
 /// );
