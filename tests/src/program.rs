@@ -37,6 +37,12 @@ impl Program {
         program
     }
 
+    /// The number of its process.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// What it answers to a command without arguments; nothing where it does not.
     #[must_use]
     pub fn ask(&self, command: &str) -> Option<Value> {

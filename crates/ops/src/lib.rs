@@ -26,7 +26,7 @@
 //!   no other program of the same control folder has taken ([`place`]), and watches its threads:
 //!   [`Watching`] says how, [`StallArgs`] on a command line.
 //! - [`load_figures`] say how far each core is from its limit.
-//! - [`notify`] speaks to a service manager.
+//! - [`notify`] notifies systemd of how the program is.
 //!
 //! # Guarantees
 //!

@@ -1,4 +1,4 @@
-//! What a program says to a service manager (sd_notify(3)), where one listens: `NOTIFY_SOCKET` names a socket, and
+//! Notifies systemd of how the program is (sd_notify(3)), where it listens: `NOTIFY_SOCKET` names a socket, and
 //! `WATCHDOG_USEC` says how often it wants to know that the program is alive.
 //!
 //! [`run`](crate::run) says when the program is ready and when it stops, and that it is alive while its
@@ -17,7 +17,7 @@ use std::time::Duration;
 /// The manager that has started this process, where one listens.
 static MANAGER: OnceLock<Option<Notifier>> = OnceLock::new();
 
-/// A service manager's socket.
+/// The socket of systemd.
 #[derive(Debug)]
 pub struct Notifier {
     socket: OwnedFd,
@@ -62,10 +62,10 @@ fn notify(message: &str) {
     let manager = MANAGER.get_or_init(|| {
         let address = std::env::var_os("NOTIFY_SOCKET").filter(|address| !address.is_empty())?;
         let notifier = Notifier::to(&address);
-        notifier.inspect_err(|error| tracing::warn!("service manager: {error}")).ok()
+        notifier.inspect_err(|error| tracing::warn!("systemd is not notified: {error}")).ok()
     });
     if let Some(Err(error)) = manager.as_ref().map(|manager| manager.send(message)) {
-        tracing::warn!("service manager, which does not get {message:?}: {error}");
+        tracing::warn!("systemd is not notified of {message:?}: {error}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Workers that are stuck, starved or hindered, and what a service manager hears. Each test is the
+//! Workers that are stuck, starved or hindered, and what systemd is notified of. Each test is the
 //! parent of a copy of itself, since such a program ends in its own way.
 
 use hotloop_engine::{

@@ -3,8 +3,10 @@
 use crate::config::{Announce, Announced, Config};
 use crate::exception::mbufs;
 use crate::failure::BadInput;
+use crate::guard::{Guard, Hanging};
 use crate::services::ServiceTable;
 use hotloop::dpdk::Eal;
+use hotloop_ops::StallEvent;
 use hotloop_ops::kernel::{
     KernelPort, Mbufs, PuntLimits, TapConfig, VIP_METRIC, VipRoutes, local_addresses,
 };
@@ -82,19 +84,29 @@ pub struct Announcer {
     due: Instant,
     /// Whether nothing is announced, ready or not: an operator has withdrawn the VIPs, or the run ends.
     is_withdrawn: bool,
+    guard: Option<Guard>,
+    hanging: Hanging,
 }
 
 impl Announcer {
-    /// Announces nothing yet. Routes that an earlier run left on the interface are deleted.
+    /// Announces nothing yet. Routes that an earlier run left on the interface are deleted. `guard`
+    /// deletes those of this one where it hangs.
     ///
     /// # Errors
     /// The kernel's.
-    pub fn begin(interface: &VipInterface, announce: &Announce) -> Result<Self, BadInput> {
-        let routes = VipRoutes::begin(interface.0.interface_index(), VIP_METRIC);
+    pub fn begin(
+        interface: &VipInterface,
+        announce: &Announce,
+        guard: Option<Guard>,
+    ) -> Result<Self, BadInput> {
+        let index = interface.0.interface_index();
+        let routes = VipRoutes::begin(index, VIP_METRIC);
         let routes = routes.map_err(|error| {
             BadInput::new(format!("announce: routes can't be installed: {error}"))
         })?;
         Ok(Self {
+            guard: guard.and_then(|guard| guard.of(index)),
+            hanging: Hanging::default(),
             routes,
             announced: announce.vips,
             seen: None,
@@ -104,8 +116,15 @@ impl Announcer {
         })
     }
 
-    /// Announces what is ready by this service table, which `config` was compiled to. While workers are still to take it up,
-    /// `is_in_force` is false: what is no longer ready is withdrawn, and nothing new is announced.
+    /// What the watching thread calls where a thread hangs, or goes on: VIPs are withdrawn at once, by
+    /// the guard, and until all go on.
+    pub fn on_stall(&self) -> impl Fn(&StallEvent) + Send + use<> {
+        self.hanging.on_stall(self.guard.as_ref())
+    }
+
+    /// Announces what is ready by this service table, which `config` was compiled to. While workers are
+    /// still to take it up, `is_in_force` is false: what is no longer ready is withdrawn, and nothing new
+    /// is announced. While a thread hangs, nothing is.
     pub fn follow(&mut self, config: &Config, table: &Arc<ServiceTable>, is_in_force: bool) {
         let is_new = self.seen.as_ref().is_none_or(|seen| !Arc::ptr_eq(seen, table));
         if is_new {
@@ -113,7 +132,9 @@ impl Announcer {
             self.seen = Some(Arc::clone(table));
         }
         let installed = self.routes.installed();
-        let wanted: BTreeSet<_> = if self.is_withdrawn {
+        let guard = self.guard.as_mut();
+        let is_changed = self.hanging.turn(guard.is_some_and(Guard::was_late));
+        let wanted: BTreeSet<_> = if self.is_withdrawn || self.hanging.is_any() {
             BTreeSet::new()
         } else if is_in_force {
             self.ready.clone()
@@ -121,7 +142,7 @@ impl Announcer {
             self.ready.intersection(installed).copied().collect()
         };
         let now = Instant::now();
-        let is_due = now >= self.due;
+        let is_due = is_changed || now >= self.due;
         if !is_due && (wanted == *installed || self.due <= now + RETRY_INTERVAL && !is_new) {
             return;
         }

@@ -38,6 +38,9 @@ pub enum Command {
     Keygen,
     /// Ask a running balancer how things are, or change something.
     Ctl(Ctl),
+    /// What `run` starts where it announces VIPs: deletes the routes to them where it hangs.
+    #[command(hide = true)]
+    GuardVips(GuardVips),
 }
 
 /// What every command but `ctl` takes.
@@ -113,6 +116,17 @@ pub struct Check {
     /// What it shares with other commands.
     #[command(flatten)]
     pub common: Common,
+}
+
+/// `ipip-lb guard-vips`.
+#[derive(Args, Debug)]
+pub struct GuardVips {
+    /// After how many milliseconds without a word from `run` it hangs; without, never.
+    #[arg(long, value_name = "MS")]
+    pub silent_ms_max: Option<u64>,
+    /// How it writes messages.
+    #[command(flatten)]
+    pub log: LogArgs,
 }
 
 /// What `--deployment` takes.

@@ -119,6 +119,7 @@ pub mod ctl;
 pub mod exception;
 pub mod excerpt;
 pub mod failure;
+pub mod guard;
 pub mod hashes;
 pub mod health;
 mod hugepages;

@@ -8,6 +8,7 @@ use hotloop_ops::{Hangup, print, print_in_time};
 use ipip_lb::check::Understood;
 use ipip_lb::cli::{Cli, Command, Common, Parsed};
 use ipip_lb::failure::Failure;
+use ipip_lb::guard;
 use ipip_lb::hashes::HashKey;
 use ipip_lb::replay::replay;
 use ipip_lb::run::run;
@@ -49,6 +50,7 @@ fn act(parsed: &Parsed) -> Result<ExitCode, Failure> {
         }
         Parsed::Cli(Cli { command: Command::Keygen }) => keygen()?,
         Parsed::Cli(Cli { command: Command::Ctl(ctl) }) => return Ok(ctl.ask()),
+        Parsed::Cli(Cli { command: Command::GuardVips(args) }) => guard::be(args)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -9,6 +9,7 @@ use crate::config::{self, Config, ConfigError, Side};
 use crate::control::Operator;
 use crate::exception::{self, KERNEL};
 use crate::failure::{BadInput, Failure};
+use crate::guard::Guard;
 use crate::hashes::PUBLIC_HASHES;
 use crate::hugepages::CheckedQueue;
 use crate::network_function::NetworkFunction;
@@ -39,6 +40,8 @@ pub fn run(args: &Run) -> Result<Outcome, Failure> {
         )
         .into());
     }
+    let stall_max = stall_max(args, &config);
+    let guard = config.announce.as_ref().and_then(|_| Guard::start(stall_max, args.log));
     let eal = if args.eal.is_empty() { Eal::embedded() } else { Eal::with_args(&args.eal) };
     let eal = eal.map_err(|error| BadInput::new(format!("arguments after --: {error}")))?;
     let ports = open_ports(eal, &config, args)?;
@@ -54,9 +57,11 @@ pub fn run(args: &Run) -> Result<Outcome, Failure> {
     let announce = config.announce.as_ref();
     let vips = announce.map(|announce| VipInterface::open(eal, &config, announce)).transpose()?;
     let announcer = vips.as_ref().zip(config.announce.as_ref());
-    let announcer = announcer.map(|(vips, announce)| Announcer::begin(vips, announce));
+    let announcer = announcer.map(|(vips, announce)| Announcer::begin(vips, announce, guard));
+    let announcer = announcer.transpose()?;
+    let watching = watching(args, stall_max, announcer.as_ref());
     let operator = Operator::start(args.common.clone(), config.clone(), steering)?;
-    let mut operator = operator.announcing(announcer.transpose()?);
+    let mut operator = operator.announcing(announcer);
     let receive = |core: &Core| {
         let queues = rx_queues(core, &ports, &config)?.into_iter().map(PortOrKernel::Port);
         let interfaces = kernel.iter().chain(vips.as_ref().map(VipInterface::port));
@@ -72,7 +77,7 @@ pub fn run(args: &Run) -> Result<Outcome, Failure> {
     let next_hops = next_hops(&config, &ports);
     let pool = probe_pool(eal, &config)?;
     let create = |_: &Core| pool.clone().map(|pool| creating(pool));
-    let running = Running { args, config: &config, notes: &notes };
+    let running = Running { args, config: &config, notes: &notes, watching };
     if pool.is_some() || next_hops.iter().any(Option::is_some) {
         let graph = function.probing_graph(create, &next_hops, receive, send);
         running.run(graph, &mut operator, socket.as_mut())
@@ -86,25 +91,36 @@ struct Running<'a> {
     args: &'a Run,
     config: &'a Config,
     notes: &'a [String],
+    watching: Watching<'static>,
+}
+
+/// What a thread may take before it counts as one that hangs; zero is for ever.
+fn stall_max(args: &Run, config: &Config) -> Duration {
+    let configured = Duration::from_millis(config.engine.worker_stall_ms_max.into());
+    args.stall.given().unwrap_or(configured)
+}
+
+/// A worker that is stuck ends the process, which then prints what the engine knows. VIPs are withdrawn
+/// while any thread hangs.
+fn watching(args: &Run, stall_max: Duration, announcer: Option<&Announcer>) -> Watching<'static> {
+    let format = args.common.report;
+    let watching = Watching::default()
+        .stall_max(stall_max)
+        .report(move |report| format!("{}\n", format.text_of(report)));
+    match announcer {
+        Some(announcer) => watching.on_stall(announcer.on_stall()),
+        None => watching,
+    }
 }
 
 impl Running<'_> {
-    /// A worker that is stuck ends the process, which then prints what the engine knows.
-    fn watching(&self) -> Watching<'static> {
-        let configured = Duration::from_millis(self.config.engine.worker_stall_ms_max.into());
-        let format = self.args.common.report;
-        Watching::default()
-            .stall_max(self.args.stall.given().unwrap_or(configured))
-            .report(move |report| format!("{}\n", format.text_of(report)))
-    }
-
     fn run(
-        &self,
+        self,
         graph: impl Graph,
         operator: &mut Operator,
         socket: Option<&mut Socket>,
     ) -> Result<Outcome, Failure> {
-        let Self { args, config, notes } = *self;
+        let Self { args, config, notes, watching } = self;
         let plan = Engine::plan(graph, config.engine.deployment())
             .map_err(|error| BadInput::new(format!("--workers, --dispatchers: {error}")))?
             .idle(config.engine.idle);
@@ -115,7 +131,7 @@ impl Running<'_> {
             Err(hotloop_ops::Failure::Input(problem)) => return Err(BadInput::new(problem).into()),
             Err(failure) => return Err(Failure::Run(failure.to_string())),
         };
-        let run = hotloop_ops::run_watched(plan, CONTROL, self.watching(), |control| {
+        let run = hotloop_ops::run_watched(plan, CONTROL, watching, |control| {
             let deployment = config.engine.deployment();
             tracing::info!("running: {deployment}; on {placement}; Ctrl-C ends it");
             if config.balancer.hash_key.is_none() {

@@ -4,6 +4,7 @@
 //!   where packets go next.
 //! - [`KernelPort`] carries packets between cores and the kernel, by a [`Tap`] interface.
 //! - [`VipRoutes`] installs and deletes the routes by which routing daemons announce VIPs.
+//! - [`VipGuard`] has them deleted by another process where this one hangs.
 
 mod follower;
 mod local;
@@ -13,6 +14,7 @@ mod tables;
 mod tap;
 #[allow(unsafe_code, reason = "TAP interfaces are made by a request that Rust has no safe form of")]
 mod tun;
+mod vip_guard;
 mod vip_routes;
 
 pub use follower::{EVENT_BUFFER_BYTES, KernelFollower};
@@ -28,4 +30,5 @@ pub use tables::{
     Lookup, MAIN, NeighbourState, NextHop, Prefix, Route, RouteKind,
 };
 pub use tap::{Tap, TapConfig, TapError};
+pub use vip_guard::{VipGuard, guard_vips};
 pub use vip_routes::{ROUTE_PROTOCOL, VIP_METRIC, VipRouteError, VipRoutes};

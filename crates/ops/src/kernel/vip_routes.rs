@@ -80,12 +80,22 @@ impl VipRoutes {
     /// # Errors
     /// The kernel's.
     pub fn begin(interface_index: u32, metric: u32) -> io::Result<Self> {
-        let requests = Requests::open()?;
-        let mut routes = Self { requests, interface_index, metric, installed: BTreeSet::new() };
-        for (vip, metric) in routes.found()? {
-            routes.delete(vip, metric)?;
-        }
+        let mut routes = Self::open(interface_index, metric)?;
+        routes.delete_found()?;
         Ok(routes)
+    }
+
+    /// As [`begin`](Self::begin), and leaves the routes that are there.
+    pub(super) fn open(interface_index: u32, metric: u32) -> io::Result<Self> {
+        let requests = Requests::open()?;
+        Ok(Self { requests, interface_index, metric, installed: BTreeSet::new() })
+    }
+
+    /// Deletes all routes of hotloop on the interface, whoever installed them, and returns to what they
+    /// were. Stops at the first that can't be deleted.
+    pub(super) fn delete_found(&mut self) -> io::Result<Vec<IpAddr>> {
+        let found = self.found()?;
+        found.into_iter().map(|(vip, metric)| self.delete(vip, metric).map(|()| vip)).collect()
     }
 
     /// Makes the routes those to `vips`, whatever has become of them meanwhile: first others are deleted,

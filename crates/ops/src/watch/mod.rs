@@ -2,7 +2,9 @@
 //! own.
 //!
 //! A worker that loops for ever is worse than a process that has died: what answers on its behalf,
-//! such as a routing daemon, goes on. A thread can't be ended from outside, so the process ends.
+//! such as a routing daemon, goes on. A thread can't be ended from outside, so the process ends. What is
+//! to be done before, such as deleting routes, is [`Watching::on_stall`]; a process that is stopped runs
+//! none of its threads, and takes another one that sees that (`kernel::VipGuard`).
 
 mod progress;
 mod watcher;
@@ -85,7 +87,8 @@ impl<'a> Watching<'a> {
         Self { report: Box::new(text), ..self }
     }
 
-    /// Calls `work` on the watching thread with each event, after it was logged.
+    /// Calls `work` on the watching thread with each event, after it was logged. That thread has no
+    /// capabilities.
     #[must_use]
     pub fn on_stall(self, work: impl Fn(&StallEvent) + Send + 'a) -> Self {
         Self { on_stall: Box::new(work), ..self }
@@ -109,7 +112,7 @@ impl Default for Watching<'_> {
 ///   `control` runs, they are what the process has left; it is said which;
 /// - SIGINT and SIGTERM end the run from the beginning, not the process;
 /// - a thread of its own watches the others, with [`Watching`]'s defaults: [`run_watched`];
-/// - a service manager hears when the program is ready and when it stops: [`notify`](crate::notify).
+/// - systemd is notified when the program is ready and when it stops: [`notify`](crate::notify).
 ///
 /// # Errors
 /// As [`Plan::run`].

@@ -205,12 +205,12 @@ fn state_text(thread_id: i32) -> &'static str {
             "; it could run: others had the CPU, or the machine or the process was stopped"
         }
         Some("T" | "t") => "; it is stopped, by a signal or a debugger",
-        Some("S" | "D") => "; it waits for the kernel, which a stage must not",
+        Some("S" | "D") => "; it waits for the kernel",
         _ => "",
     }
 }
 
-/// Tells the service manager that the program is alive, where it wants to know.
+/// Notifies systemd that the program is alive, where its unit has a watchdog.
 struct Watchdog {
     interval: Option<Duration>,
     last: Option<Instant>,

@@ -1,0 +1,275 @@
+//! VIPs are withdrawn while the balancer hangs: all of it, one thread, or a worker for ever.
+
+#![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
+
+use hotloop::dpdk::{Eal, Mbuf};
+use hotloop::engine::{Engine, outlets, sources};
+use hotloop::packet::ethernet::MacAddress;
+use hotloop::stage::{Burst, Core, Device, Error, Limits, Source};
+use hotloop_ops::{
+    CONTROL, LogArgs, Operation, ReportFormat, STALLED_EXIT_CODE, StallEvent, Watching, run_watched,
+};
+use hotloop_tests::network::{Network, ip};
+use hotloop_tests::{Program, wait_until};
+use ipip_lb::announce::{Announcer, VipInterface};
+use ipip_lb::balance::{Egress, Egresses, Route};
+use ipip_lb::cli::Common;
+use ipip_lb::config::Config;
+use ipip_lb::control::Operator;
+use ipip_lb::guard::Guard;
+use ipip_lb::network_function::NetworkFunction;
+use nix::sys::ptrace;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::unistd::Pid;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+/// Where the copy of this program finds its configuration.
+const CONFIG_VARIABLE: &str = "HOTLOOP_TEST_CONFIG";
+
+/// After so much a thread of these tests hangs.
+const STALL_MAX: Duration = Duration::from_millis(400);
+
+const VIPS: [&str; 2] = ["203.0.113.10", "2001:db8:a::10"];
+
+const CONFIG: &str = r#"
+[engine]
+workers = 1
+idle = "adaptive"
+[balancer]
+source_v4 = "192.0.2.1"
+source_v6 = "2001:db8::1"
+mtu = 1500
+decapsulate = []
+[announce]
+vips = "ready"
+interface = "vips0"
+[[port]]
+name = "uplink"
+device = "net_null0,no-rx=1"
+next_hop_mac = "02:00:00:00:00:01"
+[[service]]
+name = "dns"
+address = "203.0.113.10"
+protocol = "udp"
+ports = "53"
+backend = [{ address = "10.0.0.1" }]
+[[service]]
+name = "six"
+address = "2001:db8:a::10"
+protocol = "udp"
+ports = "53"
+backend = [{ address = "10.0.0.1" }]
+"#;
+
+/// A namespace with IPv6.
+fn network() -> Result<Network, String> {
+    let network = Network::enter()?;
+    let _ = fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "0");
+    ip(&["link", "set", "dev", "lo", "up"])?;
+    Ok(network)
+}
+
+/// The destinations of hotloop's routes.
+fn routes() -> Vec<String> {
+    let mut found = Vec::new();
+    for version in ["-4", "-6"] {
+        let arguments = [version, "route", "show", "dev", "vips0", "proto", "104"];
+        let output = Command::new("ip").args(arguments).stderr(Stdio::null()).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        found.extend(text.lines().map(|line| line.split(' ').next().unwrap().to_owned()));
+    }
+    found
+}
+
+/// Stops one thread of a process while `work` goes on.
+fn while_stopped(thread: Pid, work: impl FnOnce()) -> nix::Result<()> {
+    ptrace::seize(thread, ptrace::Options::empty())?;
+    ptrace::interrupt(thread)?;
+    waitpid(thread, Some(WaitPidFlag::__WALL))?;
+    work();
+    ptrace::detach(thread, None)
+}
+
+/// The threads of a process, with their names.
+fn threads(process: Pid) -> Vec<(Pid, String)> {
+    let tasks = fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    let named = tasks.map(|task| {
+        let path = task.unwrap().path();
+        let id = path.file_name().unwrap().to_str().unwrap().parse().unwrap();
+        let name = fs::read_to_string(path.join("comm")).unwrap();
+        (Pid::from_raw(id), name.trim().to_owned())
+    });
+    named.collect()
+}
+
+fn run(folder: &Path) -> Program {
+    let config = folder.join("lb.toml");
+    fs::write(&config, CONFIG).unwrap();
+    let control = folder.join("lb.sock");
+    let mut run = Command::new(env!("CARGO_BIN_EXE_ipip-lb"));
+    run.args(["run", "--report", "json", "--config"]).arg(config).arg("--control").arg(&control);
+    run.args(["--worker-stall-ms-max", &STALL_MAX.as_millis().to_string()]);
+    Program::start(run, &control)
+}
+
+#[test]
+fn vips_are_withdrawn_until_what_was_stopped_goes_on() {
+    let _network = match network() {
+        Ok(network) => network,
+        Err(why) => return println!("skipped: {why}"),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let program = run(folder.path());
+    let process = Pid::from_raw(i32::try_from(program.id()).unwrap());
+    wait_until("all are announced", || routes() == VIPS);
+
+    kill(process, Signal::SIGSTOP).unwrap();
+    let withdrawn = wait_until("a stopped process", || routes().is_empty());
+    kill(process, Signal::SIGCONT).unwrap();
+    let back = wait_until("it goes on", || routes() == VIPS);
+    println!("process: withdrawn after {withdrawn:?}, announced {back:?} after it went on");
+
+    let all = threads(process);
+    let worker = all.iter().find(|(_, name)| name == "core-0").expect("a worker").0;
+    for (what, thread) in [("worker", worker), ("control thread", process)] {
+        let stopped = while_stopped(thread, || {
+            let withdrawn = wait_until("a stopped thread", || routes().is_empty());
+            // The threads that run leave it so.
+            std::thread::sleep(2 * STALL_MAX);
+            assert!(routes().is_empty(), "{what}");
+            println!("{what}: withdrawn after {withdrawn:?}");
+        });
+        if let Err(error) = stopped {
+            return println!("skipped: no thread can be stopped alone (ptrace): {error}");
+        }
+        let back = wait_until("it goes on", || routes() == VIPS);
+        println!("{what}: announced {back:?} after it went on");
+    }
+
+    let (report, errors) = program.end();
+    assert_eq!(report["balanced"], true, "{report}");
+    for said in [
+        "withdrawn: 203.0.113.10: its process has not run for 0.4 s",
+        "core 0 is starved: it got no CPU for 0.",
+        "it is stopped, by a signal or a debugger",
+        "core 0 runs again",
+        "the control thread is stalled",
+        "the control thread runs again",
+        "announce: VIPs are withdrawn, in ",
+    ] {
+        assert!(errors.contains(said), "{said}: {errors}");
+    }
+    assert!(!errors.contains("stuck") && !errors.contains("no guard"), "{errors}");
+    assert!(routes().is_empty());
+}
+
+/// Polls a source until it is to loop for ever.
+struct Looper<S> {
+    source: S,
+    loops: Arc<AtomicBool>,
+}
+
+impl<S: Source<Item = Mbuf>> Source for Looper<S> {
+    type Item = Mbuf;
+
+    fn poll(&mut self, burst: &mut Burst<Mbuf>) -> usize {
+        while self.loops.load(SeqCst) {}
+        self.source.poll(burst)
+    }
+
+    fn start(&mut self, limits: &Limits) -> Result<(), Error> {
+        self.source.start(limits)
+    }
+
+    fn devices(&self) -> Vec<Arc<dyn Device>> {
+        self.source.devices()
+    }
+}
+
+/// What a copy of this program does: `ipip-lb run` with a worker that loops for ever once all VIPs are announced.
+#[test]
+fn copy() {
+    let Some(config) = std::env::var_os(CONFIG_VARIABLE) else { return };
+    hotloop_ops::program("ipip-lb", || {
+        LogArgs::default().begin();
+        balance(PathBuf::from(config));
+        ExitCode::SUCCESS
+    });
+}
+
+fn balance(path: PathBuf) {
+    let config = Config::load(&path).unwrap();
+    let mut program = Command::new(env!("CARGO_BIN_EXE_ipip-lb"));
+    program.arg("guard-vips");
+    let guard = Guard::start_program(program, STALL_MAX);
+    let announce = config.announce.as_ref().unwrap();
+    let vips = VipInterface::open(Eal::embedded().unwrap(), &config, announce).unwrap();
+    let announcer = Announcer::begin(&vips, announce, guard).unwrap();
+    let withdraw = announcer.on_stall();
+    let on_stall = move |event: &StallEvent| {
+        let start = Instant::now();
+        withdraw(event);
+        println!("before the exit: {:?} after {:?}", routes(), start.elapsed());
+    };
+    let mac = MacAddress::new([2, 0, 0, 0, 0, 1]);
+    let egress = Egress { route: Route(0), source: mac, destination: mac };
+    let egresses = Egresses { clients: egress, backends: egress };
+    let (function, steering) = NetworkFunction::new(&config, egresses).unwrap();
+    let common = Common {
+        config: path,
+        deployment: None,
+        dispatchers: None,
+        workers: None,
+        report: ReportFormat::Text,
+    };
+    let deployment = config.engine.deployment();
+    let operator = Operator::start(common, config, steering).unwrap();
+    let mut operator = operator.announcing(Some(announcer));
+    let loops = Arc::new(AtomicBool::new(false));
+    let graph = function.graph(
+        |core: &Core| {
+            let (source, loops) = (vips.port().source(core)?, Arc::clone(&loops));
+            Ok(sources([Looper { source, loops }]))
+        },
+        |core: &Core| Ok(outlets([(Route(0), vips.port().sink(core)?)])),
+    );
+    let plan = Engine::plan(graph, deployment).unwrap();
+    let watching = Watching::default().stall_max(STALL_MAX).on_stall(on_stall);
+    let _ = run_watched(plan, CONTROL, watching, |control| {
+        let mut operation = Operation::new(control, None, Some(Duration::from_secs(60)));
+        while operation.turn(&mut |request| operator.answer(control, request)).is_none() {
+            operator.turn();
+            if !loops.load(SeqCst) && routes() == VIPS {
+                println!("announced: {:?}", routes());
+                loops.store(true, SeqCst);
+            }
+        }
+    });
+}
+
+#[test]
+fn vips_are_withdrawn_before_a_process_ends_whose_worker_is_stuck() {
+    let _network = match network() {
+        Ok(network) => network,
+        Err(why) => return println!("skipped: {why}"),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("lb.toml");
+    fs::write(&config, CONFIG).unwrap();
+    let mut copy = Command::new(std::env::current_exe().unwrap());
+    copy.args(["copy", "--exact", "--nocapture"]).env(CONFIG_VARIABLE, &config);
+    copy.env_remove("JOURNAL_STREAM").env_remove("NOTIFY_SOCKET").stdin(Stdio::null());
+    let output = copy.output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    let (stdout, stderr) = (text(output.stdout), text(output.stderr));
+    assert_eq!(output.status.code(), Some(i32::from(STALLED_EXIT_CODE)), "{stdout}{stderr}");
+    assert!(stderr.contains("core 0 is stuck in "), "{stderr}");
+    let line = stdout.lines().find(|line| line.starts_with("before the exit: [] after"));
+    println!("{}", line.unwrap_or_else(|| panic!("{stdout}{stderr}")));
+}
