@@ -37,7 +37,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
     let counts = Arc::new(Counts::new(cli.delivering_count()));
     let findings = Arc::new(Findings::new(cli.questions()));
     let (steering, mut receiving) = (
-        Steering::default(),
+        Steering::returning_in(common.run.stall.given_or_default()),
         Receiving { cli: &cli, placement, counts: &counts, findings: &findings, steering: None },
     );
     let device = match way {

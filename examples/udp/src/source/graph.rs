@@ -9,15 +9,29 @@ use hotloop::prelude::*;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+/// How often the engine offers again what a sink has left, before it drops it.
+const TX_RETRIES: u32 = 4;
 
 /// By what the thread that controls a run steers its cores.
 #[derive(Clone, Debug, Default)]
 pub struct Steering {
     gate: Arc<AtomicBool>,
     ending: Arc<AtomicBool>,
+    wait_max: Option<Duration>,
 }
 
 impl Steering {
+    /// That of cores which are stuck where they pass no burst boundary for `stall_max`: sinks wait for
+    /// less. Where that is zero, they wait for ever.
+    #[must_use]
+    pub fn returning_in(stall_max: Duration) -> Self {
+        // A burst is offered once and TX_RETRIES times again.
+        let wait_max = (!stall_max.is_zero()).then(|| stall_max / 2 / (1 + TX_RETRIES));
+        Self { wait_max, ..Self::default() }
+    }
+
     /// Lets the cores send.
     pub fn open(&self) {
         self.gate.store(true, Relaxed);
@@ -38,7 +52,7 @@ impl Steering {
     /// A sink that is steered.
     #[must_use]
     pub fn patient<S>(&self, sink: S) -> Patient<S> {
-        Patient::new(sink, Arc::clone(&self.ending))
+        Patient::new(sink, Arc::clone(&self.ending), self.wait_max)
     }
 }
 

@@ -14,7 +14,8 @@
 //!
 //! Nothing is dropped while it runs: where the TX queue is full, the core waits in
 //! [`Patient`](patient::Patient), and makes no more until what it has is sent. Only what cannot be
-//! sent for a while after the end (the link went down) is dropped, as `tx_full`.
+//! sent for half of `--worker-stall-ms-max`, or for a while after the end (the link went down), is
+//! dropped, as `tx_full`.
 //!
 //! # Limits
 //!

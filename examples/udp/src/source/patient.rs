@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 const DRAIN: Duration = Duration::from_millis(200);
 
 /// A sink that offers its packets again until all are sent. So their source makes no more than
-/// are sent, and none is dropped. From the end on it waits a fifth of a second more, all in all: its
-/// peer may be gone.
+/// are sent, and none is dropped while any is sent within a set time. Where none is, as while an interface
+/// is away, it leaves them unsent: the engine passes a burst boundary, drops them as `tx_full`, and comes
+/// with the next. From the end on it waits a fifth of a second more, all in all: its peer may be gone.
 ///
 /// It is for a core that has nothing else to do meanwhile. While its queue is full it makes a system
 /// call now and then, to let others run.
@@ -20,21 +21,25 @@ const DRAIN: Duration = Duration::from_millis(200);
 pub struct Patient<S> {
     sink: S,
     ending: Arc<AtomicBool>,
+    /// How long a call waits in which nothing is sent; without, for ever.
+    wait_max: Option<Duration>,
     /// When the wait ends, once it is known.
     until: Option<Instant>,
 }
 
 impl<S> Patient<S> {
-    /// Waits for `sink` until `ending` is true and a little longer.
-    pub const fn new(sink: S, ending: Arc<AtomicBool>) -> Self {
-        Self { sink, ending, until: None }
+    /// Waits for `sink` until `ending` is true and a little longer; each time for at most `wait_max`
+    /// without anything sent, where that is given.
+    pub const fn new(sink: S, ending: Arc<AtomicBool>, wait_max: Option<Duration>) -> Self {
+        Self { sink, ending, wait_max, until: None }
     }
 
-    fn is_patient(&mut self) -> bool {
-        if !self.ending.load(Relaxed) {
-            return true;
-        }
+    /// Whether to try again, where nothing has been sent since then.
+    fn is_patient(&mut self, since: Instant) -> bool {
         let now = Instant::now();
+        if !self.ending.load(Relaxed) {
+            return self.wait_max.is_none_or(|wait_max| now - since < wait_max);
+        }
         now < *self.until.get_or_insert(now + DRAIN)
     }
 }
@@ -45,11 +50,18 @@ impl<S: Sink> Sink for Patient<S> {
     #[inline]
     fn send(&mut self, burst: &mut Burst<S::Item>) -> usize {
         let mut sent = self.sink.send(burst);
-        let backoff = Backoff::new();
-        while !burst.is_empty() && self.is_patient() {
+        if burst.is_empty() {
+            return sent;
+        }
+        let (backoff, mut since) = (Backoff::new(), Instant::now());
+        while !burst.is_empty() && self.is_patient(since) {
             // The other end of the queue may need this CPU.
             backoff.snooze();
-            sent += self.sink.send(burst);
+            let more = self.sink.send(burst);
+            if more > 0 {
+                since = Instant::now();
+            }
+            sent += more;
         }
         sent
     }
@@ -98,7 +110,7 @@ mod tests {
 
     fn patient(period: usize, ending: bool) -> Patient<Slow> {
         let slow = Slow { period, asked: 0, taken: Vec::new() };
-        Patient::new(slow, Arc::new(AtomicBool::new(ending)))
+        Patient::new(slow, Arc::new(AtomicBool::new(ending)), None)
     }
 
     fn burst() -> Burst<u32> {
@@ -114,6 +126,18 @@ mod tests {
         assert!(burst.is_empty());
         assert_eq!(sink.sink.taken, (0..64).collect::<Vec<_>>());
         assert_eq!(sink.sink.asked, 6400);
+    }
+
+    #[test]
+    fn while_nothing_is_sent_it_returns_now_and_then() {
+        let wait_max = Duration::from_millis(20);
+        let (mut sink, mut burst) = (patient(0, false), burst());
+        sink.wait_max = Some(wait_max);
+        for _ in 0..2 {
+            let start = Instant::now();
+            assert_eq!(sink.send(&mut burst), 0);
+            assert!(start.elapsed() >= wait_max && burst.len() == 64);
+        }
     }
 
     #[test]

@@ -33,7 +33,8 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
     // What needs no device is found to be wrong first.
     let (way, flows) = cli.flows()?;
     let common = &cli.common;
-    let (socket, steering) = (common.run.begin("udp-source")?, Steering::default());
+    let steering = Steering::returning_in(common.run.stall.given_or_default());
+    let socket = common.run.begin("udp-source")?;
     match way {
         Way::Kernel => {
             let sockets = Arc::new(Sockets::open(&flows, common.core_count())?);
@@ -118,11 +119,7 @@ impl<'a> Sending<'a> {
             plan = plan.placement(placement).map_err(|error| Failure::Run(error.to_string()))?;
         }
         let mut metrics = common.run.metrics.bind()?;
-        let watching = common.run.watching();
-        // The kernel's sockets are tried again for as long as an interface is away.
-        let tries_for_ever = self.port.is_none() && common.run.stall.given().is_none();
-        let watching = if tries_for_ever { watching.stall_max(Duration::ZERO) } else { watching };
-        let result = hotloop_ops::run_watched(plan, CONTROL, watching, |control| {
+        let result = hotloop_ops::run_watched(plan, CONTROL, common.run.watching(), |control| {
             self.until_the_end(control, socket.as_mut(), metrics.as_mut());
             self.steering.end();
             control.wait_for(LINGER);
