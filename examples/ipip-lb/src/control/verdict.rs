@@ -26,9 +26,12 @@ pub fn verdict(
             "the server: it answers neither directly nor through the tunnel ({why}); look whether \
              it runs, and listens: ss -ltn"
         ),
-        (_, Err(why)) if why.starts_with(ICMP) => {
-            format!("the tunnel is refused: {why}; on the backend: {}", tunnel_command(backend))
-        }
+        // A kernel without the VIP says nothing over IPv4, and that there is no route over IPv6.
+        (_, Err(why)) if why.starts_with(ICMP) => format!(
+            "the tunnel is refused: {why}; on the backend: {}, ip address show to {}",
+            tunnel_command(backend),
+            path.vip
+        ),
         (Some(Ok(_)), Err(why)) if why.starts_with(TIMED_OUT) => silent(backend, path),
         (None, Err(why)) if why.starts_with(TIMED_OUT) => {
             format!("{}; or the server itself is down: via = \"both\" tells", silent(backend, path))
