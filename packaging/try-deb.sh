@@ -1,13 +1,16 @@
 #!/usr/bin/env bash
-# Installs a package on a bare Debian under its own systemd, in namespaces, and starts, reloads, stops, upgrades and
+# Installs the packages on a bare Debian under its own systemd, in namespaces, and starts, reloads, stops, upgrades and
 # removes the service. Says each step; the first that fails ends it. Needs root and debootstrap.
 #
 #   packaging/try-deb.sh target/debian/ipip-lb_0.1.0-1_amd64.deb [bookworm|trixie [ROOT]]
 #
-# The release is the one that the package was built on. ROOT keeps the bare system for the next time.
+# The package of hotloop-tools lies beside it. The release is the one that they were built on. ROOT keeps the
+# bare system for the next time.
 set -euo pipefail
-[ $# -ge 1 ] && [ -f "$1" ] || { sed -n '2,8p' "$0" | sed 's/^# \{0,1\}//'; exit 2; }
+[ $# -ge 1 ] && [ -f "$1" ] || { sed -n '2,9p' "$0" | sed 's/^# \{0,1\}//'; exit 2; }
 deb=$(realpath "$1")
+tools=$(ls -t "$(dirname "$deb")"/hotloop-tools_*.deb 2>/dev/null | head -n 1)
+[ -n "$tools" ] || { echo "try-deb: no hotloop-tools_*.deb beside $deb: cargo xtask package deb" >&2; exit 2; }
 release=${2:-$(. /etc/os-release && echo "$VERSION_CODENAME")}
 kept=${3:-}
 [ "$(id -u)" = 0 ] || { echo "try-deb: needs root to make a system" >&2; exit 2; }
@@ -44,6 +47,7 @@ root=$work/root
 cp -a --reflink=auto "$bare" "$root"
 cp -L /etc/resolv.conf "$root/etc/"
 cp "$deb" "$root/ipip-lb.deb"
+cp "$tools" "$root/hotloop-tools.deb"
 
 step "fetching what the package depends on"
 chroot "$root" apt-get update -qq
@@ -148,6 +152,22 @@ if grep -q '^XDP ' /proc/net/protocols; then
     [ -n "$(ctl other status | grep -i xdp)" ] || fail "the device is not net_af_xdp0"
 fi
 
+step "the tools"
+inside apt-get install -y -qq --no-install-recommends /hotloop-tools.deb >"$work/log" 2>&1 || { tail -n 20 "$work/log" >&2; fail "install"; }
+! inside ldd /usr/bin/hotloop-doctor /usr/bin/hotloop-top | grep -E 'librte|libpcap' || fail "the tools need DPDK"
+for name in hotloop-top hotloop-doctor; do
+    inside "$name" --version
+    for file in "usr/share/man/man1/$name.1.gz" "usr/share/bash-completion/completions/$name" \
+        "usr/share/zsh/vendor-completions/_$name" "usr/share/fish/vendor_completions.d/$name.fish"; do
+        grep -qx "/$file" "$root/var/lib/dpkg/info/hotloop-tools.list" || fail "the package has no $file"
+    done
+done
+code=0
+inside hotloop-doctor --device net_af_packet0,iface=eth0 >"$work/log" || code=$?
+case $code in 0 | 3 | 4) tail -n 1 "$work/log" ;; *) fail "hotloop-doctor ended with $code" ;; esac
+inside env TERM=xterm script -qec "stty rows 24 cols 80; timeout -s TERM 3 hotloop-top" /dev/null </dev/null >"$work/screen" || true
+grep -q 'ipip-lb@example' "$work/screen" || fail "hotloop-top does not show the service"
+
 step "after SIGKILL it starts again"
 inside systemctl kill -s KILL ipip-lb@example
 restarted() { [ "$(inside systemctl show -p MainPID --value ipip-lb@example)" != "$pid" ] && ctl example status; }
@@ -171,6 +191,8 @@ result=$(inside systemctl show -p Result --value ipip-lb@example)
 ! inside test -e /run/hotloop/ipip-lb@example.sock || fail "its socket is left"
 
 step "removing"
+inside apt-get purge -y -qq hotloop-tools >"$work/log" 2>&1 || fail "purge of the tools"
+[ ! -e "$root/usr/bin/hotloop-top" ] && [ ! -e "$root/usr/share/man/man1/hotloop-top.1.gz" ] || fail "the tools are left"
 inside apt-get remove -y -qq ipip-lb >"$work/log" 2>&1 || fail "remove"
 ! inside systemctl is-active -q ipip-lb@other || fail "a removed program runs"
 [ ! -e "$root/usr/bin/ipip-lb" ] && [ -e "$root/etc/ipip-lb/example.toml" ] || fail "remove takes programs, not configurations"

@@ -37,14 +37,16 @@ fn main() -> ExitCode {
 }
 
 /// The programs that are packaged, with their commands: a new one needs a line here, and its assets in
-/// the manifest of ipip-lb.
-fn programs() -> [Command; 4] {
+/// the manifest of its package, that of ipip-lb or of hotloop-ops.
+fn programs() -> [Command; 6] {
     let with_ctl = |program: Command| program.subcommand(ctl_command());
     [
         ipip_lb::cli::Cli::command(),
         with_ctl(ipip_endpoint::cli::Cli::command()),
         with_ctl(udp::sink::cli::Cli::command()),
         with_ctl(udp::source::cli::Cli::command()),
+        hotloop_ops::top::command(),
+        hotloop_ops::doctor::command(),
     ]
 }
 

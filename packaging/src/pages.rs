@@ -18,11 +18,28 @@ const FILES: [(&str, &str); 4] = [
     ),
 ];
 
-/// What every program ends with.
-const EXIT_CODES: [(&str, &str); 3] = [
+/// What programs that carry packets end with.
+const EXIT_CODES: [(&str, &str); 4] = [
     ("0", "All well; every packet is accounted for."),
     ("1", "The run failed, or packets are not accounted for. ctl: the program refused."),
     ("2", "An argument, the configuration or a device is wrong. ctl: no program answers."),
+    ("3", "A worker was stuck: it used too much CPU time without passing a burst boundary."),
+];
+
+/// What hotloop-top ends with.
+const TOP_EXIT_CODES: [(&str, &str); 3] = [
+    ("0", "It was ended by a key or a signal."),
+    ("1", "The terminal can't be used."),
+    ("2", "An argument is wrong, or standard output is no terminal."),
+];
+
+/// What hotloop-doctor ends with.
+const DOCTOR_EXIT_CODES: [(&str, &str); 5] = [
+    ("0", "Nothing was found. What could not be read is unknown, and counts for nothing."),
+    ("1", "The doctor itself failed."),
+    ("2", "An argument is wrong."),
+    ("3", "Something costs speed."),
+    ("4", "Something costs safety."),
 ];
 
 /// Writes the page of a program and those of its commands into a folder.
@@ -46,7 +63,12 @@ fn write_one(command: &Command, is_program: bool, folder: &Path) -> io::Result<(
         if command.get_name() == "ipip-lb" {
             list("FILES", &FILES).to_writer(&mut page)?;
         }
-        list("EXIT STATUS", &EXIT_CODES).to_writer(&mut page)?;
+        let codes = match command.get_name() {
+            "hotloop-top" => &TOP_EXIT_CODES[..],
+            "hotloop-doctor" => &DOCTOR_EXIT_CODES,
+            _ => &EXIT_CODES,
+        };
+        list("EXIT STATUS", codes).to_writer(&mut page)?;
     }
     fs::write(folder.join(man.get_filename()), page)?;
     let commands = command.get_subcommands().filter(|inner| !inner.is_hide_set());

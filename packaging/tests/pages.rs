@@ -50,6 +50,13 @@ fn every_program_and_command_has_a_page_that_says_what_it_does() {
     let folder = written();
     let man = folder.path().join("man");
     let text = |name: &str| fs::read_to_string(man.join(format!("{name}.1"))).unwrap();
+    for (name, exit_codes) in
+        [("hotloop-top", &["terminal"][..]), ("hotloop-doctor", &["costs speed", "costs safety"])]
+    {
+        for part in exit_codes {
+            assert!(text(name).split("EXIT STATUS").nth(1).unwrap().contains(part), "{name}");
+        }
+    }
     for name in ["ipip-lb", "ipip-endpoint", "udp-sink", "udp-source"] {
         assert!(text(name).contains("EXIT STATUS"), "{name}");
         assert!(text(&format!("{name}-ctl-status")).contains(".SH NAME"), "{name}");
@@ -75,7 +82,7 @@ fn shells_read_the_completions() {
     let completions = folder.path().join("completions");
     for shell in ["bash", "zsh", "fish"] {
         let files = files(&completions.join(shell));
-        assert_eq!(files.len(), 4, "{shell}");
+        assert_eq!(files.len(), 6, "{shell}");
         if !has(shell) {
             println!("skipped: there is no {shell} to read its completions");
             continue;

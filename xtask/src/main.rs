@@ -153,12 +153,13 @@ enum Task {
 
 #[derive(Subcommand)]
 enum Package {
-    /// A package for this release of Debian, in target/debian
+    /// The packages for this release of Debian, in target/debian
     ///
-    /// Builds the programs, their manual pages and completions, and puts them into one .deb with a systemd unit.
+    /// Builds the programs, their manual pages and completions. The .deb of ipip-lb has a systemd unit and what goes
+    /// with the balancer, that of hotloop-tools has hotloop-top and hotloop-doctor, and needs no DPDK.
     /// Needs cargo-deb (cargo install cargo-deb --locked); installs dpkg-dev where it is missing. What DPDK's
     /// libraries are called differs between releases: build on the one that it is for.
-    /// `packaging/try-deb.sh` installs and runs it on a bare system.
+    /// `packaging/try-deb.sh` installs and runs them on a bare system.
     Deb,
     /// Manual pages and completions for bash, zsh and fish, in target/release/package
     Pages,

@@ -48,7 +48,7 @@ use std::path::Path;
 
 pub use cpu_list::{CpuList, CpuListError};
 pub use finding::{Finding, Severity};
-pub use program::main;
+pub use program::{command, main};
 pub(crate) use start::warn;
 
 /// What of a machine programs are to use.

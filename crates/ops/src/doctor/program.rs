@@ -4,7 +4,7 @@ use super::{CpuList, Finding, Setup, Severity, examine};
 use crate::failure::{Failure, exit_code};
 use crate::output::print;
 use crate::program::{parse, program};
-use clap::Parser;
+use clap::{Command, CommandFactory, Parser};
 use serde_json::json;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -42,6 +42,12 @@ struct Cli {
     /// Write one line of JSON.
     #[arg(long)]
     json: bool,
+}
+
+/// What the command line of `hotloop-doctor` is, for a manual page and completions.
+#[must_use]
+pub fn command() -> Command {
+    Cli::command()
 }
 
 fn cpus(text: &str) -> Result<CpuList, String> {

@@ -7,15 +7,17 @@ mod rates;
 mod screen;
 mod sections;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, exit_code};
+use crate::program::{parse, program};
 use crate::seconds::seconds;
-use clap::Args;
+use clap::{Args, Command, CommandFactory, Parser};
 use programs::Asking;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use screen::{Screen, Wish};
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -23,6 +25,30 @@ use std::time::Duration;
 
 /// How often it looks for keys, signals and news.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Shows what programs built on hotloop do while they run: rates of packets by core, stage, ring and
+/// device, mempools, and drops by reason. Keys are shown in the last line.
+#[derive(Parser)]
+#[command(name = "hotloop-top", version)]
+struct Cli {
+    #[command(flatten)]
+    top: TopArgs,
+}
+
+/// The whole of the program `hotloop-top`.
+#[must_use]
+pub fn main() -> ExitCode {
+    program("hotloop-top", || {
+        let cli = parse(std::env::args_os());
+        exit_code(cli.and_then(|cli: Cli| top(&cli.top)))
+    })
+}
+
+/// What its command line is, for a manual page and completions.
+#[must_use]
+pub fn command() -> Command {
+    Cli::command()
+}
 
 /// What `hotloop-top` takes.
 #[derive(Args, Clone, Debug)]
