@@ -14,6 +14,9 @@ struct Interrupt {
     name: String,
     /// How often it came.
     count: u64,
+    /// Whether the kernel alone says where it goes, as of the queues of disks. Older kernels don't say
+    /// which these are.
+    is_managed: bool,
 }
 
 /// Whether interrupts of devices go to workers' CPUs.
@@ -23,17 +26,29 @@ pub(super) fn affinity(machine: &Machine) -> Result<Verdict, Unread> {
     if found.is_empty() {
         return Ok(Verdict::ok(format!("no device has interrupted {workers} and may go on to")));
     }
-    let numbers: Vec<_> = found.iter().map(|irq| irq.number.to_string()).collect();
-    Ok(Verdict::speed(
-        what(workers, &found),
-        "each delays a burst by some microseconds, more with the work that follows from it",
-        format!(
-            "for irq in {}; do echo {} > /proc/irq/$irq/smp_affinity_list; done  # where irqbalance \
-             runs: IRQBALANCE_BANNED_CPULIST={workers}",
-            numbers.join(" "),
-            machine.others_text(),
-        ),
-    ))
+    let why = "each delays a burst by some microseconds, more with the work that follows from it";
+    let fix = fix(workers, &machine.others_text(), &found);
+    Ok(Verdict::speed(what(workers, &found), why, fix))
+}
+
+fn fix(workers: &CpuList, others: &str, found: &[Interrupt]) -> String {
+    let numbers = |is_managed| {
+        let of_kind = found.iter().filter(move |irq| irq.is_managed == is_managed);
+        of_kind.map(|irq| irq.number.to_string()).collect::<Vec<_>>().join(" ")
+    };
+    let (moved, managed) = (numbers(false), numbers(true));
+    let moving = format!(
+        "for irq in {moved}; do echo {others} > /proc/irq/$irq/smp_affinity_list; done  # where \
+         irqbalance runs: IRQBALANCE_BANNED_CPULIST={workers}"
+    );
+    let booting = format!(
+        "boot with isolcpus=managed_irq,domain,{workers}  # the kernel lets nobody move {managed}"
+    );
+    match (moved.is_empty(), managed.is_empty()) {
+        (_, true) => moving,
+        (true, false) => booting,
+        (false, false) => format!("{moving}; {booting}"),
+    }
 }
 
 fn what(cpus: &CpuList, found: &[Interrupt]) -> String {
@@ -80,7 +95,8 @@ fn on(root: &Root, cpus: &CpuList) -> Result<Vec<Interrupt>, Unread> {
         };
         if !sent_to.and(cpus).is_empty() {
             let name = rest.split_whitespace().next_back().unwrap_or_default().to_owned();
-            found.push(Interrupt { number, name, count });
+            let is_managed = root.is_read_only(&format!("proc/irq/{number}/smp_affinity_list"));
+            found.push(Interrupt { number, name, count, is_managed });
         }
     }
     found.sort_by_key(|irq| std::cmp::Reverse(irq.count));

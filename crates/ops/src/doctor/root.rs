@@ -99,6 +99,11 @@ impl Root {
         name.map(str::to_owned).ok_or_else(|| Unread::new(format!("/{path} points nowhere")))
     }
 
+    /// Whether nobody may write to a file: not root either, where the kernel made it so.
+    pub(super) fn is_read_only(&self, path: &str) -> bool {
+        fs::metadata(self.0.join(path)).is_ok_and(|file| file.permissions().readonly())
+    }
+
     /// Whether there is such a file, folder or link.
     pub(super) fn has(&self, path: &str) -> bool {
         fs::symlink_metadata(self.0.join(path)).is_ok()

@@ -41,6 +41,10 @@ const OF_CORES: &[Planted] = &[
     ("interrupts", Speed, "for irq in 36; do echo 0-1,4-7 > /proc/irq/$irq/smp_affinity_list", |m| {
         m.file("proc/irq/36/effective_affinity_list", "2");
     }),
+    ("interrupts", Speed, "boot with isolcpus=managed_irq,domain,2-3  # the kernel lets nobody move 36", |m| {
+        m.file("proc/irq/36/effective_affinity_list", "2");
+        m.read_only("proc/irq/36/smp_affinity_list", "0-7");
+    }),
     ("governor", Speed, "for cpu in 2 3; do echo performance", |m| {
         m.file(format!("{CPU}/cpu3/cpufreq/scaling_governor"), "powersave");
     }),

@@ -3,7 +3,7 @@
 use hotloop_ops::doctor::{Finding, Setup, examine};
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 pub const CPU: &str = "sys/devices/system/cpu";
@@ -16,6 +16,7 @@ pub const PAGES: &str = "hugepages/hugepages-2048kB";
 #[derive(Clone)]
 pub enum Entry {
     File(String),
+    ReadOnly(String),
     Link(String),
 }
 
@@ -24,6 +25,10 @@ impl Entry {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         match self {
             Self::File(text) => fs::write(path, text).unwrap(),
+            Self::ReadOnly(text) => {
+                fs::write(path, text).unwrap();
+                fs::set_permissions(path, fs::Permissions::from_mode(0o444)).unwrap();
+            }
             Self::Link(target) => symlink(target, path).unwrap(),
         }
     }
@@ -36,6 +41,11 @@ pub struct Files(pub BTreeMap<String, Entry>);
 impl Files {
     pub fn file(&mut self, path: impl Into<String>, text: impl Into<String>) {
         self.0.insert(path.into(), Entry::File(text.into() + "\n"));
+    }
+
+    /// A file that the kernel lets nobody write.
+    pub fn read_only(&mut self, path: impl Into<String>, text: impl Into<String>) {
+        self.0.insert(path.into(), Entry::ReadOnly(text.into() + "\n"));
     }
 
     pub fn link(&mut self, path: impl Into<String>, target: impl Into<String>) {
