@@ -5,6 +5,7 @@ use crate::deployment::Deployment;
 use crate::idle::Idle;
 use crate::ledger::Baseline;
 use crate::load::LoadCounts;
+use crate::log::Logs;
 use crate::monitor::Monitor;
 use crate::snapshot::{CorePlaces, Snapshot};
 use crate::tap::{Lane, Taps};
@@ -26,6 +27,7 @@ pub(crate) struct Shared {
     deployment: Deployment,
     idle: Idle,
     taps: Taps,
+    pub(crate) logs: Logs,
     start: Mutex<Start>,
     changed: Condvar,
 }
@@ -79,6 +81,7 @@ impl Shared {
             deployment,
             idle,
             taps: Taps::new(Some(Arc::clone(clock))),
+            logs: Logs::new(),
             start: Mutex::new(start),
             changed: Condvar::new(),
         }
@@ -243,6 +246,7 @@ impl<'a> Control<'a> {
 
     fn wait(&self, until: Option<Instant>, signal: Option<&AtomicBool>) -> Waited {
         loop {
+            self.shared.logs.send_unless_followed();
             if self.shared.is_stopping() {
                 return Waited::Stopped;
             }
@@ -271,6 +275,12 @@ impl<'a> Control<'a> {
     #[must_use]
     pub fn taps(&self) -> Taps {
         self.shared.taps.clone()
+    }
+
+    /// What the cores log, for another thread to send: [`Logs::follow`].
+    #[must_use]
+    pub fn logs(&self) -> Logs {
+        self.shared.logs.clone()
     }
 
     /// What cores do when there is nothing to do.

@@ -180,6 +180,7 @@ impl<G: Graph> Plan<G> {
                 .collect();
             (baseline, controlled, ends)
         });
+        shared.logs.end();
         if let Err(panic) = controlled {
             shared.devices().stop();
             resume_unwind(panic);

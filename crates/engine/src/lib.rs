@@ -16,6 +16,8 @@
 //!   their counts by [`Control::snapshot`]; none of it makes a core wait.
 //! - Packets can be captured where they come in, go out and are dropped, by [`Control::taps`]: a capture
 //!   that can't keep up loses records, which are counted, and never packets.
+//! - What stages log by [`hotloop_stage::log`] is sent as events of `tracing` by the control thread, or by
+//!   another one, by [`Control::logs`]: a core neither formats it nor waits for anybody.
 //! - At most 16 groups and 127 cores.
 //!
 //! ```
@@ -76,6 +78,7 @@ mod engine;
 mod idle;
 mod ledger;
 mod load;
+mod log;
 mod mailbox;
 mod monitor;
 mod panic_origin;
@@ -100,6 +103,7 @@ pub use deployment::{Deployment, PlanError};
 pub use engine::{Engine, Plan, RING_CAPACITY_MAX};
 pub use idle::Idle;
 pub use load::{CoreLoad, LoadCounts, LoadMeter, PlaceLoad, PlaceTime, TimedTurns, Waiting};
+pub use log::{LOG_BURST, LOG_INTERVAL, LOG_RING_CAPACITY, Logs};
 pub use mailbox::{Asker, Mailbox, mailbox};
 pub use monitor::{CoreState, Monitor};
 pub use per_core::PerCore;

@@ -120,7 +120,7 @@ pub use hotloop_ops as ops;
 #[cfg(feature = "testing")]
 pub use hotloop_testing as testing;
 
-pub use hotloop_stage::{Error, drop_reasons};
+pub use hotloop_stage::{Error, drop_reasons, log};
 
 /// What fails here fails with an [`Error`], unless said otherwise.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -45,6 +45,7 @@ mod counters;
 mod error;
 mod instant;
 mod io;
+pub mod log;
 pub mod neighbours;
 mod stage;
 mod tagged;
