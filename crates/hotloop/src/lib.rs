@@ -71,7 +71,8 @@
 #![doc = "```"]
 //!
 //! More examples: [`stage::neighbours`] for the Ethernet address of a next hop, [`stage::Source::creates`]
-//! for a source that creates packets, [`stage::Stage::gauges`] for a stage's own figures in the report.
+//! for a source that creates packets, [`stage::Stage::gauges`] for a stage's own figures in the report, [`log`]
+//! for messages of a stage.
 #![cfg_attr(
     feature = "testing",
     doc = "[`testing::simulator`] runs a whole graph with peers that answer."

@@ -42,8 +42,8 @@
 //! - A running program's socket is never taken away by a second one; one that was left behind is
 //!   replaced. Both hold where programs start at the same time.
 //! - Nothing that happens to standard error ends or delays a program: messages wait in a queue of
-//!   1 MiB for a thread that writes them. What is lost is counted and, where it can be, said. One
-//!   place in the source writes at most 100 messages in 10 s.
+//!   1 MiB for a thread that writes them, which also sends what cores log. What is lost is counted
+//!   and, where it can be, said. One place in the source writes at most 100 messages in 10 s.
 //! - While packets pass, no thread has a capability but the control thread and those that say what
 //!   they [`keep`].
 //! - Asking ends in time, also where a program is stuck.

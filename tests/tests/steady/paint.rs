@@ -33,11 +33,22 @@ impl<'a> Painted<'a> {
         packet.truncate(0);
         let data = packet.append(template.bytes.len()).expect("a buffer takes a frame");
         data.copy_from_slice(&template.bytes);
-        if template.kind == Kind::NewFlow {
+        if matches!(template.kind, Kind::NewFlow | Kind::NewPort) {
             self.flow_count += 1;
             let [high, low @ ..] = self.flow_count.to_be_bytes();
-            data[SOURCE_ADDRESS].copy_from_slice(&[100, 64 + high, low[0], low[1]]);
-            data[SOURCE_PORT].copy_from_slice(&[1, low[2]]);
+            if template.kind == Kind::NewFlow {
+                // Limits are for addresses, so each flow has its own.
+                let [net, host @ ..] = low;
+                data[SOURCE_ADDRESS].copy_from_slice(&[
+                    100,
+                    net.wrapping_add(64),
+                    host[0],
+                    host[1],
+                ]);
+                data[SOURCE_PORT].copy_from_slice(&[1, high]);
+            } else {
+                data[SOURCE_PORT].copy_from_slice(&low[1..]);
+            }
         }
     }
 }

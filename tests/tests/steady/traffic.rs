@@ -12,6 +12,8 @@ pub enum Kind {
     Plain,
     /// From another client each time: a new flow.
     NewFlow,
+    /// From the same client and another port each time: a new flow.
+    NewPort,
     /// At the very beginning of the buffer, without headroom.
     NoHeadroom,
 }
@@ -37,6 +39,12 @@ pub const CONFIG: &str = r#"
     device = "net_null0"
     next_hop_mac = "02:00:00:00:09:02"
 
+    [health]
+    probe_source = ["192.0.2.9"]
+
+    [limits]
+    source_new_connections_per_second_max = 20
+
     [[service]]
     name = "web"
     address = "203.0.113.10"
@@ -56,7 +64,18 @@ pub const CONFIG: &str = r#"
     address = "203.0.113.20"
     protocol = "tcp"
     ports = "80"
+
+    [[service]]
+    name = "limited"
+    address = "203.0.113.30"
+    protocol = "udp"
+    ports = "80"
+    new_connections_per_second_max = 20
+    backend = [{ address = "10.0.0.1" }]
 "#;
+
+/// Whose packets to services are dropped.
+pub const BLOCKED: &str = "198.18.0.0/15";
 
 const CLIENT: &str = "198.51.100.7:4000";
 const VIP: &str = "203.0.113.10:80";
@@ -78,6 +97,16 @@ fn reply_to(client: &str) -> PacketBuilder {
 fn limited() -> PacketBuilder {
     let request = tcp().from("[2001:db8:c::7]:9").to("[2001:db8:f::10]:80");
     request.extension(60, &[4, 1, 0, 1, 1, 0])
+}
+
+/// What the backend answers to a probe.
+fn probe_reply() -> PacketBuilder {
+    tcp().from(VIP).to("192.0.2.9:4000")
+}
+
+/// A probe, as health checks make it.
+pub fn probe() -> Vec<u8> {
+    tcp().from("192.0.2.9:4000").to(VIP).tunnelled("192.0.2.1", "10.0.0.1").build()
 }
 
 /// A tunnel packet that met congestion which the packet inside can't show.
@@ -114,7 +143,7 @@ pub fn round() -> Vec<Template> {
         plain(damaged()),                                               // bad_checksum
         plain(congested()),                                             // congestion
         plain(tcp().from(CLIENT).to("203.0.113.10:81").build()),        // no_service
-        plain(tcp().from(CLIENT).to("203.0.113.20:80").build()),        // no_backend
+        Template { bytes: tcp().to("203.0.113.20:80").build(), kind: Kind::NewFlow }, // no_backend
         plain(request().ttl(1).build()),                                // ttl_expired
         plain(request().payload(vec![0; 1460]).dont_fragment().build()), // too_big, answered
         Template { bytes: request().build(), kind: Kind::NoHeadroom },  // no_headroom
@@ -122,6 +151,11 @@ pub fn round() -> Vec<Template> {
         plain(request().from("127.0.0.1:9").build()),                   // martian_source
         plain(reply_to("255.255.255.255:9").build()),                   // martian_destination
         plain(limited().build()), // encapsulation_limit, answered
+        plain(request().from("198.18.0.1:9").build()), // blocked
+        Template { bytes: udp().from(CLIENT).to(VIP).build(), kind: Kind::NewPort }, // source_limit
+        Template { bytes: udp().to("203.0.113.30:80").build(), kind: Kind::NewFlow }, // service_limit
+        plain(probe_reply().build()),                                                 // probe_reply
+        plain(probe_reply().payload(vec![0; 1700]).build()), // probe_reply_lost
         // In pieces once wrapped, and fragments that follow their first.
         plain(request().payload(vec![0; 1460]).build()),
         plain(whole.clone().build_fragments(600).remove(0)),

@@ -1,12 +1,13 @@
 //! How a message is written: one line, for people, for programs, or for journald.
 
+use super::time::Time;
 use clap::ValueEnum;
 use std::fmt;
 use std::os::linux::fs::MetadataExt as _;
 use std::sync::atomic::{AtomicU8, Ordering};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::fmt::format::{Format, Json, Writer};
-use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+use tracing_subscriber::fmt::time::FormatTime;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
@@ -30,7 +31,7 @@ const COMMAND: u8 = u8::MAX;
 pub(super) struct Lines {
     program: &'static str,
     format: AtomicU8,
-    json: Format<Json, SystemTime>,
+    json: Format<Json, Time>,
 }
 
 impl Lines {
@@ -38,7 +39,7 @@ impl Lines {
     /// command writes.
     pub(super) fn new(program: &'static str) -> Self {
         let format = if is_journald() { LogFormat::Journald as u8 } else { COMMAND };
-        let json = Format::default().json().flatten_event(true);
+        let json = Format::default().with_timer(Time).json().flatten_event(true);
         Self { program, format: AtomicU8::new(format), json }
     }
 
@@ -78,7 +79,7 @@ where
             write!(writer, "<{}>", priority(level))?;
         } else {
             if format == LogFormat::Text as u8 {
-                SystemTime.format_time(&mut writer)?;
+                Time.format_time(&mut writer)?;
                 write!(writer, " {level:>5} ")?;
             }
             write!(writer, "{}: ", self.program)?;

@@ -3,17 +3,20 @@
 
 mod format;
 mod limit;
+mod time;
 
 use crate::queue::{Idle, Queue};
 use clap::Args;
+use hotloop_engine::Logs;
 use limit::{LeftOut, Limit, Taken, WINDOW};
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io;
 use std::panic::PanicHookInfo;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tracing::level_filters::LevelFilter;
+use tracing::subscriber::Interest;
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::Layer as _;
 use tracing_subscriber::fmt::MakeWriter;
@@ -27,6 +30,9 @@ pub const EXIT_WAIT: Duration = Duration::from_millis(500);
 /// The target of what DPDK says itself: all of it is written where `--log-level` asks for it.
 const DPDK: &str = "dpdk";
 
+/// How often what cores log is fetched.
+const LOGS_INTERVAL: Duration = Duration::from_millis(20);
+
 static DIAGNOSTICS: OnceLock<Diagnostics> = OnceLock::new();
 
 #[derive(Debug)]
@@ -34,6 +40,8 @@ struct Diagnostics {
     queue: Queue,
     limit: Limit,
     lines: format::Lines,
+    /// What the cores of runs log.
+    logs: Mutex<Vec<Logs>>,
     /// How many of those lost have been reported.
     said_count: AtomicU64,
 }
@@ -71,6 +79,7 @@ pub(crate) fn begin(program: &'static str) -> Flush {
         queue: Queue::default(),
         limit: Limit::default(),
         lines,
+        logs: Mutex::default(),
         said_count: AtomicU64::new(0),
     };
     if DIAGNOSTICS.set(fresh).is_err() {
@@ -116,9 +125,29 @@ pub(crate) fn flush() {
     }
 }
 
+/// From now on the writing thread sends what the cores of a run log.
+pub(crate) fn follow(logs: Logs) {
+    if let Some(diagnostics) = DIAGNOSTICS.get() {
+        diagnostics.logs().push(logs.follow());
+        diagnostics.queue.wake();
+    }
+}
+
 impl Diagnostics {
+    fn logs(&self) -> MutexGuard<'_, Vec<Logs>> {
+        self.logs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends what cores have logged. Returns when to do so again, where there are any.
+    fn send_logs(&self) -> Option<Instant> {
+        let mut logs = self.logs();
+        logs.retain(Logs::send);
+        (!logs.is_empty()).then(|| Instant::now() + LOGS_INTERVAL)
+    }
+
     /// Says what was left out and lost until now.
     fn settle(&self) {
+        self.send_logs();
         for left_out in self.limit.settle(Instant::now(), true).0 {
             say_left_out(left_out);
         }
@@ -131,14 +160,16 @@ impl Diagnostics {
         self.queue.write_to(&mut stderr(), &mut |idle| self.idle(idle))
     }
 
-    /// Says what was left out and, once standard error takes messages again, what was lost.
+    /// Sends what cores have logged, and says what was left out and, once standard error takes messages
+    /// again, what was lost.
     fn idle(&self, idle: Idle) -> Option<Instant> {
+        let next = self.send_logs();
         let (left_out, due) = self.limit.settle(Instant::now(), false);
         left_out.into_iter().for_each(say_left_out);
         if idle.is_writable {
             self.say_lost();
         }
-        due
+        due.into_iter().chain(next).min()
     }
 
     fn say_lost(&self) {
@@ -184,9 +215,18 @@ impl io::Write for Line {
     }
 }
 
+/// Whether what is said there is written.
+fn is_written(metadata: &Metadata<'_>) -> bool {
+    *metadata.level() <= Level::INFO || metadata.target() == DPDK
+}
+
 impl<S: Subscriber> Filter<S> for &'static Diagnostics {
     fn enabled(&self, metadata: &Metadata<'_>, _: &Context<'_, S>) -> bool {
-        *metadata.level() <= Level::INFO || metadata.target() == DPDK
+        is_written(metadata)
+    }
+
+    fn callsite_enabled(&self, metadata: &'static Metadata<'static>) -> Interest {
+        if is_written(metadata) { Interest::always() } else { Interest::never() }
     }
 
     fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, S>) -> bool {

@@ -7,6 +7,7 @@ use crate::config::IcmpEcho;
 use crate::own_header::OwnHeader;
 use crate::services::ServiceTable;
 use hotloop::flow::Handle;
+use hotloop::log;
 use hotloop::packet::PacketBuf;
 use hotloop::packet::classify::{Kind, Layout};
 use hotloop::packet::ethernet::Station;
@@ -71,6 +72,12 @@ impl<P: PacketBuf + Carries> Worker<P> {
             return turn.reject(packet, BalanceDrop::TunnelFromClients);
         }
         if !turn.services.may_tunnel(outer.source) {
+            log::warn!(
+                "a tunnel packet from {} to {} is dropped: that is no backend's address, nor in \
+                 balancer.tunnel_peers",
+                outer.source,
+                outer.destination
+            );
             return turn.reject(packet, BalanceDrop::UnknownTunnelSource);
         }
         if outer.fragment != Fragment::None {

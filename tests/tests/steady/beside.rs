@@ -1,0 +1,196 @@
+//! What goes on beside the cores: probes through the tunnels, captures, scrapes, and somebody who reads the
+//! log.
+
+use crate::traffic::probe;
+use hotloop::dpdk::Filter;
+use hotloop::engine::{Capture, CaptureConfig, Control, Points, Record};
+use hotloop::prelude::*;
+use hotloop::stage::tap;
+use hotloop_ops::Metrics;
+use hotloop_tests::eal;
+use ipip_lb::balance::{BUFFER_BYTES, BUFFERS_MAX, Buffer};
+use std::convert::Infallible;
+use std::fmt;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Scope, ScopedJoinHandle};
+use std::time::Duration;
+use tracing::level_filters::LevelFilter;
+use tracing::span::{Attributes, Id, Record as SpanRecord};
+use tracing::{Event, Metadata, Subscriber};
+
+/// How often metrics are scraped.
+const SCRAPE_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Control's side of the probes of worker 0.
+pub struct Probes {
+    asker: Asker<Buffer, Buffer>,
+    idle: Vec<Buffer>,
+    sent_count: u64,
+    reply_count: u64,
+}
+
+impl Probes {
+    pub fn new(asker: Asker<Buffer, Buffer>) -> Self {
+        let idle = (0..BUFFERS_MAX).map(|_| Vec::with_capacity(BUFFER_BYTES)).collect();
+        Self { asker, idle, sent_count: 0, reply_count: 0 }
+    }
+
+    /// Takes replies, and gives the worker room for more; one buffer in eight is a probe to be sent.
+    pub fn turn(&mut self) {
+        while let Some(mut buffer) = self.asker.answer(0) {
+            self.reply_count += u64::from(!buffer.is_empty());
+            buffer.clear();
+            self.idle.push(buffer);
+        }
+        while let Some(mut buffer) = self.idle.pop() {
+            if self.sent_count.is_multiple_of(8) {
+                buffer.extend_from_slice(&probe());
+            }
+            if let Err(mut refused) = self.asker.ask(0, buffer) {
+                refused.clear();
+                self.idle.push(refused);
+                return;
+            }
+            self.sent_count += 1;
+        }
+    }
+
+    pub fn check(&self) {
+        assert!(self.reply_count > 1000 && self.sent_count > 1000, "{self:?}");
+    }
+}
+
+impl fmt::Debug for Probes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} buffers went, {} replies came", self.sent_count, self.reply_count)
+    }
+}
+
+/// Two captures, of which one takes some packets and the other none, scrapes, and a reader of the log.
+pub struct Everything<'scope> {
+    captures: [Capture; 2],
+    record_counts: [u64; 2],
+    metrics: Metrics,
+    scraper: ScopedJoinHandle<'scope, u64>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl<'scope> Everything<'scope> {
+    pub fn begin(control: &Control<'_>, scope: &'scope Scope<'scope, '_>) -> Self {
+        // The copies of this program run one test each.
+        let _ = tracing::subscriber::set_global_default(&LISTENER);
+        let metrics = Metrics::bind("127.0.0.1:0".parse().expect("an address")).unwrap();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let (address, flag) = (metrics.address(), Arc::clone(&is_over));
+        let scraper = scope.spawn(move || scrape_until(address, &flag));
+        let captures =
+            ["ip6 or icmp", "ether proto 0x1234"].map(|expression| capture(control, expression));
+        Self { captures, record_counts: [0; 2], metrics, scraper, is_over }
+    }
+
+    /// What is to be done every few milliseconds.
+    pub fn turn(&mut self, control: &Control<'_>) {
+        self.metrics.answer(control, &mut |_| {});
+        for (capture, count) in self.captures.iter_mut().zip(&mut self.record_counts) {
+            *count += drain(capture);
+        }
+    }
+
+    /// Ends it, and checks that there was what there was to be: captures saw as many packets at least.
+    pub fn end(mut self, control: &Control<'_>, seen_min: u64) {
+        let (counts, captures) = (self.record_counts, &self.captures);
+        assert!(counts[0] > 10_000 && counts[1] == 0, "{counts:?}");
+        assert!(captures.iter().all(|it| it.totals().seen > seen_min), "{captures:?}");
+        self.is_over.store(true, Relaxed);
+        while !self.scraper.is_finished() {
+            self.turn(control);
+            control.wait_for(Duration::from_millis(1));
+        }
+        let scrape_count = self.scraper.join().expect("each scrape was answered");
+        assert!(scrape_count > 1, "{scrape_count} scrapes");
+    }
+}
+
+/// That records were made at two places, a stage's own and the balancer's, and left out at both.
+pub fn check_log() {
+    let said = LISTENER.0.lock().unwrap_or_else(PoisonError::into_inner);
+    for (made, text) in [
+        ("of a mirror", "packet {} of a mirror"),
+        ("from 10.7.7.7 to 192.0.2.1 is dropped", "a tunnel packet from {} to {} is dropped"),
+    ] {
+        let made_count =
+            said.iter().filter(|line| line.contains(made) && !line.contains(text)).count();
+        let is_left_out = |line: &&String| line.contains(" more like this ") && line.contains(text);
+        let left_out: Vec<_> = said.iter().filter(is_left_out).collect();
+        assert!(made_count >= 10 && !left_out.is_empty(), "{text}: {made_count}, {left_out:?}");
+    }
+}
+
+/// A capture of every place.
+fn capture(control: &Control<'_>, expression: &str) -> Capture {
+    let filter = Filter::compile(eal(), expression).unwrap();
+    let filter: Option<Arc<dyn tap::Filter>> = Some(Arc::new(filter));
+    let config = CaptureConfig { points: Points::ALL, filter, ..CaptureConfig::default() };
+    control.taps().capture(&config).unwrap()
+}
+
+/// Takes away what a capture has copied. Returns how many records.
+fn drain(capture: &mut Capture) -> u64 {
+    let mut count = 0;
+    let mut take = |_: &Record<'_>| {
+        count += 1;
+        Ok::<_, Infallible>(())
+    };
+    capture.drain(&mut take).expect("nothing fails");
+    count
+}
+
+/// Scrapes metrics until it is over, and returns how often.
+fn scrape_until(address: SocketAddr, is_over: &AtomicBool) -> u64 {
+    let mut count = 0;
+    while !is_over.load(Relaxed) {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: steady\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("\nhotloop_"), "{answer}");
+        count += 1;
+        std::thread::sleep(SCRAPE_INTERVAL);
+    }
+    count
+}
+
+/// Reads the log: keeps what is said, as text.
+struct Listener(Mutex<Vec<String>>, AtomicU64);
+
+static LISTENER: Listener = Listener(Mutex::new(Vec::new()), AtomicU64::new(1));
+
+impl Subscriber for &'static Listener {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() <= tracing::Level::INFO
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(LevelFilter::INFO)
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut line = String::new();
+        event.record(&mut |field: &tracing::field::Field, value: &dyn fmt::Debug| {
+            line.push_str(&format!(" {field}={value:?}"));
+        });
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(self.1.fetch_add(1, Relaxed))
+    }
+
+    fn record(&self, _: &Id, _: &SpanRecord<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
