@@ -116,6 +116,15 @@ pub fn kernel_received(interface: &str) -> u64 {
     kernel_count(interface, 1)
 }
 
+/// As [`kernel_sent`], for packets to be sent that were dropped.
+///
+/// # Panics
+/// Where there is no such interface.
+#[must_use]
+pub fn kernel_send_dropped(interface: &str) -> u64 {
+    kernel_count(interface, 11)
+}
+
 fn kernel_count(interface: &str, column: usize) -> u64 {
     let table = fs::read_to_string("/proc/thread-self/net/dev").expect("proc is mounted");
     let mut rows = table.lines().filter_map(|line| line.trim().split_once(':'));

@@ -1,6 +1,7 @@
 //! The kernel beside a program: what `ops::kernel` knows of it, compared with what `ip` says.
 #![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
+mod beside;
 mod follow;
 mod ping;
 mod port;

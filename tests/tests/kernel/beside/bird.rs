@@ -1,0 +1,76 @@
+//! BIRD, with one BGP session.
+
+use std::fs;
+use std::process::{Child, Command, Stdio};
+use tempfile::TempDir;
+
+/// After how many seconds without a word a session ends: each end says something in a third of it.
+pub const HOLD_SECONDS: u64 = 6;
+
+/// A BIRD in the network of the thread that started it.
+pub struct Bird {
+    child: Child,
+    folder: TempDir,
+}
+
+impl Bird {
+    /// Starts it, with the number and the address of its own and of its neighbour.
+    pub fn start(own: (u32, &str), neighbour: (u32, &str)) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let ((own_as, own), (neighbour_as, neighbour)) = (own, neighbour);
+        let config = format!(
+            "router id {own};\n\
+             timeformat protocol \"%s.%3f\";\n\
+             protocol device {{}}\n\
+             protocol bgp edge {{\n\
+             local {own} as {own_as};\n\
+             neighbor {neighbour} as {neighbour_as};\n\
+             hold time {HOLD_SECONDS};\n\
+             connect delay time 1; connect retry time 1; error wait time 1, 2;\n\
+             ipv4 {{ import all; export all; }};\n\
+             }}\n"
+        );
+        fs::write(folder.path().join("bird.conf"), config).unwrap();
+        let child = program("bird", &folder)
+            .args(["-f", "-c", "bird.conf", "-s", "bird.ctl"])
+            .stderr(Stdio::null())
+            .spawn();
+        let bird = Self { child: child.unwrap(), folder };
+        hotloop_tests::wait_until("bird answers", || bird.session().is_some());
+        bird
+    }
+
+    /// Since when the session is established, in seconds; nothing where it is not.
+    ///
+    /// BIRD keeps another clock's time, and says the same moment a little differently each time.
+    pub fn established_s(&self) -> Option<f64> {
+        let line = self.session()?;
+        let mut words = line.split_whitespace();
+        // Its name, protocol, table and state.
+        let since = words.nth(4)?.parse().ok();
+        since.filter(|_| words.next() == Some("Established"))
+    }
+
+    /// What BIRD says of the session; nothing while it starts.
+    fn session(&self) -> Option<String> {
+        let mut ask = program("birdc", &self.folder);
+        let output = ask.args(["-r", "-s", "bird.ctl", "show", "protocols"]).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        text.lines().find(|line| line.starts_with("edge")).map(str::to_owned)
+    }
+}
+
+/// One of BIRD's programs, which an ordinary user's path may lack.
+fn program(name: &str, folder: &TempDir) -> Command {
+    let mut command = Command::new("env");
+    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
+    command.current_dir(folder.path()).arg(format!("PATH={path}")).arg(name);
+    command
+}
+
+impl Drop for Bird {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
