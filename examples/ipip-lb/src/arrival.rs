@@ -1,7 +1,7 @@
 //! What arrives by which port: the frames that are for the balancer, and where its tunnels end.
 
+use crate::balance::Route;
 use crate::config::Side;
-use crate::exception::Exception;
 use hotloop::packet::classify::Layout;
 use hotloop::packet::ethernet::Station;
 use hotloop::packet::seed::Seed;
@@ -17,7 +17,8 @@ const PORTS_MAX: usize = 256;
 pub struct Ports {
     stations: Box<[Station; PORTS_MAX]>,
     has_backends: Box<[bool; PORTS_MAX]>,
-    exception: Option<Exception>,
+    /// By which way that goes which is not for the balancer.
+    punted: Box<[Option<Route>; PORTS_MAX]>,
 }
 
 impl Default for Ports {
@@ -25,7 +26,7 @@ impl Default for Ports {
         Self {
             stations: Box::new([Station::ANY; PORTS_MAX]),
             has_backends: Box::new([true; PORTS_MAX]),
-            exception: None,
+            punted: Box::new([None; PORTS_MAX]),
         }
     }
 }
@@ -42,15 +43,26 @@ impl Ports {
         self.has_backends[number] = side.has_backends();
     }
 
-    /// Sets where packets go that are not for the balancer; without, they are dropped.
-    pub const fn set_exception(&mut self, exception: Exception) {
-        self.exception = Some(exception);
+    /// Sets where packets go that came by this port and are not for the balancer; without, they are
+    /// dropped.
+    ///
+    /// # Panics
+    /// With a number above 254, which no port has.
+    pub fn set_punted(&mut self, port: PortId, route: Route) {
+        let number = usize::from(port.number());
+        assert!(number < PORTS_MAX - 1, "port number {number}");
+        self.punted[number] = Some(route);
     }
 
-    /// Where packets go that are not for the balancer.
+    /// Whether anything goes elsewhere that is not for the balancer.
     #[must_use]
-    pub const fn exception(&self) -> Option<Exception> {
-        self.exception
+    pub fn has_punted(&self) -> bool {
+        self.punted.iter().any(Option::is_some)
+    }
+
+    /// Where a packet goes that is not for the balancer.
+    pub(crate) fn route_of_punted<P: PacketBuf>(&self, packet: &P) -> Option<Route> {
+        self.punted[ingress_index(packet)]
     }
 
     /// Whether a tunnel that a packet came in may end here: it came from where backends and peers are.

@@ -249,8 +249,8 @@ pub struct Port {
     pub side: Side,
     /// Whether frames to any address are for the balancer.
     pub accept_any_mac: bool,
-    /// The TAP interface by which the kernel gets what is not for the balancer, if it does: of one port
-    /// at most.
+    /// The TAP interface by which the kernel gets what is not for the balancer, if it does; no
+    /// other port's.
     pub kernel_interface: Option<String>,
     /// Its descriptors, mempool and RSS.
     pub settings: PortSettings,

@@ -1,51 +1,91 @@
 //! The exception path: what a port receives that is not for the balancer goes to the kernel, by a TAP
 //! interface, and what the kernel sends by that goes out of the port.
 
+use crate::arrival::Ports;
 use crate::balance::Route;
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::failure::BadInput;
 use hotloop::dpdk::{Eal, Port};
 use hotloop::packet::PortId;
 use hotloop_ops::kernel::{KernelPort, Mbufs, PuntLimits, TapConfig};
 
-/// The route to the kernel. Ports have numbers from 0.
-pub const KERNEL: Route = Route(u16::MAX);
+/// What is added to a port's number for the packets that the kernel sends by its interface. DPDK has 32
+/// ports, unless it was built otherwise.
+const FROM_KERNEL: u16 = 127;
 
-/// Where packets go that are not for the balancer.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Exception {
-    /// The port whose packets go to the kernel.
-    pub ingress: PortId,
-    /// The way out of that port, for what the kernel sends.
-    pub wire: Route,
+/// The interface by which the kernel gets what a port receives that is not for the balancer.
+#[derive(Debug)]
+pub struct KernelInterface {
+    port: KernelPort<Mbufs>,
+    /// The port whose packets go there.
+    ingress: PortId,
+    /// What packets from it say.
+    number: PortId,
+    /// The way to it.
+    route: Route,
+    /// The way out of the port.
+    wire: Route,
 }
 
-/// The interface of the port that has one.
+impl KernelInterface {
+    /// The interface, as a source and a sink of packets.
+    #[must_use]
+    pub const fn port(&self) -> &KernelPort<Mbufs> {
+        &self.port
+    }
+
+    /// The way to it.
+    #[must_use]
+    pub const fn route(&self) -> Route {
+        self.route
+    }
+
+    /// Sets where packets go that are not for the balancer, in both directions.
+    pub fn set_ways(&self, ports: &mut Ports) {
+        ports.set_punted(self.ingress, self.route);
+        ports.set_punted(self.number, self.wire);
+    }
+}
+
+/// The interfaces of the ports that have one.
 ///
 /// # Errors
 /// There can't be such an interface.
-pub fn open(
+pub fn open(eal: Eal, config: &Config, ports: &[&Port]) -> Result<Vec<KernelInterface>, BadInput> {
+    let mut interfaces = Vec::new();
+    for ((index, configured), port) in (0..).zip(&config.ports).zip(ports) {
+        if let Some(name) = &configured.kernel_interface {
+            let opened = open_one(eal, config, (index, port), name);
+            interfaces.push(opened.map_err(|problem| {
+                BadInput::new(format!("port.{}.kernel_interface: {problem}", configured.name))
+            })?);
+        }
+    }
+    Ok(interfaces)
+}
+
+fn open_one(
     eal: Eal,
     config: &Config,
-    ports: &[&Port],
-) -> Result<Option<(KernelPort<Mbufs>, Exception)>, BadInput> {
-    let mut configured = (0..).zip(&config.ports).zip(ports);
-    let found = configured.find_map(|((index, configured), port)| {
-        Some((Route(index), configured, port, configured.kernel_interface.as_ref()?))
-    });
-    let Some((wire, configured, port, interface)) = found else { return Ok(None) };
-    let wrong =
-        |what: String| BadInput::new(format!("port.{}.kernel_interface: {what}", configured.name));
-    let tap = TapConfig { mac: Some(port.mac()), ..TapConfig::named(interface) };
-    let kernel = KernelPort::open(&tap, PuntLimits::default(), mbufs(eal, config));
-    let kernel = kernel.map_err(|error| wrong(error.to_string()))?;
-    let ingress = port.id().map_err(|error| wrong(error.to_string()))?;
-    Ok(Some((kernel, Exception { ingress, wire })))
+    (index, port): (u16, &Port),
+    name: &str,
+) -> Result<KernelInterface, String> {
+    let ingress = port.id().map_err(|error| error.to_string())?;
+    if ingress.number() >= FROM_KERNEL {
+        return Err(format!("port number {ingress} of DPDK is too high; give up other devices"));
+    }
+    let number = PortId::new(ingress.number() + FROM_KERNEL);
+    let tap = TapConfig { mac: Some(port.mac()), ..TapConfig::named(name) };
+    let mbufs = mbufs(eal, config).with_ingress(number);
+    let port = KernelPort::open(&tap, PuntLimits::default(), mbufs);
+    let port = port.map_err(|error| error.to_string())?;
+    let (route, wire) = (Route::to_kernel(index), Route(index));
+    Ok(KernelInterface { port, ingress, number, route, wire })
 }
 
 /// Mbufs for what the kernel sends, which may leave by any port.
 pub fn mbufs(eal: Eal, config: &Config) -> Mbufs {
-    let descriptors = |port: &crate::config::Port| port.settings.port_config().tx_descriptor_count;
+    let descriptors = |port: &config::Port| port.settings.port_config().tx_descriptor_count;
     let each: usize = config.ports.iter().map(|port| usize::from(descriptors(port))).sum();
     let is_on_bus = config.ports.iter().any(|port| port.device.contains(':'));
     Mbufs::new(eal, config.balancer.mtu, each * config.engine.workers, is_on_bus)

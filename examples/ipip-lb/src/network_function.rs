@@ -144,7 +144,7 @@ impl NetworkFunction {
     {
         let neighbours = Neighbours::new(2 * next_hops.len());
         let learning = Arc::clone(&neighbours);
-        let is_exceptional = self.ports.exception().is_some();
+        let is_exceptional = self.ports.has_punted();
         let received = source(receive).stage(move |_| Learn::new(Arc::clone(&learning)));
         self.balanced(received, create)
             .burst_stage(move |_| {

@@ -7,7 +7,7 @@ use crate::check::Understood;
 use crate::cli::Run;
 use crate::config::{self, Config, ConfigError, Side};
 use crate::control::Operator;
-use crate::exception::{self, KERNEL};
+use crate::exception::{self, KernelInterface};
 use crate::failure::{BadInput, Failure};
 use crate::guard::Guard;
 use crate::hashes::PUBLIC_HASHES;
@@ -48,9 +48,9 @@ pub fn run(args: &Run) -> Result<Outcome, Failure> {
     let (function, steering) = NetworkFunction::new(&config, egresses(&ports))
         .map_err(|error| BadInput::new(error.to_string()))?;
     let all: Vec<_> = ports.iter().map(|(_, port)| port).collect();
-    let (kernel, exception) = exception::open(eal, &config, &all)?.unzip();
+    let interfaces = exception::open(eal, &config, &all)?;
     let mut receiving = receiving(&config, &ports)?;
-    exception.into_iter().for_each(|exception| receiving.set_exception(exception));
+    interfaces.iter().for_each(|it| it.set_ways(&mut receiving));
     let function = function.receiving(receiving);
     let mut socket =
         args.control.bind("ipip-lb").map_err(|error| BadInput::new(error.to_string()))?;
@@ -64,14 +64,17 @@ pub fn run(args: &Run) -> Result<Outcome, Failure> {
     let mut operator = operator.announcing(announcer);
     let receive = |core: &Core| {
         let queues = rx_queues(core, &ports, &config)?.into_iter().map(PortOrKernel::Port);
-        let interfaces = kernel.iter().chain(vips.as_ref().map(VipInterface::port));
-        let interfaces = interfaces.map(|it| Ok(PortOrKernel::Kernel(it.source(core)?)));
-        Ok(sources(queues.chain(interfaces.collect::<Result<Vec<_>, Error>>()?)))
+        let all = interfaces.iter().map(KernelInterface::port);
+        let all = all.chain(vips.as_ref().map(VipInterface::port));
+        let all = all.map(|it| Ok(PortOrKernel::Kernel(it.source(core)?)));
+        Ok(sources(queues.chain(all.collect::<Result<Vec<_>, Error>>()?)))
     };
     let send = |core: &Core| {
         let queue = |port: &Port| Ok::<_, Error>(PortOrKernel::Port(port.tx_queue(core)?));
         let queues = ports.iter().map(|(egress, port)| Ok((egress.route, queue(port)?)));
-        let punted = kernel.iter().map(|it| Ok((KERNEL, PortOrKernel::Kernel(it.sink(core)?))));
+        let punted = interfaces
+            .iter()
+            .map(|it| Ok((it.route(), PortOrKernel::Kernel(it.port().sink(core)?))));
         Ok(outlets(queues.chain(punted).collect::<Result<Vec<_>, Error>>()?))
     };
     let next_hops = next_hops(&config, &ports);

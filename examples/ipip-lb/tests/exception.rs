@@ -1,5 +1,5 @@
 //! What is not for the balancer goes to the kernel and comes from it: ARP, neighbour discovery and pings
-//! work on a port that the balancer has.
+//! work on each port that the balancer has.
 
 #![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
@@ -19,8 +19,24 @@ use std::sync::mpsc::channel;
 /// How many pings go from each end to the other, in each IP version.
 const PING_COUNT: u16 = 100;
 
-/// The configuration, with what says where frames go.
-fn config(next_hop: &str) -> String {
+/// The addresses of the host, on the interfaces of the balancer.
+const HOST: [(&str, &str); 4] = [
+    ("192.0.2.1/24", "edge0"),
+    ("2001:db8::1/64", "edge0"),
+    ("198.51.100.1/24", "edge1"),
+    ("2001:db8:1::1/64", "edge1"),
+];
+
+/// Those of the other ends of the wires.
+const PEER: [(&str, &str); 4] = [
+    ("192.0.2.2/24", "b0"),
+    ("2001:db8::2/64", "b0"),
+    ("198.51.100.2/24", "b1"),
+    ("2001:db8:1::2/64", "b1"),
+];
+
+/// The configuration, with what says where frames for clients and for backends go.
+fn config(next_hop: &str, backends: &str) -> String {
     format!(
         r#"
 [engine]
@@ -35,7 +51,14 @@ decapsulate = []
 name = "uplink"
 device = "net_af_packet0,iface=a0"
 kernel_interface = "edge0"
+side = "client"
 {next_hop}
+[[port]]
+name = "downlink"
+device = "net_af_packet1,iface=a1"
+kernel_interface = "edge1"
+side = "backend"
+{backends}
 [[service]]
 name = "dns"
 address = "203.0.113.10"
@@ -71,14 +94,19 @@ enum Order {
 
 #[test]
 fn pings_pass_in_both_directions_beside_what_is_balanced() {
-    let wired = namespace().and_then(|network| network.pair("a0", "b0").map(|()| network));
+    let wired = namespace().and_then(|network| {
+        network.pair("a0", "b0").and_then(|()| network.pair("a1", "b1")).map(|()| network)
+    });
     let _network = match wired {
         Ok(network) => network,
         Err(why) => return println!("skipped: {why}"),
     };
-    // The kernel has no business on the wire: what it answers, it answers by `edge0`.
-    ip(&["link", "set", "dev", "a0", "arp", "off"]).unwrap();
-    fs::write("/proc/sys/net/ipv6/conf/a0/disable_ipv6", "1").unwrap();
+    // The kernel has no business on the wires: what it answers, it answers by `edge0` and `edge1`.
+    for wire in ["a0", "a1"] {
+        ip(&["link", "set", "dev", wire, "arp", "off"]).unwrap();
+        fs::write(format!("/proc/sys/net/ipv6/conf/{wire}/disable_ipv6"), "1").unwrap();
+    }
+    let backends = format!("next_hop_mac = \"{}\"", mac("b1"));
     let by_mac = format!("next_hop_mac = \"{}\"", mac("b0"));
     let by_address = "next_hop = \"192.0.2.2\"\naddress = \"192.0.2.1\"".to_owned();
     std::thread::scope(|scope| {
@@ -93,7 +121,9 @@ fn pings_pass_in_both_directions_beside_what_is_balanced() {
             }
         });
         let process = is_ready.recv().unwrap().to_string();
-        ip(&["link", "set", "dev", "b0", "netns", &process]).unwrap();
+        for wire in ["b0", "b1"] {
+            ip(&["link", "set", "dev", wire, "netns", &process]).unwrap();
+        }
         let by_peer = |given: Order| {
             order.send(given).unwrap();
             results.recv().unwrap()
@@ -101,10 +131,16 @@ fn pings_pass_in_both_directions_beside_what_is_balanced() {
         by_peer(Order::Send(0));
         for next_hop in [by_mac, by_address] {
             let folder = tempfile::tempdir().unwrap();
-            let program = start(folder.path(), &next_hop);
-            address("192.0.2.1/24", "edge0");
-            address("2001:db8::1/64", "edge0");
-            for (host, peer) in [("192.0.2.1", "192.0.2.2"), ("2001:db8::1", "2001:db8::2")] {
+            let program = start(folder.path(), &config(&next_hop, &backends));
+            for (address, interface) in HOST {
+                self::address(address, interface);
+            }
+            for (host, peer) in [
+                ("192.0.2.1", "192.0.2.2"),
+                ("2001:db8::1", "2001:db8::2"),
+                ("198.51.100.1", "198.51.100.2"),
+                ("2001:db8:1::1", "2001:db8:1::2"),
+            ] {
                 assert_eq!(by_peer(Order::Ping(host)), usize::from(PING_COUNT), "{host}");
                 assert_eq!(
                     ping(peer.parse().unwrap(), PING_COUNT),
@@ -124,8 +160,8 @@ fn pings_pass_in_both_directions_beside_what_is_balanced() {
     });
 }
 
-fn start(folder: &Path, next_hop: &str) -> Program {
-    fs::write(folder.join("lb.toml"), config(next_hop)).unwrap();
+fn start(folder: &Path, config: &str) -> Program {
+    fs::write(folder.join("lb.toml"), config).unwrap();
     let mut run = Command::new(env!("CARGO_BIN_EXE_ipip-lb"));
     run.current_dir(folder).args(["run", "--config", "lb.toml", "--report", "json"]);
     run.args(["--control", "lb.sock"]);
@@ -135,6 +171,15 @@ fn start(folder: &Path, next_hop: &str) -> Program {
 /// Every packet is accounted for.
 fn check(report: &Value) {
     assert_eq!(report["balanced"], true, "{report}");
+    // Nothing that the kernel had to do with went by another way than its own.
+    for sink in ["sink kernel 0", "sink kernel 1"] {
+        let stages = report["stages"].as_array().unwrap();
+        let sent = stages.iter().find(|it| it["name"] == sink).map(|it| &it["emitted"]);
+        assert!(
+            sent.is_some_and(|sent| sent.as_u64() >= Some(4 * u64::from(PING_COUNT))),
+            "{report}"
+        );
+    }
 }
 
 /// Does what is ordered, at the other end of the wire.
@@ -142,9 +187,10 @@ fn obey(order: &Order) -> usize {
     match order {
         Order::Ping(to) => ping(to.parse::<IpAddr>().unwrap(), PING_COUNT),
         Order::Send(0) => {
-            ip(&["link", "set", "dev", "b0", "up"]).unwrap();
-            address("192.0.2.2/24", "b0");
-            address("2001:db8::2/64", "b0");
+            for (address, interface) in PEER {
+                ip(&["link", "set", "dev", interface, "up"]).unwrap();
+                self::address(address, interface);
+            }
             ip(&["route", "add", "203.0.113.0/24", "via", "192.0.2.1"]).unwrap();
             0
         }

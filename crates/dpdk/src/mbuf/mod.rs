@@ -6,7 +6,7 @@ mod segment;
 mod shared;
 
 use hotloop_dpdk_sys::{self as sys, RawMbuf};
-use hotloop_packet::PacketBuf;
+use hotloop_packet::{PacketBuf, PortId};
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
@@ -65,10 +65,11 @@ impl Mbuf {
         ManuallyDrop::new(self).raw
     }
 
-    /// Sets the port that received it. A driver that passes on the mbufs that were sent to it leaves
-    /// the number of the port that received them first.
-    pub(crate) fn set_ingress(&mut self, port: u16) {
-        self.head_mut().port = port;
+    /// Sets the port that [received](hotloop_packet::PacketBuf::ingress) it. RX queues do so: a driver that passes on the mbufs that
+    /// were sent to it leaves the number of the port that received them first.
+    #[inline]
+    pub fn set_ingress(&mut self, port: PortId) {
+        self.head_mut().port = port.number();
     }
 
     /// The number of segments, at least 1.

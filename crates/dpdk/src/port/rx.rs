@@ -6,6 +6,7 @@ use super::stats;
 use crate::error::Direction;
 use crate::mbuf::{self, Mbuf, lengths};
 use hotloop_dpdk_sys::{self as sys, RawMbuf};
+use hotloop_packet::PortId;
 use hotloop_stage::{Burst, Device, Error, Limits, Source};
 use std::cell::Cell;
 use std::fmt;
@@ -140,7 +141,7 @@ impl RxQueue {
                 continue;
             }
             if let Some(mut mbuf) = self.exclusive(raw) {
-                mbuf.set_ingress(self.pass.port_id());
+                mbuf.set_ingress(PortId::new(self.pass.port_id()));
                 slots[kept].write(mbuf);
                 kept += 1;
             }

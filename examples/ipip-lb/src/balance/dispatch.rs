@@ -45,6 +45,15 @@ impl<P: PacketBuf + Carries> Worker<P> {
         }
     }
 
+    /// Handles a packet that isn't the balancer's: it goes to the kernel, or from it to the wire. Without
+    /// an exception path, it is dropped.
+    pub(super) fn punt(&self, turn: &mut Turn<'_, '_, '_, P>, packet: P) {
+        match self.ports.route_of_punted(&packet).filter(|_| turn.may_punt) {
+            Some(route) => turn.send(packet, route),
+            None => turn.reject(packet, BalanceDrop::Punt),
+        }
+    }
+
     /// [`dispatch`](Self::dispatch) for any packet.
     #[inline(never)]
     fn dispatch_any(&mut self, turn: &mut Turn<'_, '_, '_, P>, packet: P, layout: Layout) {
@@ -54,7 +63,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
             Kind::Other if layout.is_foreign() => {
                 return turn.reject(packet, BalanceDrop::NotForUs);
             }
-            Kind::Arp | Kind::Other => return turn.punt(packet),
+            Kind::Arp | Kind::Other => return self.punt(turn, packet),
         }
         let Some(header) = OwnHeader::of(packet.data()) else {
             return turn.reject(packet, BalanceDrop::Malformed);
@@ -100,9 +109,9 @@ impl<P: PacketBuf + Carries> Worker<P> {
             }
             Some(inner) if layout.is_ip() => {
                 // What came in a tunnel has lost the headers that the kernel would go by.
-                let exception = turn.exception.take();
+                let may_punt = std::mem::replace(&mut turn.may_punt, false);
                 self.bare(turn, packet, &inner, layout, Way::Tunnelled);
-                turn.exception = exception;
+                turn.may_punt = may_punt;
             }
             _ => turn.reject(packet, BalanceDrop::Malformed),
         }
@@ -129,13 +138,13 @@ impl<P: PacketBuf + Carries> Worker<P> {
         }
         let icmp_kind = header.icmp_kind(packet.data());
         if header.source.is_ipv6() && icmp_kind.is_some_and(is_between_neighbours) {
-            return turn.punt(packet);
+            return self.punt(turn, packet);
         }
         if !turn.services.is_vip(header.destination) {
             if way == Way::Tunnelled && turn.services.is_vip(header.source) {
                 return self.return_to_client(turn, packet, header, layout);
             }
-            return turn.punt(packet);
+            return self.punt(turn, packet);
         }
         if header.is_echo(packet.data()) {
             return self.echo(turn, packet, header, layout);

@@ -6,7 +6,6 @@ use super::{Balance, BalanceDrop, WAITING_MAX, Worker};
 use crate::arrival::hash;
 use crate::connections::Walk;
 use crate::counts::WorkerCounts;
-use crate::exception::{Exception, KERNEL};
 use crate::own_header::{fast_flags, plain_flags};
 use crate::services::ServiceTable;
 use hotloop::engine::Routed;
@@ -28,9 +27,25 @@ const TARGETS_AHEAD: usize = 12;
 #[derive(Clone, Copy, Eq, PartialEq)]
 pub struct Route(pub u16);
 
+impl Route {
+    /// The way to the kernel, by the interface of the port with this index.
+    #[must_use]
+    pub const fn to_kernel(index: u16) -> Self {
+        Self(u16::MAX - index)
+    }
+
+    /// The index of that port; nothing where it is the way to a port itself.
+    const fn kernel_index(self) -> Option<u16> {
+        if self.0 > u16::MAX / 2 { Some(u16::MAX - self.0) } else { None }
+    }
+}
+
 impl fmt::Debug for Route {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if *self == KERNEL { f.write_str("kernel") } else { write!(f, "port {}", self.0) }
+        match self.kernel_index() {
+            Some(index) => write!(f, "kernel {index}"),
+            None => write!(f, "port {}", self.0),
+        }
     }
 }
 
@@ -71,8 +86,8 @@ pub(super) struct Turn<'t, 'c, 'o, P> {
     pub(super) services: &'t ServiceTable,
     /// Where this worker counts.
     pub(super) counts: &'t WorkerCounts,
-    /// Where packets go that are not the balancer's.
-    pub(super) exception: Option<Exception>,
+    /// Whether packets that are not the balancer's may go elsewhere.
+    pub(super) may_punt: bool,
 }
 
 impl<P: PacketBuf> Turn<'_, '_, '_, P> {
@@ -84,18 +99,6 @@ impl<P: PacketBuf> Turn<'_, '_, '_, P> {
     pub(super) fn reject(&mut self, packet: P, reason: BalanceDrop) {
         // What it says is for stages that return a verdict for each packet.
         let _ = self.cx.drop::<_, ()>(packet, reason);
-    }
-
-    /// Handles a packet that isn't the balancer's: it goes to the kernel, or from it to the wire. Without
-    /// an exception path, it is dropped.
-    pub(super) fn punt(&mut self, packet: P) {
-        match (self.exception, packet.ingress()) {
-            (Some(Exception { wire, .. }), None) => self.send(packet, wire),
-            (Some(Exception { ingress, .. }), Some(port)) if port == ingress => {
-                self.send(packet, KERNEL);
-            }
-            _ => self.reject(packet, BalanceDrop::Punt),
-        }
     }
 
     #[inline(always)]
@@ -132,9 +135,8 @@ impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
             self.prefetch_targets(input.as_slice());
         }
         let route = self.state.egresses.backends.route;
-        let exception = self.state.ports.exception();
         let state = &mut self.state;
-        let mut turn = Turn { cx, out, services, counts, exception };
+        let mut turn = Turn { cx, out, services, counts, may_punt: true };
         let mut next_index = 0;
         while let Some((other, found)) = turn.out.map_until(input, |mut classified| {
             let index = next_index;
@@ -166,12 +168,12 @@ impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
         self.queries.answer(&self.state.connections, now);
         if self.state.probing.is_some() {
             let mut turn =
-                Turn { cx, out, services: self.services.current(), counts, exception: None };
+                Turn { cx, out, services: self.services.current(), counts, may_punt: false };
             self.state.send_probes(&mut turn);
         }
         if self.state.fragments.waiting_count() > 0 {
             let services = self.services.current();
-            let mut turn = Turn { cx, out, services, counts, exception: None };
+            let mut turn = Turn { cx, out, services, counts, may_punt: false };
             self.state.give_up_fragments(&mut turn, Some(now));
         }
     }
@@ -179,7 +181,7 @@ impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
     fn finish(&mut self, cx: &mut Cx<'_, BalanceDrop>, out: &mut Output<'_, Routed<P, Route>>) {
         let counts = &self.counts[self.worker];
         let services = self.services.current();
-        let mut turn = Turn { cx, out, services, counts, exception: None };
+        let mut turn = Turn { cx, out, services, counts, may_punt: false };
         self.state.give_up_fragments(&mut turn, None);
     }
 

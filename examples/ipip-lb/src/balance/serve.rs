@@ -282,7 +282,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
     ) {
         let quoted = layout.key(packet.data());
         let Some(quoted) = quoted.filter(|_| !header.is_hop_by_hop(packet.data())) else {
-            return turn.punt(packet);
+            return self.punt(turn, packet);
         };
         // The quoted packet went from the service to the client.
         let key = quoted.reversed();
@@ -290,7 +290,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         if key.destination() != header.destination || !is_vip {
             return match is_vip {
                 true => turn.reject(packet, BalanceDrop::NoService),
-                false => turn.punt(packet),
+                false => self.punt(turn, packet),
             };
         }
         let Some(packet) = self.may_encapsulate(turn, packet, header) else { return };

@@ -17,7 +17,7 @@ pub fn ports(root: &Section<'_>) -> Result<Vec<Port>, ConfigError> {
     if sections.is_empty() {
         return Err(root.error("port", "missing; write at least one [[port]]"));
     }
-    let (mut names, mut devices) = (HashSet::new(), HashSet::new());
+    let (mut names, mut devices, mut interfaces) = (HashSet::new(), HashSet::new(), HashSet::new());
     let mut ports = Vec::new();
     for mut section in sections {
         let port = port(&mut section)?;
@@ -30,10 +30,10 @@ pub fn ports(root: &Section<'_>) -> Result<Vec<Port>, ConfigError> {
                 format!("\"{}\" is another port's too; write another", excerpt(&port.device));
             return Err(section.required("device", "device = \"net_null0\"")?.error(problem));
         }
-        let has_interface = |port: &Port| port.kernel_interface.is_some();
-        if has_interface(&port) && ports.iter().any(has_interface) {
-            let problem = "another port has one; leave it out for all but one";
-            return Err(section.error("kernel_interface", problem));
+        if let Some(interface) = section.optional("kernel_interface")
+            && !interfaces.insert(port.kernel_interface.clone())
+        {
+            return Err(interface.error("is another port's too; write another"));
         }
         ports.push(port);
     }

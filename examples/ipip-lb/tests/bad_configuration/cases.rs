@@ -273,6 +273,11 @@ pub const WRONG: &[(usize, &str, &[&str])] = &[
         "[[port]]\nname = \"b\"\ndevice = \"net_null0\"\nnext_hop_mac = \"02:00:00:00:00:01\"",
         &["20: port.b.device: \"net_null0\" is another port's too"],
     ),
+    (
+        18,
+        "kernel_interface = \"edge0\"\n[[port]]\nname = \"b\"\ndevice = \"net_null1\"\nnext_hop_mac = \"02:00:00:00:00:01\"\nkernel_interface = \"edge0\"",
+        &["23: port.b.kernel_interface: is another port's too"],
+    ),
     // [[service]]
     (21, "name = \"\"", &["21: service[0].name: \"\" is not a name; write 1 to 63 letters"]),
     (

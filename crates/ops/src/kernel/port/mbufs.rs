@@ -2,6 +2,7 @@
 
 use super::{FRAME_COUNT, Supply};
 use hotloop_dpdk::{Eal, HEADROOM_BYTES, Mbuf, Mempool, MempoolConfig, MempoolNeed};
+use hotloop_packet::PortId;
 use hotloop_stage::{BURST_CAPACITY, Error, Limits};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -13,6 +14,7 @@ pub struct Mbufs {
     frame_bytes_max: u16,
     tx_descriptor_count: usize,
     contiguous: bool,
+    ingress: Option<PortId>,
     mempool: OnceLock<Mempool>,
     /// Held while the pool is made, so that it is made once.
     making: Mutex<()>,
@@ -34,9 +36,18 @@ impl Mbufs {
             frame_bytes_max,
             tx_descriptor_count,
             contiguous,
+            ingress: None,
             mempool: OnceLock::new(),
             making: Mutex::new(()),
         }
+    }
+
+    /// With a number by which a stage knows from which interface a packet is: as if the port of that
+    /// number had [received](hotloop_packet::PacketBuf::ingress) it. It must be no port's of DPDK.
+    #[must_use]
+    pub fn with_ingress(mut self, number: PortId) -> Self {
+        self.ingress = Some(number);
+        self
     }
 
     fn config(&self, limits: &Limits) -> MempoolConfig {
@@ -76,7 +87,11 @@ impl Supply for Mbufs {
     }
 
     fn take(&self) -> Option<Mbuf> {
-        self.mempool.get()?.alloc()
+        let mut mbuf = self.mempool.get()?.alloc()?;
+        if let Some(number) = self.ingress {
+            mbuf.set_ingress(number);
+        }
+        Some(mbuf)
     }
 
     fn check(&self) -> Result<(), Error> {
