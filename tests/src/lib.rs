@@ -42,6 +42,7 @@
 #![forbid(unsafe_code)]
 
 mod alone;
+mod host;
 mod malformed;
 pub mod network;
 pub mod planted;
@@ -51,6 +52,7 @@ pub mod schema;
 mod siege;
 
 pub use alone::alone;
+pub use host::Host;
 pub use malformed::malformed_frames;
 pub use program::{Program, wait_until};
 pub use siege::besiege;

@@ -20,7 +20,7 @@ pub fn socket_path(name: &str) -> PathBuf {
 }
 
 /// The folders in which control sockets may be: of this user, and of the system.
-#[cfg(feature = "top")]
+#[cfg(any(feature = "kernel", feature = "top"))]
 pub(crate) fn socket_folders() -> [PathBuf; 2] {
     let folder = |variable| path_in(variable, "").parent().map_or_else(PathBuf::new, PathBuf::from);
     [folder(std::env::var_os("XDG_RUNTIME_DIR")), folder(None)]

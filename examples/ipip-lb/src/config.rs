@@ -252,6 +252,8 @@ pub struct Port {
     /// The TAP interface by which the kernel gets what is not for the balancer, if it does; no
     /// other port's.
     pub kernel_interface: Option<String>,
+    /// Whether that interface takes over the addresses and routes of the one that the device receives by.
+    pub takeover: bool,
     /// Its descriptors, mempool and RSS.
     pub settings: PortSettings,
 }

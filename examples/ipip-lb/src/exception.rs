@@ -7,7 +7,11 @@ use crate::config::{self, Config};
 use crate::failure::BadInput;
 use hotloop::dpdk::{Eal, Port};
 use hotloop::packet::PortId;
-use hotloop_ops::kernel::{KernelPort, Mbufs, PuntLimits, TapConfig};
+use hotloop_ops::kernel::{
+    KernelPort, Mbufs, PuntLimits, Takeover, TakeoverError, TapConfig, restore,
+};
+use hotloop_ops::socket_path;
+use std::path::PathBuf;
 
 /// What is added to a port's number for the packets that the kernel sends by its interface. DPDK has 32
 /// ports, unless it was built otherwise.
@@ -16,6 +20,8 @@ const FROM_KERNEL: u16 = 127;
 /// The interface by which the kernel gets what a port receives that is not for the balancer.
 #[derive(Debug)]
 pub struct KernelInterface {
+    /// Ends before the interface does.
+    _takeover: Option<Takeover>,
     port: KernelPort<Mbufs>,
     /// The port whose packets go there.
     ingress: PortId,
@@ -52,13 +58,17 @@ impl KernelInterface {
 /// # Errors
 /// There can't be such an interface.
 pub fn open(eal: Eal, config: &Config, ports: &[&Port]) -> Result<Vec<KernelInterface>, BadInput> {
+    give_back();
     let mut interfaces = Vec::new();
     for ((index, configured), port) in (0..).zip(&config.ports).zip(ports) {
         if let Some(name) = &configured.kernel_interface {
-            let opened = open_one(eal, config, (index, port), name);
-            interfaces.push(opened.map_err(|problem| {
-                BadInput::new(format!("port.{}.kernel_interface: {problem}", configured.name))
-            })?);
+            let wrong =
+                |key, problem| BadInput::new(format!("port.{}.{key}: {problem}", configured.name));
+            let opened = open_one(eal, config, (index, port), name)
+                .map_err(|problem| wrong("kernel_interface", problem))?;
+            let takeover = take_over(configured, name)
+                .map_err(|error| wrong("takeover", error.to_string()))?;
+            interfaces.push(KernelInterface { _takeover: takeover, ..opened });
         }
     }
     Ok(interfaces)
@@ -80,7 +90,52 @@ fn open_one(
     let port = KernelPort::open(&tap, PuntLimits::default(), mbufs);
     let port = port.map_err(|error| error.to_string())?;
     let (route, wire) = (Route::to_kernel(index), Route(index));
-    Ok(KernelInterface { port, ingress, number, route, wire })
+    Ok(KernelInterface { _takeover: None, port, ingress, number, route, wire })
+}
+
+/// Where it is written down what is to be put back.
+fn folder() -> PathBuf {
+    socket_path("ipip-lb").parent().map_or_else(PathBuf::new, PathBuf::from)
+}
+
+/// Puts back what was taken over by a balancer that was killed.
+fn give_back() {
+    match restore(&folder()) {
+        Ok(names) => names.iter().for_each(|name| {
+            tracing::info!(
+                "interface {name} has its addresses and routes again, of an earlier run"
+            );
+        }),
+        Err(error) => tracing::warn!("{error}"),
+    }
+}
+
+/// Has the interface `to` take over the one that the port's device receives by, where that is wanted.
+fn take_over(configured: &config::Port, to: &str) -> Result<Option<Takeover>, TakeoverError> {
+    let Some(from) = interface_underneath(&configured.device) else { return Ok(None) };
+    let takeover = configured.takeover.then(|| Takeover::begin(from, to, &folder()));
+    let mut takeover = takeover.transpose()?;
+    // An XDP program keeps from the kernel what it takes.
+    if configured.device.starts_with("net_af_xdp") {
+        return Ok(takeover);
+    }
+    let name = &configured.name;
+    let remedy = match takeover.as_mut().map(Takeover::silence) {
+        Some(Ok(())) => return Ok(takeover),
+        Some(Err(error)) => error.to_string(),
+        None => "write takeover = true, or take its addresses and ARP off it".to_owned(),
+    };
+    tracing::warn!("port.{name}: the kernel answers to what {from} receives, too: {remedy}");
+    Ok(takeover)
+}
+
+/// The kernel's interface that a device receives by, where the kernel may receive by it as well.
+#[must_use]
+pub fn interface_underneath(device: &str) -> Option<&str> {
+    let drivers = ["net_af_packet", "net_af_xdp", "net_pcap"];
+    let mut arguments = device.split(',');
+    let is_shared = arguments.next().is_some_and(|it| drivers.iter().any(|of| it.starts_with(of)));
+    arguments.find_map(|it| it.strip_prefix("iface=")).filter(|_| is_shared)
 }
 
 /// Mbufs for what the kernel sends, which may leave by any port.

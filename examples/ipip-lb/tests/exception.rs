@@ -154,6 +154,11 @@ fn pings_pass_in_both_directions_beside_what_is_balanced() {
             let (report, errors) = program.end();
             println!("{report:#}\n{errors}");
             check(&report);
+            for (port, wire) in [("uplink", "a0"), ("downlink", "a1")] {
+                let warning =
+                    format!("port.{port}: the kernel answers to what {wire} receives, too");
+                assert!(errors.contains(&warning), "{errors}");
+            }
             drop(folder);
         }
         drop(order);

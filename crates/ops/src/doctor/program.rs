@@ -3,6 +3,8 @@
 use super::{CpuList, Finding, Setup, Severity, examine};
 use crate::failure::{Failure, exit_code};
 use crate::output::print;
+#[cfg(feature = "kernel")]
+use crate::path::socket_folders;
 use crate::program::{parse, program};
 use clap::{Command, CommandFactory, Parser};
 use serde_json::json;
@@ -39,6 +41,11 @@ struct Cli {
     /// Read the machine's files (/sys, /proc, /usr/lib) below this folder.
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
+    /// Put back what programs that were killed had taken over of the kernel's interfaces, in this network
+    /// namespace, and look at nothing else. Needs CAP_NET_ADMIN.
+    #[cfg(feature = "kernel")]
+    #[arg(long, exclusive = true)]
+    restore: bool,
     /// Write one line of JSON.
     #[arg(long)]
     json: bool,
@@ -66,6 +73,10 @@ pub fn main() -> ExitCode {
 }
 
 fn run(cli: &Cli) -> Result<Severity, Failure> {
+    #[cfg(feature = "kernel")]
+    if cli.restore {
+        return restore();
+    }
     if !cli.root.is_dir() {
         let root = cli.root.display();
         return Err(Failure::Input(format!(
@@ -78,6 +89,20 @@ fn run(cli: &Cli) -> Result<Severity, Failure> {
     let worst = findings.iter().map(|found| found.severity).max().unwrap_or(Severity::Ok);
     print(&if cli.json { json(&findings, worst) } else { text(&findings) })?;
     Ok(worst)
+}
+
+/// Puts back what was taken over, by the files in the folders of this user and of the system.
+#[cfg(feature = "kernel")]
+fn restore() -> Result<Severity, Failure> {
+    let mut lines = String::new();
+    for folder in socket_folders() {
+        let restored = crate::kernel::restore(&folder);
+        for name in restored.map_err(|error| Failure::Run(error.to_string()))? {
+            lines.push_str(&format!("{name} has its addresses and routes again\n"));
+        }
+    }
+    print(if lines.is_empty() { "nothing is to be put back\n" } else { &lines })?;
+    Ok(Severity::Ok)
 }
 
 fn json(findings: &[Finding], worst: Severity) -> String {

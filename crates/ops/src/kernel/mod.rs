@@ -3,6 +3,8 @@
 //! - [`KernelFollower`] follows the kernel's links, addresses, routes and neighbours, and looks up
 //!   where packets go next.
 //! - [`KernelPort`] carries packets between cores and the kernel, by a [`Tap`] interface.
+//! - [`Takeover`] moves an interface's addresses and routes to another, and [`restore`] puts back what a
+//!   program left that was killed.
 //! - [`VipRoutes`] installs and deletes the routes by which routing daemons announce VIPs.
 //! - [`VipGuard`] has them deleted by another process where this one hangs.
 
@@ -11,6 +13,7 @@ mod local;
 mod netlink;
 mod port;
 mod tables;
+mod takeover;
 mod tap;
 #[allow(unsafe_code, reason = "TAP interfaces are made by a request that Rust has no safe form of")]
 mod tun;
@@ -29,6 +32,7 @@ pub use tables::{
     ChangeCounts, DEFAULT, Hop, InterfaceAddress, KernelNeighbour, KernelTables, LOCAL, Link,
     Lookup, MAIN, NeighbourState, NextHop, Prefix, Route, RouteKind,
 };
+pub use takeover::{Takeover, TakeoverError, restore};
 pub use tap::{Tap, TapConfig, TapError};
 pub use vip_guard::{VipGuard, guard_vips};
 pub use vip_routes::{ROUTE_PROTOCOL, VIP_METRIC, VipRouteError, VipRoutes};

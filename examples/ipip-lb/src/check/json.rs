@@ -94,6 +94,7 @@ fn port(port: &Port) -> Value {
         "side": port.side.to_string(),
         "accept_any_mac": port.accept_any_mac,
         "kernel_interface": port.kernel_interface,
+        "takeover": port.takeover,
         "rx_descriptors": port.settings.rx_descriptors,
         "tx_descriptors": port.settings.tx_descriptors,
         "mbufs": port.settings.mbufs,

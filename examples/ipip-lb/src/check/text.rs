@@ -28,6 +28,7 @@ impl Display for Understood<'_> {
             let any = if port.accept_any_mac { ", takes frames to any address" } else { "" };
             let kernel = port.kernel_interface.as_ref();
             let kernel = kernel.map_or(String::new(), |it| format!(", the rest to interface {it}"));
+            let kernel = kernel + if port.takeover { ", by takeover" } else { "" };
             let (name, device, settings) = (&port.name, excerpt(&port.device), port.settings);
             writeln!(
                 f,

@@ -6,6 +6,7 @@ use super::document::Section;
 use super::parse::name;
 use super::words::SIDES;
 use super::{ConfigError, NextHop, Port, Side};
+use crate::exception::interface_underneath;
 use crate::excerpt::excerpt;
 use hotloop::dpdk::MempoolConfig;
 use hotloop_ops::PortSettings;
@@ -54,7 +55,7 @@ fn port(section: &mut Section<'_>) -> Result<Port, ConfigError> {
     let name = name(&name_value)?;
     section.set_path(format!("port.{name}"));
     let known = ["name", "device", "next_hop_mac", "next_hop", "address", "side", "accept_any_mac"];
-    let known_kernel = ["kernel_interface"];
+    let known_kernel = ["kernel_interface", "takeover"];
     let known_settings = ["rx_descriptors", "tx_descriptors", "mbufs", "rss"];
     section.allow_only(&[&known[..], &known_kernel, &known_settings].concat())?;
     let device = section.required("device", "device = \"net_null0\"")?;
@@ -69,9 +70,26 @@ fn port(section: &mut Section<'_>) -> Result<Port, ConfigError> {
         side: section.choice_or("side", "a side", SIDES, Side::Both)?,
         accept_any_mac: section.boolean_or("accept_any_mac", false)?,
         kernel_interface: kernel_interface.map(|it| interface(&it)).transpose()?,
+        takeover: takeover(section)?,
         settings: settings(section)?,
         name,
     })
+}
+
+/// `takeover`, for devices that receive by an interface of the kernel's.
+fn takeover(section: &Section<'_>) -> Result<bool, ConfigError> {
+    let is_wanted = section.boolean_or("takeover", false)?;
+    let Some(value) = section.optional("takeover").filter(|_| is_wanted) else {
+        return Ok(false);
+    };
+    if section.optional("kernel_interface").is_none() {
+        return Err(value.error("there is no kernel_interface to take over; write one"));
+    }
+    let device = section.required("device", "device = \"net_af_packet0,iface=eth1\"")?;
+    let known = |text: &str| interface_underneath(text).map(str::to_owned);
+    let what = "a device by which the kernel receives, too: takeover";
+    device.parsed(what, "net_af_packet0,iface=eth1, or leave out takeover", known)?;
+    Ok(true)
 }
 
 /// Either `next_hop_mac`, or `next_hop` and `address`, which are of one family.

@@ -93,7 +93,7 @@ pub(super) fn check_same_run(old: &Config, new: &Config) -> Result<(), String> {
                 == (&new.name, &new.device, new.accept_any_mac, new.settings)
                 && sides.0 == sides.1
                 && hops.0 == hops.1
-                && old.kernel_interface == new.kernel_interface
+                && (&old.kernel_interface, old.takeover) == (&new.kernel_interface, new.takeover)
         });
     let what = if old.engine != new.engine {
         "[engine]"

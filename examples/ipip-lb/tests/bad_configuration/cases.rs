@@ -278,6 +278,12 @@ pub const WRONG: &[(usize, &str, &[&str])] = &[
         "kernel_interface = \"edge0\"\n[[port]]\nname = \"b\"\ndevice = \"net_null1\"\nnext_hop_mac = \"02:00:00:00:00:01\"\nkernel_interface = \"edge0\"",
         &["23: port.b.kernel_interface: is another port's too"],
     ),
+    (18, "takeover = true", &["18: port.uplink.takeover: there is no kernel_interface"]),
+    (
+        18,
+        "kernel_interface = \"edge0\"\ntakeover = true",
+        &["16: port.uplink.device: \"net_null0\" is not a device by which the kernel receives"],
+    ),
     // [[service]]
     (21, "name = \"\"", &["21: service[0].name: \"\" is not a name; write 1 to 63 letters"]),
     (

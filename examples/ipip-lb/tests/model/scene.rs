@@ -96,6 +96,7 @@ impl Scene {
             side: Side::Both,
             accept_any_mac: false,
             kernel_interface: None,
+            takeover: false,
             settings: Default::default(),
         };
         let config = Config {

@@ -15,10 +15,9 @@ use hotloop::prelude::*;
 use hotloop::stage::{Core, Error};
 use hotloop_ops::kernel::{KernelPort, Mbufs, PortOrKernel, PuntLimits, PuntReason, TapConfig};
 use hotloop_tests::network::{kernel_received, kernel_send_dropped, kernel_sent, mac, reassembled};
-use hotloop_tests::{alone, device, eal, wait_until};
+use hotloop_tests::{Host, alone, device, eal, wait_until};
 use http::{Server, fetch};
 use load::{Load, Rated, is_load, turn_round};
-use peer::Peer;
 use serde_json::Value;
 use std::net::IpAddr;
 use std::process::Command;
@@ -68,7 +67,7 @@ fn beside(driver: &str, arguments: &str) {
             Ok(network) => network,
             Err(why) => return println!("skipped: {why}"),
         };
-        let peer = Peer::start("b0");
+        let peer = peer::start();
         // The kernel has no business on the wire: what it answers, it answers by the port.
         run("link set dev a0 arp off");
         std::fs::write("/proc/sys/net/ipv6/conf/a0/disable_ipv6", "1").unwrap();
@@ -83,21 +82,21 @@ fn beside(driver: &str, arguments: &str) {
         for (address, bits) in HOST.iter().zip([24, 64]) {
             run(&format!("address add {address}/{bits} dev k0"));
         }
-        let load = peer.load_to(kernel.mac());
-        let host = Host { name: driver, wire, fast, kernel, peer: &peer, load: &load };
-        let report = host.carry();
-        println!("{report}\n{:?}", host.kernel.counters());
+        let load = peer::load_to(&peer, kernel.mac());
+        let beside = Beside { name: driver, wire, fast, kernel, peer: &peer, load: &load };
+        let report = beside.carry();
+        println!("{report}\n{:?}", beside.kernel.counters());
         assert!(report.is_whole(), "{report}");
     });
 }
 
 /// Everything of a test.
-struct Host<'a> {
+struct Beside<'a> {
     name: &'a str,
     wire: Port,
     fast: Port,
     kernel: KernelPort<Mbufs>,
-    peer: &'a Peer,
+    peer: &'a Host,
     load: &'a Load,
 }
 
@@ -112,7 +111,7 @@ struct Counts {
     punted: (u64, u64),
 }
 
-impl Host<'_> {
+impl Beside<'_> {
     /// Runs an engine with one worker, and everything else meanwhile.
     fn carry(&self) -> Report {
         let Self { wire, fast, kernel, .. } = self;
@@ -319,7 +318,7 @@ struct Session {
 
 impl Session {
     /// A session that is established; none where there is no BIRD.
-    fn begin(peer: &Peer) -> Option<Self> {
+    fn begin(peer: &Host) -> Option<Self> {
         if !has("bird") {
             println!("skipped: no bird, for a BGP session");
             return None;

@@ -1,0 +1,233 @@
+//! The addresses and routes of an interface, as the kernel's messages say them: what it said, it takes
+//! again (as `ip address restore` and `ip route restore` have it).
+
+use super::super::netlink::Requests;
+use super::super::tables::LOCAL;
+use super::TakeoverError;
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_REPLACE};
+use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressMessage};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteNextHopFlags, RouteProtocol,
+    RouteType,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use rustix::io::Errno;
+use std::io;
+use std::net::{IpAddr, Ipv6Addr};
+
+/// An interface by its name and number.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Interface {
+    pub(super) name: String,
+    pub(super) index: u32,
+}
+
+impl Interface {
+    /// Makes the kernel's errors those of this interface.
+    pub(super) fn failed(&self, what: &'static str) -> impl FnOnce(io::Error) -> TakeoverError {
+        let name = self.name.clone();
+        move |source| TakeoverError::Kernel { name, what, source }
+    }
+}
+
+/// Addresses and routes of one interface.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(super) struct Settings {
+    /// In the order in which they are to be added.
+    pub(super) addresses: Vec<AddressMessage>,
+    pub(super) routes: Vec<RouteMessage>,
+}
+
+impl Settings {
+    /// What the interface has, but for what it can't do without.
+    pub(super) fn read(requests: &mut Requests, index: u32) -> io::Result<Self> {
+        let mut settings = Self::default();
+        for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+            let mut request = AddressMessage::default();
+            (request.header.family, request.header.index) = (family, index);
+            let mut found = Vec::new();
+            requests.dump(RouteNetlinkMessage::GetAddress(request), &mut |message| {
+                if let RouteNetlinkMessage::NewAddress(message) = message {
+                    found.push(message);
+                }
+            })?;
+            found.retain(|it| it.header.index == index && !is_link_local(it));
+            // The kernel lists new ones last with IPv4, and first with IPv6.
+            if family == AddressFamily::Inet6 {
+                found.reverse();
+            }
+            settings.addresses.append(&mut found);
+
+            let mut request = RouteMessage::default();
+            request.header.address_family = family;
+            requests.dump(RouteNetlinkMessage::GetRoute(request), &mut |message| {
+                if let RouteNetlinkMessage::NewRoute(message) = message
+                    && is_movable(&message, index)
+                {
+                    settings.routes.push(as_request(message));
+                }
+            })?;
+        }
+        Ok(settings)
+    }
+
+    /// The same for another interface.
+    pub(super) fn moved(&self, from: &Interface, to: &Interface) -> Self {
+        let mut settings = self.clone();
+        for message in &mut settings.addresses {
+            message.header.index = to.index;
+            for attribute in &mut message.attributes {
+                match attribute {
+                    AddressAttribute::Label(label) if *label == from.name => {
+                        label.clone_from(&to.name);
+                    }
+                    // It was the host's a moment ago: nobody else has it.
+                    AddressAttribute::Flags(flags) => *flags |= AddressFlags::Nodad,
+                    _ => {}
+                }
+            }
+        }
+        for message in &mut settings.routes {
+            for attribute in &mut message.attributes {
+                match attribute {
+                    RouteAttribute::Oif(index) => *index = to.index,
+                    RouteAttribute::MultiPath(hops) => {
+                        let its = hops.iter_mut().filter(|it| it.interface_index == from.index);
+                        its.for_each(|it| it.interface_index = to.index);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        settings
+    }
+
+    /// The same after so many seconds: some addresses are valid for a time only.
+    pub(super) fn aged(mut self, passed_s: u32) -> Self {
+        let lifetimes = |message: &mut AddressMessage| {
+            message.attributes.iter_mut().all(|attribute| {
+                let AddressAttribute::CacheInfo(info) = attribute else { return true };
+                let is_over = info.ifa_valid <= passed_s;
+                for left_s in [&mut info.ifa_valid, &mut info.ifa_preferred] {
+                    // The largest is for ever.
+                    if *left_s != u32::MAX {
+                        *left_s = left_s.saturating_sub(passed_s);
+                    }
+                }
+                !is_over
+            })
+        };
+        let mut addresses = std::mem::take(&mut self.addresses);
+        addresses.retain_mut(lifetimes);
+        Self { addresses, ..self }
+    }
+
+    /// Deletes them from the interface. What is gone already is deleted.
+    pub(super) fn delete(&self, requests: &mut Requests, of: &Interface) -> io::Result<()> {
+        let mut delete = |message| match requests.change(message, 0) {
+            Err(error)
+                if ![Errno::SRCH, Errno::ADDRNOTAVAIL, Errno::NODEV, Errno::NOENT]
+                    .iter()
+                    .any(|it| error.raw_os_error() == Some(it.raw_os_error())) =>
+            {
+                tracing::debug!("interface {}: {error}", of.name);
+                Err(error)
+            }
+            _ => Ok(()),
+        };
+        for message in &self.routes {
+            delete(RouteNetlinkMessage::DelRoute(message.clone()))?;
+        }
+        // The kernel deletes the secondary addresses of a primary one along with that.
+        for message in self.addresses.iter().rev() {
+            delete(RouteNetlinkMessage::DelAddress(message.clone()))?;
+        }
+        Ok(())
+    }
+
+    /// Adds them. What is there already is added.
+    pub(super) fn place(&self, requests: &mut Requests) -> io::Result<()> {
+        let mut add = |message, flags| match requests.change(message, NLM_F_CREATE | flags) {
+            Err(error) if error.raw_os_error() != Some(Errno::EXIST.raw_os_error()) => Err(error),
+            _ => Ok(()),
+        };
+        for message in &self.addresses {
+            add(RouteNetlinkMessage::NewAddress(message.clone()), 0)?;
+        }
+        // A gateway has to be reachable by another route, which may come later in the list.
+        let mut waiting: Vec<_> = self.routes.iter().collect();
+        loop {
+            let before = waiting.len();
+            let mut last = Ok(());
+            waiting.retain(|message| {
+                let added =
+                    add(RouteNetlinkMessage::NewRoute((*message).clone()), replaces(message));
+                let is_waiting = added.is_err();
+                if is_waiting {
+                    last = added;
+                }
+                is_waiting
+            });
+            if waiting.is_empty() || waiting.len() == before {
+                return last;
+            }
+        }
+    }
+}
+
+/// Each interface has such addresses of its own.
+fn is_link_local(message: &AddressMessage) -> bool {
+    message.attributes.iter().any(|attribute| match attribute {
+        AddressAttribute::Address(IpAddr::V6(address)) => is_link_local_v6(address),
+        _ => false,
+    })
+}
+
+/// RFC 4291, section 2.5.6.
+const fn is_link_local_v6(address: &Ipv6Addr) -> bool {
+    address.segments()[0] & 0xffc0 == 0xfe80
+}
+
+/// Whether a route leads out of the interface, and can be told to lead out of another one.
+fn is_movable(message: &RouteMessage, index: u32) -> bool {
+    let header = &message.header;
+    let (mut table, mut leads, mut is_own) = (u32::from(header.table), false, false);
+    for attribute in &message.attributes {
+        match attribute {
+            RouteAttribute::Table(its) => table = *its,
+            RouteAttribute::Oif(its) => leads |= *its == index,
+            RouteAttribute::MultiPath(hops) => {
+                leads |= hops.iter().any(|it| it.interface_index == index);
+            }
+            RouteAttribute::Destination(RouteAddress::Inet6(to)) => is_own |= is_link_local_v6(to),
+            RouteAttribute::NhId(_) => is_own = true,
+            _ => {}
+        }
+    }
+    // The kernel makes those of table local by itself, with addresses and interfaces.
+    leads
+        && !is_own
+        && table != LOCAL
+        && header.kind == RouteType::Unicast
+        && header.protocol != RouteProtocol::Ra
+        && !header.flags.contains(RouteFlags::Cloned)
+}
+
+/// The flag with which a route takes the place of what is left of it: where one of its interfaces goes,
+/// IPv6 keeps its other paths.
+fn replaces(message: &RouteMessage) -> u16 {
+    let is_v6 = message.header.address_family == AddressFamily::Inet6;
+    let has_paths = message.attributes.iter().any(|it| matches!(it, RouteAttribute::MultiPath(_)));
+    if is_v6 && has_paths { NLM_F_REPLACE } else { 0 }
+}
+
+/// A route that the kernel listed, as it takes it: without what it says of its state.
+fn as_request(mut message: RouteMessage) -> RouteMessage {
+    message.header.flags &= RouteFlags::from_bits_retain(RouteNextHopFlags::Onlink.bits().into());
+    for attribute in &mut message.attributes {
+        if let RouteAttribute::MultiPath(hops) = attribute {
+            hops.iter_mut().for_each(|it| it.flags &= RouteNextHopFlags::Onlink);
+        }
+    }
+    message
+}

@@ -1,0 +1,151 @@
+//! What is to be put back, in a file.
+//!
+//! A program has its file locked (flock(2)) while it runs; the kernel unlocks it when the process ends,
+//! however that happens. An empty file says that nothing is to be put back.
+
+use super::TakeoverError;
+use super::settings::{Interface, Settings};
+use netlink_packet_core::{NetlinkHeader, NetlinkMessage, NetlinkPayload};
+use netlink_packet_route::RouteNetlinkMessage;
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Another one is not understood.
+const VERSION: u32 = 1;
+
+/// What a file holds.
+#[derive(Deserialize, Serialize)]
+struct State {
+    version: u32,
+    interface: String,
+    index: u32,
+    /// When it was written, in seconds since 1970.
+    written_s: u64,
+    /// Netlink's messages that add what is to be put back.
+    messages: Vec<Vec<u8>>,
+}
+
+/// The file of an interface, which nobody else has.
+pub(super) struct StateFile {
+    path: PathBuf,
+    file: File,
+}
+
+impl StateFile {
+    /// The file of this interface of the thread's network namespace, made where there is none.
+    pub(super) fn open(folder: &Path, interface: &str) -> Result<Self, TakeoverError> {
+        let mut path = folder.to_owned();
+        let wrong = |path: &Path, source| TakeoverError::State { path: path.to_owned(), source };
+        match DirBuilder::new().mode(0o700).create(folder) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(wrong(folder, error));
+            }
+            _ => {}
+        }
+        path.push(format!("{}{interface}", prefix().map_err(|error| wrong(folder, error))?));
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = open(&path, flags, Mode::from_raw_mode(0o600));
+        let file = file.map_err(|error| wrong(&path, error.into()))?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Self { path, file: file.into() }),
+            Err(Errno::WOULDBLOCK) => Err(TakeoverError::Taken(interface.to_owned())),
+            Err(error) => Err(wrong(&path, error.into())),
+        }
+    }
+
+    /// What is to be put back now, if anything. What was not written to its end was not taken either.
+    pub(super) fn read(&mut self) -> Result<Option<(Interface, Settings)>, TakeoverError> {
+        let mut text = String::new();
+        let read = self.file.rewind().and_then(|()| self.file.read_to_string(&mut text));
+        read.map_err(|error| self.wrong(error))?;
+        let Ok(state) = serde_json::from_str::<State>(&text) else { return Ok(None) };
+        if state.version != VERSION {
+            let problem = format!("is of version {}, not {VERSION}", state.version);
+            return Err(self.wrong(io::Error::other(problem)));
+        }
+        let mut settings = Settings::default();
+        for bytes in &state.messages {
+            let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(bytes);
+            let message = message.map_err(|error| self.wrong(io::Error::other(error)))?;
+            match message.payload {
+                NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewAddress(message)) => {
+                    settings.addresses.push(message);
+                }
+                NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewRoute(message)) => {
+                    settings.routes.push(message);
+                }
+                _ => return Err(self.wrong(io::Error::other("holds other messages"))),
+            }
+        }
+        let passed_s = now_s().saturating_sub(state.written_s).try_into().unwrap_or(u32::MAX - 1);
+        let interface = Interface { name: state.interface, index: state.index };
+        Ok(Some((interface, settings.aged(passed_s))))
+    }
+
+    /// Writes what is to be put back.
+    pub(super) fn write(
+        &mut self,
+        of: &Interface,
+        settings: &Settings,
+    ) -> Result<(), TakeoverError> {
+        let addresses = settings.addresses.iter().cloned().map(RouteNetlinkMessage::NewAddress);
+        let routes = settings.routes.iter().cloned().map(RouteNetlinkMessage::NewRoute);
+        let bytes = |message: RouteNetlinkMessage| {
+            let payload = NetlinkPayload::from(message);
+            let mut message = NetlinkMessage::new(NetlinkHeader::default(), payload);
+            message.finalize();
+            let mut bytes = vec![0; message.buffer_len()];
+            message.serialize(&mut bytes);
+            bytes
+        };
+        let state = State {
+            version: VERSION,
+            interface: of.name.clone(),
+            index: of.index,
+            written_s: now_s(),
+            messages: addresses.chain(routes).map(bytes).collect(),
+        };
+        self.clear()?;
+        let text = serde_json::to_vec(&state).map_err(|error| self.wrong(error.into()))?;
+        let written = self.file.write_all(&text).and_then(|()| self.file.sync_all());
+        written.map_err(|error| self.wrong(error))
+    }
+
+    /// Says that nothing is to be put back any more.
+    pub(super) fn clear(&mut self) -> Result<(), TakeoverError> {
+        let cleared = self.file.set_len(0).and_then(|()| self.file.rewind());
+        cleared.map_err(|error| self.wrong(error))
+    }
+
+    fn wrong(&self, source: io::Error) -> TakeoverError {
+        TakeoverError::State { path: self.path.clone(), source }
+    }
+}
+
+/// The interfaces of the thread's network namespace that have a file in the folder.
+pub(super) fn interfaces(folder: &Path) -> Result<Vec<String>, TakeoverError> {
+    let wrong = |source| TakeoverError::State { path: folder.to_owned(), source };
+    let prefix = prefix().map_err(wrong)?;
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(wrong)?,
+    };
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    Ok(names.filter_map(|name| name.strip_prefix(&prefix).map(str::to_owned)).collect())
+}
+
+/// What the names of files begin with: namespaces may have interfaces of the same name.
+fn prefix() -> io::Result<String> {
+    let namespace = fs::metadata("/proc/thread-self/ns/net")?.ino();
+    Ok(format!("takeover-{namespace}-"))
+}
+
+fn now_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}

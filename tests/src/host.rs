@@ -1,0 +1,55 @@
+//! A host at the other end of a wire, in a network of its own.
+
+use crate::network::{Network, ip};
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+
+type Task = Box<dyn FnOnce() + Send>;
+
+/// A thread in a network of its own, which does what it is asked to. It ends when this is dropped.
+#[derive(Debug)]
+pub struct Host {
+    tasks: Option<Sender<Task>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Host {
+    /// A host that gets this interface of the calling thread's network, in one that `enter` makes.
+    ///
+    /// # Panics
+    /// Where there can be no other network, or there is no such interface.
+    #[must_use]
+    pub fn start(interface: &str, enter: fn() -> Result<Network, String>) -> Self {
+        let (ready, is_ready) = channel();
+        let (tasks, asked) = channel::<Task>();
+        let thread = std::thread::spawn(move || {
+            let network = enter().expect("there may be another network");
+            ready.send(network.process()).expect("somebody waits");
+            asked.into_iter().for_each(|task| task());
+        });
+        let process = is_ready.recv().expect("it enters its network").to_string();
+        let moved = ip(&["link", "set", "dev", interface, "netns", &process]);
+        moved.unwrap_or_else(|error| panic!("{error}"));
+        Self { tasks: Some(tasks), thread: Some(thread) }
+    }
+
+    /// Does something in its network, and waits until that is done.
+    ///
+    /// # Panics
+    /// As `task` does.
+    pub fn does<T: Send + 'static>(&self, task: impl FnOnce() -> T + Send + 'static) -> T {
+        let (done, result) = channel();
+        let task = move || drop(done.send(task()));
+        let sent = self.tasks.as_ref().and_then(|tasks| tasks.send(Box::new(task)).ok());
+        sent.and_then(|()| result.recv().ok()).expect("the thread has not panicked")
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        drop(self.tasks.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
