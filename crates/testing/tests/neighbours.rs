@@ -6,10 +6,14 @@ use hotloop_packet::ethernet::MacAddress;
 use hotloop_packet::memory::MemPacket;
 use hotloop_packet::nd::{self, NdMessage};
 use hotloop_packet::{PacketBuf, ipv4::Ipv4View};
-use hotloop_stage::neighbours::{Learn, NeighbourDrop, Neighbours, NextHop, Resolve};
+use hotloop_stage::neighbours::{
+    Learn, NeighbourDrop, Neighbours, Next, NextHop, NextHops, Resolve,
+};
 use hotloop_stage::{BurstStage, Instant};
 use hotloop_testing::{bench, bench_burst};
+use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -132,6 +136,69 @@ fn no_more_packets_wait_than_may_and_half_of_them_for_one_neighbour() {
     assert_eq!(out.packets()[1].data(), udp().to("198.51.100.1:1").build());
     let dropped = bench.finish::<MemPacket>().dropped(NeighbourDrop::Unresolved);
     assert_eq!(dropped, WAITING_MAX as u64);
+}
+
+#[test]
+fn what_the_system_says_holds_until_it_says_something_else() {
+    let (neighbours, address) = (Neighbours::new(8), host(7).into());
+    let known = || neighbours.mac(address, second(1_000_000));
+    neighbours.learn(address, mac(6), second(1));
+    neighbours.set(address, mac(7));
+    neighbours.learn(address, mac(8), second(2));
+    neighbours.learn_from(&arp_request(host(7), OWN.0), second(3));
+    assert_eq!(known(), Some(mac(7)));
+    neighbours.set(address, mac(8));
+    assert_eq!(known(), Some(mac(8)));
+    neighbours.forget(address);
+    assert_eq!(known(), None);
+    assert_eq!(neighbours.mac(address, second(0)), None);
+    neighbours.learn(address, mac(9), second(1_000_000));
+    assert_eq!(known(), Some(mac(9)));
+}
+
+/// Sends all packets the same way, which changes.
+struct OneWay(Rc<Cell<Next>>);
+
+impl NextHops<MemPacket> for OneWay {
+    fn next(&mut self, _: &mut MemPacket) -> Next {
+        self.0.get()
+    }
+}
+
+#[test]
+fn the_system_is_asked_and_the_way_may_change_while_packets_wait() {
+    let neighbours = Neighbours::new(64);
+    let by = |number| Next::To(NextHop::of_system(host(number).into(), OWN.1));
+    let way = Rc::new(Cell::new(by(7)));
+    let stage = Resolve::by(Arc::clone(&neighbours), WAITING_MAX, OneWay(Rc::clone(&way)));
+    let mut bench = bench_burst(stage).at(second(10));
+    let out = bench.feed([to(1, 1), to(2, 2)]);
+    assert_eq!((out.packets().len(), out.created()), (0, 0));
+    assert_eq!(neighbours.take_requests(), [IpAddr::from(host(7))]);
+    assert!(neighbours.take_requests().is_empty());
+    // A second later, it's asked again.
+    bench = bench.at(second(11));
+    assert!(bench.tick::<MemPacket>().packets().is_empty());
+    assert_eq!(neighbours.take_requests(), [IpAddr::from(host(7))]);
+    // Those that wait take another way.
+    way.set(by(8));
+    neighbours.set(host(8).into(), mac(8));
+    let out = bench.feed([to(3, 3)]);
+    let macs = [mac(8).bytes(), OWN.1.bytes()].concat();
+    assert_eq!(out.packets().len(), 3);
+    assert!(out.packets().iter().all(|packet| packet.data()[..12] == macs));
+
+    way.set(by(9));
+    assert!(bench.feed([to(4, 4)]).packets().is_empty());
+    way.set(Next::NoRoute);
+    assert_eq!(bench.feed([to(5, 5)]).dropped(NeighbourDrop::NoRoute), 1);
+    bench = bench.at(second(12));
+    assert_eq!(bench.tick::<MemPacket>().dropped(NeighbourDrop::NoRoute), 1);
+    way.set(by(9));
+    assert!(bench.feed([to(6, 6)]).packets().is_empty());
+    way.set(Next::AsIs);
+    bench = bench.at(second(13));
+    assert_eq!(bench.tick::<MemPacket>().packets()[0].data(), to(6, 6).data());
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Announcing VIPs: a route to each that is ready, for routing daemons to learn.
 
-use crate::config::{Announce, Announced, Config};
+use crate::config::{Announce, Announced, Config, Service, Side};
 use crate::exception::mbufs;
 use crate::failure::BadInput;
 use crate::guard::{Guard, Hanging};
@@ -8,7 +8,8 @@ use crate::services::ServiceTable;
 use hotloop::dpdk::Eal;
 use hotloop_ops::StallEvent;
 use hotloop_ops::kernel::{
-    KernelPort, Mbufs, PuntLimits, TapConfig, VIP_METRIC, VipRoutes, local_addresses,
+    Hops, KernelHop, KernelPort, Mbufs, PuntLimits, TapConfig, VIP_METRIC, VipRoutes,
+    local_addresses,
 };
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -76,10 +77,12 @@ fn check_local(config: &Config, local: &BTreeSet<IpAddr>) -> Result<(), BadInput
 pub struct Announcer {
     routes: VipRoutes,
     announced: Announced,
-    /// The service table that was looked at last.
-    seen: Option<Arc<ServiceTable>>,
+    /// The service table that was looked at last, and the kernel's next hops.
+    seen: Option<(Arc<ServiceTable>, Option<Arc<Hops>>)>,
     /// The VIPs that are ready by it.
     ready: BTreeSet<IpAddr>,
+    /// Those that stay announced besides: their next hops are just being asked for.
+    asked: BTreeSet<IpAddr>,
     /// When the routes are to be looked after, whatever happens.
     due: Instant,
     /// Whether nothing is announced, ready or not: an operator has withdrawn the VIPs, or the run ends.
@@ -111,6 +114,7 @@ impl Announcer {
             announced: announce.vips,
             seen: None,
             ready: BTreeSet::new(),
+            asked: BTreeSet::new(),
             due: Instant::now(),
             is_withdrawn: false,
         })
@@ -122,25 +126,39 @@ impl Announcer {
         self.hanging.on_stall(self.guard.as_ref())
     }
 
-    /// Announces what is ready by this service table, which `config` was compiled to. While workers are
-    /// still to take it up, `is_in_force` is false: what is no longer ready is withdrawn, and nothing new
-    /// is announced. While a thread hangs, nothing is.
-    pub fn follow(&mut self, config: &Config, table: &Arc<ServiceTable>, is_in_force: bool) {
-        let is_new = self.seen.as_ref().is_none_or(|seen| !Arc::ptr_eq(seen, table));
+    /// Announces what is ready by this service table, which `config` was compiled to, and by the kernel's
+    /// next hops, where packets to backends go by them. While workers are still to take the table up,
+    /// `is_in_force` is false: what is no longer ready is withdrawn, and nothing new is announced. While a
+    /// thread hangs, nothing is.
+    pub fn follow(
+        &mut self,
+        config: &Config,
+        (table, hops): (&Arc<ServiceTable>, Option<&Arc<Hops>>),
+        is_in_force: bool,
+    ) {
+        let is_new = !self.seen.as_ref().is_some_and(|(seen_table, seen_hops)| {
+            let same_hops = seen_hops.as_ref().map(Arc::as_ptr) == hops.map(Arc::as_ptr);
+            same_hops && Arc::ptr_eq(seen_table, table)
+        });
         if is_new {
-            self.ready = ready(config, table, self.announced);
-            self.seen = Some(Arc::clone(table));
+            let by_kernel = config.goes_by_kernel(Side::has_backends);
+            let to_backends = hops.filter(|_| by_kernel).map(Arc::as_ref);
+            let ready = |is_met: fn(Option<&KernelHop>) -> bool| {
+                let is_met = |backend| to_backends.is_none_or(|hops| is_met(hops.of(backend)));
+                ready(config, table, self.announced, is_met)
+            };
+            self.ready = ready(|hop| hop.is_some_and(KernelHop::is_known));
+            self.asked = ready(|hop| !hop.is_some_and(KernelHop::has_failed));
+            self.seen = Some((Arc::clone(table), hops.cloned()));
         }
         let installed = self.routes.installed();
         let guard = self.guard.as_mut();
         let is_changed = self.hanging.turn(guard.is_some_and(Guard::was_late));
-        let wanted: BTreeSet<_> = if self.is_withdrawn || self.hanging.is_any() {
-            BTreeSet::new()
-        } else if is_in_force {
-            self.ready.clone()
-        } else {
-            self.ready.intersection(installed).copied().collect()
-        };
+        let may_announce = !self.is_withdrawn && !self.hanging.is_any();
+        let kept =
+            installed.iter().filter(|vip| self.asked.contains(vip) || self.ready.contains(vip));
+        let new = self.ready.iter().filter(|_| is_in_force);
+        let wanted: BTreeSet<_> = kept.chain(new).filter(|_| may_announce).copied().collect();
         let now = Instant::now();
         let is_due = is_changed || now >= self.due;
         if !is_due && (wanted == *installed || self.due <= now + RETRY_INTERVAL && !is_new) {
@@ -183,15 +201,24 @@ impl Announcer {
 }
 
 /// The VIPs of a service table that are ready: any of the services at that address has a backend that is up
-/// and may get new connections.
+/// and may get new connections, and whose next hop is as it should be. Of those that are always announced,
+/// any backend will do, or none where there are none.
 ///
 /// A service whose address is a prefix has none: its addresses are announced by hand.
-fn ready(config: &Config, table: &ServiceTable, announced: Announced) -> BTreeSet<IpAddr> {
-    let mut is_ready = vec![announced == Announced::Always; config.services.len()];
+fn ready(
+    config: &Config,
+    table: &ServiceTable,
+    announced: Announced,
+    has_hop: impl Fn(IpAddr) -> bool,
+) -> BTreeSet<IpAddr> {
+    let is_always = announced == Announced::Always;
+    let have_all = |service: &Service| service.backends.iter().all(|it| has_hop(it.address));
+    let mut is_ready: Vec<_> =
+        config.services.iter().map(|service| is_always && have_all(service)).collect();
     for target in table.targets() {
         if let Some(service) = target.service {
-            let is_live = target.is_up && target.weight > 0;
-            is_ready[service as usize] |= is_live;
+            let is_live = is_always || target.is_up && target.weight > 0;
+            is_ready[service as usize] |= is_live && has_hop(target.address());
         }
     }
     let services = config.services.iter().zip(is_ready).filter(|(_, is_ready)| *is_ready);

@@ -106,6 +106,15 @@ pub struct Config {
     pub announce: Option<Announce>,
 }
 
+impl Config {
+    /// Whether packets to a side go by the kernel's routes: those of its first port do.
+    #[must_use]
+    pub fn goes_by_kernel(&self, reaches: fn(Side) -> bool) -> bool {
+        let port = self.ports.iter().find(|port| reaches(port.side));
+        port.is_some_and(|port| port.next_hop == NextHop::Kernel)
+    }
+}
+
 /// How VIPs are announced to routing daemons.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Announce {
@@ -268,15 +277,17 @@ pub enum NextHop {
     V4(Ipv4Addr, Ipv4Addr),
     /// The same for IPv6 and neighbour discovery.
     V6(Ipv6Addr, Ipv6Addr),
+    /// The one that the kernel's routes say for each destination, by the interface of any such port.
+    Kernel,
 }
 
 impl NextHop {
-    /// The Ethernet address; all zeroes for a neighbour, until it is known.
+    /// The Ethernet address; all zeroes where it is not known yet.
     #[must_use]
     pub const fn mac(self) -> MacAddress {
         match self {
             Self::Mac(mac) => MacAddress::new(mac),
-            Self::V4(..) | Self::V6(..) => MacAddress::new([0; 6]),
+            Self::V4(..) | Self::V6(..) | Self::Kernel => MacAddress::new([0; 6]),
         }
     }
 }
@@ -287,6 +298,7 @@ impl std::fmt::Display for NextHop {
             Self::Mac(mac) => MacAddress::new(*mac).fmt(f),
             Self::V4(address, own) => write!(f, "{address} from {own}"),
             Self::V6(address, own) => write!(f, "{address} from {own}"),
+            Self::Kernel => f.write_str("by the kernel's routes"),
         }
     }
 }

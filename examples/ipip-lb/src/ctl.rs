@@ -36,6 +36,9 @@ pub enum CtlCommand {
     Services,
     /// Print every backend of every service, with its weight, health, packets and connections.
     Backends,
+    /// Print every next hop: its port, address, Ethernet address and state, and how many backends are
+    /// reached by it.
+    NextHops,
     /// Print connections.
     Connections {
         /// Which: `client=PREFIX`, `vip=PREFIX`, `port=N`, `protocol=NAME`, `service=NAME`,
@@ -130,6 +133,9 @@ impl Ctl {
             CtlCommand::Services => {
                 ask("services", Value::Null, &|rows| table(rows, &SERVICE_COLUMNS))
             }
+            CtlCommand::NextHops => ask("next-hops", Value::Null, &|rows| {
+                table(rows, &["port", "address", "mac", "state", "backends"])
+            }),
             CtlCommand::Backends => ask("backends", Value::Null, &backends_text),
             CtlCommand::Connections { filter, limit } => {
                 let arguments = json!({ "filter": filter, "limit": limit });

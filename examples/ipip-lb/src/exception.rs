@@ -46,6 +46,12 @@ impl KernelInterface {
         self.route
     }
 
+    /// The way out of its port.
+    #[must_use]
+    pub const fn wire(&self) -> Route {
+        self.wire
+    }
+
     /// Sets where packets go that are not for the balancer, in both directions.
     pub fn set_ways(&self, ports: &mut Ports) {
         ports.set_punted(self.ingress, self.route);

@@ -97,8 +97,7 @@
 //!
 //! # Limits
 //!
-//! Neighbours are static, and nobody takes what is handed to the exception path: it is dropped as
-//! `punt`. Workers share nothing but the buckets of limits, so round-robin, least connections and ICMP's rates are by worker, and
+//! Workers share nothing but the buckets of limits, so round-robin, least connections and ICMP's rates are by worker, and
 //! tables are not handed over between balancers. Tunnel packets that were fragmented on their way are
 //! not put together.
 
@@ -126,6 +125,7 @@ mod hugepages;
 pub mod limits;
 pub mod maglev;
 pub mod network_function;
+pub mod next_hops;
 pub mod outcome;
 mod own_header;
 pub mod prefix;

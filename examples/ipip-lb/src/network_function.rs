@@ -7,6 +7,7 @@ use crate::balance::{
 use crate::config::{Config, DeploymentKind, Engine};
 use crate::counts::{Summary, WorkerCounts};
 use crate::health::Wire;
+use crate::next_hops::{ByKernel, Onwards};
 use crate::services::{Builder, ServiceTable, Standing};
 use hotloop::arena::{Obtained, Pages};
 use hotloop::engine::{
@@ -35,6 +36,7 @@ pub struct NetworkFunction {
     connections_max: usize,
     slot_capacity: usize,
     require_hugepages: bool,
+    by_kernel: Option<ByKernel>,
 }
 
 /// What control has of a balancer: the way to change it while it runs.
@@ -83,6 +85,7 @@ impl NetworkFunction {
             connections_max: config.balancer.connections_max,
             slot_capacity,
             require_hugepages: config.engine.require_hugepages,
+            by_kernel: None,
         };
         Ok((function, Steering { builder, publisher, services, asker, wire, counts }))
     }
@@ -92,6 +95,13 @@ impl NetworkFunction {
     #[must_use]
     pub fn receiving(self, ports: Ports) -> Self {
         Self { ports, ..self }
+    }
+
+    /// With packets that leave by the kernel's routes, where a side's port says so. Their graph is a
+    /// [resolving](Self::resolving_graph) one.
+    #[must_use]
+    pub fn by_kernel(self, by_kernel: Option<ByKernel>) -> Self {
+        Self { by_kernel, ..self }
     }
 
     /// What the workers counted up to now, with the service table that they started with.
@@ -142,20 +152,18 @@ impl NetworkFunction {
         S: Source<Item: PacketBuf + Carries + Send>,
         Z: Outlet<Item = Routed<S::Item, Route>>,
     {
-        let neighbours = Neighbours::new(2 * next_hops.len());
+        let by_kernel = self.by_kernel.as_ref();
+        let neighbours =
+            by_kernel.map_or_else(|| Neighbours::new(2 * next_hops.len()), ByKernel::neighbours);
         let learning = Arc::clone(&neighbours);
-        let is_exceptional = self.ports.has_punted();
+        let has_kernel = self.ports.has_punted();
         let received = source(receive).stage(move |_| Learn::new(Arc::clone(&learning)));
         self.balanced(received, create)
-            .burst_stage(move |_| {
-                let next_hop = move |packet: &Routed<S::Item, Route>| {
-                    // The kernel has resolved what it sends.
-                    if is_exceptional && packet.packet.data().first_chunk() != Some(&[0; 6]) {
-                        return None;
-                    }
-                    next_hops.get(usize::from(packet.route.0)).copied().flatten()
-                };
-                Resolve::new(Arc::clone(&neighbours), WAITING_MAX, next_hop)
+            .try_burst_stage(move |core| {
+                let by_kernel =
+                    by_kernel.map(|it| it.of(core).ok_or_else(runs_once)).transpose()?;
+                let onwards = Onwards { by_port: next_hops, has_kernel, by_kernel };
+                Ok::<_, Error>(Resolve::by(Arc::clone(&neighbours), WAITING_MAX, onwards))
             })
             .named("neighbours")
             .sink(send)
@@ -181,7 +189,7 @@ impl NetworkFunction {
     ) -> Result<Balance<P>, Error> {
         let services = self.subscribers.take(core);
         let balance = Balance::new(BalancerConfig {
-            services: services.ok_or_else(|| Error::message("a balancer runs only once"))?,
+            services: services.ok_or_else(runs_once)?,
             egresses: self.egresses,
             counts: Arc::clone(&self.counts),
             worker: core.index(),
@@ -200,6 +208,10 @@ impl NetworkFunction {
         let probing = mailbox.zip(create).map(|(mailbox, create)| Probing::new(mailbox, create));
         Ok(balance.receiving(self.ports.clone()).probing(probing))
     }
+}
+
+fn runs_once() -> Error {
+    Error::message("a balancer runs only once")
 }
 
 /// That all of a worker's tables are on pages that were reserved as huge ones.

@@ -13,6 +13,7 @@ use crate::guard::Guard;
 use crate::hashes::PUBLIC_HASHES;
 use crate::hugepages::CheckedQueue;
 use crate::network_function::NetworkFunction;
+use crate::next_hops::{self, BY_KERNEL, NextHopWatch};
 use crate::outcome::Outcome;
 use hotloop::dpdk::{Eal, Mbuf, Mempool, MempoolConfig, Port};
 use hotloop::engine::{Engine, Graph, Waited, outlets, sources};
@@ -51,7 +52,13 @@ pub fn run(args: &Run) -> Result<Outcome, Failure> {
     let interfaces = exception::open(eal, &config, &all)?;
     let mut receiving = receiving(&config, &ports)?;
     interfaces.iter().for_each(|it| it.set_ways(&mut receiving));
-    let function = function.receiving(receiving);
+    let exits = next_hops::exits(&config, &interfaces);
+    let followed =
+        (!exits.is_empty()).then(|| next_hops::follow(&exits, config.engine.deployment()));
+    let (by_kernel, followed) = followed.transpose()?.unzip();
+    let watch = followed.map(|followed| NextHopWatch::new(followed, &config));
+    let has_kernel_routes = by_kernel.is_some();
+    let function = function.receiving(receiving).by_kernel(by_kernel);
     let mut socket =
         args.control.bind("ipip-lb").map_err(|error| BadInput::new(error.to_string()))?;
     let announce = config.announce.as_ref();
@@ -61,7 +68,7 @@ pub fn run(args: &Run) -> Result<Outcome, Failure> {
     let announcer = announcer.transpose()?;
     let watching = watching(args, stall_max, announcer.as_ref());
     let operator = Operator::start(args.common.clone(), config.clone(), steering)?;
-    let mut operator = operator.announcing(announcer);
+    let mut operator = operator.announcing(announcer).watching(watch);
     let receive = |core: &Core| {
         let queues = rx_queues(core, &ports, &config)?.into_iter().map(PortOrKernel::Port);
         let all = interfaces.iter().map(KernelInterface::port);
@@ -77,11 +84,11 @@ pub fn run(args: &Run) -> Result<Outcome, Failure> {
             .map(|it| Ok((it.route(), PortOrKernel::Kernel(it.port().sink(core)?))));
         Ok(outlets(queues.chain(punted).collect::<Result<Vec<_>, Error>>()?))
     };
-    let next_hops = next_hops(&config, &ports);
+    let next_hops = next_hops_of(&config, &ports);
     let pool = probe_pool(eal, &config)?;
     let create = |_: &Core| pool.clone().map(|pool| creating(pool));
     let running = Running { args, config: &config, notes: &notes, watching };
-    if pool.is_some() || next_hops.iter().any(Option::is_some) {
+    if pool.is_some() || has_kernel_routes || next_hops.iter().any(Option::is_some) {
         let graph = function.probing_graph(create, &next_hops, receive, send);
         running.run(graph, &mut operator, socket.as_mut())
     } else {
@@ -165,10 +172,10 @@ impl Running<'_> {
 
 /// The neighbours that packets go to by each port, where the configuration does not give their Ethernet
 /// address.
-fn next_hops(config: &Config, ports: &[OpenPort]) -> Vec<Option<NextHop>> {
+fn next_hops_of(config: &Config, ports: &[OpenPort]) -> Vec<Option<NextHop>> {
     let hops =
         config.ports.iter().zip(ports).map(|(configured, (_, port))| match configured.next_hop {
-            config::NextHop::Mac(_) => None,
+            config::NextHop::Mac(_) | config::NextHop::Kernel => None,
             config::NextHop::V4(address, own) => Some(NextHop::v4(address, (own, port.mac()))),
             config::NextHop::V6(address, own) => Some(NextHop::v6(address, (own, port.mac()))),
         });
@@ -196,7 +203,9 @@ fn open_ports(eal: Eal, config: &Config, args: &Run) -> Result<Vec<OpenPort>, Ba
         })?;
         let route = Route(index);
         let destination = port.next_hop.mac();
-        let egress = Egress { route, source: opened.mac(), destination };
+        let is_by_kernel = port.next_hop == config::NextHop::Kernel;
+        let way = if is_by_kernel { BY_KERNEL } else { route };
+        let egress = Egress { route: way, source: opened.mac(), destination };
         Ok((SidedEgress { side: port.side, route, egress }, opened))
     };
     (0..).zip(&config.ports).map(open).collect()
@@ -261,7 +270,8 @@ fn creating(pool: Mempool) -> Create<Mbuf> {
     })
 }
 
-/// The first port towards each side.
+/// The first port towards each side, or, where its next hops come from the kernel, whichever the kernel's
+/// routes say.
 fn egresses(ports: &[OpenPort]) -> Egresses {
     let first = |reaches: fn(Side) -> bool| {
         let port = ports.iter().find(|(port, _)| reaches(port.side));

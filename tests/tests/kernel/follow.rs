@@ -2,9 +2,9 @@
 
 use super::said::{by_ip, by_tables, got};
 use super::{WITHIN, network, run};
-use hotloop_ops::kernel::{KernelFollower, Lookup};
+use hotloop_ops::kernel::{KernelFollower, KernelRoutes, Lookup, Onward};
 use std::fmt::Write as _;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -152,12 +152,62 @@ fn lookups_find_what_the_kernel_finds() {
         let Lookup::Via(hop) = found else { panic!("{found:?}") };
         assert_eq!(hop.address.to_string(), gateway);
     }
+    assert!(check_routes(&kernel, "a0") > 10 && check_routes(&kernel, "c0") > 5);
     kernel.read(|tables| {
         let Lookup::Via(hop) = tables.lookup([1, 1, 1, 1].into()) else { panic!() };
         let known = tables.neighbour(hop.interface_index, hop.address).unwrap();
         assert_eq!(known.mac.unwrap().to_string(), "02:00:00:00:00:fe");
         assert!(tables.is_local([192, 0, 2, 1].into()) && !tables.is_local([192, 0, 2, 2].into()));
     });
+}
+
+/// Checks that the packet path's routes by an interface are those of the tables, at both ends of every
+/// prefix and beside them. Returns how many lead to neighbours.
+fn check_routes(kernel: &KernelFollower, interface: &str) -> usize {
+    kernel.read(|tables| {
+        let index = tables.link_named(interface).unwrap().index;
+        // The second: its neighbours on the link are marked by that.
+        let routes = KernelRoutes::new(tables, &[u32::MAX, index]);
+        let mut count = 0;
+        for address in
+            tables.routes().flat_map(|route| ends(route.prefix.address, route.prefix.len))
+        {
+            let expected = match tables.lookup(address) {
+                Lookup::Via(hop) if hop.interface_index == index => {
+                    count += 1;
+                    let neighbour = match hop.address {
+                        IpAddr::V6(it) if it.is_unicast_link_local() => {
+                            Ipv6Addr::from_bits(it.to_bits() | 2 << 96).into()
+                        }
+                        address => address,
+                    };
+                    Onward::Via { interface: 1, neighbour }
+                }
+                Lookup::Local => Onward::Local,
+                _ => Onward::Nowhere,
+            };
+            assert_eq!(routes.lookup(address), expected, "{address}");
+        }
+        count
+    })
+}
+
+/// The first and last address of a prefix, and those before and after it.
+fn ends(first: IpAddr, len: u8) -> [IpAddr; 4] {
+    match first {
+        IpAddr::V4(first) => {
+            let first = first.to_bits();
+            let last = first | u32::MAX.checked_shr(len.into()).unwrap_or(0);
+            let ends = [first, last, first.wrapping_sub(1), last.wrapping_add(1)];
+            ends.map(|bits| Ipv4Addr::from_bits(bits).into())
+        }
+        IpAddr::V6(first) => {
+            let first = first.to_bits();
+            let last = first | u128::MAX.checked_shr(len.into()).unwrap_or(0);
+            let ends = [first, last, first.wrapping_sub(1), last.wrapping_add(1)];
+            ends.map(|bits| Ipv6Addr::from_bits(bits).into())
+        }
+    }
 }
 
 /// Lines for `ip -batch`: so many routes and neighbours come, change and partly go.
@@ -203,6 +253,7 @@ fn after_a_flood_of_changes_the_tables_are_right() {
     for (kernel, what) in [(&followed, "followed"), (&overrun, "overrun")] {
         let waited = settle(kernel, what);
         println!("{what}: after {waited:?}: {kernel:?}");
+        assert!(check_routes(kernel, "a0") > 1_000);
     }
     assert!(overrun.overrun_count() > 0);
     assert!(overrun.read_count() > 1);

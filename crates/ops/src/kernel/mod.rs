@@ -2,6 +2,7 @@
 //!
 //! - [`KernelFollower`] follows the kernel's links, addresses, routes and neighbours, and looks up
 //!   where packets go next.
+//! - [`KernelNextHops`] brings that to the packet path, and has the kernel resolve neighbours.
 //! - [`KernelPort`] carries packets between cores and the kernel, by a [`Tap`] interface.
 //! - [`Takeover`] moves an interface's addresses and routes to another, and [`restore`] puts back what a
 //!   program left that was killed.
@@ -11,7 +12,9 @@
 mod follower;
 mod local;
 mod netlink;
+mod next_hops;
 mod port;
+mod routes;
 mod tables;
 mod takeover;
 mod tap;
@@ -22,12 +25,14 @@ mod vip_routes;
 
 pub use follower::{EVENT_BUFFER_BYTES, KernelFollower};
 pub use local::local_addresses;
+pub use next_hops::{Hops, KernelHop, KernelNextHops, Way};
 #[cfg(feature = "dpdk")]
 pub use port::Mbufs;
 pub use port::{
     FRAME_COUNT, KernelPort, KernelPortCounters, KernelSink, KernelSource, PortOrKernel, PuntLimit,
     PuntLimits, PuntReason, Supply,
 };
+pub use routes::{KernelRoutes, Onward};
 pub use tables::{
     ChangeCounts, DEFAULT, Hop, InterfaceAddress, KernelNeighbour, KernelTables, LOCAL, Link,
     Lookup, MAIN, NeighbourState, NextHop, Prefix, Route, RouteKind,

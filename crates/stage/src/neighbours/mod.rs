@@ -4,7 +4,9 @@
 //! discovery feed it, by the stage [`Learn`] or by [`Neighbours::learn_from`] in a stage that sees their
 //! messages anyway, and so does whatever else knows ([`Neighbours::learn`]).
 //! [`Resolve`] writes that address into each packet on its way out, asks for one that isn't known,
-//! and holds a bounded number of packets until the answer comes.
+//! and holds a bounded number of packets until the answer comes. Where the system beside the program
+//! knows the neighbours, it is asked in place of the link ([`NextHop::of_system`]), and feeds
+//! them ([`Neighbours::set`]).
 //!
 //! ```
 //! use hotloop_packet::memory::MemPacket;
@@ -49,5 +51,5 @@ mod resolve;
 mod table;
 
 pub use learn::Learn;
-pub use resolve::{NeighbourDrop, NextHop, Outgoing, Resolve};
+pub use resolve::{NeighbourDrop, Next, NextHop, NextHops, Outgoing, Resolve};
 pub use table::{Neighbour, Neighbours};

@@ -21,6 +21,8 @@ drop_reasons! {
         Unresolved = "unresolved",
         /// As many packets wait as may: half of them for the same next hop, or all.
         QueueFull = "neighbour_queue_full",
+        /// No route is for it: [`Next::NoRoute`].
+        NoRoute = "no_route",
     }
 }
 
@@ -36,6 +38,8 @@ pub struct NextHop {
 enum Hop {
     V4(Ipv4Addr, Ipv4Addr),
     V6(Ipv6Addr, Ipv6Addr),
+    /// Without one: others ask.
+    OfSystem(IpAddr),
 }
 
 impl NextHop {
@@ -52,24 +56,61 @@ impl NextHop {
         Self { hop: Hop::V6(address, own), own_mac }
     }
 
+    /// A neighbour that the system asks for, not [`Resolve`], which notes requests for it
+    /// ([`Neighbours::take_requests`]). It's reached from the station with this Ethernet address.
+    #[must_use]
+    pub const fn of_system(address: IpAddr, own_mac: MacAddress) -> Self {
+        Self { hop: Hop::OfSystem(address), own_mac }
+    }
+
     /// The neighbour's address.
     #[must_use]
     pub const fn address(&self) -> IpAddr {
         match self.hop {
+            Hop::OfSystem(address) => address,
             Hop::V4(address, _) => IpAddr::V4(address),
             Hop::V6(address, _) => IpAddr::V6(address),
         }
     }
 
-    /// Appends the frame that asks for the neighbour to an empty packet.
+    /// Appends the frame that asks for the neighbour to an empty packet; nothing where the system asks.
     fn write_request<P: PacketBuf>(&self, packet: &mut P) -> Result<(), NoRoom> {
         let mac = self.own_mac;
         match self.hop {
+            Hop::OfSystem(_) => Ok(()),
             Hop::V4(target, address) => {
                 arp::request(packet, arp::Neighbour { mac, address }, target)
             }
             Hop::V6(target, address) => nd::solicit(packet, (address, mac), target),
         }
+    }
+}
+
+/// Where a packet goes next.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Next {
+    /// It leaves as it is.
+    AsIs,
+    /// To this neighbour.
+    To(NextHop),
+    /// Nowhere: it is dropped.
+    NoRoute,
+}
+
+/// Says where packets go next. A closure does as [`Resolve::new`] says.
+pub trait NextHops<T> {
+    /// Where a packet goes, whose way out it may set. A packet that waits is asked about again: where it
+    /// goes may have changed.
+    fn next(&mut self, item: &mut T) -> Next;
+
+    /// Takes up what has changed, between two bursts.
+    fn take_up(&mut self) {}
+}
+
+impl<T, F: FnMut(&T) -> Option<NextHop>> NextHops<T> for F {
+    #[inline]
+    fn next(&mut self, item: &mut T) -> Next {
+        self(item).map_or(Next::AsIs, Next::To)
     }
 }
 
@@ -109,7 +150,7 @@ impl<P: PacketBuf> Outgoing for P {
 #[derive(Debug)]
 pub struct Resolve<T, F> {
     neighbours: Arc<Neighbours>,
-    next_hop: F,
+    next_hops: F,
     waiting: VecDeque<Waiting<T>>,
     waiting_max: usize,
     /// The neighbours' count of changes when the waiting packets were last looked at, and when they
@@ -131,9 +172,16 @@ impl<T: Outgoing, F: FnMut(&T) -> Option<NextHop>> Resolve<T, F> {
     /// Sends each packet to the neighbour that `next_hop` returns, and leaves a packet as it is for
     /// which that is `None`. At most `waiting_max` packets wait, half of them for one neighbour.
     pub fn new(neighbours: Arc<Neighbours>, waiting_max: usize, next_hop: F) -> Self {
+        Self::by(neighbours, waiting_max, next_hop)
+    }
+}
+
+impl<T: Outgoing, F: NextHops<T>> Resolve<T, F> {
+    /// As [`new`](Self::new), for next hops that change while packets wait, or that packets may lack.
+    pub fn by(neighbours: Arc<Neighbours>, waiting_max: usize, next_hops: F) -> Self {
         Self {
             neighbours,
-            next_hop,
+            next_hops,
             waiting: VecDeque::with_capacity(waiting_max),
             waiting_max,
             change_count: 0,
@@ -156,7 +204,9 @@ impl<T: Outgoing, F: FnMut(&T) -> Option<NextHop>> Resolve<T, F> {
 
     /// Sends a request, if one is due, the way that `item` leaves.
     fn ask(&self, now: Instant, item: &T, next_hop: &NextHop, out: &mut Output<'_, T>) {
-        if !self.neighbours.claim_request(next_hop.address(), now) {
+        if !self.neighbours.claim_request(next_hop.address(), now)
+            || matches!(next_hop.hop, Hop::OfSystem(_))
+        {
             return;
         }
         let Some(mut request) = item.beside() else { return };
@@ -182,7 +232,18 @@ impl<T: Outgoing, F: FnMut(&T) -> Option<NextHop>> Resolve<T, F> {
         self.look_at = Instant::from_ns(now.as_ns().saturating_add(LOOK_NS));
         for _ in 0..self.waiting.len() {
             let Some(mut waiting) = self.waiting.pop_front() else { return };
-            let next_hop = waiting.next_hop;
+            let next_hop = match self.next_hops.next(&mut waiting.item) {
+                Next::To(next_hop) => next_hop,
+                Next::AsIs => {
+                    out.push(waiting.item);
+                    continue;
+                }
+                Next::NoRoute => {
+                    let _ = cx.drop::<_, ()>(waiting.item, NeighbourDrop::NoRoute);
+                    continue;
+                }
+            };
+            waiting.next_hop = next_hop;
             if let Some((mac, _)) = self.neighbours.lookup(next_hop.address(), now) {
                 ethernet::set_addresses(waiting.item.packet_mut(), next_hop.own_mac, mac);
                 out.push(waiting.item);
@@ -196,7 +257,7 @@ impl<T: Outgoing, F: FnMut(&T) -> Option<NextHop>> Resolve<T, F> {
     }
 }
 
-impl<T: Outgoing, F: FnMut(&T) -> Option<NextHop>> BurstStage<T> for Resolve<T, F> {
+impl<T: Outgoing, F: NextHops<T>> BurstStage<T> for Resolve<T, F> {
     type Out = T;
     type Drop = NeighbourDrop;
 
@@ -208,9 +269,16 @@ impl<T: Outgoing, F: FnMut(&T) -> Option<NextHop>> BurstStage<T> for Resolve<T, 
     ) {
         let now = cx.now();
         while let Some(mut item) = input.pop() {
-            let Some(next_hop) = (self.next_hop)(&item) else {
-                out.push(item);
-                continue;
+            let next_hop = match self.next_hops.next(&mut item) {
+                Next::To(next_hop) => next_hop,
+                Next::AsIs => {
+                    out.push(item);
+                    continue;
+                }
+                Next::NoRoute => {
+                    let _ = cx.drop::<_, ()>(item, NeighbourDrop::NoRoute);
+                    continue;
+                }
             };
             match self.neighbours.lookup(next_hop.address(), now) {
                 Some((mac, is_stale)) if !self.is_due(&next_hop) => {
@@ -233,6 +301,7 @@ impl<T: Outgoing, F: FnMut(&T) -> Option<NextHop>> BurstStage<T> for Resolve<T, 
 
     #[inline]
     fn tick(&mut self, cx: &mut Cx<'_, NeighbourDrop>, out: &mut Output<'_, T>) {
+        self.next_hops.take_up();
         if self.waiting.is_empty() {
             return;
         }

@@ -5,10 +5,10 @@ use hotloop_packet::arp::ArpMessage;
 use hotloop_packet::ethernet::{self, ETHERTYPE_ARP, ETHERTYPE_IPV6, MacAddress};
 use hotloop_packet::nd::NdMessage;
 use std::hash::{BuildHasher, RandomState};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU64, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, fence};
 
 /// How long a neighbour is used without asking it again (RFC 4861, section 10: REACHABLE_TIME).
 const REFRESH_NS: u64 = 30_000_000_000;
@@ -21,6 +21,9 @@ const REQUEST_NS: u64 = 1_000_000_000;
 
 /// The number of places that an address may have.
 const SET_LEN: usize = 8;
+
+/// When a neighbour was confirmed that is the system's to confirm.
+const BY_SYSTEM_NS: u64 = u64::MAX;
 
 /// In the word that holds an Ethernet address: there is one.
 const KNOWN: u64 = 1 << 48;
@@ -49,6 +52,8 @@ pub struct Neighbours {
     /// Random, so that no sender can choose addresses that share their places.
     seeds: [u64; 2],
     change_count: AtomicU64,
+    /// Whether any place is requested that was not taken yet.
+    has_requests: AtomicBool,
 }
 
 /// A place. `version` is odd while it is being written, and moves on with every write.
@@ -61,6 +66,8 @@ struct Entry {
     confirmed_ns: AtomicU64,
     /// When the next request is due. Not covered by the version.
     due_ns: AtomicU64,
+    /// Whether it was requested since requests were taken. Not covered either.
+    is_requested: AtomicBool,
 }
 
 /// What a place held at one time.
@@ -79,6 +86,10 @@ impl Snapshot {
 
     const fn is_older(&self, age_ns: u64, now: Instant) -> bool {
         now.as_ns().saturating_sub(self.confirmed_ns) >= age_ns
+    }
+
+    fn address(self) -> IpAddr {
+        Ipv6Addr::from_bits(self.key).to_canonical()
     }
 
     const fn mac(&self) -> MacAddress {
@@ -125,7 +136,8 @@ impl Neighbours {
         let entries = (0..count).map(|_| Entry::default()).collect();
         let random = RandomState::new();
         let seeds = [0, 1].map(|number: u8| random.hash_one(number) | 1);
-        Arc::new(Self { entries, seeds, change_count: AtomicU64::new(0) })
+        let (change_count, has_requests) = (AtomicU64::new(0), AtomicBool::new(false));
+        Arc::new(Self { entries, seeds, change_count, has_requests })
     }
 
     /// The Ethernet address of a neighbour. `None` if it isn't known, or has not answered for a minute.
@@ -134,7 +146,38 @@ impl Neighbours {
         self.lookup(address, now).map(|(mac, _)| mac)
     }
 
-    /// Notes that a neighbour has this Ethernet address: it answered, or the system says so.
+    /// Notes that the system says that a neighbour has this Ethernet address: it does until it is set
+    /// again or [forgotten](Self::forget), whatever is received or [learnt](Self::learn) of it.
+    pub fn set(&self, address: IpAddr, mac: MacAddress) {
+        self.learn(address, mac, Instant::from_ns(BY_SYSTEM_NS));
+    }
+
+    /// Takes a neighbour for unknown from now on.
+    pub fn forget(&self, address: IpAddr) {
+        for (entry, seen) in self.find(key_of(address)) {
+            entry.write(seen, Snapshot { mac: 0, confirmed_ns: 0, ..seen });
+        }
+    }
+
+    /// The addresses that packets wait for, or that should be asked again, since the last call: for a
+    /// system that asks for them ([`NextHop::of_system`](super::NextHop::of_system)). It is one read where
+    /// there are none.
+    #[must_use]
+    pub fn take_requests(&self) -> Vec<IpAddr> {
+        if !self.has_requests.load(Relaxed) || !self.has_requests.swap(false, Acquire) {
+            return Vec::new();
+        }
+        let requested = self.entries.iter().filter(|entry| {
+            entry.is_requested.load(Relaxed) && entry.is_requested.swap(false, Relaxed)
+        });
+        requested
+            .filter_map(Entry::read)
+            .filter(|seen| seen.key != 0)
+            .map(Snapshot::address)
+            .collect()
+    }
+
+    /// Notes that a neighbour has this Ethernet address: it answered.
     pub fn learn(&self, address: IpAddr, mac: MacAddress, now: Instant) {
         if !self.confirm(address, mac, now) {
             self.insert(address, mac_word(mac), now);
@@ -163,7 +206,7 @@ impl Neighbours {
     pub fn known(&self, now: Instant) -> Vec<Neighbour> {
         let entries = self.entries.iter().filter_map(Entry::read);
         let known = entries.filter(|entry| entry.is_known(now)).map(|entry| Neighbour {
-            address: std::net::Ipv6Addr::from_bits(entry.key).to_canonical(),
+            address: entry.address(),
             mac: entry.mac(),
             confirmed: Instant::from_ns(entry.confirmed_ns),
         });
@@ -184,8 +227,13 @@ impl Neighbours {
         let Some(entry) = found.or_else(|| self.insert(address, 0, now)) else { return false };
         let due_ns = entry.due_ns.load(Relaxed);
         let next_ns = now.as_ns().saturating_add(REQUEST_NS);
-        now.as_ns() >= due_ns
-            && entry.due_ns.compare_exchange(due_ns, next_ns, Relaxed, Relaxed).is_ok()
+        let is_claimed = now.as_ns() >= due_ns
+            && entry.due_ns.compare_exchange(due_ns, next_ns, Relaxed, Relaxed).is_ok();
+        if is_claimed {
+            entry.is_requested.store(true, Relaxed);
+            self.has_requests.store(true, Release);
+        }
+        is_claimed
     }
 
     /// How often a neighbour became known or changed its Ethernet address.
@@ -195,7 +243,7 @@ impl Neighbours {
     }
 
     /// The places that an address may have.
-    fn set(&self, key: u128) -> &[Entry] {
+    fn places(&self, key: u128) -> &[Entry] {
         let set_count = self.entries.len() / SET_LEN;
         let halves = [(key >> 64) as u64 ^ self.seeds[0], key as u64 ^ self.seeds[1]];
         let product = u128::from(halves[0]) * u128::from(halves[1]);
@@ -206,7 +254,7 @@ impl Neighbours {
     }
 
     fn find(&self, key: u128) -> impl Iterator<Item = (&Entry, Snapshot)> {
-        let entries = self.set(key).iter().filter_map(|entry| Some((entry, entry.read()?)));
+        let entries = self.places(key).iter().filter_map(|entry| Some((entry, entry.read()?)));
         entries.filter(move |(_, seen)| seen.key == key)
     }
 
@@ -216,6 +264,9 @@ impl Neighbours {
         let mut is_there = false;
         for (entry, seen) in self.find(key_of(address)) {
             is_there = true;
+            if seen.confirmed_ns == BY_SYSTEM_NS && now.as_ns() != BY_SYSTEM_NS {
+                continue;
+            }
             let is_change = seen.mac != mac || !seen.is_known(now);
             let new = Snapshot { mac, confirmed_ns: now.as_ns(), ..seen };
             if entry.write(seen, new) && is_change {
@@ -228,7 +279,7 @@ impl Neighbours {
     /// Gives an address a place. One that isn't known takes none from one that is.
     fn insert(&self, address: IpAddr, mac: u64, now: Instant) -> Option<&Entry> {
         let key = key_of(address);
-        let seen = self.set(key).iter().filter_map(|entry| Some((entry, entry.read()?)));
+        let seen = self.places(key).iter().filter_map(|entry| Some((entry, entry.read()?)));
         let rank = |seen: &Snapshot| (seen.key != 0, seen.is_known(now), seen.confirmed_ns);
         let (entry, seen) = seen.min_by_key(|(_, seen)| rank(seen))?;
         if mac == 0 && seen.is_known(now) {

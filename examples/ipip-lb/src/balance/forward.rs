@@ -6,6 +6,7 @@ use super::{Balance, BalanceDrop, WAITING_MAX, Worker};
 use crate::arrival::hash;
 use crate::connections::Walk;
 use crate::counts::WorkerCounts;
+use crate::next_hops::BY_KERNEL;
 use crate::own_header::{fast_flags, plain_flags};
 use crate::services::ServiceTable;
 use hotloop::engine::Routed;
@@ -43,6 +44,7 @@ impl Route {
 impl fmt::Debug for Route {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kernel_index() {
+            _ if *self == BY_KERNEL => f.write_str("by the kernel's routes"),
             Some(index) => write!(f, "kernel {index}"),
             None => write!(f, "port {}", self.0),
         }

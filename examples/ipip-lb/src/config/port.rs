@@ -63,13 +63,14 @@ fn port(section: &mut Section<'_>) -> Result<Port, ConfigError> {
     let example = "DPDK's device arguments, such as net_null0, or a PCI address, 0000:01:00.0";
     let sound = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
     let kernel_interface = section.optional("kernel_interface");
+    let kernel_interface = kernel_interface.map(|it| interface(&it)).transpose()?;
     Ok(Port {
         device_line: device.line(),
         device: device.parsed(what, example, |text| sound(text).then(|| text.to_owned()))?,
-        next_hop: next_hop(section)?,
+        next_hop: next_hop(section, kernel_interface.is_some())?,
         side: section.choice_or("side", "a side", SIDES, Side::Both)?,
         accept_any_mac: section.boolean_or("accept_any_mac", false)?,
-        kernel_interface: kernel_interface.map(|it| interface(&it)).transpose()?,
+        kernel_interface,
         takeover: takeover(section)?,
         settings: settings(section)?,
         name,
@@ -92,10 +93,15 @@ fn takeover(section: &Section<'_>) -> Result<bool, ConfigError> {
     Ok(true)
 }
 
-/// Either `next_hop_mac`, or `next_hop` and `address`, which are of one family.
-fn next_hop(section: &Section<'_>) -> Result<NextHop, ConfigError> {
+/// Either `next_hop_mac`, or `next_hop` and `address`, which are of one family; neither where the kernel
+/// knows them.
+fn next_hop(section: &Section<'_>, has_interface: bool) -> Result<NextHop, ConfigError> {
     let Some(next_hop) = section.optional("next_hop") else {
-        let example = "next_hop_mac = \"02:00:00:00:00:01\", or next_hop and address";
+        if has_interface && section.optional("next_hop_mac").is_none() {
+            return Ok(NextHop::Kernel);
+        }
+        let example = "next_hop_mac = \"02:00:00:00:00:01\", or next_hop and address, or \
+                       kernel_interface = \"edge0\" to go by the kernel's routes and neighbours";
         let mac = section.required("next_hop_mac", example)?;
         let what = "the MAC address of one host";
         return Ok(NextHop::Mac(mac.parsed(what, "02:00:00:00:00:01", unicast_mac)?));

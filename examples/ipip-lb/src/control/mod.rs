@@ -26,6 +26,7 @@ use crate::counts::{Summary, WorkerCounts};
 use crate::failure::Failure;
 use crate::health::{Change, Probed, Probes, Room, State};
 use crate::network_function::Steering;
+use crate::next_hops::{self, NextHopWatch};
 use crate::removed::RemovedCounts;
 use crate::services::{ServiceTable, Standing};
 pub use blocks::BLOCK_S_MAX;
@@ -62,6 +63,7 @@ pub struct Operator {
     /// What the last reload that failed said; none once one has succeeded.
     reload_failure: Option<String>,
     announcer: Option<Announcer>,
+    next_hops: Option<NextHopWatch>,
 }
 
 impl Operator {
@@ -95,6 +97,7 @@ impl Operator {
             reload_count: 0,
             reload_failure: None,
             announcer: None,
+            next_hops: None,
         };
         let room = operator.probe(publication::probed(&operator.config));
         if room.probed_count > 0 && room.is_enough() {
@@ -107,6 +110,12 @@ impl Operator {
     #[must_use]
     pub fn announcing(self, announcer: Option<Announcer>) -> Self {
         Self { announcer, ..self }
+    }
+
+    /// Keeps the next hops of backends resolved from now on, where the kernel knows them.
+    #[must_use]
+    pub fn watching(self, next_hops: Option<NextHopWatch>) -> Self {
+        Self { next_hops, ..self }
     }
 
     /// What is to be done every few milliseconds: signals, health, and service tables on their way.
@@ -122,8 +131,12 @@ impl Operator {
             // No worker knows an earlier service table: nothing counts in vacated slots.
             self.removed_counts.settle(&self.counts);
         }
+        if let Some(next_hops) = &mut self.next_hops {
+            next_hops.turn(&self.config);
+        }
         if let Some(announcer) = &mut self.announcer {
-            announcer.follow(&self.config, &self.table, is_in_force);
+            let hops = self.next_hops.as_ref().map(NextHopWatch::hops);
+            announcer.follow(&self.config, (&self.table, hops), is_in_force);
         }
     }
 
@@ -135,6 +148,7 @@ impl Operator {
             "overview" => Ok(self.overview(control)),
             "services" => Ok(self.services()),
             "backends" => Ok(self.backends()),
+            "next-hops" => Ok(next_hops::rows(&self.config, self.next_hops.as_ref())),
             "connections" => self.connections(arguments),
             "lookup" => self.lookup(arguments),
             "blocks" => Ok(self.blocks.rows(Instant::now())),

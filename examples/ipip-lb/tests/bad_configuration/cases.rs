@@ -233,7 +233,25 @@ pub const WRONG: &[(usize, &str, &[&str])] = &[
     (17, "next_hop_mac = \"02-00-00-00-00-01\"", &["17: port.uplink.next_hop_mac"]),
     (17, "next_hop_mac = \"01:00:5e:00:00:01\"", &["17: port.uplink.next_hop_mac", "of one host"]),
     (17, "next_hop_mac = \"00:00:00:00:00:00\"", &["17: port.uplink.next_hop_mac"]),
-    (17, "", &["port.uplink.next_hop_mac: missing; write next_hop_mac", "or next_hop and address"]),
+    (
+        17,
+        "",
+        &[
+            "port.uplink.next_hop_mac: missing; write next_hop_mac",
+            "or next_hop and address, or kernel_interface = \"edge0\" to go by the kernel's routes",
+        ],
+    ),
+    (
+        17,
+        "next_hop_mac = 7\nkernel_interface = \"edge0\"",
+        &["17: port.uplink.next_hop_mac: 7 is not"],
+    ),
+    (
+        17,
+        "kernel_interface = \"edge0\"\n[[port]]\nname = \"b\"\ndevice = \"net_null1\"\n\
+         kernel_interface = \"edge0\"",
+        &["18: port.b.kernel_interface: \"edge0\" is another port's too; write another"],
+    ),
     (
         17,
         "next_hop = \"192.0.2.1\"",

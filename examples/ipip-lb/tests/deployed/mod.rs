@@ -160,7 +160,7 @@ fn run_script(
 fn next_hops(config: &Config) -> Vec<Option<NextHop>> {
     let own_mac = MacAddress::new(OWN_MAC);
     let hops = config.ports.iter().map(|port| match port.next_hop {
-        HopOfPort::Mac(_) => None,
+        HopOfPort::Mac(_) | HopOfPort::Kernel => None,
         HopOfPort::V4(address, own) => Some(NextHop::v4(address, (own, own_mac))),
         HopOfPort::V6(address, own) => Some(NextHop::v6(address, (own, own_mac))),
     });

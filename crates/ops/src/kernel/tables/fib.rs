@@ -145,6 +145,7 @@ fn taken(route: &Route, destination: IpAddr) -> Option<Lookup> {
             Lookup::Via(NextHop {
                 interface_index: hop.interface_index,
                 address: hop.gateway.unwrap_or(destination),
+                is_gateway: hop.gateway.is_some(),
                 source: route.source,
             })
         }

@@ -54,6 +54,8 @@ pub struct NextHop {
     /// The neighbour's address: the gateway's, or the destination itself. A gateway may be of the other
     /// IP version, and link-local.
     pub address: IpAddr,
+    /// Whether it is a gateway's.
+    pub is_gateway: bool,
     /// The address that the host itself would send from, where the route says so.
     pub source: Option<IpAddr>,
 }

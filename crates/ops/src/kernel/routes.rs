@@ -1,0 +1,228 @@
+//! The kernel's routes in a form for the packet path.
+
+use super::tables::{KernelTables, Lookup, Prefix};
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+
+/// Where packets go that leave by one of a program's interfaces, by the kernel's routes: a snapshot, to be
+/// published to cores. A lookup is a binary search.
+///
+/// It says what [`KernelTables::lookup`] says. What leaves by other interfaces goes nowhere here.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct KernelRoutes {
+    v4: Ranges<u32>,
+    v6: Ranges<u128>,
+    /// What the ranges refer to, each once.
+    targets: Vec<Target>,
+}
+
+/// Where a packet goes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Onward {
+    /// To a neighbour.
+    Via {
+        /// The index of its interface among those of the program.
+        interface: usize,
+        /// The neighbour, as [`Neighbours`](hotloop_stage::neighbours::Neighbours) has it: in place of
+        /// the zeros of a link-local address, which may be another neighbour's on another link, stands
+        /// the index of the interface and one, in the second 16 bits.
+        neighbour: IpAddr,
+    },
+    /// To the host itself.
+    Local,
+    /// Nowhere: no route, one that drops, or one by another interface.
+    Nowhere,
+}
+
+/// What a range of addresses has in common.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+enum Target {
+    /// A neighbour, as cores know it.
+    Gateway {
+        interface: usize,
+        neighbour: IpAddr,
+    },
+    /// Each address is a neighbour's own.
+    OnLink {
+        interface: usize,
+    },
+    Local,
+    Nowhere,
+}
+
+/// All addresses of an IP version, in ranges: the first address of each, and the index of its target.
+/// There is none in a table that was never filled.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+struct Ranges<A> {
+    starts: Vec<A>,
+    targets: Vec<u32>,
+}
+
+impl<A: Copy + Ord> Ranges<A> {
+    #[inline]
+    fn find(&self, address: A) -> Option<usize> {
+        let after = self.starts.partition_point(|start| *start <= address);
+        self.targets.get(after.checked_sub(1)?).map(|target| *target as usize)
+    }
+
+    /// Makes the ranges that begin at these addresses, where neighbours are one if they have the same
+    /// target.
+    fn new(mut starts: Vec<A>, mut target: impl FnMut(A) -> u32) -> Self {
+        starts.sort_unstable();
+        starts.dedup();
+        let mut ranges = Self { starts: Vec::new(), targets: Vec::new() };
+        for start in starts {
+            let target = target(start);
+            if ranges.targets.last() != Some(&target) {
+                ranges.starts.push(start);
+                ranges.targets.push(target);
+            }
+        }
+        ranges
+    }
+}
+
+impl KernelRoutes {
+    /// The routes by interfaces with these numbers.
+    #[must_use]
+    pub fn new(tables: &KernelTables, interfaces: &[u32]) -> Self {
+        let (mut v4, mut v6) = (vec![0], vec![0]);
+        for Prefix { address, len } in tables.routes().map(|route| route.prefix) {
+            match address {
+                IpAddr::V4(address) => {
+                    let first = address.to_bits();
+                    let last = first | u32::MAX.checked_shr(len.into()).unwrap_or(0);
+                    v4.extend([Some(first), last.checked_add(1)].into_iter().flatten());
+                }
+                IpAddr::V6(address) => {
+                    let first = address.to_bits();
+                    let last = first | u128::MAX.checked_shr(len.into()).unwrap_or(0);
+                    v6.extend([Some(first), last.checked_add(1)].into_iter().flatten());
+                }
+            }
+        }
+        let mut targets = Targets::default();
+        let mut index = |address| targets.index(target(tables, interfaces, address));
+        Self {
+            v4: Ranges::new(v4, |bits| index(std::net::Ipv4Addr::from_bits(bits).into())),
+            v6: Ranges::new(v6, |bits| index(Ipv6Addr::from_bits(bits).into())),
+            targets: targets.all,
+        }
+    }
+
+    /// Where a packet to this address goes.
+    #[inline]
+    #[must_use]
+    pub fn lookup(&self, destination: IpAddr) -> Onward {
+        let found = match destination {
+            IpAddr::V4(address) => self.v4.find(address.to_bits()),
+            IpAddr::V6(address) => self.v6.find(address.to_bits()),
+        };
+        match found.map(|index| self.targets[index]) {
+            Some(Target::Gateway { interface, neighbour }) => Onward::Via { interface, neighbour },
+            Some(Target::OnLink { interface }) => {
+                Onward::Via { interface, neighbour: scoped(destination, interface) }
+            }
+            Some(Target::Local) => Onward::Local,
+            Some(Target::Nowhere) | None => Onward::Nowhere,
+        }
+    }
+
+    /// The gateways: the index of the interface, and the address as cores know it.
+    pub(super) fn gateways(&self) -> impl Iterator<Item = (usize, IpAddr)> {
+        self.targets.iter().filter_map(|target| match target {
+            Target::Gateway { interface, neighbour } => Some((*interface, *neighbour)),
+            _ => None,
+        })
+    }
+}
+
+/// Targets, each once.
+#[derive(Default)]
+struct Targets {
+    all: Vec<Target>,
+    indices: HashMap<Target, u32>,
+}
+
+impl Targets {
+    fn index(&mut self, target: Target) -> u32 {
+        *self.indices.entry(target).or_insert_with(|| {
+            self.all.push(target);
+            self.all.len() as u32 - 1
+        })
+    }
+}
+
+fn target(tables: &KernelTables, interfaces: &[u32], address: IpAddr) -> Target {
+    match tables.lookup(address) {
+        Lookup::Via(hop) => {
+            let interface = interfaces.iter().position(|index| *index == hop.interface_index);
+            match interface {
+                Some(interface) if hop.is_gateway => {
+                    Target::Gateway { interface, neighbour: scoped(hop.address, interface) }
+                }
+                Some(interface) => Target::OnLink { interface },
+                None => Target::Nowhere,
+            }
+        }
+        Lookup::Local => Target::Local,
+        _ => Target::Nowhere,
+    }
+}
+
+/// Bits that are 0 in a link-local address (RFC 4291, section 2.5.6).
+const SCOPE_SHIFT: u32 = 96;
+
+/// A neighbour as cores know it: [`Onward::Via`].
+pub(super) fn scoped(address: IpAddr, interface: usize) -> IpAddr {
+    match address {
+        IpAddr::V6(link_local) if link_local.is_unicast_link_local() => {
+            let scope = ((interface as u128 + 1) & 0xffff) << SCOPE_SHIFT;
+            Ipv6Addr::from_bits(link_local.to_bits() | scope).into()
+        }
+        address => address,
+    }
+}
+
+/// The address of a neighbour that cores know by another, and the index of its interface where that
+/// says it.
+pub(super) fn unscoped(neighbour: IpAddr) -> (IpAddr, Option<usize>) {
+    match neighbour {
+        IpAddr::V6(link_local) if link_local.is_unicast_link_local() => {
+            let bits = link_local.to_bits();
+            let scope = (bits >> SCOPE_SHIFT) & 0xffff;
+            let address = Ipv6Addr::from_bits(bits ^ (scope << SCOPE_SHIFT)).into();
+            (address, (scope as usize).checked_sub(1))
+        }
+        address => (address, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn link_local_neighbours_of_two_links_are_two() {
+        let gateway: IpAddr = "fe80::1".parse().unwrap();
+        for interface in [0, 7] {
+            let known = scoped(gateway, interface);
+            assert_eq!(known.to_string(), format!("fe80:{:x}::1", interface + 1));
+            assert_eq!(unscoped(known), (gateway, Some(interface)));
+        }
+        for other in ["192.0.2.1", "2001:db8::1"] {
+            let other = other.parse().unwrap();
+            assert_eq!((scoped(other, 3), unscoped(other)), (other, (other, None)));
+        }
+    }
+
+    #[test]
+    fn without_routes_packets_go_nowhere() {
+        let tables = KernelTables::default();
+        for routes in [KernelRoutes::default(), KernelRoutes::new(&tables, &[1])] {
+            for address in ["0.0.0.0", "255.255.255.255", "::", "2001:db8::1"] {
+                assert_eq!(routes.lookup(address.parse().unwrap()), Onward::Nowhere);
+            }
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! Where packets go that leave: to a port's neighbour by the configuration, or by the kernel's routes.
+
+use crate::balance::Route;
+use crate::config::{self, Config};
+use crate::exception::KernelInterface;
+use crate::failure::BadInput;
+use hotloop::engine::{Deployment, PerCore, Routed, Subscriber, publish};
+use hotloop::packet::PacketBuf;
+use hotloop::packet::ethernet::{self, ETHERTYPE_IPV4, ETHERTYPE_IPV6, MacAddress};
+use hotloop::stage::Core;
+use hotloop::stage::neighbours::{Neighbours, Next, NextHop, NextHops};
+use hotloop_ops::kernel::{
+    Hops, KernelFollower, KernelHop, KernelNextHops, KernelRoutes, Onward, Way,
+};
+use serde_json::{Value, json};
+use std::collections::{BTreeSet, HashMap};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// In place of a port: the one by which the kernel's routes lead to a packet's destination.
+pub const BY_KERNEL: Route = Route(0x8000);
+
+/// Room for the kernel's neighbours: it has 1,024 itself, if nobody raises that, and eight places for each
+/// leave hardly any two in each other's way.
+const NEIGHBOURS_MAX: usize = 8_192;
+
+/// A destination that isn't resolved yet.
+const UNRESOLVED: [u8; 6] = [0; 6];
+
+/// A port that packets leave by where the kernel's routes lead to its interface.
+#[derive(Clone, Copy, Debug)]
+pub struct Exit {
+    /// The port.
+    pub port: Route,
+    /// Its Ethernet address, which its interface has as well.
+    pub mac: MacAddress,
+    /// The way to the kernel by its interface.
+    pub kernel: Route,
+}
+
+/// What workers need to go by the kernel's routes.
+#[derive(Debug)]
+pub struct ByKernel {
+    neighbours: Arc<Neighbours>,
+    routes: PerCore<Subscriber<KernelRoutes>>,
+    /// By the index of the interface.
+    exits: Arc<[Exit]>,
+}
+
+impl ByKernel {
+    /// The neighbours that the kernel knows, and those that workers ask it for.
+    pub(crate) fn neighbours(&self) -> Arc<Neighbours> {
+        Arc::clone(&self.neighbours)
+    }
+
+    /// A worker's own, which it takes once.
+    pub(crate) fn of(&self, core: &Core) -> Option<KernelExits> {
+        let routes = self.routes.take(core)?;
+        Some(KernelExits { routes, exits: Arc::clone(&self.exits) })
+    }
+}
+
+/// A worker's way to leave by the kernel's routes.
+#[derive(Debug)]
+pub struct KernelExits {
+    routes: Subscriber<KernelRoutes>,
+    exits: Arc<[Exit]>,
+}
+
+impl KernelExits {
+    /// Whether a packet without a destination goes by routes. One that waits has been given a port.
+    fn takes(&self, route: Route) -> bool {
+        route == BY_KERNEL || self.exits.iter().any(|exit| exit.port == route)
+    }
+
+    fn next<P: PacketBuf>(&self, item: &mut Routed<P, Route>) -> Next {
+        let Some(destination) = destination(item.packet.data()) else { return Next::NoRoute };
+        match self.routes.current().lookup(destination) {
+            Onward::Via { interface, neighbour } => {
+                let exit = &self.exits[interface];
+                item.route = exit.port;
+                Next::To(NextHop::of_system(neighbour, exit.mac))
+            }
+            Onward::Local => {
+                let exit = &self.exits[0];
+                item.route = exit.kernel;
+                ethernet::set_addresses(&mut item.packet, exit.mac, exit.mac);
+                Next::AsIs
+            }
+            Onward::Nowhere => Next::NoRoute,
+        }
+    }
+}
+
+fn destination(frame: &[u8]) -> Option<IpAddr> {
+    match ethernet::network_layer(frame)? {
+        (ETHERTYPE_IPV4, at) => frame.get(at + 16..)?.first_chunk::<4>().map(|it| (*it).into()),
+        (ETHERTYPE_IPV6, at) => frame.get(at + 24..)?.first_chunk::<16>().map(|it| (*it).into()),
+        _ => None,
+    }
+}
+
+/// Where a worker's packets go next.
+#[derive(Debug)]
+pub struct Onwards<'a> {
+    /// The neighbours of ports, where the configuration has their addresses.
+    pub by_port: &'a [Option<NextHop>],
+    /// Whether the kernel sends packets too. It has resolved their destinations.
+    pub has_kernel: bool,
+    /// The kernel's routes, where packets go by them.
+    pub by_kernel: Option<KernelExits>,
+}
+
+impl<P: PacketBuf> NextHops<Routed<P, Route>> for Onwards<'_> {
+    #[inline]
+    fn next(&mut self, item: &mut Routed<P, Route>) -> Next {
+        if self.has_kernel && item.packet.data().first_chunk() != Some(&UNRESOLVED) {
+            return Next::AsIs;
+        }
+        if let Some(by_kernel) = &self.by_kernel
+            && by_kernel.takes(item.route)
+        {
+            return by_kernel.next(item);
+        }
+        let hop = self.by_port.get(usize::from(item.route.0)).copied().flatten();
+        hop.map_or(Next::AsIs, Next::To)
+    }
+
+    #[inline]
+    fn take_up(&mut self) {
+        if let Some(by_kernel) = &mut self.by_kernel {
+            by_kernel.routes.take_up();
+        }
+    }
+}
+
+/// The ports whose next hops the kernel knows, with the numbers of their interfaces.
+pub fn exits(config: &Config, interfaces: &[KernelInterface]) -> Vec<(u32, Exit)> {
+    let by_kernel = interfaces
+        .iter()
+        .filter(|it| config.ports[usize::from(it.wire().0)].next_hop == config::NextHop::Kernel);
+    let exit = by_kernel.map(|it| {
+        let exit = Exit { port: it.wire(), mac: it.port().mac(), kernel: it.route() };
+        (it.port().interface_index(), exit)
+    });
+    exit.collect()
+}
+
+/// Follows the kernel's routes by these interfaces, for the workers of a deployment.
+///
+/// # Errors
+/// The kernel's, where it gives no sockets or threads.
+pub fn follow(
+    exits: &[(u32, Exit)],
+    deployment: Deployment,
+) -> Result<(ByKernel, KernelNextHops), BadInput> {
+    let failed = |error| BadInput::new(format!("the kernel's routes can't be followed: {error}"));
+    let follower = KernelFollower::start().map_err(failed)?;
+    let (interfaces, exits): (Vec<_>, Vec<_>) = exits.iter().copied().unzip();
+    let routes = follower.read(|tables| Arc::new(KernelRoutes::new(tables, &interfaces)));
+    let (publisher, subscribers) = publish(Arc::clone(&routes), deployment, 1);
+    let neighbours = Neighbours::new(NEIGHBOURS_MAX);
+    let fed = Arc::clone(&neighbours);
+    let next_hops = KernelNextHops::start(follower, interfaces, fed, (routes, publisher));
+    let by_kernel = ByKernel { neighbours, routes: subscribers, exits: exits.into() };
+    Ok((by_kernel, next_hops.map_err(failed)?))
+}
+
+/// The control thread's part: which next hops are kept resolved, and what is said of them.
+#[derive(Debug)]
+pub struct NextHopWatch {
+    next_hops: KernelNextHops,
+    /// The names of the ports and of their interfaces, by the index of the interface.
+    names: Vec<(String, String)>,
+    /// The configuration whose backends are kept resolved.
+    config: Option<Arc<Config>>,
+    hops: Arc<Hops>,
+}
+
+impl NextHopWatch {
+    /// Begins to watch.
+    #[must_use]
+    pub fn new(next_hops: KernelNextHops, config: &Config) -> Self {
+        let ports = config.ports.iter().filter(|it| it.next_hop == config::NextHop::Kernel);
+        let names = ports.filter_map(|it| Some((it.name.clone(), it.kernel_interface.clone()?)));
+        Self { names: names.collect(), next_hops, config: None, hops: Arc::default() }
+    }
+
+    /// Follows the configuration and the kernel, and says what has changed.
+    pub fn turn(&mut self, config: &Arc<Config>) {
+        if !self.config.as_ref().is_some_and(|it| Arc::ptr_eq(it, config)) {
+            let services = config.services.iter();
+            let backends = services.flat_map(|it| it.backends.iter().map(|it| it.address));
+            let backends: BTreeSet<_> = backends.collect();
+            self.next_hops.keep_resolved(backends.into_iter().collect());
+            self.config = Some(Arc::clone(config));
+        }
+        let hops = self.next_hops.hops();
+        if !Arc::ptr_eq(&hops, &self.hops) {
+            self.say(&hops);
+            self.hops = hops;
+        }
+    }
+
+    fn say(&self, hops: &Hops) {
+        let before: HashMap<_, _> = self.hops.iter().map(|hop| (&hop.way, hop)).collect();
+        for hop in hops.iter().filter(|hop| hop.destination_count > 0) {
+            let before = before.get(&hop.way);
+            let (was_known, is_known) = (before.is_some_and(|it| it.is_known()), hop.is_known());
+            let (to, state) = (self.to(hop), hop.state());
+            match (was_known, is_known) {
+                (false, true) => tracing::info!("next hop {to}: {state}"),
+                (true, false) => tracing::warn!("next hop {to}: {state}; ctl next-hops shows more"),
+                (false, false) if hop.has_failed() && !before.is_some_and(|it| it.has_failed()) => {
+                    tracing::warn!("next hop {to}: {state}");
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Where a next hop is, for a message.
+    fn to(&self, hop: &KernelHop) -> String {
+        let count = hop.destination_count;
+        let of = format!("for {count} backend{}", if count == 1 { "" } else { "s" });
+        match &hop.way {
+            Way::Neighbour { interface, address } => {
+                format!("{address} on {} {of}", self.names[*interface].1)
+            }
+            Way::Local | Way::Elsewhere(_) | Way::Nowhere(_) => of,
+        }
+    }
+
+    /// The next hops as they are now.
+    #[must_use]
+    pub const fn hops(&self) -> &Arc<Hops> {
+        &self.hops
+    }
+
+    /// A row of `ctl next-hops` for each.
+    fn rows(&self) -> impl Iterator<Item = Value> {
+        self.hops.iter().map(|hop| {
+            let (names, address) = match &hop.way {
+                Way::Neighbour { interface, address } => {
+                    (Some(&self.names[*interface]), Some(address.to_string()))
+                }
+                _ => (None, None),
+            };
+            let mac = hop.neighbour.and_then(|it| it.mac).map(|mac| mac.to_string());
+            row(names.map(|it| &it.0), address, mac, &hop.state(), Some(hop.destination_count))
+        })
+    }
+}
+
+fn row(
+    port: Option<&String>,
+    address: Option<String>,
+    mac: Option<String>,
+    state: &str,
+    backends: Option<usize>,
+) -> Value {
+    json!({ "port": port, "address": address, "mac": mac, "state": state, "backends": backends })
+}
+
+/// What `ctl next-hops` answers: those of ports that the configuration gives, and those by the kernel's
+/// routes.
+pub fn rows(config: &Config, watch: Option<&NextHopWatch>) -> Value {
+    let configured = config.ports.iter().filter_map(|port| {
+        let (address, mac) = match port.next_hop {
+            config::NextHop::Mac(mac) => (None, Some(MacAddress::new(mac).to_string())),
+            config::NextHop::V4(address, _) => (Some(address.to_string()), None),
+            config::NextHop::V6(address, _) => (Some(address.to_string()), None),
+            config::NextHop::Kernel => return None,
+        };
+        Some(row(Some(&port.name), address, mac, "configured", None))
+    });
+    configured.chain(watch.into_iter().flat_map(NextHopWatch::rows)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hotloop::packet::build::udp;
+
+    #[test]
+    fn destinations_are_read_where_frames_have_them() {
+        for address in ["192.0.2.7", "2001:db8::7"] {
+            let to = if address.contains(':') {
+                format!("[{address}]:9")
+            } else {
+                format!("{address}:9")
+            };
+            let from = if address.contains(':') { "[2001:db8::1]:9" } else { "192.0.2.1:9" };
+            let frame = udp().from(from).to(to).build();
+            assert_eq!(destination(&frame), address.parse().ok());
+            assert_eq!(destination(&frame[..20]), None);
+        }
+    }
+}
