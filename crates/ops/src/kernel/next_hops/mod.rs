@@ -250,7 +250,7 @@ impl Resolver {
             self.neighbours.forget(*neighbour);
             self.asked.remove(neighbour);
         }
-        // What cores have asked for may have taken its place, or a frame may have told them.
+        // What cores have asked for may have taken its place, or a frame may have been believed.
         let lasting = hotloop_stage::Instant::from_ns(u64::MAX);
         for (neighbour, mac) in &known {
             if self.neighbours.mac(*neighbour, lasting) != Some(*mac) {
