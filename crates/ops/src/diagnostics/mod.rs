@@ -226,7 +226,8 @@ impl<S: Subscriber> Filter<S> for &'static Diagnostics {
     }
 
     fn callsite_enabled(&self, metadata: &'static Metadata<'static>) -> Interest {
-        if is_written(metadata) { Interest::always() } else { Interest::never() }
+        // Not always: `event_enabled` has the last word on each event.
+        if is_written(metadata) { Interest::sometimes() } else { Interest::never() }
     }
 
     fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, S>) -> bool {

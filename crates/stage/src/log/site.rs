@@ -11,7 +11,7 @@ use tracing::level_filters::{LevelFilter, STATIC_MAX_LEVEL};
 use tracing::subscriber::Interest;
 use tracing::{Callsite, Event, Level, Metadata, callsite, dispatcher};
 
-/// How many sites of a process are told apart by their [`index`](Site::index).
+/// How many sites of a process have an [`index`](Site::index) of their own, with 0 for all others.
 pub const SITE_COUNT_MAX: usize = 512;
 
 /// The sites by index. Index 0 stands for all those for which there is no other.
