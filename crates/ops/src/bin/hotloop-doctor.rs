@@ -4,7 +4,8 @@
 //! hotloop-doctor --cpus 2-5 --device 0000:01:00.0
 //! ```
 //!
-//! It reads files and changes nothing. `--help` lists the exit codes; [`hotloop_ops::doctor`] has what
+//! It reads files and changes nothing, but with `--restore`, which puts back what a program that was killed
+//! had taken over of the kernel's interfaces. `--help` lists the exit codes; [`hotloop_ops::doctor`] has what
 //! it guarantees, and its limits.
 
 use std::process::ExitCode;

@@ -16,7 +16,7 @@ use std::process::ExitCode;
 const JSON_VERSION: u32 = 1;
 
 /// Says what of this machine is right for packets, and what costs them speed or safety, why, and the
-/// command that changes it. Changes nothing itself.
+/// command that changes it. Changes nothing itself, but with --restore.
 #[derive(Debug, Parser)]
 #[command(
     name = "hotloop-doctor",

@@ -145,14 +145,15 @@ impl Settings {
         Ok(())
     }
 
-    /// Adds them. What is there already is added.
+    /// Adds them. What is there already is added, and an error does not keep the rest from being added.
     pub(super) fn place(&self, requests: &mut Requests) -> io::Result<()> {
         let mut add = |message, flags| match requests.change(message, NLM_F_CREATE | flags) {
             Err(error) if error.raw_os_error() != Some(Errno::EXIST.raw_os_error()) => Err(error),
             _ => Ok(()),
         };
+        let mut result = Ok(());
         for message in &self.addresses {
-            add(RouteNetlinkMessage::NewAddress(message.clone()), 0)?;
+            result = result.and(add(RouteNetlinkMessage::NewAddress(message.clone()), 0));
         }
         // A gateway has to be reachable by another route, which may come later in the list.
         let mut waiting: Vec<_> = self.routes.iter().collect();
@@ -169,7 +170,7 @@ impl Settings {
                 is_waiting
             });
             if waiting.is_empty() || waiting.len() == before {
-                return last;
+                return result.and(last);
             }
         }
     }
@@ -188,7 +189,7 @@ const fn is_link_local_v6(address: &Ipv6Addr) -> bool {
     address.segments()[0] & 0xffc0 == 0xfe80
 }
 
-/// Whether a route leads out of the interface, and can be told to lead out of another one.
+/// Whether a route leads out of the interface, and may as well lead out of another one.
 fn is_movable(message: &RouteMessage, index: u32) -> bool {
     let header = &message.header;
     let (mut table, mut leads, mut is_own) = (u32::from(header.table), false, false);
@@ -230,4 +231,28 @@ fn as_request(mut message: RouteMessage) -> RouteMessage {
         }
     }
     message
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use netlink_packet_route::address::CacheInfo;
+
+    #[test]
+    fn an_address_that_is_valid_for_a_time_has_less_of_it_left() {
+        let address = |valid_s: u32, preferred_s: u32| {
+            let mut info = CacheInfo::default();
+            (info.ifa_valid, info.ifa_preferred) = (valid_s, preferred_s);
+            let mut message = AddressMessage::default();
+            message.attributes = vec![AddressAttribute::CacheInfo(info)];
+            message
+        };
+        let aged = |addresses: &[(u32, u32)]| {
+            let addresses = addresses.iter().map(|it| address(it.0, it.1)).collect();
+            Settings { addresses, routes: Vec::new() }.aged(10).addresses
+        };
+        let ever = u32::MAX;
+        assert_eq!(aged(&[(ever, ever)]), [address(ever, ever)]);
+        assert_eq!(aged(&[(11, 5), (10, 5), (ever, 30)]), [address(1, 0), address(ever, 20)]);
+    }
 }
