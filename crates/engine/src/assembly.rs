@@ -72,7 +72,7 @@ impl<'a> Assembly<'a> {
         if core.panic.is_some() {
             return 0;
         }
-        let count = match self.taps.is_used() {
+        let count = match core.tap.is_used() {
             true => tapped_turn(core, now),
             false => turn(core, now),
         };

@@ -29,9 +29,9 @@ impl Counter {
 }
 
 /// What one stage on one core counts: written by that core alone, summed once a burst, on cache
-/// lines of its own (two: x86-64 fetches lines in pairs).
+/// lines of its own (two: x86-64 fetches lines in pairs). What every burst needs is on the first.
 #[derive(Debug, Default)]
-#[repr(align(128))]
+#[repr(C, align(128))]
 pub struct Counters {
     /// Packets taken.
     pub received: Counter,
@@ -41,20 +41,20 @@ pub struct Counters {
     pub created: Counter,
     /// Packets that the stage keeps for later, at the end of the last burst.
     pub held: Counter,
+    /// Which captures see the packets of this place, a bit for each.
+    captures: AtomicU8,
+    /// The number of this place on its core.
+    place: AtomicU32,
+    dropped: Box<[Counter]>,
+    /// Packets that left for another core, among those emitted.
+    pub crossed: Counter,
     /// Packets that came in and neither left, nor were dropped, nor are held.
     pub unattributed: Counter,
     /// Packets that left without having come in or having been created.
     pub uncreated: Counter,
     /// Packets lost to a panic.
     pub panicked: Counter,
-    /// Packets that left for another core, among those emitted.
-    pub crossed: Counter,
-    dropped: Box<[Counter]>,
     reasons: &'static [&'static str],
-    /// Which captures see the packets of this place, a bit for each.
-    captures: AtomicU8,
-    /// The number of this place on its core.
-    place: AtomicU32,
 }
 
 impl Counters {

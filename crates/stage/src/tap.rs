@@ -4,7 +4,7 @@
 //! does: that is all that the packet path reads while there are none. A packet of a tapped place is shown
 //! to the [`Tap`] of the core, which an engine has set for the thread by [`enter`].
 
-use crate::{Burst, Carries, Counters, DropReason, Instant};
+use crate::{Burst, Carries, Counters, Instant};
 use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
@@ -96,19 +96,6 @@ thread_local! {
 /// For an engine: from now on this thread's packets are shown to `tap`. Returns the one before it.
 pub fn enter(tap: Option<Rc<dyn Tap>>) -> Option<Rc<dyn Tap>> {
     TAP.with(|slot| slot.replace(tap))
-}
-
-/// Shows a packet that a stage drops, and drops it.
-#[cold]
-#[inline(never)]
-pub(crate) fn show_dropped<T: Carries, D: DropReason>(
-    counters: &Counters,
-    reason: D,
-    now: Instant,
-    packet: T,
-) {
-    let way = Way::Drop(D::NAMES[reason.index()]);
-    drop(show_one(Sight { counters, way, now }, packet));
 }
 
 /// For an engine: shows the items of `burst` from `first` on.

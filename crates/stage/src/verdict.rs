@@ -1,6 +1,6 @@
 //! What becomes of a packet: one output, or one counted drop.
 
-use crate::tap::{Sight, Way, show_dropped, show_one};
+use crate::tap::{Sight, Way, show_one};
 use crate::{Counters, Instant};
 use hotloop_packet::PacketBuf;
 use std::marker::PhantomData;
@@ -113,6 +113,17 @@ impl<P: PacketBuf> Carries for P {
     }
 }
 
+/// Counts and drops a packet, and shows it first where a capture sees it. It is called, not inlined: so a stage's loop
+/// holds in registers what it needs for packets that pass.
+#[inline(never)]
+fn dispose<I: Carries, D: DropReason>(counters: &Counters, reason: D, now: Instant, packet: I) {
+    counters.count_drop(reason.index());
+    if counters.is_tapped() {
+        let way = Way::Drop(D::NAMES[reason.index()]);
+        drop(show_one(Sight { counters, way, now }, packet));
+    }
+}
+
 /// What a stage is called with beside its packets: the time, the packet's place in its burst, and
 /// the only way to drop.
 #[derive(Debug)]
@@ -137,13 +148,8 @@ impl<'a, D: DropReason> Cx<'a, D> {
     #[inline(always)]
     #[allow(clippy::should_implement_trait, reason = "nothing to do with the trait Drop")]
     pub fn drop<I: Carries, T>(&mut self, packet: I, reason: D) -> Verdict<T> {
-        self.counters.count_drop(reason.index());
         self.dropped_count += 1;
-        if self.counters.is_tapped() {
-            show_dropped(self.counters, reason, self.now, packet);
-        } else {
-            drop(packet);
-        }
+        dispose(self.counters, reason, self.now, packet);
         Err(Dropped(()))
     }
 

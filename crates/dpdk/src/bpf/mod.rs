@@ -102,12 +102,15 @@ impl Filter {
 
 impl Native {
     /// Whether a packet matches, all of whose bytes are in one segment, of at most [`SEGMENT_BYTES_MAX`].
-    #[inline]
-    fn matches_segment(&self, bytes: &[u8]) -> bool {
-        let mut head = segment_of(bytes, ptr::null_mut());
-        head.pkt_len = bytes.len() as u32;
-        // SAFETY: 1. One segment of `bytes`, whose length is its own and the packet's.
-        unsafe { self.run(&raw mut head) }
+    /// `head` is any mbuf, such as that of the packet before: to write a whole one for each packet would take
+    /// as long as many a program does.
+    #[inline(always)]
+    fn matches_segment(&self, head: &mut RawMbuf, bytes: &[u8]) -> bool {
+        (head.buf_addr, head.data_off) = (bytes.as_ptr().cast_mut(), 0);
+        (head.next, head.nb_segs) = (ptr::null_mut(), 1);
+        (head.pkt_len, head.data_len) = (bytes.len() as u32, bytes.len() as u16);
+        // SAFETY: 1. One segment of `bytes`, the last, whose length is its own and the packet's.
+        unsafe { self.run(&raw mut *head) }
     }
 
     /// Whether a packet matches that has several segments, or one that is longer than an mbuf's. Nothing
@@ -153,12 +156,12 @@ impl Native {
 
 impl tap::Filter for Filter {
     fn select(&self, packets: &[Seen<'_>]) -> u64 {
-        let mut selected = 0;
+        let (mut selected, mut head) = (0, segment_of(&[], ptr::null_mut()));
         for (index, seen) in packets.iter().enumerate() {
             let is_one = seen.bytes.len() == seen.total_bytes;
             let matches = match &self.native {
                 Some(native) if is_one && seen.total_bytes <= SEGMENT_BYTES_MAX => {
-                    Some(native.matches_segment(seen.bytes))
+                    Some(native.matches_segment(&mut head, seen.bytes))
                 }
                 Some(native) => native.matches_segments(seen),
                 None => None,

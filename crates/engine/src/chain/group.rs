@@ -259,7 +259,7 @@ impl<S: Source<Item: Carries>> Input<S> {
     /// handed over, and the number found in the burst.
     #[inline(always)]
     pub fn count(&self, claimed: usize, found: usize) {
-        let counters = &self.counters;
+        let counters = &*self.counters;
         let entered = if self.creates { &counters.created } else { &counters.received };
         entered.add(claimed as u64);
         counters.emitted.add(found as u64);

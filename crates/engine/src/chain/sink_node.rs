@@ -60,9 +60,9 @@ impl<S: Sink<Item: Carries>> SinkNode<S> {
         if self.counters.is_tapped() {
             show(self.sight(Way::Send, at.now), burst, 0);
         }
-        let mut sending = Sending { node: self, burst, now: at.now, offered, sent: 0 };
+        let mut sending = Sending { node: self, burst, offered, sent: 0 };
         sending.offer();
-        let mut dropped = if sending.burst.is_empty() { 0 } else { sending.offer_again() };
+        let mut dropped = if sending.burst.is_empty() { 0 } else { sending.offer_again(at.now) };
         if sending.sent as u64 + dropped != offered as u64 {
             dropped += sending.count_refused();
         }
@@ -80,7 +80,6 @@ impl<S: Sink<Item: Carries>> SinkNode<S> {
 struct Sending<'a, S: Sink<Item: Carries>> {
     node: &'a mut SinkNode<S>,
     burst: &'a mut Burst<S::Item>,
-    now: Instant,
     offered: usize,
     /// The number of packets sent, as the sink counts them.
     sent: usize,
@@ -94,7 +93,7 @@ impl<S: Sink<Item: Carries>> Sending<'_, S> {
 
     /// Offers what was left over again, and drops what is left then. Returns the number of drops.
     #[cold]
-    fn offer_again(&mut self) -> u64 {
+    fn offer_again(&mut self, now: Instant) -> u64 {
         for _ in 0..TX_RETRY_COUNT {
             if self.burst.is_empty() {
                 break;
@@ -103,7 +102,7 @@ impl<S: Sink<Item: Carries>> Sending<'_, S> {
         }
         if !self.burst.is_empty() && self.node.counters.is_tapped() {
             let reason = SinkDrop::NAMES[SinkDrop::TxFull.index()];
-            show(self.node.sight(Way::Drop(reason), self.now), self.burst, 0);
+            show(self.node.sight(Way::Drop(reason), now), self.burst, 0);
         }
         let mut dropped = 0;
         while self.burst.pop().is_some() {

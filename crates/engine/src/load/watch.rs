@@ -35,8 +35,8 @@ pub struct At<'a> {
     pub watch: &'a Watch,
 }
 
-/// A core's own account of its turns. Only the core writes.
-#[repr(align(128))]
+/// A core's own account of its turns. Only the core writes. What every turn needs is on the first line.
+#[repr(C, align(128))]
 pub struct Watch {
     /// The number of the place that runs, or ran last, from 0 in the order of a packet.
     place: AtomicU32,

@@ -10,7 +10,7 @@ use hotloop_ring::{Consumer, Producer, ring};
 use hotloop_stage::tap::{CAPTURE_COUNT_MAX, Way};
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -20,8 +20,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub struct Taps {
     clock: Option<Arc<Clock>>,
     registry: Arc<Mutex<Registry>>,
-    /// Whether there ever was a capture.
-    is_used: Arc<AtomicBool>,
 }
 
 #[derive(Default)]
@@ -86,7 +84,7 @@ const PAGE_COUNT_MAX: usize = (4 << 30) / PAGE_BYTES;
 impl Taps {
     /// No cores yet. Without a clock the time is a driver's.
     pub(crate) fn new(clock: Option<Arc<Clock>>) -> Self {
-        Self { clock, registry: Arc::default(), is_used: Arc::default() }
+        Self { clock, registry: Arc::default() }
     }
 
     /// Adds the next core.
@@ -95,12 +93,6 @@ impl Taps {
             place.counters.set_place(number);
         }
         self.lock().cores.push(CoreLane { name, lane, places, probes: 0 });
-    }
-
-    /// Whether there ever was a capture: before, no core has anything to take up.
-    #[inline]
-    pub(crate) fn is_used(&self) -> bool {
-        self.is_used.load(Relaxed)
     }
 
     fn lock(&self) -> MutexGuard<'_, Registry> {
@@ -115,7 +107,6 @@ impl Taps {
     pub fn capture(&self, config: &CaptureConfig) -> Result<Capture, CaptureError> {
         check(config)?;
         let number = self.lock().reserve(config)?;
-        self.is_used.store(true, Relaxed);
         // Dropped on the way, it gives the number back.
         let mut capture = Capture {
             taps: self.clone(),
@@ -207,6 +198,7 @@ impl Registry {
         // There is room: no more changes are on the way than captures begin and end.
         if !core.lane.home.is_closed() && core.lane.changes.push(Change::Begin(probe)).is_ok() {
             core.probes |= bit;
+            core.lane.probe_count.fetch_add(1, Relaxed);
         }
     }
 

@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 /// What control hands to a core: the beginning of a capture, or the end of that of this number.
 pub enum Change {
@@ -22,11 +22,14 @@ pub struct Lane {
     pub changes: Producer<Change>,
     /// The probes of captures that have ended, to be freed.
     pub home: Consumer<Box<Probe>>,
+    /// The probes that the core has, or is to take up.
+    pub probe_count: Arc<AtomicUsize>,
 }
 
 /// The captures of one core. They are taken up, and go back, between bursts.
 pub struct CoreTap {
     state: RefCell<State>,
+    probe_count: Arc<AtomicUsize>,
 }
 
 /// Dropped in this order: once control sees `home` closed, all pages have been handed over.
@@ -34,6 +37,7 @@ struct State {
     probes: [Option<Box<Probe>>; CAPTURE_COUNT_MAX],
     changes: Consumer<Change>,
     home: Producer<Box<Probe>>,
+    probe_count: Arc<AtomicUsize>,
 }
 
 impl CoreTap {
@@ -42,9 +46,17 @@ impl CoreTap {
         // Each capture of a core begins and ends before the next of its number begins.
         let (changes_tx, changes) = ring(2 * CAPTURE_COUNT_MAX);
         let (home, home_rx) = ring(CAPTURE_COUNT_MAX);
-        let state = State { probes: Default::default(), changes, home };
-        let lane = Lane { changes: changes_tx, home: home_rx };
-        (Rc::new(Self { state: RefCell::new(state) }), lane)
+        let probe_count = Arc::<AtomicUsize>::default();
+        let count = || Arc::clone(&probe_count);
+        let state = State { probes: Default::default(), changes, home, probe_count: count() };
+        let lane = Lane { changes: changes_tx, home: home_rx, probe_count: count() };
+        (Rc::new(Self { state: RefCell::new(state), probe_count }), lane)
+    }
+
+    /// Whether a capture of this core runs or is to begin: where none does, it has nothing to take up.
+    #[inline(always)]
+    pub fn is_used(&self) -> bool {
+        self.probe_count.load(Relaxed) != 0
     }
 
     /// Between bursts: begins and ends captures, and hands over what a capture waits for.
@@ -97,6 +109,7 @@ impl State {
                         probe.hand_over();
                         // There is room: no number is given again before its probe is home.
                         let _ = self.home.push(probe);
+                        self.probe_count.fetch_sub(1, Relaxed);
                     }
                 }
             }
