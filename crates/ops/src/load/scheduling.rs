@@ -1,17 +1,21 @@
 //! What the kernel says of threads and CPUs (proc(5)).
 
+use hotloop_engine::LoadCounts;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+/// Where proc is mounted.
+const ROOT: &str = "/";
+
 /// What the kernel has counted of a thread.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(super) struct Scheduled {
+pub(crate) struct Scheduled {
     /// Nanoseconds on a CPU; up to a tick of the kernel's may be missing.
     pub(super) ran_ns: Option<u64>,
     /// Nanoseconds in which it could have run and waited for a CPU.
-    pub(super) waited_ns: Option<u64>,
+    pub(crate) waited_ns: Option<u64>,
     /// How often it lost the CPU without having given it up.
-    pub(super) involuntary_switches: Option<u64>,
+    pub(crate) involuntary_switches: Option<u64>,
 }
 
 impl Scheduled {
@@ -62,10 +66,33 @@ impl Cpus {
         Self(stat.lines().filter_map(cpu).collect())
     }
 
+    /// The seconds of a CPU that the hypervisor gave to others since the machine started.
+    #[allow(clippy::cast_precision_loss, reason = "ticks of years")]
+    fn steal_s(&self, cpu: usize) -> Option<f64> {
+        let (_, steal) = self.0.get(&cpu)?;
+        Some(*steal as f64 / rustix::param::clock_ticks_per_second() as f64)
+    }
+
     /// The part of a CPU's time since `before` that the hypervisor gave to others, up to 1.
     pub(super) fn steal_since(&self, before: &Self, cpu: usize) -> Option<f64> {
         let ((all, steal), (all_before, steal_before)) = (self.0.get(&cpu)?, before.0.get(&cpu)?);
         Some(super::share(steal.saturating_sub(*steal_before), all.saturating_sub(*all_before)))
+    }
+}
+
+/// What the kernel says of each core's thread and CPU now.
+#[derive(Debug)]
+pub(crate) struct Scheduling(Cpus);
+
+impl Scheduling {
+    pub(crate) fn read() -> Self {
+        Self(Cpus::read(Path::new(ROOT)))
+    }
+
+    /// What it has counted of a core's thread, and the seconds that the hypervisor took of its CPU.
+    pub(crate) fn of(&self, core: &LoadCounts) -> (Scheduled, Option<f64>) {
+        let thread = core.thread_id.and_then(|id| Scheduled::read(Path::new(ROOT), id));
+        (thread.unwrap_or_default(), core.cpu.and_then(|cpu| self.0.steal_s(cpu)))
     }
 }
 

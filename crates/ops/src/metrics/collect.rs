@@ -5,8 +5,11 @@
 
 use super::SCHEMA_VERSION;
 use super::family::{Metric, Scrape};
+use super::load;
 use crate::common::program;
 use crate::diagnostics::lost_count;
+#[cfg(feature = "dpdk")]
+use crate::load::lowest_free;
 use hotloop_engine::{Control, PlaceSnapshot};
 use hotloop_stage::{Device, LinkState};
 use std::time::Instant;
@@ -146,6 +149,24 @@ const XSTATS: Metric = Metric::gauge(
 const MEMPOOL_MBUFS: Metric =
     Metric::gauge("hotloop_mempool_mbufs", &["mempool"], "The mbufs that a mempool has.");
 #[cfg(feature = "dpdk")]
+const MEMPOOL_IN_USE: Metric = Metric::gauge(
+    "hotloop_mempool_mbufs_in_use",
+    &["mempool"],
+    "The mbufs of a mempool that are not free.",
+);
+#[cfg(feature = "dpdk")]
+const MEMPOOL_FREE_MIN: Metric = Metric::gauge(
+    "hotloop_mempool_mbufs_free_min",
+    &["mempool"],
+    "The fewest mbufs of a mempool that were free when looked at, ten times a second.",
+);
+#[cfg(feature = "dpdk")]
+const MEMPOOL_FAILED: Metric = Metric::counter(
+    "hotloop_mempool_allocations_failed_total",
+    &["mempool"],
+    "How often an allocation found too few mbufs; what devices found is their rx_nombuf.",
+);
+#[cfg(feature = "dpdk")]
 const MEMPOOL_BYTES: Metric = Metric::gauge(
     "hotloop_mempool_memory_bytes",
     &["mempool", "node"],
@@ -180,8 +201,27 @@ pub const METRICS: &[Metric] = &[
     PORT_UP,
     XSTATS_TOTAL,
     XSTATS,
+    load::LOAD,
+    load::POLLS,
+    load::EMPTY_POLLS,
+    load::POLLED,
+    load::POLL_MAX,
+    load::TIMED_PACKETS,
+    load::TIMED_SECONDS,
+    load::WAITING,
+    load::WAITING_MAX,
+    load::WAITING_ROOM,
+    load::SWITCHES,
+    load::WAITED,
+    load::STEAL,
     #[cfg(feature = "dpdk")]
     MEMPOOL_MBUFS,
+    #[cfg(feature = "dpdk")]
+    MEMPOOL_IN_USE,
+    #[cfg(feature = "dpdk")]
+    MEMPOOL_FREE_MIN,
+    #[cfg(feature = "dpdk")]
+    MEMPOOL_FAILED,
     #[cfg(feature = "dpdk")]
     MEMPOOL_BYTES,
 ];
@@ -202,6 +242,7 @@ pub fn collect(control: &Control<'_>, since: Instant, scrape: &mut Scrape) {
         scrape.add(&CORE, &[&core[0].core, cpu.as_deref().unwrap_or("")], 1);
     }
     snapshot.places.iter().for_each(|place| add_place(scrape, place));
+    load::add(control, scrape);
     control.devices().iter().for_each(|device| add_port(scrape, device.as_ref()));
     add_mempools(scrape);
 }
@@ -296,9 +337,16 @@ fn queue_of(xstat: &str) -> (&str, String) {
 
 #[cfg(feature = "dpdk")]
 fn add_mempools(scrape: &mut Scrape) {
-    for (index, (config, memory)) in hotloop_dpdk::mempools().into_iter().enumerate() {
+    let (levels, lowest) = (hotloop_dpdk::mempool_levels(), lowest_free());
+    for (index, ((config, memory), level)) in
+        hotloop_dpdk::mempools().into_iter().zip(levels).enumerate()
+    {
+        let free_min = lowest.get(index).copied().unwrap_or(level.free_count);
         let (index, node) = (index.to_string(), memory.node.map(|node| node.to_string()));
         scrape.add(&MEMPOOL_MBUFS, &[&index], config.mbuf_count.into());
+        scrape.add(&MEMPOOL_IN_USE, &[&index], (config.mbuf_count - level.free_count).into());
+        scrape.add(&MEMPOOL_FREE_MIN, &[&index], free_min.min(level.free_count).into());
+        scrape.add(&MEMPOOL_FAILED, &[&index], level.failed_count);
         scrape.add(&MEMPOOL_BYTES, &[&index, node.as_deref().unwrap_or("")], memory.bytes);
     }
 }

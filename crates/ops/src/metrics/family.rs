@@ -109,7 +109,7 @@ struct Samples {
 #[derive(Clone, Copy, Debug)]
 enum Value {
     Count(u64),
-    Seconds(f64),
+    Measured(f64),
 }
 
 impl Scrape {
@@ -136,7 +136,26 @@ impl Scrape {
     /// # Panics
     /// As [`add`](Self::add).
     pub fn set_seconds(&mut self, metric: &Metric, values: &[&str], seconds: f64) {
-        self.entry(metric, values).insert_entry(Value::Seconds(seconds));
+        self.entry(metric, values).insert_entry(Value::Measured(seconds));
+    }
+
+    /// Sets a metric that is a share, from 0 to 1.
+    ///
+    /// # Panics
+    /// As [`add`](Self::add).
+    pub fn set_ratio(&mut self, metric: &Metric, values: &[&str], ratio: f64) {
+        self.entry(metric, values).insert_entry(Value::Measured(ratio));
+    }
+
+    /// Adds to a counter of seconds. What is added twice with the same values is summed.
+    ///
+    /// # Panics
+    /// As [`add`](Self::add).
+    pub fn add_seconds(&mut self, metric: &Metric, values: &[&str], seconds: f64) {
+        let sum = self.entry(metric, values).or_insert(Value::Measured(0.0));
+        if let Value::Measured(sum) = sum {
+            *sum += seconds;
+        }
     }
 
     fn entry(&mut self, metric: &Metric, values: &[&str]) -> Entry<'_, Vec<String>, Value> {
@@ -233,7 +252,8 @@ impl Value {
         match (self, has_suffix) {
             (Self::Count(count), true) => ConstCounter::new(count).encode(sample),
             (Self::Count(count), false) => ConstGauge::new(count).encode(sample),
-            (Self::Seconds(seconds), _) => ConstGauge::new(seconds).encode(sample),
+            (Self::Measured(figure), true) => ConstCounter::new(figure).encode(sample),
+            (Self::Measured(figure), false) => ConstGauge::new(figure).encode(sample),
         }
     }
 }
@@ -244,6 +264,7 @@ mod tests {
 
     const PACKETS: Metric = Metric::counter("nf_packets_total", &["stage"], "Packets.");
     const UP: Metric = Metric::gauge("nf_up", &[], "Whether it is up.");
+    const WAITED: Metric = Metric::counter("nf_waited_seconds_total", &[], "Waited.");
 
     #[test]
     fn both_formats_have_the_same_samples() {
@@ -252,18 +273,30 @@ mod tests {
         scrape.add(&PACKETS, &["b"], u64::MAX);
         scrape.add(&PACKETS, &["a\"\\\n"], 3);
         scrape.set_seconds(&UP, &[], 1.5);
+        scrape.add_seconds(&WAITED, &[], 0.25);
+        scrape.add_seconds(&WAITED, &[], 0.5);
         let samples = "nf_packets_total{stage=\"a\\\"\\\\\\n\"} 3\n\
                        nf_packets_total{stage=\"b\"} 18446744073709551615\n";
         let up = "# HELP nf_up Whether it is up.\n# TYPE nf_up gauge\nnf_up 1.5\n";
+        let waited = |suffix| {
+            format!(
+                "# HELP nf_waited_seconds{suffix} Waited.\n# TYPE nf_waited_seconds{suffix} counter\n\
+                 nf_waited_seconds_total 0.75\n"
+            )
+        };
         assert_eq!(
             scrape.to_text(),
             format!(
-                "# HELP nf_packets_total Packets.\n# TYPE nf_packets_total counter\n{samples}{up}"
+                "# HELP nf_packets_total Packets.\n# TYPE nf_packets_total counter\n{samples}{up}{}",
+                waited("_total")
             )
         );
         assert_eq!(
             Arc::new(scrape).written(Format::OpenMetrics),
-            format!("# HELP nf_packets Packets.\n# TYPE nf_packets counter\n{samples}{up}# EOF\n")
+            format!(
+                "# HELP nf_packets Packets.\n# TYPE nf_packets counter\n{samples}{up}{}# EOF\n",
+                waited("")
+            )
         );
     }
 

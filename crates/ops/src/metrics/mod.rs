@@ -8,6 +8,7 @@ mod client;
 mod collect;
 mod family;
 mod http;
+mod load;
 mod server;
 
 pub use client::CLIENT_WAIT as SCRAPE_WAIT;

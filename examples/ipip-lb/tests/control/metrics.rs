@@ -105,6 +105,7 @@ fn a_scrape_is_what_ctl_says_and_the_report_and_the_dashboard_finds_it() {
             assert_eq!(value(&expression), row[key].as_u64(), "{expression}");
         }
     }
+    load_is_that_of_the_cores(&program, &prometheus);
     dashboard_finds_data(&prometheus);
 
     let (port_received, port_sent) = (
@@ -121,13 +122,51 @@ fn a_scrape_is_what_ctl_says_and_the_report_and_the_dashboard_finds_it() {
     assert_eq!(to_backends, Some(reported));
 }
 
+/// What cores have to do, and how full rings and mempools are, once no packets come.
+fn load_is_that_of_the_cores(program: &Program, prometheus: &Prometheus) {
+    let value = |expression: &str| prometheus.value(expression).map(|value| value as u64);
+    let taken = value("sum(hotloop_stage_packets_received_total{place=~\"source|rings\"})");
+    assert_eq!(value("sum(hotloop_core_polled_packets_total)"), taken);
+    let busy = "hotloop_core_polls_total - hotloop_core_empty_polls_total";
+    for sample in prometheus.query(&format!("hotloop_core_polled_packets_total / ({busy})")) {
+        assert!((1.0..=128.0).contains(&sample.value), "packets a poll: {sample:?}");
+    }
+    wait_until("a second without packets", || value("sum(hotloop_core_load_ratio)") == Some(0));
+    let load = program.json(&["load"]);
+    let cores = load.as_array().unwrap();
+    let shown = |metric: &str| prometheus.query(metric).len();
+    for metric in ["load_ratio", "polls_total", "poll_packets_max", "timed_packets_total"] {
+        assert_eq!(shown(&format!("hotloop_core_{metric}")), cores.len(), "{metric}");
+    }
+    // The workers' rings; who knows what waits in the devices differs.
+    assert_eq!(value("sum(hotloop_packets_waiting{stage=~\"group.*\"})"), Some(0));
+    let room = value("min(hotloop_packets_waiting_capacity{stage=~\"group.*\"})");
+    let max = value("max(hotloop_packets_waiting_max{stage=~\"group.*\"})");
+    assert!(room > Some(0) && max <= room, "{max:?} of {room:?}");
+    let status = program.json(&["status"]);
+    let mempools = status["engine"]["mempools"].as_array().unwrap();
+    for (index, mempool) in mempools.iter().enumerate() {
+        let of = format!("{{mempool=\"{index}\"}}");
+        for (metric, key) in [
+            ("mbufs", "mbufs"),
+            ("mbufs_in_use", "in_use"),
+            ("mbufs_free_min", "free_least"),
+            ("allocations_failed_total", "failed"),
+        ] {
+            let expression = format!("hotloop_mempool_{metric}{of}");
+            assert_eq!(value(&expression), mempool[key].as_u64(), "{expression}");
+        }
+    }
+    assert!(!mempools.is_empty());
+}
+
 /// Evaluates every expression of the dashboard, as Grafana would.
 fn dashboard_finds_data(prometheus: &Prometheus) {
     let dashboard: Value = serde_json::from_str(DASHBOARD).unwrap();
     let panels = dashboard["panels"].as_array().unwrap().iter();
     let targets = panels.flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
     let expressions: Vec<_> = targets.map(|target| target["expr"].as_str().unwrap()).collect();
-    assert!(expressions.len() > 30, "{expressions:?}");
+    assert!(expressions.len() > 40, "{expressions:?}");
     for expression in expressions {
         let asked = expression.replace("$instance", ".*").replace("$__rate_interval", "1m");
         assert!(!asked.contains('$'), "a variable that this test does not know: {asked}");
