@@ -142,7 +142,7 @@ pub use diagnostics::{EXIT_WAIT, LogArgs, LogFormat, lost_count};
 pub use failure::{Failure, exit_code};
 pub use hangup::Hangup;
 pub use idle::IdleArgs;
-pub use live::{CaptureArgs, Summary};
+pub use live::{Annotate, CaptureArgs, Summary};
 pub use load::{CoreFigures, load_figures};
 pub use metrics::{
     METRICS, Metric, MetricKind, Metrics, MetricsArgs, SCHEMA_VERSION, SCRAPE_COUNT_MAX,

@@ -2,7 +2,7 @@
 
 use crate::common;
 use crate::links::Links;
-use crate::live::Sessions;
+use crate::live::{Annotate, Sessions};
 use crate::load::Loads;
 use crate::metrics::Metrics;
 use crate::request::{Reply, Request};
@@ -96,6 +96,14 @@ impl<'a> Operation<'a> {
     #[must_use]
     pub fn with_metrics(mut self, metrics: Option<&'a mut Metrics>) -> Self {
         self.metrics = metrics;
+        self
+    }
+
+    /// Has the comment of each packet in a capture say what `annotate` knows of it, beside the reason for which it was
+    /// dropped. It is called on the threads of captures.
+    #[must_use]
+    pub fn with_annotations(mut self, annotate: Annotate) -> Self {
+        self.captures.annotate(annotate);
         self
     }
 

@@ -150,7 +150,8 @@ impl Running<'_> {
             for note in notes {
                 tracing::warn!("{note}");
             }
-            let mut operation = Operation::new(control, socket, args.duration);
+            let mut operation = Operation::new(control, socket, args.duration)
+                .with_annotations(operator.annotate());
             let mut turn = |operator: &mut Operator| {
                 let waited = operation.turn(&mut |request| operator.answer(control, request));
                 operator.turn();

@@ -13,8 +13,14 @@ pub use client::CaptureArgs;
 pub(crate) use client::run;
 pub(crate) use session::Sessions;
 
+use hotloop_engine::Record;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::sync::Arc;
+
+/// Says what a program knows of a captured packet, such as where it goes; nothing where it knows nothing. At most 65,535
+/// bytes of it are written.
+pub type Annotate = Arc<dyn Fn(&Record<'_>) -> Option<String> + Send + Sync>;
 
 /// The longest piece that is sent, in bytes, but for one block that is longer.
 const PIECE_BYTES: usize = 64 << 10;

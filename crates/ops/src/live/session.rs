@@ -1,6 +1,6 @@
 //! The program's side of a capture: a thread for each, which writes to the client and waits for it.
 
-use super::{PIECE_BYTES, Summary, Wanted};
+use super::{Annotate, PIECE_BYTES, Summary, Wanted};
 use crate::capture::{Direction, PcapNgPacket, PcapNgWriter};
 use crate::request::{Reply, Request, Stream, answer_line};
 use hotloop_engine::{
@@ -9,6 +9,7 @@ use hotloop_engine::{
 use hotloop_stage::tap::{Filter, Way};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::json;
+use std::fmt;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -30,14 +31,20 @@ const WRITE_WAIT: Duration = Duration::from_millis(100);
 const END_WAIT: Duration = Duration::from_secs(2);
 
 /// The captures of a program, which end with it.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Sessions {
     is_ending: Arc<AtomicBool>,
     count: Arc<AtomicUsize>,
     threads: Vec<JoinHandle<()>>,
+    annotate: Option<Annotate>,
 }
 
 impl Sessions {
+    /// Has captures that begin from now on say what `annotate` does.
+    pub fn annotate(&mut self, annotate: Annotate) {
+        self.annotate = Some(annotate);
+    }
+
     /// Begins what a client asks for, on a thread of its own: nothing waits here.
     pub fn begin(&mut self, taps: Taps, request: &Request) -> Reply {
         self.threads.retain(|thread| !thread.is_finished());
@@ -55,12 +62,13 @@ impl Sessions {
             }
         };
         let (is_ending, count) = (Arc::clone(&self.is_ending), Arc::clone(&self.count));
+        let annotate = self.annotate.clone();
         let (hand_over, stream) = std::sync::mpsc::sync_channel::<UnixStream>(1);
         let session = move || {
             crate::keep(crate::Capabilities::empty());
             if let Ok(stream) = stream.recv() {
                 // Where the client has gone away, nobody is left to answer.
-                let _ = serve(stream, &taps, &wanted, &is_ending);
+                let _ = serve(stream, &taps, (&wanted, annotate), &is_ending);
             }
             count.fetch_sub(1, Relaxed);
         };
@@ -75,6 +83,12 @@ impl Sessions {
         Reply::Stream(Stream::new(move |stream| {
             let _ = hand_over.send(stream);
         }))
+    }
+}
+
+impl fmt::Debug for Sessions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sessions").field("count", &self.count).finish_non_exhaustive()
     }
 }
 
@@ -93,7 +107,7 @@ impl Drop for Sessions {
 fn serve(
     stream: UnixStream,
     taps: &Taps,
-    wanted: &Wanted,
+    (wanted, annotate): (&Wanted, Option<Annotate>),
     is_ending: &AtomicBool,
 ) -> io::Result<()> {
     stream.set_nonblocking(false)?;
@@ -110,6 +124,7 @@ fn serve(
     client.send(&answer_line(Ok(json!({"snaplen": snap_bytes}))))?;
     let (count, bytes) = (wanted.count.unwrap_or(u64::MAX), wanted.max_bytes.unwrap_or(u64::MAX));
     let mut session = Session::new(client, capture, snap_bytes, (count, bytes))?;
+    session.output.annotate = annotate;
     session.run()?;
     session.finish()
 }
@@ -243,6 +258,7 @@ struct Output<'a> {
     interfaces: Vec<Interface>,
     /// The numbers that interfaces have in the file.
     numbers: Vec<Option<u32>>,
+    annotate: Option<Annotate>,
     summary: Summary,
     count_max: u64,
     bytes_max: u64,
@@ -263,6 +279,7 @@ impl<'a> Session<'a> {
             writer,
             numbers: vec![None; interfaces.len()],
             interfaces,
+            annotate: None,
             summary: Summary::default(),
             count_max,
             bytes_max,
@@ -330,10 +347,7 @@ impl Output<'_> {
         }
         let interface = self.number(record.interface)?;
         let timestamp_ns = u64::try_from(i128::from(record.at.as_ns()) + offset_ns).unwrap_or(0);
-        let comment = match record.way {
-            Way::Drop(reason) => Some(format!("dropped as {reason}")),
-            Way::Receive | Way::Send => None,
-        };
+        let comment = self.comment(record);
         let direction = match record.way {
             Way::Receive => Direction::Inbound,
             Way::Send => Direction::Outbound,
@@ -357,6 +371,19 @@ impl Output<'_> {
         self.summary.captured += 1;
         self.is_full = self.summary.captured >= self.count_max;
         if self.writer.file_mut().len() >= PIECE_BYTES { self.send() } else { Ok(()) }
+    }
+
+    /// The reason for which a packet was dropped, and what the program knows of it.
+    fn comment(&self, record: &Record<'_>) -> Option<String> {
+        let dropped = match record.way {
+            Way::Drop(reason) => Some(format!("dropped as {reason}")),
+            Way::Receive | Way::Send => None,
+        };
+        let known = self.annotate.as_ref().and_then(|annotate| annotate(record));
+        match (dropped, known) {
+            (Some(dropped), Some(known)) => Some(format!("{dropped}; {known}")),
+            (one, other) => one.or(other),
+        }
     }
 
     /// The number of an interface in the file, where it is described at first use.

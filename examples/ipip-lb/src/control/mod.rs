@@ -13,6 +13,7 @@ mod change;
 mod connections;
 mod lookup;
 mod metrics;
+mod note;
 mod overview;
 mod publication;
 mod reload;
@@ -32,7 +33,8 @@ use crate::services::{ServiceTable, Standing};
 pub use blocks::BLOCK_S_MAX;
 use blocks::BlockList;
 use hotloop::engine::{Asker, Control, Publisher};
-use hotloop_ops::{Hangup, Reply, Request};
+use hotloop_ops::{Annotate, Hangup, Reply, Request};
+use note::Notes;
 use publication::Publication;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
@@ -47,6 +49,8 @@ pub struct Operator {
     standing: Arc<Standing>,
     /// The service table in use, or soon to be, except for weights and health.
     table: Arc<ServiceTable>,
+    /// The same, for what captures say of packets.
+    notes: Notes,
     /// Whether it was published, or one that it was refreshed to.
     is_published: bool,
     publisher: Publisher<ServiceTable>,
@@ -82,6 +86,7 @@ impl Operator {
             source,
             config: Arc::new(config),
             standing: Arc::default(),
+            notes: Notes::new(&table),
             table,
             is_published: true,
             publisher,
@@ -118,6 +123,13 @@ impl Operator {
         Self { next_hops, ..self }
     }
 
+    /// What captures say of a packet: the backend that it goes to.
+    #[must_use]
+    pub fn annotate(&self) -> Annotate {
+        let notes = self.notes.clone();
+        Arc::new(move |record| notes.of(record))
+    }
+
     /// What is to be done every few milliseconds: signals, health, and service tables on their way.
     pub fn turn(&mut self) {
         if self.hangup.came() {
@@ -126,6 +138,7 @@ impl Operator {
         self.follow_health();
         self.end_blocks();
         self.go_on();
+        self.notes.follow(&self.table);
         let is_in_force = self.publisher.collect() && self.is_published;
         if is_in_force {
             // No worker knows an earlier service table: nothing counts in vacated slots.

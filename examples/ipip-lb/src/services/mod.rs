@@ -348,12 +348,18 @@ impl ServiceTable {
         self.own.binary_search(&address).is_ok()
     }
 
+    /// Whether `address` is a backend's.
+    #[inline]
+    #[must_use]
+    pub fn is_backend(&self, address: IpAddr) -> bool {
+        self.backends.binary_search(&address).is_ok()
+    }
+
     /// Whether tunnels from `address` are unwrapped: a backend's or a peer's.
     #[inline]
     #[must_use]
     pub fn may_tunnel(&self, address: IpAddr) -> bool {
-        self.backends.binary_search(&address).is_ok()
-            || self.peers.iter().any(|peer| peer.contains(address))
+        self.is_backend(address) || self.peers.iter().any(|peer| peer.contains(address))
     }
 }
 

@@ -7,6 +7,7 @@ mod deployed;
 
 mod blocks;
 mod busy;
+mod captures;
 mod changes;
 mod metrics;
 mod program;
