@@ -2,7 +2,7 @@
 
 use crate::configuration::{BACKEND_COUNT, ONE_CORE, configuration, egresses};
 use hotloop::arena::Obtained;
-use hotloop::engine::{Assembly, Chain, Deployment, Engine, Graph, Plan, outlets, source};
+use hotloop::engine::{Assembly, Chain, Deployment, Engine, Graph, Plan, Taps, outlets, source};
 use hotloop::stage::Error;
 use hotloop_benches::contest::Bursts;
 use hotloop_benches::traffic::{ACK, Dial, Loop, Sizes, Writer};
@@ -109,6 +109,12 @@ impl Bed {
         let (start, ahead, turned) = (Instant::now(), Duration::ZERO, Duration::ZERO);
         let dial = packets.dial();
         Ok(Self { assembly, dial, start, ahead, turned, counts: None, services: None })
+    }
+
+    /// Where captures of it begin.
+    #[allow(dead_code, reason = "for the group `engine`, which has this file too")]
+    pub fn taps(&self) -> Taps {
+        self.assembly.taps()
     }
 
     /// Has a packet in the midst of its connection come of each flow.

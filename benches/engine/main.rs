@@ -1,4 +1,5 @@
-//! The engine on one core beside `dpdk-testpmd` and a loop in C, and on two beside two loops in C with DPDK's ring.
+//! The engine on one core beside `dpdk-testpmd` and a loop in C, and on two beside two loops in C with DPDK's ring. What
+//! captures take, and the load that a core shows, beside the true one.
 //!
 //! The group `forward` has io and macswap in more detail.
 #![allow(
@@ -7,7 +8,15 @@
     reason = "a benchmark prints its figures, for the project's developers"
 )]
 
+#[allow(dead_code, reason = "captures need a part of it")]
+#[path = "../balancer/bed.rs"]
+mod bed;
+mod capture;
+#[allow(dead_code, reason = "captures need a part of it")]
+#[path = "../balancer/configuration.rs"]
+mod configuration;
 mod frames;
+mod load;
 mod pipeline;
 mod sink;
 
@@ -39,9 +48,11 @@ fn run() -> Result<(), String> {
     let is_part = instrument.is_part();
     if !is_part {
         pipeline::bench(eal, &frames, &mut table)?;
+        load::bench(&mut table).map_err(|error| error.to_string())?;
     }
     Pair::pin()?;
     sink::bench(eal, &mut instrument, &mut table).map_err(|error| error.to_string())?;
+    capture::bench(eal, sink::DEVICE_COUNT, &mut instrument, &mut table)?;
     if is_part {
         return Ok(());
     }

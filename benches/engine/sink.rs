@@ -2,7 +2,7 @@
 
 use crate::frames::{DATAGRAM_PORT, frame};
 use hotloop::dpdk::{Eal, Mbuf, Port, PortConfig, TxQueue};
-use hotloop::engine::{Assembly, Deployment, Engine};
+use hotloop::engine::{Assembly, Deployment, Engine, Plan, Taps};
 use hotloop::prelude::*;
 use hotloop::stage;
 use hotloop_benches::contest::Contest;
@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use udp::sink::delivery::Counts;
 use udp::sink::graph::graph;
 use udp::sink::inspect::Findings;
+use udp::sink::ports::Ports;
 
 const AIM: f64 = 1.0;
 
@@ -70,30 +71,60 @@ impl Loopback {
     }
 }
 
+/// udp-sink's graph on one core, and its datagrams.
+pub struct Receiver {
+    input: Loopback,
+    assembly: Assembly<'static>,
+    now_ns: u64,
+}
+
+impl Receiver {
+    /// Of the net_ring device of this number. A graph borrows what it is made of, which lives as long as the process.
+    pub fn new(eal: Eal, index: usize) -> hotloop::Result<Self> {
+        let port: &Port = Box::leak(Box::new(open(eal, index)?));
+        let (ports, counts) = (DATAGRAM_PORT.to_string().parse()?, Arc::new(Counts::new(1)));
+        let of: &(Ports, _, _) = Box::leak(Box::new((ports, counts, Arc::<Findings>::default())));
+        let nf = graph(|core| port.rx_queue(core), &of.0, &of.1, &of.2);
+        let plan: &Plan<_> =
+            Box::leak(Box::new(Engine::plan(nf, Deployment::run_to_completion(1))?));
+        // A port starts with the queues that are claimed by then.
+        let mut input = Loopback::new(eal, port)?;
+        let assembly = plan.assemble()?;
+        input.start()?;
+        Ok(Self { input, assembly, now_ns: 0 })
+    }
+
+    /// The time of receiving so many datagrams.
+    pub fn play(&mut self, count: u64) -> Duration {
+        let Self { input, assembly, now_ns } = self;
+        input.timed(count, || {
+            *now_ns += 1_000;
+            assembly.step(0, stage::Instant::from_ns(*now_ns)) as u64
+        })
+    }
+
+    /// Where captures of it begin.
+    pub fn taps(&self) -> Taps {
+        self.assembly.taps()
+    }
+}
+
+fn open(eal: Eal, index: usize) -> hotloop::Result<Port> {
+    Ok(Port::open_with(eal, &format!("net_ring{index}"), PortConfig::default())?)
+}
+
+/// The devices that it takes: those of numbers below this one.
+pub const DEVICE_COUNT: usize = 2;
+
 /// udp-sink's graph beside the loop in C.
 pub fn bench(eal: Eal, instrument: &mut Instrument, table: &mut Table) -> hotloop::Result<()> {
-    let open =
-        |index: usize| Port::open_with(eal, &format!("net_ring{index}"), PortConfig::default());
-    let (ours, theirs) = (open(0)?, open(1)?);
-    let (ports, counts) = (DATAGRAM_PORT.to_string().parse()?, Arc::new(Counts::new(1)));
-    let findings = Arc::new(Findings::default());
-    let nf = graph(|core| ours.rx_queue(core), &ports, &counts, &findings);
-    let plan = Engine::plan(nf, Deployment::run_to_completion(1))?;
-    // A port starts with the queues that are claimed by then.
-    let (mut our_input, mut their_input) =
-        (Loopback::new(eal, &ours)?, Loopback::new(eal, &theirs)?);
-    let mut assembly: Assembly<'_> = plan.assemble()?;
+    let (mut ours, theirs) = (Receiver::new(eal, 0)?, open(eal, 1)?);
+    let mut their_input = Loopback::new(eal, &theirs)?;
     let mut from = From::claim(&theirs)?;
-    our_input.start()?;
     their_input.start()?;
-    let (mut now_ns, mut payload_bytes) = (0, 0);
+    let mut payload_bytes = 0;
     let contest = Contest::new("engine/udp-sink")
-        .side("hotloop", |count| {
-            our_input.timed(count, || {
-                now_ns += 1_000;
-                assembly.step(0, stage::Instant::from_ns(now_ns)) as u64
-            })
-        })
+        .side("hotloop", |count| ours.play(count))
         .side("loop in C", |count| {
             their_input.timed(count, || from.sink(DATAGRAM_PORT, &mut payload_bytes))
         });

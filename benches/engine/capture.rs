@@ -1,0 +1,126 @@
+//! What captures take of a core that nobody captures from any more, and of one whose filter no packet matches: beside
+//! a core of which nothing ever was captured. A UDP sink, whose packets are seen as they come, and the balancer of
+//! `ipip-lb` among known connections, whose packets are seen as they come and as they go.
+
+use crate::bed::{Bed, Setup};
+use crate::sink::Receiver;
+use hotloop::dpdk::{Eal, Filter};
+use hotloop::engine::{Capture, CaptureConfig, Points, Taps};
+use hotloop_benches::contest::{Contest, run_all};
+use hotloop_benches::instrument::Instrument;
+use hotloop_benches::table::Table;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The share of the rate that is left, where a capture has ended: as far as rows agree.
+const OFF_AIM: f64 = 0.97;
+
+/// A filter that matches nothing takes at most 1.15 times the time without it.
+const FILTER_AIM: f64 = 1.0 / 1.15;
+
+/// No packet here matches: datagrams are not of TCP, and the balancer's service has another port.
+const EXPRESSION: &str = "tcp port 443 and host 198.51.100.7";
+
+const NEVER: &str = "never captured";
+const OVER: &str = "a capture that is over";
+const FILTERED: &str = "a filter that matches nothing";
+
+/// Packets between which a capture is begun and ended.
+const SOME: u64 = 1_000;
+
+const FLOW_COUNT: u32 = 1_000;
+const SERVICE_COUNT: u32 = 10;
+
+/// One core with packets.
+trait Played {
+    fn play(&mut self, count: u64) -> Duration;
+
+    fn taps(&self) -> Taps;
+}
+
+impl Played for Receiver {
+    fn play(&mut self, count: u64) -> Duration {
+        Self::play(self, count)
+    }
+
+    fn taps(&self) -> Taps {
+        Self::taps(self)
+    }
+}
+
+impl Played for Bed {
+    fn play(&mut self, count: u64) -> Duration {
+        Self::play(self, count)
+    }
+
+    fn taps(&self) -> Taps {
+        Self::taps(self)
+    }
+}
+
+/// Rows of both programs. The UDP sinks take net_ring devices from the one of number `first_device` on.
+pub fn bench(
+    eal: Eal,
+    first_device: usize,
+    instrument: &mut Instrument,
+    table: &mut Table,
+) -> Result<(), String> {
+    let text = |error: hotloop::Error| error.to_string();
+    let mut captures = Vec::new();
+    let mut sinks = Vec::new();
+    for index in first_device..first_device + 3 {
+        sinks.push(Receiver::new(eal, index).map_err(text)?);
+    }
+    let setup = Setup::hits(SERVICE_COUNT, FLOW_COUNT);
+    let balancers: Result<Vec<_>, _> = (0..3).map(|_| Bed::balancer(&setup)).collect();
+    let both = Points { send: true, ..Points::RECEIVE };
+    let contests = vec![
+        contest("engine/captured UDP sink", eal, sinks, &Points::RECEIVE, &mut captures)?,
+        contest("engine/captured balancer", eal, balancers?, &both, &mut captures)?,
+    ];
+    let outcomes = run_all(contests, instrument);
+    for (name, outcome) in ["UDP sink", "balancer, 1K flows"].iter().zip(&outcomes) {
+        let Some(outcome) = outcome else { continue };
+        for (side, aim) in [(OVER, OFF_AIM), (FILTERED, FILTER_AIM)] {
+            let row = format!("{name}, {side}");
+            table.rows.push(outcome.row(&row, "ns a packet", (side, NEVER), aim));
+        }
+    }
+    Ok(())
+}
+
+/// Three of the same: one of which nothing was captured, one with a capture that is over, one with a capture that
+/// sees and keeps no packet, which lasts as long as `captures`.
+fn contest<'a>(
+    name: &str,
+    eal: Eal,
+    three: Vec<impl Played + 'a>,
+    points: &Points,
+    captures: &mut Vec<Capture>,
+) -> Result<Contest<'a>, String> {
+    let mut three = three.into_iter();
+    let mut next = || three.next().expect("there are three");
+    let (mut never, mut over, mut filtered) = (next(), next(), next());
+    let filter = Filter::compile(eal, EXPRESSION).map_err(|error| error.to_string())?;
+    if !filter.is_native() {
+        return Err(format!("DPDK makes no code of {EXPRESSION:?} on this machine"));
+    }
+    let mut config = CaptureConfig { points: points.clone(), ..CaptureConfig::default() };
+    let begin = |taps: Taps, config: &_| taps.capture(config).map_err(|error| error.to_string());
+    let mut ended = begin(over.taps(), &config)?;
+    over.play(SOME);
+    ended.stop();
+    over.play(SOME);
+    assert!(ended.totals().seen >= SOME && ended.totals().filtered == 0, "all of them are seen");
+    drop(ended);
+    config.filter = Some(Arc::new(filter));
+    let capture = begin(filtered.taps(), &config)?;
+    filtered.play(SOME);
+    let totals = capture.totals();
+    assert!(totals.seen >= SOME && totals.filtered == totals.seen, "none is wanted: {totals:?}");
+    captures.push(capture);
+    let contest = Contest::new(name);
+    let contest = contest.side(NEVER, move |count| never.play(count));
+    let contest = contest.side(OVER, move |count| over.play(count));
+    Ok(contest.side(FILTERED, move |count| filtered.play(count)))
+}

@@ -1,0 +1,156 @@
+//! The load that a core shows of itself, beside the true one: the rate that is offered, over the most that the core can
+//! take, measured right before and right after.
+
+use hotloop::engine::{Chain, Control, Deployment, Engine, LoadMeter, Placement, Topology, source};
+use hotloop::packet::classify::classify;
+use hotloop::packet::seed::Seed;
+use hotloop::prelude::*;
+use hotloop_benches::figure::Figure;
+use hotloop_benches::peers::buffer::Buffer;
+use hotloop_benches::row::Row;
+use hotloop_benches::table::Table;
+use hotloop_benches::traffic::{ACK, Generator, Loop, Sizes, Writer};
+use std::hint::black_box;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// Percent of what the core can take.
+const SHARES: [f64; 6] = [5.0, 25.0, 50.0, 75.0, 90.0, 95.0];
+
+/// How many points the load may be off.
+const POINTS_MAX: f64 = 10.0;
+
+const ROUND_COUNT: usize = 12;
+
+/// How long packets come at a rate before anything is counted, how long what the core can take is measured, and for how
+/// long the load is.
+const SETTLING: Duration = Duration::from_millis(20);
+const FLOOD: Duration = Duration::from_millis(50);
+const WINDOW: Duration = Duration::from_millis(200);
+
+/// A round is left out where what the core could take has changed by more.
+const CHANGE_MAX: f64 = 0.05;
+
+/// Buffers that go round.
+const BUFFER_COUNT: usize = 192;
+
+/// Packets that wait at most: what comes then is lost.
+const WAITING_MAX: f64 = 1024.0;
+
+const FLOW_COUNT: u32 = 1_000;
+const SERVICE_COUNT: u32 = 10;
+const SEED: Seed = Seed::new(42);
+
+/// Packets a nanosecond, as the bits of a float: without end, as many as are taken.
+type Rate = AtomicU64;
+
+/// Packets that arrive evenly.
+struct Offered {
+    packets: Generator,
+    rate: Arc<Rate>,
+    at: Instant,
+    waiting: f64,
+}
+
+impl Source for Offered {
+    type Item = Buffer;
+
+    #[inline]
+    fn poll(&mut self, burst: &mut Burst<Buffer>) -> usize {
+        let passed = std::mem::replace(&mut self.at, Instant::now()).elapsed();
+        let came = passed.as_nanos() as f64 * f64::from_bits(self.rate.load(Relaxed));
+        // What is no number, none of no time, is as many as wait at most.
+        self.waiting = (self.waiting + came).min(WAITING_MAX);
+        burst.set_limit((self.waiting as usize).min(BURST_CAPACITY));
+        let count = self.packets.poll(burst);
+        burst.set_limit(BURST_CAPACITY);
+        self.waiting -= count as f64;
+        count
+    }
+}
+
+/// What a round has shown, in percent: the true load, and the one that the core shows.
+type Round = (f64, f64);
+
+/// A row for each share.
+pub fn bench(table: &mut Table) -> hotloop::Result<()> {
+    let cpus = core_affinity::get_core_ids().unwrap_or_default();
+    let &[_, cpu, ..] = &cpus[..] else {
+        table.unshown.push("the load of a core: there is one CPU".to_owned());
+        return Ok(());
+    };
+    let packets = Loop::new(BUFFER_COUNT, Writer::new(Sizes::Small, SERVICE_COUNT));
+    packets.dial().random(FLOW_COUNT, ACK);
+    let rate = Arc::<Rate>::default();
+    let offered = |core: &Core| {
+        let (rate, at) = (Arc::clone(&rate), Instant::now());
+        Ok::<_, hotloop::Error>(Offered { packets: packets.source(core)?, rate, at, waiting: 0.0 })
+    };
+    let look = |packet: Buffer| {
+        black_box(classify(packet.data(), &SEED));
+        packet
+    };
+    let graph = source(offered).stage(move |_| each(look)).sink(|core| packets.sink(core));
+    let placement = Placement::explicit(&Topology::read(Path::new("/")), &[cpu.id])?;
+    let plan = Engine::plan(graph, Deployment::run_to_completion(1))?.placement(placement)?;
+    let mut rounds = SHARES.map(|_| Vec::new());
+    plan.run(|control| {
+        let mut meter = LoadMeter::default();
+        for _ in 0..ROUND_COUNT {
+            for (share, rounds) in SHARES.iter().zip(&mut rounds) {
+                rounds.extend(round(control, &rate, *share, &mut meter));
+            }
+        }
+    })?;
+    for (share, rounds) in SHARES.iter().zip(&rounds) {
+        show(table, *share, rounds);
+    }
+    Ok(())
+}
+
+/// Offers a share of what the core can take. Nothing where that has changed meanwhile.
+fn round(control: &Control<'_>, rate: &Rate, share: f64, meter: &mut LoadMeter) -> Option<Round> {
+    let most = || {
+        rate.store(f64::INFINITY.to_bits(), Relaxed);
+        control.wait_for(SETTLING);
+        received_per_ns(control, FLOOD)
+    };
+    let before = most();
+    rate.store((before * share / 100.0).to_bits(), Relaxed);
+    control.wait_for(SETTLING);
+    meter.read(&control.load(), 1, |_| 1.0);
+    let start = Instant::now();
+    let offered = received_per_ns(control, WINDOW);
+    let (counts, passed) = (control.load(), start.elapsed());
+    let shown = meter.read(&counts, passed.as_nanos() as u64, |_| 1.0)[0].load_percent?;
+    let after = most();
+    let has_changed = (after / before - 1.0).abs() > CHANGE_MAX;
+    (!has_changed).then(|| (offered / f64::midpoint(before, after) * 100.0, shown))
+}
+
+/// Packets that the core takes in a nanosecond, for so long.
+fn received_per_ns(control: &Control<'_>, time: Duration) -> f64 {
+    let (start, before) = (Instant::now(), control.snapshot().received);
+    control.wait_for(time);
+    let received = control.snapshot().received - before;
+    received as f64 / start.elapsed().as_nanos() as f64
+}
+
+fn show(table: &mut Table, share: f64, rounds: &[Round]) {
+    let name = format!("load shown at {share:.0} % of the most");
+    if rounds.is_empty() {
+        table.unshown.push(format!("{name}: what the core can take has changed in each round"));
+        return;
+    }
+    let figure =
+        |of: fn(&Round) -> f64| Figure::of_rounds(&rounds.iter().map(of).collect::<Vec<_>>());
+    let off = figure(|(offered, shown)| (shown - offered).abs());
+    table.rows.push(Row::limit(&name, "points off", &off, POINTS_MAX));
+    let (offered, shown) = (figure(|round| round.0).value, figure(|round| round.1).value);
+    table.notes.push(format!(
+        "{name}: {shown:.1} % shown, {offered:.1} % offered, in {} of {ROUND_COUNT} rounds",
+        rounds.len()
+    ));
+}
