@@ -121,7 +121,8 @@ if ! grep -q NOTIFY_SOCKET "$root/usr/bin/ipip-lb"; then
 fi
 inside cp /etc/ipip-lb/example.toml /etc/ipip-lb/other.toml
 inside sed -i 's/iface=eth0/iface=eth1/' /etc/ipip-lb/other.toml
-inside systemctl enable --now ipip-lb@example ipip-lb@other || fail "start"
+# net_af_packet numbers its fanout group by process XOR interface: two that start at once may have one number (EINVAL).
+inside systemctl enable --now ipip-lb@example ipip-lb@other || step "one did not start; systemd starts it again"
 ctl() { local name=$1; shift; inside ipip-lb ctl --control "/run/hotloop/ipip-lb@$name.sock" "$@"; }
 until_true "the service answers" ctl example status
 until_true "the other one answers" ctl other status
@@ -157,15 +158,15 @@ inside apt-get install -y -qq --no-install-recommends /hotloop-tools.deb >"$work
 ! inside ldd /usr/bin/hotloop-doctor /usr/bin/hotloop-top | grep -E 'librte|libpcap' || fail "the tools need DPDK"
 for name in hotloop-top hotloop-doctor; do
     inside "$name" --version
-    for file in "usr/share/man/man1/$name.1.gz" "usr/share/bash-completion/completions/$name" \
+    for file in "usr/share/man/man1/$name.1" "usr/share/bash-completion/completions/$name" \
         "usr/share/zsh/vendor-completions/_$name" "usr/share/fish/vendor_completions.d/$name.fish"; do
-        grep -qx "/$file" "$root/var/lib/dpkg/info/hotloop-tools.list" || fail "the package has no $file"
+        grep -qEx "/$file(.gz)?" "$root/var/lib/dpkg/info/hotloop-tools.list" || fail "the package has no $file"
     done
 done
 code=0
 inside hotloop-doctor --device net_af_packet0,iface=eth0 >"$work/log" || code=$?
 case $code in 0 | 3 | 4) tail -n 1 "$work/log" ;; *) fail "hotloop-doctor ended with $code" ;; esac
-inside env TERM=xterm script -qec "stty rows 24 cols 80; timeout -s TERM 3 hotloop-top" /dev/null </dev/null >"$work/screen" || true
+inside env TERM=xterm script -qec "stty rows 24 cols 80; timeout --foreground -s TERM 3 hotloop-top" /dev/null </dev/null >"$work/screen" || true
 grep -q 'ipip-lb@example' "$work/screen" || fail "hotloop-top does not show the service"
 
 step "after SIGKILL it starts again"
@@ -192,7 +193,7 @@ result=$(inside systemctl show -p Result --value ipip-lb@example)
 
 step "removing"
 inside apt-get purge -y -qq hotloop-tools >"$work/log" 2>&1 || fail "purge of the tools"
-[ ! -e "$root/usr/bin/hotloop-top" ] && [ ! -e "$root/usr/share/man/man1/hotloop-top.1.gz" ] || fail "the tools are left"
+[ ! -e "$root/usr/bin/hotloop-top" ] && [ ! -e "$root/var/lib/dpkg/info/hotloop-tools.list" ] || fail "the tools are left"
 inside apt-get remove -y -qq ipip-lb >"$work/log" 2>&1 || fail "remove"
 ! inside systemctl is-active -q ipip-lb@other || fail "a removed program runs"
 [ ! -e "$root/usr/bin/ipip-lb" ] && [ -e "$root/etc/ipip-lb/example.toml" ] || fail "remove takes programs, not configurations"

@@ -95,7 +95,7 @@ pub fn exit_code(result: Result<(), Failure>) -> ExitCode {
     ExitCode::from(if matches!(failure, Failure::Input(_)) { 2 } else { 1 })
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "dpdk"))]
 mod tests {
     use super::*;
 
