@@ -31,7 +31,7 @@ pub struct KernelHop {
     pub way: Way,
     /// What the kernel knows of the neighbour, if it is one and the kernel was asked for it.
     pub neighbour: Option<KernelNeighbour>,
-    /// How many of the [destinations](KernelNextHops::keep_resolved) it is for; none for a gateway of other
+    /// How many of the [destinations](super::KernelNextHops::keep_resolved) it is for; none for a gateway of other
     /// routes.
     pub destination_count: usize,
 }
