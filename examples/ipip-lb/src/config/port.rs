@@ -1,17 +1,103 @@
 //! `[[port]]`.
 
+use super::ConfigError;
 use super::announce::interface;
 use super::balancer::host_address;
 use super::document::Section;
 use super::parse::name;
 use super::words::SIDES;
-use super::{ConfigError, NextHop, Port, Side};
 use crate::exception::interface_underneath;
 use crate::excerpt::excerpt;
 use hotloop::dpdk::MempoolConfig;
+use hotloop::packet::ethernet::MacAddress;
 use hotloop_ops::PortSettings;
 use std::collections::HashSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// A port and what is on the other end of its wire.
+#[derive(Clone, Debug)]
+pub struct Port {
+    /// What it is called in reports.
+    pub name: String,
+    /// DPDK's device arguments or PCI address.
+    pub device: String,
+    /// The line of the file that says so, for messages.
+    pub device_line: usize,
+    /// The station that frames sent out of it go to.
+    pub next_hop: NextHop,
+    /// Which hosts are reached through it.
+    pub side: Side,
+    /// Whether frames to any address are for the balancer.
+    pub accept_any_mac: bool,
+    /// The TAP interface by which the kernel gets what is not for the balancer, if it does; no
+    /// other port's.
+    pub kernel_interface: Option<String>,
+    /// Whether that interface takes over the addresses and routes of the one that the device receives by.
+    pub takeover: bool,
+    /// Its descriptors, mempool and RSS.
+    pub settings: PortSettings,
+}
+
+/// The station that frames sent out of a port go to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum NextHop {
+    /// The one with this Ethernet address.
+    Mac([u8; 6]),
+    /// A neighbour with an IPv4 address, which ARP asks for its Ethernet address, and the balancer's
+    /// own address on that link.
+    V4(Ipv4Addr, Ipv4Addr),
+    /// The same for IPv6 and neighbour discovery.
+    V6(Ipv6Addr, Ipv6Addr),
+    /// The one that the kernel's routes say for each destination, by the interface of any such port.
+    Kernel,
+}
+
+impl NextHop {
+    /// The Ethernet address; all zeroes where it is not known yet.
+    #[must_use]
+    pub const fn mac(self) -> MacAddress {
+        match self {
+            Self::Mac(mac) => MacAddress::new(mac),
+            Self::V4(..) | Self::V6(..) | Self::Kernel => MacAddress::new([0; 6]),
+        }
+    }
+}
+
+impl std::fmt::Display for NextHop {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Mac(mac) => MacAddress::new(*mac).fmt(f),
+            Self::V4(address, own) => write!(f, "{address} from {own}"),
+            Self::V6(address, own) => write!(f, "{address} from {own}"),
+            Self::Kernel => f.write_str("by the kernel's routes"),
+        }
+    }
+}
+
+/// Which hosts are reached through a port.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Side {
+    /// Clients.
+    Client,
+    /// Backends.
+    Backend,
+    /// Both.
+    Both,
+}
+
+impl Side {
+    /// Whether clients are reached.
+    #[must_use]
+    pub const fn has_clients(self) -> bool {
+        matches!(self, Self::Client | Self::Both)
+    }
+
+    /// Whether backends are reached.
+    #[must_use]
+    pub const fn has_backends(self) -> bool {
+        matches!(self, Self::Backend | Self::Both)
+    }
+}
 
 pub fn ports(root: &Section<'_>) -> Result<Vec<Port>, ConfigError> {
     let sections = root.sections("port")?;
