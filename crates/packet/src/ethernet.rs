@@ -3,7 +3,7 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, big_endian::U16};
 
 pub use crate::mac::{BadMacAddress, MacAddress};
-use crate::{Header, Malformed, PacketBuf, ip::is_host};
+use crate::{Header, Malformed, NoRoom, PacketBuf, Room, ip::is_host};
 
 /// Length in bytes of an Ethernet header without VLAN tags.
 pub const HEADER_BYTES: usize = 14;
@@ -254,6 +254,52 @@ pub fn set_addresses<P: PacketBuf>(packet: &mut P, source: MacAddress, destinati
     header[6..12].copy_from_slice(&source.bytes());
 }
 
+/// The VLAN of the first tag of a frame, where that is one of 802.1Q.
+#[inline]
+pub fn vlan(frame: &[u8]) -> Option<u16> {
+    let (header, tag) = frame.get(..HEADER_BYTES + 2)?.split_at(HEADER_BYTES);
+    let is_tagged = header[12..] == ETHERTYPE_VLAN.to_be_bytes();
+    is_tagged.then(|| u16::from_be_bytes([tag[0], tag[1]]) & 0xfff)
+}
+
+/// Takes the first VLAN tag off a frame, which must have one: see [`vlan`].
+///
+/// # Errors
+/// The frame's first segment is shorter than an Ethernet header and a tag. It stays as it is.
+#[inline]
+pub fn take_tag<P: PacketBuf>(packet: &mut P) -> Result<(), NoRoom> {
+    has_first(packet, HEADER_BYTES + VLAN_TAG_BYTES)?;
+    packet.data_mut().copy_within(..12, VLAN_TAG_BYTES);
+    packet.trim_front(VLAN_TAG_BYTES)
+}
+
+/// Puts a tag of this VLAN, of which the low twelve bits count, ahead of what a frame carries (802.1Q), with
+/// priority 0.
+///
+/// # Errors
+/// There are no four bytes of headroom, or the first segment is shorter than two addresses. It stays as it
+/// is.
+#[inline]
+pub fn insert_tag<P: PacketBuf>(packet: &mut P, vlan: u16) -> Result<(), NoRoom> {
+    has_first(packet, 12)?;
+    packet.prepend(VLAN_TAG_BYTES)?;
+    let frame = packet.data_mut();
+    frame.copy_within(VLAN_TAG_BYTES..VLAN_TAG_BYTES + 12, 0);
+    frame[12..14].copy_from_slice(&ETHERTYPE_VLAN.to_be_bytes());
+    frame[14..16].copy_from_slice(&(vlan & 0xfff).to_be_bytes());
+    Ok(())
+}
+
+/// That the first segment has so many bytes.
+fn has_first<P: PacketBuf>(packet: &P, wanted_bytes: usize) -> Result<(), NoRoom> {
+    let available_bytes = packet.data().len();
+    if available_bytes < wanted_bytes {
+        Err(NoRoom { wanted_bytes, available_bytes, side: Room::Data })
+    } else {
+        Ok(())
+    }
+}
+
 /// Writes the header of a new frame without tags.
 pub(crate) fn write_header(
     header: &mut [u8],
@@ -290,6 +336,33 @@ mod tests {
         assert_eq!(view.vlan_tags().iter().map(VlanTag::vlan).collect::<Vec<_>>(), [7, 4095]);
         assert_eq!(view.vlan_tags()[0].ethertype(), ETHERTYPE_QINQ);
         assert_eq!(view.payload(), &plain[14..]);
+    }
+
+    #[test]
+    fn tags_are_put_on_and_taken_off() {
+        let (plain, tagged) = (udp().build(), udp().vlan(42).build());
+        let mut packet = MemPacket::with_room(&plain, VLAN_TAG_BYTES, 0);
+        assert_eq!(vlan(packet.data()), None);
+        insert_tag(&mut packet, 0xf000 | 42).unwrap();
+        assert_eq!(packet.data(), tagged);
+        assert!(insert_tag(&mut packet, 7).is_err());
+        assert_eq!((packet.data(), vlan(packet.data())), (&tagged[..], Some(42)));
+        take_tag(&mut packet).unwrap();
+        assert_eq!(packet.data(), plain);
+        // The inner tag stays, and that of 802.1ad is none of this VLAN.
+        let mut inner = MemPacket::new(&udp().qinq(7, 42).build()[..]);
+        assert_eq!(vlan(inner.data()), None);
+        inner.data_mut()[12..14].copy_from_slice(&ETHERTYPE_VLAN.to_be_bytes());
+        assert_eq!(vlan(inner.data()), Some(7));
+        take_tag(&mut inner).unwrap();
+        assert_eq!(inner.data(), tagged);
+        for len in 0..18 {
+            let mut cut = MemPacket::with_room(&tagged[..len], 0, 0);
+            assert_eq!(vlan(cut.data()), (len >= 16).then_some(42), "{len}");
+            assert!(take_tag(&mut cut).is_err(), "{len}");
+            assert_eq!(cut.data(), &tagged[..len]);
+        }
+        assert!(insert_tag(&mut MemPacket::with_room(&plain[..11], 9, 0), 1).is_err());
     }
 
     #[test]

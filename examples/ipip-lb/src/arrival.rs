@@ -19,6 +19,7 @@ pub struct Ports {
     has_backends: Box<[bool; PORTS_MAX]>,
     /// By which way that goes which is not for the balancer.
     punted: Box<[Option<Route>; PORTS_MAX]>,
+    vlans: Box<[Option<u16>; PORTS_MAX]>,
 }
 
 impl Default for Ports {
@@ -27,6 +28,7 @@ impl Default for Ports {
             stations: Box::new([Station::ANY; PORTS_MAX]),
             has_backends: Box::new([true; PORTS_MAX]),
             punted: Box::new([None; PORTS_MAX]),
+            vlans: Box::new([None; PORTS_MAX]),
         }
     }
 }
@@ -52,6 +54,28 @@ impl Ports {
         let number = usize::from(port.number());
         assert!(number < PORTS_MAX - 1, "port number {number}");
         self.punted[number] = Some(route);
+    }
+
+    /// Sets which VLAN a port is: frames with its tag are for the balancer, and no others. Without, all
+    /// are, whatever tags they have.
+    ///
+    /// # Panics
+    /// With a number above 254, which no port has.
+    pub fn set_vlan(&mut self, port: PortId, vlan: u16) {
+        let number = usize::from(port.number());
+        assert!(number < PORTS_MAX - 1, "port number {number}");
+        self.vlans[number] = Some(vlan);
+    }
+
+    /// Whether any port is a VLAN.
+    #[must_use]
+    pub fn has_vlans(&self) -> bool {
+        self.vlans.iter().any(Option::is_some)
+    }
+
+    /// The VLAN of the port that received a packet.
+    pub(crate) fn vlan_of<P: PacketBuf>(&self, packet: &P) -> Option<u16> {
+        self.vlans[ingress_index(packet)]
     }
 
     /// Whether anything goes elsewhere that is not for the balancer.

@@ -48,7 +48,7 @@ mod via;
 mod words;
 
 pub(crate) use file::read as read_file;
-pub use port::{NextHop, Port, Side};
+pub use port::{NextHop, Port, Side, VLAN_MAX};
 
 use crate::hashes::HashKey;
 use crate::prefix::Prefix;

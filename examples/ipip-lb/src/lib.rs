@@ -134,3 +134,4 @@ pub mod replay;
 pub mod rules;
 pub mod run;
 pub mod services;
+pub mod vlan;

@@ -9,6 +9,7 @@ use crate::counts::{Summary, WorkerCounts};
 use crate::health::Wire;
 use crate::next_hops::{ByKernel, Onwards};
 use crate::services::{Builder, ServiceTable, Standing};
+use crate::vlan::{Tag, Untag};
 use hotloop::arena::{Obtained, Pages};
 use hotloop::engine::{
     Asker, Chain, Deployment, Graph, Mailbox, Outlet, PerCore, Publisher, Routed, Subscriber,
@@ -37,6 +38,8 @@ pub struct NetworkFunction {
     slot_capacity: usize,
     require_hugepages: bool,
     by_kernel: Option<ByKernel>,
+    /// The VLAN that each port is, in order.
+    vlans: Box<[Option<u16>]>,
 }
 
 /// What control has of a balancer: the way to change it while it runs.
@@ -86,6 +89,7 @@ impl NetworkFunction {
             slot_capacity,
             require_hugepages: config.engine.require_hugepages,
             by_kernel: None,
+            vlans: config.ports.iter().map(|port| port.vlan).collect(),
         };
         Ok((function, Steering { builder, publisher, services, asker, wire, counts }))
     }
@@ -140,7 +144,7 @@ impl NetworkFunction {
     }
 
     /// As [`resolving_graph`](Self::resolving_graph), and sends probes through tunnels in packets that
-    /// `create` makes.
+    /// `create` makes. It is also the graph of ports that are VLANs.
     pub fn probing_graph<S, Z>(
         &self,
         create: impl Fn(&Core) -> Option<Create<S::Item>> + Sync,
@@ -157,7 +161,9 @@ impl NetworkFunction {
             by_kernel.map_or_else(|| Neighbours::new(2 * next_hops.len()), ByKernel::neighbours);
         let learning = Arc::clone(&neighbours);
         let has_kernel = self.ports.has_punted();
-        let received = source(receive).stage(move |_| Learn::new(Arc::clone(&learning)));
+        let received = source(receive)
+            .burst_stage(|_| Untag::new(&self.ports))
+            .stage(move |_| Learn::new(Arc::clone(&learning)));
         self.balanced(received, create)
             .try_burst_stage(move |core| {
                 let by_kernel =
@@ -166,6 +172,7 @@ impl NetworkFunction {
                 Ok::<_, Error>(Resolve::by(Arc::clone(&neighbours), WAITING_MAX, onwards))
             })
             .named("neighbours")
+            .burst_stage(|_| Tag::new(&self.vlans))
             .sink(send)
     }
 

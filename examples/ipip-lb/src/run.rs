@@ -88,7 +88,9 @@ pub fn run(args: &Run) -> Result<Outcome, Failure> {
     let pool = probe_pool(eal, &config)?;
     let create = |_: &Core| pool.clone().map(|pool| creating(pool));
     let running = Running { args, config: &config, notes: &notes, watching };
-    if pool.is_some() || has_kernel_routes || next_hops.iter().any(Option::is_some) {
+    let has_vlans = config.ports.iter().any(|port| port.vlan.is_some());
+    let is_resolving = has_kernel_routes || next_hops.iter().any(Option::is_some);
+    if pool.is_some() || is_resolving || has_vlans {
         let graph = function.probing_graph(create, &next_hops, receive, send);
         running.run(graph, &mut operator, socket.as_mut())
     } else {
@@ -234,6 +236,7 @@ fn receiving(config: &Config, ports: &[OpenPort]) -> Result<Ports, Failure> {
         let station = if takes_all { Station::ANY } else { Station::with(port.mac()) };
         let id = port.id().map_err(|error| Failure::Run(error.to_string()))?;
         receiving.set(id, station, configured.side);
+        configured.vlan.into_iter().for_each(|vlan| receiving.set_vlan(id, vlan));
     }
     Ok(receiving)
 }

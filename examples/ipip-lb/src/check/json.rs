@@ -95,6 +95,7 @@ fn port(port: &Port) -> Value {
         "accept_any_mac": port.accept_any_mac,
         "kernel_interface": port.kernel_interface,
         "takeover": port.takeover,
+        "vlan": port.vlan,
         "rx_descriptors": port.settings.rx_descriptors,
         "tx_descriptors": port.settings.tx_descriptors,
         "mbufs": port.settings.mbufs,

@@ -29,10 +29,11 @@ impl Display for Understood<'_> {
             let kernel = port.kernel_interface.as_ref();
             let kernel = kernel.map_or(String::new(), |it| format!(", the rest to interface {it}"));
             let kernel = kernel + if port.takeover { ", by takeover" } else { "" };
+            let vlan = port.vlan.map_or(String::new(), |vlan| format!(", VLAN {vlan}"));
             let (name, device, settings) = (&port.name, excerpt(&port.device), port.settings);
             writeln!(
                 f,
-                "port {name}: {device}, next hop {next_hop}, side {side}{any}{kernel}{settings}"
+                "port {name}: {device}{vlan}, next hop {next_hop}, side {side}{any}{kernel}{settings}"
             )?;
         }
         if let Some(Announce { vips, interface, linger_ms }) = announce {

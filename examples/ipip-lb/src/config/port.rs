@@ -14,6 +14,9 @@ use hotloop_ops::PortSettings;
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+/// The highest number of a VLAN: 4095 is reserved (802.1Q, table 9-2).
+pub const VLAN_MAX: u16 = 4094;
+
 /// A port and what is on the other end of its wire.
 #[derive(Clone, Debug)]
 pub struct Port {
@@ -29,6 +32,8 @@ pub struct Port {
     pub side: Side,
     /// Whether frames to any address are for the balancer.
     pub accept_any_mac: bool,
+    /// The VLAN of the device that the port is: 1 to [`VLAN_MAX`]. Without, frames stay as they are.
+    pub vlan: Option<u16>,
     /// The TAP interface by which the kernel gets what is not for the balancer, if it does; no
     /// other port's.
     pub kernel_interface: Option<String>,
@@ -141,21 +146,23 @@ fn port(section: &mut Section<'_>) -> Result<Port, ConfigError> {
     let name = name(&name_value)?;
     section.set_path(format!("port.{name}"));
     let known = ["name", "device", "next_hop_mac", "next_hop", "address", "side", "accept_any_mac"];
-    let known_kernel = ["kernel_interface", "takeover"];
+    let known_more = ["vlan", "kernel_interface", "takeover"];
     let known_settings = ["rx_descriptors", "tx_descriptors", "mbufs", "rss"];
-    section.allow_only(&[&known[..], &known_kernel, &known_settings].concat())?;
+    section.allow_only(&[&known[..], &known_more, &known_settings].concat())?;
     let device = section.required("device", "device = \"net_null0\"")?;
     let what = "a device";
     let example = "DPDK's device arguments, such as net_null0, or a PCI address, 0000:01:00.0";
     let sound = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
     let kernel_interface = section.optional("kernel_interface");
     let kernel_interface = kernel_interface.map(|it| interface(&it)).transpose()?;
+    let vlan = section.optional("vlan");
     Ok(Port {
         device_line: device.line(),
         device: device.parsed(what, example, |text| sound(text).then(|| text.to_owned()))?,
         next_hop: next_hop(section, kernel_interface.is_some())?,
         side: section.choice_or("side", "a side", SIDES, Side::Both)?,
         accept_any_mac: section.boolean_or("accept_any_mac", false)?,
+        vlan: vlan.map(|it| it.integer(1..=VLAN_MAX.into())).transpose()?.map(|it| it as u16),
         kernel_interface,
         takeover: takeover(section)?,
         settings: settings(section)?,

@@ -248,12 +248,6 @@ pub const WRONG: &[(usize, &str, &[&str])] = &[
     ),
     (
         17,
-        "kernel_interface = \"edge0\"\n[[port]]\nname = \"b\"\ndevice = \"net_null1\"\n\
-         kernel_interface = \"edge0\"",
-        &["18: port.b.kernel_interface: \"edge0\" is another port's too; write another"],
-    ),
-    (
-        17,
         "next_hop = \"192.0.2.1\"",
         &["port.uplink.address: missing; write the balancer's own address on the link"],
     ),
@@ -296,6 +290,8 @@ pub const WRONG: &[(usize, &str, &[&str])] = &[
         "kernel_interface = \"edge0\"\n[[port]]\nname = \"b\"\ndevice = \"net_null1\"\nnext_hop_mac = \"02:00:00:00:00:01\"\nkernel_interface = \"edge0\"",
         &["23: port.b.kernel_interface: is another port's too"],
     ),
+    (18, "vlan = 0", &["18: port.uplink.vlan: 0 is out of range", "1 to 4094"]),
+    (18, "vlan = 4095", &["18: port.uplink.vlan: 4095 is out of range", "1 to 4094"]),
     (18, "takeover = true", &["18: port.uplink.takeover: there is no kernel_interface"]),
     (
         18,

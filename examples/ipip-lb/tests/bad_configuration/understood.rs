@@ -52,6 +52,7 @@ name = "uplink"
 device = "net_null0"
 next_hop_mac = "02:00:00:00:00:01"
 kernel_interface = "edge0"
+vlan = 42
 rx_descriptors = 64
 tx_descriptors = 2048
 mbufs = 40_000
@@ -170,6 +171,7 @@ fn every_key_is_understood() {
     let announce = Announce { vips: Announced::Always, interface: "vips0".into(), linger_ms: 250 };
     assert_eq!(config.announce, Some(announce));
     assert_eq!(config.ports[0].kernel_interface.as_deref(), Some("edge0"));
+    assert_eq!(config.ports[0].vlan, Some(42));
     let port = config.ports[0].settings;
     assert_eq!((port.rx_descriptors, port.tx_descriptors), (Some(64), Some(2048)));
     assert_eq!((port.mbufs, port.rss), (Some(40_000), Some(RssFields::IP | RssFields::UDP)));

@@ -112,6 +112,11 @@ fn run_script(
     let mut config = Config::parse("lb.toml", config).unwrap_or_else(|error| panic!("{error}"));
     config.engine.workers = deployment.cores_in(1);
     let (function, steering) = NetworkFunction::new(&config, egresses()).unwrap();
+    let mut receiving = receiving;
+    let mut vlans =
+        (0..).zip(&config.ports).filter_map(|(id, port)| Some((id, port.vlan?))).peekable();
+    let has_vlans = vlans.peek().is_some();
+    vlans.for_each(|(id, vlan)| receiving.set_vlan(PortId::new(id), vlan));
     let function = function.receiving(receiving);
     let ports = [("clients", CLIENTS), ("backends", BACKENDS)].map(|(name, number)| {
         // What was sent goes home at once, so that few buffers suffice.
@@ -132,7 +137,8 @@ fn run_script(
     let next_hops = next_hops(&config);
     let (resolving, plan);
     let has_probes = !config.balancer.probe_sources.is_empty();
-    let assembly = if has_probes || next_hops.iter().any(Option::is_some) {
+    let is_resolving = next_hops.iter().any(Option::is_some);
+    let assembly = if has_probes || has_vlans || is_resolving {
         let create = move |_: &Core| {
             let create: Create<_> = {
                 let pool = pool.clone();

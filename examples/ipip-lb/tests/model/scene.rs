@@ -97,6 +97,7 @@ impl Scene {
             accept_any_mac: false,
             kernel_interface: None,
             takeover: false,
+            vlan: None,
             settings: Default::default(),
         };
         let config = Config {

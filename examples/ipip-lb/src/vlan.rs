@@ -1,0 +1,107 @@
+//! Ports that are one VLAN of what their device sends and receives (802.1Q): tags come off behind the source,
+//! and are put on ahead of the sink. In between, frames have none.
+
+use crate::arrival::Ports;
+use crate::balance::Route;
+use hotloop::engine::Routed;
+use hotloop::packet::{PacketBuf, ethernet};
+use hotloop::stage::{Burst, BurstStage, Carries, Cx, Output, drop_reasons};
+
+drop_reasons! {
+    /// Why [`Untag`] drops.
+    pub enum UntagDrop {
+        /// Its port is a VLAN, and the frame has no tag, or that of another VLAN.
+        OtherVlan = "other_vlan",
+    }
+}
+
+drop_reasons! {
+    /// Why [`Tag`] drops.
+    pub enum TagDrop {
+        /// It has no headroom left for a tag.
+        NoHeadroom = "no_headroom",
+    }
+}
+
+/// Takes the tags off what comes by ports that are VLANs, and drops what is of others.
+#[derive(Debug)]
+pub struct Untag<'a> {
+    ports: &'a Ports,
+    has_any: bool,
+}
+
+impl<'a> Untag<'a> {
+    /// By what holds for these ports.
+    #[must_use]
+    pub fn new(ports: &'a Ports) -> Self {
+        Self { ports, has_any: ports.has_vlans() }
+    }
+}
+
+impl<P: PacketBuf + Carries> BurstStage<P> for Untag<'_> {
+    type Out = P;
+    type Drop = UntagDrop;
+
+    fn process(
+        &mut self,
+        cx: &mut Cx<'_, UntagDrop>,
+        input: &mut Burst<P>,
+        out: &mut Output<'_, P>,
+    ) {
+        if !self.has_any {
+            return out.map(input, Some);
+        }
+        out.map(input, |mut packet| {
+            let Some(vlan) = self.ports.vlan_of(&packet) else { return Some(packet) };
+            if ethernet::vlan(packet.data()) == Some(vlan)
+                && ethernet::take_tag(&mut packet).is_ok()
+            {
+                return Some(packet);
+            }
+            let _ = cx.drop::<_, ()>(packet, UntagDrop::OtherVlan);
+            None
+        });
+    }
+}
+
+/// Tags what leaves by ports that are VLANs.
+#[derive(Debug)]
+pub struct Tag<'a> {
+    /// By the number of the port's route.
+    vlans: &'a [Option<u16>],
+    has_any: bool,
+}
+
+impl<'a> Tag<'a> {
+    /// With the VLAN of each port, in order.
+    #[must_use]
+    pub fn new(vlans: &'a [Option<u16>]) -> Self {
+        Self { vlans, has_any: vlans.iter().any(Option::is_some) }
+    }
+}
+
+impl<P: PacketBuf + Carries> BurstStage<Routed<P, Route>> for Tag<'_> {
+    type Out = Routed<P, Route>;
+    type Drop = TagDrop;
+
+    fn process(
+        &mut self,
+        cx: &mut Cx<'_, TagDrop>,
+        input: &mut Burst<Routed<P, Route>>,
+        out: &mut Output<'_, Routed<P, Route>>,
+    ) {
+        if !self.has_any {
+            return out.map(input, Some);
+        }
+        out.map(input, |mut item| {
+            let vlan = self.vlans.get(usize::from(item.route.0)).copied().flatten();
+            match vlan.map_or(Ok(()), |vlan| ethernet::insert_tag(&mut item.packet, vlan)) {
+                Ok(()) => Some(item),
+                Err(_) => {
+                    let _ = cx.drop::<_, ()>(item, TagDrop::NoHeadroom);
+                    None
+                }
+            }
+        });
+    }
+}
