@@ -1,6 +1,7 @@
 //! What captures take of a core that nobody captures from any more, and of one whose filter no packet matches: beside
 //! a core of which nothing ever was captured. A UDP sink, whose packets are seen as they come, and the balancer of
-//! `ipip-lb` among known connections, whose packets are seen as they come and as they go.
+//! `ipip-lb` among known connections, whose packets are seen as they come, and where connections are few as they go,
+//! too.
 
 use crate::bed::{Bed, Setup};
 use crate::sink::Receiver;
@@ -28,7 +29,8 @@ const FILTERED: &str = "a filter that matches nothing";
 /// Packets between which a capture is begun and ended.
 const SOME: u64 = 1_000;
 
-const FLOW_COUNT: u32 = 1_000;
+/// Connections that stay in the cache, and such as a balancer has.
+const FLOW_COUNTS: [u32; 2] = [1_000, 1_000_000];
 const SERVICE_COUNT: u32 = 10;
 
 /// One core with packets.
@@ -71,15 +73,20 @@ pub fn bench(
     for index in first_device..first_device + 3 {
         sinks.push(Receiver::new(eal, index).map_err(text)?);
     }
-    let setup = Setup::hits(SERVICE_COUNT, FLOW_COUNT);
-    let balancers: Result<Vec<_>, _> = (0..3).map(|_| Bed::balancer(&setup)).collect();
-    let both = Points { send: true, ..Points::RECEIVE };
+    let balancers = |flow_count| {
+        let setup = Setup::hits(SERVICE_COUNT, flow_count);
+        (0..3).map(|_| Bed::balancer(&setup)).collect::<Result<Vec<_>, _>>()
+    };
+    let (few, many) = (balancers(FLOW_COUNTS[0])?, balancers(FLOW_COUNTS[1])?);
+    let (received, both) = (&Points::RECEIVE, &Points { send: true, ..Points::RECEIVE });
     let contests = vec![
-        contest("engine/captured UDP sink", eal, sinks, &Points::RECEIVE, &mut captures)?,
-        contest("engine/captured balancer", eal, balancers?, &both, &mut captures)?,
+        contest("engine/captured UDP sink", eal, sinks, received, &mut captures)?,
+        contest("engine/captured balancer", eal, few, both, &mut captures)?,
+        contest("engine/balancer captured at receive", eal, many, received, &mut captures)?,
     ];
+    let names = ["UDP sink", "balancer, 1K flows", "balancer at receive, 1M flows"];
     let outcomes = run_all(contests, instrument);
-    for (name, outcome) in ["UDP sink", "balancer, 1K flows"].iter().zip(&outcomes) {
+    for (name, outcome) in names.iter().zip(&outcomes) {
         let Some(outcome) = outcome else { continue };
         for (side, aim) in [(OVER, OFF_AIM), (FILTERED, FILTER_AIM)] {
             let row = format!("{name}, {side}");
