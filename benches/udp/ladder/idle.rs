@@ -41,7 +41,8 @@ const ADAPTIVE: &str = "adaptive";
 /// What the program says that fails, and datagrams that were lost.
 pub fn rows(folder: &Path, unshown: &mut Vec<String>) -> Result<Vec<Row>, String> {
     let full = full_mpps(folder)?;
-    let rate = Some((full.spin_max_mpps * 1e4) as u64);
+    let spin_mpps = full.near.as_ref().map_or(full.spin_max_mpps, |[spin, _]| spin.value);
+    let rate = Some((spin_mpps * 1e4) as u64);
     let mut shares = Vec::new();
     for round in 0..ROUND_COUNT {
         eprintln!("a core that may sleep, round {} of {ROUND_COUNT}", round + 1);
