@@ -1,4 +1,4 @@
-//! Which CPUs a program's cores run on where other programs run beside it.
+//! Which CPUs a program's cores run on when other programs use the same machine.
 //!
 //! A program that takes a CPU locks a file for it (flock(2)) in the folder of the control sockets. The
 //! kernel unlocks the file when the process ends, however it ends.

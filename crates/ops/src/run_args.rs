@@ -115,7 +115,7 @@ impl RunArgs {
         Watching::default().stall_max(self.stall.given_or_default()).report(report)
     }
 
-    /// Runs a plan as [`operate`](crate::operate) does, serves its metrics where that is asked for, and
+    /// Runs a plan as [`operate`](crate::operate) does, serves its metrics if `--metrics` is given, and
     /// prints its report: also that of a run which failed.
     ///
     /// # Errors

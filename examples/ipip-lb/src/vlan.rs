@@ -1,5 +1,5 @@
-//! Ports that are one VLAN of what their device sends and receives (802.1Q): tags come off behind the source,
-//! and are put on ahead of the sink. In between, frames have none.
+//! Ports that are one VLAN of what their device sends and receives (802.1Q): tags are removed after the source
+//! and added before the sink. In between, frames have none.
 
 use crate::arrival::Ports;
 use crate::balance::Route;

@@ -28,7 +28,7 @@ const PIECE_BYTES: usize = 64 << 10;
 /// The longest piece that a client takes, in bytes.
 const PIECE_BYTES_MAX: u32 = 16 << 20;
 
-/// What is asked for.
+/// What a client wants to capture.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 struct Wanted {

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How many captures are asked for at a time, those among them that are refused for what they ask.
+/// The maximum number of capture requests served at a time, including those that will be refused.
 const SESSION_COUNT_MAX: usize = 16;
 
 /// How long the thread of a capture sleeps where nothing has come.
@@ -49,7 +49,7 @@ impl Sessions {
     pub fn begin(&mut self, taps: Taps, request: &Request) -> Reply {
         self.threads.retain(|thread| !thread.is_finished());
         if self.count.load(Relaxed) >= SESSION_COUNT_MAX {
-            return Reply::Now(Err("too many captures are being asked for: end one first".into()));
+            return Reply::Now(Err("too many capture requests at a time: end one first".into()));
         }
         let arguments = match request.arguments.is_null() {
             true => json!({}),

@@ -59,7 +59,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 
 /// A server of metrics, from [`bind`](Self::bind) until it is dropped.
 ///
-/// It serves `GET /metrics`, as OpenMetrics 1.0 where that is asked for and else in Prometheus's text
+/// It serves `GET /metrics`, as OpenMetrics 1.0 if the client accepts that and otherwise in Prometheus's text
 /// format 0.0.4, to at most [`SCRAPE_COUNT_MAX`] clients at a time, each for at most [`SCRAPE_WAIT`];
 /// a request has at most 8 KiB, and each connection one.
 #[derive(Debug)]

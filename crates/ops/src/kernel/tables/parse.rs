@@ -61,8 +61,8 @@ pub(super) fn address(message: &AddressMessage) -> Option<InterfaceAddress> {
     Some(InterfaceAddress { interface_index: header.index, address, prefix_len: header.prefix_len })
 }
 
-/// The route of a message. Nothing where no packet of those that tables are asked for takes it: routes
-/// of other tables, by type of service or by source, and entries of caches.
+/// The route of a message. `None` for routes that lookups never use: those in other tables, those by type of
+/// service or by source, and cache entries.
 pub(super) fn route(message: &RouteMessage) -> Option<Route> {
     let header = &message.header;
     let address = match header.address_family {
