@@ -15,13 +15,11 @@ const KEPT_BINDINGS: &str = "bindings-22.11.txt";
 /// Functions of DPDK's that are called as they are; all else goes through the shim.
 const FUNCTIONS: &[&str] = &[
     "pcap_(close|compile|freecode|geterr|open_dead)",
-    "rte_bpf_(destroy|get_jit|load)",
     "rte_eal_(alarm_set|init|hotplug_add|hotplug_remove|mp_remote_launch|mp_wait_lcore)",
     "rte_eth_dev_(get_port_by_name|info_get|configure|adjust_nb_rx_tx_desc|start|stop|close)",
     "rte_eth_dev_(default_mac_addr_set|get_mtu|set_mtu|socket_id)",
     "rte_eth_(rx|tx)_queue_setup",
     "rte_eth_(promiscuous_enable|macaddr_get|stats_get|xstats_get|xstats_get_names)",
-    "rte_free",
     "rte_kvargs_(parse|free)",
     "rte_log_cur_msg_loglevel",
     "rte_mbuf_dyn_rx_timestamp_register",
@@ -103,7 +101,7 @@ fn bind(cflags: &[String]) {
         .blocklist_type("rte_mbuf")
         .raw_line("use crate::mbuf::RawMbuf as rte_mbuf;")
         // Never looked into; their fields move between versions.
-        .opaque_type("pcap|rte_bpf|rte_bpf_prm|rte_mempool|rte_ring|rte_device|rte_arp_(ipv4|hdr)")
+        .opaque_type("pcap|rte_mempool|rte_ring|rte_device|rte_arp_(ipv4|hdr)")
         .default_enum_style(bindgen::EnumVariation::Consts)
         .prepend_enum_name(false)
         .derive_debug(false)

@@ -5,7 +5,7 @@
 //! functions and constants of a small C shim (`sh_*`, `SH_*`) over what DPDK's headers define inline
 //! or by macro, and [`RawMbuf`], one definition of the mbuf for every version.
 //!
-//! Of libpcap there are the functions that compile a filter's expression, for DPDK to run.
+//! Of libpcap there are the functions that compile a filter's expression.
 //!
 //! libdpdk is found by pkg-config and linked as shared libraries; dependents need no build script.
 //! At run time EAL loads the drivers from the folder that DPDK was built with. Where the environment has

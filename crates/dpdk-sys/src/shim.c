@@ -157,28 +157,6 @@ int sh_link(uint16_t port, uint32_t *speed_mbps, bool *up, bool *full_duplex)
 	return error;
 }
 
-struct rte_bpf_prm *sh_bpf_convert(const struct bpf_program *program)
-{
-#ifdef RTE_HAS_LIBPCAP
-	struct rte_bpf_prm *converted = rte_bpf_convert(program);
-	uint32_t i;
-
-	/* The conversion gives indirect loads of bytes and words the index A, as if their size's bits named
-	 * an operand; of classic BPF's it is X, which has register 7. */
-	for (i = 0; converted != NULL && i < converted->nb_ins; i++) {
-		struct ebpf_insn *ins = (struct ebpf_insn *)&converted->ins[i];
-
-		if (BPF_CLASS(ins->code) == BPF_LD && BPF_MODE(ins->code) == BPF_IND)
-			ins->src_reg = EBPF_REG_7;
-	}
-	return converted;
-#else
-	(void)program;
-	rte_errno = ENOTSUP;
-	return NULL;
-#endif
-}
-
 int sh_eal_init(int argc, char **argv)
 {
 #ifdef __GLIBC__

@@ -12,7 +12,6 @@
 #include <pcap/pcap.h>
 
 #include <rte_alarm.h>
-#include <rte_bpf.h>
 #include <rte_dev.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
@@ -63,10 +62,6 @@ struct rte_mbuf *sh_ring_take(struct rte_ring *ring);
 
 /* The link, whose struct has become a union in later versions. */
 int sh_link(uint16_t port, uint32_t *speed_mbps, bool *up, bool *full_duplex);
-
-/* rte_bpf_convert without its mistakes over indirect loads, or NULL with the errno ENOTSUP where DPDK was built without libpcap. The result is to be
- * freed with rte_free. */
-struct rte_bpf_prm *sh_bpf_convert(const struct bpf_program *program);
 
 /* rte_eal_init without what it prints besides its log: its usage text to stdout, alerts to stderr. */
 int sh_eal_init(int argc, char **argv);

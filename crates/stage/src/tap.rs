@@ -39,8 +39,6 @@ pub struct Sight<'a> {
 pub struct Seen<'a> {
     /// The bytes of its first segment.
     pub bytes: &'a [u8],
-    /// The length of the whole packet in bytes.
-    pub total_bytes: usize,
     /// The packet itself, for its other segments and its time of arrival.
     pub packet: &'a dyn Carries,
 }
@@ -49,7 +47,13 @@ impl<'a> Seen<'a> {
     /// This packet.
     #[inline(always)]
     pub fn of(packet: &'a impl Carries) -> Self {
-        Self { bytes: packet.bytes(), total_bytes: packet.total_bytes(), packet }
+        Self { bytes: packet.bytes(), packet }
+    }
+
+    /// The length of the whole packet in bytes.
+    #[must_use]
+    pub fn total_bytes(&self) -> usize {
+        self.packet.total_bytes()
     }
 
     /// Calls `take` with the bytes of each segment, in order, up to `limit_bytes` in all.
@@ -60,7 +64,7 @@ impl<'a> Seen<'a> {
             left -= bytes.len();
             take(bytes);
         };
-        if self.bytes.len() == self.total_bytes {
+        if self.bytes.len() == self.total_bytes() {
             cut(self.bytes);
         } else {
             self.packet.each_segment(&mut cut);
@@ -70,20 +74,90 @@ impl<'a> Seen<'a> {
 
 impl fmt::Debug for Seen<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { bytes, total_bytes, .. } = self;
-        f.debug_struct("Seen").field("bytes", bytes).field("total_bytes", total_bytes).finish()
+        let total_bytes = self.total_bytes();
+        f.debug_struct("Seen")
+            .field("bytes", &self.bytes)
+            .field("total_bytes", &total_bytes)
+            .finish_non_exhaustive()
     }
 }
 
-/// What the packets of tapped places are shown to: an engine's, one for each core.
+/// Four bytes of a packet that have to be something for a filter to want it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Need {
+    /// Where they are.
+    pub offset: u32,
+    /// Which of their bits count, and what these have to be: little-endian.
+    pub mask: u32,
+    /// See `mask`.
+    pub value: u32,
+}
+
+impl Need {
+    #[inline(always)]
+    const fn is_met(self, bytes: [u8; 4]) -> bool {
+        u32::from_le_bytes(bytes) & self.mask == self.value
+    }
+}
+
+/// Two needs, one of which each packet meets that a filter wants.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Needs {
+    /// Invariant: in the order of their offsets.
+    either: [Need; 2],
+    /// From the first byte of one to the last of the other.
+    start: usize,
+    end: usize,
+}
+
+impl Needs {
+    /// One of these, or both.
+    #[must_use]
+    pub fn either(mut needs: [Need; 2]) -> Self {
+        needs.sort_by_key(|need| need.offset);
+        let [start, last] = needs.map(|need| need.offset as usize);
+        Self { either: needs, start, end: last + size_of::<u32>() }
+    }
+
+    /// Whether a packet that begins with these bytes meets one of them: also where they end too early to say.
+    #[inline(always)]
+    #[must_use]
+    pub fn are_met(&self, bytes: &[u8]) -> bool {
+        let [one, other] = self.either;
+        let window = bytes.get(self.start..self.end);
+        let words = window.and_then(|it| it.first_chunk().copied().zip(it.last_chunk().copied()));
+        words.is_none_or(|(first, last)| one.is_met(first) || other.is_met(last))
+    }
+}
+
+/// Which captures look at the packets of a burst, and what all of these need.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Interest {
+    /// By number, a bit each: see [`Counters::captures`].
+    pub captures: u8,
+    /// A packet that doesn't meet this is wanted by none of them. Where it isn't known, nothing.
+    pub needs: Option<Needs>,
+}
+
+/// What the packets of tapped places are shown to: an engine's, one for each core. It may not block, allocate, lock or
+/// make a system call.
 pub trait Tap {
-    /// Sees packets, at most 64, in their order. It may not block, allocate, lock or make a system call.
-    fn see(&self, sight: &Sight<'_>, packets: &[Seen<'_>]);
+    /// Who is interested in packets of this place now.
+    fn interest(&self, sight: &Sight<'_>) -> Interest;
+
+    /// Sees packets, at most 64, in their order: those of `count` that may be wanted by the `interest` at this sight.
+    fn see(&self, sight: &Sight<'_>, interest: Interest, packets: &[Seen<'_>], count: usize);
 }
 
 /// Says which packets a capture wants. It is called on the cores, so it may not block, allocate, lock or
 /// make a system call.
 pub trait Filter: Send + Sync {
+    /// What each packet meets that is wanted: checking that keeps most packets from [`select`](Self::select). Nothing
+    /// where it isn't known.
+    fn needs(&self) -> Option<Needs> {
+        None
+    }
+
     /// The packets that are wanted, of at most 64: bit `i` for `packets[i]`.
     fn select(&self, packets: &[Seen<'_>]) -> u64;
 }
@@ -102,24 +176,53 @@ pub fn enter(tap: Option<Rc<dyn Tap>>) -> Option<Rc<dyn Tap>> {
 #[cold]
 #[inline(never)]
 pub fn show<T: Carries>(sight: Sight<'_>, burst: &Burst<T>, first: usize) {
-    let mut packets = Burst::new();
-    packets.extend(burst.as_slice()[first..].iter().map(Seen::of));
-    show_to_tap(&sight, packets.as_slice());
+    let items = &burst.as_slice()[first..];
+    with_tap(|tap| {
+        let interest = tap.interest(&sight);
+        let mut packets = Burst::new();
+        match interest.needs {
+            Some(needs) => {
+                let mut meeting = meeting(needs, items);
+                while meeting != 0 {
+                    packets.push(Seen::of(&items[meeting.trailing_zeros() as usize]));
+                    meeting &= meeting - 1;
+                }
+            }
+            None => packets.extend(items.iter().map(Seen::of)),
+        }
+        tap.see(&sight, interest, packets.as_slice(), items.len());
+    });
+}
+
+/// Those packets that may be wanted, a bit each. It is a function of its own so that all it needs stays in registers.
+#[inline(never)]
+fn meeting<T: Carries>(needs: Needs, items: &[T]) -> u64 {
+    #[cold]
+    const fn with(mask: u64, index: usize) -> u64 {
+        mask | 1 << index
+    }
+    let mut meeting = 0;
+    for (index, item) in items.iter().enumerate() {
+        if needs.are_met(item.bytes()) {
+            meeting = with(meeting, index);
+        }
+    }
+    meeting
 }
 
 /// For an engine: shows one packet, by value, so that the packet path need not keep it in memory.
 #[cold]
 #[inline(never)]
 pub fn show_one<T: Carries>(sight: Sight<'_>, packet: T) -> T {
-    show_to_tap(&sight, &[Seen::of(&packet)]);
+    with_tap(|tap| tap.see(&sight, tap.interest(&sight), &[Seen::of(&packet)], 1));
     packet
 }
 
-fn show_to_tap(sight: &Sight<'_>, packets: &[Seen<'_>]) {
+fn with_tap(act: impl FnOnce(&dyn Tap)) {
     // A thread that ends has no tap any more.
     let _ = TAP.try_with(|tap| {
         if let Some(tap) = &*tap.borrow() {
-            tap.see(sight, packets);
+            act(&**tap);
         }
     });
 }
@@ -129,6 +232,7 @@ mod tests {
     use super::*;
     use crate::{Cx, Verdict, drop_reasons};
     use hotloop_packet::memory::MemPacket;
+    use std::cell::Cell;
 
     drop_reasons! { enum WhyDrop { Odd = "odd", Late = "late" } }
 
@@ -151,10 +255,19 @@ mod tests {
     }
 
     #[derive(Default)]
-    struct Notes(RefCell<Vec<(Way, Vec<u8>)>>);
+    struct Notes(RefCell<Vec<(Way, Vec<u8>)>>, Cell<usize>);
 
     impl Tap for Notes {
-        fn see(&self, sight: &Sight<'_>, packets: &[Seen<'_>]) {
+        fn interest(&self, _: &Sight<'_>) -> Interest {
+            let need = Need { offset: 1, mask: 0xFFFF, value: 0x0706 };
+            Interest {
+                captures: 1,
+                needs: Some(Needs::either([need, Need { value: 0x0707, ..need }])),
+            }
+        }
+
+        fn see(&self, sight: &Sight<'_>, _: Interest, packets: &[Seen<'_>], count: usize) {
+            self.1.set(self.1.get() + count);
             for seen in packets {
                 self.0.borrow_mut().push((sight.way, seen.bytes.to_vec()));
             }
@@ -180,6 +293,22 @@ mod tests {
         let seen = notes.0.borrow();
         assert_eq!(*seen, [(Way::Drop("late"), vec![2]), (Way::Drop("odd"), vec![3])]);
         assert_eq!((cx.dropped_count(), counters.dropped_sum()), (5, 5));
+    }
+
+    #[test]
+    fn packets_that_meet_no_need_are_counted_and_not_shown() {
+        let notes = Rc::new(Notes::default());
+        enter(Some(notes.clone()));
+        let frames: [&[u8]; 5] =
+            [&[1, 6, 7, 0, 0], &[2, 7, 6, 0, 0], &[3, 7, 7, 9, 9], &[4, 6], &[5, 6, 7, 0]];
+        let mut burst = Burst::new();
+        burst.extend(frames.map(MemPacket::new));
+        let (counters, now) = (Counters::new(&[]), Instant::default());
+        show(Sight { counters: &counters, way: Way::Send, now }, &burst, 1);
+        enter(None);
+        // Two are too short to say.
+        let seen: Vec<_> = notes.0.borrow().iter().map(|(_, bytes)| bytes[0]).collect();
+        assert_eq!((seen, notes.1.get()), (vec![3, 4, 5], 4));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::Points;
 use super::page::Page;
 use hotloop_ring::{Consumer, Producer, ring};
-use hotloop_stage::tap::{CAPTURE_COUNT_MAX, Filter, Seen, Sight, Tap, Way};
+use hotloop_stage::tap::{CAPTURE_COUNT_MAX, Filter, Interest, Seen, Sight, Tap, Way};
 use hotloop_stage::{Counter, Instant};
 use std::cell::RefCell;
 use std::fmt;
@@ -74,15 +74,25 @@ impl fmt::Debug for CoreTap {
 }
 
 impl Tap for CoreTap {
-    fn see(&self, sight: &Sight<'_>, packets: &[Seen<'_>]) {
+    fn interest(&self, sight: &Sight<'_>) -> Interest {
         let mut state = self.state.borrow_mut();
         state.take_up();
-        let mut captures = sight.counters.captures();
+        let captures = sight.counters.captures();
+        let number = captures.trailing_zeros() as usize;
+        // Several captures have hardly a need in common.
+        let only = state.probes.get(number).filter(|_| captures.is_power_of_two());
+        let filter = only.and_then(Option::as_ref).and_then(|probe| probe.filter.as_ref());
+        Interest { captures, needs: filter.and_then(|filter| filter.needs()) }
+    }
+
+    fn see(&self, sight: &Sight<'_>, interest: Interest, packets: &[Seen<'_>], count: usize) {
+        let mut state = self.state.borrow_mut();
+        let mut captures = interest.captures;
         while captures != 0 {
             let number = captures.trailing_zeros() as usize;
             captures &= captures - 1;
             if let Some(probe) = &mut state.probes[number] {
-                probe.see(sight, packets);
+                probe.see(sight, packets, count);
             }
         }
     }
@@ -151,13 +161,15 @@ pub struct Probe {
 }
 
 impl Probe {
-    fn see(&mut self, sight: &Sight<'_>, packets: &[Seen<'_>]) {
+    /// Sees `count` packets, of which all that it may want are `packets`.
+    fn see(&mut self, sight: &Sight<'_>, packets: &[Seen<'_>], count: usize) {
         if !self.points.has(sight.way) {
             return;
         }
+        self.counts.seen.add(count as u64);
         let all = u64::MAX.checked_shr(64 - packets.len() as u32).unwrap_or(0);
-        let wanted = self.filter.as_ref().map_or(all, |filter| filter.select(packets) & all);
-        self.counts.seen.add(packets.len() as u64);
+        let select = |filter: &Arc<dyn Filter>| if all == 0 { 0 } else { filter.select(packets) };
+        let wanted = self.filter.as_ref().map_or(all, select) & all;
         if wanted != 0 {
             self.keep(sight, packets, wanted);
         }

@@ -62,7 +62,7 @@ impl Page {
         seen: &Seen<'_>,
         snap_bytes: usize,
     ) -> bool {
-        let captured_bytes = seen.total_bytes.min(snap_bytes);
+        let captured_bytes = seen.total_bytes().min(snap_bytes);
         let has_room = self.bytes.len() + captured_bytes <= PAGE_BYTES
             && self.heads.len() < PAGE_BYTES / BYTES_PER_RECORD;
         if !has_room {
@@ -71,7 +71,7 @@ impl Page {
         let before = self.bytes.len();
         let bytes = &mut self.bytes;
         seen.each_segment(captured_bytes, &mut |segment| bytes.extend_from_slice(segment));
-        let total_bytes = u32::try_from(seen.total_bytes).unwrap_or(u32::MAX);
+        let total_bytes = u32::try_from(seen.total_bytes()).unwrap_or(u32::MAX);
         let captured_bytes = (self.bytes.len() - before) as u32;
         self.heads.push(Head { place, way, at, total_bytes, captured_bytes });
         true

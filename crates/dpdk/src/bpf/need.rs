@@ -1,0 +1,162 @@
+//! What a packet needs to have, whatever else it has, for a program to match it: found out once, it keeps most packets
+//! from the program. Of `tcp port 443 and host 198.51.100.7`, that is one of two addresses.
+
+use super::classic::{Instruction, code};
+use hotloop_stage::tap::{Need, Needs};
+
+/// A number in a packet, at a fixed place.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Number {
+    /// Where it is, and in how many bytes: 1, 2 or 4.
+    offset: u32,
+    bytes: usize,
+    /// What it has to be.
+    value: u32,
+}
+
+impl Number {
+    /// How many of 2^32 packets have it, if all values are as frequent.
+    fn chance(self) -> u64 {
+        1 << (32 - 8 * self.bytes)
+    }
+
+    fn need(self) -> Need {
+        let word = |value: u32| {
+            let mut word = [0; 4];
+            word[..self.bytes].copy_from_slice(&value.to_be_bytes()[4 - self.bytes..]);
+            u32::from_le_bytes(word)
+        };
+        Need { offset: self.offset, mask: word(u32::MAX), value: word(self.value) }
+    }
+}
+
+/// Any one of these is needed: where there is none, nothing matches. Nothing where it isn't known.
+type Needed = Option<Vec<Number>>;
+
+/// Two needs, one of which each packet meets that a program matches, which jumps forward alone. Nothing where there
+/// are more.
+pub fn needs(program: &[Instruction]) -> Option<Needs> {
+    match needed(program)?[..] {
+        [one] => Some(Needs::either([one.need(); 2])),
+        [one, other] => Some(Needs::either([one.need(), other.need()])),
+        _ => None,
+    }
+}
+
+fn needed(program: &[Instruction]) -> Needed {
+    let loads = loads(program);
+    // Of each instruction, what is needed from there on. Beyond the end, nothing matches.
+    let mut all: Vec<Needed> = vec![Some(Vec::new()); program.len() + 1];
+    for (at, it) in program.iter().enumerate().rev() {
+        let after = |skipped: u32| all.get(at + 1 + skipped as usize).cloned().unwrap_or_default();
+        all[at] = match it.code {
+            code::RET_K if it.k == 0 => Some(Vec::new()),
+            code::RET_K | code::RET_A => None,
+            code::JA => after(it.k),
+            jump if jump & code::CLASS == code::JMP => {
+                let [mut held, failed] = [it.skips.0, it.skips.1].map(|skip| after(skip.into()));
+                if it.code == code::JEQ_K
+                    && let Some((offset, bytes)) = loads[at]
+                {
+                    held = Some(better(vec![Number { offset, bytes, value: it.k }], held));
+                }
+                either(held, failed)
+            }
+            _ => after(0),
+        };
+    }
+    all.swap_remove(0)
+}
+
+/// Of two that are both needed, what fewer packets have.
+fn better(one: Vec<Number>, other: Needed) -> Vec<Number> {
+    let chance = |numbers: &[Number]| numbers.iter().map(|number| number.chance()).sum::<u64>();
+    match other {
+        Some(other) if chance(&other) <= chance(&one) => other,
+        _ => one,
+    }
+}
+
+/// One of these or one of those.
+fn either(some: Needed, others: Needed) -> Needed {
+    let (mut all, others) = some.zip(others)?;
+    all.extend(others.into_iter().filter(|it| !all.contains(it)).collect::<Vec<_>>());
+    (all.len() <= 2).then_some(all)
+}
+
+/// For each instruction, from where in the packet A is, as an offset and a number of bytes, whichever way led there;
+/// nothing where that differs, or A was computed.
+fn loads(program: &[Instruction]) -> Vec<Option<(u32, usize)>> {
+    /// What is known before any way has led to an instruction.
+    #[derive(Clone, Copy, PartialEq)]
+    enum A {
+        Unreached,
+        At(Option<(u32, usize)>),
+    }
+    let mut before = vec![A::Unreached; program.len() + 1];
+    before[0] = A::At(None);
+    for (at, it) in program.iter().enumerate() {
+        let after = match it.code {
+            code::LD_W_ABS => A::At(Some((it.k, 4))),
+            code::LD_H_ABS => A::At(Some((it.k, 2))),
+            code::LD_B_ABS => A::At(Some((it.k, 1))),
+            code::LDX_IMM | code::LDX_LEN | code::LDX_MSH | code::TAX => before[at],
+            jump if jump & code::CLASS == code::JMP => before[at],
+            _ => A::At(None),
+        };
+        let skips = match it.code {
+            code::RET_K | code::RET_A => continue,
+            code::JA => [it.k as usize; 2],
+            jump if jump & code::CLASS == code::JMP => [it.skips.0.into(), it.skips.1.into()],
+            _ => [0; 2],
+        };
+        for skip in skips {
+            if let Some(next) = before.get_mut(at + 1 + skip) {
+                *next = if *next == A::Unreached || *next == after { after } else { A::At(None) };
+            }
+        }
+    }
+    let known = |a| if let A::At(load) = a { load } else { None };
+    before.into_iter().map(known).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Eal;
+    use crate::bpf::Filter;
+
+    /// What an expression needs, as offset, bytes and value.
+    fn of(expression: &str) -> Vec<(u32, usize, u32)> {
+        let eal = Eal::embedded_or_current().expect("EAL starts anywhere");
+        let filter = Filter::compile(eal, expression).unwrap();
+        let needed = needed(&filter.program).unwrap_or_default();
+        needed.iter().map(|it| (it.offset, it.bytes, it.value)).collect()
+    }
+
+    #[test]
+    fn what_fewest_packets_have_is_needed() {
+        let host = 0xC633_6407;
+        assert_eq!(of("tcp port 443 and host 198.51.100.7"), [(26, 4, host), (30, 4, host)]);
+        assert_eq!(of("src host 198.51.100.7 and udp"), [(26, 4, host)]);
+        assert_eq!(of("arp"), [(12, 2, 0x806)]);
+        assert_eq!(of("arp or ip6"), [(12, 2, 0x806), (12, 2, 0x86DD)]);
+        assert_eq!(of("ether dst 02:00:00:00:09:02"), [(2, 4, 0x902)]);
+    }
+
+    #[test]
+    fn where_packets_match_in_many_ways_nothing_is_needed() {
+        for expression in ["", "not arp", "greater 100", "ip[8] % 3 = 1 or len = 7"] {
+            assert_eq!(of(expression), [], "{expression}");
+        }
+        assert_eq!(of("ether[30] = 1 or ether[30] = 2 or ether[31] = 1"), []);
+    }
+
+    #[test]
+    fn a_number_is_met_by_its_bytes_alone() {
+        let needs = Needs::either([Number { offset: 1, bytes: 2, value: 0x0102 }.need(); 2]);
+        assert!(needs.are_met(&[9, 1, 2, 9, 9]) && !needs.are_met(&[9, 2, 1, 9, 9]));
+        // Too short to say, as four bytes are read.
+        assert!(needs.are_met(&[9, 2, 1, 9]));
+    }
+}
