@@ -77,7 +77,10 @@ impl Pace {
         let passed_ns = now.ns_since(self.last);
         self.last = now;
         let packets = count as u64 * PACKET;
-        if count >= BURST_CAPACITY {
+        // A whole burst was not foreseen where it took less than half of the time.
+        let is_foreseen =
+            || self.burst_ns(self.ns).is_some_and(|burst_ns| burst_ns / 2 <= passed_ns);
+        if count >= BURST_CAPACITY && !is_foreseen() {
             // There may be more. How slowly they came before doesn't matter any longer.
             (self.ns, self.packets) = (0, packets);
         } else {
@@ -92,10 +95,14 @@ impl Pace {
         self.late_ns = self.late_ns - self.late_ns / FORGOTTEN + late_ns / FORGOTTEN;
     }
 
+    /// How long a burst takes to arrive where the packets came in `ns`; nothing before the first packet.
+    fn burst_ns(&self, ns: u64) -> Option<u64> {
+        ns.saturating_mul(WAITING_MAX * PACKET).checked_div(self.packets)
+    }
+
     /// How long the kernel is to let the core sleep where it finds nothing at `now`; nothing where it had better not.
     pub(crate) fn sleep(&self, now: Instant) -> Option<Duration> {
-        let ns = self.ns.saturating_add(now.ns_since(self.last));
-        let expected_ns = (ns.saturating_mul(WAITING_MAX * PACKET)).checked_div(self.packets);
+        let expected_ns = self.burst_ns(self.ns.saturating_add(now.ns_since(self.last)));
         // Before the first packet, none is expected.
         let sleep = expected_ns.map_or(Idle::SLEEP_MAX, Duration::from_nanos).min(Idle::SLEEP_MAX);
         let (least, late) =
@@ -148,6 +155,23 @@ mod tests {
         assert_eq!(pace.sleep(at(100_009)), None);
         assert_eq!(pace.sleep(at(100_020)), Some(Duration::from_micros(20)));
         assert_eq!(pace.sleep(at(200_000)), Some(Idle::SLEEP_MAX));
+    }
+
+    #[test]
+    fn a_whole_burst_that_was_foreseen_does_not_end_the_sleeping() {
+        // What comes while the core sleeps for as long as it may is now more than a burst, now less.
+        let (mut pace, mut now_ns) = (Pace::default(), 1_000_000);
+        let turn = |pace: &mut Pace, now_ns: u64, count| {
+            pace.came(count, Instant::from_ns(now_ns));
+            pace.sleep(Instant::from_ns(now_ns))
+        };
+        for count in [50, 64, 60, 64, 64, 55].into_iter().cycle().take(100) {
+            now_ns += 200_000;
+            let sleep = turn(&mut pace, now_ns, count).map(|it| it.as_micros());
+            assert!(now_ns < 2_000_000 || sleep.is_some_and(|us| us > 150), "{sleep:?}");
+        }
+        // One that comes at once was not.
+        assert_eq!(turn(&mut pace, now_ns + 10_000, BURST_CAPACITY), None);
     }
 
     #[test]
