@@ -134,4 +134,5 @@ pub mod replay;
 pub mod rules;
 pub mod run;
 pub mod services;
+pub mod sync;
 pub mod vlan;
