@@ -1,0 +1,134 @@
+//! How people read what a balancer answers.
+
+use hotloop_ops::{Table, status_text};
+use serde_json::Value;
+
+pub const SERVICE_COLUMNS: [&str; 10] = [
+    "name",
+    "address",
+    "protocol",
+    "ports",
+    "scheduler",
+    "backends",
+    "up",
+    "usable",
+    "connections",
+    "packets",
+];
+
+pub fn blocked_text(prefix: &str, answer: &Value) -> String {
+    match answer["for_s"].as_u64() {
+        Some(seconds) => format!("{prefix} is blocked for {seconds} s"),
+        None => format!("{prefix} is blocked until it is unblocked"),
+    }
+}
+
+/// So many of what the noun names.
+pub fn counted(count: &Value, noun: &str) -> String {
+    format!("{} {noun}{}", cell(count), if count.as_u64() == Some(1) { "" } else { "s" })
+}
+
+/// The backends. Weights that are not the configuration's are shown with those that are.
+pub fn backends_text(rows: &Value) -> String {
+    let mut rows = rows.clone();
+    for row in rows.as_array_mut().into_iter().flatten() {
+        let (weight, configured) = (cell(&row["weight"]), cell(&row["configured_weight"]));
+        let is_changed = weight != configured;
+        row["weight"] = if is_changed {
+            format!("{weight} (file: {configured})").into()
+        } else {
+            weight.into()
+        };
+    }
+    let columns = ["service", "address", "weight", "state", "connections", "packets", "probe"];
+    let mut text = table(&rows, &columns);
+    for row in rows.as_array().into_iter().flatten() {
+        if let Some(verdict) = row["verdict"].as_str() {
+            let (service, address) = (cell(&row["service"]), cell(&row["address"]));
+            text.push_str(&format!("\n{address} of {service}: {verdict}"));
+        }
+    }
+    text
+}
+
+pub fn withdrawn_text(answer: &Value) -> String {
+    format!("withdrawn: {}", listed(&answer["withdrawn"]))
+}
+
+pub fn announced_text(answer: &Value) -> String {
+    format!("announced again: {}", listed(&answer["ready"]))
+}
+
+/// A list of texts.
+fn listed(texts: &Value) -> String {
+    let texts: Vec<_> = texts.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    if texts.is_empty() { "none".to_owned() } else { texts.join(", ") }
+}
+
+fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => text.clone(),
+        value => value.to_string(),
+    }
+}
+
+/// A list of objects, as a table of these members.
+pub fn table(rows: &Value, columns: &[&str]) -> String {
+    let mut table = Table::new(columns);
+    for row in rows.as_array().into_iter().flatten() {
+        table.row(columns.iter().map(|column| cell(&row[*column])));
+    }
+    table.to_string()
+}
+
+pub fn overview_text(overview: &Value) -> String {
+    let of = |key: &str| cell(&overview[key]);
+    let balancer = |key: &str| cell(&overview["balancer"][key]);
+    let mut text = status_text(&overview["engine"]);
+    text.push_str(&format!(
+        "\n\nconfiguration {}: {} with {}, {} of them down\n",
+        of("config"),
+        counted(&overview["services"], "service"),
+        counted(&overview["backends"], "backend"),
+        of("down"),
+    ));
+    let remembered = overview["balancer"]["connections"].as_array();
+    let remembered: u64 = remembered.into_iter().flatten().filter_map(Value::as_u64).sum();
+    text.push_str(&format!(
+        "connections: {remembered} remembered, {} new so far, {} of them not remembered\n",
+        balancer("admitted"),
+        balancer("stateless"),
+    ));
+    for table in overview["tables"].as_array().into_iter().flatten() {
+        let (worker, name, got) =
+            (cell(&table["worker"]), cell(&table["table"]), cell(&table["got"]));
+        text.push_str(&format!("memory: {name} of worker {worker}: {got}\n"));
+    }
+    if !overview["announced"].is_null() {
+        text.push_str(&format!("announced: {}\n", listed(&overview["announced"])));
+    }
+    text.push_str(&format!("reloads: {}", of("reloads")));
+    if overview["is_loading"] == true {
+        text.push_str("; another one is under way");
+    }
+    if let Some(failure) = overview["reload_failure"].as_str() {
+        text.push_str(&format!("; the last one failed: {failure}"));
+    }
+    text
+}
+
+pub fn connections_text(answer: &Value) -> String {
+    let rows = &answer["connections"];
+    let columns = ["protocol", "client", "vip", "worker", "state", "service", "backend"];
+    let listed = rows.as_array().map_or(0, Vec::len);
+    format!("{}\n{listed} of {} connections", table(rows, &columns), cell(&answer["matching"]))
+}
+
+pub fn lookup_text(answer: &Value) -> String {
+    let lines = ["worker", "service", "rule", "backend", "why"].map(|key| {
+        let value = cell(&answer[key]);
+        format!("{key:<8} {value}")
+    });
+    lines.join("\n")
+}
