@@ -57,8 +57,22 @@ impl Program {
     /// # Panics
     /// Where it fails.
     #[must_use]
-    pub fn end(mut self) -> (Value, String) {
+    pub fn end(self) -> (Value, String) {
         kill_process(Pid::from_child(&self.child), Signal::TERM).expect("it still runs");
+        self.said()
+    }
+
+    /// Waits until it ends by itself, and returns the same.
+    ///
+    /// # Panics
+    /// Where it fails, or does not end within a minute.
+    #[must_use]
+    pub fn wait(mut self) -> (Value, String) {
+        wait_until("it ends", || self.child.try_wait().expect("it is a child").is_some());
+        self.said()
+    }
+
+    fn said(mut self) -> (Value, String) {
         let (mut report, mut errors) = (String::new(), String::new());
         let stdout = self.child.stdout.as_mut().expect("it is a pipe");
         stdout.read_to_string(&mut report).expect("it writes text");
