@@ -2,7 +2,7 @@
 
 mod text;
 
-use crate::control::BLOCK_S_MAX;
+use crate::control::TIME_S_MAX;
 use clap::{Args, Subcommand};
 use hotloop_ops::{CaptureArgs, CommonCommand, CtlArgs, Request};
 use serde_json::{Value, json};
@@ -10,7 +10,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 use text::{
     SERVICE_COLUMNS, announced_text, backends_text, blocked_text, connections_text, counted,
-    lookup_text, overview_text, table, withdrawn_text,
+    drained_text, leaving_text, lookup_text, overview_text, reloaded_text, removed_text, table,
+    withdrawn_text,
 };
 
 /// `ipip-lb ctl`.
@@ -29,7 +30,7 @@ pub struct Ctl {
 pub enum CtlCommand {
     /// Print what runs, since when, what went through each core, and how the balancer is.
     Status,
-    /// Print what each stage on each core has counted, and drops by reason.
+    /// Print what each stage on each core has counted, drained_text, leaving_text, and drops by reason.
     Counters,
     /// Print how far each core is from its limit, what takes its time, and what waits for it: of the
     /// last second.
@@ -64,8 +65,20 @@ pub enum CtlCommand {
         /// The service's address and port, likewise.
         vip: String,
     },
-    /// Give a backend no new connections until the next reload; those it has go on.
-    Drain(Backend),
+    /// Give a backend no new connections until the next reload; those it has go on. With a time, or
+    /// with --until-empty, it is then taken out as `remove` does, at whichever comes first. `weight`,
+    /// `drain` without either and a reload end that plan.
+    Drain {
+        /// Which backend.
+        #[command(flatten)]
+        backend: Backend,
+        /// Take it out after this time: `30s`, `10m`, `2h` or `1d`.
+        #[arg(long = "for", value_name = "TIME", value_parser = time)]
+        time: Option<Duration>,
+        /// Take it out as soon as no connection of it is left.
+        #[arg(long)]
+        until_empty: bool,
+    },
     /// Give a backend another weight until the next reload.
     Weight {
         /// Which backend.
@@ -104,8 +117,18 @@ pub enum CtlCommand {
     /// Withdraw every VIP that is announced until `announce`, whatever is reloaded meanwhile; what still
     /// comes is balanced.
     Withdraw,
-    /// Announce the VIPs that are ready again.
+    /// Announce the VIPs that are ready again. A balancer that was to leave stays.
     Announce,
+    /// Withdraw every VIP, wait until no connection is left, and end the program as SIGTERM does.
+    /// `announce` undoes that meanwhile.
+    Leave {
+        /// End it after this time at the latest: `30s`, `10m`, `2h` or `1d`.
+        #[arg(long = "for", value_name = "TIME", value_parser = time)]
+        time: Option<Duration>,
+        /// However long that takes, as without a time.
+        #[arg(long, conflicts_with = "time")]
+        until_empty: bool,
+    },
 }
 
 /// Which backend.
@@ -151,10 +174,12 @@ impl Ctl {
                 let arguments = json!({ "protocol": protocol, "client": client, "vip": vip });
                 ask("lookup", arguments, &lookup_text)
             }
-            CtlCommand::Drain(of) => ask("drain", backend(of), &|answer| {
-                let services = counted(&answer["changed"], "service");
-                format!("{} gets no new connections in {services}", of.backend)
-            }),
+            CtlCommand::Drain { backend: of, time, until_empty } => {
+                let mut arguments = backend(of);
+                arguments["for_s"] = json!(time.map(|it| it.as_secs()));
+                arguments["until_empty"] = json!(until_empty);
+                ask("drain", arguments, &|answer| drained_text(&of.backend, answer))
+            }
             CtlCommand::Weight { backend: of, weight } => {
                 let mut arguments = backend(of);
                 arguments["weight"] = json!(weight);
@@ -166,11 +191,7 @@ impl Ctl {
             CtlCommand::Remove { backend: of, flush } => {
                 let mut arguments = backend(of);
                 arguments["flush"] = json!(flush);
-                ask("remove", arguments, &|answer| {
-                    let services = counted(&answer["removed"], "service");
-                    let end = if *flush { ", and its connections end" } else { "" };
-                    format!("{} is taken out of {services}{end}", of.backend)
-                })
+                ask("remove", arguments, &|answer| removed_text(&of.backend, answer))
             }
             CtlCommand::Block { prefix, time } => {
                 let for_s = time.map(|it| it.as_secs());
@@ -184,12 +205,13 @@ impl Ctl {
             CtlCommand::Blocks => {
                 ask("blocks", Value::Null, &|rows| table(rows, &["prefix", "left_s"]))
             }
-            CtlCommand::Reload => ask("reload", Value::Null, &|answer| {
-                let services = counted(&answer["services"], "service");
-                format!("reloaded: {services} with {}", counted(&answer["backends"], "backend"))
-            }),
+            CtlCommand::Reload => ask("reload", Value::Null, &reloaded_text),
             CtlCommand::Withdraw => ask("withdraw", Value::Null, &withdrawn_text),
             CtlCommand::Announce => ask("announce", Value::Null, &announced_text),
+            CtlCommand::Leave { time, until_empty: _ } => {
+                let arguments = json!({ "for_s": time.map(|it| it.as_secs()) });
+                ask("leave", arguments, &leaving_text)
+            }
         }
     }
 }
@@ -206,7 +228,7 @@ fn time(text: &str) -> Result<Duration, String> {
     let seconds = || {
         let unit_s = unit_s(text.chars().next_back()?)?;
         let count: u64 = text[..text.len() - 1].parse().ok()?;
-        count.checked_mul(unit_s).filter(|it| (1..=BLOCK_S_MAX).contains(it))
+        count.checked_mul(unit_s).filter(|it| (1..=TIME_S_MAX).contains(it))
     };
     let wrong = || "write a time up to a year, such as 30s, 10m, 2h or 1d".to_owned();
     seconds().map(Duration::from_secs).ok_or_else(wrong)
@@ -218,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_time_is_a_number_and_a_unit() {
-        for (text, seconds) in [("30s", 30), ("10m", 600), ("2h", 7200), ("365d", BLOCK_S_MAX)] {
+        for (text, seconds) in [("30s", 30), ("10m", 600), ("2h", 7200), ("365d", TIME_S_MAX)] {
             assert_eq!(time(text), Ok(Duration::from_secs(seconds)));
         }
         for wrong in ["", "10", "m", "0s", "366d", "1w", "1.5h", "-1s", "10µ", "99999999999999999d"]

@@ -162,7 +162,7 @@ impl Running<'_> {
                 }
                 waited
             };
-            while turn(operator).is_none() {}
+            while turn(operator).is_none() && !operator.has_left() {}
             // Routers send packets elsewhere while those that still come are forwarded.
             let end = Instant::now() + operator.withdraw();
             while Instant::now() < end && control.wait_for(TURN) == Waited::Elapsed {

@@ -62,12 +62,13 @@ fn command(folder: &Path) -> Command {
     command
 }
 
-/// Runs `ctl` with these arguments.
-fn ctl(folder: &Path, arguments: &str) {
+/// Runs `ctl` with these arguments, and returns what it says.
+fn ctl(folder: &Path, arguments: &str) -> String {
     let mut ctl = Command::new(env!("CARGO_BIN_EXE_ipip-lb"));
     ctl.current_dir(folder).arg("ctl").args(arguments.split(' ')).args(["--control", "lb.sock"]);
     let output = ctl.output().unwrap();
     assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
 }
 
 /// The destinations of hotloop's routes.
@@ -195,6 +196,77 @@ fn a_program_that_is_to_end_withdraws_first_and_lingers() {
     let is_running = program.try_wait().unwrap().is_none();
     assert!(program.wait().unwrap().success());
     assert!(is_running && asked.elapsed() >= linger);
+}
+
+/// The program ends by itself, in its time and with a whole report.
+#[test]
+fn a_balancer_that_leaves_withdraws_waits_for_its_connections_and_ends() {
+    let _network = match network() {
+        Ok(network) => network,
+        Err(why) => return println!("skipped: {why}"),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let linger = Duration::from_secs(2);
+    let line = format!("interface = \"vips0\"\nlinger_ms = {}", linger.as_millis());
+    let lasting = "mtu = 1500\ntimeouts_s = { udp = 600 }";
+    let text = config().replace("interface = \"vips0\"", &line).replace("mtu = 1500", lasting);
+    fs::write(path.join("lb.toml"), text).unwrap();
+    let start = || {
+        let mut run = command(path);
+        run.args(["--control", "lb.sock"]);
+        let program = Program::start(run, &path.join("lb.sock"));
+        wait_until("VIPs are announced", || routes().len() == 3);
+        program
+    };
+    let leaving = |program: &Program| program.ask("status").unwrap()["leaving"].clone();
+
+    // Without connections, it ends once routers have learned of it.
+    let program = start();
+    let begun = Instant::now();
+    let text = ctl(path, "leave");
+    assert!(
+        text.contains("the program ends once no connection is left: 0 connections now"),
+        "{text}"
+    );
+    assert!(routes().is_empty());
+    let (report, errors) = program.wait();
+    assert!(begun.elapsed() >= linger);
+    assert_eq!(report["balanced"], true, "{report}");
+    assert!(errors.contains("leave: the program ends; connections left: 0"), "{errors}");
+
+    // With one, it stays, and balances what comes.
+    let program = start();
+    let socket = UdpSocket::bind("198.51.100.5:9").unwrap();
+    let send = || socket.send_to(&[0; 100], "203.0.113.10:53").unwrap();
+    send();
+    let status = || program.ask("status").unwrap();
+    wait_until("it is balanced", || status()["balancer"]["connections"][0] == 1);
+    assert!(leaving(&program).is_null());
+    ctl(path, "leave --until-empty");
+    assert!(routes().is_empty());
+    std::thread::sleep(linger + Duration::from_millis(500));
+    assert_eq!(leaving(&program), serde_json::json!({ "left_s": null, "until_empty": true }));
+    let text = ctl(path, "status");
+    assert!(text.contains("leaving: the program ends once no connection is left\n"), "{text}");
+    // What is announced again goes on.
+    ctl(path, "announce");
+    wait_until("all are announced again", || routes().len() == 3);
+    assert!(leaving(&program).is_null());
+    send();
+    // With a time, it ends with the connection.
+    let (begun, time) = (Instant::now(), Duration::from_secs(4));
+    let text = ctl(path, "leave --for 4s");
+    assert!(
+        text.contains("ends in 4 s, or once no connection is left: 1 connection now"),
+        "{text}"
+    );
+    let (report, errors) = program.wait();
+    assert!(begun.elapsed() >= time);
+    assert_eq!(report["balanced"], true, "{report}");
+    assert!(errors.contains("leave: the program goes on: an operator has its VIPs"), "{errors}");
+    assert!(errors.contains("leave: the program ends; connections left: 1"), "{errors}");
+    assert!(routes().is_empty());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::Operator;
 use serde_json::{Value, json};
 use std::net::IpAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const NOT_ANNOUNCED: &str =
     "this balancer announces no VIPs; its configuration has no section [announce]";
@@ -15,7 +15,7 @@ impl Operator {
         let Some(announcer) = &mut self.announcer else { return Duration::ZERO };
         let linger_ms = self.config.announce.as_ref().map_or(0, |announce| announce.linger_ms);
         match announcer.withdraw().is_empty() {
-            true => Duration::ZERO,
+            true => self.leave.map_or(Duration::ZERO, |leave| leave.lingers(Instant::now())),
             false => Duration::from_millis(linger_ms.into()),
         }
     }
@@ -33,10 +33,14 @@ impl Operator {
         Err(format!("still announced: {left}; the log says why, and it is tried again each second"))
     }
 
-    /// Announces what is ready again.
+    /// Announces what is ready again: a balancer on its way out stays.
     pub(super) fn announce_again(&mut self) -> Result<Value, String> {
         let announcer = self.announcer.as_mut().ok_or(NOT_ANNOUNCED)?;
-        Ok(json!({ "ready": texts(announcer.announce()) }))
+        let ready = texts(announcer.announce());
+        if self.leave.take().is_some() {
+            tracing::info!("leave: the program goes on: an operator has its VIPs announced again");
+        }
+        Ok(json!({ "ready": ready }))
     }
 }
 

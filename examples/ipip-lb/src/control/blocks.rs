@@ -1,6 +1,7 @@
 //! Prefixes whose packets to services are dropped: which, and until when.
 
 use super::Operator;
+use super::until::{for_s, left_s};
 use crate::blocks::{BLOCKS_MAX, Blocks};
 use crate::prefix::Prefix;
 use hotloop_ops::Reply;
@@ -8,9 +9,6 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
-
-/// The longest time that may be asked for, in seconds: a year.
-pub const BLOCK_S_MAX: u64 = 365 * 86_400;
 
 /// The prefixes that are blocked.
 #[derive(Debug, Default)]
@@ -67,12 +65,10 @@ impl BlockList {
 
     /// Every prefix, with the seconds for which it stays blocked; null for no end.
     pub fn rows(&self, now: Instant) -> Value {
-        let left_s =
-            |end: Option<Instant>| end.map(|end| end.saturating_duration_since(now).as_secs_f64());
         let row = |(prefix, end): (&Prefix, &Option<Instant>)| {
             json!({
                 "prefix": prefix.to_string(),
-                "left_s": left_s(*end).map(f64::ceil),
+                "left_s": end.map(|end| left_s(end, now)),
             })
         };
         self.ends.iter().map(row).collect()
@@ -82,19 +78,10 @@ impl BlockList {
 impl Operator {
     /// Drops packets of a prefix to services, for a time or until it is unblocked.
     pub(super) fn block(&mut self, arguments: &Value) -> Reply {
-        let prefix = match prefix(arguments) {
-            Ok(prefix) => prefix,
+        let wanted = prefix(arguments).and_then(|prefix| Ok((prefix, for_s(arguments)?)));
+        let (prefix, for_s) = match wanted {
+            Ok(wanted) => wanted,
             Err(error) => return Reply::Now(Err(error)),
-        };
-        let for_s = match &arguments["for_s"] {
-            Value::Null => None,
-            value => match value.as_u64().filter(|it| (1..=BLOCK_S_MAX).contains(it)) {
-                Some(seconds) => Some(seconds),
-                None => {
-                    let error = format!("for_s: give a time from 1 to {BLOCK_S_MAX} seconds");
-                    return Reply::Now(Err(error));
-                }
-            },
         };
         let end = for_s.map(|it| Instant::now() + Duration::from_secs(it));
         if let Err(error) = self.blocks.insert(prefix, end) {

@@ -1,7 +1,8 @@
 //! Changing what runs: draining, weights, removing; and what a reload can't change.
 
 use super::Operator;
-use super::publication::{Change, Plans, Removed};
+use super::publication::{Building, Change, Plans, Removed};
+use super::until::Until;
 use crate::config::{Config, WEIGHT_MAX};
 use crate::services::{Removal, TargetName};
 use hotloop_ops::Reply;
@@ -9,27 +10,45 @@ use serde_json::{Value, json};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::mpsc;
+use std::time::Instant;
 
 impl Operator {
-    /// Gives a backend no new connections.
+    /// Gives a backend no new connections: for good, or until it is removed.
     pub(super) fn drain(&mut self, arguments: &Value) -> Reply {
-        self.weigh(arguments, 0)
+        let now = Instant::now();
+        let until = Until::of(arguments, now);
+        let (until, names) = match until.and_then(|until| Ok((until, self.named(arguments)?))) {
+            Ok(wanted) => wanted,
+            Err(error) => return Reply::Now(Err(error)),
+        };
+        for name in &names {
+            match until {
+                Some(until) => self.drains.plan(name.clone(), until, now),
+                None => self.drains.cancel(name, "an operator drains it for good"),
+            }
+        }
+        let draining = until.map(|until| until.to_json(now));
+        let answer = json!({ "changed": names.len(), "weight": 0, "draining": draining });
+        self.weigh(names, 0, answer)
     }
 
     pub(super) fn set_weight(&mut self, arguments: &Value) -> Reply {
         let weight = arguments["weight"].as_u64().and_then(|it| u32::try_from(it).ok());
-        match weight.filter(|weight| *weight <= WEIGHT_MAX) {
-            Some(weight) => self.weigh(arguments, weight),
-            None => Reply::Now(Err(format!("give a weight from 0 to {WEIGHT_MAX}"))),
+        let weight = weight.filter(|weight| *weight <= WEIGHT_MAX);
+        let weight = weight.ok_or_else(|| format!("give a weight from 0 to {WEIGHT_MAX}"));
+        match weight.and_then(|weight| Ok((weight, self.named(arguments)?))) {
+            Ok((weight, names)) => {
+                let why = "an operator has changed its weight";
+                names.iter().for_each(|name| self.drains.cancel(name, why));
+                let answer = json!({ "changed": names.len(), "weight": weight });
+                self.weigh(names, weight, answer)
+            }
+            Err(error) => Reply::Now(Err(error)),
         }
     }
 
-    fn weigh(&mut self, arguments: &Value, weight: u32) -> Reply {
-        let names = match self.named(arguments) {
-            Ok(names) => names,
-            Err(error) => return Reply::Now(Err(error)),
-        };
-        let answer = json!({ "changed": names.len(), "weight": weight });
+    /// Gives these a weight, and the answer once workers have it.
+    fn weigh(&mut self, names: Vec<TargetName>, weight: u32, answer: Value) -> Reply {
         let weights = names.into_iter().map(|name| (name, weight));
         Arc::make_mut(&mut self.standing).weights.extend(weights);
         let (answerer, answered) = mpsc::channel();
@@ -52,12 +71,19 @@ impl Operator {
         let removal = if is_flush { Removal::Flush } else { Removal::Rebalance };
         let names = self.named(arguments)?.into_iter().map(|name| (name, removal));
         let names: Vec<_> = names.collect();
-        let mut standing = Arc::clone(&self.standing);
-        Arc::make_mut(&mut standing).removed.extend(names.iter().cloned());
-        let config = Arc::clone(&self.config);
-        let is_settled = self.removed_counts.is_settled();
         let answer = json!({ "removed": names.len(), "flush": is_flush });
-        Ok((Plans { config, standing, is_settled, old: None }, Removed { names, answer }))
+        Ok((self.plans_without(names.iter().cloned()), Removed { names, answer }))
+    }
+
+    /// The plan for a service table without these.
+    pub(super) fn plans_without(
+        &self,
+        names: impl IntoIterator<Item = (TargetName, Removal)>,
+    ) -> Plans {
+        let mut standing = Arc::clone(&self.standing);
+        Arc::make_mut(&mut standing).removed.extend(names);
+        let config = Arc::clone(&self.config);
+        Plans { config, standing, is_settled: self.removed_counts.is_settled(), old: None }
     }
 
     /// The backends meant: those of an address, in all services or in the one that is named.
@@ -75,12 +101,21 @@ impl Operator {
         let meant = services.iter().filter(|it| service.is_none_or(|name| it.name == name));
         let meant = meant.filter(|it| it.backends.iter().any(|it| it.address == address));
         let names = meant.map(|it| TargetName { service: it.name.clone(), address });
-        let names: Vec<_> =
-            names.filter(|name| !self.standing.removed.contains_key(name)).collect();
+        let names: Vec<_> = names.filter(|name| !self.is_removed(name)).collect();
         if names.is_empty() {
             return Err(format!("{address} is no backend there; ctl backends lists them"));
         }
         Ok(names)
+    }
+
+    /// Whether a backend is out, or on its way out: a service table without it is being built.
+    fn is_removed(&self, name: &TargetName) -> bool {
+        let is_leaving = match &self.publication.building {
+            Some(Building::Removal(removed, _)) => removed.names.iter().any(|it| it.0 == *name),
+            Some(Building::Drained(drained)) => drained.iter().any(|it| it.name == *name),
+            Some(Building::Configuration(_)) | None => false,
+        };
+        is_leaving || self.standing.removed.contains_key(name)
     }
 }
 

@@ -11,12 +11,15 @@ mod background;
 mod blocks;
 mod change;
 mod connections;
+mod draining;
+mod leaving;
 mod lookup;
 mod metrics;
 mod note;
 mod overview;
 mod publication;
 mod reload;
+mod until;
 mod verdict;
 
 use crate::announce::Announcer;
@@ -30,15 +33,17 @@ use crate::network_function::Steering;
 use crate::next_hops::{self, NextHopWatch};
 use crate::removed::RemovedCounts;
 use crate::services::{ServiceTable, Standing};
-pub use blocks::BLOCK_S_MAX;
 use blocks::BlockList;
+use draining::Drains;
 use hotloop::engine::{Asker, Control, Publisher};
 use hotloop_ops::{Annotate, Hangup, Reply, Request};
+use leaving::Leave;
 use note::Notes;
 use publication::Publication;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
 use std::time::Instant;
+pub use until::TIME_S_MAX;
 
 /// What the control thread has of a running balancer.
 #[derive(Debug)]
@@ -59,6 +64,7 @@ pub struct Operator {
     removed_counts: RemovedCounts,
     publication: Publication,
     blocks: BlockList,
+    drains: Drains,
     probes: Probes,
     changes: Receiver<Change>,
     hangup: Hangup,
@@ -67,6 +73,8 @@ pub struct Operator {
     /// What the last reload that failed said; none once one has succeeded.
     reload_failure: Option<String>,
     announcer: Option<Announcer>,
+    /// That the balancer is on its way out, where an operator has said so.
+    leave: Option<Leave>,
     next_hops: Option<NextHopWatch>,
 }
 
@@ -95,6 +103,7 @@ impl Operator {
             removed_counts: RemovedCounts::default(),
             publication: publication.map_err(|error| Failure::Run(format!("threads: {error}")))?,
             blocks: BlockList::default(),
+            drains: Drains::default(),
             probes,
             changes,
             hangup,
@@ -102,6 +111,7 @@ impl Operator {
             reload_count: 0,
             reload_failure: None,
             announcer: None,
+            leave: None,
             next_hops: None,
         };
         let room = operator.probe(publication::probed(&operator.config));
@@ -144,6 +154,7 @@ impl Operator {
             // No worker knows an earlier service table: nothing counts in vacated slots.
             self.removed_counts.settle(&self.counts);
         }
+        self.end_drains(is_in_force);
         if let Some(next_hops) = &mut self.next_hops {
             next_hops.turn(&self.config);
         }
@@ -173,6 +184,7 @@ impl Operator {
             "reload" => return self.reload_now(),
             "withdraw" => self.withdraw_now(),
             "announce" => self.announce_again(),
+            "leave" => self.leave(arguments),
             _ => request.unknown(),
         })
     }

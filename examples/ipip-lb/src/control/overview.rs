@@ -10,6 +10,7 @@ use hotloop::engine::Control;
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
+use std::time::Instant;
 
 impl Operator {
     /// The balancer as a whole.
@@ -25,6 +26,7 @@ impl Operator {
             "announced": self.announcer.as_ref().map(|announcer| {
                 announcer.installed().map(|vip| vip.to_string()).collect::<Vec<_>>()
             }),
+            "leaving": self.leave.map(|leave| leave.to_json(Instant::now())),
             "tables": self.summary().tables_json(),
             "is_loading": self.publication.is_loading(),
             "reloads": self.reload_count,
@@ -118,6 +120,9 @@ impl Operator {
         if probes.iter().any(|state| state.health.via != Via::Direct) {
             row["probes"] = probes.iter().map(|state| probe_json(state)).collect();
             row["verdict"] = verdict_of(&probes).into();
+        }
+        if let Some(until) = self.drains.of(&name) {
+            row["draining"] = until.to_json(Instant::now());
         }
         row
     }

@@ -7,6 +7,7 @@
 //! health, which leaves alone what has not changed.
 
 use super::background::Background;
+use super::draining::Drained;
 use crate::cli::Common;
 use crate::config::Config;
 use crate::health::Probed;
@@ -48,6 +49,8 @@ pub enum Building {
     Configuration(Vec<Asker>),
     /// To remember which backend was taken out, and to say so.
     Removal(Removed, Answerer),
+    /// To remember that these were, as their drains are over.
+    Drained(Vec<Drained>),
 }
 
 /// The backend that `ctl remove` takes out, and the answer to that.

@@ -3,11 +3,12 @@
 
 use super::Operator;
 use super::publication::{Asker, Building, Built, Change, Plans, Refresh};
-use crate::services::Standing;
+use crate::services::{Removal, Standing};
 use hotloop_ops::{Reply, notify};
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::mpsc;
+use std::time::Instant;
 
 impl Operator {
     /// Reads the configuration again and goes over to it. What was changed by hand since the last
@@ -57,6 +58,9 @@ impl Operator {
                 Err(error) => match building {
                     Building::Configuration(askers) => self.refuse(askers, &error),
                     Building::Removal(_, answerer) => drop(answerer.send(Err(error))),
+                    Building::Drained(drained) => {
+                        self.drains.fail(&drained, &error, Instant::now());
+                    }
                 },
             }
         }
@@ -103,13 +107,20 @@ impl Operator {
             Building::Configuration(askers) => {
                 self.config = config;
                 self.standing = self.lasting();
+                self.drains.cancel_all("the configuration was reloaded");
                 self.probe(probed);
                 self.refresh_down();
                 self.accept(askers);
             }
             Building::Removal(removed, answerer) => {
+                removed.names.iter().for_each(|(name, _)| self.drains.forget(name));
                 Arc::make_mut(&mut self.standing).removed.extend(removed.names);
                 self.publication.unrefreshed.push((answerer, removed.answer));
+            }
+            Building::Drained(drained) => {
+                self.drains.finish(&drained);
+                let removed = drained.into_iter().map(|it| (it.name, Removal::Rebalance));
+                Arc::make_mut(&mut self.standing).removed.extend(removed);
             }
         }
     }

@@ -23,6 +23,31 @@ pub fn blocked_text(prefix: &str, answer: &Value) -> String {
     }
 }
 
+pub fn removed_text(backend: &str, answer: &Value) -> String {
+    let services = counted(&answer["removed"], "service");
+    let end = if answer["flush"] == true { ", and its connections end" } else { "" };
+    format!("{backend} is taken out of {services}{end}")
+}
+
+pub fn reloaded_text(answer: &Value) -> String {
+    let services = counted(&answer["services"], "service");
+    format!("reloaded: {services} with {}", counted(&answer["backends"], "backend"))
+}
+
+pub fn drained_text(backend: &str, answer: &Value) -> String {
+    let services = counted(&answer["changed"], "service");
+    let end = removal_text(&answer["draining"]);
+    format!("{backend} gets no new connections in {services}{end}")
+}
+
+/// When a backend that is drained is removed, as the end of a sentence.
+fn removal_text(draining: &Value) -> String {
+    let time = draining["left_s"].as_u64().map(|seconds| format!("in {seconds} s"));
+    let empty = (draining["until_empty"] == true).then(|| "once it has no connections".to_owned());
+    let when: Vec<_> = time.into_iter().chain(empty).collect();
+    if when.is_empty() { String::new() } else { format!(", and is removed {}", when.join(", or ")) }
+}
+
 /// So many of what the noun names.
 pub fn counted(count: &Value, noun: &str) -> String {
     format!("{} {noun}{}", cell(count), if count.as_u64() == Some(1) { "" } else { "s" })
@@ -47,12 +72,29 @@ pub fn backends_text(rows: &Value) -> String {
             let (service, address) = (cell(&row["service"]), cell(&row["address"]));
             text.push_str(&format!("\n{address} of {service}: {verdict}"));
         }
+        if !row["draining"].is_null() {
+            let (service, address) = (cell(&row["service"]), cell(&row["address"]));
+            let end = removal_text(&row["draining"]);
+            let left = counted(&row["connections"], "connection");
+            text.push_str(&format!("\n{address} of {service}: drained, with {left} left{end}"));
+        }
     }
     text
 }
 
 pub fn withdrawn_text(answer: &Value) -> String {
     format!("withdrawn: {}", listed(&answer["withdrawn"]))
+}
+
+pub fn leaving_text(answer: &Value) -> String {
+    let (withdrawn, left) = (withdrawn_text(answer), counted(&answer["connections"], "connection"));
+    format!("{withdrawn}\nthe program ends {}: {left} now", leave_text(&answer["leaving"]))
+}
+
+/// When a balancer that leaves ends.
+fn leave_text(leaving: &Value) -> String {
+    let time = leaving["left_s"].as_u64().map(|seconds| format!("in {seconds} s, or "));
+    format!("{}once no connection is left", time.unwrap_or_default())
 }
 
 pub fn announced_text(answer: &Value) -> String {
@@ -107,6 +149,10 @@ pub fn overview_text(overview: &Value) -> String {
     }
     if !overview["announced"].is_null() {
         text.push_str(&format!("announced: {}\n", listed(&overview["announced"])));
+    }
+    if !overview["leaving"].is_null() {
+        let when = leave_text(&overview["leaving"]);
+        text.push_str(&format!("leaving: the program ends {when}\n"));
     }
     text.push_str(&format!("reloads: {}", of("reloads")));
     if overview["is_loading"] == true {

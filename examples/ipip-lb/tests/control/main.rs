@@ -9,6 +9,7 @@ mod blocks;
 mod busy;
 mod captures;
 mod changes;
+mod draining;
 mod metrics;
 mod program;
 mod tells;

@@ -202,14 +202,15 @@ fn removed_backends_keep_their_packets() {
 fn the_schema_has_what_the_program_says() {
     let program = Program::start_and_take_all(&(config() + SPARE_PORT));
     let metrics = get(program.metrics_address(), "/metrics").unwrap();
+    // One row of `backends` says when its backend is removed.
+    let drain = program.json(&["drain", "10.0.0.2", "--for", "1h"]);
     let commands =
         ["status", "counters", "xstats", "services", "backends", "next-hops", "connections"];
     let mut answers = commands.map(|command| (command, program.json(&[command]))).to_vec();
     let lookup = program.json(&["lookup", "tcp", "198.51.100.1:4000", "203.0.113.10:80"]);
-    answers.push(("lookup", lookup));
+    answers.extend([("lookup", lookup), ("drain", drain)]);
     for (command, arguments) in [
         ("weight", &["weight", "10.0.0.2", "3"][..]),
-        ("drain", &["drain", "10.0.0.2"]),
         ("remove", &["remove", "10.0.0.1"]),
         ("reload", &["reload"]),
     ] {

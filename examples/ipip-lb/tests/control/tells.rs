@@ -119,6 +119,7 @@ fn what_ctl_cannot_do_is_reported_on_one_line_with_what_to_do_instead() {
         (&["weight", "10.0.0.1", "65536"], "0 to 65535"),
         (&["withdraw"], "no section [announce]"),
         (&["announce"], "no section [announce]"),
+        (&["leave"], "no section [announce]. Have whatever routes them here"),
         (&["connections", "--filter", "port"], "client=PREFIX"),
         (&["connections", "--filter", "colour=red"], "client=PREFIX"),
         (&["connections", "--filter", "client=999.1.1.1"], "client=PREFIX"),

@@ -1,0 +1,192 @@
+//! Drains that end: once its time is over, or no connection of it is left, a backend is removed.
+
+use super::Operator;
+use super::publication::Building;
+use super::until::Until;
+use crate::services::{Removal, TargetName};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// How often backends are looked at that are to be removed.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// When a removal that failed is tried again.
+const RETRY_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The backends that are drained until something, and then removed.
+#[derive(Debug, Default)]
+pub struct Drains {
+    plans: BTreeMap<TargetName, Until>,
+    /// When they are looked at next.
+    due: Option<Instant>,
+}
+
+/// A backend whose drain is over, and how many connections of it are left.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Drained {
+    pub name: TargetName,
+    connection_count: u64,
+}
+
+impl Drains {
+    /// Has a backend removed then, whatever was said of it before.
+    pub fn plan(&mut self, name: TargetName, until: Until, now: Instant) {
+        let end = until.end.map(|end| format!("in {} s", end.duration_since(now).as_secs()));
+        let empty = until.is_empty.then(|| "once it has no connections".to_owned());
+        let when: Vec<_> = end.into_iter().chain(empty).collect();
+        tracing::info!("drain: {} is to be removed {}", shown(&name), when.join(", or "));
+        self.plans.insert(name, until);
+    }
+
+    /// Leaves a backend as it is, for the reason given.
+    pub fn cancel(&mut self, name: &TargetName, why: &str) {
+        if self.plans.remove(name).is_some() {
+            tracing::info!("drain: {} is no longer to be removed: {why}", shown(name));
+        }
+    }
+
+    /// Leaves all of them as they are.
+    pub fn cancel_all(&mut self, why: &str) {
+        while let Some((name, _)) = self.plans.first_key_value() {
+            let name = name.clone();
+            self.cancel(&name, why);
+        }
+    }
+
+    /// Forgets a backend that somebody else has removed.
+    pub fn forget(&mut self, name: &TargetName) {
+        self.plans.remove(name);
+    }
+
+    /// What a backend's drain waits for, where it ends.
+    pub fn of(&self, name: &TargetName) -> Option<Until> {
+        self.plans.get(name).copied()
+    }
+
+    /// Takes note that these are out.
+    pub fn finish(&mut self, removed: &[Drained]) {
+        for Drained { name, connection_count } in removed {
+            self.plans.remove(name);
+            match connection_count {
+                0 => tracing::info!("drain: {} is removed: it has no connections", shown(name)),
+                count => tracing::warn!(
+                    "drain: {} is removed: its time is over; other backends get its connections, {count} \
+                     in all",
+                    shown(name)
+                ),
+            }
+        }
+    }
+
+    /// Takes note that these could not be removed, which is tried again as long as their drains last.
+    pub fn fail(&mut self, due: &[Drained], error: &str, now: Instant) {
+        for Drained { name, .. } in due {
+            let again = RETRY_INTERVAL.as_secs();
+            tracing::error!(
+                "drain: {} can't be removed, which is tried again in {again} s: {error}",
+                shown(name)
+            );
+        }
+        self.due = Some(now + RETRY_INTERVAL);
+    }
+
+    /// Whether they are to be looked at now.
+    fn is_due(&mut self, now: Instant) -> bool {
+        let is_due = !self.plans.is_empty() && self.due.is_none_or(|due| due <= now);
+        if is_due {
+            self.due = Some(now + LOOK_INTERVAL);
+        }
+        is_due
+    }
+
+    /// A backend that gets no new connections, if its drain is over. Whether its last connection is gone
+    /// can be said once all workers know that it gets no more.
+    fn drained(
+        &self,
+        name: TargetName,
+        connection_count: u64,
+        (now, is_in_force): (Instant, bool),
+    ) -> Option<Drained> {
+        let is_over = self.of(&name)?.is_over(now, is_in_force.then_some(connection_count));
+        is_over.then_some(Drained { name, connection_count })
+    }
+}
+
+fn shown(name: &TargetName) -> String {
+    format!("{} of {}", name.address, name.service)
+}
+
+impl Operator {
+    /// Removes the backends whose drains are over: all at once, as each removal makes a service table.
+    pub(super) fn end_drains(&mut self, is_in_force: bool) {
+        let publication = &self.publication;
+        let is_busy = publication.builder.is_busy() || !publication.unbuilt.is_empty();
+        let now = Instant::now();
+        if is_busy || !self.drains.is_due(now) {
+            return;
+        }
+        let (table, summary) = (self.table(), self.summary());
+        let drained = |(slot, target): (usize, &crate::services::Target)| {
+            let (service, id) = target.service.zip(target.id(slot))?;
+            let service = &table.all()[service as usize].name;
+            let name = TargetName::new(service, target.address());
+            self.drains.drained(name, summary.target(id).connections, (now, is_in_force))
+        };
+        let targets = table.targets().iter().enumerate();
+        // Where a weight is not 0 yet, the drain is just beginning.
+        let due: Vec<_> = targets.filter(|it| it.1.weight == 0).filter_map(drained).collect();
+        if due.is_empty() {
+            return;
+        }
+        let plans = self.plans_without(due.iter().map(|it| (it.name.clone(), Removal::Rebalance)));
+        self.publication.building = Some(Building::Drained(due));
+        self.publication.builder.give(plans);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EMPTY: Until = Until { end: None, is_empty: true };
+
+    fn name(service: &str) -> TargetName {
+        TargetName::new(service, "10.0.0.1".parse().unwrap())
+    }
+
+    #[test]
+    fn a_backend_is_drained_once_its_time_is_over_or_all_workers_have_none_of_it() {
+        let (mut drains, now) = (Drains::default(), Instant::now());
+        let after = |s| now + Duration::from_secs(s);
+        drains.plan(name("timed"), Until { end: Some(after(5)), is_empty: false }, now);
+        drains.plan(name("empty"), EMPTY, now);
+        let is_drained = |drains: &Drains, service, connection_count, when| {
+            drains.drained(name(service), connection_count, when).is_some()
+        };
+        assert!(!is_drained(&drains, "timed", 0, (after(4), true)));
+        assert!(is_drained(&drains, "timed", 7, (after(5), false)));
+        assert!(!is_drained(&drains, "empty", 0, (after(9), false)), "one may be on its way");
+        assert!(!is_drained(&drains, "empty", 1, (after(9), true)));
+        assert!(is_drained(&drains, "empty", 0, (now, true)));
+        assert!(!is_drained(&drains, "other", 0, (after(9), true)), "it is drained for good");
+        drains.cancel(&name("empty"), "of a test");
+        assert!(!is_drained(&drains, "empty", 0, (now, true)));
+        drains.cancel_all("of a test");
+        assert_eq!(drains.of(&name("timed")), None);
+        assert!(!drains.is_due(after(99)));
+    }
+
+    #[test]
+    fn a_removal_that_fails_is_tried_again_until_it_succeeds() {
+        let (mut drains, now) = (Drains::default(), Instant::now());
+        drains.plan(name("web"), EMPTY, now);
+        assert!(drains.is_due(now) && !drains.is_due(now));
+        let due = [drains.drained(name("web"), 0, (now, true)).unwrap()];
+        drains.fail(&due, "of a test", now);
+        assert!(!drains.is_due(now + RETRY_INTERVAL - Duration::from_millis(1)));
+        assert!(drains.is_due(now + RETRY_INTERVAL));
+        assert!(drains.drained(name("web"), 0, (now, true)).is_some());
+        drains.finish(&due);
+        assert!(!drains.is_due(now + 2 * RETRY_INTERVAL));
+    }
+}

@@ -1,0 +1,92 @@
+//! Taking a balancer out for good: its VIPs are withdrawn, and the program ends once its connections
+//! have.
+
+use super::Operator;
+use super::until::{Until, for_s};
+use serde_json::Value;
+use std::time::{Duration, Instant};
+
+const NOT_ANNOUNCED: &str = "this balancer announces no VIPs, so it can't withdraw them; its \
+     configuration has no section [announce]. Have whatever routes them here route them elsewhere, and \
+     stop the program (SIGTERM) once ctl status shows few enough connections";
+
+/// A balancer on its way out.
+#[derive(Clone, Copy, Debug)]
+pub struct Leave {
+    until: Until,
+    /// Until then, routers may still send what is new.
+    lingers_until: Instant,
+}
+
+impl Leave {
+    /// Whether the program may end, with so many connections left.
+    fn is_over(self, now: Instant, connection_count: u64) -> bool {
+        self.lingers_until <= now && self.until.is_over(now, Some(connection_count))
+    }
+
+    /// For how long routers may still send what is new.
+    pub fn lingers(self, now: Instant) -> Duration {
+        self.lingers_until.saturating_duration_since(now)
+    }
+
+    /// For programs.
+    pub fn to_json(self, now: Instant) -> Value {
+        self.until.to_json(now)
+    }
+}
+
+impl Operator {
+    /// Withdraws the VIPs, and ends the run once no connection is left, or after the time that was given,
+    /// unless an operator has the VIPs announced again.
+    pub(super) fn leave(&mut self, arguments: &Value) -> Result<Value, String> {
+        let announce = self.config.announce.as_ref().ok_or(NOT_ANNOUNCED)?;
+        let linger = Duration::from_millis(announce.linger_ms.into());
+        let (now, for_s) = (Instant::now(), for_s(arguments)?);
+        let withdrawn = self.withdraw_now();
+        let mut answer = withdrawn.map_err(|error| format!("the program goes on: {error}"))?;
+        let end = for_s.map(|seconds| now + Duration::from_secs(seconds));
+        let until = Until { end, is_empty: true };
+        let leave = Leave { until, lingers_until: now + linger };
+        self.leave = Some(leave);
+        let time = for_s.map(|seconds| format!("in {seconds} s, or ")).unwrap_or_default();
+        tracing::warn!("leave: the program ends {time}once no connection is left");
+        answer["leaving"] = leave.to_json(now);
+        answer["connections"] = self.connection_count().into();
+        Ok(answer)
+    }
+
+    /// Whether the balancer was to leave and may end now, which it logs.
+    #[must_use]
+    pub fn has_left(&self) -> bool {
+        let connection_count = self.connection_count();
+        let is_over = self.leave.is_some_and(|it| it.is_over(Instant::now(), connection_count));
+        if is_over {
+            tracing::warn!("leave: the program ends; connections left: {connection_count}");
+        }
+        is_over
+    }
+
+    /// How many connections the workers remember.
+    fn connection_count(&self) -> u64 {
+        self.counts.iter().map(|counts| counts.connections.count()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_balancer_stays_while_routers_may_send_what_is_new() {
+        let now = Instant::now();
+        let after = |s| now + Duration::from_secs(s);
+        let leave = |end| Leave { until: Until { end, is_empty: true }, lingers_until: after(5) };
+        assert!(!leave(None).is_over(after(4), 0) && leave(None).is_over(after(5), 0));
+        assert!(!leave(None).is_over(after(999), 1));
+        assert!(!leave(Some(after(1))).is_over(after(4), 0));
+        assert!(leave(Some(after(1))).is_over(after(5), 9));
+        assert!(!leave(Some(after(60))).is_over(after(59), 1));
+        assert_eq!(leave(None).lingers(after(2)), Duration::from_secs(3));
+        assert_eq!(leave(None).lingers(after(6)), Duration::ZERO);
+    }
+}
