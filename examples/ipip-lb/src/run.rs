@@ -57,6 +57,7 @@ pub fn run(args: &Run) -> Result<Outcome, Failure> {
         (!exits.is_empty()).then(|| next_hops::follow(&exits, config.engine.deployment()));
     let (by_kernel, followed) = followed.transpose()?.unzip();
     let watch = followed.map(|followed| NextHopWatch::new(followed, &config));
+    let has_vlans = receiving.has_vlans();
     let has_kernel_routes = by_kernel.is_some();
     let function = function.receiving(receiving).by_kernel(by_kernel);
     let mut socket =
@@ -88,7 +89,6 @@ pub fn run(args: &Run) -> Result<Outcome, Failure> {
     let pool = probe_pool(eal, &config)?;
     let create = |_: &Core| pool.clone().map(|pool| creating(pool));
     let running = Running { args, config: &config, notes: &notes, watching };
-    let has_vlans = config.ports.iter().any(|port| port.vlan.is_some());
     let is_resolving = has_kernel_routes || next_hops.iter().any(Option::is_some);
     if pool.is_some() || is_resolving || has_vlans {
         let graph = function.probing_graph(create, &next_hops, receive, send);

@@ -113,10 +113,10 @@ fn run_script(
     config.engine.workers = deployment.cores_in(1);
     let (function, steering) = NetworkFunction::new(&config, egresses()).unwrap();
     let mut receiving = receiving;
-    let mut vlans =
-        (0..).zip(&config.ports).filter_map(|(id, port)| Some((id, port.vlan?))).peekable();
-    let has_vlans = vlans.peek().is_some();
-    vlans.for_each(|(id, vlan)| receiving.set_vlan(PortId::new(id), vlan));
+    for (id, port) in (0..).zip(&config.ports) {
+        port.vlan.into_iter().for_each(|vlan| receiving.set_vlan(PortId::new(id), vlan));
+    }
+    let has_vlans = receiving.has_vlans();
     let function = function.receiving(receiving);
     let ports = [("clients", CLIENTS), ("backends", BACKENDS)].map(|(name, number)| {
         // What was sent goes home at once, so that few buffers suffice.
