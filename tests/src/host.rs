@@ -14,22 +14,24 @@ pub struct Host {
 }
 
 impl Host {
-    /// A host that gets this interface of the calling thread's network, in one that `enter` makes.
+    /// A host that gets these interfaces of the calling thread's network, in one with IPv6.
     ///
     /// # Panics
-    /// Where there can be no other network, or there is no such interface.
+    /// Where there can be no other network, or there are no such interfaces.
     #[must_use]
-    pub fn start(interface: &str, enter: fn() -> Result<Network, String>) -> Self {
+    pub fn start(interfaces: &[&str]) -> Self {
         let (ready, is_ready) = channel();
         let (tasks, asked) = channel::<Task>();
         let thread = std::thread::spawn(move || {
-            let network = enter().expect("there may be another network");
+            let network = Network::with_ipv6().expect("there may be another network");
             ready.send(network.process()).expect("somebody waits");
             asked.into_iter().for_each(|task| task());
         });
         let process = is_ready.recv().expect("it enters its network").to_string();
-        let moved = ip(&["link", "set", "dev", interface, "netns", &process]);
-        moved.unwrap_or_else(|error| panic!("{error}"));
+        for interface in interfaces {
+            let moved = ip(&["link", "set", "dev", interface, "netns", &process]);
+            moved.unwrap_or_else(|error| panic!("{error}"));
+        }
         Self { tasks: Some(tasks), thread: Some(thread) }
     }
 

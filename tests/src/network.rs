@@ -46,6 +46,22 @@ impl Network {
         Ok(network)
     }
 
+    /// As [`enter`](Self::enter), with IPv6: addresses are used at once, without a search for others that
+    /// have them (RFC 4862, section 5.4). Everybody may ping, and the loopback interface is up.
+    ///
+    /// # Errors
+    /// Why that can't be done here.
+    pub fn with_ipv6() -> Result<Self, String> {
+        let network = Self::enter()?;
+        for of in ["default", "all", "lo"] {
+            let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{of}/disable_ipv6"), "0");
+            let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{of}/accept_dad"), "0");
+        }
+        let _ = fs::write("/proc/sys/net/ipv4/ping_group_range", "0 2147483647");
+        ip(&["link", "set", "dev", "lo", "up"])?;
+        Ok(network)
+    }
+
     /// The process whose namespace this is, as `ip link set … netns` takes it.
     #[must_use]
     pub fn process(&self) -> u32 {

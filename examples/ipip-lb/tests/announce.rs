@@ -2,8 +2,11 @@
 
 #![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
+mod namespace;
+
 use hotloop_tests::network::{Network, ip};
 use hotloop_tests::{Program, wait_until};
+use namespace::{ANNOUNCE, BALANCER, SILENT_PORT, command, dns, routes, service, start};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::net::UdpSocket;
@@ -11,55 +14,31 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-const CONFIG: &str = r#"
-[engine]
-workers = 1
-idle = "adaptive"
-[balancer]
-source_v4 = "192.0.2.1"
-source_v6 = "2001:db8::1"
-mtu = 1500
-decapsulate = []
-[announce]
-vips = "ready"
-interface = "vips0"
-[[port]]
-name = "uplink"
-device = "net_null0,no-rx=1"
-next_hop_mac = "02:00:00:00:00:01"
-"#;
-
-fn service(name: &str, vip: &str, backends: &str) -> String {
-    format!(
-        "[[service]]\nname = \"{name}\"\naddress = \"{vip}\"\nprotocol = \"udp\"\nports = \"53\"\n\
-         backend = [{backends}]\n"
-    )
+/// What all configurations here have.
+fn balancer() -> String {
+    [BALANCER, ANNOUNCE, SILENT_PORT].concat()
 }
 
 /// The configuration with two VIPs of IPv4, one of IPv6, and a prefix.
 fn config() -> String {
-    let one = r#"{ address = "10.0.0.1" }"#;
-    let two = r#"{ address = "10.0.0.1" }, { address = "10.0.0.2" }"#;
-    CONFIG.to_owned()
-        + &service("dns", "203.0.113.10", two)
-        + &service("time", "203.0.113.11", one)
-        + &service("six", "2001:db8:a::10", one)
-        + &service("net", "203.0.113.128/25", one)
+    balancer()
+        + &dns("dns", "203.0.113.10", &["10.0.0.1", "10.0.0.2"])
+        + &dns("time", "203.0.113.11", &["10.0.0.1"])
+        + &dns("six", "2001:db8:a::10", &["10.0.0.1"])
+        + &dns("net", "203.0.113.128/25", &["10.0.0.1"])
 }
 
-/// The namespace with an address of the host, from which it sends.
+/// As [`config`], with so much time between the VIPs' withdrawal and the end.
+fn lingering(linger: Duration) -> String {
+    let line = format!("interface = \"vips0\"\nlinger_ms = {}", linger.as_millis());
+    config().replace("interface = \"vips0\"", &line)
+}
+
+/// A namespace with an address of the host, from which it sends.
 fn network() -> Result<Network, String> {
-    let network = Network::enter()?;
-    let _ = fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "0");
-    ip(&["link", "set", "dev", "lo", "up"])?;
+    let network = Network::with_ipv6()?;
     ip(&["address", "add", "198.51.100.5/32", "dev", "lo"])?;
     Ok(network)
-}
-
-fn command(folder: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ipip-lb"));
-    command.current_dir(folder).args(["run", "--config", "lb.toml", "--report", "json"]);
-    command
 }
 
 /// Runs `ctl` with these arguments, and returns what it says.
@@ -69,18 +48,6 @@ fn ctl(folder: &Path, arguments: &str) -> String {
     let output = ctl.output().unwrap();
     assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
-}
-
-/// The destinations of hotloop's routes.
-fn routes() -> Vec<String> {
-    let mut found = Vec::new();
-    for version in ["-4", "-6"] {
-        let arguments = [version, "route", "show", "dev", "vips0", "proto", "104"];
-        let output = Command::new("ip").args(arguments).stderr(Stdio::null()).output().unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
-        found.extend(text.lines().map(|line| line.split(' ').next().unwrap().to_owned()));
-    }
-    found
 }
 
 fn wait_for(what: &str, expected: &[&str]) {
@@ -95,10 +62,7 @@ fn routes_follow_what_is_ready_and_what_the_host_sends_is_balanced() {
     };
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
-    fs::write(path.join("lb.toml"), config()).unwrap();
-    let mut run = command(path);
-    run.args(["--control", "lb.sock"]);
-    let program = Program::start(run, &path.join("lb.sock"));
+    let program = start(path, &config());
     let all = ["203.0.113.10", "203.0.113.11", "2001:db8:a::10"];
     wait_for("all are announced", &all);
     let announced = program.ask("status").unwrap()["announced"].clone();
@@ -156,19 +120,19 @@ fn always_announces_what_has_no_live_backend_and_a_kill_withdraws() {
         Err(why) => return println!("skipped: {why}"),
     };
     let folder = tempfile::tempdir().unwrap();
-    let idle = service("idle", "203.0.113.10", r#"{ address = "10.0.0.1", weight = 0 }"#);
-    let busy = service("busy", "203.0.113.11", r#"{ address = "10.0.0.1" }"#);
+    let idle = dns("idle", "203.0.113.10", &["10.0.0.1*0"]);
+    let busy = dns("busy", "203.0.113.11", &["10.0.0.1"]);
     // Nothing listens there.
     let health =
         "[service.health]\nkind = \"tcp\"\nport = 9\ninterval_ms = 100\ntimeout_ms = 100\n";
-    let down = service("down", "203.0.113.12", r#"{ address = "127.0.0.1" }"#) + health;
+    let down = service("down", "203.0.113.12 udp 53", health, &["127.0.0.1"]);
     for (vips, expected) in [
         ("ready", &["203.0.113.11"][..]),
         ("always", &["203.0.113.10", "203.0.113.11", "203.0.113.12"]),
     ] {
-        let config = CONFIG.replace("\"ready\"", &format!("\"{vips}\"")) + &idle + &busy + &down;
-        fs::write(folder.path().join("lb.toml"), config).unwrap();
-        let mut run = command(folder.path());
+        let config =
+            balancer().replace("\"ready\"", &format!("\"{vips}\"")) + &idle + &busy + &down;
+        let mut run = command(folder.path(), &config);
         let mut program = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         wait_for(vips, expected);
         program.kill().unwrap();
@@ -185,10 +149,8 @@ fn a_program_that_is_to_end_withdraws_first_and_lingers() {
     };
     let folder = tempfile::tempdir().unwrap();
     let linger = Duration::from_secs(5);
-    let line = format!("interface = \"vips0\"\nlinger_ms = {}", linger.as_millis());
-    let text = config().replace("interface = \"vips0\"", &line);
-    fs::write(folder.path().join("lb.toml"), text).unwrap();
-    let mut program = command(folder.path()).stdout(Stdio::null()).spawn().unwrap();
+    let mut run = command(folder.path(), &lingering(linger));
+    let mut program = run.stdout(Stdio::null()).spawn().unwrap();
     wait_until("VIPs are announced", || routes().len() == 3);
     let asked = Instant::now();
     kill_process(Pid::from_child(&program), Signal::TERM).unwrap();
@@ -208,14 +170,10 @@ fn a_balancer_that_leaves_withdraws_waits_for_its_connections_and_ends() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     let linger = Duration::from_secs(2);
-    let line = format!("interface = \"vips0\"\nlinger_ms = {}", linger.as_millis());
     let lasting = "mtu = 1500\ntimeouts_s = { udp = 600 }";
-    let text = config().replace("interface = \"vips0\"", &line).replace("mtu = 1500", lasting);
-    fs::write(path.join("lb.toml"), text).unwrap();
+    let config = lingering(linger).replace("mtu = 1500", lasting);
     let start = || {
-        let mut run = command(path);
-        run.args(["--control", "lb.sock"]);
-        let program = Program::start(run, &path.join("lb.sock"));
+        let program = start(path, &config);
         wait_until("VIPs are announced", || routes().len() == 3);
         program
     };
@@ -277,8 +235,7 @@ fn what_can_not_be_announced_is_said_at_the_start() {
     };
     let folder = tempfile::tempdir().unwrap();
     let said = |config: &str| {
-        fs::write(folder.path().join("lb.toml"), config).unwrap();
-        let output = command(folder.path()).output().unwrap();
+        let output = command(folder.path(), config).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{output:?}");
         String::from_utf8(output.stderr).unwrap()
     };

@@ -2,6 +2,8 @@
 
 #![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
+mod namespace;
+
 use hotloop::dpdk::{Eal, Mbuf};
 use hotloop::engine::{Engine, outlets, sources};
 use hotloop::packet::ethernet::MacAddress;
@@ -9,7 +11,7 @@ use hotloop::stage::{Burst, Core, Device, Error, Limits, Source};
 use hotloop_ops::{
     CONTROL, LogArgs, Operation, ReportFormat, STALLED_EXIT_CODE, StallEvent, Watching, run_watched,
 };
-use hotloop_tests::network::{Network, ip};
+use hotloop_tests::network::Network;
 use hotloop_tests::{Program, wait_until};
 use ipip_lb::announce::{Announcer, VipInterface};
 use ipip_lb::balance::{Egress, Egresses, Route};
@@ -18,6 +20,7 @@ use ipip_lb::config::Config;
 use ipip_lb::control::Operator;
 use ipip_lb::guard::Guard;
 use ipip_lb::network_function::NetworkFunction;
+use namespace::{ANNOUNCE, BALANCER, SILENT_PORT, command, routes};
 use nix::sys::ptrace;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, waitpid};
@@ -37,54 +40,11 @@ const STALL_MAX: Duration = Duration::from_millis(400);
 
 const VIPS: [&str; 2] = ["203.0.113.10", "2001:db8:a::10"];
 
-const CONFIG: &str = r#"
-[engine]
-workers = 1
-idle = "adaptive"
-[balancer]
-source_v4 = "192.0.2.1"
-source_v6 = "2001:db8::1"
-mtu = 1500
-decapsulate = []
-[announce]
-vips = "ready"
-interface = "vips0"
-[[port]]
-name = "uplink"
-device = "net_null0,no-rx=1"
-next_hop_mac = "02:00:00:00:00:01"
-[[service]]
-name = "dns"
-address = "203.0.113.10"
-protocol = "udp"
-ports = "53"
-backend = [{ address = "10.0.0.1" }]
-[[service]]
-name = "six"
-address = "2001:db8:a::10"
-protocol = "udp"
-ports = "53"
-backend = [{ address = "10.0.0.1" }]
-"#;
-
-/// A namespace with IPv6.
-fn network() -> Result<Network, String> {
-    let network = Network::enter()?;
-    let _ = fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "0");
-    ip(&["link", "set", "dev", "lo", "up"])?;
-    Ok(network)
-}
-
-/// The destinations of hotloop's routes.
-fn routes() -> Vec<String> {
-    let mut found = Vec::new();
-    for version in ["-4", "-6"] {
-        let arguments = [version, "route", "show", "dev", "vips0", "proto", "104"];
-        let output = Command::new("ip").args(arguments).stderr(Stdio::null()).output().unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
-        found.extend(text.lines().map(|line| line.split(' ').next().unwrap().to_owned()));
-    }
-    found
+fn config() -> String {
+    let [dns, six] = VIPS;
+    [BALANCER, ANNOUNCE, SILENT_PORT].concat()
+        + &namespace::dns("dns", dns, &["10.0.0.1"])
+        + &namespace::dns("six", six, &["10.0.0.1"])
 }
 
 /// Stops one thread of a process while `work` goes on.
@@ -109,18 +69,14 @@ fn threads(process: Pid) -> Vec<(Pid, String)> {
 }
 
 fn run(folder: &Path) -> Program {
-    let config = folder.join("lb.toml");
-    fs::write(&config, CONFIG).unwrap();
-    let control = folder.join("lb.sock");
-    let mut run = Command::new(env!("CARGO_BIN_EXE_ipip-lb"));
-    run.args(["run", "--report", "json", "--config"]).arg(config).arg("--control").arg(&control);
+    let mut run = command(folder, &config());
     run.args(["--worker-stall-ms-max", &STALL_MAX.as_millis().to_string()]);
-    Program::start(run, &control)
+    Program::start(run, &folder.join("lb.sock"))
 }
 
 #[test]
 fn vips_are_withdrawn_until_what_was_stopped_goes_on() {
-    let _network = match network() {
+    let _network = match Network::with_ipv6() {
         Ok(network) => network,
         Err(why) => return println!("skipped: {why}"),
     };
@@ -255,13 +211,13 @@ fn balance(path: PathBuf) {
 
 #[test]
 fn vips_are_withdrawn_before_a_process_ends_whose_worker_is_stuck() {
-    let _network = match network() {
+    let _network = match Network::with_ipv6() {
         Ok(network) => network,
         Err(why) => return println!("skipped: {why}"),
     };
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("lb.toml");
-    fs::write(&config, CONFIG).unwrap();
+    fs::write(&config, self::config()).unwrap();
     let mut copy = Command::new(std::env::current_exe().unwrap());
     copy.args(["copy", "--exact", "--nocapture"]).env(CONFIG_VARIABLE, &config);
     copy.env_remove("JOURNAL_STREAM").env_remove("NOTIFY_SOCKET").stdin(Stdio::null());

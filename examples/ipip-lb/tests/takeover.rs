@@ -3,53 +3,30 @@
 
 #![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
+mod namespace;
 #[path = "../../../tests/tests/kernel/ping.rs"]
 mod ping;
 
 use hotloop_tests::network::{Network, ip};
-use hotloop_tests::{Host, Program, wait_until};
+use hotloop_tests::{Host, wait_until};
+use namespace::{BALANCER, dns};
 use ping::ping;
 use serde_json::Value;
 use std::fs;
 use std::net::IpAddr;
-use std::path::Path;
 use std::process::Command;
 
-const CONFIG: &str = r#"
-[engine]
-workers = 1
-idle = "adaptive"
-[balancer]
-source_v4 = "192.0.2.1"
-mtu = 1500
-decapsulate = []
+const PORT: &str = r#"
 [[port]]
 name = "uplink"
 device = "net_af_packet0,iface=a0"
 kernel_interface = "edge0"
 takeover = true
 next_hop_mac = "02:00:00:00:00:01"
-[[service]]
-name = "dns"
-address = "203.0.113.10"
-protocol = "udp"
-ports = "53"
-backend = [{ address = "10.0.0.1" }]
 "#;
 
 /// How many pings go to each address of the host.
 const PING_COUNT: u16 = 50;
-
-fn namespace() -> Result<Network, String> {
-    let network = Network::enter()?;
-    for of in ["default", "all"] {
-        let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{of}/disable_ipv6"), "0");
-        let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{of}/accept_dad"), "0");
-    }
-    let _ = fs::write("/proc/sys/net/ipv4/ping_group_range", "0 2147483647");
-    ip(&["link", "set", "dev", "lo", "up"])?;
-    Ok(network)
-}
 
 fn run(arguments: &str) {
     let words: Vec<_> = arguments.split_whitespace().collect();
@@ -72,16 +49,9 @@ fn settings(interface: &str) -> [String; 3] {
     })
 }
 
-fn start(folder: &Path) -> Program {
-    let mut run = Command::new(env!("CARGO_BIN_EXE_ipip-lb"));
-    run.current_dir(folder).args(["run", "--config", "lb.toml", "--report", "json"]);
-    run.args(["--control", "lb.sock"]).env("XDG_RUNTIME_DIR", folder);
-    Program::start(run, &folder.join("lb.sock"))
-}
-
 #[test]
 fn the_host_is_reached_once_by_its_addresses_and_has_them_again() {
-    let wired = namespace().and_then(|network| network.pair("a0", "b0").map(|()| network));
+    let wired = Network::with_ipv6().and_then(|network| network.pair("a0", "b0").map(|()| network));
     let _network = match wired {
         Ok(network) => network,
         Err(why) => return println!("skipped: {why}"),
@@ -89,7 +59,7 @@ fn the_host_is_reached_once_by_its_addresses_and_has_them_again() {
     run("address add 192.0.2.1/24 dev a0");
     run("address add 2001:db8::1/64 dev a0");
     run("route add default via 192.0.2.2");
-    let peer = Host::start("b0", namespace);
+    let peer = Host::start(&["b0"]);
     peer.does(|| {
         run("link set dev b0 up");
         run("address add 192.0.2.2/24 dev b0");
@@ -99,9 +69,10 @@ fn the_host_is_reached_once_by_its_addresses_and_has_them_again() {
     let before = settings("a0");
     assert!(before[1].contains("default") && before[2].contains("2001:db8::/64"), "{before:?}");
     let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("lb.toml"), CONFIG).unwrap();
+    let config = [BALANCER, PORT].concat() + &dns("dns", "203.0.113.10", &["10.0.0.1"]);
+    let start = || namespace::start(folder.path(), &config);
 
-    let program = start(folder.path());
+    let program = start();
     check_reached(&peer);
     let (report, errors) = program.end();
     println!("{errors}");
@@ -111,10 +82,10 @@ fn the_host_is_reached_once_by_its_addresses_and_has_them_again() {
 
     // A program that is killed leaves them where they are no more; the next one puts them back, and
     // takes them over again.
-    drop(start(folder.path()));
+    drop(start());
     let left = settings("a0");
     assert!(!left[0].contains("192.0.2.1") && !left[1].contains("default"), "{left:?}");
-    let program = start(folder.path());
+    let program = start();
     check_reached(&peer);
     let (_, errors) = program.end();
     assert!(errors.contains("a0 has its addresses and routes again"), "{errors}");

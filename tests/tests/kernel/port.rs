@@ -1,7 +1,7 @@
 //! Packets to and from the kernel, alone and through an engine.
 
 use super::ping::ping;
-use super::{namespace, network, run};
+use super::{network, run};
 use hotloop::packet::build::{echo_request, udp};
 use hotloop::packet::memory::MemPacket;
 use hotloop::prelude::*;
@@ -11,10 +11,9 @@ use hotloop_ops::kernel::{
     PuntLimit, PuntLimits, PuntReason, Supply, TapConfig,
 };
 use hotloop_tests::network::kernel_received;
-use hotloop_tests::{alone, device, eal, wait_until};
+use hotloop_tests::{Host, alone, device, eal, wait_until};
 use std::net::{IpAddr, UdpSocket};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::mpsc::channel;
 
 /// Gives as many packets in memory as are left.
 #[derive(Debug)]
@@ -233,61 +232,46 @@ fn pings_arp_and_neighbour_discovery_work_in_both_directions() {
             Ok(network) => network,
             Err(why) => return println!("skipped: {why}"),
         };
-        let (ready, is_ready) = channel();
-        let (ask, asked) = channel::<(IpAddr, u16)>();
-        let (answer, answers) = channel();
-        std::thread::scope(|scope| {
-            // The other end of the wire is in a namespace of its own, and this thread with it.
-            scope.spawn(move || {
-                let network = namespace().unwrap();
-                ready.send(network.process()).unwrap();
-                for (to, count) in asked {
-                    if count == 0 {
-                        run("link set dev b0 up");
-                        run("address add 192.0.2.2/24 dev b0");
-                        run("address add 2001:db8::2/64 dev b0");
-                    }
-                    answer.send(ping(to, count)).unwrap();
-                }
-            });
-            let by_peer = |to: &str, count| {
-                ask.send((to.parse().unwrap(), count)).unwrap();
-                answers.recv().unwrap()
-            };
-            run(&format!("link set b0 netns {}", is_ready.recv().unwrap()));
-            by_peer("::1", 0);
-            // The kernel has no business on the wire: what it answers, it answers by the port.
-            run("link set dev a0 arp off");
-            std::fs::write("/proc/sys/net/ipv6/conf/a0/disable_ipv6", "1").unwrap();
-            let mbufs = Mbufs::new(eal(), 2_048, 4_096, false);
-            let kernel = KernelPort::open(&TapConfig::named("k0"), UNLIMITED, mbufs).unwrap();
-            run("address add 192.0.2.1/24 dev k0");
-            run("address add 2001:db8::1/64 dev k0");
-            let known = KernelFollower::start().unwrap();
-            for cores in [1, 2] {
-                let wire = device("net_af_packet", &format!(",iface=a0,qpairs={cores}"));
-                let port = Port::open(eal(), &wire).unwrap();
-                let mut answered = Vec::new();
-                let report = carry(&port, &kernel, cores, || {
-                    for (host, peer) in [("192.0.2.1", "192.0.2.2"), ("2001:db8::1", "2001:db8::2")]
-                    {
-                        answered.push(by_peer(host, 100));
-                        answered.push(ping(peer.parse().unwrap(), 100));
-                    }
-                    known.read(|tables| check_neighbours(tables, &kernel));
-                    // The next run begins without neighbours.
-                    run("neigh flush dev k0");
-                });
-                println!("{report}\n{:?}", kernel.counters());
-                assert!(report.is_whole(), "{report}");
-                assert_eq!(answered, [100; 4], "{report}");
-            }
-            let counters = kernel.counters();
-            let punted = |reason| counters.punted[reason as usize].1;
-            assert!(punted(PuntReason::Icmp) >= 800, "{counters:?}");
-            assert!(punted(PuntReason::Neighbour) >= 2, "{counters:?}");
-            assert!(counters.limited.iter().all(|(_, count)| *count == 0), "{counters:?}");
-            drop(ask);
+        // The other end of the wire is in a namespace of its own.
+        let peer = Host::start(&["b0"]);
+        peer.does(|| {
+            run("link set dev b0 up");
+            run("address add 192.0.2.2/24 dev b0");
+            run("address add 2001:db8::2/64 dev b0");
         });
+        let by_peer = |to: &str, count| {
+            let to: IpAddr = to.parse().unwrap();
+            peer.does(move || ping(to, count))
+        };
+        // The kernel has no business on the wire: what it answers, it answers by the port.
+        run("link set dev a0 arp off");
+        std::fs::write("/proc/sys/net/ipv6/conf/a0/disable_ipv6", "1").unwrap();
+        let mbufs = Mbufs::new(eal(), 2_048, 4_096, false);
+        let kernel = KernelPort::open(&TapConfig::named("k0"), UNLIMITED, mbufs).unwrap();
+        run("address add 192.0.2.1/24 dev k0");
+        run("address add 2001:db8::1/64 dev k0");
+        let known = KernelFollower::start().unwrap();
+        for cores in [1, 2] {
+            let wire = device("net_af_packet", &format!(",iface=a0,qpairs={cores}"));
+            let port = Port::open(eal(), &wire).unwrap();
+            let mut answered = Vec::new();
+            let report = carry(&port, &kernel, cores, || {
+                for (host, peer) in [("192.0.2.1", "192.0.2.2"), ("2001:db8::1", "2001:db8::2")] {
+                    answered.push(by_peer(host, 100));
+                    answered.push(ping(peer.parse().unwrap(), 100));
+                }
+                known.read(|tables| check_neighbours(tables, &kernel));
+                // The next run begins without neighbours.
+                run("neigh flush dev k0");
+            });
+            println!("{report}\n{:?}", kernel.counters());
+            assert!(report.is_whole(), "{report}");
+            assert_eq!(answered, [100; 4], "{report}");
+        }
+        let counters = kernel.counters();
+        let punted = |reason| counters.punted[reason as usize].1;
+        assert!(punted(PuntReason::Icmp) >= 800, "{counters:?}");
+        assert!(punted(PuntReason::Neighbour) >= 2, "{counters:?}");
+        assert!(counters.limited.iter().all(|(_, count)| *count == 0), "{counters:?}");
     });
 }

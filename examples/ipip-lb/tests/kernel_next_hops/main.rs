@@ -4,17 +4,19 @@
 #![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
 mod link;
+#[path = "../namespace/mod.rs"]
+mod namespace;
 
 use hotloop::packet::build::udp;
 use hotloop_tests::network::{Network, ip, mac};
 use hotloop_tests::{Program, wait_until};
 use link::{Link, station};
+use namespace::{ANNOUNCE, BALANCER, dns, start};
 use serde_json::Value;
 use std::cell::Cell;
 use std::fmt::Write as _;
 use std::fs;
 use std::ops::Range;
-use std::process::Command;
 
 /// VIPs are 203.0.113.N, each of one backend.
 const BACKENDS: [(u8, &str); 7] = [
@@ -27,24 +29,11 @@ const BACKENDS: [(u8, &str); 7] = [
     (16, "10.1.0.1"),
 ];
 
-const BALANCER: &str = r#"
-[engine]
-workers = WORKERS
-idle = "adaptive"
-[balancer]
-source_v4 = "192.0.2.1"
-source_v6 = "2001:db8::1"
-mtu = 1500
-decapsulate = []
-[announce]
-vips = "ready"
-interface = "vips0"
-"#;
-
 /// With a worker for each port.
 fn config(ports: &[&str]) -> String {
     let workers = ports.len();
-    let mut config = BALANCER.replace("WORKERS", &workers.to_string());
+    let workers_line = format!("workers = {workers}");
+    let mut config = BALANCER.replace("workers = 1", &workers_line) + ANNOUNCE;
     for port in ports {
         let number = &port[1..];
         write!(
@@ -55,12 +44,8 @@ fn config(ports: &[&str]) -> String {
         .unwrap();
     }
     for (number, backend) in BACKENDS {
-        write!(
-            config,
-            "[[service]]\nname = \"vip{number}\"\naddress = \"203.0.113.{number}\"\n\
-             protocol = \"udp\"\nports = \"53\"\nbackend = [{{ address = \"{backend}\" }}]\n"
-        )
-        .unwrap();
+        let (name, vip) = (format!("vip{number}"), format!("203.0.113.{number}"));
+        config += &dns(&name, &vip, &[backend]);
     }
     config
 }
@@ -77,12 +62,7 @@ struct Lab {
 impl Lab {
     /// With this many ports: `a0` at one end of a wire, the link at its other, `edge0` beside it.
     fn new(port_count: usize) -> Result<Self, String> {
-        let network = Network::enter()?;
-        for of in ["default", "all"] {
-            let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{of}/disable_ipv6"), "0");
-            let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{of}/accept_dad"), "0");
-        }
-        ip(&["link", "set", "dev", "lo", "up"])?;
+        let network = Network::with_ipv6()?;
         let ports = &["a0", "a1"][..port_count];
         let ends = &["b0", "b1"][..port_count];
         for (port, end) in ports.iter().zip(ends) {
@@ -95,11 +75,7 @@ impl Lab {
         }
         let links = ends.iter().map(|end| Link::new(end)).collect();
         let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("lb.toml"), config(ports)).unwrap();
-        let mut run = Command::new(env!("CARGO_BIN_EXE_ipip-lb"));
-        run.current_dir(folder.path()).args(["run", "--config", "lb.toml", "--report", "json"]);
-        run.args(["--control", "lb.sock"]);
-        let program = Program::start(run, &folder.path().join("lb.sock"));
+        let program = start(folder.path(), &config(ports));
         Ok(Self { program, links, next_port: Cell::new(1), _folder: folder, _network: network })
     }
 

@@ -1,6 +1,6 @@
 //! The other end of the wire.
 
-use super::super::{namespace, run};
+use super::super::run;
 use super::PEER;
 use super::load::Load;
 use hotloop::packet::ethernet::MacAddress;
@@ -9,7 +9,7 @@ use std::process::Command;
 
 /// A host with the interface `b0`. It says nothing unasked, and computes its checksums itself.
 pub fn start() -> Host {
-    let peer = Host::start("b0", namespace);
+    let peer = Host::start(&["b0"]);
     peer.does(move || {
         std::fs::write("/proc/sys/net/ipv6/conf/b0/router_solicitations", "0").unwrap();
         let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";

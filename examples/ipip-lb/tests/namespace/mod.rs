@@ -1,0 +1,70 @@
+//! A balancer in a network namespace: how it is configured and started, and which VIPs it announces.
+#![allow(dead_code, unused_imports, reason = "each test program uses a part of it")]
+
+#[path = "../deployed/config.rs"]
+mod config;
+
+pub use config::service;
+
+use hotloop_tests::Program;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// What configurations of these tests begin with.
+pub const BALANCER: &str = r#"
+[engine]
+workers = 1
+idle = "adaptive"
+[balancer]
+source_v4 = "192.0.2.1"
+source_v6 = "2001:db8::1"
+mtu = 1500
+decapsulate = []
+"#;
+
+/// For those that announce their VIPs.
+pub const ANNOUNCE: &str = r#"
+[announce]
+vips = "ready"
+interface = "vips0"
+"#;
+
+/// A port that nothing comes by.
+pub const SILENT_PORT: &str = r#"
+[[port]]
+name = "uplink"
+device = "net_null0,no-rx=1"
+next_hop_mac = "02:00:00:00:00:01"
+"#;
+
+/// A service of DNS at a VIP.
+pub fn dns(name: &str, vip: &str, backends: &[&str]) -> String {
+    service(name, &format!("{vip} udp 53"), "", backends)
+}
+
+/// `ipip-lb run` in a folder, with this configuration.
+pub fn command(folder: &Path, config: &str) -> Command {
+    fs::write(folder.join("lb.toml"), config).unwrap();
+    let mut run = Command::new(env!("CARGO_BIN_EXE_ipip-lb"));
+    run.current_dir(folder).env("XDG_RUNTIME_DIR", folder);
+    run.args(["run", "--config", "lb.toml", "--report", "json", "--control", "lb.sock"]);
+    run
+}
+
+/// Starts a balancer in a folder, with this configuration.
+pub fn start(folder: &Path, config: &str) -> Program {
+    Program::start(command(folder, config), &folder.join("lb.sock"))
+}
+
+/// The VIPs that are announced by routes.
+pub fn routes() -> Vec<String> {
+    let mut found = Vec::new();
+    for version in ["-4", "-6"] {
+        let arguments = [version, "route", "show", "dev", "vips0", "proto", "104"];
+        let output = Command::new("ip").args(arguments).stderr(Stdio::null()).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        found.extend(text.lines().map(|line| line.split(' ').next().unwrap().to_owned()));
+    }
+    found
+}
