@@ -1,9 +1,12 @@
 //! What a program says, whatever standard error does. Each test is the parent of a copy of itself.
 #![allow(clippy::print_stdout, reason = "what the parent waits for")]
 
+mod numbers;
+
 use hotloop_engine::{Chain, Deployment, Engine, LOG_BURST, source};
 use hotloop_ops::{Capabilities, EXIT_WAIT, LogArgs, LogFormat, lost_count, program, run};
-use hotloop_stage::{Burst, Carries, Sink, Source, each, log};
+use hotloop_stage::{Burst, Source, each, log};
+use numbers::{Nothing, Number};
 use serde_json::Value;
 use std::convert::Infallible;
 use std::io::{BufRead as _, BufReader, PipeWriter, Read as _, Write as _};
@@ -60,14 +63,6 @@ const RECORD_COUNT: u64 = 1_000;
 /// Numbers, up to [`RECORD_COUNT`].
 struct Numbers(u64);
 
-struct Number(u64);
-
-impl Carries for Number {
-    fn bytes(&self) -> &[u8] {
-        &[]
-    }
-}
-
 impl Source for Numbers {
     type Item = Number;
 
@@ -80,18 +75,6 @@ impl Source for Numbers {
 
     fn finished(&self) -> bool {
         self.0 == RECORD_COUNT
-    }
-}
-
-struct Nothing;
-
-impl Sink for Nothing {
-    type Item = Number;
-
-    fn send(&mut self, burst: &mut Burst<Number>) -> usize {
-        let count = burst.len();
-        burst.clear();
-        count
     }
 }
 

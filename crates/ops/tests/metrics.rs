@@ -1,8 +1,11 @@
 //! The metrics of a running engine, and clients that mean no good.
 
+mod numbers;
+
 use hotloop_engine::{Chain, Control, Deployment, Engine, Graph, Plan, source};
 use hotloop_ops::{Metric, Metrics, SCRAPE_COUNT_MAX, Scrape};
-use hotloop_stage::{Burst, Carries, Cx, Sink, Source, Stage, Verdict, drop_reasons};
+use hotloop_stage::{Burst, Source};
+use numbers::{Even, Nothing, Number};
 use std::convert::Infallible;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -14,14 +17,6 @@ const PACKET_COUNT: u64 = 1000;
 
 /// How long anything may take, on however busy a machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-struct Number(u64);
-
-impl Carries for Number {
-    fn bytes(&self) -> &[u8] {
-        &[]
-    }
-}
 
 /// Counts up to [`PACKET_COUNT`], and ends when `is_over` is set.
 struct Count<'a> {
@@ -41,35 +36,6 @@ impl Source for Count<'_> {
 
     fn finished(&self) -> bool {
         self.is_over.load(Ordering::Relaxed)
-    }
-}
-
-drop_reasons! { enum Odd { Odd = "odd", Never = "never" } }
-
-struct Even;
-
-impl Stage<Number> for Even {
-    type Out = Number;
-    type Drop = Odd;
-
-    fn packet(&mut self, cx: &mut Cx<'_, Odd>, number: Number) -> Verdict<Number> {
-        match number.0 {
-            u64::MAX => cx.drop(number, Odd::Never),
-            odd if odd % 2 == 1 => cx.drop(number, Odd::Odd),
-            _ => Ok(number),
-        }
-    }
-}
-
-struct Nothing;
-
-impl Sink for Nothing {
-    type Item = Number;
-
-    fn send(&mut self, burst: &mut Burst<Number>) -> usize {
-        let count = burst.len();
-        burst.clear();
-        count
     }
 }
 

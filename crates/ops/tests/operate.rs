@@ -1,25 +1,20 @@
 //! A running engine that is asked how it is.
 
+mod numbers;
+
 use hotloop_engine::{Chain, Deployment, Engine, Graph, Plan, Waited, source};
 use hotloop_ops::{AskError, Operation, Request, Socket, ask, operate};
-use hotloop_stage::{Burst, Carries, Cx, Sink, Source, Stage, Verdict, drop_reasons};
+use hotloop_stage::{Burst, Source};
+use numbers::{Even, Nothing, Number};
 use serde_json::{Value, json};
 use std::convert::Infallible;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-struct Number(u32);
-
-impl Carries for Number {
-    fn bytes(&self) -> &[u8] {
-        &[]
-    }
-}
-
 /// Counts up until `is_over` is set.
 struct Count<'a> {
-    next: u32,
+    next: u64,
     is_over: &'a AtomicBool,
 }
 
@@ -41,35 +36,10 @@ impl Source for Count<'_> {
     }
 }
 
-drop_reasons! { enum Odd { Odd = "odd" } }
-
-struct Even;
-
-impl Stage<Number> for Even {
-    type Out = Number;
-    type Drop = Odd;
-
-    fn packet(&mut self, cx: &mut Cx<'_, Odd>, number: Number) -> Verdict<Number> {
-        if number.0 % 2 == 1 { cx.drop(number, Odd::Odd) } else { Ok(number) }
-    }
-}
-
-struct Nothing;
-
-impl Sink for Nothing {
-    type Item = Number;
-
-    fn send(&mut self, burst: &mut Burst<Number>) -> usize {
-        let count = burst.len();
-        burst.clear();
-        count
-    }
-}
-
 fn plan(is_over: &AtomicBool, deployment: Deployment) -> Plan<impl Graph> {
     let graph = source(move |_| Ok::<_, Infallible>(Count { next: 0, is_over }))
         .stage(|_| Even)
-        .shard_by(|number| number.0.wrapping_mul(0x9e37_79b9))
+        .shard_by(|number: &Number| (number.0 as u32).wrapping_mul(0x9e37_79b9))
         .sink(|_| Ok::<_, Infallible>(Nothing));
     Engine::plan(graph, deployment).unwrap()
 }

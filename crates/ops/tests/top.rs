@@ -2,12 +2,14 @@
 #![cfg(feature = "top")]
 #![allow(clippy::print_stdout, reason = "a test says what it skips")]
 
+mod numbers;
+
 use hotloop_engine::{Chain, Control, Deployment, Engine, source};
 use hotloop_ops::{Request, Socket, ask, operate};
 use hotloop_stage::{
-    Burst, Carries, Cx, Device, DeviceCounters, Error, LinkState, Sink, Source, Stage, Verdict,
-    drop_reasons,
+    Burst, Cx, Device, DeviceCounters, Error, LinkState, Source, Stage, Verdict, drop_reasons,
 };
+use numbers::{Nothing, Number};
 use serde_json::Value;
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
@@ -21,14 +23,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Packets a second that the source makes, of which one in four is dropped.
 const RATE: f64 = 20_000.0;
-
-struct Number(u64);
-
-impl Carries for Number {
-    fn bytes(&self) -> &[u8] {
-        &[]
-    }
-}
 
 /// A device that counts what its source makes.
 #[derive(Default)]
@@ -102,18 +96,6 @@ impl Stage<Number> for Three {
 
     fn packet(&mut self, cx: &mut Cx<'_, Fourth>, number: Number) -> Verdict<Number> {
         if number.0 % 4 == 3 { cx.drop(number, Fourth::Fourth) } else { Ok(number) }
-    }
-}
-
-struct Nothing;
-
-impl Sink for Nothing {
-    type Item = Number;
-
-    fn send(&mut self, burst: &mut Burst<Number>) -> usize {
-        let count = burst.len();
-        burst.clear();
-        count
     }
 }
 

@@ -1,6 +1,8 @@
 //! Workers that are stuck, starved or hindered, and what systemd is notified of. Each test is the
 //! parent of a copy of itself, since such a program ends in its own way.
 
+mod numbers;
+
 use hotloop_engine::{
     Chain, Control, Deployment, Engine, Graph, Placement, Plan, Report, Topology, source,
 };
@@ -8,9 +10,8 @@ use hotloop_ops::{
     Capabilities, LogArgs, Operation, Request, STALLED_END_WAIT, STALLED_EXIT_CODE, StallEvent,
     Watching, load_figures, notify, program, run_watched,
 };
-use hotloop_stage::{
-    Burst, Carries, Cx, Device, DeviceCounters, Error, NoDrops, Sink, Source, Stage, Verdict,
-};
+use hotloop_stage::{Burst, Cx, Device, DeviceCounters, Error, NoDrops, Source, Stage, Verdict};
+use numbers::{Nothing, Number};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::Read as _;
 use std::os::unix::net::UnixDatagram;
@@ -27,14 +28,6 @@ const STALL_MAX: Duration = Duration::from_millis(400);
 
 /// The longest that anything may take here: machines that test are busy.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-struct Number;
-
-impl Carries for Number {
-    fn bytes(&self) -> &[u8] {
-        &[]
-    }
-}
 
 /// Packets that arrive at a rate, and are lost where they aren't polled in time.
 struct Arrivals {
@@ -64,7 +57,7 @@ impl Source for Arrivals {
         arrived.store(now, Relaxed);
         let count = waiting.min(QUEUE_CAPACITY).min(burst.room() as u64);
         received.fetch_add(count, Relaxed);
-        burst.extend((0..count).map(|_| Number));
+        burst.extend((0..count).map(Number));
         count as usize
     }
 
@@ -89,18 +82,6 @@ impl Device for Counted {
 
     fn check_pools(&self) -> Result<(), Error> {
         Ok(())
-    }
-}
-
-struct Nothing;
-
-impl Sink for Nothing {
-    type Item = Number;
-
-    fn send(&mut self, burst: &mut Burst<Number>) -> usize {
-        let count = burst.len();
-        burst.clear();
-        count
     }
 }
 
