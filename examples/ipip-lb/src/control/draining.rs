@@ -3,7 +3,7 @@
 use super::Operator;
 use super::publication::Building;
 use super::until::Until;
-use crate::services::{Removal, TargetName};
+use crate::services::{Removal, Target, TargetName};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -119,14 +119,17 @@ fn shown(name: &TargetName) -> String {
 impl Operator {
     /// Removes the backends whose drains are over: all at once, as each removal makes a service table.
     pub(super) fn end_drains(&mut self, is_in_force: bool) {
-        let publication = &self.publication;
-        let is_busy = publication.builder.is_busy() || !publication.unbuilt.is_empty();
+        let is_busy = self.publication.builder.is_busy() || !self.publication.unbuilt.is_empty();
         let now = Instant::now();
         if is_busy || !self.drains.is_due(now) {
             return;
         }
+        let publication = &self.publication;
+        // Until it is answered, workers may not have the weight that a drain has set.
+        let is_answered = publication.unrefreshed.is_empty() && publication.refreshing.is_empty();
+        let is_in_force = is_in_force && is_answered;
         let (table, summary) = (self.table(), self.summary());
-        let drained = |(slot, target): (usize, &crate::services::Target)| {
+        let drained = |(slot, target): (usize, &Target)| {
             let (service, id) = target.service.zip(target.id(slot))?;
             let service = &table.all()[service as usize].name;
             let name = TargetName::new(service, target.address());
