@@ -44,11 +44,14 @@ mod load;
 mod parse;
 mod port;
 mod service;
+mod shared;
+mod store;
 mod via;
 mod words;
 
 pub(crate) use file::read as read_file;
 pub use port::{NextHop, Port, Side, VLAN_MAX};
+pub use store::{Store, StoreAddress};
 
 use crate::hashes::HashKey;
 use crate::prefix::Prefix;
@@ -103,6 +106,8 @@ pub struct Config {
     pub services: Vec<Service>,
     /// How VIPs are announced, if they are.
     pub announce: Option<Announce>,
+    /// From where the configuration of all nodes of the cluster comes, if it does.
+    pub store: Option<Store>,
 }
 
 impl Config {

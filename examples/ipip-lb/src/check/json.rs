@@ -11,7 +11,7 @@ impl Understood<'_> {
     /// For programs.
     #[must_use]
     pub fn to_json(&self) -> Value {
-        let Config { engine, balancer, limits, ports, services, announce } = self.0;
+        let Config { engine, balancer, limits, ports, services, announce, store } = self.0;
         let rules = Rules::new(services);
         let notes = Notes::of(self.0, &rules);
         let services = services.iter().enumerate();
@@ -31,6 +31,10 @@ impl Understood<'_> {
                 "vips": it.vips.to_string(),
                 "interface": it.interface,
                 "linger_ms": it.linger_ms,
+            })),
+            "store": store.as_ref().map(|it| json!({
+                "address": it.address.to_string(),
+                "copy": it.copy,
             })),
             "memory": memory(Memory::of(self.0, &rules), engine),
             "ports": ports.iter().map(port).collect::<Vec<_>>(),

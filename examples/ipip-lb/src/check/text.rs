@@ -3,8 +3,8 @@
 use super::notes::Notes;
 use super::{Memory, Understood, shares};
 use crate::config::{
-    Announce, Backend, Balancer, Config, Engine, Health, Limits, Probe, Scheduler, Service, Trust,
-    Via,
+    Announce, Backend, Balancer, Config, Engine, Health, Limits, Probe, Scheduler, Service, Store,
+    Trust, Via,
 };
 use crate::excerpt::excerpt;
 use crate::hashes::{PUBLIC_HASHES, SECRET_HASHES};
@@ -13,7 +13,7 @@ use std::fmt::{self, Display, Formatter};
 
 impl Display for Understood<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Config { engine, balancer, limits, ports, services, announce } = self.0;
+        let Config { engine, balancer, limits, ports, services, announce, store } = self.0;
         let rules = Rules::new(services);
         let notes = Notes::of(self.0, &rules);
         write_engine(f, engine)?;
@@ -41,6 +41,13 @@ impl Display for Understood<'_> {
                 f,
                 "announce: VIPs, {vips}, by routes to interface {interface}; at the end, {linger_ms} ms \
                  for what still comes"
+            )?;
+        }
+        if let Some(Store { address, copy }) = store {
+            let copy = copy.display();
+            writeln!(
+                f,
+                "store: what all nodes share comes from {address}; a copy is kept in {copy}"
             )?;
         }
         for (index, service) in services.iter().enumerate() {

@@ -55,12 +55,21 @@ pub struct Section<'a> {
     path: String,
     span: Range<usize>,
     table: &'a DeTable<'a>,
+    /// The table of another document that has this section, too.
+    other: Option<(Origin<'a>, &'a DeTable<'a>)>,
 }
 
 impl<'a> Section<'a> {
     /// The whole document.
     pub const fn root(origin: Origin<'a>, table: &'a DeTable<'a>) -> Self {
-        Self { origin, path: String::new(), span: 0..0, table }
+        Self { origin, path: String::new(), span: 0..0, table, other: None }
+    }
+
+    /// As if the keys of both documents stood in one, no key of a table in both of them. What is said of
+    /// the section itself names this one.
+    #[must_use]
+    pub fn with(self, other: Origin<'a>, table: &'a DeTable<'a>) -> Self {
+        Self { other: Some((other, table)), ..self }
     }
 
     /// Gives the section another name in messages.
@@ -74,17 +83,32 @@ impl<'a> Section<'a> {
 
     /// That it holds no keys but the `known`.
     pub fn allow_only(&self, known: &[&str]) -> Result<(), ConfigError> {
-        let unknown = self.table.iter().map(|(key, _)| key);
-        let unknown = unknown.filter(|key| !known.contains(&key.get_ref().as_ref()));
-        let Some(key) = unknown.min_by_key(|key| key.span().start) else { return Ok(()) };
-        let problem = format!("unknown key; the keys known here are {}", known.join(", "));
-        Err(self.origin.error(self.path_of(key.get_ref()), &key.span(), problem))
+        for (origin, table) in self.tables() {
+            let unknown = table.iter().map(|(key, _)| key);
+            let unknown = unknown.filter(|key| !known.contains(&key.get_ref().as_ref()));
+            let Some(key) = unknown.min_by_key(|key| key.span().start) else { continue };
+            let problem = format!("unknown key; the keys known here are {}", known.join(", "));
+            return Err(origin.error(self.path_of(key.get_ref()), &key.span(), problem));
+        }
+        Ok(())
+    }
+
+    fn tables(&self) -> impl Iterator<Item = (Origin<'a>, &'a DeTable<'a>)> {
+        [(self.origin, self.table)].into_iter().chain(self.other)
+    }
+
+    /// The names of all keys, in the order of the document.
+    pub fn keys(&self) -> Vec<&'a str> {
+        let mut keys: Vec<_> = self.table.iter().map(|(key, _)| key).collect();
+        keys.sort_by_key(|key| key.span().start);
+        keys.into_iter().map(|key| key.get_ref().as_ref()).collect()
     }
 
     /// The value at `key`, if there is one.
     pub fn optional(&self, key: &str) -> Option<Value<'a>> {
-        let (_, value) = self.table.iter().find(|(name, _)| name.get_ref() == key)?;
-        let (origin, path) = (self.origin, self.path_of(key));
+        let found = self.tables().find_map(|(origin, table)| Some((origin, entry(table, key)?)));
+        let (origin, value) = found?;
+        let path = self.path_of(key);
         Some(Value { origin, path, span: value.span(), value: value.get_ref() })
     }
 
@@ -95,7 +119,13 @@ impl<'a> Section<'a> {
 
     /// The table at `key`, if there is one.
     pub fn section(&self, key: &str) -> Result<Option<Self>, ConfigError> {
-        self.optional(key).map(|value| value.section()).transpose()
+        let Some(section) = self.optional(key).map(|value| value.section()).transpose()? else {
+            return Ok(None);
+        };
+        let other = self.other.filter(|_| entry(self.table, key).is_some());
+        let other = other.and_then(|(origin, table)| Some((origin, entry(table, key)?)));
+        let other = other.and_then(|(origin, value)| Some((origin, value.get_ref().as_table()?)));
+        Ok(Some(Self { other, ..section }))
     }
 
     /// The tables of the array of tables at `key`; none where there is no such key.
@@ -146,6 +176,10 @@ impl<'a> Section<'a> {
     }
 }
 
+fn entry<'a>(table: &'a DeTable<'a>, key: &str) -> Option<&'a toml::Spanned<DeValue<'a>>> {
+    table.iter().find(|(name, _)| name.get_ref() == key).map(|(_, value)| value)
+}
+
 /// A value of the document.
 #[derive(Clone, Debug)]
 pub struct Value<'a> {
@@ -189,7 +223,8 @@ impl<'a> Value<'a> {
             let problem = format!("{} is not a table; write [{}]", self.written(), self.header());
             return Err(self.error(problem));
         };
-        Ok(Section { origin: self.origin, path: self.path, span: self.span, table })
+        let Self { origin, path, span, .. } = self;
+        Ok(Section { origin, path, span, table, other: None })
     }
 
     /// What `parse` makes of the string. `what` says what it should be, `example` what to write.

@@ -1,6 +1,7 @@
 //! From a file to its text.
 
-use super::{Config, ConfigError, document::Origin, file, parse};
+use super::document::{Origin, Section};
+use super::{Config, ConfigError, file, parse};
 use crate::failure::BadInput;
 use std::path::Path;
 use toml::de::DeTable;
@@ -14,6 +15,14 @@ impl Config {
     /// # Errors
     /// A file that can't be read, and whatever [`Config::parse`] says of its text.
     pub fn load(path: &Path) -> Result<Self, BadInput> {
+        Ok(Self::parse(&path.display().to_string(), &Self::text(path)?)?)
+    }
+
+    /// The text of the configuration in the file at `path`.
+    ///
+    /// # Errors
+    /// A file that can't be read, or is no text.
+    pub fn text(path: &Path) -> Result<String, BadInput> {
         let unreadable = |error: std::io::Error| {
             BadInput::file(path, "--config", &error, "name a readable file")
         };
@@ -23,13 +32,12 @@ impl Config {
             let problem = format!("larger than {CONFIG_BYTES_MAX} bytes; name a configuration");
             return Err(BadInput::new(format!("{file}: --config: {problem}")));
         }
-        let text = String::from_utf8(bytes).map_err(|error| {
+        String::from_utf8(bytes).map_err(|error| {
             let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
             let line = 1 + valid.iter().filter(|&&byte| byte == b'\n').count();
             let problem = "not UTF-8; save the file as UTF-8 text".to_owned();
-            ConfigError { file: file.clone(), line, key: "(text)".to_owned(), problem }
-        })?;
-        Ok(Self::parse(&file, &text)?)
+            ConfigError { file, line, key: "(text)".to_owned(), problem }.into()
+        })
     }
 
     /// The configuration that `text` describes; `file` is what messages call it. Other files that it
@@ -40,6 +48,6 @@ impl Config {
     pub fn parse(file: &str, text: &str) -> Result<Self, ConfigError> {
         let origin = Origin { file, text };
         let table = DeTable::parse(text).map_err(|error| origin.syntax_error(&error))?;
-        parse::config(origin, table.get_ref())
+        parse::config(file, &Section::root(origin, table.get_ref()))
     }
 }

@@ -2,11 +2,12 @@
 
 use super::announce::announce;
 use super::balancer::balancer;
-use super::document::{Origin, Section, Value};
+use super::document::{Section, Value};
 use super::health::CaFiles;
 use super::limits::limits;
 use super::port::ports;
 use super::service::services;
+use super::store::cluster;
 use super::via::probe_sources;
 use super::words::DEPLOYMENTS;
 use super::{
@@ -15,11 +16,14 @@ use super::{
 use hotloop::engine::Idle;
 use hotloop::packet::{ipv4, ipv6};
 use std::net::IpAddr;
-use toml::de::DeTable;
 
-pub fn config(origin: Origin<'_>, table: &DeTable<'_>) -> Result<Config, ConfigError> {
-    let root = Section::root(origin, table);
-    root.allow_only(&["engine", "balancer", "health", "limits", "announce", "port", "service"])?;
+/// The keys of a whole configuration.
+const KEYS: [&str; 8] =
+    ["engine", "balancer", "health", "limits", "announce", "cluster", "port", "service"];
+
+/// The configuration that a document holds; `file` is what other files are named relative to.
+pub fn config(file: &str, root: &Section<'_>) -> Result<Config, ConfigError> {
+    root.allow_only(&KEYS)?;
     let engine = root.section("engine")?.map_or(Ok(ENGINE_DEFAULT), |it| engine(&it))?;
     let Some(balancer_section) = root.section("balancer")? else {
         return Err(root.error("balancer", "missing; write [balancer] with source_v4 and the rest"));
@@ -29,8 +33,8 @@ pub fn config(origin: Origin<'_>, table: &DeTable<'_>) -> Result<Config, ConfigE
         balancer.probe_sources = probe_sources(&section, &balancer)?;
     }
     let limits = root.section("limits")?.map_or(Ok(Limits::default()), |it| limits(&it))?;
-    let ports = ports(&root)?;
-    let services = services(&root, &balancer, &mut CaFiles::of(origin.file))?;
+    let ports = ports(root)?;
+    let services = services(root, &balancer, &mut CaFiles::of(file))?;
     let is_vip =
         |source: &&IpAddr| services.iter().any(|service| service.address.contains(**source));
     if let Some(source) = balancer.probe_sources.iter().find(is_vip) {
@@ -56,7 +60,8 @@ pub fn config(origin: Origin<'_>, table: &DeTable<'_>) -> Result<Config, ConfigE
         return Err(mtu.error(problem));
     }
     let announce = root.section("announce")?.map(|it| announce(&it)).transpose()?;
-    Ok(Config { engine, balancer, limits, ports, services, announce })
+    let store = root.section("cluster")?.map_or(Ok(None), |it| cluster(&it))?;
+    Ok(Config { engine, balancer, limits, ports, services, announce, store })
 }
 
 const fn is_v6(backend: &Backend) -> bool {

@@ -58,10 +58,29 @@ pub const WRONG: &[(usize, &str, &[&str])] = &[
         "[announce]\nvips = \"always\"\nlinger_ms = 20001",
         &["15: announce.linger_ms: ", "from 0 to 20000"],
     ),
+    (13, "[cluster]", &["13: cluster.node: missing", "node = \"lb-a\""]),
+    (
+        13,
+        "[cluster]\nnode = \"a\"\nstore = \"http://a:1\"",
+        &["15: cluster.store: ", "is no address of a store; write etcd://HOST:PORT"],
+    ),
+    (
+        13,
+        "[cluster]\nnode = \"a\"\nstore_copy = \"/a\"",
+        &["15: cluster.store_copy: there is no store; write store ="],
+    ),
+    (
+        13,
+        "[cluster]\nnode = \"a\"\nstore = \"etcd://a:1\"\nstore_copy = \"a\"",
+        &["16: cluster.store_copy: ", "is not an absolute path"],
+    ),
     (
         0,
         "colour = \"blue\"",
-        &["1: colour: unknown key", "engine, balancer, health, limits, announce, port, service"],
+        &[
+            "1: colour: unknown key",
+            "engine, balancer, health, limits, announce, cluster, port, service",
+        ],
     ),
     (1, "[machine]", &["1: machine: unknown key"]),
     (4, "worker = 2", &["4: engine.worker: unknown key", "deployment, dispatchers, workers"]),

@@ -107,6 +107,7 @@ impl Scene {
             ports: vec![port],
             services: Vec::new(),
             announce: None,
+            store: None,
         };
         let standing = Standing::default();
         let mut scene = Self { rng, style, config, standing, service_next: 0 };

@@ -1,0 +1,232 @@
+//! A configuration of which a node's file has one part, and a store the part that all nodes share.
+
+use super::document::{Origin, Section};
+use super::{Config, ConfigError, Store, parse, store};
+use crate::config::parse::name;
+use toml::Spanned;
+use toml::de::DeTable;
+
+/// What a node's file has: sections, and of those that are in both places, which keys.
+const OF_NODE: [(&str, Option<&[&str]>); 6] = [
+    ("engine", None),
+    ("port", None),
+    ("announce", None),
+    ("cluster", None),
+    ("balancer", Some(&["source_v4", "source_v6", "decapsulate", "connections_max"])),
+    ("health", Some(&["probe_source"])),
+];
+
+impl Config {
+    /// From where the node whose file has this text takes the configuration of all nodes, if it does.
+    ///
+    /// # Errors
+    /// Text that is not TOML, and whatever is wrong with `[cluster]`.
+    pub fn store_of(file: &str, text: &str) -> Result<Option<Store>, ConfigError> {
+        let origin = Origin { file, text };
+        let table = parsed(origin)?;
+        let root = Section::root(origin, table.get_ref());
+        let Some(cluster) = root.section("cluster")? else { return Ok(None) };
+        let node = name(&cluster.required("node", "the node's name, such as node = \"lb-a\"")?)?;
+        store::store(&cluster, &node)
+    }
+
+    /// The configuration of a node: what its own file says, and what `shared` says to all. Both are
+    /// pairs of the name that messages call a text by, and the text.
+    ///
+    /// # Errors
+    /// As [`Config::parse`], and where something stands where it does not belong, or in both.
+    pub fn parse_shared(node: (&str, &str), shared: (&str, &str)) -> Result<Self, ConfigError> {
+        let origin = |(file, text)| Origin { file, text };
+        let (node, shared) = (origin(node), origin(shared));
+        let node_table = parsed(node)?;
+        let shared_table = parsed(shared)?;
+        let (node_table, shared_table) = (node_table.get_ref(), shared_table.get_ref());
+        let node_root = Section::root(node, node_table);
+        let shared_root = Section::root(shared, shared_table);
+        check_shared(&shared_root)?;
+        check_node(&node_root, &shared_root, shared.file)?;
+        // What is said of a section that is missing names the text that should have it.
+        for (key, example) in [("balancer", "[balancer] with mtu"), ("service", "[[service]]")] {
+            shared_root.required(key, example)?;
+        }
+        node_root.required("port", "at least one [[port]]")?;
+        parse::config(node.file, &shared_root.with(node, node_table))
+    }
+
+    /// Checks the text that all nodes share by itself, as the configuration of a node that adds the least
+    /// that there can be.
+    ///
+    /// # Errors
+    /// As [`parse_shared`](Self::parse_shared).
+    pub fn parse_shared_alone(shared: (&str, &str)) -> Result<Self, ConfigError> {
+        let origin = Origin { file: shared.0, text: shared.1 };
+        let table = parsed(origin)?;
+        let root = Section::root(origin, table.get_ref());
+        let has = |section: &str, key: &str| {
+            let section = root.section(section).ok().flatten();
+            section.is_some_and(|section| section.optional(key).is_some())
+        };
+        let own = |section: &str, keys: &[(&str, &str)]| {
+            let mut text = format!("[{section}]\n");
+            for (key, value) in keys.iter().filter(|(key, _)| !has(section, key)) {
+                text += &format!("{key} = {value}\n");
+            }
+            text
+        };
+        // Addresses for benchmarks of networks (RFC 2544, RFC 5180), which no service should have.
+        let sources = [
+            ("source_v4", "\"198.18.0.1\""),
+            ("source_v6", "\"2001:2::1\""),
+            ("decapsulate", "[]"),
+        ];
+        let probes = [("probe_source", "[\"198.18.0.2\", \"2001:2::2\"]")];
+        let port = "[[port]]\nname = \"any\"\ndevice = \"net_null0\"\n\
+                    next_hop_mac = \"02:00:00:00:00:01\"\n";
+        let text = own("balancer", &sources) + &own("health", &probes) + port;
+        // Files that it names stand next to its own.
+        Self::parse_shared((shared.0, &text), shared)
+    }
+}
+
+fn parsed(origin: Origin<'_>) -> Result<Spanned<DeTable<'_>>, ConfigError> {
+    DeTable::parse(origin.text).map_err(|error| origin.syntax_error(&error))
+}
+
+/// That the text of all nodes has nothing of one.
+fn check_shared(shared: &Section<'_>) -> Result<(), ConfigError> {
+    let of_node = |key: &&str| OF_NODE.iter().any(|(name, keys)| name == key && keys.is_none());
+    let Some(key) = shared.keys().into_iter().find(of_node) else { return Ok(()) };
+    let problem = "belongs to one node; leave it out here, and write it in the file of each node";
+    Err(shared.required(key, "")?.error(problem))
+}
+
+/// That the text of one node has nothing that all nodes must have alike, and nothing that they have.
+fn check_node(node: &Section<'_>, shared: &Section<'_>, store: &str) -> Result<(), ConfigError> {
+    for key in node.keys() {
+        let Some((_, allowed)) = OF_NODE.iter().find(|(name, _)| *name == key) else {
+            return Err(node.required(key, "")?.error(of_all(store)));
+        };
+        let Some(allowed) = allowed else { continue };
+        let Some(section) = node.section(key)? else { continue };
+        let other = shared.section(key)?;
+        for inner in section.keys() {
+            let value = section.required(inner, "")?;
+            if !allowed.contains(&inner) {
+                return Err(value.error(of_all(store)));
+            }
+            if let Some(other) = other.as_ref().and_then(|other| other.optional(inner)) {
+                let line = other.line();
+                return Err(value.error(format!(
+                    "{store} has it, too, on line {line}; leave it out in one of them"
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn of_all(store: &str) -> String {
+    format!(
+        "all nodes have the same, from {store}; leave it out here, and change it there by \
+         `ipip-lb cluster apply`"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NODE: &str = "[cluster]\nnode = \"a\"\nstore = \"etcd://a:1\"\n[engine]\nworkers = 1\n[balancer]\nsource_v4 = \"192.0.2.1\"\n[[port]]\nname = \"up\"\ndevice = \"net_null0\"\nnext_hop_mac = \"02:00:00:00:00:01\"\n";
+    const SHARED: &str = "[balancer]\nmtu = 1500\ndecapsulate = []\n[[service]]\nname = \"web\"\naddress = \"203.0.113.10\"\nprotocol = \"tcp\"\nports = \"80\"\nbackend = [{ address = \"10.0.0.1\" }]\n";
+
+    fn parse(node: &str, shared: &str) -> Result<Config, String> {
+        Config::parse_shared(("node.toml", node), ("etcd://a:1", shared))
+            .map_err(|it| it.to_string())
+    }
+
+    #[test]
+    fn both_parts_are_one_configuration() {
+        let config = parse(NODE, SHARED).unwrap();
+        assert_eq!((config.balancer.mtu, config.engine.workers), (1500, 1));
+        assert_eq!(config.balancer.source_v4.to_string(), "192.0.2.1");
+        assert_eq!(config.services[0].name, "web");
+        let store = config.store.unwrap();
+        assert_eq!(store.copy.to_str(), Some("/var/lib/ipip-lb/a.toml"));
+        assert_eq!(Config::store_of("node.toml", NODE).unwrap(), Some(store));
+        Config::parse_shared_alone(("lb.toml", SHARED)).unwrap();
+        let probed =
+            SHARED.replace("backend =", "health = { kind = \"tcp\", via = \"tunnel\" }\nbackend =");
+        Config::parse_shared_alone(("lb.toml", &probed)).unwrap();
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_by_its_text_and_line() {
+        for (node, shared, expected) in [
+            (
+                NODE.to_owned(),
+                SHARED.replace("mtu = 1500", "mtu = 1"),
+                "etcd://a:1:2: balancer.mtu: ",
+            ),
+            (
+                NODE.to_owned(),
+                SHARED.replace("mtu = 1500\n", ""),
+                "etcd://a:1:1: balancer.mtu: missing",
+            ),
+            (
+                NODE.to_owned(),
+                SHARED.replace("10.0.0.1", "10"),
+                "etcd://a:1:9: service.web.backend[0].address",
+            ),
+            (
+                NODE.to_owned(),
+                SHARED.replace("mtu = 1500", "mut = 1500"),
+                "etcd://a:1:2: balancer.mut: unknown",
+            ),
+            (
+                NODE.to_owned(),
+                format!("{SHARED}[engine]\n"),
+                "etcd://a:1:10: engine: belongs to one node",
+            ),
+            (
+                NODE.to_owned(),
+                SHARED.replace("[balancer]", "[[port]]\n[balancer]"),
+                "etcd://a:1:1: port: belongs",
+            ),
+            (
+                NODE.to_owned(),
+                "[balancer]\nmtu = 1500\n".to_owned(),
+                "etcd://a:1:1: service: missing",
+            ),
+            (NODE.to_owned(), "nonsense".to_owned(), "etcd://a:1:1: nonsense: not TOML"),
+            (
+                NODE.replace("workers = 1", "workers = 0"),
+                SHARED.to_owned(),
+                "node.toml:5: engine.workers: ",
+            ),
+            (
+                NODE.replace("source_v4 =", "mtu = 9\nsource_v4 ="),
+                SHARED.to_owned(),
+                "node.toml:7: balancer.mtu: all nodes",
+            ),
+            (
+                format!("{NODE}[limits]\n"),
+                SHARED.to_owned(),
+                "node.toml:12: limits: all nodes have the same",
+            ),
+            (format!("{NODE}[[service]]\n"), SHARED.to_owned(), "node.toml:12: service: all nodes"),
+            (
+                NODE.to_owned(),
+                SHARED.replace("mtu", "source_v4 = \"192.0.2.2\"\nmtu"),
+                "node.toml:7: balancer.source_v4: etcd://a:1 has it, too, on line 2",
+            ),
+            (
+                NODE.split_once("[[port]]").unwrap().0.to_owned(),
+                SHARED.to_owned(),
+                "node.toml:1: port: missing",
+            ),
+        ] {
+            let error = parse(&node, &shared).unwrap_err();
+            assert!(error.starts_with(expected), "{error}\nwanted {expected}");
+        }
+    }
+}
