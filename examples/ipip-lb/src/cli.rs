@@ -3,6 +3,7 @@
 use crate::config::{CORES_MAX, Config, DeploymentKind};
 use crate::ctl::Ctl;
 use crate::failure::BadInput;
+use crate::store::Cluster;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use hotloop_ops::{
     ControlArgs, DeviceArgs, LogArgs, MetricsArgs, ReportFormat, StallArgs, seconds,
@@ -38,6 +39,8 @@ pub enum Command {
     Keygen,
     /// Ask a running balancer how things are, or change something.
     Ctl(Ctl),
+    /// Change or print the configuration that all nodes of a cluster take from a store.
+    Cluster(Cluster),
     /// What `run` starts where it announces VIPs: deletes the routes to them where it hangs.
     #[command(hide = true)]
     GuardVips(GuardVips),

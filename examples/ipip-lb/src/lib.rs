@@ -134,5 +134,6 @@ pub mod replay;
 pub mod rules;
 pub mod run;
 pub mod services;
+pub mod store;
 pub mod sync;
 pub mod vlan;

@@ -50,6 +50,7 @@ fn act(parsed: &Parsed) -> Result<ExitCode, Failure> {
         }
         Parsed::Cli(Cli { command: Command::Keygen }) => keygen()?,
         Parsed::Cli(Cli { command: Command::Ctl(ctl) }) => return Ok(ctl.ask()),
+        Parsed::Cli(Cli { command: Command::Cluster(cluster) }) => cluster.act()?,
         Parsed::Cli(Cli { command: Command::GuardVips(args) }) => guard::be(args)?,
     }
     Ok(ExitCode::SUCCESS)

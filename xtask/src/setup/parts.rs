@@ -53,7 +53,7 @@ const fn part(
 
 /// All parts.
 #[rustfmt::skip]
-pub const PARTS: [Part; 22] = [
+pub const PARTS: [Part; 23] = [
     part("pkg-config", Group::Build, "pc --version",
         ["pkg-config", "pkgconf-pkg-config", "pkgconf", "pkgconf-pkg-config"]),
     part("a C compiler with the C library's headers", Group::Build,
@@ -105,6 +105,8 @@ pub const PARTS: [Part; 22] = [
     part("traceroute, of the live demo", Group::Live, "command -v traceroute", ["traceroute"; 4]),
     part("bird, version 2 or 3, the routing daemon of the demo of several balancers", Group::Cluster,
         "bird --version 2>&1 | grep 'version [23]'", ["bird2", "bird", "bird", "bird"]),
+    part("etcd, which has the configuration of all nodes in tests and demos", Group::Cluster,
+        "command -v etcd", ["etcd-server", "etcd", "etcd", "etcd"]),
     part("python3, its clients and servers", Group::Cluster, "command -v python3",
         ["python3", "python3", "python", "python3"]),
     part("ip (iproute2), for networks of namespaces", Group::Network, "command -v ip",

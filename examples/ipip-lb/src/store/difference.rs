@@ -1,0 +1,46 @@
+//! How two texts differ, for an operator.
+
+use std::fmt::Write;
+
+/// How many lines are shown of each text.
+const LINES_MAX: usize = 40;
+
+/// What differs between two texts, each with its name: all lines from the first that differs to the last.
+#[must_use]
+pub fn difference(old: (&str, &str), new: (&str, &str)) -> String {
+    let (old_lines, new_lines): (Vec<_>, Vec<_>) =
+        (old.1.lines().collect(), new.1.lines().collect());
+    let is_same = |(one, other): &(&&str, &&str)| one == other;
+    let before = old_lines.iter().zip(&new_lines).take_while(is_same).count();
+    let (old_rest, new_rest) = (&old_lines[before..], &new_lines[before..]);
+    let after = old_rest.iter().rev().zip(new_rest.iter().rev()).take_while(is_same).count();
+    let mut text = format!("--- {}\n+++ {}\n@@ from line {}\n", old.0, new.0, before + 1);
+    for (sign, lines) in [('-', old_rest), ('+', new_rest)] {
+        let lines = &lines[..lines.len() - after];
+        for line in lines.iter().take(LINES_MAX) {
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "{sign}{line}");
+        }
+        if lines.len() > LINES_MAX {
+            let _ = writeln!(text, "{sign}… and {} more lines", lines.len() - LINES_MAX);
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_differs_is_shown_and_what_is_the_same_is_not() {
+        let differ = |old, new| difference(("old", old), ("new", new));
+        let expected = "--- old\n+++ new\n@@ from line 2\n-b\n-c\n+B\n";
+        assert_eq!(differ("a\nb\nc\nd\n", "a\nB\nd\n"), expected);
+        assert_eq!(differ("a\na\n", "a\n"), "--- old\n+++ new\n@@ from line 2\n-a\n");
+        assert_eq!(differ("", "a"), "--- old\n+++ new\n@@ from line 1\n+a\n");
+        let long = differ("", &"x\n".repeat(100));
+        assert!(long.ends_with("+x\n+… and 60 more lines\n"), "{long}");
+        assert_eq!(long.lines().count(), 44);
+    }
+}

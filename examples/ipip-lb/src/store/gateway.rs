@@ -1,0 +1,168 @@
+//! The JSON of etcd's gateway: keys and values are in base64, numbers of 64 bits are strings, and what
+//! is 0, false or empty is left out.
+
+use crate::excerpt::excerpt;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+/// gRPC's code for what was asked of a revision that is not there.
+const OUT_OF_RANGE: i64 = 11;
+
+/// gRPC's codes by which a member says that another may do better: cancelled, deadline exceeded,
+/// internal, unavailable.
+const UNABLE: [i64; 4] = [1, 4, 13, 14];
+
+/// One key, or several.
+#[derive(Clone, Copy, Debug)]
+pub enum Key<'a> {
+    /// This one.
+    One(&'a str),
+    /// All from the first on, up to the second, which is not one of them.
+    From(&'a str, &'a str),
+}
+
+impl Key<'_> {
+    /// As requests have it.
+    pub fn to_json(self) -> Value {
+        match self {
+            Self::One(key) => json!({ "key": STANDARD.encode(key) }),
+            Self::From(key, end) => {
+                json!({ "key": STANDARD.encode(key), "range_end": STANDARD.encode(end) })
+            }
+        }
+    }
+}
+
+/// What must hold for a transaction.
+#[derive(Clone, Copy, Debug)]
+pub enum Condition<'a> {
+    /// A key was last changed by this revision: 0 where there is none.
+    ChangedAt(&'a str, i64),
+    /// A key is there.
+    Exists(&'a str),
+}
+
+impl Condition<'_> {
+    pub(super) fn to_json(&self) -> Value {
+        match self {
+            Self::ChangedAt(key, revision) => json!({
+                "key": STANDARD.encode(key),
+                "target": "MOD", "result": "EQUAL", "mod_revision": revision.to_string(),
+            }),
+            Self::Exists(key) => json!({
+                "key": STANDARD.encode(key),
+                "target": "VERSION", "result": "GREATER", "version": "0",
+            }),
+        }
+    }
+}
+
+/// A part of a transaction.
+#[derive(Clone, Copy, Debug)]
+pub enum Operation<'a> {
+    /// Gives a key a value.
+    Put(&'a str, &'a str),
+    /// Gives a key a value, for as long as the lease lasts.
+    PutLeased(&'a str, &'a str, i64),
+    /// Deletes keys.
+    Delete(Key<'a>),
+}
+
+impl Operation<'_> {
+    pub(super) fn to_json(&self) -> Value {
+        let put = |key: &str, value: &str, lease: i64| {
+            let (key, value) = (STANDARD.encode(key), STANDARD.encode(value));
+            json!({ "request_put": { "key": key, "value": value, "lease": lease.to_string() } })
+        };
+        match *self {
+            Self::Put(key, value) => put(key, value, 0),
+            Self::PutLeased(key, value, lease) => put(key, value, lease),
+            Self::Delete(keys) => json!({ "request_delete_range": keys.to_json() }),
+        }
+    }
+}
+
+/// A key and its value.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct KeyValue {
+    /// The key.
+    pub key: String,
+    /// The value.
+    pub value: String,
+    /// The revision that last changed it.
+    pub changed_at: i64,
+}
+
+/// Some keys and their values, in order.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Page {
+    /// The store's revision when it was read.
+    pub revision: i64,
+    /// The keys and values.
+    pub values: Vec<KeyValue>,
+    /// Whether there are more keys after these.
+    pub has_more: bool,
+}
+
+/// What a member answered.
+#[derive(Debug)]
+pub(super) enum Answer {
+    Json(Value),
+    /// What was asked for can't be done.
+    Refused(String),
+    /// The revision that was asked for is no longer kept.
+    Compacted,
+    /// The member can't do it now: another may.
+    Unable(String),
+}
+
+impl Answer {
+    pub(super) fn read(status: u16, body: &[u8]) -> Self {
+        let shown = || excerpt(&String::from_utf8_lossy(body));
+        let Ok(answer) = serde_json::from_slice::<Value>(body) else {
+            return Self::Unable(format!("status {status} with what is not JSON: {}", shown()));
+        };
+        if status == 200 && answer.get("error").is_none() {
+            return Self::Json(answer);
+        }
+        let message = answer["message"].as_str().or_else(|| answer["error"].as_str());
+        let message = message.map_or_else(shown, excerpt);
+        match answer["code"].as_i64() {
+            Some(OUT_OF_RANGE) if message.contains("compacted") => Self::Compacted,
+            Some(code) if !UNABLE.contains(&code) => Self::Refused(message),
+            _ => Self::Unable(format!("status {status}: {message}")),
+        }
+    }
+}
+
+/// A number of 64 bits.
+pub(super) fn number(value: &Value) -> Option<i64> {
+    value.as_str()?.parse().ok()
+}
+
+/// The store's revision, of which each answer has word.
+pub(super) fn revision(answer: &Value) -> Option<i64> {
+    number(&answer["header"]["revision"])
+}
+
+/// The keys and values of an answer; nothing where it is not as it must be.
+pub(super) fn page(answer: &Value) -> Option<Page> {
+    let none = Vec::new();
+    let all = match &answer["kvs"] {
+        Value::Null => &none,
+        kvs => kvs.as_array()?,
+    };
+    let values = all.iter().map(key_value).collect::<Option<Vec<_>>>()?;
+    let has_more = answer["more"].as_bool().unwrap_or(false);
+    Some(Page { revision: revision(answer)?, values, has_more })
+}
+
+fn key_value(kv: &Value) -> Option<KeyValue> {
+    let text = |value: &Value| match value {
+        Value::Null => Some(String::new()),
+        value => String::from_utf8(STANDARD.decode(value.as_str()?).ok()?).ok(),
+    };
+    let (key, value) = (text(&kv["key"])?, text(&kv["value"])?);
+    Some(KeyValue { key, value, changed_at: number(&kv["mod_revision"])? })
+}

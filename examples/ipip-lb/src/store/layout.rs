@@ -1,0 +1,358 @@
+//! A configuration as keys and values.
+//!
+//! A value of etcd is limited to 1.5 MB, and so is a transaction, of 128 operations at most. So the text
+//! is cut into parts, one for each service and one for what is between them, and these are written first,
+//! under a name that is new:
+//!
+//! ```text
+//! /ipip-lb/current                           {"generation":"5f3c…","parts":3,"bytes":812}
+//! /ipip-lb/parts/5f3c…/000000-rest           [balancer] and the rest
+//! /ipip-lb/parts/5f3c…/000001-service-web    [[service]] with name = "web"
+//! /ipip-lb/parts/5f3c…/000002-service-dns
+//! ```
+//!
+//! One transaction then lets `current` name them, if it has not changed meanwhile, and deletes all other
+//! parts. The revision of that transaction is the configuration's. Who reads has `current` and all parts as
+//! of one revision, in order, and so exactly the text that was written.
+
+use super::error::{StoreError, StoreErrorKind};
+use super::etcd::{Condition, Etcd, Operation};
+use super::gateway::Key;
+use crate::hashes::HashKey;
+use serde_json::{Value, json};
+use std::ops::Range;
+use toml::de::{DeTable, DeValue};
+
+/// How long a part may be, in bytes. etcd's own limit is for a whole request.
+pub const PART_BYTES_MAX: usize = 1_400_000;
+
+/// How long a whole configuration may be, in bytes.
+const TEXT_BYTES_MAX: usize = 256 << 20;
+
+/// How many parts are written in a transaction, of which etcd takes 128, and with how many bytes.
+const BATCH_PARTS_MAX: usize = 100;
+const BATCH_BYTES_MAX: usize = 1_000_000;
+
+/// How many parts are read at once.
+const PAGE_PARTS: usize = 256;
+
+/// How often something is read again that was compacted meanwhile.
+const TRIES: usize = 3;
+
+/// A configuration that is in a store, or was.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Stored {
+    /// What messages call its text: the store's address.
+    pub name: String,
+    /// The store's revision by which it was written.
+    pub revision: i64,
+    /// The text.
+    pub text: String,
+}
+
+/// What a store has.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Reading {
+    /// The store's own revision: a watch from the next one on misses nothing.
+    pub at: i64,
+    /// The configuration; nothing where it has none.
+    pub stored: Option<Stored>,
+}
+
+/// Reads what is in force.
+///
+/// # Errors
+/// The store's, and where it has something else than [`write`] has written.
+pub fn read(etcd: &Etcd) -> Result<Reading, StoreError> {
+    for _ in 1..TRIES {
+        match read_at(etcd, 0) {
+            Err(error) if error.kind() == StoreErrorKind::Compacted => {}
+            read => return read,
+        }
+    }
+    read_at(etcd, 0)
+}
+
+/// Reads what was in force at a revision; 0 is now.
+///
+/// # Errors
+/// As [`read`], and [`StoreErrorKind::Compacted`] where the store no longer knows.
+pub fn read_at(etcd: &Etcd, revision: i64) -> Result<Reading, StoreError> {
+    let keys = Keys::of(etcd);
+    let page = etcd.page(Key::One(&keys.current), revision, 1)?;
+    let at = if revision == 0 { page.revision } else { revision };
+    let Some(current) = page.values.first() else { return Ok(Reading { at, stored: None }) };
+    let wrong = |what: &str| {
+        let problem = format!(
+            "{}: {what}, so it was not written by `ipip-lb cluster apply`; apply a configuration",
+            keys.current
+        );
+        StoreError::new(StoreErrorKind::Content, etcd.address(), problem)
+    };
+    let pointer = Pointer::read(&current.value).ok_or_else(|| wrong("not understood"))?;
+    if pointer.bytes > TEXT_BYTES_MAX {
+        return Err(wrong("too large"));
+    }
+    let (mut from, end) = (keys.parts(&pointer.generation), keys.parts_end(&pointer.generation));
+    let (mut text, mut part_count) = (String::new(), 0);
+    loop {
+        let page = etcd.page(Key::From(&from, &end), at, PAGE_PARTS)?;
+        part_count += page.values.len();
+        page.values.iter().for_each(|part| text.push_str(&part.value));
+        match page.values.last() {
+            // The next key that there can be.
+            Some(last) if page.has_more && text.len() <= pointer.bytes => {
+                from = format!("{}\0", last.key);
+            }
+            _ => break,
+        }
+    }
+    if (part_count, text.len()) != (pointer.parts, pointer.bytes) {
+        return Err(wrong("its parts are not all there"));
+    }
+    let name = etcd.address().to_string();
+    Ok(Reading { at, stored: Some(Stored { name, revision: current.changed_at, text }) })
+}
+
+/// Writes a configuration, if what is in force is still that of the revision `replaces`, where 0 is
+/// none. Returns its revision, or nothing where another was written meanwhile.
+///
+/// # Errors
+/// The store's; what is in force is then what it was.
+pub fn write(etcd: &Etcd, replaces: i64, parts: &[Part<'_>]) -> Result<Option<i64>, StoreError> {
+    let keys = Keys::of(etcd);
+    let generation = HashKey::random().map_err(|error| {
+        let problem = format!("no random numbers: {error}; try again");
+        StoreError::new(StoreErrorKind::Refused, etcd.address(), problem)
+    })?;
+    let generation = generation.to_hex().to_string();
+    let folder = keys.parts(&generation);
+    let put: Vec<_> = (0..)
+        .zip(parts)
+        .map(|(index, part): (usize, _)| (format!("{folder}{index:06}-{}", part.label), part.text))
+        .collect();
+    let committed = write_parts(etcd, &put)
+        .and_then(|()| commit(etcd, &keys, replaces, &Pointer::to(&generation, parts)));
+    if !matches!(committed, Ok(Some(_))) {
+        // What is left of it would be deleted by the next one that is written.
+        let end = keys.parts_end(&generation);
+        let _ = etcd.transact(&[], &[Operation::Delete(Key::From(&folder, &end))]);
+    }
+    committed
+}
+
+fn write_parts(etcd: &Etcd, parts: &[(String, &str)]) -> Result<(), StoreError> {
+    let mut rest = parts;
+    while !rest.is_empty() {
+        let (batch, after) = rest.split_at(batch_len(rest));
+        let puts: Vec<_> = batch.iter().map(|(key, text)| Operation::Put(key, text)).collect();
+        etcd.transact(&[], &puts)?;
+        rest = after;
+    }
+    Ok(())
+}
+
+/// How many parts are written next, one at least.
+fn batch_len(parts: &[(String, &str)]) -> usize {
+    let mut bytes = 0;
+    let fits = parts.iter().take(BATCH_PARTS_MAX).take_while(|(_, text)| {
+        bytes += text.len();
+        bytes <= BATCH_BYTES_MAX
+    });
+    fits.count().max(1)
+}
+
+/// Lets `current` name the parts of a generation, and deletes all others.
+fn commit(
+    etcd: &Etcd,
+    keys: &Keys,
+    replaces: i64,
+    pointer: &Pointer,
+) -> Result<Option<i64>, StoreError> {
+    let (own, own_end) = (keys.parts(&pointer.generation), keys.parts_end(&pointer.generation));
+    let (first, end) = (format!("{}parts/", keys.prefix), format!("{}parts0", keys.prefix));
+    let operations = [
+        Operation::Put(&keys.current, &pointer.to_string()),
+        Operation::Delete(Key::From(&first, &own)),
+        Operation::Delete(Key::From(&own_end, &end)),
+    ];
+    let condition = Condition::ChangedAt(&keys.current, replaces);
+    if let (true, revision) = etcd.transact(&[condition], &operations)? {
+        return Ok(Some(revision));
+    }
+    // An answer that got lost may have been that it is done.
+    let page = etcd.page(Key::One(&keys.current), 0, 1)?;
+    let current = page.values.first();
+    let current = current.and_then(|it| Some((it.changed_at, Pointer::read(&it.value)?)));
+    Ok(current.filter(|(_, it)| it.generation == pointer.generation).map(|(revision, _)| revision))
+}
+
+/// The names of keys.
+struct Keys {
+    prefix: String,
+    current: String,
+}
+
+impl Keys {
+    fn of(etcd: &Etcd) -> Self {
+        let prefix = etcd.address().prefix().to_owned();
+        Self { current: current_key(etcd), prefix }
+    }
+
+    fn parts(&self, generation: &str) -> String {
+        format!("{}parts/{generation}/", self.prefix)
+    }
+
+    /// What comes after all keys of [`parts`](Self::parts): `0` comes after `/`.
+    fn parts_end(&self, generation: &str) -> String {
+        format!("{}parts/{generation}0", self.prefix)
+    }
+}
+
+/// The key that says which parts are in force: it changes whenever the configuration does.
+#[must_use]
+pub fn current_key(etcd: &Etcd) -> String {
+    format!("{}current", etcd.address().prefix())
+}
+
+/// What `current` says.
+struct Pointer {
+    generation: String,
+    parts: usize,
+    bytes: usize,
+}
+
+impl Pointer {
+    fn to(generation: &str, parts: &[Part<'_>]) -> Self {
+        let bytes = parts.iter().map(|part| part.text.len()).sum();
+        Self { generation: generation.to_owned(), parts: parts.len(), bytes }
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let value: Value = serde_json::from_str(text).ok()?;
+        let number = |key: &str| value[key].as_u64().and_then(|it| usize::try_from(it).ok());
+        let generation = value["generation"].as_str()?.to_owned();
+        // It becomes a part of keys.
+        let is_sound = generation.bytes().all(|byte| byte.is_ascii_hexdigit());
+        is_sound.then_some(Self { generation, parts: number("parts")?, bytes: number("bytes")? })
+    }
+
+    fn to_string(&self) -> String {
+        let Self { generation, parts, bytes } = self;
+        json!({ "generation": generation, "parts": parts, "bytes": bytes }).to_string()
+    }
+}
+
+/// A part of a configuration's text.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Part<'a> {
+    /// What it is, as a part of its key.
+    label: String,
+    text: &'a str,
+}
+
+/// Cuts a text into its parts, which are the text again when they are put together. It need not be
+/// valid: what is not TOML is one part.
+///
+/// # Errors
+/// A part is too long.
+pub fn split(text: &str) -> Result<Vec<Part<'_>>, String> {
+    let mut cuts = vec![(0, "rest".to_owned())];
+    if let Ok(table) = DeTable::parse(text) {
+        cuts.extend(tables(table.get_ref()).map(|(at, label)| (line_start(text, at), label)));
+    }
+    cuts.sort_by_key(|(at, _)| *at);
+    // Whatever shares a line, or follows another part of the rest, goes with it.
+    cuts.dedup_by(|next, last| {
+        let is_same = next.0 == last.0;
+        if is_same {
+            last.1.clone_from(&next.1);
+        }
+        is_same || (next.1 == "rest" && last.1 == "rest")
+    });
+    let ends = cuts.iter().skip(1).map(|(at, _)| *at).chain([text.len()]);
+    let parts = cuts.iter().zip(ends).map(|((at, label), end)| (label, Range { start: *at, end }));
+    let parts = parts.filter(|(_, range)| !range.is_empty());
+    let part = |(label, range): (&String, Range<usize>)| {
+        let (line, length) = (1 + text[..range.start].matches('\n').count(), range.len());
+        if length > PART_BYTES_MAX {
+            return Err(format!(
+                "{line}: {label}: {length} bytes, and a store takes {PART_BYTES_MAX} in one value: \
+                 write it shorter, or as several [[service]]"
+            ));
+        }
+        Ok(Part { label: label.clone(), text: &text[range] })
+    };
+    parts.map(part).collect()
+}
+
+/// Where each table at the top begins, and each in a list at the top, with what it is.
+fn tables<'a>(root: &'a DeTable<'a>) -> impl Iterator<Item = (usize, String)> + 'a {
+    root.iter().flat_map(|(key, value)| {
+        let items = match value.get_ref() {
+            DeValue::Array(items) => &items[..],
+            _ => std::slice::from_ref(value),
+        };
+        let tables =
+            items.iter().filter_map(|item| Some((item.span().start, item.get_ref().as_table()?)));
+        let is_service = key.get_ref() == "service";
+        tables.map(move |(at, table)| {
+            (at, if is_service { service_label(table) } else { "rest".to_owned() })
+        })
+    })
+}
+
+/// What a service is, as a part of a key: by its name, where that is as it must be.
+fn service_label(table: &DeTable<'_>) -> String {
+    let name = table.get("name").and_then(|name| name.get_ref().as_str());
+    let sound = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
+    match name.filter(|name| name.len() <= 63 && name.bytes().all(sound)) {
+        Some(name) => format!("service-{name}"),
+        None => "service".to_owned(),
+    }
+}
+
+/// Where the line of the byte at `offset` begins.
+fn line_start(text: &str, offset: usize) -> usize {
+    let before = &text.as_bytes()[..offset.min(text.len())];
+    before.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(text: &str) -> Vec<String> {
+        let parts = split(text).unwrap();
+        let whole: String = parts.iter().map(|part| part.text).collect();
+        assert_eq!(whole, text);
+        parts.into_iter().map(|part| part.label).collect()
+    }
+
+    #[test]
+    fn parts_are_the_text_again_and_services_have_their_own() {
+        let text = "# of all nodes\n[balancer]\nmtu = 1500\n[limits]\n\n[[service]] # web\nname = \"web\"\n  [service.health]\n  kind = \"tcp\"\n  [[service.backend]]\n  address = \"10.0.0.1\"\n[[service]]\nname = \"ü\"\n[health]\n[[service]]\nname='dns'";
+        assert_eq!(labels(text), ["rest", "service-web", "service", "rest", "service-dns"]);
+        for text in [
+            "",
+            "\n",
+            "service = [{ name = \"a\" }, { name = \"b\" }]\n[balancer]\n",
+            "not TOML = = [\n",
+            "service = [\n{ name = \"a\" },\n{ name = \"b\" }]\n",
+            "a = \"\"\"\n[[service]]\n\"\"\"\n",
+            "[[service]]\n[[service]]",
+            "service.name = 1\nbalancer.mtu = 1\r\n[a]\r\n",
+            "\u{feff}[[service]]\nname = \"a\"",
+        ] {
+            labels(text);
+        }
+    }
+
+    #[test]
+    fn a_part_that_no_value_can_hold_is_named() {
+        let long =
+            format!("[balancer]\n[[service]]\nname = \"web\"\n#{}\n", "x".repeat(PART_BYTES_MAX));
+        let error = split(&long).unwrap_err();
+        assert!(error.starts_with("2: service-web: 14000"), "{error}");
+    }
+}

@@ -1,0 +1,82 @@
+//! A watch of keys that goes on: messages, a line of JSON each.
+
+use super::error::{StoreError, StoreErrorKind};
+use super::gateway;
+use crate::config::StoreAddress;
+use crate::excerpt::excerpt;
+use serde_json::Value;
+use std::fmt;
+use std::io::{self, BufRead, BufReader, Read};
+use ureq::{Body, BodyReader, Timeout};
+
+/// The longest message, in bytes: the keys that are watched have short values.
+const MESSAGE_BYTES_MAX: u64 = 4 << 20;
+
+/// What came of waiting.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Watched {
+    /// The store watches from now on.
+    Begun,
+    /// Keys have changed.
+    Changed,
+    /// The time of the watch is over.
+    Over,
+}
+
+/// A watch of keys.
+pub struct Watching {
+    address: StoreAddress,
+    lines: BufReader<BodyReader<'static>>,
+}
+
+impl Watching {
+    pub(super) fn new(address: StoreAddress, body: Body) -> Self {
+        let lines = BufReader::new(body.into_reader());
+        Self { address, lines }
+    }
+
+    /// Waits until there is something to say.
+    ///
+    /// # Errors
+    /// [`StoreErrorKind::Compacted`] where the revision that the watch began at is no longer kept, and
+    /// whatever ends the connection or is no message of a watch.
+    pub fn wait(&mut self) -> Result<Watched, StoreError> {
+        let mut line = Vec::new();
+        let read = (&mut self.lines).take(MESSAGE_BYTES_MAX).read_until(b'\n', &mut line);
+        match read {
+            Err(error) if is_over(&error) => return Ok(Watched::Over),
+            Err(error) => return Err(self.lost(&error.to_string())),
+            Ok(0) => return Err(self.lost("the member has closed the connection")),
+            Ok(_) => {}
+        }
+        let message: Value = serde_json::from_slice(&line)
+            .map_err(|_| self.lost(&format!("no message: {}", String::from_utf8_lossy(&line))))?;
+        let result = &message["result"];
+        if gateway::number(&result["compact_revision"]).is_some_and(|it| it > 0) {
+            let problem = "the revision that the watch began at was compacted; read the newest one";
+            return Err(StoreError::new(StoreErrorKind::Compacted, &self.address, problem));
+        }
+        match (result["events"].as_array(), result["created"].as_bool()) {
+            (Some(events), _) if !events.is_empty() => Ok(Watched::Changed),
+            (_, Some(true)) => Ok(Watched::Begun),
+            _ => Err(self.lost(&format!("the watch has ended: {message}"))),
+        }
+    }
+
+    fn lost(&self, why: &str) -> StoreError {
+        let problem = format!("the watch was lost ({}); it begins again", excerpt(why));
+        StoreError::new(StoreErrorKind::Unreachable, &self.address, problem)
+    }
+}
+
+/// Whether the time of the whole watch has passed.
+fn is_over(error: &io::Error) -> bool {
+    let error = error.get_ref().and_then(|error| error.downcast_ref());
+    matches!(error, Some(ureq::Error::Timeout(Timeout::Global)))
+}
+
+impl fmt::Debug for Watching {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watching").field("address", &self.address).finish_non_exhaustive()
+    }
+}

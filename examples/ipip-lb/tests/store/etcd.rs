@@ -1,0 +1,89 @@
+//! A real etcd of one member.
+
+use ipip_lb::config::StoreAddress;
+use ipip_lb::store::etcd::{Bounds, Etcd};
+use ipip_lb::store::{Key, layout};
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long anything may take, on however busy a machine.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// An etcd that runs, or is down for a while, in a folder of its own.
+pub struct Server {
+    folder: tempfile::TempDir,
+    ports: [u16; 2],
+    child: Option<Child>,
+}
+
+impl Server {
+    /// Starts one, where etcd is installed.
+    pub fn start() -> Result<Self, &'static str> {
+        let found = Command::new("etcd").arg("--version").stdout(Stdio::null()).status();
+        if !found.is_ok_and(|status| status.success()) {
+            return Err("no etcd: cargo xtask setup --tests");
+        }
+        let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let folder = tempfile::tempdir().unwrap();
+        let mut server = Self { folder, ports: [free(), free()], child: None };
+        server.restart();
+        Ok(server)
+    }
+
+    /// Kills it, if it runs.
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    /// Starts it on what it had, and waits until it answers.
+    pub fn restart(&mut self) {
+        self.kill();
+        let [client, peer] = self.ports.map(|port| format!("http://127.0.0.1:{port}"));
+        let mut command = Command::new("etcd");
+        command.arg("--data-dir").arg(self.folder.path().join("data"));
+        command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
+        command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
+        command.arg("--initial-cluster").arg(format!("default={peer}"));
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        self.child = Some(command.spawn().unwrap());
+        let start = Instant::now();
+        while let Err(error) = layout::read(&self.client()) {
+            assert!(start.elapsed() < PATIENCE, "{error}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    pub fn address(&self) -> StoreAddress {
+        format!("etcd://127.0.0.1:{}", self.ports[0]).parse().unwrap()
+    }
+
+    pub fn client(&self) -> Etcd {
+        Etcd::new(self.address(), Bounds::default())
+    }
+
+    /// Writes a configuration over what is there; returns its revision.
+    pub fn write(&self, text: &str) -> i64 {
+        let client = self.client();
+        let replaces = layout::read(&client).unwrap().stored.map_or(0, |it| it.revision);
+        let parts = layout::split(text).unwrap();
+        layout::write(&client, replaces, &parts).unwrap().expect("nobody else writes")
+    }
+
+    /// Forgets all that was before now.
+    pub fn compact(&self) {
+        let all = self.client().page(Key::One("/ipip-lb/current"), 0, 1).unwrap();
+        let url = format!("http://127.0.0.1:{}/v3/kv/compaction", self.ports[0]);
+        let body = format!("{{\"revision\":\"{}\",\"physical\":true}}", all.revision);
+        assert_eq!(ureq::post(&url).send(body).unwrap().status(), 200);
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
