@@ -3,7 +3,8 @@
 use crate::config::{CORES_MAX, Config, DeploymentKind};
 use crate::ctl::Ctl;
 use crate::failure::BadInput;
-use crate::store::Cluster;
+use crate::store::layout::Stored;
+use crate::store::{self, Cluster, Patience};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use hotloop_ops::{
     ControlArgs, DeviceArgs, LogArgs, MetricsArgs, ReportFormat, StallArgs, seconds,
@@ -185,12 +186,49 @@ fn one_line(message: &str) -> String {
 }
 
 impl Common {
-    /// The configuration in the file named, with what the arguments override.
+    /// The configuration in the file named, with what the arguments override. Where it names a store,
+    /// what all nodes share comes from there, or from the node's copy of it.
     ///
     /// # Errors
-    /// Whatever is wrong with the configuration.
+    /// Whatever is wrong with the configuration, and that there is neither a store nor a copy.
     pub fn configuration(&self) -> Result<Config, BadInput> {
-        let mut config = Config::load(&self.config)?;
+        self.start(Patience::None).map(|(config, _)| config)
+    }
+
+    /// As [`configuration`](Self::configuration), with what was in the store where one is named.
+    ///
+    /// # Errors
+    /// Whatever is wrong with the configuration; and, without patience, that there is none.
+    pub fn start(&self, patience: Patience) -> Result<(Config, Option<Stored>), BadInput> {
+        let (file, text) = self.text()?;
+        let (config, stored) = match Config::store_of(&file, &text)? {
+            None => (Config::parse(&file, &text)?, None),
+            Some(store) => {
+                let (config, stored) = store::start((&file, &text), &store, patience)?;
+                (config, Some(stored))
+            }
+        };
+        Ok((self.overridden(config), stored))
+    }
+
+    /// The configuration that the file named makes together with what is in a store.
+    ///
+    /// # Errors
+    /// Whatever is wrong with it.
+    pub fn configuration_with(&self, stored: Option<&Stored>) -> Result<Config, BadInput> {
+        let (file, text) = self.text()?;
+        let config = match stored {
+            None => Config::parse(&file, &text)?,
+            Some(stored) => Config::parse_shared((&file, &text), (&stored.name, &stored.text))?,
+        };
+        Ok(self.overridden(config))
+    }
+
+    fn text(&self) -> Result<(String, String), BadInput> {
+        Ok((self.config.display().to_string(), Config::text(&self.config)?))
+    }
+
+    fn overridden(&self, mut config: Config) -> Config {
         if let Some(deployment) = self.deployment {
             config.engine.deployment = match deployment {
                 Deployment::RunToCompletion => DeploymentKind::RunToCompletion,
@@ -203,7 +241,7 @@ impl Common {
         if let Some(workers) = self.workers {
             config.engine.workers = workers as usize;
         }
-        Ok(config)
+        config
     }
 }
 

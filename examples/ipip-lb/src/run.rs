@@ -6,7 +6,7 @@ use crate::balance::{Create, Egress, Egresses, Route};
 use crate::check::Understood;
 use crate::cli::Run;
 use crate::config::{self, Config, ConfigError, Side};
-use crate::control::Operator;
+use crate::control::{Operator, Sharing};
 use crate::exception::{self, KernelInterface};
 use crate::failure::{BadInput, Failure};
 use crate::guard::Guard;
@@ -15,6 +15,7 @@ use crate::hugepages::CheckedQueue;
 use crate::network_function::NetworkFunction;
 use crate::next_hops::{self, BY_KERNEL, NextHopWatch};
 use crate::outcome::Outcome;
+use crate::store::Patience;
 use hotloop::dpdk::{Eal, Mbuf, Mempool, MempoolConfig, Port};
 use hotloop::engine::{Engine, Graph, Waited, outlets, sources};
 use hotloop::packet::PacketBuf;
@@ -31,7 +32,7 @@ use std::time::{Duration, Instant};
 /// Something that is wrong with the arguments, the configuration or a device; the outcome
 /// reports a run that fails.
 pub fn run(args: &Run) -> Result<Outcome, Failure> {
-    let config = args.common.configuration()?;
+    let (config, stored) = args.common.start(Patience::Endless)?;
     let notes = Understood(&config).notes();
     let has_hugepages = !args.eal.is_empty() && !args.eal.iter().any(|it| it == "--no-huge");
     if config.engine.require_hugepages && !has_hugepages {
@@ -69,7 +70,10 @@ pub fn run(args: &Run) -> Result<Outcome, Failure> {
     let announcer = announcer.transpose()?;
     let watching = watching(args, stall_max, announcer.as_ref());
     let operator = Operator::start(args.common.clone(), config.clone(), steering)?;
-    let mut operator = operator.announcing(announcer).watching(watch);
+    let sharing = config.store.as_ref().zip(stored);
+    let sharing = sharing.map(|(store, stored)| Sharing::start(store, stored)).transpose();
+    let sharing = sharing.map_err(|error| Failure::Run(format!("threads: {error}")))?;
+    let mut operator = operator.announcing(announcer).watching(watch).sharing(sharing);
     let receive = |core: &Core| {
         let queues = rx_queues(core, &ports, &config)?.into_iter().map(PortOrKernel::Port);
         let all = interfaces.iter().map(KernelInterface::port);

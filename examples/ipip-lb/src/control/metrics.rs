@@ -48,6 +48,21 @@ const RELOADS: Metric =
     Metric::counter("ipip_lb_reloads_total", &[], "Configurations taken over since the start.");
 const RELOAD_FAILED: Metric =
     Metric::gauge("ipip_lb_reload_failed", &[], "1 where the last reload failed.");
+const STORE_REVISION: Metric = Metric::gauge(
+    "ipip_lb_store_revision",
+    &[],
+    "The revision of the store's configuration that is in force.",
+);
+const STORE_UNREAD: Metric = Metric::gauge(
+    "ipip_lb_store_unread_seconds",
+    &[],
+    "For how long the store could not be read: 0 where it can.",
+);
+const STORE_PENDING: Metric = Metric::gauge(
+    "ipip_lb_store_pending",
+    &[],
+    "1 where the store has another revision than is in force, as it was refused or is under way.",
+);
 const BACKEND_PACKETS: Metric = Metric::counter(
     "ipip_lb_backend_packets_total",
     &["service", "backend"],
@@ -84,6 +99,11 @@ impl Operator {
         scrape.add(&DOWN, &[], self.standing.down.len() as u64);
         scrape.add(&RELOADS, &[], self.reload_count);
         scrape.add(&RELOAD_FAILED, &[], self.reload_failure.is_some().into());
+        if let Some(sharing) = &self.sharing {
+            scrape.add(&STORE_REVISION, &[], u64::try_from(sharing.revision()).unwrap_or(0));
+            scrape.add(&STORE_UNREAD, &[], sharing.unread_s().unwrap_or(0));
+            scrape.add(&STORE_PENDING, &[], sharing.is_pending().into());
+        }
         self.add_backends(scrape);
     }
 

@@ -19,8 +19,11 @@ mod note;
 mod overview;
 mod publication;
 mod reload;
+mod sharing;
 mod until;
 mod verdict;
+
+pub use sharing::Sharing;
 
 use crate::announce::Announcer;
 use crate::balance;
@@ -76,6 +79,7 @@ pub struct Operator {
     /// That the balancer is on its way out, where an operator has said so.
     leave: Option<Leave>,
     next_hops: Option<NextHopWatch>,
+    sharing: Option<Sharing>,
 }
 
 impl Operator {
@@ -113,6 +117,7 @@ impl Operator {
             announcer: None,
             leave: None,
             next_hops: None,
+            sharing: None,
         };
         let room = operator.probe(publication::probed(&operator.config));
         if room.probed_count > 0 && room.is_enough() {
@@ -133,6 +138,12 @@ impl Operator {
         Self { next_hops, ..self }
     }
 
+    /// Follows the store that the configuration comes from, if it does.
+    #[must_use]
+    pub fn sharing(self, sharing: Option<Sharing>) -> Self {
+        Self { sharing, ..self }
+    }
+
     /// What captures say of a packet: the backend that it goes to.
     #[must_use]
     pub fn annotate(&self) -> Annotate {
@@ -145,6 +156,7 @@ impl Operator {
         if self.hangup.came() {
             self.reload(publication::Asker::Signal);
         }
+        self.follow_store();
         self.follow_health();
         self.end_blocks();
         self.go_on();

@@ -1,6 +1,7 @@
 //! Telling how things are: the balancer as a whole, its services, its backends.
 
 use super::Operator;
+use super::sharing::Sharing;
 use super::verdict::verdict;
 use crate::config::{Backend, Config, Health, Service, Via};
 use crate::counts::TargetSums;
@@ -27,6 +28,7 @@ impl Operator {
                 announcer.installed().map(|vip| vip.to_string()).collect::<Vec<_>>()
             }),
             "leaving": self.leave.map(|leave| leave.to_json(Instant::now())),
+            "store": self.sharing.as_ref().map(Sharing::to_json),
             "tables": self.summary().tables_json(),
             "is_loading": self.publication.is_loading(),
             "reloads": self.reload_count,

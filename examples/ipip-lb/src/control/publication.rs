@@ -14,6 +14,7 @@ use crate::health::Probed;
 use crate::services::{
     Builder, Maglevs, Removal, RemovedTarget, ServiceTable, Standing, TargetName,
 };
+use crate::store::layout::Stored;
 use hotloop_ops::Capabilities;
 use serde_json::Value;
 use std::collections::VecDeque;
@@ -28,7 +29,12 @@ pub enum Asker {
     Signal,
     /// A client of the control socket, which waits for the answer.
     Client(Answerer),
+    /// The store, which has another configuration now.
+    Store,
 }
+
+/// A configuration that was read, and what of it is the store's.
+pub type Read = (Arc<Config>, Option<Arc<Stored>>);
 
 /// By which a client is answered. One that has gone away is none the worse for it.
 pub type Answerer = Sender<Result<Value, String>>;
@@ -37,7 +43,7 @@ pub type Answerer = Sender<Result<Value, String>>;
 #[derive(Debug)]
 pub enum Change {
     /// A configuration that was read.
-    Configuration(Arc<Config>, Vec<Asker>),
+    Configuration(Read, Vec<Asker>),
     /// `ctl remove`, with its arguments.
     Removal(Value, Answerer),
 }
@@ -45,8 +51,8 @@ pub enum Change {
 /// What to do after a service table is built.
 #[derive(Debug)]
 pub enum Building {
-    /// To go over to the configuration, and to say so.
-    Configuration(Vec<Asker>),
+    /// To go over to the configuration, of which this is the store's, and to say so.
+    Configuration(Option<Arc<Stored>>, Vec<Asker>),
     /// To remember which backend was taken out, and to say so.
     Removal(Removed, Answerer),
     /// To remember that these were, as their drains are over.
@@ -92,7 +98,7 @@ pub struct Refresh {
 /// The threads, and what waits for them.
 #[derive(Debug)]
 pub struct Publication {
-    pub reader: Background<(), Result<Config, String>>,
+    pub reader: Background<Option<Arc<Stored>>, Result<Read, String>>,
     /// What waits for the configuration that is being read.
     pub reading: Vec<Asker>,
     /// What came while one was being read: the file may be another one by now.
@@ -119,7 +125,10 @@ impl Publication {
     pub fn start(source: Common, mut builder: Builder) -> io::Result<Self> {
         let maglevs = builder.maglevs().clone();
         let none = Capabilities::empty();
-        let read = move |()| source.configuration().map_err(|error| error.to_string());
+        let read = move |stored: Option<Arc<Stored>>| {
+            let config = source.configuration_with(stored.as_deref());
+            config.map(|it| (Arc::new(it), stored)).map_err(|error| error.to_string())
+        };
         Ok(Self {
             reader: Background::start("lb-read", Capabilities::DAC_READ_SEARCH, read)?,
             reading: Vec::new(),

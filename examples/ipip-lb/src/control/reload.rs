@@ -3,6 +3,7 @@
 
 use super::Operator;
 use super::publication::{Asker, Building, Built, Change, Plans, Refresh};
+use super::sharing::Sharing;
 use crate::services::{Removal, Standing};
 use hotloop_ops::{Reply, notify};
 use serde_json::json;
@@ -35,9 +36,8 @@ impl Operator {
         if let Some(read) = self.publication.reader.take() {
             let askers = std::mem::take(&mut self.publication.reading);
             match read.and_then(|read| read) {
-                Ok(config) => {
-                    let change = Change::Configuration(Arc::new(config), askers);
-                    self.publication.unbuilt.push_back(change);
+                Ok(read) => {
+                    self.publication.unbuilt.push_back(Change::Configuration(read, askers));
                 }
                 Err(error) => self.refuse(askers, &error),
             }
@@ -45,7 +45,8 @@ impl Operator {
         let publication = &mut self.publication;
         if !publication.reader.is_busy() && !publication.unread.is_empty() {
             publication.reading = std::mem::take(&mut publication.unread);
-            publication.reader.give(());
+            let stored = self.sharing.as_ref().map(Sharing::newest);
+            publication.reader.give(stored);
         }
     }
 
@@ -56,7 +57,7 @@ impl Operator {
             match built.and_then(|built| built) {
                 Ok(built) => self.go_over(built, building),
                 Err(error) => match building {
-                    Building::Configuration(askers) => self.refuse(askers, &error),
+                    Building::Configuration(_, askers) => self.refuse(askers, &error),
                     Building::Removal(_, answerer) => drop(answerer.send(Err(error))),
                     Building::Drained(drained) => {
                         self.drains.fail(&drained, &error, Instant::now());
@@ -80,12 +81,12 @@ impl Operator {
     /// Starts to build the service table of a change, unless the change is invalid.
     fn build(&mut self, change: Change) {
         let (plans, building) = match change {
-            Change::Configuration(config, askers) => {
+            Change::Configuration((config, stored), askers) => {
                 let standing = self.lasting();
                 let (old, is_settled) =
                     (Arc::clone(&self.config), self.removed_counts.is_settled());
                 let plans = Plans { config, standing, is_settled, old: Some(old) };
-                (plans, Building::Configuration(askers))
+                (plans, Building::Configuration(stored, askers))
             }
             Change::Removal(arguments, answerer) => match self.plan_removal(&arguments) {
                 Ok((plans, removed)) => (plans, Building::Removal(removed, answerer)),
@@ -104,8 +105,11 @@ impl Operator {
         self.publication.is_stale = true;
         self.publication.is_outdated = self.publication.refresher.is_busy();
         match building {
-            Building::Configuration(askers) => {
+            Building::Configuration(stored, askers) => {
                 self.config = config;
+                if let Some((sharing, stored)) = self.sharing.as_mut().zip(stored) {
+                    sharing.accept(stored);
+                }
                 self.standing = self.lasting();
                 self.drains.cancel_all("the configuration was reloaded");
                 self.probe(probed);
@@ -172,6 +176,8 @@ impl Operator {
                 Asker::Client(answerer) => {
                     self.publication.unrefreshed.push((answerer, answer.clone()));
                 }
+                // It was said which revision is in force.
+                Asker::Store => {}
             }
         }
     }
@@ -184,6 +190,9 @@ impl Operator {
             match asker {
                 Asker::Signal => tracing::error!("SIGHUP: nothing has changed: {error}"),
                 Asker::Client(answerer) => drop(answerer.send(Err(error.to_owned()))),
+                Asker::Store => {
+                    tracing::error!("the store's configuration: nothing has changed: {error}");
+                }
             }
         }
     }

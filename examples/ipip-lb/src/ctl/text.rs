@@ -154,6 +154,7 @@ pub fn overview_text(overview: &Value) -> String {
         let when = leave_text(&overview["leaving"]);
         text.push_str(&format!("leaving: the program ends {when}\n"));
     }
+    text.push_str(&store_text(&overview["store"]));
     text.push_str(&format!("reloads: {}", of("reloads")));
     if overview["is_loading"] == true {
         text.push_str("; another one is under way");
@@ -162,6 +163,25 @@ pub fn overview_text(overview: &Value) -> String {
         text.push_str(&format!("; the last one failed: {failure}"));
     }
     text
+}
+
+/// The store that the configuration comes from: nothing where it comes from none.
+fn store_text(store: &Value) -> String {
+    if store.is_null() {
+        return String::new();
+    }
+    let (address, revision) = (cell(&store["address"]), cell(&store["revision"]));
+    let mut text = format!("store {address}: revision {revision} in force");
+    if store["newest"] != store["revision"] {
+        text.push_str(&format!(", {} refused or under way", cell(&store["newest"])));
+    }
+    if let Some(failure) = store["failure"].as_str() {
+        text.push_str(&format!("; not read for {} s: {failure}", cell(&store["unread_s"])));
+    }
+    if let Some(failure) = store["copy_failure"].as_str() {
+        text.push_str(&format!("; no copy: {failure}"));
+    }
+    text + "\n"
 }
 
 pub fn connections_text(answer: &Value) -> String {

@@ -90,13 +90,18 @@ impl Apply {
             tracing::warn!("{note}");
         }
         let etcd = Etcd::new(address, Bounds::default());
-        let current = layout::read(&etcd)?.stored;
-        let in_force = current.as_ref().map_or(0, |it| it.revision);
+        let in_force = layout::revision(&etcd)?;
         let replaces = self.replaces.unwrap_or(in_force);
         if replaces != in_force {
             return Err(conflict(&etcd, replaces));
         }
-        if current.is_some_and(|it| it.text == text) {
+        let current = match layout::read(&etcd) {
+            Ok(reading) => reading.stored,
+            // Whatever it is, it is to be replaced.
+            Err(error) if error.kind() == StoreErrorKind::Content => None,
+            Err(error) => return Err(error.into()),
+        };
+        if current.is_some_and(|it| (it.revision, &it.text) == (in_force, &text)) {
             return say(&format!("revision {in_force} has the same text: nothing has changed\n"));
         }
         let Some(revision) = layout::write(&etcd, replaces, &parts)? else {

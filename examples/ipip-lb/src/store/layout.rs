@@ -73,6 +73,15 @@ pub fn read(etcd: &Etcd) -> Result<Reading, StoreError> {
     read_at(etcd, 0)
 }
 
+/// The revision of what is in force, whether it can be read or not; 0 where there is nothing.
+///
+/// # Errors
+/// The store's.
+pub fn revision(etcd: &Etcd) -> Result<i64, StoreError> {
+    let page = etcd.page(Key::One(&current_key(etcd)), 0, 1)?;
+    Ok(page.values.first().map_or(0, |current| current.changed_at))
+}
+
 /// Reads what was in force at a revision; 0 is now.
 ///
 /// # Errors

@@ -2,6 +2,8 @@
 
 use super::etcd::Server;
 use super::shared;
+use ipip_lb::store::Key;
+use ipip_lb::store::etcd::Operation;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -52,6 +54,13 @@ fn what_is_applied_is_shown_and_a_conflict_is_refused_with_the_difference() {
     server.compact();
     let (code, said, _) = apply(&["--replaces", &first]);
     assert!(code == Some(1) && said.contains("is not kept"), "{said}");
+    assert_eq!(apply(&[]).0, Some(0));
+    assert!(run(&["show"]).1.contains("mtu = 1400"));
+    // What is damaged can be replaced.
+    let parts = Key::From("/ipip-lb/parts/", "/ipip-lb/parts0");
+    server.client().transact(&[], &[Operation::Delete(parts)]).unwrap();
+    let (code, _, errors) = run(&["show"]);
+    assert!(code == Some(1) && errors.contains("its parts are not all there"), "{errors}");
     assert_eq!(apply(&[]).0, Some(0));
     assert!(run(&["show"]).1.contains("mtu = 1400"));
 }

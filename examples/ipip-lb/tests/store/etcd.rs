@@ -68,7 +68,7 @@ impl Server {
     /// Writes a configuration over what is there; returns its revision.
     pub fn write(&self, text: &str) -> i64 {
         let client = self.client();
-        let replaces = layout::read(&client).unwrap().stored.map_or(0, |it| it.revision);
+        let replaces = layout::revision(&client).unwrap();
         let parts = layout::split(text).unwrap();
         layout::write(&client, replaces, &parts).unwrap().expect("nobody else writes")
     }

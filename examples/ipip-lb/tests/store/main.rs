@@ -6,6 +6,8 @@ mod command;
 mod etcd;
 mod faults;
 mod real;
+mod running;
+mod watch;
 
 /// A shared configuration with services called `web0` and so on.
 fn shared(services: usize) -> String {

@@ -1,0 +1,77 @@
+//! The copy of a store's configuration that a node keeps, for a start without the store.
+
+use super::layout::Stored;
+use crate::config::{Config, Store};
+use crate::failure::BadInput;
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+/// What stands before the revision, on the last line.
+const MARK: &str = "# ipip-lb: revision ";
+
+/// Writes the copy, in place of the one before. It is for the owner's eyes alone, as it may hold a hash
+/// key.
+///
+/// # Errors
+/// The system's, with the file's name and what to do.
+pub fn save(path: &Path, stored: &Stored) -> Result<(), String> {
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let save = || {
+        fs::create_dir_all(folder)?;
+        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        let Stored { name, revision, text } = stored;
+        let end = if text.ends_with('\n') { "" } else { "\n" };
+        write!(file, "{text}{end}{MARK}{revision} of {name}\n")?;
+        file.as_file().sync_all()?;
+        file.persist(path).map(drop).map_err(|error| error.error)
+    };
+    save().map_err(|error: std::io::Error| {
+        let path = path.display();
+        format!("{path}: cluster.store_copy: {error}; name a file in a folder to write to")
+    })
+}
+
+/// Reads the copy: nothing where there is none.
+///
+/// # Errors
+/// It can't be read.
+pub fn load(store: &Store) -> Result<Option<Stored>, BadInput> {
+    let path = &store.copy;
+    if !path.try_exists().unwrap_or(true) {
+        return Ok(None);
+    }
+    let text = Config::text(path)?;
+    let revision = text.lines().next_back().and_then(|line| line.strip_prefix(MARK));
+    let revision = revision.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
+    // Without the line, it was written by hand, and any revision is newer.
+    let revision = revision.unwrap_or(0);
+    Ok(Some(Stored { name: path.display().to_string(), revision, text }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn what_is_saved_is_loaded() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("new/a.toml");
+        let store = Store { address: "etcd://a:1".parse().unwrap(), copy: path.clone() };
+        assert_eq!(load(&store).unwrap(), None);
+        for (revision, text) in [(7, "[balancer]\n"), (9, "# nothing")] {
+            let stored = Stored { name: "etcd://a:1".into(), revision, text: text.into() };
+            save(&path, &stored).unwrap();
+            let loaded = load(&store).unwrap().unwrap();
+            assert_eq!((loaded.revision, loaded.name), (revision, path.display().to_string()));
+            assert!(loaded.text.starts_with(text), "{}", loaded.text);
+        }
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(fs::read_dir(folder.path().join("new")).unwrap().count(), 1);
+        fs::write(&path, "[balancer]\n").unwrap();
+        assert_eq!(load(&store).unwrap().unwrap().revision, 0);
+        let error = save(Path::new("/proc/none/a.toml"), &load(&store).unwrap().unwrap());
+        assert!(error.unwrap_err().contains("name a file in a folder to write to"));
+    }
+}

@@ -1,0 +1,78 @@
+//! What a node starts with: what the store has, or else the copy that the node keeps.
+
+use super::command::nothing_in;
+use super::copy;
+use super::error::StoreError;
+use super::etcd::{Bounds, Etcd};
+use super::layout::{self, Stored};
+use crate::config::{Config, ConfigError, Store};
+use crate::failure::BadInput;
+use std::thread;
+use std::time::Duration;
+
+/// From one attempt to read a store to the next, where there is no copy.
+const WAIT: Duration = Duration::from_secs(1);
+
+/// How many attempts there are from one message to the next.
+const ATTEMPTS_A_MESSAGE: usize = 10;
+
+/// What to do where neither the store nor a copy has a configuration.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Patience {
+    /// To say so.
+    None,
+    /// To wait until the store has one.
+    Endless,
+}
+
+/// The configuration of the node whose file has the name and text `node`, with what it was made from.
+///
+/// # Errors
+/// Whatever is wrong with the configuration; and, without patience, that there is none.
+pub fn start(
+    node: (&str, &str),
+    store: &Store,
+    patience: Patience,
+) -> Result<(Config, Stored), BadInput> {
+    let parse = |stored: Stored| {
+        Config::parse_shared(node, (&stored.name, &stored.text)).map(|config| (config, stored))
+    };
+    let copy = copy::load(store)?;
+    let etcd = Etcd::new(store.address.clone(), Bounds::default());
+    let mut attempt_count = 0;
+    loop {
+        let error = match read(&etcd) {
+            Ok(stored) => return parse(stored).or_else(|error| instead(copy, &error, parse)),
+            Err(error) => error,
+        };
+        if let Some(copy) = copy {
+            tracing::warn!("{error}; {}, revision {}, is used instead", copy.name, copy.revision);
+            return Ok(parse(copy)?);
+        }
+        let path = store.copy.display();
+        if patience == Patience::None {
+            return Err(BadInput::new(format!("{error}; nor is there a copy in {path}")));
+        }
+        if attempt_count % ATTEMPTS_A_MESSAGE == 0 {
+            tracing::error!("{error}; nor is there a copy in {path}: waiting for a configuration");
+        }
+        attempt_count += 1;
+        thread::sleep(WAIT);
+    }
+}
+
+/// What the store has, which must be something.
+fn read(etcd: &Etcd) -> Result<Stored, StoreError> {
+    layout::read(etcd)?.stored.ok_or_else(|| nothing_in(etcd.address()))
+}
+
+/// The copy in place of what this node refuses.
+fn instead(
+    copy: Option<Stored>,
+    error: &ConfigError,
+    parse: impl Fn(Stored) -> Result<(Config, Stored), ConfigError>,
+) -> Result<(Config, Stored), BadInput> {
+    let Some(Ok((config, copy))) = copy.map(parse) else { return Err(error.clone().into()) };
+    tracing::error!("{error}; {}, revision {}, is used instead", copy.name, copy.revision);
+    Ok((config, copy))
+}

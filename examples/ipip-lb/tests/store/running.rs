@@ -1,0 +1,156 @@
+//! A node that takes its configuration from a store, and lives without it.
+
+use super::etcd::Server;
+use super::shared;
+use hotloop_tests::{Program, wait_until};
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+/// Writes the file of a node whose store is that server.
+fn write_node(folder: &Path, server: &Server) {
+    let node = format!(
+        "[cluster]\nnode = \"a\"\nstore = \"{}\"\nstore_copy = \"{}/copy.toml\"\n\
+         [engine]\nworkers = 1\nidle = \"adaptive\"\nworker_stall_ms_max = 0\n\
+         [balancer]\nsource_v4 = \"192.0.2.1\"\ndecapsulate = []\nconnections_max = 1024\n\
+         [[port]]\nname = \"up\"\ndevice = \"net_null0,no-rx=1\"\n\
+         next_hop_mac = \"02:00:00:00:00:01\"\n",
+        server.address(),
+        folder.display()
+    );
+    fs::write(folder.join("node.toml"), node).unwrap();
+}
+
+fn run(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ipip-lb"));
+    command.current_dir(folder).args(["run", "--config", "node.toml", "--report", "json"]);
+    command.args(["--control", "lb.sock"]);
+    command
+}
+
+fn start(folder: &Path) -> Program {
+    Program::start(run(folder), &folder.join("lb.sock"))
+}
+
+fn check(folder: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ipip-lb"));
+    command.current_dir(folder).args(["check", "--config", "node.toml"]).output().unwrap()
+}
+
+fn status(program: &Program) -> Value {
+    program.ask("status").expect("it answers")
+}
+
+/// Waits until as many services of that revision are in force.
+fn wait_for(program: &Program, revision: i64, services: usize) {
+    wait_until("the revision is in force", || {
+        let status = status(program);
+        status["store"]["revision"] == revision && status["services"] == services
+    });
+}
+
+#[test]
+fn a_node_follows_its_store_and_goes_on_without_it() {
+    let mut server = match Server::start() {
+        Ok(server) => server,
+        Err(why) => return println!("skipped: {why}"),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_node(folder, &server);
+    let first = server.write(&shared(1));
+    let program = start(folder);
+    wait_for(&program, first, 1);
+    let second = server.write(&shared(20));
+    wait_for(&program, second, 20);
+
+    // What this node can't take changes nothing, and is said.
+    let v6 = server.write(&shared(2).replace("10.0.0.1", "2001:db8::1"));
+    wait_until("it is refused", || status(&program)["reload_failure"].is_string());
+    let refused = status(&program);
+    assert!(refused["reload_failure"].as_str().unwrap().contains("source_v6: missing"));
+    assert_eq!(
+        (&refused["store"]["revision"], &refused["store"]["newest"]),
+        (&second.into(), &v6.into())
+    );
+    assert_eq!(refused["services"], 20);
+
+    // The store goes away, and comes back.
+    server.kill();
+    wait_until("it is said", || status(&program)["store"]["failure"].is_string());
+    let alone = status(&program);
+    assert!(alone["store"]["failure"].as_str().unwrap().contains("start etcd"), "{alone}");
+    assert!(alone["store"]["unread_s"].is_u64(), "{alone}");
+    assert_eq!((&alone["services"], &alone["store"]["revision"]), (&20.into(), &second.into()));
+    server.restart();
+    let third = server.write(&shared(3));
+    wait_for(&program, third, 3);
+    wait_until("it is read again", || status(&program)["store"]["failure"].is_null());
+    assert!(status(&program)["reload_failure"].is_null());
+    wait_until("the copy is saved", || {
+        let copy = fs::read_to_string(folder.join("copy.toml")).unwrap();
+        copy.starts_with(&shared(3)) && copy.contains(&format!("# ipip-lb: revision {third} of "))
+    });
+    let (_, errors) = program.end();
+    assert!(errors.contains("what is in force stays in force"), "{errors}");
+
+    // A start without the store, from the copy; and the store's newest once it is there again.
+    server.kill();
+    let program = start(folder);
+    wait_for(&program, third, 3);
+    assert!(check(folder).status.success());
+    server.restart();
+    let fourth = server.write(&shared(4));
+    wait_for(&program, fourth, 4);
+    wait_until("the copy is saved", || {
+        fs::read_to_string(folder.join("copy.toml")).unwrap().starts_with(&shared(4))
+    });
+    let (_, errors) = program.end();
+    assert!(errors.contains(&format!("copy.toml, revision {third}, is used instead")), "{errors}");
+
+    // A start with what this node can't take.
+    server.write(&shared(2).replace("10.0.0.1", "2001:db8::1"));
+    let program = start(folder);
+    wait_for(&program, fourth, 4);
+    wait_until("it is refused", || status(&program)["reload_failure"].is_string());
+    let (_, errors) = program.end();
+    assert!(errors.contains("source_v6: missing"), "{errors}");
+}
+
+#[test]
+fn a_node_without_a_copy_waits_for_its_store() {
+    let mut server = match Server::start() {
+        Ok(server) => server,
+        Err(why) => return println!("skipped: {why}"),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_node(folder, &server);
+    let wrong = check(folder);
+    let errors = String::from_utf8(wrong.stderr).unwrap();
+    assert!(wrong.status.code() == Some(2) && errors.contains("has no configuration"), "{errors}");
+    server.kill();
+    let wrong = check(folder);
+    let errors = String::from_utf8(wrong.stderr).unwrap();
+    assert!(
+        wrong.status.code() == Some(2) && errors.contains("nor is there a copy in"),
+        "{errors}"
+    );
+
+    let mut child = run(folder)
+        .args(["--duration", "2"])
+        .stderr(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let waits = lines.find(|line| line.contains("waiting for a configuration"));
+    assert!(waits.is_some_and(|line| line.contains("start etcd")));
+    server.restart();
+    server.write(&shared(1));
+    assert!(lines.any(|line| line.contains("running: ")));
+    lines.for_each(drop);
+    assert!(child.wait().unwrap().success());
+}
