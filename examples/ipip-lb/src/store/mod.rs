@@ -7,6 +7,7 @@ mod error;
 pub mod etcd;
 mod gateway;
 pub mod layout;
+pub mod phases;
 mod start;
 mod watch;
 mod watching;

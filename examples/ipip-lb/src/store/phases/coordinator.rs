@@ -1,0 +1,165 @@
+//! Who wants a change: proposes it, waits for all answers, and commits it or takes it back.
+
+use super::{CURRENT, MEMBERS, NODES, NodeState, PREPARED, Snapshot, Transaction, Write};
+
+/// A change that is wanted.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Change {
+    /// What `current` is to say. No other change says the same.
+    pub pointer: String,
+    /// The revision in force that it replaces; 0 is none.
+    pub replaces: i64,
+    /// The nodes that there should be, besides any others that are there.
+    pub expected: Vec<String>,
+    /// Whether it is committed at the deadline without the answers of some nodes, which then withdraw.
+    pub is_forced: bool,
+    /// When all nodes must have answered, in milliseconds of the caller's clock.
+    pub deadline_ms: u64,
+}
+
+/// What came of a change.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Outcome {
+    /// It is in force from this revision on.
+    Committed(i64),
+    /// Another revision than it was to replace is in force: this one.
+    Conflict(i64),
+    /// Another change is being prepared.
+    Busy,
+    /// Nodes that there should be are not there: it was not proposed, or taken back.
+    Absent(Vec<String>),
+    /// A node can't prepare it: its name, and why.
+    Refused(String, String),
+    /// These nodes did not answer in time.
+    Unanswered(Vec<String>),
+    /// The proposal has ended, as the lease did, or somebody deleted it.
+    Lost,
+}
+
+/// What to do next.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Step {
+    /// To wait for what changes in the store, or for the deadline.
+    Wait,
+    /// To do this, whatever comes of it.
+    Transact(Transaction),
+    /// Nothing more.
+    End(Outcome),
+}
+
+/// A change on its way.
+#[derive(Debug)]
+pub struct Coordinator {
+    change: Change,
+    /// The proposal's revision, once it was seen.
+    proposed_at: Option<i64>,
+    /// Why it is being taken back.
+    ending: Option<Outcome>,
+}
+
+impl Coordinator {
+    /// Of this change.
+    #[must_use]
+    pub const fn new(change: Change) -> Self {
+        Self { change, proposed_at: None, ending: None }
+    }
+
+    /// What to do, by what the store has now.
+    pub fn observe(&mut self, seen: &Snapshot, now_ms: u64) -> Step {
+        let (current_at, pointer) = seen.current();
+        if pointer == self.change.pointer {
+            return Step::End(Outcome::Committed(current_at));
+        }
+        let own = seen.proposed().filter(|(_, pointer)| *pointer == self.change.pointer);
+        match (own, self.proposed_at) {
+            (Some((at, _)), _) => {
+                self.proposed_at = Some(at);
+                self.go_on(seen, at, now_ms)
+            }
+            (None, Some(_)) => Step::End(self.ending.take().unwrap_or(Outcome::Lost)),
+            (None, None) => self.propose(seen, current_at, now_ms),
+        }
+    }
+
+    fn propose(&self, seen: &Snapshot, current_at: i64, now_ms: u64) -> Step {
+        let Change { pointer, replaces, expected, is_forced, deadline_ms } = &self.change;
+        if current_at != *replaces {
+            return Step::End(Outcome::Conflict(current_at));
+        }
+        if seen.proposed().is_some() {
+            return Step::End(Outcome::Busy);
+        }
+        let absent = self.absent(seen);
+        if !absent.is_empty() && !is_forced {
+            return Step::End(Outcome::Absent(absent));
+        }
+        if now_ms >= *deadline_ms {
+            return Step::End(Outcome::Unanswered(expected.clone()));
+        }
+        Step::Transact(Transaction {
+            conditions: vec![(CURRENT.into(), *replaces), (PREPARED.into(), 0)],
+            writes: vec![Write::PutLeased(PREPARED.into(), pointer.clone())],
+        })
+    }
+
+    /// Commits the proposal of the revision `at`, or takes it back, or waits for answers.
+    fn go_on(&mut self, seen: &Snapshot, at: i64, now_ms: u64) -> Step {
+        let is_late = now_ms >= self.change.deadline_ms;
+        let ending = if seen.current().0 != self.change.replaces {
+            Some(Outcome::Conflict(seen.current().0))
+        } else if self.change.is_forced {
+            None
+        } else {
+            let absent = self.absent(seen);
+            let absent = (!absent.is_empty()).then_some(Outcome::Absent(absent));
+            absent.or_else(|| refusal(seen, at))
+        };
+        let unanswered = unanswered(seen, at);
+        if ending.is_none() && (unanswered.is_empty() || is_late && self.change.is_forced) {
+            return Step::Transact(self.commit(seen, at));
+        }
+        let late = is_late.then_some(Outcome::Unanswered(unanswered));
+        let Some(ending) = ending.or(late) else { return Step::Wait };
+        self.ending = Some(ending);
+        Step::Transact(Transaction {
+            conditions: vec![(PREPARED.into(), at)],
+            writes: vec![Write::Delete(PREPARED.into())],
+        })
+    }
+
+    /// Holds only if all nodes are as they were seen.
+    fn commit(&self, seen: &Snapshot, at: i64) -> Transaction {
+        let own = [(CURRENT, self.change.replaces), (PREPARED, at)];
+        let members = [(MEMBERS, seen.changed_at(MEMBERS))];
+        let fixed = own.into_iter().chain(members).map(|(key, at)| (key.to_owned(), at));
+        let nodes = seen.nodes().map(|(name, it)| (format!("{NODES}{name}"), it.changed_at));
+        Transaction {
+            conditions: fixed.chain(nodes).collect(),
+            writes: vec![
+                Write::Put(CURRENT.into(), self.change.pointer.clone()),
+                Write::Delete(PREPARED.into()),
+            ],
+        }
+    }
+
+    /// The nodes that should be there, and are not.
+    fn absent(&self, seen: &Snapshot) -> Vec<String> {
+        let is_there = |name: &String| seen.nodes().any(|(node, _)| node == name);
+        self.change.expected.iter().filter(|name| !is_there(name)).cloned().collect()
+    }
+}
+
+/// The nodes that have not agreed to the proposal of the revision `at`.
+fn unanswered(seen: &Snapshot, at: i64) -> Vec<String> {
+    let has_agreed =
+        |text: &str| NodeState::read(text).is_some_and(|state| state.answer == Some((at, None)));
+    let unanswered = seen.nodes().filter(|(_, it)| !has_agreed(&it.value));
+    unanswered.map(|(name, _)| name.to_owned()).collect()
+}
+
+fn refusal(seen: &Snapshot, at: i64) -> Option<Outcome> {
+    seen.nodes().find_map(|(name, it)| match NodeState::read(&it.value)?.answer {
+        Some((to, Some(why))) if to == at => Some(Outcome::Refused(name.to_owned(), why)),
+        _ => None,
+    })
+}

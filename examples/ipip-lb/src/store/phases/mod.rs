@@ -1,0 +1,180 @@
+//! A change of the configuration in two phases: all nodes prepare it, then one key commits it.
+//!
+//! ```text
+//! current              what is in force, as `layout` has it
+//! phases/prepared      what is proposed, under the lease of who proposes it
+//! phases/nodes/NAME    what a node has in force, and its answer to a proposal, under the node's lease
+//! phases/members       changes whenever a node comes
+//! ```
+//!
+//! Here is neither time nor a connection: a [`Coordinator`] and a [`Member`] are shown what the store has,
+//! again and again, and say what to do. So an event that is lost, or an answer, costs nothing but time.
+//!
+//! # Guarantees
+//!
+//! - A node goes over to nothing that was not committed.
+//! - Without force, a commit has the answers of all nodes that are expected, and of all others that are
+//!   there: the transaction that commits holds only if each of them is as it was seen, and none has come.
+//!   A node that has started again counts as another one.
+//! - Who proposes may fail at any time: the proposal ends with the lease, and can't be committed after that.
+
+mod coordinator;
+mod member;
+
+use super::error::StoreError;
+use super::etcd::{Condition, Etcd, KeyValue, Operation};
+use super::gateway::Key;
+use super::layout::current_key;
+pub use coordinator::{Change, Coordinator, Outcome, Step};
+pub use member::{Action, Member};
+use serde_json::{Value, json};
+
+/// What the phases need of a store.
+pub trait Store {
+    /// All that the phases are about, as of one revision.
+    ///
+    /// # Errors
+    /// The store can't be read.
+    fn read(&self) -> Result<Snapshot, StoreError>;
+
+    /// Does all of a transaction if its conditions hold, or nothing; keys that go with a lease go with
+    /// this one. Returns whether they held, and the store's revision.
+    ///
+    /// # Errors
+    /// Whether it was done is not known.
+    fn transact(&self, transaction: &Transaction, lease: i64) -> Result<(bool, i64), StoreError>;
+}
+
+/// A key of the phases, without the prefix of the store.
+pub(super) const PREPARED: &str = "phases/prepared";
+pub(super) const MEMBERS: &str = "phases/members";
+pub(super) const NODES: &str = "phases/nodes/";
+pub(super) const CURRENT: &str = "current";
+
+/// All that the phases are about, as of one revision.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Snapshot(Vec<KeyValue>);
+
+impl Snapshot {
+    /// Of these keys, without the prefix of the store.
+    #[must_use]
+    pub const fn new(values: Vec<KeyValue>) -> Self {
+        Self(values)
+    }
+
+    fn get(&self, key: &str) -> Option<&KeyValue> {
+        self.0.iter().find(|it| it.key == key)
+    }
+
+    /// The revision that last changed a key: 0 where there is none.
+    fn changed_at(&self, key: &str) -> i64 {
+        self.get(key).map_or(0, |it| it.changed_at)
+    }
+
+    /// What is in force: its revision, and what the key says.
+    fn current(&self) -> (i64, &str) {
+        self.get(CURRENT).map_or((0, ""), |it| (it.changed_at, &it.value))
+    }
+
+    /// What is proposed, with its revision.
+    fn proposed(&self) -> Option<(i64, &str)> {
+        self.get(PREPARED).map(|it| (it.changed_at, it.value.as_str()))
+    }
+
+    /// The nodes that are there, each with its name.
+    fn nodes(&self) -> impl Iterator<Item = (&str, &KeyValue)> {
+        self.0.iter().filter_map(|it| Some((it.key.strip_prefix(NODES)?, it)))
+    }
+}
+
+/// What is done at once, or not at all.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Transaction {
+    /// Keys, without the prefix of the store, and the revisions that last changed them: 0 for those that
+    /// must not be there.
+    pub conditions: Vec<(String, i64)>,
+    /// What is written.
+    pub writes: Vec<Write>,
+}
+
+/// What a transaction writes. Keys have no prefix of the store.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Write {
+    /// A key gets a value.
+    Put(String, String),
+    /// A key gets a value, which goes with the lease.
+    PutLeased(String, String),
+    /// A key is deleted.
+    Delete(String),
+}
+
+/// What a node says of itself.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(super) struct NodeState {
+    /// The revision in force.
+    in_force: i64,
+    /// The proposal that it has answered, by the revision, and why it refuses it, if it does.
+    answer: Option<(i64, Option<String>)>,
+}
+
+impl NodeState {
+    fn to_text(&self) -> String {
+        let (to, refused) = self.answer.clone().unzip();
+        json!({ "in_force": self.in_force, "answer_to": to, "refused": refused.flatten() })
+            .to_string()
+    }
+
+    /// Nothing where it was not written by a node.
+    fn read(text: &str) -> Option<Self> {
+        let value: Value = serde_json::from_str(text).ok()?;
+        let refused = value["refused"].as_str().map(str::to_owned);
+        let answer = value["answer_to"].as_i64().map(|to| (to, refused));
+        Some(Self { in_force: value["in_force"].as_i64()?, answer })
+    }
+}
+
+impl Store for Etcd {
+    fn read(&self) -> Result<Snapshot, StoreError> {
+        let prefix = self.address().prefix();
+        let current = self.page(Key::One(&current_key(self)), 0, 1)?;
+        let (from, end) = (format!("{prefix}phases/"), format!("{prefix}phases0"));
+        // A node for each, of which a transaction could not take more.
+        let phases = self.page(Key::From(&from, &end), current.revision, 1000)?;
+        let all = current.values.into_iter().chain(phases.values);
+        let without_prefix = |it: KeyValue| {
+            let key = it.key.strip_prefix(prefix).map(str::to_owned);
+            KeyValue { key: key.unwrap_or_default(), ..it }
+        };
+        Ok(Snapshot::new(all.map(without_prefix).collect()))
+    }
+
+    fn transact(&self, transaction: &Transaction, lease: i64) -> Result<(bool, i64), StoreError> {
+        let prefix = self.address().prefix();
+        let with_prefix = |key: &String| format!("{prefix}{key}");
+        let keys: Vec<_> = transaction.conditions.iter().map(|(key, _)| with_prefix(key)).collect();
+        let at = transaction.conditions.iter().map(|(_, at)| *at);
+        let conditions: Vec<_> =
+            keys.iter().zip(at).map(|(key, at)| Condition::ChangedAt(key, at)).collect();
+        let written: Vec<_> = transaction.writes.iter().map(|it| with_prefix(it.key())).collect();
+        let operations: Vec<_> = written
+            .iter()
+            .zip(&transaction.writes)
+            .map(|(key, write)| match write {
+                Write::Put(_, value) => Operation::Put(key, value),
+                Write::PutLeased(_, value) => Operation::PutLeased(key, value, lease),
+                Write::Delete(_) => Operation::Delete(Key::One(key)),
+            })
+            .collect();
+        Self::transact(self, &conditions, &operations)
+    }
+}
+
+impl Write {
+    /// The key.
+    #[must_use]
+    pub const fn key(&self) -> &String {
+        match self {
+            Self::Put(key, _) | Self::PutLeased(key, _) | Self::Delete(key) => key,
+        }
+    }
+}
