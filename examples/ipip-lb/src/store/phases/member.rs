@@ -1,6 +1,6 @@
 //! A node: prepares what is proposed, answers, and goes over to what is committed.
 
-use super::{MEMBERS, NODES, NodeState, Snapshot, Transaction, Write};
+use super::{CURRENT, MEMBERS, NODES, NodeState, Snapshot, Transaction, Write};
 
 /// What to do next.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -68,7 +68,8 @@ impl Member {
         self.is_registered |= held;
     }
 
-    /// What to do, by what the store has now; nothing until that changes.
+    /// What to do, by what the store has now; nothing until that changes. After each action, it is to be
+    /// asked again, by what the store has then.
     pub fn observe(&mut self, seen: &Snapshot) -> Option<Action> {
         let (revision, pointer) = seen.current();
         if revision != self.state.in_force {
@@ -110,7 +111,11 @@ impl Member {
         if !self.is_registered {
             writes.push(Write::Put(MEMBERS.into(), self.key.clone()));
         }
-        let conditions = vec![(self.key.clone(), known.map_or(0, |known| known.changed_at))];
+        // A node that comes does so with what is in force: a commit just before that did not wait for it.
+        let conditions = vec![
+            (CURRENT.to_owned(), self.state.in_force),
+            (self.key.clone(), known.map_or(0, |known| known.changed_at)),
+        ];
         Some(Transaction { conditions, writes })
     }
 }
