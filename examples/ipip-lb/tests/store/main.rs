@@ -5,6 +5,7 @@
 mod command;
 mod etcd;
 mod faults;
+mod phases;
 mod real;
 mod running;
 mod watch;
