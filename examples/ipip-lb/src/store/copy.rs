@@ -22,7 +22,7 @@ pub fn save(path: &Path, stored: &Stored) -> Result<(), String> {
         let mut file = tempfile::NamedTempFile::new_in(folder)?;
         let Stored { name, revision, text } = stored;
         let end = if text.ends_with('\n') { "" } else { "\n" };
-        write!(file, "{text}{end}{MARK}{revision} of {name}\n")?;
+        writeln!(file, "{text}{end}{MARK}{revision} of {name}")?;
         file.as_file().sync_all()?;
         file.persist(path).map(drop).map_err(|error| error.error)
     };

@@ -44,7 +44,7 @@ pub enum Condition<'a> {
 }
 
 impl Condition<'_> {
-    pub(super) fn to_json(&self) -> Value {
+    pub(super) fn to_json(self) -> Value {
         match self {
             Self::ChangedAt(key, revision) => json!({
                 "key": STANDARD.encode(key),
@@ -70,12 +70,12 @@ pub enum Operation<'a> {
 }
 
 impl Operation<'_> {
-    pub(super) fn to_json(&self) -> Value {
+    pub(super) fn to_json(self) -> Value {
         let put = |key: &str, value: &str, lease: i64| {
             let (key, value) = (STANDARD.encode(key), STANDARD.encode(value));
             json!({ "request_put": { "key": key, "value": value, "lease": lease.to_string() } })
         };
-        match *self {
+        match self {
             Self::Put(key, value) => put(key, value, 0),
             Self::PutLeased(key, value, lease) => put(key, value, lease),
             Self::Delete(keys) => json!({ "request_delete_range": keys.to_json() }),

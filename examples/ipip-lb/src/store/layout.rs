@@ -181,7 +181,7 @@ fn commit(
     let (own, own_end) = (keys.parts(&pointer.generation), keys.parts_end(&pointer.generation));
     let (first, end) = (format!("{}parts/", keys.prefix), format!("{}parts0", keys.prefix));
     let operations = [
-        Operation::Put(&keys.current, &pointer.to_string()),
+        Operation::Put(&keys.current, &pointer.to_text()),
         Operation::Delete(Key::From(&first, &own)),
         Operation::Delete(Key::From(&own_end, &end)),
     ];
@@ -246,7 +246,7 @@ impl Pointer {
         is_sound.then_some(Self { generation, parts: number("parts")?, bytes: number("bytes")? })
     }
 
-    fn to_string(&self) -> String {
+    fn to_text(&self) -> String {
         let Self { generation, parts, bytes } = self;
         json!({ "generation": generation, "parts": parts, "bytes": bytes }).to_string()
     }

@@ -2,10 +2,12 @@
 
 use super::etcd::Server;
 use super::shared;
+use hotloop_tests::prometheus::get;
 use hotloop_tests::{Program, wait_until};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -61,7 +63,12 @@ fn a_node_follows_its_store_and_goes_on_without_it() {
     let folder = folder.path();
     write_node(folder, &server);
     let first = server.write(&shared(1));
-    let program = start(folder);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let metrics = listener.local_addr().unwrap();
+    drop(listener);
+    let mut command = run(folder);
+    command.args(["--metrics", &metrics.to_string()]);
+    let program = Program::start(command, &folder.join("lb.sock"));
     wait_for(&program, first, 1);
     let second = server.write(&shared(20));
     wait_for(&program, second, 20);
@@ -76,6 +83,10 @@ fn a_node_follows_its_store_and_goes_on_without_it() {
         (&second.into(), &v6.into())
     );
     assert_eq!(refused["services"], 20);
+    let metrics = get(metrics, "/metrics").unwrap();
+    assert!(metrics.contains(&format!("ipip_lb_store_revision {second}\n")), "{metrics}");
+    assert!(metrics.contains("ipip_lb_store_pending 1\n"), "{metrics}");
+    assert!(metrics.contains("ipip_lb_store_unread_seconds 0\n"), "{metrics}");
 
     // The store goes away, and comes back.
     server.kill();
@@ -95,8 +106,23 @@ fn a_node_follows_its_store_and_goes_on_without_it() {
     });
     let (_, errors) = program.end();
     assert!(errors.contains("what is in force stays in force"), "{errors}");
+}
 
-    // A start without the store, from the copy; and the store's newest once it is there again.
+#[test]
+fn a_start_takes_the_copy_where_the_store_is_away_or_has_what_is_refused() {
+    let mut server = match Server::start() {
+        Ok(server) => server,
+        Err(why) => return println!("skipped: {why}"),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_node(folder, &server);
+    let third = server.write(&shared(3));
+    let program = start(folder);
+    wait_until("the copy is saved", || folder.join("copy.toml").exists());
+    let _ = program.end();
+
+    // The store's newest is taken once it is there again.
     server.kill();
     let program = start(folder);
     wait_for(&program, third, 3);
