@@ -55,7 +55,8 @@ impl Sharing {
 
     /// This is in force from now on.
     pub(super) fn accept(&mut self, stored: Arc<Stored>) {
-        if self.revision == stored.revision {
+        // A copy that failed is tried again by a reload.
+        if self.revision == stored.revision && self.copy_failure.is_none() {
             return;
         }
         self.revision = stored.revision;

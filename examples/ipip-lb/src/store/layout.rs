@@ -62,7 +62,7 @@ pub struct Reading {
 /// Reads what is in force.
 ///
 /// # Errors
-/// The store's, and where it has something else than [`write`] has written.
+/// The store's, and where it has something else than [`write()`] has written.
 pub fn read(etcd: &Etcd) -> Result<Reading, StoreError> {
     for _ in 1..TRIES {
         match read_at(etcd, 0) {
@@ -260,6 +260,14 @@ pub struct Part<'a> {
     text: &'a str,
 }
 
+impl<'a> Part<'a> {
+    /// The part itself.
+    #[must_use]
+    pub const fn text(&self) -> &'a str {
+        self.text
+    }
+}
+
 /// Cuts a text into its parts, which are the text again when they are put together. It need not be
 /// valid: what is not TOML is one part.
 ///
@@ -333,7 +341,7 @@ mod tests {
 
     fn labels(text: &str) -> Vec<String> {
         let parts = split(text).unwrap();
-        let whole: String = parts.iter().map(|part| part.text).collect();
+        let whole: String = parts.iter().map(Part::text).collect();
         assert_eq!(whole, text);
         parts.into_iter().map(|part| part.label).collect()
     }
