@@ -16,6 +16,7 @@
 //! - [`arrival`]: what arrives by which port.
 //! - [`balance`]: what becomes of each packet; [`network_function`]: the whole graph around it.
 //! - [`blocks`], [`limits`]: whose packets are dropped, and how many connections may begin.
+//! - [`store`]: the configuration that all nodes of a cluster share.
 //! - [`health`]: which backends are up. [`control`]: changing and asking a balancer that runs, and
 //!   [`ctl`], the operator's end of that.
 //! - [`replay`], [`run`]: the program's two ways to run it, on captures and on devices.

@@ -113,7 +113,7 @@ impl Operator {
         let is_leaving = match &self.publication.building {
             Some(Building::Removal(removed, _)) => removed.names.iter().any(|it| it.0 == *name),
             Some(Building::Drained(drained)) => drained.iter().any(|it| it.name == *name),
-            Some(Building::Configuration(_)) | None => false,
+            Some(Building::Configuration(..)) | None => false,
         };
         is_leaving || self.standing.removed.contains_key(name)
     }
