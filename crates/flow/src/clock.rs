@@ -35,6 +35,13 @@ impl Clock {
     pub(crate) fn peek(&self, now_ns: u64) -> u32 {
         self.step.max(now_ns / STEP_NS) as u32
     }
+
+    /// The step that was `ns` nanoseconds before the latest one. What is longer ago than steps tell apart
+    /// counts as the longest time that they do.
+    pub(crate) fn earlier(&self, ns: u64) -> u32 {
+        let steps = u32::try_from(ns / STEP_NS).unwrap_or(u32::MAX);
+        (self.step as u32).wrapping_sub(steps)
+    }
 }
 
 /// How many steps without a packet the flows of each class outlast.

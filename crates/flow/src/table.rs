@@ -198,13 +198,35 @@ impl<K: Key, V> Table<K, V> {
     /// that show flows, or find one by a packet that says nothing of whether the flow goes on.
     #[inline]
     pub fn peek(&self, key: &K, now: impl Into<u64>) -> Option<Handle> {
+        self.peek_silent(key, now).map(|(handle, _)| handle)
+    }
+
+    /// As [`peek`](Self::peek), and for how long there was no packet of the flow, as
+    /// [`get_silent`](Self::get_silent) says it.
+    #[inline]
+    pub fn peek_silent(&self, key: &K, now: impl Into<u64>) -> Option<(Handle, u64)> {
         let view = self.store.view();
         let hash = view.hash(key);
         let (slot, entry) = by_backend!(self.backend, L => view.find::<L>(key, hash))?;
-        if entry.is_expired(self.clock.peek(now.into()), &self.idle_timeouts) {
+        let now = self.clock.peek(now.into());
+        if entry.is_expired(now, &self.idle_timeouts) {
             return None;
         }
-        entry.generation().map(|generation| Handle { slot: slot as u32, generation })
+        let generation = entry.generation()?;
+        Some((Handle { slot: slot as u32, generation }, entry.silent_ns(now)))
+    }
+
+    /// Has the last packet of a flow be `silent_ns` nanoseconds ago, rounded down to steps of
+    /// [`STEP_NS`](crate::STEP_NS), by the latest time that the table was given: for a flow whose
+    /// packets were seen elsewhere. Says whether the handle was valid; if not, nothing happens.
+    pub fn set_silent_ns(&mut self, handle: Handle, silent_ns: u64) -> bool {
+        let seen = self.clock.earlier(silent_ns);
+        let entry = self.store.entry_if_any_mut(handle.slot);
+        let Some(entry) = entry.filter(|entry| entry.is_of(handle.generation)) else {
+            return false;
+        };
+        entry.touch(seen);
+        true
     }
 
     /// Keeps flows of each class for other times after their last packets than it did so far: see

@@ -114,6 +114,26 @@ fn a_flow_that_is_peeked_at_was_not_seen() {
 }
 
 #[test]
+fn a_flow_whose_packets_were_seen_elsewhere_has_what_is_left_of_its_time() {
+    // The clock is young: the last packet may have come before it began.
+    for start_ns in [0, 5 * STEP_NS, 1 << 50] {
+        let mut table = numbers(4, 10 * STEP_NS);
+        let handle = table.insert([1, 1], 7, start_ns).unwrap();
+        assert!(table.set_silent_ns(handle, 7 * STEP_NS + STEP_NS / 2));
+        assert_eq!(table.peek_silent(&[1, 1], start_ns), Some((handle, 8 * STEP_NS)));
+        let end_ns = start_ns + 3 * STEP_NS;
+        assert_eq!(table.peek(&[1, 1], end_ns), Some(handle));
+        assert_eq!(table.peek_silent(&[1, 1], end_ns + STEP_NS), None);
+        // A packet renews it.
+        assert_eq!(table.get(&[1, 1], end_ns), Some(handle));
+        assert_eq!(table.peek_silent(&[1, 1], end_ns), Some((handle, STEP_NS)));
+        assert!(table.set_silent_ns(handle, u64::MAX));
+        assert_eq!(table.age(end_ns, 100, |key, _| assert_eq!(key, [1, 1])), 1);
+        assert!(!table.set_silent_ns(handle, 0));
+    }
+}
+
+#[test]
 fn idle_times_change_for_flows_that_are_there() {
     let mut table = numbers(4, 10 * STEP_NS);
     let handle = table.insert([1, 1], 7, 0_u64).unwrap();
