@@ -45,6 +45,17 @@ const SERVER_FIN: u8 = 8;
 const SEVERAL: u8 = 16;
 /// See [`Connection::is_exception`].
 const EXCEPTION: u8 = 32;
+/// See [`Connection::is_remote`].
+const REMOTE: u8 = 64;
+/// See [`Connection::has_seen_syn`].
+const SAW_SYN: u8 = 128;
+
+/// Into how many parts an idle timeout is divided to note when a connection was last journalled: so many that 256 of
+/// them, which a byte tells apart, are several idle timeouts.
+const PARTS: u64 = 24;
+/// How many parts after that it is due again: a third of the idle timeout at most, as the first of them
+/// may have been nearly over, and the one it is due in too.
+const DUE_PARTS: u8 = 7;
 
 /// In `moved_by`: every packet changes something, also those of other protocols, whose echo requests
 /// and neighbours' messages may not be for the backend.
@@ -65,6 +76,8 @@ pub struct Connection {
     notes: u8,
     /// Those of TCP's flags that change something when the client sends them, or [`ANY`].
     moved_by: u8,
+    /// When it was last journalled: see [`is_due`](Self::is_due).
+    journalled: u8,
 }
 
 /// Whether these flags open a connection.
@@ -87,6 +100,12 @@ const fn step(now: Instant) -> u32 {
     (now.as_ns() / STEP_NS) as u32
 }
 
+/// The part of an idle timeout that a time is in, of those that have gone by: the lower bits of its number.
+const fn part(idle_ns: u64, now: Instant) -> u8 {
+    let part_ns = idle_ns / PARTS;
+    if part_ns == 0 { 0 } else { (now.as_ns() / part_ns) as u8 }
+}
+
 impl Connection {
     /// A new one, of which the packet at hand is the first that is seen. `flags` are those of TCP.
     #[must_use]
@@ -97,12 +116,21 @@ impl Connection {
             protocol::UDP => State::Udp,
             _ => State::Other,
         };
-        let mut connection = Self { target, since: step(now), state, notes: 0, moved_by: ANY };
+        let notes = if matches!(state, State::Opening) { SAW_SYN } else { 0 };
+        let since = step(now);
+        let mut connection = Self { target, since, state, notes, moved_by: ANY, journalled: 0 };
         // A SYN changes nothing.
         if matches!(state, State::Established) {
             connection.follow_client(flags, now);
         }
         connection
+    }
+
+    /// Another node's, as that one claims it.
+    #[must_use]
+    pub const fn remote(target: TargetId, state: State, age_ms: u32, now: Instant) -> Self {
+        let since = step(now).wrapping_sub((age_ms as u64 * 1_000_000 / STEP_NS) as u32);
+        Self { target, since, state, notes: REMOTE, moved_by: ANY, journalled: 0 }
     }
 
     /// How far it has come.
@@ -130,6 +158,59 @@ impl Connection {
     /// Notes whether it is an [exception](Self::is_exception).
     pub const fn set_exception(&mut self, is_exception: bool) {
         self.notes = if is_exception { self.notes | EXCEPTION } else { self.notes & !EXCEPTION };
+    }
+
+    /// Whether it is another node's: no packet of it has come here since that one claimed it.
+    #[must_use]
+    pub const fn is_remote(&self) -> bool {
+        self.notes & REMOTE != 0
+    }
+
+    /// Whether the other nodes need to know of it from this one.
+    #[inline]
+    #[must_use]
+    pub const fn is_own_exception(&self) -> bool {
+        self.notes & (EXCEPTION | REMOTE) == EXCEPTION
+    }
+
+    /// Whether the SYN that opened it came to this node.
+    #[must_use]
+    pub const fn has_seen_syn(&self) -> bool {
+        self.notes & SAW_SYN != 0
+    }
+
+    /// How long ago its backend got its first packet, in milliseconds.
+    #[must_use]
+    pub const fn age_ms(&self, now: Instant) -> u32 {
+        let steps = step(now).wrapping_sub(self.since);
+        let ms = steps as u64 * STEP_NS / 1_000_000;
+        if ms > u32::MAX as u64 { u32::MAX } else { ms as u32 }
+    }
+
+    /// Another node has seen a packet of it since this one did: it is that one's now, of which this is
+    /// [what that one knows](Self::remote).
+    pub const fn renew(&mut self, claim: &Self) {
+        if !matches!(claim.state, State::Opening) {
+            self.state = claim.state;
+        }
+        if self.since.wrapping_sub(claim.since) < u32::MAX / 2 {
+            self.since = claim.since;
+        }
+        self.notes |= REMOTE;
+        self.moved_by = ANY;
+    }
+
+    /// Whether the other nodes are to hear of it again, where it is kept for `idle_ns` after its last
+    /// packet: a third of that has passed since it was last [journalled](Self::set_journalled). A little
+    /// earlier, as a rule.
+    #[must_use]
+    pub const fn is_due(&self, idle_ns: u64, now: Instant) -> bool {
+        part(idle_ns, now).wrapping_sub(self.journalled) >= DUE_PARTS
+    }
+
+    /// Notes that the other nodes are about to hear of it.
+    pub const fn set_journalled(&mut self, idle_ns: u64, now: Instant) {
+        self.journalled = part(idle_ns, now);
     }
 
     /// Whether it is over, as far as one can know: then a SYN begins another where its backend takes
@@ -171,12 +252,13 @@ impl Connection {
 
     /// The client sent a packet with these flags.
     pub const fn follow_client(&mut self, flags: u8, now: Instant) {
+        self.notes &= !REMOTE;
         if !self.is_tcp() {
             self.notes |= SEVERAL;
         } else if is_syn(flags) && matches!(self.state, State::Closing) {
             // The next one of the same ports, on the same backend.
             (self.state, self.since) = (State::Opening, step(now));
-            self.notes &= EXCEPTION;
+            self.notes = self.notes & EXCEPTION | SAW_SYN;
         } else {
             if flags & FIN != 0 {
                 self.notes |= CLIENT_FIN;
@@ -196,6 +278,7 @@ impl Connection {
 
     /// The server sent a packet with these flags.
     pub const fn follow_server(&mut self, flags: u8) {
+        self.notes &= !REMOTE;
         if !self.is_tcp() {
             return;
         }
@@ -214,7 +297,7 @@ impl Connection {
     /// Its backend is gone, and it goes on with another one, which has not answered yet.
     pub const fn go_on_with(&mut self, target: TargetId, now: Instant) {
         (self.target, self.since) = (target, step(now));
-        self.notes &= !ANSWERED;
+        self.notes &= !(ANSWERED | SAW_SYN);
     }
 
     const fn is_tcp(&self) -> bool {
@@ -230,185 +313,4 @@ impl Connection {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const TARGET: TargetId = TargetId { slot: 3, generation: 1 };
-    const OPENING_NS: u64 = 10_000_000_000;
-
-    fn at(ms: u64) -> Instant {
-        Instant::from_ns(1_000_000_000 + ms * 1_000_000)
-    }
-
-    fn new(protocol: u8, flags: u8) -> Connection {
-        Connection::new(TARGET, protocol, flags, at(0))
-    }
-
-    fn tcp(flags: u8) -> Connection {
-        new(protocol::TCP, flags)
-    }
-
-    impl Connection {
-        fn client(&mut self, flags: u8) {
-            self.follow_client(flags, at(0));
-        }
-
-        /// Its rank at some time, with its last packet at another.
-        fn rank_at(&self, last_ms: u64, ms: u64) -> Option<u8> {
-            let silent_ns = (step(at(ms)) - step(at(last_ms)) + 1) as u64 * STEP_NS;
-            self.rank(silent_ns, at(ms), OPENING_NS)
-        }
-    }
-
-    #[test]
-    fn the_first_packet_says_how_a_connection_begins() {
-        assert_eq!(tcp(SYN).state(), State::Opening);
-        assert_eq!(tcp(ACK).state(), State::Established);
-        assert_eq!(tcp(SYN | ACK).state(), State::Established);
-        assert_eq!(tcp(RST).state(), State::Closing);
-        assert_eq!(new(protocol::UDP, 0).state(), State::Udp);
-        assert_eq!(new(47, 0).state(), State::Other);
-        // With the longest key it fits a line of the table.
-        assert_eq!(size_of::<Connection>(), 16);
-    }
-
-    #[test]
-    fn a_client_that_goes_on_has_established_its_connection() {
-        let mut connection = tcp(SYN);
-        connection.client(SYN);
-        assert_eq!(connection.state(), State::Opening);
-        connection.follow_server(SYN | ACK);
-        assert_eq!(connection.state(), State::Opening);
-        connection.client(ACK);
-        assert_eq!(connection.state(), State::Established);
-    }
-
-    #[test]
-    fn a_reset_closes_from_either_side_and_so_do_both_goodbyes() {
-        let mut reset = tcp(ACK);
-        reset.client(RST | ACK);
-        assert_eq!(reset.state(), State::Closing);
-        let mut reset = tcp(ACK);
-        reset.follow_server(RST);
-        assert_eq!(reset.state(), State::Closing);
-
-        for client_first in [true, false] {
-            let mut closing = tcp(ACK);
-            closing.follow_server(ACK);
-            if client_first {
-                closing.client(FIN | ACK)
-            } else {
-                closing.follow_server(FIN)
-            }
-            assert_eq!(closing.state(), State::Established);
-            if client_first {
-                closing.follow_server(FIN)
-            } else {
-                closing.client(FIN | ACK)
-            }
-            assert_eq!(closing.state(), State::Closing);
-            closing.client(ACK);
-            assert_eq!(closing.state(), State::Closing);
-        }
-    }
-
-    #[test]
-    fn where_the_server_is_not_seen_the_clients_goodbye_is_enough() {
-        let mut direct = tcp(ACK);
-        direct.client(FIN | ACK);
-        assert_eq!(direct.state(), State::Closing);
-    }
-
-    #[test]
-    fn a_syn_opens_what_was_closing_and_changes_nothing_else() {
-        for flags in [SYN, ACK] {
-            let mut connection = tcp(flags);
-            connection.follow_server(ACK);
-            let before = connection;
-            connection.follow_client(SYN, at(70_000));
-            assert_eq!(connection, before);
-        }
-        let mut closing = tcp(ACK);
-        closing.set_exception(true);
-        closing.follow_server(FIN);
-        closing.client(FIN);
-        closing.follow_client(SYN, at(70_000));
-        let mut anew = Connection::new(TARGET, protocol::TCP, SYN, at(70_000));
-        anew.set_exception(true);
-        assert_eq!(closing, anew);
-    }
-
-    #[test]
-    fn a_connection_is_over_when_it_is_closing_or_abandoned() {
-        assert!(tcp(RST).is_over(0));
-        for connection in [tcp(SYN), tcp(ACK), new(protocol::UDP, 0)] {
-            assert!(!connection.is_over(ABANDONED_NS - 1) && connection.is_over(ABANDONED_NS));
-        }
-    }
-
-    #[test]
-    fn most_packets_change_nothing() {
-        let mut several = new(protocol::UDP, 0);
-        assert!(!several.is_unmoved_by(0));
-        several.client(0);
-        for mut connection in [tcp(SYN), tcp(ACK), tcp(RST), several, new(47, 0)] {
-            for flags in 0..=u8::MAX {
-                let before = connection;
-                if before.is_unmoved_by(flags) {
-                    connection.follow_client(flags, at(70_000));
-                    assert_eq!(connection, before, "{flags:#x}");
-                }
-            }
-        }
-        assert!(tcp(ACK).is_unmoved_by(ACK) && !tcp(ACK).is_unmoved_by(FIN));
-        assert!((0..=u8::MAX).all(|flags| several.is_unmoved_by(flags)));
-    }
-
-    #[test]
-    fn what_is_over_or_proves_nothing_leaves_first_and_exceptions_stay() {
-        let answered = |first: u8, answer: u8| {
-            let mut connection = tcp(first);
-            connection.follow_server(answer);
-            connection.client(ACK);
-            connection
-        };
-        let mut pair = tcp(SYN);
-        pair.client(ACK);
-        let mut several = new(protocol::UDP, 0);
-        several.client(0);
-        // By the connection: its rank at once, and after 11 s of packets.
-        let cases = [
-            (tcp(RST), Some(0), Some(0)),
-            (answered(ACK, RST), Some(0), Some(0)),
-            (tcp(SYN), Some(0), Some(0)),
-            (tcp(ACK), Some(0), Some(1)),
-            (pair, Some(0), Some(1)),
-            (answered(SYN, SYN | ACK), Some(1), Some(1)),
-            (answered(ACK, ACK), Some(1), Some(1)),
-            (new(protocol::UDP, 0), Some(0), Some(0)),
-            (several, Some(1), Some(1)),
-        ];
-        for (mut connection, early, late) in cases {
-            assert_eq!(connection.rank_at(100, 100), early, "{connection:?}");
-            assert_eq!(connection.rank_at(11_000, 500_000), late, "{connection:?}");
-            // Silence proves nothing.
-            assert_eq!(connection.rank_at(9_900, 500_000), early, "{connection:?}");
-            connection.set_exception(true);
-            let stays = |rank| if rank == Some(1) { None } else { rank };
-            let is_udp = connection.state() == State::Udp;
-            let early = if is_udp { early } else { stays(early) };
-            assert_eq!(connection.rank_at(100, 100), early, "{connection:?}");
-            assert_eq!(connection.rank_at(11_000, 500_000), stays(late), "{connection:?}");
-        }
-    }
-
-    #[test]
-    fn another_backend_has_not_answered_yet() {
-        let mut connection = tcp(ACK);
-        connection.follow_server(ACK);
-        assert_eq!(connection.rank_at(100, 100), Some(1));
-        connection.go_on_with(TargetId { slot: 4, ..TARGET }, at(20_000));
-        assert_eq!(connection.rank_at(20_100, 20_100), Some(0));
-        assert_eq!(connection.rank_at(31_000, 31_000), Some(1));
-    }
-}
+mod tests;

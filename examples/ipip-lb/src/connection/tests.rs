@@ -1,0 +1,228 @@
+use super::*;
+
+const TARGET: TargetId = TargetId { slot: 3, generation: 1 };
+const OPENING_NS: u64 = 10_000_000_000;
+
+fn at(ms: u64) -> Instant {
+    Instant::from_ns(1_000_000_000 + ms * 1_000_000)
+}
+
+fn new(protocol: u8, flags: u8) -> Connection {
+    Connection::new(TARGET, protocol, flags, at(0))
+}
+
+fn tcp(flags: u8) -> Connection {
+    new(protocol::TCP, flags)
+}
+
+impl Connection {
+    fn client(&mut self, flags: u8) {
+        self.follow_client(flags, at(0));
+    }
+
+    /// Its rank at some time, with its last packet at another.
+    fn rank_at(&self, last_ms: u64, ms: u64) -> Option<u8> {
+        let silent_ns = (step(at(ms)) - step(at(last_ms)) + 1) as u64 * STEP_NS;
+        self.rank(silent_ns, at(ms), OPENING_NS)
+    }
+}
+
+#[test]
+fn the_first_packet_says_how_a_connection_begins() {
+    assert_eq!(tcp(SYN).state(), State::Opening);
+    assert_eq!(tcp(ACK).state(), State::Established);
+    assert_eq!(tcp(SYN | ACK).state(), State::Established);
+    assert_eq!(tcp(RST).state(), State::Closing);
+    assert_eq!(new(protocol::UDP, 0).state(), State::Udp);
+    assert_eq!(new(47, 0).state(), State::Other);
+    // With the longest key it fits a line of the table.
+    assert_eq!(size_of::<Connection>(), 16);
+}
+
+#[test]
+fn a_client_that_goes_on_has_established_its_connection() {
+    let mut connection = tcp(SYN);
+    connection.client(SYN);
+    assert_eq!(connection.state(), State::Opening);
+    connection.follow_server(SYN | ACK);
+    assert_eq!(connection.state(), State::Opening);
+    connection.client(ACK);
+    assert_eq!(connection.state(), State::Established);
+}
+
+#[test]
+fn a_reset_closes_from_either_side_and_so_do_both_goodbyes() {
+    let mut reset = tcp(ACK);
+    reset.client(RST | ACK);
+    assert_eq!(reset.state(), State::Closing);
+    let mut reset = tcp(ACK);
+    reset.follow_server(RST);
+    assert_eq!(reset.state(), State::Closing);
+
+    for client_first in [true, false] {
+        let mut closing = tcp(ACK);
+        closing.follow_server(ACK);
+        if client_first {
+            closing.client(FIN | ACK)
+        } else {
+            closing.follow_server(FIN)
+        }
+        assert_eq!(closing.state(), State::Established);
+        if client_first {
+            closing.follow_server(FIN)
+        } else {
+            closing.client(FIN | ACK)
+        }
+        assert_eq!(closing.state(), State::Closing);
+        closing.client(ACK);
+        assert_eq!(closing.state(), State::Closing);
+    }
+}
+
+#[test]
+fn where_the_server_is_not_seen_the_clients_goodbye_is_enough() {
+    let mut direct = tcp(ACK);
+    direct.client(FIN | ACK);
+    assert_eq!(direct.state(), State::Closing);
+}
+
+#[test]
+fn a_syn_opens_what_was_closing_and_changes_nothing_else() {
+    for flags in [SYN, ACK] {
+        let mut connection = tcp(flags);
+        connection.follow_server(ACK);
+        let before = connection;
+        connection.follow_client(SYN, at(70_000));
+        assert_eq!(connection, before);
+    }
+    let mut closing = tcp(ACK);
+    closing.set_exception(true);
+    closing.follow_server(FIN);
+    closing.client(FIN);
+    closing.follow_client(SYN, at(70_000));
+    let mut anew = Connection::new(TARGET, protocol::TCP, SYN, at(70_000));
+    anew.set_exception(true);
+    assert_eq!(closing, anew);
+}
+
+#[test]
+fn a_connection_is_over_when_it_is_closing_or_abandoned() {
+    assert!(tcp(RST).is_over(0));
+    for connection in [tcp(SYN), tcp(ACK), new(protocol::UDP, 0)] {
+        assert!(!connection.is_over(ABANDONED_NS - 1) && connection.is_over(ABANDONED_NS));
+    }
+}
+
+#[test]
+fn most_packets_change_nothing() {
+    let mut several = new(protocol::UDP, 0);
+    assert!(!several.is_unmoved_by(0));
+    several.client(0);
+    for mut connection in [tcp(SYN), tcp(ACK), tcp(RST), several, new(47, 0)] {
+        for flags in 0..=u8::MAX {
+            let before = connection;
+            if before.is_unmoved_by(flags) {
+                connection.follow_client(flags, at(70_000));
+                assert_eq!(connection, before, "{flags:#x}");
+            }
+        }
+    }
+    assert!(tcp(ACK).is_unmoved_by(ACK) && !tcp(ACK).is_unmoved_by(FIN));
+    assert!((0..=u8::MAX).all(|flags| several.is_unmoved_by(flags)));
+}
+
+#[test]
+fn what_is_over_or_proves_nothing_leaves_first_and_exceptions_stay() {
+    let answered = |first: u8, answer: u8| {
+        let mut connection = tcp(first);
+        connection.follow_server(answer);
+        connection.client(ACK);
+        connection
+    };
+    let mut pair = tcp(SYN);
+    pair.client(ACK);
+    let mut several = new(protocol::UDP, 0);
+    several.client(0);
+    // By the connection: its rank at once, and after 11 s of packets.
+    let cases = [
+        (tcp(RST), Some(0), Some(0)),
+        (answered(ACK, RST), Some(0), Some(0)),
+        (tcp(SYN), Some(0), Some(0)),
+        (tcp(ACK), Some(0), Some(1)),
+        (pair, Some(0), Some(1)),
+        (answered(SYN, SYN | ACK), Some(1), Some(1)),
+        (answered(ACK, ACK), Some(1), Some(1)),
+        (new(protocol::UDP, 0), Some(0), Some(0)),
+        (several, Some(1), Some(1)),
+    ];
+    for (mut connection, early, late) in cases {
+        assert_eq!(connection.rank_at(100, 100), early, "{connection:?}");
+        assert_eq!(connection.rank_at(11_000, 500_000), late, "{connection:?}");
+        // Silence proves nothing.
+        assert_eq!(connection.rank_at(9_900, 500_000), early, "{connection:?}");
+        connection.set_exception(true);
+        let stays = |rank| if rank == Some(1) { None } else { rank };
+        let is_udp = connection.state() == State::Udp;
+        let early = if is_udp { early } else { stays(early) };
+        assert_eq!(connection.rank_at(100, 100), early, "{connection:?}");
+        assert_eq!(connection.rank_at(11_000, 500_000), stays(late), "{connection:?}");
+    }
+}
+
+#[test]
+fn a_packet_from_either_side_makes_a_remote_connection_this_nodes_own() {
+    let claim = |state| Connection::remote(TARGET, state, 500, at(60_000));
+    for state in [State::Opening, State::Established, State::Closing, State::Udp, State::Other] {
+        let remote = claim(state);
+        assert!(remote.is_remote() && !remote.has_seen_syn() && remote.state() == state);
+        // Within a step.
+        assert!((484..=500).contains(&remote.age_ms(at(60_000))), "{}", remote.age_ms(at(60_000)));
+        // No packet passes by unnoticed.
+        assert!((0..=u8::MAX).all(|flags| !remote.is_unmoved_by(flags)));
+        let (mut by_client, mut by_server) = (remote, remote);
+        by_client.follow_client(ACK, at(60_000));
+        by_server.follow_server(ACK);
+        assert!(!by_client.is_remote() && !by_server.is_remote());
+    }
+    let mut own = claim(State::Established);
+    own.set_exception(true);
+    assert!(!own.is_own_exception());
+    own.client(ACK);
+    assert!(own.is_own_exception() && own.is_unmoved_by(ACK) && !own.is_unmoved_by(FIN));
+}
+
+#[test]
+fn a_connection_that_another_node_has_seen_later_is_that_ones() {
+    let mut own = tcp(SYN);
+    assert!(own.has_seen_syn());
+    own.renew(&Connection::remote(TARGET, State::Established, 100, at(50)));
+    assert!(own.is_remote() && own.has_seen_syn() && own.state() == State::Established);
+    // The greater of both ages, and opening is no news.
+    assert!((83..=100).contains(&own.age_ms(at(50))), "{}", own.age_ms(at(50)));
+    own.renew(&Connection::remote(TARGET, State::Opening, 10, at(50)));
+    assert!((83..=100).contains(&own.age_ms(at(50))) && own.state() == State::Established);
+}
+
+#[test]
+fn other_nodes_hear_of_it_again_within_a_third_of_its_idle_timeout() {
+    const IDLE_NS: u64 = 12_000_000_000;
+    for start_ms in [0, 37, 499, 123_456] {
+        let mut connection = tcp(ACK);
+        connection.set_journalled(IDLE_NS, at(start_ms));
+        assert!((0..3000).step_by(10).all(|ms| !connection.is_due(IDLE_NS, at(start_ms + ms))));
+        assert!(
+            (4000..100_000).step_by(10).all(|ms| connection.is_due(IDLE_NS, at(start_ms + ms)))
+        );
+    }
+    assert!(!tcp(ACK).is_due(0, at(100_000)));
+}
+
+#[test]
+fn another_backend_has_not_answered_yet() {
+    let mut connection = tcp(ACK);
+    connection.follow_server(ACK);
+    assert_eq!(connection.rank_at(100, 100), Some(1));
+    connection.go_on_with(TargetId { slot: 4, ..TARGET }, at(20_000));
+    assert_eq!(connection.rank_at(20_100, 20_100), Some(0));
+    assert_eq!(connection.rank_at(31_000, 31_000), Some(1));
+}
