@@ -1,17 +1,21 @@
 //! The connections that a worker remembers.
 
+mod family;
+mod journal;
+mod shared;
+
 use crate::connection::{ABANDONED_NS, Connection, State};
 use crate::services::TargetId;
+use family::Family;
 use hotloop::arena::{Arena, Obtained, Request};
-use hotloop::flow::{
-    self, CLASS_COUNT, Class, Classes, Config, Cursor, Full, Handle, Hint, Hints, Key, Table,
-};
+use hotloop::flow::{self, CLASS_COUNT, Classes, Config, Cursor, Full, Handle, Hint, Table};
 use hotloop::packet::PacketBuf;
 use hotloop::packet::classify::{Kind, Layout};
 use hotloop::packet::flow_key::{FlowKey, FlowKeyV4, FlowKeyV6};
 use hotloop::packet::ip::protocol;
 use hotloop::packet::ipv6;
 use hotloop::stage::{Classified, Error, Instant};
+pub use journal::Journal;
 
 /// How many places of each table one [`Connections::age`] looks at.
 const AGE_BUDGET: usize = 15;
@@ -23,8 +27,9 @@ pub struct Connections {
     v4: Family<FlowKeyV4, u32>,
     /// Without: with a hash, entries would take two cache lines.
     v6: Family<FlowKeyV6, ()>,
-    /// For how long a connection is remembered that is opening.
-    opening_ns: u64,
+    /// How long connections are remembered after their last packets, by state.
+    idle_ns: [u64; CLASS_COUNT],
+    journal: Journal,
     /// How many packets the burst has that hints were made for.
     burst_len: usize,
     /// The index after the last of them for which a slot was prefetched.
@@ -35,20 +40,6 @@ pub struct Connections {
 /// How many packets ahead slots for new connections are prefetched. Prefetching those of a whole burst at once is
 /// slower: there are more lines than a core can have on the way.
 const AHEAD: usize = 8;
-
-/// How many places of a table one [`Connections::mark`] looks at: each may take a walk through services.
-const MARK_BUDGET: usize = 4;
-
-/// The connections of an IP version, and what is kept with each.
-#[derive(Debug)]
-struct Family<K: Key, H> {
-    table: Table<K, (Connection, H)>,
-    /// Where those of a burst are, by place in it: see [`Connections::hint_burst`].
-    hints: Hints,
-    /// How many candidates for eviction in a row were protected. When that reaches the capacity, the
-    /// table is full of protected connections, as far as a sample says: then one of them is evicted.
-    protected_count: usize,
-}
 
 /// Whether a packet is for the connection of its key, whatever else it is.
 #[inline(always)]
@@ -107,7 +98,8 @@ impl Connections {
         Ok(Self {
             v4: Family::new(arena.clone(), config)?,
             v6: Family::new(arena, config)?,
-            opening_ns: idle_ns[State::Opening as usize],
+            idle_ns,
+            journal: Journal::default(),
             burst_len: 0,
             prefetched_end: 0,
             obtained,
@@ -131,7 +123,7 @@ impl Connections {
     pub fn set_idle_ns(&mut self, idle_ns: [u64; CLASS_COUNT]) {
         self.v4.table.set_idle_ns(idle_ns);
         self.v6.table.set_idle_ns(idle_ns);
-        self.opening_ns = idle_ns[State::Opening as usize];
+        self.idle_ns = idle_ns;
     }
 
     /// Asks for the memory of the connections of a burst of 64 packets at most, before
@@ -280,11 +272,20 @@ impl Connections {
         }
     }
 
-    /// Changes the connection in a place, which it must not have left.
+    /// Changes the connection of a key in its place, which it must not have left. What other nodes need to
+    /// know of that is journalled.
     ///
     /// # Panics
     /// When it has.
-    pub fn set(&mut self, place: Place, connection: Connection) {
+    pub fn set(
+        &mut self,
+        (place, key): (Place, &FlowKey),
+        mut connection: Connection,
+        now: Instant,
+    ) {
+        if self.journal.is_kept() {
+            self.journal_change((place, key), &mut connection, now);
+        }
         match place {
             Place::V4(handle) => self.v4.set(handle, connection),
             Place::V6(handle) => self.v6.set(handle, connection),
@@ -301,13 +302,14 @@ impl Connections {
         now: Instant,
         on_removed: impl FnMut(TargetId),
     ) -> Option<Place> {
-        let opening_ns = self.opening_ns;
+        let times = (now, self.idle_ns[State::Opening as usize]);
+        let Self { v4, v6, journal, .. } = self;
         match vacancy {
             Vacancy::V4(key) => {
-                self.v4.insert(key, (connection, hash), now, opening_ns, on_removed).map(Place::V4)
+                v4.insert(key, (connection, hash), times, journal, on_removed).map(Place::V4)
             }
             Vacancy::V6(key) => {
-                self.v6.insert(key, (connection, ()), now, opening_ns, on_removed).map(Place::V6)
+                v6.insert(key, (connection, ()), times, journal, on_removed).map(Place::V6)
             }
         }
     }
@@ -318,29 +320,6 @@ impl Connections {
     pub fn age(&mut self, now: Instant, mut on_removed: impl FnMut(TargetId)) {
         self.v4.table.age(now.as_ns(), AGE_BUDGET, |_, (left, _)| on_removed(left.target));
         self.v6.table.age(now.as_ns(), AGE_BUDGET, |_, (left, _)| on_removed(left.target));
-    }
-
-    /// Notes of the connections in the next few places whether they are exceptions, as the walk has come
-    /// there, and says where to go on, or none at the end. Those that move meanwhile may be missed.
-    pub fn mark(
-        &mut self,
-        walk: Walk,
-        mut is_exception: impl FnMut(&FlowKey, &Connection) -> bool,
-    ) -> Option<Walk> {
-        match walk {
-            Walk::V4(cursor) => {
-                let next = self.v4.table.scan_mut(cursor, MARK_BUDGET, |key, (it, _)| {
-                    it.set_exception(is_exception(&FlowKey::V4(*key), it));
-                });
-                Some(next.map_or(Walk::V6(Cursor::default()), Walk::V4))
-            }
-            Walk::V6(cursor) => {
-                let next = self.v6.table.scan_mut(cursor, MARK_BUDGET, |key, (it, _)| {
-                    it.set_exception(is_exception(&FlowKey::V6(*key), it));
-                });
-                next.map(Walk::V6)
-            }
-        }
     }
 
     /// How many connections there are, those included that fell silent and were not forgotten yet.
@@ -384,84 +363,6 @@ impl Connections {
     }
 }
 
-impl<K: Key, H: Copy> Family<K, H> {
-    fn new(arena: Arena, config: Config) -> Result<Self, Error> {
-        Ok(Self { table: Table::new(arena, config)?, hints: Hints::new(), protected_count: 0 })
-    }
-
-    /// The connection of a key. One that an earlier packet of the burst began may be left to
-    /// [`Connections::find`].
-    #[inline(always)]
-    fn found(&mut self, key: &K, index: usize, now: Instant) -> Option<&(Connection, H)> {
-        self.table.find(key, self.hints.at(index), now.as_ns())
-    }
-
-    #[inline(always)]
-    fn likely_target(&self, index: usize) -> Option<TargetId> {
-        let (connection, _) = self.table.likely_value(self.hints.at(index))?;
-        Some(connection.target)
-    }
-
-    fn peek(&self, key: &K, now: Instant) -> Option<Connection> {
-        self.table.peek(key, now.as_ns()).map(|handle| self.table[handle].0)
-    }
-
-    fn set(&mut self, handle: Handle, connection: Connection) {
-        self.table.set_class(handle, class(&connection));
-        self.table[handle].0 = connection;
-    }
-
-    #[inline(always)]
-    fn insert(
-        &mut self,
-        vacancy: flow::Vacancy<K>,
-        value: (Connection, H),
-        now: Instant,
-        opening_ns: u64,
-        mut on_removed: impl FnMut(TargetId),
-    ) -> Option<Handle> {
-        let class = class(&value.0);
-        let mut protected_count = 0;
-        let protected = &mut protected_count;
-        let rank = move |(it, _): &(Connection, H), _: Class, silent_ns: u64| {
-            let rank = it.rank(silent_ns, now, opening_ns);
-            if rank.is_none() {
-                *protected += 1;
-            }
-            rank
-        };
-        let on_evict = |_: K, (left, _): (Connection, H)| on_removed(left.target);
-        let placed = self.table.insert_ranked(vacancy, value, class, now.as_ns(), rank, on_evict);
-        if placed.is_ok() {
-            self.protected_count = 0;
-            return placed.ok();
-        }
-        self.insert_among_protected(vacancy.key(), value, now, protected_count, on_removed)
-    }
-
-    /// Inserts a connection for which none may leave, if it is time that one does.
-    #[cold]
-    #[inline(never)]
-    fn insert_among_protected(
-        &mut self,
-        key: K,
-        value: (Connection, H),
-        now: Instant,
-        protected_count: usize,
-        mut on_removed: impl FnMut(TargetId),
-    ) -> Option<Handle> {
-        self.protected_count += protected_count;
-        if self.protected_count < self.table.capacity() {
-            return None;
-        }
-        self.protected_count = 0;
-        let rank = |_: &(Connection, H), _: Class, _| Some(0);
-        let on_evict = |_: K, (left, _): (Connection, H)| on_removed(left.target);
-        let class = class(&value.0);
-        self.table.insert_ranked(key, value, class, now.as_ns(), rank, on_evict).ok()
-    }
-}
-
 /// The key of a connection of IPv4 by a packet of any kind; notes whether it is one of IPv6.
 #[inline(never)]
 fn any_key_v4<P: PacketBuf>(packet: &Classified<P>, any_v6: &mut bool) -> Option<FlowKeyV4> {
@@ -480,9 +381,4 @@ fn any_key_v6<P: PacketBuf>(packet: &Classified<P>) -> Option<FlowKeyV6> {
     let layout = packet.tag();
     let FlowKey::V6(key) = layout.key(packet.packet.data())? else { return None };
     is_followed(layout, key.protocol()).then_some(key)
-}
-
-/// The class of a connection's entry.
-const fn class(connection: &Connection) -> Class {
-    Class::new(connection.state() as usize)
 }

@@ -81,6 +81,7 @@
 //!     slot_capacity: builder.slot_capacity(),
 //!     node: None,
 //!     mailbox: None,
+//!     sharing: None,
 //! })?;
 //!
 //! let packet = MemPacket::new(&tcp().from("198.51.100.7:4000").to("203.0.113.10:80").build());

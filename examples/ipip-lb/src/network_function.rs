@@ -204,6 +204,7 @@ impl NetworkFunction {
             slot_capacity: self.slot_capacity,
             node: core.node(),
             mailbox: self.mailboxes.take(core),
+            sharing: None,
         })?;
         let tables = balance.obtained();
         if self.require_hugepages {

@@ -160,6 +160,7 @@ impl Lb {
             slot_capacity: self.slot_capacity,
             node: core.node(),
             mailbox: None,
+            sharing: None,
         })?;
         Ok(balance.probing(probes))
     }

@@ -1,10 +1,7 @@
 //! A burst: packets of known connections are forwarded at once, all others are dispatched.
 
-use super::schedule::is_exception;
-use super::serve::service_of_connection;
 use super::{Balance, BalanceDrop, WAITING_MAX, Worker};
 use crate::arrival::hash;
-use crate::connections::Walk;
 use crate::counts::WorkerCounts;
 use crate::next_hops::BY_KERNEL;
 use crate::own_header::{fast_flags, plain_flags};
@@ -160,14 +157,15 @@ impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
 
     #[inline]
     fn tick(&mut self, cx: &mut Cx<'_, BalanceDrop>, out: &mut Output<'_, Routed<P, Route>>) {
-        self.update_services();
         let now = cx.now();
+        self.update_services(now);
         let counts = &self.counts[self.worker];
         self.state.age(counts, now);
-        if let Some(walk) = self.state.marking {
-            self.state.mark(self.services.current(), walk);
-        }
+        self.state.walk(self.services.current(), now);
         self.queries.answer(&self.state.connections, now);
+        if self.exchanges.are_made() {
+            self.exchanges.go_on(&mut self.state, (self.services.current(), counts), now);
+        }
         if self.state.probing.is_some() {
             let mut turn =
                 Turn { cx, out, services: self.services.current(), counts, may_punt: false };
@@ -198,12 +196,12 @@ impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
 
 impl<P: PacketBuf + Carries> Balance<P> {
     /// Goes over to the newest service table.
-    fn update_services(&mut self) {
+    fn update_services(&mut self, now: Instant) {
         if self.services.take_up() {
             let settings = &self.services.current().settings;
             self.state.connections.set_idle_ns(settings.idle_ns);
             self.state.schedule.set_persistence_ns(settings.persistence_ns_max);
-            self.state.marking = Some(Walk::default());
+            self.state.begin_marking(now);
         }
     }
 
@@ -303,15 +301,5 @@ impl<P> Worker<P> {
         let Self { connections, schedule, .. } = self;
         connections.age(now, |target| schedule.connection_removed(target, counts));
         counts.connections.set(connections.len() as u64);
-    }
-
-    /// Goes on marking the connections that are exceptions by this service table, a few at a time.
-    #[cold]
-    fn mark(&mut self, services: &ServiceTable, walk: Walk) {
-        let Self { connections, seed, marking, .. } = self;
-        *marking = connections.mark(walk, |key, connection| {
-            let service = service_of_connection(services, key);
-            is_exception(services, service, key, seed.hash(key), connection.target)
-        });
     }
 }

@@ -15,16 +15,20 @@
 //! Nearly all packets are of known connections: `forward` encapsulates and sends them. All others go on to
 //! `dispatch`, which tells them apart. `serve` finds the connections of what clients send, `plain` those of
 //! its simplest packets, `encapsulate` sends it to their targets; `return_path` sends what services answer;
-//! `first_aid` drops what an operator has blocked or limited; `probing` sends probes
+//! `marking` finds the exceptions, and `exchange` hands them to control and takes those of other nodes,
+//! which `import` enters; `first_aid` drops what an operator has blocked or limited; `probing` sends probes
 //! and takes their replies;
 //! `answer` sends ICMP.
 
 mod answer;
 mod dispatch;
 mod encapsulate;
+mod exchange;
 mod first_aid;
 mod forward;
 mod fragments;
+mod import;
+mod marking;
 mod plain;
 mod probing;
 mod query;
@@ -35,6 +39,7 @@ mod schedule;
 mod serve;
 
 pub use crate::hashes::SEED;
+pub use exchange::{Changes, Entry, Exchange, Import, Page, Sharing};
 pub use forward::{Egress, Egresses, Route};
 pub use fragments::{WAIT_NS, WAITING_MAX};
 pub use probing::{BUFFER_BYTES, BUFFERS_MAX, Buffer, Create, Probing};
@@ -43,9 +48,10 @@ pub use refusal::TUNNELS_MAX;
 pub use schedule::CLIENTS_MAX;
 
 use crate::arrival::Ports;
-use crate::connections::{Connections, Walk};
+use crate::connections::Connections;
 use crate::counts::WorkerCounts;
 use crate::services::ServiceTable;
+use exchange::Exchanges;
 use forward::Turn;
 use fragments::Fragments;
 use hotloop::arena::Obtained;
@@ -53,6 +59,7 @@ use hotloop::engine::{Mailbox, Subscriber};
 use hotloop::packet::ipip::Identifications;
 use hotloop::packet::seed::Seed;
 use hotloop::stage::{Error, drop_reasons};
+use marking::Marking;
 use rate_limit::{Budget, Window};
 use schedule::Schedule;
 use std::sync::Arc;
@@ -139,6 +146,8 @@ pub struct BalancerConfig {
     pub node: Option<u32>,
     /// By which control asks it, where anybody does.
     pub mailbox: Option<Mailbox<Query, Reply>>,
+    /// By which it shares its exceptions with other nodes, where there are any.
+    pub sharing: Option<Sharing>,
 }
 
 /// The balancer of one worker.
@@ -148,6 +157,7 @@ pub struct Balance<P> {
     counts: Arc<[WorkerCounts]>,
     worker: usize,
     queries: Queries,
+    exchanges: Exchanges,
     state: Worker<P>,
 }
 
@@ -162,8 +172,7 @@ struct Worker<P> {
     fragments: Fragments<P>,
     seed: Seed,
     ports: Ports,
-    /// Where the walk is that marks exceptions, since the service table changed; none once it is through.
-    marking: Option<Walk>,
+    marking: Marking,
     new_connections: Window,
     /// Errors that say that a packet is too big: what hosts learn the path's MTU by.
     too_big_errors: Budget,
@@ -186,27 +195,30 @@ impl<P> Balance<P> {
     /// When there is no place for the worker in the counts.
     pub fn new(config: BalancerConfig) -> Result<Self, Error> {
         let BalancerConfig { services, egresses, counts, worker, connections_max, .. } = config;
-        let BalancerConfig { slot_capacity, node, mailbox, .. } = config;
+        let BalancerConfig { slot_capacity, node, mailbox, sharing, .. } = config;
         assert!(worker < counts.len(), "counts for {} workers, not for {worker}", counts.len());
         let settings = services.current().settings;
         let mut schedule = Schedule::new(slot_capacity, node)?;
         schedule.set_persistence_ns(settings.persistence_ns_max);
+        let journal_max = sharing.as_ref().map_or(0, |sharing| sharing.journal_max);
+        let connections = Connections::new(connections_max, settings.idle_ns, node)?;
         let state = Worker {
             egresses,
             link: egresses.backends.addresses(),
-            connections: Connections::new(connections_max, settings.idle_ns, node)?,
+            connections: connections.journalling(journal_max),
             schedule,
             fragments: Fragments::new(),
             seed: settings.hashes.seed(),
             ports: Ports::default(),
-            marking: None,
+            marking: Marking::default(),
             new_connections: Window::default(),
             too_big_errors: Budget::new(),
             other_errors: Budget::new(),
             identifications: Identifications::new(worker as u16, counts.len() as u16),
             probing: None,
         };
-        Ok(Self { services, counts, worker, queries: Queries::new(mailbox), state })
+        let (queries, exchanges) = (Queries::new(mailbox), Exchanges::new(sharing));
+        Ok(Self { services, counts, worker, queries, exchanges, state })
     }
 
     /// With what holds for the ports that packets come by.

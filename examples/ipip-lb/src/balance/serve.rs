@@ -116,7 +116,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
                 turn.admit_lazily(service, packet)?;
             }
             connection.follow_client(packet.flags, turn.now());
-            self.connections.set(place, connection);
+            self.connections.set((place, packet.key), connection, turn.now());
             return Ok(connection.target);
         }
         let is_flushed = matches!(found, Found::Flushed);
@@ -158,7 +158,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
             packet.hash,
             target,
         ));
-        self.connections.set(place, connection);
+        self.connections.set((place, packet.key), connection, now);
         Ok(target)
     }
 
@@ -196,7 +196,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
                 hash,
                 target,
             ));
-            self.connections.set(place, connection);
+            self.connections.set((place, packet.key), connection, now);
         }
         self.schedule.connection_added(connection.target, turn.counts);
         Ok(connection.target)

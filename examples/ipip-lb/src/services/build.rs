@@ -226,6 +226,7 @@ impl Builder {
             addresses
         };
         let mut table = ServiceTable {
+            serial: super::next_serial(),
             rules: Rules::new(&config.services),
             has_limits: source_limit.is_some() || services.iter().any(|it| it.limit.is_some()),
             source_limit,

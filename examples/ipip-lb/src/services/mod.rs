@@ -29,11 +29,14 @@ use hotloop::stage::Instant;
 use std::collections::HashSet;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A snapshot of the configuration, compiled for the packet path. A clone shares the choices and
 /// Maglev tables of the services.
 #[derive(Clone, Debug)]
 pub struct ServiceTable {
+    /// See [`serial`](Self::serial).
+    serial: u64,
     rules: Rules,
     /// In the order of the configuration.
     services: Vec<Service>,
@@ -164,7 +167,37 @@ pub enum Found<'a> {
     Flushed,
 }
 
+/// The number of the next table.
+static NEXT_SERIAL: AtomicU64 = AtomicU64::new(0);
+
+fn next_serial() -> u64 {
+    NEXT_SERIAL.fetch_add(1, Relaxed)
+}
+
 impl ServiceTable {
+    /// Which of all tables that this process has made it is: a clone has that of its original, any other
+    /// table one of its own.
+    #[must_use]
+    pub const fn serial(&self) -> u64 {
+        self.serial
+    }
+
+    /// The target of a flow from a client with this backend, of its service where that has it, else of any;
+    /// none where the backend has no service.
+    #[must_use]
+    pub fn target_at(&self, key: &FlowKey, backend: IpAddr) -> Option<TargetId> {
+        if !self.is_backend(backend) {
+            return None;
+        }
+        let of_service = self.service_of_flow(key).map_or(&[][..], |service| &service.targets);
+        let found = of_service.iter().copied().find(|id| self.is_at(*id, backend));
+        found.or_else(|| {
+            // Of a connection that its service has lost since, or of one of many protocols.
+            let all = self.targets.iter().enumerate();
+            all.filter_map(|(slot, target)| target.id(slot)).find(|id| self.is_at(*id, backend))
+        })
+    }
+
     /// The service for packets to `address`: see [`Rules::find`].
     #[inline(always)]
     #[must_use]

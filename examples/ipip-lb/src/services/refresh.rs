@@ -105,7 +105,7 @@ impl ServiceTable {
         if address_of(&self.blocked) != address_of(&standing.blocked) {
             next.get_or_insert_with(|| self.clone()).blocked.clone_from(&standing.blocked);
         }
-        next
+        next.map(|next| Self { serial: super::next_serial(), ..next })
     }
 
     /// The members of the service at `index` as they stand now, where any stands otherwise.

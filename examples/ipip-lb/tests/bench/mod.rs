@@ -11,7 +11,8 @@ use hotloop::packet::seed::Seed;
 use hotloop::stage::{Classified, Core, Tagged};
 use hotloop::testing::{Bench, InBursts, Outcome, bench_burst};
 use ipip_lb::balance::{
-    Balance, BalanceDrop, BalancerConfig, Egress, Egresses, Query, Reply, Route, SEED,
+    Balance, BalanceDrop, BalancerConfig, Egress, Egresses, Exchange, Query, Reply, Route, SEED,
+    Sharing,
 };
 use ipip_lb::config::Config;
 use ipip_lb::counts::WorkerCounts;
@@ -79,6 +80,17 @@ impl Lb {
     }
 
     pub fn of_config(config: Config) -> Self {
+        Self::made(config, None)
+    }
+
+    /// A balancer that shares its exceptions, with a journal of this many connections, and control's side of that.
+    pub fn sharing(config: Config, journal_max: usize) -> (Self, Asker<Exchange, Exchange>) {
+        let (asker, mailboxes) = mailbox(Deployment::run_to_completion(1), 0, 1);
+        let mailbox = mailboxes.take(&Core::new(0, 1)).unwrap();
+        (Self::made(config, Some(Sharing { mailbox, journal_max })), asker)
+    }
+
+    fn made(config: Config, sharing: Option<Sharing>) -> Self {
         let mut builder = Builder::new(&config);
         let services = Arc::new(builder.build(&config, &Standing::default()).unwrap());
         let slot_capacity = builder.slot_capacity();
@@ -94,6 +106,7 @@ impl Lb {
             slot_capacity,
             node: None,
             mailbox: mailboxes.take(&Core::new(0, 1)),
+            sharing,
         });
         let bench = bench_burst(balance.unwrap());
         Self { bench, counts, builder, publisher, asker, config, standing: Standing::default() }

@@ -86,6 +86,7 @@ impl Lab {
             slot_capacity,
             node: None,
             mailbox: None,
+            sharing: None,
         });
         let bench = bench_burst(balance.expect("memory for few connections"));
         let connections_max = config.balancer.connections_max;

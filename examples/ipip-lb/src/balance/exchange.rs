@@ -1,0 +1,239 @@
+//! What control and a worker hand each other of exceptions, between bursts and in bounded steps.
+
+use super::Worker;
+use super::import::{Imported, claim};
+use crate::connections::Walk;
+use crate::counts::WorkerCounts;
+use crate::services::{ServiceTable, TargetId};
+use crate::sync::{Change, Record};
+use hotloop::engine::Mailbox;
+use hotloop::packet::flow_key::FlowKey;
+use hotloop::stage::Instant;
+
+/// How many connections a worker looks up in a turn for an [`Exchange`]: less than 10 µs a turn.
+const LOOKUPS_A_TURN: usize = 8;
+
+/// How many places of its tables it looks at in a turn, one after the other. Where all are exceptions, it
+/// looks up as many.
+const SLOTS_A_TURN: usize = 32;
+
+/// By which a worker shares its exceptions with other nodes.
+#[derive(Debug)]
+pub struct Sharing {
+    /// By which control asks for them, and hands over those of other nodes.
+    pub mailbox: Mailbox<Exchange, Exchange>,
+    /// How many connections may wait for control to take note of them.
+    pub journal_max: usize,
+}
+
+/// Something that control and a worker do together. Control sends it with all the memory that it needs, and
+/// gets it back when it is done.
+#[derive(Debug)]
+pub enum Exchange {
+    /// The worker hands over what has changed since it was last asked.
+    Changes(Box<Changes>),
+    /// It hands over some of its exceptions.
+    Exceptions(Box<Page>),
+    /// It takes those of other nodes.
+    Import(Box<Import>),
+}
+
+/// What has changed of a worker's own exceptions.
+#[derive(Debug, Default)]
+pub struct Changes {
+    /// Claims and ends, as many as there is room for.
+    pub found: Vec<Change>,
+    /// How many connections still wait.
+    pub waiting_count: usize,
+    /// Whether changes were lost since control last heard so: then it has to go through all exceptions again.
+    pub has_lost: bool,
+    /// The [serial](ServiceTable::serial) of the service table in use, where its exceptions are marked.
+    pub marked: Option<u64>,
+}
+
+/// Some of a worker's own exceptions.
+#[derive(Debug)]
+pub struct Page {
+    /// Where the worker is to go on; none once it has looked through all of its connections.
+    pub walk: Option<Walk>,
+    /// Those that were found, as many as there is room for.
+    pub found: Vec<Record>,
+}
+
+/// Exceptions of other nodes, for a worker.
+#[derive(Debug, Default)]
+pub struct Import {
+    /// In the order in which they came.
+    pub entries: Vec<Entry>,
+    /// How many are done.
+    done_count: usize,
+    /// How many say less than what the worker knows.
+    pub stale_count: u64,
+    /// How many were refused, for lack of room or because the backend is gone.
+    pub refused_count: u64,
+}
+
+/// An exception of another node.
+#[derive(Clone, Copy, Debug)]
+pub enum Entry {
+    /// It is on this target.
+    Claim(Record, TargetId),
+    /// It has ended.
+    End(FlowKey),
+}
+
+impl Changes {
+    /// None yet, with room for this many.
+    #[must_use]
+    pub fn with_capacity(found_max: usize) -> Self {
+        Self { found: Vec::with_capacity(found_max), ..Self::default() }
+    }
+}
+
+impl Page {
+    /// The fewest exceptions that a page must have room for.
+    pub const FOUND_MIN: usize = SLOTS_A_TURN;
+
+    /// An empty one, with room for this many, and [`FOUND_MIN`](Self::FOUND_MIN) at least.
+    #[must_use]
+    pub fn with_capacity(found_max: usize) -> Self {
+        let found = Vec::with_capacity(found_max.max(Self::FOUND_MIN));
+        Self { walk: Some(Walk::default()), found }
+    }
+
+    /// Has the worker begin again.
+    pub fn restart(&mut self) {
+        self.walk = Some(Walk::default());
+        self.found.clear();
+    }
+}
+
+impl Import {
+    /// With room for this many.
+    #[must_use]
+    pub fn with_capacity(entries_max: usize) -> Self {
+        Self { entries: Vec::with_capacity(entries_max), ..Self::default() }
+    }
+
+    /// Makes room for others.
+    pub fn clear(&mut self) {
+        self.entries.clear();
+        (self.done_count, self.stale_count, self.refused_count) = (0, 0, 0);
+    }
+
+    fn next(&mut self) -> Option<Entry> {
+        let next = self.entries.get(self.done_count).copied()?;
+        self.done_count += 1;
+        Some(next)
+    }
+}
+
+/// The worker's end, with what is in progress.
+#[derive(Debug)]
+pub(super) struct Exchanges {
+    mailbox: Option<Mailbox<Exchange, Exchange>>,
+    current: Option<Exchange>,
+}
+
+impl Exchanges {
+    pub(super) fn new(sharing: Option<Sharing>) -> Self {
+        Self { mailbox: sharing.map(|it| it.mailbox), current: None }
+    }
+
+    /// Whether there are any.
+    #[inline]
+    pub(super) const fn are_made(&self) -> bool {
+        self.mailbox.is_some()
+    }
+
+    /// Goes on with the one in progress, or the next one: a bounded step.
+    #[inline]
+    pub(super) fn go_on<P>(
+        &mut self,
+        worker: &mut Worker<P>,
+        context: (&ServiceTable, &WorkerCounts),
+        now: Instant,
+    ) {
+        let Some(mailbox) = &mut self.mailbox else { return };
+        let Some(mut current) = self.current.take().or_else(|| mailbox.request()) else { return };
+        if worker.exchange(&mut current, context, now) {
+            mailbox.answer(current);
+        } else {
+            self.current = Some(current);
+        }
+    }
+}
+
+impl<P> Worker<P> {
+    /// A step of an exchange. Returns whether it was the last one.
+    #[cold]
+    #[inline(never)]
+    fn exchange(
+        &mut self,
+        exchange: &mut Exchange,
+        (services, counts): (&ServiceTable, &WorkerCounts),
+        now: Instant,
+    ) -> bool {
+        match exchange {
+            Exchange::Changes(changes) => self.find_changes(changes, services, now),
+            Exchange::Exceptions(page) => self.find_exceptions(page, services, now),
+            Exchange::Import(import) => {
+                for _ in 0..LOOKUPS_A_TURN {
+                    let Some(entry) = import.next() else { break };
+                    let context = (services, counts);
+                    let imported = match &entry {
+                        Entry::Claim(record, target) => self.import(context, record, *target, now),
+                        Entry::End(key) => self.end_remote(counts, key, now),
+                    };
+                    import.stale_count += u64::from(imported == Imported::Stale);
+                    import.refused_count += u64::from(imported == Imported::Refused);
+                }
+                import.done_count == import.entries.len()
+            }
+        }
+    }
+
+    fn find_changes(
+        &mut self,
+        changes: &mut Changes,
+        services: &ServiceTable,
+        now: Instant,
+    ) -> bool {
+        let room = changes.found.capacity() - changes.found.len();
+        for _ in 0..LOOKUPS_A_TURN.min(room) {
+            let Some(key) = self.connections.journal().next() else { break };
+            let found = self.connections.peek_silent(&key, now);
+            changes.found.extend(match &found {
+                // Its owner says what becomes of it.
+                Some((_, connection, _)) if connection.is_remote() => None,
+                Some((_, connection, silent_ns)) if connection.is_own_exception() => {
+                    let claim = claim(services, &key, (connection, *silent_ns), now);
+                    Some(claim.map_or(Change::End(key), Change::Claim))
+                }
+                _ => Some(Change::End(key)),
+            });
+        }
+        let journal = self.connections.journal();
+        let is_full = changes.found.len() == changes.found.capacity();
+        if !is_full && !journal.is_empty() {
+            return false;
+        }
+        changes.waiting_count = journal.len();
+        changes.has_lost = journal.take_has_lost();
+        changes.marked = self.marking.is_complete().then(|| services.serial());
+        true
+    }
+
+    fn find_exceptions(&self, page: &mut Page, services: &ServiceTable, now: Instant) -> bool {
+        let Page { walk, found } = page;
+        let Some(from) = *walk else { return true };
+        *walk = self.connections.scan(from, SLOTS_A_TURN, |key, connection| {
+            if connection.is_own_exception()
+                && let Some((_, _, silent_ns)) = self.connections.peek_silent(&key, now)
+            {
+                found.extend(claim(services, &key, (&connection, silent_ns), now));
+            }
+        });
+        walk.is_none() || found.capacity() - found.len() < SLOTS_A_TURN
+    }
+}

@@ -1,0 +1,160 @@
+//! Exceptions of other nodes.
+
+use super::Worker;
+use super::schedule::is_exception;
+use super::serve::service_of_connection;
+use crate::connection::{Connection, State};
+use crate::connections::Place;
+use crate::counts::WorkerCounts;
+use crate::services::{ServiceTable, TargetId};
+use crate::sync::{Existing, Record, Verdict, merge};
+use hotloop::packet::flow_key::FlowKey;
+use hotloop::stage::Instant;
+
+/// What became of a claim, or of an end.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Imported {
+    /// The connection is as the other node says.
+    Taken,
+    /// What this node has counts for more, or there is nothing that could end.
+    Stale,
+    /// The backend is gone, or the table has no room.
+    Refused,
+}
+
+const NS_PER_MS: u64 = 1_000_000;
+
+impl<P> Worker<P> {
+    /// Takes a peer's claim to a connection, which is on `target`, where nothing here counts for more.
+    pub(super) fn import(
+        &mut self,
+        (services, counts): (&ServiceTable, &WorkerCounts),
+        record: &Record,
+        target: TargetId,
+        now: Instant,
+    ) -> Imported {
+        if services.active(target).is_none() {
+            return Imported::Refused;
+        }
+        let mut claim = Connection::remote(target, record.state, record.age_ms, now);
+        let hash = self.seed.hash(&record.key);
+        let service = service_of_connection(services, &record.key);
+        claim.set_exception(is_exception(services, service, &record.key, hash, target));
+        let Some((place, here, silent_ns)) = self.connections.peek_silent(&record.key, now) else {
+            return self.enter_remote(counts, (record, hash), claim, now);
+        };
+        match self.verdict(services, (&here, silent_ns), record, now) {
+            Verdict::Known => Imported::Taken,
+            Verdict::Stale => Imported::Stale,
+            Verdict::Renew => {
+                let mut renewed = here;
+                renewed.renew(&claim);
+                self.connections.set_remote(place, renewed, left_ns(record));
+                Imported::Taken
+            }
+            Verdict::Replace => {
+                self.replace_by_remote(counts, (place, here), claim, left_ns(record));
+                Imported::Taken
+            }
+        }
+    }
+
+    /// Ends a peer's connection. One of this node's own goes on.
+    pub(super) fn end_remote(
+        &mut self,
+        counts: &WorkerCounts,
+        key: &FlowKey,
+        now: Instant,
+    ) -> Imported {
+        let found = self.connections.peek_silent(key, now);
+        if !found.is_some_and(|(_, it, _)| it.is_remote()) {
+            return Imported::Stale;
+        }
+        if let Some(ended) = self.connections.remove(key) {
+            self.schedule.connection_removed(ended.target, counts);
+        }
+        Imported::Taken
+    }
+
+    /// What to do with a claim to a connection that is known here.
+    fn verdict(
+        &self,
+        services: &ServiceTable,
+        (here, silent_ns): (&Connection, u64),
+        record: &Record,
+        now: Instant,
+    ) -> Verdict {
+        // One whose backend is gone is about to get another one.
+        let Some(target) = services.active(here.target) else { return Verdict::Replace };
+        let existing = Existing {
+            backend: target.address(),
+            state: here.state(),
+            age_ms: here.age_ms(now),
+            left_ms: left_ms(self.connections.idle_ns(here), silent_ns),
+            has_seen_syn: here.has_seen_syn(),
+        };
+        // The end of a connection shortens its time. Its owner knows of that, whatever was left of it.
+        let is_over = record.state == State::Closing && here.state() != State::Closing;
+        if is_over && here.is_remote() && existing.backend == record.backend {
+            return Verdict::Renew;
+        }
+        merge(&existing, record)
+    }
+
+    /// Enters a claim to a connection that is not known here.
+    fn enter_remote(
+        &mut self,
+        counts: &WorkerCounts,
+        (record, hash): (&Record, u32),
+        claim: Connection,
+        now: Instant,
+    ) -> Imported {
+        let Self { connections, schedule, .. } = self;
+        let Err(vacancy) = connections.find(&record.key, now) else { return Imported::Stale };
+        let on_removed = |left| schedule.connection_removed(left, counts);
+        let Some(place) = connections.insert((vacancy, hash), claim, now, on_removed) else {
+            return Imported::Refused;
+        };
+        connections.set_remote(place, claim, left_ns(record));
+        schedule.connection_added(claim.target, counts);
+        Imported::Taken
+    }
+
+    fn replace_by_remote(
+        &mut self,
+        counts: &WorkerCounts,
+        (place, here): (Place, Connection),
+        claim: Connection,
+        left_ns: u64,
+    ) {
+        self.schedule.connection_removed(here.target, counts);
+        self.schedule.connection_added(claim.target, counts);
+        self.connections.set_remote(place, claim, left_ns);
+    }
+}
+
+/// What this node claims of a connection; none where its backend is gone.
+pub(super) fn claim(
+    services: &ServiceTable,
+    key: &FlowKey,
+    (connection, silent_ns): (&Connection, u64),
+    now: Instant,
+) -> Option<Record> {
+    let target = services.active(connection.target)?;
+    let idle_ns = services.settings.idle_ns[connection.state() as usize];
+    Some(Record {
+        key: *key,
+        backend: target.address(),
+        state: connection.state(),
+        age_ms: connection.age_ms(now),
+        left_ms: left_ms(idle_ns, silent_ns),
+    })
+}
+
+fn left_ms(idle_ns: u64, silent_ns: u64) -> u32 {
+    u32::try_from(idle_ns.saturating_sub(silent_ns) / NS_PER_MS).unwrap_or(u32::MAX)
+}
+
+const fn left_ns(record: &Record) -> u64 {
+    record.left_ms as u64 * NS_PER_MS
+}

@@ -1,0 +1,176 @@
+//! The walk through a worker's connections: which are exceptions, and which of them other nodes are to hear of
+//! again.
+
+use super::Worker;
+use super::schedule::is_exception;
+use super::serve::service_of_connection;
+use crate::connection::{Connection, State};
+use crate::connections::{Connections, Journal, Walk};
+use crate::services::ServiceTable;
+use hotloop::packet::flow_key::FlowKey;
+use hotloop::stage::Instant;
+
+/// How long the walk that marks exceptions takes after the service table has changed, in nanoseconds, where
+/// [`SLOTS_A_TURN_MAX`] suffices for that.
+const PREPARE_NS_MAX: u64 = 1_000_000_000;
+
+/// How many places it looks at in a turn, whatever the time. Where it has time for more turns than it needs, it is
+/// done earlier.
+const SLOTS_A_TURN_MIN: usize = 4;
+
+/// How many places a walk looks at in a turn at most: each may take a walk through services, some 100 ns, so less
+/// than 10 µs a turn.
+const SLOTS_A_TURN_MAX: usize = 64;
+
+/// How often connections are looked at within the shortest idle timeout: a connection that is
+/// [due](Connection::is_due) after a third is claimed again long before the other nodes forget it.
+const PASSES_PER_IDLE_TIMEOUT: u64 = 12;
+
+/// How often a walk that marks is done once more where connections have moved meanwhile, some of which it may have
+/// missed.
+const REPEATS_MAX: u32 = 2;
+
+/// How far the walk is.
+#[derive(Debug, Default)]
+pub(super) struct Marking {
+    pass: Option<Pass>,
+    /// Whether exceptions are not all marked since the service table has changed.
+    is_incomplete: bool,
+    /// Whether there may be exceptions of this node's.
+    has_found: bool,
+}
+
+/// A walk through all places.
+#[derive(Clone, Copy, Debug)]
+struct Pass {
+    purpose: Purpose,
+    walk: Walk,
+    slots_left: usize,
+    /// When it last went on.
+    since: Instant,
+    /// When it is to be through.
+    end: Instant,
+    /// What [`Connections::moved_count`] was when it began.
+    moved_count: u64,
+    has_found: bool,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Purpose {
+    /// To mark exceptions, and to repeat that as many times at most.
+    Mark { repeats_left: u32 },
+    /// To journal those that are due.
+    Refresh,
+}
+
+impl Pass {
+    fn new(purpose: Purpose, connections: &Connections, now: Instant, length_ns: u64) -> Self {
+        Self {
+            purpose,
+            walk: Walk::default(),
+            slots_left: connections.slot_count(),
+            since: now,
+            end: Instant::from_ns(now.as_ns().saturating_add(length_ns)),
+            moved_count: connections.moved_count(),
+            has_found: false,
+        }
+    }
+
+    /// How many places to look at now, to be through in time.
+    fn budget(&self, now: Instant) -> usize {
+        let elapsed_ns = now.ns_since(self.since);
+        let left_ns = self.end.ns_since(self.since).max(1);
+        let share = u128::from(elapsed_ns) * self.slots_left as u128 / u128::from(left_ns);
+        let slots_min = if self.purpose == Purpose::Refresh { 0 } else { SLOTS_A_TURN_MIN };
+        (share as usize).clamp(slots_min, SLOTS_A_TURN_MAX)
+    }
+}
+
+impl Marking {
+    /// Whether the exceptions of the service table in use are marked.
+    pub(super) const fn is_complete(&self) -> bool {
+        !self.is_incomplete
+    }
+}
+
+impl<P> Worker<P> {
+    /// Begins to mark the exceptions of a service table that has just been taken up.
+    #[cold]
+    pub(super) fn begin_marking(&mut self, now: Instant) {
+        let purpose = Purpose::Mark { repeats_left: REPEATS_MAX };
+        self.marking.pass = Some(Pass::new(purpose, &self.connections, now, PREPARE_NS_MAX));
+        self.marking.is_incomplete = true;
+    }
+
+    /// Goes on with the walk where there is one: a bounded step.
+    #[inline]
+    pub(super) fn walk(&mut self, services: &ServiceTable, now: Instant) {
+        if let Some(pass) = self.marking.pass {
+            self.go_on_walking(services, pass, now);
+        } else if self.connections.journal().is_kept() {
+            self.begin_refreshing(services, now);
+        }
+    }
+
+    /// Begins to look for exceptions that are due, where there may be any.
+    fn begin_refreshing(&mut self, services: &ServiceTable, now: Instant) {
+        if self.connections.journal().take_has_new() {
+            self.marking.has_found = true;
+        }
+        if !self.marking.has_found {
+            return;
+        }
+        let lasting = [State::Established, State::Udp, State::Other];
+        let idle_ns = lasting.map(|state| services.settings.idle_ns[state as usize]);
+        let length_ns = idle_ns.into_iter().min().unwrap_or(0) / PASSES_PER_IDLE_TIMEOUT;
+        self.marking.pass = Some(Pass::new(Purpose::Refresh, &self.connections, now, length_ns));
+    }
+
+    #[cold]
+    fn go_on_walking(&mut self, services: &ServiceTable, mut pass: Pass, now: Instant) {
+        let budget = pass.budget(now);
+        if budget == 0 {
+            return;
+        }
+        let Self { connections, seed, .. } = self;
+        let idle_ns = &services.settings.idle_ns;
+        let has_found = &mut pass.has_found;
+        let mut refresh = |key: &FlowKey, it: &mut Connection, journal: &mut Journal, is_news| {
+            *has_found |= it.is_own_exception();
+            let idle_ns = idle_ns[it.state() as usize];
+            let is_due = || it.is_own_exception() && it.is_due(idle_ns, now);
+            if journal.is_kept() && (is_news || is_due()) && journal.note(*key) {
+                it.set_journalled(idle_ns, now);
+            }
+        };
+        let next = match pass.purpose {
+            Purpose::Refresh => connections.walk(pass.walk, budget, |key, it, journal| {
+                refresh(key, it, journal, false);
+            }),
+            Purpose::Mark { .. } => connections.walk(pass.walk, budget, |key, it, journal| {
+                let was_own_exception = it.is_own_exception();
+                let service = service_of_connection(services, key);
+                it.set_exception(is_exception(services, service, key, seed.hash(key), it.target));
+                refresh(key, it, journal, was_own_exception != it.is_own_exception());
+            }),
+        };
+        pass.slots_left = pass.slots_left.saturating_sub(budget);
+        pass.since = now;
+        self.marking.pass = match next {
+            Some(walk) => Some(Pass { walk, ..pass }),
+            None => self.end_pass(pass, now),
+        };
+    }
+
+    /// Ends a walk. Returns another one where some connections may have been missed.
+    fn end_pass(&mut self, pass: Pass, now: Instant) -> Option<Pass> {
+        self.marking.has_found = pass.has_found;
+        let Purpose::Mark { repeats_left } = pass.purpose else { return None };
+        if repeats_left > 0 && pass.moved_count != self.connections.moved_count() {
+            let purpose = Purpose::Mark { repeats_left: repeats_left - 1 };
+            return Some(Pass::new(purpose, &self.connections, now, PREPARE_NS_MAX));
+        }
+        self.marking.is_incomplete = false;
+        None
+    }
+}

@@ -1,0 +1,122 @@
+//! The connections of one IP version.
+
+use super::journal::Journal;
+use crate::connection::Connection;
+use crate::services::TargetId;
+use hotloop::arena::Arena;
+use hotloop::flow::{self, Class, Config, Handle, Hints, Key, Table};
+use hotloop::packet::flow_key::FlowKey;
+use hotloop::stage::{Error, Instant};
+
+/// The connections of an IP version, and what is kept with each.
+#[derive(Debug)]
+pub(super) struct Family<K: Key, H> {
+    pub(super) table: Table<K, (Connection, H)>,
+    /// Where those of a burst are, by place in it: see [`Connections::hint_burst`](super::Connections::hint_burst).
+    pub(super) hints: Hints,
+    /// How many candidates for eviction in a row were protected. When that reaches the capacity, the
+    /// table is full of protected connections, as far as a sample says: then one of them is evicted.
+    protected_count: usize,
+}
+
+impl<K: Key + Into<FlowKey>, H: Copy> Family<K, H> {
+    pub(super) fn new(arena: Arena, config: Config) -> Result<Self, Error> {
+        Ok(Self { table: Table::new(arena, config)?, hints: Hints::new(), protected_count: 0 })
+    }
+
+    /// The connection of a key. One that an earlier packet of the burst began may be left to
+    /// [`Connections::find`](super::Connections::find).
+    #[inline(always)]
+    pub(super) fn found(
+        &mut self,
+        key: &K,
+        index: usize,
+        now: Instant,
+    ) -> Option<&(Connection, H)> {
+        self.table.find(key, self.hints.at(index), now.as_ns())
+    }
+
+    #[inline(always)]
+    pub(super) fn likely_target(&self, index: usize) -> Option<TargetId> {
+        let (connection, _) = self.table.likely_value(self.hints.at(index))?;
+        Some(connection.target)
+    }
+
+    pub(super) fn peek(&self, key: &K, now: Instant) -> Option<Connection> {
+        self.table.peek(key, now.as_ns()).map(|handle| self.table[handle].0)
+    }
+
+    pub(super) fn set(&mut self, handle: Handle, connection: Connection) {
+        self.table.set_class(handle, class(&connection));
+        self.table[handle].0 = connection;
+    }
+
+    #[inline(always)]
+    pub(super) fn insert(
+        &mut self,
+        vacancy: flow::Vacancy<K>,
+        value: (Connection, H),
+        (now, opening_ns): (Instant, u64),
+        journal: &mut Journal,
+        mut on_removed: impl FnMut(TargetId),
+    ) -> Option<Handle> {
+        let class = class(&value.0);
+        let mut protected_count = 0;
+        let protected = &mut protected_count;
+        let rank = move |(it, _): &(Connection, H), _: Class, silent_ns: u64| {
+            let rank = it.rank(silent_ns, now, opening_ns);
+            if rank.is_none() {
+                *protected += 1;
+            }
+            rank
+        };
+        let on_evict = |key: K, (left, _): (Connection, H)| {
+            journal_end(journal, key, &left);
+            on_removed(left.target);
+        };
+        let placed = self.table.insert_ranked(vacancy, value, class, now.as_ns(), rank, on_evict);
+        if placed.is_ok() {
+            self.protected_count = 0;
+            return placed.ok();
+        }
+        self.protected_count += protected_count;
+        self.insert_among_protected(vacancy.key(), value, now, journal, on_removed)
+    }
+
+    /// Inserts a connection for which none may leave, if it is time that one does.
+    #[cold]
+    #[inline(never)]
+    fn insert_among_protected(
+        &mut self,
+        key: K,
+        value: (Connection, H),
+        now: Instant,
+        journal: &mut Journal,
+        mut on_removed: impl FnMut(TargetId),
+    ) -> Option<Handle> {
+        if self.protected_count < self.table.capacity() {
+            return None;
+        }
+        self.protected_count = 0;
+        let rank = |_: &(Connection, H), _: Class, _| Some(0);
+        let on_evict = |key: K, (left, _): (Connection, H)| {
+            journal_end(journal, key, &left);
+            on_removed(left.target);
+        };
+        let class = class(&value.0);
+        self.table.insert_ranked(key, value, class, now.as_ns(), rank, on_evict).ok()
+    }
+}
+
+/// The class of a connection's entry.
+const fn class(connection: &Connection) -> Class {
+    Class::new(connection.state() as usize)
+}
+
+/// Journals that an exception of this node's has left the table for another connection.
+#[inline(always)]
+fn journal_end(journal: &mut Journal, key: impl Into<FlowKey>, left: &Connection) {
+    if left.is_own_exception() && journal.is_kept() {
+        journal.note(key.into());
+    }
+}

@@ -1,0 +1,106 @@
+//! What the other nodes of a cluster are to hear of a worker's connections.
+
+use hotloop::packet::flow_key::FlowKey;
+use std::collections::VecDeque;
+
+/// The keys of connections whose exceptions have begun, changed or ended, or are due to be claimed again, until
+/// control takes them. What has become of each is looked up then, so a key says only that there is
+/// something to say.
+///
+/// All of its memory is taken at the start. A key that finds no room is lost, which the journal remembers:
+/// then all exceptions are to be looked through.
+#[derive(Debug, Default)]
+pub struct Journal {
+    keys: VecDeque<FlowKey>,
+    keys_max: usize,
+    has_lost: bool,
+    has_new: bool,
+}
+
+impl Journal {
+    /// With room for this many keys; for none, it is not kept.
+    #[must_use]
+    pub fn new(keys_max: usize) -> Self {
+        Self { keys: VecDeque::with_capacity(keys_max), keys_max, ..Self::default() }
+    }
+
+    /// Whether it is kept.
+    #[inline]
+    #[must_use]
+    pub const fn is_kept(&self) -> bool {
+        self.keys_max > 0
+    }
+
+    /// Notes a connection. Returns whether there was room.
+    #[cold]
+    #[inline(never)]
+    pub fn note(&mut self, key: FlowKey) -> bool {
+        self.has_new = true;
+        if self.keys.len() >= self.keys_max {
+            self.has_lost = true;
+            return false;
+        }
+        self.keys.push_back(key);
+        true
+    }
+
+    /// Takes the next key out, in the order in which they were noted.
+    pub fn next(&mut self) -> Option<FlowKey> {
+        self.keys.pop_front()
+    }
+
+    /// How many keys wait to be taken.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Whether none waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// Whether a key was lost since this was last called.
+    pub const fn take_has_lost(&mut self) -> bool {
+        std::mem::replace(&mut self.has_lost, false)
+    }
+
+    /// Whether any was noted since this was last called.
+    pub const fn take_has_new(&mut self) -> bool {
+        std::mem::replace(&mut self.has_new, false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(port: u16) -> FlowKey {
+        let client = format!("198.51.100.7:{port}").parse().unwrap();
+        FlowKey::new(client, "203.0.113.10:80".parse().unwrap(), 6).unwrap()
+    }
+
+    #[test]
+    fn what_finds_no_room_is_known_to_be_lost() {
+        let mut journal = Journal::new(2);
+        assert!(journal.note(key(1)) && journal.note(key(2)));
+        assert!(!journal.take_has_lost());
+        assert!(!journal.note(key(3)));
+        assert!(journal.take_has_lost() && !journal.take_has_lost());
+        assert_eq!((journal.len(), journal.next()), (2, Some(key(1))));
+        assert!(journal.note(key(4)) && !journal.take_has_lost());
+        assert_eq!(
+            [journal.next(), journal.next(), journal.next()],
+            [Some(key(2)), Some(key(4)), None]
+        );
+        assert!(journal.take_has_new() && !journal.take_has_new());
+    }
+
+    #[test]
+    fn one_with_no_room_takes_no_memory() {
+        let mut journal = Journal::default();
+        assert!(!journal.is_kept() && !journal.note(key(1)) && journal.is_empty());
+        assert_eq!(journal.keys.capacity(), 0);
+    }
+}

@@ -1,0 +1,123 @@
+//! What the nodes of a cluster need of a worker's connections.
+
+use super::{Connections, Journal, Place, Walk};
+use crate::connection::Connection;
+use hotloop::flow::Cursor;
+use hotloop::packet::flow_key::FlowKey;
+use hotloop::stage::Instant;
+
+impl Connections {
+    /// With a journal of this many keys of what other nodes are to hear of.
+    #[must_use]
+    pub fn journalling(self, keys_max: usize) -> Self {
+        Self { journal: Journal::new(keys_max), ..self }
+    }
+
+    /// What other nodes are to hear of.
+    pub const fn journal(&mut self) -> &mut Journal {
+        &mut self.journal
+    }
+
+    /// How long a connection in this one's state is remembered after its last packet, in nanoseconds.
+    #[must_use]
+    pub const fn idle_ns(&self, connection: &Connection) -> u64 {
+        self.idle_ns[connection.state() as usize]
+    }
+
+    /// Journals what happens to an exception of this node's.
+    #[inline(never)]
+    pub(super) fn journal_change(
+        &mut self,
+        (place, key): (Place, &FlowKey),
+        after: &mut Connection,
+        now: Instant,
+    ) {
+        let Some(before) = self.connection(place) else { return };
+        let said = |it: &Connection| it.is_own_exception().then(|| (it.target, it.state()));
+        if said(&before) != said(after) && self.journal.note(*key) {
+            after.set_journalled(self.idle_ns(after), now);
+        }
+    }
+
+    /// Where the connection of a key is, what it is, and for how long it had no packet, in nanoseconds. It does not
+    /// count as seen.
+    #[must_use]
+    pub fn peek_silent(&self, key: &FlowKey, now: Instant) -> Option<(Place, Connection, u64)> {
+        let (place, silent_ns) = match key {
+            FlowKey::V4(key) => {
+                let (handle, silent_ns) = self.v4.table.peek_silent(key, now.as_ns())?;
+                (Place::V4(handle), silent_ns)
+            }
+            FlowKey::V6(key) => {
+                let (handle, silent_ns) = self.v6.table.peek_silent(key, now.as_ns())?;
+                (Place::V6(handle), silent_ns)
+            }
+        };
+        Some((place, self.connection(place)?, silent_ns))
+    }
+
+    /// Changes the connection in a place to what another node says of it, which it forgets in `left_ns`
+    /// nanoseconds.
+    ///
+    /// # Panics
+    /// When it has left the place.
+    pub fn set_remote(&mut self, place: Place, connection: Connection, left_ns: u64) {
+        let silent_ns = self.idle_ns(&connection).saturating_sub(left_ns);
+        match place {
+            Place::V4(handle) => {
+                self.v4.set(handle, connection);
+                self.v4.table.set_silent_ns(handle, silent_ns);
+            }
+            Place::V6(handle) => {
+                self.v6.set(handle, connection);
+                self.v6.table.set_silent_ns(handle, silent_ns);
+            }
+        }
+    }
+
+    /// Forgets the connection of a key, and returns it.
+    pub fn remove(&mut self, key: &FlowKey) -> Option<Connection> {
+        match key {
+            FlowKey::V4(key) => self.v4.table.remove(key).map(|(it, _)| it),
+            FlowKey::V6(key) => self.v6.table.remove(key).map(|(it, ())| it),
+        }
+    }
+
+    /// Visits the connections in the next `budget` places, which may change them but for their states, and
+    /// says where to go on, or none at the end. Those that come, go or move meanwhile may be missed
+    /// or met twice.
+    pub fn walk(
+        &mut self,
+        walk: Walk,
+        budget: usize,
+        mut visit: impl FnMut(&FlowKey, &mut Connection, &mut Journal),
+    ) -> Option<Walk> {
+        let Self { v4, v6, journal, .. } = self;
+        match walk {
+            Walk::V4(cursor) => {
+                let next = v4.table.scan_mut(cursor, budget, |key, (it, _)| {
+                    visit(&FlowKey::V4(*key), it, journal);
+                });
+                Some(next.map_or(Walk::V6(Cursor::default()), Walk::V4))
+            }
+            Walk::V6(cursor) => {
+                let next = v6.table.scan_mut(cursor, budget, |key, (it, ())| {
+                    visit(&FlowKey::V6(*key), it, journal);
+                });
+                next.map(Walk::V6)
+            }
+        }
+    }
+
+    /// How many places a [`walk`](Self::walk) goes through.
+    #[must_use]
+    pub fn slot_count(&self) -> usize {
+        self.v4.table.slot_count() + self.v6.table.slot_count()
+    }
+
+    /// How many connections have moved to other places so far, to make room for new ones.
+    #[must_use]
+    pub fn moved_count(&self) -> u64 {
+        self.v4.table.stats().moved_count + self.v6.table.stats().moved_count
+    }
+}
