@@ -65,7 +65,7 @@ fn echo_fate(table: &ServiceTable, key: &FlowKey) -> Option<&'static str> {
 }
 
 /// The worker that owns a flow.
-fn worker_of(key: &FlowKey, hashes: &Hashes, worker_count: usize) -> usize {
+pub(super) fn worker_of(key: &FlowKey, hashes: &Hashes, worker_count: usize) -> usize {
     // Packets carry the upper half of the hash.
     let shard = hashes.seed().shard(key) & 0xFFFF_0000;
     Shard::from(shard).worker(worker_count)

@@ -1,0 +1,287 @@
+//! The exceptions of all workers, for the other nodes of a cluster, and those of other nodes for the workers.
+
+use super::lookup::worker_of;
+use crate::balance::{Changes, Entry, Exchange, Import, Page};
+use crate::services::ServiceTable;
+use crate::sync::{Change, Record};
+use hotloop::engine::Asker;
+
+/// How many exceptions travel to a worker or from it at once. What waits for control to come by is no more, for each
+/// worker and direction.
+const BATCH_MAX: usize = 4096;
+
+/// What the other nodes are to hear, in this order: an exception that was found in a walk may end with the next
+/// changes.
+#[derive(Clone, Copy, Debug)]
+pub enum Pulled<'a> {
+    /// What has changed of a worker's exceptions.
+    Changes(&'a [Change]),
+    /// Some of a worker's exceptions, found in a [walk](Exceptions::begin_walk).
+    Exceptions(&'a [Record]),
+}
+
+/// Moves exceptions between the workers and control. It never waits for a worker, and all of its memory is taken
+/// at the start.
+#[derive(Debug)]
+pub struct Exceptions {
+    asker: Asker<Exchange, Exchange>,
+    /// One for each worker.
+    lanes: Vec<Lane>,
+    has_lost: bool,
+    stale_count: u64,
+    refused_count: u64,
+}
+
+/// The way to a worker and back. It has one exchange at a time.
+#[derive(Debug)]
+struct Lane {
+    /// The memory for each kind of exchange, but for the one that is under way.
+    changes: Option<Box<Changes>>,
+    page: Option<Box<Page>>,
+    import: Option<Box<Import>>,
+    /// For the next import.
+    entries: Vec<Entry>,
+    /// What came back, until it is taken.
+    pulled: Option<Exchange>,
+    /// The kind of the exchange before.
+    last: Kind,
+    is_walking: bool,
+    /// Whether the page is to begin again.
+    restarts: bool,
+    /// What the worker said last.
+    marked: Option<u64>,
+    waiting_count: usize,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Kind {
+    Changes,
+    Exceptions,
+    Import,
+}
+
+impl Exceptions {
+    /// Of so many workers, which share their exceptions by `asker`.
+    #[must_use]
+    pub fn new(asker: Asker<Exchange, Exchange>, worker_count: usize) -> Self {
+        let lanes = (0..worker_count).map(|_| Lane::new()).collect();
+        Self { asker, lanes, has_lost: false, stale_count: 0, refused_count: 0 }
+    }
+
+    /// Takes what the workers have found, hands it to `take`, and asks them for more: to be called every few
+    /// milliseconds. What `take` returns false for is handed to it again the next time, and its worker is
+    /// not asked until then.
+    pub fn turn(&mut self, mut take: impl FnMut(Pulled<'_>) -> bool) {
+        for worker in 0..self.lanes.len() {
+            let lane = &mut self.lanes[worker];
+            if let Some(answer) = self.asker.answer(worker) {
+                lane.pulled = Some(answer);
+            }
+            match lane.pulled.take() {
+                Some(pulled) => match lane.take(pulled, &mut take) {
+                    Ok(taken) => {
+                        self.has_lost |= taken.has_lost;
+                        self.stale_count += taken.stale_count;
+                        self.refused_count += taken.refused_count;
+                    }
+                    Err(pulled) => lane.pulled = Some(pulled),
+                },
+                None if lane.is_out() => continue,
+                None => {}
+            }
+            if lane.pulled.is_none()
+                && let Some(exchange) = lane.next()
+                && let Err(exchange) = self.asker.ask(worker, exchange)
+            {
+                lane.put_back(exchange);
+            }
+        }
+    }
+
+    /// Has the workers look through all of their exceptions, from the beginning.
+    pub fn begin_walk(&mut self) {
+        for lane in &mut self.lanes {
+            (lane.is_walking, lane.restarts) = (true, true);
+        }
+    }
+
+    /// Whether a walk is not through yet, or not all that it found was taken.
+    #[must_use]
+    pub fn is_walking(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.is_walking)
+    }
+
+    /// Whether changes were lost since this was last called, as workers had no room for them: then the other nodes
+    /// need all exceptions, which takes a [walk](Self::begin_walk).
+    #[must_use]
+    pub const fn take_has_lost(&mut self) -> bool {
+        std::mem::replace(&mut self.has_lost, false)
+    }
+
+    /// Whether all exceptions by this service table were found and taken.
+    #[must_use]
+    pub fn is_marked(&self, table: &ServiceTable) -> bool {
+        let is_marked =
+            |lane: &Lane| lane.marked == Some(table.serial()) && lane.waiting_count == 0;
+        self.lanes.iter().all(is_marked)
+    }
+
+    /// How many changes waited on the workers when they were last asked.
+    #[must_use]
+    pub fn waiting_count(&self) -> usize {
+        self.lanes.iter().map(|lane| lane.waiting_count).sum()
+    }
+
+    /// How many claims and ends of other nodes counted for less than what this node knew.
+    #[must_use]
+    pub const fn stale_count(&self) -> u64 {
+        self.stale_count
+    }
+
+    /// How many claims of other nodes were refused: their backends are unknown here, or there is no room for
+    /// them.
+    #[must_use]
+    pub const fn refused_count(&self) -> u64 {
+        self.refused_count
+    }
+
+    /// Takes what other nodes say, as far as there is room, in this order. Returns how much it took: the rest is for
+    /// the next turn. `table` is the service table in use.
+    #[must_use]
+    pub fn import(&mut self, table: &ServiceTable, changes: &[Change]) -> usize {
+        let (hashes, worker_count) = (table.settings.hashes, self.lanes.len());
+        for (index, change) in changes.iter().enumerate() {
+            let key = match change {
+                Change::Claim(record) => &record.key,
+                Change::End(key) => key,
+            };
+            let entries = &mut self.lanes[worker_of(key, &hashes, worker_count)].entries;
+            if entries.len() >= BATCH_MAX {
+                return index;
+            }
+            let entry = match change {
+                Change::End(key) => Some(Entry::End(*key)),
+                Change::Claim(record) => {
+                    let target = table.target_at(key, record.backend);
+                    target.map(|target| Entry::Claim(*record, target))
+                }
+            };
+            match entry {
+                Some(entry) => entries.push(entry),
+                None => self.refused_count += 1,
+            }
+        }
+        changes.len()
+    }
+}
+
+/// What was taken from a worker, apart from exceptions.
+#[derive(Default)]
+struct Taken {
+    has_lost: bool,
+    stale_count: u64,
+    refused_count: u64,
+}
+
+impl Lane {
+    fn new() -> Self {
+        Self {
+            changes: Some(Box::new(Changes::with_capacity(BATCH_MAX))),
+            page: Some(Box::new(Page::with_capacity(BATCH_MAX))),
+            import: Some(Box::new(Import::with_capacity(BATCH_MAX))),
+            entries: Vec::with_capacity(BATCH_MAX),
+            pulled: None,
+            last: Kind::Import,
+            is_walking: false,
+            restarts: false,
+            marked: None,
+            waiting_count: 0,
+        }
+    }
+
+    /// Whether an exchange is under way.
+    const fn is_out(&self) -> bool {
+        self.changes.is_none() || self.page.is_none() || self.import.is_none()
+    }
+
+    /// Hands on what came back. Returns it where it is not taken.
+    fn take(
+        &mut self,
+        pulled: Exchange,
+        take: &mut impl FnMut(Pulled<'_>) -> bool,
+    ) -> Result<Taken, Exchange> {
+        let mut taken = Taken::default();
+        match pulled {
+            Exchange::Changes(mut changes) => {
+                if !changes.found.is_empty() && !take(Pulled::Changes(&changes.found)) {
+                    return Err(Exchange::Changes(changes));
+                }
+                (self.marked, self.waiting_count) = (changes.marked, changes.waiting_count);
+                taken.has_lost = changes.has_lost;
+                changes.found.clear();
+                self.changes = Some(changes);
+            }
+            Exchange::Exceptions(mut page) => {
+                // What was found before the walk began again comes once more.
+                if !self.restarts
+                    && !page.found.is_empty()
+                    && !take(Pulled::Exceptions(&page.found))
+                {
+                    return Err(Exchange::Exceptions(page));
+                }
+                self.is_walking = self.restarts || page.walk.is_some();
+                page.found.clear();
+                self.page = Some(page);
+            }
+            Exchange::Import(mut import) => {
+                taken.stale_count = import.stale_count;
+                taken.refused_count = import.refused_count;
+                import.clear();
+                self.import = Some(import);
+            }
+        }
+        Ok(taken)
+    }
+
+    /// The next exchange. The kinds take turns.
+    fn next(&mut self) -> Option<Exchange> {
+        let order = match self.last {
+            Kind::Import => [Kind::Changes, Kind::Exceptions, Kind::Import],
+            Kind::Changes => [Kind::Exceptions, Kind::Import, Kind::Changes],
+            Kind::Exceptions => [Kind::Import, Kind::Changes, Kind::Exceptions],
+        };
+        let kind = order.into_iter().find(|kind| match kind {
+            Kind::Changes => true,
+            Kind::Exceptions => self.is_walking,
+            Kind::Import => !self.entries.is_empty(),
+        })?;
+        self.last = kind;
+        match kind {
+            Kind::Changes => self.changes.take().map(Exchange::Changes),
+            Kind::Exceptions => {
+                let mut page = self.page.take()?;
+                if std::mem::take(&mut self.restarts) {
+                    page.restart();
+                }
+                Some(Exchange::Exceptions(page))
+            }
+            Kind::Import => {
+                let mut import = self.import.take()?;
+                std::mem::swap(&mut import.entries, &mut self.entries);
+                Some(Exchange::Import(import))
+            }
+        }
+    }
+
+    /// Keeps the memory of an exchange that the worker does not take, as at the end of a run.
+    fn put_back(&mut self, exchange: Exchange) {
+        match exchange {
+            Exchange::Changes(changes) => self.changes = Some(changes),
+            Exchange::Exceptions(page) => self.page = Some(page),
+            Exchange::Import(mut import) => {
+                std::mem::swap(&mut import.entries, &mut self.entries);
+                self.import = Some(import);
+            }
+        }
+    }
+}
