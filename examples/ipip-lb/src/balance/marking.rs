@@ -45,11 +45,12 @@ pub(super) struct Marking {
 struct Pass {
     purpose: Purpose,
     walk: Walk,
-    slots_left: usize,
-    /// When it last went on.
-    since: Instant,
-    /// When it is to be through.
-    end: Instant,
+    slot_count: usize,
+    /// How many places it has looked at.
+    done_count: usize,
+    begin: Instant,
+    /// How long it is to take, in nanoseconds.
+    length_ns: u64,
     /// What [`Connections::moved_count`] was when it began.
     moved_count: u64,
     has_found: bool,
@@ -68,9 +69,10 @@ impl Pass {
         Self {
             purpose,
             walk: Walk::default(),
-            slots_left: connections.slot_count(),
-            since: now,
-            end: Instant::from_ns(now.as_ns().saturating_add(length_ns)),
+            slot_count: connections.slot_count(),
+            done_count: 0,
+            begin: now,
+            length_ns: length_ns.max(1),
             moved_count: connections.moved_count(),
             has_found: false,
         }
@@ -78,11 +80,13 @@ impl Pass {
 
     /// How many places to look at now, to be through in time.
     fn budget(&self, now: Instant) -> usize {
-        let elapsed_ns = now.ns_since(self.since);
-        let left_ns = self.end.ns_since(self.since).max(1);
-        let share = u128::from(elapsed_ns) * self.slots_left as u128 / u128::from(left_ns);
+        let passed_ns = now.ns_since(self.begin);
+        if passed_ns >= self.length_ns {
+            return SLOTS_A_TURN_MAX;
+        }
+        let due = self.slot_count as u128 * u128::from(passed_ns) / u128::from(self.length_ns);
         let slots_min = if self.purpose == Purpose::Refresh { 0 } else { SLOTS_A_TURN_MIN };
-        (share as usize).clamp(slots_min, SLOTS_A_TURN_MAX)
+        (due as usize).saturating_sub(self.done_count).clamp(slots_min, SLOTS_A_TURN_MAX)
     }
 }
 
@@ -154,8 +158,7 @@ impl<P> Worker<P> {
                 refresh(key, it, journal, was_own_exception != it.is_own_exception());
             }),
         };
-        pass.slots_left = pass.slots_left.saturating_sub(budget);
-        pass.since = now;
+        pass.done_count += budget;
         self.marking.pass = match next {
             Some(walk) => Some(Pass { walk, ..pass }),
             None => self.end_pass(pass, now),

@@ -241,6 +241,12 @@ impl<P> Balance<P> {
         &self.state.connections
     }
 
+    /// Whether the exceptions of the service table that this worker goes by are all marked.
+    #[must_use]
+    pub const fn are_exceptions_marked(&self) -> bool {
+        self.state.marking.is_complete()
+    }
+
     /// What memory the tables of this worker got.
     #[must_use]
     pub const fn obtained(&self) -> [(&'static str, Obtained); 2] {

@@ -1,0 +1,120 @@
+//! What sharing exceptions costs a worker.
+
+use crate::node::{BACKENDS, Node, WEB};
+use hotloop::packet::build::tcp;
+use hotloop::packet::tcp::flags::SYN;
+use ipip_lb::control::Pulled;
+use std::time::{Duration, Instant};
+
+/// How many connections there are, and room for.
+const CONNECTIONS: u32 = 60_000;
+const ROOM: usize = 65_536;
+
+/// How long a turn may take, at most, as a rule.
+const TURN: Duration = Duration::from_micros(10);
+
+fn node() -> Node {
+    let mut node = Node::of_size(ROOM, ROOM);
+    let syn = |index: u32| {
+        let client =
+            format!("198.{}.{}.{}:4000", index / 62_500 + 18, index / 250 % 250, index % 250 + 1);
+        tcp().from(client).to(WEB).tcp_flags(SYN).build()
+    };
+    for first in (0..CONNECTIONS).step_by(500) {
+        node.lb.feed(&(first..first + 500).map(syn).collect::<Vec<_>>());
+    }
+    assert_eq!(node.lb.connections(), CONNECTIONS as usize);
+    node
+}
+
+/// The median of how long turns of the worker take until `is_done`, and how many there were.
+fn turns(
+    node: &mut Node,
+    step: Duration,
+    mut is_done: impl FnMut(&mut Node) -> bool,
+) -> (Duration, usize) {
+    let mut turns = Vec::new();
+    while !is_done(node) {
+        node.advance(step);
+        let start = Instant::now();
+        node.lb.tick();
+        turns.push(start.elapsed());
+        assert!(turns.len() < 10_000_000, "it takes for ever");
+    }
+    turns.sort();
+    (turns[turns.len() / 2], turns.len())
+}
+
+#[test]
+fn exceptions_are_marked_and_handed_over_in_short_turns() {
+    let mut node = node();
+    node.lb.standing.weights.extend([("web".to_owned(), 0)].map(|(service, weight)| {
+        let address = BACKENDS[2].parse().unwrap();
+        (ipip_lb::services::TargetName { service, address }, weight)
+    }));
+    node.lb.reload();
+    let marked = |node: &mut Node| node.lb.balance().are_exceptions_marked();
+    // As many turns as come in a second of full load, and then some that are slow.
+    let (turn, count) = turns(&mut node, Duration::from_millis(1), marked);
+    println!("marking: {count} turns, {turn:?} each");
+    assert!(turn < 10 * TURN, "{turn:?}");
+
+    let mut found = Vec::new();
+    let pull = |node: &mut Node| {
+        node.exceptions.turn(|pulled| {
+            let Pulled::Changes(changes) = pulled else { panic!("no walk") };
+            found.extend_from_slice(changes);
+            true
+        });
+        node.exceptions.is_marked(node.lb.services())
+    };
+    let (turn, count) = turns(&mut node, Duration::ZERO, pull);
+    println!("{} changes: {count} turns, {turn:?} each", found.len());
+    assert!(turn < 10 * TURN, "{turn:?}");
+    assert!(found.len() as u32 > CONNECTIONS / 4);
+
+    node.exceptions.begin_walk();
+    let mut walked = 0;
+    let pull = |node: &mut Node| {
+        node.exceptions.turn(|pulled| {
+            let Pulled::Exceptions(records) = pulled else { panic!("no change") };
+            walked += records.len();
+            true
+        });
+        !node.exceptions.is_walking()
+    };
+    let (turn, count) = turns(&mut node, Duration::ZERO, pull);
+    println!("a walk that finds {walked}: {count} turns, {turn:?} each");
+    assert!(turn < 10 * TURN, "{turn:?}");
+    assert_eq!(walked, found.len());
+
+    let mut other = Node::of_size(ROOM, ROOM);
+    let mut left = &found[..];
+    let push = |other: &mut Node| {
+        let taken = other.exceptions.import(other.lb.services(), left);
+        left = &left[taken..];
+        other.exceptions.turn(|_| true);
+        other.lb.connections() >= found.len()
+    };
+    let (turn, count) = turns(&mut other, Duration::ZERO, push);
+    println!("an import: {count} turns, {turn:?} each");
+    assert!(turn < 10 * TURN, "{turn:?}");
+}
+
+/// The fewer turns a worker has, the more slots it looks at in each, up to a bound.
+#[test]
+fn marking_is_through_within_a_second() {
+    for step_us in [1, 50, 400] {
+        let mut node = node();
+        node.lb.reload();
+        let mut passed = Duration::ZERO;
+        let step = Duration::from_micros(step_us);
+        while !node.lb.balance().are_exceptions_marked() {
+            node.advance(step);
+            passed += step;
+            node.lb.tick();
+        }
+        println!("{step:?} between turns: marked after {passed:?}");
+        assert!(passed <= Duration::from_millis(1_010), "{passed:?}");
+    }
+}

@@ -1,0 +1,159 @@
+//! What a balancer does with a claim to a connection that it knows something of itself.
+
+use crate::node::{self, BACKENDS, Node, WEB, claim};
+use hotloop::packet::build::tcp;
+use hotloop::packet::tcp::flags::{ACK, SYN};
+use ipip_lb::connection::State::{Closing, Established, Opening};
+use ipip_lb::sync::Change;
+use std::time::Duration;
+
+const CLIENT: &str = "198.51.100.7:4000";
+
+/// A node that knows the connection, opened a second ago here, and a backend that this is not on.
+fn with_connection(flags: &[u8]) -> (Node, &'static str) {
+    let mut node = Node::new();
+    for flags in flags {
+        node.backend(segment(*flags));
+    }
+    node.advance(Duration::from_secs(1));
+    let here = node.known(CLIENT, WEB).unwrap().to_string();
+    let other = BACKENDS.into_iter().find(|it| **it != here).unwrap();
+    (node, other)
+}
+
+fn segment(flags: u8) -> hotloop::packet::build::PacketBuilder {
+    tcp().from(CLIENT).to(WEB).tcp_flags(flags)
+}
+
+/// Whether the claim wins, by where the next packet goes.
+fn wins(mut node: Node, other: &str, change: Change) -> bool {
+    let stale_count = node.exceptions.stale_count();
+    node.import(&[change]);
+    let is_stale = node.exceptions.stale_count() > stale_count;
+    let wins = node.backend(segment(ACK)).to_string() == other;
+    assert_eq!(wins, !is_stale);
+    wins
+}
+
+#[test]
+fn the_connection_that_was_inserted_earlier_wins() {
+    for (age_ms, is_theirs) in [(60_000, true), (100, false)] {
+        let (node, other) = with_connection(&[ACK]);
+        let change = claim(CLIENT, other, Established, (age_ms, 800_000));
+        assert_eq!(wins(node, other, change), is_theirs);
+    }
+}
+
+#[test]
+fn established_beats_opening() {
+    let (node, other) = with_connection(&[SYN]);
+    assert!(wins(node, other, claim(CLIENT, other, Established, (100, 800_000))));
+    let (node, other) = with_connection(&[ACK]);
+    assert!(!wins(node, other, claim(CLIENT, other, Opening, (60_000, 8_000))));
+}
+
+#[test]
+fn a_connection_whose_syn_was_seen_here_beats_any_older_claim() {
+    for flags in [&[SYN][..], &[SYN, ACK]] {
+        let (node, other) = with_connection(flags);
+        assert!(!wins(node, other, claim(CLIENT, other, Established, (60_000, 800_000))));
+    }
+}
+
+#[test]
+fn of_one_backend_the_balancer_that_saw_a_packet_last_has_the_connection() {
+    for (silent_s, is_theirs) in [(100, true), (0, false)] {
+        let (mut node, _) = with_connection(&[ACK]);
+        let here = node.known(CLIENT, WEB).unwrap();
+        node.advance(Duration::from_secs(silent_s));
+        if !is_theirs {
+            node.backend(segment(ACK));
+        }
+        node.import(&[claim(CLIENT, &here.to_string(), Established, (60_000, 899_000))]);
+        let connection = node.connection(CLIENT, WEB).unwrap();
+        assert_eq!((node.known(CLIENT, WEB), connection.is_remote()), (Some(here), is_theirs));
+        node.backend(segment(ACK));
+        assert!(!node.connection(CLIENT, WEB).unwrap().is_remote());
+    }
+}
+
+#[test]
+fn a_claim_of_what_is_over_shortens_what_its_owner_claimed_before() {
+    let mut node = Node::new();
+    node.import(&[claim(CLIENT, BACKENDS[1], Established, (5_000, 800_000))]);
+    assert_eq!(node.connection(CLIENT, WEB).map(|it| it.state()), Some(Established));
+    node.import(&[claim(CLIENT, BACKENDS[1], Closing, (6_000, 19_000))]);
+    assert_eq!(node.connection(CLIENT, WEB).map(|it| it.state()), Some(Closing));
+    let mut silent = Duration::ZERO;
+    while node.connection(CLIENT, WEB).is_some() {
+        node.live(Duration::from_secs(1));
+        silent += Duration::from_secs(1);
+        assert!(silent < Duration::from_secs(30));
+    }
+    assert!(silent >= Duration::from_secs(19), "{silent:?}");
+}
+
+#[test]
+fn a_peers_connection_is_forgotten_at_the_remaining_time_unless_a_packet_comes() {
+    let (idle_s, left_s) = (900, 37);
+    for comes in [false, true] {
+        let mut node = Node::new();
+        node.import(&[claim(CLIENT, BACKENDS[1], Established, (5_000, left_s * 1000))]);
+        node.advance(Duration::from_secs(u64::from(left_s) - 1));
+        if comes {
+            assert_eq!(node.backend(segment(ACK)).to_string(), BACKENDS[1]);
+            node.advance(Duration::from_secs(idle_s - 10));
+        }
+        node.live(Duration::ZERO);
+        assert!(node.connection(CLIENT, WEB).is_some());
+        node.advance(Duration::from_secs(if comes { 11 } else { 2 }));
+        assert!(node.live(Duration::ZERO).is_empty(), "of its expiry nobody needs to hear");
+        assert!(node.connection(CLIENT, WEB).is_none());
+    }
+}
+
+#[test]
+fn the_end_of_a_peers_connection_is_its_end_here_unless_it_is_this_balancers_now() {
+    for is_own in [false, true] {
+        let mut node = Node::new();
+        node.import(&[claim(CLIENT, BACKENDS[1], Established, (5_000, 800_000))]);
+        if is_own {
+            node.backend(segment(ACK));
+        }
+        node.import(&[Change::End(node::key(CLIENT, WEB, 6))]);
+        assert_eq!(node.connection(CLIENT, WEB).is_some(), is_own);
+        assert_eq!(node.exceptions.stale_count(), u64::from(is_own));
+    }
+}
+
+#[test]
+fn a_claim_to_an_unknown_backend_is_refused() {
+    let mut node = Node::new();
+    node.import(&[claim(CLIENT, "10.9.9.9", Established, (5_000, 800_000))]);
+    assert_eq!(node.exceptions.refused_count(), 1);
+    assert!(node.connection(CLIENT, WEB).is_none());
+}
+
+/// A table full of established exceptions takes no more.
+#[test]
+fn claims_that_find_no_room_are_refused() {
+    let mut node = Node::of_size(64, 64);
+    let claims = |numbers: std::ops::Range<u32>| -> Vec<Change> {
+        let of = |number: u32| {
+            let client = format!("198.51.{}.{}:4000", number / 250, number % 250 + 1);
+            let backends = BACKENDS.map(|it| claim(&client, it, Established, (60_000, 800_000)));
+            // One of them is where the hash says: the first one that isn't is an exception.
+            backends[number as usize % 3]
+        };
+        numbers.map(of).collect()
+    };
+    node.import(&claims(0..2000));
+    let refused = node.exceptions.refused_count();
+    println!("{refused} of 2000 refused");
+    assert!(refused > 0 && node.lb.connections() <= 64);
+    let target_counts: u64 = {
+        let all = node.lb.balance().connections().iter();
+        all.map(|(_, connection)| u64::from(connection.is_remote())).sum()
+    };
+    assert_eq!(target_counts, node.lb.connections() as u64);
+}
