@@ -2,7 +2,8 @@
 
 use crate::arrival::{Classify, Ports, shard};
 use crate::balance::{
-    BUFFERS_MAX, Balance, BalancerConfig, Buffer, Create, Egresses, Probing, Query, Reply, Route,
+    BUFFERS_MAX, Balance, BalancerConfig, Buffer, Create, Egresses, Exchange, Probing, Query,
+    Reply, Route, Sharing,
 };
 use crate::config::{Config, DeploymentKind, Engine};
 use crate::counts::{Summary, WorkerCounts};
@@ -31,6 +32,9 @@ pub struct NetworkFunction {
     mailboxes: PerCore<Mailbox<Query, Reply>>,
     /// Those of health checks through tunnels, where there may be any.
     probes: Option<PerCore<Mailbox<Buffer, Buffer>>>,
+    /// Those of exceptions, where there are other nodes, and how many changes each worker has room for.
+    exchanges: Option<(PerCore<Mailbox<Exchange, Exchange>>, usize)>,
+    deployment: Deployment,
     egresses: Egresses,
     ports: Ports,
     counts: Arc<[WorkerCounts]>,
@@ -82,6 +86,8 @@ impl NetworkFunction {
             subscribers,
             mailboxes,
             probes,
+            exchanges: None,
+            deployment,
             egresses,
             ports: Ports::default(),
             counts: Arc::clone(&counts),
@@ -99,6 +105,14 @@ impl NetworkFunction {
     #[must_use]
     pub fn receiving(self, ports: Ports) -> Self {
         Self { ports, ..self }
+    }
+
+    /// With workers that share their exceptions with other nodes, and have room for so many changes each until
+    /// control takes them; and control's side of that, for [`Exceptions`](crate::control::Exceptions).
+    #[must_use]
+    pub fn sharing(self, journal_max: usize) -> (Self, Asker<Exchange, Exchange>) {
+        let (asker, mailboxes) = mailbox(self.deployment, 1, 1);
+        (Self { exchanges: Some((mailboxes, journal_max)), ..self }, asker)
     }
 
     /// With packets that leave by the kernel's routes, where a side's port says so. Their graph is a
@@ -204,7 +218,10 @@ impl NetworkFunction {
             slot_capacity: self.slot_capacity,
             node: core.node(),
             mailbox: self.mailboxes.take(core),
-            sharing: None,
+            sharing: self.exchanges.as_ref().and_then(|(mailboxes, journal_max)| {
+                let mailbox = mailboxes.take(core)?;
+                Some(Sharing { mailbox, journal_max: *journal_max })
+            }),
         })?;
         let tables = balance.obtained();
         if self.require_hugepages {

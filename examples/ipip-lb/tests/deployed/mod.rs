@@ -19,6 +19,7 @@ use hotloop::testing::{Frame, MemoryPort, PacketPool, PortConfig};
 use ipip_lb::arrival::Ports;
 use ipip_lb::balance::{Create, Egress, Egresses, Route};
 use ipip_lb::config::{Config, NextHop as HopOfPort};
+use ipip_lb::control::Exceptions;
 use ipip_lb::network_function::NetworkFunction;
 use std::fmt::Debug;
 
@@ -26,6 +27,9 @@ pub const CLIENTS_MAC: [u8; 6] = [2, 0, 0, 0, 1, 1];
 pub const BACKENDS_MAC: [u8; 6] = [2, 0, 0, 0, 2, 1];
 /// The balancer's own, at both ports.
 pub const OWN_MAC: [u8; 6] = [2, 0, 0, 0, 9, 9];
+
+/// How many changes of exceptions each worker has room for.
+const JOURNAL_MAX: usize = 4096;
 
 /// Runs `script` in both deployments, each with `worker_count` workers, and checks that every ledger is
 /// whole. What it returns must be the same in both, and is returned.
@@ -117,7 +121,8 @@ fn run_script(
         port.vlan.into_iter().for_each(|vlan| receiving.set_vlan(PortId::new(id), vlan));
     }
     let has_vlans = receiving.has_vlans();
-    let function = function.receiving(receiving);
+    let (function, asker) = function.receiving(receiving).sharing(JOURNAL_MAX);
+    let exceptions = Exceptions::new(asker, deployment.cores_in(1));
     let ports = [("clients", CLIENTS), ("backends", BACKENDS)].map(|(name, number)| {
         // What was sent goes home at once, so that few buffers suffice.
         let (id, pool) = (Some(PortId::new(number as u16)), pool.clone());
@@ -153,7 +158,8 @@ fn run_script(
         plan = Engine::plan(function.graph(receive, send), deployment).unwrap();
         plan.assemble().unwrap()
     };
-    let mut running = Running::new(assembly, ports.clone(), deployment, config, steering);
+    let mut running =
+        Running::new(assembly, ports.clone(), deployment, config, steering, exceptions);
     script(&mut running);
     let report = running.finish();
     assert!(report.is_whole(), "{report}");

@@ -9,9 +9,11 @@ use hotloop::testing::MemoryPort;
 use ipip_lb::balance::{Filter, Listing, Query, Reply};
 use ipip_lb::config::Config;
 use ipip_lb::connection::{Connection, State};
+use ipip_lb::control::{Exceptions, Pulled};
 use ipip_lb::counts::WorkerCounts;
 use ipip_lb::network_function::Steering;
 use ipip_lb::services::{Found, Removal, Standing, TargetName};
+use ipip_lb::sync::Change;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,6 +30,7 @@ pub struct Running<'a> {
     pub config: Config,
     pub standing: Standing,
     pub steering: Steering,
+    pub exceptions: Exceptions,
 }
 
 impl<'a> Running<'a> {
@@ -37,9 +40,10 @@ impl<'a> Running<'a> {
         deployment: Deployment,
         config: Config,
         steering: Steering,
+        exceptions: Exceptions,
     ) -> Self {
         let (now, standing) = (Instant::from_ns(1_000_000_000), Standing::default());
-        Self { assembly, ports, now, deployment, config, standing, steering }
+        Self { assembly, ports, now, deployment, config, standing, steering, exceptions }
     }
 
     /// The taps of its cores.
@@ -112,6 +116,26 @@ impl<'a> Running<'a> {
         self.now = self.now + duration;
         self.step();
         self.sent()
+    }
+
+    /// What other nodes are to hear of its exceptions.
+    pub fn changes(&mut self) -> Vec<Change> {
+        let mut changes = Vec::new();
+        for _ in 0..4 {
+            self.exceptions.turn(|pulled| {
+                let Pulled::Changes(found) = pulled else { panic!("there is no walk") };
+                changes.extend_from_slice(found);
+                true
+            });
+            (0..100).for_each(|_| self.step());
+        }
+        changes
+    }
+
+    /// Takes what another node says of its exceptions.
+    pub fn import(&mut self, changes: &[Change]) {
+        assert_eq!(self.exceptions.import(&self.steering.services, changes), changes.len());
+        assert!(self.changes().is_empty());
     }
 
     /// Has the workers go over to what configuration and standing are now.

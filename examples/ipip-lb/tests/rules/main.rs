@@ -6,6 +6,7 @@ mod deployed;
 
 mod anything_else;
 mod backends;
+mod cluster;
 mod connections;
 mod decapsulation;
 mod echo;

@@ -1,0 +1,53 @@
+//! Connections of other nodes of a cluster.
+
+use crate::deployed::{assert_dropped, in_all, preamble, service};
+use hotloop::packet::build::tcp;
+use hotloop::packet::flow_key::FlowKey;
+use hotloop::packet::tcp::flags::ACK;
+use ipip_lb::connection::State;
+use ipip_lb::sync::{Change, Record};
+use std::net::SocketAddr;
+
+const VIPS: [&str; 2] = ["203.0.113.10:80", "[2001:db8:f::10]:80"];
+const BACKENDS: [&str; 3] = ["10.0.0.1", "10.0.0.2", "10.0.0.3"];
+
+fn client(vip: &str, number: usize) -> String {
+    match vip.starts_with('[') {
+        true => format!("[2001:db8:c::{number}]:4000"),
+        false => format!("198.51.100.{number}:4000"),
+    }
+}
+
+/// Whichever worker has the flow.
+#[test]
+fn a_connection_of_another_node_goes_to_the_backend_that_this_one_says() {
+    let config = preamble("")
+        + &service("v4", "203.0.113.10 tcp 80", "", &BACKENDS)
+        + &service("v6", "2001:db8:f::10 tcp 80", "", &BACKENDS);
+    let (_, report) = in_all(&config, |lb| {
+        let all = VIPS.into_iter().flat_map(|vip| (1..=60).map(move |number| (vip, number)));
+        let claims = all.clone().map(|(vip, number)| {
+            let [client, vip]: [SocketAddr; 2] =
+                [&client(vip, number), vip].map(|it| it.parse().unwrap());
+            let key = FlowKey::new(client, vip, 6).unwrap();
+            let backend = BACKENDS[number % 3].parse().unwrap();
+            let state = State::Established;
+            Change::Claim(Record { key, backend, state, age_ms: 60_000, left_ms: 500_000 })
+        });
+        lb.import(&claims.collect::<Vec<_>>());
+        assert_eq!((lb.exceptions.stale_count(), lb.exceptions.refused_count()), (0, 0));
+        assert_eq!(lb.connections().len(), 120);
+        assert!(lb.connections().iter().all(|(_, _, connection)| connection.is_remote()));
+        for (vip, number) in all {
+            let segment = tcp().from(client(vip, number)).to(vip).tcp_flags(ACK);
+            assert_eq!(lb.backend(segment), BACKENDS[number % 3], "{vip} {number}");
+        }
+        assert_eq!((lb.connections().len(), lb.admitted()), (120, 0));
+        assert!(lb.connections().iter().all(|(_, _, connection)| !connection.is_remote()));
+        // Those that are not where the hash says are this node's to tell of now.
+        let said = lb.changes().len();
+        assert!((60..100).contains(&said), "{said}");
+        said
+    });
+    assert_dropped(&report, &[]);
+}
