@@ -102,8 +102,10 @@ const fn step(now: Instant) -> u32 {
 
 /// The part of an idle timeout that a time is in, of those that have gone by: the lower bits of its number.
 const fn part(idle_ns: u64, now: Instant) -> u8 {
-    let part_ns = idle_ns / PARTS;
-    if part_ns == 0 { 0 } else { (now.as_ns() / part_ns) as u8 }
+    match now.as_ns().checked_div(idle_ns / PARTS) {
+        Some(number) => number as u8,
+        None => 0,
+    }
 }
 
 impl Connection {

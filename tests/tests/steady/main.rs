@@ -4,6 +4,7 @@
 
 mod beside;
 mod paint;
+mod shared;
 mod traffic;
 
 use beside::{Everything, Probes, check_log};
@@ -17,14 +18,15 @@ use hotloop::testing::syscalls::{Traced, traced};
 use hotloop::testing::{AllocGuard, Steady};
 use hotloop_tests::{alone, device, eal};
 use ipip_lb::balance::{
-    BUFFERS_MAX, Balance, BalanceDrop, BalancerConfig, Buffer, Egress, Egresses, Probing, Route,
-    SEED,
+    BUFFERS_MAX, Balance, BalanceDrop, BalancerConfig, Buffer, Egress, Egresses, Exchange, Probing,
+    Route, SEED, Sharing,
 };
 use ipip_lb::blocks::Blocks;
 use ipip_lb::config::Config;
 use ipip_lb::counts::WorkerCounts;
 use ipip_lb::services::{Builder, ServiceTable, Standing};
 use paint::Painted;
+use shared::Shared;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use traffic::{Template, round};
@@ -39,6 +41,9 @@ const WATCHED_SENT_COUNT: u64 = 580_000;
 
 /// Packets before that: a few thousand rounds.
 const WARM_UP_COUNT: u64 = 60_000;
+
+/// How many changes of exceptions may wait for control: fewer than come.
+const JOURNAL_MAX: usize = 1000;
 
 const TO_BACKENDS: Route = Route(0);
 const TO_CLIENTS: Route = Route(1);
@@ -89,6 +94,7 @@ impl BurstStage<Routed<Packet, Route>> for Mirror {
 struct Lb {
     subscribers: PerCore<Subscriber<ServiceTable>>,
     probes: PerCore<Mailbox<Buffer, Buffer>>,
+    exchanges: PerCore<Mailbox<Exchange, Exchange>>,
     deployment: Deployment,
     counts: Arc<[WorkerCounts]>,
     connections_max: usize,
@@ -103,15 +109,17 @@ struct Lb {
 }
 
 impl Lb {
-    /// The balancer, and control's side of its probes.
-    fn new(deployment: Deployment, yields: bool) -> (Self, Probes) {
+    /// The balancer, and control's side of its probes, and of what it shares.
+    fn new(deployment: Deployment, yields: bool) -> (Self, Probes, Shared) {
         let config = Config::parse("lb.toml", traffic::CONFIG).unwrap();
         let mut builder = Builder::new(&config);
         let blocked = Blocks::new([traffic::BLOCKED.parse().unwrap()]);
         let standing = Standing { blocked: Some(Arc::new(blocked)), ..Standing::default() };
         let services = builder.build(&config, &standing).unwrap();
         let (asker, probes) = mailbox(deployment, 1, BUFFERS_MAX);
-        let (_, subscribers) = publish(Arc::new(services), deployment, 1);
+        let (exchange_asker, exchanges) = mailbox(deployment, 1, 1);
+        let services = Arc::new(services);
+        let (publisher, subscribers) = publish(Arc::clone(&services), deployment, 1);
         let slot_capacity = builder.slot_capacity();
         let counts =
             (0..deployment.cores_in(1)).map(|_| WorkerCounts::new(slot_capacity)).collect();
@@ -127,6 +135,7 @@ impl Lb {
         let lb = Self {
             subscribers,
             probes,
+            exchanges,
             deployment,
             counts,
             connections_max,
@@ -137,7 +146,10 @@ impl Lb {
             pool,
             yields,
         };
-        (lb, Probes::new(asker))
+        let worker_count = deployment.cores_in(1);
+        let made_of = (config, builder, standing);
+        let shared = Shared::new(exchange_asker, worker_count, (publisher, services), made_of);
+        (lb, Probes::new(asker), shared)
     }
 
     fn balance(&self, core: &Core) -> hotloop::Result<Balance<Packet>> {
@@ -160,7 +172,10 @@ impl Lb {
             slot_capacity: self.slot_capacity,
             node: core.node(),
             mailbox: None,
-            sharing: None,
+            sharing: self
+                .exchanges
+                .take(core)
+                .map(|mailbox| Sharing { mailbox, journal_max: JOURNAL_MAX }),
         })?;
         Ok(balance.probing(probes))
     }
@@ -203,7 +218,7 @@ struct Kind {
 /// Runs until every thread has been watched to the end, while the load is read, and checks that none
 /// allocated and that every path was taken.
 fn run(deployment: Deployment, kind: Kind) {
-    let (lb, mut probes) = Lb::new(deployment, kind.yields);
+    let (lb, mut probes, mut shared) = Lb::new(deployment, kind.yields);
     let at_sources = Steady::after(WARM_UP_COUNT, WATCHED_COUNT);
     let at_sinks = Steady::after(WARM_UP_COUNT, WATCHED_SENT_COUNT);
     let threads = || [at_sources.threads(), at_sinks.threads()].concat();
@@ -218,6 +233,7 @@ fn run(deployment: Deployment, kind: Kind) {
             let read = meter.read(&loads, passed_ns, |_| 1.0);
             assert_eq!(read.len(), deployment.core_count());
             probes.turn();
+            shared.turn();
             everything.iter_mut().for_each(|it| it.turn(control));
         };
         std::thread::scope(|scope| {
@@ -234,6 +250,7 @@ fn run(deployment: Deployment, kind: Kind) {
     }
     assert_every_path(&report, &lb, deployment);
     probes.check();
+    shared.check();
     if kind.has_everything {
         check_log();
     }

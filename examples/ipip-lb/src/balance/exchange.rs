@@ -201,7 +201,7 @@ impl<P> Worker<P> {
     ) -> bool {
         let room = changes.found.capacity() - changes.found.len();
         for _ in 0..LOOKUPS_A_TURN.min(room) {
-            let Some(key) = self.connections.journal().next() else { break };
+            let Some(key) = self.connections.journal().pop() else { break };
             let found = self.connections.peek_silent(&key, now);
             changes.found.extend(match &found {
                 // Its owner says what becomes of it.

@@ -45,6 +45,8 @@ pub(super) struct Marking {
 struct Pass {
     purpose: Purpose,
     walk: Walk,
+    /// Whether it begins anew at the end, as it began somewhere in between.
+    comes_round: bool,
     slot_count: usize,
     /// How many places it has looked at.
     done_count: usize,
@@ -69,6 +71,7 @@ impl Pass {
         Self {
             purpose,
             walk: Walk::default(),
+            comes_round: false,
             slot_count: connections.slot_count(),
             done_count: 0,
             begin: now,
@@ -102,7 +105,16 @@ impl<P> Worker<P> {
     #[cold]
     pub(super) fn begin_marking(&mut self, now: Instant) {
         let purpose = Purpose::Mark { repeats_left: REPEATS_MAX };
-        self.marking.pass = Some(Pass::new(purpose, &self.connections, now, PREPARE_NS_MAX));
+        let pass = Pass::new(purpose, &self.connections, now, PREPARE_NS_MAX);
+        // One that is under way goes on from where it is: however often the table changes, it comes everywhere.
+        let pass = match self.marking.pass {
+            Some(Pass { walk, purpose: Purpose::Mark { .. }, has_found, .. }) => {
+                let slot_count = 2 * pass.slot_count;
+                Pass { walk, comes_round: true, slot_count, has_found, ..pass }
+            }
+            _ => pass,
+        };
+        self.marking.pass = Some(pass);
         self.marking.is_incomplete = true;
     }
 
@@ -161,6 +173,9 @@ impl<P> Worker<P> {
         pass.done_count += budget;
         self.marking.pass = match next {
             Some(walk) => Some(Pass { walk, ..pass }),
+            None if pass.comes_round => {
+                Some(Pass { walk: Walk::default(), comes_round: false, ..pass })
+            }
             None => self.end_pass(pass, now),
         };
     }

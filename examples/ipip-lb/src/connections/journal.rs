@@ -45,7 +45,7 @@ impl Journal {
     }
 
     /// Takes the next key out, in the order in which they were noted.
-    pub fn next(&mut self) -> Option<FlowKey> {
+    pub fn pop(&mut self) -> Option<FlowKey> {
         self.keys.pop_front()
     }
 
@@ -88,10 +88,10 @@ mod tests {
         assert!(!journal.take_has_lost());
         assert!(!journal.note(key(3)));
         assert!(journal.take_has_lost() && !journal.take_has_lost());
-        assert_eq!((journal.len(), journal.next()), (2, Some(key(1))));
+        assert_eq!((journal.len(), journal.pop()), (2, Some(key(1))));
         assert!(journal.note(key(4)) && !journal.take_has_lost());
         assert_eq!(
-            [journal.next(), journal.next(), journal.next()],
+            [journal.pop(), journal.pop(), journal.pop()],
             [Some(key(2)), Some(key(4)), None]
         );
         assert!(journal.take_has_new() && !journal.take_has_new());

@@ -4,6 +4,9 @@ use crate::node::{BACKENDS, Node, WEB};
 use hotloop::packet::build::tcp;
 use hotloop::packet::tcp::flags::SYN;
 use ipip_lb::control::Pulled;
+use ipip_lb::services::TargetName;
+use ipip_lb::sync::Change;
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 /// How many connections there are, and room for.
@@ -27,6 +30,10 @@ fn node() -> Node {
     node
 }
 
+fn drained() -> TargetName {
+    TargetName { service: "web".to_owned(), address: BACKENDS[2].parse().unwrap() }
+}
+
 /// The median of how long turns of the worker take until `is_done`, and how many there were.
 fn turns(
     node: &mut Node,
@@ -48,10 +55,7 @@ fn turns(
 #[test]
 fn exceptions_are_marked_and_handed_over_in_short_turns() {
     let mut node = node();
-    node.lb.standing.weights.extend([("web".to_owned(), 0)].map(|(service, weight)| {
-        let address = BACKENDS[2].parse().unwrap();
-        (ipip_lb::services::TargetName { service, address }, weight)
-    }));
+    node.lb.standing.weights.insert(drained(), 0);
     node.lb.reload();
     let marked = |node: &mut Node| node.lb.balance().are_exceptions_marked();
     // As many turns as come in a second of full load, and then some that are slow.
@@ -99,6 +103,38 @@ fn exceptions_are_marked_and_handed_over_in_short_turns() {
     let (turn, count) = turns(&mut other, Duration::ZERO, push);
     println!("an import: {count} turns, {turn:?} each");
     assert!(turn < 10 * TURN, "{turn:?}");
+}
+
+/// However often the service table changes, the walk comes everywhere.
+#[test]
+fn marking_goes_on_while_the_service_table_changes_again_and_again() {
+    let mut node = node();
+    let mut weight = 0;
+    let mut claimed = HashSet::new();
+    for _ in 0..40 {
+        weight = 1 - weight;
+        node.lb.standing.weights.insert(drained(), weight);
+        node.lb.reload();
+        // A quarter of what a walk takes.
+        for _ in 0..250 {
+            node.advance(Duration::from_millis(1));
+            node.lb.tick();
+        }
+        node.exceptions.turn(|pulled| {
+            let Pulled::Changes(changes) = pulled else { panic!("no walk") };
+            claimed.extend(changes.iter().map(|change| match change {
+                Change::Claim(record) => record.key,
+                Change::End(key) => *key,
+            }));
+            true
+        });
+        for _ in 0..600 {
+            node.lb.tick();
+        }
+    }
+    println!("{} of {} marked in the end", claimed.len(), CONNECTIONS);
+    assert!(!node.lb.balance().are_exceptions_marked());
+    assert!(claimed.len() as u32 > CONNECTIONS / 4);
 }
 
 /// The fewer turns a worker has, the more slots it looks at in each, up to a bound.
