@@ -24,9 +24,10 @@ use ipip_lb::balance::{
 use ipip_lb::blocks::Blocks;
 use ipip_lb::config::Config;
 use ipip_lb::counts::WorkerCounts;
-use ipip_lb::services::{Builder, ServiceTable, Standing};
+use ipip_lb::services::{Builder, ServiceTable, Standing, TargetName};
 use paint::Painted;
 use shared::Shared;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use traffic::{Template, round};
@@ -147,8 +148,11 @@ impl Lb {
             yields,
         };
         let worker_count = deployment.cores_in(1);
-        let made_of = (config, builder, standing);
-        let shared = Shared::new(exchange_asker, worker_count, (publisher, services), made_of);
+        let heavier = TargetName { service: "web".to_owned(), address: [10, 0, 0, 2].into() };
+        let standing = Standing { weights: HashMap::from([(heavier, 3)]), ..standing };
+        let other = builder.build(&config, &standing).unwrap();
+        let tables = [services, Arc::new(other)];
+        let shared = Shared::new(exchange_asker, worker_count, publisher, tables);
         (lb, Probes::new(asker), shared)
     }
 

@@ -17,6 +17,9 @@ const LOOKUPS_A_TURN: usize = 8;
 /// looks up as many.
 const SLOTS_A_TURN: usize = 32;
 
+/// How many steps it takes for a page at most, so that changes don't wait for a walk through a large table.
+const STEPS_A_PAGE: u32 = 512;
+
 /// By which a worker shares its exceptions with other nodes.
 #[derive(Debug)]
 pub struct Sharing {
@@ -56,8 +59,9 @@ pub struct Changes {
 pub struct Page {
     /// Where the worker is to go on; none once it has looked through all of its connections.
     pub walk: Option<Walk>,
-    /// Those that were found, as many as there is room for.
+    /// Those that were found, as many as there is room for, in some of the tables' places.
     pub found: Vec<Record>,
+    step_count: u32,
 }
 
 /// Exceptions of other nodes, for a worker.
@@ -98,13 +102,19 @@ impl Page {
     #[must_use]
     pub fn with_capacity(found_max: usize) -> Self {
         let found = Vec::with_capacity(found_max.max(Self::FOUND_MIN));
-        Self { walk: Some(Walk::default()), found }
+        Self { walk: Some(Walk::default()), found, step_count: 0 }
+    }
+
+    /// Makes room for others. The worker goes on where it was.
+    pub fn clear(&mut self) {
+        self.found.clear();
+        self.step_count = 0;
     }
 
     /// Has the worker begin again.
     pub fn restart(&mut self) {
+        self.clear();
         self.walk = Some(Walk::default());
-        self.found.clear();
     }
 }
 
@@ -225,7 +235,7 @@ impl<P> Worker<P> {
     }
 
     fn find_exceptions(&self, page: &mut Page, services: &ServiceTable, now: Instant) -> bool {
-        let Page { walk, found } = page;
+        let Page { walk, found, step_count } = page;
         let Some(from) = *walk else { return true };
         *walk = self.connections.scan(from, SLOTS_A_TURN, |key, connection| {
             if connection.is_own_exception()
@@ -234,6 +244,8 @@ impl<P> Worker<P> {
                 found.extend(claim(services, &key, (&connection, silent_ns), now));
             }
         });
-        walk.is_none() || found.capacity() - found.len() < SLOTS_A_TURN
+        *step_count += 1;
+        let is_full = found.capacity() - found.len() < SLOTS_A_TURN;
+        walk.is_none() || is_full || *step_count >= STEPS_A_PAGE
     }
 }

@@ -230,7 +230,7 @@ impl Lane {
                     return Err(Exchange::Exceptions(page));
                 }
                 self.is_walking = self.restarts || page.walk.is_some();
-                page.found.clear();
+                page.clear();
                 self.page = Some(page);
             }
             Exchange::Import(mut import) => {
