@@ -5,6 +5,7 @@ use hotloop::packet::build::{tcp, udp};
 use hotloop::packet::tcp::flags::{ACK, FIN, RST, SYN};
 use ipip_lb::connection::State;
 use ipip_lb::control::Pulled;
+use ipip_lb::sync::{Change, Record};
 use std::time::Duration;
 
 /// Clients of connections to the backend that is drained, which has begun, and what was said of that.
@@ -136,6 +137,48 @@ fn a_peers_exception_is_claimed_once_a_packet_of_it_comes() {
     assert_eq!(claims(&first.snapshot()).len(), clients.len() - 1);
     first.weigh(BACKENDS[2], 1);
     assert_eq!(ends(&first.changes()).len(), clients.len() - 1);
+}
+
+/// It is journalled, and remote by the time control asks: its end would have the other nodes forget it.
+#[test]
+fn of_an_exception_that_another_node_took_over_meanwhile_nothing_is_said() {
+    let mut node = Node::new();
+    assert!(node.changes().is_empty());
+    let client = "198.51.100.7:4000";
+    let backend = node.backend(udp().from(client).to(TURNS));
+    let (key, state) = (node::key(client, TURNS, 17), State::Udp);
+    let claim = Change::Claim(Record { key, backend, state, age_ms: 0, left_ms: 60_000 });
+    assert_eq!(node.exceptions.import(node.lb.services(), &[claim]), 1);
+    // Control has just asked for changes: it is the import's turn.
+    node.exceptions.turn(|pulled| panic!("{pulled:?}"));
+    node.lb.tick();
+    let all = node.lb.balance().connections().iter();
+    assert_eq!(all.filter(|(_, connection)| connection.is_remote()).count(), 1);
+    assert!(node.changes().is_empty());
+}
+
+/// In a walk through a large table, changes are heard long before its end.
+#[test]
+fn changes_are_heard_while_a_walk_goes_on() {
+    let mut node = Node::of_size(262_144, 4096);
+    assert!(node.changes().is_empty());
+    node.exceptions.begin_walk();
+    node.exceptions.turn(|pulled| panic!("{pulled:?}"));
+    node.lb.tick();
+    node.backend(udp().from("198.51.100.7:4000").to(TURNS));
+    let (mut heard, mut tick_count) = (None, 0);
+    while node.exceptions.is_walking() {
+        node.exceptions.turn(|pulled| {
+            if matches!(pulled, Pulled::Changes(_)) {
+                heard.get_or_insert(tick_count);
+            }
+            true
+        });
+        node.lb.tick();
+        tick_count += 1;
+    }
+    let heard = heard.expect("it was heard");
+    assert!(heard < 2000 && tick_count > 10_000, "after {heard} turns of {tick_count}");
 }
 
 #[test]
