@@ -13,8 +13,9 @@ use std::time::{Duration, Instant};
 const CONNECTIONS: u32 = 60_000;
 const ROOM: usize = 65_536;
 
-/// How long a turn may take, at most, as a rule.
-const TURN: Duration = Duration::from_micros(10);
+/// How long a turn may take, as a rule: 10 µs in a release build, several times that without optimisation, and a
+/// margin. A whole batch takes tens of milliseconds.
+const TURN_MAX: Duration = Duration::from_millis(1);
 
 fn node() -> Node {
     let mut node = Node::of_size(ROOM, ROOM);
@@ -61,7 +62,7 @@ fn exceptions_are_marked_and_handed_over_in_short_turns() {
     // As many turns as come in a second of full load, and then some that are slow.
     let (turn, count) = turns(&mut node, Duration::from_millis(1), marked);
     println!("marking: {count} turns, {turn:?} each");
-    assert!(turn < 10 * TURN, "{turn:?}");
+    assert!(turn < TURN_MAX, "{turn:?}");
 
     let mut found = Vec::new();
     let pull = |node: &mut Node| {
@@ -74,7 +75,7 @@ fn exceptions_are_marked_and_handed_over_in_short_turns() {
     };
     let (turn, count) = turns(&mut node, Duration::ZERO, pull);
     println!("{} changes: {count} turns, {turn:?} each", found.len());
-    assert!(turn < 10 * TURN, "{turn:?}");
+    assert!(turn < TURN_MAX, "{turn:?}");
     assert!(found.len() as u32 > CONNECTIONS / 4);
 
     node.exceptions.begin_walk();
@@ -89,7 +90,7 @@ fn exceptions_are_marked_and_handed_over_in_short_turns() {
     };
     let (turn, count) = turns(&mut node, Duration::ZERO, pull);
     println!("a walk that finds {walked}: {count} turns, {turn:?} each");
-    assert!(turn < 10 * TURN, "{turn:?}");
+    assert!(turn < TURN_MAX, "{turn:?}");
     assert_eq!(walked, found.len());
 
     let mut other = Node::of_size(ROOM, ROOM);
@@ -102,7 +103,7 @@ fn exceptions_are_marked_and_handed_over_in_short_turns() {
     };
     let (turn, count) = turns(&mut other, Duration::ZERO, push);
     println!("an import: {count} turns, {turn:?} each");
-    assert!(turn < 10 * TURN, "{turn:?}");
+    assert!(turn < TURN_MAX, "{turn:?}");
 }
 
 /// However often the service table changes, the walk comes everywhere.
