@@ -54,13 +54,15 @@ pub struct Changes {
     pub marked: Option<u64>,
 }
 
-/// Some of a worker's own exceptions.
+/// Some of a worker's exceptions.
 #[derive(Debug)]
 pub struct Page {
     /// Where the worker is to go on; none once it has looked through all of its connections.
     pub walk: Option<Walk>,
     /// Those that were found, as many as there is room for, in some of the tables' places.
     pub found: Vec<Record>,
+    /// Whether connections of other nodes are to be found, too.
+    has_remote: bool,
     step_count: u32,
 }
 
@@ -102,7 +104,7 @@ impl Page {
     #[must_use]
     pub fn with_capacity(found_max: usize) -> Self {
         let found = Vec::with_capacity(found_max.max(Self::FOUND_MIN));
-        Self { walk: Some(Walk::default()), found, step_count: 0 }
+        Self { walk: Some(Walk::default()), found, has_remote: false, step_count: 0 }
     }
 
     /// Makes room for others. The worker goes on where it was.
@@ -111,9 +113,10 @@ impl Page {
         self.step_count = 0;
     }
 
-    /// Has the worker begin again.
-    pub fn restart(&mut self) {
+    /// Has the worker begin again, and find connections of other nodes, too, where that is wanted.
+    pub fn restart(&mut self, has_remote: bool) {
         self.clear();
+        self.has_remote = has_remote;
         self.walk = Some(Walk::default());
     }
 }
@@ -235,10 +238,10 @@ impl<P> Worker<P> {
     }
 
     fn find_exceptions(&self, page: &mut Page, services: &ServiceTable, now: Instant) -> bool {
-        let Page { walk, found, step_count } = page;
+        let Page { walk, found, has_remote, step_count } = page;
         let Some(from) = *walk else { return true };
         *walk = self.connections.scan(from, SLOTS_A_TURN, |key, connection| {
-            if connection.is_own_exception()
+            if (connection.is_own_exception() || *has_remote && connection.is_remote())
                 && let Some((_, _, silent_ns)) = self.connections.peek_silent(&key, now)
             {
                 found.extend(claim(services, &key, (&connection, silent_ns), now));

@@ -24,7 +24,7 @@ impl Connections {
         self.idle_ns[connection.state() as usize]
     }
 
-    /// Journals what happens to an exception of this node's.
+    /// Journals what happens to an exception of this node's, and that another node's connection is this one's now.
     #[inline(never)]
     pub(super) fn journal_change(
         &mut self,
@@ -34,7 +34,8 @@ impl Connections {
     ) {
         let Some(before) = self.connection(place) else { return };
         let said = |it: &Connection| it.is_own_exception().then(|| (it.target, it.state()));
-        if said(&before) != said(after) && self.journal.note(*key) {
+        let is_news = said(&before) != said(after) || before.is_remote() && !after.is_remote();
+        if is_news && self.journal.note(*key) {
             after.set_journalled(self.idle_ns(after), now);
         }
     }

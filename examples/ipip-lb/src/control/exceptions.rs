@@ -48,6 +48,8 @@ struct Lane {
     is_walking: bool,
     /// Whether the page is to begin again.
     restarts: bool,
+    /// Whether it is to find connections of other nodes, too.
+    has_remote: bool,
     /// What the worker said last.
     marked: Option<u64>,
     waiting_count: usize,
@@ -98,10 +100,20 @@ impl Exceptions {
         }
     }
 
-    /// Has the workers look through all of their exceptions, from the beginning.
+    /// Has the workers look through all of this node's exceptions, from the beginning.
     pub fn begin_walk(&mut self) {
+        self.begin(false);
+    }
+
+    /// As [`begin_walk`](Self::begin_walk), and through what was entered for other nodes, for peers of those that
+    /// are away.
+    pub fn begin_whole_walk(&mut self) {
+        self.begin(true);
+    }
+
+    fn begin(&mut self, has_remote: bool) {
         for lane in &mut self.lanes {
-            (lane.is_walking, lane.restarts) = (true, true);
+            (lane.is_walking, lane.restarts, lane.has_remote) = (true, true, has_remote);
         }
     }
 
@@ -194,6 +206,7 @@ impl Lane {
             last: Kind::Import,
             is_walking: false,
             restarts: false,
+            has_remote: false,
             marked: None,
             waiting_count: 0,
         }
@@ -261,7 +274,7 @@ impl Lane {
             Kind::Exceptions => {
                 let mut page = self.page.take()?;
                 if std::mem::take(&mut self.restarts) {
-                    page.restart();
+                    page.restart(self.has_remote);
                 }
                 Some(Exchange::Exceptions(page))
             }

@@ -123,6 +123,8 @@ fn a_peers_exception_is_claimed_once_a_packet_of_it_comes() {
     let said = first.snapshot();
     second.import(&said);
     assert!(second.changes().is_empty() && second.snapshot().is_empty());
+    // Where the first one is away, the second one says it instead.
+    assert_eq!(claims(&second.whole_snapshot()).len(), clients.len());
     second.backend(segment(&clients[0], ACK));
     let said = second.changes();
     let [record] = claims(&said)[..] else { panic!("{said:?}") };
@@ -131,12 +133,26 @@ fn a_peers_exception_is_claimed_once_a_packet_of_it_comes() {
     assert!((899_000..=900_000).contains(&record.left_ms), "{record:?}");
     assert_eq!(claims(&second.snapshot()).len(), 1);
     // It was the first balancer's, which now says no more of it, nor of its end.
-    first.advance(Duration::from_secs(1));
+    first.advance(Duration::from_secs(5));
     first.import(&said);
     assert!(first.connection(&clients[0], WEB).unwrap().is_remote());
     assert_eq!(claims(&first.snapshot()).len(), clients.len() - 1);
     first.weigh(BACKENDS[2], 1);
     assert_eq!(ends(&first.changes()).len(), clients.len() - 1);
+}
+
+/// What is where the configuration says needs no claim: the peer's ends.
+#[test]
+fn a_peers_connection_that_is_no_exception_here_ends_once_a_packet_of_it_comes() {
+    let mut node = Node::new();
+    let client = "198.51.100.7:4000";
+    let backend = Node::new().open(client, WEB).to_string();
+    node.import(&[node::claim(client, &backend, State::Established, (5_000, 500_000))]);
+    assert!(node.changes().is_empty());
+    for said in [1, 0] {
+        assert_eq!(node.backend(segment(client, ACK)).to_string(), backend);
+        assert_eq!(node.changes(), vec![Change::End(node::key(client, WEB, 6)); said]);
+    }
 }
 
 /// It is journalled, and remote by the time control asks: its end would have the other nodes forget it.
@@ -147,7 +163,7 @@ fn of_an_exception_that_another_node_took_over_meanwhile_nothing_is_said() {
     let client = "198.51.100.7:4000";
     let backend = node.backend(udp().from(client).to(TURNS));
     let (key, state) = (node::key(client, TURNS, 17), State::Udp);
-    let claim = Change::Claim(Record { key, backend, state, age_ms: 0, left_ms: 60_000 });
+    let claim = Change::Claim(Record { key, backend, state, age_ms: 0, left_ms: 70_000 });
     assert_eq!(node.exceptions.import(node.lb.services(), &[claim]), 1);
     // Control has just asked for changes: it is the import's turn.
     node.exceptions.turn(|pulled| panic!("{pulled:?}"));

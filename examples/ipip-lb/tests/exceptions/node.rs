@@ -138,6 +138,16 @@ impl Node {
     /// All exceptions.
     pub fn snapshot(&mut self) -> Vec<Change> {
         self.exceptions.begin_walk();
+        self.walked()
+    }
+
+    /// All exceptions, those of other nodes among them.
+    pub fn whole_snapshot(&mut self) -> Vec<Change> {
+        self.exceptions.begin_whole_walk();
+        self.walked()
+    }
+
+    fn walked(&mut self) -> Vec<Change> {
         let mut changes = Vec::new();
         while self.exceptions.is_walking() {
             self.exceptions.turn(|pulled| {
