@@ -36,6 +36,7 @@
 
 mod announce;
 mod balancer;
+mod cluster;
 mod document;
 mod file;
 mod health;
@@ -49,6 +50,7 @@ mod store;
 mod via;
 mod words;
 
+pub use cluster::{Cluster, ClusterPeer, Security};
 pub(crate) use file::read as read_file;
 pub use port::{NextHop, Port, Side, VLAN_MAX};
 pub use store::{Store, StoreAddress};
@@ -106,6 +108,8 @@ pub struct Config {
     pub services: Vec<Service>,
     /// How VIPs are announced, if they are.
     pub announce: Option<Announce>,
+    /// The nodes of which this is one, if there are others.
+    pub cluster: Option<Cluster>,
     /// From where the configuration of all nodes of the cluster comes, if it does.
     pub store: Option<Store>,
 }

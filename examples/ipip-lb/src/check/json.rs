@@ -2,7 +2,10 @@
 
 use super::notes::Notes;
 use super::{Memory, Understood, shares};
-use crate::config::{Balancer, Config, Engine, Health, Limits, Port, Probe, Service, Trust};
+use crate::config::{
+    Balancer, Cluster, ClusterPeer, Config, Engine, Health, Limits, Port, Probe, Security, Service,
+    Trust,
+};
 use crate::rules::Rules;
 use serde_json::{Value, json};
 use std::fmt::Display;
@@ -11,7 +14,7 @@ impl Understood<'_> {
     /// For programs.
     #[must_use]
     pub fn to_json(&self) -> Value {
-        let Config { engine, balancer, limits, ports, services, announce, store } = self.0;
+        let Config { engine, balancer, limits, ports, services, announce, cluster, store } = self.0;
         let rules = Rules::new(services);
         let notes = Notes::of(self.0, &rules);
         let services = services.iter().enumerate();
@@ -32,6 +35,7 @@ impl Understood<'_> {
                 "interface": it.interface,
                 "linger_ms": it.linger_ms,
             })),
+            "cluster": cluster.as_ref().map(self::cluster),
             "store": store.as_ref().map(|it| json!({
                 "address": it.address.to_string(),
                 "copy": it.copy,
@@ -42,6 +46,18 @@ impl Understood<'_> {
             "notes": notes.general(),
         })
     }
+}
+
+/// Where keys are is nobody's business.
+fn cluster(cluster: &Cluster) -> Value {
+    let peer = |it: &ClusterPeer| json!({ "name": it.name, "address": it.address.to_string() });
+    json!({
+        "node": cluster.node,
+        "listen": cluster.listen.to_string(),
+        "peers": cluster.peers.iter().map(peer).collect::<Vec<_>>(),
+        "trusted_network": cluster.security == Security::TrustedNetwork,
+        "ready_timeout_s": cluster.ready_timeout_s,
+    })
 }
 
 fn balancer(balancer: &Balancer) -> Value {

@@ -3,8 +3,8 @@
 use super::notes::Notes;
 use super::{Memory, Understood, shares};
 use crate::config::{
-    Announce, Backend, Balancer, Config, Engine, Health, Limits, Probe, Scheduler, Service, Store,
-    Trust, Via,
+    Announce, Backend, Balancer, Cluster, Config, Engine, Health, Limits, Probe, Scheduler,
+    Security, Service, Store, Trust, Via,
 };
 use crate::excerpt::excerpt;
 use crate::hashes::{PUBLIC_HASHES, SECRET_HASHES};
@@ -13,7 +13,7 @@ use std::fmt::{self, Display, Formatter};
 
 impl Display for Understood<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Config { engine, balancer, limits, ports, services, announce, store } = self.0;
+        let Config { engine, balancer, limits, ports, services, announce, cluster, store } = self.0;
         let rules = Rules::new(services);
         let notes = Notes::of(self.0, &rules);
         write_engine(f, engine)?;
@@ -41,6 +41,20 @@ impl Display for Understood<'_> {
                 f,
                 "announce: VIPs, {vips}, by routes to interface {interface}; at the end, {linger_ms} ms \
                  for what still comes"
+            )?;
+        }
+        if let Some(Cluster { node, listen, peers, security, ready_timeout_s }) = cluster {
+            let peers: Vec<_> =
+                peers.iter().map(|it| format!("{} at {}", it.name, it.address)).collect();
+            let by = match security {
+                Security::TrustedNetwork => "a trusted network, without TLS",
+                Security::Tls { .. } => "TLS",
+            };
+            writeln!(
+                f,
+                "cluster: node {node} at {listen}, by {by}; peers: {}; announces without their \
+                 snapshots after {ready_timeout_s} s",
+                peers.join(", ")
             )?;
         }
         if let Some(Store { address, copy }) = store {

@@ -149,11 +149,15 @@ impl CaFiles {
         Self { folder: folder.to_owned(), sound: HashSet::new() }
     }
 
-    /// The file that `value` names, which must be there and have a certificate in it.
-    fn checked(&mut self, value: &Value<'_>) -> Result<PathBuf, ConfigError> {
+    /// The file that `value` names.
+    pub fn path(&self, value: &Value<'_>) -> Result<PathBuf, ConfigError> {
         let example = "\"ca.pem\", a file in the configuration's folder, or a whole path";
-        let named = |text: &str| (!text.is_empty()).then(|| self.folder.join(text));
-        let path = value.parsed("a file", example, named)?;
+        value.parsed("a file", example, |text| (!text.is_empty()).then(|| self.folder.join(text)))
+    }
+
+    /// The file that `value` names, which must be there and have a certificate in it.
+    pub fn checked(&mut self, value: &Value<'_>) -> Result<PathBuf, ConfigError> {
+        let path = self.path(value)?;
         if !self.sound.contains(&path) {
             let wrong = |what: String| {
                 let path = excerpt(&path.to_string_lossy());

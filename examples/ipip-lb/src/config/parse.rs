@@ -2,12 +2,12 @@
 
 use super::announce::announce;
 use super::balancer::balancer;
+use super::cluster::cluster;
 use super::document::{Section, Value};
 use super::health::CaFiles;
 use super::limits::limits;
 use super::port::ports;
 use super::service::services;
-use super::store::cluster;
 use super::via::probe_sources;
 use super::words::DEPLOYMENTS;
 use super::{
@@ -34,7 +34,8 @@ pub fn config(file: &str, root: &Section<'_>) -> Result<Config, ConfigError> {
     }
     let limits = root.section("limits")?.map_or(Ok(Limits::default()), |it| limits(&it))?;
     let ports = ports(root)?;
-    let services = services(root, &balancer, &mut CaFiles::of(file))?;
+    let mut files = CaFiles::of(file);
+    let services = services(root, &balancer, &mut files)?;
     let is_vip =
         |source: &&IpAddr| services.iter().any(|service| service.address.contains(**source));
     if let Some(source) = balancer.probe_sources.iter().find(is_vip) {
@@ -60,8 +61,9 @@ pub fn config(file: &str, root: &Section<'_>) -> Result<Config, ConfigError> {
         return Err(mtu.error(problem));
     }
     let announce = root.section("announce")?.map(|it| announce(&it)).transpose()?;
-    let store = root.section("cluster")?.map_or(Ok(None), |it| cluster(&it))?;
-    Ok(Config { engine, balancer, limits, ports, services, announce, store })
+    let cluster = root.section("cluster")?.map(|it| cluster(&it, &mut files)).transpose()?;
+    let (cluster, store) = cluster.unwrap_or_default();
+    Ok(Config { engine, balancer, limits, ports, services, announce, cluster, store })
 }
 
 const fn is_v6(backend: &Backend) -> bool {

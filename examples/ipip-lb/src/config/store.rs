@@ -2,7 +2,6 @@
 
 use super::ConfigError;
 use super::document::Section;
-use super::parse::name;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -119,13 +118,6 @@ pub fn store(cluster: &Section<'_>, node: &str) -> Result<Option<Store>, ConfigE
         None => PathBuf::from(format!("/var/lib/ipip-lb/{node}.toml")),
     };
     Ok(Some(Store { address, copy }))
-}
-
-/// `[cluster]`.
-pub fn cluster(section: &Section<'_>) -> Result<Option<Store>, ConfigError> {
-    section.allow_only(&["node", STORE_KEYS[0], STORE_KEYS[1]])?;
-    let node = name(&section.required("node", "the node's name, such as node = \"lb-a\"")?)?;
-    store(section, &node)
 }
 
 #[cfg(test)]

@@ -43,7 +43,11 @@ pub fn client(trust: &Trust) -> Result<Arc<ClientConfig>, String> {
     Ok(Arc::new(config))
 }
 
-fn authorities(path: &Path) -> Result<RootCertStore, String> {
+/// Reads the certificates of authorities from a PEM file.
+///
+/// # Errors
+/// The file can't be read, or holds no certificate, or a broken one; with its path.
+pub fn authorities(path: &Path) -> Result<RootCertStore, String> {
     let at = |what: String| format!("{}: {what}", excerpt(&path.to_string_lossy()));
     let text = text_of(path).map_err(|error| at(error.to_string()))?;
     let mut store = RootCertStore::empty();
@@ -109,7 +113,8 @@ pub fn why_io(error: &io::Error) -> Option<String> {
     error.get_ref()?.downcast_ref::<Error>().map(why)
 }
 
-fn why(error: &Error) -> String {
+/// What a TLS error says to an operator.
+pub fn why(error: &Error) -> String {
     match error {
         Error::InvalidCertificate(error) => format!("certificate: {}", certificate_words(error)),
         Error::InvalidMessage(_) => "the server doesn't speak TLS".into(),

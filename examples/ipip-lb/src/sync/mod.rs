@@ -1,7 +1,203 @@
 //! Sessions that all nodes of a cluster know: those that the configuration alone does not tell.
+//!
+//! Several balancers of one configuration choose backends alike, so a node needs to know of another's
+//! connections only the *exceptions*: those that are on another backend than the configuration in force says. Each
+//! node names its exceptions to all its peers, over one TCP connection for each pair, which the node with the lesser name
+//! opens, with TLS on both sides unless the network is trusted.
+//!
+//! [`Sync`] is the thread that talks to peers. Its owner, the control thread, hands it the [`Change`]s of this
+//! node's exceptions, enters those of peers, and gives pages of a walk over all exceptions when a peer needs a
+//! snapshot: when it is new, when it comes back, and when more changes waited for it than the queue for it
+//! holds. So nothing is dropped silently, and a peer that stops reading delays nobody.
+//!
+//! # What the owner has to do
+//! - Offer changes, and give pages, in the order in which a worker said them.
+//! - Claim a connection of a peer that has become this node's, before its end is offered: an [`End`](Change::End)
+//!   counts only from the node that claimed last, or where that node is away.
+//! - Name in the walk's pages all exceptions, also those that it entered for peers. Which of those a peer is told is decided
+//!   here: those of nodes that are away, or have restarted.
+//! - Enter an end only where what is there is remote, and decide on claims by [`merge`].
+//! - Call [`Sync::set_epoch`] before it offers what follows from a configuration.
+//!
+//! # Epochs
+//! A frame carries the revision of the configuration in force at its sender. Claims count whatever it is. An end under
+//! a newer one waits until this node has that configuration too: the connection may only have become what
+//! the newer configuration says, and must be known as long as the older one holds here. Where nodes have
+//! no revision in common, it is 0 everywhere, and nothing waits.
+//!
+//! # What is promised
+//! A packet of a connection goes to its backend by whichever node it comes, if all nodes had entered
+//! each other's snapshots and changes ([`PeerStatus::is_caught_up`]) before the change that moved it.
 
+mod channel;
+mod connection;
+mod held;
 mod merge;
+mod owners;
+mod peer;
+mod peers;
 mod record;
+mod session;
+mod tls;
+mod transport;
+pub mod wire;
 
+use crate::config::{Balancer, Cluster};
+use crate::failure::{BadInput, Failure};
+use crate::hashes::HashKey;
 pub use merge::{Existing, Verdict, merge};
+use mio::Waker;
+pub use peer::{Counts, PeerState, PeerStatus};
+pub use peers::{Local, Peers, SessionId, Walk};
 pub use record::{Change, Record};
+use rustix::rand::{GetRandomFlags, getrandom};
+use rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
+pub use session::QUEUE_MAX;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+use tls::Tls;
+use transport::{Shared, Transport, lock};
+
+/// One of the peers, by its place in the configuration.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct PeerId(usize);
+
+/// The thread that talks to the peers of a node. Dropping this ends it, and all connections.
+#[derive(Debug)]
+pub struct Sync {
+    shared: Arc<Shared>,
+    waker: Waker,
+    thread: Option<JoinHandle<()>>,
+    local_address: SocketAddr,
+}
+
+impl Sync {
+    /// Listens, and begins to connect to peers.
+    ///
+    /// It runs where the calling thread may: call this from one that isn't bound to a core that polls.
+    ///
+    /// # Errors
+    /// A file of `cluster` can't be used, or its address can't be listened at; or the kernel allows no more threads
+    /// or files.
+    pub fn start(cluster: &Cluster, balancer: &Balancer) -> Result<Self, Failure> {
+        let failed = |error: std::io::Error| Failure::Run(format!("cluster: {error}"));
+        let tls = Tls::load(&cluster.security)
+            .map_err(|error| BadInput::new(format!("cluster: {error}")))?;
+        let local = Local {
+            node: cluster.node.clone(),
+            incarnation: incarnation().map_err(failed)?,
+            digest: digest(balancer),
+        };
+        let shown = cluster.peers.iter().map(|peer| (peer.name.clone(), peer.address.to_string()));
+        let peers = Peers::new(local, shown);
+        let addresses: Vec<_> =
+            cluster.peers.iter().map(|peer| (peer.name.clone(), peer.address)).collect();
+        let listen = cluster.listen;
+        let transport =
+            Transport::new(listen, tls, &addresses, |peer| peers.connects_to(peer)).map_err(
+                |error| BadInput::new(format!("cluster.listen: {listen}: {error}; write an address of this host and a free port")),
+            )?;
+        let waker = transport.waker().map_err(failed)?;
+        let local_address = transport.local_address().map_err(failed)?;
+        let shared = Arc::new(Shared {
+            peers: Mutex::new(peers),
+            is_over: AtomicBool::new(false),
+            started: Instant::now(),
+        });
+        let thread = thread::Builder::new().name("sync".into()).spawn({
+            let shared = Arc::clone(&shared);
+            move || {
+                hotloop_ops::keep(hotloop_ops::Capabilities::empty());
+                transport.work(&shared);
+            }
+        });
+        Ok(Self { shared, waker, thread: Some(thread.map_err(failed)?), local_address })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub const fn local_address(&self) -> SocketAddr {
+        self.local_address
+    }
+
+    /// Notes the revision of the configuration that is in force here, or 0 where nodes have none in common. Call
+    /// this before [`offer`](Self::offer) with what follows from it.
+    pub fn set_epoch(&self, epoch: u64) {
+        lock(&self.shared.peers).set_epoch(epoch);
+    }
+
+    /// Queues changes of this node's own exceptions for all peers. Never waits: a peer for which more waits
+    /// than the queue holds gets a new snapshot.
+    pub fn offer(&self, changes: &[Change]) {
+        let now_ms = self.shared.now_ms();
+        lock(&self.shared.peers).offer(changes, now_ms);
+        self.wake();
+    }
+
+    /// Appends up to `count_max` changes of peers to `imports`, for this node to enter. What the call before this
+    /// one appended has been entered, and is acknowledged: call this even when there is nothing to take.
+    pub fn take_imports(&self, imports: &mut Vec<Change>, count_max: usize) {
+        lock(&self.shared.peers).take_imports(imports, count_max);
+        self.wake();
+    }
+
+    /// The walk of which a peer wants the next page now, if one does. A walk with a number that was not
+    /// there before begins at the beginning, with what workers say from now on.
+    #[must_use]
+    pub fn snapshot_wanted(&self) -> Option<Walk> {
+        let now_ms = self.shared.now_ms();
+        lock(&self.shared.peers).snapshot_wanted(now_ms)
+    }
+
+    /// Gives the next page of a walk: exceptions of this node, and those that it entered for peers. Does nothing
+    /// where the walk is no longer wanted.
+    pub fn give_page(&self, walk: Walk, page: &[Record], is_last: bool) {
+        let now_ms = self.shared.now_ms();
+        lock(&self.shared.peers).give_page(walk, page, is_last, now_ms);
+        self.wake();
+    }
+
+    /// How all peers stand, in the order of the configuration.
+    #[must_use]
+    pub fn status(&self) -> Vec<PeerStatus> {
+        let now_ms = self.shared.now_ms();
+        lock(&self.shared.peers).status(now_ms)
+    }
+
+    fn wake(&self) {
+        // Without it the thread goes on a little later.
+        let _ = self.waker.wake();
+    }
+}
+
+impl Drop for Sync {
+    fn drop(&mut self) {
+        self.shared.is_over.store(true, Relaxed);
+        self.wake();
+        if let Some(thread) = self.thread.take() {
+            // It has nothing to say; had it panicked, the message would be on stderr.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A number that no other run of the program has.
+fn incarnation() -> std::io::Result<u64> {
+    let mut bytes = [0; 8];
+    // So few bytes come at once, unless a signal comes first (getrandom(2)).
+    while getrandom(&mut bytes, GetRandomFlags::empty())? < bytes.len() {}
+    Ok(u64::from_ne_bytes(bytes).max(1))
+}
+
+/// A digest (SHA-256) of what must be equal for nodes to choose alike, whatever services they have. It says
+/// nothing of the key, which has 128 bits.
+fn digest(balancer: &Balancer) -> [u8; 16] {
+    let key = balancer.hash_key.as_ref().map_or_else(|| "public".into(), HashKey::to_hex);
+    let text = format!("ipip-lb {key} {}", balancer.maglev_slots);
+    let sha256 = TLS13_AES_128_GCM_SHA256.tls13().map(|it| it.common.hash_provider);
+    let digest = sha256.map(|it| it.hash(text.as_bytes()));
+    digest.and_then(|it| it.as_ref().first_chunk().copied()).unwrap_or_default()
+}

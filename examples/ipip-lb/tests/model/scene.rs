@@ -107,6 +107,7 @@ impl Scene {
             ports: vec![port],
             services: Vec::new(),
             announce: None,
+            cluster: None,
             store: None,
         };
         let standing = Standing::default();

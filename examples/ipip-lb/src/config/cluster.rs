@@ -1,0 +1,179 @@
+//! `[cluster]`.
+
+use super::ConfigError;
+use super::document::{Section, Value};
+use super::health::CaFiles;
+use super::parse::name;
+use super::store::{STORE_KEYS, Store, store};
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// How long a node waits for its peers' snapshots, in seconds, where nothing else is written.
+const READY_TIMEOUT_S: u32 = 30;
+
+/// The most that may be written.
+const READY_TIMEOUT_S_MAX: u32 = 3_600;
+
+/// How many other nodes there may be.
+const PEERS_MAX: usize = 31;
+
+/// The most bytes of a node's name: a label of a domain name (RFC 1035, section 2.3.4).
+const NAME_BYTES_MAX: usize = 63;
+
+/// The nodes of which this is one.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Cluster {
+    /// The name of this node.
+    pub node: String,
+    /// Where it listens for those of its peers that connect to it.
+    pub listen: SocketAddr,
+    /// The others; no name and no address twice.
+    pub peers: Vec<ClusterPeer>,
+    /// How it knows that they are who they say.
+    pub security: Security,
+    /// For how many seconds at most it waits for their snapshots before it announces.
+    pub ready_timeout_s: u32,
+}
+
+/// One of the other nodes.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ClusterPeer {
+    /// Its name.
+    pub name: String,
+    /// Where it listens.
+    pub address: SocketAddr,
+}
+
+/// How nodes know that their peers are who they say.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Security {
+    /// They believe it: nobody else can send to the network that they talk over, or read it.
+    TrustedNetwork,
+    /// By TLS, with certificates on both sides. Each file is PEM.
+    Tls {
+        /// This node's certificate, for its name, and those between it and the authority.
+        certificate: PathBuf,
+        /// The private key of it.
+        key: PathBuf,
+        /// The certificates of the authorities that sign the nodes' certificates.
+        authority: PathBuf,
+    },
+}
+
+/// The keys of what nodes tell each other.
+const PEER_KEYS: [&str; 7] =
+    ["peers", "listen", "trusted_network", "certificate", "key", "authority", "ready_timeout_s"];
+
+/// The peers of this node, and from where the configuration of all nodes comes: one of them or both.
+pub fn cluster(
+    section: &Section<'_>,
+    files: &mut CaFiles,
+) -> Result<(Option<Cluster>, Option<Store>), ConfigError> {
+    section.allow_only(&[&["node"][..], &STORE_KEYS, &PEER_KEYS].concat())?;
+    let node = section.required("node", "the node's name, such as node = \"lb-a\"")?;
+    let store = store(section, &name(&node)?)?;
+    let named = PEER_KEYS.into_iter().find(|key| section.optional(key).is_some());
+    let cluster = match (named, &store) {
+        (None, Some(_)) => None,
+        _ => Some(peered(section, node_name(&node)?, files)?),
+    };
+    Ok((cluster, store))
+}
+
+/// The peers of the node called `node`, and how it talks to them.
+fn peered(
+    section: &Section<'_>,
+    node: String,
+    files: &mut CaFiles,
+) -> Result<Cluster, ConfigError> {
+    let mut peers = peers(section)?;
+    let own = peers.iter().position(|peer| peer.name == node).map(|index| peers.remove(index));
+    let listen = match (section.optional("listen"), own) {
+        (Some(value), _) => address(&value)?,
+        (None, Some(own)) => own.address,
+        (None, None) => {
+            let problem =
+                "missing; write listen = \"192.0.2.1:4790\", or this node among the peers";
+            return Err(section.error("listen", problem));
+        }
+    };
+    let ready_timeout_s =
+        section.integer_or("ready_timeout_s", 0..=READY_TIMEOUT_S_MAX, READY_TIMEOUT_S)?;
+    Ok(Cluster { node, listen, peers, security: security(section, files)?, ready_timeout_s })
+}
+
+/// The nodes that are listed; this node may be among them, so that the list is the same everywhere.
+fn peers(section: &Section<'_>) -> Result<Vec<ClusterPeer>, ConfigError> {
+    let example = "peers = [{ name = \"lb-2\", address = \"192.0.2.2:4790\" }]";
+    let list = section.required("peers", example)?;
+    let sections = section.sections("peers")?;
+    if !(1..=PEERS_MAX + 1).contains(&sections.len()) {
+        return Err(list.error(format!("{} nodes; write 1 to {PEERS_MAX} others", sections.len())));
+    }
+    let (mut names, mut addresses) = (HashSet::new(), HashSet::new());
+    let peer = |peer: Section<'_>| {
+        peer.allow_only(&["name", "address"])?;
+        let name = node_name(&peer.required("name", "name = \"lb-2\"")?)?;
+        let address = address(&peer.required("address", "address = \"192.0.2.2:4790\"")?)?;
+        if !names.insert(name.clone()) {
+            return Err(peer.error("name", format!("{name} is there twice; leave one out")));
+        }
+        if !addresses.insert(address) {
+            return Err(peer.error("address", format!("{address} is there twice; mend one")));
+        }
+        Ok(ClusterPeer { name, address })
+    };
+    sections.into_iter().map(peer).collect()
+}
+
+/// The name of a node, which its certificate is for.
+fn node_name(value: &Value<'_>) -> Result<String, ConfigError> {
+    let sound = |text: &str| {
+        let is_plain =
+            |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        (1..=NAME_BYTES_MAX).contains(&text.len())
+            && text.bytes().all(is_plain)
+            && !text.starts_with('-')
+            && !text.ends_with('-')
+    };
+    let example = "1 to 63 lower-case letters, digits and inner '-'";
+    value.parsed("the name of a node", example, |text| sound(text).then(|| text.to_owned()))
+}
+
+fn address(value: &Value<'_>) -> Result<SocketAddr, ConfigError> {
+    let example = "192.0.2.1:4790 or [2001:db8::1]:4790";
+    value.parsed("an IP address and a port", example, |text| {
+        text.parse().ok().filter(|address: &SocketAddr| address.port() != 0)
+    })
+}
+
+fn security(section: &Section<'_>, files: &mut CaFiles) -> Result<Security, ConfigError> {
+    let named = ["certificate", "key", "authority"].map(|key| section.optional(key));
+    let is_trusted = section.boolean_or("trusted_network", false)?;
+    match named {
+        [None, None, None] if is_trusted => Ok(Security::TrustedNetwork),
+        [Some(certificate), Some(key), Some(authority)] if !is_trusted => Ok(Security::Tls {
+            certificate: files.checked(&certificate)?,
+            key: files.path(&key)?,
+            authority: files.checked(&authority)?,
+        }),
+        [certificate, key, authority] if is_trusted => {
+            let problem = "trusted_network = true uses no TLS; leave out one of the two";
+            let value = certificate.or(key).or(authority);
+            Err(value.map_or_else(|| section.error("certificate", problem), |it| it.error(problem)))
+        }
+        [certificate, key, _] => {
+            let (missing, example) = match (certificate, key) {
+                (None, _) => ("certificate", "certificate = \"lb-1.pem\""),
+                (_, None) => ("key", "key = \"lb-1.key\""),
+                _ => ("authority", "authority = \"ca.pem\""),
+            };
+            let problem = format!(
+                "missing; write {example}, or trusted_network = true where nobody else can send to \
+                 this network or read it"
+            );
+            Err(section.error(missing, problem))
+        }
+    }
+}

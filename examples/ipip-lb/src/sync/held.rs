@@ -1,0 +1,40 @@
+//! Ends that wait for a configuration.
+//!
+//! A connection that is where the configuration says is no exception any more, and its owner says so as an end. A
+//! peer with an older configuration still needs to know the connection, up to the moment when it has the
+//! newer one.
+
+use super::PeerId;
+use hotloop::packet::flow_key::FlowKey;
+use std::collections::HashMap;
+
+/// How many ends wait. The connections of others stay until their idle timeouts, or until the next snapshot.
+const HELD_MAX: usize = 1 << 16;
+
+/// Ends that wait, by connection: under which epoch each was sent, and by which peer.
+#[derive(Debug, Default)]
+pub struct Held(HashMap<FlowKey, (u64, PeerId)>);
+
+impl Held {
+    /// Holds an end. False if there are too many.
+    pub fn hold(&mut self, key: FlowKey, epoch: u64, from: PeerId) -> bool {
+        let has_room = self.0.len() < HELD_MAX || self.0.contains_key(&key);
+        if has_room {
+            self.0.insert(key, (epoch, from));
+        }
+        has_room
+    }
+
+    /// Forgets the end of a connection that is claimed again.
+    pub fn forget(&mut self, key: &FlowKey) {
+        if !self.0.is_empty() {
+            self.0.remove(key);
+        }
+    }
+
+    /// Takes out the ends of this epoch and older ones.
+    pub fn release(&mut self, epoch: u64) -> Vec<(FlowKey, PeerId)> {
+        let released = self.0.extract_if(|_, (its_epoch, _)| *its_epoch <= epoch);
+        released.map(|(key, (_, from))| (key, from)).collect()
+    }
+}

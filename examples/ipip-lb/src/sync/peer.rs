@@ -1,0 +1,230 @@
+//! One of the other nodes: what was heard of it, and what is known of it.
+
+use super::owners::Owner;
+use super::session::{Session, Snapshot};
+use super::{Change, PeerId};
+use std::collections::VecDeque;
+
+/// How many imports of a peer wait for this node to enter them. When there are more, no more of that peer is read.
+pub const IMPORTS_MAX: usize = 1 << 15;
+
+/// What was sent to a peer and received from it, since this node started.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Counts {
+    /// Changes and claims sent.
+    pub sent: u64,
+    /// Changes and claims received.
+    pub received: u64,
+    /// Of those, how many counted for nothing: claims relayed of a node that this one hears itself, and ends of
+    /// connections that another node has claimed since.
+    pub superseded: u64,
+    /// Snapshots sent: all their pages were gathered.
+    pub snapshots_sent: u64,
+    /// Snapshots received.
+    pub snapshots_received: u64,
+    /// How often more changes waited for the peer than the queue holds, so that a new snapshot was due.
+    pub overflows: u64,
+}
+
+/// How a node stands with a peer.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum PeerState {
+    /// There is no connection: see [`PeerStatus::last_error`].
+    Away,
+    /// There is a connection, but one of the two has not entered the other's snapshot yet.
+    Joining,
+    /// Both have entered the other's snapshot, and changes follow.
+    InSync,
+}
+
+/// How a peer stands.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct PeerStatus {
+    /// Its name.
+    pub name: String,
+    /// Where it listens, as configured.
+    pub address: String,
+    /// How this node stands with it.
+    pub state: PeerState,
+    /// The revision of the configuration that was in force there when it sent its last frame.
+    pub epoch: u64,
+    /// Whether this node has entered the peer's snapshot.
+    pub has_its_snapshot: bool,
+    /// Whether the peer has entered all that this node knows: a snapshot, and all changes since.
+    pub is_caught_up: bool,
+    /// How many changes and claims it has not entered yet, of those that are gathered.
+    pub lag_records: usize,
+    /// For how long the first of them has been waiting, in milliseconds.
+    pub lag_ms: u64,
+    /// How many of its changes and claims wait for this node to enter them.
+    pub import_count: usize,
+    /// What was sent and received.
+    pub counts: Counts,
+    /// Why there is no connection, or why the last one ended.
+    pub last_error: Option<String>,
+}
+
+/// A frame that has been received, not all of which has been entered.
+#[derive(Clone, Copy, Debug)]
+struct Received {
+    sequence: u64,
+    /// How many imports there were with it, since this node started.
+    import_count: u64,
+    ends_snapshot: bool,
+}
+
+/// One of the other nodes.
+#[derive(Debug)]
+pub struct Peer {
+    pub name: String,
+    pub address: String,
+    /// Of the last session.
+    pub incarnation: Option<u64>,
+    pub lifetime: u16,
+    /// Counts its snapshots.
+    pub snapshot: u16,
+    pub session: Option<Session>,
+    /// Counts sessions, so that a connection that is over can't end its successor's.
+    pub session_number: u64,
+    /// Whether a snapshot has begun in this session, and not ended.
+    pub is_in_snapshot: bool,
+    pub has_its_snapshot: bool,
+    pub epoch: u64,
+    pub counts: Counts,
+    pub last_error: Option<String>,
+    imports: VecDeque<Change>,
+    imported_count: u64,
+    taken_count: u64,
+    received: VecDeque<Received>,
+    received_sequence: u64,
+    /// What is to be acknowledged.
+    entered_sequence: u64,
+    acknowledged_sequence: u64,
+}
+
+impl Peer {
+    pub fn new(name: String, address: String) -> Self {
+        Self {
+            name,
+            address,
+            incarnation: None,
+            lifetime: 0,
+            snapshot: 0,
+            session: None,
+            session_number: 0,
+            is_in_snapshot: false,
+            has_its_snapshot: false,
+            epoch: 0,
+            counts: Counts::default(),
+            last_error: None,
+            imports: VecDeque::new(),
+            imported_count: 0,
+            taken_count: 0,
+            received: VecDeque::new(),
+            received_sequence: 0,
+            entered_sequence: 0,
+            acknowledged_sequence: 0,
+        }
+    }
+
+    /// Begins a session.
+    pub fn begin(&mut self, now_ms: u64) {
+        self.end();
+        self.session = Some(Session::new(now_ms));
+        self.session_number += 1;
+        (self.received_sequence, self.entered_sequence, self.acknowledged_sequence) = (0, 0, 0);
+        self.received.clear();
+    }
+
+    /// Ends the session, if there is one. What was received of it is entered still.
+    pub fn end(&mut self) {
+        (self.is_in_snapshot, self.has_its_snapshot) = (false, false);
+        if let Some(session) = self.session.take() {
+            self.counts.sent += session.sent_count;
+        }
+    }
+
+    /// What the peer is as an owner of connections.
+    pub const fn owner(&self, peer: PeerId) -> Owner {
+        Owner { peer, lifetime: self.lifetime }
+    }
+
+    /// Whether this node hears from it what becomes of its connections.
+    pub const fn is_heard(&self) -> bool {
+        self.session.is_some() && (self.is_in_snapshot || self.has_its_snapshot)
+    }
+
+    /// Notes that a frame has come, of which all is imported.
+    ///
+    /// # Errors
+    /// Others should have come before it.
+    pub fn receive(&mut self, sequence: u64, ends_snapshot: bool) -> Result<(), &'static str> {
+        if sequence != self.received_sequence + 1 {
+            return Err("sent frames out of order");
+        }
+        self.received_sequence = sequence;
+        let import_count = self.imported_count;
+        self.received.push_back(Received { sequence, import_count, ends_snapshot });
+        Ok(())
+    }
+
+    /// Leaves a change for this node to enter.
+    pub fn import(&mut self, change: Change) {
+        self.imports.push_back(change);
+        self.imported_count += 1;
+    }
+
+    /// Whether there is room for what another frame imports.
+    pub fn can_receive(&self) -> bool {
+        self.imports.len() < IMPORTS_MAX && self.received.len() < IMPORTS_MAX
+    }
+
+    /// Takes up to `count_max` of what waits to be entered. What was taken before has been entered.
+    pub fn take(&mut self, count_max: usize, mut take: impl FnMut(Change)) -> usize {
+        let entered = self.taken_count;
+        while let Some(frame) = self.received.pop_front_if(|it| it.import_count <= entered) {
+            self.entered_sequence = frame.sequence;
+            self.has_its_snapshot |= frame.ends_snapshot;
+        }
+        let count = self.imports.len().min(count_max);
+        self.imports.drain(..count).for_each(&mut take);
+        self.taken_count += count as u64;
+        count
+    }
+
+    /// The sequence number to acknowledge, if there is a new one.
+    pub const fn acknowledgement(&mut self) -> Option<u64> {
+        if self.acknowledged_sequence == self.entered_sequence {
+            return None;
+        }
+        self.acknowledged_sequence = self.entered_sequence;
+        Some(self.entered_sequence)
+    }
+
+    pub fn status(&self, now_ms: u64) -> PeerStatus {
+        let session = self.session.as_ref();
+        let mut counts = self.counts;
+        counts.sent += session.map_or(0, |it| it.sent_count);
+        let is_caught_up = session.is_some_and(Session::is_caught_up);
+        let state = match session {
+            None => PeerState::Away,
+            Some(it) if it.snapshot() == Snapshot::Gathered && self.has_its_snapshot => {
+                PeerState::InSync
+            }
+            Some(_) => PeerState::Joining,
+        };
+        PeerStatus {
+            name: self.name.clone(),
+            address: self.address.clone(),
+            state,
+            epoch: self.epoch,
+            has_its_snapshot: self.has_its_snapshot,
+            is_caught_up,
+            lag_records: session.map_or(0, Session::lag_records),
+            lag_ms: session.map_or(0, |it| it.lag_ms(now_ms)),
+            import_count: self.imports.len(),
+            counts,
+            last_error: self.last_error.clone(),
+        }
+    }
+}

@@ -1,0 +1,423 @@
+//! All peers of a node: what it says to them, and what it hears. No sockets and no clocks: bytes and
+//! times come from outside, so that a simulation runs the same code as [`Sync`](super::Sync).
+
+use super::held::Held;
+use super::owners::{Owner, Owners};
+use super::peer::{Peer, PeerStatus};
+use super::session::Snapshot;
+use super::wire::{Changes, Frame, Hello, Message, VERSION};
+use super::{Change, PeerId, Record};
+use hotloop::packet::flow_key::FlowKey;
+
+/// What a node is, to its peers.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Local {
+    /// Its name.
+    pub node: String,
+    /// The number of this run of the program, which no other run has. Not 0.
+    pub incarnation: u64,
+    /// A digest of what must be equal in all nodes.
+    pub digest: [u8; 16],
+}
+
+/// A snapshot that a peer is due.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Walk {
+    /// The peer.
+    pub peer: PeerId,
+    /// Another one than that of the last page says that the walk begins at the beginning.
+    pub number: u64,
+}
+
+/// A connection to a peer, after the greetings.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct SessionId {
+    /// The peer.
+    pub peer: PeerId,
+    number: u64,
+}
+
+/// All peers of a node.
+#[derive(Debug)]
+pub struct Peers {
+    local: Local,
+    peers: Vec<Peer>,
+    owners: Owners,
+    held: Held,
+    epoch: u64,
+    walk_count: u64,
+    /// The number of the walk for each peer.
+    walks: Vec<u64>,
+    /// The peer whose turn it is.
+    next: usize,
+}
+
+impl Peers {
+    /// A node with peers, each with its name and the address that is shown for it.
+    pub fn new(local: Local, peers: impl IntoIterator<Item = (String, String)>) -> Self {
+        let peers: Vec<_> =
+            peers.into_iter().map(|(name, address)| Peer::new(name, address)).collect();
+        Self {
+            local,
+            walks: vec![0; peers.len()],
+            peers,
+            owners: Owners::default(),
+            held: Held::default(),
+            epoch: 0,
+            walk_count: 0,
+            next: 0,
+        }
+    }
+
+    /// Appends the frame that begins a connection.
+    pub fn hello(&self, out: &mut Vec<u8>) {
+        let Local { node, incarnation, digest } = self.local.clone();
+        let hello = Hello { version: VERSION, incarnation, digest, node };
+        Frame { epoch: self.epoch, sequence: 0, message: Message::Hello(hello) }.encode(out);
+    }
+
+    /// Begins a session with the node that said this. `expected` is the peer that this node
+    /// connected to; without one, the peer connected. A session that it had ends.
+    ///
+    /// # Errors
+    /// Why it is refused, to tell both sides.
+    pub fn greet(
+        &mut self,
+        hello: &Hello,
+        expected: Option<PeerId>,
+        now_ms: u64,
+    ) -> Result<SessionId, String> {
+        let own = &self.local.node;
+        if hello.version != VERSION {
+            let theirs = hello.version;
+            return Err(format!(
+                "node {own} speaks version {VERSION} of the protocol between nodes, and its peer \
+                 version {theirs}: install one release on both"
+            ));
+        }
+        let peer = self.identify(&hello.node, expected)?;
+        if hello.digest != self.local.digest {
+            let theirs = &hello.node;
+            return Err(format!(
+                "nodes {own} and {theirs} would choose backends differently: write the same \
+                 balancer.hash_key and balancer.maglev_slots in both configurations"
+            ));
+        }
+        self.begin(peer, hello.incarnation, now_ms);
+        Ok(SessionId { peer, number: self.peers[peer.0].session_number })
+    }
+
+    /// Which peer calls itself this.
+    ///
+    /// # Errors
+    /// It is none, or another than is `expected`, or one that this node connects to itself.
+    fn identify(&self, name: &str, expected: Option<PeerId>) -> Result<PeerId, String> {
+        let own = &self.local.node;
+        let Some(peer) = self.named(name) else {
+            return Err(format!("{name} is not in cluster.peers of node {own}"));
+        };
+        match expected {
+            Some(expected) if expected != peer => {
+                let expected = &self.peers[expected.0].name;
+                Err(format!("the node at the address of {expected} is {name}: mend cluster.peers"))
+            }
+            None if self.connects_to(peer) => {
+                Err(format!("{own} connects to {name}, not the other way round"))
+            }
+            _ => Ok(peer),
+        }
+    }
+
+    /// The peer of this name.
+    pub fn named(&self, name: &str) -> Option<PeerId> {
+        self.peers.iter().position(|peer| peer.name == name).map(PeerId)
+    }
+
+    /// A peer's name.
+    pub fn name(&self, peer: PeerId) -> &str {
+        &self.peers[peer.0].name
+    }
+
+    /// Whether this node connects to that peer: of two, the one with the lesser name does.
+    pub fn connects_to(&self, peer: PeerId) -> bool {
+        self.local.node < self.peers[peer.0].name
+    }
+
+    fn begin(&mut self, id: PeerId, incarnation: u64, now_ms: u64) {
+        let peer = &mut self.peers[id.0];
+        if peer.incarnation != Some(incarnation) {
+            self.owners.orphan(peer.owner(id));
+            // 0 is for orphans.
+            peer.lifetime = peer.lifetime.checked_add(1).unwrap_or(1);
+            peer.incarnation = Some(incarnation);
+        }
+        peer.begin(now_ms);
+        peer.last_error = None;
+    }
+
+    /// Whether this session is still the peer's.
+    pub fn is_current(&self, session: SessionId) -> bool {
+        let peer = &self.peers[session.peer.0];
+        peer.session.is_some() && peer.session_number == session.number
+    }
+
+    /// Ends a session, if it has no successor, for this reason.
+    pub fn end(&mut self, session: SessionId, why: &str) {
+        if self.is_current(session) {
+            self.peers[session.peer.0].end();
+            self.fail(session.peer, why);
+        }
+    }
+
+    /// Notes why there is no session with a peer, if there is none. Returns whether that is news.
+    pub fn fail(&mut self, peer: PeerId, why: &str) -> bool {
+        let Peer { session, last_error: last, .. } = &mut self.peers[peer.0];
+        let is_news = session.is_none() && last.as_deref() != Some(why);
+        if is_news {
+            *last = Some(why.to_owned());
+        }
+        is_news
+    }
+
+    /// Whether there is room for what another frame of this peer says. Without room, leave it in the socket.
+    pub fn can_receive(&self, peer: PeerId) -> bool {
+        self.peers[peer.0].can_receive()
+    }
+
+    /// Takes in a frame.
+    ///
+    /// # Errors
+    /// Why the session has to end.
+    pub fn input(&mut self, peer: PeerId, frame: &Frame<'_>, now_ms: u64) -> Result<(), String> {
+        self.peers[peer.0].epoch = frame.epoch;
+        match &frame.message {
+            Message::Hello(_) => return Err("greeted twice".into()),
+            Message::Refusal(reason) => return Err(refused(reason)),
+            Message::Ping => return Ok(()),
+            Message::Ack => {
+                let session = self.peers[peer.0].session.as_mut();
+                let done = session.map_or(Ok(()), |it| it.acknowledge(frame.sequence));
+                return done.map_err(Into::into);
+            }
+            Message::SnapshotBegin => {
+                let peer = &mut self.peers[peer.0];
+                peer.snapshot = peer.snapshot.wrapping_add(1);
+                peer.is_in_snapshot = true;
+            }
+            Message::SnapshotEnd => self.end_snapshot(peer, frame.epoch)?,
+            Message::Changes(changes) => self.changes(peer, *changes, frame.epoch, now_ms),
+            Message::Relayed { owner, incarnation, claims } => {
+                self.relayed(peer, (owner, *incarnation), *claims, now_ms);
+            }
+        }
+        let ends_snapshot = matches!(frame.message, Message::SnapshotEnd);
+        self.peers[peer.0].receive(frame.sequence, ends_snapshot)?;
+        Ok(())
+    }
+
+    /// What it claimed before and not in its snapshot has ended while nothing was heard of it.
+    fn end_snapshot(&mut self, id: PeerId, epoch: u64) -> Result<(), String> {
+        let peer = &mut self.peers[id.0];
+        if !std::mem::take(&mut peer.is_in_snapshot) {
+            return Err("ended a snapshot that had not begun".into());
+        }
+        peer.counts.snapshots_received += 1;
+        let (owner, is_newer) = (peer.owner(id), epoch > self.epoch);
+        self.owners.sweep(owner, peer.snapshot, |key| {
+            if !(is_newer && self.held.hold(key, epoch, id)) {
+                peer.import(Change::End(key));
+            }
+        });
+        Ok(())
+    }
+
+    fn changes(&mut self, id: PeerId, changes: Changes<'_>, epoch: u64, now_ms: u64) {
+        let owner = self.peers[id.0].owner(id);
+        for change in changes.iter() {
+            self.peers[id.0].counts.received += 1;
+            match change {
+                Change::Claim(record) => self.claim(id, owner, record, now_ms),
+                Change::End(key) if !self.may_end(owner, &key) => {
+                    self.peers[id.0].counts.superseded += 1;
+                }
+                Change::End(key) if epoch > self.epoch => {
+                    if !self.held.hold(key, epoch, id) {
+                        self.peers[id.0].counts.superseded += 1;
+                    }
+                }
+                Change::End(key) => self.forget(id, key),
+            }
+        }
+    }
+
+    fn claim(&mut self, from: PeerId, owner: Owner, record: Record, now_ms: u64) {
+        let snapshot = self.peers[owner.peer.0].snapshot;
+        self.owners.claimed(record.key, (owner, snapshot), now_ms, record.left_ms);
+        self.held.forget(&record.key);
+        self.peers[from.0].import(Change::Claim(record));
+    }
+
+    fn forget(&mut self, from: PeerId, key: FlowKey) {
+        self.owners.forget(&key);
+        self.peers[from.0].import(Change::End(key));
+    }
+
+    /// Whether an end counts: no other node that this one hears has claimed the connection since.
+    fn may_end(&self, from: Owner, key: &FlowKey) -> bool {
+        match self.owners.of(key) {
+            Some((owner, _)) if owner != from => {
+                let other = &self.peers[owner.peer.0];
+                owner.lifetime != other.lifetime || !other.is_heard()
+            }
+            _ => true,
+        }
+    }
+
+    /// Claims of a node that the sender couldn't reach. Where this one hears it, it knows better.
+    fn relayed(
+        &mut self,
+        from: PeerId,
+        (name, incarnation): (&str, u64),
+        claims: Changes<'_>,
+        now_ms: u64,
+    ) {
+        let is_own = name == self.local.node && incarnation == self.local.incarnation;
+        let owner = self.named(name);
+        let is_living = |id: &PeerId| self.peers[id.0].incarnation == Some(incarnation);
+        let living = owner.filter(is_living);
+        let is_known_better = is_own || living.is_some_and(|id| self.peers[id.0].has_its_snapshot);
+        for change in claims.iter() {
+            self.peers[from.0].counts.received += 1;
+            let Change::Claim(record) = change else { continue };
+            let is_claimed = || {
+                self.owners.of(&record.key).is_some_and(|(it, snapshot)| {
+                    let owner = &self.peers[it.peer.0];
+                    it.lifetime == owner.lifetime && owner.is_heard() && snapshot == owner.snapshot
+                })
+            };
+            if is_known_better || is_claimed() {
+                self.peers[from.0].counts.superseded += 1;
+                continue;
+            }
+            let owner = match living {
+                Some(id) => self.peers[id.0].owner(id),
+                None => Owner { peer: owner.unwrap_or(from), lifetime: 0 },
+            };
+            self.claim(from, owner, record, now_ms);
+        }
+    }
+
+    /// Appends what is due to a peer, up to `bytes_max` bytes and one frame more.
+    pub fn output(&mut self, peer: PeerId, out: &mut Vec<u8>, bytes_max: usize, now_ms: u64) {
+        let epoch = self.epoch;
+        let Some(mut session) = self.peers[peer.0].session.take() else { return };
+        if let Some(sequence) = self.peers[peer.0].acknowledgement() {
+            Frame { epoch, sequence, message: Message::Ack }.encode(out);
+        }
+        let names = |number: usize| &*self.peers[number].name;
+        while out.len() < bytes_max && session.next_frame(out, epoch, names, now_ms) {}
+        self.peers[peer.0].session = Some(session);
+    }
+
+    /// Notes the revision of the configuration that is in force here. Call this before
+    /// [`offer`](Self::offer) with what follows from it.
+    pub fn set_epoch(&mut self, epoch: u64) {
+        self.epoch = epoch;
+        for (key, from) in self.held.release(epoch) {
+            self.forget(from, key);
+        }
+    }
+
+    /// Queues changes of this node's own exceptions for all peers.
+    pub fn offer(&mut self, changes: &[Change], now_ms: u64) {
+        for change in changes {
+            if let Change::Claim(Record { key, .. }) = change {
+                self.owners.forget(key);
+                self.held.forget(key);
+            }
+            for peer in &mut self.peers {
+                let Some(session) = &mut peer.session else { continue };
+                peer.counts.overflows += u64::from(!session.offer(*change, now_ms));
+            }
+        }
+    }
+
+    /// Appends up to `count_max` changes of peers to `imports`, from all of them in turn. What the call before
+    /// this one appended has been entered, and is acknowledged.
+    pub fn take_imports(&mut self, imports: &mut Vec<Change>, count_max: usize) {
+        let mut left = count_max;
+        for turn in 0..self.peers.len() {
+            let peer = (self.next + turn) % self.peers.len();
+            left -= self.peers[peer].take(left, |change| imports.push(change));
+        }
+        self.next = self.next.checked_add(1).map_or(0, |next| next % self.peers.len().max(1));
+    }
+
+    /// The walk of which a peer wants the next page now, if one does.
+    pub fn snapshot_wanted(&mut self, now_ms: u64) -> Option<Walk> {
+        let wants = |peer: &Peer| peer.session.as_ref().is_some_and(|it| it.has_room_for_page());
+        let peer = PeerId(self.peers.iter().position(wants)?);
+        let session = self.peers[peer.0].session.as_mut()?;
+        if session.snapshot() == Snapshot::Due {
+            session.begin_snapshot(now_ms);
+            self.walk_count += 1;
+            self.walks[peer.0] = self.walk_count;
+        }
+        Some(Walk { peer, number: self.walks[peer.0] })
+    }
+
+    /// Adds a page of exceptions to a snapshot: those that are this node's own, and those that it
+    /// entered for others. Does nothing where the walk is over, because the connection is.
+    pub fn give_page(&mut self, walk: Walk, page: &[Record], is_last: bool, now_ms: u64) {
+        let Walk { peer: id, number } = walk;
+        let is_current = self.walks[id.0] == number;
+        let Some(mut session) = self.peers[id.0].session.take() else { return };
+        if is_current && session.snapshot() == Snapshot::Begun {
+            let is_queued = page.iter().all(|record| match self.teller(id, &record.key) {
+                Teller::Nobody => session.add(*record, None, now_ms),
+                Teller::Itself => true,
+                Teller::Relay(number, incarnation) => {
+                    session.add(*record, Some((number, incarnation)), now_ms)
+                }
+            });
+            let is_whole = is_queued && (!is_last || session.end_snapshot(now_ms));
+            let counts = &mut self.peers[id.0].counts;
+            counts.overflows += u64::from(!is_whole);
+            counts.snapshots_sent += u64::from(is_whole && is_last);
+        }
+        self.peers[id.0].session = Some(session);
+    }
+
+    /// By which node a peer learns of an exception that a walk has found here.
+    fn teller(&self, peer: PeerId, key: &FlowKey) -> Teller {
+        let Some((owner, _)) = self.owners.of(key) else { return Teller::Nobody };
+        let its = &self.peers[owner.peer.0];
+        if owner.lifetime != its.lifetime {
+            return Teller::Relay(owner.peer.0, 0);
+        }
+        if owner.peer == peer || its.is_heard() {
+            return Teller::Itself;
+        }
+        Teller::Relay(owner.peer.0, its.incarnation.unwrap_or(0))
+    }
+
+    /// How all peers stand.
+    pub fn status(&self, now_ms: u64) -> Vec<PeerStatus> {
+        self.peers.iter().map(|peer| peer.status(now_ms)).collect()
+    }
+}
+
+/// What a peer is told of a connection.
+enum Teller {
+    /// It is this node's own.
+    Nobody,
+    /// Its owner tells the peer, or is the peer.
+    Itself,
+    /// This node does, for the owner with this number and incarnation.
+    Relay(usize, u64),
+}
+
+/// What the status says of a refusal.
+pub fn refused(reason: &str) -> String {
+    format!("refused by the peer: {reason}")
+}

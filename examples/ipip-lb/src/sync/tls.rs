@@ -1,0 +1,152 @@
+//! TLS between nodes: each shows a certificate for its name, signed by an authority that both know.
+
+use crate::config::{Security, read_file};
+use crate::excerpt::excerpt;
+use crate::health::tls::{authorities, why};
+use rustls::client::{Resumption, WebPkiServerVerifier, verify_server_name};
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::server::{NoServerSessionStorage, ParsedCertificate, WebPkiClientVerifier};
+use rustls::version::TLS13;
+use rustls::{
+    AlertDescription, CertificateError, ClientConfig, ClientConnection, Connection, Error,
+    ServerConfig, ServerConnection,
+};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// How large a file of certificates or keys may be, in bytes: more is a mistake in its name.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// A node's certificate, and what it trusts.
+#[derive(Clone, Debug)]
+pub struct Tls {
+    client: Arc<ClientConfig>,
+    server: Arc<ServerConfig>,
+}
+
+impl Tls {
+    /// Reads the files that a configuration names; none for a trusted network.
+    ///
+    /// # Errors
+    /// A file can't be read, or isn't what it should be; with its path.
+    pub fn load(security: &Security) -> Result<Option<Self>, String> {
+        let Security::Tls { certificate, key, authority } = security else { return Ok(None) };
+        let roots = Arc::new(authorities(authority)?);
+        let (chain, private_key) = (chain(certificate)?, private_key(key)?);
+        let provider = Arc::new(ring::default_provider());
+        let tls = |error: Error| format!("TLS: {error}");
+        let at = |error: Error| format!("{}: {}", shown(certificate), why(&error));
+
+        let verifier =
+            WebPkiServerVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider))
+                .build()
+                .map_err(|error| format!("{}: {error}", shown(authority)))?;
+        let mut client = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(&[&TLS13])
+            .map_err(tls)?
+            .with_webpki_verifier(verifier)
+            .with_client_auth_cert(chain.clone(), private_key.clone_key())
+            .map_err(at)?;
+        // A session that is taken up again shows no certificate: one that expired would go unnoticed.
+        client.resumption = Resumption::disabled();
+
+        let verifier = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider))
+            .build()
+            .map_err(|error| format!("{}: {error}", shown(authority)))?;
+        let mut server = ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&TLS13])
+            .map_err(tls)?
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(chain, private_key)
+            .map_err(at)?;
+        server.session_storage = Arc::new(NoServerSessionStorage {});
+        server.send_tls13_tickets = 0;
+        Ok(Some(Self { client: Arc::new(client), server: Arc::new(server) }))
+    }
+
+    /// The client's side of a connection to the peer of this name.
+    ///
+    /// # Errors
+    /// It can be no name in a certificate.
+    pub fn connect(&self, peer: &str) -> Result<Connection, String> {
+        let name = server_name(peer)?;
+        let connection = ClientConnection::new(Arc::clone(&self.client), name);
+        connection.map(Connection::from).map_err(|error| why_not(&error))
+    }
+
+    /// The server's side of a connection.
+    ///
+    /// # Errors
+    /// The settings contradict each other, which those of [`load`](Self::load) don't.
+    pub fn accept(&self) -> Result<Connection, String> {
+        let connection = ServerConnection::new(Arc::clone(&self.server));
+        connection.map(Connection::from).map_err(|error| why_not(&error))
+    }
+}
+
+/// Checks that the other side's certificate is for the peer of this name. A client's is compared with no name before.
+///
+/// # Errors
+/// Whom it is for.
+pub fn check_name(connection: &Connection, peer: &str) -> Result<(), String> {
+    let chain = connection.peer_certificates().unwrap_or_default();
+    let first = chain.first().ok_or("shows no certificate")?;
+    let certificate = ParsedCertificate::try_from(first).map_err(|error| why_not(&error))?;
+    verify_server_name(&certificate, &server_name(peer)?).map_err(|error| why_not(&error))
+}
+
+fn server_name(peer: &str) -> Result<ServerName<'static>, String> {
+    ServerName::try_from(peer.to_owned()).map_err(|_| format!("{} is no DNS name", excerpt(peer)))
+}
+
+fn shown(path: &Path) -> String {
+    excerpt(&path.to_string_lossy())
+}
+
+fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let at = |error: &dyn std::fmt::Display| format!("{}: {error}", shown(path));
+    let text = read_file(path, FILE_BYTES_MAX).map_err(|error| at(&error))?;
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+    match chain {
+        Ok(chain) if chain.is_empty() => Err(at(&"has no certificate; write this node's, in PEM")),
+        Ok(chain) => Ok(chain),
+        Err(error) => Err(at(&format!("not PEM: {error}"))),
+    }
+}
+
+fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, String> {
+    let at = |error: &dyn std::fmt::Display| format!("{}: {error}", shown(path));
+    let text = read_file(path, FILE_BYTES_MAX).map_err(|error| at(&error))?;
+    PrivateKeyDer::from_pem_slice(&text)
+        .map_err(|_| at(&"has no private key; write that of this node's certificate, in PEM"))
+}
+
+/// What an error of a connection between nodes says to an operator.
+pub fn why_io(error: &io::Error) -> String {
+    let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
+    tls.map_or_else(|| error.to_string(), why_not)
+}
+
+fn why_not(error: &Error) -> String {
+    match error {
+        Error::InvalidCertificate(
+            CertificateError::UnknownIssuer | CertificateError::BadSignature,
+        ) => "certificate: signed by none of those that cluster.authority holds".into(),
+        Error::NoCertificatesPresented => "shows no certificate".into(),
+        Error::InvalidMessage(_) => "doesn't speak TLS; is trusted_network = true there?".into(),
+        Error::AlertReceived(alert) => {
+            let what = match alert {
+                AlertDescription::UnknownCA => "its authority is another".into(),
+                AlertDescription::CertificateExpired => {
+                    "it has expired, by the peer's clock".into()
+                }
+                alert => format!("{alert:?}"),
+            };
+            format!("the peer refuses this node's certificate: {what}")
+        }
+        error => why(error),
+    }
+}

@@ -1,0 +1,399 @@
+//! Frames, as they go between nodes.
+//!
+//! A frame is the length of what follows it (4 bytes), a kind (1), the sender's epoch (8), a sequence number
+//! (8), and a body by kind. Numbers are big-endian. The node that a frame is from is the one
+//! whose [`Hello`] opened the connection. The first fields of a Hello and all of a Refusal stay as they are in
+//! every version, so that nodes of two versions can say why they don't talk.
+//!
+//! Decoding checks the length before anything else, never panics, and allocates nothing: a [`Frame`]
+//! borrows from the bytes that it was read from.
+
+use super::{Change, Record};
+use crate::connection::State;
+use hotloop::packet::flow_key::{FlowKey, FlowKeyV4, FlowKeyV6};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// The version of the protocol. Nodes of two versions don't talk.
+pub const VERSION: u16 = 1;
+
+/// The longest frame, in bytes, with its length.
+pub const FRAME_BYTES_MAX: usize = 64 * 1024;
+
+/// The longest Hello or Refusal, in bytes, with its length: all that is read of somebody unknown.
+pub const GREETING_BYTES_MAX: usize = 512;
+
+/// The most bytes of a node's name.
+pub const NAME_BYTES_MAX: usize = 63;
+
+/// The most bytes of a Refusal's reason.
+const REASON_BYTES_MAX: usize = 400;
+
+/// The most bytes that a change takes.
+pub(super) const CHANGE_BYTES_MAX: usize = 2 + 4 + 32 + 16 + 8;
+
+const LENGTH_BYTES: usize = 4;
+const HEADER_BYTES: usize = LENGTH_BYTES + 1 + 8 + 8;
+
+/// What a Hello begins with, so that other protocols are recognised.
+const MAGIC: [u8; 4] = *b"IPLB";
+
+/// What a connection begins with, in both directions.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Hello {
+    /// The version that the node speaks.
+    pub version: u16,
+    /// The node's name.
+    pub node: String,
+    /// The number of this run of its program, which no other run has.
+    pub incarnation: u64,
+    /// A digest of what must be equal in all nodes.
+    pub digest: [u8; 16],
+}
+
+/// What is sent.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Message<'a> {
+    /// Who speaks. Of a Hello of another version, nothing but version and name is right.
+    Hello(Hello),
+    /// Why the sender doesn't talk to the receiver; it closes the connection.
+    Refusal(&'a str),
+    /// What follows, up to [`SnapshotEnd`](Self::SnapshotEnd), names every exception of the sender.
+    SnapshotBegin,
+    /// Every exception of the sender has been named since [`SnapshotBegin`](Self::SnapshotBegin), or has ended.
+    SnapshotEnd,
+    /// Changes of the sender's exceptions, in their order.
+    Changes(Changes<'a>),
+    /// Claims of a third node, which the sender can't reach now.
+    Relayed {
+        /// That node's name.
+        owner: &'a str,
+        /// Its [`Hello::incarnation`]; 0 for one that has restarted since.
+        incarnation: u64,
+        /// The claims.
+        claims: Changes<'a>,
+    },
+    /// The frames up to the sequence number of this one's header have been entered.
+    Ack,
+    /// The sender is there.
+    Ping,
+}
+
+/// A frame.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Frame<'a> {
+    /// The revision of the configuration that was in force at the sender; 0 where there is none common to all.
+    pub epoch: u64,
+    /// Of snapshots, changes and relayed claims: counts from 1 in each connection and direction. Of an
+    /// [`Message::Ack`]: the one that is acknowledged. Else 0.
+    pub sequence: u64,
+    /// What it says.
+    pub message: Message<'a>,
+}
+
+/// Why bytes are no frame.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum Malformed {
+    /// The length is out of range.
+    #[error("a frame of {0} bytes, which none has")]
+    Length(u64),
+    /// There is no such kind.
+    #[error("a frame of the unknown kind {0}")]
+    Kind(u8),
+    /// The body isn't what its kind says.
+    #[error("a frame with a broken body")]
+    Body,
+    /// It isn't this protocol.
+    #[error("a greeting of another protocol")]
+    Magic,
+}
+
+/// Reads the frame that `bytes` begin with, and says how many bytes it takes. `None` if it isn't
+/// whole yet. `bytes_max` is how long it may be: [`GREETING_BYTES_MAX`] or [`FRAME_BYTES_MAX`].
+///
+/// # Errors
+/// These bytes, and any after them, are no frame.
+pub fn decode(bytes: &[u8], bytes_max: usize) -> Result<Option<(Frame<'_>, usize)>, Malformed> {
+    let Some((length, rest)) = bytes.split_first_chunk() else { return Ok(None) };
+    let frame_bytes = u64::from(u32::from_be_bytes(*length)) + LENGTH_BYTES as u64;
+    if !(HEADER_BYTES as u64..=bytes_max as u64).contains(&frame_bytes) {
+        return Err(Malformed::Length(frame_bytes));
+    }
+    let frame_bytes = frame_bytes as usize;
+    let Some(body) = rest.get(..frame_bytes - LENGTH_BYTES) else { return Ok(None) };
+    let mut reader = Reader(body);
+    let (kind, epoch, sequence) = (|| Some((reader.byte()?, reader.u64()?, reader.u64()?)))()
+        .ok_or(Malformed::Length(frame_bytes as u64))?;
+    let message = message(kind, reader)?;
+    Ok(Some((Frame { epoch, sequence, message }, frame_bytes)))
+}
+
+fn message(kind: u8, mut reader: Reader<'_>) -> Result<Message<'_>, Malformed> {
+    let message = match kind {
+        0 => return hello(reader).map(Message::Hello),
+        1 => {
+            let reason = text(reader.0).filter(|it| it.len() <= REASON_BYTES_MAX);
+            return reason.map(Message::Refusal).ok_or(Malformed::Body);
+        }
+        2 => Message::SnapshotBegin,
+        3 => Message::SnapshotEnd,
+        4 => return Ok(Message::Changes(Changes::checked(reader.0, true)?)),
+        5 => return relayed(reader).ok_or(Malformed::Body)?,
+        6 => Message::Ack,
+        7 => Message::Ping,
+        kind => return Err(Malformed::Kind(kind)),
+    };
+    if reader.byte().is_some() { Err(Malformed::Body) } else { Ok(message) }
+}
+
+fn hello(mut reader: Reader<'_>) -> Result<Hello, Malformed> {
+    if reader.array() != Some(MAGIC) {
+        return Err(Malformed::Magic);
+    }
+    let version = reader.u16().ok_or(Malformed::Body)?;
+    let node = name(&mut reader).ok_or(Malformed::Body)?.to_owned();
+    if version != VERSION {
+        return Ok(Hello { version, node, incarnation: 0, digest: [0; 16] });
+    }
+    let fields = (|| Some((reader.u64()?, reader.array()?)))();
+    let (incarnation, digest) = fields.ok_or(Malformed::Body)?;
+    if reader.byte().is_some() {
+        return Err(Malformed::Body);
+    }
+    Ok(Hello { version, node, incarnation, digest })
+}
+
+fn relayed(mut reader: Reader<'_>) -> Option<Result<Message<'_>, Malformed>> {
+    let (owner, incarnation) = (name(&mut reader)?, reader.u64()?);
+    let claims = Changes::checked(reader.0, false);
+    Some(claims.map(|claims| Message::Relayed { owner, incarnation, claims }))
+}
+
+fn name<'a>(reader: &mut Reader<'a>) -> Option<&'a str> {
+    let length = usize::from(reader.byte()?);
+    let sound = (1..=NAME_BYTES_MAX).contains(&length);
+    text(reader.take(length)?).filter(|_| sound)
+}
+
+/// What an operator may read on a terminal.
+fn text(bytes: &[u8]) -> Option<&str> {
+    let is_plain = bytes.iter().all(|byte| (b' '..=b'~').contains(byte));
+    std::str::from_utf8(bytes).ok().filter(|_| is_plain)
+}
+
+/// The changes of a frame, which were checked when it was decoded.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Changes<'a>(&'a [u8]);
+
+impl<'a> Changes<'a> {
+    fn checked(bytes: &'a [u8], may_end: bool) -> Result<Self, Malformed> {
+        let mut reader = Reader(bytes);
+        while !reader.0.is_empty() {
+            match reader.change() {
+                Some(Change::Claim(_)) => {}
+                Some(Change::End(_)) if may_end => {}
+                _ => return Err(Malformed::Body),
+            }
+        }
+        Ok(Self(bytes))
+    }
+
+    /// The changes, in their order.
+    pub fn iter(&self) -> impl Iterator<Item = Change> + use<'a> {
+        let mut reader = Reader(self.0);
+        std::iter::from_fn(move || reader.change())
+    }
+}
+
+const END: u8 = 0x80;
+const KEY_V6: u8 = 0x40;
+const BACKEND_V6: u8 = 0x20;
+
+/// What is left of a body.
+#[derive(Clone, Copy)]
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (taken, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*taken)
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        self.array().map(|[byte]| byte)
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        self.array().map(u16::from_be_bytes)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_be_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_be_bytes)
+    }
+
+    fn v4(&mut self) -> Option<Ipv4Addr> {
+        self.array().map(Ipv4Addr::from_octets)
+    }
+
+    fn v6(&mut self) -> Option<Ipv6Addr> {
+        self.array().map(Ipv6Addr::from_octets)
+    }
+
+    fn change(&mut self) -> Option<Change> {
+        let (tag, protocol) = (self.byte()?, self.byte()?);
+        let (from, to) = (self.u16()?, self.u16()?);
+        let key = if tag & KEY_V6 == 0 {
+            FlowKey::V4(FlowKeyV4::new(self.v4()?, self.v4()?, from, to, protocol))
+        } else {
+            FlowKey::V6(FlowKeyV6::new(self.v6()?, self.v6()?, from, to, protocol))
+        };
+        if tag & END != 0 {
+            return (tag & !(END | KEY_V6) == 0).then_some(Change::End(key));
+        }
+        let state = state(tag & !(KEY_V6 | BACKEND_V6))?;
+        let backend =
+            if tag & BACKEND_V6 == 0 { self.v4()?.into() } else { IpAddr::V6(self.v6()?) };
+        let (age_ms, left_ms) = (self.u32()?, self.u32()?);
+        Some(Change::Claim(Record { key, backend, state, age_ms, left_ms }))
+    }
+}
+
+const fn state(number: u8) -> Option<State> {
+    Some(match number {
+        0 => State::Opening,
+        1 => State::Established,
+        2 => State::Closing,
+        3 => State::Udp,
+        4 => State::Other,
+        _ => return None,
+    })
+}
+
+impl Frame<'_> {
+    /// Appends the frame to `out`.
+    ///
+    /// # Panics
+    /// If it is longer than [`FRAME_BYTES_MAX`].
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let kind = match self.message {
+            Message::Hello(_) => 0,
+            Message::Refusal(_) => 1,
+            Message::SnapshotBegin => 2,
+            Message::SnapshotEnd => 3,
+            Message::Changes(_) => 4,
+            Message::Relayed { .. } => 5,
+            Message::Ack => 6,
+            Message::Ping => 7,
+        };
+        let start = out.len();
+        out.extend([0; LENGTH_BYTES]);
+        out.push(kind);
+        out.extend(self.epoch.to_be_bytes());
+        out.extend(self.sequence.to_be_bytes());
+        match &self.message {
+            Message::Hello(hello) => put_hello(out, hello),
+            Message::Refusal(reason) => put_reason(out, reason),
+            Message::Changes(Changes(bytes)) => out.extend_from_slice(bytes),
+            Message::Relayed { owner, incarnation, claims } => {
+                put_name(out, owner);
+                out.extend(incarnation.to_be_bytes());
+                out.extend_from_slice(claims.0);
+            }
+            Message::SnapshotBegin | Message::SnapshotEnd | Message::Ack | Message::Ping => {}
+        }
+        let frame_bytes = out.len() - start;
+        assert!(frame_bytes <= FRAME_BYTES_MAX, "a frame of {frame_bytes} bytes");
+        let length = (frame_bytes - LENGTH_BYTES) as u32;
+        out[start..start + LENGTH_BYTES].copy_from_slice(&length.to_be_bytes());
+    }
+}
+
+fn put_hello(out: &mut Vec<u8>, hello: &Hello) {
+    out.extend(MAGIC);
+    out.extend(hello.version.to_be_bytes());
+    put_name(out, &hello.node);
+    out.extend(hello.incarnation.to_be_bytes());
+    out.extend(hello.digest);
+}
+
+/// A configuration lets through no longer name.
+fn put_name(out: &mut Vec<u8>, name: &str) {
+    out.push(name.len() as u8);
+    out.extend_from_slice(name.as_bytes());
+}
+
+fn put_reason(out: &mut Vec<u8>, reason: &str) {
+    let plain = reason.chars().map(|it| if (' '..='~').contains(&it) { it as u8 } else { b'?' });
+    out.extend(plain.take(REASON_BYTES_MAX));
+}
+
+/// Changes that are gathered for a frame.
+#[derive(Debug, Default)]
+pub struct Gathered(Vec<u8>);
+
+impl Gathered {
+    /// Appends a change.
+    pub fn push(&mut self, change: &Change) {
+        match change {
+            Change::End(key) => self.put_key(END, key),
+            Change::Claim(record) => {
+                let is_v6 = record.backend.is_ipv6();
+                self.put_key(record.state as u8 | if is_v6 { BACKEND_V6 } else { 0 }, &record.key);
+                match record.backend {
+                    IpAddr::V4(backend) => self.0.extend(backend.octets()),
+                    IpAddr::V6(backend) => self.0.extend(backend.octets()),
+                }
+                self.0.extend(record.age_ms.to_be_bytes());
+                self.0.extend(record.left_ms.to_be_bytes());
+            }
+        }
+    }
+
+    fn put_key(&mut self, tag: u8, key: &FlowKey) {
+        let (source, destination, family) = match key {
+            FlowKey::V4(key) => (key.source_port(), key.destination_port(), 0),
+            FlowKey::V6(key) => (key.source_port(), key.destination_port(), KEY_V6),
+        };
+        self.0.extend([tag | family, key.protocol()]);
+        self.0.extend(source.to_be_bytes());
+        self.0.extend(destination.to_be_bytes());
+        match key {
+            FlowKey::V4(key) => {
+                self.0.extend(key.source().octets());
+                self.0.extend(key.destination().octets());
+            }
+            FlowKey::V6(key) => {
+                self.0.extend(key.source().octets());
+                self.0.extend(key.destination().octets());
+            }
+        }
+    }
+
+    /// Whether another change fits into a frame.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        let others = HEADER_BYTES + 1 + NAME_BYTES_MAX + 8;
+        self.0.len() + others + CHANGE_BYTES_MAX <= FRAME_BYTES_MAX
+    }
+
+    /// What has been gathered.
+    #[must_use]
+    pub fn changes(&self) -> Changes<'_> {
+        Changes(&self.0)
+    }
+
+    /// Forgets it.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+}
