@@ -1,0 +1,172 @@
+//! Nodes of a test, on 127.0.0.1, each with the table of connections that its workers would have.
+
+use hotloop::packet::flow_key::FlowKey;
+use ipip_lb::config::{Balancer, Cluster, ClusterPeer, Config, Security};
+use ipip_lb::connection::State;
+use ipip_lb::sync::wire::{GREETING_BYTES_MAX, Message, decode};
+use ipip_lb::sync::{Change, PeerStatus, Record, Sync};
+use std::collections::HashMap;
+use std::io::Read;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const TEXT: &str = r#"
+    [balancer]
+    source_v4 = "192.0.2.1"
+    mtu = 1500
+    decapsulate = []
+    [[port]]
+    name = "uplink"
+    device = "net_null0"
+    next_hop_mac = "02:00:00:00:00:01"
+    [[service]]
+    name = "web"
+    address = "203.0.113.10"
+    protocol = "tcp"
+    ports = "80"
+    backend = [{ address = "10.0.0.1" }]
+"#;
+
+pub fn balancer() -> Balancer {
+    Config::parse("lb.toml", TEXT).unwrap().balancer
+}
+
+/// The digest that nodes with [`balancer`] have, as one says it in its greeting.
+pub fn digest() -> [u8; 16] {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let peers = [("z", listener.local_addr().unwrap())];
+    let _node = Node::start(&cluster("a", free_address(), &peers));
+    let (mut stream, _) = listener.accept().unwrap();
+    let mut bytes = Vec::new();
+    loop {
+        let mut some = [0; 100];
+        let count = stream.read(&mut some).unwrap();
+        assert!(count > 0, "no greeting in {bytes:?}");
+        bytes.extend_from_slice(&some[..count]);
+        if let Some((frame, _)) = decode(&bytes, GREETING_BYTES_MAX).unwrap() {
+            let Message::Hello(hello) = frame.message else { panic!("{frame:?}") };
+            return hello.digest;
+        }
+    }
+}
+
+/// An address that nobody listens at.
+pub fn free_address() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+pub fn cluster(node: &str, listen: SocketAddr, peers: &[(&str, SocketAddr)]) -> Cluster {
+    let peer = |&(name, address): &(&str, SocketAddr)| ClusterPeer { name: name.into(), address };
+    Cluster {
+        node: node.into(),
+        listen,
+        peers: peers.iter().map(peer).collect(),
+        security: Security::TrustedNetwork,
+        ready_timeout_s: 30,
+    }
+}
+
+/// Two nodes that are each other's only peer.
+pub fn pair() -> [Cluster; 2] {
+    let [a, b] = [free_address(), free_address()];
+    [cluster("a", a, &[("b", b)]), cluster("b", b, &[("a", a)])]
+}
+
+pub fn record(number: u32) -> Record {
+    let client = SocketAddr::new(Ipv4Addr::from_bits(0x0A01_0000 + number).into(), 4000);
+    let key = FlowKey::new(client, "203.0.113.10:80".parse().unwrap(), 6).unwrap();
+    let backend = [10, 0, 0, 7].into();
+    Record { key, backend, state: State::Established, age_ms: 1000, left_ms: 900_000 }
+}
+
+/// A node that enters whatever comes.
+pub struct Node {
+    pub sync: Sync,
+    pub own: HashMap<FlowKey, Record>,
+    pub entered: HashMap<FlowKey, Record>,
+    /// Where it stops entering, as a node does that is busy.
+    pub is_stuck: bool,
+    /// The number of a walk, and what is left of it.
+    walk: (u64, Vec<FlowKey>),
+    imports: Vec<Change>,
+}
+
+impl Node {
+    pub fn start(cluster: &Cluster) -> Self {
+        Self::start_with(cluster, &balancer())
+    }
+
+    pub fn start_with(cluster: &Cluster, balancer: &Balancer) -> Self {
+        let sync = Sync::start(cluster, balancer).unwrap_or_else(|error| panic!("{error}"));
+        let (own, entered) = (HashMap::new(), HashMap::new());
+        Self { sync, own, entered, is_stuck: false, walk: (0, Vec::new()), imports: Vec::new() }
+    }
+
+    pub fn claim(&mut self, numbers: impl Iterator<Item = u32>) {
+        let records: Vec<_> = numbers.map(record).collect();
+        self.own.extend(records.iter().map(|record| (record.key, *record)));
+        let changes: Vec<_> = records.into_iter().map(Change::Claim).collect();
+        changes.chunks(1000).for_each(|changes| self.sync.offer(changes));
+    }
+
+    pub fn end(&mut self, number: u32) {
+        let key = record(number).key;
+        self.own.remove(&key);
+        self.sync.offer(&[Change::End(key)]);
+    }
+
+    /// What a control thread does in a turn.
+    pub fn turn(&mut self) {
+        if self.is_stuck {
+            return;
+        }
+        self.imports.clear();
+        self.sync.take_imports(&mut self.imports, 10_000);
+        for change in &self.imports {
+            match change {
+                Change::Claim(record) => drop(self.entered.insert(record.key, *record)),
+                Change::End(key) => drop(self.entered.remove(key)),
+            }
+        }
+        let Some(walk) = self.sync.snapshot_wanted() else { return };
+        if self.walk.0 != walk.number {
+            self.walk =
+                (walk.number, self.own.keys().chain(self.entered.keys()).copied().collect());
+        }
+        let keys = &mut self.walk.1;
+        let keys = keys.split_off(keys.len().saturating_sub(1000));
+        let record = |key: &FlowKey| self.own.get(key).or_else(|| self.entered.get(key)).copied();
+        let page: Vec<_> = keys.iter().filter_map(record).collect();
+        self.sync.give_page(walk, &page, self.walk.1.is_empty());
+    }
+
+    pub fn status(&self) -> PeerStatus {
+        self.sync.status().remove(0)
+    }
+}
+
+/// Lets nodes go on until it is so.
+pub fn until(nodes: &mut [&mut Node], what: &str, mut is_so: impl FnMut(&[&mut Node]) -> bool) {
+    let start = Instant::now();
+    while !is_so(nodes) {
+        nodes.iter_mut().for_each(|node| node.turn());
+        let statuses = || nodes.iter().map(|node| node.sync.status()).collect::<Vec<_>>();
+        assert!(start.elapsed() < Duration::from_secs(60), "not {what}: {:#?}", statuses());
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+pub fn until_caught_up(nodes: &mut [&mut Node]) {
+    until(nodes, "caught up", |nodes| {
+        let all = nodes.iter().flat_map(|node| node.sync.status());
+        all.into_iter().all(|it| it.is_caught_up && it.has_its_snapshot)
+    });
+}
+
+/// Lets a node go on until its peer's status says this.
+pub fn until_error(node: &mut Node, text: &str) {
+    until(&mut [node], text, |nodes| {
+        nodes[0].status().last_error.is_some_and(|error| error.contains(text))
+    });
+}

@@ -1,0 +1,219 @@
+//! Nodes that trust their network: snapshots, changes, cuts and overflows.
+
+use crate::nodes::{
+    Node, cluster, free_address, pair, record, until, until_caught_up, until_error,
+};
+use ipip_lb::sync::{Change, PeerState, QUEUE_MAX, Sync};
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Mutex;
+use std::sync::mpsc;
+use std::thread;
+
+/// Hands connections on to an address; each can be cut, or be left without anybody who reads.
+struct Relay {
+    address: SocketAddr,
+    streams: std::sync::Arc<Mutex<Vec<TcpStream>>>,
+    _end: mpsc::Sender<()>,
+}
+
+impl Relay {
+    fn to(server: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let streams = std::sync::Arc::new(Mutex::new(Vec::new()));
+        let (end, ended) = mpsc::channel();
+        let all = std::sync::Arc::clone(&streams);
+        thread::spawn(move || {
+            for client in listener.incoming() {
+                if ended.try_recv() == Err(mpsc::TryRecvError::Disconnected) {
+                    return;
+                }
+                let client = client.unwrap();
+                let Ok(server) = TcpStream::connect(server) else { continue };
+                for (mut from, mut to) in [(&client, &server), (&server, &client)]
+                    .map(|(from, to)| (from.try_clone().unwrap(), to.try_clone().unwrap()))
+                {
+                    thread::spawn(move || {
+                        let mut buffer = [0; 65536];
+                        while let Ok(count @ 1..) = from.read(&mut buffer) {
+                            if to.write_all(&buffer[..count]).is_err() {
+                                break;
+                            }
+                        }
+                        let _ = to.shutdown(Shutdown::Both);
+                    });
+                }
+                all.lock().unwrap().extend([client, server]);
+            }
+        });
+        Self { address, streams, _end: end }
+    }
+
+    fn cut(&self) {
+        for stream in self.streams.lock().unwrap().drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+#[test]
+fn what_was_there_comes_as_a_snapshot_and_what_happens_then_as_changes() {
+    let [a, b] = pair();
+    let (mut a, mut b) = (Node::start(&a), Node::start(&b));
+    a.claim(0..5_000);
+    b.claim(10_000..10_010);
+    until_caught_up(&mut [&mut a, &mut b]);
+    assert_eq!((&b.entered.len(), &a.entered.len()), (&5_000, &10));
+    assert_eq!(b.entered.len(), a.own.len());
+
+    a.claim(5_000..5_001);
+    a.end(17);
+    until(&mut [&mut a, &mut b], "there", |nodes| {
+        nodes[1].entered.contains_key(&record(5_000).key)
+    });
+    until_caught_up(&mut [&mut a, &mut b]);
+    assert!(!b.entered.contains_key(&record(17).key));
+    let (of_a, of_b) = (b.status(), a.status());
+    assert_eq!((of_a.name.as_str(), of_b.name.as_str()), ("a", "b"));
+    assert_eq!((of_a.state, of_b.state), (PeerState::InSync, PeerState::InSync));
+    assert_eq!((of_a.counts.snapshots_received, of_b.counts.snapshots_sent), (1, 1));
+    assert_eq!(of_b.counts.sent, of_a.counts.received);
+    assert_eq!((of_b.lag_records, of_b.lag_ms), (0, 0));
+    assert_eq!(of_a.last_error, None);
+}
+
+#[test]
+fn after_a_cut_a_snapshot_says_also_what_has_ended_meanwhile() {
+    let ([a_at, b_at], mut clusters) = ([free_address(), free_address()], Vec::new());
+    let relay = Relay::to(b_at);
+    clusters.push(cluster("a", a_at, &[("b", relay.address)]));
+    clusters.push(cluster("b", b_at, &[("a", a_at)]));
+    let (mut a, mut b) = (Node::start(&clusters[0]), Node::start(&clusters[1]));
+    a.claim(0..100);
+    until_caught_up(&mut [&mut a, &mut b]);
+    assert_eq!(b.entered.len(), 100);
+
+    relay.cut();
+    until(&mut [&mut a], "away", |nodes| nodes[0].status().state == PeerState::Away);
+    a.end(3);
+    a.claim(100..101);
+    until_caught_up(&mut [&mut a, &mut b]);
+    assert_eq!(b.entered.len(), 100);
+    assert!(!b.entered.contains_key(&record(3).key), "its end was not noticed");
+    assert_eq!(b.status().counts.snapshots_received, 2);
+}
+
+#[test]
+fn a_node_that_restarts_gets_back_what_its_peers_know_of_it() {
+    let [a_is, b_is] = pair();
+    let (mut a, mut b) = (Node::start(&a_is), Node::start(&b_is));
+    b.claim(0..100);
+    until_caught_up(&mut [&mut a, &mut b]);
+    drop(b);
+    let mut b = Node::start(&b_is);
+    until_caught_up(&mut [&mut a, &mut b]);
+    assert_eq!(a.entered.len(), 100, "its new run knows nothing that it could have ended");
+    assert_eq!(b.entered.len(), 100);
+}
+
+#[test]
+fn a_queue_that_overflows_is_a_snapshot_again_and_loses_nothing() {
+    let [a, b] = pair();
+    let (mut a, mut b) = (Node::start(&a), Node::start(&b));
+    until_caught_up(&mut [&mut a, &mut b]);
+    // The window, the sockets and the other node's imports hold some more.
+    b.is_stuck = true;
+    let count = 3 * QUEUE_MAX as u32;
+    a.claim(0..count);
+    for number in 0..1000 {
+        a.end(number);
+    }
+    let overflowed = a.status();
+    assert!(overflowed.counts.overflows > 0, "{overflowed:?}");
+    assert!(overflowed.lag_records <= QUEUE_MAX + 16 * 5000, "{overflowed:?}");
+    assert!(!overflowed.is_caught_up);
+    b.is_stuck = false;
+    until_caught_up(&mut [&mut a, &mut b]);
+    assert_eq!(b.entered.len(), count as usize - 1000);
+    assert!(b.status().counts.snapshots_received >= 2);
+}
+
+#[test]
+fn a_peer_that_stops_reading_delays_no_other() {
+    let [at_a, at_b, at_c] = [(); 3].map(|()| free_address());
+    let mut nodes = [
+        Node::start(&cluster("a", at_a, &[("b", at_b), ("c", at_c)])),
+        Node::start(&cluster("b", at_b, &[("a", at_a), ("c", at_c)])),
+        Node::start(&cluster("c", at_c, &[("a", at_a), ("b", at_b)])),
+    ];
+    let [a, b, c] = &mut nodes;
+    until_caught_up(&mut [a, b, c]);
+    b.is_stuck = true;
+    a.claim(0..2 * QUEUE_MAX as u32);
+    until(&mut [a, c], "at c", |nodes| nodes[1].entered.len() == 2 * QUEUE_MAX);
+    assert!(!a.sync.status()[0].is_caught_up, "b has entered nothing");
+    assert!(a.sync.status()[0].lag_ms > 0);
+}
+
+#[test]
+fn an_end_under_a_newer_configuration_waits_for_it() {
+    let [a, b] = pair();
+    let (mut a, mut b) = (Node::start(&a), Node::start(&b));
+    a.sync.set_epoch(1);
+    b.sync.set_epoch(1);
+    a.claim(0..2);
+    until_caught_up(&mut [&mut a, &mut b]);
+    a.end(0);
+    until_caught_up(&mut [&mut a, &mut b]);
+    assert_eq!(b.entered.len(), 1);
+    a.sync.set_epoch(2);
+    a.end(1);
+    until(&mut [&mut a, &mut b], "heard", |nodes| nodes[1].status().epoch == 2);
+    until_caught_up(&mut [&mut a, &mut b]);
+    assert_eq!(b.entered.len(), 1, "the old configuration needs it");
+    b.sync.set_epoch(2);
+    until(&mut [&mut a, &mut b], "ended", |nodes| nodes[1].entered.is_empty());
+}
+
+#[test]
+fn an_end_by_another_than_the_last_owner_counts_for_nothing() {
+    let [at_a, at_b, at_c] = [(); 3].map(|()| free_address());
+    let mut nodes = [
+        Node::start(&cluster("a", at_a, &[("b", at_b), ("c", at_c)])),
+        Node::start(&cluster("b", at_b, &[("a", at_a), ("c", at_c)])),
+        Node::start(&cluster("c", at_c, &[("a", at_a), ("b", at_b)])),
+    ];
+    let [a, b, c] = &mut nodes;
+    a.claim(0..1);
+    until_caught_up(&mut [a, b, c]);
+    b.claim(0..1);
+    until_caught_up(&mut [a, b, c]);
+    a.end(0);
+    until_caught_up(&mut [a, b, c]);
+    assert_eq!(c.entered.len(), 1, "b claimed it after a");
+    b.end(0);
+    until_caught_up(&mut [a, b, c]);
+    assert_eq!(c.entered.len(), 0);
+}
+
+#[test]
+fn nobody_at_the_address_and_an_address_that_is_taken_are_said() {
+    let [a, b] = pair();
+    let mut a = Node::start(&a);
+    until_error(&mut a, "refused");
+    assert_eq!(a.status().state, PeerState::Away);
+    let _taken = TcpListener::bind(b.listen).unwrap();
+    let error = Sync::start(&b, &crate::nodes::balancer()).unwrap_err().to_string();
+    assert!(error.contains("cluster.listen: 127.0.0.1:") && error.contains("free port"), "{error}");
+}
+
+#[test]
+fn offers_without_a_peer_cost_nothing() {
+    let [a, _] = pair();
+    let mut a = Node::start(&a);
+    a.claim(0..100);
+    a.sync.offer(&[Change::End(record(1).key)]);
+    assert_eq!((a.status().lag_records, a.status().counts.sent), (0, 0));
+    assert_eq!(a.sync.snapshot_wanted(), None);
+}
