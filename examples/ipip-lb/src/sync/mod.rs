@@ -12,11 +12,15 @@
 //!
 //! # What the owner has to do
 //! - Offer changes, and give pages, in the order in which a worker said them.
-//! - Claim a connection of a peer that has become this node's, before its end is offered: an [`End`](Change::End)
-//!   counts only from the node that claimed last, or where that node is away.
-//! - Name in the walk's pages all exceptions, also those that it entered for peers. Which of those a peer is told is decided
+//! - When a packet makes a connection of a peer this node's own: offer a [`Claim`](Change::Claim) if it is an exception
+//!   here, else an [`End`](Change::End). An end counts only from the node with the best claim, or where that node is gone,
+//!   so that a claim must come before the end of a connection that was a peer's.
+//! - Offer an end when a connection of its own was an exception, and is closed, or is none any more; not when it only
+//!   timed out, as it does everywhere.
+//! - Name in the pages of a walk all of its own exceptions, and all that it entered for peers. Which of those a peer is told is decided
 //!   here: those of nodes that are away, or have restarted.
-//! - Enter an end only where what is there is remote, and decide on claims by [`merge`].
+//! - Enter an end only where what is there is remote, and decide on claims by [`merge`]. Remote connections stay
+//!   when the configuration says the same: their owners end them.
 //! - Call [`Sync::set_epoch`] before it offers what follows from a configuration.
 //!
 //! # Epochs
@@ -27,7 +31,10 @@
 //!
 //! # What is promised
 //! A packet of a connection goes to its backend by whichever node it comes, if all nodes had entered
-//! each other's snapshots and changes ([`PeerStatus::is_caught_up`]) before the change that moved it.
+//! each other's snapshots and changes ([`PeerStatus::is_caught_up`]) before the change that moved it. Not so a
+//! connection that moves to another node and is silent until the table changes: nobody there knows that it exists. And
+//! a client that uses a port again, while a node that saw the connection before it does not know that it has ended,
+//! may be taken for that connection.
 
 mod channel;
 mod connection;
@@ -152,11 +159,11 @@ impl Sync {
         lock(&self.shared.peers).snapshot_wanted(now_ms)
     }
 
-    /// Gives the next page of a walk: exceptions of this node, and those that it entered for peers. Does nothing
-    /// where the walk is no longer wanted.
-    pub fn give_page(&self, walk: Walk, page: &[Record], is_last: bool) {
+    /// Gives the next page of a walk: exceptions of this node's `own`, and all that it has `entered` for peers
+    /// and still has as remote, exceptions or not. Does nothing where the walk is no longer wanted.
+    pub fn give_page(&self, walk: Walk, own: &[Record], entered: &[Record], is_last: bool) {
         let now_ms = self.shared.now_ms();
-        lock(&self.shared.peers).give_page(walk, page, is_last, now_ms);
+        lock(&self.shared.peers).give_page(walk, (own, entered), is_last, now_ms);
         self.wake();
     }
 

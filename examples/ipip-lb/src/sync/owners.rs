@@ -1,13 +1,16 @@
-//! Which node claimed a connection last.
+//! Which node a connection of others is of: the one with the best claim.
 //!
 //! Only that node may end it here, and where its snapshot no longer names the connection, it has ended while
 //! the two nodes couldn't talk.
 
-use super::PeerId;
+use super::{Existing, PeerId, Record, Verdict, merge};
+use crate::connection::State;
 use hotloop::packet::flow_key::FlowKey;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::net::IpAddr;
 
-/// How many connections are followed, 64 bytes each. What peers claim beyond that is entered all the same; but an
+/// How many connections are followed, about 100 bytes each. What peers claim beyond that is entered all the same; but an
 /// end of it that gets lost in a cut connection is noticed by its idle timeout alone.
 pub const FOLLOWED_MAX: usize = 1 << 22;
 
@@ -28,7 +31,23 @@ struct Claim {
     owner: Owner,
     /// The snapshot of the owner in which it was claimed, or after which.
     snapshot: u16,
-    until_s: u32,
+    state: State,
+    backend: IpAddr,
+    since_ms: i64,
+    until_ms: i64,
+}
+
+impl Claim {
+    fn existing(&self, now_ms: i64) -> Existing {
+        let length = |ms: i64| u32::try_from(ms.max(0)).unwrap_or(u32::MAX);
+        Existing {
+            backend: self.backend,
+            state: self.state,
+            age_ms: length(now_ms - self.since_ms),
+            left_ms: length(self.until_ms - now_ms),
+            has_seen_syn: false,
+        }
+    }
 }
 
 /// The connections that peers have claimed.
@@ -39,28 +58,47 @@ pub struct Owners {
 }
 
 impl Owners {
-    /// Notes a claim by `owner`, in or after that node's `snapshot`, that holds for `left_ms`.
+    /// Notes a claim by `owner`, in or after that node's `snapshot`. The connection becomes that node's
+    /// unless another one has the better claim, as [`merge`] says, and is not gone. Returns whether it was that
+    /// node's, on another backend: then it is another connection, and the end of the one before is lost.
     pub fn claimed(
         &mut self,
-        key: FlowKey,
+        record: &Record,
         (owner, snapshot): (Owner, u16),
         now_ms: u64,
-        left_ms: u32,
-    ) {
+        is_gone: impl FnOnce(Owner) -> bool,
+    ) -> bool {
         if now_ms.saturating_sub(self.expired_ms) >= EXPIRY_MS {
             self.expired_ms = now_ms;
-            self.claims.retain(|_, claim| u64::from(claim.until_s) * 1000 >= now_ms);
+            self.claims.retain(|_, claim| claim.until_ms >= now_ms as i64);
         }
-        let until_s = (now_ms + u64::from(left_ms)).div_ceil(1000).min(u32::MAX.into()) as u32;
-        let claim = Claim { owner, snapshot, until_s };
-        if self.claims.len() < FOLLOWED_MAX {
-            self.claims.insert(key, claim);
-        } else if let Some(known) = self.claims.get_mut(&key) {
-            *known = claim;
+        let now_ms = now_ms as i64;
+        let Record { key, backend, state, age_ms, left_ms } = *record;
+        let (since_ms, until_ms) = (now_ms - i64::from(age_ms), now_ms + i64::from(left_ms));
+        let claim = Claim { owner, snapshot, state, backend, since_ms, until_ms };
+        let has_room = self.claims.len() < FOLLOWED_MAX;
+        match self.claims.entry(key) {
+            Entry::Vacant(vacant) => {
+                if has_room {
+                    vacant.insert(claim);
+                }
+                false
+            }
+            Entry::Occupied(mut entry) => {
+                let known = *entry.get();
+                let is_better = || {
+                    let verdict = merge(&known.existing(now_ms), record);
+                    matches!(verdict, Verdict::Replace | Verdict::Renew)
+                };
+                if known.owner == owner || is_better() || is_gone(known.owner) {
+                    entry.insert(claim);
+                }
+                known.owner == owner && known.backend != backend
+            }
         }
     }
 
-    /// Who claimed a connection last, and in which of its snapshots or after which.
+    /// Which node a connection is of, and in which of its snapshots or after which.
     pub fn of(&self, key: &FlowKey) -> Option<(Owner, u16)> {
         self.claims.get(key).map(|claim| (claim.owner, claim.snapshot))
     }

@@ -88,7 +88,10 @@ pub struct Peer {
     pub session_number: u64,
     /// Whether a snapshot has begun in this session, and not ended.
     pub is_in_snapshot: bool,
-    pub has_its_snapshot: bool,
+    /// Whether one has ended.
+    pub has_received_snapshot: bool,
+    /// Whether this node has also entered it.
+    has_its_snapshot: bool,
     pub epoch: u64,
     pub counts: Counts,
     pub last_error: Option<String>,
@@ -113,6 +116,7 @@ impl Peer {
             session: None,
             session_number: 0,
             is_in_snapshot: false,
+            has_received_snapshot: false,
             has_its_snapshot: false,
             epoch: 0,
             counts: Counts::default(),
@@ -138,7 +142,8 @@ impl Peer {
 
     /// Ends the session, if there is one. What was received of it is entered still.
     pub fn end(&mut self) {
-        (self.is_in_snapshot, self.has_its_snapshot) = (false, false);
+        (self.is_in_snapshot, self.has_received_snapshot) = (false, false);
+        self.has_its_snapshot = false;
         if let Some(session) = self.session.take() {
             self.counts.sent += session.sent_count;
         }
@@ -151,7 +156,7 @@ impl Peer {
 
     /// Whether this node hears from it what becomes of its connections.
     pub const fn is_heard(&self) -> bool {
-        self.session.is_some() && (self.is_in_snapshot || self.has_its_snapshot)
+        self.session.is_some() && (self.is_in_snapshot || self.has_received_snapshot)
     }
 
     /// Notes that a frame has come, of which all is imported.

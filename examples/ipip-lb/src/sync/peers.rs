@@ -221,6 +221,7 @@ impl Peers {
         if !std::mem::take(&mut peer.is_in_snapshot) {
             return Err("ended a snapshot that had not begun".into());
         }
+        peer.has_received_snapshot = true;
         peer.counts.snapshots_received += 1;
         let (owner, is_newer) = (peer.owner(id), epoch > self.epoch);
         self.owners.sweep(owner, peer.snapshot, |key| {
@@ -236,7 +237,9 @@ impl Peers {
         for change in changes.iter() {
             self.peers[id.0].counts.received += 1;
             match change {
-                Change::Claim(record) => self.claim(id, owner, record, now_ms),
+                Change::Claim(record) => {
+                    self.claim(id, (owner, self.peers[id.0].snapshot), record, now_ms);
+                }
                 Change::End(key) if !self.may_end(owner, &key) => {
                     self.peers[id.0].counts.superseded += 1;
                 }
@@ -250,9 +253,12 @@ impl Peers {
         }
     }
 
-    fn claim(&mut self, from: PeerId, owner: Owner, record: Record, now_ms: u64) {
-        let snapshot = self.peers[owner.peer.0].snapshot;
-        self.owners.claimed(record.key, (owner, snapshot), now_ms, record.left_ms);
+    fn claim(&mut self, from: PeerId, owner: (Owner, u16), record: Record, now_ms: u64) {
+        let peers = &self.peers;
+        let is_gone = |owner: Owner| is_gone(peers, owner);
+        if self.owners.claimed(&record, owner, now_ms, is_gone) {
+            self.peers[from.0].import(Change::End(record.key));
+        }
         self.held.forget(&record.key);
         self.peers[from.0].import(Change::Claim(record));
     }
@@ -262,15 +268,10 @@ impl Peers {
         self.peers[from.0].import(Change::End(key));
     }
 
-    /// Whether an end counts: no other node that this one hears has claimed the connection since.
+    /// Whether an end counts: the connection is of the node that sends it, or of one that is gone.
     fn may_end(&self, from: Owner, key: &FlowKey) -> bool {
-        match self.owners.of(key) {
-            Some((owner, _)) if owner != from => {
-                let other = &self.peers[owner.peer.0];
-                owner.lifetime != other.lifetime || !other.is_heard()
-            }
-            _ => true,
-        }
+        let owner = self.owners.of(key).map(|(owner, _)| owner);
+        owner.is_none_or(|owner| owner == from || is_gone(&self.peers, owner))
     }
 
     /// Claims of a node that the sender couldn't reach. Where this one hears it, it knows better.
@@ -285,7 +286,8 @@ impl Peers {
         let owner = self.named(name);
         let is_living = |id: &PeerId| self.peers[id.0].incarnation == Some(incarnation);
         let living = owner.filter(is_living);
-        let is_known_better = is_own || living.is_some_and(|id| self.peers[id.0].has_its_snapshot);
+        let is_known_better =
+            is_own || living.is_some_and(|id| self.peers[id.0].has_received_snapshot);
         for change in claims.iter() {
             self.peers[from.0].counts.received += 1;
             let Change::Claim(record) = change else { continue };
@@ -303,7 +305,9 @@ impl Peers {
                 Some(id) => self.peers[id.0].owner(id),
                 None => Owner { peer: owner.unwrap_or(from), lifetime: 0 },
             };
-            self.claim(from, owner, record, now_ms);
+            // The owner's next snapshot, which may have begun, names it or ends it.
+            let before = self.peers[owner.peer.0].snapshot.wrapping_sub(1);
+            self.claim(from, (owner, before), record, now_ms);
         }
     }
 
@@ -366,21 +370,29 @@ impl Peers {
         Some(Walk { peer, number: self.walks[peer.0] })
     }
 
-    /// Adds a page of exceptions to a snapshot: those that are this node's own, and those that it
-    /// entered for others. Does nothing where the walk is over, because the connection is.
-    pub fn give_page(&mut self, walk: Walk, page: &[Record], is_last: bool, now_ms: u64) {
+    /// Adds a page to a snapshot: exceptions of this node's `own`, and all that it has `entered` for peers. Does
+    /// nothing where the walk is over, because the connection is.
+    pub fn give_page(
+        &mut self,
+        walk: Walk,
+        (own, entered): (&[Record], &[Record]),
+        is_last: bool,
+        now_ms: u64,
+    ) {
         let Walk { peer: id, number } = walk;
         let is_current = self.walks[id.0] == number;
         let Some(mut session) = self.peers[id.0].session.take() else { return };
         if is_current && session.snapshot() == Snapshot::Begun {
-            let is_queued = page.iter().all(|record| match self.teller(id, &record.key) {
-                Teller::Nobody => session.add(*record, None, now_ms),
-                Teller::Itself => true,
-                Teller::Relay(number, incarnation) => {
-                    session.add(*record, Some((number, incarnation)), now_ms)
-                }
-            });
-            let is_whole = is_queued && (!is_last || session.end_snapshot(now_ms));
+            let mut is_whole = own.iter().all(|record| session.add(*record, None, now_ms));
+            for record in entered {
+                let owner = match self.teller(id, &record.key) {
+                    Teller::Itself => continue,
+                    Teller::Nobody => None,
+                    Teller::Relay(number, incarnation) => Some((number, incarnation)),
+                };
+                is_whole = is_whole && session.add(*record, owner, now_ms);
+            }
+            is_whole = is_whole && (!is_last || session.end_snapshot(now_ms));
             let counts = &mut self.peers[id.0].counts;
             counts.overflows += u64::from(!is_whole);
             counts.snapshots_sent += u64::from(is_whole && is_last);
@@ -388,7 +400,7 @@ impl Peers {
         self.peers[id.0].session = Some(session);
     }
 
-    /// By which node a peer learns of an exception that a walk has found here.
+    /// By which node a peer learns of a connection that was entered here for another.
     fn teller(&self, peer: PeerId, key: &FlowKey) -> Teller {
         let Some((owner, _)) = self.owners.of(key) else { return Teller::Nobody };
         let its = &self.peers[owner.peer.0];
@@ -407,9 +419,15 @@ impl Peers {
     }
 }
 
+/// Whether nothing is heard of a node, or it has restarted since.
+fn is_gone(peers: &[Peer], owner: Owner) -> bool {
+    let peer = &peers[owner.peer.0];
+    owner.lifetime != peer.lifetime || !peer.is_heard()
+}
+
 /// What a peer is told of a connection.
 enum Teller {
-    /// It is this node's own.
+    /// Nobody knows whose it is: this node claims it.
     Nobody,
     /// Its owner tells the peer, or is the peer.
     Itself,

@@ -136,9 +136,11 @@ impl Node {
         }
         let keys = &mut self.walk.1;
         let keys = keys.split_off(keys.len().saturating_sub(1000));
-        let record = |key: &FlowKey| self.own.get(key).or_else(|| self.entered.get(key)).copied();
-        let page: Vec<_> = keys.iter().filter_map(record).collect();
-        self.sync.give_page(walk, &page, self.walk.1.is_empty());
+        let known = |records: &HashMap<FlowKey, Record>| {
+            keys.iter().filter_map(|key| records.get(key)).copied().collect::<Vec<_>>()
+        };
+        let (own, entered) = (known(&self.own), known(&self.entered));
+        self.sync.give_page(walk, &own, &entered, self.walk.1.is_empty());
     }
 
     pub fn status(&self) -> PeerStatus {

@@ -177,7 +177,7 @@ fn an_end_under_a_newer_configuration_waits_for_it() {
 }
 
 #[test]
-fn an_end_by_another_than_the_last_owner_counts_for_nothing() {
+fn an_end_by_another_than_the_owner_counts_for_nothing() {
     let [at_a, at_b, at_c] = [(); 3].map(|()| free_address());
     let mut nodes = [
         Node::start(&cluster("a", at_a, &[("b", at_b), ("c", at_c)])),
