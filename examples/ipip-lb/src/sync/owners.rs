@@ -108,15 +108,12 @@ impl Owners {
         self.claims.remove(key);
     }
 
-    /// Forgets the connections that `owner` claimed before this `snapshot` and not since, each of which goes to
-    /// `ended`.
-    pub fn sweep(&mut self, owner: Owner, snapshot: u16, mut ended: impl FnMut(FlowKey)) {
+    /// Finds the connections that `owner` claimed before this `snapshot` and not since. Those for which `ended` says
+    /// so are forgotten.
+    pub fn sweep(&mut self, owner: Owner, snapshot: u16, mut ended: impl FnMut(FlowKey) -> bool) {
         self.claims.retain(|key, claim| {
             let is_gone = claim.owner == owner && claim.snapshot != snapshot;
-            if is_gone {
-                ended(*key);
-            }
-            !is_gone
+            !(is_gone && ended(*key))
         });
     }
 

@@ -225,9 +225,11 @@ impl Peers {
         peer.counts.snapshots_received += 1;
         let (owner, is_newer) = (peer.owner(id), epoch > self.epoch);
         self.owners.sweep(owner, peer.snapshot, |key| {
-            if !(is_newer && self.held.hold(key, epoch, id)) {
+            let is_ended = !(is_newer && self.held.hold(key, epoch, id));
+            if is_ended {
                 peer.import(Change::End(key));
             }
+            is_ended
         });
         Ok(())
     }
@@ -385,12 +387,8 @@ impl Peers {
         if is_current && session.snapshot() == Snapshot::Begun {
             let mut is_whole = own.iter().all(|record| session.add(*record, None, now_ms));
             for record in entered {
-                let owner = match self.teller(id, &record.key) {
-                    Teller::Itself => continue,
-                    Teller::Nobody => None,
-                    Teller::Relay(number, incarnation) => Some((number, incarnation)),
-                };
-                is_whole = is_whole && session.add(*record, owner, now_ms);
+                let owner = self.relayed_for(id, &record.key);
+                is_whole = is_whole && (owner.is_none() || session.add(*record, owner, now_ms));
             }
             is_whole = is_whole && (!is_last || session.end_snapshot(now_ms));
             let counts = &mut self.peers[id.0].counts;
@@ -400,17 +398,16 @@ impl Peers {
         self.peers[id.0].session = Some(session);
     }
 
-    /// By which node a peer learns of a connection that was entered here for another.
-    fn teller(&self, peer: PeerId, key: &FlowKey) -> Teller {
-        let Some((owner, _)) = self.owners.of(key) else { return Teller::Nobody };
+    /// The number and incarnation of the node for which a peer is told of a connection that was entered here; `None`
+    /// if its owner is the peer, or tells the peer itself.
+    fn relayed_for(&self, peer: PeerId, key: &FlowKey) -> Option<(usize, u64)> {
+        let (owner, _) = self.owners.of(key)?;
         let its = &self.peers[owner.peer.0];
         if owner.lifetime != its.lifetime {
-            return Teller::Relay(owner.peer.0, 0);
+            return Some((owner.peer.0, 0));
         }
-        if owner.peer == peer || its.is_heard() {
-            return Teller::Itself;
-        }
-        Teller::Relay(owner.peer.0, its.incarnation.unwrap_or(0))
+        let is_told = owner.peer == peer || its.is_heard();
+        (!is_told).then(|| (owner.peer.0, its.incarnation.unwrap_or(0)))
     }
 
     /// How all peers stand.
@@ -423,16 +420,6 @@ impl Peers {
 fn is_gone(peers: &[Peer], owner: Owner) -> bool {
     let peer = &peers[owner.peer.0];
     owner.lifetime != peer.lifetime || !peer.is_heard()
-}
-
-/// What a peer is told of a connection.
-enum Teller {
-    /// Nobody knows whose it is: this node claims it.
-    Nobody,
-    /// Its owner tells the peer, or is the peer.
-    Itself,
-    /// This node does, for the owner with this number and incarnation.
-    Relay(usize, u64),
 }
 
 /// What the status says of a refusal.
