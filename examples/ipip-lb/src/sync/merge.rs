@@ -34,11 +34,16 @@ pub enum Verdict {
     Stale,
 }
 
+/// By how much a claim's time must be later, in milliseconds: it was under way meanwhile, and of two nodes that saw
+/// packets at nearly the same time, each would leave the connection to the other.
+const MARGIN_MS: u32 = 1_000;
+
 /// Decides between what a node has and what a peer claims. Where there is nothing under the key, a claim is
 /// entered as remote, without a decision.
 ///
 /// The rules, the first that applies:
-/// 1. Of one backend, the node that saw a packet last owns the connection: it refreshes it and sends its end.
+/// 1. Of one backend, the node that saw a packet last, by more than a second, owns the connection: it refreshes it and
+///    sends its end.
 /// 2. A connection whose SYN this node saw beats any older claim: the port is in use for the second time, and
 ///    the end of the first connection is still on its way.
 /// 3. What is not over beats what is closing; established beats opening. Protocols without a
@@ -48,7 +53,8 @@ pub enum Verdict {
 #[must_use]
 pub fn merge(existing: &Existing, claim: &Record) -> Verdict {
     if existing.backend == claim.backend {
-        return if claim.left_ms > existing.left_ms { Verdict::Renew } else { Verdict::Known };
+        let is_later = claim.left_ms > existing.left_ms.saturating_add(MARGIN_MS);
+        return if is_later { Verdict::Renew } else { Verdict::Known };
     }
     let is_claim_older = claim.age_ms > existing.age_ms;
     if existing.has_seen_syn && is_claim_older {
@@ -94,8 +100,8 @@ mod tests {
     #[test]
     fn of_one_backend_the_later_packet_counts() {
         let here = existing(Established, 50, false);
-        assert_eq!(merge(&here, &claim(HERE, Established, 50, 1001)), Renew);
-        assert_eq!(merge(&here, &claim(HERE, Established, 99, 1000)), Known);
+        assert_eq!(merge(&here, &claim(HERE, Established, 50, 2001)), Renew);
+        assert_eq!(merge(&here, &claim(HERE, Established, 99, 2000)), Known);
         assert_eq!(merge(&here, &claim(HERE, Established, 99, 999)), Known);
     }
 

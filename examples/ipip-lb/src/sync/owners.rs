@@ -26,11 +26,20 @@ pub struct Owner {
     pub lifetime: u16,
 }
 
+impl Owner {
+    /// Its bit among claimants: there are fewer peers than bits. None for a run of it that is over.
+    const fn bit(self) -> u32 {
+        if self.lifetime == 0 { 0 } else { 1 << self.peer.0 }
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Claim {
     owner: Owner,
-    /// The snapshot of the owner in which it was claimed, or after which.
-    snapshot: u16,
+    /// The peers that claim it, one bit each: the owner, unless that is gone, and those with lesser claims.
+    claimants: u32,
+    /// Those that have named it since their last snapshots began.
+    named: u32,
     state: State,
     backend: IpAddr,
     since_ms: i64,
@@ -58,13 +67,13 @@ pub struct Owners {
 }
 
 impl Owners {
-    /// Notes a claim by `owner`, in or after that node's `snapshot`. The connection becomes that node's
-    /// unless another one has the better claim, as [`merge`] says, and is not gone. Returns whether it was that
-    /// node's, on another backend: then it is another connection, and the end of the one before is lost.
+    /// Notes a claim by `owner`, which that node has named itself or another node has relayed. The connection becomes
+    /// that node's unless another one has the better claim, as [`merge`] says, and is not gone. Returns whether it was
+    /// that node's, on another backend: then it is another connection, and the end of the one before is lost.
     pub fn claimed(
         &mut self,
         record: &Record,
-        (owner, snapshot): (Owner, u16),
+        (owner, is_named): (Owner, bool),
         now_ms: u64,
         is_gone: impl FnOnce(Owner) -> bool,
     ) -> bool {
@@ -75,7 +84,9 @@ impl Owners {
         let now_ms = now_ms as i64;
         let Record { key, backend, state, age_ms, left_ms } = *record;
         let (since_ms, until_ms) = (now_ms - i64::from(age_ms), now_ms + i64::from(left_ms));
-        let claim = Claim { owner, snapshot, state, backend, since_ms, until_ms };
+        let claimants = owner.bit();
+        let named = if is_named { claimants } else { 0 };
+        let claim = Claim { owner, claimants, named, state, backend, since_ms, until_ms };
         let has_room = self.claims.len() < FOLLOWED_MAX;
         match self.claims.entry(key) {
             Entry::Vacant(vacant) => {
@@ -86,21 +97,33 @@ impl Owners {
             }
             Entry::Occupied(mut entry) => {
                 let known = *entry.get();
-                let is_better = || {
-                    let verdict = merge(&known.existing(now_ms), record);
-                    matches!(verdict, Verdict::Replace | Verdict::Renew)
-                };
-                if known.owner == owner || is_better() || is_gone(known.owner) {
+                let verdict = merge(&known.existing(now_ms), record);
+                let is_another = known.owner == owner && known.backend != backend;
+                if is_another || matches!(verdict, Verdict::Replace | Verdict::Renew) {
                     entry.insert(claim);
+                } else if known.owner == owner || is_gone(known.owner) {
+                    let (claimants, named) = (known.claimants | claimants, known.named | named);
+                    entry.insert(Claim { claimants, named, ..claim });
+                } else {
+                    entry.get_mut().claimants |= claimants;
+                    entry.get_mut().named |= named;
                 }
-                known.owner == owner && known.backend != backend
+                is_another
             }
         }
     }
 
-    /// Which node a connection is of, and in which of its snapshots or after which.
-    pub fn of(&self, key: &FlowKey) -> Option<(Owner, u16)> {
-        self.claims.get(key).map(|claim| (claim.owner, claim.snapshot))
+    /// Which node a connection is of, and whether that has named it since its last snapshot began.
+    pub fn of(&self, key: &FlowKey) -> Option<(Owner, bool)> {
+        let claim = self.claims.get(key)?;
+        Some((claim.owner, claim.named & claim.owner.bit() != 0))
+    }
+
+    /// Whether a node may end a connection: it claims it, and no other node has had a better claim since; or nobody
+    /// else could.
+    pub fn may_end(&self, from: Owner, key: &FlowKey, is_gone: impl FnOnce(Owner) -> bool) -> bool {
+        let claim = self.claims.get(key);
+        claim.is_none_or(|claim| claim.claimants & from.bit() != 0 || is_gone(claim.owner))
     }
 
     /// Forgets a connection: it has ended, or is this node's.
@@ -108,19 +131,43 @@ impl Owners {
         self.claims.remove(key);
     }
 
-    /// Finds the connections that `owner` claimed before this `snapshot` and not since. Those for which `ended` says
-    /// so are forgotten.
-    pub fn sweep(&mut self, owner: Owner, snapshot: u16, mut ended: impl FnMut(FlowKey) -> bool) {
+    /// A node names all of its connections anew.
+    pub fn begin_snapshot(&mut self, owner: Owner) {
+        self.claims.values_mut().for_each(|claim| claim.named &= !owner.bit());
+    }
+
+    /// A node has named all of its connections. What it did not name is that of another node that claims it; or else it has
+    /// ended, and is forgotten where `ended` says so.
+    pub fn end_snapshot(
+        &mut self,
+        owner: Owner,
+        owner_of: impl Fn(PeerId) -> Owner,
+        mut ended: impl FnMut(FlowKey) -> bool,
+    ) {
         self.claims.retain(|key, claim| {
-            let is_gone = claim.owner == owner && claim.snapshot != snapshot;
-            !(is_gone && ended(*key))
+            if claim.claimants & !claim.named & owner.bit() == 0 {
+                return true;
+            }
+            let others = claim.claimants & !owner.bit();
+            if claim.owner == owner {
+                if others == 0 {
+                    return !ended(*key);
+                }
+                claim.owner = owner_of(PeerId(others.trailing_zeros() as usize));
+            }
+            claim.claimants = others;
+            true
         });
     }
 
     /// Notes that a node has restarted: what it claimed before, it no longer knows, so that it can't end it.
     pub fn orphan(&mut self, owner: Owner) {
-        for claim in self.claims.values_mut().filter(|claim| claim.owner == owner) {
-            claim.owner.lifetime = 0;
+        for claim in self.claims.values_mut() {
+            claim.claimants &= !owner.bit();
+            claim.named &= !owner.bit();
+            if claim.owner == owner {
+                claim.owner.lifetime = 0;
+            }
         }
     }
 }

@@ -1,8 +1,8 @@
 //! One of the other nodes: what was heard of it, and what is known of it.
 
+use super::PeerId;
 use super::owners::Owner;
 use super::session::{Session, Snapshot};
-use super::{Change, PeerId};
 use std::collections::VecDeque;
 
 /// How many imports of a peer wait for this node to enter them. When there are more, no more of that peer is read.
@@ -81,8 +81,6 @@ pub struct Peer {
     /// Of the last session.
     pub incarnation: Option<u64>,
     pub lifetime: u16,
-    /// Counts its snapshots.
-    pub snapshot: u16,
     pub session: Option<Session>,
     /// Counts sessions, so that a connection that is over can't end its successor's.
     pub session_number: u64,
@@ -95,9 +93,9 @@ pub struct Peer {
     pub epoch: u64,
     pub counts: Counts,
     pub last_error: Option<String>,
-    imports: VecDeque<Change>,
     imported_count: u64,
     taken_count: u64,
+    entered_count: u64,
     received: VecDeque<Received>,
     received_sequence: u64,
     /// What is to be acknowledged.
@@ -112,7 +110,6 @@ impl Peer {
             address,
             incarnation: None,
             lifetime: 0,
-            snapshot: 0,
             session: None,
             session_number: 0,
             is_in_snapshot: false,
@@ -121,9 +118,9 @@ impl Peer {
             epoch: 0,
             counts: Counts::default(),
             last_error: None,
-            imports: VecDeque::new(),
             imported_count: 0,
             taken_count: 0,
+            entered_count: 0,
             received: VecDeque::new(),
             received_sequence: 0,
             entered_sequence: 0,
@@ -173,28 +170,34 @@ impl Peer {
         Ok(())
     }
 
-    /// Leaves a change for this node to enter.
-    pub fn import(&mut self, change: Change) {
-        self.imports.push_back(change);
+    /// Notes that something of it waits for this node to enter it.
+    pub const fn imported(&mut self) {
         self.imported_count += 1;
+    }
+
+    /// Notes that this node has taken something of it.
+    pub const fn taken(&mut self) {
+        self.taken_count += 1;
+    }
+
+    /// Notes that what was taken has been entered.
+    pub fn entered(&mut self) {
+        self.entered_count = self.taken_count;
+        let entered_count = self.entered_count;
+        while let Some(frame) = self.received.pop_front_if(|it| it.import_count <= entered_count) {
+            self.entered_sequence = frame.sequence;
+            self.has_its_snapshot |= frame.ends_snapshot;
+        }
     }
 
     /// Whether there is room for what another frame imports.
     pub fn can_receive(&self) -> bool {
-        self.imports.len() < IMPORTS_MAX && self.received.len() < IMPORTS_MAX
+        self.import_count() < IMPORTS_MAX && self.received.len() < IMPORTS_MAX
     }
 
-    /// Takes up to `count_max` of what waits to be entered. What was taken before has been entered.
-    pub fn take(&mut self, count_max: usize, mut take: impl FnMut(Change)) -> usize {
-        let entered = self.taken_count;
-        while let Some(frame) = self.received.pop_front_if(|it| it.import_count <= entered) {
-            self.entered_sequence = frame.sequence;
-            self.has_its_snapshot |= frame.ends_snapshot;
-        }
-        let count = self.imports.len().min(count_max);
-        self.imports.drain(..count).for_each(&mut take);
-        self.taken_count += count as u64;
-        count
+    /// How much of it waits to be entered.
+    fn import_count(&self) -> usize {
+        (self.imported_count - self.entered_count) as usize
     }
 
     /// The sequence number to acknowledge, if there is a new one.
@@ -227,7 +230,7 @@ impl Peer {
             is_caught_up,
             lag_records: session.map_or(0, Session::lag_records),
             lag_ms: session.map_or(0, |it| it.lag_ms(now_ms)),
-            import_count: self.imports.len(),
+            import_count: self.import_count(),
             counts,
             last_error: self.last_error.clone(),
         }

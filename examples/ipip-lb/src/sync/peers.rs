@@ -8,6 +8,7 @@ use super::session::Snapshot;
 use super::wire::{Changes, Frame, Hello, Message, VERSION};
 use super::{Change, PeerId, Record};
 use hotloop::packet::flow_key::FlowKey;
+use std::collections::VecDeque;
 
 /// What a node is, to its peers.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -48,8 +49,9 @@ pub struct Peers {
     walk_count: u64,
     /// The number of the walk for each peer.
     walks: Vec<u64>,
-    /// The peer whose turn it is.
-    next: usize,
+    /// What waits for this node to enter it, from which peer, in the order in which it came: what one says
+    /// of a connection may follow from what another said.
+    imports: VecDeque<(PeerId, Change)>,
 }
 
 impl Peers {
@@ -65,7 +67,7 @@ impl Peers {
             held: Held::default(),
             epoch: 0,
             walk_count: 0,
-            next: 0,
+            imports: VecDeque::new(),
         }
     }
 
@@ -200,9 +202,9 @@ impl Peers {
                 return done.map_err(Into::into);
             }
             Message::SnapshotBegin => {
-                let peer = &mut self.peers[peer.0];
-                peer.snapshot = peer.snapshot.wrapping_add(1);
-                peer.is_in_snapshot = true;
+                let owner = self.peers[peer.0].owner(peer);
+                self.owners.begin_snapshot(owner);
+                self.peers[peer.0].is_in_snapshot = true;
             }
             Message::SnapshotEnd => self.end_snapshot(peer, frame.epoch)?,
             Message::Changes(changes) => self.changes(peer, *changes, frame.epoch, now_ms),
@@ -224,13 +226,16 @@ impl Peers {
         peer.has_received_snapshot = true;
         peer.counts.snapshots_received += 1;
         let (owner, is_newer) = (peer.owner(id), epoch > self.epoch);
-        self.owners.sweep(owner, peer.snapshot, |key| {
+        let mut ended = Vec::new();
+        let owner_of = |id: PeerId| self.peers[id.0].owner(id);
+        self.owners.end_snapshot(owner, owner_of, |key| {
             let is_ended = !(is_newer && self.held.hold(key, epoch, id));
             if is_ended {
-                peer.import(Change::End(key));
+                ended.push(Change::End(key));
             }
             is_ended
         });
+        ended.into_iter().for_each(|end| self.import(id, end));
         Ok(())
     }
 
@@ -239,10 +244,10 @@ impl Peers {
         for change in changes.iter() {
             self.peers[id.0].counts.received += 1;
             match change {
-                Change::Claim(record) => {
-                    self.claim(id, (owner, self.peers[id.0].snapshot), record, now_ms);
-                }
-                Change::End(key) if !self.may_end(owner, &key) => {
+                Change::Claim(record) => self.claim(id, (owner, true), record, now_ms),
+                Change::End(key)
+                    if !self.owners.may_end(owner, &key, |it| is_gone(&self.peers, it)) =>
+                {
                     self.peers[id.0].counts.superseded += 1;
                 }
                 Change::End(key) if epoch > self.epoch => {
@@ -255,25 +260,19 @@ impl Peers {
         }
     }
 
-    fn claim(&mut self, from: PeerId, owner: (Owner, u16), record: Record, now_ms: u64) {
+    fn claim(&mut self, from: PeerId, owner: (Owner, bool), record: Record, now_ms: u64) {
         let peers = &self.peers;
         let is_gone = |owner: Owner| is_gone(peers, owner);
         if self.owners.claimed(&record, owner, now_ms, is_gone) {
-            self.peers[from.0].import(Change::End(record.key));
+            self.import(from, Change::End(record.key));
         }
         self.held.forget(&record.key);
-        self.peers[from.0].import(Change::Claim(record));
+        self.import(from, Change::Claim(record));
     }
 
     fn forget(&mut self, from: PeerId, key: FlowKey) {
         self.owners.forget(&key);
-        self.peers[from.0].import(Change::End(key));
-    }
-
-    /// Whether an end counts: the connection is of the node that sends it, or of one that is gone.
-    fn may_end(&self, from: Owner, key: &FlowKey) -> bool {
-        let owner = self.owners.of(key).map(|(owner, _)| owner);
-        owner.is_none_or(|owner| owner == from || is_gone(&self.peers, owner))
+        self.import(from, Change::End(key));
     }
 
     /// Claims of a node that the sender couldn't reach. Where this one hears it, it knows better.
@@ -294,10 +293,9 @@ impl Peers {
             self.peers[from.0].counts.received += 1;
             let Change::Claim(record) = change else { continue };
             let is_claimed = || {
-                self.owners.of(&record.key).is_some_and(|(it, snapshot)| {
-                    let owner = &self.peers[it.peer.0];
-                    it.lifetime == owner.lifetime && owner.is_heard() && snapshot == owner.snapshot
-                })
+                self.owners
+                    .of(&record.key)
+                    .is_some_and(|(it, is_named)| is_named && !is_gone(&self.peers, it))
             };
             if is_known_better || is_claimed() {
                 self.peers[from.0].counts.superseded += 1;
@@ -308,8 +306,7 @@ impl Peers {
                 None => Owner { peer: owner.unwrap_or(from), lifetime: 0 },
             };
             // The owner's next snapshot, which may have begun, names it or ends it.
-            let before = self.peers[owner.peer.0].snapshot.wrapping_sub(1);
-            self.claim(from, (owner, before), record, now_ms);
+            self.claim(from, (owner, false), record, now_ms);
         }
     }
 
@@ -348,15 +345,21 @@ impl Peers {
         }
     }
 
-    /// Appends up to `count_max` changes of peers to `imports`, from all of them in turn. What the call before
-    /// this one appended has been entered, and is acknowledged.
+    /// Leaves a change of a peer for this node to enter.
+    fn import(&mut self, from: PeerId, change: Change) {
+        self.imports.push_back((from, change));
+        self.peers[from.0].imported();
+    }
+
+    /// Appends up to `count_max` changes of peers to `imports`. What the call before this one appended has been entered, and
+    /// is acknowledged.
     pub fn take_imports(&mut self, imports: &mut Vec<Change>, count_max: usize) {
-        let mut left = count_max;
-        for turn in 0..self.peers.len() {
-            let peer = (self.next + turn) % self.peers.len();
-            left -= self.peers[peer].take(left, |change| imports.push(change));
+        self.peers.iter_mut().for_each(Peer::entered);
+        let count = self.imports.len().min(count_max);
+        for (from, change) in self.imports.drain(..count) {
+            self.peers[from.0].taken();
+            imports.push(change);
         }
-        self.next = self.next.checked_add(1).map_or(0, |next| next % self.peers.len().max(1));
     }
 
     /// The walk of which a peer wants the next page now, if one does.

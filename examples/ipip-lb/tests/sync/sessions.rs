@@ -3,7 +3,7 @@
 use crate::nodes::{
     Node, cluster, free_address, pair, record, until, until_caught_up, until_error,
 };
-use ipip_lb::sync::{Change, PeerState, QUEUE_MAX, Sync};
+use ipip_lb::sync::{Change, PeerState, QUEUE_MAX, Record, Sync};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Mutex;
@@ -187,7 +187,8 @@ fn an_end_by_another_than_the_owner_counts_for_nothing() {
     let [a, b, c] = &mut nodes;
     a.claim(0..1);
     until_caught_up(&mut [a, b, c]);
-    b.claim(0..1);
+    let later = Record { left_ms: record(0).left_ms + 5_000, ..record(0) };
+    b.sync.offer(&[Change::Claim(later)]);
     until_caught_up(&mut [a, b, c]);
     a.end(0);
     until_caught_up(&mut [a, b, c]);
