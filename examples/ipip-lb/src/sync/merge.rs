@@ -66,6 +66,13 @@ pub fn merge(existing: &Existing, claim: &Record) -> Verdict {
     if wins { Verdict::Replace } else { Verdict::Stale }
 }
 
+/// Whether a node that keeps its own exception against this claim answers with a claim of its own: the peer, and all that
+/// heard it, believe that the peer saw the last packet, and this node knows better.
+#[must_use]
+pub fn is_outdated(own: &Existing, claim: &Record) -> bool {
+    own.backend == claim.backend && own.left_ms > claim.left_ms.saturating_add(MARGIN_MS)
+}
+
 const fn precedence(state: State) -> u8 {
     match state {
         State::Closing => 0,
@@ -103,6 +110,18 @@ mod tests {
         assert_eq!(merge(&here, &claim(HERE, Established, 50, 2001)), Renew);
         assert_eq!(merge(&here, &claim(HERE, Established, 99, 2000)), Known);
         assert_eq!(merge(&here, &claim(HERE, Established, 99, 999)), Known);
+    }
+
+    #[test]
+    fn of_two_nodes_one_is_outdated_at_most() {
+        let here = existing(Established, 50, false);
+        assert!(is_outdated(
+            &Existing { left_ms: 3000, ..here },
+            &claim(HERE, Established, 50, 1999)
+        ));
+        for left_ms in [0, 1000, 2000] {
+            assert!(!is_outdated(&here, &claim(HERE, Established, 50, left_ms)), "{left_ms}");
+        }
     }
 
     #[test]

@@ -13,8 +13,10 @@
 //! # What the owner has to do
 //! - Offer changes, and give pages, in the order in which a worker said them.
 //! - When a packet makes a connection of a peer this node's own: offer a [`Claim`](Change::Claim) if it is an exception
-//!   here, else an [`End`](Change::End). An end counts only from the node with the best claim, or where that node is gone,
-//!   so that a claim must come before the end of a connection that was a peer's.
+//!   here, else an [`End`](Change::End). A connection ends when
+//!   no node claims it any more: so a claim must come before the end of a connection that was a peer's.
+//! - Claim again when it becomes established, after a third of its idle timeout, and where a peer's claim
+//!   [is outdated](is_outdated).
 //! - Offer an end when a connection of its own was an exception, and is closed, or is none any more; not when it only
 //!   timed out, as it does everywhere.
 //! - Name in the pages of a walk all of its own exceptions, and all that it entered for peers. Which of those a peer is told is decided
@@ -52,7 +54,7 @@ pub mod wire;
 use crate::config::{Balancer, Cluster};
 use crate::failure::{BadInput, Failure};
 use crate::hashes::HashKey;
-pub use merge::{Existing, Verdict, merge};
+pub use merge::{Existing, Verdict, is_outdated, merge};
 use mio::Waker;
 pub use peer::{Counts, PeerState, PeerStatus};
 pub use peers::{Local, Peers, SessionId, Walk};

@@ -119,11 +119,21 @@ impl Owners {
         Some((claim.owner, claim.named & claim.owner.bit() != 0))
     }
 
-    /// Whether a node may end a connection: it claims it, and no other node has had a better claim since; or nobody
-    /// else could.
-    pub fn may_end(&self, from: Owner, key: &FlowKey, is_gone: impl FnOnce(Owner) -> bool) -> bool {
-        let claim = self.claims.get(key);
-        claim.is_none_or(|claim| claim.claimants & from.bit() != 0 || is_gone(claim.owner))
+    /// Withdraws a node's claim. True if that ends the connection: no other node claims it, or nobody that can end it does.
+    pub fn withdraw(
+        &mut self,
+        from: Owner,
+        key: &FlowKey,
+        owner_of: impl Fn(PeerId) -> Owner,
+        is_gone: impl FnOnce(Owner) -> bool,
+    ) -> bool {
+        let Some(claim) = self.claims.get_mut(key) else { return true };
+        let others = claim.claimants & !from.bit();
+        if claim.owner == from && others != 0 {
+            claim.owner = owner_of(PeerId(others.trailing_zeros() as usize));
+        }
+        claim.claimants = others;
+        claim.owner == from || is_gone(claim.owner)
     }
 
     /// Forgets a connection: it has ended, or is this node's.

@@ -245,17 +245,12 @@ impl Peers {
             self.peers[id.0].counts.received += 1;
             match change {
                 Change::Claim(record) => self.claim(id, (owner, true), record, now_ms),
-                Change::End(key)
-                    if !self.owners.may_end(owner, &key, |it| is_gone(&self.peers, it)) =>
-                {
-                    self.peers[id.0].counts.superseded += 1;
-                }
                 Change::End(key) if epoch > self.epoch => {
                     if !self.held.hold(key, epoch, id) {
                         self.peers[id.0].counts.superseded += 1;
                     }
                 }
-                Change::End(key) => self.forget(id, key),
+                Change::End(key) => self.end_claim(id, key),
             }
         }
     }
@@ -270,9 +265,17 @@ impl Peers {
         self.import(from, Change::Claim(record));
     }
 
-    fn forget(&mut self, from: PeerId, key: FlowKey) {
-        self.owners.forget(&key);
-        self.import(from, Change::End(key));
+    /// A peer's claim ends, and with it the connection, unless another node claims that.
+    fn end_claim(&mut self, from: PeerId, key: FlowKey) {
+        let peers = &self.peers;
+        let owner_of = |id: PeerId| peers[id.0].owner(id);
+        let is_gone = |owner: Owner| is_gone(peers, owner);
+        if self.owners.withdraw(owner_of(from), &key, owner_of, is_gone) {
+            self.owners.forget(&key);
+            self.import(from, Change::End(key));
+        } else {
+            self.peers[from.0].counts.superseded += 1;
+        }
     }
 
     /// Claims of a node that the sender couldn't reach. Where this one hears it, it knows better.
@@ -327,7 +330,7 @@ impl Peers {
     pub fn set_epoch(&mut self, epoch: u64) {
         self.epoch = epoch;
         for (key, from) in self.held.release(epoch) {
-            self.forget(from, key);
+            self.end_claim(from, key);
         }
     }
 

@@ -5,6 +5,39 @@ const KINDS: &str = "write \"tcp\", \"http\", \"https\", \"icmp\" or \"udp\"";
 
 /// As [`WRONG`](super::cases::WRONG).
 pub const WRONG_LIVING: &[(usize, &str, &[&str])] = &[
+    // [cluster]
+    (
+        13,
+        "[cluster]\nlisten = \"192.0.2.1:4790\"",
+        &["13: cluster.node: missing", "write node = \"lb-1\""],
+    ),
+    (13, "[cluster]\nnode = \"A\"", &["14: cluster.node: ", "lower-case letters"]),
+    (13, "[cluster]\nnode = \"a\"", &["13: cluster.peers: missing"]),
+    (
+        13,
+        "[cluster]\nnode = \"a\"\npeers = [{ name = \"b\", address = \"192.0.2.2:4790\" }]",
+        &["13: cluster.listen: missing", "or this node among the peers"],
+    ),
+    (
+        13,
+        "[cluster]\nnode = \"b\"\npeers = [{ name = \"b\", address = \"192.0.2.2:4790\" }]",
+        &["13: cluster.certificate: missing", "or trusted_network = true"],
+    ),
+    (
+        13,
+        "[cluster]\nnode = \"a\"\nlisten = \"192.0.2.1\"\npeers = [{ name = \"b\", address = \"192.0.2.2:4790\" }]",
+        &["15: cluster.listen: ", "write 192.0.2.1:4790"],
+    ),
+    (
+        13,
+        "[cluster]\nnode = \"a\"\nlisten = \"192.0.2.1:1\"\ntrusted_network = true\nkey = \"k\"\npeers = [{ name = \"b\", address = \"192.0.2.2:4790\" }]",
+        &["17: cluster.key: ", "leave out one of the two"],
+    ),
+    (
+        13,
+        "[cluster]\nnode = \"a\"\nlisten = \"192.0.2.1:1\"\npeers = [{ name = \"b\", address = \"[::1]:1\" }, { name = \"b\", address = \"[::1]:2\" }]",
+        &["cluster.peers[1].name: b is there twice"],
+    ),
     // [balancer]
     (
         7,

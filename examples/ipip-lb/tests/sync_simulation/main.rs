@@ -1,0 +1,108 @@
+//! A simulated cluster: two to five nodes that talk by the code of [`ipip_lb::sync`], without sockets and clocks.
+//! Messages are late, connections are cut, nodes can't reach each other or read slowly, tables change at other times
+//! on each node, and nodes are killed and come back. What must hold: a packet of a connection
+//! goes to its backend by whichever node it comes, if all nodes were in sync before the change that moved it.
+//!
+//! A failure names its seed; `HOTLOOP_SEED=NUMBER` runs that seed alone, and `HOTLOOP_SEEDS=COUNT` as many as that
+//! instead of 60, of about 2,500 packets each: 400 seeds are a million packets.
+
+mod link;
+mod model;
+mod node;
+mod world;
+
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use world::{Met, World};
+
+const SEEDS: Range<u64> = 0..60;
+const THREADS: usize = 2;
+
+/// What is broken on purpose.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Mutant {
+    /// Nothing.
+    None,
+    /// A peer that is due a snapshot gets one that is empty.
+    SnapshotSkipped,
+    /// No node says that a connection has ended.
+    EndsNotSent,
+    /// Of two claims, the later one wins.
+    LaterClaimWins,
+    /// No node says anything.
+    NoSync,
+}
+
+/// Runs the seeds on a few threads; says which fail.
+fn run(seeds: Range<u64>, mutant: Mutant) -> (Met, Vec<(u64, String)>) {
+    let next = AtomicU64::new(seeds.start);
+    let (met, failures) = (Mutex::new(Met::default()), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Relaxed);
+                    if seed >= seeds.end {
+                        return;
+                    }
+                    match World::new(seed, mutant).run() {
+                        Ok(its) => met.lock().unwrap().add(&its),
+                        Err(why) => failures.lock().unwrap().push((seed, why)),
+                    }
+                }
+            });
+        }
+    });
+    let mut failures = failures.into_inner().unwrap();
+    failures.sort();
+    (met.into_inner().unwrap(), failures)
+}
+
+fn number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text}: no number")))
+}
+
+#[test]
+fn every_packet_reaches_its_backend() {
+    let seeds = match (number("HOTLOOP_SEED"), number("HOTLOOP_SEEDS")) {
+        (Some(seed), _) => seed..seed + 1,
+        (None, count) => SEEDS.start..count.unwrap_or(SEEDS.end),
+    };
+    let (met, failures) = run(seeds.clone(), Mutant::None);
+    let shown: Vec<_> = failures.iter().take(3).collect();
+    let first = failures.first().map_or(0, |it| it.0);
+    assert!(failures.is_empty(), "{} fail (HOTLOOP_SEED={first}): {shown:#?}", failures.len());
+    println!("{met:#?}");
+    if seeds.end >= SEEDS.end && seeds.start == SEEDS.start {
+        assert!(met.packets >= 100_000, "{met:?}");
+        let Met { moved_exceptions, kills, restarts, cuts, configurations, reused, strays, .. } =
+            met;
+        for (count, what) in [
+            (moved_exceptions, "exceptions on another node"),
+            (kills, "nodes killed"),
+            (restarts, "nodes restarted"),
+            (cuts, "connections cut"),
+            (configurations, "configurations"),
+            (reused, "ports used again"),
+            (strays, "packets by another node"),
+            (met.ended_away, "ends while nodes can't talk"),
+        ] {
+            assert!(count >= 50, "{count} {what}: {met:?}");
+        }
+        assert!(met.unpromised * 20 < met.packets, "{met:?}");
+    }
+}
+
+/// The oracle finds each of these.
+#[test]
+fn planted_mutants_are_found() {
+    for mutant in
+        [Mutant::NoSync, Mutant::SnapshotSkipped, Mutant::EndsNotSent, Mutant::LaterClaimWins]
+    {
+        let (_, failures) = run(SEEDS.start..SEEDS.start + 20, mutant);
+        let wrong = failures.iter().filter(|(_, why)| why.contains("went to"));
+        assert!(wrong.count() > 0, "{mutant:?} goes unnoticed: {failures:?}");
+    }
+}

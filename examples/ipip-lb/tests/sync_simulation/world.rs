@@ -1,0 +1,316 @@
+//! What happens in a cluster, by a seed.
+
+use crate::Mutant;
+use crate::link::Link;
+use crate::model::{BACKENDS, Configuration, routed};
+use crate::node::{Node, Packet, name};
+use hotloop::testing::Rng;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+const ROUNDS: usize = 6;
+const PACKETS_PER_ROUND: usize = 400;
+const CLIENTS: u64 = 150;
+
+/// Nodes that can talk are in sync after so many milliseconds, or never.
+const SETTLED_MS: u64 = 60_000;
+
+/// What has happened.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Met {
+    pub packets: u64,
+    pub moved_exceptions: u64,
+    pub kills: u64,
+    pub restarts: u64,
+    pub cuts: u64,
+    pub configurations: u64,
+    pub reused: u64,
+    pub strays: u64,
+    pub ended_away: u64,
+    pub unpromised: u64,
+}
+
+impl Met {
+    pub fn add(&mut self, other: &Self) {
+        self.packets += other.packets;
+        self.moved_exceptions += other.moved_exceptions;
+        self.kills += other.kills;
+        self.restarts += other.restarts;
+        self.cuts += other.cuts;
+        self.configurations += other.configurations;
+        self.reused += other.reused;
+        self.strays += other.strays;
+        self.ended_away += other.ended_away;
+        self.unpromised += other.unpromised;
+    }
+}
+
+/// A connection, as its client has it.
+struct Client {
+    backend: IpAddr,
+    began_ms: u64,
+    /// No packet of it has come since nodes changed: should the table change before one does, nobody
+    /// can know that it is there.
+    is_unseen: bool,
+    /// It was on several nodes. Of those that can't talk when it ends, the first may not learn that it did.
+    has_moved: bool,
+    /// One of them was killed.
+    has_lost_node: bool,
+}
+
+pub struct World {
+    rng: Rng,
+    mutant: Mutant,
+    now_ms: u64,
+    nodes: Vec<Option<Node>>,
+    links: Vec<Link>,
+    /// Those that the router sends to.
+    announced: Vec<usize>,
+    salt: u64,
+    configuration: Configuration,
+    clients: BTreeMap<u32, Client>,
+    /// Those of which a connection ended that some node may remember for longer: the limit that the documentation states.
+    lingering: BTreeSet<u32>,
+    starts: u64,
+    met: Met,
+}
+
+impl World {
+    pub fn new(seed: u64, mutant: Mutant) -> Self {
+        let mut rng = Rng::seeded(seed);
+        let count = 2 + rng.index(4);
+        let configuration = Configuration { revision: 1, active: [true; BACKENDS as usize] };
+        let node = |node| Some(Node::new((node, count), node as u64 + 1, configuration, mutant));
+        let pairs = (0..count).flat_map(|one| (one + 1..count).map(move |other| [one, other]));
+        Self {
+            mutant,
+            now_ms: 0,
+            nodes: (0..count).map(node).collect(),
+            links: pairs.map(Link::new).collect(),
+            announced: (0..count).collect(),
+            salt: rng.next_u64(),
+            rng,
+            configuration,
+            clients: BTreeMap::new(),
+            lingering: BTreeSet::new(),
+            starts: count as u64,
+            met: Met::default(),
+        }
+    }
+
+    pub fn run(mut self) -> Result<Met, String> {
+        self.settle()?;
+        for _ in 0..ROUNDS {
+            self.disturb()?;
+            self.stray();
+            self.settle()?;
+            self.change_nodes()?;
+            self.packet_of_each()?;
+        }
+        Ok(self.met)
+    }
+
+    /// Packets, while everything happens that may happen between nodes.
+    fn disturb(&mut self) -> Result<(), String> {
+        for _ in 0..PACKETS_PER_ROUND {
+            self.traffic()?;
+            match self.rng.index(60) {
+                0 => {
+                    let link = self.rng.index(self.links.len());
+                    self.met.cuts += u64::from(self.links[link].is_connected());
+                    self.links[link].cut(&mut self.nodes, self.now_ms);
+                }
+                1 => {
+                    let link = self.rng.index(self.links.len());
+                    self.links[link].is_parted = self.rng.permille(500);
+                }
+                2 => {
+                    let link = self.rng.index(self.links.len());
+                    self.links[link].delay_ms = [1, 1, 50, 400][self.rng.index(4)];
+                }
+                3 => self.reconfigure(),
+                4..10 => {
+                    let node = self.rng.index(self.nodes.len());
+                    self.adopt(node);
+                }
+                _ => {}
+            }
+        }
+        (0..self.nodes.len()).for_each(|node| self.adopt(node));
+        Ok(())
+    }
+
+    /// Another configuration, which nodes adopt at other times each.
+    fn reconfigure(&mut self) {
+        self.met.configurations += 1;
+        self.configuration.revision += 1;
+        let number = self.rng.index(BACKENDS.into());
+        let active = &mut self.configuration.active;
+        active[number] = !active[number];
+        active[0] |= !active.contains(&true);
+        // A packet that comes now to a node that never saw one may meet either.
+        self.clients.retain(|client, it| {
+            self.met.unpromised += u64::from(it.is_unseen);
+            if it.is_unseen {
+                self.lingering.insert(*client);
+            }
+            !it.is_unseen
+        });
+    }
+
+    fn adopt(&mut self, node: usize) {
+        if let Some(node) = &mut self.nodes[node]
+            && node.configuration != self.configuration
+        {
+            node.adopt(self.configuration, self.now_ms);
+        }
+    }
+
+    /// A packet of a connection, or one that begins or ends, and what nodes do meanwhile.
+    fn traffic(&mut self) -> Result<(), String> {
+        let client = self.rng.below(CLIENTS) as u32;
+        match self.clients.contains_key(&client) {
+            true if self.rng.permille(60) => self.send(client, Packet::Fin)?,
+            true => self.send(client, Packet::Data)?,
+            false if self.may_begin(client) => self.send(client, Packet::Syn)?,
+            false => {}
+        }
+        self.now_ms += 5 + self.rng.below(10);
+        self.turn();
+        Ok(())
+    }
+
+    /// Whether a client may use this port: no node believes that it has the earlier connection itself.
+    fn may_begin(&mut self, client: u32) -> bool {
+        let known: Vec<_> =
+            self.nodes.iter().flatten().filter_map(|it| it.knows(client, self.now_ms)).collect();
+        let may = match self.lingering.contains(&client) {
+            true => known.is_empty(),
+            false => known.iter().all(|(is_own, _)| !is_own),
+        };
+        if may {
+            self.lingering.remove(&client);
+        }
+        self.met.reused += u64::from(may && !known.is_empty());
+        may
+    }
+
+    fn turn(&mut self) {
+        for link in &mut self.links {
+            link.turn(&mut self.nodes, &mut self.rng, self.now_ms);
+        }
+        self.nodes.iter_mut().flatten().for_each(|node| node.turn(self.now_ms));
+    }
+
+    fn send(&mut self, client: u32, packet: Packet) -> Result<(), String> {
+        let number = routed(client, self.salt, &self.announced);
+        let node = self.nodes[number].as_mut().expect("a node that is announced is up");
+        let (backend, was_remote) = node.packet(client, packet, self.now_ms);
+        self.met.packets += 1;
+        self.met.moved_exceptions += u64::from(was_remote);
+        let known = self.clients.entry(client).or_insert(Client {
+            backend,
+            began_ms: self.now_ms,
+            is_unseen: false,
+            has_moved: false,
+            has_lost_node: false,
+        });
+        known.is_unseen = false;
+        let Client { backend: expected, has_moved, has_lost_node, .. } = *known;
+        if packet == Packet::Fin {
+            let is_whole = self.links.iter().all(Link::is_connected);
+            if has_lost_node || has_moved && !is_whole {
+                self.lingering.insert(client);
+            }
+            self.clients.remove(&client);
+            self.met.ended_away += u64::from(self.links.iter().any(|link| !link.is_connected()));
+        }
+        if backend == expected {
+            return Ok(());
+        }
+        Err(format!(
+            "at {} ms, by {} of {}: a packet ({packet:?}) of client {client} went to {backend}, not \
+             to {expected}",
+            self.now_ms,
+            name(number),
+            self.nodes.len()
+        ))
+    }
+
+    /// Packets of exceptions come to nodes that have not heard of them: what such a node believes is wrong until it
+    /// hears the owner.
+    fn stray(&mut self) {
+        // Ages are as wrong as messages are late.
+        let old = self.clients.iter().filter(|(_, it)| it.began_ms + 3_000 < self.now_ms);
+        let clients: Vec<u32> = old.map(|(client, _)| *client).collect();
+        for client in clients {
+            let right = routed(client, self.salt, &self.announced);
+            let other = self.rng.index(self.nodes.len());
+            let now_ms = self.now_ms;
+            let knows = |node: usize| self.nodes[node].as_ref().map(|it| it.knows(client, now_ms));
+            let is_exception = knows(right) == Some(Some((true, true)));
+            if is_exception && other != right && knows(other) == Some(None) {
+                self.met.strays += 1;
+                let node = self.nodes[other].as_mut().expect("it was asked");
+                node.packet(client, Packet::Data, now_ms);
+            }
+        }
+    }
+
+    /// Lets nodes talk until they are in sync, while packets go on.
+    fn settle(&mut self) -> Result<(), String> {
+        for link in &mut self.links {
+            (link.is_parted, link.delay_ms) = (false, 1 + self.rng.below(5));
+        }
+        let end_ms = self.now_ms + SETTLED_MS;
+        while self.now_ms < end_ms {
+            self.traffic()?;
+            let is_up = |peer: &str| {
+                (0..self.nodes.len()).any(|it| self.nodes[it].is_some() && name(it) == peer)
+            };
+            if self.nodes.iter().flatten().all(|it| it.is_in_sync(is_up, self.now_ms)) {
+                return Ok(());
+            }
+        }
+        Err(format!("at {} ms: never in sync", self.now_ms))
+    }
+
+    /// A node is killed or comes back, or routes change.
+    fn change_nodes(&mut self) -> Result<(), String> {
+        self.salt = self.rng.next_u64();
+        let down: Vec<_> = (0..self.nodes.len()).filter(|&it| self.nodes[it].is_none()).collect();
+        if let Some(&node) = down.first()
+            && self.rng.permille(700)
+        {
+            self.met.restarts += 1;
+            self.starts += 1;
+            let id = (node, self.nodes.len());
+            self.nodes[node] = Some(Node::new(id, self.starts, self.configuration, self.mutant));
+            self.salt = self.rng.next_u64();
+            // It is not announced before it knows what the others do.
+            self.settle()?;
+            self.announced.push(node);
+        } else if self.announced.len() > 1 && self.rng.permille(700) {
+            self.met.kills += 1;
+            let node = self.announced.swap_remove(self.rng.index(self.announced.len()));
+            self.nodes[node] = None;
+            self.clients.values_mut().for_each(|client| client.has_lost_node = true);
+        }
+        self.announced.sort_unstable();
+        self.clients
+            .values_mut()
+            .for_each(|client| (client.is_unseen, client.has_moved) = (true, true));
+        Ok(())
+    }
+
+    /// Some connections go on at once; others are silent for a while.
+    fn packet_of_each(&mut self) -> Result<(), String> {
+        let clients: Vec<u32> = self.clients.keys().copied().collect();
+        for client in clients {
+            if self.rng.permille(900) {
+                self.send(client, Packet::Data)?;
+            }
+        }
+        Ok(())
+    }
+}
