@@ -19,8 +19,8 @@
 //!   [is outdated](is_outdated).
 //! - Offer an end when a connection of its own was an exception, and is closed, or is none any more; not when it only
 //!   timed out, as it does everywhere.
-//! - Name in the pages of a walk all of its own exceptions, and all that it entered for peers. Which of those a peer is told is decided
-//!   here: those of nodes that are away, or have restarted.
+//! - Name in the pages of a walk all of its own exceptions, and all that it entered for peers. Those of nodes that are
+//!   away, or have restarted, are then sent to the peer.
 //! - Enter an end only where what is there is remote, and decide on claims by [`merge`]. Remote connections stay
 //!   when the configuration says the same: their owners end them.
 //! - Call [`Sync::set_epoch`] before it offers what follows from a configuration.

@@ -404,16 +404,16 @@ impl Peers {
         self.peers[id.0].session = Some(session);
     }
 
-    /// The number and incarnation of the node for which a peer is told of a connection that was entered here; `None`
-    /// if its owner is the peer, or tells the peer itself.
+    /// The number and incarnation of the node for which a connection that was entered here is relayed to a peer; `None`
+    /// if its owner is the peer, or sends it itself.
     fn relayed_for(&self, peer: PeerId, key: &FlowKey) -> Option<(usize, u64)> {
         let (owner, _) = self.owners.of(key)?;
         let its = &self.peers[owner.peer.0];
         if owner.lifetime != its.lifetime {
             return Some((owner.peer.0, 0));
         }
-        let is_told = owner.peer == peer || its.is_heard();
-        (!is_told).then(|| (owner.peer.0, its.incarnation.unwrap_or(0)))
+        let is_sent = owner.peer == peer || its.is_heard();
+        (!is_sent).then(|| (owner.peer.0, its.incarnation.unwrap_or(0)))
     }
 
     /// How all peers stand.

@@ -90,7 +90,7 @@ impl Tls {
 /// Checks that the other side's certificate is for the peer of this name. A client's is compared with no name before.
 ///
 /// # Errors
-/// Whom it is for.
+/// The names that it is for.
 pub fn check_name(connection: &Connection, peer: &str) -> Result<(), String> {
     let chain = connection.peer_certificates().unwrap_or_default();
     let first = chain.first().ok_or("shows no certificate")?;
