@@ -9,7 +9,7 @@ pub const WRONG_LIVING: &[(usize, &str, &[&str])] = &[
     (
         13,
         "[cluster]\nlisten = \"192.0.2.1:4790\"",
-        &["13: cluster.node: missing", "write node = \"lb-1\""],
+        &["13: cluster.node: missing", "node = \"lb-a\""],
     ),
     (13, "[cluster]\nnode = \"A\"", &["14: cluster.node: ", "lower-case letters"]),
     (13, "[cluster]\nnode = \"a\"", &["13: cluster.peers: missing"]),
