@@ -71,7 +71,7 @@ impl Shared {
                     self.claim_count += count as u64;
                     self.end_count += (changes.len() - count) as u64;
                 }
-                Pulled::Exceptions(records) => self.walked_count += records.len() as u64,
+                Pulled::Exceptions { own, .. } => self.walked_count += own.len() as u64,
             }
             true
         });

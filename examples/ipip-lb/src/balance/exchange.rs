@@ -61,7 +61,9 @@ pub struct Page {
     pub walk: Option<Walk>,
     /// Those that were found, as many as there is room for, in some of the tables' places.
     pub found: Vec<Record>,
-    /// Whether connections of other nodes are to be found, too.
+    /// Connections of other nodes that were found, exceptions or not.
+    pub entered: Vec<Record>,
+    /// Whether those are to be found, too.
     has_remote: bool,
     step_count: u32,
 }
@@ -103,14 +105,27 @@ impl Page {
     /// An empty one, with room for this many, and [`FOUND_MIN`](Self::FOUND_MIN) at least.
     #[must_use]
     pub fn with_capacity(found_max: usize) -> Self {
-        let found = Vec::with_capacity(found_max.max(Self::FOUND_MIN));
-        Self { walk: Some(Walk::default()), found, has_remote: false, step_count: 0 }
+        let found_max = found_max.max(Self::FOUND_MIN);
+        Self {
+            walk: Some(Walk::default()),
+            found: Vec::with_capacity(found_max),
+            entered: Vec::with_capacity(found_max),
+            has_remote: false,
+            step_count: 0,
+        }
     }
 
     /// Makes room for others. The worker goes on where it was.
     pub fn clear(&mut self) {
         self.found.clear();
+        self.entered.clear();
         self.step_count = 0;
+    }
+
+    /// Whether nothing was found.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.found.is_empty() && self.entered.is_empty()
     }
 
     /// Has the worker begin again, and find connections of other nodes, too, where that is wanted.
@@ -238,17 +253,20 @@ impl<P> Worker<P> {
     }
 
     fn find_exceptions(&self, page: &mut Page, services: &ServiceTable, now: Instant) -> bool {
-        let Page { walk, found, has_remote, step_count } = page;
+        let Page { walk, found, entered, has_remote, step_count } = page;
         let Some(from) = *walk else { return true };
         *walk = self.connections.scan(from, SLOTS_A_TURN, |key, connection| {
-            if (connection.is_own_exception() || *has_remote && connection.is_remote())
-                && let Some((_, _, silent_ns)) = self.connections.peek_silent(&key, now)
-            {
-                found.extend(claim(services, &key, (&connection, silent_ns), now));
+            let records = match connection.is_own_exception() {
+                true => &mut *found,
+                false if *has_remote && connection.is_remote() => &mut *entered,
+                false => return,
+            };
+            if let Some((_, _, silent_ns)) = self.connections.peek_silent(&key, now) {
+                records.extend(claim(services, &key, (&connection, silent_ns), now));
             }
         });
         *step_count += 1;
-        let is_full = found.capacity() - found.len() < SLOTS_A_TURN;
+        let is_full = [found, entered].iter().any(|it| it.capacity() - it.len() < SLOTS_A_TURN);
         walk.is_none() || is_full || *step_count >= STEPS_A_PAGE
     }
 }

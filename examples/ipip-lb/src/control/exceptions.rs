@@ -17,7 +17,13 @@ pub enum Pulled<'a> {
     /// What has changed of a worker's exceptions.
     Changes(&'a [Change]),
     /// Some of a worker's exceptions, found in a [walk](Exceptions::begin_walk).
-    Exceptions(&'a [Record]),
+    Exceptions {
+        /// Those of this node.
+        own: &'a [Record],
+        /// Connections that were entered for other nodes, exceptions or not: a
+        /// [whole walk](Exceptions::begin_whole_walk) finds these, too.
+        entered: &'a [Record],
+    },
 }
 
 /// Moves exceptions between the workers and control. It never waits for a worker, and all of its memory is taken
@@ -28,6 +34,7 @@ pub struct Exceptions {
     /// One for each worker.
     lanes: Vec<Lane>,
     has_lost: bool,
+    is_walk_held: bool,
     stale_count: u64,
     refused_count: u64,
 }
@@ -67,7 +74,14 @@ impl Exceptions {
     #[must_use]
     pub fn new(asker: Asker<Exchange, Exchange>, worker_count: usize) -> Self {
         let lanes = (0..worker_count).map(|_| Lane::new()).collect();
-        Self { asker, lanes, has_lost: false, stale_count: 0, refused_count: 0 }
+        Self {
+            asker,
+            lanes,
+            has_lost: false,
+            is_walk_held: false,
+            stale_count: 0,
+            refused_count: 0,
+        }
     }
 
     /// Takes what the workers have found, hands it to `take`, and asks them for more: to be called every few
@@ -91,13 +105,22 @@ impl Exceptions {
                 None if lane.is_out() => continue,
                 None => {}
             }
+            let is_page_out = self.lanes.iter().any(|lane| lane.page.is_none());
+            let may_walk = !self.is_walk_held && !is_page_out;
+            let lane = &mut self.lanes[worker];
             if lane.pulled.is_none()
-                && let Some(exchange) = lane.next()
+                && let Some(exchange) = lane.next(may_walk)
                 && let Err(exchange) = self.asker.ask(worker, exchange)
             {
                 lane.put_back(exchange);
             }
         }
+    }
+
+    /// Stops a walk where it is, or has it go on, so that what it finds does not come faster than it can be sent. One
+    /// page, which is under way, may still come: workers walk one after the other.
+    pub const fn hold_walk(&mut self, is_held: bool) {
+        self.is_walk_held = is_held;
     }
 
     /// Has the workers look through all of this node's exceptions, from the beginning.
@@ -142,6 +165,12 @@ impl Exceptions {
     #[must_use]
     pub fn waiting_count(&self) -> usize {
         self.lanes.iter().map(|lane| lane.waiting_count).sum()
+    }
+
+    /// Whether the workers have entered all that [`import`](Self::import) took.
+    #[must_use]
+    pub fn has_entered_all(&self) -> bool {
+        self.lanes.iter().all(|lane| lane.entries.is_empty() && lane.import.is_some())
     }
 
     /// How many claims and ends of other nodes counted for less than what this node knew.
@@ -237,8 +266,8 @@ impl Lane {
             Exchange::Exceptions(mut page) => {
                 // What was found before the walk began again comes once more.
                 if !self.restarts
-                    && !page.found.is_empty()
-                    && !take(Pulled::Exceptions(&page.found))
+                    && !page.is_empty()
+                    && !take(Pulled::Exceptions { own: &page.found, entered: &page.entered })
                 {
                     return Err(Exchange::Exceptions(page));
                 }
@@ -257,7 +286,7 @@ impl Lane {
     }
 
     /// The next exchange. The kinds take turns.
-    fn next(&mut self) -> Option<Exchange> {
+    fn next(&mut self, may_walk: bool) -> Option<Exchange> {
         let order = match self.last {
             Kind::Import => [Kind::Changes, Kind::Exceptions, Kind::Import],
             Kind::Changes => [Kind::Exceptions, Kind::Import, Kind::Changes],
@@ -265,7 +294,7 @@ impl Lane {
         };
         let kind = order.into_iter().find(|kind| match kind {
             Kind::Changes => true,
-            Kind::Exceptions => self.is_walking,
+            Kind::Exceptions => self.is_walking && may_walk,
             Kind::Import => !self.entries.is_empty(),
         })?;
         self.last = kind;

@@ -82,8 +82,8 @@ fn exceptions_are_marked_and_handed_over_in_short_turns() {
     let mut walked = 0;
     let pull = |node: &mut Node| {
         node.exceptions.turn(|pulled| {
-            let Pulled::Exceptions(records) = pulled else { panic!("no change") };
-            walked += records.len();
+            let Pulled::Exceptions { own, .. } = pulled else { panic!("no change") };
+            walked += own.len();
             true
         });
         !node.exceptions.is_walking()

@@ -153,8 +153,8 @@ impl Node {
             self.exceptions.turn(|pulled| {
                 match pulled {
                     Pulled::Changes(found) => changes.extend_from_slice(found),
-                    Pulled::Exceptions(found) => {
-                        changes.extend(found.iter().copied().map(Change::Claim));
+                    Pulled::Exceptions { own, entered } => {
+                        changes.extend([own, entered].concat().into_iter().map(Change::Claim));
                     }
                 }
                 true
