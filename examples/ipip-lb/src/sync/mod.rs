@@ -149,8 +149,9 @@ impl Sync {
     /// Appends up to `count_max` changes of peers to `imports`, for this node to enter. What the call before this
     /// one appended has been entered, and is acknowledged: call this even when there is nothing to take.
     pub fn take_imports(&self, imports: &mut Vec<Change>, count_max: usize) {
-        lock(&self.shared.peers).take_imports(imports, count_max);
-        self.wake();
+        if lock(&self.shared.peers).take_imports(imports, count_max) {
+            self.wake();
+        }
     }
 
     /// The walk of which a peer wants the next page now, if one does. A walk with a number that was not
@@ -159,6 +160,19 @@ impl Sync {
     pub fn snapshot_wanted(&self) -> Option<Walk> {
         let now_ms = self.shared.now_ms();
         lock(&self.shared.peers).snapshot_wanted(now_ms)
+    }
+
+    /// Whether the peer has room for the next page of a walk: wait with it until it does. `None` where the walk is
+    /// over, because its connection is or its queue overflowed.
+    #[must_use]
+    pub fn has_room_for(&self, walk: Walk) -> Option<bool> {
+        lock(&self.shared.peers).has_room_for(walk)
+    }
+
+    /// Has a new snapshot begin for each peer: call this where changes of this node's own exceptions were
+    /// lost.
+    pub fn resync(&self) {
+        lock(&self.shared.peers).resync();
     }
 
     /// Gives the next page of a walk: exceptions of this node's `own`, and all that it has `entered` for peers

@@ -200,6 +200,11 @@ impl Peer {
         (self.imported_count - self.entered_count) as usize
     }
 
+    /// Whether there is a sequence number to acknowledge.
+    pub const fn owes_acknowledgement(&self) -> bool {
+        self.session.is_some() && self.acknowledged_sequence != self.entered_sequence
+    }
+
     /// The sequence number to acknowledge, if there is a new one.
     pub const fn acknowledgement(&mut self) -> Option<u64> {
         if self.acknowledged_sequence == self.entered_sequence {

@@ -4,7 +4,7 @@
 use super::held::Held;
 use super::owners::{Owner, Owners};
 use super::peer::{Peer, PeerStatus};
-use super::session::Snapshot;
+use super::session::{Session, Snapshot};
 use super::wire::{Changes, Frame, Hello, Message, VERSION};
 use super::{Change, PeerId, Record};
 use hotloop::packet::flow_key::FlowKey;
@@ -355,14 +355,15 @@ impl Peers {
     }
 
     /// Appends up to `count_max` changes of peers to `imports`. What the call before this one appended has been entered, and
-    /// is acknowledged.
-    pub fn take_imports(&mut self, imports: &mut Vec<Change>, count_max: usize) {
+    /// is acknowledged. Returns whether there is an acknowledgement to send, or room for more.
+    pub fn take_imports(&mut self, imports: &mut Vec<Change>, count_max: usize) -> bool {
         self.peers.iter_mut().for_each(Peer::entered);
         let count = self.imports.len().min(count_max);
         for (from, change) in self.imports.drain(..count) {
             self.peers[from.0].taken();
             imports.push(change);
         }
+        count > 0 || self.peers.iter().any(Peer::owes_acknowledgement)
     }
 
     /// The walk of which a peer wants the next page now, if one does.
@@ -376,6 +377,19 @@ impl Peers {
             self.walks[peer.0] = self.walk_count;
         }
         Some(Walk { peer, number: self.walks[peer.0] })
+    }
+
+    /// Whether a peer has room for the next page of a walk; `None` where the walk is over.
+    pub fn has_room_for(&self, walk: Walk) -> Option<bool> {
+        let session = self.peers[walk.peer.0].session.as_ref()?;
+        let is_current = self.walks[walk.peer.0] == walk.number;
+        (is_current && session.snapshot() == Snapshot::Begun).then(|| session.has_room_for_page())
+    }
+
+    /// Has a new snapshot begin for each peer: changes of this node's own exceptions were lost.
+    pub fn resync(&mut self) {
+        let sessions = self.peers.iter_mut().filter_map(|peer| peer.session.as_mut());
+        sessions.for_each(Session::restart);
     }
 
     /// Adds a page to a snapshot: exceptions of this node's `own`, and all that it has `entered` for peers. Does

@@ -90,10 +90,15 @@ impl Session {
         if has_room {
             self.queue.push_back((now_ms, item));
         } else {
-            self.queue.clear();
-            self.snapshot = Snapshot::Due;
+            self.restart();
         }
         has_room
+    }
+
+    /// Has a new snapshot begin, for lack of what has changed. Like an overflow, it replaces all that waits.
+    pub fn restart(&mut self) {
+        self.queue.clear();
+        self.snapshot = Snapshot::Due;
     }
 
     /// Where the snapshot for this peer stands.
