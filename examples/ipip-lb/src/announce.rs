@@ -127,14 +127,14 @@ impl Announcer {
     }
 
     /// Announces what is ready by this service table, which `config` was compiled to, and by the kernel's
-    /// next hops, where packets to backends go by them. While workers are still to take the table up,
-    /// `is_in_force` is false: what is no longer ready is withdrawn, and nothing new is announced. While a
-    /// thread hangs, nothing is.
+    /// next hops, where packets to backends go by them. While workers are still to take the table up, or
+    /// other nodes to say what they know of connections, `allows_new` is false: what is no longer ready is
+    /// withdrawn, and nothing new is announced. While a thread hangs, nothing is.
     pub fn follow(
         &mut self,
         config: &Config,
         (table, hops): (&Arc<ServiceTable>, Option<&Arc<Hops>>),
-        is_in_force: bool,
+        allows_new: bool,
     ) {
         let is_new = !self.seen.as_ref().is_some_and(|(seen_table, seen_hops)| {
             let same_hops = seen_hops.as_ref().map(Arc::as_ptr) == hops.map(Arc::as_ptr);
@@ -157,7 +157,7 @@ impl Announcer {
         let may_announce = !self.is_withdrawn && !self.hanging.is_any();
         let kept =
             installed.iter().filter(|vip| self.asked.contains(vip) || self.ready.contains(vip));
-        let new = self.ready.iter().filter(|_| is_in_force);
+        let new = self.ready.iter().filter(|_| allows_new);
         let wanted: BTreeSet<_> = kept.chain(new).filter(|_| may_announce).copied().collect();
         let now = Instant::now();
         let is_due = is_changed || now >= self.due;

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use std::process::ExitCode;
 use std::time::Duration;
 use text::{
-    SERVICE_COLUMNS, announced_text, backends_text, blocked_text, connections_text, counted,
-    drained_text, leaving_text, lookup_text, overview_text, reloaded_text, removed_text, table,
-    withdrawn_text,
+    SERVICE_COLUMNS, announced_text, backends_text, blocked_text, cluster_text, connections_text,
+    counted, drained_text, leaving_text, lookup_text, overview_text, reloaded_text, removed_text,
+    table, withdrawn_text,
 };
 
 /// `ipip-lb ctl`.
@@ -30,7 +30,7 @@ pub struct Ctl {
 pub enum CtlCommand {
     /// Print what runs, since when, what went through each core, and how the balancer is.
     Status,
-    /// Print what each stage on each core has counted, drained_text, leaving_text, and drops by reason.
+    /// Print what each stage on each core has counted, and drops by reason.
     Counters,
     /// Print how far each core is from its limit, what takes its time, and what waits for it: of the
     /// last second.
@@ -46,6 +46,9 @@ pub enum CtlCommand {
     /// Print every next hop: its port, address, Ethernet address and state, and how many backends are
     /// reached by it.
     NextHops,
+    /// Print this node of a cluster and its peers: how they stand, what they are still to hear of
+    /// connections, and for how long that has been waiting.
+    Cluster,
     /// Print connections.
     Connections {
         /// Which: `client=PREFIX`, `vip=PREFIX`, `port=N`, `protocol=NAME`, `service=NAME`,
@@ -165,6 +168,7 @@ impl Ctl {
             CtlCommand::NextHops => ask("next-hops", Value::Null, &|rows| {
                 table(rows, &["port", "address", "mac", "state", "backends"])
             }),
+            CtlCommand::Cluster => ask("cluster", Value::Null, &cluster_text),
             CtlCommand::Backends => ask("backends", Value::Null, &backends_text),
             CtlCommand::Connections { filter, limit } => {
                 let arguments = json!({ "filter": filter, "limit": limit });

@@ -6,7 +6,7 @@ use crate::balance::{Create, Egress, Egresses, Route};
 use crate::check::Understood;
 use crate::cli::Run;
 use crate::config::{self, Config, ConfigError, Side};
-use crate::control::{Operator, Sharing};
+use crate::control::{JOURNAL_MAX, Node, Operator, Sharing};
 use crate::exception::{self, KernelInterface};
 use crate::failure::{BadInput, Failure};
 use crate::guard::Guard;
@@ -61,6 +61,7 @@ pub fn run(args: &Run) -> Result<Outcome, Failure> {
     let has_vlans = receiving.has_vlans();
     let has_kernel_routes = by_kernel.is_some();
     let function = function.receiving(receiving).by_kernel(by_kernel);
+    let (function, node) = clustered(function, &config)?;
     let mut socket =
         args.control.bind("ipip-lb").map_err(|error| BadInput::new(error.to_string()))?;
     let announce = config.announce.as_ref();
@@ -73,7 +74,7 @@ pub fn run(args: &Run) -> Result<Outcome, Failure> {
     let sharing = config.store.as_ref().zip(stored);
     let sharing = sharing.map(|(store, stored)| Sharing::start(store, stored)).transpose();
     let sharing = sharing.map_err(|error| Failure::Run(format!("threads: {error}")))?;
-    let mut operator = operator.announcing(announcer).watching(watch).sharing(sharing);
+    let mut operator = operator.announcing(announcer).watching(watch).sharing(sharing).among(node);
     let receive = |core: &Core| {
         let queues = rx_queues(core, &ports, &config)?.into_iter().map(PortOrKernel::Port);
         let all = interfaces.iter().map(KernelInterface::port);
@@ -100,6 +101,18 @@ pub fn run(args: &Run) -> Result<Outcome, Failure> {
     } else {
         running.run(function.graph(receive, send), &mut operator, socket.as_mut())
     }
+}
+
+/// The balancer as a node among its peers, where it has any.
+fn clustered(
+    function: NetworkFunction,
+    config: &Config,
+) -> Result<(NetworkFunction, Option<Node>), Failure> {
+    let Some(cluster) = &config.cluster else { return Ok((function, None)) };
+    let worker_count = config.engine.deployment().cores_in(1);
+    let (function, asker) = function.sharing(JOURNAL_MAX);
+    let node = Node::start((cluster, &config.balancer), asker, worker_count)?;
+    Ok((function, Some(node)))
 }
 
 /// What a run needs to know.

@@ -55,6 +55,29 @@ fn wait_for(what: &str, expected: &[&str]) {
 }
 
 #[test]
+fn a_node_announces_without_its_peer_once_it_has_waited() {
+    let _network = match network() {
+        Ok(network) => network,
+        Err(why) => return println!("skipped: {why}"),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let cluster = "[cluster]\nnode = \"lb-1\"\nlisten = \"127.0.0.1:4790\"\ntrusted_network = true\n\
+                   ready_timeout_s = 5\n\
+                   peers = [{ name = \"lb-2\", address = \"127.0.0.1:4791\" }]\n";
+    let config = balancer() + cluster + &dns("dns", "203.0.113.10", &["10.0.0.1"]);
+    let program = start(path, &config);
+    let cluster = || program.ask("cluster").unwrap();
+    let first = cluster();
+    assert_eq!((&first["is_ready"], routes().len()), (&false.into(), 0), "{first}");
+    wait_for("it has waited", &["203.0.113.10"]);
+    let last = cluster();
+    assert_eq!((&last["is_ready"], &last["peers"][0]["state"]), (&true.into(), &"away".into()));
+    let (_, said) = program.end();
+    assert!(said.contains("peer lb-2 has sent no snapshot within 5s"), "{said}");
+}
+
+#[test]
 fn routes_follow_what_is_ready_and_what_the_host_sends_is_balanced() {
     let _network = match network() {
         Ok(network) => network,

@@ -136,8 +136,8 @@ pub(super) fn check_same_run(old: &Config, new: &Config) -> Result<(), String> {
         "[[port]]"
     } else if old.announce != new.announce {
         "[announce]"
-    } else if old.store != new.store {
-        "cluster.store"
+    } else if (&old.cluster, &old.store) != (&new.cluster, &new.store) {
+        "[cluster]"
     } else if old.balancer.connections_max != new.balancer.connections_max {
         "balancer.connections_max"
     } else if old.balancer.hash_key != new.balancer.hash_key {

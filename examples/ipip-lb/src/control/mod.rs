@@ -10,10 +10,11 @@ mod announcing;
 mod background;
 mod blocks;
 mod change;
+mod cluster;
 mod connections;
 mod draining;
-mod leaving;
 mod exceptions;
+mod leaving;
 mod lookup;
 mod metrics;
 mod note;
@@ -24,6 +25,7 @@ mod sharing;
 mod until;
 mod verdict;
 
+pub use cluster::{JOURNAL_MAX, Node};
 pub use sharing::Sharing;
 
 use crate::announce::Announcer;
@@ -82,6 +84,7 @@ pub struct Operator {
     leave: Option<Leave>,
     next_hops: Option<NextHopWatch>,
     sharing: Option<Sharing>,
+    node: Option<Node>,
 }
 
 impl Operator {
@@ -120,6 +123,7 @@ impl Operator {
             leave: None,
             next_hops: None,
             sharing: None,
+            node: None,
         };
         let room = operator.probe(publication::probed(&operator.config));
         if room.probed_count > 0 && room.is_enough() {
@@ -144,6 +148,12 @@ impl Operator {
     #[must_use]
     pub fn sharing(self, sharing: Option<Sharing>) -> Self {
         Self { sharing, ..self }
+    }
+
+    /// Shares exceptions with other nodes from now on, if there are any.
+    #[must_use]
+    pub fn among(self, node: Option<Node>) -> Self {
+        Self { node, ..self }
     }
 
     /// What captures say of a packet: the backend that it goes to.
@@ -172,9 +182,13 @@ impl Operator {
         if let Some(next_hops) = &mut self.next_hops {
             next_hops.turn(&self.config);
         }
+        if let Some(node) = &mut self.node {
+            node.turn(&self.table);
+        }
         if let Some(announcer) = &mut self.announcer {
+            let may_announce = is_in_force && self.node.as_ref().is_none_or(Node::is_ready);
             let hops = self.next_hops.as_ref().map(NextHopWatch::hops);
-            announcer.follow(&self.config, (&self.table, hops), is_in_force);
+            announcer.follow(&self.config, (&self.table, hops), may_announce);
         }
     }
 
@@ -189,6 +203,7 @@ impl Operator {
             "next-hops" => Ok(next_hops::rows(&self.config, self.next_hops.as_ref())),
             "connections" => self.connections(arguments),
             "lookup" => self.lookup(arguments),
+            "cluster" => self.cluster(),
             "blocks" => Ok(self.blocks.rows(Instant::now())),
             "block" => return self.block(arguments),
             "unblock" => return self.unblock(arguments),

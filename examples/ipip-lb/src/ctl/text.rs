@@ -82,6 +82,40 @@ pub fn backends_text(rows: &Value) -> String {
     text
 }
 
+/// This node of a cluster, and its peers.
+pub fn cluster_text(answer: &Value) -> String {
+    let of = |key: &str| cell(&answer[key]);
+    let ready = if answer["is_ready"] == true { "ready" } else { "waits for its peers" };
+    let marked = if answer["is_marked"] == true { "all" } else { "not all" };
+    let waiting = counted(&answer["waiting"], "change");
+    let mut text = format!(
+        "node {} at {}: {ready}; {marked} exceptions are handed over, {waiting} waiting\n\
+         of peers: {} stale, {} refused\n",
+        of("node"),
+        of("listen"),
+        of("stale"),
+        of("refused"),
+    );
+    let columns = [
+        "name",
+        "address",
+        "state",
+        "has_its_snapshot",
+        "is_caught_up",
+        "lag_records",
+        "lag_ms",
+        "sent",
+        "received",
+    ];
+    text.push_str(&table(&answer["peers"], &columns));
+    for peer in answer["peers"].as_array().into_iter().flatten() {
+        if let Some(error) = peer["last_error"].as_str() {
+            text.push_str(&format!("\n{}: {error}", cell(&peer["name"])));
+        }
+    }
+    text
+}
+
 pub fn withdrawn_text(answer: &Value) -> String {
     format!("withdrawn: {}", listed(&answer["withdrawn"]))
 }

@@ -6,6 +6,7 @@ use hotloop_tests::schema::{Said, check};
 use hotloop_tests::wait_until;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::net::TcpListener;
 
 const DASHBOARD: &str = include_str!("../../../../packaging/grafana/hotloop.json");
 
@@ -198,15 +199,25 @@ fn removed_backends_keep_their_packets() {
     program.end("-INT");
 }
 
+/// This node, with a peer that is not there.
+fn cluster() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    format!(
+        "[cluster]\nnode = \"lb-1\"\nlisten = \"{address}\"\ntrusted_network = true\n\
+         peers = [{{ name = \"lb-2\", address = \"127.0.0.1:1\" }}]\n"
+    )
+}
+
 #[test]
 fn the_schema_has_what_the_program_says() {
-    let program = Program::start_and_take_all(&(config() + SPARE_PORT));
+    let program = Program::start_and_take_all(&(config() + SPARE_PORT + &cluster()));
     let metrics = get(program.metrics_address(), "/metrics").unwrap();
     // One row of `backends` says when its backend is removed.
     let drain = program.json(&["drain", "10.0.0.2", "--for", "1h"]);
-    let commands =
-        ["status", "counters", "xstats", "services", "backends", "next-hops", "connections"];
-    let mut answers = commands.map(|command| (command, program.json(&[command]))).to_vec();
+    let commands = "status counters xstats services backends next-hops connections cluster";
+    let answers = commands.split(' ').map(|command| (command, program.json(&[command])));
+    let mut answers: Vec<_> = answers.collect();
     let lookup = program.json(&["lookup", "tcp", "198.51.100.1:4000", "203.0.113.10:80"]);
     answers.extend([("lookup", lookup), ("drain", drain)]);
     for (command, arguments) in [

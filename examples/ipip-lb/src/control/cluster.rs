@@ -1,0 +1,185 @@
+//! The nodes of a cluster: what workers say of their exceptions goes to the peers, and what peers say to the
+//! workers.
+
+use super::Operator;
+use super::exceptions::{Exceptions, Pulled};
+use crate::balance::Exchange;
+use crate::config::{Balancer, Cluster};
+use crate::failure::Failure;
+use crate::services::ServiceTable;
+use crate::sync::{Change, PeerState, PeerStatus, Sync, Walk};
+use hotloop::engine::Asker;
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+/// How many changes each worker keeps until control takes them. With more, its peers get new snapshots.
+pub const JOURNAL_MAX: usize = 1 << 16;
+
+/// How many changes of peers are entered at once.
+const IMPORTS_MAX: usize = 4096;
+
+/// How long a peer that is away is waited for at the start. Peers try to connect more often than that.
+const AWAY_MAX: Duration = Duration::from_secs(10);
+
+/// This node, among its peers.
+#[derive(Debug)]
+pub struct Node {
+    cluster: Cluster,
+    sync: Sync,
+    exceptions: Exceptions,
+    /// What peers have said, as far as it is not yet on its way to workers.
+    imports: Vec<Change>,
+    /// The snapshot that is being gathered.
+    walk: Option<Walk>,
+    since: Instant,
+    is_ready: bool,
+}
+
+impl Node {
+    /// Begins to talk to the peers of `cluster`, for the workers that `asker` asks.
+    ///
+    /// # Errors
+    /// As [`Sync::start`].
+    pub fn start(
+        (cluster, balancer): (&Cluster, &Balancer),
+        asker: Asker<Exchange, Exchange>,
+        worker_count: usize,
+    ) -> Result<Self, Failure> {
+        Ok(Self {
+            cluster: cluster.clone(),
+            sync: Sync::start(cluster, balancer)?,
+            exceptions: Exceptions::new(asker, worker_count),
+            imports: Vec::with_capacity(IMPORTS_MAX),
+            walk: None,
+            since: Instant::now(),
+            is_ready: false,
+        })
+    }
+
+    /// Moves what there is in both directions, as far as it goes without waiting. `table` is the service table in use.
+    pub(super) fn turn(&mut self, table: &ServiceTable) {
+        self.follow_walk();
+        self.enter(table);
+        let Self { sync, exceptions, walk, .. } = self;
+        exceptions.turn(|pulled| {
+            match (pulled, *walk) {
+                (Pulled::Changes(changes), _) => sync.offer(changes),
+                (Pulled::Exceptions { own, entered }, Some(walk)) => {
+                    sync.give_page(walk, own, entered, false);
+                }
+                // Its peer went away meanwhile.
+                (Pulled::Exceptions { .. }, None) => {}
+            }
+            true
+        });
+        if exceptions.take_has_lost() {
+            tracing::warn!(
+                "cluster: workers found more changes than control took; all peers get snapshots"
+            );
+            sync.resync();
+        } else if !exceptions.is_walking()
+            && let Some(walk) = walk.take()
+        {
+            sync.give_page(walk, &[], &[], true);
+        }
+        if !self.is_ready {
+            self.follow_peers();
+        }
+    }
+
+    /// Begins the next walk once the one before is over. A walk waits for room at its peer.
+    fn follow_walk(&mut self) {
+        let room = self.walk.and_then(|walk| self.sync.has_room_for(walk));
+        if room.is_none() {
+            self.walk = self.sync.snapshot_wanted();
+            if self.walk.is_some() {
+                self.exceptions.begin_whole_walk();
+            }
+        }
+        self.exceptions.hold_walk(room == Some(false));
+    }
+
+    /// Enters what peers said. What is taken from them next acknowledges all that was before, so workers must have
+    /// entered that.
+    fn enter(&mut self, table: &ServiceTable) {
+        if self.imports.is_empty() && self.exceptions.has_entered_all() {
+            self.sync.take_imports(&mut self.imports, IMPORTS_MAX);
+        }
+        let taken = self.exceptions.import(table, &self.imports);
+        self.imports.drain(..taken);
+    }
+
+    /// Whether this node knows what its peers know, as far as they could be reached.
+    pub(super) const fn is_ready(&self) -> bool {
+        self.is_ready
+    }
+
+    fn follow_peers(&mut self) {
+        let waited = self.since.elapsed();
+        let missing: Vec<_> =
+            self.sync.status().into_iter().filter(|peer| !peer.has_its_snapshot).collect();
+        let is_over = waited >= Duration::from_secs(self.cluster.ready_timeout_s.into());
+        let is_unreachable = |peer: &PeerStatus| peer.state == PeerState::Away;
+        self.is_ready = is_over || waited >= AWAY_MAX && missing.iter().all(is_unreachable);
+        self.is_ready |= missing.is_empty();
+        if !self.is_ready {
+            return;
+        }
+        for PeerStatus { name, last_error, .. } in missing {
+            let why = last_error.map_or_else(String::new, |why| format!(" ({why})"));
+            tracing::error!(
+                "cluster: peer {name} has sent no snapshot within {waited:.0?}{why}; this node goes on without \
+                 what {name} knows: connections may break that come from it"
+            );
+        }
+    }
+
+    /// For `ctl cluster`; `table` is the service table in use.
+    fn to_json(&self, table: &ServiceTable) -> Value {
+        let peers = self.sync.status();
+        json!({
+            "node": self.cluster.node,
+            "listen": self.sync.local_address().to_string(),
+            "is_ready": self.is_ready,
+            "is_marked": self.exceptions.is_marked(table),
+            "waiting": self.exceptions.waiting_count(),
+            "stale": self.exceptions.stale_count(),
+            "refused": self.exceptions.refused_count(),
+            "peers": peers.iter().map(peer_json).collect::<Vec<_>>(),
+        })
+    }
+}
+
+fn peer_json(peer: &PeerStatus) -> Value {
+    json!({
+        "name": peer.name,
+        "address": peer.address,
+        "state": match peer.state {
+            PeerState::Away => "away",
+            PeerState::Joining => "joining",
+            PeerState::InSync => "in-sync",
+        },
+        "has_its_snapshot": peer.has_its_snapshot,
+        "is_caught_up": peer.is_caught_up,
+        "lag_records": peer.lag_records,
+        "lag_ms": peer.lag_ms,
+        "to_enter": peer.import_count,
+        "sent": peer.counts.sent,
+        "received": peer.counts.received,
+        "superseded": peer.counts.superseded,
+        "snapshots_sent": peer.counts.snapshots_sent,
+        "snapshots_received": peer.counts.snapshots_received,
+        "overflows": peer.counts.overflows,
+        "last_error": peer.last_error,
+    })
+}
+
+impl Operator {
+    /// This node and its peers.
+    pub(super) fn cluster(&self) -> Result<Value, String> {
+        let node = self.node.as_ref().ok_or(
+            "this balancer has no peers; its configuration has no section [cluster] with peers",
+        )?;
+        Ok(node.to_json(self.table()))
+    }
+}
