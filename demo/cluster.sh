@@ -10,6 +10,7 @@
 # first thing that is wrong ends it. `cargo xtask demo --cluster` builds ipip-lb and runs it, and so does a test:
 #
 #   demo/cluster.sh PROGRAM    with the path of ipip-lb; exit code 2 where it can't run here
+#   demo/cluster.sh PROGRAM --apart    the balancers share nothing, and connections that a drain has moved are broken
 #   demo/cluster.sh --check    only finds out whether it could
 source "$(dirname "$0")/lib.sh"
 check_privilege
@@ -18,6 +19,7 @@ for name in bird ethtool ip jq python3; do
 done
 program=${1:?the path of ipip-lb}
 [ "$program" != --check ] || exit 0
+are_apart=$([ "${2:-}" = --apart ] && echo yes || echo no)
 here=$(dirname "$(realpath "$0")")
 
 patience_s=60                            # as a test, it runs beside others
@@ -98,6 +100,13 @@ name = "front"
 device = "net_af_packet0,iface=front,qdisc_bypass=1"
 next_hop = "10.0.$2.1"
 address = "10.0.$2.2"
+END
+    [ "$are_apart" = yes ] || cat >>"$work/lb-$1.toml" <<END
+
+[cluster]
+node = "lb-$1"
+peers = [{ name = "lb-a", address = "10.9.1.2:4790" }, { name = "lb-b", address = "10.9.2.2:4790" }]
+trusted_network = true
 END
     for vip in "${vips[@]}"; do
         cat <<END
@@ -198,6 +207,7 @@ killed_balancer() {
     ((took_ms <= bfd_bound_ms + leeway_ms)) || fail "that is more than BFD's bound of $bfd_bound_ms ms and $leeway_ms ms"
     check_clients
     returned a
+    ctl b reload >/dev/null # Nothing is drained any more.
 }
 
 # returned BALANCER: it starts with empty tables, and the router sends it half of the connections.
@@ -262,6 +272,42 @@ stopped_balancer() {
     returned b
 }
 
+# drained_backend: connections are on another backend than the configuration says, and come to a balancer that
+# has never seen them.
+drained_backend() {
+    step 'backend-3 is drained on both balancers, and its connections stay; then lb-b is killed'
+    local name
+    for name in a b; do
+        ctl "$name" drain 10.1.3.2 >/dev/null
+    done
+    if [ "$are_apart" = no ]; then
+        wait_until 'both balancers to know all exceptions' share_all
+        echo "  each balancer has what the other knows of its connections after $(ms_since "$event_us") ms"
+        ctl a cluster | sed 's/^/  lb-a: /'
+    else
+        sleep 2
+    fi
+    kill_program lb-b
+    wait_route a
+    echo "  gone at the router after $took_ms ms"
+    [ "$are_apart" = no ] || return 0
+    check_clients
+    returned b
+    # What lb-b knows of exceptions now comes from the snapshot that lb-a sent it.
+    ctl b drain 10.1.3.2 >/dev/null
+    wait_until 'both balancers to know all exceptions' share_all
+}
+# share_all: whether each balancer has found its exceptions, and the other has entered them.
+share_all() {
+    local name
+    for name in a b; do
+        ctl "$name" cluster --json | jq -e '.is_marked and .waiting == 0 and (.peers | length == 1 and
+            all(.is_caught_up and .lag_records == 0 and .to_enter == 0 and .sent > 0))' >/dev/null || return 1
+    done
+}
+# are_broken: whether connections were reset, which is only so where balancers share nothing.
+are_broken() { (($(said .broken) > 0)); }
+
 ledgers() {
     heading 'The end: clients first, then the balancers'
     kill_program clients
@@ -275,6 +321,14 @@ ledgers() {
 make_network
 start_programs
 start_clients
+if [ "$are_apart" = yes ]; then
+    drained_backend
+    wait_until 'connections to break' are_broken
+    sleep 1
+    echo "  $(said .broken) of $client_count connections are broken"
+    exit 0
+fi
+drained_backend
 killed_balancer
 silent_machine
 withdrawn_balancer
@@ -283,8 +337,9 @@ ledgers
 cat <<END
 
 What you have seen
-  Two balancers that share nothing but a configuration with one hash_key. One was killed, one fell silent, one was taken out
-  of service and one was stopped, and each came back with empty tables: none of $client_count connections was broken.
+  Two balancers with one hash_key, which know of each other which connections are elsewhere than the configuration says.
+  A backend was drained and a balancer killed; one was killed, one fell silent, one was taken out of service and one
+  was stopped, and each came back with empty tables: none of $client_count connections was broken.
 Next
   docs/announcing.md    BIRD's configuration and FRR's, and what decides how long it takes
 The demo took $SECONDS s without building.
