@@ -71,9 +71,8 @@ pub fn run(args: &Run) -> Result<Outcome, Failure> {
     let announcer = announcer.transpose()?;
     let watching = watching(args, stall_max, announcer.as_ref());
     let operator = Operator::start(args.common.clone(), config.clone(), steering)?;
-    let sharing = config.store.as_ref().zip(stored);
-    let sharing = sharing.map(|(store, stored)| Sharing::start(store, stored)).transpose();
-    let sharing = sharing.map_err(|error| Failure::Run(format!("threads: {error}")))?;
+    let sharing = config.store.as_ref().zip(stored).map(|(store, it)| Sharing::start(store, it));
+    let sharing = sharing.transpose().map_err(|it| Failure::Run(format!("threads: {it}")))?;
     let mut operator = operator.announcing(announcer).watching(watch).sharing(sharing).among(node);
     let receive = |core: &Core| {
         let queues = rx_queues(core, &ports, &config)?.into_iter().map(PortOrKernel::Port);

@@ -140,6 +140,44 @@ fn a_queue_that_overflows_is_a_snapshot_again_and_loses_nothing() {
 }
 
 #[test]
+fn changes_that_were_lost_come_by_a_new_snapshot() {
+    let [a, b] = pair();
+    let (mut a, mut b) = (Node::start(&a), Node::start(&b));
+    a.claim(0..10);
+    until_caught_up(&mut [&mut a, &mut b]);
+    // Its workers had no room to say that it has ended.
+    a.own.remove(&record(3).key);
+    a.sync.resync();
+    until(&mut [&mut a, &mut b], "ended", |nodes| !nodes[1].entered.contains_key(&record(3).key));
+    until_caught_up(&mut [&mut a, &mut b]);
+    assert_eq!((b.entered.len(), b.status().counts.snapshots_received), (9, 2));
+}
+
+#[test]
+fn a_walk_waits_for_room_at_its_peer_and_is_over_with_its_connection() {
+    let [a, b] = pair();
+    // Nothing is entered there, so no more than a window of frames leaves the queue, about 40,000 records.
+    let (a, b) = (Node::start(&a), Node::start(&b));
+    let mut walk = None;
+    until(&mut [], "a snapshot is wanted", |_| {
+        walk = a.sync.snapshot_wanted();
+        walk.is_some()
+    });
+    let walk = walk.unwrap();
+    assert_eq!(a.sync.has_room_for(walk), Some(true));
+    let records: Vec<_> = (0..10_000).map(record).collect();
+    let mut page_count = 0;
+    while a.sync.has_room_for(walk) == Some(true) {
+        a.sync.give_page(walk, &records, &[], false);
+        page_count += 1;
+        assert!(page_count < 20, "more than it holds");
+    }
+    assert_eq!(a.sync.has_room_for(walk), Some(false));
+    drop(b);
+    until(&mut [], "it is over", |_| a.sync.has_room_for(walk).is_none());
+}
+
+#[test]
 fn a_peer_that_stops_reading_delays_no_other() {
     let [at_a, at_b, at_c] = [(); 3].map(|()| free_address());
     let mut nodes = [
