@@ -2,7 +2,9 @@
 //! memory stays bounded.
 
 use crate::identity::Authority;
-use crate::nodes::{Node, cluster, digest, free_address, pair, record, until, until_caught_up};
+use crate::nodes::{
+    Node, cluster, digest, free_address, memory, pair, record, until, until_caught_up,
+};
 use hotloop::testing::Rng;
 use ipip_lb::config::Security;
 use ipip_lb::sync::wire::{Frame, Gathered, Hello, Message, VERSION};
@@ -85,6 +87,7 @@ fn strangers(mut a: Node, mut b: Node, b_is: SocketAddr) {
         }
     };
     send_some(500);
+    let _alone = memory();
     let before_kib = resident_kib();
     send_some(3_000);
     let grown_kib = resident_kib().saturating_sub(before_kib);
@@ -117,6 +120,7 @@ fn strangers_change_nothing_where_nodes_have_certificates() {
 /// One that is let in, but sends what no node sends: its session ends, and nothing else happens.
 #[test]
 fn hostile_bytes_of_a_peer_with_a_certificate_change_nothing() {
+    let _alone = memory();
     let folder = tempfile::tempdir().unwrap();
     let authority = Authority::new("all");
     let [at_b, at_c] = [free_address(), free_address()];

@@ -8,6 +8,7 @@ use ipip_lb::sync::{Change, PeerStatus, Record, Sync};
 use std::collections::HashMap;
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -78,6 +79,12 @@ pub fn record(number: u32) -> Record {
     let key = FlowKey::new(client, "203.0.113.10:80".parse().unwrap(), 6).unwrap();
     let backend = [10, 0, 0, 7].into();
     Record { key, backend, state: State::Established, age_ms: 1000, left_ms: 900_000 }
+}
+
+/// Held by tests that measure this process's memory, and those that need much of it.
+pub fn memory() -> MutexGuard<'static, ()> {
+    static MEMORY: Mutex<()> = Mutex::new(());
+    MEMORY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A node that enters whatever comes.
