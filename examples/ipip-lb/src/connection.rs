@@ -1,6 +1,7 @@
 //! One connection: where it goes, and how far it has come.
 
 use crate::services::TargetId;
+use crate::sync::{MOVES, Record, is_ahead};
 use hotloop::flow::STEP_NS;
 use hotloop::packet::ip::protocol;
 use hotloop::stage::Instant;
@@ -34,6 +35,12 @@ pub enum State {
     /// Every other protocol.
     Other = 4,
 }
+
+/// In `progress`: the [`State`]. All bits above are the count of moves, which so wraps by itself.
+const STATE: u8 = 7;
+/// In `progress`: one move.
+const MOVE: u8 = STATE + 1;
+const _: () = assert!(MOVE as u16 * MOVES as u16 == 1 << u8::BITS);
 
 /// The server has sent something.
 const SERVER_SEEN: u8 = 1;
@@ -72,7 +79,8 @@ pub struct Connection {
     pub target: TargetId,
     /// When its backend got its first packet, in steps of [`STEP_NS`], of which it has the lower bits.
     since: u32,
-    state: State,
+    /// How far it has come ([`STATE`]), and how often it has [moved](Self::moves).
+    progress: u8,
     notes: u8,
     /// Those of TCP's flags that change something when the client sends them, or [`ANY`].
     moved_by: u8,
@@ -120,7 +128,8 @@ impl Connection {
         };
         let notes = if matches!(state, State::Opening) { SAW_SYN } else { 0 };
         let since = step(now);
-        let mut connection = Self { target, since, state, notes, moved_by: ANY, journalled: 0 };
+        let progress = state as u8;
+        let mut connection = Self { target, since, progress, notes, moved_by: ANY, journalled: 0 };
         // A SYN changes nothing.
         if matches!(state, State::Established) {
             connection.follow_client(flags, now);
@@ -128,18 +137,52 @@ impl Connection {
         connection
     }
 
-    /// Another node's, as that one claims it.
+    /// Another node's, which is on this target, as that one claims it.
     #[must_use]
-    pub const fn remote(target: TargetId, state: State, age_ms: u32, now: Instant) -> Self {
-        let since = step(now).wrapping_sub((age_ms as u64 * 1_000_000 / STEP_NS) as u32);
-        Self { target, since, state, notes: REMOTE, moved_by: ANY, journalled: 0 }
+    pub const fn remote(target: TargetId, claim: &Record, now: Instant) -> Self {
+        let since = step(now).wrapping_sub((claim.age_ms as u64 * 1_000_000 / STEP_NS) as u32);
+        let progress = claim.state as u8;
+        let notes = REMOTE;
+        let mut remote = Self { target, since, progress, notes, moved_by: ANY, journalled: 0 };
+        remote.set_moves(claim.moves);
+        remote
     }
 
     /// How far it has come.
     #[inline]
     #[must_use]
     pub const fn state(&self) -> State {
-        self.state
+        // A minimum, not a jump table.
+        match self.progress & STATE {
+            0 => State::Opening,
+            1 => State::Established,
+            2 => State::Closing,
+            3 => State::Udp,
+            _ => State::Other,
+        }
+    }
+
+    const fn set_state(&mut self, state: State) {
+        self.progress = self.progress & !STATE | state as u8;
+    }
+
+    /// How often a packet made it another node's than before, modulo [`MOVES`].
+    #[must_use]
+    pub const fn moves(&self) -> u8 {
+        self.progress / MOVE
+    }
+
+    /// Sets how often it has [moved](Self::moves), modulo [`MOVES`].
+    pub const fn set_moves(&mut self, moves: u8) {
+        self.progress = (self.progress & STATE) + (moves % MOVES) * MOVE;
+    }
+
+    /// A packet of it has come: it is this node's own, and has moved here if it was another's.
+    const fn make_own(&mut self) {
+        if self.is_remote() {
+            self.notes &= !REMOTE;
+            self.progress = self.progress.wrapping_add(MOVE);
+        }
     }
 
     /// Whether a packet from the client with these flags (of TCP; elsewhere any) changes nothing: what
@@ -192,8 +235,11 @@ impl Connection {
     /// Another node has seen a packet of it since this one did: it is that one's now, of which this is
     /// [what that one knows](Self::remote).
     pub const fn renew(&mut self, claim: &Self) {
-        if !matches!(claim.state, State::Opening) {
-            self.state = claim.state;
+        if !matches!(claim.state(), State::Opening) {
+            self.set_state(claim.state());
+        }
+        if is_ahead(claim.moves(), self.moves()) {
+            self.set_moves(claim.moves());
         }
         if self.since.wrapping_sub(claim.since) < u32::MAX / 2 {
             self.since = claim.since;
@@ -219,7 +265,7 @@ impl Connection {
     /// none.
     #[must_use]
     pub const fn is_over(&self, silent_ns: u64) -> bool {
-        matches!(self.state, State::Closing) || silent_ns >= ABANDONED_NS
+        matches!(self.state(), State::Closing) || silent_ns >= ABANDONED_NS
     }
 
     /// How much is lost when it leaves a full table, where its last packet came `silent_ns` before
@@ -233,7 +279,7 @@ impl Connection {
     #[must_use]
     pub const fn rank(&self, silent_ns: u64, now: Instant, opening_ns: u64) -> Option<u8> {
         // No `match`, which would be a jump table: in a full table, this is done for each new connection.
-        let state = self.state as u8;
+        let state = self.progress & STATE;
         if state == State::Opening as u8 || state == State::Closing as u8 {
             return Some(0);
         }
@@ -254,24 +300,25 @@ impl Connection {
 
     /// The client sent a packet with these flags.
     pub const fn follow_client(&mut self, flags: u8, now: Instant) {
-        self.notes &= !REMOTE;
+        self.make_own();
         if !self.is_tcp() {
             self.notes |= SEVERAL;
-        } else if is_syn(flags) && matches!(self.state, State::Closing) {
+        } else if is_syn(flags) && matches!(self.state(), State::Closing) {
             // The next one of the same ports, on the same backend.
-            (self.state, self.since) = (State::Opening, step(now));
+            self.set_state(State::Opening);
+            self.since = step(now);
             self.notes = self.notes & EXCEPTION | SAW_SYN;
         } else {
             if flags & FIN != 0 {
                 self.notes |= CLIENT_FIN;
             }
             if flags & RST != 0 || self.is_closed() {
-                self.state = State::Closing;
-            } else if matches!(self.state, State::Opening) && flags & SYN == 0 {
-                self.state = State::Established;
+                self.set_state(State::Closing);
+            } else if matches!(self.state(), State::Opening) && flags & SYN == 0 {
+                self.set_state(State::Established);
             }
         }
-        self.moved_by = match self.state {
+        self.moved_by = match self.state() {
             State::Established => SYN | RST | FIN,
             State::Udp => 0,
             State::Opening | State::Closing | State::Other => ANY,
@@ -280,7 +327,7 @@ impl Connection {
 
     /// The server sent a packet with these flags.
     pub const fn follow_server(&mut self, flags: u8) {
-        self.notes &= !REMOTE;
+        self.make_own();
         if !self.is_tcp() {
             return;
         }
@@ -292,7 +339,8 @@ impl Connection {
             self.notes |= SERVER_FIN;
         }
         if flags & RST != 0 || self.is_closed() {
-            (self.state, self.moved_by) = (State::Closing, ANY);
+            self.set_state(State::Closing);
+            self.moved_by = ANY;
         }
     }
 
@@ -302,8 +350,17 @@ impl Connection {
         self.notes &= !(ANSWERED | SAW_SYN);
     }
 
+    /// Another one of the same key begins in its place, with the packet at hand, as a [`new`](Self::new) one
+    /// does. It goes on counting moves: else claims to it would look older than those to this one.
+    pub const fn begin_anew(&mut self, target: TargetId, protocol: u8, flags: u8, now: Instant) {
+        self.make_own();
+        let moves = self.moves();
+        *self = Self::new(target, protocol, flags, now);
+        self.set_moves(moves);
+    }
+
     const fn is_tcp(&self) -> bool {
-        matches!(self.state, State::Opening | State::Established | State::Closing)
+        matches!(self.state(), State::Opening | State::Established | State::Closing)
     }
 
     /// Whether both sides have said goodbye. Where the server answers clients directly, its goodbye is

@@ -3,7 +3,7 @@
 use super::Worker;
 use super::schedule::is_exception;
 use super::serve::service_of_connection;
-use crate::connection::{Connection, State};
+use crate::connection::Connection;
 use crate::connections::Place;
 use crate::counts::WorkerCounts;
 use crate::services::{ServiceTable, TargetId};
@@ -36,7 +36,7 @@ impl<P> Worker<P> {
         if services.active(target).is_none() {
             return Imported::Refused;
         }
-        let mut claim = Connection::remote(target, record.state, record.age_ms, now);
+        let mut claim = Connection::remote(target, record, now);
         let hash = self.seed.hash(&record.key);
         let service = service_of_connection(services, &record.key);
         claim.set_exception(is_exception(services, service, &record.key, hash, target));
@@ -50,6 +50,13 @@ impl<P> Worker<P> {
                 let mut renewed = here;
                 renewed.renew(&claim);
                 self.connections.set_remote(place, renewed, left_ns(record));
+                Imported::Taken
+            }
+            Verdict::Reclaim => {
+                let mut reclaimed = here;
+                reclaimed.set_moves(record.moves.wrapping_add(1));
+                // Which is journalled if it is an exception.
+                self.connections.set((place, &record.key), reclaimed, now);
                 Imported::Taken
             }
             Verdict::Replace => {
@@ -91,13 +98,10 @@ impl<P> Worker<P> {
             state: here.state(),
             age_ms: here.age_ms(now),
             left_ms: left_ms(self.connections.idle_ns(here), silent_ns),
+            moves: here.moves(),
+            is_own: !here.is_remote(),
             has_seen_syn: here.has_seen_syn(),
         };
-        // The end of a connection shortens its time. Its owner knows of that, whatever was left of it.
-        let is_over = record.state == State::Closing && here.state() != State::Closing;
-        if is_over && here.is_remote() && existing.backend == record.backend {
-            return Verdict::Renew;
-        }
         merge(&existing, record)
     }
 
@@ -148,6 +152,8 @@ pub(super) fn claim(
         state: connection.state(),
         age_ms: connection.age_ms(now),
         left_ms: left_ms(idle_ns, silent_ns),
+        moves: connection.moves(),
+        wins_ties: false,
     })
 }
 

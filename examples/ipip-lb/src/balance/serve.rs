@@ -146,7 +146,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         self.schedule.connection_removed(connection.target, turn.counts);
         self.schedule.connection_added(target, turn.counts);
         if begins_anew {
-            connection = Connection::new(target, packet.key.protocol(), packet.flags, now);
+            connection.begin_anew(target, packet.key.protocol(), packet.flags, now);
         } else {
             connection.go_on_with(target, now);
             connection.follow_client(packet.flags, now);

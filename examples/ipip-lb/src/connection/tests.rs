@@ -1,4 +1,5 @@
 use super::*;
+use hotloop::packet::flow_key::FlowKey;
 
 const TARGET: TargetId = TargetId { slot: 3, generation: 1 };
 const OPENING_NS: u64 = 10_000_000_000;
@@ -25,6 +26,17 @@ impl Connection {
         let silent_ns = (step(at(ms)) - step(at(last_ms)) + 1) as u64 * STEP_NS;
         self.rank(silent_ns, at(ms), OPENING_NS)
     }
+}
+
+const STATES: [State; 5] =
+    [State::Opening, State::Established, State::Closing, State::Udp, State::Other];
+
+/// Another node's, which has moved so often.
+fn remote(state: State, (age_ms, now_ms): (u32, u64), moves: u8) -> Connection {
+    let [client, vip] = ["198.51.100.7:4000", "203.0.113.10:80"].map(|it| it.parse().unwrap());
+    let (key, backend) = (FlowKey::new(client, vip, 6).unwrap(), [10, 0, 0, 1].into());
+    let claim = Record { key, backend, state, age_ms, left_ms: 0, moves, wins_ties: false };
+    Connection::remote(TARGET, &claim, at(now_ms))
 }
 
 #[test]
@@ -171,8 +183,8 @@ fn what_is_over_or_proves_nothing_leaves_first_and_exceptions_stay() {
 
 #[test]
 fn a_packet_from_either_side_makes_a_remote_connection_this_nodes_own() {
-    let claim = |state| Connection::remote(TARGET, state, 500, at(60_000));
-    for state in [State::Opening, State::Established, State::Closing, State::Udp, State::Other] {
+    let claim = |state| remote(state, (500, 60_000), 0);
+    for state in STATES {
         let remote = claim(state);
         assert!(remote.is_remote() && !remote.has_seen_syn() && remote.state() == state);
         // Within a step.
@@ -195,12 +207,49 @@ fn a_packet_from_either_side_makes_a_remote_connection_this_nodes_own() {
 fn a_connection_that_another_node_has_seen_later_is_that_ones() {
     let mut own = tcp(SYN);
     assert!(own.has_seen_syn());
-    own.renew(&Connection::remote(TARGET, State::Established, 100, at(50)));
+    own.renew(&remote(State::Established, (100, 50), 0));
     assert!(own.is_remote() && own.has_seen_syn() && own.state() == State::Established);
     // The greater of both ages, and opening is no news.
     assert!((83..=100).contains(&own.age_ms(at(50))), "{}", own.age_ms(at(50)));
-    own.renew(&Connection::remote(TARGET, State::Opening, 10, at(50)));
+    own.renew(&remote(State::Opening, (10, 50), 0));
     assert!((83..=100).contains(&own.age_ms(at(50))) && own.state() == State::Established);
+}
+
+#[test]
+fn the_first_packet_of_another_nodes_connection_is_a_move() {
+    assert_eq!((tcp(ACK).moves(), tcp(SYN).moves()), (0, 0));
+    for (state, moves) in STATES.into_iter().flat_map(|state| (0..MOVES).map(move |it| (state, it)))
+    {
+        let claimed = remote(state, (500, 60_000), moves);
+        assert_eq!((claimed.state(), claimed.moves()), (state, moves));
+        let [mut by_client, mut by_server, mut by_syn] = [claimed; 3];
+        let mut anew = claimed;
+        anew.begin_anew(TARGET, protocol::TCP, SYN, at(60_000));
+        assert!(anew.state() == State::Opening && anew.has_seen_syn() && !anew.is_remote());
+        // Only the first: then it is here.
+        for _ in 0..2 {
+            by_client.client(ACK);
+            by_server.follow_server(ACK);
+            by_syn.client(SYN);
+            for it in [by_client, by_server, by_syn, anew] {
+                assert_eq!(it.moves(), (moves + 1) % MOVES, "{state:?}");
+            }
+        }
+        assert_eq!(by_server.state(), state);
+        // The next one of its ports, and a change of state, are no moves.
+        by_client.follow_server(RST);
+        by_client.client(SYN);
+        assert_eq!(by_client.moves(), (moves + 1) % MOVES);
+    }
+}
+
+#[test]
+fn what_another_node_knows_of_moves_counts_where_it_is_ahead() {
+    for (here, there, after) in [(5, 7, 7), (7, 5, 7), (5, 5, 5), (31, 1, 1), (1, 31, 1)] {
+        let mut renewed = remote(State::Opening, (500, 60_000), here);
+        renewed.renew(&remote(State::Closing, (500, 60_000), there));
+        assert_eq!((renewed.moves(), renewed.state()), (after, State::Closing));
+    }
 }
 
 #[test]

@@ -33,7 +33,8 @@ impl Connections {
         now: Instant,
     ) {
         let Some(before) = self.connection(place) else { return };
-        let said = |it: &Connection| it.is_own_exception().then(|| (it.target, it.state()));
+        let said =
+            |it: &Connection| it.is_own_exception().then(|| (it.target, it.state(), it.moves()));
         let is_news = said(&before) != said(after) || before.is_remote() && !after.is_remote();
         if is_news && self.journal.note(*key) {
             after.set_journalled(self.idle_ns(after), now);

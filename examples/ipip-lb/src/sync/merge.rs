@@ -15,6 +15,10 @@ pub struct Existing {
     pub age_ms: u32,
     /// For how long it is still remembered if no packet comes, in milliseconds.
     pub left_ms: u32,
+    /// How often a packet made it another node's than before, modulo [`MOVES`].
+    pub moves: u8,
+    /// Whether it is this node's own: not remote.
+    pub is_own: bool,
     /// Whether this node itself saw the SYN that opened it.
     pub has_seen_syn: bool,
 }
@@ -24,26 +28,38 @@ pub struct Existing {
 pub enum Verdict {
     /// The claim wins: what is here becomes the peer's connection, with all that the claim says of it, as *remote*.
     Replace,
-    /// Both say the same backend, and the peer has seen a packet later than this node. What is here becomes
-    /// *remote* and takes the claim's `left_ms`, the greater of both ages, and the claim's state unless
-    /// that is [`State::Opening`]; what this node saw of its SYN stays.
+    /// Both say the same backend, and the peer knows something newer. What is here becomes *remote* and takes the
+    /// claim's `left_ms`, the greater of both ages, [the one of both `moves` that is ahead](is_ahead), and the claim's
+    /// state unless that is [`State::Opening`]; what this node saw of its SYN stays.
     Renew,
+    /// Both say the same backend, and the connection, this node's own, has moved here since, without this node
+    /// knowing from where. It takes the claim's `moves` and one more, and is claimed again if it is an exception here.
+    Reclaim,
     /// Both say the same backend, and the peer knows nothing newer. Nothing changes.
     Known,
     /// What is here wins. Nothing changes, and the claim counts as stale.
     Stale,
 }
 
-/// By how much a claim's time must be later, in milliseconds: it was under way meanwhile, and of two nodes that saw
-/// packets at nearly the same time, each would leave the connection to the other.
-const MARGIN_MS: u32 = 1_000;
+/// Moves are counted modulo this, so that a few bits hold them: nodes that hear each other are never half of this
+/// apart.
+pub const MOVES: u8 = 32;
+
+/// Whether a connection with the `one` count of moves has moved since it had the `other`.
+#[must_use]
+pub const fn is_ahead(one: u8, other: u8) -> bool {
+    let ahead = one.wrapping_sub(other) % MOVES;
+    ahead != 0 && ahead < MOVES / 2
+}
 
 /// Decides between what a node has and what a peer claims. Where there is nothing under the key, a claim is
 /// entered as remote, without a decision.
 ///
 /// The rules, the first that applies:
-/// 1. Of one backend, the node that saw a packet last, by more than a second, owns the connection: it refreshes it and
-///    sends its end.
+/// 1. Of one backend, the node to which the connection moved last owns it: it refreshes it and sends its end. Of two to
+///    which it has moved equally often, as neither knew of the other, the one with the lesser name does. A node
+///    that loses so, but has seen a packet later than its peer, did not know that the connection moved, and
+///    counts that now. What is remote already takes more time from any claim, and closing from any that is not behind.
 /// 2. A connection whose SYN this node saw beats any older claim: the port is in use for the second time, and
 ///    the end of the first connection is still on its way.
 /// 3. What is not over beats what is closing; established beats opening. Protocols without a
@@ -53,8 +69,7 @@ const MARGIN_MS: u32 = 1_000;
 #[must_use]
 pub fn merge(existing: &Existing, claim: &Record) -> Verdict {
     if existing.backend == claim.backend {
-        let is_later = claim.left_ms > existing.left_ms.saturating_add(MARGIN_MS);
-        return if is_later { Verdict::Renew } else { Verdict::Known };
+        return same_backend(existing, claim);
     }
     let is_claim_older = claim.age_ms > existing.age_ms;
     if existing.has_seen_syn && is_claim_older {
@@ -66,11 +81,19 @@ pub fn merge(existing: &Existing, claim: &Record) -> Verdict {
     if wins { Verdict::Replace } else { Verdict::Stale }
 }
 
-/// Whether a node that keeps its own exception against this claim answers with a claim of its own: the peer, and all that
-/// heard it, believe that the peer saw the last packet, and this node knows better.
-#[must_use]
-pub fn is_outdated(own: &Existing, claim: &Record) -> bool {
-    own.backend == claim.backend && own.left_ms > claim.left_ms.saturating_add(MARGIN_MS)
+fn same_backend(existing: &Existing, claim: &Record) -> Verdict {
+    let is_ahead_here = is_ahead(existing.moves, claim.moves);
+    let is_ahead_there = is_ahead(claim.moves, existing.moves);
+    if existing.is_own {
+        return match is_ahead_there || claim.wins_ties && !is_ahead_here {
+            true if existing.left_ms > claim.left_ms => Verdict::Reclaim,
+            true => Verdict::Renew,
+            false => Verdict::Known,
+        };
+    }
+    let closes = claim.state == State::Closing && existing.state != State::Closing;
+    let is_newer = is_ahead_there || claim.left_ms > existing.left_ms || closes && !is_ahead_here;
+    if is_newer { Verdict::Renew } else { Verdict::Known }
 }
 
 const fn precedence(state: State) -> u8 {
@@ -85,19 +108,27 @@ const fn precedence(state: State) -> u8 {
 mod tests {
     use super::*;
     use State::{Closing, Established, Opening};
-    use Verdict::{Known, Renew, Replace, Stale};
+    use Verdict::{Known, Reclaim, Renew, Replace, Stale};
     use hotloop::packet::flow_key::FlowKey;
 
     const HERE: [u8; 4] = [10, 0, 0, 5];
 
     fn existing(state: State, age_ms: u32, has_seen_syn: bool) -> Existing {
-        Existing { backend: HERE.into(), state, age_ms, left_ms: 1000, has_seen_syn }
+        Existing {
+            backend: HERE.into(),
+            state,
+            age_ms,
+            left_ms: 1000,
+            moves: 5,
+            is_own: true,
+            has_seen_syn,
+        }
     }
 
     fn claim(backend: [u8; 4], state: State, age_ms: u32, left_ms: u32) -> Record {
         let (client, vip) = ("198.51.100.1:4000", "203.0.113.1:80");
         let key = FlowKey::new(client.parse().unwrap(), vip.parse().unwrap(), 6).unwrap();
-        Record { key, backend: backend.into(), state, age_ms, left_ms }
+        Record { key, backend: backend.into(), state, age_ms, left_ms, moves: 5, wins_ties: false }
     }
 
     fn elsewhere(state: State, age_ms: u32) -> Record {
@@ -105,22 +136,45 @@ mod tests {
     }
 
     #[test]
-    fn of_one_backend_the_later_packet_counts() {
+    fn of_one_backend_the_node_owns_it_to_which_it_moved_last() {
         let here = existing(Established, 50, false);
-        assert_eq!(merge(&here, &claim(HERE, Established, 50, 2001)), Renew);
-        assert_eq!(merge(&here, &claim(HERE, Established, 99, 2000)), Known);
-        assert_eq!(merge(&here, &claim(HERE, Established, 99, 999)), Known);
+        let its = claim(HERE, Established, 50, 9000);
+        assert_eq!(merge(&here, &Record { moves: 6, ..its }), Renew);
+        assert_eq!(merge(&here, &Record { moves: 4, wins_ties: true, ..its }), Known);
+        assert_eq!(merge(&here, &its), Known);
+        assert_eq!(merge(&here, &Record { wins_ties: true, ..its }), Renew);
     }
 
     #[test]
-    fn of_two_nodes_one_is_outdated_at_most() {
+    fn a_later_packet_here_is_a_move_that_was_not_counted() {
         let here = existing(Established, 50, false);
-        assert!(is_outdated(
-            &Existing { left_ms: 3000, ..here },
-            &claim(HERE, Established, 50, 1999)
-        ));
-        for left_ms in [0, 1000, 2000] {
-            assert!(!is_outdated(&here, &claim(HERE, Established, 50, left_ms)), "{left_ms}");
+        let its = claim(HERE, Established, 50, 999);
+        assert_eq!(merge(&here, &Record { moves: 6, ..its }), Reclaim);
+        assert_eq!(merge(&here, &Record { wins_ties: true, ..its }), Reclaim);
+        assert_eq!(merge(&here, &its), Known);
+        assert_eq!(merge(&here, &Record { moves: 6, left_ms: 1000, ..its }), Renew);
+    }
+
+    #[test]
+    fn what_is_remote_lasts_as_long_as_any_node_says_or_its_owner_closes_it() {
+        let here = Existing { is_own: false, ..existing(Established, 50, false) };
+        let its = claim(HERE, Established, 50, 1001);
+        for moves in [4, 5, 6] {
+            assert_eq!(merge(&here, &Record { moves, ..its }), Renew, "{moves}");
+        }
+        let closing = claim(HERE, Closing, 50, 10);
+        assert_eq!(merge(&here, &closing), Renew);
+        assert_eq!(merge(&here, &Record { moves: 4, ..closing }), Known);
+        assert_eq!(merge(&here, &claim(HERE, Established, 99, 1000)), Known);
+    }
+
+    #[test]
+    fn of_two_counts_one_is_ahead_at_most_also_where_they_wrap() {
+        for one in 0..MOVES {
+            assert!(is_ahead((one + 1) % MOVES, one) && !is_ahead(one, one), "{one}");
+            for other in 0..MOVES {
+                assert!(!(is_ahead(one, other) && is_ahead(other, one)), "{one} {other}");
+            }
         }
     }
 

@@ -13,12 +13,14 @@
 //! # What the owner has to do
 //! - Offer changes, and give pages, in the order in which a worker said them.
 //! - When a packet makes a connection of a peer this node's own: offer a [`Claim`](Change::Claim) if it is an exception
-//!   here, else an [`End`](Change::End). A connection ends when
-//!   no node claims it any more: so a claim must come before the end of a connection that was a peer's.
-//! - Claim again when it becomes established, after a third of its idle timeout, and where a peer's claim
-//!   [is outdated](is_outdated).
-//! - Offer an end when a connection of its own was an exception, and is closed, or is none any more; not when it only
-//!   timed out, as it does everywhere.
+//!   here, else an [`End`](Change::End); in both cases it has moved once more: add 1 to [`Record::moves`], modulo
+//!   [`MOVES`]. So all nodes agree on which of them owns it, whatever their clocks say and however late messages
+//!   are. A connection ends when no node claims it any more: so a claim must come before the end of a connection that
+//!   was a peer's.
+//! - Claim again when it becomes established or is closing, and after a third of its idle timeout.
+//! - Offer an end when a connection of its own was an exception, and is forgotten, or is none any more; not when it only
+//!   timed out, as it does everywhere. One that is [closing](crate::connection::State::Closing) need not end at
+//!   once: claimed so, with the time that is left of it, it goes on as long as its client has only closed its half.
 //! - Name in the pages of a walk all of its own exceptions, and all that it entered for peers. Those of nodes that are
 //!   away, or have restarted, are then sent to the peer.
 //! - Enter an end only where what is there is remote, and decide on claims by [`merge`]. Remote connections stay
@@ -54,7 +56,7 @@ pub mod wire;
 use crate::config::{Balancer, Cluster};
 use crate::failure::{BadInput, Failure};
 use crate::hashes::HashKey;
-pub use merge::{Existing, Verdict, is_outdated, merge};
+pub use merge::{Existing, MOVES, Verdict, is_ahead, merge};
 use mio::Waker;
 pub use peer::{Counts, PeerState, PeerStatus};
 pub use peers::{Local, Peers, SessionId, Walk};

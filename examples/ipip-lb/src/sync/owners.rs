@@ -3,7 +3,7 @@
 //! Only that node may end it here, and where its snapshot no longer names the connection, it has ended while
 //! the two nodes couldn't talk.
 
-use super::{Existing, PeerId, Record, Verdict, merge};
+use super::{Existing, PeerId, Record, Verdict, is_ahead, merge};
 use crate::connection::State;
 use hotloop::packet::flow_key::FlowKey;
 use std::collections::HashMap;
@@ -24,6 +24,8 @@ pub struct Owner {
     pub peer: PeerId,
     /// Counts its starts, from 1; 0 for all that it claimed before the last one.
     pub lifetime: u16,
+    /// The place of the node's name among those of all peers.
+    pub rank: u8,
 }
 
 impl Owner {
@@ -44,7 +46,12 @@ struct Claim {
     backend: IpAddr,
     since_ms: i64,
     until_ms: i64,
+    moves: u8,
 }
+
+/// By how much two ages of one connection may differ, in milliseconds: claims get older under way, each time that they are
+/// relayed.
+const AGE_MARGIN_MS: i64 = 3_000;
 
 impl Claim {
     fn existing(&self, now_ms: i64) -> Existing {
@@ -54,8 +61,18 @@ impl Claim {
             state: self.state,
             age_ms: length(now_ms - self.since_ms),
             left_ms: length(self.until_ms - now_ms),
+            moves: self.moves,
+            is_own: false,
             has_seen_syn: false,
         }
+    }
+
+    /// Whether the owner is another node than that of `known`, to which the connection, on the same backend, has moved
+    /// since, or of two with equal counts, the one that keeps it.
+    const fn takes_over(&self, known: &Self) -> bool {
+        let is_behind = is_ahead(known.moves, self.moves);
+        let wins_tie = !is_behind && self.owner.rank < known.owner.rank;
+        is_ahead(self.moves, known.moves) || wins_tie
     }
 }
 
@@ -82,11 +99,11 @@ impl Owners {
             self.claims.retain(|_, claim| claim.until_ms >= now_ms as i64);
         }
         let now_ms = now_ms as i64;
-        let Record { key, backend, state, age_ms, left_ms } = *record;
+        let Record { key, backend, state, age_ms, left_ms, moves, .. } = *record;
         let (since_ms, until_ms) = (now_ms - i64::from(age_ms), now_ms + i64::from(left_ms));
         let claimants = owner.bit();
         let named = if is_named { claimants } else { 0 };
-        let claim = Claim { owner, claimants, named, state, backend, since_ms, until_ms };
+        let claim = Claim { owner, claimants, named, state, backend, since_ms, until_ms, moves };
         let has_room = self.claims.len() < FOLLOWED_MAX;
         match self.claims.entry(key) {
             Entry::Vacant(vacant) => {
@@ -97,16 +114,29 @@ impl Owners {
             }
             Entry::Occupied(mut entry) => {
                 let known = *entry.get();
-                let verdict = merge(&known.existing(now_ms), record);
                 let is_another = known.owner == owner && known.backend != backend;
-                if is_another || matches!(verdict, Verdict::Replace | Verdict::Renew) {
+                let is_gone = || is_gone(known.owner);
+                let (claimants, named) = (known.claimants | claimants, known.named | named);
+                let joint = Claim { claimants, named, ..claim };
+                if known.backend != backend {
+                    let verdict = merge(&known.existing(now_ms), record);
+                    if is_another || verdict == Verdict::Replace {
+                        entry.insert(claim);
+                    } else if is_gone() {
+                        entry.insert(joint);
+                    } else {
+                        entry.insert(Claim { claimants, named, ..known });
+                    }
+                } else if known.owner == owner {
+                    entry.insert(joint);
+                } else if claim.takes_over(&known) {
+                    // The other nodes leave it to this one when they hear of it.
                     entry.insert(claim);
-                } else if known.owner == owner || is_gone(known.owner) {
-                    let (claimants, named) = (known.claimants | claimants, known.named | named);
-                    entry.insert(Claim { claimants, named, ..claim });
-                } else {
-                    entry.get_mut().claimants |= claimants;
-                    entry.get_mut().named |= named;
+                } else if is_gone() {
+                    entry.insert(joint);
+                } else if since_ms > known.since_ms + AGE_MARGIN_MS {
+                    // Another connection of the same port, which the node may have alone.
+                    entry.insert(Claim { claimants, named, ..known });
                 }
                 is_another
             }

@@ -78,6 +78,8 @@ struct Received {
 pub struct Peer {
     pub name: String,
     pub address: String,
+    /// The place of its name among those of all peers.
+    rank: u8,
     /// Of the last session.
     pub incarnation: Option<u64>,
     pub lifetime: u16,
@@ -104,10 +106,11 @@ pub struct Peer {
 }
 
 impl Peer {
-    pub fn new(name: String, address: String) -> Self {
+    pub fn new(name: String, address: String, rank: u8) -> Self {
         Self {
             name,
             address,
+            rank,
             incarnation: None,
             lifetime: 0,
             session: None,
@@ -148,7 +151,7 @@ impl Peer {
 
     /// What the peer is as an owner of connections.
     pub const fn owner(&self, peer: PeerId) -> Owner {
-        Owner { peer, lifetime: self.lifetime }
+        Owner { peer, lifetime: self.lifetime, rank: self.rank }
     }
 
     /// Whether this node hears from it what becomes of its connections.

@@ -57,8 +57,12 @@ pub struct Peers {
 impl Peers {
     /// A node with peers, each with its name and the address that is shown for it.
     pub fn new(local: Local, peers: impl IntoIterator<Item = (String, String)>) -> Self {
-        let peers: Vec<_> =
-            peers.into_iter().map(|(name, address)| Peer::new(name, address)).collect();
+        let named: Vec<_> = peers.into_iter().collect();
+        let rank = |name: &String| named.iter().filter(|(other, _)| other < name).count() as u8;
+        let peers: Vec<_> = named
+            .iter()
+            .map(|(name, address)| Peer::new(name.clone(), address.clone(), rank(name)))
+            .collect();
         Self {
             local,
             walks: vec![0; peers.len()],
@@ -244,7 +248,10 @@ impl Peers {
         for change in changes.iter() {
             self.peers[id.0].counts.received += 1;
             match change {
-                Change::Claim(record) => self.claim(id, (owner, true), record, now_ms),
+                Change::Claim(record) => {
+                    let wins_ties = self.peers[id.0].name < self.local.node;
+                    self.claim(id, (owner, true), Record { wins_ties, ..record }, now_ms);
+                }
                 Change::End(key) if epoch > self.epoch => {
                     if !self.held.hold(key, epoch, id) {
                         self.peers[id.0].counts.superseded += 1;
@@ -278,6 +285,10 @@ impl Peers {
         }
     }
 
+    fn owner(&self, id: PeerId) -> Owner {
+        self.peers[id.0].owner(id)
+    }
+
     /// Claims of a node that the sender couldn't reach. Where this one hears it, it knows better.
     fn relayed(
         &mut self,
@@ -305,9 +316,10 @@ impl Peers {
                 continue;
             }
             let owner = match living {
-                Some(id) => self.peers[id.0].owner(id),
-                None => Owner { peer: owner.unwrap_or(from), lifetime: 0 },
+                Some(id) => self.owner(id),
+                None => Owner { lifetime: 0, ..self.owner(owner.unwrap_or(from)) },
             };
+            let record = Record { wins_ties: *name < *self.local.node, ..record };
             // The owner's next snapshot, which may have begun, names it or ends it.
             self.claim(from, (owner, false), record, now_ms);
         }

@@ -18,6 +18,11 @@ pub struct Record {
     pub age_ms: u32,
     /// For how long it is still remembered if no packet comes, in milliseconds.
     pub left_ms: u32,
+    /// How often a packet made it another node's than before, modulo [`MOVES`](super::MOVES).
+    pub moves: u8,
+    /// Whether it wins against a claim of the receiver's with as many moves: the name of the node that claims it comes
+    /// first. [`Peers`](super::Peers) sets it on receipt; it is not sent.
+    pub wins_ties: bool,
 }
 
 /// A change of what the other nodes need to know.

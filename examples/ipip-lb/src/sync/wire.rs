@@ -8,7 +8,7 @@
 //! Decoding checks the length before anything else, never panics, and allocates nothing: a [`Frame`]
 //! borrows from the bytes that it was read from.
 
-use super::{Change, Record};
+use super::{Change, MOVES, Record};
 use crate::connection::State;
 use hotloop::packet::flow_key::{FlowKey, FlowKeyV4, FlowKeyV6};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -29,7 +29,7 @@ pub const NAME_BYTES_MAX: usize = 63;
 const REASON_BYTES_MAX: usize = 400;
 
 /// The most bytes that a change takes.
-pub(super) const CHANGE_BYTES_MAX: usize = 2 + 4 + 32 + 16 + 8;
+pub(super) const CHANGE_BYTES_MAX: usize = 2 + 4 + 32 + 16 + 8 + 1;
 
 const LENGTH_BYTES: usize = 4;
 const HEADER_BYTES: usize = LENGTH_BYTES + 1 + 8 + 8;
@@ -263,8 +263,9 @@ impl<'a> Reader<'a> {
         let state = state(tag & !(KEY_V6 | BACKEND_V6))?;
         let backend =
             if tag & BACKEND_V6 == 0 { self.v4()?.into() } else { IpAddr::V6(self.v6()?) };
-        let (age_ms, left_ms) = (self.u32()?, self.u32()?);
-        Some(Change::Claim(Record { key, backend, state, age_ms, left_ms }))
+        let (age_ms, left_ms, moves) = (self.u32()?, self.u32()?, self.byte()?);
+        let record = Record { key, backend, state, age_ms, left_ms, moves, wins_ties: false };
+        (moves < MOVES).then_some(Change::Claim(record))
     }
 }
 
@@ -355,6 +356,7 @@ impl Gathered {
                 }
                 self.0.extend(record.age_ms.to_be_bytes());
                 self.0.extend(record.left_ms.to_be_bytes());
+                self.0.push(record.moves % MOVES);
             }
         }
     }

@@ -129,7 +129,7 @@ fn a_peers_exception_is_claimed_once_a_packet_of_it_comes() {
     let said = second.changes();
     let [record] = claims(&said)[..] else { panic!("{said:?}") };
     assert_eq!(record.key, node::key(&clients[0], WEB, 6));
-    assert_eq!(record.backend.to_string(), BACKENDS[2]);
+    assert_eq!((record.backend.to_string().as_str(), record.moves), (BACKENDS[2], 1));
     assert!((899_000..=900_000).contains(&record.left_ms), "{record:?}");
     assert_eq!(claims(&second.snapshot()).len(), 1);
     // It was the first balancer's, which now says no more of it, nor of its end.
@@ -152,6 +152,7 @@ fn a_peers_connection_that_is_no_exception_here_ends_once_a_packet_of_it_comes()
     for said in [1, 0] {
         assert_eq!(node.backend(segment(client, ACK)).to_string(), backend);
         assert_eq!(node.changes(), vec![Change::End(node::key(client, WEB, 6)); said]);
+        assert_eq!(node.connection(client, WEB).map(|it| it.moves()), Some(1));
     }
 }
 
@@ -163,8 +164,9 @@ fn of_an_exception_that_another_node_took_over_meanwhile_nothing_is_said() {
     let client = "198.51.100.7:4000";
     let backend = node.backend(udp().from(client).to(TURNS));
     let (key, state) = (node::key(client, TURNS, 17), State::Udp);
-    let claim = Change::Claim(Record { key, backend, state, age_ms: 0, left_ms: 70_000 });
-    assert_eq!(node.exceptions.import(node.lb.services(), &[claim]), 1);
+    let (age_ms, left_ms, moves) = (0, 70_000, 1);
+    let claim = Record { key, backend, state, age_ms, left_ms, moves, wins_ties: false };
+    assert_eq!(node.exceptions.import(node.lb.services(), &[Change::Claim(claim)]), 1);
     // Control has just asked for changes: it is the import's turn.
     node.exceptions.turn(|pulled| panic!("{pulled:?}"));
     node.lb.tick();

@@ -1,10 +1,10 @@
 //! What a balancer does with a claim to a connection that it knows something of itself.
 
-use crate::node::{self, BACKENDS, Node, WEB, claim};
+use crate::node::{self, BACKENDS, Node, WEB, claim, record};
 use hotloop::packet::build::tcp;
 use hotloop::packet::tcp::flags::{ACK, SYN};
 use ipip_lb::connection::State::{Closing, Established, Opening};
-use ipip_lb::sync::Change;
+use ipip_lb::sync::{Change, Record};
 use std::time::Duration;
 
 const CLIENT: &str = "198.51.100.7:4000";
@@ -60,20 +60,111 @@ fn a_connection_whose_syn_was_seen_here_beats_any_older_claim() {
     }
 }
 
+/// Whether the connection is a peer's, and how often it has moved.
+fn owned(node: &Node) -> (bool, u8) {
+    let connection = node.connection(CLIENT, WEB).unwrap();
+    (connection.is_remote(), connection.moves())
+}
+
 #[test]
-fn of_one_backend_the_balancer_that_saw_a_packet_last_has_the_connection() {
-    for (silent_s, is_theirs) in [(100, true), (0, false)] {
+fn of_one_backend_the_balancer_to_which_it_moved_last_has_the_connection() {
+    // How often it moved by the claim, which may win ties, and for how long it is silent here: whether it is theirs,
+    // and how often it has moved.
+    let cases = [
+        ((1, false), 100, (true, 1)),
+        // This balancer did not know of the other.
+        ((1, false), 0, (false, 2)),
+        ((0, false), 100, (false, 0)),
+        ((0, true), 100, (true, 0)),
+    ];
+    for ((moves, wins_ties), silent_s, after) in cases {
         let (mut node, _) = with_connection(&[ACK]);
         let here = node.known(CLIENT, WEB).unwrap();
-        node.advance(Duration::from_secs(silent_s));
-        if !is_theirs {
-            node.backend(segment(ACK));
-        }
-        node.import(&[claim(CLIENT, &here.to_string(), Established, (60_000, 899_000))]);
-        let connection = node.connection(CLIENT, WEB).unwrap();
-        assert_eq!((node.known(CLIENT, WEB), connection.is_remote()), (Some(here), is_theirs));
         node.backend(segment(ACK));
-        assert!(!node.connection(CLIENT, WEB).unwrap().is_remote());
+        node.advance(Duration::from_secs(silent_s));
+        let its = record(CLIENT, &here.to_string(), Established, (60_000, 899_000));
+        node.import(&[Change::Claim(Record { moves, wins_ties, ..its })]);
+        assert_eq!((node.known(CLIENT, WEB), owned(&node)), (Some(here), after));
+        // Where the configuration says, so there is nothing to claim.
+        assert!(node.changes().is_empty());
+        node.backend(segment(ACK));
+        assert_eq!(owned(&node), (false, after.1 + u8::from(after.0)));
+        assert_eq!(node.exceptions.stale_count(), 0);
+    }
+}
+
+/// A balancer that has just taken over a connection from a peer, and a record of it, as last claimed by the peer. It is
+/// an exception, which has been claimed.
+fn taken_over(moves: u8) -> (Node, Record) {
+    let home = Node::new().open(CLIENT, WEB).to_string();
+    let backend = BACKENDS.into_iter().find(|it| **it != home).unwrap();
+    let claimed = Record { moves, ..record(CLIENT, backend, Established, (60_000, 800_000)) };
+    let mut node = Node::new();
+    node.import(&[Change::Claim(claimed)]);
+    assert_eq!(owned(&node), (true, moves));
+    assert_eq!(node.backend(segment(ACK)).to_string(), backend);
+    (node, claimed)
+}
+
+#[test]
+fn a_takeover_is_a_move() {
+    for (moves, after) in [(0, 1), (5, 6), (31, 0)] {
+        let (mut node, claimed) = taken_over(moves);
+        let said = node.changes();
+        let [record] = node::claims(&said)[..] else { panic!("{said:?}") };
+        assert_eq!((record.backend, record.moves), (claimed.backend, after));
+        node.backend(segment(ACK));
+        assert_eq!(owned(&node), (false, after));
+    }
+}
+
+#[test]
+fn a_claim_from_before_a_takeover_changes_nothing() {
+    let (mut node, claimed) = taken_over(5);
+    node.advance(Duration::from_secs(200));
+    node.changes();
+    node.import(&[Change::Claim(Record { left_ms: 899_000, wins_ties: true, ..claimed })]);
+    assert_eq!(owned(&node), (false, 6));
+    assert!(node.changes().is_empty());
+
+    // Nor does its owner before say how a peer's connection ends, or that it has not moved.
+    let mut node = Node::new();
+    node.import(&[Change::Claim(Record { moves: 6, ..claimed })]);
+    node.import(&[Change::Claim(Record { state: Closing, left_ms: 19_000, ..claimed })]);
+    assert_eq!(node.connection(CLIENT, WEB).map(|it| it.state()), Some(Established));
+    node.import(&[Change::Claim(Record { left_ms: 899_000, ..claimed })]);
+    assert_eq!(owned(&node), (true, 6));
+}
+
+#[test]
+fn an_exception_that_moved_here_unknown_to_its_peer_is_claimed_again() {
+    let (mut node, claimed) = taken_over(5);
+    assert_eq!(node.changes().len(), 1);
+    node.import(&[Change::Claim(Record { moves: 9, ..claimed })]);
+    assert_eq!(owned(&node), (false, 10));
+    let said = node.changes();
+    let [record] = node::claims(&said)[..] else { panic!("{said:?}") };
+    assert_eq!((record.backend, record.moves), (claimed.backend, 10));
+    assert!(record.left_ms > 899_000, "{record:?}");
+}
+
+/// Packets come by both in turn, more often than moves are counted.
+#[test]
+fn two_balancers_agree_on_which_of_them_has_a_connection() {
+    let (mut one, claimed) = taken_over(0);
+    let mut other = Node::new();
+    for round in 0..40_u8 {
+        let said = one.changes();
+        assert_eq!(node::claims(&said).len(), 1, "{round}: {said:?}");
+        other.import(&said);
+        assert_eq!(owned(&one), (false, (1 + round) % 32));
+        assert_eq!(owned(&other), (true, (1 + round) % 32));
+        assert!(other.changes().is_empty());
+        for node in [&mut one, &mut other] {
+            node.advance(Duration::from_secs(1));
+        }
+        assert_eq!(other.backend(segment(ACK)), claimed.backend);
+        std::mem::swap(&mut one, &mut other);
     }
 }
 

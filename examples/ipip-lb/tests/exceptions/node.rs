@@ -207,10 +207,15 @@ pub fn key(client: &str, vip: &str, protocol: u8) -> FlowKey {
     FlowKey::new(client, vip, protocol).unwrap()
 }
 
-/// A claim to a TCP connection.
-pub fn claim(client: &str, backend: &str, state: State, (age_ms, left_ms): (u32, u32)) -> Change {
-    let key = key(client, WEB, 6);
-    Change::Claim(Record { key, backend: backend.parse().unwrap(), state, age_ms, left_ms })
+/// A claim to a TCP connection that has not moved yet.
+pub fn claim(client: &str, backend: &str, state: State, times_ms: (u32, u32)) -> Change {
+    Change::Claim(record(client, backend, state, times_ms))
+}
+
+/// What it says, with the connection's age and the time that it has left.
+pub fn record(client: &str, backend: &str, state: State, (age_ms, left_ms): (u32, u32)) -> Record {
+    let (key, backend) = (key(client, WEB, 6), backend.parse().unwrap());
+    Record { key, backend, state, age_ms, left_ms, moves: 0, wins_ties: false }
 }
 
 /// The claims, by key.

@@ -32,7 +32,8 @@ fn a_connection_of_another_node_goes_to_the_backend_that_this_one_says() {
             let key = FlowKey::new(client, vip, 6).unwrap();
             let backend = BACKENDS[number % 3].parse().unwrap();
             let state = State::Established;
-            Change::Claim(Record { key, backend, state, age_ms: 60_000, left_ms: 500_000 })
+            let (age_ms, left_ms, moves) = (60_000, 500_000, 0);
+            Change::Claim(Record { key, backend, state, age_ms, left_ms, moves, wins_ties: false })
         });
         lb.import(&claims.collect::<Vec<_>>());
         assert_eq!((lb.exceptions.stale_count(), lb.exceptions.refused_count()), (0, 0));

@@ -176,7 +176,7 @@ fn later_bytes(rng: &mut Rng) -> Vec<u8> {
         5 => frame(0, Message::Refusal("because")),
         6 => {
             let mut bytes = claims();
-            let at = bytes.len() - 26;
+            let at = bytes.len() - 27;
             bytes[at] = 0x1F;
             bytes
         }

@@ -78,7 +78,15 @@ pub fn record(number: u32) -> Record {
     let client = SocketAddr::new(Ipv4Addr::from_bits(0x0A01_0000 + number).into(), 4000);
     let key = FlowKey::new(client, "203.0.113.10:80".parse().unwrap(), 6).unwrap();
     let backend = [10, 0, 0, 7].into();
-    Record { key, backend, state: State::Established, age_ms: 1000, left_ms: 900_000 }
+    Record {
+        key,
+        backend,
+        state: State::Established,
+        age_ms: 1000,
+        left_ms: 900_000,
+        moves: 0,
+        wins_ties: false,
+    }
 }
 
 /// Held by tests that measure this process's memory, and those that need much of it.

@@ -228,12 +228,12 @@ fn an_end_by_another_than_the_owner_counts_for_nothing() {
     let [a, b, c] = &mut nodes;
     a.claim(0..1);
     until_caught_up(&mut [a, b, c]);
-    let later = Record { left_ms: record(0).left_ms + 5_000, ..record(0) };
-    b.sync.offer(&[Change::Claim(later)]);
+    let moved = Record { moves: 1, ..record(0) };
+    b.sync.offer(&[Change::Claim(moved)]);
     until_caught_up(&mut [a, b, c]);
     a.end(0);
     until_caught_up(&mut [a, b, c]);
-    assert_eq!(c.entered.len(), 1, "b claimed it after a");
+    assert_eq!(c.entered.len(), 1, "it has moved to b");
     b.end(0);
     until_caught_up(&mut [a, b, c]);
     assert_eq!(c.entered.len(), 0);

@@ -7,7 +7,7 @@ use ipip_lb::sync::wire::{
     FRAME_BYTES_MAX, Frame, GREETING_BYTES_MAX, Gathered, Hello, Malformed, Message, VERSION,
     decode,
 };
-use ipip_lb::sync::{Change, Record};
+use ipip_lb::sync::{Change, MOVES, Record};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::net::{IpAddr, SocketAddr};
@@ -27,8 +27,16 @@ fn record() -> impl Strategy<Value = Record> {
     let states =
         [State::Opening, State::Established, State::Closing, State::Udp, State::Other].to_vec();
     let state = prop::sample::select(states);
-    (key(), any::<IpAddr>(), state, any::<(u32, u32)>()).prop_map(
-        |(key, backend, state, (age_ms, left_ms))| Record { key, backend, state, age_ms, left_ms },
+    (key(), any::<IpAddr>(), state, any::<(u32, u32)>(), 0..MOVES).prop_map(
+        |(key, backend, state, (age_ms, left_ms), moves)| Record {
+            key,
+            backend,
+            state,
+            age_ms,
+            left_ms,
+            moves,
+            wins_ties: false,
+        },
     )
 }
 
@@ -117,14 +125,22 @@ proptest! {
 }
 
 #[test]
-fn a_record_of_ipv4_takes_26_bytes_and_its_end_14() {
+fn a_record_of_ipv4_takes_27_bytes_and_its_end_14() {
     let client: SocketAddr = "198.51.100.1:4000".parse().unwrap();
     let key = FlowKey::new(client, "203.0.113.1:80".parse().unwrap(), 6).unwrap();
     let backend = [10, 0, 0, 1].into();
-    let record = Record { key, backend, state: State::Established, age_ms: 1, left_ms: 2 };
+    let record = Record {
+        key,
+        backend,
+        state: State::Established,
+        age_ms: 1,
+        left_ms: 2,
+        moves: 3,
+        wins_ties: true,
+    };
     let bytes = |change| encoded(0, 1, Message::Changes(gathered(&[change]).changes())).len();
     let empty = encoded(0, 1, Message::Ping).len();
-    assert_eq!(bytes(Change::Claim(record)) - empty, 26);
+    assert_eq!(bytes(Change::Claim(record)) - empty, 27);
     assert_eq!(bytes(Change::End(key)) - empty, 14);
 }
 
@@ -133,7 +149,15 @@ fn the_longest_batch_fits_into_a_frame_with_the_longest_name() {
     let (from, to) = ("[2001:db8::1]:4000".parse().unwrap(), "[2001:db8::2]:80".parse().unwrap());
     let key = FlowKey::new(from, to, 6).unwrap();
     let backend = "2001:db8::3".parse().unwrap();
-    let record = Record { key, backend, state: State::Other, age_ms: 1, left_ms: 2 };
+    let record = Record {
+        key,
+        backend,
+        state: State::Other,
+        age_ms: 1,
+        left_ms: 2,
+        moves: 3,
+        wins_ties: true,
+    };
     let mut gathered = Gathered::default();
     while gathered.has_room() {
         gathered.push(&Change::Claim(record));
@@ -179,7 +203,15 @@ fn mutated_frames_are_read_or_refused() {
     let mut rng = Rng::seeded(14);
     let (from, to) = ("[2001:db8::1]:4000".parse().unwrap(), "[2001:db8::2]:80".parse().unwrap());
     let key = FlowKey::new(from, to, 6).unwrap();
-    let record = Record { key, backend: from.ip(), state: State::Other, age_ms: 1, left_ms: 2 };
+    let record = Record {
+        key,
+        backend: from.ip(),
+        state: State::Other,
+        age_ms: 1,
+        left_ms: 2,
+        moves: 3,
+        wins_ties: true,
+    };
     let gathered = gathered(&[Change::Claim(record), Change::End(key), Change::Claim(record)]);
     let sound = encoded(5, 6, Message::Changes(gathered.changes()));
     let mut refused_count = 0;

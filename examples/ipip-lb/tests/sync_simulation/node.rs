@@ -3,7 +3,9 @@
 use crate::Mutant;
 use crate::model::{Configuration, IDLE_MS, client, key};
 use ipip_lb::connection::State;
-use ipip_lb::sync::{Change, Existing, Local, Peers, Record, Verdict, Walk, is_outdated, merge};
+use ipip_lb::sync::{
+    Change, Existing, Local, MOVES, Peers, Record, Verdict, Walk, is_ahead, merge,
+};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::ops::Bound::{Excluded, Unbounded};
@@ -29,6 +31,7 @@ struct Entry {
     has_seen_syn: bool,
     is_exception: bool,
     claimed_ms: u64,
+    moves: u8,
 }
 
 pub struct Node {
@@ -53,6 +56,8 @@ impl Entry {
             state: self.state,
             age_ms: (now_ms - self.since_ms) as u32,
             left_ms: self.until_ms.saturating_sub(now_ms) as u32,
+            moves: self.moves,
+            wins_ties: false,
         }
     }
 }
@@ -100,6 +105,7 @@ impl Node {
             has_seen_syn: is_syn,
             is_exception: false,
             claimed_ms: now_ms,
+            moves: 0,
         });
         entry.until_ms = now_ms + IDLE_MS;
         let before = entry.state;
@@ -107,6 +113,7 @@ impl Node {
             entry.state = State::Established;
         }
         let was_remote = !std::mem::replace(&mut entry.is_own, true);
+        entry.moves = (entry.moves + u8::from(was_remote)) % MOVES;
         entry.is_exception = entry.backend != choice;
         let is_due = was_remote || before != entry.state || now_ms - entry.claimed_ms > IDLE_MS / 3;
         if entry.is_exception && is_due {
@@ -205,6 +212,7 @@ impl Node {
             has_seen_syn,
             is_exception: false,
             claimed_ms: 0,
+            moves: record.moves,
         };
         let known = self.table.get_mut(&client).filter(|entry| entry.until_ms >= now_ms);
         let Some(entry) = known else {
@@ -217,18 +225,24 @@ impl Node {
             state: its.state,
             age_ms: its.age_ms,
             left_ms: its.left_ms,
+            moves: its.moves,
+            is_own: entry.is_own,
             has_seen_syn: entry.has_seen_syn,
         };
         match decide(self.mutant, &existing, record) {
             Verdict::Replace => drop(self.table.insert(client, of_peer(false))),
             Verdict::Renew => {
                 let since_ms = entry.since_ms.min(now_ms.saturating_sub(record.age_ms.into()));
-                *entry = Entry { since_ms, ..of_peer(entry.has_seen_syn) };
+                let is_behind = is_ahead(entry.moves, record.moves);
+                let moves = if is_behind { entry.moves } else { record.moves };
+                *entry = Entry { since_ms, moves, ..of_peer(entry.has_seen_syn) };
             }
-            Verdict::Known
-                if entry.is_own && entry.is_exception && is_outdated(&existing, record) =>
-            {
-                self.offer(Change::Claim(its), now_ms);
+            Verdict::Reclaim => {
+                entry.moves = (record.moves + 1) % MOVES;
+                let (entry, is_exception) = (*entry, entry.is_exception);
+                if is_exception {
+                    self.offer(Change::Claim(entry.record(client, now_ms)), now_ms);
+                }
             }
             Verdict::Known | Verdict::Stale => {}
         }
