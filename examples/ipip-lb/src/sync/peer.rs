@@ -159,18 +159,23 @@ impl Peer {
         self.session.is_some() && (self.is_in_snapshot || self.has_received_snapshot)
     }
 
-    /// Notes that a frame has come, of which all is imported.
+    /// Checks that a frame is the next one, before anything of it is imported.
     ///
     /// # Errors
     /// Others should have come before it.
-    pub fn receive(&mut self, sequence: u64, ends_snapshot: bool) -> Result<(), &'static str> {
-        if sequence != self.received_sequence + 1 {
-            return Err("sent frames out of order");
+    pub const fn check_order(&self, sequence: u64) -> Result<(), &'static str> {
+        if sequence == self.received_sequence + 1 {
+            Ok(())
+        } else {
+            Err("sent frames out of order")
         }
+    }
+
+    /// Notes that a frame has come, of which all is imported.
+    pub fn receive(&mut self, sequence: u64, ends_snapshot: bool) {
         self.received_sequence = sequence;
         let import_count = self.imported_count;
         self.received.push_back(Received { sequence, import_count, ends_snapshot });
-        Ok(())
     }
 
     /// Notes that something of it waits for this node to enter it.

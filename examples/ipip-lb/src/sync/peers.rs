@@ -205,6 +205,9 @@ impl Peers {
                 let done = session.map_or(Ok(()), |it| it.acknowledge(frame.sequence));
                 return done.map_err(Into::into);
             }
+            _ => self.peers[peer.0].check_order(frame.sequence)?,
+        }
+        match &frame.message {
             Message::SnapshotBegin => {
                 let owner = self.peers[peer.0].owner(peer);
                 self.owners.begin_snapshot(owner);
@@ -215,9 +218,11 @@ impl Peers {
             Message::Relayed { owner, incarnation, claims } => {
                 self.relayed(peer, (owner, *incarnation), *claims, now_ms);
             }
+            // Not in order with others: see above.
+            Message::Hello(_) | Message::Refusal(_) | Message::Ping | Message::Ack => {}
         }
         let ends_snapshot = matches!(frame.message, Message::SnapshotEnd);
-        self.peers[peer.0].receive(frame.sequence, ends_snapshot)?;
+        self.peers[peer.0].receive(frame.sequence, ends_snapshot);
         Ok(())
     }
 

@@ -167,7 +167,7 @@ fn later_bytes(rng: &mut Rng) -> Vec<u8> {
     let mut gathered = Gathered::default();
     gathered.push(&Change::Claim(record(7777)));
     let claims = || frame(9, Message::Changes(gathered.changes()));
-    match rng.index(8) {
+    match rng.index(9) {
         0 => u32::MAX.to_be_bytes().to_vec(),
         1 => hello([0; 16]),
         2 => frame(u64::MAX, Message::Ack),
@@ -180,6 +180,8 @@ fn later_bytes(rng: &mut Rng) -> Vec<u8> {
             bytes[at] = 0x1F;
             bytes
         }
+        // Eight frames should have come before it.
+        7 => claims(),
         _ => claims()[..20].to_vec(),
     }
 }
