@@ -100,6 +100,7 @@ impl<P> Worker<P> {
             left_ms: left_ms(self.connections.idle_ns(here), silent_ns),
             moves: here.moves(),
             is_own: !here.is_remote(),
+            is_exception: here.is_exception(),
             has_seen_syn: here.has_seen_syn(),
         };
         merge(&existing, record)

@@ -19,6 +19,8 @@ pub struct Existing {
     pub moves: u8,
     /// Whether it is this node's own: not remote.
     pub is_own: bool,
+    /// Whether it is an exception here: only then has this node claimed it, and could a peer take it over.
+    pub is_exception: bool,
     /// Whether this node itself saw the SYN that opened it.
     pub has_seen_syn: bool,
 }
@@ -45,6 +47,9 @@ pub enum Verdict {
 /// apart.
 pub const MOVES: u8 = 32;
 
+/// How late claims are, in milliseconds, at most as a rule: they say more time than is left when they arrive.
+const MARGIN_MS: u32 = 1_000;
+
 /// Whether a connection with the `one` count of moves has moved since it had the `other`.
 #[must_use]
 pub const fn is_ahead(one: u8, other: u8) -> bool {
@@ -59,7 +64,8 @@ pub const fn is_ahead(one: u8, other: u8) -> bool {
 /// 1. Of one backend, the node to which the connection moved last owns it: it refreshes it and sends its end. Of two to
 ///    which it has moved equally often, as neither knew of the other, the one with the lesser name does. A node
 ///    that loses so, but has seen a packet later than its peer, did not know that the connection moved, and
-///    counts that now. What is remote already takes more time from any claim, and closing from any that is not behind.
+///    counts that now. Where no peer can have known of this node's, claims may be a second late in that. What is
+///    remote already takes more time from any claim, and closing from any that is not behind.
 /// 2. A connection whose SYN this node saw beats any older claim: the port is in use for the second time, and
 ///    the end of the first connection is still on its way.
 /// 3. What is not over beats what is closing; established beats opening. Protocols without a
@@ -85,8 +91,12 @@ fn same_backend(existing: &Existing, claim: &Record) -> Verdict {
     let is_ahead_here = is_ahead(existing.moves, claim.moves);
     let is_ahead_there = is_ahead(claim.moves, existing.moves);
     if existing.is_own {
+        // What peers could not know of, none of them took from here.
+        let is_known = existing.is_exception && is_ahead_there;
+        let margin_ms = if is_known { 0 } else { MARGIN_MS };
+        let is_later_here = existing.left_ms.saturating_add(margin_ms) > claim.left_ms;
         return match is_ahead_there || claim.wins_ties && !is_ahead_here {
-            true if existing.left_ms > claim.left_ms => Verdict::Reclaim,
+            true if is_later_here => Verdict::Reclaim,
             true => Verdict::Renew,
             false => Verdict::Known,
         };
@@ -121,6 +131,7 @@ mod tests {
             left_ms: 1000,
             moves: 5,
             is_own: true,
+            is_exception: true,
             has_seen_syn,
         }
     }
@@ -143,6 +154,8 @@ mod tests {
         assert_eq!(merge(&here, &Record { moves: 4, wins_ties: true, ..its }), Known);
         assert_eq!(merge(&here, &its), Known);
         assert_eq!(merge(&here, &Record { wins_ties: true, ..its }), Renew);
+        let unknown = Existing { is_exception: false, ..here };
+        assert_eq!(merge(&unknown, &Record { moves: 6, ..its }), Renew);
     }
 
     #[test]
@@ -152,7 +165,11 @@ mod tests {
         assert_eq!(merge(&here, &Record { moves: 6, ..its }), Reclaim);
         assert_eq!(merge(&here, &Record { wins_ties: true, ..its }), Reclaim);
         assert_eq!(merge(&here, &its), Known);
-        assert_eq!(merge(&here, &Record { moves: 6, left_ms: 1000, ..its }), Renew);
+        let late = Record { moves: 6, left_ms: 1999, ..its };
+        assert_eq!(merge(&here, &late), Renew);
+        assert_eq!(merge(&Existing { is_exception: false, ..here }, &late), Reclaim);
+        let tied = Record { moves: 5, wins_ties: true, ..late };
+        assert_eq!(merge(&here, &tied), Reclaim);
     }
 
     #[test]

@@ -37,8 +37,9 @@
 //! A packet of a connection goes to its backend by whichever node it comes, if all nodes had entered
 //! each other's snapshots and changes ([`PeerStatus::is_caught_up`]) before the change that moved it. Not so a
 //! connection that moves to another node and is silent until the table changes: nobody there knows that it exists. And
-//! a client that uses a port again, while a node that saw the connection before it does not know that it has ended,
-//! may be taken for that connection.
+//! a client that uses a port again, while a node that knows the connection before it has not heard that it has
+//! ended, may be taken for that connection: so where that connection moved, and not all nodes were in sync when it
+//! ended, as an earlier owner's claim may arrive after the end.
 
 mod channel;
 mod connection;

@@ -63,6 +63,7 @@ impl Claim {
             left_ms: length(self.until_ms - now_ms),
             moves: self.moves,
             is_own: false,
+            is_exception: false,
             has_seen_syn: false,
         }
     }

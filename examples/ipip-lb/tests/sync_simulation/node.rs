@@ -227,6 +227,7 @@ impl Node {
             left_ms: its.left_ms,
             moves: its.moves,
             is_own: entry.is_own,
+            is_exception: entry.is_exception,
             has_seen_syn: entry.has_seen_syn,
         };
         match decide(self.mutant, &existing, record) {

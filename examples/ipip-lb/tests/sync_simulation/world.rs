@@ -52,7 +52,7 @@ struct Client {
     /// No packet of it has come since nodes changed: should the table change before one does, nobody
     /// can know that it is there.
     is_unseen: bool,
-    /// It was on several nodes. Of those that can't talk when it ends, the first may not learn that it did.
+    /// It was on several nodes. Where not all are in sync when it ends, what one of them claimed of it may arrive later.
     has_moved: bool,
     /// One of them was killed.
     has_lost_node: bool,
@@ -185,7 +185,8 @@ impl World {
         let known: Vec<_> =
             self.nodes.iter().flatten().filter_map(|it| it.knows(client, self.now_ms)).collect();
         let may = match self.lingering.contains(&client) {
-            true => known.is_empty(),
+            // Nor is a claim of it under way.
+            true => known.is_empty() && self.is_in_sync(),
             false => known.iter().all(|(is_own, _)| !is_own),
         };
         if may {
@@ -218,7 +219,7 @@ impl World {
         known.is_unseen = false;
         let Client { backend: expected, has_moved, has_lost_node, .. } = *known;
         if packet == Packet::Fin {
-            let is_whole = self.links.iter().all(Link::is_connected);
+            let is_whole = self.is_in_sync();
             if has_lost_node || has_moved && !is_whole {
                 self.lingering.insert(client);
             }
@@ -265,14 +266,18 @@ impl World {
         let end_ms = self.now_ms + SETTLED_MS;
         while self.now_ms < end_ms {
             self.traffic()?;
-            let is_up = |peer: &str| {
-                (0..self.nodes.len()).any(|it| self.nodes[it].is_some() && name(it) == peer)
-            };
-            if self.nodes.iter().flatten().all(|it| it.is_in_sync(is_up, self.now_ms)) {
+            if self.is_in_sync() {
                 return Ok(());
             }
         }
         Err(format!("at {} ms: never in sync", self.now_ms))
+    }
+
+    fn is_in_sync(&self) -> bool {
+        let is_up = |peer: &str| {
+            (0..self.nodes.len()).any(|it| self.nodes[it].is_some() && name(it) == peer)
+        };
+        self.nodes.iter().flatten().all(|it| it.is_in_sync(is_up, self.now_ms))
     }
 
     /// A node is killed or comes back, or routes change.
