@@ -46,7 +46,10 @@ struct Claim {
     backend: IpAddr,
     since_ms: i64,
     until_ms: i64,
+    /// As its owner says, unless that is an heir.
     moves: u8,
+    /// Whether a better claim was withdrawn since the owner's, so that the owner's `moves` are not known.
+    is_heir: bool,
 }
 
 /// By how much two ages of one connection may differ, in milliseconds: claims get older under way, each time that they are
@@ -66,6 +69,11 @@ impl Claim {
             is_exception: false,
             has_seen_syn: false,
         }
+    }
+
+    /// Leaves it to another node, which has claimed it, too.
+    const fn inherit(&mut self, owner: Owner) {
+        (self.owner, self.is_heir) = (owner, true);
     }
 
     /// Whether the owner is another node than that of `known`, to which the connection, on the same backend, has moved
@@ -104,7 +112,17 @@ impl Owners {
         let (since_ms, until_ms) = (now_ms - i64::from(age_ms), now_ms + i64::from(left_ms));
         let claimants = owner.bit();
         let named = if is_named { claimants } else { 0 };
-        let claim = Claim { owner, claimants, named, state, backend, since_ms, until_ms, moves };
+        let claim = Claim {
+            owner,
+            claimants,
+            named,
+            state,
+            backend,
+            since_ms,
+            until_ms,
+            moves,
+            is_heir: false,
+        };
         let has_room = self.claims.len() < FOLLOWED_MAX;
         match self.claims.entry(key) {
             Entry::Vacant(vacant) => {
@@ -128,7 +146,7 @@ impl Owners {
                     } else {
                         entry.insert(Claim { claimants, named, ..known });
                     }
-                } else if known.owner == owner {
+                } else if known.owner == owner || known.is_heir {
                     entry.insert(joint);
                 } else if claim.takes_over(&known) {
                     // The other nodes leave it to this one when they hear of it.
@@ -161,7 +179,7 @@ impl Owners {
         let Some(claim) = self.claims.get_mut(key) else { return true };
         let others = claim.claimants & !from.bit();
         if claim.owner == from && others != 0 {
-            claim.owner = owner_of(PeerId(others.trailing_zeros() as usize));
+            claim.inherit(owner_of(PeerId(others.trailing_zeros() as usize)));
         }
         claim.claimants = others;
         claim.owner == from || is_gone(claim.owner)
@@ -194,7 +212,7 @@ impl Owners {
                 if others == 0 {
                     return !ended(*key);
                 }
-                claim.owner = owner_of(PeerId(others.trailing_zeros() as usize));
+                claim.inherit(owner_of(PeerId(others.trailing_zeros() as usize)));
             }
             claim.claimants = others;
             true
