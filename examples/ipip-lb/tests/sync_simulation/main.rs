@@ -102,7 +102,8 @@ fn planted_mutants_are_found() {
         [Mutant::NoSync, Mutant::SnapshotSkipped, Mutant::EndsNotSent, Mutant::LaterClaimWins]
     {
         let (_, failures) = run(SEEDS.start..SEEDS.start + 20, mutant);
-        let wrong = failures.iter().filter(|(_, why)| why.contains("went to"));
-        assert!(wrong.count() > 0, "{mutant:?} goes unnoticed: {failures:?}");
+        let wrong = failures.iter().filter(|(_, why)| why.contains("went to")).count();
+        println!("{mutant:?}: {wrong} of 20 seeds");
+        assert!(wrong >= 3, "{mutant:?} goes unnoticed: {failures:?}");
     }
 }
