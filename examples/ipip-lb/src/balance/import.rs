@@ -93,11 +93,17 @@ impl<P> Worker<P> {
     ) -> Verdict {
         // One whose backend is gone is about to get another one.
         let Some(target) = services.active(here.target) else { return Verdict::Replace };
+        // Of one of this node's own, the time that is left says which node saw a packet last. It depends on the
+        // state, too: what is over at the peer has little left after the latest packet.
+        let idle_ns = match here.is_remote() {
+            true => self.connections.idle_ns(here),
+            false => services.settings.idle_ns[record.state as usize],
+        };
         let existing = Existing {
             backend: target.address(),
             state: here.state(),
             age_ms: here.age_ms(now),
-            left_ms: left_ms(self.connections.idle_ns(here), silent_ns),
+            left_ms: left_ms(idle_ns, silent_ns),
             moves: here.moves(),
             is_own: !here.is_remote(),
             is_exception: here.is_exception(),

@@ -2,7 +2,7 @@
 
 use crate::node::{self, BACKENDS, Node, WEB, claim, record};
 use hotloop::packet::build::tcp;
-use hotloop::packet::tcp::flags::{ACK, SYN};
+use hotloop::packet::tcp::flags::{ACK, FIN, RST, SYN};
 use ipip_lb::connection::State::{Closing, Established, Opening};
 use ipip_lb::sync::{Change, Record};
 use std::time::Duration;
@@ -146,6 +146,26 @@ fn an_exception_that_moved_here_unknown_to_its_peer_is_claimed_again() {
     let [record] = node::claims(&said)[..] else { panic!("{said:?}") };
     assert_eq!((record.backend, record.moves), (claimed.backend, 10));
     assert!(record.left_ms > 899_000, "{record:?}");
+}
+
+/// What is over has little time left, however late its last packet came.
+#[test]
+fn a_connection_that_moves_with_its_last_packet_is_over_where_it_was_before() {
+    for flags in [FIN | ACK, RST] {
+        let (mut first, mut second) = (taken_over(0).0, Node::new());
+        second.import(&first.changes());
+        for node in [&mut first, &mut second] {
+            node.advance(Duration::from_secs(5));
+        }
+        second.backend(segment(flags));
+        let said = second.changes();
+        let [record] = node::claims(&said)[..] else { panic!("{said:?}") };
+        assert_eq!((record.state, record.moves), (Closing, 2));
+        first.import(&said);
+        assert_eq!(owned(&first), (true, 2));
+        assert_eq!(first.connection(CLIENT, WEB).map(|it| it.state()), Some(Closing));
+        assert!(first.changes().is_empty());
+    }
 }
 
 /// Packets come by both in turn, more often than moves are counted.
