@@ -110,7 +110,7 @@ pub struct Config {
     pub announce: Option<Announce>,
     /// The nodes of which this is one, if there are others.
     pub cluster: Option<Cluster>,
-    /// From where the configuration of all nodes of the cluster comes, if it does.
+    /// The store that has the configuration of all nodes of the cluster, if one has.
     pub store: Option<Store>,
 }
 

@@ -17,7 +17,7 @@ const OF_NODE: [(&str, Option<&[&str]>); 6] = [
 ];
 
 impl Config {
-    /// From where the node whose file has this text takes the configuration of all nodes, if it does.
+    /// The store that the file of a node names in this text, if it names one.
     ///
     /// # Errors
     /// Text that is not TOML, and whatever is wrong with `[cluster]`.

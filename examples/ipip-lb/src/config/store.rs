@@ -87,7 +87,7 @@ impl fmt::Display for StoreAddress {
     }
 }
 
-/// From where a node takes the configuration of all nodes.
+/// The store that has the configuration of all nodes.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Store {
     /// Where it is.
@@ -99,7 +99,7 @@ pub struct Store {
 /// The keys of `[cluster]` that [`store`] reads.
 pub const STORE_KEYS: [&str; 2] = ["store", "store_copy"];
 
-/// From where the node called `node` takes the configuration of all nodes, where the section says so.
+/// The store of the node called `node`, where the section names one.
 pub fn store(cluster: &Section<'_>, node: &str) -> Result<Option<Store>, ConfigError> {
     let Some(address) = cluster.optional("store") else {
         return match cluster.optional("store_copy") {

@@ -21,7 +21,7 @@ pub struct Drains {
     due: Option<Instant>,
 }
 
-/// A backend whose drain is over, and how many connections of it are left.
+/// A backend at the end of its drain, and how many connections of it are left.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Drained {
     pub name: TargetName,
@@ -117,7 +117,7 @@ fn shown(name: &TargetName) -> String {
 }
 
 impl Operator {
-    /// Removes the backends whose drains are over: all at once, as each removal makes a service table.
+    /// Removes the backends at the end of their drains: all at once, as each removal makes a service table.
     pub(super) fn end_drains(&mut self, is_in_force: bool) {
         let is_busy = self.publication.builder.is_busy() || !self.publication.unbuilt.is_empty();
         let now = Instant::now();

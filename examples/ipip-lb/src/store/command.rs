@@ -57,8 +57,8 @@ pub struct Place {
     /// Its address: etcd://HOST:PORT, with more HOST:PORT after commas, and /PREFIX at its end.
     #[arg(long, value_name = "ADDRESS")]
     pub store: Option<StoreAddress>,
-    /// The configuration file of a node, whose cluster.store it is, and with which what is applied is
-    /// checked.
+    /// The configuration file of a node: its cluster.store is the store, and what is applied is checked
+    /// together with it.
     #[arg(long, value_name = "FILE")]
     pub node: Option<PathBuf>,
 }

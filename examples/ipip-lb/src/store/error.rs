@@ -17,7 +17,7 @@ pub enum StoreErrorKind {
     Unreachable,
     /// The store answered that it can't do what was asked.
     Refused,
-    /// The revision that was asked for is no longer kept.
+    /// The requested revision is no longer kept.
     Compacted,
     /// What is in the store is no configuration, or none is.
     Content,

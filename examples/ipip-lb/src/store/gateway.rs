@@ -109,9 +109,9 @@ pub struct Page {
 #[derive(Debug)]
 pub(super) enum Answer {
     Json(Value),
-    /// What was asked for can't be done.
+    /// The request can't be carried out.
     Refused(String),
-    /// The revision that was asked for is no longer kept.
+    /// The requested revision is no longer kept.
     Compacted,
     /// The member can't do it now: another may.
     Unable(String),

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! One transaction then lets `current` name them, if it has not changed meanwhile, and deletes all other
-//! parts. The revision of that transaction is the configuration's. Who reads has `current` and all parts as
+//! parts. The revision of that transaction is the configuration's. A reader has `current` and all parts as
 //! of one revision, in order, and so exactly the text that was written.
 
 use super::error::{StoreError, StoreErrorKind};

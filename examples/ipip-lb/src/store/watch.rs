@@ -1,4 +1,4 @@
-//! Following a store: a thread that waits for changes, and hands on the newest configuration.
+//! Following a store: a thread that waits for changes, and keeps the newest configuration.
 //!
 //! A watch says at once that something has changed, but watches have lost events: what is there is read
 //! again each minute besides. Only the newest is kept for whoever takes it, so nobody waits for anybody.
@@ -96,7 +96,7 @@ fn lock(found: &Mutex<Found>) -> MutexGuard<'_, Found> {
 /// The thread.
 struct Follower {
     etcd: Etcd,
-    /// The revision that was handed on last.
+    /// The revision that the owner got last.
     known: i64,
     pace: Pace,
     /// How long to wait when something goes wrong next.
@@ -116,7 +116,7 @@ impl Follower {
         }
     }
 
-    /// Reads what is there, and hands it on where it is new. Returns the store's revision.
+    /// Reads what is there, and keeps it for the owner where it is new. Returns the store's revision.
     fn read(&mut self) -> Result<i64, StoreError> {
         let read = layout::read(&self.etcd).and_then(|reading| match reading.stored {
             Some(stored) => Ok((reading.at, stored)),

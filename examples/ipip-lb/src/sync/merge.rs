@@ -66,7 +66,7 @@ pub const fn is_ahead(one: u8, other: u8) -> bool {
 ///    that loses so, but has seen a packet later than its peer, did not know that the connection moved, and
 ///    counts that now. Where no peer can have known of this node's, claims may be a second late in that. What is
 ///    remote already takes more time from any claim, and closing from any that is not behind.
-/// 2. A connection whose SYN this node saw beats any older claim: the port is in use for the second time, and
+/// 2. A connection of which this node saw the SYN beats any older claim: the port is in use for the second time, and
 ///    the end of the first connection is still on its way.
 /// 3. What is not over beats what is closing; established beats opening. Protocols without a
 ///    handshake count as established.

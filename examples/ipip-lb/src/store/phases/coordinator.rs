@@ -1,4 +1,4 @@
-//! Who wants a change: proposes it, waits for all answers, and commits it or takes it back.
+//! The side that wants a change: it proposes it, waits for all answers, and commits it or takes it back.
 
 use super::{CURRENT, MEMBERS, NODES, NodeState, PREPARED, Snapshot, Transaction, Write};
 

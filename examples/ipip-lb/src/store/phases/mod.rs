@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! current              what is in force, as `layout` has it
-//! phases/prepared      what is proposed, under the lease of who proposes it
+//! phases/prepared      what is proposed, under the lease of the proposer
 //! phases/nodes/NAME    what a node has in force, and its answer to a proposal, under the node's lease
 //! phases/members       changes whenever a node comes
 //! ```
@@ -16,7 +16,7 @@
 //! - Without force, a commit has the answers of all nodes that are expected, and of all others that are
 //!   there: the transaction that commits holds only if each of them is as it was seen, and none has come.
 //!   A node that has started again counts as another one.
-//! - Who proposes may fail at any time: the proposal ends with the lease, and can't be committed after that.
+//! - The proposer may fail at any time: the proposal ends with the lease, and can't be committed after that.
 
 mod coordinator;
 mod member;
