@@ -4,7 +4,7 @@ use ipip_lb::store::etcd::{Bounds, Etcd};
 use ipip_lb::store::layout::read;
 use ipip_lb::store::{Key, StoreErrorKind};
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 const BOUNDS: Bounds = Bounds {
@@ -23,6 +23,10 @@ fn server(answer: impl Fn(&mut TcpStream) -> std::io::Result<()> + Send + 'stati
             let _ = stream.read(&mut [0; 4096]);
             // It ends when the client has had enough.
             let _ = answer(&mut stream);
+            // Closed with some of the request unread, the connection would be reset, and the answer lost.
+            let _ = stream.shutdown(Shutdown::Write);
+            let _ = stream.set_read_timeout(Some(Duration::from_millis(200)));
+            let _ = std::io::copy(&mut stream, &mut std::io::sink());
         }
     });
     Etcd::new(address.parse().unwrap(), BOUNDS)
