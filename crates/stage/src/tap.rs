@@ -142,7 +142,7 @@ pub struct Interest {
 /// What the packets of tapped places are shown to: an engine's, one for each core. It may not block, allocate, lock or
 /// make a system call.
 pub trait Tap {
-    /// Who is interested in packets of this place now.
+    /// The captures that look at packets of this place now, and what they need.
     fn interest(&self, sight: &Sight<'_>) -> Interest;
 
     /// Sees packets, at most 64, in their order: those of `count` that may be wanted by the `interest` at this sight.

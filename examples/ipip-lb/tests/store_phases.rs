@@ -264,7 +264,7 @@ impl World {
             self.want(now_ms);
             return Ok(());
         };
-        // Who wants a change gives up, or is killed.
+        // The proposer gives up, or is killed.
         if self.one_in(100) {
             return Ok(());
         }
