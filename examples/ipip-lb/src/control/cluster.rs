@@ -1,6 +1,8 @@
 //! The nodes of a cluster: what workers say of their exceptions goes to the peers, and what peers say to the
 //! workers.
 
+mod metrics;
+
 use super::Operator;
 use super::exceptions::{Exceptions, Pulled};
 use crate::balance::Exchange;

@@ -104,6 +104,9 @@ impl Operator {
             scrape.add(&STORE_UNREAD, &[], sharing.unread_s().unwrap_or(0));
             scrape.add(&STORE_PENDING, &[], sharing.is_pending().into());
         }
+        if let Some(node) = &self.node {
+            node.add_metrics(self.table(), scrape);
+        }
         self.add_backends(scrape);
     }
 

@@ -6,7 +6,7 @@ use hotloop_tests::schema::{Said, check};
 use hotloop_tests::wait_until;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 
 const DASHBOARD: &str = include_str!("../../../../packaging/grafana/hotloop.json");
 
@@ -199,19 +199,92 @@ fn removed_backends_keep_their_packets() {
     program.end("-INT");
 }
 
-/// This node, with a peer that is not there.
-fn cluster() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
+/// Where nobody listens.
+fn free_address() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+/// Node `lb-1` or `lb-2` of the two at these addresses.
+fn node(number: usize, addresses: [SocketAddr; 2]) -> String {
+    let [first, second] = addresses;
     format!(
-        "[cluster]\nnode = \"lb-1\"\nlisten = \"{address}\"\ntrusted_network = true\n\
-         peers = [{{ name = \"lb-2\", address = \"127.0.0.1:1\" }}]\n"
+        "[cluster]\nnode = \"lb-{number}\"\ntrusted_network = true\n\
+         peers = [{{ name = \"lb-1\", address = \"{first}\" }}, \
+         {{ name = \"lb-2\", address = \"{second}\" }}]\n"
     )
+}
+
+/// The series without a peer and those of a peer, and the key of each in what `ctl cluster` says.
+const OF_NODES: [(&str, &str); 4] = [
+    ("ready", "is_ready"),
+    ("marked", "is_marked"),
+    ("stale_total", "stale"),
+    ("refused_total", "refused"),
+];
+const OF_PEERS: [(&str, &str); 9] = [
+    ("caught_up", "is_caught_up"),
+    ("lag_records", "lag_records"),
+    ("to_enter_records", "to_enter"),
+    ("records_sent_total", "sent"),
+    ("records_received_total", "received"),
+    ("records_superseded_total", "superseded"),
+    ("snapshots_sent_total", "snapshots_sent"),
+    ("snapshots_received_total", "snapshots_received"),
+    ("overflows_total", "overflows"),
+];
+
+#[test]
+fn a_scrape_says_of_peers_what_ctl_does() {
+    let addresses = [free_address(), free_address()];
+    let nodes =
+        [1, 2].map(|number| Program::start_and_take_all(&(config() + &node(number, addresses))));
+    for node in &nodes {
+        node.text(&["drain", "10.0.0.2"]);
+    }
+    let is_caught_up = |it: &Program| {
+        let said = it.json(&["cluster"]);
+        let peer = &said["peers"][0];
+        said["is_marked"] == true
+            && peer["is_caught_up"] == true
+            && peer["sent"] != 0
+            && peer["to_enter"] == 0
+    };
+    for node in &nodes {
+        node.wait_until("both know all", |_| nodes.iter().all(is_caught_up));
+        let metrics = get(node.metrics_address(), "/metrics").unwrap();
+        assert_eq!(promtool(&metrics), "");
+        let said = node.json(&["cluster"]);
+        let peer = &said["peers"][0];
+        let shown = |series: String| -> u64 {
+            let found =
+                metrics.lines().find_map(|line| line.strip_prefix(&series)?.strip_prefix(' '));
+            found.unwrap_or_else(|| panic!("no {series} in {metrics}")).parse().unwrap()
+        };
+        let number =
+            |value: &Value| value.as_u64().unwrap_or_else(|| value.as_bool().unwrap().into());
+        for (metric, key) in OF_NODES {
+            assert_eq!(shown(format!("ipip_lb_cluster_{metric}")), number(&said[key]), "{metric}");
+        }
+        let label = format!("{{peer={}}}", peer["name"]);
+        for (metric, key) in OF_PEERS {
+            assert_eq!(
+                shown(format!("ipip_lb_peer_{metric}{label}")),
+                number(&peer[key]),
+                "{metric}"
+            );
+        }
+        assert_eq!(shown(format!("ipip_lb_peer_in_sync{label}")), 1);
+    }
+    for node in nodes {
+        node.end("-INT");
+    }
 }
 
 #[test]
 fn the_schema_has_what_the_program_says() {
-    let program = Program::start_and_take_all(&(config() + SPARE_PORT + &cluster()));
+    let program = Program::start_and_take_all(
+        &(config() + SPARE_PORT + &node(1, [free_address(), free_address()])),
+    );
     let metrics = get(program.metrics_address(), "/metrics").unwrap();
     // One row of `backends` says when its backend is removed.
     let drain = program.json(&["drain", "10.0.0.2", "--for", "1h"]);

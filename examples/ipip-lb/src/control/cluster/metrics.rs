@@ -1,0 +1,102 @@
+//! Metrics of a node and its peers.
+
+use super::Node;
+use crate::services::ServiceTable;
+use crate::sync::{PeerState, PeerStatus};
+use hotloop_ops::{Metric, Scrape};
+
+const READY: Metric = Metric::gauge(
+    "ipip_lb_cluster_ready",
+    &[],
+    "1 where this node knows what its peers know, as far as they could be reached.",
+);
+const MARKED: Metric = Metric::gauge(
+    "ipip_lb_cluster_marked",
+    &[],
+    "1 where all connections that the configuration in force would place elsewhere were found.",
+);
+const STALE: Metric = Metric::counter(
+    "ipip_lb_cluster_stale_total",
+    &[],
+    "Claims and ends of peers that counted for less than what this node knew.",
+);
+const REFUSED: Metric = Metric::counter(
+    "ipip_lb_cluster_refused_total",
+    &[],
+    "Claims of peers that were refused: an unknown backend, or no room in the connection table.",
+);
+const IN_SYNC: Metric = Metric::gauge(
+    "ipip_lb_peer_in_sync",
+    &["peer"],
+    "1 where each of the two nodes has entered the other's snapshot, and changes follow.",
+);
+const CAUGHT_UP: Metric = Metric::gauge(
+    "ipip_lb_peer_caught_up",
+    &["peer"],
+    "1 where the peer has entered all that this node knows.",
+);
+const LAG: Metric = Metric::gauge(
+    "ipip_lb_peer_lag_records",
+    &["peer"],
+    "Changes that the peer has not entered yet.",
+);
+const LAG_SECONDS: Metric = Metric::gauge(
+    "ipip_lb_peer_lag_seconds",
+    &["peer"],
+    "For how long the first of these changes has been waiting.",
+);
+const TO_ENTER: Metric = Metric::gauge(
+    "ipip_lb_peer_to_enter_records",
+    &["peer"],
+    "Changes of the peer that wait for this node to enter them.",
+);
+const SENT: Metric =
+    Metric::counter("ipip_lb_peer_records_sent_total", &["peer"], "Changes sent to the peer.");
+const RECEIVED: Metric = Metric::counter(
+    "ipip_lb_peer_records_received_total",
+    &["peer"],
+    "Changes received from the peer.",
+);
+const SUPERSEDED: Metric = Metric::counter(
+    "ipip_lb_peer_records_superseded_total",
+    &["peer"],
+    "Changes received from the peer about which another node knew better.",
+);
+const SNAPSHOTS_SENT: Metric =
+    Metric::counter("ipip_lb_peer_snapshots_sent_total", &["peer"], "Snapshots sent to the peer.");
+const SNAPSHOTS_RECEIVED: Metric = Metric::counter(
+    "ipip_lb_peer_snapshots_received_total",
+    &["peer"],
+    "Snapshots received from the peer.",
+);
+const OVERFLOWS: Metric = Metric::counter(
+    "ipip_lb_peer_overflows_total",
+    &["peer"],
+    "How often the peer needed a new snapshot, as the queue for it was full.",
+);
+
+impl Node {
+    /// Adds this node's metrics; `table` is the service table in use.
+    pub(in crate::control) fn add_metrics(&self, table: &ServiceTable, scrape: &mut Scrape) {
+        scrape.add(&READY, &[], self.is_ready.into());
+        scrape.add(&MARKED, &[], self.exceptions.is_marked(table).into());
+        scrape.add(&STALE, &[], self.exceptions.stale_count());
+        scrape.add(&REFUSED, &[], self.exceptions.refused_count());
+        self.sync.status().iter().for_each(|peer| add_peer(peer, scrape));
+    }
+}
+
+fn add_peer(peer: &PeerStatus, scrape: &mut Scrape) {
+    let name = &[peer.name.as_str()];
+    scrape.add(&IN_SYNC, name, (peer.state == PeerState::InSync).into());
+    scrape.add(&CAUGHT_UP, name, peer.is_caught_up.into());
+    scrape.add(&LAG, name, peer.lag_records as u64);
+    scrape.add_seconds(&LAG_SECONDS, name, peer.lag_ms as f64 / 1000.0);
+    scrape.add(&TO_ENTER, name, peer.import_count as u64);
+    scrape.add(&SENT, name, peer.counts.sent);
+    scrape.add(&RECEIVED, name, peer.counts.received);
+    scrape.add(&SUPERSEDED, name, peer.counts.superseded);
+    scrape.add(&SNAPSHOTS_SENT, name, peer.counts.snapshots_sent);
+    scrape.add(&SNAPSHOTS_RECEIVED, name, peer.counts.snapshots_received);
+    scrape.add(&OVERFLOWS, name, peer.counts.overflows);
+}
