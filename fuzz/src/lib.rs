@@ -14,18 +14,20 @@ mod configuration;
 mod control;
 mod device;
 mod script;
+mod sync;
 
 /// Takes any bytes.
 pub type Run = fn(&[u8]);
 
 /// Every target: its name, and what takes the bytes.
-pub const TARGETS: [(&str, Run); 6] = [
+pub const TARGETS: [(&str, Run); 7] = [
     ("headers", check::check),
     ("balancer", balancer::run),
     ("captures", captures::run),
     ("configuration", configuration::run),
     ("control", control::run),
     ("device", device::run),
+    ("sync", sync::run),
 ];
 
 /// The target of this name.

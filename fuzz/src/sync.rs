@@ -1,0 +1,178 @@
+//! What nodes send each other: frames of any bytes, from a peer that was let in and from strangers.
+
+use hotloop_packet::flow_key::{FlowKey, FlowKeyV4};
+use ipip_lb::connection::State;
+use ipip_lb::sync::wire::{
+    FRAME_BYTES_MAX, Frame, GREETING_BYTES_MAX, Hello, Message, VERSION, decode,
+};
+use ipip_lb::sync::{Change, Local, MOVES, PeerId, Peers, Record};
+use std::net::Ipv4Addr;
+
+const DIGEST: [u8; 16] = [7; 16];
+
+/// The length that a frame begins with, and what follows up to its body: kind, epoch and sequence number.
+const LENGTH_BYTES: usize = 4;
+const HEADER_BYTES: usize = 1 + 8 + 8;
+
+/// How much of a peer may wait to be entered, after the frame that fills it: a frame has at most so many changes.
+const IMPORTS_MAX: usize = (1 << 15) + FRAME_BYTES_MAX / 14;
+
+/// A node called `b`, and its peers `a` and `c`.
+struct Node {
+    peers: Peers,
+    /// The peer whose frames come, and the sequence number of its next.
+    from: (PeerId, u64),
+    greeted_count: u64,
+    now_ms: u64,
+}
+
+/// Plays the bytes as a script, to a node that knows nothing.
+///
+/// Bytes that are no frame end the session of their sender, and nothing else; what is a frame is the same bytes when
+/// it is encoded again. However much a peer says, no more waits here than there is room for.
+pub fn run(bytes: &[u8]) {
+    let mut node = Node::new();
+    let mut bytes = bytes;
+    while let Some((&step, rest)) = bytes.split_first() {
+        bytes = node.step(step, rest);
+        node.check();
+    }
+}
+
+impl Node {
+    fn new() -> Self {
+        let local = Local { node: "b".into(), incarnation: 1, digest: DIGEST };
+        let named = ["a", "c"].map(|name| (name.to_owned(), format!("{name}:1")));
+        let peers = Peers::new(local, named);
+        let from = peers.named("a").expect("a peer");
+        let mut out = Vec::new();
+        peers.hello(&mut out);
+        let (frame, taken) =
+            decode(&out, GREETING_BYTES_MAX).expect("a greeting").expect("all of it");
+        assert!(taken == out.len() && matches!(frame.message, Message::Hello(_)));
+        let mut node = Self { peers, from: (from, 1), greeted_count: 0, now_ms: 0 };
+        node.greet(0);
+        node
+    }
+
+    /// Does a step, and returns the bytes after it.
+    fn step<'a>(&mut self, step: u8, bytes: &'a [u8]) -> &'a [u8] {
+        match step % 8 {
+            // Frames, most of which come in their order.
+            0..=3 => return self.frame(step, bytes),
+            4 => {
+                let mut imports = Vec::new();
+                let _ = self.peers.take_imports(&mut imports, 1 << (step >> 4));
+                assert!(imports.len() <= 1 << (step >> 4));
+            }
+            5 => self.own(step),
+            6 => self.walk(step),
+            _ => self.greet(step),
+        }
+        self.now_ms += u64::from(step);
+        bytes
+    }
+
+    /// Takes in what a stranger sends, or a peer.
+    fn frame<'a>(&mut self, step: u8, bytes: &'a [u8]) -> &'a [u8] {
+        if step & 2 != 0 {
+            let _ = decode(bytes, GREETING_BYTES_MAX);
+        }
+        let count = bytes.len().min(HEADER_BYTES + usize::from(step >> 3) * 16);
+        let (body, rest) = bytes.split_at(count);
+        let length = u32::try_from(body.len()).expect("a few hundred bytes");
+        let mut framed = [&length.to_be_bytes()[..], body].concat();
+        if step & 1 == 0 && body.len() >= HEADER_BYTES {
+            framed[LENGTH_BYTES + 9..][..8].copy_from_slice(&self.from.1.to_be_bytes());
+        }
+        match decode(&framed, FRAME_BYTES_MAX) {
+            Ok(Some((frame, taken))) => {
+                // Of a greeting of another version, only the beginning is read.
+                if !matches!(&frame.message, Message::Hello(hello) if hello.version != VERSION) {
+                    let mut again = Vec::new();
+                    frame.encode(&mut again);
+                    assert_eq!((taken, &again[..]), (framed.len(), &framed[..]));
+                }
+                self.input(&frame);
+            }
+            Ok(None) => assert!(body.len() < HEADER_BYTES, "a whole frame is missing"),
+            Err(_) => self.greet(step),
+        }
+        rest
+    }
+
+    fn input(&mut self, frame: &Frame<'_>) {
+        let (from, next) = self.from;
+        if !self.peers.can_receive(from) {
+            return;
+        }
+        match self.peers.input(from, frame, self.now_ms) {
+            Ok(()) => {
+                self.from.1 += u64::from(frame.sequence == next && is_counted(&frame.message))
+            }
+            Err(why) => {
+                assert!(!why.chars().any(char::is_control), "{why:?}");
+                self.greet(0);
+            }
+        }
+    }
+
+    /// The peer comes again: after a restart, or the same run of it.
+    fn greet(&mut self, step: u8) {
+        self.greeted_count += u64::from(step & 8 == 0);
+        let (node, expected) =
+            if step & 16 == 0 { ("a", None) } else { ("c", self.peers.named("c")) };
+        let (node, incarnation) = (node.to_owned(), 2 + self.greeted_count);
+        let hello = Hello { version: VERSION, node, incarnation, digest: DIGEST };
+        let session = self.peers.greet(&hello, expected, self.now_ms).expect("a peer");
+        self.from = (session.peer, 1);
+    }
+
+    /// This node has something to say of its own connections, or has another configuration.
+    fn own(&mut self, step: u8) {
+        let client = Ipv4Addr::new(198, 51, 100, step >> 5);
+        let key = FlowKey::V4(FlowKeyV4::new(client, Ipv4Addr::new(203, 0, 113, 10), 1, 80, 6));
+        let backend = Ipv4Addr::new(10, 0, 0, 1 + (step >> 7)).into();
+        let moves = (step >> 3) % MOVES;
+        let (state, left_ms) = (State::Established, 60_000);
+        let record = Record { key, backend, state, age_ms: 5, left_ms, moves, wins_ties: false };
+        match step & 16 {
+            0 => self.peers.offer(
+                &[Change::Claim(record), Change::End(key)][..1 + usize::from(step >> 7)],
+                self.now_ms,
+            ),
+            _ => self.peers.set_epoch(u64::from(step >> 5)),
+        }
+    }
+
+    fn walk(&mut self, step: u8) {
+        if let Some(walk) = self.peers.snapshot_wanted(self.now_ms) {
+            self.peers.give_page(walk, (&[], &[]), step & 16 == 0, self.now_ms);
+        }
+    }
+
+    /// What is sent is frames.
+    fn check(&mut self) {
+        let waiting: usize =
+            self.peers.status(self.now_ms).iter().map(|peer| peer.import_count).sum();
+        assert!(waiting <= 2 * IMPORTS_MAX, "{waiting} changes wait");
+        let mut out = Vec::new();
+        self.peers.output(self.from.0, &mut out, FRAME_BYTES_MAX, self.now_ms);
+        let mut sent = &out[..];
+        while let Some((_, taken)) = decode(sent, FRAME_BYTES_MAX).expect("frames of this node") {
+            sent = &sent[taken..];
+        }
+        assert!(sent.is_empty(), "half a frame");
+    }
+}
+
+/// Whether frames of this kind have sequence numbers.
+const fn is_counted(message: &Message<'_>) -> bool {
+    matches!(
+        message,
+        Message::SnapshotBegin
+            | Message::SnapshotEnd
+            | Message::Changes(_)
+            | Message::Relayed { .. }
+    )
+}
