@@ -89,13 +89,14 @@ impl<'a> Assembly<'a> {
     }
 
     /// How long the thread of the core at `index` would sleep where its turn at `now` has found nothing: nothing
-    /// unless in [`Idle::Adaptive`].
+    /// unless in [`Idle::Adaptive`], and nothing where a stage [has work](hotloop_stage::BurstStage::has_work).
     ///
     /// # Panics
     /// When there is no such core.
     #[must_use]
-    pub fn sleep(&self, index: usize, now: Instant) -> Option<Duration> {
-        self.paces[index].sleep(now).filter(|_| self.idle == Idle::Adaptive)
+    pub fn sleep(&mut self, index: usize, now: Instant) -> Option<Duration> {
+        let sleep = self.paces[index].sleep(now).filter(|_| self.idle == Idle::Adaptive)?;
+        (!self.cores[index].worker.has_work()).then_some(sleep)
     }
 
     /// Whether a stage has panicked.

@@ -28,8 +28,8 @@ pub enum Idle {
     /// Executes the CPU's pause hint between empty polls, up to 64 of them in a row: a core that
     /// shares its execution units with another leaves them to it.
     Pause,
-    /// Sleeps while few packets come, for at most [`SLEEP_MAX`](Self::SLEEP_MAX), and is as
-    /// [`Pause`](Self::Pause) otherwise.
+    /// Sleeps while few packets come and no stage [has work](hotloop_stage::BurstStage::has_work), for at most
+    /// [`SLEEP_MAX`](Self::SLEEP_MAX), and is as [`Pause`](Self::Pause) otherwise.
     ///
     /// A sleep is as long as a burst takes to arrive at the rate of the latest packets. Where that is less than
     /// 10 µs, or a whole burst has just come, the core doesn't sleep. What arrives meanwhile waits in the RX queue

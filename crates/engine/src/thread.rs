@@ -137,7 +137,7 @@ impl CoreThread<'_> {
                 self.shared.count_exhausted();
                 is_exhausted = true;
             }
-            if wait.poll_later(now) {
+            if wait.poll_later(now, || worker.has_work()) {
                 watch.rest();
             }
         }

@@ -55,12 +55,17 @@ impl<'a> Wait<'a> {
         }
     }
 
-    /// Nothing came in a turn at `now`, and nothing may come for a while. Returns whether the thread has
-    /// slept.
+    /// Nothing came in a turn at `now`, and nothing may come for a while: the thread may sleep, unless it `has_work`.
+    /// Returns whether it has slept.
     #[inline]
-    pub(crate) fn poll_later(&mut self, now: hotloop_stage::Instant) -> bool {
+    pub(crate) fn poll_later(
+        &mut self,
+        now: hotloop_stage::Instant,
+        has_work: impl FnOnce() -> bool,
+    ) -> bool {
         let is_adaptive = self.idle == Idle::Adaptive;
-        match is_adaptive.then(|| self.pace.sleep(now)).flatten() {
+        let sleep = is_adaptive.then(|| self.pace.sleep(now)).flatten();
+        match sleep.filter(|_| !has_work()) {
             Some(sleep) => {
                 self.sleep(now, sleep);
                 true

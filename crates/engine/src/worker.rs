@@ -77,6 +77,13 @@ impl dyn Worker + '_ {
         is_lossless
     }
 
+    /// Whether a stage has work left that no packet brings.
+    pub(crate) fn has_work(&mut self) -> bool {
+        let mut has_work = false;
+        self.visit(&mut |part| has_work |= part.has_work());
+        has_work
+    }
+
     /// Starts its devices, in the order of a packet, up to the first that does not start.
     pub(crate) fn start(&mut self, limits: &Limits, is_lossless: bool) -> Result<(), Error> {
         if is_lossless && self.room() == 0 {

@@ -1,7 +1,7 @@
 //! `Idle::Adaptive` under a clock of its own: how long packets wait for a core that sleeps.
 
 use hotloop_engine::{Assembly, Chain, Deployment, Engine, Graph, Idle, source};
-use hotloop_stage::{Carries, Cx, Instant, NoDrops, Stage, Verdict};
+use hotloop_stage::{Burst, BurstStage, Carries, Cx, Instant, NoDrops, Output, Stage, Verdict};
 use hotloop_testing::{Frame, MemoryPort, PooledPacket, Rng};
 use std::sync::Mutex;
 
@@ -156,4 +156,46 @@ fn no_other_mode_sleeps() {
             run(Deployment::run_to_completion(1), idle, &steadily(100_000, 10_000_000));
         assert_eq!(sleeps[0].len(), 0, "{idle}");
     }
+}
+
+/// Has work for so many turns.
+struct Busy(u32);
+
+impl BurstStage<PooledPacket> for Busy {
+    type Out = PooledPacket;
+    type Drop = NoDrops;
+
+    fn process(
+        &mut self,
+        _: &mut Cx<'_, NoDrops>,
+        input: &mut Burst<PooledPacket>,
+        out: &mut Output<'_, PooledPacket>,
+    ) {
+        out.map(input, Some);
+    }
+
+    fn tick(&mut self, _: &mut Cx<'_, NoDrops>, _: &mut Output<'_, PooledPacket>) {
+        self.0 = self.0.saturating_sub(1);
+    }
+
+    fn has_work(&self) -> bool {
+        self.0 > 0
+    }
+}
+
+#[test]
+fn a_core_does_not_sleep_while_a_stage_has_work() {
+    let port = MemoryPort::new("port");
+    let graph = source(|core| port.rx_queue(core))
+        .burst_stage(|_| Busy(5))
+        .sink(|core| port.tx_queue(core));
+    let plan = Engine::plan(graph, Deployment::run_to_completion(1)).expect("it fits");
+    let plan = plan.idle(Idle::Adaptive);
+    let mut assembly: Assembly<'_> = plan.assemble().expect("memory");
+    for turn in 1..10 {
+        let now = Instant::from_ns(turn * TURN_NS);
+        assert_eq!(assembly.step(0, now), 0);
+        assert_eq!(assembly.sleep(0, now).is_some(), turn >= 5, "turn {turn}");
+    }
+    assert!(assembly.finish(Instant::from_ns(10 * TURN_NS)).is_whole());
 }

@@ -120,6 +120,12 @@ pub trait BurstStage<In> {
         0
     }
 
+    /// Whether it has work left that [`tick`](Self::tick) does in steps: then a core does not sleep, however few packets
+    /// come. Called only where a core would sleep otherwise.
+    fn has_work(&self) -> bool {
+        false
+    }
+
     /// The most packets that [`process`](Self::process) emits for one that it takes. Ahead of a
     /// boundary, a source that can wait is polled for no more than the rings have room for after
     /// this growth. What [`tick`](Self::tick) and [`finish`](Self::finish) emit is not covered.

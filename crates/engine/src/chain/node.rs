@@ -80,6 +80,11 @@ pub trait Part {
         false
     }
 
+    /// Whether it has work left that no packet brings: [`BurstStage::has_work`](hotloop_stage::BurstStage::has_work).
+    fn has_work(&self) -> bool {
+        false
+    }
+
     /// The devices of its source or sink; none where it has neither.
     fn devices(&self) -> Option<Vec<Arc<dyn Device>>> {
         None

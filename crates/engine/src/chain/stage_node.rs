@@ -205,6 +205,10 @@ impl<In, A: BurstStage<In>> Part for Work<In, A> {
         BURST_CAPACITY + self.stage.held_max()
     }
 
+    fn has_work(&self) -> bool {
+        self.stage.has_work()
+    }
+
     /// What the stage holds stays with it, is counted here, and is dropped with it.
     fn abandon(&mut self) {
         abandon_emitted(&self.counters, &mut self.output);
