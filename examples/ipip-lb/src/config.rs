@@ -50,7 +50,7 @@ mod store;
 mod via;
 mod words;
 
-pub use cluster::{Cluster, ClusterPeer, Security};
+pub use cluster::{Cluster, ClusterPeer, PREPARE_MS_MAX, Security};
 pub(crate) use file::read as read_file;
 pub use port::{NextHop, Port, Side, VLAN_MAX};
 pub use store::{Store, StoreAddress};

@@ -161,7 +161,7 @@ impl SourceLimit {
 }
 
 /// The buckets that there were, which outlast service tables: a reload refills none.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Buckets {
     /// By the number of the service.
     services: HashMap<u32, Arc<Bucket>>,

@@ -174,6 +174,11 @@ impl Exchanges {
         self.mailbox.is_some()
     }
 
+    /// Whether one is in progress.
+    pub(super) const fn has_work(&self) -> bool {
+        self.current.is_some()
+    }
+
     /// Goes on with the one in progress, or the next one: a bounded step.
     #[inline]
     pub(super) fn go_on<P>(

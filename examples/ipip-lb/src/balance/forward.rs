@@ -189,6 +189,10 @@ impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
         self.state.fragments.waiting_count()
     }
 
+    fn has_work(&self) -> bool {
+        self.state.marking.has_work() || self.exchanges.has_work()
+    }
+
     fn held_max(&self) -> usize {
         WAITING_MAX
     }
@@ -201,7 +205,7 @@ impl<P: PacketBuf + Carries> Balance<P> {
             let settings = &self.services.current().settings;
             self.state.connections.set_idle_ns(settings.idle_ns);
             self.state.schedule.set_persistence_ns(settings.persistence_ns_max);
-            self.state.begin_marking(now);
+            self.state.begin_marking(settings.prepare_ns_max, now);
         }
     }
 

@@ -10,17 +10,19 @@ use crate::services::ServiceTable;
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::stage::Instant;
 
-/// How long the walk that marks exceptions takes after the service table has changed, in nanoseconds, where
-/// [`SLOTS_A_TURN_MAX`] suffices for that.
-const PREPARE_NS_MAX: u64 = 1_000_000_000;
-
 /// How many places it looks at in a turn, whatever the time. Where it has time for more turns than it needs, it is
 /// done earlier.
 const SLOTS_A_TURN_MIN: usize = 4;
 
-/// How many places a walk looks at in a turn at most: each may take a walk through services, some 100 ns, so less
-/// than 10 µs a turn.
-const SLOTS_A_TURN_MAX: usize = 64;
+/// How many places a walk looks at in a turn at most, where there is nothing in them: each takes some nanoseconds.
+const SLOTS_A_TURN_MAX: usize = 1_024;
+
+/// After how many connections a walk is through with its turn: each may take a look at two service tables, some 100 ns
+/// or more, so some 10 µs a turn.
+const CONNECTIONS_A_TURN: usize = 48;
+
+/// How many places it looks at before it counts the connections in them.
+const SLOTS_A_STEP: usize = 16;
 
 /// How often connections are looked at within the shortest idle timeout: a connection that is
 /// [due](Connection::is_due) after a third is claimed again long before the other nodes forget it.
@@ -98,14 +100,19 @@ impl Marking {
     pub(super) const fn is_complete(&self) -> bool {
         !self.is_incomplete
     }
+
+    /// Whether there is a walk in progress that others wait for.
+    pub(super) const fn has_work(&self) -> bool {
+        self.is_incomplete
+    }
 }
 
 impl<P> Worker<P> {
     /// Begins to mark the exceptions of a service table that has just been taken up.
     #[cold]
-    pub(super) fn begin_marking(&mut self, now: Instant) {
+    pub(super) fn begin_marking(&mut self, prepare_ns_max: u64, now: Instant) {
         let purpose = Purpose::Mark { repeats_left: REPEATS_MAX };
-        let pass = Pass::new(purpose, &self.connections, now, PREPARE_NS_MAX);
+        let pass = Pass::new(purpose, &self.connections, now, prepare_ns_max);
         // One that is under way goes on from where it is: however often the table changes, it comes everywhere.
         let pass = match self.marking.pass {
             Some(Pass { walk, purpose: Purpose::Mark { .. }, has_found, .. }) => {
@@ -145,13 +152,33 @@ impl<P> Worker<P> {
     #[cold]
     fn go_on_walking(&mut self, services: &ServiceTable, mut pass: Pass, now: Instant) {
         let budget = pass.budget(now);
-        if budget == 0 {
-            return;
+        let (mut slot_count, mut connection_count) = (0, 0);
+        while slot_count < budget && connection_count < CONNECTIONS_A_TURN {
+            let step = SLOTS_A_STEP.min(budget - slot_count);
+            slot_count += step;
+            let Some(next) = self.step(services, pass, (step, &mut connection_count), now) else {
+                self.marking.pass = None;
+                return;
+            };
+            pass = next;
         }
+        self.marking.pass = Some(pass);
+    }
+
+    /// Looks at the next `budget` places, and counts the connections in them. Returns how the walk goes on, or none at its
+    /// end.
+    fn step(
+        &mut self,
+        services: &ServiceTable,
+        mut pass: Pass,
+        (budget, connection_count): (usize, &mut usize),
+        now: Instant,
+    ) -> Option<Pass> {
         let Self { connections, seed, .. } = self;
         let idle_ns = &services.settings.idle_ns;
         let has_found = &mut pass.has_found;
         let mut refresh = |key: &FlowKey, it: &mut Connection, journal: &mut Journal, is_news| {
+            *connection_count += 1;
             *has_found |= it.is_own_exception();
             let idle_ns = idle_ns[it.state() as usize];
             let is_due = || it.is_own_exception() && it.is_due(idle_ns, now);
@@ -171,13 +198,13 @@ impl<P> Worker<P> {
             }),
         };
         pass.done_count += budget;
-        self.marking.pass = match next {
+        match next {
             Some(walk) => Some(Pass { walk, ..pass }),
             None if pass.comes_round => {
                 Some(Pass { walk: Walk::default(), comes_round: false, ..pass })
             }
             None => self.end_pass(pass, now),
-        };
+        }
     }
 
     /// Ends a walk. Returns another one where some connections may have been missed.
@@ -186,7 +213,7 @@ impl<P> Worker<P> {
         let Purpose::Mark { repeats_left } = pass.purpose else { return None };
         if repeats_left > 0 && pass.moved_count != self.connections.moved_count() {
             let purpose = Purpose::Mark { repeats_left: repeats_left - 1 };
-            return Some(Pass::new(purpose, &self.connections, now, PREPARE_NS_MAX));
+            return Some(Pass::new(purpose, &self.connections, now, pass.length_ns));
         }
         self.marking.is_incomplete = false;
         None

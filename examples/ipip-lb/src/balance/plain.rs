@@ -35,7 +35,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         let layout = classified.tag();
         let packet = &mut classified.packet;
         let Some(key) = layout.fast_key_v4(packet.data()) else { return Err(None) };
-        if services.has_limits() {
+        if !services.begins_plainly() {
             return Err(None);
         }
         let Some(service) = services.service_of_v4(&key) else { return Err(None) };

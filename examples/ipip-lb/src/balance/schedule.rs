@@ -1,6 +1,7 @@
 //! Which backend a new connection goes to.
 
 use super::BalanceDrop;
+use super::serve::service_of_connection;
 use crate::config::Scheduler;
 use crate::counts::WorkerCounts;
 use crate::prefix::bits;
@@ -200,8 +201,25 @@ fn by_configuration(
 }
 
 /// Whether a connection with this target is an exception: were it forgotten, its next packet might go
-/// elsewhere. `service` is the one that takes the packet, by the configuration in force.
+/// elsewhere, here or at a peer that goes by the [other](ServiceTable::other) table. `service` is the one that takes
+/// the packet, by the table in use.
 pub fn is_exception(
+    services: &ServiceTable,
+    service: Option<&Service>,
+    key: &FlowKey,
+    hash: u32,
+    target: TargetId,
+) -> bool {
+    is_elsewhere(services, service, key, hash, target)
+        || services.other().is_some_and(|other| {
+            // Where it has no such backend, no table of connections keeps this one where it is.
+            other.active(target).is_some()
+                && is_elsewhere(other, service_of_connection(other, key), key, hash, target)
+        })
+}
+
+/// Whether a table might place a connection elsewhere.
+fn is_elsewhere(
     services: &ServiceTable,
     service: Option<&Service>,
     key: &FlowKey,

@@ -180,10 +180,11 @@ impl<P: PacketBuf + Carries> Worker<P> {
         let Some(place) = made else {
             return Ok(consistent);
         };
-        if service.scheduler != Scheduler::Maglev {
+        if service.scheduler != Scheduler::Maglev || services.other().is_some() {
             // A connection in its midst was another balancer's until now: whatever the scheduler, all
             // balancers agree on the consistent choice.
-            if !packet.is_within_tcp()
+            if service.scheduler != Scheduler::Maglev
+                && !packet.is_within_tcp()
                 && let Ok(chosen) = self.schedule.choose(services, service, client, hash, now)
             {
                 connection.target = chosen;

@@ -57,6 +57,7 @@ fn cluster(cluster: &Cluster) -> Value {
         "peers": cluster.peers.iter().map(peer).collect::<Vec<_>>(),
         "trusted_network": cluster.security == Security::TrustedNetwork,
         "ready_timeout_s": cluster.ready_timeout_s,
+        "prepare_ms_max": cluster.prepare_ms_max,
     })
 }
 

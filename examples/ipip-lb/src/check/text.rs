@@ -43,7 +43,9 @@ impl Display for Understood<'_> {
                  for what still comes"
             )?;
         }
-        if let Some(Cluster { node, listen, peers, security, ready_timeout_s }) = cluster {
+        if let Some(cluster) = cluster {
+            let Cluster { node, listen, peers, security, ready_timeout_s, prepare_ms_max } =
+                cluster;
             let peers: Vec<_> =
                 peers.iter().map(|it| format!("{} at {}", it.name, it.address)).collect();
             let by = match security {
@@ -53,7 +55,7 @@ impl Display for Understood<'_> {
             writeln!(
                 f,
                 "cluster: node {node} at {listen}, by {by}; peers: {}; announces without their \
-                 snapshots after {ready_timeout_s} s",
+                 snapshots after {ready_timeout_s} s; looks through connections in {prepare_ms_max} ms",
                 peers.join(", ")
             )?;
         }

@@ -7,6 +7,7 @@ use super::parse::name;
 use super::store::{STORE_KEYS, Store, store};
 use std::collections::HashSet;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 /// How long a node waits for its peers' snapshots, in seconds, where nothing else is written.
@@ -14,6 +15,12 @@ const READY_TIMEOUT_S: u32 = 30;
 
 /// The most that may be written.
 const READY_TIMEOUT_S_MAX: u32 = 3_600;
+
+/// In how many milliseconds workers look through all connections after a change, where nothing else is written.
+pub const PREPARE_MS_MAX: u32 = 1_000;
+
+/// The least and the most that may be written.
+const PREPARE_MS_RANGE: RangeInclusive<u32> = 10..=5_000;
 
 /// How many other nodes there may be.
 const PEERS_MAX: usize = 31;
@@ -34,6 +41,9 @@ pub struct Cluster {
     pub security: Security,
     /// For how many seconds at most it waits for their snapshots before it announces.
     pub ready_timeout_s: u32,
+    /// In how many milliseconds workers look through all connections when a change is prepared. Peers then have
+    /// [several times](crate::control::PREPARE_PARTS) as long, from its beginning, to enter what was found.
+    pub prepare_ms_max: u32,
 }
 
 /// One of the other nodes.
@@ -62,8 +72,16 @@ pub enum Security {
 }
 
 /// The keys of what nodes tell each other.
-const PEER_KEYS: [&str; 7] =
-    ["peers", "listen", "trusted_network", "certificate", "key", "authority", "ready_timeout_s"];
+const PEER_KEYS: [&str; 8] = [
+    "peers",
+    "listen",
+    "trusted_network",
+    "certificate",
+    "key",
+    "authority",
+    "ready_timeout_s",
+    "prepare_ms_max",
+];
 
 /// The peers of this node, and from where the configuration of all nodes comes: one of them or both.
 pub fn cluster(
@@ -100,7 +118,9 @@ fn peered(
     };
     let ready_timeout_s =
         section.integer_or("ready_timeout_s", 0..=READY_TIMEOUT_S_MAX, READY_TIMEOUT_S)?;
-    Ok(Cluster { node, listen, peers, security: security(section, files)?, ready_timeout_s })
+    let prepare_ms_max = section.integer_or("prepare_ms_max", PREPARE_MS_RANGE, PREPARE_MS_MAX)?;
+    let security = security(section, files)?;
+    Ok(Cluster { node, listen, peers, security, ready_timeout_s, prepare_ms_max })
 }
 
 /// The nodes that are listed; this node may be among them, so that the list is the same everywhere.

@@ -4,7 +4,7 @@ use super::refresh::{Arranged, Member, View};
 use super::slots::{Owner, Slots};
 use super::{Maglevs, SLOTS_SPARE, Service, ServiceTable, Settings, Target, TooManyTargets};
 use crate::blocks::Blocks;
-use crate::config::{self, Balancer, Config, Health, Timeouts};
+use crate::config::{self, Balancer, Config, Health, PREPARE_MS_MAX, Timeouts};
 use crate::connection::State;
 use crate::hashes::Hashes;
 use crate::limits::{Buckets, SourceLimit};
@@ -65,8 +65,8 @@ pub enum Removal {
     Flush,
 }
 
-/// Builds service tables.
-#[derive(Debug)]
+/// Builds service tables. A clone builds as if it were the original: of the two, one is to go on.
+#[derive(Clone, Debug)]
 pub struct Builder {
     slots: Slots,
     /// By name and address, for ever: a service that comes back is the one that it was.
@@ -229,6 +229,7 @@ impl Builder {
             serial: super::next_serial(),
             rules: Rules::new(&config.services),
             has_limits: source_limit.is_some() || services.iter().any(|it| it.limit.is_some()),
+            other: None,
             source_limit,
             blocked,
             probe_sources: balancer.probe_sources.clone(),
@@ -299,8 +300,14 @@ fn settings(config: &Config) -> Settings {
         clamp_mss: balancer.clamp_mss,
         new_connections_per_second_max: balancer.new_connections_per_second_max,
         idle_ns: idle_ns(&balancer.timeouts),
+        prepare_ns_max: u64::from(prepare_ms_max(config)) * 1_000_000,
         persistence_ns_max: u64::from(persistence_s.unwrap_or(0)) * 1_000_000_000,
     }
+}
+
+/// In how many milliseconds connections are looked through, whether there are peers or not.
+fn prepare_ms_max(config: &Config) -> u32 {
+    config.cluster.as_ref().map_or(PREPARE_MS_MAX, |cluster| cluster.prepare_ms_max)
 }
 
 /// The idle timeouts by [`State`].

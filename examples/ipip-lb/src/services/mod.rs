@@ -61,6 +61,8 @@ pub struct ServiceTable {
     source_limit: Option<SourceLimit>,
     /// Whether there is a limit on new connections.
     has_limits: bool,
+    /// See [`other`](Self::other).
+    other: Option<Arc<Self>>,
     /// What holds for all services.
     pub settings: Settings,
 }
@@ -81,6 +83,8 @@ pub struct Settings {
     /// How long connections are remembered after their last packet, by
     /// [`State`](crate::connection::State).
     pub idle_ns: [u64; CLASS_COUNT],
+    /// In how many nanoseconds workers look through all connections after a change.
+    pub prepare_ns_max: u64,
     /// The longest time for which any service has clients keep their backends.
     pub persistence_ns_max: u64,
 }
@@ -269,6 +273,31 @@ impl ServiceTable {
         }
     }
 
+    /// Another table that peers may choose backends by: the one that is being prepared, or the one before this one. What
+    /// it places elsewhere is an exception, too.
+    #[inline(always)]
+    #[must_use]
+    pub fn other(&self) -> Option<&Self> {
+        self.other.as_deref()
+    }
+
+    /// This table beside the `other`, of which it takes what that one has itself. It has a number of its own.
+    #[must_use]
+    pub fn beside(&self, other: Option<Arc<Self>>) -> Self {
+        let alone = |other: Arc<Self>| match other.other {
+            Some(_) => Arc::new(Self { other: None, ..(*other).clone() }),
+            None => other,
+        };
+        Self { serial: next_serial(), other: other.map(alone), ..self.clone() }
+    }
+
+    /// Whether the first packet of a connection can be taken without a look at limits or at another table.
+    #[inline(always)]
+    #[must_use]
+    pub(crate) const fn begins_plainly(&self) -> bool {
+        !self.has_limits && self.other.is_none()
+    }
+
     /// The services, in the order of the configuration.
     #[must_use]
     pub fn all(&self) -> &[Service] {
@@ -331,13 +360,17 @@ impl ServiceTable {
         client: IpAddr,
         hash: u32,
     ) -> Option<TargetId> {
-        if self.is_at(target, client) { self.other(service, client, hash) } else { Some(target) }
+        if self.is_at(target, client) {
+            self.other_choice(service, client, hash)
+        } else {
+            Some(target)
+        }
     }
 
     /// A target of the service's that is not the client itself.
     #[cold]
     #[inline(never)]
-    fn other(&self, service: &Service, client: IpAddr, hash: u32) -> Option<TargetId> {
+    fn other_choice(&self, service: &Service, client: IpAddr, hash: u32) -> Option<TargetId> {
         let others = || service.choices.iter().filter(|it| !self.is_at(it.target, client));
         let sum: u64 = others().map(|it| u64::from(it.weight)).sum();
         let mut point = (u64::from(hash) * sum) >> 32;

@@ -24,7 +24,7 @@ pub struct TooManyTargets {
 pub(super) type Owner = (u32, IpAddr);
 
 /// The slots, as control keeps them.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Slots {
     capacity: usize,
     taken: HashMap<Owner, u32>,

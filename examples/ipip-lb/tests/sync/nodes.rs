@@ -65,6 +65,7 @@ pub fn cluster(node: &str, listen: SocketAddr, peers: &[(&str, SocketAddr)]) -> 
         peers: peers.iter().map(peer).collect(),
         security: Security::TrustedNetwork,
         ready_timeout_s: 30,
+        prepare_ms_max: 1_000,
     }
 }
 
