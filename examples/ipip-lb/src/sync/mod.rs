@@ -25,13 +25,19 @@
 //!   away, or have restarted, are then sent to the peer.
 //! - Enter an end only where what is there is remote, and decide on claims by [`merge`]. Remote connections stay
 //!   when the configuration says the same: their owners end them.
-//! - Call [`Sync::set_epoch`] before it offers what follows from a configuration.
+//! - Call [`Sync::set_epoch`] before any worker goes by a configuration, and [`Sync::enter_epoch`] once all do.
 //!
 //! # Epochs
-//! A frame carries the revision of the configuration in force at its sender. Claims count whatever it is. An end under
-//! a newer one waits until this node has that configuration too: the connection may only have become what
-//! the newer configuration says, and must be known as long as the older one holds here. Where nodes have
-//! no revision in common, it is 0 everywhere, and nothing waits.
+//! A frame carries the revision of the configuration that the first of its sender's workers goes by. Claims count whatever
+//! it is. An end under a newer one waits until all workers of this node go by that configuration too: the
+//! connection may only have become what the newer configuration says, and must be known as long as the older one
+//! holds here. Where nodes have no revision in common, it is 0 everywhere, and nothing waits.
+//!
+//! # Changes of the configuration
+//! A connection that begins at a node with the newer configuration, or one that is being prepared, is an exception
+//! for peers with the older one. So workers compare connections with two tables as long as there may be two
+//! ([`ServiceTable::other`](crate::services::ServiceTable::other)). A change is prepared once workers have looked through all
+//! connections with both, and each peer has entered what was [offered](Sync::watermark) up to then.
 //!
 //! # What is promised
 //! A packet of a connection goes to its backend by whichever node it comes, if all nodes had entered
@@ -60,7 +66,7 @@ use crate::hashes::HashKey;
 pub use merge::{Existing, MOVES, Verdict, is_ahead, merge};
 use mio::Waker;
 pub use peer::{Counts, PeerState, PeerStatus};
-pub use peers::{Local, Peers, SessionId, Walk};
+pub use peers::{Entered, Local, Peers, SessionId, Walk, Watermark};
 pub use record::{Change, Record};
 use rustix::rand::{GetRandomFlags, getrandom};
 use rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
@@ -135,10 +141,28 @@ impl Sync {
         self.local_address
     }
 
-    /// Notes the revision of the configuration that is in force here, or 0 where nodes have none in common. Call
-    /// this before [`offer`](Self::offer) with what follows from it.
+    /// Notes the revision of the configuration that what is [offered](Self::offer) from now on follows from, or 0
+    /// where nodes have none in common. Call this before any worker goes by it.
     pub fn set_epoch(&self, epoch: u64) {
         lock(&self.shared.peers).set_epoch(epoch);
+    }
+
+    /// Notes the revision of the configuration by which all workers go: ends that waited for it count. A worker that goes by
+    /// an older one needs the connections still that they end.
+    pub fn enter_epoch(&self, epoch: u64) {
+        lock(&self.shared.peers).enter_epoch(epoch);
+    }
+
+    /// What was offered up to now, for [`entered`](Self::entered).
+    #[must_use]
+    pub fn watermark(&self) -> Watermark {
+        lock(&self.shared.peers).watermark()
+    }
+
+    /// Which peers have not entered what was offered up to then. Of one that came back meanwhile, a whole snapshot counts.
+    #[must_use]
+    pub fn entered(&self, watermark: &Watermark) -> Entered {
+        lock(&self.shared.peers).entered(watermark)
     }
 
     /// Queues changes of this node's own exceptions for all peers. Never waits: a peer for which more waits

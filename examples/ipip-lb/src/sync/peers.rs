@@ -1,6 +1,8 @@
 //! All peers of a node: what it says to them, and what it hears. No sockets and no clocks: bytes and
 //! times come from outside, so that a simulation runs the same code as [`Sync`](super::Sync).
 
+mod watermark;
+
 use super::held::Held;
 use super::owners::{Owner, Owners};
 use super::peer::{Peer, PeerStatus};
@@ -9,6 +11,7 @@ use super::wire::{Changes, Frame, Hello, Message, VERSION};
 use super::{Change, PeerId, Record};
 use hotloop::packet::flow_key::FlowKey;
 use std::collections::VecDeque;
+pub use watermark::{Entered, Watermark};
 
 /// What a node is, to its peers.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -45,7 +48,10 @@ pub struct Peers {
     peers: Vec<Peer>,
     owners: Owners,
     held: Held,
+    /// From which configuration follows what is said.
     epoch: u64,
+    /// By which all workers go.
+    entered_epoch: u64,
     walk_count: u64,
     /// The number of the walk for each peer.
     walks: Vec<u64>,
@@ -70,6 +76,7 @@ impl Peers {
             owners: Owners::default(),
             held: Held::default(),
             epoch: 0,
+            entered_epoch: 0,
             walk_count: 0,
             imports: VecDeque::new(),
         }
@@ -234,7 +241,7 @@ impl Peers {
         }
         peer.has_received_snapshot = true;
         peer.counts.snapshots_received += 1;
-        let (owner, is_newer) = (peer.owner(id), epoch > self.epoch);
+        let (owner, is_newer) = (peer.owner(id), epoch > self.entered_epoch);
         let mut ended = Vec::new();
         let owner_of = |id: PeerId| self.peers[id.0].owner(id);
         self.owners.end_snapshot(owner, owner_of, |key| {
@@ -257,7 +264,7 @@ impl Peers {
                     let wins_ties = self.peers[id.0].name < self.local.node;
                     self.claim(id, (owner, true), Record { wins_ties, ..record }, now_ms);
                 }
-                Change::End(key) if epoch > self.epoch => {
+                Change::End(key) if epoch > self.entered_epoch => {
                     if !self.held.hold(key, epoch, id) {
                         self.peers[id.0].counts.superseded += 1;
                     }
@@ -342,10 +349,17 @@ impl Peers {
         self.peers[peer.0].session = Some(session);
     }
 
-    /// Notes the revision of the configuration that is in force here. Call this before
-    /// [`offer`](Self::offer) with what follows from it.
+    /// Notes the revision of the configuration that what is [offered](Self::offer) from now on follows from.
     pub fn set_epoch(&mut self, epoch: u64) {
         self.epoch = epoch;
+    }
+
+    /// Notes the revision of the configuration by which all workers go: ends that waited for it count.
+    pub fn enter_epoch(&mut self, epoch: u64) {
+        if epoch == self.entered_epoch {
+            return;
+        }
+        self.entered_epoch = epoch;
         for (key, from) in self.held.release(epoch) {
             self.end_claim(from, key);
         }

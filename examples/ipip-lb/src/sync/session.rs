@@ -45,6 +45,8 @@ pub enum Snapshot {
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     sequence: u64,
+    /// How many items were queued up to its last one, since the session began.
+    item_count: u64,
     record_count: usize,
     /// Since when its first record waits.
     since_ms: u64,
@@ -55,6 +57,12 @@ struct Sent {
 pub struct Session {
     queue: VecDeque<(u64, Item)>,
     snapshot: Snapshot,
+    /// How many items were queued since the session began, those among them that an overflow removed.
+    queued_count: u64,
+    /// Which of them ended the last snapshot.
+    snapshot_end: u64,
+    /// Up to which of them the peer has entered all.
+    entered_count: u64,
     in_flight: VecDeque<Sent>,
     in_flight_records: usize,
     sequence: u64,
@@ -70,6 +78,9 @@ impl Session {
         Self {
             queue: VecDeque::new(),
             snapshot: Snapshot::Due,
+            queued_count: 0,
+            snapshot_end: 0,
+            entered_count: 0,
             in_flight: VecDeque::new(),
             in_flight_records: 0,
             sequence: 0,
@@ -89,6 +100,7 @@ impl Session {
         let has_room = self.queue.len() < QUEUE_MAX;
         if has_room {
             self.queue.push_back((now_ms, item));
+            self.queued_count += 1;
         } else {
             self.restart();
         }
@@ -133,6 +145,7 @@ impl Session {
         let is_queued = self.push(Item::SnapshotEnd, now_ms);
         if is_queued {
             self.snapshot = Snapshot::Gathered;
+            self.snapshot_end = self.queued_count;
         }
         is_queued
     }
@@ -147,6 +160,7 @@ impl Session {
         }
         while let Some(sent) = self.in_flight.pop_front_if(|sent| sent.sequence <= sequence) {
             self.in_flight_records -= sent.record_count;
+            self.entered_count = sent.item_count;
         }
         Ok(())
     }
@@ -161,6 +175,18 @@ impl Session {
         let sent = self.in_flight.front().map(|sent| sent.since_ms);
         let since = sent.or_else(|| self.queue.front().map(|&(since_ms, _)| since_ms));
         since.map_or(0, |since| now_ms.saturating_sub(since))
+    }
+
+    /// How many items were queued since the session began.
+    pub const fn queued_count(&self) -> u64 {
+        self.queued_count
+    }
+
+    /// Whether the peer has entered a snapshot, and all that was queued up to there: what an overflow removed is in
+    /// a later snapshot.
+    pub fn has_entered(&self, queued_count: u64) -> bool {
+        self.snapshot == Snapshot::Gathered
+            && self.entered_count >= queued_count.max(self.snapshot_end)
     }
 
     /// Whether the peer has entered all that this node knows.
@@ -191,7 +217,8 @@ impl Session {
                 }
             };
             Frame { epoch, sequence, message }.encode(out);
-            self.in_flight.push_back(Sent { sequence, record_count, since_ms });
+            let item_count = self.queued_count - self.queue.len() as u64;
+            self.in_flight.push_back(Sent { sequence, item_count, record_count, since_ms });
             self.in_flight_records += record_count;
             self.sent_ms = now_ms;
             return true;

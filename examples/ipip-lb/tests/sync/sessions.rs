@@ -201,8 +201,10 @@ fn a_peer_that_stops_reading_delays_no_other() {
 fn an_end_under_a_newer_configuration_waits_for_it() {
     let [a, b] = pair();
     let (mut a, mut b) = (Node::start(&a), Node::start(&b));
-    a.sync.set_epoch(1);
-    b.sync.set_epoch(1);
+    for node in [&a, &b] {
+        node.sync.set_epoch(1);
+        node.sync.enter_epoch(1);
+    }
     a.claim(0..2);
     until_caught_up(&mut [&mut a, &mut b]);
     a.end(0);
@@ -214,6 +216,9 @@ fn an_end_under_a_newer_configuration_waits_for_it() {
     until_caught_up(&mut [&mut a, &mut b]);
     assert_eq!(b.entered.len(), 1, "the old configuration needs it");
     b.sync.set_epoch(2);
+    until_caught_up(&mut [&mut a, &mut b]);
+    assert_eq!(b.entered.len(), 1, "some of its workers still need it");
+    b.sync.enter_epoch(2);
     until(&mut [&mut a, &mut b], "ended", |nodes| nodes[1].entered.is_empty());
 }
 

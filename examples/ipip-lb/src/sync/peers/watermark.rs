@@ -1,0 +1,100 @@
+//! What peers have entered of what was offered up to some moment, however much is offered after it.
+
+use super::{Peer, Peers};
+
+/// What was offered up to some moment: for each peer, the number of its session, and how much of it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Watermark(Vec<Option<(u64, u64)>>);
+
+/// The peers that have not entered what was offered up to some moment, by name.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Entered {
+    /// With which there is no connection.
+    pub away: Vec<String>,
+    /// Which are still to enter some of it.
+    pub waiting: Vec<String>,
+}
+
+impl Peers {
+    /// What was offered up to now, for each peer.
+    pub fn watermark(&self) -> Watermark {
+        let of =
+            |peer: &Peer| peer.session.as_ref().map(|it| (peer.session_number, it.queued_count()));
+        Watermark(self.peers.iter().map(of).collect())
+    }
+
+    /// How far peers are with what was offered up to then: those that have not entered it, and those that are away.
+    pub fn entered(&self, watermark: &Watermark) -> Entered {
+        let mut entered = Entered::default();
+        for (peer, offered) in self.peers.iter().zip(&watermark.0) {
+            // Another session begins with a snapshot of all.
+            let same = offered.filter(|(number, _)| *number == peer.session_number);
+            match &peer.session {
+                None => entered.away.push(peer.name.clone()),
+                Some(session) if session.has_entered(same.map_or(0, |(_, count)| count)) => {}
+                Some(_) => entered.waiting.push(peer.name.clone()),
+            }
+        }
+        entered
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::sync::Change;
+    use crate::sync::session::{QUEUE_MAX, Session};
+    use hotloop::packet::flow_key::FlowKey;
+
+    fn end() -> Change {
+        let client = "198.51.100.7:4000".parse().unwrap();
+        Change::End(FlowKey::new(client, "203.0.113.10:80".parse().unwrap(), 6).unwrap())
+    }
+
+    /// Sends all that waits, and returns the number of the last frame.
+    fn send(session: &mut Session, sequence: &mut u64) -> u64 {
+        while session.next_frame(&mut Vec::new(), 0, |_| "", 0) {
+            *sequence += 1;
+        }
+        *sequence
+    }
+
+    #[test]
+    fn what_was_offered_until_then_counts_and_nothing_after_it() {
+        let (mut session, mut sequence) = (Session::new(0), 0);
+        assert!(!session.has_entered(0), "its snapshot is due");
+        session.begin_snapshot(0);
+        assert!(session.end_snapshot(0) && !session.has_entered(0));
+        let snapshot = send(&mut session, &mut sequence);
+        assert!(session.offer(end(), 0));
+        let mark = session.queued_count();
+        let marked = send(&mut session, &mut sequence);
+        assert!(session.offer(end(), 0));
+        send(&mut session, &mut sequence);
+        session.acknowledge(snapshot).unwrap();
+        assert!(session.has_entered(0) && !session.has_entered(mark));
+        session.acknowledge(marked).unwrap();
+        assert!(session.has_entered(mark) && !session.is_caught_up());
+    }
+
+    #[test]
+    fn of_what_an_overflow_removed_the_next_snapshot_counts() {
+        let (mut session, mut sequence) = (Session::new(0), 0);
+        session.begin_snapshot(0);
+        assert!(session.end_snapshot(0));
+        let snapshot = send(&mut session, &mut sequence);
+        session.acknowledge(snapshot).unwrap();
+        while session.offer(end(), 0) {
+            assert!(session.queued_count() <= QUEUE_MAX as u64 + 10, "it never overflows");
+        }
+        let mark = session.queued_count();
+        assert!(!session.has_entered(mark));
+        session.begin_snapshot(0);
+        let begun = send(&mut session, &mut sequence);
+        session.acknowledge(begun).unwrap();
+        assert!(!session.has_entered(mark), "the snapshot has just begun");
+        assert!(session.end_snapshot(0));
+        let ended = send(&mut session, &mut sequence);
+        session.acknowledge(ended).unwrap();
+        assert!(session.has_entered(mark));
+    }
+}
