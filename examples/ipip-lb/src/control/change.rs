@@ -1,7 +1,7 @@
 //! Changing what runs: draining, weights, removing; and what a reload can't change.
 
 use super::Operator;
-use super::publication::{Building, Change, Plans, Removed};
+use super::publication::{Building, Change, Plans, Removed, Weighing};
 use super::until::Until;
 use crate::config::{Config, WEIGHT_MAX};
 use crate::services::{Removal, TargetName};
@@ -17,19 +17,15 @@ impl Operator {
     pub(super) fn drain(&mut self, arguments: &Value) -> Reply {
         let now = Instant::now();
         let until = Until::of(arguments, now);
-        let (until, names) = match until.and_then(|until| Ok((until, self.named(arguments)?))) {
-            Ok(wanted) => wanted,
-            Err(error) => return Reply::Now(Err(error)),
-        };
-        for name in &names {
-            match until {
-                Some(until) => self.drains.plan(name.clone(), until, now),
-                None => self.drains.cancel(name, "an operator drains it for good"),
+        match until.and_then(|until| Ok((until, self.named(arguments)?))) {
+            Ok((until, names)) => {
+                let draining = until.map(|until| until.to_json(now));
+                let answer = json!({ "changed": names.len(), "weight": 0, "draining": draining });
+                let until = until.map(|until| (until, now));
+                self.weigh(names, (0, until, "an operator drains it for good"), answer)
             }
+            Err(error) => Reply::Now(Err(error)),
         }
-        let draining = until.map(|until| until.to_json(now));
-        let answer = json!({ "changed": names.len(), "weight": 0, "draining": draining });
-        self.weigh(names, 0, answer)
     }
 
     pub(super) fn set_weight(&mut self, arguments: &Value) -> Reply {
@@ -38,23 +34,49 @@ impl Operator {
         let weight = weight.ok_or_else(|| format!("give a weight from 0 to {WEIGHT_MAX}"));
         match weight.and_then(|weight| Ok((weight, self.named(arguments)?))) {
             Ok((weight, names)) => {
-                let why = "an operator has changed its weight";
-                names.iter().for_each(|name| self.drains.cancel(name, why));
                 let answer = json!({ "changed": names.len(), "weight": weight });
-                self.weigh(names, weight, answer)
+                self.weigh(names, (weight, None, "an operator has changed its weight"), answer)
             }
             Err(error) => Reply::Now(Err(error)),
         }
     }
 
-    /// Gives these a weight, and the answer once workers have it.
-    fn weigh(&mut self, names: Vec<TargetName>, weight: u32, answer: Value) -> Reply {
-        let weights = names.into_iter().map(|name| (name, weight));
-        Arc::make_mut(&mut self.standing).weights.extend(weights);
+    /// Gives these a weight in their turn, and the answer once workers have it.
+    fn weigh(
+        &mut self,
+        names: Vec<TargetName>,
+        (weight, until, why): (u32, Option<(Until, Instant)>, &'static str),
+        answer: Value,
+    ) -> Reply {
         let (answerer, answered) = mpsc::channel();
-        self.publication.is_stale = true;
-        self.publication.unrefreshed.push((answerer, answer));
+        let weighing = Weighing { names, weight, until, why, answerer, answer };
+        self.publication.unbuilt.push_back(Change::Weights(weighing));
         Reply::Later(answered)
+    }
+
+    /// The plan for a service table with these weights.
+    pub(super) fn plans_with(&self, all: &[Weighing]) -> Plans {
+        let mut standing = Arc::clone(&self.standing);
+        for Weighing { names, weight, .. } in all {
+            let weights = names.iter().map(|name| (name.clone(), *weight));
+            Arc::make_mut(&mut standing).weights.extend(weights);
+        }
+        Plans { standing, like: Some(Arc::clone(&self.table)), ..self.plans_without([]) }
+    }
+
+    /// These weights are in force, but for publishing them.
+    pub(super) fn weighed(&mut self, all: Vec<Weighing>) {
+        for Weighing { names, weight, until, why, answerer, answer } in all {
+            for name in &names {
+                match until {
+                    Some((until, since)) => self.drains.plan(name.clone(), until, since),
+                    None => self.drains.cancel(name, why),
+                }
+            }
+            let weights = names.into_iter().map(|name| (name, weight));
+            Arc::make_mut(&mut self.standing).weights.extend(weights);
+            self.publication.unrefreshed.push((answerer, answer));
+        }
     }
 
     /// Takes a backend out of its services.
@@ -82,8 +104,9 @@ impl Operator {
     ) -> Plans {
         let mut standing = Arc::clone(&self.standing);
         Arc::make_mut(&mut standing).removed.extend(names);
-        let config = Arc::clone(&self.config);
-        Plans { config, standing, is_settled: self.removed_counts.is_settled(), old: None }
+        let (config, builder) = (Arc::clone(&self.config), Arc::clone(&self.publication.built_by));
+        let is_settled = self.removed_counts.is_settled();
+        Plans { config, standing, is_settled, old: None, like: None, builder }
     }
 
     /// The backends meant: those of an address, in all services or in the one that is named.
@@ -110,10 +133,12 @@ impl Operator {
 
     /// Whether a backend is out, or on its way out: a service table without it is being built.
     fn is_removed(&self, name: &TargetName) -> bool {
-        let is_leaving = match &self.publication.building {
+        let preparing = self.publication.preparing.as_ref().map(|it| &it.building);
+        let is_leaving = match self.publication.building.as_ref().or(preparing) {
             Some(Building::Removal(removed, _)) => removed.names.iter().any(|it| it.0 == *name),
             Some(Building::Drained(drained)) => drained.iter().any(|it| it.name == *name),
-            Some(Building::Configuration(..)) | None => false,
+            Some(Building::Configuration(..) | Building::Weights(_) | Building::Proposal(_))
+            | None => false,
         };
         is_leaving || self.standing.removed.contains_key(name)
     }

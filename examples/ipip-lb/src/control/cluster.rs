@@ -9,7 +9,7 @@ use crate::balance::Exchange;
 use crate::config::{Balancer, Cluster};
 use crate::failure::Failure;
 use crate::services::ServiceTable;
-use crate::sync::{Change, PeerState, PeerStatus, Sync, Walk};
+use crate::sync::{Change, Entered, PeerState, PeerStatus, Sync, Walk, Watermark};
 use hotloop::engine::Asker;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -35,6 +35,8 @@ pub struct Node {
     walk: Option<Walk>,
     since: Instant,
     is_ready: bool,
+    /// Peers that are away, as far as the log says so.
+    said_away: Vec<String>,
 }
 
 impl Node {
@@ -55,6 +57,7 @@ impl Node {
             walk: None,
             since: Instant::now(),
             is_ready: false,
+            said_away: Vec::new(),
         })
     }
 
@@ -109,6 +112,56 @@ impl Node {
         }
         let taken = self.exceptions.import(table, &self.imports);
         self.imports.drain(..taken);
+    }
+
+    /// See [`Sync::set_epoch`].
+    pub(super) fn set_epoch(&self, epoch: u64) {
+        self.sync.set_epoch(epoch);
+    }
+
+    /// See [`Sync::enter_epoch`].
+    pub(super) fn enter_epoch(&self, epoch: u64) {
+        self.sync.enter_epoch(epoch);
+    }
+
+    /// Whether each peer goes by the configuration of this epoch or a newer one, as far as it has said. Of those that are
+    /// away, this says nothing unless it `waits_for_away`.
+    pub(super) fn have_peers_adopted(&self, epoch: u64, waits_for_away: bool) -> bool {
+        let status = self.sync.status();
+        let has_adopted = |peer: &PeerStatus| peer.epoch >= epoch;
+        let is_left_out = |peer: &PeerStatus| !waits_for_away && peer.state == PeerState::Away;
+        status.iter().all(|peer| has_adopted(peer) || is_left_out(peer))
+    }
+
+    /// The workers that have not marked all exceptions by this service table.
+    pub(super) fn unmarked(&self, table: &ServiceTable) -> Vec<usize> {
+        self.exceptions.unmarked(table).collect()
+    }
+
+    pub(super) fn all_workers(&self) -> Vec<usize> {
+        (0..self.exceptions.worker_count()).collect()
+    }
+
+    /// What was offered to peers up to now.
+    pub(super) fn watermark(&self) -> Watermark {
+        self.sync.watermark()
+    }
+
+    /// Which peers have not entered what was offered up to then.
+    pub(super) fn entered(&self, watermark: &Watermark) -> Entered {
+        self.sync.entered(watermark)
+    }
+
+    /// Says which peers a change was not prepared with, unless it did so the last time.
+    pub(super) fn say_away(&mut self, away: &[String]) {
+        let is_new = |name: &&String| !self.said_away.contains(name);
+        for name in away.iter().filter(is_new) {
+            tracing::warn!(
+                "cluster: changes go on without peer {name}, which is away: connections that come from it may \
+                 break"
+            );
+        }
+        self.said_away = away.to_vec();
     }
 
     /// Whether this node knows what its peers know, as far as they could be reached.

@@ -119,7 +119,7 @@ fn shown(name: &TargetName) -> String {
 impl Operator {
     /// Removes the backends at the end of their drains: all at once, as each removal makes a service table.
     pub(super) fn end_drains(&mut self, is_in_force: bool) {
-        let is_busy = self.publication.builder.is_busy() || !self.publication.unbuilt.is_empty();
+        let is_busy = !self.publication.may_build() || !self.publication.unbuilt.is_empty();
         let now = Instant::now();
         if is_busy || !self.drains.is_due(now) {
             return;

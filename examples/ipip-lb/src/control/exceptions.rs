@@ -156,9 +156,22 @@ impl Exceptions {
     /// Whether all exceptions by this service table were found and taken.
     #[must_use]
     pub fn is_marked(&self, table: &ServiceTable) -> bool {
-        let is_marked =
-            |lane: &Lane| lane.marked == Some(table.serial()) && lane.waiting_count == 0;
-        self.lanes.iter().all(is_marked)
+        self.unmarked(table).next().is_none()
+    }
+
+    /// The workers of which not all exceptions by this service table were found and taken.
+    pub fn unmarked(&self, table: &ServiceTable) -> impl Iterator<Item = usize> {
+        let serial = table.serial();
+        let lanes = self.lanes.iter().enumerate();
+        let unmarked =
+            lanes.filter(move |(_, lane)| lane.marked != Some(serial) || lane.waiting_count > 0);
+        unmarked.map(|(worker, _)| worker)
+    }
+
+    /// How many workers there are.
+    #[must_use]
+    pub const fn worker_count(&self) -> usize {
+        self.lanes.len()
     }
 
     /// How many changes waited on the workers when they were last asked.

@@ -19,6 +19,7 @@ mod lookup;
 mod metrics;
 mod note;
 mod overview;
+mod preparing;
 mod publication;
 mod reload;
 mod sharing;
@@ -26,6 +27,7 @@ mod until;
 mod verdict;
 
 pub use cluster::{JOURNAL_MAX, Node};
+pub use preparing::{PREPARE_PARTS, Proposal};
 pub use sharing::Sharing;
 
 use crate::announce::Announcer;
@@ -153,7 +155,10 @@ impl Operator {
     /// Shares exceptions with other nodes from now on, if there are any.
     #[must_use]
     pub fn among(self, node: Option<Node>) -> Self {
-        Self { node, ..self }
+        let operator = Self { node, ..self };
+        operator.set_epoch();
+        operator.enter_epoch();
+        operator
     }
 
     /// What captures say of a packet: the backend that it goes to.
@@ -177,6 +182,7 @@ impl Operator {
         if is_in_force {
             // No worker knows an earlier service table: nothing counts in vacated slots.
             self.removed_counts.settle(&self.counts);
+            self.enter_epoch();
         }
         self.end_drains(is_in_force);
         if let Some(next_hops) = &mut self.next_hops {
@@ -185,6 +191,7 @@ impl Operator {
         if let Some(node) = &mut self.node {
             node.turn(&self.table);
         }
+        self.follow_preparing();
         if let Some(announcer) = &mut self.announcer {
             let may_announce = is_in_force && self.node.as_ref().is_none_or(Node::is_ready);
             let hops = self.next_hops.as_ref().map(NextHopWatch::hops);

@@ -8,6 +8,8 @@
 
 use super::background::Background;
 use super::draining::Drained;
+use super::preparing::{Preparing, Proposal};
+use super::until::Until;
 use crate::cli::Common;
 use crate::config::Config;
 use crate::health::Probed;
@@ -21,6 +23,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
+use std::time::Instant;
 
 /// What has asked for a reload.
 #[derive(Debug)]
@@ -46,6 +49,23 @@ pub enum Change {
     Configuration(Read, Vec<Asker>),
     /// `ctl remove`, with its arguments.
     Removal(Value, Answerer),
+    /// `ctl drain` or `ctl weight`.
+    Weights(Weighing),
+    /// A configuration that all nodes are to prepare.
+    Proposal(Read),
+}
+
+/// Another weight for a backend, and what comes of it then.
+#[derive(Debug)]
+pub struct Weighing {
+    pub names: Vec<TargetName>,
+    pub weight: u32,
+    /// Until when it is drained, where it is to be removed then, and since when.
+    pub until: Option<(Until, Instant)>,
+    /// Why a drain that there was is over.
+    pub why: &'static str,
+    pub answerer: Answerer,
+    pub answer: Value,
 }
 
 /// What to do after a service table is built.
@@ -57,6 +77,10 @@ pub enum Building {
     Removal(Removed, Answerer),
     /// To remember that these were, as their drains are over.
     Drained(Vec<Drained>),
+    /// To remember the weights, and to say so.
+    Weights(Vec<Weighing>),
+    /// To wait until all nodes adopt it; this is the store's part of it.
+    Proposal(Option<Arc<Stored>>),
 }
 
 /// The backend that `ctl remove` takes out, and the answer to that.
@@ -75,24 +99,38 @@ pub struct Plans {
     pub is_settled: bool,
     /// What the new configuration must not differ from, where it is a new one.
     pub old: Option<Arc<Config>>,
+    /// A table with the same services and backends, where only weights change.
+    pub like: Option<Arc<ServiceTable>>,
+    /// What built the table in use.
+    pub builder: Arc<Builder>,
 }
 
 /// A new service table.
 #[derive(Debug)]
 pub struct Built {
     pub config: Arc<Config>,
+    pub standing: Arc<Standing>,
     pub table: Arc<ServiceTable>,
+    /// What builds the next one, where this one comes into use.
+    pub builder: Arc<Builder>,
     pub removed: Vec<RemovedTarget>,
     /// The backends to probe from now on.
     pub probed: Vec<Probed>,
 }
 
-/// The input for a refresh.
-#[derive(Debug)]
-pub struct Refresh {
-    pub table: Arc<ServiceTable>,
+/// A service table, and what it follows from.
+#[derive(Clone, Debug)]
+pub struct Aside {
     pub config: Arc<Config>,
     pub standing: Arc<Standing>,
+    pub table: Arc<ServiceTable>,
+}
+
+/// The input for a refresh: the table in use, and the other one that connections are compared with.
+#[derive(Debug)]
+pub struct Refresh {
+    pub used: Aside,
+    pub other: Option<Aside>,
 }
 
 /// The threads, and what waits for them.
@@ -106,6 +144,16 @@ pub struct Publication {
     pub builder: Background<Plans, Result<Built, String>>,
     pub building: Option<Building>,
     pub unbuilt: VecDeque<Change>,
+    /// What built the table in use.
+    pub built_by: Arc<Builder>,
+    /// What was built, and is not in force yet: others wait for it.
+    pub preparing: Option<Preparing>,
+    /// What of it is the store's.
+    pub proposal: Proposal,
+    /// The table that is being prepared, or else the one before the table in use, as long as peers may go by that.
+    pub other: Option<Aside>,
+    /// When the table in use came into use.
+    pub adopted: Instant,
     pub refresher: Background<Refresh, Arc<ServiceTable>>,
     /// Whether weights or health have changed since the refresher was given its last job.
     pub is_stale: bool,
@@ -122,7 +170,7 @@ impl Publication {
     ///
     /// # Errors
     /// The system grants no threads.
-    pub fn start(source: Common, mut builder: Builder) -> io::Result<Self> {
+    pub fn start(source: Common, builder: Builder) -> io::Result<Self> {
         let maglevs = builder.maglevs().clone();
         let none = Capabilities::empty();
         let read = move |stored: Option<Arc<Stored>>| {
@@ -133,9 +181,14 @@ impl Publication {
             reader: Background::start("lb-read", Capabilities::DAC_READ_SEARCH, read)?,
             reading: Vec::new(),
             unread: Vec::new(),
-            builder: Background::start("lb-build", none, move |plans| build(&mut builder, plans))?,
+            builder: Background::start("lb-build", none, build)?,
             building: None,
             unbuilt: VecDeque::new(),
+            built_by: Arc::new(builder),
+            preparing: None,
+            proposal: Proposal::default(),
+            other: None,
+            adopted: Instant::now(),
             refresher: Background::start("lb-refresh", none, move |it| refresh(it, &maglevs))?,
             is_stale: false,
             is_outdated: false,
@@ -146,12 +199,50 @@ impl Publication {
 
     /// Whether a configuration is on its way to be in force.
     pub fn is_loading(&self) -> bool {
-        !self.unread.is_empty() || self.reader.is_busy() || self.builder.is_busy()
+        !self.unread.is_empty()
+            || self.reader.is_busy()
+            || self.builder.is_busy()
+            || self.preparing.is_some()
+    }
+
+    /// Whether the next change may be built.
+    pub const fn may_build(&self) -> bool {
+        !self.builder.is_busy() && self.preparing.is_none()
+    }
+
+    /// Has a configuration that all nodes are to prepare be built in its turn.
+    pub fn propose(&mut self, read: Read) {
+        self.unbuilt.push_back(Change::Proposal(read));
+    }
+
+    /// Forgets it, where it waits for that still or is being built.
+    pub fn forget_proposed(&mut self) {
+        self.unbuilt.retain(|it| !matches!(it, Change::Proposal(_)));
+        self.building.take_if(|it| matches!(it, Building::Proposal(_)));
+    }
+
+    /// All weights that are to change next, with those that follow on `first`.
+    pub fn weighings(&mut self, first: Weighing) -> Vec<Weighing> {
+        let mut all = vec![first];
+        while let Some(Change::Weights(_)) = self.unbuilt.front()
+            && let Some(Change::Weights(next)) = self.unbuilt.pop_front()
+        {
+            all.push(next);
+        }
+        all
     }
 }
 
-fn build(builder: &mut Builder, plans: Plans) -> Result<Built, String> {
-    let Plans { config, standing, is_settled, old } = plans;
+fn build(plans: Plans) -> Result<Built, String> {
+    let Plans { config, standing, is_settled, old, like, builder } = plans;
+    if let Some(table) = like {
+        let table = refreshed(Aside { config, standing, table }, builder.maglevs());
+        let Aside { config, standing, table } = table;
+        let (removed, probed) = (Vec::new(), Vec::new());
+        return Ok(Built { config, standing, table, builder, removed, probed });
+    }
+    // Should the table not come into use, its slots are as they were.
+    let mut builder = (*builder).clone();
     if let Some(old) = old {
         super::change::check_same_run(&old, &config)?;
     }
@@ -160,13 +251,26 @@ fn build(builder: &mut Builder, plans: Plans) -> Result<Built, String> {
         builder.settle();
     }
     let table = builder.build(&config, &standing).map_err(|error| error.to_string())?;
-    let removed = builder.take_removed();
-    Ok(Built { probed: probed(&config), config, table: Arc::new(table), removed })
+    let (removed, probed) = (builder.take_removed(), probed(&config));
+    let (table, builder) = (Arc::new(table), Arc::new(builder));
+    Ok(Built { config, standing, table, builder, removed, probed })
+}
+
+/// The same with weights, health and blocks as they are now.
+fn refreshed(aside: Aside, maglevs: &Maglevs) -> Aside {
+    let Aside { config, standing, table } = aside;
+    let table = table.refreshed(&config, &standing, maglevs).map_or(table, Arc::new);
+    Aside { config, standing, table }
 }
 
 fn refresh(refresh: Refresh, maglevs: &Maglevs) -> Arc<ServiceTable> {
-    let Refresh { table, config, standing } = refresh;
-    table.refreshed(&config, &standing, maglevs).map_or(table, Arc::new)
+    let table = refreshed(refresh.used, maglevs).table;
+    let other = refresh.other.map(|other| refreshed(other, maglevs).table);
+    let is_same = match (&other, table.other()) {
+        (Some(other), Some(before)) => Arc::ptr_eq(other, before),
+        (other, before) => other.is_none() && before.is_none(),
+    };
+    if is_same { table } else { Arc::new(table.beside(other)) }
 }
 
 /// The backends to probe, those of weight 0 among them.

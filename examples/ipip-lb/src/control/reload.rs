@@ -2,8 +2,10 @@
 //! weights and health.
 
 use super::Operator;
-use super::publication::{Asker, Building, Built, Change, Plans, Refresh};
+use super::preparing::{Preparing, Proposal, Rest};
+use super::publication::{Aside, Asker, Building, Change, Plans, Refresh};
 use super::sharing::Sharing;
+use crate::config::Config;
 use crate::services::{Removal, Standing};
 use hotloop_ops::{Reply, notify};
 use serde_json::json;
@@ -55,8 +57,16 @@ impl Operator {
             && let Some(building) = self.publication.building.take()
         {
             match built.and_then(|built| built) {
-                Ok(built) => self.go_over(built, building),
+                Ok(built) => self.built(built, building),
                 Err(error) => match building {
+                    Building::Proposal(_) => {
+                        self.publication.proposal = Proposal::Refused(error);
+                    }
+                    Building::Weights(all) => {
+                        for weighing in all {
+                            let _ = weighing.answerer.send(Err(error.clone()));
+                        }
+                    }
                     Building::Configuration(_, askers) => self.refuse(askers, &error),
                     Building::Removal(_, answerer) => drop(answerer.send(Err(error))),
                     Building::Drained(drained) => {
@@ -65,7 +75,7 @@ impl Operator {
                 },
             }
         }
-        while !self.publication.builder.is_busy()
+        while self.publication.may_build()
             && let Some(change) = self.publication.unbuilt.pop_front()
         {
             self.build(change);
@@ -74,19 +84,28 @@ impl Operator {
 
     /// What of the standing outlasts a configuration: health and blocks.
     fn lasting(&self) -> Arc<Standing> {
+        self.lasting_with(&Standing::default())
+    }
+
+    /// The same, with the weights and removals of another.
+    fn lasting_with(&self, other: &Standing) -> Arc<Standing> {
         let (down, blocked) = (self.standing.down.clone(), self.standing.blocked.clone());
-        Arc::new(Standing { down, blocked, ..Standing::default() })
+        let (weights, removed) = (other.weights.clone(), other.removed.clone());
+        Arc::new(Standing { down, blocked, weights, removed })
     }
 
     /// Starts to build the service table of a change, unless the change is invalid.
     fn build(&mut self, change: Change) {
         let (plans, building) = match change {
             Change::Configuration((config, stored), askers) => {
-                let standing = self.lasting();
-                let (old, is_settled) =
-                    (Arc::clone(&self.config), self.removed_counts.is_settled());
-                let plans = Plans { config, standing, is_settled, old: Some(old) };
-                (plans, Building::Configuration(stored, askers))
+                (self.plans_of(config), Building::Configuration(stored, askers))
+            }
+            Change::Proposal((config, stored)) => {
+                (self.plans_of(config), Building::Proposal(stored))
+            }
+            Change::Weights(first) => {
+                let all = self.publication.weighings(first);
+                (self.plans_with(&all), Building::Weights(all))
             }
             Change::Removal(arguments, answerer) => match self.plan_removal(&arguments) {
                 Ok((plans, removed)) => (plans, Building::Removal(removed, answerer)),
@@ -97,17 +116,47 @@ impl Operator {
         self.publication.builder.give(plans);
     }
 
-    /// Goes over to what was built, but for publishing it.
-    fn go_over(&mut self, built: Built, building: Building) {
-        let Built { config, table, removed, probed } = built;
-        (self.table, self.is_published) = (table, false);
+    /// The plan for a service table of another configuration.
+    fn plans_of(&self, config: Arc<Config>) -> Plans {
+        Plans {
+            config,
+            standing: self.lasting(),
+            is_settled: self.removed_counts.is_settled(),
+            old: Some(Arc::clone(&self.config)),
+            like: None,
+            builder: Arc::clone(&self.publication.built_by),
+        }
+    }
+
+    /// Goes over to what was prepared, but for publishing it.
+    pub(super) fn go_over(&mut self) {
+        let Some(Preparing { building, rest, .. }) = self.publication.preparing.take() else {
+            return;
+        };
+        let Some(Aside { config, table, .. }) = self.publication.other.take() else { return };
+        let Rest { builder, removed, probed } = rest;
+        let before = Aside {
+            config: Arc::clone(&self.config),
+            standing: Arc::clone(&self.standing),
+            table: std::mem::replace(&mut self.table, table),
+        };
+        self.is_published = false;
+        self.publication.built_by = builder;
+        self.publication.adopted = Instant::now();
         self.removed_counts.add(removed);
         self.publication.is_stale = true;
         self.publication.is_outdated = self.publication.refresher.is_busy();
+        let building = match building {
+            Building::Proposal(stored) => Building::Configuration(stored, vec![Asker::Store]),
+            building => building,
+        };
         match building {
             Building::Configuration(stored, askers) => {
                 self.config = config;
                 if let Some((sharing, stored)) = self.sharing.as_mut().zip(stored) {
+                    // Peers that have another revision go by the table before this one.
+                    let is_other = sharing.revision() != stored.revision && self.node.is_some();
+                    self.publication.other = is_other.then_some(before);
                     sharing.accept(stored);
                 }
                 self.standing = self.lasting();
@@ -126,6 +175,8 @@ impl Operator {
                 let removed = drained.into_iter().map(|it| (it.name, Removal::Rebalance));
                 Arc::make_mut(&mut self.standing).removed.extend(removed);
             }
+            Building::Weights(all) => self.weighed(all),
+            Building::Proposal(_) => {}
         }
     }
 
@@ -137,7 +188,12 @@ impl Operator {
                 // A newer service table has replaced the one that was refreshed.
                 Ok(_) if is_outdated => self.publication.unrefreshed.extend(answers),
                 Ok(table) => {
+                    if let Some((other, table)) = self.publication.other.as_mut().zip(table.other())
+                    {
+                        other.table = Arc::clone(table);
+                    }
                     self.table = Arc::clone(&table);
+                    self.set_epoch();
                     self.publisher.publish(table);
                     self.is_published = true;
                     for (answerer, answer) in answers {
@@ -152,13 +208,34 @@ impl Operator {
                 }
             }
         }
-        let publication = &mut self.publication;
-        if publication.is_stale && !publication.refresher.is_busy() {
+        if self.publication.is_stale && !self.publication.refresher.is_busy() {
+            let used = Aside {
+                config: Arc::clone(&self.config),
+                standing: Arc::clone(&self.standing),
+                table: Arc::clone(&self.table),
+            };
+            // Health and blocks are the same for both.
+            let other = self.publication.other.clone();
+            let other =
+                other.map(|other| Aside { standing: self.lasting_with(&other.standing), ..other });
+            let publication = &mut self.publication;
             publication.is_stale = false;
             publication.refreshing = std::mem::take(&mut publication.unrefreshed);
-            let (table, config) = (Arc::clone(&self.table), Arc::clone(&self.config));
-            let standing = Arc::clone(&self.standing);
-            publication.refresher.give(Refresh { table, config, standing });
+            publication.refresher.give(Refresh { used, other });
+        }
+    }
+
+    /// What workers say from now on follows from the store's revision that is in force.
+    pub(super) fn set_epoch(&self) {
+        if let Some((node, sharing)) = self.node.as_ref().zip(self.sharing.as_ref()) {
+            node.set_epoch(sharing.revision() as u64);
+        }
+    }
+
+    /// All workers go by the store's revision that is in force.
+    pub(super) fn enter_epoch(&self) {
+        if let Some((node, sharing)) = self.node.as_ref().zip(self.sharing.as_ref()) {
+            node.enter_epoch(sharing.revision() as u64);
         }
     }
 

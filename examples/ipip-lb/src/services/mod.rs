@@ -277,8 +277,8 @@ impl ServiceTable {
     /// it places elsewhere is an exception, too.
     #[inline(always)]
     #[must_use]
-    pub fn other(&self) -> Option<&Self> {
-        self.other.as_deref()
+    pub const fn other(&self) -> Option<&Arc<Self>> {
+        self.other.as_ref()
     }
 
     /// This table beside the `other`, of which it takes what that one has itself. It has a number of its own.

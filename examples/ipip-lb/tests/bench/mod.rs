@@ -123,6 +123,18 @@ impl Lb {
         }
     }
 
+    /// What [`reload`](Self::reload) would go over to.
+    pub fn built(&self) -> Arc<ServiceTable> {
+        Arc::new(self.builder.clone().build(&self.config, &self.standing).unwrap())
+    }
+
+    /// Has the balancer go by these services, and compare connections with another table as well, if there is one.
+    pub fn go_beside(&mut self, other: Option<Arc<ServiceTable>>) {
+        self.publisher.publish(Arc::new(self.services().beside(other)));
+        self.tick();
+        assert!(self.publisher.collect());
+    }
+
     pub fn feed_packets(&mut self, packets: impl IntoIterator<Item = MemPacket>) -> Sent {
         self.bench.feed_items(packets.into_iter().map(classified))
     }

@@ -9,6 +9,7 @@ mod changes;
 mod cost;
 mod merging;
 mod node;
+mod preparing;
 
 use hotloop::packet::build::{tcp, udp, unreachable};
 use hotloop::packet::tcp::flags::ACK;

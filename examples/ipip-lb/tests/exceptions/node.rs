@@ -82,12 +82,27 @@ impl Node {
 
     /// Weighs a backend anew in all services, and waits until exceptions are marked.
     pub fn weigh(&mut self, backend: &str, weight: u32) {
+        self.plan_weight(backend, weight);
+        self.lb.reload();
+        self.await_marked();
+    }
+
+    /// Weighs a backend anew in all services, once the balancer is reloaded.
+    pub fn plan_weight(&mut self, backend: &str, weight: u32) {
         for service in ["web", "web6", "turns"] {
-            let name =
-                TargetName { service: service.to_owned(), address: backend.parse().unwrap() };
+            let name = TargetName::new(service, backend.parse().unwrap());
             self.lb.standing.weights.insert(name, weight);
         }
-        self.lb.reload();
+    }
+
+    /// Has it prepare what is planned.
+    pub fn prepare(&mut self) {
+        let next = self.lb.built();
+        self.lb.go_beside(Some(next));
+        self.await_marked();
+    }
+
+    pub fn await_marked(&mut self) {
         for _ in 0..100_000 {
             if self.lb.balance().are_exceptions_marked() {
                 return;
