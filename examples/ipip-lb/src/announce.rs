@@ -87,6 +87,8 @@ pub struct Announcer {
     due: Instant,
     /// Whether nothing is announced, ready or not: an operator has withdrawn the VIPs, or the run ends.
     is_withdrawn: bool,
+    /// The same, for as long as a change that was not prepared is on its way.
+    is_paused: bool,
     guard: Option<Guard>,
     hanging: Hanging,
 }
@@ -117,6 +119,7 @@ impl Announcer {
             asked: BTreeSet::new(),
             due: Instant::now(),
             is_withdrawn: false,
+            is_paused: false,
         })
     }
 
@@ -154,7 +157,7 @@ impl Announcer {
         let installed = self.routes.installed();
         let guard = self.guard.as_mut();
         let is_changed = self.hanging.turn(guard.is_some_and(Guard::was_late));
-        let may_announce = !self.is_withdrawn && !self.hanging.is_any();
+        let may_announce = !self.is_withdrawn && !self.is_paused && !self.hanging.is_any();
         let kept =
             installed.iter().filter(|vip| self.asked.contains(vip) || self.ready.contains(vip));
         let new = self.ready.iter().filter(|_| allows_new);
@@ -173,6 +176,12 @@ impl Announcer {
         let installed = self.routes.installed();
         installed.difference(&before).for_each(|vip| tracing::info!("announced: {vip}"));
         before.difference(installed).for_each(|vip| tracing::warn!("withdrawn: {vip}"));
+    }
+
+    /// Whether nothing is announced from the next turn on, whatever else there is.
+    pub fn pause(&mut self, is_paused: bool) {
+        self.is_paused = is_paused;
+        self.due = Instant::now();
     }
 
     /// Withdraws all VIPs until [`announce`](Self::announce), and returns them. A route that can't be

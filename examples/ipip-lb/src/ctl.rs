@@ -47,7 +47,7 @@ pub enum CtlCommand {
     /// reached by it.
     NextHops,
     /// Print this node of a cluster and its peers: how they stand, what they are still to hear of
-    /// connections, and for how long that has been waiting.
+    /// connections, and for how long that has been waiting; and the nodes that its store knows.
     Cluster,
     /// Print connections.
     Connections {

@@ -71,7 +71,8 @@ pub fn run(args: &Run) -> Result<Outcome, Failure> {
     let announcer = announcer.transpose()?;
     let watching = watching(args, stall_max, announcer.as_ref());
     let operator = Operator::start(args.common.clone(), config.clone(), steering)?;
-    let sharing = config.store.as_ref().zip(stored).map(|(store, it)| Sharing::start(store, it));
+    let share = |(store, stored)| Sharing::start(args.common.clone(), store, stored);
+    let sharing = config.store.as_ref().zip(stored).map(share);
     let sharing = sharing.transpose().map_err(|it| Failure::Run(format!("threads: {it}")))?;
     let mut operator = operator.announcing(announcer).watching(watch).sharing(sharing).among(node);
     let receive = |core: &Core| {

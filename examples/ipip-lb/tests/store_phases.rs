@@ -10,7 +10,7 @@ use ipip_lb::store::etcd::KeyValue;
 use ipip_lb::store::phases::{
     Action, Change, Coordinator, Member, Outcome, Snapshot, Step, Store, Transaction, Write,
 };
-use ipip_lb::store::{StoreError, StoreErrorKind};
+use ipip_lb::store::{Generation, StoreError, StoreErrorKind, layout};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
@@ -35,6 +35,12 @@ struct Memory {
     ignored: Option<&'static str>,
 }
 
+/// The parts of what a pointer names, as keys begin.
+fn folder(pointer: &str) -> String {
+    let value: serde_json::Value = serde_json::from_str(pointer).unwrap();
+    format!("parts/{}/", value["generation"].as_str().unwrap())
+}
+
 fn away() -> StoreError {
     StoreError::new(StoreErrorKind::Unreachable, "memory", "away")
 }
@@ -45,6 +51,28 @@ impl Memory {
         self.leases.borrow_mut().retain(|_, end| *end > now_ms);
         let leases = self.leases.borrow();
         self.keys.borrow_mut().retain(|_, (_, lease)| *lease == 0 || leases.contains_key(lease));
+    }
+
+    /// Whether what is in force, and what is proposed, can be read, and what else there is to read.
+    fn check_parts(&self) -> Result<usize, String> {
+        let keys = self.keys.borrow();
+        let mut used = Vec::new();
+        for (key, (it, _)) in keys.iter().filter(|(key, _)| !key.starts_with("parts/")) {
+            if key == "current" || key == "phases/prepared" {
+                used.push(folder(&it.value));
+            }
+        }
+        let has = |folder: &String| keys.keys().any(|key| key.starts_with(folder));
+        if let Some(gone) = used.iter().find(|folder| !has(folder)) {
+            return Err(format!("{gone} is in use, and is gone"));
+        }
+        let parts = keys.keys().filter(|key| key.starts_with("parts/"));
+        Ok(parts.filter(|key| !used.iter().any(|folder| key.starts_with(folder))).count())
+    }
+
+    /// What is proposed.
+    fn proposed(&self) -> Option<String> {
+        self.keys.borrow().get("phases/prepared").map(|(it, _)| it.value.clone())
     }
 
     fn current(&self) -> (i64, String) {
@@ -61,7 +89,7 @@ impl Store for Memory {
 
     fn transact(&self, transaction: &Transaction, lease: i64) -> Result<(bool, i64), StoreError> {
         self.expire();
-        if !self.leases.borrow().contains_key(&lease) {
+        if lease != 0 && !self.leases.borrow().contains_key(&lease) {
             return Err(away());
         }
         let mut keys = self.keys.borrow_mut();
@@ -78,6 +106,10 @@ impl Store for Memory {
                     Write::PutLeased(key, value) => (key, value, lease),
                     Write::Delete(key) => {
                         keys.remove(key);
+                        continue;
+                    }
+                    Write::DeleteFrom(from, end) => {
+                        keys.retain(|key, _| key < from || key >= end);
                         continue;
                     }
                 };
@@ -107,15 +139,18 @@ struct Node {
 }
 
 impl Node {
-    fn start(name: usize) -> Self {
-        let member = Member::new(&format!("n{name}"));
+    fn start(name: usize, start: u64) -> Self {
+        let member = Member::new(&format!("n{name}"), start.to_string());
         let (client, down_until_ms) = (Client::default(), 0);
         Self { member, client, preparing: None, prepared: None, down_until_ms }
     }
 }
 
 struct Wanted {
-    coordinator: Coordinator,
+    /// What is to be in force.
+    name: String,
+    /// Once its parts are written.
+    written: Option<(Generation, Coordinator)>,
     client: Client,
     change: Change,
 }
@@ -128,6 +163,7 @@ struct World {
     /// What was committed, with its revision, and which nodes were there, unless it was forced.
     committed: Vec<(i64, String, [bool; NODES])>,
     change_count: u64,
+    start_count: u64,
     lease_count: i64,
     /// How often what happened.
     seen: BTreeMap<&'static str, usize>,
@@ -138,7 +174,8 @@ impl World {
         Self {
             rng: Rng::seeded(seed),
             store: Memory { ignored, ..Memory::default() },
-            nodes: (0..NODES).map(Node::start).collect(),
+            nodes: (0..NODES).map(|name| Node::start(name, name as u64)).collect(),
+            start_count: NODES as u64,
             wanted: None,
             committed: Vec::new(),
             change_count: 0,
@@ -155,9 +192,10 @@ impl World {
         let now_ms = self.store.now_ms.get() + self.rng.index(40) as u64;
         self.store.now_ms.set(now_ms);
         match self.rng.index(NODES + 2) {
-            node if node < NODES => self.step_node(node, now_ms),
-            _ => self.step_wanted(now_ms),
+            node if node < NODES => self.step_node(node, now_ms)?,
+            _ => self.step_wanted(now_ms)?,
         }
+        self.store.check_parts().map(drop)
     }
 
     /// Keeps a client's lease, or takes a new one. Whether the store can be reached.
@@ -184,7 +222,8 @@ impl World {
             return Ok(());
         }
         if self.one_in(200) {
-            self.nodes[index] = Node::start(index);
+            self.start_count += 1;
+            self.nodes[index] = Node::start(index, self.start_count);
             let down_ms =
                 if self.one_in(2) { 0 } else { self.rng.index(3 * TTL_MS as usize) as u64 };
             self.nodes[index].down_until_ms = now_ms + down_ms;
@@ -227,7 +266,7 @@ impl World {
                     node.member.transacted(held);
                     let in_force = self.store.current().0;
                     let has_come = !was_registered && node.member.is_registered();
-                    if has_come && node.member.in_force() != in_force {
+                    if has_come && node.member.known() != in_force {
                         return Err(format!("n{index} comes without {in_force} in force"));
                     }
                 }
@@ -239,6 +278,7 @@ impl World {
             Some(Action::Adopt { revision, pointer, is_prepared }) => {
                 let has_prepared = node.prepared.take().as_ref() == Some(&pointer);
                 node.preparing = None;
+                node.member.has_in_force(revision);
                 let mut committed = self.committed.iter();
                 let found = committed.find(|(at, what, _)| (*at, what) == (revision, &pointer));
                 let Some((_, _, were_there)) = found else {
@@ -272,17 +312,32 @@ impl World {
         let mut outcome = None;
         let mut done = Ok(());
         if self.reach(&mut client, now_ms) {
-            match client.read.take() {
-                None => client.read = self.store.read().ok(),
-                Some(read) => match wanted.coordinator.observe(&read, now_ms) {
-                    Step::Wait => {}
-                    Step::Transact(transaction) => {
-                        let before = self.store.current();
-                        let _ = self.store.transact(&transaction, client.lease);
-                        done = self.check_commit(&wanted.change, &before);
+            match (&mut wanted.written, client.read.take()) {
+                (written @ None, _) => {
+                    let text = format!("# {}", wanted.name);
+                    let parts = layout::split(&text).expect("it is short");
+                    let generation = Generation::write(&self.store, &wanted.name, &parts);
+                    *written = generation.ok().map(|generation| {
+                        wanted.change.pointer = generation.pointer();
+                        wanted.change.writes = generation.without_others();
+                        (generation, Coordinator::new(wanted.change.clone()))
+                    });
+                }
+                (_, None) => client.read = self.store.read().ok(),
+                (Some((generation, coordinator)), Some(read)) => {
+                    match coordinator.observe(&read, now_ms) {
+                        Step::Wait => {}
+                        Step::Transact(transaction) => {
+                            let before = (self.store.current(), self.store.proposed());
+                            let _ = self.store.transact(&transaction, client.lease);
+                            done = self.check_commit(&wanted.change, &before);
+                        }
+                        Step::End(ended) => {
+                            let _ = generation.delete(&self.store, &read);
+                            outcome = Some(ended);
+                        }
                     }
-                    Step::End(ended) => outcome = Some(ended),
-                },
+                }
             }
         }
         wanted.client = client;
@@ -296,24 +351,32 @@ impl World {
     fn want(&mut self, now_ms: u64) {
         self.change_count += 1;
         let change = Change {
-            pointer: format!("change {}", self.change_count),
+            pointer: String::new(),
             replaces: self.store.current().0,
             expected: (0..EXPECTED).map(|name| format!("n{name}")).collect(),
             is_forced: self.one_in(8),
             deadline_ms: now_ms + 1_000 + self.rng.index(4_000) as u64,
+            writes: Vec::new(),
         };
-        let coordinator = Coordinator::new(change.clone());
-        self.wanted = Some(Wanted { coordinator, client: Client::default(), change });
+        let name = format!("{:x}", self.change_count);
+        self.wanted = Some(Wanted { name, written: None, client: Client::default(), change });
     }
 
     /// What must hold where something was committed just now.
-    fn check_commit(&mut self, change: &Change, before: &(i64, String)) -> Result<(), String> {
+    fn check_commit(
+        &mut self,
+        change: &Change,
+        (before, proposed): &((i64, String), Option<String>),
+    ) -> Result<(), String> {
         let (revision, pointer) = self.store.current();
         if revision == before.0 {
             return Ok(());
         }
         if before.0 != change.replaces {
             return Err(format!("{pointer} replaces {}, not {}", before.0, change.replaces));
+        }
+        if proposed.as_ref() != Some(&pointer) {
+            return Err(format!("{pointer} was committed after its proposal had ended"));
         }
         let mut were_there = [false; NODES];
         let now_ms = self.store.now_ms.get();
@@ -330,6 +393,10 @@ impl World {
             }
         }
         drop(keys);
+        match self.store.check_parts()? {
+            0 => {}
+            count => return Err(format!("{count} parts are left that nothing needs")),
+        }
         self.committed.push((revision, pointer, were_there));
         Ok(())
     }

@@ -59,7 +59,7 @@ impl Display for Understood<'_> {
                 peers.join(", ")
             )?;
         }
-        if let Some(Store { address, copy }) = store {
+        if let Some(Store { address, node: _, copy }) = store {
             let copy = copy.display();
             writeln!(
                 f,

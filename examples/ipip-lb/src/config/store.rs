@@ -92,6 +92,8 @@ impl fmt::Display for StoreAddress {
 pub struct Store {
     /// Where it is.
     pub address: StoreAddress,
+    /// The name of this node there.
+    pub node: String,
     /// The file in which the node keeps the last one that was in force, for a start without the store.
     pub copy: PathBuf,
 }
@@ -117,7 +119,7 @@ pub fn store(cluster: &Section<'_>, node: &str) -> Result<Option<Store>, ConfigE
         }
         None => PathBuf::from(format!("/var/lib/ipip-lb/{node}.toml")),
     };
-    Ok(Some(Store { address, copy }))
+    Ok(Some(Store { address, node: node.to_owned(), copy }))
 }
 
 #[cfg(test)]

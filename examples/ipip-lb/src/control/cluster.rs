@@ -169,6 +169,17 @@ impl Node {
         self.is_ready
     }
 
+    /// Whether any peer enters what this node sends.
+    pub(super) fn has_peers_in_sync(&self) -> bool {
+        self.sync.status().iter().any(|peer| peer.state == PeerState::InSync)
+    }
+
+    /// Whether the peers in sync know all exceptions to `table`, which is in use.
+    pub(super) fn has_handed_over(&self, table: &ServiceTable) -> bool {
+        let is_behind = |peer: &PeerStatus| peer.state == PeerState::InSync && !peer.is_caught_up;
+        self.exceptions.is_marked(table) && !self.sync.status().iter().any(is_behind)
+    }
+
     fn follow_peers(&mut self) {
         let waited = self.since.elapsed();
         let missing: Vec<_> =
@@ -230,11 +241,23 @@ fn peer_json(peer: &PeerStatus) -> Value {
 }
 
 impl Operator {
-    /// This node and its peers.
+    /// This node, its peers, and the nodes that its store knows.
     pub(super) fn cluster(&self) -> Result<Value, String> {
-        let node = self.node.as_ref().ok_or(
-            "this balancer has no peers; its configuration has no section [cluster] with peers",
-        )?;
-        Ok(node.to_json(self.table()))
+        let (node, sharing) = (self.node.as_ref(), self.sharing.as_ref());
+        let mut answer = match (node, sharing) {
+            (Some(node), _) => node.to_json(self.table()),
+            (None, Some(sharing)) => json!({ "node": sharing.node(), "peers": [] }),
+            (None, None) => {
+                let problem = "this balancer has neither peers nor a store; its configuration has no \
+                               section [cluster]";
+                return Err(problem.to_owned());
+            }
+        };
+        answer["store"] = sharing.map_or(Value::Null, |sharing| {
+            let mut store = sharing.to_json();
+            store["nodes"] = sharing.nodes_json();
+            store
+        });
+        Ok(answer)
     }
 }

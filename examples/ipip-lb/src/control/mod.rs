@@ -6,6 +6,7 @@
 //! workers. Neither ever makes a worker wait; and what takes long, reading a configuration and making
 //! service tables, is done on other threads, so that signals, health and clients don't wait either.
 
+mod adopting;
 mod announcing;
 mod background;
 mod blocks;
@@ -41,6 +42,7 @@ use crate::network_function::Steering;
 use crate::next_hops::{self, NextHopWatch};
 use crate::removed::RemovedCounts;
 use crate::services::{ServiceTable, Standing};
+use adopting::Passage;
 use blocks::BlockList;
 use draining::Drains;
 pub use exceptions::{Exceptions, Pulled};
@@ -86,6 +88,8 @@ pub struct Operator {
     leave: Option<Leave>,
     next_hops: Option<NextHopWatch>,
     sharing: Option<Sharing>,
+    /// A change of the store's that was not prepared, where VIPs are withdrawn for it.
+    passage: Option<Passage>,
     node: Option<Node>,
 }
 
@@ -125,6 +129,7 @@ impl Operator {
             leave: None,
             next_hops: None,
             sharing: None,
+            passage: None,
             node: None,
         };
         let room = operator.probe(publication::probed(&operator.config));
@@ -193,7 +198,9 @@ impl Operator {
         }
         self.follow_preparing();
         if let Some(announcer) = &mut self.announcer {
-            let may_announce = is_in_force && self.node.as_ref().is_none_or(Node::is_ready);
+            let is_awaited = self.sharing.as_mut().is_none_or(Sharing::may_announce);
+            let may_announce =
+                is_in_force && is_awaited && self.node.as_ref().is_none_or(Node::is_ready);
             let hops = self.next_hops.as_ref().map(NextHopWatch::hops);
             announcer.follow(&self.config, (&self.table, hops), may_announce);
         }

@@ -1,11 +1,11 @@
-//! The configuration that all nodes share: its changes are taken over from a store as they come.
+//! The configuration that all nodes share: its changes are prepared, and gone over to, as a store has them.
 
-use super::Operator;
 use super::background::Background;
-use super::publication::Asker;
-use crate::config::Store;
+use super::change::check_same_run;
+use crate::cli::Common;
+use crate::config::{Config, Store};
 use crate::store::layout::Stored;
-use crate::store::{Pace, StoreWatch, copy};
+use crate::store::{Pace, StoreWatch, Task, copy};
 use hotloop_ops::Capabilities;
 use serde_json::{Value, json};
 use std::io;
@@ -16,35 +16,49 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Sharing {
     address: String,
+    node: String,
     watch: StoreWatch,
     /// What the store had last: what a reload takes.
     newest: Arc<Stored>,
-    /// The revision that is in force.
-    revision: i64,
+    in_force: Arc<Stored>,
+    preparer: Background<(Arc<Stored>, Arc<Config>), Result<(), String>>,
+    /// The proposal that the preparer is at, unless nobody wants to know any more.
+    preparing: Option<i64>,
+    /// The proposal that is next.
+    unprepared: Option<(i64, Arc<Stored>)>,
     saver: Background<Arc<Stored>, Result<(), String>>,
     unsaved: Option<Arc<Stored>>,
     /// Why the last copy was not saved.
     copy_failure: Option<String>,
+    /// Whether changes wait for this node, or the store can't be reached.
+    may_announce: bool,
 }
 
 impl Sharing {
-    /// Follows a store of which `stored`, which may be the node's copy, is in force.
+    /// Follows a store of which `stored`, which may be the node's copy, is in force. `source` says what
+    /// belongs to this node alone.
     ///
     /// # Errors
     /// The system grants no threads.
-    pub fn start(store: &Store, stored: Stored) -> io::Result<Self> {
-        let Store { address, copy } = store.clone();
-        let (name, revision) = (address.to_string(), stored.revision);
+    pub fn start(source: Common, store: &Store, stored: Stored) -> io::Result<Self> {
+        let Store { address, node, copy } = store.clone();
+        let name = address.to_string();
         let is_copy = stored.name == copy.display().to_string();
         let stored = Arc::new(stored);
+        let in_force = Some(Arc::clone(&stored));
         Ok(Self {
-            watch: StoreWatch::start(address, revision, Pace::default())?,
+            watch: StoreWatch::start(address, &node, in_force, Pace::default())?,
+            preparer: preparer(source)?,
+            preparing: None,
+            unprepared: None,
             saver: saver(copy)?,
             address: name,
+            node,
             unsaved: (!is_copy).then(|| Arc::clone(&stored)),
-            newest: stored,
-            revision,
+            newest: Arc::clone(&stored),
+            in_force: stored,
             copy_failure: None,
+            may_announce: false,
         })
     }
 
@@ -53,25 +67,33 @@ impl Sharing {
         Arc::clone(&self.newest)
     }
 
+    /// This is what a reload takes from now on.
+    pub(super) fn take(&mut self, stored: Arc<Stored>) {
+        self.newest = stored;
+    }
+
     /// This is in force from now on.
     pub(super) fn accept(&mut self, stored: Arc<Stored>) {
         // A copy that failed is tried again by a reload.
-        if self.revision == stored.revision && self.copy_failure.is_none() {
+        let is_known =
+            self.in_force.revision == stored.revision && self.in_force.text == stored.text;
+        if is_known && self.copy_failure.is_none() {
             return;
         }
-        self.revision = stored.revision;
         tracing::info!("{}: revision {} is in force", stored.name, stored.revision);
+        self.watch.has_in_force(stored.revision);
+        self.in_force = Arc::clone(&stored);
         self.unsaved = Some(stored);
     }
 
     /// The revision that is in force.
-    pub(super) const fn revision(&self) -> i64 {
-        self.revision
+    pub(super) fn revision(&self) -> i64 {
+        self.in_force.revision
     }
 
     /// Whether the store has another revision.
     pub(super) fn is_pending(&self) -> bool {
-        self.newest.revision != self.revision
+        self.newest.revision != self.revision()
     }
 
     /// For how many seconds the store could not be read, where it can't.
@@ -79,16 +101,96 @@ impl Sharing {
         self.watch.state().failure.map(|(since, _)| since.elapsed().as_secs())
     }
 
+    /// Whether this node may announce VIPs: not before changes wait for it, unless the store can't be
+    /// reached.
+    pub(super) fn may_announce(&mut self) -> bool {
+        if !self.may_announce {
+            let state = self.watch.state();
+            self.may_announce = state.is_registered || state.failure.is_some();
+        }
+        self.may_announce
+    }
+
+    /// The name of this node.
+    pub(super) fn node(&self) -> &str {
+        &self.node
+    }
+
     pub(super) fn to_json(&self) -> Value {
-        let failure = self.watch.state().failure;
+        let state = self.watch.state();
         json!({
             "address": self.address,
-            "revision": self.revision,
+            "revision": self.revision(),
             "newest": self.newest.revision,
-            "unread_s": failure.as_ref().map(|(since, _)| since.elapsed().as_secs()),
-            "failure": failure.map(|(_, why)| why),
+            "proposed": state.proposed,
+            "is_registered": state.is_registered,
+            "is_replaced": state.is_replaced,
+            "unread_s": state.failure.as_ref().map(|(since, _)| since.elapsed().as_secs()),
+            "failure": state.failure.map(|(_, why)| why),
             "copy_failure": self.copy_failure,
         })
+    }
+
+    /// The nodes that the store knows.
+    pub(super) fn nodes_json(&self) -> Value {
+        let row = |(name, state): (String, Option<crate::store::phases::NodeState>)| {
+            let state = state.unwrap_or_default();
+            let (answer_to, refused) = state.answer.unzip();
+            json!({
+                "name": name,
+                "revision": state.in_force,
+                "answer_to": answer_to,
+                "refused": refused.flatten(),
+            })
+        };
+        self.watch.state().nodes.into_iter().map(row).collect()
+    }
+
+    /// What the store's part of this node wants next; preparing is done here. `config` is in force.
+    pub(super) fn turn(&mut self, config: &Arc<Config>) -> Option<(Arc<Stored>, bool)> {
+        self.follow_saver();
+        let adopted = match self.watch.take() {
+            Some(Task::Prepare(at, stored)) => {
+                self.preparing = None;
+                self.unprepared = Some((at, stored));
+                None
+            }
+            Some(Task::Discard) => {
+                self.discard();
+                None
+            }
+            Some(Task::Adopt { stored, is_prepared }) => {
+                self.discard();
+                Some((stored, is_prepared))
+            }
+            None => None,
+        };
+        self.follow_preparer(config);
+        adopted
+    }
+
+    fn discard(&mut self) {
+        (self.preparing, self.unprepared) = (None, None);
+    }
+
+    /// Answers what is prepared, and begins with what is next.
+    fn follow_preparer(&mut self, config: &Arc<Config>) {
+        if let Some(prepared) = self.preparer.take()
+            && let Some(at) = self.preparing.take()
+        {
+            let prepared = prepared.and_then(|prepared| prepared);
+            match &prepared {
+                Ok(()) => tracing::info!("{}: proposal {at} is prepared", self.address),
+                Err(why) => tracing::error!("{}: proposal {at} is refused: {why}", self.address),
+            }
+            self.watch.answer(at, prepared);
+        }
+        if !self.preparer.is_busy()
+            && let Some((at, stored)) = self.unprepared.take()
+        {
+            self.preparing = Some(at);
+            self.preparer.give((stored, Arc::clone(config)));
+        }
     }
 
     /// Keeps the copy what is in force.
@@ -113,14 +215,13 @@ fn saver(copy: PathBuf) -> io::Result<Background<Arc<Stored>, Result<(), String>
     })
 }
 
-impl Operator {
-    /// Takes over what the store has, where that is new.
-    pub(super) fn follow_store(&mut self) {
-        let Some(sharing) = &mut self.sharing else { return };
-        sharing.follow_saver();
-        if let Some(stored) = sharing.watch.take() {
-            sharing.newest = stored;
-            self.reload(Asker::Store);
-        }
-    }
+/// Finds out whether this node could go over to a configuration from the one in force.
+fn preparer(
+    source: Common,
+) -> io::Result<Background<(Arc<Stored>, Arc<Config>), Result<(), String>>> {
+    let prepare = move |(stored, old): (Arc<Stored>, Arc<Config>)| {
+        let config = source.configuration_with(Some(&stored)).map_err(|error| error.to_string())?;
+        check_same_run(&old, &config)
+    };
+    Background::start("lb-prepare", Capabilities::DAC_READ_SEARCH, prepare)
 }

@@ -82,8 +82,24 @@ pub fn backends_text(rows: &Value) -> String {
     text
 }
 
-/// This node of a cluster, and its peers.
+/// This node of a cluster, its peers, and the nodes that its store knows.
 pub fn cluster_text(answer: &Value) -> String {
+    let of = |key: &str| cell(&answer[key]);
+    let has_peers = !answer["listen"].is_null();
+    let mut text = match has_peers {
+        true => peers_text(answer),
+        false => format!("node {}: shares no connections (it has no cluster.peers)", of("node")),
+    };
+    let store = &answer["store"];
+    if !store.is_null() {
+        text = format!("{}\n\n{}", text.trim_end(), store_text(store));
+        text.push_str(&table(&store["nodes"], &["name", "revision", "answer_to", "refused"]));
+    }
+    text
+}
+
+/// This node, among its peers.
+fn peers_text(answer: &Value) -> String {
     let of = |key: &str| cell(&answer[key]);
     let ready = if answer["is_ready"] == true { "ready" } else { "waits for its peers" };
     let marked = if answer["is_marked"] == true { "all" } else { "not all" };
@@ -208,6 +224,14 @@ fn store_text(store: &Value) -> String {
     let mut text = format!("store {address}: revision {revision} in force");
     if store["newest"] != store["revision"] {
         text.push_str(&format!(", {} refused or under way", cell(&store["newest"])));
+    }
+    if !store["proposed"].is_null() {
+        text.push_str(&format!(", {} being prepared", cell(&store["proposed"])));
+    }
+    if store["is_replaced"] == true {
+        text.push_str("; another node has this one's name, and changes wait for that one");
+    } else if store["is_registered"] == false {
+        text.push_str("; changes do not wait for this node");
     }
     if let Some(failure) = store["failure"].as_str() {
         text.push_str(&format!("; not read for {} s: {failure}", cell(&store["unread_s"])));

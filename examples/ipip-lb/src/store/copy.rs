@@ -58,7 +58,8 @@ mod tests {
     fn what_is_saved_is_loaded() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("new/a.toml");
-        let store = Store { address: "etcd://a:1".parse().unwrap(), copy: path.clone() };
+        let address = "etcd://a:1".parse().unwrap();
+        let store = Store { address, node: "a".into(), copy: path.clone() };
         assert_eq!(load(&store).unwrap(), None);
         for (revision, text) in [(7, "[balancer]\n"), (9, "# nothing")] {
             let stored = Stored { name: "etcd://a:1".into(), revision, text: text.into() };

@@ -11,14 +11,14 @@
 //! /ipip-lb/parts/5f3c…/000002-service-dns
 //! ```
 //!
-//! One transaction then lets `current` name them, if it has not changed meanwhile, and deletes all other
-//! parts. The revision of that transaction is the configuration's. A reader has `current` and all parts as
-//! of one revision, in order, and so exactly the text that was written.
+//! One transaction then lets `current` name them, as [`phases`](super::phases) have it, and deletes all
+//! other parts. The revision of that transaction is the configuration's. A reader has `current` and all
+//! parts as of one revision, in order, and so exactly the text that was written. Parts that nothing names
+//! never change: whoever knows what `current` will say can read them before.
 
 use super::error::{StoreError, StoreErrorKind};
-use super::etcd::{Condition, Etcd, Operation};
+use super::etcd::Etcd;
 use super::gateway::Key;
-use crate::hashes::HashKey;
 use serde_json::{Value, json};
 use std::ops::Range;
 use toml::de::{DeTable, DeValue};
@@ -28,10 +28,6 @@ pub const PART_BYTES_MAX: usize = 1_400_000;
 
 /// How long a whole configuration may be, in bytes.
 const TEXT_BYTES_MAX: usize = 256 << 20;
-
-/// How many parts are written in a transaction, of which etcd takes 128, and with how many bytes.
-const BATCH_PARTS_MAX: usize = 100;
-const BATCH_BYTES_MAX: usize = 1_000_000;
 
 /// How many parts are read at once.
 const PAGE_PARTS: usize = 256;
@@ -62,7 +58,7 @@ pub struct Reading {
 /// Reads what is in force.
 ///
 /// # Errors
-/// The store's, and where it has something else than [`write()`] has written.
+/// The store's, and where it has something else than a [`Generation`](super::Generation) has written.
 pub fn read(etcd: &Etcd) -> Result<Reading, StoreError> {
     for _ in 1..TRIES {
         match read_at(etcd, 0) {
@@ -87,22 +83,34 @@ pub fn revision(etcd: &Etcd) -> Result<i64, StoreError> {
 /// # Errors
 /// As [`read`], and [`StoreErrorKind::Compacted`] where the store no longer knows.
 pub fn read_at(etcd: &Etcd, revision: i64) -> Result<Reading, StoreError> {
-    let keys = Keys::of(etcd);
-    let page = etcd.page(Key::One(&keys.current), revision, 1)?;
+    let page = etcd.page(Key::One(&current_key(etcd)), revision, 1)?;
     let at = if revision == 0 { page.revision } else { revision };
     let Some(current) = page.values.first() else { return Ok(Reading { at, stored: None }) };
+    let text = text_of(etcd, &current.value, at)?;
+    let name = etcd.address().to_string();
+    Ok(Reading { at, stored: Some(Stored { name, revision: current.changed_at, text }) })
+}
+
+/// Reads the text that `current` names, or will name, where it says `pointer`: as of the revision `at`,
+/// or now where that is 0.
+///
+/// # Errors
+/// As [`read_at`].
+pub fn text_of(etcd: &Etcd, pointer: &str, at: i64) -> Result<String, StoreError> {
     let wrong = |what: &str| {
         let problem = format!(
             "{}: {what}, so it was not written by `ipip-lb cluster apply`; apply a configuration",
-            keys.current
+            current_key(etcd)
         );
         StoreError::new(StoreErrorKind::Content, etcd.address(), problem)
     };
-    let pointer = Pointer::read(&current.value).ok_or_else(|| wrong("not understood"))?;
+    let pointer = Pointer::read(pointer).ok_or_else(|| wrong("not understood"))?;
     if pointer.bytes > TEXT_BYTES_MAX {
         return Err(wrong("too large"));
     }
-    let (mut from, end) = (keys.parts(&pointer.generation), keys.parts_end(&pointer.generation));
+    let prefix = etcd.address().prefix();
+    let (from, end) = pointer.parts_range();
+    let (mut from, end) = (format!("{prefix}{from}"), format!("{prefix}{end}"));
     let (mut text, mut part_count) = (String::new(), 0);
     loop {
         let page = etcd.page(Key::From(&from, &end), at, PAGE_PARTS)?;
@@ -119,103 +127,7 @@ pub fn read_at(etcd: &Etcd, revision: i64) -> Result<Reading, StoreError> {
     if (part_count, text.len()) != (pointer.parts, pointer.bytes) {
         return Err(wrong("its parts are not all there"));
     }
-    let name = etcd.address().to_string();
-    Ok(Reading { at, stored: Some(Stored { name, revision: current.changed_at, text }) })
-}
-
-/// Writes a configuration, if what is in force is still that of the revision `replaces`, where 0 is
-/// none. Returns its revision, or nothing where another was written meanwhile.
-///
-/// # Errors
-/// The store's; what is in force is then what it was.
-pub fn write(etcd: &Etcd, replaces: i64, parts: &[Part<'_>]) -> Result<Option<i64>, StoreError> {
-    let keys = Keys::of(etcd);
-    let generation = HashKey::random().map_err(|error| {
-        let problem = format!("no random numbers: {error}; try again");
-        StoreError::new(StoreErrorKind::Refused, etcd.address(), problem)
-    })?;
-    let generation = generation.to_hex().to_string();
-    let folder = keys.parts(&generation);
-    let put: Vec<_> = (0..)
-        .zip(parts)
-        .map(|(index, part): (usize, _)| (format!("{folder}{index:06}-{}", part.label), part.text))
-        .collect();
-    let committed = write_parts(etcd, &put)
-        .and_then(|()| commit(etcd, &keys, replaces, &Pointer::to(&generation, parts)));
-    if !matches!(committed, Ok(Some(_))) {
-        // What is left of it would be deleted by the next one that is written.
-        let end = keys.parts_end(&generation);
-        let _ = etcd.transact(&[], &[Operation::Delete(Key::From(&folder, &end))]);
-    }
-    committed
-}
-
-fn write_parts(etcd: &Etcd, parts: &[(String, &str)]) -> Result<(), StoreError> {
-    let mut rest = parts;
-    while !rest.is_empty() {
-        let (batch, after) = rest.split_at(batch_len(rest));
-        let puts: Vec<_> = batch.iter().map(|(key, text)| Operation::Put(key, text)).collect();
-        etcd.transact(&[], &puts)?;
-        rest = after;
-    }
-    Ok(())
-}
-
-/// How many parts are written next, one at least.
-fn batch_len(parts: &[(String, &str)]) -> usize {
-    let mut bytes = 0;
-    let fits = parts.iter().take(BATCH_PARTS_MAX).take_while(|(_, text)| {
-        bytes += text.len();
-        bytes <= BATCH_BYTES_MAX
-    });
-    fits.count().max(1)
-}
-
-/// Lets `current` name the parts of a generation, and deletes all others.
-fn commit(
-    etcd: &Etcd,
-    keys: &Keys,
-    replaces: i64,
-    pointer: &Pointer,
-) -> Result<Option<i64>, StoreError> {
-    let (own, own_end) = (keys.parts(&pointer.generation), keys.parts_end(&pointer.generation));
-    let (first, end) = (format!("{}parts/", keys.prefix), format!("{}parts0", keys.prefix));
-    let operations = [
-        Operation::Put(&keys.current, &pointer.to_text()),
-        Operation::Delete(Key::From(&first, &own)),
-        Operation::Delete(Key::From(&own_end, &end)),
-    ];
-    let condition = Condition::ChangedAt(&keys.current, replaces);
-    if let (true, revision) = etcd.transact(&[condition], &operations)? {
-        return Ok(Some(revision));
-    }
-    // An answer that got lost may have been that it is done.
-    let page = etcd.page(Key::One(&keys.current), 0, 1)?;
-    let current = page.values.first();
-    let current = current.and_then(|it| Some((it.changed_at, Pointer::read(&it.value)?)));
-    Ok(current.filter(|(_, it)| it.generation == pointer.generation).map(|(revision, _)| revision))
-}
-
-/// The names of keys.
-struct Keys {
-    prefix: String,
-    current: String,
-}
-
-impl Keys {
-    fn of(etcd: &Etcd) -> Self {
-        let prefix = etcd.address().prefix().to_owned();
-        Self { current: current_key(etcd), prefix }
-    }
-
-    fn parts(&self, generation: &str) -> String {
-        format!("{}parts/{generation}/", self.prefix)
-    }
-
-    /// What comes after all keys of [`parts`](Self::parts): `0` comes after `/`.
-    fn parts_end(&self, generation: &str) -> String {
-        format!("{}parts/{generation}0", self.prefix)
-    }
+    Ok(text)
 }
 
 /// The key that says which parts are in force: it changes whenever the configuration does.
@@ -225,14 +137,16 @@ pub fn current_key(etcd: &Etcd) -> String {
 }
 
 /// What `current` says.
-struct Pointer {
+#[derive(Debug)]
+pub(super) struct Pointer {
     generation: String,
     parts: usize,
     bytes: usize,
 }
 
 impl Pointer {
-    fn to(generation: &str, parts: &[Part<'_>]) -> Self {
+    /// To the parts under this name, which is of hexadecimal digits.
+    pub(super) fn to(generation: &str, parts: &[Part<'_>]) -> Self {
         let bytes = parts.iter().map(|part| part.text.len()).sum();
         Self { generation: generation.to_owned(), parts: parts.len(), bytes }
     }
@@ -246,7 +160,14 @@ impl Pointer {
         is_sound.then_some(Self { generation, parts: number("parts")?, bytes: number("bytes")? })
     }
 
-    fn to_text(&self) -> String {
+    /// The keys of its parts, without the prefix of the store: from the first, and up to the second, which
+    /// is none of them. `0` comes after `/`.
+    pub(super) fn parts_range(&self) -> (String, String) {
+        let Self { generation, .. } = self;
+        (format!("parts/{generation}/"), format!("parts/{generation}0"))
+    }
+
+    pub(super) fn to_text(&self) -> String {
         let Self { generation, parts, bytes } = self;
         json!({ "generation": generation, "parts": parts, "bytes": bytes }).to_string()
     }
@@ -256,7 +177,7 @@ impl Pointer {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Part<'a> {
     /// What it is, as a part of its key.
-    label: String,
+    pub(super) label: String,
     text: &'a str,
 }
 

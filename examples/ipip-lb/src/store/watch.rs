@@ -1,26 +1,39 @@
-//! Following a store: a thread that waits for changes, and keeps the newest configuration.
+//! Following a store, as one of the nodes that take their configuration from it.
 //!
-//! A watch says at once that something has changed, but watches have lost events: what is there is read
-//! again each minute besides. Only the newest is kept for whoever takes it, so nobody waits for anybody.
+//! Two threads: one waits for changes and does nothing but say so, as a wait may take as long as it likes.
+//! The other one registers this node under a lease, reads what there is, and does what
+//! [`Member`](super::phases::Member) says. It hands on what is the control thread's to do, of which only the
+//! newest is kept, so nobody waits for anybody.
+//!
+//! A watch says at once that something has changed, but watches have lost events: what is there is also
+//! read whenever the lease is kept alive, and when a watch begins again.
 
-use super::command::nothing_in;
 use super::error::{StoreError, StoreErrorKind};
 use super::etcd::{Bounds, Etcd};
+use super::follower::Follower;
 use super::gateway::Key;
-use super::layout::{self, Stored};
+use super::layout::Stored;
+use super::phases::NodeState;
 use super::watching::Watched;
 use crate::config::StoreAddress;
 use hotloop_ops::Capabilities;
 use std::io;
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// How long the end of a program may be held up until the store knows that the node has stopped.
+const STOP_MAX: Duration = Duration::from_secs(1);
+
 /// How often a store is asked.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// After how long everything is read again, though no change was seen.
+    /// After how long a watch begins again, and everything is read again though no change was seen.
     pub again: Duration,
+    /// For how many seconds the store knows this node after it was last heard of. It is heard of, and
+    /// reads, three times as often.
+    pub lease_s: u32,
     /// How long to wait after something went wrong: at first, and at most. It doubles each time.
     pub wait: (Duration, Duration),
     /// Of the calls themselves.
@@ -28,138 +41,188 @@ pub struct Pace {
 }
 
 impl Default for Pace {
-    /// One minute; 0.1 s to 5 s.
+    /// One minute; 10 s; 0.1 s to 5 s.
     fn default() -> Self {
         let wait = (Duration::from_millis(100), Duration::from_secs(5));
-        Self { again: Duration::from_secs(60), wait, bounds: Bounds::default() }
+        Self { again: Duration::from_secs(60), lease_s: 10, wait, bounds: Bounds::default() }
     }
 }
 
-/// How a store is, as its watch sees it.
+/// How a store is, as this node sees it.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct StoreState {
     /// The revision that was read last; 0 before the first.
     pub revision: i64,
+    /// The revision of the change that is being prepared.
+    pub proposed: Option<i64>,
+    /// Whether changes wait for this node.
+    pub is_registered: bool,
+    /// Whether they wait for another one of the same name instead, which came later.
+    pub is_replaced: bool,
+    /// The nodes that the store knows, each with what it says of itself.
+    pub nodes: Vec<(String, Option<NodeState>)>,
     /// Since when it can't be read, and why.
     pub failure: Option<(Instant, String)>,
 }
 
-/// What the thread and its owner share.
-#[derive(Debug, Default)]
-struct Found {
-    newest: Option<Arc<Stored>>,
-    state: StoreState,
+/// What a node is to do.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Task {
+    /// To prepare what is proposed by this revision, which will be in force by another one, and to
+    /// [answer](StoreWatch::answer).
+    Prepare(i64, Arc<Stored>),
+    /// To give up whatever it has prepared, or is preparing.
+    Discard,
+    /// To go over to what is in force now.
+    Adopt {
+        /// What that is.
+        stored: Arc<Stored>,
+        /// Whether this node has prepared it, or has the same text in force.
+        is_prepared: bool,
+    },
 }
 
-/// A store that is followed. The thread ends some time after this is dropped.
+/// What the threads say to each other, and control to them.
 #[derive(Debug)]
-pub struct StoreWatch(Arc<Mutex<Found>>);
+pub(super) enum Signal {
+    /// There may be something new in the store.
+    Look,
+    /// This proposal was prepared, or why it can't be.
+    Answer(i64, Result<(), String>),
+    /// This revision is in force.
+    InForce(i64),
+    /// The node stops; whoever waits for that sees that this is dropped.
+    Stop(Sender<()>),
+}
+
+/// What the thread and its owner share.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// What is to be gone over to: first, where there are both.
+    pub adopt: Option<Task>,
+    /// What is to be prepared, or no longer.
+    pub prepare: Option<Task>,
+    pub state: StoreState,
+}
+
+/// A store that is followed. When this is dropped, the store is told so, for a second at most.
+#[derive(Debug)]
+pub struct StoreWatch {
+    found: Arc<Mutex<Found>>,
+    signals: Sender<Signal>,
+}
 
 impl StoreWatch {
-    /// Follows the store at this address, of which the revision `known` is already known; 0 is none.
+    /// Follows the store at this address, as the node of this name, which has `in_force` already.
     ///
     /// # Errors
-    /// The system grants no thread.
-    pub fn start(address: StoreAddress, known: i64, pace: Pace) -> io::Result<Self> {
+    /// The system grants no threads, or has no random numbers.
+    pub fn start(
+        address: StoreAddress,
+        node: &str,
+        in_force: Option<Arc<Stored>>,
+        pace: Pace,
+    ) -> io::Result<Self> {
         let found = Arc::new(Mutex::new(Found::default()));
-        let follower = Follower {
-            etcd: Etcd::new(address, pace.bounds),
-            known,
-            pace,
-            wait: pace.wait.0,
-            found: Arc::clone(&found),
-        };
+        let (signals, inbox) = mpsc::channel();
+        let etcd = Etcd::new(address.clone(), pace.bounds);
+        let follower = Follower::new(etcd, node, in_force, pace, Arc::clone(&found))?;
         thread::Builder::new().name("lb-store".into()).spawn(move || {
             hotloop_ops::keep(Capabilities::empty());
-            follower.follow();
+            follower.follow(&inbox);
         })?;
-        Ok(Self(found))
+        let etcd = Etcd::new(address, pace.bounds);
+        let watcher = signals.clone();
+        thread::Builder::new().name("lb-store-watch".into()).spawn(move || {
+            hotloop_ops::keep(Capabilities::empty());
+            watch(&etcd, pace, &watcher);
+        })?;
+        Ok(Self { found, signals })
     }
 
-    /// The newest configuration, if there is one that was not taken yet.
+    /// What is to be done, if there is something that was not taken yet.
     #[must_use]
-    pub fn take(&self) -> Option<Arc<Stored>> {
-        lock(&self.0).newest.take()
+    pub fn take(&self) -> Option<Task> {
+        let mut found = lock(&self.found);
+        found.adopt.take().or_else(|| found.prepare.take())
+    }
+
+    /// What was proposed by this revision is prepared, or why it can't be.
+    pub fn answer(&self, at: i64, prepared: Result<(), String>) {
+        self.signal(Signal::Answer(at, prepared));
+    }
+
+    /// This revision is in force on this node.
+    pub fn has_in_force(&self, revision: i64) {
+        self.signal(Signal::InForce(revision));
     }
 
     /// How the store is.
     #[must_use]
     pub fn state(&self) -> StoreState {
-        lock(&self.0).state.clone()
+        lock(&self.found).state.clone()
+    }
+
+    fn signal(&self, signal: Signal) {
+        // Where the thread has ended by a panic, its message was logged, and the store misses the node.
+        let _ = self.signals.send(signal);
     }
 }
 
-fn lock(found: &Mutex<Found>) -> MutexGuard<'_, Found> {
+impl Drop for StoreWatch {
+    fn drop(&mut self) {
+        let (stopping, stopped): (_, Receiver<()>) = mpsc::channel();
+        self.signal(Signal::Stop(stopping));
+        // Nothing is ever sent: it waits until the other end is dropped.
+        let _ = stopped.recv_timeout(STOP_MAX);
+    }
+}
+
+pub(super) fn lock(found: &Mutex<Found>) -> MutexGuard<'_, Found> {
     found.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The thread.
-struct Follower {
-    etcd: Etcd,
-    /// The revision that the owner got last.
-    known: i64,
-    pace: Pace,
-    /// How long to wait when something goes wrong next.
-    wait: Duration,
-    found: Arc<Mutex<Found>>,
+/// Says when something has changed, for as long as anybody hears it. What changes before a watch begins is
+/// not missed, as that is said, too.
+fn watch(etcd: &Etcd, pace: Pace, signals: &Sender<Signal>) {
+    let prefix = etcd.address().prefix();
+    let (from, end) = (format!("{prefix}phases/"), format!("{prefix}phases0"));
+    let mut wait = pace.wait.0;
+    loop {
+        let watched = watch_once(etcd, Key::From(&from, &end), pace.again, &mut || {
+            wait = pace.wait.0;
+            signals.send(Signal::Look).is_ok()
+        });
+        // The other thread finds out what is wrong.
+        if signals.send(Signal::Look).is_err() {
+            return;
+        }
+        if let Err(error) = watched {
+            tracing::debug!("{error}");
+            thread::sleep(wait);
+            wait = pace.wait.1.min(wait * 2);
+        }
+    }
 }
 
-impl Follower {
-    fn follow(mut self) {
-        while Arc::strong_count(&self.found) > 1 {
-            let followed = self.read().and_then(|at| self.watch(at));
-            if let Err(error) = followed {
-                tracing::debug!("{error}");
-                thread::sleep(self.wait);
-                self.wait = self.pace.wait.1.min(self.wait * 2);
+/// Watches keys from now on, for some time, and says whatever it sees, until nobody hears it.
+fn watch_once(
+    etcd: &Etcd,
+    keys: Key<'_>,
+    duration: Duration,
+    look: &mut dyn FnMut() -> bool,
+) -> Result<(), StoreError> {
+    let mut watch = etcd.watch(keys, 0, duration)?;
+    loop {
+        match watch.wait() {
+            Ok(Watched::Begun | Watched::Changed) => {
+                if !look() {
+                    return Ok(());
+                }
             }
-        }
-    }
-
-    /// Reads what is there, and keeps it for the owner where it is new. Returns the store's revision.
-    fn read(&mut self) -> Result<i64, StoreError> {
-        let read = layout::read(&self.etcd).and_then(|reading| match reading.stored {
-            Some(stored) => Ok((reading.at, stored)),
-            None => Err(nothing_in(self.etcd.address())),
-        });
-        let (at, stored) = read.inspect_err(|error| self.fail(error))?;
-        let mut found = lock(&self.found);
-        found.state.revision = stored.revision;
-        if let Some((since, _)) = found.state.failure.take() {
-            let s = since.elapsed().as_secs();
-            tracing::info!("{}: read again, after {s} s", self.etcd.address());
-        }
-        // A store that was restored from a backup may be at a lower one.
-        if stored.revision != self.known {
-            self.known = stored.revision;
-            found.newest = Some(Arc::new(stored));
-        }
-        Ok(at)
-    }
-
-    fn fail(&self, error: &StoreError) {
-        let mut found = lock(&self.found);
-        let why = error.to_string();
-        match &mut found.state.failure {
-            Some((_, known)) => *known = why,
-            None => {
-                tracing::error!("{why}; meanwhile, what is in force stays in force");
-                found.state.failure = Some((Instant::now(), why));
-            }
-        }
-    }
-
-    /// Waits until something has changed after the revision `at`, or it is time to read again.
-    fn watch(&mut self, at: i64) -> Result<(), StoreError> {
-        let key = layout::current_key(&self.etcd);
-        let mut watch = self.etcd.watch(Key::One(&key), at + 1, self.pace.again)?;
-        loop {
-            match watch.wait() {
-                Ok(Watched::Begun) => self.wait = self.pace.wait.0,
-                Ok(Watched::Changed | Watched::Over) => return Ok(()),
-                Err(error) if error.kind() == StoreErrorKind::Compacted => return Ok(()),
-                Err(error) => return Err(error),
-            }
+            Ok(Watched::Over) => return Ok(()),
+            Err(error) if error.kind() == StoreErrorKind::Compacted => return Ok(()),
+            Err(error) => return Err(error),
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use ipip_lb::config::StoreAddress;
 use ipip_lb::store::etcd::{Bounds, Etcd};
-use ipip_lb::store::{Key, layout};
+use ipip_lb::store::phases::Outcome;
+use ipip_lb::store::{Carried, Key, Proposal, layout};
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -57,6 +58,19 @@ impl Server {
         }
     }
 
+    /// Starts it anew, with nothing in it.
+    pub fn empty(&mut self) {
+        self.kill();
+        std::fs::remove_dir_all(self.folder.path().join("data")).unwrap();
+        self.restart();
+    }
+
+    /// How many parts there are of configurations.
+    pub fn part_count(&self) -> usize {
+        let parts = Key::From("/ipip-lb/parts/", "/ipip-lb/parts0");
+        self.client().page(parts, 0, 10_000).unwrap().values.len()
+    }
+
     pub fn address(&self) -> StoreAddress {
         format!("etcd://127.0.0.1:{}", self.ports[0]).parse().unwrap()
     }
@@ -65,12 +79,35 @@ impl Server {
         Etcd::new(self.address(), Bounds::default())
     }
 
-    /// Writes a configuration over what is there; returns its revision.
+    /// Has all nodes prepare a configuration and puts it in force; returns its revision.
     pub fn write(&self, text: &str) -> i64 {
-        let client = self.client();
-        let replaces = layout::revision(&client).unwrap();
+        self.committed(text, (false, PATIENCE))
+    }
+
+    /// Puts a configuration in force whatever nodes say of it; returns its revision.
+    pub fn force(&self, text: &str) -> i64 {
+        self.committed(text, (true, Duration::from_millis(300)))
+    }
+
+    fn committed(&self, text: &str, how: (bool, Duration)) -> i64 {
+        let replaces = layout::revision(&self.client()).unwrap();
+        match self.propose(text, replaces, how).outcome {
+            Outcome::Committed(revision) => revision,
+            outcome => panic!("{outcome:?}"),
+        }
+    }
+
+    /// Proposes a configuration in place of the revision `replaces`: by force or not, and for how long.
+    pub fn propose(
+        &self,
+        text: &str,
+        replaces: i64,
+        (is_forced, within): (bool, Duration),
+    ) -> Carried {
         let parts = layout::split(text).unwrap();
-        layout::write(&client, replaces, &parts).unwrap().expect("nobody else writes")
+        let proposal =
+            Proposal { parts: &parts, replaces, expected: Vec::new(), is_forced, within };
+        proposal.carry_out(&self.client(), &mut |_| {}).unwrap()
     }
 
     /// Forgets all that was before now.

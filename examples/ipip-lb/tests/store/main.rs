@@ -2,9 +2,12 @@
 //! breaks the rules.
 #![allow(clippy::print_stdout, reason = "a test says what it skips")]
 
+mod change;
 mod command;
 mod etcd;
 mod faults;
+mod lost;
+mod node;
 mod phases;
 mod real;
 mod running;

@@ -10,7 +10,7 @@ fn two_nodes_prepare_and_go_over_and_one_that_refuses_stops_a_change() {
         Err(why) => return println!("skipped: {why}"),
     };
     let etcd = server.client();
-    let mut nodes = ["a", "b"].map(|name| (Member::new(name), etcd.grant(600).unwrap()));
+    let mut nodes = ["a", "b"].map(|name| (Member::new(name, name), etcd.grant(600).unwrap()));
     let lease = etcd.grant(600).unwrap();
     let expected = vec!["a".to_owned(), "b".to_owned()];
     let change = |pointer: &str, replaces| Change {
@@ -19,6 +19,7 @@ fn two_nodes_prepare_and_go_over_and_one_that_refuses_stops_a_change() {
         expected: expected.clone(),
         is_forced: false,
         deadline_ms: 1000,
+        writes: Vec::new(),
     };
     let mut alone = Coordinator::new(change("0", 0));
     let absent = alone.observe(&etcd.read().unwrap(), 0);

@@ -1,9 +1,10 @@
 //! What is written is what is read, whatever else happens.
 
-use super::etcd::Server;
+use super::etcd::{PATIENCE, Server};
 use super::shared;
 use ipip_lb::store::etcd::{Bounds, Condition, Etcd, Operation};
-use ipip_lb::store::layout::{read, read_at, split, write};
+use ipip_lb::store::layout::{read, read_at};
+use ipip_lb::store::phases::Outcome;
 use ipip_lb::store::{Key, StoreErrorKind, Watched};
 use std::time::Duration;
 
@@ -40,9 +41,11 @@ fn of_two_that_write_at_once_one_is_refused_and_leaves_nothing() {
     };
     let etcd = server.client();
     let (first, other) = (shared(3), shared(4));
-    let one = write(&etcd, 0, &split(&first).unwrap()).unwrap().unwrap();
-    assert_eq!(write(&etcd, 0, &split(&other).unwrap()).unwrap(), None);
-    assert_eq!(write(&etcd, one - 1, &split(&other).unwrap()).unwrap(), None);
+    let one = server.write(&first);
+    for replaces in [0, one - 1] {
+        let outcome = server.propose(&other, replaces, (false, PATIENCE)).outcome;
+        assert_eq!(outcome, Outcome::Conflict(one));
+    }
     assert_eq!(read(&etcd).unwrap().stored.unwrap().text, first);
     assert_eq!(etcd.page(Key::From("/", "0"), 0, 100).unwrap().values.len(), 1 + 4);
     // What an operator has left who was interrupted is deleted by the next.

@@ -1,56 +1,19 @@
 //! A node that takes its configuration from a store, and lives without it.
 
 use super::etcd::Server;
+use super::node::{run, start, status, wait_for, write_node};
 use super::shared;
 use hotloop_tests::prometheus::get;
 use hotloop_tests::{Program, wait_until};
-use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// Writes the file of a node whose store is that server.
-fn write_node(folder: &Path, server: &Server) {
-    let node = format!(
-        "[cluster]\nnode = \"a\"\nstore = \"{}\"\nstore_copy = \"{}/copy.toml\"\n\
-         [engine]\nworkers = 1\nidle = \"adaptive\"\nworker_stall_ms_max = 0\n\
-         [balancer]\nsource_v4 = \"192.0.2.1\"\ndecapsulate = []\nconnections_max = 1024\n\
-         [[port]]\nname = \"up\"\ndevice = \"net_null0,no-rx=1\"\n\
-         next_hop_mac = \"02:00:00:00:00:01\"\n",
-        server.address(),
-        folder.display()
-    );
-    fs::write(folder.join("node.toml"), node).unwrap();
-}
-
-fn run(folder: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ipip-lb"));
-    command.current_dir(folder).args(["run", "--config", "node.toml", "--report", "json"]);
-    command.args(["--control", "lb.sock"]);
-    command
-}
-
-fn start(folder: &Path) -> Program {
-    Program::start(run(folder), &folder.join("lb.sock"))
-}
-
 fn check(folder: &Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ipip-lb"));
     command.current_dir(folder).args(["check", "--config", "node.toml"]).output().unwrap()
-}
-
-fn status(program: &Program) -> Value {
-    program.ask("status").expect("it answers")
-}
-
-/// Waits until as many services of that revision are in force.
-fn wait_for(program: &Program, revision: i64, services: usize) {
-    wait_until("the revision is in force", || {
-        let status = status(program);
-        status["store"]["revision"] == revision && status["services"] == services
-    });
 }
 
 #[test]
@@ -61,7 +24,7 @@ fn a_node_follows_its_store_and_goes_on_without_it() {
     };
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    write_node(folder, &server);
+    write_node(folder, &server, "a");
     let first = server.write(&shared(1));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let metrics = listener.local_addr().unwrap();
@@ -74,7 +37,7 @@ fn a_node_follows_its_store_and_goes_on_without_it() {
     wait_for(&program, second, 20);
 
     // What this node can't take changes nothing, and is said.
-    let v6 = server.write(&shared(2).replace("10.0.0.1", "2001:db8::1"));
+    let v6 = server.force(&shared(2).replace("10.0.0.1", "2001:db8::1"));
     wait_until("it is refused", || status(&program)["reload_failure"].is_string());
     let refused = status(&program);
     assert!(refused["reload_failure"].as_str().unwrap().contains("source_v6: missing"));
@@ -116,7 +79,7 @@ fn a_start_takes_the_copy_where_the_store_is_away_or_has_what_is_refused() {
     };
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    write_node(folder, &server);
+    write_node(folder, &server, "a");
     let third = server.write(&shared(3));
     let program = start(folder);
     wait_until("the copy is saved", || folder.join("copy.toml").exists());
@@ -128,6 +91,7 @@ fn a_start_takes_the_copy_where_the_store_is_away_or_has_what_is_refused() {
     wait_for(&program, third, 3);
     assert!(check(folder).status.success());
     server.restart();
+    wait_until("changes wait for it", || status(&program)["store"]["is_registered"] == true);
     let fourth = server.write(&shared(4));
     wait_for(&program, fourth, 4);
     wait_until("the copy is saved", || {
@@ -137,7 +101,7 @@ fn a_start_takes_the_copy_where_the_store_is_away_or_has_what_is_refused() {
     assert!(errors.contains(&format!("copy.toml, revision {third}, is used instead")), "{errors}");
 
     // A start with what this node can't take.
-    server.write(&shared(2).replace("10.0.0.1", "2001:db8::1"));
+    server.force(&shared(2).replace("10.0.0.1", "2001:db8::1"));
     let program = start(folder);
     wait_for(&program, fourth, 4);
     wait_until("it is refused", || status(&program)["reload_failure"].is_string());
@@ -153,7 +117,7 @@ fn a_node_without_a_copy_waits_for_its_store() {
     };
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    write_node(folder, &server);
+    write_node(folder, &server, "a");
     let wrong = check(folder);
     let errors = String::from_utf8(wrong.stderr).unwrap();
     assert!(wrong.status.code() == Some(2) && errors.contains("has no configuration"), "{errors}");

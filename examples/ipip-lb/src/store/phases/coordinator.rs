@@ -15,6 +15,8 @@ pub struct Change {
     pub is_forced: bool,
     /// When all nodes must have answered, in milliseconds of the caller's clock.
     pub deadline_ms: u64,
+    /// What else is written by the transaction that commits it.
+    pub writes: Vec<Write>,
 }
 
 /// What came of a change.
@@ -81,8 +83,22 @@ impl Coordinator {
         }
     }
 
+    /// The nodes that have not agreed, each with its refusal, if it has refused; nothing before the change
+    /// was proposed.
+    #[must_use]
+    pub fn waits_for(&self, seen: &Snapshot) -> Vec<(String, Option<String>)> {
+        let Some(at) = self.proposed_at else { return Vec::new() };
+        let answer = |state: Option<NodeState>| state?.answer.filter(|(to, _)| *to == at);
+        let open = seen.states().filter_map(|(name, state)| match answer(state) {
+            Some((_, None)) => None,
+            Some((_, refusal)) => Some((name.to_owned(), refusal)),
+            None => Some((name.to_owned(), None)),
+        });
+        open.collect()
+    }
+
     fn propose(&self, seen: &Snapshot, current_at: i64, now_ms: u64) -> Step {
-        let Change { pointer, replaces, expected, is_forced, deadline_ms } = &self.change;
+        let Change { pointer, replaces, expected, is_forced, deadline_ms, .. } = &self.change;
         if current_at != *replaces {
             return Step::End(Outcome::Conflict(current_at));
         }
@@ -114,7 +130,7 @@ impl Coordinator {
             let absent = (!absent.is_empty()).then_some(Outcome::Absent(absent));
             absent.or_else(|| refusal(seen, at))
         };
-        let unanswered = unanswered(seen, at);
+        let unanswered: Vec<_> = self.waits_for(seen).into_iter().map(|(name, _)| name).collect();
         if ending.is_none() && (unanswered.is_empty() || is_late && self.change.is_forced) {
             return Step::Transact(self.commit(seen, at));
         }
@@ -133,12 +149,13 @@ impl Coordinator {
         let members = [(MEMBERS, seen.changed_at(MEMBERS))];
         let fixed = own.into_iter().chain(members).map(|(key, at)| (key.to_owned(), at));
         let nodes = seen.nodes().map(|(name, it)| (format!("{NODES}{name}"), it.changed_at));
+        let writes = [
+            Write::Put(CURRENT.into(), self.change.pointer.clone()),
+            Write::Delete(PREPARED.into()),
+        ];
         Transaction {
             conditions: fixed.chain(nodes).collect(),
-            writes: vec![
-                Write::Put(CURRENT.into(), self.change.pointer.clone()),
-                Write::Delete(PREPARED.into()),
-            ],
+            writes: writes.into_iter().chain(self.change.writes.iter().cloned()).collect(),
         }
     }
 
@@ -149,16 +166,8 @@ impl Coordinator {
     }
 }
 
-/// The nodes that have not agreed to the proposal of the revision `at`.
-fn unanswered(seen: &Snapshot, at: i64) -> Vec<String> {
-    let has_agreed =
-        |text: &str| NodeState::read(text).is_some_and(|state| state.answer == Some((at, None)));
-    let unanswered = seen.nodes().filter(|(_, it)| !has_agreed(&it.value));
-    unanswered.map(|(name, _)| name.to_owned()).collect()
-}
-
 fn refusal(seen: &Snapshot, at: i64) -> Option<Outcome> {
-    seen.nodes().find_map(|(name, it)| match NodeState::read(&it.value)?.answer {
+    seen.states().find_map(|(name, state)| match state?.answer {
         Some((to, Some(why))) if to == at => Some(Outcome::Refused(name.to_owned(), why)),
         _ => None,
     })

@@ -62,6 +62,29 @@ impl Snapshot {
         Self(values)
     }
 
+    /// What is in force: its revision, and what the key says; 0 is none.
+    #[must_use]
+    pub fn current(&self) -> (i64, &str) {
+        self.get(CURRENT).map_or((0, ""), |it| (it.changed_at, &it.value))
+    }
+
+    /// What is proposed, with its revision.
+    #[must_use]
+    pub fn proposed(&self) -> Option<(i64, &str)> {
+        self.get(PREPARED).map(|it| (it.changed_at, it.value.as_str()))
+    }
+
+    /// The nodes that are there, each with its name and what it says of itself; nothing where what is
+    /// there was not written by a node.
+    pub fn states(&self) -> impl Iterator<Item = (&str, Option<NodeState>)> {
+        self.nodes().map(|(name, it)| (name, NodeState::read(&it.value)))
+    }
+
+    /// That what is in force and what is proposed is still the same, as conditions of a transaction.
+    pub(super) fn unchanged(&self) -> Vec<(String, i64)> {
+        [CURRENT, PREPARED].map(|key| (key.to_owned(), self.changed_at(key))).to_vec()
+    }
+
     fn get(&self, key: &str) -> Option<&KeyValue> {
         self.0.iter().find(|it| it.key == key)
     }
@@ -69,16 +92,6 @@ impl Snapshot {
     /// The revision that last changed a key: 0 where there is none.
     fn changed_at(&self, key: &str) -> i64 {
         self.get(key).map_or(0, |it| it.changed_at)
-    }
-
-    /// What is in force: its revision, and what the key says.
-    fn current(&self) -> (i64, &str) {
-        self.get(CURRENT).map_or((0, ""), |it| (it.changed_at, &it.value))
-    }
-
-    /// What is proposed, with its revision.
-    fn proposed(&self) -> Option<(i64, &str)> {
-        self.get(PREPARED).map(|it| (it.changed_at, it.value.as_str()))
     }
 
     /// The nodes that are there, each with its name.
@@ -106,21 +119,26 @@ pub enum Write {
     PutLeased(String, String),
     /// A key is deleted.
     Delete(String),
+    /// All keys from the first on are deleted, up to the second, which is not one of them.
+    DeleteFrom(String, String),
 }
 
 /// What a node says of itself.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(super) struct NodeState {
-    /// The revision in force.
-    in_force: i64,
+pub struct NodeState {
+    /// Which start of the node says so: no two have the same.
+    pub start: String,
+    /// The revision that it has in force.
+    pub in_force: i64,
     /// The proposal that it has answered, by the revision, and why it refuses it, if it does.
-    answer: Option<(i64, Option<String>)>,
+    pub answer: Option<(i64, Option<String>)>,
 }
 
 impl NodeState {
     fn to_text(&self) -> String {
         let (to, refused) = self.answer.clone().unzip();
-        json!({ "in_force": self.in_force, "answer_to": to, "refused": refused.flatten() })
+        let (start, in_force, refused) = (&self.start, self.in_force, refused.flatten());
+        json!({ "start": start, "in_force": in_force, "answer_to": to, "refused": refused })
             .to_string()
     }
 
@@ -129,7 +147,8 @@ impl NodeState {
         let value: Value = serde_json::from_str(text).ok()?;
         let refused = value["refused"].as_str().map(str::to_owned);
         let answer = value["answer_to"].as_i64().map(|to| (to, refused));
-        Some(Self { in_force: value["in_force"].as_i64()?, answer })
+        let start = value["start"].as_str()?.to_owned();
+        Some(Self { start, in_force: value["in_force"].as_i64()?, answer })
     }
 }
 
@@ -149,32 +168,27 @@ impl Store for Etcd {
     }
 
     fn transact(&self, transaction: &Transaction, lease: i64) -> Result<(bool, i64), StoreError> {
-        let prefix = self.address().prefix();
-        let with_prefix = |key: &String| format!("{prefix}{key}");
-        let keys: Vec<_> = transaction.conditions.iter().map(|(key, _)| with_prefix(key)).collect();
-        let at = transaction.conditions.iter().map(|(_, at)| *at);
+        let with_prefix = |key: &String| format!("{}{key}", self.address().prefix());
+        let conditions = transaction.conditions.iter().map(|(key, at)| (with_prefix(key), *at));
+        let conditions: Vec<_> = conditions.collect();
         let conditions: Vec<_> =
-            keys.iter().zip(at).map(|(key, at)| Condition::ChangedAt(key, at)).collect();
-        let written: Vec<_> = transaction.writes.iter().map(|it| with_prefix(it.key())).collect();
-        let operations: Vec<_> = written
+            conditions.iter().map(|(key, at)| Condition::ChangedAt(key, *at)).collect();
+        let writes = transaction.writes.iter().map(|write| match write {
+            Write::Put(key, value) => Write::Put(with_prefix(key), value.clone()),
+            Write::PutLeased(key, value) => Write::PutLeased(with_prefix(key), value.clone()),
+            Write::Delete(key) => Write::Delete(with_prefix(key)),
+            Write::DeleteFrom(from, end) => Write::DeleteFrom(with_prefix(from), with_prefix(end)),
+        });
+        let writes: Vec<_> = writes.collect();
+        let operations: Vec<_> = writes
             .iter()
-            .zip(&transaction.writes)
-            .map(|(key, write)| match write {
-                Write::Put(_, value) => Operation::Put(key, value),
-                Write::PutLeased(_, value) => Operation::PutLeased(key, value, lease),
-                Write::Delete(_) => Operation::Delete(Key::One(key)),
+            .map(|write| match write {
+                Write::Put(key, value) => Operation::Put(key, value),
+                Write::PutLeased(key, value) => Operation::PutLeased(key, value, lease),
+                Write::Delete(key) => Operation::Delete(Key::One(key)),
+                Write::DeleteFrom(from, end) => Operation::Delete(Key::From(from, end)),
             })
             .collect();
         Self::transact(self, &conditions, &operations)
-    }
-}
-
-impl Write {
-    /// The key.
-    #[must_use]
-    pub const fn key(&self) -> &String {
-        match self {
-            Self::Put(key, _) | Self::PutLeased(key, _) | Self::Delete(key) => key,
-        }
     }
 }

@@ -1,0 +1,113 @@
+//! Going over to what the store has in force.
+//!
+//! What this node has prepared is gone over to at once. Otherwise there is a time in which its peers do not
+//! know connections of which it alone knows the backend: where it announces VIPs, it withdraws them first,
+//! and announces them again once the peers know.
+
+use super::publication::Asker;
+use super::{Node, Operator};
+use crate::announce::Announcer;
+use crate::store::layout::Stored;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long routes are waited for that can't be deleted.
+const WITHDRAWAL_MAX: Duration = Duration::from_secs(5);
+
+/// How long peers are waited for that do not enter what they were sent.
+const RETURN_MAX: Duration = Duration::from_secs(10);
+
+/// A change that was not prepared, on its way.
+#[derive(Debug)]
+pub(super) enum Passage {
+    /// The VIPs are withdrawn, and this is gone over to once routers send packets elsewhere.
+    Leaving {
+        stored: Arc<Stored>,
+        since: Instant,
+        /// When the last VIP was withdrawn.
+        gone: Option<Instant>,
+    },
+    /// It is gone over to, and the VIPs are announced again once peers know what they need.
+    Returning { since: Instant },
+}
+
+impl Operator {
+    /// Prepares what is proposed, and goes over to what is in force, where that is new.
+    pub(super) fn follow_store(&mut self) {
+        let Some(sharing) = &mut self.sharing else { return };
+        if let Some((stored, is_prepared)) = sharing.turn(&self.config) {
+            self.adopt(stored, is_prepared);
+        }
+        self.follow_passage();
+    }
+
+    fn adopt(&mut self, stored: Arc<Stored>, is_prepared: bool) {
+        if let Some(Passage::Leaving { stored: next, .. }) = &mut self.passage {
+            *next = stored;
+            return;
+        }
+        let (name, revision) = (stored.name.clone(), stored.revision);
+        if is_prepared || !self.node.as_ref().is_some_and(Node::has_peers_in_sync) {
+            return self.take_over(stored);
+        }
+        let is_announced = |it: &Announcer| it.installed().next().is_some();
+        match self.announcer.as_mut().filter(|it| self.passage.is_some() || is_announced(it)) {
+            Some(announcer) => {
+                tracing::warn!(
+                    "{name}: revision {revision} was not prepared here: the VIPs are withdrawn, and \
+                     announced again once it is in force and peers know this node's connections"
+                );
+                announcer.pause(true);
+                let since = Instant::now();
+                self.passage = Some(Passage::Leaving { stored, since, gone: None });
+            }
+            None => {
+                tracing::warn!(
+                    "{name}: revision {revision} was not prepared here: should this node end before its \
+                     peers know its connections, some of them break"
+                );
+                self.take_over(stored);
+            }
+        }
+    }
+
+    fn take_over(&mut self, stored: Arc<Stored>) {
+        if let Some(sharing) = &mut self.sharing {
+            sharing.take(stored);
+        }
+        self.reload(Asker::Store);
+    }
+
+    fn follow_passage(&mut self) {
+        match self.passage.take() {
+            None => {}
+            Some(Passage::Leaving { stored, since, gone }) => {
+                let left = self.announcer.as_ref().and_then(|it| it.installed().next());
+                let is_gone = left.is_none() || since.elapsed() >= WITHDRAWAL_MAX;
+                let gone = gone.or_else(|| is_gone.then(Instant::now));
+                let linger_ms = self.config.announce.as_ref().map_or(0, |it| it.linger_ms);
+                let linger = Duration::from_millis(linger_ms.into());
+                if gone.is_some_and(|gone| gone.elapsed() >= linger) {
+                    self.take_over(stored);
+                    self.passage = Some(Passage::Returning { since: Instant::now() });
+                } else {
+                    self.passage = Some(Passage::Leaving { stored, since, gone });
+                }
+            }
+            Some(Passage::Returning { since }) => {
+                let is_in_force = self.is_published
+                    && !self.publication.is_stale
+                    && !self.publication.is_loading();
+                let node = self.node.as_ref();
+                let is_known = is_in_force && node.is_none_or(|it| it.has_handed_over(&self.table));
+                if is_known || since.elapsed() >= RETURN_MAX {
+                    if let Some(announcer) = &mut self.announcer {
+                        announcer.pause(false);
+                    }
+                } else {
+                    self.passage = Some(Passage::Returning { since });
+                }
+            }
+        }
+    }
+}

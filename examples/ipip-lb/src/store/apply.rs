@@ -1,0 +1,197 @@
+//! `ipip-lb cluster apply`.
+
+use super::command::{Place, say};
+use super::difference::difference;
+use super::error::{StoreError, StoreErrorKind};
+use super::etcd::{Bounds, Etcd};
+use super::layout::{self, Part, Stored};
+use super::phases::Outcome;
+use super::proposal::{Carried, Open, PROPOSAL_S, Proposal};
+use crate::check::Understood;
+use crate::config::Config;
+use crate::failure::{BadInput, Failure};
+use clap::Args;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// How long nodes are waited for before it is said which ones have not answered.
+const SILENT: Duration = Duration::from_secs(1);
+
+/// `ipip-lb cluster apply`.
+#[derive(Args, Debug)]
+pub struct Apply {
+    /// The configuration that all nodes share, a TOML file.
+    #[arg(long, value_name = "FILE")]
+    pub config: PathBuf,
+    /// Which store.
+    #[command(flatten)]
+    pub place: Place,
+    /// Refuse where another revision than this is in force; 0 is none.
+    #[arg(long, value_name = "REVISION", value_parser = clap::value_parser!(i64).range(0..))]
+    pub replaces: Option<i64>,
+    /// How long the nodes may take to prepare it, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30,
+          value_parser = clap::value_parser!(u32).range(1..=3600))]
+    pub within: u32,
+    /// Put it in force after that time though some nodes have not prepared it, or are not there. These
+    /// withdraw their VIPs before they go over, where they announce any; connections may break.
+    #[arg(long)]
+    pub force: bool,
+}
+
+impl Apply {
+    pub(super) fn act(&self) -> Result<(), Failure> {
+        let (file, text) = (self.config.display().to_string(), Config::text(&self.config)?);
+        let (address, node) = self.place.found()?;
+        let config = match &node {
+            Some((node, own)) => Config::parse_shared((node, own), (&file, &text)),
+            None => Config::parse_shared_alone((&file, &text)),
+        };
+        let config = config.map_err(BadInput::from)?;
+        let parts = layout::split(&text).map_err(|it| BadInput::new(format!("{file}:{it}")))?;
+        for note in Understood(&config).notes() {
+            tracing::warn!("{note}");
+        }
+        let etcd = Etcd::new(address, Bounds::default());
+        let in_force = layout::revision(&etcd)?;
+        let replaces = self.replaces.unwrap_or(in_force);
+        if replaces != in_force {
+            return Err(conflict(&etcd, replaces));
+        }
+        let current = match layout::read(&etcd) {
+            Ok(reading) => reading.stored,
+            // Whatever it is, it is to be replaced.
+            Err(error) if error.kind() == StoreErrorKind::Content => None,
+            Err(error) => return Err(error.into()),
+        };
+        if current.is_some_and(|it| (it.revision, &it.text) == (in_force, &text)) {
+            return say(&format!("revision {in_force} has the same text: nothing has changed\n"));
+        }
+        // Nodes wait for the first configuration, and are there once they have it.
+        let named = node.as_ref().map_or_else(Vec::new, |_| nodes_of(&config));
+        let expected = if in_force == 0 { Vec::new() } else { named };
+        let carried = self.carry_out(&etcd, (replaces, &parts, expected))?;
+        let revision = self.in_force(&etcd, replaces, carried)?;
+        let services = config.services.len();
+        say(&format!("revision {revision} replaces revision {replaces}: {services} services\n"))
+    }
+
+    fn carry_out(
+        &self,
+        etcd: &Etcd,
+        (replaces, parts, expected): (i64, &[Part<'_>], Vec<String>),
+    ) -> Result<Carried, StoreError> {
+        let within = Duration::from_secs(self.within.into());
+        let proposal = Proposal { parts, replaces, expected, is_forced: self.force, within };
+        let (begin, mut said) = (Instant::now(), Vec::new());
+        proposal.carry_out(etcd, &mut |open| {
+            if begin.elapsed() >= SILENT && !open.is_empty() && said != open {
+                said = open.to_vec();
+                tracing::info!(
+                    "waiting up to {} s for nodes that have not prepared it: {} (where this is \
+                     interrupted, the proposal ends by itself within {PROPOSAL_S} s)",
+                    self.within,
+                    listed(open)
+                );
+            }
+        })
+    }
+
+    /// The revision that is in force now, or why it is not what was to be.
+    fn in_force(
+        &self,
+        etcd: &Etcd,
+        replaces: i64,
+        Carried { outcome, open }: Carried,
+    ) -> Result<i64, Failure> {
+        let address = etcd.address();
+        let not_changed = |problem: String| Failure::Run(format!("{address}: {problem}"));
+        Err(match outcome {
+            Outcome::Committed(revision) => {
+                if !open.is_empty() {
+                    tracing::warn!(
+                        "nodes that have not prepared it withdraw their VIPs before they go over, where \
+                         they announce any, and connections may break: {}",
+                        listed(&open)
+                    );
+                }
+                return Ok(revision);
+            }
+            Outcome::Conflict(_) => conflict(etcd, replaces),
+            Outcome::Busy => not_changed(format!(
+                "a change is being prepared by somebody else: try again; one that was interrupted ends \
+                 within {PROPOSAL_S} s"
+            )),
+            Outcome::Absent(nodes) => not_changed(format!(
+                "nothing has changed: nodes that should be there are not: {}; start them, or leave them \
+                 out with --force",
+                nodes.join(", ")
+            )),
+            Outcome::Refused(node, why) => not_changed(format!(
+                "nothing has changed: node {node} refuses it: {why}"
+            )),
+            Outcome::Unanswered(nodes) => not_changed(format!(
+                "nothing has changed: no answer within {} s from {}; look at their logs, stop those that \
+                 hang, give them longer by --within, or leave them out with --force",
+                self.within,
+                nodes.join(", ")
+            )),
+            Outcome::Lost => not_changed(
+                "the proposal has ended before it was put in force, as the store did not hear of it in \
+                 time, or somebody deleted it: try again"
+                    .to_owned(),
+            ),
+        })
+    }
+}
+
+/// The node that this configuration is for, and its peers.
+fn nodes_of(config: &Config) -> Vec<String> {
+    let own = config.store.iter().map(|store| store.node.clone());
+    let peers = config.cluster.iter().flat_map(|cluster| &cluster.peers);
+    own.chain(peers.map(|peer| peer.name.clone())).collect()
+}
+
+fn listed(open: &[Open]) -> String {
+    let text = |(name, refusal): &Open| match refusal {
+        Some(why) => format!("{name} (refuses it: {why})"),
+        None => name.clone(),
+    };
+    open.iter().map(text).collect::<Vec<_>>().join(", ")
+}
+
+/// Somebody else has written: what has changed is printed.
+fn conflict(etcd: &Etcd, replaces: i64) -> Failure {
+    match changes(etcd, replaces) {
+        Ok((changes, revision)) => {
+            let address = etcd.address();
+            say(&changes).err().unwrap_or_else(|| {
+                Failure::Run(format!(
+                    "{address}: revision {revision} is in force, not {replaces}: nothing was \
+                     written; take over what has changed, and apply with --replaces {revision}"
+                ))
+            })
+        }
+        Err(error) => error.into(),
+    }
+}
+
+/// What has changed from one revision to that in force, and which that is.
+fn changes(etcd: &Etcd, from: i64) -> Result<(String, i64), StoreError> {
+    let of =
+        |stored: Option<Stored>| stored.map_or((0, String::new()), |it| (it.revision, it.text));
+    let (revision, new) = of(layout::read(etcd)?.stored);
+    let new_name = format!("revision {revision}");
+    let old = match from {
+        0 => Ok(String::new()),
+        from => layout::read_at(etcd, from).map(|it| of(it.stored).1),
+    };
+    let changes = match old {
+        Ok(old) => difference((&format!("revision {from}"), &old), (&new_name, &new)),
+        // It was compacted, or never was.
+        Err(_) => {
+            format!("revision {from} is not kept; `ipip-lb cluster show` prints {revision}\n")
+        }
+    };
+    Ok((changes, revision))
+}

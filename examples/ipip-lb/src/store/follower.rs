@@ -1,0 +1,257 @@
+//! The thread that is this node's part in the phases of a change.
+
+use super::command::nothing_in;
+use super::error::{StoreError, StoreErrorKind};
+use super::etcd::Etcd;
+use super::layout::{self, Stored};
+use super::lease::Lease;
+use super::phases::{Action, Member, Snapshot, Store};
+use super::watch::{Found, Pace, Signal, StoreState, Task, lock};
+use crate::hashes::HashKey;
+use std::io;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// How many things are done before the lease is looked after again.
+const ACTIONS_MAX: usize = 16;
+
+/// What a member wants, which takes a configuration that was not read yet.
+#[derive(Debug)]
+struct Unread {
+    action: Action,
+    pointer: String,
+}
+
+/// A node's side of a store.
+pub(super) struct Follower {
+    etcd: Etcd,
+    node: String,
+    pace: Pace,
+    /// How long to wait when something goes wrong next.
+    wait: Duration,
+    member: Member,
+    lease: Lease,
+    /// What is to be done once the store can be read.
+    unread: Option<Unread>,
+    /// What control was to go over to last.
+    in_force: Option<Arc<Stored>>,
+    /// The proposal that was read last, with what `current` will say.
+    proposed: Option<(String, Arc<Stored>)>,
+    found: Arc<Mutex<Found>>,
+}
+
+impl Follower {
+    pub fn new(
+        etcd: Etcd,
+        node: &str,
+        in_force: Option<Arc<Stored>>,
+        pace: Pace,
+        found: Arc<Mutex<Found>>,
+    ) -> io::Result<Self> {
+        let mut member = Member::new(node, HashKey::random()?.to_hex());
+        member.has_in_force(in_force.as_ref().map_or(0, |stored| stored.revision));
+        Ok(Self {
+            etcd,
+            node: node.to_owned(),
+            pace,
+            wait: pace.wait.0,
+            member,
+            lease: Lease::new(pace.lease_s),
+            unread: None,
+            in_force,
+            proposed: None,
+            found,
+        })
+    }
+
+    /// Follows the store until the node stops.
+    pub fn follow(mut self, inbox: &Receiver<Signal>) {
+        loop {
+            let next = match self.turn() {
+                Ok(()) => {
+                    self.wait = self.pace.wait.0;
+                    self.lease.due().saturating_duration_since(Instant::now())
+                }
+                // What was read is no longer kept: what is there is.
+                Err(error) if error.kind() == StoreErrorKind::Compacted => self.pace.wait.0,
+                Err(error) => {
+                    if error.kind() == StoreErrorKind::Refused {
+                        // It may be the lease that the store does not know.
+                        self.lease.lose();
+                    }
+                    self.fail(&error);
+                    let wait = self.wait;
+                    self.wait = self.pace.wait.1.min(wait * 2);
+                    wait
+                }
+            };
+            let mut signal = inbox.recv_timeout(next.min(self.pace.again));
+            while let Ok(came) = signal {
+                match came {
+                    Signal::Look => {}
+                    Signal::Answer(at, prepared) => self.member.answer(at, prepared),
+                    Signal::InForce(revision) => self.member.has_in_force(revision),
+                    Signal::Stop(stopping) => {
+                        // Without an answer, the store misses the node once the lease ends.
+                        let _ = self.lease.revoke(&self.etcd);
+                        return drop(stopping);
+                    }
+                }
+                signal = inbox.try_recv().map_err(|_| RecvTimeoutError::Timeout);
+            }
+            if matches!(signal, Err(RecvTimeoutError::Disconnected)) {
+                return;
+            }
+        }
+    }
+
+    /// Does what there is to do, until that is to wait.
+    fn turn(&mut self) -> Result<(), StoreError> {
+        for _ in 0..ACTIONS_MAX {
+            if self.lease.keep(&self.etcd)? {
+                self.member.has_lost_lease();
+            }
+            let seen = self.etcd.read()?;
+            if !self.step(&seen)? {
+                return self.has_read(&seen);
+            }
+        }
+        Ok(())
+    }
+
+    /// Does the next thing, by what the store has; returns whether there was one.
+    fn step(&mut self, seen: &Snapshot) -> Result<bool, StoreError> {
+        if let Some(unread) = self.unread.take_if(|unread| !is_current(&unread.action, seen)) {
+            tracing::debug!("no longer wanted: {:?}", unread.action);
+        }
+        if self.unread.is_none() {
+            let Some(action) = self.member.observe(seen) else { return Ok(false) };
+            match action {
+                Action::Transact(transaction) => {
+                    let (held, _) = Store::transact(&self.etcd, &transaction, self.lease.id())?;
+                    self.member.transacted(held);
+                }
+                Action::Discard => {
+                    self.proposed = None;
+                    lock(&self.found).prepare = Some(Task::Discard);
+                }
+                Action::Prepare(_, ref pointer) | Action::Adopt { ref pointer, .. } => {
+                    let pointer = pointer.clone();
+                    self.unread = Some(Unread { action, pointer });
+                }
+            }
+        }
+        if let Some(Unread { action, pointer }) = self.unread.take() {
+            match self.read(&action, &pointer) {
+                Ok(()) => {}
+                Err(error) => return self.postpone(Unread { action, pointer }, error),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Reads the configuration that an action is about, and hands it on.
+    fn read(&mut self, action: &Action, pointer: &str) -> Result<(), StoreError> {
+        let known = self.proposed.take().filter(|(known, _)| known == pointer);
+        let text = match (known, action) {
+            // Nothing is in force.
+            (_, Action::Adopt { revision: 0, .. }) => return Ok(()),
+            (Some((_, stored)), _) => stored.text.clone(),
+            (None, _) => layout::text_of(&self.etcd, pointer, 0)?,
+        };
+        let name = self.etcd.address().to_string();
+        match *action {
+            Action::Prepare(at, _) => {
+                let stored = Arc::new(Stored { name, revision: at, text });
+                self.proposed = Some((pointer.to_owned(), Arc::clone(&stored)));
+                lock(&self.found).prepare = Some(Task::Prepare(at, stored));
+            }
+            Action::Adopt { revision, is_prepared, .. } => {
+                let same_text = self.in_force.as_ref().filter(|it| it.text == text);
+                let is_prepared = is_prepared || same_text.is_some();
+                if same_text.is_none_or(|it| it.revision != revision) {
+                    let stored = Arc::new(Stored { name, revision, text });
+                    self.in_force = Some(Arc::clone(&stored));
+                    let mut found = lock(&self.found);
+                    found.adopt = Some(Task::Adopt { stored, is_prepared });
+                    // What was to be prepared before that is what is in force, or won't come.
+                    found.prepare = None;
+                }
+            }
+            Action::Transact(_) | Action::Discard => {}
+        }
+        Ok(())
+    }
+
+    /// What can't be read: of a proposal, that is the answer where trying again won't help.
+    fn postpone(&mut self, unread: Unread, error: StoreError) -> Result<bool, StoreError> {
+        if error.kind() != StoreErrorKind::Content {
+            self.unread = Some(unread);
+            return Err(error);
+        }
+        if let Action::Prepare(at, _) = unread.action {
+            self.member.answer(at, Err(error.to_string()));
+            return Ok(true);
+        }
+        // Another one may have been committed, and with it these parts deleted.
+        if !is_current(&unread.action, &self.etcd.read()?) {
+            return Ok(true);
+        }
+        self.unread = Some(unread);
+        Err(error)
+    }
+
+    /// The store was read, and there is nothing more to do.
+    fn has_read(&self, seen: &Snapshot) -> Result<(), StoreError> {
+        let revision = seen.current().0;
+        let nodes = seen.states().map(|(name, state)| (name.to_owned(), state)).collect();
+        let is_replaced = self.member.is_replaced();
+        let mut found = lock(&self.found);
+        let before = std::mem::take(&mut found.state);
+        found.state = StoreState {
+            revision,
+            proposed: seen.proposed().map(|(at, _)| at),
+            is_registered: self.member.is_registered(),
+            is_replaced,
+            nodes,
+            failure: before.failure,
+        };
+        let (address, node) = (self.etcd.address(), &self.node);
+        if is_replaced && !before.is_replaced {
+            tracing::error!(
+                "{address}: another node called {node} has started: changes wait for that one, and not \
+                 for this; stop one of them, or give it another cluster.node"
+            );
+        }
+        if revision == 0 {
+            drop(found);
+            return Err(nothing_in(address));
+        }
+        if let Some((since, _)) = found.state.failure.take() {
+            tracing::info!("{address}: read again, after {} s", since.elapsed().as_secs());
+        }
+        Ok(())
+    }
+
+    fn fail(&self, error: &StoreError) {
+        let mut found = lock(&self.found);
+        let why = error.to_string();
+        match &mut found.state.failure {
+            Some((_, known)) => *known = why,
+            None => {
+                tracing::error!("{why}; meanwhile, what is in force stays in force");
+                found.state.failure = Some((Instant::now(), why));
+            }
+        }
+    }
+}
+
+/// Whether what an action is about is still what the store has.
+fn is_current(action: &Action, seen: &Snapshot) -> bool {
+    match action {
+        Action::Prepare(at, pointer) => seen.proposed() == Some((*at, pointer)),
+        Action::Adopt { revision, pointer, .. } => seen.current() == (*revision, pointer),
+        Action::Transact(_) | Action::Discard => true,
+    }
+}

@@ -1,0 +1,67 @@
+//! A lease that is kept alive by whoever calls often enough.
+
+use super::error::StoreError;
+use super::etcd::Etcd;
+use std::time::{Duration, Instant};
+
+/// A lease of a store, which is granted when it is first needed, and anew when it has ended.
+#[derive(Debug)]
+pub(super) struct Lease {
+    ttl_s: u32,
+    id: Option<i64>,
+    /// When it is kept alive next.
+    due: Instant,
+}
+
+impl Lease {
+    /// One that ends `ttl_s` seconds after it was last kept alive.
+    pub fn new(ttl_s: u32) -> Self {
+        Self { ttl_s, id: None, due: Instant::now() }
+    }
+
+    /// Its number. 0, which is no lease, before the first call of [`keep`](Self::keep) that succeeds.
+    pub fn id(&self) -> i64 {
+        self.id.unwrap_or(0)
+    }
+
+    /// When it is to be kept alive.
+    pub const fn due(&self) -> Instant {
+        self.due
+    }
+
+    /// Keeps it alive if it is time to, at a third of its duration, or has another granted. Returns whether
+    /// it is another one.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn keep(&mut self, etcd: &Etcd) -> Result<bool, StoreError> {
+        let now = Instant::now();
+        let due = now + Duration::from_secs(self.ttl_s.into()) / 3;
+        if let Some(id) = self.id {
+            if now < self.due {
+                return Ok(false);
+            }
+            if etcd.keep_alive(id)? > 0 {
+                self.due = due;
+                return Ok(false);
+            }
+        }
+        self.id = None;
+        self.id = Some(etcd.grant(self.ttl_s)?);
+        self.due = due;
+        Ok(true)
+    }
+
+    /// The store does not know it: another is granted next.
+    pub const fn lose(&mut self) {
+        self.id = None;
+    }
+
+    /// Ends it, and with it its keys.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn revoke(&mut self, etcd: &Etcd) -> Result<(), StoreError> {
+        self.id.take().map_or(Ok(()), |id| etcd.revoke(id))
+    }
+}

@@ -1,0 +1,78 @@
+//! A node that runs, without a device.
+
+use super::etcd::Server;
+use hotloop_tests::{Program, wait_until};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// Writes the file of the node of this name whose store is that server.
+pub fn write_node(folder: &Path, server: &Server, name: &str) {
+    let node = format!(
+        "[cluster]\nnode = \"{name}\"\nstore = \"{}\"\nstore_copy = \"{}/copy.toml\"\n\
+         [engine]\nworkers = 1\nidle = \"adaptive\"\nworker_stall_ms_max = 0\n\
+         [balancer]\nsource_v4 = \"192.0.2.1\"\ndecapsulate = []\nconnections_max = 1024\n\
+         [[port]]\nname = \"up\"\ndevice = \"net_null0,no-rx=1\"\n\
+         next_hop_mac = \"02:00:00:00:00:01\"\n",
+        server.address(),
+        folder.display()
+    );
+    fs::write(folder.join("node.toml"), node).unwrap();
+}
+
+/// The program, with that file.
+pub fn run(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ipip-lb"));
+    command.current_dir(folder).args(["run", "--config", "node.toml", "--report", "json"]);
+    command.args(["--control", "lb.sock"]);
+    command
+}
+
+pub fn start(folder: &Path) -> Program {
+    Program::start(run(folder), &folder.join("lb.sock"))
+}
+
+pub fn status(program: &Program) -> Value {
+    program.ask("status").expect("it answers")
+}
+
+/// Waits until as many services of that revision are in force.
+pub fn wait_for(program: &Program, revision: i64, services: usize) {
+    wait_until("the revision is in force", || {
+        let status = status(program);
+        status["store"]["revision"] == revision && status["services"] == services
+    });
+}
+
+/// A node in a folder of its own.
+pub struct Node {
+    pub folder: tempfile::TempDir,
+    pub program: Program,
+}
+
+impl Node {
+    pub fn start(server: &Server, name: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        write_node(folder.path(), server, name);
+        let program = start(folder.path());
+        let node = Self { folder, program };
+        node.wait_until_registered();
+        node
+    }
+
+    pub fn wait_until_registered(&self) {
+        wait_until("changes wait for it", || self.store()["is_registered"] == true);
+    }
+
+    /// What it says of its store.
+    pub fn store(&self) -> Value {
+        status(&self.program)["store"].clone()
+    }
+
+    /// The revision in force, and how many services it has.
+    pub fn in_force(&self) -> (Value, Value) {
+        let status = status(&self.program);
+        (status["store"]["revision"].clone(), status["services"].clone())
+    }
+}
