@@ -7,10 +7,13 @@ mod command;
 mod etcd;
 mod faults;
 mod lost;
+#[path = "../namespace/mod.rs"]
+mod namespace;
 mod node;
 mod phases;
 mod real;
 mod running;
+mod unprepared;
 mod watch;
 
 /// A shared configuration with services called `web0` and so on.

@@ -1,0 +1,69 @@
+//! A change that a node which announces VIPs has not prepared.
+
+use super::etcd::Server;
+use super::namespace::routes;
+use super::node::{run, start, status, write_node};
+use super::shared;
+use hotloop_tests::network::Network;
+use hotloop_tests::{Program, wait_until};
+use ipip_lb::store::etcd::Operation;
+use ipip_lb::store::{Generation, layout};
+use std::fs;
+use std::path::Path;
+
+/// Makes this the node of that name among two, which say what they know of connections.
+fn write_peered(folder: &Path, server: &Server, name: &str, more: &str) {
+    write_node(folder, server, name);
+    let file = folder.join("node.toml");
+    let peers = "[cluster]\ntrusted_network = true\n\
+                 peers = [{ name = \"a\", address = \"127.0.0.1:4790\" }, \
+                 { name = \"b\", address = \"127.0.0.1:4791\" }]\n";
+    let text = fs::read_to_string(&file).unwrap().replace("[cluster]\n", peers);
+    fs::write(file, text + more).unwrap();
+}
+
+#[test]
+fn a_node_withdraws_its_vips_before_it_goes_over_to_what_it_has_not_prepared() {
+    let _network = match Network::with_ipv6() {
+        Ok(network) => network,
+        Err(why) => return println!("skipped: {why}"),
+    };
+    let server = match Server::start() {
+        Ok(server) => server,
+        Err(why) => return println!("skipped: {why}"),
+    };
+    let first = server.write(&shared(1));
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let [one, other] = [folders[0].path(), folders[1].path()];
+    write_peered(one, &server, "a", "");
+    let announce = "[announce]\nvips = \"ready\"\ninterface = \"vips0\"\nlinger_ms = 3000\n";
+    write_peered(other, &server, "b", announce);
+    let peer = start(one);
+    let program = Program::start(run(other), &other.join("lb.sock"));
+    let revision = || status(&program)["store"]["revision"].clone();
+    let vips = |count: usize| (1..=count).map(|it| format!("203.0.0.{it}")).collect::<Vec<_>>();
+    wait_until("its VIP is announced", || routes() == vips(1));
+
+    // What is prepared is gone over to without a withdrawal.
+    let second = server.write(&shared(2));
+    wait_until("its VIPs are announced", || {
+        assert!(!routes().is_empty());
+        routes() == vips(2)
+    });
+    assert!(revision() == second && second > first);
+
+    // Somebody puts something in force that nobody was asked about.
+    let (etcd, text) = (server.client(), shared(3));
+    let generation = Generation::write(&etcd, "3", &layout::split(&text).unwrap()).unwrap();
+    let current = generation.pointer();
+    etcd.transact(&[], &[Operation::Put("/ipip-lb/current", &current)]).unwrap();
+    wait_until("its VIPs are withdrawn", || routes().is_empty());
+    assert_eq!(revision(), second, "routers may still send packets here");
+    wait_until("it is in force", || status(&program)["services"] == 3);
+    wait_until("its VIPs are announced again", || routes() == vips(3));
+    let (_, said) = program.end();
+    assert_eq!(said.matches("was not prepared here: the VIPs are withdrawn").count(), 1, "{said}");
+    // Without VIPs there is nothing to withdraw.
+    let (_, said) = peer.end();
+    assert_eq!(said.matches("was not prepared here: should this node end").count(), 1, "{said}");
+}
