@@ -17,6 +17,8 @@ use std::collections::BTreeMap;
 const NODES: usize = 4;
 /// Those that must be there; the last one may be.
 const EXPECTED: usize = 3;
+/// The nodes, and one by mistake that has the name of the first.
+const PROGRAMS: usize = NODES + 1;
 const TTL_MS: u64 = 2_000;
 const STEPS: usize = 4_000;
 const SEEDS: u64 = 100;
@@ -130,6 +132,8 @@ struct Client {
 }
 
 struct Node {
+    name: String,
+    start: String,
     member: Member,
     client: Client,
     /// What is being prepared, until when.
@@ -139,10 +143,11 @@ struct Node {
 }
 
 impl Node {
-    fn start(name: usize, start: u64) -> Self {
-        let member = Member::new(&format!("n{name}"), start.to_string());
+    fn start(program: usize, start: u64) -> Self {
+        let (name, start) = (format!("n{}", program % NODES), start.to_string());
+        let member = Member::new(&name, start.clone());
         let (client, down_until_ms) = (Client::default(), 0);
-        Self { member, client, preparing: None, prepared: None, down_until_ms }
+        Self { name, start, member, client, preparing: None, prepared: None, down_until_ms }
     }
 }
 
@@ -161,9 +166,11 @@ struct World {
     nodes: Vec<Node>,
     wanted: Option<Wanted>,
     /// What was committed, with its revision, and which nodes were there, unless it was forced.
-    committed: Vec<(i64, String, [bool; NODES])>,
+    committed: Vec<(i64, String, [bool; PROGRAMS])>,
     change_count: u64,
     start_count: u64,
+    /// The revision by which it was last checked that what is in use can be read.
+    checked: i64,
     lease_count: i64,
     /// How often what happened.
     seen: BTreeMap<&'static str, usize>,
@@ -174,8 +181,9 @@ impl World {
         Self {
             rng: Rng::seeded(seed),
             store: Memory { ignored, ..Memory::default() },
-            nodes: (0..NODES).map(|name| Node::start(name, name as u64)).collect(),
-            start_count: NODES as u64,
+            nodes: (0..PROGRAMS).map(|it| Node::start(it, it as u64)).collect(),
+            start_count: PROGRAMS as u64,
+            checked: 0,
             wanted: None,
             committed: Vec::new(),
             change_count: 0,
@@ -191,11 +199,16 @@ impl World {
     fn step(&mut self) -> Result<(), String> {
         let now_ms = self.store.now_ms.get() + self.rng.index(40) as u64;
         self.store.now_ms.set(now_ms);
-        match self.rng.index(NODES + 2) {
-            node if node < NODES => self.step_node(node, now_ms)?,
+        match self.rng.index(PROGRAMS + 2) {
+            node if node < PROGRAMS => self.step_node(node, now_ms)?,
             _ => self.step_wanted(now_ms)?,
         }
-        self.store.check_parts().map(drop)
+        let revision = self.store.revision.get();
+        if self.checked != revision {
+            self.checked = revision;
+            self.store.check_parts()?;
+        }
+        Ok(())
     }
 
     /// Keeps a client's lease, or takes a new one. Whether the store can be reached.
@@ -226,7 +239,9 @@ impl World {
             self.nodes[index] = Node::start(index, self.start_count);
             let down_ms =
                 if self.one_in(2) { 0 } else { self.rng.index(3 * TTL_MS as usize) as u64 };
-            self.nodes[index].down_until_ms = now_ms + down_ms;
+            // The one that is there by mistake is not for long.
+            let twin_ms = if index < NODES { 0 } else { 20 * TTL_MS };
+            self.nodes[index].down_until_ms = now_ms + down_ms + twin_ms;
             return Ok(());
         }
         let mut client = std::mem::take(&mut self.nodes[index].client);
@@ -378,21 +393,29 @@ impl World {
         if proposed.as_ref() != Some(&pointer) {
             return Err(format!("{pointer} was committed after its proposal had ended"));
         }
-        let mut were_there = [false; NODES];
+        let mut were_there = [false; PROGRAMS];
         let now_ms = self.store.now_ms.get();
-        let keys = self.store.keys.borrow();
+        let seen = self.store.read().map_err(|it| it.to_string())?;
+        let states: BTreeMap<_, _> = seen.states().collect();
         for (index, node) in self.nodes.iter().enumerate() {
-            let name = format!("phases/nodes/n{index}");
+            let state = states.get(node.name.as_str());
+            let is_own =
+                state.is_some_and(|it| it.as_ref().is_some_and(|it| it.start == node.start));
             let runs = node.down_until_ms <= now_ms && node.member.is_registered();
-            were_there[index] = runs && keys.contains_key(&name) && !change.is_forced;
+            were_there[index] = runs && is_own && !change.is_forced;
             if were_there[index] && node.prepared.as_ref() != Some(&pointer) {
-                return Err(format!("{pointer} was committed, and n{index} has not prepared it"));
+                return Err(format!(
+                    "{pointer} was committed, and {} has not prepared it",
+                    node.name
+                ));
             }
-            if !change.is_forced && index < EXPECTED && !keys.contains_key(&name) {
-                return Err(format!("{pointer} was committed without n{index}"));
+            if !change.is_forced && index < EXPECTED && state.is_none() {
+                return Err(format!("{pointer} was committed without {}", node.name));
+            }
+            if node.member.is_replaced() {
+                *self.seen.entry("replaced").or_default() += 1;
             }
         }
-        drop(keys);
         match self.store.check_parts()? {
             0 => {}
             count => return Err(format!("{count} parts are left that nothing needs")),
@@ -443,6 +466,7 @@ fn nothing_is_in_force_that_was_not_prepared_and_committed() {
         "lost",
         "adopted, prepared",
         "adopted, not prepared",
+        "replaced",
     ] {
         assert!(seen.get(what).is_some_and(|count| *count >= 20), "{what}: {seen:?}");
     }
