@@ -35,7 +35,8 @@ impl Operator {
     /// Prepares what is proposed, and goes over to what is in force, where that is new.
     pub(super) fn follow_store(&mut self) {
         let Some(sharing) = &mut self.sharing else { return };
-        if let Some((stored, is_prepared)) = sharing.turn(&self.config) {
+        let is_loading = self.publication.is_loading();
+        if let Some((stored, is_prepared)) = sharing.turn(&self.config, is_loading) {
             self.adopt(stored, is_prepared);
         }
         self.follow_passage();

@@ -198,7 +198,7 @@ impl Operator {
         }
         self.follow_preparing();
         if let Some(announcer) = &mut self.announcer {
-            let is_awaited = self.sharing.as_mut().is_none_or(Sharing::may_announce);
+            let is_awaited = self.sharing.as_ref().is_none_or(Sharing::may_announce);
             let may_announce =
                 is_in_force && is_awaited && self.node.as_ref().is_none_or(Node::is_ready);
             let hops = self.next_hops.as_ref().map(NextHopWatch::hops);

@@ -30,7 +30,7 @@ pub struct Sharing {
     unsaved: Option<Arc<Stored>>,
     /// Why the last copy was not saved.
     copy_failure: Option<String>,
-    /// Whether changes wait for this node, or the store can't be reached.
+    /// Whether changes have come to wait for this node, or the store could not be reached.
     may_announce: bool,
 }
 
@@ -103,11 +103,7 @@ impl Sharing {
 
     /// Whether this node may announce VIPs: not before changes wait for it, unless the store can't be
     /// reached.
-    pub(super) fn may_announce(&mut self) -> bool {
-        if !self.may_announce {
-            let state = self.watch.state();
-            self.may_announce = state.is_registered || state.failure.is_some();
-        }
+    pub(super) const fn may_announce(&self) -> bool {
         self.may_announce
     }
 
@@ -146,10 +142,19 @@ impl Sharing {
         self.watch.state().nodes.into_iter().map(row).collect()
     }
 
-    /// What the store's part of this node wants next; preparing is done here. `config` is in force.
-    pub(super) fn turn(&mut self, config: &Arc<Config>) -> Option<(Arc<Stored>, bool)> {
+    /// What is to be gone over to, and whether it was prepared, where there is something; preparing is done
+    /// here. `config` is in force, and another one is on its way where `is_loading`.
+    pub(super) fn turn(
+        &mut self,
+        config: &Arc<Config>,
+        is_loading: bool,
+    ) -> Option<(Arc<Stored>, bool)> {
         self.follow_saver();
-        let adopted = match self.watch.take() {
+        // In this order: what it has come with is among the tasks.
+        let has_come = self.may_announce || self.has_come();
+        let task = self.watch.take();
+        self.may_announce |= has_come && task.is_none() && !is_loading;
+        let adopted = match task {
             Some(Task::Prepare(at, stored)) => {
                 self.preparing = None;
                 self.unprepared = Some((at, stored));
@@ -167,6 +172,12 @@ impl Sharing {
         };
         self.follow_preparer(config);
         adopted
+    }
+
+    /// Whether changes wait for this node, or the store can't be reached.
+    fn has_come(&self) -> bool {
+        let state = self.watch.state();
+        state.is_registered || state.failure.is_some()
     }
 
     fn discard(&mut self) {

@@ -168,12 +168,17 @@ impl Follower {
                 lock(&self.found).prepare = Some(Task::Prepare(at, stored));
             }
             Action::Adopt { revision, is_prepared, .. } => {
-                let same_text = self.in_force.as_ref().filter(|it| it.text == text);
+                // A copy has a line end at its end.
+                let same_text =
+                    self.in_force.as_ref().filter(|it| it.text.trim_end() == text.trim_end());
                 let is_prepared = is_prepared || same_text.is_some();
                 if same_text.is_none_or(|it| it.revision != revision) {
                     let stored = Arc::new(Stored { name, revision, text });
                     self.in_force = Some(Arc::clone(&stored));
                     let mut found = lock(&self.found);
+                    // One that nobody took was not gone over to.
+                    let skipped = found.adopt.as_ref();
+                    let is_prepared = is_prepared && !skipped.is_some_and(Task::is_unprepared);
                     found.adopt = Some(Task::Adopt { stored, is_prepared });
                     // What was to be prepared before that is what is in force, or won't come.
                     found.prepare = None;

@@ -82,6 +82,13 @@ pub enum Task {
     },
 }
 
+impl Task {
+    /// Whether it is to go over to what was not prepared.
+    pub(super) const fn is_unprepared(&self) -> bool {
+        matches!(self, Self::Adopt { is_prepared: false, .. })
+    }
+}
+
 /// What the threads say to each other, and control to them.
 #[derive(Debug)]
 pub(super) enum Signal {

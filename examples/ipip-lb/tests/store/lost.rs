@@ -9,10 +9,10 @@ use rustix::process::Signal;
 use std::process::{Child, Stdio};
 
 /// Proposes a configuration that one of the nodes, which is stopped, does not prepare.
-fn propose(folder: &std::path::Path, server: &Server, nodes: &[Node; 2], services: usize) -> Child {
+fn propose(folder: &std::path::Path, server: &Server, nodes: &[Node; 2], within_s: &str) -> Child {
     signal(&nodes[1].program, Signal::STOP);
-    let mut command = apply(folder, server, &shared(services));
-    command.args(["--within", "60"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut command = apply(folder, server, &shared(2));
+    command.args(["--within", within_s]).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().unwrap();
     wait_until("it is proposed", || nodes[0].store()["proposed"].is_i64());
     child
@@ -25,7 +25,7 @@ fn a_store_that_is_killed_and_comes_back_loses_no_change() {
         Err(why) => return println!("skipped: {why}"),
     };
     let (nodes, folder, first) = two_nodes(&server);
-    let child = propose(folder.path(), &server, &nodes, 2);
+    let child = propose(folder.path(), &server, &nodes, "60");
     server.restart();
     assert_eq!(nodes[0].in_force(), (first.into(), 1.into()));
     signal(&nodes[1].program, Signal::CONT);
@@ -52,13 +52,28 @@ fn a_store_that_is_killed_and_comes_back_loses_no_change() {
 }
 
 #[test]
+fn without_the_store_nobody_says_what_is_in_force() {
+    let mut server = match Server::start() {
+        Ok(server) => server,
+        Err(why) => return println!("skipped: {why}"),
+    };
+    let (nodes, folder, first) = two_nodes(&server);
+    let child = propose(folder.path(), &server, &nodes, "5");
+    server.kill();
+    let (code, out, errors) = said(&child.wait_with_output().unwrap());
+    assert!(code == Some(2) && out.is_empty(), "{errors}");
+    assert!(errors.contains("whether it is in force is not known: "), "{errors}");
+    assert_eq!(nodes[0].in_force(), (first.into(), 1.into()));
+}
+
+#[test]
 fn a_proposal_ends_with_whoever_made_it() {
     let server = match Server::start() {
         Ok(server) => server,
         Err(why) => return println!("skipped: {why}"),
     };
     let (nodes, folder, first) = two_nodes(&server);
-    let mut child = propose(folder.path(), &server, &nodes, 2);
+    let mut child = propose(folder.path(), &server, &nodes, "60");
     child.kill().unwrap();
     child.wait().unwrap();
     let run = || said(&apply(folder.path(), &server, &shared(3)).output().unwrap());

@@ -92,6 +92,7 @@ fn a_start_takes_the_copy_where_the_store_is_away_or_has_what_is_refused() {
     assert!(check(folder).status.success());
     server.restart();
     wait_until("changes wait for it", || status(&program)["store"]["is_registered"] == true);
+    assert_eq!(status(&program)["reloads"], 0, "the copy is what the store has");
     let fourth = server.write(&shared(4));
     wait_for(&program, fourth, 4);
     wait_until("the copy is saved", || {
