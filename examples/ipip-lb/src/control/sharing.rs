@@ -12,6 +12,9 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+/// Finds out whether this node could go over to what is proposed, from what is in force.
+type Preparer = Background<(Arc<Stored>, Arc<Config>), Result<(), String>>;
+
 /// The store of a running balancer.
 #[derive(Debug)]
 pub struct Sharing {
@@ -21,7 +24,7 @@ pub struct Sharing {
     /// What the store had last: what a reload takes.
     newest: Arc<Stored>,
     in_force: Arc<Stored>,
-    preparer: Background<(Arc<Stored>, Arc<Config>), Result<(), String>>,
+    preparer: Preparer,
     /// The proposal that the preparer is at, unless nobody wants to know any more.
     preparing: Option<i64>,
     /// The proposal that is next.
@@ -226,10 +229,7 @@ fn saver(copy: PathBuf) -> io::Result<Background<Arc<Stored>, Result<(), String>
     })
 }
 
-/// Finds out whether this node could go over to a configuration from the one in force.
-fn preparer(
-    source: Common,
-) -> io::Result<Background<(Arc<Stored>, Arc<Config>), Result<(), String>>> {
+fn preparer(source: Common) -> io::Result<Preparer> {
     let prepare = move |(stored, old): (Arc<Stored>, Arc<Config>)| {
         let config = source.configuration_with(Some(&stored)).map_err(|error| error.to_string())?;
         check_same_run(&old, &config)
