@@ -14,6 +14,7 @@ use ipip_lb::cli::Common;
 use ipip_lb::config::{Cluster, ClusterPeer, Config, Security};
 use ipip_lb::control::{JOURNAL_MAX, Node, Operator, Proposal};
 use ipip_lb::network_function::NetworkFunction;
+use ipip_lb::store::layout::Stored;
 use ipip_lb::sync::{Change, Sync};
 use nix::sys::signal::{Signal, raise};
 use std::net::{SocketAddr, TcpListener};
@@ -199,6 +200,11 @@ fn in_sync(balancer: &mut Balancer<'_>, peer: &mut Peer) {
     balancer.live();
 }
 
+/// What a store has of the configuration.
+fn stored() -> Arc<Stored> {
+    Arc::new(Stored { name: "etcd://a:1".into(), revision: 1, text: String::new() })
+}
+
 fn is_prepared(balancer: &Balancer<'_>) -> bool {
     *balancer.operator.proposal() == Proposal::Prepared
 }
@@ -210,7 +216,7 @@ fn what_all_nodes_prepare_is_in_force_once_it_is_adopted_and_the_peer_knows_the_
         in_sync(balancer, &mut peer);
         assert_eq!(peer.said(), (0, 0));
         let next = balancer.config(folder);
-        balancer.operator.prepare(next, None);
+        balancer.operator.prepare(next, Some(stored()));
         balancer.live();
         assert_eq!(
             *balancer.operator.proposal(),
@@ -221,7 +227,7 @@ fn what_all_nodes_prepare_is_in_force_once_it_is_adopted_and_the_peer_knows_the_
         let (claims, ends) = peer.said();
         assert!((10..30).contains(&claims) && ends == 0, "{claims} claims, {ends} ends");
         assert_eq!(balancer.weight(), 1);
-        assert!(balancer.operator.adopt() && !balancer.operator.adopt());
+        assert!(balancer.operator.adopt(&stored()) && !balancer.operator.adopt(&stored()));
         wait(balancer, "it is in force", || peer.enter(), |it| it.weight() == 0);
         balancer.live();
         assert_eq!(peer.said(), (claims, 0), "of what was prepared nothing is new");
@@ -234,14 +240,14 @@ fn what_is_discarded_ends_at_the_peer() {
         let mut peer = start_peer();
         in_sync(balancer, &mut peer);
         let next = balancer.config(folder);
-        balancer.operator.prepare(next, None);
+        balancer.operator.prepare(next, Some(stored()));
         wait(balancer, "it is prepared", || peer.enter(), is_prepared);
         let (claims, _) = peer.said();
         balancer.operator.discard();
         assert_eq!(*balancer.operator.proposal(), Proposal::None);
         wait(balancer, "they end", || {}, |_| peer.said() == (claims, claims));
         assert_eq!(balancer.weight(), 1);
-        assert!(!balancer.operator.adopt());
+        assert!(!balancer.operator.adopt(&stored()));
     });
 }
 
@@ -249,7 +255,7 @@ fn what_is_discarded_ends_at_the_peer() {
 fn what_can_not_be_prepared_is_refused_with_a_reason() {
     run(|balancer, start_peer, folder| {
         let refused = |balancer: &mut Balancer<'_>, config: Arc<Config>| {
-            balancer.operator.prepare(config, None);
+            balancer.operator.prepare(config, Some(stored()));
             wait(
                 balancer,
                 "it is refused",

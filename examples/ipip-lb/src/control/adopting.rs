@@ -4,7 +4,9 @@
 //! know connections of which it alone knows the backend: where it announces VIPs, it withdraws them first,
 //! and announces them again once the peers know.
 
+use super::preparing::Proposal;
 use super::publication::Asker;
+use super::sharing::Wanted;
 use super::{Node, Operator};
 use crate::announce::Announcer;
 use crate::store::layout::Stored;
@@ -34,17 +36,34 @@ pub(super) enum Passage {
 impl Operator {
     /// Prepares what is proposed, and goes over to what is in force, where that is new.
     pub(super) fn follow_store(&mut self) {
-        let Some(sharing) = &mut self.sharing else { return };
         let is_loading = self.publication.is_loading();
-        if let Some((stored, is_prepared)) = sharing.turn(&self.config, is_loading) {
-            self.adopt(stored, is_prepared);
+        let Some(sharing) = &mut self.sharing else { return };
+        match sharing.turn(is_loading) {
+            Some(Wanted::Prepare((config, stored))) => self.prepare(config, stored),
+            Some(Wanted::Discard) => self.discard(),
+            Some(Wanted::Adopt { stored, is_prepared }) => self.go_by(stored, is_prepared),
+            None => {}
+        }
+        let prepared = match self.proposal() {
+            Proposal::Prepared => Some(Ok(())),
+            Proposal::Refused(why) => Some(Err(why.clone())),
+            Proposal::None | Proposal::Waiting => None,
+        };
+        if let Some((sharing, prepared)) = self.sharing.as_mut().zip(prepared) {
+            sharing.answer(prepared);
         }
         self.follow_passage();
     }
 
-    fn adopt(&mut self, stored: Arc<Stored>, is_prepared: bool) {
+    fn go_by(&mut self, stored: Arc<Stored>, is_prepared: bool) {
         if let Some(Passage::Leaving { stored: next, .. }) = &mut self.passage {
             *next = stored;
+            return;
+        }
+        if self.adopt(&stored) {
+            if let Some(sharing) = &mut self.sharing {
+                sharing.take(stored);
+            }
             return;
         }
         let (name, revision) = (stored.name.clone(), stored.revision);

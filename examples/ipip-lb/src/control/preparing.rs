@@ -221,17 +221,24 @@ impl Operator {
         &self.publication.proposal
     }
 
-    /// Goes over to what is [prepared](Proposal::Prepared). Returns whether there was anything: what is not prepared
-    /// needs a reload.
-    pub fn adopt(&mut self) -> bool {
+    /// Goes over to what is [prepared](Proposal::Prepared), by what is in force in the store now. Returns whether it was
+    /// that: anything else needs a reload.
+    pub fn adopt(&mut self, stored: &Arc<Stored>) -> bool {
         let is_prepared = self.publication.proposal == Proposal::Prepared;
-        if is_prepared {
-            self.publication.proposal = Proposal::None;
-            self.go_over();
-        } else {
-            self.discard();
+        match &mut self.publication.preparing {
+            Some(Preparing { building: Building::Proposal(Some(proposed)), .. })
+                if is_prepared && proposed.text == stored.text =>
+            {
+                *proposed = Arc::clone(stored);
+                self.publication.proposal = Proposal::None;
+                self.go_over();
+                true
+            }
+            _ => {
+                self.discard();
+                false
+            }
         }
-        is_prepared
     }
 
     /// Forgets what is to be prepared: all is as it was.

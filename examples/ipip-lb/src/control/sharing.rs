@@ -1,9 +1,9 @@
 //! The configuration that all nodes share: its changes are prepared, and gone over to, as a store has them.
 
 use super::background::Background;
-use super::change::check_same_run;
+use super::publication::Read;
 use crate::cli::Common;
-use crate::config::{Config, Store};
+use crate::config::Store;
 use crate::store::layout::Stored;
 use crate::store::{Pace, StoreWatch, Task, copy};
 use hotloop_ops::Capabilities;
@@ -12,8 +12,16 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Finds out whether this node could go over to what is proposed, from what is in force.
-type Preparer = Background<(Arc<Stored>, Arc<Config>), Result<(), String>>;
+/// What the store has this node do.
+#[derive(Debug)]
+pub(super) enum Wanted {
+    /// To prepare what is proposed.
+    Prepare(Read),
+    /// To forget what was to be prepared.
+    Discard,
+    /// To go over to this, which may have been prepared.
+    Adopt { stored: Arc<Stored>, is_prepared: bool },
+}
 
 /// The store of a running balancer.
 #[derive(Debug)]
@@ -24,11 +32,11 @@ pub struct Sharing {
     /// What the store had last: what a reload takes.
     newest: Arc<Stored>,
     in_force: Arc<Stored>,
-    preparer: Preparer,
-    /// The proposal that the preparer is at, unless nobody wants to know any more.
+    reader: Background<Arc<Stored>, Result<Read, String>>,
+    /// The proposal that is being read or prepared, unless nobody wants to know any more.
     preparing: Option<i64>,
-    /// The proposal that is next.
-    unprepared: Option<(i64, Arc<Stored>)>,
+    /// The proposal that is read next.
+    unread: Option<(i64, Arc<Stored>)>,
     saver: Background<Arc<Stored>, Result<(), String>>,
     unsaved: Option<Arc<Stored>>,
     /// Why the last copy was not saved.
@@ -51,9 +59,9 @@ impl Sharing {
         let in_force = Some(Arc::clone(&stored));
         Ok(Self {
             watch: StoreWatch::start(address, &node, in_force, Pace::default())?,
-            preparer: preparer(source)?,
+            reader: reader(source)?,
             preparing: None,
-            unprepared: None,
+            unread: None,
             saver: saver(copy)?,
             address: name,
             node,
@@ -145,36 +153,29 @@ impl Sharing {
         self.watch.state().nodes.into_iter().map(row).collect()
     }
 
-    /// What is to be gone over to, and whether it was prepared, where there is something; preparing is done
-    /// here. `config` is in force, and another one is on its way where `is_loading`.
-    pub(super) fn turn(
-        &mut self,
-        config: &Arc<Config>,
-        is_loading: bool,
-    ) -> Option<(Arc<Stored>, bool)> {
+    /// What is to be done, where there is something. A configuration is on its way where `is_loading`.
+    pub(super) fn turn(&mut self, is_loading: bool) -> Option<Wanted> {
         self.follow_saver();
         // In this order: what it has come with is among the tasks.
         let has_come = self.may_announce || self.has_come();
         let task = self.watch.take();
         self.may_announce |= has_come && task.is_none() && !is_loading;
-        let adopted = match task {
+        match task {
             Some(Task::Prepare(at, stored)) => {
                 self.preparing = None;
-                self.unprepared = Some((at, stored));
-                None
+                self.unread = Some((at, stored));
             }
             Some(Task::Discard) => {
-                self.discard();
-                None
+                self.forget();
+                return Some(Wanted::Discard);
             }
             Some(Task::Adopt { stored, is_prepared }) => {
-                self.discard();
-                Some((stored, is_prepared))
+                self.forget();
+                return Some(Wanted::Adopt { stored, is_prepared });
             }
-            None => None,
-        };
-        self.follow_preparer(config);
-        adopted
+            None => {}
+        }
+        self.follow_reader()
     }
 
     /// Whether changes wait for this node, or the store can't be reached.
@@ -183,28 +184,36 @@ impl Sharing {
         state.is_registered || state.failure.is_some()
     }
 
-    fn discard(&mut self) {
-        (self.preparing, self.unprepared) = (None, None);
+    fn forget(&mut self) {
+        (self.preparing, self.unread) = (None, None);
     }
 
-    /// Answers what is prepared, and begins with what is next.
-    fn follow_preparer(&mut self, config: &Arc<Config>) {
-        if let Some(prepared) = self.preparer.take()
-            && let Some(at) = self.preparing.take()
-        {
-            let prepared = prepared.and_then(|prepared| prepared);
-            match &prepared {
-                Ok(()) => tracing::info!("{}: proposal {at} is prepared", self.address),
-                Err(why) => tracing::error!("{}: proposal {at} is refused: {why}", self.address),
-            }
-            self.watch.answer(at, prepared);
-        }
-        if !self.preparer.is_busy()
-            && let Some((at, stored)) = self.unprepared.take()
+    /// Returns what was read of a proposal, and begins with what is next.
+    fn follow_reader(&mut self) -> Option<Wanted> {
+        let read = self.reader.take().filter(|_| self.preparing.is_some());
+        if !self.reader.is_busy()
+            && let Some((at, stored)) = self.unread.take()
         {
             self.preparing = Some(at);
-            self.preparer.give((stored, Arc::clone(config)));
+            self.reader.give(stored);
         }
+        match read?.and_then(|read| read) {
+            Ok(read) => Some(Wanted::Prepare(read)),
+            Err(why) => {
+                self.answer(Err(why));
+                None
+            }
+        }
+    }
+
+    /// The proposal is prepared, or why it can't be. Nothing comes of it where that is no longer proposed.
+    pub(super) fn answer(&mut self, prepared: Result<(), String>) {
+        let Some(at) = self.preparing.take() else { return };
+        match &prepared {
+            Ok(()) => tracing::info!("{}: proposal {at} is prepared", self.address),
+            Err(why) => tracing::error!("{}: proposal {at} is refused: {why}", self.address),
+        }
+        self.watch.answer(at, prepared);
     }
 
     /// Keeps the copy what is in force.
@@ -229,10 +238,11 @@ fn saver(copy: PathBuf) -> io::Result<Background<Arc<Stored>, Result<(), String>
     })
 }
 
-fn preparer(source: Common) -> io::Result<Preparer> {
-    let prepare = move |(stored, old): (Arc<Stored>, Arc<Config>)| {
+/// Reads what is proposed.
+fn reader(source: Common) -> io::Result<Background<Arc<Stored>, Result<Read, String>>> {
+    let read = move |stored: Arc<Stored>| {
         let config = source.configuration_with(Some(&stored)).map_err(|error| error.to_string())?;
-        check_same_run(&old, &config)
+        Ok((Arc::new(config), Some(stored)))
     };
-    Background::start("lb-prepare", Capabilities::DAC_READ_SEARCH, prepare)
+    Background::start("lb-propose", Capabilities::DAC_READ_SEARCH, read)
 }
