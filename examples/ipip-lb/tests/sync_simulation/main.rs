@@ -1,7 +1,8 @@
 //! A simulated cluster: two to five nodes that talk by the code of [`ipip_lb::sync`], without sockets and clocks.
 //! Messages are late, connections are cut, nodes can't reach each other or read slowly, tables change at other times
 //! on each node, and nodes are killed and come back. What must hold: a packet of a connection
-//! goes to its backend by whichever node it comes, if all nodes were in sync before the change that moved it.
+//! goes to its backend by whichever node it comes, if all nodes were in sync before the change that moved it, or the
+//! change was planned: prepared by all nodes before the first of them adopts it, whatever happens to them then.
 //!
 //! A failure names its seed; `HOTLOOP_SEED=NUMBER` runs that seed alone, and `HOTLOOP_SEEDS=COUNT` as many as that
 //! instead of 60, of about 2,500 packets each: 400 seeds are a million packets.
@@ -9,6 +10,7 @@
 mod link;
 mod model;
 mod node;
+mod planned;
 mod world;
 
 use std::ops::Range;
@@ -32,6 +34,10 @@ pub enum Mutant {
     LaterClaimWins,
     /// No node says anything.
     NoSync,
+    /// Nodes adopt a planned change without having prepared it.
+    Unprepared,
+    /// A node that has adopted a change thinks no more of those that have not.
+    OlderForgotten,
 }
 
 /// Runs the seeds on a few threads; says which fail.
@@ -88,6 +94,9 @@ fn every_packet_reaches_its_backend() {
             (reused, "ports used again"),
             (strays, "packets by another node"),
             (met.ended_away, "ends while nodes can't talk"),
+            (met.planned, "changes in two phases"),
+            (met.discarded, "changes taken back"),
+            (met.killed_between, "nodes killed before all had adopted a change"),
         ] {
             assert!(count >= 50, "{count} {what}: {met:?}");
         }
@@ -98,12 +107,17 @@ fn every_packet_reaches_its_backend() {
 /// The oracle finds each of these.
 #[test]
 fn planted_mutants_are_found() {
-    for mutant in
-        [Mutant::NoSync, Mutant::SnapshotSkipped, Mutant::EndsNotSent, Mutant::LaterClaimWins]
-    {
-        let (_, failures) = run(SEEDS.start..SEEDS.start + 20, mutant);
+    for (mutant, count) in [
+        (Mutant::NoSync, 20),
+        (Mutant::SnapshotSkipped, 20),
+        (Mutant::EndsNotSent, 20),
+        (Mutant::LaterClaimWins, 20),
+        (Mutant::Unprepared, 20),
+        (Mutant::OlderForgotten, 60),
+    ] {
+        let (_, failures) = run(SEEDS.start..SEEDS.start + count, mutant);
         let wrong = failures.iter().filter(|(_, why)| why.contains("went to")).count();
-        println!("{mutant:?}: {wrong} of 20 seeds");
+        println!("{mutant:?}: {wrong} of {count} seeds");
         assert!(wrong >= 3, "{mutant:?} goes unnoticed: {failures:?}");
     }
 }

@@ -4,7 +4,7 @@ use crate::Mutant;
 use crate::model::{Configuration, IDLE_MS, client, key};
 use ipip_lb::connection::State;
 use ipip_lb::sync::{
-    Change, Existing, Local, MOVES, Peers, Record, Verdict, Walk, is_ahead, merge,
+    Change, Existing, Local, MOVES, Peers, Record, Verdict, Walk, Watermark, is_ahead, merge,
 };
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -37,6 +37,10 @@ struct Entry {
 pub struct Node {
     pub peers: Peers,
     pub configuration: Configuration,
+    /// The one that is being prepared, or the one before, as long as peers may go by it.
+    other: Option<Configuration>,
+    /// What was offered once the change was marked that is being prepared.
+    watermark: Option<Watermark>,
     table: BTreeMap<u32, Entry>,
     mutant: Mutant,
     /// The number of the walk under way, and the last connection that it looked at.
@@ -73,8 +77,23 @@ impl Node {
         let others = (0..count).filter(|other| *other != node);
         let mut peers = Peers::new(local, others.map(|other| (name(other), String::new())));
         peers.set_epoch(configuration.revision);
-        let (table, imports) = (BTreeMap::new(), Vec::new());
-        Self { peers, configuration, table, mutant, walk: (0, None), imports }
+        peers.enter_epoch(configuration.revision);
+        Self {
+            peers,
+            configuration,
+            other: None,
+            watermark: None,
+            table: BTreeMap::new(),
+            mutant,
+            walk: (0, None),
+            imports: Vec::new(),
+        }
+    }
+
+    /// Whether a node that does not know a connection might place it elsewhere.
+    fn is_exception(&self, client: u32, backend: IpAddr) -> bool {
+        backend != self.configuration.choice(client)
+            || self.other.is_some_and(|other| backend != other.choice(client))
     }
 
     fn offer(&mut self, change: Change, now_ms: u64) {
@@ -91,7 +110,7 @@ impl Node {
 
     /// What becomes of a packet: its backend, and whether the connection was a peer's until now.
     pub fn packet(&mut self, client: u32, packet: Packet, now_ms: u64) -> (IpAddr, bool) {
-        let choice = self.configuration.choice(client);
+        let (choice, other) = (self.configuration.choice(client), self.other);
         if self.table.get(&client).is_some_and(|entry| entry.until_ms < now_ms) {
             self.table.remove(&client);
         }
@@ -114,8 +133,13 @@ impl Node {
         }
         let was_remote = !std::mem::replace(&mut entry.is_own, true);
         entry.moves = (entry.moves + u8::from(was_remote)) % MOVES;
-        entry.is_exception = entry.backend != choice;
-        let is_due = was_remote || before != entry.state || now_ms - entry.claimed_ms > IDLE_MS / 3;
+        let is_elsewhere = |other: Configuration| entry.backend != other.choice(client);
+        let is_exception = entry.backend != choice || other.is_some_and(is_elsewhere);
+        let has_begun = !std::mem::replace(&mut entry.is_exception, is_exception);
+        let is_due = has_begun
+            || was_remote
+            || before != entry.state
+            || now_ms - entry.claimed_ms > IDLE_MS / 3;
         if entry.is_exception && is_due {
             entry.claimed_ms = now_ms;
             let record = entry.record(client, now_ms);
@@ -134,10 +158,57 @@ impl Node {
         (entry.backend, was_remote)
     }
 
-    /// Adopts a configuration, and looks at all connections.
+    /// Whether there is another configuration that it compares connections with.
+    pub const fn compares(&self) -> bool {
+        self.other.is_some()
+    }
+
+    /// Prepares a configuration.
+    pub fn prepare(&mut self, next: Configuration, now_ms: u64) {
+        self.other = Some(next);
+        self.mark(now_ms);
+        self.watermark = Some(self.peers.watermark());
+    }
+
+    /// Whether each peer has entered what this node has prepared, but for those that are down.
+    pub fn has_prepared(&self, is_up: impl Fn(&str) -> bool) -> bool {
+        self.watermark.as_ref().is_some_and(|watermark| {
+            let entered = self.peers.entered(watermark);
+            entered.waiting.is_empty() && !entered.away.iter().any(|name| is_up(name))
+        })
+    }
+
+    /// Forgets what it has prepared.
+    pub fn discard(&mut self, now_ms: u64) {
+        (self.other, self.watermark) = (None, None);
+        self.mark(now_ms);
+    }
+
+    /// Adopts a configuration. Peers may go by the one before it still.
     pub fn adopt(&mut self, configuration: Configuration, now_ms: u64) {
-        self.configuration = configuration;
+        let before = std::mem::replace(&mut self.configuration, configuration);
+        self.other = (self.mutant != Mutant::OlderForgotten).then_some(before);
+        self.watermark = None;
         self.peers.set_epoch(configuration.revision);
+        self.mark(now_ms);
+        self.peers.enter_epoch(configuration.revision);
+    }
+
+    /// Ends the time in which peers may go by the configuration before.
+    fn forget_older(&mut self, now_ms: u64) {
+        let has_adopted = |epoch| epoch >= self.configuration.revision;
+        if self.watermark.is_none()
+            && self.other.is_some()
+            && self.peers.status(now_ms).iter().all(|peer| has_adopted(peer.epoch))
+        {
+            self.other = None;
+            self.mark(now_ms);
+        }
+    }
+
+    /// Looks at all connections: which are exceptions.
+    fn mark(&mut self, now_ms: u64) {
+        let (configuration, other) = (self.configuration, self.other);
         let mut changes = Vec::new();
         self.table.retain(|&client, entry| {
             if entry.until_ms < now_ms {
@@ -146,7 +217,8 @@ impl Node {
             if !entry.is_own {
                 return true;
             }
-            let is_exception = entry.backend != configuration.choice(client);
+            let is_elsewhere = |it: Configuration| entry.backend != it.choice(client);
+            let is_exception = is_elsewhere(configuration) || other.is_some_and(is_elsewhere);
             match (std::mem::replace(&mut entry.is_exception, is_exception), is_exception) {
                 (false, true) => {
                     entry.claimed_ms = now_ms;
@@ -177,6 +249,7 @@ impl Node {
             }
         }
         self.imports = imports;
+        self.forget_older(now_ms);
         if let Some(walk) = self.peers.snapshot_wanted(now_ms) {
             self.page(walk, now_ms);
         }
@@ -253,7 +326,7 @@ impl Node {
     /// configuration says.
     pub fn knows(&self, client: u32, now_ms: u64) -> Option<(bool, bool)> {
         let entry = self.table.get(&client).filter(|entry| entry.until_ms >= now_ms)?;
-        let is_exception = entry.backend != self.configuration.choice(client);
+        let is_exception = self.is_exception(client, entry.backend);
         Some((entry.is_own, is_exception && entry.state == State::Established))
     }
 

@@ -28,6 +28,9 @@ pub struct Met {
     pub strays: u64,
     pub ended_away: u64,
     pub unpromised: u64,
+    pub planned: u64,
+    pub discarded: u64,
+    pub killed_between: u64,
 }
 
 impl Met {
@@ -42,6 +45,9 @@ impl Met {
         self.strays += other.strays;
         self.ended_away += other.ended_away;
         self.unpromised += other.unpromised;
+        self.planned += other.planned;
+        self.discarded += other.discarded;
+        self.killed_between += other.killed_between;
     }
 }
 
@@ -54,25 +60,27 @@ struct Client {
     is_unseen: bool,
     /// It was on several nodes. Where not all are in sync when it ends, what one of them claimed of it may arrive later.
     has_moved: bool,
-    /// One of them was killed.
+    /// One of them was killed, or claimed it in error: some node may remember it for longer.
     has_lost_node: bool,
 }
 
 pub struct World {
-    rng: Rng,
-    mutant: Mutant,
-    now_ms: u64,
-    nodes: Vec<Option<Node>>,
-    links: Vec<Link>,
+    pub rng: Rng,
+    pub mutant: Mutant,
+    pub now_ms: u64,
+    pub nodes: Vec<Option<Node>>,
+    pub links: Vec<Link>,
     /// Those that the router sends to.
-    announced: Vec<usize>,
+    pub announced: Vec<usize>,
     salt: u64,
-    configuration: Configuration,
+    pub configuration: Configuration,
+    /// Clients that began or ended a connection since all nodes were in sync: what a node knows of these ends with it.
+    fresh: BTreeSet<u32>,
     clients: BTreeMap<u32, Client>,
     /// Those of which a connection ended that some node may remember for longer: the limit that the documentation states.
     lingering: BTreeSet<u32>,
     starts: u64,
-    met: Met,
+    pub met: Met,
 }
 
 impl World {
@@ -91,6 +99,7 @@ impl World {
             salt: rng.next_u64(),
             rng,
             configuration,
+            fresh: BTreeSet::new(),
             clients: BTreeMap::new(),
             lingering: BTreeSet::new(),
             starts: count as u64,
@@ -103,6 +112,8 @@ impl World {
         for _ in 0..ROUNDS {
             self.disturb()?;
             self.stray();
+            self.settle()?;
+            self.planned_change()?;
             self.settle()?;
             self.change_nodes()?;
             self.packet_of_each()?;
@@ -142,12 +153,24 @@ impl World {
 
     /// Another configuration, which nodes adopt at other times each.
     fn reconfigure(&mut self) {
+        self.configuration = self.next_configuration();
+        self.forget_unseen();
+    }
+
+    /// Another configuration than the one in force.
+    pub fn next_configuration(&mut self) -> Configuration {
         self.met.configurations += 1;
-        self.configuration.revision += 1;
+        let mut next = self.configuration;
+        next.revision += 1;
         let number = self.rng.index(BACKENDS.into());
-        let active = &mut self.configuration.active;
+        let active = &mut next.active;
         active[number] = !active[number];
         active[0] |= !active.contains(&true);
+        next
+    }
+
+    /// Nothing is promised of connections that no node knows.
+    pub fn forget_unseen(&mut self) {
         // A packet that comes now to a node that never saw one may meet either.
         self.clients.retain(|client, it| {
             self.met.unpromised += u64::from(it.is_unseen);
@@ -158,7 +181,7 @@ impl World {
         });
     }
 
-    fn adopt(&mut self, node: usize) {
+    pub fn adopt(&mut self, node: usize) {
         if let Some(node) = &mut self.nodes[node]
             && node.configuration != self.configuration
         {
@@ -167,7 +190,7 @@ impl World {
     }
 
     /// A packet of a connection, or one that begins or ends, and what nodes do meanwhile.
-    fn traffic(&mut self) -> Result<(), String> {
+    pub fn traffic(&mut self) -> Result<(), String> {
         let client = self.rng.below(CLIENTS) as u32;
         match self.clients.contains_key(&client) {
             true if self.rng.permille(60) => self.send(client, Packet::Fin)?,
@@ -177,6 +200,9 @@ impl World {
         }
         self.now_ms += 5 + self.rng.below(10);
         self.turn();
+        if self.is_in_sync() {
+            self.fresh.clear();
+        }
         Ok(())
     }
 
@@ -208,6 +234,9 @@ impl World {
         let node = self.nodes[number].as_mut().expect("a node that is announced is up");
         let (backend, was_remote) = node.packet(client, packet, self.now_ms);
         self.met.packets += 1;
+        if packet != Packet::Data {
+            self.fresh.insert(client);
+        }
         self.met.moved_exceptions += u64::from(was_remote);
         let known = self.clients.entry(client).or_insert(Client {
             backend,
@@ -220,7 +249,11 @@ impl World {
         let Client { backend: expected, has_moved, has_lost_node, .. } = *known;
         if packet == Packet::Fin {
             let is_whole = self.is_in_sync();
-            if has_lost_node || has_moved && !is_whole {
+            // An end under a newer configuration waits at nodes that do not have it.
+            let revision = self.configuration.revision;
+            let mut nodes = self.nodes.iter().flatten();
+            let are_alike = nodes.all(|node| node.configuration.revision == revision);
+            if has_lost_node || has_moved && !is_whole || !are_alike {
                 self.lingering.insert(client);
             }
             self.clients.remove(&client);
@@ -254,6 +287,12 @@ impl World {
                 self.met.strays += 1;
                 let node = self.nodes[other].as_mut().expect("it was asked");
                 node.packet(client, Packet::Data, now_ms);
+                if node.compares()
+                    && let Some(it) = self.clients.get_mut(&client)
+                {
+                    // It may have claimed what it believes, and nobody ends that claim.
+                    it.has_lost_node = true;
+                }
             }
         }
     }
@@ -296,16 +335,30 @@ impl World {
             self.settle()?;
             self.announced.push(node);
         } else if self.announced.len() > 1 && self.rng.permille(700) {
-            self.met.kills += 1;
-            let node = self.announced.swap_remove(self.rng.index(self.announced.len()));
-            self.nodes[node] = None;
-            self.clients.values_mut().for_each(|client| client.has_lost_node = true);
+            self.kill();
         }
+        self.move_clients();
+        Ok(())
+    }
+
+    /// A node is killed. Those of its connections that peers may not have heard of are lost.
+    pub fn kill(&mut self) {
+        self.met.kills += 1;
+        let node = self.announced.swap_remove(self.rng.index(self.announced.len()));
+        self.nodes[node] = None;
+        for client in std::mem::take(&mut self.fresh) {
+            self.met.unpromised += u64::from(self.clients.remove(&client).is_some());
+            self.lingering.insert(client);
+        }
+        self.clients.values_mut().for_each(|client| client.has_lost_node = true);
+    }
+
+    /// Each connection may come to another node from now on.
+    pub fn move_clients(&mut self) {
         self.announced.sort_unstable();
         self.clients
             .values_mut()
             .for_each(|client| (client.is_unseen, client.has_moved) = (true, true));
-        Ok(())
     }
 
     /// Some connections go on at once; others are silent for a while.

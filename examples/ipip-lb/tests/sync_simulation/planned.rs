@@ -1,0 +1,89 @@
+//! Changes in two phases: all nodes prepare a configuration before the first of them adopts it. Nodes adopt it at other
+//! times each, one of them much later where it can't reach the store, and any of them is killed in between.
+
+use crate::Mutant;
+use crate::node::name;
+use crate::world::World;
+
+/// A change is prepared after so many packets, or never.
+const PREPARED_PACKETS: usize = 4_000;
+
+impl World {
+    /// A change that is planned, while packets go on.
+    pub fn planned_change(&mut self) -> Result<(), String> {
+        let next = self.next_configuration();
+        self.forget_unseen();
+        if self.mutant != Mutant::Unprepared {
+            for node in 0..self.nodes.len() {
+                self.go_on(10)?;
+                if let Some(node) = &mut self.nodes[node] {
+                    node.prepare(next, self.now_ms);
+                }
+            }
+            // A node that is killed meanwhile does not answer: the change is taken back.
+            if self.announced.len() > 1 && self.rng.permille(200) {
+                self.met.discarded += 1;
+                self.go_on(20)?;
+                self.kill();
+                self.move_clients();
+                for node in 0..self.nodes.len() {
+                    self.go_on(10)?;
+                    if let Some(node) = &mut self.nodes[node] {
+                        node.discard(self.now_ms);
+                    }
+                }
+                return Ok(());
+            }
+            self.await_prepared()?;
+        }
+        self.met.planned += 1;
+        self.configuration = next;
+        self.adopt_by_turns()
+    }
+
+    /// So many packets at most.
+    fn go_on(&mut self, packets_max: usize) -> Result<(), String> {
+        (0..self.rng.index(packets_max + 1)).try_for_each(|_| self.traffic())
+    }
+
+    fn await_prepared(&mut self) -> Result<(), String> {
+        for _ in 0..PREPARED_PACKETS {
+            let is_up = |peer: &str| {
+                (0..self.nodes.len()).any(|it| self.nodes[it].is_some() && name(it) == peer)
+            };
+            if self.nodes.iter().flatten().all(|it| it.has_prepared(is_up)) {
+                return Ok(());
+            }
+            self.traffic()?;
+        }
+        Err(format!("at {} ms: never prepared", self.now_ms))
+    }
+
+    /// Nodes adopt what is in force, one after the other. Once, one of them may be killed.
+    fn adopt_by_turns(&mut self) -> Result<(), String> {
+        let mut left: Vec<_> = (0..self.nodes.len()).collect();
+        // The last one can't reach the store for a while, and others end meanwhile.
+        let is_cut_off = self.rng.permille(500);
+        let killed_before = match self.rng.permille(600) {
+            true if is_cut_off => Some(1),
+            true => Some(1 + self.rng.index(left.len())),
+            false => None,
+        };
+        while !left.is_empty() {
+            let left_count = left.len();
+            let node = left.swap_remove(self.rng.index(left_count));
+            self.go_on(if left_count == 1 && is_cut_off { 400 } else { 40 })?;
+            if killed_before == Some(left_count) && self.announced.len() > 1 {
+                self.met.killed_between += u64::from(left_count < self.nodes.len());
+                self.kill();
+                self.move_clients();
+                self.go_on(if is_cut_off { 300 } else { 40 })?;
+            } else if self.rng.permille(200) {
+                let link = self.rng.index(self.links.len());
+                self.links[link].cut(&mut self.nodes, self.now_ms);
+            }
+            self.adopt(node);
+        }
+        Ok(())
+    }
+}
