@@ -45,7 +45,9 @@
 //! connection that moves to another node and is silent until the table changes: nobody there knows that it exists. And
 //! a client that uses a port again, while a node that knows the connection before it has not heard that it has
 //! ended, may be taken for that connection: so where that connection moved, and not all nodes were in sync when it
-//! ended, as an earlier owner's claim may arrive after the end.
+//! ended, as an earlier owner's claim may arrive after the end; where it ended while some nodes went by an older
+//! configuration, which hold the end; and where a packet of it came to a node that did not know it and that
+//! compared connections with two tables: it may have claimed in error what nobody ends.
 
 mod channel;
 mod connection;
