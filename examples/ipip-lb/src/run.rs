@@ -16,6 +16,7 @@ use crate::network_function::NetworkFunction;
 use crate::next_hops::{self, BY_KERNEL, NextHopWatch};
 use crate::outcome::Outcome;
 use crate::store::Patience;
+use crate::store::layout::Stored;
 use hotloop::dpdk::{Eal, Mbuf, Mempool, MempoolConfig, Port};
 use hotloop::engine::{Engine, Graph, Waited, outlets, sources};
 use hotloop::packet::PacketBuf;
@@ -71,9 +72,7 @@ pub fn run(args: &Run) -> Result<Outcome, Failure> {
     let announcer = announcer.transpose()?;
     let watching = watching(args, stall_max, announcer.as_ref());
     let operator = Operator::start(args.common.clone(), config.clone(), steering)?;
-    let share = |(store, stored)| Sharing::start(args.common.clone(), store, stored);
-    let sharing = config.store.as_ref().zip(stored).map(share);
-    let sharing = sharing.transpose().map_err(|it| Failure::Run(format!("threads: {it}")))?;
+    let sharing = sharing(args, &config, stored)?;
     let mut operator = operator.announcing(announcer).watching(watch).sharing(sharing).among(node);
     let receive = |core: &Core| {
         let queues = rx_queues(core, &ports, &config)?.into_iter().map(PortOrKernel::Port);
@@ -101,6 +100,17 @@ pub fn run(args: &Run) -> Result<Outcome, Failure> {
     } else {
         running.run(function.graph(receive, send), &mut operator, socket.as_mut())
     }
+}
+
+/// The balancer as a node of its store, where it has one, of which `stored` is in force.
+fn sharing(
+    args: &Run,
+    config: &Config,
+    stored: Option<Stored>,
+) -> Result<Option<Sharing>, Failure> {
+    let start = |(store, stored)| Sharing::start(args.common.clone(), store, stored);
+    let sharing = config.store.as_ref().zip(stored).map(start).transpose();
+    sharing.map_err(|error| Failure::Run(format!("threads: {error}")))
 }
 
 /// The balancer as a node among its peers, where it has any.

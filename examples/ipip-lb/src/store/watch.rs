@@ -112,7 +112,7 @@ pub(super) struct Found {
     pub state: StoreState,
 }
 
-/// A store that is followed. When this is dropped, the store is told so, for a second at most.
+/// A store that is followed. Dropping this ends the node's lease, for which it waits a second at most.
 #[derive(Debug)]
 pub struct StoreWatch {
     found: Arc<Mutex<Found>>,
