@@ -7,6 +7,8 @@
 //! - [`Takeover`] moves an interface's addresses and routes to another, and [`restore`] puts back what a
 //!   program left that was killed.
 //! - [`VipRoutes`] installs and deletes the routes by which routing daemons announce VIPs.
+//! - A program that takes over from another one adopts these: [`Tap::adopt`], [`VipRoutes::adopt`],
+//!   [`Takeover::adopt`].
 //! - [`VipGuard`] has them deleted by another process where this one hangs.
 
 mod follower;

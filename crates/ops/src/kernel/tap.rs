@@ -8,12 +8,12 @@ use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType, netdevice, socket};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 /// What a TAP interface is to be like.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct TapConfig {
-    /// Its name, of at most 15 bytes. There may be none of this name yet.
+    /// Its name, of at most 15 bytes. There may be none of this name yet, unless it is adopted.
     pub name: String,
     /// Its Ethernet address; the kernel makes one up without.
     pub mac: Option<MacAddress>,
@@ -44,6 +44,9 @@ pub enum TapError {
          name, or end that one"
     )]
     Exists(String),
+    /// A file that was handed over is that of another interface.
+    #[error("what was handed over is not interface {0}, or it is gone")]
+    Other(String),
     /// The program may not.
     #[error("interface {0} can't be made without CAP_NET_ADMIN: run as root, or grant it")]
     Denied(String),
@@ -70,7 +73,7 @@ pub enum TapError {
 }
 
 /// A TAP interface, which is up. It goes when this is dropped, and when the process ends, however that
-/// happens: nothing is left behind.
+/// happens: nothing is left behind, unless another process has [a file](Self::share) of it.
 #[derive(Debug)]
 pub struct Tap {
     file: OwnedFd,
@@ -86,6 +89,24 @@ impl Tap {
     /// # Errors
     /// As [`TapError`] says.
     pub fn open(config: &TapConfig) -> Result<Self, TapError> {
+        Self::with(config, tun::create)
+    }
+
+    /// Goes on with an interface that another process made, and of which it has handed over the `file`
+    /// ([`share`](Self::share)): its index, its routes and what waits in its queue stay. The other process must not read
+    /// it any more.
+    ///
+    /// # Errors
+    /// As [`TapError`] says; there is none where the configuration names another interface than that of the file.
+    pub fn adopt(config: &TapConfig, file: OwnedFd) -> Result<Self, TapError> {
+        Self::with(config, |name| if is_of(&file, name) { Ok(file) } else { Err(Errno::NODEV) })
+    }
+
+    /// Checks the name, gets the interface, and sets it up.
+    fn with(
+        config: &TapConfig,
+        file: impl FnOnce(&str) -> Result<OwnedFd, Errno>,
+    ) -> Result<Self, TapError> {
         let name = config.name.clone();
         let is_valid = !name.is_empty()
             && name.len() <= tun::NAME_BYTES_MAX
@@ -98,7 +119,8 @@ impl Tap {
             let asked = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
             netdevice::name_to_index(asked, &name)
         };
-        let file = tun::create(&name).map_err(|error| match error {
+        let file = file(&name).map_err(|error| match error {
+            Errno::NODEV => TapError::Other(name.clone()),
             _ if index_of().is_ok() => TapError::Exists(name.clone()),
             Errno::PERM => TapError::Denied(name.clone()),
             error => TapError::NoTun { name: name.clone(), source: error.into() },
@@ -136,6 +158,15 @@ impl Tap {
     #[must_use]
     pub const fn mtu_bytes(&self) -> u32 {
         self.mtu_bytes
+    }
+
+    /// Another file for the interface, to hand over to another process: the interface is there until both
+    /// are closed.
+    ///
+    /// # Errors
+    /// The process has no file left.
+    pub fn share(&self) -> io::Result<OwnedFd> {
+        self.file.try_clone()
     }
 
     /// The file that frames are read from and written to, which never waits.
@@ -199,4 +230,12 @@ impl Tap {
     fn error(&self, what: String, source: io::Error) -> TapError {
         TapError::Setup { name: self.name.clone(), what, source }
     }
+}
+
+/// Whether a file is attached to the interface of this name: the kernel says so in `/proc`.
+fn is_of(file: &OwnedFd, name: &str) -> bool {
+    let about = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd()));
+    about.is_ok_and(|it| {
+        it.lines().any(|line| line.strip_prefix("iff:").map(str::trim) == Some(name))
+    })
 }

@@ -85,6 +85,23 @@ impl VipRoutes {
         Ok(routes)
     }
 
+    /// As [`begin`](Self::begin), and goes on with the routes that are there: those of another process that has
+    /// [left](Self::leave) them.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn adopt(interface_index: u32, metric: u32) -> io::Result<Self> {
+        let mut routes = Self::open(interface_index, metric)?;
+        let found = routes.found()?.into_iter().filter(|(_, its)| *its == metric);
+        routes.installed = found.map(|(vip, _)| vip).collect();
+        Ok(routes)
+    }
+
+    /// Leaves the routes where they are, to another process that [adopts](Self::adopt) them.
+    pub fn leave(mut self) {
+        self.installed.clear();
+    }
+
     /// As [`begin`](Self::begin), and leaves the routes that are there.
     pub(super) fn open(interface_index: u32, metric: u32) -> io::Result<Self> {
         let requests = Requests::open()?;

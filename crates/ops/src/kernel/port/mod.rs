@@ -16,6 +16,7 @@ use hotloop_stage::{Core, Counter, Device, DeviceCounters, Error, Limits, LinkSt
 use lane::{Emptying, Filling, lane};
 use rustix::event::{EventfdFlags, eventfd};
 use std::fmt;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
@@ -75,9 +76,11 @@ pub trait Supply: Send + Sync + 'static {
 /// Cores copy packets, and do nothing else: they never wait for the kernel, make a system call, lock or
 /// allocate.
 ///
-/// The interface is gone once this is dropped.
+/// The interface is gone once this is dropped, unless another process has [a file](Self::share) of it.
 pub struct KernelPort<S: Supply> {
     state: Arc<PortState<S>>,
+    /// The interface's; closed with the thread's.
+    file: OwnedFd,
     index: u32,
     mac: MacAddress,
     thread: Option<JoinHandle<()>>,
@@ -158,12 +161,28 @@ impl<S: Supply> KernelPort<S> {
     /// # Errors
     /// As [`Tap::open`], and the kernel's where it has no more threads or files.
     pub fn open(config: &TapConfig, limits: PuntLimits, supply: S) -> Result<Self, TapError> {
-        let tap = Tap::open(config)?;
+        Self::with(Tap::open(config)?, limits, supply)
+    }
+
+    /// As [`open`](Self::open), with an [interface](Tap::adopt) that another process has handed over.
+    ///
+    /// # Errors
+    /// As [`Tap::adopt`], and the kernel's where it has no more threads or files.
+    pub fn adopt(
+        (config, file): (&TapConfig, OwnedFd),
+        limits: PuntLimits,
+        supply: S,
+    ) -> Result<Self, TapError> {
+        Self::with(Tap::adopt(config, file)?, limits, supply)
+    }
+
+    fn with(tap: Tap, limits: PuntLimits, supply: S) -> Result<Self, TapError> {
         let (name, index, mac) = (tap.name().to_owned(), tap.index(), tap.mac());
         let setup = |what: &str| {
             let (name, what) = (name.clone(), what.to_owned());
             move |source| TapError::Setup { name, what, source }
         };
+        let file = tap.share().map_err(setup("its file"))?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let shared = Arc::new(Shared {
             claims: Mutex::default(),
@@ -187,7 +206,7 @@ impl<S: Supply> KernelPort<S> {
         let carrier = Carrier { tap, shared, sinks: Vec::new(), source: None };
         let thread = std::thread::Builder::new().name("kernel".into()).spawn(|| carrier.run());
         let thread = thread.map_err(setup("its thread"))?;
-        Ok(Self { state: Arc::new(state), index, mac, thread: Some(thread) })
+        Ok(Self { state: Arc::new(state), file, index, mac, thread: Some(thread) })
     }
 
     /// Claims the source for a core. That of core 0 yields packets, those of others none.
@@ -222,6 +241,15 @@ impl<S: Supply> KernelPort<S> {
         state.shared.sink_count.fetch_add(1, Relaxed);
         state.shared.claim(|claims| claims.sinks.push(emptying));
         Ok(KernelSink::new(state, filling, counts))
+    }
+
+    /// A file of the interface, to hand over to another process, which [adopts](Self::adopt) it once this port is
+    /// dropped. The interface is there until that file is closed as well.
+    ///
+    /// # Errors
+    /// The process has no file left.
+    pub fn share(&self) -> io::Result<OwnedFd> {
+        self.file.try_clone()
     }
 
     /// The interface's name.

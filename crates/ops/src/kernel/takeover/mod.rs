@@ -64,6 +64,8 @@ pub struct Takeover {
     from: Interface,
     to: Interface,
     silence: Option<Silence>,
+    /// Whether another process goes on with what was moved.
+    is_left: bool,
 }
 
 impl Takeover {
@@ -81,10 +83,34 @@ impl Takeover {
         let settings = Settings::read(&mut requests, from.index);
         let settings = settings.map_err(failed("reading its addresses and routes"))?;
         file.write(&from, &settings)?;
-        let mut takeover = Self { requests, file, settings, from, to, silence: None };
+        let mut takeover =
+            Self { requests, file, settings, from, to, silence: None, is_left: false };
         // Dropping it undoes whatever was done.
         takeover.take()?;
         Ok(takeover)
+    }
+
+    /// Goes on with what another process has moved and [left](Self::leave). Where there is nothing of that,
+    /// it [begins](Self::begin).
+    ///
+    /// # Errors
+    /// As [`TakeoverError`] says.
+    pub fn adopt(from: &str, to: &str, folder: &Path) -> Result<Self, TakeoverError> {
+        let moved = (interface(from)?, interface(to)?);
+        let mut file = StateFile::open(folder, from)?;
+        let written = file.read()?.filter(|(of, _)| *of == moved.0);
+        let Some((_, settings)) = written else {
+            drop(file);
+            return Self::begin(from, to, folder);
+        };
+        let requests = Requests::open().map_err(moved.0.failed("netlink"))?;
+        let (from, to) = moved;
+        Ok(Self { requests, file, settings, from, to, silence: None, is_left: false })
+    }
+
+    /// Leaves what was moved where it is, to another process that [adopts](Self::adopt) it.
+    pub fn leave(mut self) {
+        self.is_left = true;
     }
 
     /// Has the kernel drop all that it receives by the interface underneath: a device that hands each
@@ -111,6 +137,9 @@ impl Takeover {
 
 impl Drop for Takeover {
     fn drop(&mut self) {
+        if self.is_left {
+            return;
+        }
         let (from, to) = (&self.from, &self.to);
         // The kernel deletes them anyway with the interface, which may be gone already.
         let _ = self.settings.moved(from, to).delete(&mut self.requests, to);
