@@ -43,6 +43,11 @@ pub fn place<G: Graph>(plan: Plan<G>) -> Plan<G> {
     plan.placement(placement).expect("a placement has as many seats as it was asked for")
 }
 
+/// Gives back the CPUs that this process has taken, to another program that goes on in its place.
+pub fn give_back_cpus() {
+    TAKEN.lock().unwrap_or_else(PoisonError::into_inner).clear();
+}
+
 /// The CPUs for so many cores, of those that `take` gets.
 fn choose(
     topology: &Topology,

@@ -135,7 +135,7 @@ mod watch;
 pub use arguments::{CommonCommand, ControlArgs, CtlArgs, ctl, ctl_command, usage};
 pub use ask::{ANSWER_WAIT, AskError, ask, ask_within};
 pub use common::{status, status_text};
-pub use cpus::place;
+pub use cpus::{give_back_cpus, place};
 #[cfg(feature = "dpdk")]
 pub use devices::DeviceArgs;
 pub use diagnostics::{EXIT_WAIT, LogArgs, LogFormat, lost_count};

@@ -12,6 +12,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 /// The manager that has started this process, where one listens.
@@ -57,8 +58,14 @@ impl Notifier {
     }
 }
 
+/// Whether another process is the service now.
+static IS_LEFT: AtomicBool = AtomicBool::new(false);
+
 /// Sends to the manager that has started this process, where one listens.
 fn notify(message: &str) {
+    if IS_LEFT.load(Relaxed) {
+        return;
+    }
     let manager = MANAGER.get_or_init(|| {
         let address = std::env::var_os("NOTIFY_SOCKET").filter(|address| !address.is_empty())?;
         let notifier = Notifier::to(&address);
@@ -72,6 +79,17 @@ fn notify(message: &str) {
 /// Says that the program is ready: its cores run, with this configuration or another.
 pub fn ready() {
     notify("READY=1\nSTATUS=running");
+}
+
+/// Says that this process is the service now, in place of the one that was: it takes over, and that one is about to
+/// end. systemd takes this only from processes that `NotifyAccess=` lets say so.
+pub fn take_over() {
+    notify(&format!("MAINPID={}\nSTATUS=taking over", std::process::id()));
+}
+
+/// Leaves it to another process to say how the service is: this one is about to end, and the service goes on.
+pub fn leave() {
+    IS_LEFT.store(true, Relaxed);
 }
 
 /// The program is about to end.
