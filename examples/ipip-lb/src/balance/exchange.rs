@@ -2,7 +2,7 @@
 
 use super::Worker;
 use super::import::{Imported, claim};
-use crate::connections::Walk;
+use crate::connections::{Journal, Walk};
 use crate::counts::WorkerCounts;
 use crate::services::{ServiceTable, TargetId};
 use crate::sync::{Change, Record};
@@ -39,6 +39,8 @@ pub enum Exchange {
     Exceptions(Box<Page>),
     /// It takes those of other nodes.
     Import(Box<Import>),
+    /// It keeps this journal from now on, and hands over the one that it kept.
+    Journal(Box<Journal>),
 }
 
 /// What has changed of a worker's own exceptions.
@@ -210,6 +212,10 @@ impl<P> Worker<P> {
         match exchange {
             Exchange::Changes(changes) => self.find_changes(changes, services, now),
             Exchange::Exceptions(page) => self.find_exceptions(page, services, now),
+            Exchange::Journal(journal) => {
+                std::mem::swap(self.connections.journal(), journal);
+                true
+            }
             Exchange::Import(import) => {
                 for _ in 0..LOOKUPS_A_TURN {
                     let Some(entry) = import.next() else { break };

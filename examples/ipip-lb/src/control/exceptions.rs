@@ -2,6 +2,7 @@
 
 use super::lookup::worker_of;
 use crate::balance::{Changes, Entry, Exchange, Import, Page};
+use crate::connections::Journal;
 use crate::services::ServiceTable;
 use crate::sync::{Change, Record};
 use hotloop::engine::Asker;
@@ -46,6 +47,9 @@ struct Lane {
     changes: Option<Box<Changes>>,
     page: Option<Box<Page>>,
     import: Option<Box<Import>>,
+    /// One that the worker is to keep, until it is on its way, and whether it is.
+    journal: Option<Box<Journal>>,
+    is_journal_out: bool,
     /// For the next import.
     entries: Vec<Entry>,
     /// What came back, until it is taken.
@@ -60,6 +64,8 @@ struct Lane {
     /// What the worker said last.
     marked: Option<u64>,
     waiting_count: usize,
+    /// How often it was asked for changes and has answered.
+    answer_count: u64,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -174,6 +180,27 @@ impl Exceptions {
         self.lanes.len()
     }
 
+    /// Has each worker note so many changes from now on, until control takes them, or none: for workers
+    /// that share with no other nodes. It takes effect before a walk that begins after this.
+    pub fn keep_journals(&mut self, keys_max: usize) {
+        for lane in &mut self.lanes {
+            lane.journal = Some(Box::new(Journal::new(keys_max)));
+        }
+    }
+
+    /// Whether such a change is still on its way to a worker.
+    #[must_use]
+    pub fn has_journals(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.journal.is_some() || lane.is_journal_out)
+    }
+
+    /// How often every worker was asked for changes and has answered. What a worker did before it was asked the last
+    /// time was then taken.
+    #[must_use]
+    pub fn round_count(&self) -> u64 {
+        self.lanes.iter().map(|lane| lane.answer_count).min().unwrap_or(0)
+    }
+
     /// How many changes waited on the workers when they were last asked.
     #[must_use]
     pub fn waiting_count(&self) -> usize {
@@ -243,6 +270,8 @@ impl Lane {
             changes: Some(Box::new(Changes::with_capacity(BATCH_MAX))),
             page: Some(Box::new(Page::with_capacity(BATCH_MAX))),
             import: Some(Box::new(Import::with_capacity(BATCH_MAX))),
+            journal: None,
+            is_journal_out: false,
             entries: Vec::with_capacity(BATCH_MAX),
             pulled: None,
             last: Kind::Import,
@@ -251,12 +280,14 @@ impl Lane {
             has_remote: false,
             marked: None,
             waiting_count: 0,
+            answer_count: 0,
         }
     }
 
     /// Whether an exchange is under way.
     const fn is_out(&self) -> bool {
-        self.changes.is_none() || self.page.is_none() || self.import.is_none()
+        let is_out = self.changes.is_none() || self.page.is_none() || self.import.is_none();
+        is_out || self.is_journal_out
     }
 
     /// Hands on what came back. Returns it where it is not taken.
@@ -274,6 +305,7 @@ impl Lane {
                 (self.marked, self.waiting_count) = (changes.marked, changes.waiting_count);
                 taken.has_lost = changes.has_lost;
                 changes.found.clear();
+                self.answer_count += 1;
                 self.changes = Some(changes);
             }
             Exchange::Exceptions(mut page) => {
@@ -294,12 +326,18 @@ impl Lane {
                 import.clear();
                 self.import = Some(import);
             }
+            // What the worker kept before: all that it is to say from now on is in the other one.
+            Exchange::Journal(_) => self.is_journal_out = false,
         }
         Ok(taken)
     }
 
     /// The next exchange. The kinds take turns.
     fn next(&mut self, may_walk: bool) -> Option<Exchange> {
+        if let Some(journal) = self.journal.take() {
+            self.is_journal_out = true;
+            return Some(Exchange::Journal(journal));
+        }
         let order = match self.last {
             Kind::Import => [Kind::Changes, Kind::Exceptions, Kind::Import],
             Kind::Changes => [Kind::Exceptions, Kind::Import, Kind::Changes],
@@ -336,6 +374,9 @@ impl Lane {
             Exchange::Import(mut import) => {
                 std::mem::swap(&mut import.entries, &mut self.entries);
                 self.import = Some(import);
+            }
+            Exchange::Journal(journal) => {
+                (self.journal, self.is_journal_out) = (Some(journal), false);
             }
         }
     }

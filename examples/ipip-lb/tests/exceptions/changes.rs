@@ -293,3 +293,31 @@ fn control_knows_for_which_service_table_exceptions_are_complete() {
     assert!(said > 20);
     assert!(node.changes().is_empty());
 }
+
+/// As while another program takes over.
+#[test]
+fn workers_note_changes_from_when_they_are_to_until_they_are_not() {
+    let mut node = Node::of_size(4096, 0);
+    let clients: Vec<_> = (1..100).map(|it| format!("198.51.100.{it}:4000")).collect();
+    clients.iter().for_each(|it| _ = node.open(it, WEB));
+    node.weigh(BACKENDS[2], 0);
+    assert!(node.changes().is_empty(), "nobody is to hear of anything");
+    let rounds = node.exceptions.round_count();
+    assert!(rounds > 0);
+
+    node.exceptions.keep_journals(4096);
+    assert!(node.exceptions.has_journals());
+    assert!(node.changes().is_empty() && !node.exceptions.has_journals());
+    // What was before comes in a walk, what happens now is noted.
+    let all = node.snapshot().len();
+    assert!(all > 0 && node.exceptions.round_count() > rounds);
+    node.weigh(BACKENDS[2], 1);
+    assert_eq!(ends(&node.changes()).len(), all);
+    node.weigh(BACKENDS[2], 0);
+    assert_eq!(claims(&node.changes()).len(), all);
+
+    node.exceptions.keep_journals(0);
+    node.changes();
+    node.weigh(BACKENDS[2], 1);
+    assert!(node.changes().is_empty() && !node.exceptions.take_has_lost());
+}
