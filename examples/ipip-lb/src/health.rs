@@ -67,6 +67,7 @@ pub use deadline::TIMED_OUT;
 use hotloop_ops::Capabilities;
 use mio::Waker;
 pub use room::Room;
+use std::collections::HashSet;
 use std::io;
 use std::net::IpAddr;
 use std::sync::mpsc::{self, Sender};
@@ -175,6 +176,12 @@ impl Probes {
         let room = Room::make(probed.len());
         self.tell(Message::Set(probed, room.probes_max()));
         room
+    }
+
+    /// Takes these to be down until their probes say otherwise: those that another process, in whose place this one
+    /// goes on, has found so.
+    pub fn take_down(&self, down: HashSet<(IpAddr, Health)>) {
+        self.tell(Message::Down(down));
     }
 
     /// How all stand that are probed, in the order in which they came.

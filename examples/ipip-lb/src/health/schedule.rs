@@ -4,8 +4,9 @@ use super::standing::Standing;
 use super::{Change, Outcome, Probed, State};
 use crate::config::Health;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
 use std::mem;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -83,6 +84,16 @@ impl Schedule {
             self.targets.insert(number, target);
         }
         changes
+    }
+
+    /// Takes these to be down until their probes say otherwise.
+    pub fn take_down(&mut self, down: &HashSet<(IpAddr, Health)>, now: Instant) {
+        for target in self.targets.values_mut() {
+            let Probed { address, health } = &*target.probed;
+            if down.contains(&(*address, health.clone())) {
+                target.standing = Standing::down(health.rise, health.fall, now);
+            }
+        }
     }
 
     /// When the next probe is due, if there is one.

@@ -53,6 +53,12 @@ impl Standing {
         }
     }
 
+    /// As new, but down.
+    #[must_use]
+    pub const fn down(rise: u32, fall: u32, now: Instant) -> Self {
+        Self { is_up: false, ..Self::new(rise, fall, now) }
+    }
+
     /// As new, but up or down, and since when, as `before`.
     #[must_use]
     pub const fn continuing(rise: u32, fall: u32, before: &Self) -> Self {

@@ -5,10 +5,11 @@ use super::schedule::{Job, Schedule};
 use super::tls::Clients;
 use super::tunnel::{Tunnels, Wire};
 use super::{Change, Outcome, Probed, State};
-use crate::config::{Probe, Via};
+use crate::config::{Health, Probe, Via};
 use mio::Waker;
 use std::collections::HashSet;
 use std::io;
+use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use std::time::Instant;
 
@@ -21,6 +22,8 @@ const NO_WIRE: &str = "no way to the workers, which send what goes through tunne
 pub enum Message {
     /// Probe these, with so many probes under way at once at most.
     Set(Vec<Probed>, usize),
+    /// Take these to be down.
+    Down(HashSet<(IpAddr, Health)>),
     /// Tell how all stand.
     States(Sender<Vec<State>>),
     /// End.
@@ -69,6 +72,7 @@ impl Watch {
             match inbox.try_recv() {
                 Ok(Message::End) | Err(TryRecvError::Disconnected) => return,
                 Ok(Message::Set(probed, probes_max)) => self.set(probed, probes_max),
+                Ok(Message::Down(down)) => self.schedule.take_down(&down, Instant::now()),
                 // The receiver may be gone.
                 Ok(Message::States(answer)) => drop(answer.send(self.schedule.states())),
                 Err(TryRecvError::Empty) => self.turn(),
