@@ -249,6 +249,11 @@ fn incarnation() -> std::io::Result<u64> {
 fn digest(balancer: &Balancer) -> [u8; 16] {
     let key = balancer.hash_key.as_ref().map_or_else(|| "public".into(), HashKey::to_hex);
     let text = format!("ipip-lb {key} {}", balancer.maglev_slots);
+    sha256(&text)
+}
+
+/// The first half of a text's SHA-256.
+pub(crate) fn sha256(text: &str) -> [u8; 16] {
     let sha256 = TLS13_AES_128_GCM_SHA256.tls13().map(|it| it.common.hash_provider);
     let digest = sha256.map(|it| it.hash(text.as_bytes()));
     digest.and_then(|it| it.as_ref().first_chunk().copied()).unwrap_or_default()

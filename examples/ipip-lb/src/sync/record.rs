@@ -25,6 +25,19 @@ pub struct Record {
     pub wins_ties: bool,
 }
 
+impl Record {
+    /// What it says so many milliseconds later.
+    #[must_use]
+    pub fn later(self, passed_ms: u64) -> Self {
+        let passed_ms = u32::try_from(passed_ms).unwrap_or(u32::MAX);
+        Self {
+            age_ms: self.age_ms.saturating_add(passed_ms),
+            left_ms: self.left_ms.saturating_sub(passed_ms),
+            ..self
+        }
+    }
+}
+
 /// A change of what the other nodes need to know.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Change {

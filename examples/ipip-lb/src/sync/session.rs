@@ -243,7 +243,7 @@ impl Session {
             match item {
                 Item::SnapshotBegin | Item::SnapshotEnd => break,
                 Item::Change(Change::Claim(record)) | Item::Relayed(_, _, record) => {
-                    self.gathered.push(&Change::Claim(later(record, waited_ms)));
+                    self.gathered.push(&Change::Claim(record.later(waited_ms)));
                 }
                 Item::Change(end) => self.gathered.push(&end),
             }
@@ -253,16 +253,6 @@ impl Session {
             }
         }
         count
-    }
-}
-
-/// What a record says so many milliseconds later.
-fn later(record: Record, waited_ms: u64) -> Record {
-    let waited_ms = u32::try_from(waited_ms).unwrap_or(u32::MAX);
-    Record {
-        age_ms: record.age_ms.saturating_add(waited_ms),
-        left_ms: record.left_ms.saturating_sub(waited_ms),
-        ..record
     }
 }
 
