@@ -42,6 +42,8 @@ pub struct NetworkFunction {
     slot_capacity: usize,
     require_hugepages: bool,
     by_kernel: Option<ByKernel>,
+    /// Those of the ports, where they are not the kernel's.
+    neighbours: Arc<Neighbours>,
     /// The VLAN that each port is, in order.
     vlans: Box<[Option<u16>]>,
 }
@@ -70,8 +72,20 @@ impl NetworkFunction {
     /// # Errors
     /// There are more backends than a balancer can have.
     pub fn new(config: &Config, egresses: Egresses) -> Result<(Self, Steering), Error> {
+        Self::standing(config, egresses, &Standing::default())
+    }
+
+    /// As [`new`](Self::new), with what operators and health checks have changed since the configuration was read.
+    ///
+    /// # Errors
+    /// As of [`new`](Self::new).
+    pub fn standing(
+        config: &Config,
+        egresses: Egresses,
+        standing: &Standing,
+    ) -> Result<(Self, Steering), Error> {
         let mut builder = Builder::new(config);
-        let services = Arc::new(builder.build(config, &Standing::default())?);
+        let services = Arc::new(builder.build(config, standing)?);
         let deployment = config.engine.deployment();
         let slot_capacity = builder.slot_capacity();
         let counts: Arc<[_]> =
@@ -95,6 +109,7 @@ impl NetworkFunction {
             slot_capacity,
             require_hugepages: config.engine.require_hugepages,
             by_kernel: None,
+            neighbours: Neighbours::new(2 * config.ports.len()),
             vlans: config.ports.iter().map(|port| port.vlan).collect(),
         };
         Ok((function, Steering { builder, publisher, services, asker, wire, counts }))
@@ -120,6 +135,13 @@ impl NetworkFunction {
     #[must_use]
     pub fn by_kernel(self, by_kernel: Option<ByKernel>) -> Self {
         Self { by_kernel, ..self }
+    }
+
+    /// The neighbours of ports whose next hops do not come from the kernel, in a
+    /// [resolving](Self::resolving_graph) graph.
+    #[must_use]
+    pub const fn neighbours(&self) -> &Arc<Neighbours> {
+        &self.neighbours
     }
 
     /// What the workers counted up to now, with the service table that they started with.
@@ -172,7 +194,7 @@ impl NetworkFunction {
     {
         let by_kernel = self.by_kernel.as_ref();
         let neighbours =
-            by_kernel.map_or_else(|| Neighbours::new(2 * next_hops.len()), ByKernel::neighbours);
+            by_kernel.map_or_else(|| Arc::clone(&self.neighbours), ByKernel::neighbours);
         let learning = Arc::clone(&neighbours);
         let has_kernel = self.ports.has_punted();
         let received = source(receive)
