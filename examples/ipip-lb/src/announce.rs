@@ -1,18 +1,19 @@
 //! Announcing VIPs: a route to each that is ready, for routing daemons to learn.
 
 use crate::config::{Announce, Announced, Config, Service, Side};
-use crate::exception::mbufs;
+use crate::exception::{mbufs, open_or_adopt};
 use crate::failure::BadInput;
 use crate::guard::{Guard, Hanging};
+use crate::replace::inheritance::Inherited;
 use crate::services::ServiceTable;
 use hotloop::dpdk::Eal;
 use hotloop_ops::StallEvent;
 use hotloop_ops::kernel::{
-    Hops, KernelHop, KernelPort, Mbufs, PuntLimits, TapConfig, VIP_METRIC, VipRoutes,
-    local_addresses,
+    Hops, KernelHop, KernelPort, Mbufs, TapConfig, VIP_METRIC, VipRoutes, local_addresses,
 };
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -31,11 +32,16 @@ const OUTER_BYTES_MAX: u32 = 40;
 pub struct VipInterface(KernelPort<Mbufs>);
 
 impl VipInterface {
-    /// Makes the interface.
+    /// Makes the interface, or goes on with the one whose file a predecessor has left.
     ///
     /// # Errors
     /// A VIP is an address of the host, or there can't be such an interface.
-    pub fn open(eal: Eal, config: &Config, announce: &Announce) -> Result<Self, BadInput> {
+    pub fn open(
+        eal: Eal,
+        config: &Config,
+        announce: &Announce,
+        file: Option<OwnedFd>,
+    ) -> Result<Self, BadInput> {
         let local = local_addresses();
         let local =
             local.map_err(|error| BadInput::new(format!("the host's addresses: {error}")))?;
@@ -46,7 +52,7 @@ impl VipInterface {
             resolves_neighbours: false,
             ..TapConfig::named(&announce.interface)
         };
-        let port = KernelPort::open(&tap, PuntLimits::default(), mbufs(eal, config));
+        let port = open_or_adopt((&tap, file), mbufs(eal, config));
         let port = port.map_err(|error| BadInput::new(format!("announce.interface: {error}")))?;
         Ok(Self(port))
     }
@@ -56,6 +62,24 @@ impl VipInterface {
     pub const fn port(&self) -> &KernelPort<Mbufs> {
         &self.0
     }
+}
+
+/// The interface that VIPs are routed to, and what announces them, where they are announced.
+///
+/// # Errors
+/// As [`VipInterface::open`] and [`Announcer::begin`].
+pub fn open(
+    eal: Eal,
+    config: &Config,
+    guard: Option<Guard>,
+    inherited: Option<&mut Inherited>,
+) -> Result<Option<(VipInterface, Announcer)>, BadInput> {
+    let Some(announce) = &config.announce else { return Ok(None) };
+    let inherits = inherited.is_some();
+    let file = inherited.and_then(|it| it.take_interface(&announce.interface));
+    let vips = VipInterface::open(eal, config, announce, file)?;
+    let announcer = Announcer::begin(&vips, announce, guard, inherits)?;
+    Ok(Some((vips, announcer)))
 }
 
 /// Refuses a VIP that is an address of the host: its kernel would answer clients as well.
@@ -94,8 +118,8 @@ pub struct Announcer {
 }
 
 impl Announcer {
-    /// Announces nothing yet. Routes that an earlier run left on the interface are deleted. `guard`
-    /// deletes those of this one where it hangs.
+    /// Announces nothing yet. Routes that an earlier run left on the interface are deleted, or kept where this program
+    /// goes on in its place: `inherits`. `guard` deletes those of this one where it hangs.
     ///
     /// # Errors
     /// The kernel's.
@@ -103,9 +127,11 @@ impl Announcer {
         interface: &VipInterface,
         announce: &Announce,
         guard: Option<Guard>,
+        inherits: bool,
     ) -> Result<Self, BadInput> {
         let index = interface.0.interface_index();
-        let routes = VipRoutes::begin(index, VIP_METRIC);
+        let routes = if inherits { VipRoutes::adopt } else { VipRoutes::begin };
+        let routes = routes(index, VIP_METRIC);
         let routes = routes.map_err(|error| {
             BadInput::new(format!("announce: routes can't be installed: {error}"))
         })?;
@@ -195,6 +221,17 @@ impl Announcer {
         let gone: Vec<_> = before.difference(self.routes.installed()).copied().collect();
         gone.iter().for_each(|vip| tracing::warn!("withdrawn: {vip}"));
         gone
+    }
+
+    /// Leaves what is announced as it is, to a program that goes on in this one's place.
+    pub fn leave(self) {
+        self.routes.leave();
+    }
+
+    /// Whether an operator has withdrawn the VIPs.
+    #[must_use]
+    pub const fn is_withdrawn(&self) -> bool {
+        self.is_withdrawn
     }
 
     /// Announces what is ready again, from the next turn on, and returns what that is.

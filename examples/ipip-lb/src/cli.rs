@@ -93,6 +93,10 @@ pub struct Run {
     /// End after so many seconds.
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub duration: Option<Duration>,
+    /// Take over from the program that runs with the same control socket, without breaking a
+    /// connection: it ends.
+    #[arg(long)]
+    pub replace: bool,
     /// How devices are opened.
     #[command(flatten)]
     pub devices: DeviceArgs,

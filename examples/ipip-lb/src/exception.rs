@@ -5,12 +5,14 @@ use crate::arrival::Ports;
 use crate::balance::Route;
 use crate::config::{self, Config};
 use crate::failure::BadInput;
+use crate::replace::inheritance::Inherited;
 use hotloop::dpdk::{Eal, Port};
 use hotloop::packet::PortId;
 use hotloop_ops::kernel::{
-    KernelPort, Mbufs, PuntLimits, Takeover, TakeoverError, TapConfig, restore,
+    KernelPort, Mbufs, PuntLimits, Takeover, TakeoverError, TapConfig, TapError, restore,
 };
 use hotloop_ops::socket_path;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 /// What is added to a port's number for the packets that the kernel sends by its interface. DPDK has 32
@@ -21,7 +23,7 @@ const FROM_KERNEL: u16 = 127;
 #[derive(Debug)]
 pub struct KernelInterface {
     /// Ends before the interface does.
-    _takeover: Option<Takeover>,
+    takeover: Option<Takeover>,
     port: KernelPort<Mbufs>,
     /// The port whose packets go there.
     ingress: PortId,
@@ -52,6 +54,11 @@ impl KernelInterface {
         self.wire
     }
 
+    /// Leaves what it has taken over as it is, to a program that goes on in this one's place.
+    pub fn leave(self) {
+        self.takeover.into_iter().for_each(Takeover::leave);
+    }
+
     /// Sets where packets go that are not for the balancer, in both directions.
     pub fn set_ways(&self, ports: &mut Ports) {
         ports.set_punted(self.ingress, self.route);
@@ -59,23 +66,36 @@ impl KernelInterface {
     }
 }
 
-/// The interfaces of the ports that have one.
+/// The interfaces of the ports that have one. This program goes on with those that a predecessor has left.
 ///
 /// # Errors
 /// There can't be such an interface.
-pub fn open(eal: Eal, config: &Config, ports: &[&Port]) -> Result<Vec<KernelInterface>, BadInput> {
-    give_back();
+pub fn open(
+    eal: Eal,
+    config: &Config,
+    ports: &[&Port],
+    mut inherited: Option<&mut Inherited>,
+) -> Result<Vec<KernelInterface>, BadInput> {
+    if inherited.is_none() {
+        give_back();
+    }
     let mut interfaces = Vec::new();
     for ((index, configured), port) in (0..).zip(&config.ports).zip(ports) {
         if let Some(name) = &configured.kernel_interface {
             let wrong =
                 |key, problem| BadInput::new(format!("port.{}.{key}: {problem}", configured.name));
-            let opened = open_one(eal, config, (index, port), name)
+            let file = inherited.as_mut().and_then(|it| it.take_interface(name));
+            let inherits = file.is_some();
+            let opened = open_one(eal, config, (index, port), (name, file))
                 .map_err(|problem| wrong("kernel_interface", problem))?;
-            let takeover = take_over(configured, name)
+            let takeover = take_over(configured, name, inherits)
                 .map_err(|error| wrong("takeover", error.to_string()))?;
-            interfaces.push(KernelInterface { _takeover: takeover, ..opened });
+            interfaces.push(KernelInterface { takeover, ..opened });
         }
+    }
+    if inherited.is_some() {
+        // What the predecessor had taken over, and this program has not.
+        give_back();
     }
     Ok(interfaces)
 }
@@ -84,7 +104,7 @@ fn open_one(
     eal: Eal,
     config: &Config,
     (index, port): (u16, &Port),
-    name: &str,
+    (name, file): (&str, Option<OwnedFd>),
 ) -> Result<KernelInterface, String> {
     let ingress = port.id().map_err(|error| error.to_string())?;
     if ingress.number() >= FROM_KERNEL {
@@ -93,10 +113,21 @@ fn open_one(
     let number = PortId::new(ingress.number() + FROM_KERNEL);
     let tap = TapConfig { mac: Some(port.mac()), ..TapConfig::named(name) };
     let mbufs = mbufs(eal, config).with_ingress(number);
-    let port = KernelPort::open(&tap, PuntLimits::default(), mbufs);
+    let port = open_or_adopt((&tap, file), mbufs);
     let port = port.map_err(|error| error.to_string())?;
     let (route, wire) = (Route::to_kernel(index), Route(index));
-    Ok(KernelInterface { _takeover: None, port, ingress, number, route, wire })
+    Ok(KernelInterface { takeover: None, port, ingress, number, route, wire })
+}
+
+/// Makes an interface, or goes on with that of a file.
+pub fn open_or_adopt(
+    (tap, file): (&TapConfig, Option<OwnedFd>),
+    mbufs: Mbufs,
+) -> Result<KernelPort<Mbufs>, TapError> {
+    match file {
+        Some(file) => KernelPort::adopt((tap, file), PuntLimits::default(), mbufs),
+        None => KernelPort::open(tap, PuntLimits::default(), mbufs),
+    }
 }
 
 /// Where it is written down what is to be put back.
@@ -117,9 +148,14 @@ fn give_back() {
 }
 
 /// Has the interface `to` take over the one that the port's device receives by, where that is wanted.
-fn take_over(configured: &config::Port, to: &str) -> Result<Option<Takeover>, TakeoverError> {
+fn take_over(
+    configured: &config::Port,
+    to: &str,
+    inherits: bool,
+) -> Result<Option<Takeover>, TakeoverError> {
     let Some(from) = interface_underneath(&configured.device) else { return Ok(None) };
-    let takeover = configured.takeover.then(|| Takeover::begin(from, to, &folder()));
+    let begin = if inherits { Takeover::adopt } else { Takeover::begin };
+    let takeover = configured.takeover.then(|| begin(from, to, &folder()));
     let mut takeover = takeover.transpose()?;
     // An XDP program keeps from the kernel what it takes.
     if configured.device.starts_with("net_af_xdp") {

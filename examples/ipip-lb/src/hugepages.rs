@@ -1,5 +1,7 @@
 //! `engine.require_hugepages`, for the mempools of ports.
 
+use crate::config::Config;
+use crate::failure::BadInput;
 use hotloop::dpdk::{Mbuf, MempoolMemory, Port, RxQueue};
 use hotloop::stage::{Burst, Device, Error, Limits, Source};
 use std::sync::Arc;
@@ -49,6 +51,21 @@ impl Source for CheckedQueue<'_> {
     fn finished(&self) -> bool {
         self.queue.finished()
     }
+}
+
+/// That there are hugepages, by the arguments of DPDK's environment, where the configuration requires them.
+///
+/// # Errors
+/// There are none.
+pub fn check_arguments(eal: &[String], config: &Config) -> Result<(), BadInput> {
+    let has_hugepages = !eal.is_empty() && !eal.iter().any(|it| it == "--no-huge");
+    if config.engine.require_hugepages && !has_hugepages {
+        return Err(BadInput::new(
+            "engine.require_hugepages: mempools have no hugepages without EAL arguments or with \
+             --no-huge; give EAL arguments after --, such as -m 1024, or leave it out",
+        ));
+    }
+    Ok(())
 }
 
 /// That a port's mempool is on hugepages.

@@ -19,6 +19,7 @@
 //! - [`store`]: the configuration that all nodes of a cluster share.
 //! - [`health`]: which backends are up. [`control`]: changing and asking a balancer that runs, and
 //!   [`ctl`], the operator's end of that.
+//! - [`replace`]: one program takes over from another.
 //! - [`replay`], [`run`]: the program's two ways to run it, on captures and on devices.
 //!
 //! # Guarantees
@@ -100,7 +101,7 @@
 //! # Limits
 //!
 //! Workers share nothing but the buckets of limits, so round-robin, least connections and ICMP's rates are by worker, and
-//! tables are not handed over between balancers. Tunnel packets that were fragmented on their way are
+//! what they count is not handed over to a program that [takes over](replace). Tunnel packets that were fragmented on their way are
 //! not put together.
 
 #![forbid(unsafe_code)]
@@ -132,6 +133,7 @@ pub mod outcome;
 mod own_header;
 pub mod prefix;
 pub mod removed;
+pub mod replace;
 pub mod replay;
 pub mod rules;
 pub mod run;

@@ -1,20 +1,23 @@
 //! `ipip-lb run`: the balancer on devices.
 
-use crate::announce::{Announcer, VipInterface};
+use crate::announce::{self, Announcer, VipInterface};
 use crate::arrival::Ports;
 use crate::balance::{Create, Egress, Egresses, Route};
 use crate::check::Understood;
 use crate::cli::Run;
 use crate::config::{self, Config, ConfigError, Side};
-use crate::control::{JOURNAL_MAX, Node, Operator, Sharing};
+use crate::control::{Handover, JOURNAL_MAX, Node, Operator, Sharing};
 use crate::exception::{self, KernelInterface};
 use crate::failure::{BadInput, Failure};
 use crate::guard::Guard;
 use crate::hashes::PUBLIC_HASHES;
-use crate::hugepages::CheckedQueue;
+use crate::hugepages::{self, CheckedQueue};
 use crate::network_function::NetworkFunction;
 use crate::next_hops::{self, BY_KERNEL, NextHopWatch};
 use crate::outcome::Outcome;
+use crate::replace::gate::{Gate, Gated};
+use crate::replace::left::Left;
+use crate::replace::predecessor::take_over;
 use crate::store::Patience;
 use crate::store::layout::Stored;
 use hotloop::dpdk::{Eal, Mbuf, Mempool, MempoolConfig, Port};
@@ -24,8 +27,12 @@ use hotloop::packet::ethernet::Station;
 use hotloop::stage::neighbours::NextHop;
 use hotloop::stage::{Core, Error};
 use hotloop_ops::kernel::PortOrKernel;
-use hotloop_ops::{CONTROL, Operation, Socket, TURN, Watching};
+use hotloop_ops::{CONTROL, Operation, Socket, TURN, Watching, notify};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// How long connections of a predecessor are entered before clients are answered in between.
+const ENTERING: Duration = Duration::from_millis(50);
 
 /// Balances until SIGINT or SIGTERM, the end of the duration, or of every device that has one.
 ///
@@ -33,25 +40,35 @@ use std::time::{Duration, Instant};
 /// Something that is wrong with the arguments, the configuration or a device; the outcome
 /// reports a run that fails.
 pub fn run(args: &Run) -> Result<Outcome, Failure> {
+    let (mut outcome, left) = run_to_end(args)?;
+    // Nothing of this program is in the way of another one any more.
+    if let Some(left) = left
+        && let Err(why) = left.hand_over()
+    {
+        outcome.add_failure(format!(
+            "replace: nobody balances now: the program that was to take over: {why}"
+        ));
+    }
+    Ok(outcome)
+}
+
+/// As [`run`], and closes everything. Where another program takes over, what is for that is left.
+fn run_to_end(args: &Run) -> Result<(Outcome, Option<Left>), Failure> {
     let (config, stored) = args.common.start(Patience::Endless)?;
     let notes = Understood(&config).notes();
-    let has_hugepages = !args.eal.is_empty() && !args.eal.iter().any(|it| it == "--no-huge");
-    if config.engine.require_hugepages && !has_hugepages {
-        return Err(BadInput::new(
-            "engine.require_hugepages: mempools have no hugepages without EAL arguments or with \
-             --no-huge; give EAL arguments after --, such as -m 1024, or leave it out",
-        )
-        .into());
-    }
+    hugepages::check_arguments(&args.eal, &config)?;
     let stall_max = stall_max(args, &config);
     let guard = config.announce.as_ref().and_then(|_| Guard::start(stall_max, args.log));
     let eal = if args.eal.is_empty() { Eal::embedded() } else { Eal::with_args(&args.eal) };
     let eal = eal.map_err(|error| BadInput::new(format!("arguments after --: {error}")))?;
+    let mut inherited = args.replace.then(|| take_over(&args.control, &config)).transpose()?;
+    let gate = Gate::new(inherited.is_none());
     let ports = open_ports(eal, &config, args)?;
-    let (function, steering) = NetworkFunction::new(&config, egresses(&ports))
+    let standing = inherited.as_ref().map(|it| it.standings.standing(&config)).unwrap_or_default();
+    let (function, steering) = NetworkFunction::standing(&config, egresses(&ports), &standing)
         .map_err(|error| BadInput::new(error.to_string()))?;
     let all: Vec<_> = ports.iter().map(|(_, port)| port).collect();
-    let interfaces = exception::open(eal, &config, &all)?;
+    let interfaces = exception::open(eal, &config, &all, inherited.as_mut())?;
     let mut receiving = receiving(&config, &ports)?;
     interfaces.iter().for_each(|it| it.set_ways(&mut receiving));
     let exits = next_hops::exits(&config, &interfaces);
@@ -62,24 +79,22 @@ pub fn run(args: &Run) -> Result<Outcome, Failure> {
     let has_vlans = receiving.has_vlans();
     let has_kernel_routes = by_kernel.is_some();
     let function = function.receiving(receiving).by_kernel(by_kernel);
-    let (function, node) = clustered(function, &config)?;
+    let (function, node, handover) = clustered(function, &config, gate.clone())?;
     let mut socket =
         args.control.bind("ipip-lb").map_err(|error| BadInput::new(error.to_string()))?;
-    let announce = config.announce.as_ref();
-    let vips = announce.map(|announce| VipInterface::open(eal, &config, announce)).transpose()?;
-    let announcer = vips.as_ref().zip(config.announce.as_ref());
-    let announcer = announcer.map(|(vips, announce)| Announcer::begin(vips, announce, guard));
-    let announcer = announcer.transpose()?;
+    let (vips, announcer) = announce::open(eal, &config, guard, inherited.as_mut())?.unzip();
     let watching = watching(args, stall_max, announcer.as_ref());
     let operator = Operator::start(args.common.clone(), config.clone(), steering)?;
     let sharing = sharing(args, &config, stored)?;
-    let mut operator = operator.announcing(announcer).watching(watch).sharing(sharing).among(node);
+    let operator = operator.announcing(announcer).watching(watch).sharing(sharing).among(node);
+    let mut operator = operator.handing_over(handover).inheriting(inherited.as_mut());
     let receive = |core: &Core| {
         let queues = rx_queues(core, &ports, &config)?.into_iter().map(PortOrKernel::Port);
         let all = interfaces.iter().map(KernelInterface::port);
         let all = all.chain(vips.as_ref().map(VipInterface::port));
         let all = all.map(|it| Ok(PortOrKernel::Kernel(it.source(core)?)));
-        Ok(sources(queues.chain(all.collect::<Result<Vec<_>, Error>>()?)))
+        let source = sources(queues.chain(all.collect::<Result<Vec<_>, Error>>()?));
+        Ok(Gated { source, gate: gate.clone() })
     };
     let send = |core: &Core| {
         let queue = |port: &Port| Ok::<_, Error>(PortOrKernel::Port(port.tx_queue(core)?));
@@ -92,14 +107,17 @@ pub fn run(args: &Run) -> Result<Outcome, Failure> {
     let next_hops = next_hops_of(&config, &ports);
     let pool = probe_pool(eal, &config)?;
     let create = |_: &Core| pool.clone().map(|pool| creating(pool));
-    let running = Running { args, config: &config, notes: &notes, watching };
+    let closed = inherited.map(|it| it.closed);
+    let running = Running { args, config: &config, notes: &notes, watching, closed };
     let is_resolving = has_kernel_routes || next_hops.iter().any(Option::is_some);
-    if pool.is_some() || is_resolving || has_vlans {
+    let outcome = if pool.is_some() || is_resolving || has_vlans {
         let graph = function.probing_graph(create, &next_hops, receive, send);
         running.run(graph, &mut operator, socket.as_mut())
     } else {
         running.run(function.graph(receive, send), &mut operator, socket.as_mut())
-    }
+    }?;
+    let left = operator.let_go().map(|left| Left::new(left, interfaces, vips));
+    Ok((outcome, left.transpose()?))
 }
 
 /// The balancer as a node of its store, where it has one, of which `stored` is in force.
@@ -113,16 +131,22 @@ fn sharing(
     sharing.map_err(|error| Failure::Run(format!("threads: {error}")))
 }
 
-/// The balancer as a node among its peers, where it has any.
+/// The balancer as a node among its peers, where it has any, and ready to hand over to another program.
 fn clustered(
     function: NetworkFunction,
     config: &Config,
-) -> Result<(NetworkFunction, Option<Node>), Failure> {
-    let Some(cluster) = &config.cluster else { return Ok((function, None)) };
+    gate: Gate,
+) -> Result<(NetworkFunction, Option<Node>, Handover), Failure> {
     let worker_count = config.engine.deployment().cores_in(1);
+    let neighbours = Arc::clone(function.neighbours());
+    let Some(cluster) = &config.cluster else {
+        // Workers note changes only while another program takes over.
+        let (function, asker) = function.sharing(0);
+        return Ok((function, None, Handover::new(gate, neighbours, Some((asker, worker_count)))));
+    };
     let (function, asker) = function.sharing(JOURNAL_MAX);
     let node = Node::start((cluster, &config.balancer), asker, worker_count)?;
-    Ok((function, Some(node)))
+    Ok((function, Some(node), Handover::new(gate, neighbours, None)))
 }
 
 /// What a run needs to know.
@@ -131,6 +155,8 @@ struct Running<'a> {
     config: &'a Config,
     notes: &'a [String],
     watching: Watching<'static>,
+    /// Since when a predecessor has received nothing, where there was one.
+    closed: Option<Duration>,
 }
 
 /// What a thread may take before it counts as one that hangs; zero is for ever.
@@ -159,7 +185,7 @@ impl Running<'_> {
         operator: &mut Operator,
         socket: Option<&mut Socket>,
     ) -> Result<Outcome, Failure> {
-        let Self { args, config, notes, watching } = self;
+        let Self { args, config, notes, watching, closed } = self;
         let plan = Engine::plan(graph, config.engine.deployment())
             .map_err(|error| BadInput::new(format!("--workers, --dispatchers: {error}")))?
             .idle(config.engine.idle);
@@ -189,7 +215,20 @@ impl Running<'_> {
                 }
                 waited
             };
-            while turn(operator).is_none() && !operator.has_left() {}
+            let mut is_over = false;
+            if let Some(closed) = closed {
+                while !is_over && !operator.enter(ENTERING) {
+                    is_over = turn(operator).is_some();
+                }
+                operator.open(closed);
+            }
+            while !is_over && !operator.has_left() {
+                is_over = turn(operator).is_some();
+                if !is_over && operator.hands_over() {
+                    notify::leave();
+                    return;
+                }
+            }
             // Routers send packets elsewhere while those that still come are forwarded.
             let end = Instant::now() + operator.withdraw();
             while Instant::now() < end && control.wait_for(TURN) == Waited::Elapsed {

@@ -165,8 +165,8 @@ fn balance(path: PathBuf) {
     program.arg("guard-vips");
     let guard = Guard::start_program(program, STALL_MAX);
     let announce = config.announce.as_ref().unwrap();
-    let vips = VipInterface::open(Eal::embedded().unwrap(), &config, announce).unwrap();
-    let announcer = Announcer::begin(&vips, announce, guard).unwrap();
+    let vips = VipInterface::open(Eal::embedded().unwrap(), &config, announce, None).unwrap();
+    let announcer = Announcer::begin(&vips, announce, guard, false).unwrap();
     let withdraw = announcer.on_stall();
     let on_stall = move |event: &StallEvent| {
         let start = Instant::now();

@@ -8,6 +8,7 @@ use super::exceptions::{Exceptions, Pulled};
 use crate::balance::Exchange;
 use crate::config::{Balancer, Cluster};
 use crate::failure::Failure;
+use crate::replace::successor::Successor;
 use crate::services::ServiceTable;
 use crate::sync::{Change, Entered, PeerState, PeerStatus, Sync, Walk, Watermark};
 use hotloop::engine::Asker;
@@ -62,22 +63,32 @@ impl Node {
     }
 
     /// Moves what there is in both directions, as far as it goes without waiting. `table` is the service table in use.
-    pub(super) fn turn(&mut self, table: &ServiceTable) {
-        self.follow_walk();
-        self.enter(table);
+    /// A program that is to take over hears the same, if there is one.
+    pub(super) fn turn(&mut self, table: &ServiceTable, mut successor: Option<&mut Successor>) {
+        self.follow_walk(successor.as_deref_mut());
+        self.enter(table, successor.as_deref_mut());
         let Self { sync, exceptions, walk, .. } = self;
         exceptions.turn(|pulled| {
             match (pulled, *walk) {
-                (Pulled::Changes(changes), _) => sync.offer(changes),
+                (Pulled::Changes(changes), _) => {
+                    sync.offer(changes);
+                    successor.iter_mut().for_each(|it| it.offer(changes));
+                }
                 (Pulled::Exceptions { own, entered }, Some(walk)) => {
                     sync.give_page(walk, own, entered, false);
                 }
-                // Its peer went away meanwhile.
-                (Pulled::Exceptions { .. }, None) => {}
+                // Without one, its peer went away meanwhile.
+                (Pulled::Exceptions { .. }, None) => {
+                    successor.iter_mut().for_each(|it| it.take(pulled));
+                }
             }
             true
         });
-        if exceptions.take_has_lost() {
+        let has_lost = exceptions.take_has_lost();
+        if let Some(successor) = successor.filter(|_| walk.is_none()) {
+            successor.end_walk(exceptions.is_walking(), has_lost);
+        }
+        if has_lost {
             tracing::warn!(
                 "cluster: workers found more changes than control took; all peers get snapshots"
             );
@@ -93,7 +104,15 @@ impl Node {
     }
 
     /// Begins the next walk once the one before is over. A walk waits for room at its peer.
-    fn follow_walk(&mut self) {
+    fn follow_walk(&mut self, successor: Option<&mut Successor>) {
+        if let Some(successor) = successor
+            && (successor.is_walking() || self.walk.is_none())
+        {
+            successor.follow_walk(&mut self.exceptions);
+            if successor.is_walking() {
+                return;
+            }
+        }
         let room = self.walk.and_then(|walk| self.sync.has_room_for(walk));
         if room.is_none() {
             self.walk = self.sync.snapshot_wanted();
@@ -106,11 +125,12 @@ impl Node {
 
     /// Enters what peers said. What is taken from them next acknowledges all that was before, so workers must have
     /// entered that.
-    fn enter(&mut self, table: &ServiceTable) {
+    fn enter(&mut self, table: &ServiceTable, successor: Option<&mut Successor>) {
         if self.imports.is_empty() && self.exceptions.has_entered_all() {
             self.sync.take_imports(&mut self.imports, IMPORTS_MAX);
         }
         let taken = self.exceptions.import(table, &self.imports);
+        successor.into_iter().for_each(|it| it.offer(&self.imports[..taken]));
         self.imports.drain(..taken);
     }
 
@@ -162,6 +182,11 @@ impl Node {
             );
         }
         self.said_away = away.to_vec();
+    }
+
+    /// The exceptions of its workers.
+    pub(super) const fn exceptions(&mut self) -> &mut Exceptions {
+        &mut self.exceptions
     }
 
     /// Whether this node knows what its peers know, as far as they could be reached.

@@ -15,6 +15,7 @@ mod cluster;
 mod connections;
 mod draining;
 mod exceptions;
+mod handover;
 mod leaving;
 mod lookup;
 mod metrics;
@@ -46,6 +47,7 @@ use adopting::Passage;
 use blocks::BlockList;
 use draining::Drains;
 pub use exceptions::{Exceptions, Pulled};
+pub use handover::Handover;
 use hotloop::engine::{Asker, Control, Publisher};
 use hotloop_ops::{Annotate, Hangup, Reply, Request};
 use leaving::Leave;
@@ -91,6 +93,7 @@ pub struct Operator {
     /// A change of the store's that was not prepared, where VIPs are withdrawn for it.
     passage: Option<Passage>,
     node: Option<Node>,
+    handover: Handover,
 }
 
 impl Operator {
@@ -131,6 +134,7 @@ impl Operator {
             sharing: None,
             passage: None,
             node: None,
+            handover: Handover::default(),
         };
         let room = operator.probe(publication::probed(&operator.config));
         if room.probed_count > 0 && room.is_enough() {
@@ -193,9 +197,7 @@ impl Operator {
         if let Some(next_hops) = &mut self.next_hops {
             next_hops.turn(&self.config);
         }
-        if let Some(node) = &mut self.node {
-            node.turn(&self.table);
-        }
+        self.share();
         self.follow_preparing();
         if let Some(announcer) = &mut self.announcer {
             let is_awaited = self.sharing.as_ref().is_none_or(Sharing::may_announce);
@@ -228,6 +230,7 @@ impl Operator {
             "withdraw" => self.withdraw_now(),
             "announce" => self.announce_again(),
             "leave" => self.leave(arguments),
+            crate::replace::COMMAND => return self.replace(arguments),
             _ => request.unknown(),
         })
     }

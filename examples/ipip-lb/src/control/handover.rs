@@ -1,0 +1,375 @@
+//! Leaving everything to a program that takes over, and going on in place of one that has: see [`replace`].
+
+use super::Operator;
+use super::cluster::JOURNAL_MAX;
+use super::exceptions::Exceptions;
+use super::until::Until;
+use crate::announce::Announcer;
+use crate::balance::Exchange;
+use crate::replace::gate::Gate;
+use crate::replace::inheritance::{Inheritance, Inherited};
+use crate::replace::standing::Standings;
+use crate::replace::successor::Successor;
+use crate::replace::{self, machine_time};
+use crate::services::TargetName;
+use crate::sync::Change;
+use hotloop::engine::Asker;
+use hotloop::packet::ethernet::MacAddress;
+use hotloop::stage::Instant as Time;
+use hotloop::stage::neighbours::Neighbours;
+use hotloop_ops::{Reply, Stream};
+use serde_json::{Value, json};
+use std::io::Write;
+use std::net::IpAddr;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver};
+use std::time::{Duration, Instant};
+
+/// How long changes of the service table that are under way are waited for.
+const SETTLE_MAX: Duration = Duration::from_secs(10);
+
+/// How long nothing may be received before the run ends: then this program goes on.
+const CLOSED_MAX: Duration = Duration::from_millis(500);
+
+/// How long cores of a pipeline may take for what they have received.
+const DRAIN_MIN: Duration = Duration::from_millis(2);
+
+/// How often workers are asked once nothing is received, to be sure that they have handed over everything: one answer
+/// may have been on its way, the second is the last word, and the third comes from after a pipeline's.
+const ROUNDS: u64 = 3;
+
+/// How long a neighbour is used that no longer answers.
+const NEIGHBOUR_NS: u64 = 60_000_000_000;
+
+/// How often it is looked what workers and the successor have said.
+const LOOK_INTERVAL: Duration = Duration::from_micros(100);
+
+/// What control has for a takeover, in either role.
+#[derive(Debug)]
+pub struct Handover {
+    gate: Gate,
+    /// The ports', where they have any.
+    neighbours: Option<Arc<Neighbours>>,
+    /// Those of a balancer without peers, which nobody asks about otherwise.
+    alone: Option<Exceptions>,
+    /// A successor that has asked: what it said of itself, and its connection, which is on its way.
+    asked: Option<(Value, Receiver<UnixStream>)>,
+    successor: Option<Successor>,
+    /// Since when it is ready, where it is.
+    ready: Option<Instant>,
+    /// Since when nothing is received.
+    closed: Option<Duration>,
+    /// What a predecessor has left, as far as workers have not entered it.
+    imports: Vec<Change>,
+}
+
+impl Default for Handover {
+    fn default() -> Self {
+        Self {
+            gate: Gate::new(true),
+            neighbours: None,
+            alone: None,
+            asked: None,
+            successor: None,
+            ready: None,
+            closed: None,
+            imports: Vec::new(),
+        }
+    }
+}
+
+impl Handover {
+    /// Of a balancer that receives by `gate`. One without peers asks its workers by `asker`.
+    #[must_use]
+    pub fn new(
+        gate: Gate,
+        neighbours: Arc<Neighbours>,
+        alone: Option<(Asker<Exchange, Exchange>, usize)>,
+    ) -> Self {
+        let alone = alone.map(|(asker, worker_count)| Exceptions::new(asker, worker_count));
+        Self { gate, neighbours: Some(neighbours), alone, ..Self::default() }
+    }
+
+    /// Ends a takeover that comes to nothing.
+    fn cancel(&mut self, why: &str) {
+        if self.asked.take().is_none() {
+            return;
+        }
+        tracing::warn!("replace: nothing is handed over, and this program goes on: {why}");
+        if let Some(successor) = self.successor.take() {
+            successor.refuse(why);
+        }
+        if let Some(exceptions) = &mut self.alone {
+            exceptions.keep_journals(0);
+        }
+        self.ready = None;
+    }
+
+    /// The neighbours that were in use lately: not those that had stopped answering long before others did.
+    fn known_neighbours(&self) -> Vec<(IpAddr, MacAddress)> {
+        let known = self.neighbours.iter().flat_map(|it| it.known(Time::from_ns(0)));
+        let known: Vec<_> = known.collect();
+        let latest_ns = known.iter().map(|it| it.confirmed.as_ns()).max().unwrap_or(0);
+        let lately = known.iter().filter(|it| latest_ns - it.confirmed.as_ns() < NEIGHBOUR_NS);
+        lately.map(|it| (it.address, it.mac)).collect()
+    }
+
+    /// Takes in the connection of a successor that has asked.
+    fn begin(&mut self) {
+        let Some((_, stream)) = &self.asked else { return };
+        let Ok(stream) = stream.try_recv() else { return };
+        let begun = answer(&stream).and_then(|()| Successor::new(stream));
+        match begun {
+            Ok(successor) => self.successor = Some(successor),
+            Err(error) => self.cancel(&error.to_string()),
+        }
+    }
+}
+
+fn answer(mut stream: &UnixStream) -> std::io::Result<()> {
+    writeln!(stream, "{}", json!({ "ok": null }))
+}
+
+/// Asks workers for what the successor is to know, and takes what they have found.
+fn share_with(successor: &mut Successor, exceptions: &mut Exceptions) {
+    successor.follow_walk(exceptions);
+    exceptions.turn(|pulled| {
+        successor.take(pulled);
+        true
+    });
+    let has_lost = exceptions.take_has_lost();
+    successor.end_walk(exceptions.is_walking(), has_lost);
+}
+
+impl Operator {
+    /// Can leave everything to a program that takes over from now on, and go on in place of one that has.
+    #[must_use]
+    pub fn handing_over(self, handover: Handover) -> Self {
+        Self { handover, ..self }
+    }
+
+    /// Lets a program take over that asks for that.
+    pub(super) fn replace(&mut self, arguments: &Value) -> Reply {
+        let refusal = if self.handover.asked.is_some() {
+            Some("another program is taking over already".to_owned())
+        } else if self.leave.is_some() {
+            Some("this program is on its way out: ctl announce has it stay".to_owned())
+        } else {
+            replace::check(arguments, &self.config).err()
+        };
+        if let Some(why) = refusal {
+            return Reply::Now(Err(why));
+        }
+        tracing::info!("replace: another program asks to take over");
+        let (sender, stream) = mpsc::sync_channel(1);
+        if let Some(exceptions) = &mut self.handover.alone {
+            exceptions.keep_journals(JOURNAL_MAX);
+        }
+        self.handover.asked = Some((arguments.clone(), stream));
+        Reply::Stream(Stream::new(move |stream| drop(sender.send(stream))))
+    }
+
+    /// Moves exceptions between workers, other nodes, and a program that takes over.
+    pub(super) fn share(&mut self) {
+        let handover = &mut self.handover;
+        if handover.successor.is_none() {
+            handover.begin();
+        }
+        match (&mut self.node, &mut handover.alone, &mut handover.successor) {
+            (Some(node), _, successor) => node.turn(&self.table, successor.as_mut()),
+            (None, Some(exceptions), Some(successor)) => share_with(successor, exceptions),
+            // Workers are to stop noting changes.
+            (None, Some(exceptions), None) if exceptions.has_journals() => {
+                exceptions.turn(|_| true);
+            }
+            _ => {}
+        }
+        match handover.successor.as_mut().map(Successor::turn) {
+            Some(Ok(true)) => _ = handover.ready.get_or_insert_with(Instant::now),
+            Some(Err(why)) => handover.cancel(&why),
+            Some(Ok(false)) | None => {}
+        }
+    }
+
+    /// Whether the run is to end, because another program takes over. It has all that this one knows then, and nothing
+    /// more is received.
+    pub fn hands_over(&mut self) -> bool {
+        let Some(ready) = self.handover.ready else { return false };
+        if !self.is_settled() {
+            if ready.elapsed() > SETTLE_MAX {
+                self.handover.cancel("changes of the configuration are under way: try again");
+            }
+            return false;
+        }
+        // It may have been loaded again meanwhile.
+        let asked = self.handover.asked.as_ref();
+        let checked = asked.map_or(Ok(()), |(it, _)| replace::check(it, &self.config));
+        let closed = checked.and_then(|()| self.close());
+        match &closed {
+            Ok(()) => {
+                let ms = self.handover.closed.map_or(0.0, since_ms);
+                tracing::info!(
+                    "replace: nothing is received any more, and the other program knows all, after {ms:.1} ms"
+                );
+            }
+            Err(why) => {
+                self.handover.gate.set_open(true);
+                self.handover.closed = None;
+                self.handover.cancel(why);
+            }
+        }
+        closed.is_ok()
+    }
+
+    /// Whether no other service table is on its way, and the exceptions of the one in use are marked.
+    fn is_settled(&mut self) -> bool {
+        let publication = &self.publication;
+        let is_busy = publication.is_loading()
+            || publication.building.is_some()
+            || !publication.unbuilt.is_empty()
+            || publication.is_stale
+            || publication.refresher.is_busy();
+        let is_in_force = self.publisher.collect() && self.is_published && !is_busy;
+        let table = &self.table;
+        is_in_force
+            && exceptions(&mut self.node, &mut self.handover).is_some_and(|it| it.is_marked(table))
+    }
+
+    /// Has nothing more received, and the successor know everything.
+    fn close(&mut self) -> Result<(), String> {
+        let begin = Instant::now();
+        self.handover.gate.set_open(false);
+        self.handover.closed = Some(machine_time());
+        let rounds = |operator: &mut Self| {
+            exceptions(&mut operator.node, &mut operator.handover).map_or(0, |it| it.round_count())
+        };
+        let last_round = rounds(self) + ROUNDS;
+        loop {
+            self.share();
+            let is_drained =
+                begin.elapsed() >= DRAIN_MIN && rounds(self) >= last_round && self.is_settled();
+            match &self.handover.successor {
+                None => return Err("it went away".into()),
+                Some(successor) if is_drained && successor.is_caught_up() => return Ok(()),
+                Some(_) if begin.elapsed() > CLOSED_MAX => {
+                    return Err(format!(
+                        "workers and it took longer than {} ms",
+                        CLOSED_MAX.as_millis()
+                    ));
+                }
+                Some(_) => std::thread::sleep(LOOK_INTERVAL),
+            }
+        }
+    }
+
+    /// Ends it, for a successor that is ready: what is announced stays so.
+    #[must_use]
+    pub fn let_go(mut self) -> Option<(Successor, Inheritance)> {
+        let (successor, closed) = self.handover.successor.take().zip(self.handover.closed)?;
+        let (standings, neighbours) = (self.standings(), self.handover.known_neighbours());
+        self.announcer.take().into_iter().for_each(Announcer::leave);
+        Some((successor, Inheritance { closed, interfaces: Vec::new(), neighbours, standings }))
+    }
+
+    /// What operators and health checks have changed.
+    fn standings(&self) -> Standings {
+        let now = Instant::now();
+        let names = self.config.services.iter().flat_map(|service| {
+            service.backends.iter().map(|it| TargetName::new(&service.name, it.address))
+        });
+        let drains = names.filter_map(|name| {
+            let until = self.drains.of(&name)?.to_json(now);
+            let for_s = until["left_s"].as_u64().map(|it| it.max(1));
+            Some((name, json!({ "for_s": for_s, "until_empty": until["until_empty"] })))
+        });
+        let blocks = self.blocks.rows(now);
+        let block = |row: &Value| json!({ "prefix": row["prefix"], "for_s": row["left_s"] });
+        Standings {
+            drains: drains.collect(),
+            blocks: blocks.as_array().into_iter().flatten().map(block).collect(),
+            is_withdrawn: self.announcer.as_ref().is_some_and(Announcer::is_withdrawn),
+            ..Standings::of(&self.standing, &self.config)
+        }
+    }
+
+    /// Goes on with what a predecessor has left, before anything is received: its connections are then to be
+    /// [entered](Self::enter).
+    #[must_use]
+    pub fn inheriting(mut self, inherited: Option<&mut Inherited>) -> Self {
+        let Some(inherited) = inherited else { return self };
+        let standings = &inherited.standings;
+        self.standing = standings.standing(&self.config).into();
+        self.probes.take_down(self.standing.down.clone());
+        let now = Instant::now();
+        for (name, arguments) in &standings.drains {
+            if let Ok(Some(until)) = Until::of(arguments, now) {
+                self.drains.plan(name.clone(), until, now);
+            }
+        }
+        // Workers have them already; a block that has just ended is refused, as it should be.
+        standings.blocks.iter().for_each(|block| drop(self.block(block)));
+        if let Some(announcer) = self.announcer.as_mut().filter(|_| standings.is_withdrawn) {
+            announcer.withdraw();
+        }
+        for (address, mac) in &inherited.neighbours {
+            let known = self.handover.neighbours.iter();
+            // A run's time begins at 0.
+            known.for_each(|it| it.learn(*address, *mac, Time::from_ns(0)));
+        }
+        self.handover.imports = inherited.take_connections();
+        self
+    }
+
+    /// Has workers enter what a predecessor has left. Returns whether they have, within this time.
+    pub fn enter(&mut self, within: Duration) -> bool {
+        let (begin, table) = (Instant::now(), &self.table);
+        let mut imports = std::mem::take(&mut self.handover.imports);
+        let Some(exceptions) = exceptions(&mut self.node, &mut self.handover) else { return true };
+        let has_entered = loop {
+            let taken = exceptions.import(table, &imports);
+            imports.drain(..taken);
+            // Nothing is received, so nothing else changes.
+            exceptions.turn(|_| true);
+            if imports.is_empty() && exceptions.has_entered_all() {
+                break true;
+            } else if begin.elapsed() > within {
+                break false;
+            }
+            std::thread::sleep(LOOK_INTERVAL);
+        };
+        self.handover.imports = imports;
+        has_entered
+    }
+
+    /// Has packets received from now on, in place of the predecessor, which has received none since `closed`.
+    pub fn open(&mut self, closed: Duration) {
+        self.handover.gate.set_open(true);
+        let refused =
+            exceptions(&mut self.node, &mut self.handover).map_or(0, |it| it.refused_count());
+        let ms = since_ms(closed);
+        tracing::info!(
+            "replace: this program has taken over; for {ms:.1} ms nobody received anything"
+        );
+        if refused > 0 {
+            tracing::warn!(
+                "replace: {refused} connections found no room or no backend here, and may break"
+            );
+        }
+    }
+}
+
+fn since_ms(time: Duration) -> f64 {
+    machine_time().saturating_sub(time).as_secs_f64() * 1e3
+}
+
+/// The way to the exceptions of workers, whoever else asks about them.
+fn exceptions<'a>(
+    node: &'a mut Option<super::Node>,
+    handover: &'a mut Handover,
+) -> Option<&'a mut Exceptions> {
+    match node {
+        Some(node) => Some(node.exceptions()),
+        None => handover.alone.as_mut(),
+    }
+}

@@ -1,0 +1,97 @@
+//! What goes from a program to its successor, besides connections.
+
+use super::standing::Standings;
+use crate::sync::{Change, Record};
+use hotloop::packet::ethernet::MacAddress;
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+/// What the predecessor says at the end.
+#[derive(Debug)]
+pub struct Inheritance {
+    /// The [time](super::machine_time) from which on it has received nothing.
+    pub closed: Duration,
+    /// The names of the interfaces whose files come with it, in their order.
+    pub interfaces: Vec<String>,
+    /// Its neighbours, so that no packet has to wait until they are known.
+    pub neighbours: Vec<(IpAddr, MacAddress)>,
+    /// What operators and health checks have changed.
+    pub standings: Standings,
+}
+
+impl Inheritance {
+    /// As it is sent.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        json!({
+            "closed_ns": self.closed.as_nanos() as u64,
+            "interfaces": self.interfaces,
+            "neighbours": self.neighbours.iter().map(|(address, mac)| [address.to_string(), mac.to_string()])
+                .collect::<Vec<_>>(),
+            "standings": self.standings.to_json(),
+        })
+    }
+
+    /// What was sent.
+    ///
+    /// # Errors
+    /// It was something else.
+    pub fn of_json(json: &Value) -> Result<Self, String> {
+        let closed_ns =
+            json["closed_ns"].as_u64().ok_or("it has not said since when nothing is received")?;
+        let interfaces = json["interfaces"].as_array().into_iter().flatten();
+        let neighbours = json["neighbours"].as_array().into_iter().flatten();
+        let neighbour =
+            |it: &Value| Some((it[0].as_str()?.parse().ok()?, it[1].as_str()?.parse().ok()?));
+        Ok(Self {
+            neighbours: neighbours.filter_map(neighbour).collect(),
+            closed: Duration::from_nanos(closed_ns),
+            interfaces: interfaces.filter_map(Value::as_str).map(str::to_owned).collect(),
+            standings: Standings::of_json(&json["standings"])?,
+        })
+    }
+}
+
+/// What the successor has.
+#[derive(Debug)]
+pub struct Inherited {
+    /// As [`Inheritance::closed`].
+    pub closed: Duration,
+    /// What operators and health checks have changed.
+    pub standings: Standings,
+    /// As [`Inheritance::neighbours`].
+    pub neighbours: Vec<(IpAddr, MacAddress)>,
+    interfaces: HashMap<String, OwnedFd>,
+    /// Connections that are not where the configuration says, each with the time when that was said.
+    connections: Vec<(Record, Instant)>,
+}
+
+impl Inherited {
+    /// All of it.
+    #[must_use]
+    pub fn new(
+        known: Inheritance,
+        files: Vec<OwnedFd>,
+        connections: Vec<(Record, Instant)>,
+    ) -> Self {
+        let interfaces = known.interfaces.iter().cloned().zip(files).collect();
+        let Inheritance { closed, standings, neighbours, .. } = known;
+        Self { closed, standings, neighbours, interfaces, connections }
+    }
+
+    /// The file of the interface of this name, if there was one.
+    pub fn take_interface(&mut self, name: &str) -> Option<OwnedFd> {
+        self.interfaces.remove(name)
+    }
+
+    /// The connections, as of now.
+    pub fn take_connections(&mut self) -> Vec<Change> {
+        let now = Instant::now();
+        let passed_ms = |since| now.saturating_duration_since(since).as_millis() as u64;
+        let taken = std::mem::take(&mut self.connections).into_iter();
+        taken.map(|(record, since)| Change::Claim(record.later(passed_ms(since)))).collect()
+    }
+}

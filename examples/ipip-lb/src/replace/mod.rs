@@ -1,0 +1,143 @@
+//! `run --replace`: a program takes over from the one that runs, and no connection breaks.
+//!
+//! The one that runs is the *predecessor* of the other, its *successor*. Most devices can't be opened twice, so there
+//! is a gap in which nobody receives; all that can be done before it is done before.
+//!
+//! 1. The successor asks at the control socket (`replace`). The predecessor refuses what can't take over from it, and
+//!    nothing has changed.
+//! 2. The connection goes on as a [`Link`](link::Link): as nodes of a cluster do, the predecessor sends a snapshot of its
+//!    exceptions, then their changes.
+//! 3. The successor has all of that, and says [`Take`](channel::Message::Take). The predecessor closes its
+//!    [`Gate`](gate::Gate), so that nothing is received any more, sends the last changes, and has them acknowledged. Up
+//!    to here it goes on as before where the successor goes away.
+//! 4. The predecessor ends its run, closes its ports and its control socket, and leaves what is announced. It
+//!    says [`Yours`](channel::Message::Yours), with what operators have changed and the files of its TAP interfaces: these
+//!    are there for as long as one of the two has them open, so that routes to VIPs stay, and go where both
+//!    processes are gone.
+//! 5. The successor opens ports, adopts interfaces and routes, has its workers enter the exceptions, and opens its own
+//!    gate.
+
+pub mod channel;
+pub mod gate;
+pub mod inheritance;
+pub mod left;
+pub mod link;
+pub mod predecessor;
+pub mod standing;
+pub mod successor;
+
+use crate::config::Config;
+use crate::hashes::HashKey;
+use crate::sync::{sha256, wire};
+use rustix::time::{ClockId, clock_gettime};
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::time::Duration;
+
+/// The version of what both say, apart from the frames of [`wire`], which have their own.
+const VERSION: u64 = 1;
+
+/// The command at the control socket.
+pub const COMMAND: &str = "replace";
+
+/// What the successor says of itself.
+#[must_use]
+pub fn arguments(config: &Config) -> Value {
+    json!({ "version": VERSION, "frames": wire::VERSION, "digest": digest(config) })
+}
+
+/// That a program that says this of itself can take over from a balancer of this configuration.
+///
+/// # Errors
+/// Why it can't, and what to do.
+pub fn check(arguments: &Value, config: &Config) -> Result<(), String> {
+    let versions = (&arguments["version"], &arguments["frames"]);
+    if versions != (&json!(VERSION), &json!(wire::VERSION)) {
+        return Err(format!(
+            "this program takes part in version {VERSION}.{} of a takeover, the other one in {}.{}: stop this one and \
+             start the other one, which ends connections that are not where the configuration says",
+            wire::VERSION,
+            versions.0,
+            versions.1
+        ));
+    }
+    if arguments["digest"] != digest(config) {
+        return Err(
+            "its configuration is not the one in force here, by which connections are on their backends: load it here \
+             first (ctl reload), or give that one; services, their backends, balancer.hash_key and \
+             balancer.maglev_slots have to be the same"
+                .to_owned(),
+        );
+    }
+    Ok(())
+}
+
+/// A digest of all that says which backend a connection is on, where it is no exception.
+#[must_use]
+pub fn digest(config: &Config) -> String {
+    let mut text =
+        config.balancer.hash_key.as_ref().map_or_else(|| "public".into(), HashKey::to_hex);
+    let _ = writeln!(text, " {}", config.balancer.maglev_slots);
+    for it in &config.services {
+        let (name, address, protocol, ports) = (&it.name, it.address, it.protocol, it.ports);
+        let _ =
+            writeln!(text, "{name} {address} {protocol} {ports} {} {}", it.scheduler, it.all_down);
+        for backend in &it.backends {
+            let _ = writeln!(text, " {} {}", backend.address, backend.weight);
+        }
+    }
+    sha256(&text).iter().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"))
+}
+
+/// The time of a clock that all processes of the machine share.
+#[must_use]
+pub fn machine_time() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::Monotonic)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONFIG: &str = r#"
+        [balancer]
+        source_v4 = "192.0.2.1"
+        mtu = 1500
+        decapsulate = []
+        [[port]]
+        name = "uplink"
+        device = "net_null0"
+        next_hop_mac = "02:00:00:00:00:01"
+        [[service]]
+        name = "web"
+        address = "203.0.113.10"
+        protocol = "tcp"
+        ports = "80"
+        backend = [{ address = "10.0.0.1" }, { address = "10.0.0.2" }]
+    "#;
+
+    #[test]
+    fn who_would_choose_differently_is_refused() {
+        let config = |text: &str| Config::parse("lb.toml", text).unwrap();
+        let here = config(CONFIG);
+        assert_eq!(check(&arguments(&here), &here), Ok(()));
+        let other_port = config(&CONFIG.replace("net_null0", "net_null1"));
+        assert_eq!(check(&arguments(&other_port), &here), Ok(()));
+        for (old, new) in [
+            ("10.0.0.2\" }", "10.0.0.3\" }"),
+            ("10.0.0.2\" }", "10.0.0.2\", weight = 2 }"),
+            ("\"80\"", "\"81\""),
+            ("\"tcp\"", "\"udp\""),
+            ("mtu", "maglev_slots = 7\nmtu"),
+            ("mtu", "hash_key = \"00112233445566778899aabbccddeeff\"\nmtu"),
+            ("ports", "scheduler = \"round-robin\"\nports"),
+        ] {
+            let refused = check(&arguments(&config(&CONFIG.replace(old, new))), &here).unwrap_err();
+            assert!(refused.contains("ctl reload"), "{new}: {refused}");
+        }
+        let mut later = arguments(&here);
+        later["frames"] = 99.into();
+        assert!(check(&later, &here).unwrap_err().contains("the other one in 1.99"));
+        assert!(check(&Value::Null, &here).is_err());
+    }
+}

@@ -1,0 +1,179 @@
+//! What operators and health checks have changed since the configuration was read, in a form that another
+//! program reads.
+
+use crate::blocks::Blocks;
+use crate::config::{Config, Health};
+use crate::services::{Removal, Standing, TargetName};
+use serde_json::{Value, json};
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// All that lives only in memory, but for connections.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Standings {
+    /// Weights other than the configuration's.
+    pub weights: HashMap<TargetName, u32>,
+    /// Backends taken out of their services.
+    pub removed: HashMap<TargetName, Removal>,
+    /// Backends that fail their probes: each with the number of the way in which it is probed, among those of its service.
+    pub down: HashSet<(TargetName, usize)>,
+    /// Drains that end: each as the arguments of `ctl drain`.
+    pub drains: Vec<(TargetName, Value)>,
+    /// Blocked prefixes: each as the arguments of `ctl block`.
+    pub blocks: Vec<Value>,
+    /// Whether an operator has withdrawn the VIPs.
+    pub is_withdrawn: bool,
+}
+
+impl Standings {
+    /// With what a configuration's service table is made of.
+    #[must_use]
+    pub fn of(standing: &Standing, config: &Config) -> Self {
+        let mut down = HashSet::new();
+        for (name, way, key) in ways(config) {
+            if standing.down.contains(&key) {
+                down.insert((name, way));
+            }
+        }
+        let (weights, removed) = (standing.weights.clone(), standing.removed.clone());
+        Self { weights, removed, down, ..Self::default() }
+    }
+
+    /// What of this a service table is made of.
+    #[must_use]
+    pub fn standing(&self, config: &Config) -> Standing {
+        let down = ways(config).filter(|(name, way, _)| self.down.contains(&(name.clone(), *way)));
+        let down = down.map(|(_, _, key)| key).collect();
+        let (weights, removed) = (self.weights.clone(), self.removed.clone());
+        let blocks = self.blocks.iter().filter_map(|it| it["prefix"].as_str()?.parse().ok());
+        let blocked = (!self.blocks.is_empty()).then(|| Arc::new(Blocks::new(blocks)));
+        Standing { down, blocked, weights, removed }
+    }
+
+    /// As it is sent.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let named = |name: &TargetName, value: Value| json!({ "service": name.service, "backend": name.address.to_string(), "is": value });
+        let flush = |removal: &Removal| json!(*removal == Removal::Flush);
+        json!({
+            "weights": self.weights.iter().map(|(name, it)| named(name, json!(it))).collect::<Vec<_>>(),
+            "removed": self.removed.iter().map(|(name, it)| named(name, flush(it))).collect::<Vec<_>>(),
+            "down": self.down.iter().map(|(name, it)| named(name, json!(it))).collect::<Vec<_>>(),
+            "drains": self.drains.iter().map(|(name, it)| named(name, it.clone())).collect::<Vec<_>>(),
+            "blocks": self.blocks,
+            "is_withdrawn": self.is_withdrawn,
+        })
+    }
+
+    /// What was sent.
+    ///
+    /// # Errors
+    /// It was something else.
+    pub fn of_json(json: &Value) -> Result<Self, String> {
+        let rows = |key: &str| json[key].as_array().cloned().unwrap_or_default();
+        let number = |value: Value| value.as_u64().ok_or_else(|| format!("{value} is no number"));
+        let mut standings = Self {
+            blocks: rows("blocks"),
+            is_withdrawn: json["is_withdrawn"].as_bool().unwrap_or(false),
+            ..Self::default()
+        };
+        for row in rows("weights") {
+            let (name, weight) = target(&row)?;
+            standings.weights.insert(name, number(weight)? as u32);
+        }
+        for row in rows("removed") {
+            let (name, is_flush) = target(&row)?;
+            let removal = match is_flush == Value::Bool(true) {
+                true => Removal::Flush,
+                false => Removal::Rebalance,
+            };
+            standings.removed.insert(name, removal);
+        }
+        for row in rows("down") {
+            let (name, way) = target(&row)?;
+            standings.down.insert((name, number(way)? as usize));
+        }
+        for row in rows("drains") {
+            standings.drains.push(target(&row)?);
+        }
+        Ok(standings)
+    }
+}
+
+/// The backend that a row is about, and what it says of it.
+fn target(row: &Value) -> Result<(TargetName, Value), String> {
+    let address = row["backend"].as_str().and_then(|it| it.parse::<IpAddr>().ok());
+    match (row["service"].as_str(), address) {
+        (Some(service), Some(address)) => {
+            Ok((TargetName::new(service, address), row["is"].clone()))
+        }
+        _ => Err(format!("{row} names no backend")),
+    }
+}
+
+/// Every way in which a backend is probed, by its number, and as service tables know it.
+fn ways(config: &Config) -> impl Iterator<Item = (TargetName, usize, (IpAddr, Health))> {
+    config.services.iter().flat_map(|service| {
+        let ways = service.health.iter().flat_map(Health::ways).enumerate();
+        ways.flat_map(move |(number, way)| {
+            service.backends.iter().map(move |backend| {
+                let name = TargetName::new(&service.name, backend.address);
+                (name, number, (backend.address, way.clone()))
+            })
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_sent_is_what_was() {
+        let config = Config::parse(
+            "lb.toml",
+            r#"
+            [balancer]
+            source_v4 = "192.0.2.1"
+            mtu = 1500
+            decapsulate = []
+            [[port]]
+            name = "uplink"
+            device = "net_null0"
+            next_hop_mac = "02:00:00:00:00:01"
+            [[service]]
+            name = "web"
+            address = "203.0.113.10"
+            protocol = "tcp"
+            ports = "80"
+            health = { kind = "tcp", port = 80 }
+            backend = [{ address = "10.0.0.1" }, { address = "10.0.0.2" }]
+            "#,
+        )
+        .unwrap();
+        let [one, two] =
+            ["10.0.0.1", "10.0.0.2"].map(|it| TargetName::new("web", it.parse().unwrap()));
+        let (_, _, key) = ways(&config).next().unwrap();
+        let standing = Standing {
+            down: [key].into(),
+            blocked: None,
+            weights: [(one.clone(), 0)].into(),
+            removed: [(two.clone(), Removal::Flush)].into(),
+        };
+        let mut standings = Standings::of(&standing, &config);
+        assert_eq!(standings.down, [(one.clone(), 0)].into());
+        standings.drains.push((one, json!({ "for_s": 9, "until_empty": true })));
+        standings.blocks.push(json!({ "prefix": "10.0.0.0/8", "for_s": null }));
+        standings.is_withdrawn = true;
+        let read = Standings::of_json(&standings.to_json()).unwrap();
+        assert_eq!(read, standings);
+        let again = read.standing(&config);
+        assert_eq!(
+            (again.down, again.weights, again.removed),
+            (standing.down, standing.weights, standing.removed)
+        );
+        assert!(Standings::of_json(&json!({ "weights": [{ "service": "web" }] })).is_err());
+        assert_eq!(Standings::of_json(&Value::Null), Ok(Standings::default()));
+    }
+}
