@@ -1,30 +1,44 @@
-"""The ends of demo/cluster.sh: backends that unwrap tunnels, and clients that have every byte confirmed.
+"""The ends of demo/cluster.sh and demo/rounds.sh: backends that unwrap tunnels, and clients that upload and have every
+byte confirmed.
 
     crowd.py backend NAME VIP PORT
-        A server that says its name, and returns what it is sent. Packets in tunnels (IPv4 in IPv4, RFC 2003) are
-        unwrapped and handed to this host, which has the VIP: for kernels without a device for that.
+        A server that says its name, and for each 400 bytes that it receives a digest of all that it has received on the
+        connection. Packets in tunnels (IPv4 in IPv4, RFC 2003) are unwrapped and handed to this host, which has the
+        VIP: for kernels without a device for that.
 
-    crowd.py clients VIP PORT COUNT FILE
-        So many connections, each of which sends and has every byte returned, for ever. How they are is written
-        to FILE as JSON, several times a second; what follows from SIGUSR1 on is the longest wait since.
+    crowd.py clients VIP PORT COUNT PAUSE_S FOLDER
+        So many connections, from ports 20000 on, each of which sends 400 bytes, waits until they are confirmed and then
+        for so many seconds, for ever. How they are is written to FOLDER/clients.json, several times a second. Orders are
+        lines in the FIFO FOLDER/clients.orders; clients.json has how many were followed:
+            forget          what is said of the longest wait is that since
+            renew COUNT     so many connections, drawn at random, end, and begin again from the same ports
+            renew NAME      as many as are at this backend
 """
 
 import asyncio
+import hashlib
 import json
 import os
-import signal
+import random
 import socket
 import struct
 import sys
 import time
 
 SENT_BYTES = 400
-PAUSE_S = 0.3
-# How long connections take to be opened, one after the other, and how often FILE is written.
+DIGEST_BYTES = 16
+FIRST_PORT = 20000
+# How long connections take to be opened, one after the other, and how often FOLDER/clients.json is written.
 OPENING_S = 1.0
 WRITING_S = 0.1
+# Linux lets a connection follow another of the same ports a second later (net.ipv4.tcp_tw_reuse).
+RENEWAL_S = 1.2
 # Of struct tcp_info (linux/tcp.h): eight bytes, then 32-bit numbers; the 24th is tcpi_total_retrans.
 TCP_INFO_BYTES = 8 + 4 * 24
+
+
+def new_digest():
+    return hashlib.blake2b(digest_size=DIGEST_BYTES)
 
 
 def now_us():
@@ -51,14 +65,19 @@ def unwrap(vip):
 
 async def backend(name, vip, port):
     async def serve(reader, writer):
+        received = new_digest()
         try:
             writer.write(name.encode() + b"\n")
-            while sent := await reader.read(65536):
-                writer.write(sent)
+            while True:
+                received.update(await reader.readexactly(SENT_BYTES))
+                writer.write(received.digest())
                 await writer.drain()
+        except asyncio.IncompleteReadError as error:
+            if error.partial:
+                raise
             writer.close()
         except ConnectionError:
-            pass  # A client that was killed.
+            pass  # A client that was killed, or has reset its connection to begin another.
 
     unwrap(vip)
     server = await asyncio.start_server(serve, "0.0.0.0", int(port), backlog=1024)
@@ -66,69 +85,149 @@ async def backend(name, vip, port):
 
 
 class Client:
-    """A connection, and what it has seen."""
+    """One port, its connection, and what it has seen."""
 
-    def __init__(self, number):
+    def __init__(self, number, pause_s):
         self.number = number
+        self.pause_s = pause_s
         self.backend = None
         self.error = None
+        self.is_open = False
+        self.is_to_end = False
         self.confirmed_bytes = 0
-        self.retransmitted = 0
+        self.connection_count = 0
+        self.retransmitted = self.retransmitted_before = 0
         # When what was confirmed last was sent, and what is to be confirmed next.
         self.confirmed_us = self.sent_us = now_us()
         self.longest_us = 0
 
     async def run(self, vip, port):
         try:
-            reader, writer = await asyncio.open_connection(vip, port)
-            self.backend = (await reader.readline()).decode().strip()
-            for turn in range(1 << 30):
-                text = f"{self.number}/{turn};".encode()
-                data = (text * SENT_BYTES)[:SENT_BYTES]
-                self.sent_us = now_us()
-                writer.write(data)
-                if await reader.readexactly(SENT_BYTES) != data:
-                    raise ValueError("other bytes came back")
-                self.confirmed_us = self.sent_us
-                self.confirmed_bytes += SENT_BYTES
-                self.longest_us = max(self.longest_us, now_us() - self.sent_us)
-                info = writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
-                self.retransmitted = struct.unpack_from("I", info, TCP_INFO_BYTES - 4)[0]
-                await asyncio.sleep(PAUSE_S)
+            while True:
+                await self.upload(*await self.connect(vip, port))
+                await asyncio.sleep(RENEWAL_S)
         except Exception as error:  # Whatever it is, the connection is broken.
-            self.error = f"connection {self.number} to {self.backend}: {error!r}"
+            waited_ms = (now_us() - self.sent_us) // 1000
+            self.is_open = False
+            self.error = {
+                "port": FIRST_PORT + self.number,
+                "backend": self.backend,
+                "what": f"connection {self.connection_count} of port {FIRST_PORT + self.number} to {self.backend}: "
+                f"{error!r}, {waited_ms} ms after bytes were sent",
+            }
+
+    async def connect(self, vip, port):
+        end = socket.socket()
+        end.setblocking(False)
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        end.bind(("", FIRST_PORT + self.number))
+        self.sent_us = now_us()
+        self.connection_count += 1
+        self.retransmitted_before = self.retransmitted
+        await asyncio.get_running_loop().sock_connect(end, (vip, port))
+        return await asyncio.open_connection(sock=end)
+
+    async def upload(self, reader, writer):
+        """Sends until it is to end, and ends the connection: by a FIN and a RST in turn."""
+        self.backend = (await reader.readline()).decode().strip()
+        sent = new_digest()
+        turn = 0
+        while not self.is_to_end:
+            text = f"{self.number}/{self.connection_count}/{turn};".encode()
+            data = (text * SENT_BYTES)[:SENT_BYTES]
+            sent.update(data)
+            self.sent_us = now_us()
+            writer.write(data)
+            if await reader.readexactly(DIGEST_BYTES) != sent.digest():
+                raise ValueError("the backend has received other bytes")
+            self.note_confirmed(writer)
+            turn += 1
+            await asyncio.sleep(self.pause_s)
+        self.is_open = self.is_to_end = False
+        if self.connection_count % 2:
+            writer.write_eof()
+            if await reader.read() != b"":
+                raise ValueError("there is more than was confirmed")
+            writer.close()
+        else:
+            linger = struct.pack("ii", 1, 0)
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            writer.transport.abort()
+
+    def note_confirmed(self, writer):
+        self.is_open = True
+        self.confirmed_us = self.sent_us
+        self.confirmed_bytes += SENT_BYTES
+        self.longest_us = max(self.longest_us, now_us() - self.sent_us)
+        info = writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
+        self.retransmitted = self.retransmitted_before + struct.unpack_from("I", info, TCP_INFO_BYTES - 4)[0]
 
 
-async def clients(vip, port, count, path):
-    everyone = [Client(number) for number in range(int(count))]
+class Orders:
+    """What comes by the FIFO."""
 
-    def forget_longest():
-        for client in everyone:
-            client.longest_us = 0
+    def __init__(self, everyone, path):
+        self.everyone = everyone
+        self.count = 0
+        # For writing, too: else it would end with the first writer.
+        self.fifo = os.fdopen(os.open(path, os.O_RDWR | os.O_NONBLOCK), "rb", buffering=0)
+        self.rest = b""
+        asyncio.get_running_loop().add_reader(self.fifo, self.read)
 
-    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, forget_longest)
+    def read(self):
+        *lines, self.rest = (self.rest + self.fifo.read(65536)).split(b"\n")
+        for line in lines:
+            self.follow(*line.decode().split())
+            self.count += 1
+
+    def follow(self, order, what=None):
+        if order == "forget":
+            for client in self.everyone:
+                client.longest_us = 0
+        elif order == "renew":
+            if what.isdigit():
+                chosen = random.sample(self.everyone, int(what))
+            else:
+                chosen = [client for client in self.everyone if client.backend == what]
+            for client in chosen:
+                client.is_to_end = True
+        else:
+            raise ValueError(f"no order {order!r}")
+
+
+async def clients(vip, port, count, pause_s, folder):
+    # Which connections are renewed is the same with the same seed.
+    random.seed(os.environ.get("SEED", "0"))
+    everyone = [Client(number, float(pause_s)) for number in range(int(count))]
+    orders = Orders(everyone, f"{folder}/clients.orders")
     tasks = []
     for client in everyone:
         tasks.append(asyncio.create_task(client.run(vip, int(port))))
         await asyncio.sleep(OPENING_S / len(everyone))
+    path = f"{folder}/clients.json"
     while True:
-        backends = [client.backend for client in everyone]
-        errors = [client.error for client in everyone if client.error]
-        said = {
-            "open": sum(client.confirmed_bytes > 0 and not client.error for client in everyone),
-            "broken": len(errors),
-            "errors": errors[:5],
-            "confirmed_bytes": sum(client.confirmed_bytes for client in everyone),
-            # All have since had something confirmed that they sent after this time.
-            "confirmed_us": min(client.confirmed_us for client in everyone),
-            "longest_ms": max(client.longest_us for client in everyone) // 1000,
-            "retransmitted": sum(client.retransmitted for client in everyone),
-            "backends": {name: backends.count(name) for name in sorted(set(filter(None, backends)))},
-        }
         with open(path + ".new", "w") as file:
-            json.dump(said, file)
+            json.dump(said(everyone, orders), file)
         os.rename(path + ".new", path)
         await asyncio.sleep(WRITING_S)
+
+
+def said(everyone, orders):
+    backends = [client.backend for client in everyone]
+    errors = [client.error for client in everyone if client.error]
+    return {
+        "open": sum(client.is_open and not client.is_to_end for client in everyone),
+        "broken": len(errors),
+        "errors": errors[:5],
+        "connections": sum(client.connection_count for client in everyone),
+        "confirmed_bytes": sum(client.confirmed_bytes for client in everyone),
+        # All have since had something confirmed that they sent after this time.
+        "confirmed_us": min(client.confirmed_us for client in everyone),
+        "longest_ms": max(client.longest_us for client in everyone) // 1000,
+        "retransmitted": sum(client.retransmitted for client in everyone),
+        "backends": {name: backends.count(name) for name in sorted(set(filter(None, backends)))},
+        "orders": orders.count,
+    }
 
 
 def main():

@@ -1,0 +1,225 @@
+# Shared by the demos of several balancers, which source it: the network, BIRD, the balancers, and the clients. The first
+# argument of these demos is the path of ipip-lb, or --check.
+#
+#                     ┌── lb-a (ipip-lb, BIRD) ──┐
+#   client ── router ─┤                          ├── backend-1, -2, -3, which answer straight to clients
+#             (BIRD)  └── lb-b (ipip-lb, BIRD) ──┘
+#
+# BIRD's configuration is that of docs/announcing.md, word for word.
+source "$(dirname "$0")/lib.sh"
+check_privilege
+for name in bird etcd ethtool ip jq python3 ss; do
+    command -v "$name" >/dev/null || { echo "demo: there is no $name here: cargo xtask setup --cluster" >&2; exit 2; }
+done
+program=${1:?the path of ipip-lb}
+[ "$program" != --check ] || exit 0
+here=$(dirname "$(realpath "$0")")
+
+patience_s=60                            # as a test, it runs beside others
+vips=(203.0.113.10 2001:db8:f::10)       # the addresses of the service, of which clients use the first
+client_count=300
+pause_s=0.3                              # of a client, from a confirmation to the next bytes
+linger_ms=3000                           # how long a balancer that is to end goes on
+order_count=0                            # of those that the clients were given
+
+ctl() { "$program" ctl --control "$work/lb-$1.sock" "${@:2}"; }
+now_us() { echo "${EPOCHREALTIME/./}"; }
+ms_since() { echo $(((${EPOCHREALTIME/./} - $1) / 1000)); }
+
+make_network() {
+    heading 'A network of veth pairs and namespaces'
+    local n
+    add_host router
+    set_in router ipv4/ip_forward=1 ipv6/conf/all/forwarding=1 ipv4/fib_multipath_hash_policy=1 \
+        ipv6/fib_multipath_hash_policy=1
+    link 1 client eth0 198.51.100 2001:db8:c
+    # A connection may follow another of the same ports (demo/crowd.py).
+    set_in client ipv4/tcp_tw_reuse=1
+    for n in 1 2 3; do
+        link "1$n" "backend-$n" eth0 "10.1.$n" "2001:db8:b$n"
+        in_host "backend-$n" ip address add "${vips[0]}/32" dev lo
+    done
+    # BGP's links come first: packets for elsewhere leave by the others.
+    link 21 lb-a mgmt0 10.9.1 2001:db8:91 mgmt-a
+    link 22 lb-b mgmt0 10.9.2 2001:db8:92 mgmt-b
+    link 31 lb-a front 10.0.1 2001:db8:1
+    link 32 lb-b front 10.0.2 2001:db8:2
+    # But for those to other nodes, and to what nodes share.
+    in_host lb-a ip route add 10.9.0.0/16 via 10.9.1.1
+    in_host lb-b ip route add 10.9.0.0/16 via 10.9.2.1
+    cat <<END
+  client       198.51.100.2: $client_count TCP connections to ${vips[0]}
+  router       BIRD; spreads connections by the hash of addresses and ports (fib_multipath_hash_policy = 1)
+  lb-a, lb-b   ipip-lb on net_af_packet, at 10.0.1.2 and 10.0.2.2; BIRD, at 10.9.1.2 and 10.9.2.2
+  backend-1…3  unwrap tunnels, and answer straight to clients
+END
+}
+
+# bird_conf N: the Nth of BIRD's configurations in the book.
+bird_conf() {
+    awk -v wanted="$1" '/^```bird$/ { count++; inside = count == wanted; next } /^```$/ { inside = 0 } inside' \
+        "$here/../docs/announcing.md"
+}
+
+# bird_conf_of NAME N: what is said in the book is said of the first balancer.
+bird_conf_of() {
+    bird_conf 1 | sed "s/10\.9\.1\./10.9.$2./g; s/10\.0\.1\./10.0.$2./g; s/2001:db8:1::/2001:db8:$2::/g" >"$work/bird-$1.conf"
+}
+
+# start_bird NAME HOST: with the configuration that is in the folder.
+start_bird() {
+    start "bird-$1" "$2" bird -f -c "$work/bird-$1.conf" -s "$work/bird-$1.ctl" -P "$work/bird-$1.pid"
+    wait_ready "bird-$1" birdc -s "$work/bird-$1.ctl" show status
+}
+
+start_birds() {
+    bird_conf_of a 1
+    bird_conf_of b 2
+    bird_conf 2 >"$work/bird-router.conf"
+    start_bird router router
+    start_bird a lb-a
+    start_bird b lb-b
+}
+
+start_backends() {
+    local n
+    for n in 1 2 3; do
+        start "backend-$n" "backend-$n" python3 "$here/crowd.py" backend "backend-$n" "${vips[0]}" 7
+    done
+}
+
+start_lb() {
+    start "lb-$1" "lb-$1" "$program" run --report json --config "$work/lb-$1.toml" --control "$work/lb-$1.sock"
+    wait_ready "lb-$1" ctl "$1" status
+}
+
+# node_conf N: what is only the Nth balancer's, but for its name in the cluster. More of [balancer] may follow.
+node_conf() {
+    cat <<END
+[engine]
+deployment = "run-to-completion"
+workers = 1
+idle = "adaptive"
+
+[announce]
+vips = "ready"
+linger_ms = $linger_ms
+
+[[port]]
+name = "front"
+device = "net_af_packet0,iface=front,qdisc_bypass=1"
+next_hop = "10.0.$1.1"
+address = "10.0.$1.2"
+
+[balancer]
+source_v4 = "192.0.2.$1"
+decapsulate = []
+END
+}
+
+# peers_conf NAME: more of [cluster] may follow.
+peers_conf() {
+    cat <<END
+[cluster]
+node = "lb-$1"
+peers = [{ name = "lb-a", address = "10.9.1.2:4790" }, { name = "lb-b", address = "10.9.2.2:4790" }]
+trusted_network = true
+END
+}
+
+# services_conf BACKEND...: a service at each VIP, with these backends, as in `{ address = "10.1.1.2" }`.
+services_conf() {
+    local vip
+    for vip in "${vips[@]}"; do
+        cat <<END
+
+[[service]]
+name = "upload-$vip"
+address = "$vip"
+protocol = "tcp"
+ports = "7"
+backend = [$(printf '%s, ' "$@")]
+END
+    done
+}
+
+# next_hops VIP: the balancers that the router sends a VIP's packets to.
+next_hops() {
+    local family=-4 next_hop='s/.* via \(10\.0\.\|2001:db8:\)'
+    [[ $1 != *:* ]] || family=-6
+    in_host router ip "$family" route show to exact "$1" | sed -n "${next_hop}1[.:].*/a/p; ${next_hop}2[.:].*/b/p" | sort | xargs
+}
+# is_sent_to BALANCER...: whether all VIPs are sent to these, and to no other.
+is_sent_to() {
+    local vip
+    for vip in "${vips[@]}"; do
+        [ "$(next_hops "$vip")" = "$*" ] || return 1
+    done
+}
+
+# wait_route BALANCER...: until VIPs are sent to these alone. Sets took_ms.
+wait_route() {
+    local began=${event_us:-$(now_us)}
+    wait_until "the router to send to $*" is_sent_to "$@"
+    took_ms=$(ms_since "$began")
+}
+
+# said EXPRESSION: a part of what the clients say of themselves.
+said() { jq -r "$1" "$work/clients.json"; }
+are_open() { [ "$(said .open 2>/dev/null)" = "$client_count" ]; }
+have_confirmed() { [ "$(said ".broken > 0 or .confirmed_us > $1")" = true ]; }
+start_clients() {
+    heading "$client_count connections, each of which sends 400 bytes every $pause_s s and has all that it sent confirmed"
+    mkfifo "$work/clients.orders"
+    start clients client python3 "$here/crowd.py" clients "${vips[0]}" 7 "$client_count" "$pause_s" "$work"
+    wait_until "$client_count connections" are_open
+    printf '  at the backends:   %s\n' "$(said '.backends | to_entries | map("\(.key) \(.value)") | join(", ")')"
+    local a b
+    a=$(remembered a) b=$(remembered b)
+    printf '  at the balancers:  lb-a %d, lb-b %d\n' "$a" "$b"
+    ((a > 0 && b > 0 && a + b >= client_count)) || fail "of $client_count connections, lb-a knows $a, and lb-b $b"
+    check_clients
+}
+remembered() { ctl "$1" status --json | jq '.balancer.connections | add'; }
+
+# order WORD...: has the clients do something (demo/crowd.py), and waits until they have begun.
+order() {
+    ((order_count += 1))
+    echo "$*" >"$work/clients.orders"
+    wait_until 'the clients to follow' have_followed
+}
+have_followed() { [ "$(said .orders)" = "$order_count" ]; }
+
+# confirm: waits until every connection has had something confirmed that it sent from now on, and none is broken.
+confirm() {
+    local now
+    now=$(now_us)
+    wait_until 'every connection to have bytes confirmed' have_confirmed "$now"
+    (($(said .broken) == 0)) || broken
+    are_open || fail "only $(said .open) of $client_count connections are open"
+}
+# A script may say more.
+broken() { fail "$(said .broken) of $client_count connections are broken: $(said '[.errors[].what] | join("; ")')"; }
+check_clients() {
+    confirm
+    printf '  all %d connections go on: %d bytes confirmed so far; longest wait %d ms; %d segments sent again\n' \
+        "$client_count" "$(said .confirmed_bytes)" "$(said .longest_ms)" "$(said .retransmitted)"
+}
+
+# is_caught_up BALANCER [CONDITION]: whether it has found its exceptions, and the other has entered them.
+is_caught_up() {
+    ctl "$1" cluster --json | jq -e ".is_ready and .is_marked and .waiting == 0 and (.peers | length == 1 and
+        all(.is_caught_up and .has_its_snapshot and .lag_records == 0 and .to_enter == 0${2:+ and $2}))" >/dev/null
+}
+
+# judge_ends: the clients end, and then the balancers, which account for every packet.
+judge_ends() {
+    local name
+    heading 'The end: clients first, then the balancers'
+    kill_program clients
+    for name in a b; do
+        ctl "$name" withdraw >/dev/null
+        stop "lb-$name"
+        judge "lb-$name"
+    done
+}
