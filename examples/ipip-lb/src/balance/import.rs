@@ -3,7 +3,7 @@
 use super::Worker;
 use super::schedule::is_exception;
 use super::serve::service_of_connection;
-use crate::connection::Connection;
+use crate::connection::{Connection, State};
 use crate::connections::Place;
 use crate::counts::WorkerCounts;
 use crate::services::{ServiceTable, TargetId};
@@ -66,7 +66,8 @@ impl<P> Worker<P> {
         }
     }
 
-    /// Ends a peer's connection. One of this node's own goes on.
+    /// Ends a peer's connection. One of this node's own goes on, unless it is closing: then the peer has seen its
+    /// packets since, or another connection of the same ports.
     pub(super) fn end_remote(
         &mut self,
         counts: &WorkerCounts,
@@ -74,7 +75,8 @@ impl<P> Worker<P> {
         now: Instant,
     ) -> Imported {
         let found = self.connections.peek_silent(key, now);
-        if !found.is_some_and(|(_, it, _)| it.is_remote()) {
+        let may_end = |it: &Connection| it.is_remote() || it.state() == State::Closing;
+        if !found.is_some_and(|(_, it, _)| may_end(&it)) {
             return Imported::Stale;
         }
         if let Some(ended) = self.connections.remove(key) {

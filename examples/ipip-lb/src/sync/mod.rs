@@ -23,8 +23,9 @@
 //!   once: claimed so, with the time that is left of it, it goes on as long as its client has only closed its half.
 //! - Name in the pages of a walk all of its own exceptions, and all that it entered for peers. Those of nodes that are
 //!   away, or have restarted, are then sent to the peer.
-//! - Enter an end only where what is there is remote, and decide on claims by [`merge`]. Remote connections stay
-//!   when the configuration says the same: their owners end them.
+//! - Enter an end only where what is there is remote or closing, and decide on claims by [`merge`]. What this node has seen
+//!   closing may have been followed by another connection of the same ports at the peer, which is no exception. Remote
+//!   connections stay when the configuration says the same: their owners end them.
 //! - Call [`Sync::set_epoch`] before any worker goes by a configuration, and [`Sync::enter_epoch`] once all do.
 //!
 //! # Epochs

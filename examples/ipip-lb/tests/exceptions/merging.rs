@@ -237,6 +237,19 @@ fn the_end_of_a_peers_connection_is_its_end_here_unless_it_is_this_balancers_now
     }
 }
 
+/// Its client has used the port again by the peer, for a connection that is no exception there.
+#[test]
+fn a_peers_end_is_that_of_a_connection_which_this_balancer_has_seen_closing() {
+    for last in [FIN | ACK, RST] {
+        let mut node = Node::new();
+        node.import(&[claim(CLIENT, BACKENDS[1], Established, (5_000, 800_000))]);
+        node.backend(segment(last));
+        node.import(&[Change::End(node::key(CLIENT, WEB, 6))]);
+        assert!(node.connection(CLIENT, WEB).is_none());
+        assert_eq!(node.exceptions.stale_count(), 0);
+    }
+}
+
 #[test]
 fn a_claim_to_an_unknown_backend_is_refused() {
     let mut node = Node::new();
