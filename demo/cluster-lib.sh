@@ -212,7 +212,7 @@ is_caught_up() {
         all(.is_caught_up and .has_its_snapshot and .lag_records == 0 and .to_enter == 0${2:+ and $2}))" >/dev/null
 }
 
-# judge_ends: the clients end, and then the balancers, which account for every packet.
+# judge_ends [idle]: the clients end, and then the balancers, which account for every packet.
 judge_ends() {
     local name
     heading 'The end: clients first, then the balancers'
@@ -220,6 +220,6 @@ judge_ends() {
     for name in a b; do
         ctl "$name" withdraw >/dev/null
         stop "lb-$name"
-        judge "lb-$name"
+        judge "lb-$name" "${1:-}"
     done
 }

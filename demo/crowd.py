@@ -10,7 +10,7 @@ byte confirmed.
         So many connections, from ports 20000 on, each of which sends 400 bytes, waits until they are confirmed and then
         for so many seconds, for ever. How they are is written to FOLDER/clients.json, several times a second. Orders are
         lines in the FIFO FOLDER/clients.orders; clients.json has how many were followed:
-            forget          what is said of the longest wait is that since
+            forget          what is said of the longest wait, and of the longest time without a CPU, is that since
             renew COUNT     so many connections, drawn at random, end, and begin again from the same ports
             renew NAME      as many as are at this backend
 """
@@ -94,6 +94,7 @@ class Client:
         self.error = None
         self.is_open = False
         self.is_to_end = False
+        self.pausing = None
         self.confirmed_bytes = 0
         self.connection_count = 0
         self.retransmitted = self.retransmitted_before = 0
@@ -123,6 +124,7 @@ class Client:
         end.bind(("", FIRST_PORT + self.number))
         self.sent_us = now_us()
         self.connection_count += 1
+        self.backend = None
         self.retransmitted_before = self.retransmitted
         await asyncio.get_running_loop().sock_connect(end, (vip, port))
         return await asyncio.open_connection(sock=end)
@@ -142,7 +144,7 @@ class Client:
                 raise ValueError("the backend has received other bytes")
             self.note_confirmed(writer)
             turn += 1
-            await asyncio.sleep(self.pause_s)
+            await self.pause()
         self.is_open = self.is_to_end = False
         if self.connection_count % 2:
             writer.write_eof()
@@ -153,6 +155,18 @@ class Client:
             linger = struct.pack("ii", 1, 0)
             writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
             writer.transport.abort()
+
+    async def pause(self):
+        """Waits for a while, or until it is to end."""
+        loop = asyncio.get_running_loop()
+        self.pausing = loop.create_future()
+        timer = loop.call_later(self.pause_s, self.go_on)
+        await self.pausing
+        timer.cancel()
+
+    def go_on(self):
+        if self.pausing and not self.pausing.done():
+            self.pausing.set_result(None)
 
     def note_confirmed(self, writer):
         self.is_open = True
@@ -169,6 +183,7 @@ class Orders:
     def __init__(self, everyone, path):
         self.everyone = everyone
         self.count = 0
+        self.late_s = 0
         # For writing, too: else it would end with the first writer.
         self.fifo = os.fdopen(os.open(path, os.O_RDWR | os.O_NONBLOCK), "rb", buffering=0)
         self.rest = b""
@@ -182,6 +197,7 @@ class Orders:
 
     def follow(self, order, what=None):
         if order == "forget":
+            self.late_s = 0
             for client in self.everyone:
                 client.longest_us = 0
         elif order == "renew":
@@ -191,6 +207,7 @@ class Orders:
                 chosen = [client for client in self.everyone if client.backend == what]
             for client in chosen:
                 client.is_to_end = True
+                client.go_on()
         else:
             raise ValueError(f"no order {order!r}")
 
@@ -209,7 +226,9 @@ async def clients(vip, port, count, pause_s, folder):
         with open(path + ".new", "w") as file:
             json.dump(said(everyone, orders), file)
         os.rename(path + ".new", path)
+        began_s = time.monotonic()
         await asyncio.sleep(WRITING_S)
+        orders.late_s = max(orders.late_s, time.monotonic() - began_s - WRITING_S)
 
 
 def said(everyone, orders):
@@ -227,6 +246,8 @@ def said(everyone, orders):
         "retransmitted": sum(client.retransmitted for client in everyone),
         "backends": {name: backends.count(name) for name in sorted(set(filter(None, backends)))},
         "orders": orders.count,
+        # By how much this program itself came too late for something.
+        "late_ms": int(orders.late_s * 1000),
     }
 
 

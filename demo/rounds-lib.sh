@@ -1,0 +1,277 @@
+# Of demo/rounds.sh, which sources it: how a round is drawn and played, and what is known of the nodes.
+
+# Whether `cluster apply` must fail while a node is away.
+refuses_changes=${REFUSES_CHANGES:-no}
+
+hash_fields=55                           # of the router: the kernel's FIB_MULTIPATH_HASH_FIELD_*, all five of a connection
+declare -A configured=([1]=1 [2]=1 [3]=1) # by backend: the weights of the configuration in force
+declare -A operator=()                   # the weights that operators have given since then, or none: removed
+declare -A kinds_count=() longest_of=()
+deck=()
+starved_count=0                          # of rounds in which the machine was too busy to judge waits
+
+other() { if [ "$1" = a ]; then echo b; else echo a; fi; }
+peer_address() { if [ "$1" = a ]; then echo 10.9.1.2; else echo 10.9.2.2; fi; }
+both() { ctl a "$@" >/dev/null && ctl b "$@" >/dev/null; }
+birdc_at() { birdc -s "$work/bird-$1.ctl" "${@:2}" >"$work/birdc"; }
+
+# draw WORD...: sets drawn to one of them. Not for a subshell, which draws apart.
+draw() { local words=("$@"); drawn=${words[RANDOM % $#]}; }
+
+# What is in force, as this script has it.
+weight_of() { echo "${operator[$1]:-${configured[$1]:-none}}"; }
+is_there() { [ "$(weight_of "$1")" != none ]; }
+has_weight() { is_there "$1" && (($(weight_of "$1") > 0)); }
+others_have_weight() {
+    local n
+    for n in 1 2 3; do
+        ((n == $1)) || ! has_weight "$n" || return 0
+    done
+    return 1
+}
+model() {
+    local n
+    for n in 1 2 3; do
+        ! is_there "$n" || printf '10.1.%d.2=%s ' "$n" "$(weight_of "$n")"
+    done
+}
+
+# draw_backend CONDITION: sets drawn to a backend n for which it holds; fails where there is none.
+draw_backend() {
+    local n there_count=0 fitting=()
+    for n in 1 2 3; do
+        ! is_there "$n" || ((there_count += 1))
+    done
+    for n in 1 2 3; do
+        ! eval "$1" || fitting+=("$n")
+    done
+    ((${#fitting[@]} > 0)) && draw "${fitting[@]}"
+}
+# draw_weight BACKEND: another than it has.
+draw_weight() {
+    local weight
+    weight=$(weight_of "$1")
+    drawn=$weight
+    while [ "$drawn" = "$weight" ]; do
+        draw 1 2 3 4 5
+    done
+}
+
+# settle_configured: the next configuration leaves out what was removed, and else has the weights of this one.
+settle_configured() {
+    local n
+    for n in "${!operator[@]}"; do
+        [ "${operator[$n]}" != none ] || unset "configured[$n]"
+    done
+}
+
+# write_shared: the configuration that all nodes share.
+write_shared() {
+    local n backends=()
+    for n in "${!configured[@]}"; do
+        backends+=("{ address = \"10.1.$n.2\", weight = ${configured[$n]} }")
+    done
+    {
+        printf '[balancer]\nmtu = 1500\nhash_key = "%s"\n' "$hash_key"
+        services_conf "${backends[@]}"
+    } >"$work/shared.toml"
+}
+# apply_shared [OPTION...]
+apply_shared() {
+    in_host etcd "$program" cluster apply --config "$work/shared.toml" --node "$work/lb-a.toml" "$@" >"$work/apply" 2>&1
+}
+# apply: changes the configuration, which ends what operators had set.
+apply() {
+    operator=()
+    write_shared
+    apply_shared || fail "cluster apply: $(cat "$work/apply")"
+}
+# refused_change BALANCER: while it is away, nothing can be changed.
+refused_change() {
+    write_shared
+    echo "# Another text, while lb-$1 is away." >>"$work/shared.toml"
+    ! apply_shared --within 3 || fail "cluster apply was not refused while lb-$1 was away: $(cat "$work/apply")"
+}
+
+start_etcd() {
+    local own=http://10.9.9.2:2379 peers=http://127.0.0.1:2380
+    start etcd etcd etcd --data-dir "$work/etcd" --listen-client-urls "$own" --advertise-client-urls "$own" \
+        --listen-peer-urls "$peers" --initial-advertise-peer-urls "$peers" --initial-cluster "default=$peers"
+    wait_ready etcd in_host etcd python3 -c 'import sys, urllib.request as it; it.urlopen(sys.argv[1], timeout=2)' "$own/health"
+}
+
+start_programs() {
+    heading 'etcd has the configuration, and both balancers announce their VIPs'
+    local name n=0
+    hash_key=$("$program" keygen)
+    link 41 etcd eth0 10.9.9 2001:db8:99
+    set_in router ipv4/fib_multipath_hash_policy=3 "ipv4/fib_multipath_hash_fields=$hash_fields"
+    for name in a b; do
+        ((n += 1))
+        {
+            node_conf "$n"
+            printf '\n'
+            peers_conf "$name"
+            printf 'store = "etcd://10.9.9.2:2379"\nstore_copy = "%s"\n' "$work/lb-$name.copy.toml"
+        } >"$work/lb-$name.toml"
+    done
+    start_etcd
+    apply
+    start_backends
+    start_birds
+    start_lb a
+    start_lb b
+    wait_until 'both balancers to be announced' is_sent_to a b
+}
+
+# cut_off BALANCER: what it sends to the other is dropped. reconnect_after SECONDS BALANCER ends that.
+cut_off() { in_host "lb-$1" ip route add blackhole "$(peer_address "$(other "$1")")"; }
+reconnect_after() {
+    sleep "$1"
+    in_host "lb-$2" ip route delete blackhole "$(peer_address "$(other "$2")")"
+}
+
+# restart BALANCER: until the router sends it connections. What operators have set was forgotten with it: it is set again
+# before the node is announced, as nodes of unequal weights choose differently.
+restart() {
+    local n
+    ((${#operator[@]} == 0)) || birdc_at "$1" disable uplink
+    start_lb "$1"
+    if ((${#operator[@]} > 0)); then
+        for n in "${!operator[@]}"; do
+            if [ "${operator[$n]}" = none ]; then
+                ctl "$1" remove "10.1.$n.2" >/dev/null
+            else
+                ctl "$1" weight "10.1.$n.2" "${operator[$n]}" >/dev/null
+            fi
+        done
+        wait_until "lb-$1 to be ready" is_ready_node "$1"
+        birdc_at "$1" enable uplink
+    fi
+    event_us=$(now_us)
+    wait_route a b
+}
+is_ready_node() { ctl "$1" cluster --json | jq -e .is_ready >/dev/null; }
+
+are_caught_up() { is_caught_up a '.state == "in-sync"' && is_caught_up b '.state == "in-sync"'; }
+# is_settled: whether both nodes have entered what the other knows, reach etcd, and have what this script has, too.
+is_settled() {
+    local name revision=()
+    are_caught_up || return 1
+    for name in a b; do
+        [ "$(backends_of "$name")" = "$(model)" ] || return 1
+        revision+=("$(ctl "$name" status --json | jq 'select(.is_loading | not) | .store |
+            select(.failure == null and .newest == .revision) | .revision')")
+    done
+    [ -n "${revision[0]}" ] && [ "${revision[0]}" = "${revision[1]}" ]
+}
+# backends_of BALANCER: as `model` has it.
+backends_of() {
+    ctl "$1" backends --json | jq -j --arg service "upload-${vips[0]}" '[.[] | select(.service == $service and .state != "removed") |
+        "\(.address)=\(.weight) "] | sort | add'
+}
+
+# deal: sets kind to the next of the deck that can happen now.
+deal() {
+    local index
+    while true; do
+        ((${#deck[@]} > 0)) || deck=("${deck_of_kinds[@]}")
+        local order=() indices=("${!deck[@]}")
+        while ((${#indices[@]} > 0)); do
+            index=$((RANDOM % ${#indices[@]}))
+            order+=("${indices[index]}")
+            unset "indices[$index]"
+            indices=("${indices[@]}")
+        done
+        for index in "${order[@]}"; do
+            kind=${deck[index]}
+            [ "$(type -t "can_$kind")" != function ] || "can_$kind" || continue
+            unset "deck[$index]"
+            deck=("${deck[@]}")
+            return
+        done
+        deck=()
+    done
+}
+
+describe() { what=$*; }
+play_round() {
+    local began_us
+    kind= what='nothing yet'
+    wait_until 'both balancers to be in sync, with one configuration' is_settled
+    deal
+    order forget
+    bound_ms=$wait_max_ms
+    began_us=$(now_us)
+    began_utc=$(date --utc +%FT%T)
+    event_us=$began_us
+    "${kind}_round"
+    wait_until 'both balancers to be in sync again, with one configuration' is_settled
+    order renew "$renewed_count"
+    confirm_and_renewed
+    note_round "$(ms_since "$began_us")"
+}
+confirm_and_renewed() {
+    wait_until 'connections to begin again' are_open_or_broken
+    confirm
+}
+are_open_or_broken() { [ "$(said ".broken > 0 or .open == $client_count")" = true ]; }
+
+# note_round MS: how a round went, on a line.
+note_round() {
+    local longest_ms
+    longest_ms=$(said .longest_ms)
+    printf '  %5d  %-79s %4d.%d %8d %7d %7d %10s\n' "$round" "$what" $(($1 / 1000)) $(($1 / 100 % 10)) \
+        "$longest_ms" "$(remembered a)" "$(remembered b)" "$(claims a)+$(claims b)"
+    ((kinds_count[$kind] += 1))
+    ((longest_ms <= ${longest_of[$kind]:-0})) || longest_of[$kind]=$longest_ms
+    if was_starved; then
+        echo '         the machine gave programs no CPU meanwhile: waits are not judged'
+        ((starved_count += 1))
+        return
+    fi
+    ((longest_ms <= bound_ms)) || broken "A connection waited for $longest_ms ms, more than $bound_ms ms."
+}
+# was_starved: whether a balancer says so of itself, or the clients came much too late, since the round began.
+was_starved() {
+    (($(said .late_ms) > 500)) || awk -v began="$began_utc" '$1 >= began && / is starved: / { found = 1 } END { exit !found }' \
+        "$work/lb-a.err" "$work/lb-b.err"
+}
+# claims BALANCER: how many it has received since it started.
+claims() { ctl "$1" cluster --json | jq '[.peers[].received] | add'; }
+
+# broken [WHY]: says what is known of connections that are broken, and how to see it again.
+broken() {
+    local port backend
+    set +e # A balancer that is away can't be asked.
+    echo
+    echo "In round $round: $what. ${1:-}"
+    said '.errors[] | "\(.port) \(.backend)"' | while read -r port backend; do
+        echo "  port $port, on $backend:"
+        for name in a b; do
+            ctl "$name" lookup tcp "198.51.100.2:$port" "${vips[0]}:7" 2>&1 | sed "s/^/    lb-$name: /"
+        done
+    done
+    for name in a b; do
+        ctl "$name" cluster 2>&1 | sed "s/^/  lb-$name: /"
+        tail -n 5 "$work/lb-$name.err" | sed "s/^/  lb-$name: /"
+    done
+    [ -z "$keep" ] || { mkdir -p "$keep" && cp -r "$work"/lb-* "$work"/clients.* "$keep" 2>/dev/null; }
+    fail "${1:-$(said .broken) of $client_count connections are broken: $(said '[.errors[].what] | join("; ")')}
+Again: demo/rounds.sh $program --seed $seed --rounds $round --deck '${deck_of_kinds[*]}'"
+}
+
+summary() {
+    local kind
+    cat <<END
+
+What you have seen
+  $round_count rounds by the seed $seed: $(said .connections) connections from $client_count ports, $(said .confirmed_bytes) bytes, of which every one
+  was confirmed; none was reset. The longest waits, in milliseconds:
+END
+    for kind in "${!kinds_count[@]}"; do
+        printf '    %-10s %2d rounds  %6d\n' "$kind" "${kinds_count[$kind]}" "${longest_of[$kind]:-0}"
+    done | sort
+    ((starved_count == 0)) || echo "  In $starved_count rounds the machine gave programs no CPU for a while, and waits were not judged."
+    echo "The rounds took $SECONDS s without building."
+}
