@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+"""Plants faults in ipip-lb, one at a time, and has demo/rounds.sh find them: a check that finds none of them checks
+nothing. Not a part of CI: it builds ipip-lb once for each, and needs what the rounds need.
+
+    demo/mutants.py [NAME...]    these, or all; exit code 1 where one is not found
+
+Not here is a fault in which of two connections under one key counts (sync/merge.rs): by TCP, the one on the wrong backend has
+been reset before the nodes compare them, and ports are used again only once all nodes know of the end. The simulated cluster
+(--test sync_simulation) has that one, too.
+
+Mutants are built in target/mutants. One whose place is no longer found in the sources ends the program: write it anew.
+"""
+
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "target" / "mutants"
+TREE = FOLDER / "tree"
+SOURCES = "examples/ipip-lb/src"
+
+# Each: its name, what is wrong, the kinds of rounds that are drawn, the seeds, and edits: a file, what it says, and what it says
+# instead. In a round of any kind some connections end and begin again, most often by another balancer than later.
+ROUND_COUNT = 15
+MUTANTS = [
+    (
+        "sync-off",
+        "nodes say nothing of their connections",
+        "drain undrain apply shuffle kill",
+        (1, 2),
+        [("sync/session.rs", "    fn push(&mut self, item: Item, now_ms: u64) -> bool {\n", """\
+    fn push(&mut self, item: Item, now_ms: u64) -> bool {
+        if matches!(item, Item::Change(_) | Item::Relayed(..)) {
+            return true;
+        }
+""")],
+    ),
+    (
+        "snapshot-skipped",
+        "a node that starts hears what changes from then on, and nothing that was before",
+        "drain undrain apply kill stop",
+        (1, 2, 3),
+        [("control/cluster.rs", "sync.give_page(walk, own, entered, false);", """\
+{
+                    let _ = (own, entered);
+                    sync.give_page(walk, &[], &[], false);
+                }""")],
+    ),
+    (
+        "announced-too-early",
+        "a node that starts announces its VIPs at once",
+        "apply late",
+        (1, 2, 3),
+        [("control/cluster.rs", """\
+    pub(super) const fn is_ready(&self) -> bool {
+        self.is_ready
+""", """\
+    pub(super) const fn is_ready(&self) -> bool {
+        let _ = self.is_ready;
+        true
+""")],
+    ),
+    (
+        "ends-not-sent",
+        "nodes say what begins, and not what ends",
+        "drain undrain apply shuffle",
+        (1, 2, 3),
+        [("sync/session.rs", "    fn push(&mut self, item: Item, now_ms: u64) -> bool {\n", """\
+    fn push(&mut self, item: Item, now_ms: u64) -> bool {
+        if matches!(item, Item::Change(Change::End(_))) {
+            return true;
+        }
+""")],
+    ),
+    (
+        "walk-skips-a-part",
+        "of the connections, a walk marks those in the first quarter of the table",
+        "drain undrain apply weight shuffle",
+        (1, 2),
+        [("balance/marking.rs", "        pass.done_count += budget;\n", """\
+        pass.done_count += budget;
+        let is_refresh = pass.purpose == Purpose::Refresh;
+        let next = next.filter(|_| is_refresh || pass.done_count < pass.slot_count / 4);
+""")],
+    ),
+]
+
+
+def copy_tree():
+    """Brings the copy of the sources up to date: a file is written where it differs, so that cargo sees what changed."""
+    names = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, check=True, capture_output=True
+    ).stdout.decode()
+    wanted = {name for name in names.split("\0") if name and (ROOT / name).is_file()}
+    for path in list(TREE.rglob("*")):
+        if path.is_file() and str(path.relative_to(TREE)) not in wanted:
+            path.unlink()
+    for name in wanted:
+        write(TREE / name, (ROOT / name).read_bytes())
+        shutil.copymode(ROOT / name, TREE / name)
+
+
+def write(path, content):
+    if not path.is_file() or path.read_bytes() != content:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+
+def plant(name, edits):
+    for file, old, new in edits:
+        path = TREE / SOURCES / file
+        text = path.read_text()
+        if text.count(old) != 1:
+            sys.exit(f"mutants: {name}: {SOURCES}/{file} has this {text.count(old)} times, not once:\n{old}")
+        path.write_text(text.replace(old, new))
+
+
+def build(name):
+    """Builds what is in the copy. Returns the program's path."""
+    log_path = FOLDER / f"{name}.build"
+    with open(log_path, "w") as log:
+        command = ["cargo", "build", "--locked", "--package", "ipip-lb", "--target-dir", str(FOLDER)]
+        if subprocess.run(command, cwd=TREE, stdout=log, stderr=log).returncode != 0:
+            sys.exit(f"mutants: {name} does not build: {log_path}")
+    program = FOLDER / name
+    shutil.copy2(FOLDER / "debug" / "ipip-lb", program)
+    return program
+
+
+def play(program, deck, seed):
+    """Plays rounds. Returns what was found: none where all went well."""
+    command = [ROOT / "demo/rounds.sh", program, "--rounds", str(ROUND_COUNT), "--seed", str(seed), "--deck", deck]
+    done = subprocess.run(command, capture_output=True, text=True)
+    Path(f"{program}.{seed}.log").write_text(done.stdout + done.stderr)
+    if done.returncode == 0:
+        return None
+    found = re.search(r"In round (\d+): (.*)", done.stdout)
+    count = re.search(r"(\d+) of \d+ connections are broken", done.stderr)
+    # That a busy machine kept connections waiting says nothing.
+    if not (found and count):
+        sys.exit(f"mutants: the rounds could not be played, or ended otherwise: {program}.{seed}.log")
+    what = found[2].strip(". ")
+    return f"round {found[1]}: {count[1]} broken; {what}"
+
+
+def main():
+    names = sys.argv[1:] or [mutant[0] for mutant in MUTANTS]
+    unknown = set(names) - {mutant[0] for mutant in MUTANTS}
+    if unknown:
+        sys.exit(f"mutants: there is none called {', '.join(unknown)}")
+    is_one_missed = False
+    print(f"{'mutant':20} {'seed':>4} {'s':>5}  found")
+    for name, _, deck, seeds, edits in MUTANTS:
+        if name not in names:
+            continue
+        copy_tree()
+        plant(name, edits)
+        program = build(name)
+        began = time.monotonic()
+        for seed in seeds:
+            found = play(program, deck, seed)
+            if found:
+                break
+        is_one_missed |= not found
+        print(f"{name:20} {seed:4} {time.monotonic() - began:5.0f}  {found or 'NOT FOUND'}", flush=True)
+    sys.exit(is_one_missed)
+
+
+if __name__ == "__main__":
+    main()
