@@ -31,6 +31,17 @@ const DEPLOYMENTS: [replay::Deployment; 2] = [
 /// What the demo of several balancers needs.
 pub const CLUSTER: [Group; 2] = [Group::Cluster, Group::Network];
 
+/// Which rounds the demo of several balancers plays.
+#[derive(clap::Args)]
+pub struct Rounds {
+    /// With --cluster: how many rounds are drawn
+    #[arg(long = "rounds", value_name = "N", default_value_t = 50, requires = "cluster")]
+    count: u16,
+    /// With --cluster: draw those of this seed, as a round that failed names it, and play nothing else
+    #[arg(long, value_name = "N", requires = "cluster")]
+    seed: Option<u32>,
+}
+
 const END: &str = "
 What you have seen
   A load balancer that sent real client traffic to its backends in tunnels, and counted every packet that it did
@@ -88,15 +99,27 @@ pub fn run_live(workspace: &Workspace) -> Result<(), Failure> {
     Err(become_script(Command::new(&script).arg(workspace.release_program("")).arg(&next)))
 }
 
-/// Builds what the demo of several balancers needs, and runs its script in place of this process.
-pub fn run_cluster(workspace: &Workspace) -> Result<(), Failure> {
-    let script = workspace.workspace_root.join("demo/cluster.sh");
+/// Builds what the demo of several balancers needs, runs its first script, and then its rounds in place of this process.
+pub fn run_cluster(workspace: &Workspace, rounds: &Rounds) -> Result<(), Failure> {
+    let [script, next] =
+        ["demo/cluster.sh", "demo/rounds.sh"].map(|script| workspace.workspace_root.join(script));
     heading("Setting up");
     setup::run(&CLUSTER)?;
-    process::run(Command::new(&script).arg("--check"))
-        .map_err(|_| Failure::refused("the demo of several balancers cannot run here"))?;
+    for script in [&script, &next] {
+        process::run(Command::new(script).arg("--check"))
+            .map_err(|_| Failure::refused("the demo of several balancers cannot run here"))?;
+    }
     build(&["ipip-lb"])?;
-    Err(become_script(Command::new(&script).arg(workspace.release_program("ipip-lb"))))
+    let program = workspace.release_program("ipip-lb");
+    if rounds.seed.is_none() {
+        process::run(Command::new(&script).arg(&program))?;
+    }
+    let mut command = Command::new(&next);
+    command.arg(&program).args(["--rounds", &rounds.count.to_string()]);
+    if let Some(seed) = rounds.seed {
+        command.args(["--seed", &seed.to_string()]);
+    }
+    Err(become_script(&mut command))
 }
 
 /// Runs a script in place of this process, so that signals reach it. Returns why that is not possible.
