@@ -22,6 +22,7 @@ draw() { local words=("$@"); drawn=${words[RANDOM % $#]}; }
 weight_of() { echo "${operator[$1]:-${configured[$1]:-none}}"; }
 is_there() { [ "$(weight_of "$1")" != none ]; }
 has_weight() { is_there "$1" && (($(weight_of "$1") > 0)); }
+# others_have_weight BACKEND: whether connections can go elsewhere. There is no backend 0.
 others_have_weight() {
     local n
     for n in 1 2 3; do
@@ -57,12 +58,14 @@ draw_weight() {
     done
 }
 
-# settle_configured: the next configuration leaves out what was removed, and else has the weights of this one.
-settle_configured() {
+# begin_change: the next configuration ends what operators have set. It leaves out what was removed, and else has the weights
+# of this one.
+begin_change() {
     local n
     for n in "${!operator[@]}"; do
         [ "${operator[$n]}" != none ] || unset "configured[$n]"
     done
+    operator=()
 }
 
 # write_shared: the configuration that all nodes share.
@@ -80,9 +83,8 @@ write_shared() {
 apply_shared() {
     in_host etcd "$program" cluster apply --config "$work/shared.toml" --node "$work/lb-a.toml" "$@" >"$work/apply" 2>&1
 }
-# apply: changes the configuration, which ends what operators had set.
+# apply: changes the configuration.
 apply() {
-    operator=()
     write_shared
     apply_shared || fail "cluster apply: $(cat "$work/apply")"
 }

@@ -7,6 +7,7 @@
 #   demo/rounds.sh PROGRAM [--rounds N] [--seed N] [--deck "KIND..."] [--keep FOLDER]
 #       with the path of ipip-lb; exit code 2 where it can't run here. With --deck, rounds are drawn from these kinds, as
 #       often as each is named. With --keep, what the programs wrote stays in a folder if a round fails.
+#       REFUSES_CHANGES=yes in the environment: `cluster apply` has to fail while a balancer is stopped.
 #   demo/rounds.sh --check    only finds out whether it could
 [ -e /proc/sys/net/ipv4/fib_multipath_hash_fields ] ||
     { echo 'demo: the router of this demo hashes in ways that Linux has since 5.13' >&2; exit 2; }
@@ -109,7 +110,7 @@ add_round() {
     local backend=$drawn
     draw 1 2 3
     describe "backend-$backend is added with weight $drawn (cluster apply)"
-    settle_configured
+    begin_change
     configured[$backend]=$drawn
     apply
 }
@@ -128,12 +129,12 @@ remove_round() {
 can_apply() { true; }
 apply_round() {
     local n
-    settle_configured
+    begin_change
     for n in "${!configured[@]}"; do
         draw 0 1 2 3 4
         configured[$n]=$drawn
     done
-    ((${configured[*]/%/+}0 > 0)) || configured[$n]=1
+    others_have_weight 0 || configured[$n]=1
     describe "a new configuration (cluster apply): $(model)"
     apply
 }
