@@ -77,6 +77,13 @@ MUTANTS = [
 """)],
     ),
     (
+        "closing-goes-on",
+        "a node sends packets after a connection that it has seen closing, although its port is used again by another node",
+        "drain reuse reuse",
+        (6, 1, 2),
+        [("balance/import.rs", "it.is_remote() || it.state() == State::Closing;", "it.is_remote();")],
+    ),
+    (
         "walk-skips-a-part",
         "of the connections, a walk marks those in the first quarter of the table",
         "drain undrain apply weight shuffle",
