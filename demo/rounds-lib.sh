@@ -1,8 +1,5 @@
 # Of demo/rounds.sh, which sources it: how a round is drawn and played, and what is known of the nodes.
 
-# Whether `cluster apply` must fail while a node is away.
-refuses_changes=${REFUSES_CHANGES:-no}
-
 hash_fields=55                           # of the router: the kernel's FIB_MULTIPATH_HASH_FIELD_*, all five of a connection
 declare -A configured=([1]=1 [2]=1 [3]=1) # by backend: the weights of the configuration in force
 declare -A operator=()                   # the weights that operators have given since then, or none: removed

@@ -7,7 +7,6 @@
 #   demo/rounds.sh PROGRAM [--rounds N] [--seed N] [--deck "KIND..."] [--keep FOLDER]
 #       with the path of ipip-lb; exit code 2 where it can't run here. With --deck, rounds are drawn from these kinds, as
 #       often as each is named. With --keep, what the programs wrote stays in a folder if a round fails.
-#       REFUSES_CHANGES=yes in the environment: `cluster apply` has to fail while a balancer is stopped.
 #   demo/rounds.sh --check    only finds out whether it could
 [ -e /proc/sys/net/ipv4/fib_multipath_hash_fields ] ||
     { echo 'demo: the router of this demo hashes in ways that Linux has since 5.13' >&2; exit 2; }
@@ -76,7 +75,7 @@ stop_round() {
     wait "${pid[lb-$name]}" || fail "lb-$name ended with an error: $(last_words "lb-$name")"
     judge "lb-$name" idle >"$work/judged"
     confirm
-    [ "$refuses_changes" = no ] || refused_change "$name"
+    refused_change "$name"
     restart "$name"
 }
 
