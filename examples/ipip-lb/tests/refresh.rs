@@ -40,7 +40,7 @@ fn health(config: &Config, service: usize) -> Health {
 
 /// What packets see of a service table.
 fn seen(table: &ServiceTable) -> String {
-    let mut text = String::new();
+    let mut text = format!("{:016x}\n", table.digest());
     for service in table.all() {
         let hashes = (0..64_u32).map(|step| service.by_hash(step << 26));
         writeln!(text, "{} {:?} {:?}", service.name, service.choices, hashes.collect::<Vec<_>>())
@@ -122,6 +122,7 @@ fn services_that_have_not_changed_keep_their_tables() {
     standing.down.insert((config.services[down].backends[1].address, health(&config, down)));
     let third = second.refreshed(&config, &standing, builder.maglevs()).unwrap();
     assert_eq!(renewed(&second, &third), ["s8"]);
+    assert!(first.digest() != second.digest() && second.digest() != third.digest());
     assert!(third.refreshed(&config, &standing, builder.maglevs()).is_none());
     // Once it is up again, all is as it was, to the table.
     let fourth = third.refreshed(&config, &Standing::default(), builder.maglevs()).unwrap();

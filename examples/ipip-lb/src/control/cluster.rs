@@ -10,6 +10,7 @@ use crate::config::{Balancer, Cluster};
 use crate::failure::Failure;
 use crate::replace::successor::Successor;
 use crate::services::ServiceTable;
+use crate::sync::wire::NodeState;
 use crate::sync::{Change, Entered, PeerState, PeerStatus, Sync, Walk, Watermark};
 use hotloop::engine::Asker;
 use serde_json::{Value, json};
@@ -101,6 +102,7 @@ impl Node {
         if !self.is_ready {
             self.follow_peers();
         }
+        self.sync.say(NodeState { tables: table.digest(), is_ready: self.is_ready });
     }
 
     /// Begins the next walk once the one before is over. A walk waits for room at its peer.
@@ -232,6 +234,7 @@ impl Node {
             "node": self.cluster.node,
             "listen": self.sync.local_address().to_string(),
             "is_ready": self.is_ready,
+            "tables": format!("{:016x}", table.digest()),
             "is_marked": self.exceptions.is_marked(table),
             "waiting": self.exceptions.waiting_count(),
             "stale": self.exceptions.stale_count(),
@@ -250,6 +253,9 @@ fn peer_json(peer: &PeerStatus) -> Value {
             PeerState::Joining => "joining",
             PeerState::InSync => "in-sync",
         },
+        "revision": peer.epoch,
+        "tables": peer.said.map(|said| format!("{:016x}", said.tables)),
+        "is_ready": peer.said.map(|said| said.is_ready),
         "has_its_snapshot": peer.has_its_snapshot,
         "is_caught_up": peer.is_caught_up,
         "lag_records": peer.lag_records,

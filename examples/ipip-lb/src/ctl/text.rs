@@ -105,10 +105,11 @@ fn peers_text(answer: &Value) -> String {
     let marked = if answer["is_marked"] == true { "all" } else { "not all" };
     let waiting = counted(&answer["waiting"], "change");
     let mut text = format!(
-        "node {} at {}: {ready}; {marked} exceptions are handed over, {waiting} waiting\n\
+        "node {} at {}, tables {}: {ready}; {marked} exceptions are handed over, {waiting} waiting\n\
          of peers: {} stale, {} refused\n",
         of("node"),
         of("listen"),
+        of("tables"),
         of("stale"),
         of("refused"),
     );
@@ -116,6 +117,9 @@ fn peers_text(answer: &Value) -> String {
         "name",
         "address",
         "state",
+        "revision",
+        "tables",
+        "is_ready",
         "has_its_snapshot",
         "is_caught_up",
         "lag_records",

@@ -1,5 +1,6 @@
 //! Builds a service table from a configuration and what changed since it was read.
 
+use super::digest;
 use super::refresh::{Arranged, Member, View};
 use super::slots::{Owner, Slots};
 use super::{Maglevs, SLOTS_SPARE, Service, ServiceTable, Settings, Target, TooManyTargets};
@@ -143,6 +144,8 @@ impl Builder {
                 choices: Arc::clone(&arranged.choices),
                 targets: members.iter().map(|it| it.target).collect(),
                 maglev: Arc::clone(&arranged.maglev),
+                configured_digest: digest::of_configured(service),
+                digest: 0,
             });
             arranged_services.push((members, arranged));
         }
@@ -227,6 +230,7 @@ impl Builder {
         };
         let mut table = ServiceTable {
             serial: super::next_serial(),
+            digest: 0,
             rules: Rules::new(&config.services),
             has_limits: source_limit.is_some() || services.iter().any(|it| it.limit.is_some()),
             other: None,

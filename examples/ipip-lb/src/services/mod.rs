@@ -5,6 +5,7 @@
 //! its connections stay valid.
 
 mod build;
+mod digest;
 mod maglevs;
 mod refresh;
 mod slots;
@@ -37,6 +38,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub struct ServiceTable {
     /// See [`serial`](Self::serial).
     serial: u64,
+    /// See [`digest`](Self::digest).
+    digest: u64,
     rules: Rules,
     /// In the order of the configuration.
     services: Vec<Service>,
@@ -106,6 +109,9 @@ pub struct Service {
     pub choices: Arc<[Choice]>,
     /// The targets of all its backends that were not removed, in the order of the configuration.
     targets: Arc<[TargetId]>,
+    /// Of what does not change while the table is refreshed, and of all.
+    configured_digest: u64,
+    digest: u64,
     /// The slots of [`choices`](Self::choices), shared by all services that have the same.
     maglev: Arc<Maglev>,
 }
@@ -184,6 +190,13 @@ impl ServiceTable {
     #[must_use]
     pub const fn serial(&self) -> u64 {
         self.serial
+    }
+
+    /// A digest of what decides where new connections go: the services, and the backends and weights that are in use. Nodes
+    /// with the same choose alike.
+    #[must_use]
+    pub const fn digest(&self) -> u64 {
+        self.digest
     }
 
     /// The target of a flow from a client with this backend, of its service where that has it, else of any;

@@ -1,5 +1,6 @@
 //! Updates weights, health and blocks of a service table, with the same services and backends.
 
+use super::digest;
 use super::{Choice, Maglevs, ServiceTable, Standing, Target, TargetId, TargetName};
 use crate::blocks::Blocks;
 use crate::config::{self, AllDown, Config};
@@ -140,5 +141,10 @@ impl ServiceTable {
         }
         let service = &mut self.services[index];
         (service.choices, service.maglev) = (arranged.choices, arranged.maglev);
+        let digest = digest::of_arranged(service, &self.targets);
+        // A sum, so that a refresh need not look at the others.
+        let others = self.digest.wrapping_sub(service.digest);
+        self.digest = others.wrapping_add(digest);
+        service.digest = digest;
     }
 }

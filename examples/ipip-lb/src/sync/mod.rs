@@ -81,6 +81,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 use tls::Tls;
 use transport::{Shared, Transport, lock};
+use wire::NodeState;
 
 /// One of the peers, by its place in the configuration.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -142,6 +143,13 @@ impl Sync {
     #[must_use]
     pub const fn local_address(&self) -> SocketAddr {
         self.local_address
+    }
+
+    /// Says this of the node to all peers.
+    pub fn say(&self, state: NodeState) {
+        if lock(&self.shared.peers).say(state) {
+            self.wake();
+        }
     }
 
     /// Notes the revision of the configuration that what is [offered](Self::offer) from now on follows from, or 0

@@ -3,6 +3,7 @@
 use super::PeerId;
 use super::owners::Owner;
 use super::session::{Session, Snapshot};
+use super::wire::NodeState;
 use std::collections::VecDeque;
 
 /// How many imports of a peer wait for this node to enter them. When there are more, no more of that peer is read.
@@ -48,6 +49,8 @@ pub struct PeerStatus {
     pub state: PeerState,
     /// The revision of the configuration that was in force there when it sent its last frame.
     pub epoch: u64,
+    /// What it has said of itself since it was connected.
+    pub said: Option<NodeState>,
     /// Whether this node has entered the peer's snapshot.
     pub has_its_snapshot: bool,
     /// Whether the peer has entered all that this node knows: a snapshot, and all changes since.
@@ -93,6 +96,8 @@ pub struct Peer {
     /// Whether this node has also entered it.
     has_its_snapshot: bool,
     pub epoch: u64,
+    /// What it has said of itself in this session.
+    pub state: Option<NodeState>,
     pub counts: Counts,
     pub last_error: Option<String>,
     imported_count: u64,
@@ -119,6 +124,7 @@ impl Peer {
             has_received_snapshot: false,
             has_its_snapshot: false,
             epoch: 0,
+            state: None,
             counts: Counts::default(),
             last_error: None,
             imported_count: 0,
@@ -143,7 +149,7 @@ impl Peer {
     /// Ends the session, if there is one. What was received of it is entered still.
     pub fn end(&mut self) {
         (self.is_in_snapshot, self.has_received_snapshot) = (false, false);
-        self.has_its_snapshot = false;
+        (self.has_its_snapshot, self.state) = (false, None);
         if let Some(session) = self.session.take() {
             self.counts.sent += session.sent_count;
         }
@@ -239,6 +245,7 @@ impl Peer {
             address: self.address.clone(),
             state,
             epoch: self.epoch,
+            said: self.state,
             has_its_snapshot: self.has_its_snapshot,
             is_caught_up,
             lag_records: session.map_or(0, Session::lag_records),

@@ -7,7 +7,7 @@ use super::held::Held;
 use super::owners::{Owner, Owners};
 use super::peer::{Peer, PeerStatus};
 use super::session::{Session, Snapshot};
-use super::wire::{Changes, Frame, Hello, Message, VERSION};
+use super::wire::{Changes, Frame, Hello, Message, NodeState, VERSION};
 use super::{Change, PeerId, Record};
 use hotloop::packet::flow_key::FlowKey;
 use std::collections::VecDeque;
@@ -49,6 +49,7 @@ pub struct Peers {
     owners: Owners,
     held: Held,
     /// From which configuration follows what is said.
+    state: NodeState,
     epoch: u64,
     /// By which all workers go.
     entered_epoch: u64,
@@ -75,6 +76,7 @@ impl Peers {
             peers,
             owners: Owners::default(),
             held: Held::default(),
+            state: NodeState::default(),
             epoch: 0,
             entered_epoch: 0,
             walk_count: 0,
@@ -206,7 +208,10 @@ impl Peers {
         match &frame.message {
             Message::Hello(_) => return Err("greeted twice".into()),
             Message::Refusal(reason) => return Err(refused(reason)),
-            Message::Ping => return Ok(()),
+            Message::State(state) => {
+                self.peers[peer.0].state = Some(*state);
+                return Ok(());
+            }
             Message::Ack => {
                 let session = self.peers[peer.0].session.as_mut();
                 let done = session.map_or(Ok(()), |it| it.acknowledge(frame.sequence));
@@ -226,7 +231,7 @@ impl Peers {
                 self.relayed(peer, (owner, *incarnation), *claims, now_ms);
             }
             // Not in order with others: see above.
-            Message::Hello(_) | Message::Refusal(_) | Message::Ping | Message::Ack => {}
+            Message::Hello(_) | Message::Refusal(_) | Message::State(_) | Message::Ack => {}
         }
         let ends_snapshot = matches!(frame.message, Message::SnapshotEnd);
         self.peers[peer.0].receive(frame.sequence, ends_snapshot);
@@ -345,8 +350,14 @@ impl Peers {
             Frame { epoch, sequence, message: Message::Ack }.encode(out);
         }
         let names = |number: usize| &*self.peers[number].name;
+        session.say(self.state);
         while out.len() < bytes_max && session.next_frame(out, epoch, names, now_ms) {}
         self.peers[peer.0].session = Some(session);
+    }
+
+    /// Notes what this node says of itself from now on. Returns whether that is new.
+    pub fn say(&mut self, state: NodeState) -> bool {
+        std::mem::replace(&mut self.state, state) != state
     }
 
     /// Notes the revision of the configuration that what is [offered](Self::offer) from now on follows from.

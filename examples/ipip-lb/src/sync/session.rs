@@ -4,7 +4,7 @@
 //! meanwhile. When it overflows, it is emptied and a new snapshot is due, which says all that was in it. Of what
 //! left the queue, a window of frames waits for acknowledgement.
 
-use super::wire::{Frame, Gathered, Message};
+use super::wire::{Frame, Gathered, Message, NodeState};
 use super::{Change, Record};
 use std::collections::VecDeque;
 
@@ -17,8 +17,8 @@ const SNAPSHOT_QUEUE_MAX: usize = QUEUE_MAX / 2;
 /// How many frames wait for acknowledgement.
 const WINDOW_FRAMES: usize = 16;
 
-/// After so many milliseconds without another frame, a [`Message::Ping`] is sent.
-const PING_MS: u64 = 1_000;
+/// How often a [`Message::State`] is sent that says nothing new, in milliseconds.
+const STATE_MS: u64 = 1_000;
 
 /// What waits to be sent.
 #[derive(Clone, Copy, Debug)]
@@ -66,7 +66,10 @@ pub struct Session {
     in_flight: VecDeque<Sent>,
     in_flight_records: usize,
     sequence: u64,
-    sent_ms: u64,
+    /// What this node is to say of itself, what it has said, and when.
+    state: NodeState,
+    said: Option<NodeState>,
+    said_ms: u64,
     gathered: Gathered,
     /// Changes and claims sent.
     pub sent_count: u64,
@@ -84,7 +87,9 @@ impl Session {
             in_flight: VecDeque::new(),
             in_flight_records: 0,
             sequence: 0,
-            sent_ms: now_ms,
+            state: NodeState::default(),
+            said: None,
+            said_ms: now_ms,
             gathered: Gathered::default(),
             sent_count: 0,
         }
@@ -194,6 +199,11 @@ impl Session {
         self.snapshot == Snapshot::Gathered && self.queue.is_empty() && self.in_flight.is_empty()
     }
 
+    /// What this node is to say of itself from now on.
+    pub const fn say(&mut self, state: NodeState) {
+        self.state = state;
+    }
+
     /// Appends the next frame to `out`, if one is due. `names` are those of all peers, by number.
     pub fn next_frame<'a>(
         &mut self,
@@ -202,6 +212,11 @@ impl Session {
         names: impl Fn(usize) -> &'a str,
         now_ms: u64,
     ) -> bool {
+        if self.said != Some(self.state) || now_ms.saturating_sub(self.said_ms) >= STATE_MS {
+            Frame { epoch, sequence: 0, message: Message::State(self.state) }.encode(out);
+            (self.said, self.said_ms) = (Some(self.state), now_ms);
+            return true;
+        }
         if self.in_flight.len() < WINDOW_FRAMES
             && let Some(&(since_ms, first)) = self.queue.front()
         {
@@ -220,15 +235,9 @@ impl Session {
             let item_count = self.queued_count - self.queue.len() as u64;
             self.in_flight.push_back(Sent { sequence, item_count, record_count, since_ms });
             self.in_flight_records += record_count;
-            self.sent_ms = now_ms;
             return true;
         }
-        let is_due = now_ms.saturating_sub(self.sent_ms) >= PING_MS;
-        if is_due {
-            Frame { epoch, sequence: 0, message: Message::Ping }.encode(out);
-            self.sent_ms = now_ms;
-        }
-        is_due
+        false
     }
 
     /// Takes from the queue what goes into one frame with the `first`. Returns how many items that are.

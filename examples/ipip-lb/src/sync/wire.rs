@@ -50,6 +50,15 @@ pub struct Hello {
     pub digest: [u8; 16],
 }
 
+/// What a node says of itself.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct NodeState {
+    /// The [digest](crate::services::ServiceTable::digest) of its service table.
+    pub tables: u64,
+    /// Whether it knows what its peers know, as far as they could be reached.
+    pub is_ready: bool,
+}
+
 /// What is sent.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Message<'a> {
@@ -74,8 +83,8 @@ pub enum Message<'a> {
     },
     /// The frames up to the sequence number of this one's header have been entered.
     Ack,
-    /// The sender is there.
-    Ping,
+    /// The sender is there, and says this of itself.
+    State(NodeState),
 }
 
 /// A frame.
@@ -139,7 +148,7 @@ fn message(kind: u8, mut reader: Reader<'_>) -> Result<Message<'_>, Malformed> {
         4 => return Ok(Message::Changes(Changes::checked(reader.0, true)?)),
         5 => return relayed(reader).ok_or(Malformed::Body)?,
         6 => Message::Ack,
-        7 => Message::Ping,
+        7 => Message::State(node_state(&mut reader).ok_or(Malformed::Body)?),
         kind => return Err(Malformed::Kind(kind)),
     };
     if reader.byte().is_some() { Err(Malformed::Body) } else { Ok(message) }
@@ -166,6 +175,11 @@ fn relayed(mut reader: Reader<'_>) -> Option<Result<Message<'_>, Malformed>> {
     let (owner, incarnation) = (name(&mut reader)?, reader.u64()?);
     let claims = Changes::checked(reader.0, false);
     Some(claims.map(|claims| Message::Relayed { owner, incarnation, claims }))
+}
+
+fn node_state(reader: &mut Reader<'_>) -> Option<NodeState> {
+    let (tables, is_ready) = (reader.u64()?, reader.byte()?);
+    (is_ready <= 1).then_some(NodeState { tables, is_ready: is_ready == 1 })
 }
 
 fn name<'a>(reader: &mut Reader<'a>) -> Option<&'a str> {
@@ -294,7 +308,7 @@ impl Frame<'_> {
             Message::Changes(_) => 4,
             Message::Relayed { .. } => 5,
             Message::Ack => 6,
-            Message::Ping => 7,
+            Message::State(_) => 7,
         };
         let start = out.len();
         out.extend([0; LENGTH_BYTES]);
@@ -310,7 +324,11 @@ impl Frame<'_> {
                 out.extend(incarnation.to_be_bytes());
                 out.extend_from_slice(claims.0);
             }
-            Message::SnapshotBegin | Message::SnapshotEnd | Message::Ack | Message::Ping => {}
+            Message::State(NodeState { tables, is_ready }) => {
+                out.extend(tables.to_be_bytes());
+                out.push(u8::from(*is_ready));
+            }
+            Message::SnapshotBegin | Message::SnapshotEnd | Message::Ack => {}
         }
         let frame_bytes = out.len() - start;
         assert!(frame_bytes <= FRAME_BYTES_MAX, "a frame of {frame_bytes} bytes");

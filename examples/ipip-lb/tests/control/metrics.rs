@@ -244,7 +244,10 @@ fn a_scrape_says_of_peers_what_ctl_does() {
     let is_caught_up = |it: &Program| {
         let said = it.json(&["cluster"]);
         let peer = &said["peers"][0];
+        let are_alike = said["tables"].is_string() && said["tables"] == peer["tables"];
         said["is_marked"] == true
+            && are_alike
+            && peer["is_ready"] == true
             && peer["is_caught_up"] == true
             && peer["sent"] != 0
             && peer["to_enter"] == 0

@@ -4,8 +4,8 @@ use hotloop::packet::flow_key::FlowKey;
 use hotloop::testing::Rng;
 use ipip_lb::connection::State;
 use ipip_lb::sync::wire::{
-    FRAME_BYTES_MAX, Frame, GREETING_BYTES_MAX, Gathered, Hello, Malformed, Message, VERSION,
-    decode,
+    FRAME_BYTES_MAX, Frame, GREETING_BYTES_MAX, Gathered, Hello, Malformed, Message, NodeState,
+    VERSION, decode,
 };
 use ipip_lb::sync::{Change, MOVES, Record};
 use proptest::collection::vec;
@@ -107,6 +107,12 @@ proptest! {
         comes_back(&bytes, (3, 0), &Message::Refusal(&reason));
     }
 
+    #[test]
+    fn what_nodes_say_of_themselves_comes_back(tables in any::<u64>(), is_ready in any::<bool>()) {
+        let message = Message::State(NodeState { tables, is_ready });
+        comes_back(&encoded(9, 0, message.clone()), (9, 0), &message);
+    }
+
     /// Whatever is read can be written again as it was: nothing is read that has no meaning.
     #[test]
     fn any_bytes_are_read_as_they_are_or_refused(mut bytes in vec(any::<u8>(), 4..300), kind in 0..9_u8) {
@@ -139,7 +145,7 @@ fn a_record_of_ipv4_takes_27_bytes_and_its_end_14() {
         wins_ties: true,
     };
     let bytes = |change| encoded(0, 1, Message::Changes(gathered(&[change]).changes())).len();
-    let empty = encoded(0, 1, Message::Ping).len();
+    let empty = encoded(0, 1, Message::Ack).len();
     assert_eq!(bytes(Change::Claim(record)) - empty, 27);
     assert_eq!(bytes(Change::End(key)) - empty, 14);
 }

@@ -50,6 +50,13 @@ mod tests {
         Change::End(FlowKey::new(client, "203.0.113.10:80".parse().unwrap(), 6).unwrap())
     }
 
+    /// One that has said what the node is: such frames have no numbers.
+    fn session() -> Session {
+        let mut session = Session::new(0);
+        assert!(session.next_frame(&mut Vec::new(), 0, |_| "", 0));
+        session
+    }
+
     /// Sends all that waits, and returns the number of the last frame.
     fn send(session: &mut Session, sequence: &mut u64) -> u64 {
         while session.next_frame(&mut Vec::new(), 0, |_| "", 0) {
@@ -60,7 +67,7 @@ mod tests {
 
     #[test]
     fn what_was_offered_until_then_counts_and_nothing_after_it() {
-        let (mut session, mut sequence) = (Session::new(0), 0);
+        let (mut session, mut sequence) = (session(), 0);
         assert!(!session.has_entered(0), "its snapshot is due");
         session.begin_snapshot(0);
         assert!(session.end_snapshot(0) && !session.has_entered(0));
@@ -78,7 +85,7 @@ mod tests {
 
     #[test]
     fn of_what_an_overflow_removed_the_next_snapshot_counts() {
-        let (mut session, mut sequence) = (Session::new(0), 0);
+        let (mut session, mut sequence) = (session(), 0);
         session.begin_snapshot(0);
         assert!(session.end_snapshot(0));
         let snapshot = send(&mut session, &mut sequence);
