@@ -18,7 +18,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use world::{Met, World};
 
-const SEEDS: Range<u64> = 0..60;
+const SEEDS: Range<u64> = 0..100;
 const THREADS: usize = 2;
 
 /// What is broken on purpose.
