@@ -7,6 +7,7 @@
 #
 # BIRD's configuration is that of docs/announcing.md, word for word.
 source "$(dirname "$0")/lib.sh"
+source "$(dirname "$0")/crowd.sh"
 check_privilege
 for name in bird etcd ethtool ip jq python3 ss; do
     command -v "$name" >/dev/null || { echo "demo: there is no $name here: cargo xtask setup --cluster" >&2; exit 2; }
@@ -20,7 +21,6 @@ vips=(203.0.113.10 2001:db8:f::10)       # the addresses of the service, of whic
 client_count=300
 pause_s=0.3                              # of a client, from a confirmation to the next bytes
 linger_ms=3000                           # how long a balancer that is to end goes on
-order_count=0                            # of those that the clients were given
 
 ctl() { "$program" ctl --control "$work/lb-$1.sock" "${@:2}"; }
 now_us() { echo "${EPOCHREALTIME/./}"; }
@@ -164,15 +164,9 @@ wait_route() {
     took_ms=$(ms_since "$began")
 }
 
-# said EXPRESSION: a part of what the clients say of themselves.
-said() { jq -r "$1" "$work/clients.json"; }
-are_open() { [ "$(said .open 2>/dev/null)" = "$client_count" ]; }
-have_confirmed() { [ "$(said ".broken > 0 or .confirmed_us > $1")" = true ]; }
 start_clients() {
     heading "$client_count connections, each of which sends 400 bytes every $pause_s s and has all that it sent confirmed"
-    mkfifo "$work/clients.orders"
-    start clients client python3 "$here/crowd.py" clients "${vips[0]}" 7 "$client_count" "$pause_s" "$work"
-    wait_until "$client_count connections" are_open
+    start_crowd "${vips[0]}"
     printf '  at the backends:   %s\n' "$(said '.backends | to_entries | map("\(.key) \(.value)") | join(", ")')"
     local a b
     a=$(remembered a) b=$(remembered b)
@@ -182,24 +176,6 @@ start_clients() {
 }
 remembered() { ctl "$1" status --json | jq '.balancer.connections | add'; }
 
-# order WORD...: has the clients do something (demo/crowd.py), and waits until they have begun.
-order() {
-    ((order_count += 1))
-    echo "$*" >"$work/clients.orders"
-    wait_until 'the clients to follow' have_followed
-}
-have_followed() { [ "$(said .orders)" = "$order_count" ]; }
-
-# confirm: waits until every connection has had something confirmed that it sent from now on, and none is broken.
-confirm() {
-    local now
-    now=$(now_us)
-    wait_until 'every connection to have bytes confirmed' have_confirmed "$now"
-    (($(said .broken) == 0)) || broken
-    are_open || fail "only $(said .open) of $client_count connections are open"
-}
-# A script may say more.
-broken() { fail "$(said .broken) of $client_count connections are broken: $(said '[.errors[].what] | join("; ")')"; }
 check_clients() {
     confirm
     printf '  all %d connections go on: %d bytes confirmed so far; longest wait %d ms; %d segments sent again\n' \

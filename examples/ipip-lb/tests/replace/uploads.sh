@@ -9,6 +9,7 @@
 #   uploads.sh PROGRAM ROUNDS --apart    each is stopped, and the next one started: connections are broken
 demo=$(dirname "$0")/../../../../demo
 source "$demo/lib.sh"
+source "$demo/crowd.sh"
 check_privilege
 for name in ethtool ip jq python3; do
     command -v "$name" >/dev/null || { echo "there is no $name here" >&2; exit 2; }
@@ -18,6 +19,7 @@ program=${1:?the path of ipip-lb} rounds=${2:?how many times} mode=${3:---replac
 patience_s=60                            # as a test, it runs beside others
 vip=203.0.113.10
 client_count=1000
+pause_s=0.5
 
 ctl() { "$program" ctl --control "$work/lb.sock" "$@"; }
 now_us() { echo "${EPOCHREALTIME/./}"; }
@@ -75,20 +77,6 @@ start_lb() {
 is_announced() { ctl status --json 2>/dev/null | jq -e --arg vip "$vip" '.announced == [$vip]' >/dev/null; }
 standings() { ctl backends --json | jq -c '[.[] | [.address, .weight]]'; }
 
-# said EXPRESSION: a part of what the clients say of themselves.
-said() { jq -r "$1" "$work/clients.json"; }
-are_open() { [ "$(said .open 2>/dev/null)" = "$client_count" ]; }
-have_confirmed() { [ "$(said '.broken > 0')" = true ] || (($(said .confirmed_us) > $1)); }
-
-# check_clients: waits until every connection has had something confirmed that it sent from now on, and none is broken.
-check_clients() {
-    local now
-    now=$(now_us)
-    wait_until 'every connection to have bytes confirmed' have_confirmed "$now"
-    (($(said .broken) == 0)) || fail "$(said .broken) of $client_count connections are broken: $(said '.errors | join("; ")')"
-    are_open || fail "only $(said .open) of $client_count connections are open"
-}
-
 # has_ended NAME: it must have ended by itself, and well.
 has_ended() {
     wait_until "$1 to end" is_over "$1"
@@ -104,11 +92,11 @@ has_taken_over() {
 # replaced NUMBER: the balancer of this number takes over from the one before.
 replaced() {
     local before=lb-$(($1 - 1)) gap stall
-    kill -USR1 "${pid[clients]}"
+    order forget
     start_lb "$1" --replace
     wait_until "lb-$1 to take over" has_taken_over "lb-$1"
     has_ended "$before"
-    check_clients
+    confirm
     [ "$(standings)" = "$expected" ] || fail "the weights were $expected, and are $(standings)"
     gap=$(sed -n 's/.*taken over; for \([0-9]*\).*/\1/p' "$work/lb-$1.err") stall=$(said .longest_ms)
     printf '  %2d. for %d ms nobody received; longest wait of a connection: %d ms\n' "$1" "$gap" "$stall"
@@ -130,9 +118,8 @@ configure
 start_lb 0
 wait_ready lb-0 ctl status
 wait_until 'the VIP to be announced' is_announced
-start clients client python3 "$demo/crowd.py" clients "$vip" 7 "$client_count" "$work/clients.json"
-wait_until "$client_count connections" are_open
-check_clients
+start_crowd "$vip"
+confirm
 echo "$client_count connections: $(said '.backends | to_entries | map("\(.key) \(.value)") | join(", ")')"
 ctl drain 10.1.3.2 >/dev/null
 ctl weight 10.1.1.2 5 >/dev/null
