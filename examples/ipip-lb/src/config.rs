@@ -112,6 +112,9 @@ pub struct Config {
     pub cluster: Option<Cluster>,
     /// The store that has the configuration of all nodes of the cluster, if one has.
     pub store: Option<Store>,
+    /// How many of the nodes that share their findings through the store must find a backend down; none is the
+    /// [default](crate::health::quorum::needed_count).
+    pub quorum: Option<u32>,
 }
 
 impl Config {

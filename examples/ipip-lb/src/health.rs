@@ -55,6 +55,7 @@ mod echo;
 mod http;
 mod poller;
 mod probe;
+pub mod quorum;
 mod room;
 mod schedule;
 pub mod standing;

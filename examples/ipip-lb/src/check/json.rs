@@ -14,7 +14,8 @@ impl Understood<'_> {
     /// For programs.
     #[must_use]
     pub fn to_json(&self) -> Value {
-        let Config { engine, balancer, limits, ports, services, announce, cluster, store } = self.0;
+        let Config { engine, balancer, limits, ports, services, announce, cluster, store, quorum } =
+            self.0;
         let rules = Rules::new(services);
         let notes = Notes::of(self.0, &rules);
         let services = services.iter().enumerate();
@@ -40,6 +41,7 @@ impl Understood<'_> {
                 "address": it.address.to_string(),
                 "copy": it.copy,
             })),
+            "quorum": quorum,
             "memory": memory(Memory::of(self.0, &rules), engine),
             "ports": ports.iter().map(port).collect::<Vec<_>>(),
             "services": services.collect::<Vec<_>>(),

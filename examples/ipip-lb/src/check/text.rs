@@ -13,7 +13,8 @@ use std::fmt::{self, Display, Formatter};
 
 impl Display for Understood<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Config { engine, balancer, limits, ports, services, announce, cluster, store } = self.0;
+        let Config { engine, balancer, limits, ports, services, announce, cluster, store, quorum } =
+            self.0;
         let rules = Rules::new(services);
         let notes = Notes::of(self.0, &rules);
         write_engine(f, engine)?;
@@ -65,6 +66,9 @@ impl Display for Understood<'_> {
                 f,
                 "store: what all nodes share comes from {address}; a copy is kept in {copy}"
             )?;
+        }
+        if let Some(quorum) = quorum {
+            writeln!(f, "health: a backend is down once {quorum} of the nodes find it down")?;
         }
         for (index, service) in services.iter().enumerate() {
             write_service(f, service, balancer.maglev_slots)?;

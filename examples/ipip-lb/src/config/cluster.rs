@@ -25,6 +25,9 @@ const PREPARE_MS_RANGE: RangeInclusive<u32> = 10..=5_000;
 /// How many other nodes there may be.
 const PEERS_MAX: usize = 31;
 
+/// How many nodes there may be.
+pub const NODES_MAX: usize = PEERS_MAX + 1;
+
 /// The most bytes of a node's name: a label of a domain name (RFC 1035, section 2.3.4).
 const NAME_BYTES_MAX: usize = 63;
 
@@ -128,7 +131,7 @@ fn peers(section: &Section<'_>) -> Result<Vec<ClusterPeer>, ConfigError> {
     let example = "peers = [{ name = \"lb-2\", address = \"192.0.2.2:4790\" }]";
     let list = section.required("peers", example)?;
     let sections = section.sections("peers")?;
-    if !(1..=PEERS_MAX + 1).contains(&sections.len()) {
+    if !(1..=NODES_MAX).contains(&sections.len()) {
         return Err(list.error(format!("{} nodes; write 1 to {PEERS_MAX} others", sections.len())));
     }
     let (mut names, mut addresses) = (HashSet::new(), HashSet::new());

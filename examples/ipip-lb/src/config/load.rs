@@ -48,6 +48,16 @@ impl Config {
     pub fn parse(file: &str, text: &str) -> Result<Self, ConfigError> {
         let origin = Origin { file, text };
         let table = DeTable::parse(text).map_err(|error| origin.syntax_error(&error))?;
-        parse::config(file, &Section::root(origin, table.get_ref()))
+        let root = Section::root(origin, table.get_ref());
+        let config = parse::config(file, &root)?;
+        if config.quorum.is_some()
+            && config.store.is_none()
+            && let Some(health) = root.section("health")?
+        {
+            let problem = "nodes say what they find down through a store, and there is none; leave it out, \
+                           or write cluster.store";
+            return Err(health.required("quorum", "")?.error(problem));
+        }
+        Ok(config)
     }
 }

@@ -8,7 +8,7 @@ use super::health::CaFiles;
 use super::limits::limits;
 use super::port::ports;
 use super::service::services;
-use super::via::probe_sources;
+use super::via::{probe_sources, quorum};
 use super::words::DEPLOYMENTS;
 use super::{
     Backend, CORES_MAX, Config, ConfigError, DeploymentKind, Engine, Limits, MTU_MIN_V6, Service,
@@ -63,7 +63,9 @@ pub fn config(file: &str, root: &Section<'_>) -> Result<Config, ConfigError> {
     let announce = root.section("announce")?.map(|it| announce(&it)).transpose()?;
     let cluster = root.section("cluster")?.map(|it| cluster(&it, &mut files)).transpose()?;
     let (cluster, store) = cluster.unwrap_or_default();
-    Ok(Config { engine, balancer, limits, ports, services, announce, cluster, store })
+    let health = root.section("health")?;
+    let quorum = health.map(|it| quorum(&it, cluster.as_ref())).transpose()?.flatten();
+    Ok(Config { engine, balancer, limits, ports, services, announce, cluster, store, quorum })
 }
 
 const fn is_v6(backend: &Backend) -> bool {

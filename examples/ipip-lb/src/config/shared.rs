@@ -139,6 +139,9 @@ mod tests {
     const NODE: &str = "[cluster]\nnode = \"a\"\nstore = \"etcd://a:1\"\n[engine]\nworkers = 1\n[balancer]\nsource_v4 = \"192.0.2.1\"\n[[port]]\nname = \"up\"\ndevice = \"net_null0\"\nnext_hop_mac = \"02:00:00:00:00:01\"\n";
     const SHARED: &str = "[balancer]\nmtu = 1500\ndecapsulate = []\n[[service]]\nname = \"web\"\naddress = \"203.0.113.10\"\nprotocol = \"tcp\"\nports = \"80\"\nbackend = [{ address = \"10.0.0.1\" }]\n";
 
+    /// Two nodes, of which this is one.
+    const PEERS: &str = "trusted_network = true\npeers = [{ name = \"a\", address = \"192.0.2.1:4790\" }, { name = \"b\", address = \"192.0.2.2:4790\" }]\n";
+
     fn parse(node: &str, shared: &str) -> Result<Config, String> {
         Config::parse_shared(("node.toml", node), ("etcd://a:1", shared))
             .map_err(|it| it.to_string())
@@ -157,6 +160,9 @@ mod tests {
         let probed =
             SHARED.replace("backend =", "health = { kind = \"tcp\", via = \"tunnel\" }\nbackend =");
         Config::parse_shared_alone(("lb.toml", &probed)).unwrap();
+        let quorum = format!("{SHARED}[health]\nquorum = 32\n");
+        assert_eq!(parse(NODE, &quorum).unwrap().quorum, Some(32));
+        Config::parse_shared_alone(("lb.toml", &quorum)).unwrap();
     }
 
     #[test]
@@ -212,6 +218,16 @@ mod tests {
                 format!("{NODE}[limits]\n"),
                 SHARED.to_owned(),
                 "node.toml:12: limits: all nodes have the same",
+            ),
+            (
+                format!("{NODE}[health]\nquorum = 1\n"),
+                SHARED.to_owned(),
+                "node.toml:13: health.quorum: all nodes have the same",
+            ),
+            (
+                NODE.replace("[engine]", &format!("{PEERS}[engine]")),
+                format!("{SHARED}[health]\nquorum = 3\n"),
+                "etcd://a:1:11: health.quorum: 3 is out of range; write a whole number from 1 to 2",
             ),
             (format!("{NODE}[[service]]\n"), SHARED.to_owned(), "node.toml:12: service: all nodes"),
             (

@@ -1,9 +1,10 @@
 //! `[health]`, and by which way each service is probed.
 
 use super::balancer::host_address;
+use super::cluster::NODES_MAX;
 use super::document::Section;
 use super::words::VIAS;
-use super::{Balancer, ConfigError, Health, Probe, TunnelPath, Via};
+use super::{Balancer, Cluster, ConfigError, Health, Probe, TunnelPath, Via};
 use crate::prefix::Prefix;
 use std::net::IpAddr;
 
@@ -20,7 +21,7 @@ pub fn probe_sources(
     section: &Section<'_>,
     balancer: &Balancer,
 ) -> Result<Vec<IpAddr>, ConfigError> {
-    section.allow_only(&["probe_source"])?;
+    section.allow_only(&["probe_source", "quorum"])?;
     let Some(value) = section.optional("probe_source") else { return Ok(Vec::new()) };
     let mut sources: Vec<IpAddr> = Vec::new();
     for item in value.items()? {
@@ -40,6 +41,16 @@ pub fn probe_sources(
         sources.push(address);
     }
     Ok(sources)
+}
+
+/// How many nodes must find a backend down, where it is written: of those of `cluster`, if they are known.
+pub fn quorum(
+    section: &Section<'_>,
+    cluster: Option<&Cluster>,
+) -> Result<Option<u32>, ConfigError> {
+    let node_count = cluster.map_or(NODES_MAX, |it| it.peers.len() + 1);
+    let quorum = section.optional("quorum");
+    quorum.map(|value| value.integer(1..=node_count as u32)).transpose()
 }
 
 /// By which way the backends of a service with this address are probed.

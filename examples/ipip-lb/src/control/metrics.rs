@@ -42,8 +42,21 @@ const REPLIES_KNOWN: Metric = Metric::counter(
 const ANSWERED: Metric =
     Metric::counter("ipip_lb_packets_answered_total", &[], "Packets that were answered by ICMP.");
 const SERVICES: Metric = Metric::gauge("ipip_lb_services", &[], "Services configured.");
-const DOWN: Metric =
-    Metric::gauge("ipip_lb_backends_down", &[], "Backends that their health checks found down.");
+const DOWN: Metric = Metric::gauge(
+    "ipip_lb_backends_down",
+    &[],
+    "Backends that count as down, one for each way of probing.",
+);
+const DOWN_HERE: Metric = Metric::gauge(
+    "ipip_lb_backends_down_here",
+    &[],
+    "Backends that this node's own health checks find down, one for each way of probing.",
+);
+const HEALTH_NODES: Metric = Metric::gauge(
+    "ipip_lb_health_nodes",
+    &[],
+    "Nodes whose health checks decide together: 1 where this node's own alone count.",
+);
 const RELOADS: Metric =
     Metric::counter("ipip_lb_reloads_total", &[], "Configurations taken over since the start.");
 const RELOAD_FAILED: Metric =
@@ -97,6 +110,8 @@ impl Operator {
         }
         scrape.add(&SERVICES, &[], self.config.services.len() as u64);
         scrape.add(&DOWN, &[], self.standing.down.len() as u64);
+        scrape.add(&DOWN_HERE, &[], self.findings.own_count() as u64);
+        scrape.add(&HEALTH_NODES, &[], self.findings.node_count() as u64);
         scrape.add(&RELOADS, &[], self.reload_count);
         scrape.add(&RELOAD_FAILED, &[], self.reload_failure.is_some().into());
         if let Some(sharing) = &self.sharing {

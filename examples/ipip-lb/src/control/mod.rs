@@ -16,6 +16,7 @@ mod connections;
 mod draining;
 mod exceptions;
 mod handover;
+mod health;
 mod leaving;
 mod lookup;
 mod metrics;
@@ -30,6 +31,7 @@ mod verdict;
 
 pub use cluster::{JOURNAL_MAX, Node};
 pub use preparing::{PREPARE_PARTS, Proposal};
+pub use publication::probed;
 pub use sharing::Sharing;
 
 use crate::announce::Announcer;
@@ -38,7 +40,7 @@ use crate::cli::Common;
 use crate::config::Config;
 use crate::counts::{Summary, WorkerCounts};
 use crate::failure::Failure;
-use crate::health::{Change, Probed, Probes, Room, State};
+use crate::health::{Change, Probed, Probes, Room};
 use crate::network_function::Steering;
 use crate::next_hops::{self, NextHopWatch};
 use crate::removed::RemovedCounts;
@@ -48,6 +50,7 @@ use blocks::BlockList;
 use draining::Drains;
 pub use exceptions::{Exceptions, Pulled};
 pub use handover::Handover;
+use health::Findings;
 use hotloop::engine::{Asker, Control, Publisher};
 use hotloop_ops::{Annotate, Hangup, Reply, Request};
 use leaving::Leave;
@@ -80,6 +83,7 @@ pub struct Operator {
     drains: Drains,
     probes: Probes,
     changes: Receiver<Change>,
+    findings: Findings,
     hangup: Hangup,
     since: Instant,
     reload_count: u64,
@@ -124,6 +128,7 @@ impl Operator {
             drains: Drains::default(),
             probes,
             changes,
+            findings: Findings::default(),
             hangup,
             since: Instant::now(),
             reload_count: 0,
@@ -254,34 +259,5 @@ impl Operator {
             tracing::warn!("health: {room}");
         }
         room
-    }
-
-    /// Takes in what the probes found since the last turn.
-    fn follow_health(&mut self) {
-        while let Ok(change) = self.changes.try_recv() {
-            let way = match change.health.via.tunnel() {
-                Some(path) => format!(" through its tunnel to {}", path.vip),
-                None => String::new(),
-            };
-            match change.is_up {
-                true => tracing::info!("health: {}{way} is up: {}", change.address, change.why),
-                false => tracing::warn!("health: {}{way} is down: {}", change.address, change.why),
-            }
-            let key = (change.address, change.health);
-            let down = &mut Arc::make_mut(&mut self.standing).down;
-            self.publication.is_stale |= match change.is_up {
-                true => down.remove(&key),
-                false => down.insert(key),
-            };
-        }
-    }
-
-    /// The probes' states, and by them the backends that are down.
-    fn refresh_down(&mut self) -> Vec<State> {
-        let states = self.probes.states();
-        let down = states.iter().filter(|state| !state.is_up);
-        let down = down.map(|state| (state.address, state.health.clone())).collect();
-        Arc::make_mut(&mut self.standing).down = down;
-        states
     }
 }

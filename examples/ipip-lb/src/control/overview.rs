@@ -24,6 +24,7 @@ impl Operator {
             "services": services.len(),
             "backends": services.iter().map(|it| it.backends.len()).sum::<usize>(),
             "down": self.down_count(),
+            "health": self.health_json(),
             "announced": self.announcer.as_ref().map(|announcer| {
                 announcer.installed().map(|vip| vip.to_string()).collect::<Vec<_>>()
             }),
@@ -122,6 +123,9 @@ impl Operator {
         if probes.iter().any(|state| state.health.via != Via::Direct) {
             row["probes"] = probes.iter().map(|state| probe_json(state)).collect();
             row["verdict"] = verdict_of(&probes).into();
+        }
+        if let Some(difference) = self.difference_json(service, backend.address) {
+            row["health"] = difference;
         }
         if let Some(until) = self.drains.of(&name) {
             row["draining"] = until.to_json(Instant::now());

@@ -123,6 +123,11 @@ impl Sharing {
         &self.node
     }
 
+    /// What nodes find of backends goes by it, too.
+    pub(super) const fn watch(&self) -> &StoreWatch {
+        &self.watch
+    }
+
     pub(super) fn to_json(&self) -> Value {
         let state = self.watch.state();
         json!({

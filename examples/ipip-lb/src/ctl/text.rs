@@ -72,6 +72,9 @@ pub fn backends_text(rows: &Value) -> String {
             let (service, address) = (cell(&row["service"]), cell(&row["address"]));
             text.push_str(&format!("\n{address} of {service}: {verdict}"));
         }
+        if !row["health"].is_null() {
+            text.push_str(&difference_text(row));
+        }
         if !row["draining"].is_null() {
             let (service, address) = (cell(&row["service"]), cell(&row["address"]));
             let end = removal_text(&row["draining"]);
@@ -80,6 +83,23 @@ pub fn backends_text(rows: &Value) -> String {
         }
     }
     text
+}
+
+/// A backend of which this node finds something else than counts.
+fn difference_text(row: &Value) -> String {
+    let health = &row["health"];
+    let (state, here) = match health["is_up_here"] == true {
+        true => ("down", "up"),
+        false => ("up", "down"),
+    };
+    let down_on = listed(&health["down_on"]);
+    format!(
+        "\n{} of {}: counts as {state}, and this node finds it {here}: of {}, {} must find it down; that do: {down_on}",
+        cell(&row["address"]),
+        cell(&row["service"]),
+        counted(&health["nodes"], "node"),
+        cell(&health["needed"]),
+    )
 }
 
 /// This node of a cluster, its peers, and the nodes that its store knows.
@@ -208,6 +228,7 @@ pub fn overview_text(overview: &Value) -> String {
         let when = leave_text(&overview["leaving"]);
         text.push_str(&format!("leaving: the program ends {when}\n"));
     }
+    text.push_str(&health_text(&overview["health"]));
     text.push_str(&store_text(&overview["store"]));
     text.push_str(&format!("reloads: {}", of("reloads")));
     if overview["is_loading"] == true {
@@ -217,6 +238,22 @@ pub fn overview_text(overview: &Value) -> String {
         text.push_str(&format!("; the last one failed: {failure}"));
     }
     text
+}
+
+/// Which nodes' health checks count, where several may.
+fn health_text(health: &Value) -> String {
+    if health.is_null() {
+        return String::new();
+    }
+    let needed = match health["is_shared"] == true {
+        true => format!(
+            "{} of {} must find a backend down",
+            cell(&health["needed"]),
+            counted(&health["nodes"], "node")
+        ),
+        false => "what this node finds counts, as it can't exchange that with others".to_owned(),
+    };
+    format!("health: {needed}; this node finds {} down\n", cell(&health["down_here"]))
 }
 
 /// The store that the configuration comes from: nothing where it comes from none.

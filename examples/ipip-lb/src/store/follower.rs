@@ -3,6 +3,7 @@
 use super::command::nothing_in;
 use super::error::{StoreError, StoreErrorKind};
 use super::etcd::Etcd;
+use super::findings::Findings;
 use super::layout::{self, Stored};
 use super::lease::Lease;
 use super::phases::{Action, Member, Snapshot, Store};
@@ -38,6 +39,7 @@ pub(super) struct Follower {
     in_force: Option<Arc<Stored>>,
     /// The proposal that was read last, with what `current` will say.
     proposed: Option<(String, Arc<Stored>)>,
+    findings: Findings,
     found: Arc<Mutex<Found>>,
 }
 
@@ -61,37 +63,41 @@ impl Follower {
             unread: None,
             in_force,
             proposed: None,
+            findings: Findings::default(),
             found,
         })
     }
 
     /// Follows the store until the node stops.
     pub fn follow(mut self, inbox: &Receiver<Signal>) {
+        let mut due = Instant::now();
+        let mut is_failing = false;
         loop {
-            let next = match self.turn() {
-                Ok(()) => {
-                    self.wait = self.pace.wait.0;
-                    self.lease.due().saturating_duration_since(Instant::now())
+            let is_due = Instant::now() >= due;
+            if is_due || !is_failing {
+                let done = self.take_turns(is_due);
+                is_failing = done.as_ref().is_err_and(is_failure);
+                if is_due || done.is_err() {
+                    due = Instant::now() + self.wait_after(done).min(self.pace.again);
                 }
-                // What was read is no longer kept: what is there is.
-                Err(error) if error.kind() == StoreErrorKind::Compacted => self.pace.wait.0,
-                Err(error) => {
-                    if error.kind() == StoreErrorKind::Refused {
-                        // It may be the lease that the store does not know.
-                        self.lease.lose();
-                    }
-                    self.fail(&error);
-                    let wait = self.wait;
-                    self.wait = self.pace.wait.1.min(wait * 2);
-                    wait
-                }
-            };
-            let mut signal = inbox.recv_timeout(next.min(self.pace.again));
+            }
+            let exchange = self.findings.due().filter(|_| !is_failing);
+            let next = exchange.map_or(due, |exchange| exchange.min(due));
+            let wait = next.saturating_duration_since(Instant::now());
+            let mut signal = inbox.recv_timeout(wait);
             while let Ok(came) = signal {
                 match came {
-                    Signal::Look => {}
-                    Signal::Answer(at, prepared) => self.member.answer(at, prepared),
-                    Signal::InForce(revision) => self.member.has_in_force(revision),
+                    Signal::Look => due = Instant::now(),
+                    Signal::Answer(at, prepared) => {
+                        self.member.answer(at, prepared);
+                        due = Instant::now();
+                    }
+                    Signal::InForce(revision) => {
+                        self.member.has_in_force(revision);
+                        due = Instant::now();
+                    }
+                    Signal::Find(own) => self.findings.find(own),
+                    Signal::LookAtHealth => self.findings.look(),
                     Signal::Stop(stopping) => {
                         // Without an answer, the store misses the node once the lease ends.
                         let _ = self.lease.revoke(&self.etcd);
@@ -106,11 +112,59 @@ impl Follower {
         }
     }
 
+    /// Does the node's part in a change, where that `is_due`, and exchanges what nodes find down.
+    fn take_turns(&mut self, is_due: bool) -> Result<(), StoreError> {
+        let done = if is_due { self.turn() } else { Ok(()) };
+        match done {
+            Err(error) if is_failure(&error) => Err(error),
+            done => self.exchange(is_due).and(done),
+        }
+    }
+
+    /// How long to wait after a turn that ended like this.
+    fn wait_after(&mut self, done: Result<(), StoreError>) -> Duration {
+        let error = match done {
+            Ok(()) => {
+                self.wait = self.pace.wait.0;
+                return self.lease.due().saturating_duration_since(Instant::now());
+            }
+            Err(error) => error,
+        };
+        // What was read is no longer kept: what is there is.
+        if error.kind() == StoreErrorKind::Compacted {
+            return self.pace.wait.0;
+        }
+        if error.kind() == StoreErrorKind::Refused {
+            // It may be the lease that the store does not know.
+            self.lease.lose();
+        }
+        self.fail(&error);
+        let wait = self.wait;
+        self.wait = self.pace.wait.1.min(wait * 2);
+        wait
+    }
+
+    /// Has the store know what this node finds down, and finds out what the others do.
+    fn exchange(&mut self, is_due: bool) -> Result<(), StoreError> {
+        if is_due {
+            self.findings.try_again();
+        }
+        let others = if self.member.is_replaced() {
+            None
+        } else {
+            self.findings.exchange(&self.etcd, (&self.node, self.lease.id()))?
+        };
+        let until = self.lease.end();
+        lock(&self.found).others = others.map(|others| (others, until));
+        Ok(())
+    }
+
     /// Does what there is to do, until that is to wait.
     fn turn(&mut self) -> Result<(), StoreError> {
         for _ in 0..ACTIONS_MAX {
             if self.lease.keep(&self.etcd)? {
                 self.member.has_lost_lease();
+                self.findings.has_lost_lease();
             }
             let seen = self.etcd.read()?;
             if !self.step(&seen)? {
@@ -241,6 +295,9 @@ impl Follower {
 
     fn fail(&self, error: &StoreError) {
         let mut found = lock(&self.found);
+        if is_failure(error) {
+            found.others = None;
+        }
         let why = error.to_string();
         match &mut found.state.failure {
             Some((_, known)) => *known = why,
@@ -250,6 +307,11 @@ impl Follower {
             }
         }
     }
+}
+
+/// Whether the store can't be used, rather than what is in it.
+fn is_failure(error: &StoreError) -> bool {
+    matches!(error.kind(), StoreErrorKind::Unreachable | StoreErrorKind::Refused)
 }
 
 /// Whether what an action is about is still what the store has.

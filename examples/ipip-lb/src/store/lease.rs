@@ -29,6 +29,11 @@ impl Lease {
         self.due
     }
 
+    /// When it ends, or has ended, unless it is kept alive.
+    pub fn end(&self) -> Instant {
+        self.due + Duration::from_secs(self.ttl_s.into()) * 2 / 3
+    }
+
     /// Keeps it alive if it is time to, at a third of its duration, or has another granted. Returns whether
     /// it is another one.
     ///

@@ -6,6 +6,7 @@ pub mod copy;
 mod difference;
 mod error;
 pub mod etcd;
+mod findings;
 mod follower;
 mod gateway;
 mod generation;

@@ -1,7 +1,7 @@
 //! Following a store, as one of the nodes that take their configuration from it.
 //!
-//! Two threads: one waits for changes and does nothing but say so, as a wait may take as long as it likes.
-//! The other one registers this node under a lease, reads what there is, and does what
+//! Three threads: two wait for changes, of the phases and of what other nodes find down, and do nothing but say so, as
+//! a wait may take as long as it likes. The other one registers this node under a lease, reads what there is, and does what
 //! [`Member`](super::phases::Member) says. It hands on what is the control thread's to do, of which only the
 //! newest is kept, so nobody waits for anybody.
 //!
@@ -10,12 +10,14 @@
 
 use super::error::{StoreError, StoreErrorKind};
 use super::etcd::{Bounds, Etcd};
+use super::findings::HEALTH;
 use super::follower::Follower;
 use super::gateway::Key;
 use super::layout::Stored;
-use super::phases::NodeState;
+use super::phases::{NodeState, PHASES};
 use super::watching::Watched;
 use crate::config::StoreAddress;
+use crate::health::quorum::{Down, Finding};
 use hotloop_ops::Capabilities;
 use std::io;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -98,6 +100,10 @@ pub(super) enum Signal {
     Answer(i64, Result<(), String>),
     /// This revision is in force.
     InForce(i64),
+    /// This is what the probes of this node find down.
+    Find(Arc<Down>),
+    /// There may be something new in what other nodes find.
+    LookAtHealth,
     /// The node stops; whoever waits for that sees that this is dropped.
     Stop(Sender<()>),
 }
@@ -110,6 +116,8 @@ pub(super) struct Found {
     /// What is to be prepared, or no longer.
     pub prepare: Option<Task>,
     pub state: StoreState,
+    /// What the other nodes find, and until when it counts.
+    pub others: Option<(Arc<Vec<Finding>>, Instant)>,
 }
 
 /// A store that is followed. Dropping this ends the node's lease, for which it waits a second at most.
@@ -138,12 +146,15 @@ impl StoreWatch {
             hotloop_ops::keep(Capabilities::empty());
             follower.follow(&inbox);
         })?;
-        let etcd = Etcd::new(address, pace.bounds);
-        let watcher = signals.clone();
-        thread::Builder::new().name("lb-store-watch".into()).spawn(move || {
-            hotloop_ops::keep(Capabilities::empty());
-            watch(&etcd, pace, &watcher);
-        })?;
+        let watch_prefix = |thread: &str, prefix: &'static str, say: fn() -> Signal| {
+            let (etcd, watcher) = (Etcd::new(address.clone(), pace.bounds), signals.clone());
+            thread::Builder::new().name(thread.into()).spawn(move || {
+                hotloop_ops::keep(Capabilities::empty());
+                watch((&etcd, prefix), pace, &|| watcher.send(say()).is_ok());
+            })
+        };
+        watch_prefix("lb-store-watch", PHASES, || Signal::Look)?;
+        watch_prefix("lb-health-watch", HEALTH, || Signal::LookAtHealth)?;
         Ok(Self { found, signals })
     }
 
@@ -162,6 +173,20 @@ impl StoreWatch {
     /// This revision is in force on this node.
     pub fn has_in_force(&self, revision: i64) {
         self.signal(Signal::InForce(revision));
+    }
+
+    /// This is what the probes of this node find down, which the other nodes are to know.
+    pub fn find(&self, own: Arc<Down>) {
+        self.signal(Signal::Find(own));
+    }
+
+    /// What the probes of the other nodes that see the store find down; none where this node's own findings alone
+    /// count, as the store can't be reached, or the other nodes do not know them.
+    #[must_use]
+    pub fn others(&self) -> Option<Arc<Vec<Finding>>> {
+        let found = lock(&self.found);
+        let others = found.others.as_ref().filter(|(_, until)| Instant::now() < *until);
+        others.map(|(others, _)| Arc::clone(others))
     }
 
     /// How the store is.
@@ -189,19 +214,20 @@ pub(super) fn lock(found: &Mutex<Found>) -> MutexGuard<'_, Found> {
     found.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Says when something has changed, for as long as anybody hears it. What changes before a watch begins is
-/// not missed, as that is said, too.
-fn watch(etcd: &Etcd, pace: Pace, signals: &Sender<Signal>) {
-    let prefix = etcd.address().prefix();
-    let (from, end) = (format!("{prefix}phases/"), format!("{prefix}phases0"));
+/// Says when something has changed below a prefix, for as long as anybody hears it. What changes before a watch
+/// begins is not missed, as that is said, too.
+fn watch((etcd, below): (&Etcd, &str), pace: Pace, say: &dyn Fn() -> bool) {
+    let from = format!("{}{below}", etcd.address().prefix());
+    // The character after the slash.
+    let end = format!("{}0", from.trim_end_matches('/'));
     let mut wait = pace.wait.0;
     loop {
         let watched = watch_once(etcd, Key::From(&from, &end), pace.again, &mut || {
             wait = pace.wait.0;
-            signals.send(Signal::Look).is_ok()
+            say()
         });
         // The other thread finds out what is wrong.
-        if signals.send(Signal::Look).is_err() {
+        if !say() {
             return;
         }
         if let Err(error) = watched {

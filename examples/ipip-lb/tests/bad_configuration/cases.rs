@@ -96,6 +96,13 @@ pub const WRONG: &[(usize, &str, &[&str])] = &[
         "[health]\nprobe_source = [\"192.0.2.9\", \"192.0.2.10\"]",
         &["14: health.probe_source[1]: the second one of its IP version"],
     ),
+    (13, "[health]\nquorum = 0", &["14: health.quorum: 0 is out of range", "from 1 to 32"]),
+    (13, "[health]\nquorum = 33", &["14: health.quorum: 33 is out of range", "from 1 to 32"]),
+    (
+        13,
+        "[health]\nquorum = 1",
+        &["14: health.quorum: nodes say what they find down through a store", "leave it out"],
+    ),
     (
         13,
         "[health]\nprobe_source = [\"203.0.113.10\"]",

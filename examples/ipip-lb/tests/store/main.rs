@@ -6,6 +6,7 @@ mod change;
 mod command;
 mod etcd;
 mod faults;
+mod health;
 mod lost;
 #[path = "../namespace/mod.rs"]
 mod namespace;

@@ -45,6 +45,8 @@ pub trait Store {
     fn transact(&self, transaction: &Transaction, lease: i64) -> Result<(bool, i64), StoreError>;
 }
 
+/// What all keys of the phases but `current` begin with, without the prefix of the store.
+pub(super) const PHASES: &str = "phases/";
 /// A key of the phases, without the prefix of the store.
 pub(super) const PREPARED: &str = "phases/prepared";
 pub(super) const MEMBERS: &str = "phases/members";

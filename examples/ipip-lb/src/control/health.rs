@@ -1,0 +1,267 @@
+//! Which backends are down: by this node's probes, and by those of the other nodes, where they say what they find.
+
+use super::Operator;
+use super::sharing::Sharing;
+use crate::config::{Health, Service};
+use crate::health::State;
+use crate::health::quorum::{Down, Finding, name, needed_count, verdict};
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// From one time that other nodes hear what this one finds to the next.
+const SAY_INTERVAL: Duration = Duration::from_millis(200);
+
+/// From one verdict of all nodes to the next, as each may take milliseconds where much is down.
+const DECIDE_INTERVAL: Duration = Duration::from_millis(50);
+
+/// How long nodes may differ before it is said: they never find a backend down all at once.
+const DIFFER_MAX: Duration = Duration::from_secs(3);
+
+/// How many backends are named at once about which nodes differ.
+const NAMED_MAX: usize = 10;
+
+/// What this node's probes find, and what others do.
+#[derive(Debug, Default)]
+pub(super) struct Findings {
+    /// What this node's probes find down.
+    own: Arc<Down>,
+    /// What of that the store was told last, and when.
+    said: Option<(Arc<Down>, Instant)>,
+    /// What the other nodes found when that was used last; none where this node's own findings alone count.
+    others: Option<Arc<Vec<Finding>>>,
+    /// Whether what counts is to be decided anew.
+    is_stale: bool,
+    decided: Option<Instant>,
+    /// What counts for something else than this node finds, since when, and whether the log says so.
+    differing: HashMap<(IpAddr, Health), (Instant, bool)>,
+}
+
+impl Findings {
+    /// How many probes of this node find a backend down.
+    pub fn own_count(&self) -> usize {
+        self.own.len()
+    }
+
+    /// How many nodes' findings count, with this one's.
+    pub fn node_count(&self) -> usize {
+        self.others().len() + 1
+    }
+
+    fn others(&self) -> &[Finding] {
+        self.others.as_deref().map_or(&[], Vec::as_slice)
+    }
+
+    /// The nodes that find this down, where `node` is this one.
+    fn down_on<'a>(&'a self, key: &(IpAddr, Health), node: &'a str) -> Vec<&'a str> {
+        let name = name(key.0, &key.1);
+        let others = self.others().iter().filter(|it| it.down.contains(&name));
+        let own = self.own.contains(key).then_some(node);
+        own.into_iter().chain(others.map(|it| it.node.as_str())).collect()
+    }
+}
+
+impl Operator {
+    /// Takes in what the probes found since the last turn, and what other nodes find.
+    pub(super) fn follow_health(&mut self) {
+        while let Ok(change) = self.changes.try_recv() {
+            let way = way(&change.health);
+            match change.is_up {
+                true => tracing::info!("health: {}{way} is up: {}", change.address, change.why),
+                false => tracing::warn!("health: {}{way} is down: {}", change.address, change.why),
+            }
+            let key = (change.address, change.health);
+            let is_alone = self.findings.others().is_empty();
+            let own = Arc::make_mut(&mut self.findings.own);
+            let is_new = match change.is_up {
+                true => own.remove(&key),
+                false => own.insert(key.clone()),
+            };
+            if is_new && is_alone {
+                // At once, and whatever else is down need not be looked at.
+                let down = &mut Arc::make_mut(&mut self.standing).down;
+                self.publication.is_stale |=
+                    if change.is_up { down.remove(&key) } else { down.insert(key) };
+            }
+            self.findings.is_stale |= is_new && !is_alone;
+        }
+        self.say_findings();
+        self.decide_health(false);
+        self.say_differing();
+    }
+
+    /// The probes' states, and by them the backends that are down.
+    pub(super) fn refresh_down(&mut self) -> Vec<State> {
+        let states = self.probes.states();
+        let down = states.iter().filter(|state| !state.is_up);
+        let down = down.map(|state| (state.address, state.health.clone())).collect();
+        self.findings.own = Arc::new(down);
+        self.decide_health(true);
+        states
+    }
+
+    /// Has the other nodes hear what this one finds, where that is new.
+    fn say_findings(&mut self) {
+        let Some(sharing) = &self.sharing else { return };
+        let Findings { own, said, .. } = &mut self.findings;
+        let is_new = said.as_ref().is_none_or(|(said, _)| !Arc::ptr_eq(said, own));
+        if is_new && said.as_ref().is_none_or(|(_, at)| at.elapsed() >= SAY_INTERVAL) {
+            // From now on, a change makes another set of it.
+            sharing.watch().find(Arc::clone(own));
+            *said = Some((Arc::clone(own), Instant::now()));
+        }
+    }
+
+    /// Decides what is down, where that may be something else than before: now in any case, or not too often.
+    fn decide_health(&mut self, is_now: bool) {
+        let others = self.sharing.as_ref().and_then(|sharing| sharing.watch().others());
+        let is_same = match (&others, &self.findings.others) {
+            (Some(others), Some(before)) => Arc::ptr_eq(others, before),
+            (others, before) => others.is_none() && before.is_none(),
+        };
+        if is_same && !self.findings.is_stale && !is_now {
+            return;
+        }
+        let is_early = self.findings.decided.is_some_and(|it| it.elapsed() < DECIDE_INTERVAL);
+        // Without the others nothing is waited for.
+        if is_early && !is_now && others.is_some() && self.findings.others.is_some() {
+            return;
+        }
+        if !is_same {
+            self.say_nodes(others.as_deref().map(Vec::as_slice));
+        }
+        let now = Instant::now();
+        let own = &self.findings.own;
+        let down = match &others {
+            Some(others) if !others.is_empty() => verdict(own, others, &self.config),
+            _ => Down::clone(own),
+        };
+        let differing = own.symmetric_difference(&down);
+        let since = |it: &_| self.findings.differing.get(it).copied().unwrap_or((now, false));
+        let differing: HashMap<_, _> = differing.map(|it| (it.clone(), since(it))).collect();
+        let before = std::mem::replace(&mut self.findings.differing, differing);
+        let ended = before
+            .iter()
+            .filter(|(key, (_, is_said))| *is_said && !self.findings.differing.contains_key(*key));
+        for ((address, health), _) in ended.take(NAMED_MAX) {
+            tracing::info!("health: {address}{}: what this node finds counts again", way(health));
+        }
+        self.findings.others = others;
+        (self.findings.is_stale, self.findings.decided) = (false, Some(now));
+        if self.standing.down != down {
+            Arc::make_mut(&mut self.standing).down = down;
+            self.publication.is_stale = true;
+        }
+    }
+
+    /// Says which nodes' findings count, where these are others than before.
+    fn say_nodes(&self, others: Option<&[Finding]>) {
+        let names =
+            |others: &[Finding]| -> Vec<_> { others.iter().map(|it| it.node.clone()).collect() };
+        let (before, now) = (self.findings.others.as_deref(), others.map(names));
+        if now == before.map(|it| names(it)) {
+            return;
+        }
+        match now {
+            None => tracing::warn!(
+                "health: what this node's own probes find counts, as it can't exchange that with the other nodes"
+            ),
+            Some(names) if names.is_empty() => {
+                tracing::info!("health: no other node says what it finds");
+            }
+            Some(names) => tracing::info!(
+                "health: a backend is down once {} of {} nodes find it down; the others are {}",
+                needed_count(self.config.quorum, names.len() + 1),
+                names.len() + 1,
+                names.join(", ")
+            ),
+        }
+    }
+
+    /// Says what counts for something else than this node finds, where that lasts.
+    fn say_differing(&mut self) {
+        let lasts = |(since, is_said): &(Instant, bool)| !is_said && since.elapsed() >= DIFFER_MAX;
+        let differing = &self.findings.differing;
+        if !differing.values().any(lasts) {
+            return;
+        }
+        let new: Vec<_> =
+            differing.iter().filter(|(_, it)| lasts(it)).map(|(key, _)| key).collect();
+        for key in new.iter().take(NAMED_MAX) {
+            let down_on = self.findings.down_on(key, self.node_name());
+            let state = if self.standing.down.contains(*key) { "down" } else { "up" };
+            tracing::warn!(
+                "health: {}{} counts as {state}, other than this node finds: {} of {} nodes find it down{}",
+                key.0,
+                way(&key.1),
+                down_on.len(),
+                self.findings.node_count(),
+                listed(&down_on)
+            );
+        }
+        if let Some(more) = new.len().checked_sub(NAMED_MAX).filter(|more| *more > 0) {
+            tracing::warn!("health: so do {more} more; `ipip-lb ctl backends` shows them");
+        }
+        for (since, is_said) in self.findings.differing.values_mut() {
+            *is_said |= since.elapsed() >= DIFFER_MAX;
+        }
+    }
+
+    fn node_name(&self) -> &str {
+        self.sharing.as_ref().map_or("", Sharing::node)
+    }
+
+    /// How findings are exchanged, for `ctl status`; nothing where they are not.
+    pub(super) fn health_json(&self) -> Value {
+        if self.sharing.is_none() {
+            return Value::Null;
+        }
+        let nodes = self.findings.node_count();
+        json!({
+            "is_shared": self.findings.others.is_some(),
+            "nodes": nodes,
+            "needed": needed_count(self.config.quorum, nodes),
+            "down_here": self.findings.own_count(),
+        })
+    }
+
+    /// What nodes find of a backend, where this one finds something else than counts.
+    pub(super) fn difference_json(&self, service: &Service, address: IpAddr) -> Option<Value> {
+        if self.findings.differing.is_empty() {
+            return None;
+        }
+        let keys: Vec<_> =
+            service.health.iter().flat_map(Health::ways).map(|it| (address, it)).collect();
+        let is_any = |down: &Down| keys.iter().any(|key| down.contains(key));
+        let (here, counts) = (is_any(&self.findings.own), is_any(&self.standing.down));
+        if here == counts {
+            return None;
+        }
+        let mut down_on: Vec<_> =
+            keys.iter().flat_map(|key| self.findings.down_on(key, self.node_name())).collect();
+        down_on.sort_unstable();
+        down_on.dedup();
+        let nodes = self.findings.node_count();
+        Some(json!({
+            "is_up_here": !here,
+            "down_on": down_on,
+            "nodes": nodes,
+            "needed": needed_count(self.config.quorum, nodes),
+        }))
+    }
+}
+
+/// By which way a probe goes, where that is worth a word.
+fn way(health: &Health) -> String {
+    match health.via.tunnel() {
+        Some(path) => format!(" through its tunnel to {}", path.vip),
+        None => String::new(),
+    }
+}
+
+/// Names in parentheses, where there are any.
+fn listed(names: &[&str]) -> String {
+    if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) }
+}

@@ -1,0 +1,201 @@
+//! What each node's probes find down, in a store.
+//!
+//! ```text
+//! health/NAME    {"down": ["10.0.0.1 tcp 80"]}, under the node's lease; null where they are too many
+//! ```
+//!
+//! Nothing here may disturb the phases of a change, which go by the same lease: what the store refuses is said
+//! once, and this node's own findings count until it is taken.
+
+use super::error::{StoreError, StoreErrorKind};
+use super::etcd::{Etcd, KeyValue, Operation};
+use super::gateway::Key;
+use crate::health::quorum::{Down, Finding, name};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What the keys begin with, after the prefix of the store.
+pub(super) const HEALTH: &str = "health/";
+
+/// The longest value, in bytes. etcd takes 1.5 MiB by default.
+const VALUE_BYTES_MAX: usize = 1_000_000;
+
+/// From one reading to the next.
+const READ_INTERVAL: Duration = Duration::from_millis(200);
+
+/// What other nodes find, each known by the revision that last changed it; none where it is not readable, or too
+/// much.
+type Known = BTreeMap<String, (i64, Option<Arc<HashSet<String>>>)>;
+
+/// What this node finds, as far as the store has it, and what the others do.
+#[derive(Debug, Default)]
+pub(super) struct Findings {
+    /// Nothing until the probes have begun.
+    own: Option<Arc<Down>>,
+    is_written: bool,
+    has_too_many: bool,
+    /// Whether the store has refused the last thing that was to be written, and whether that was said.
+    is_refused: bool,
+    is_said: bool,
+    is_unread: bool,
+    read: Option<Instant>,
+    known: Known,
+    others: Arc<Vec<Finding>>,
+}
+
+impl Findings {
+    /// This is what this node's probes find down from now on.
+    pub fn find(&mut self, own: Arc<Down>) {
+        self.own = Some(own);
+        (self.is_written, self.is_refused) = (false, false);
+    }
+
+    /// There may be something new in the store.
+    pub const fn look(&mut self) {
+        self.is_unread = true;
+    }
+
+    /// The store is to be tried again, and looked at.
+    pub const fn try_again(&mut self) {
+        (self.is_refused, self.is_unread) = (false, true);
+    }
+
+    /// The lease has ended, and with it what the store has of this node.
+    pub const fn has_lost_lease(&mut self) {
+        self.is_written = false;
+    }
+
+    /// When there is something to do, if there is.
+    pub fn due(&self) -> Option<Instant> {
+        self.is_unread.then(|| self.read.map_or_else(Instant::now, |read| read + READ_INTERVAL))
+    }
+
+    /// Writes and reads what there is to, for the node of this name. Returns what the others find, unless this
+    /// node's own findings alone count, as the others do not know them.
+    ///
+    /// # Errors
+    /// The store's, where it can't be reached.
+    pub fn exchange(
+        &mut self,
+        etcd: &Etcd,
+        (node, lease): (&str, i64),
+    ) -> Result<Option<Arc<Vec<Finding>>>, StoreError> {
+        if !self.is_written && !self.is_refused {
+            self.write(etcd, (node, lease))?;
+        }
+        if self.due().is_some_and(|due| due <= Instant::now()) {
+            self.read(etcd, node)?;
+        }
+        let counts = self.is_written && !self.has_too_many && self.read.is_some();
+        Ok(counts.then(|| Arc::clone(&self.others)))
+    }
+
+    fn write(&mut self, etcd: &Etcd, (node, lease): (&str, i64)) -> Result<(), StoreError> {
+        let Some(own) = &self.own else { return Ok(()) };
+        let address = etcd.address();
+        let text = text(own);
+        if text.is_none() && !self.has_too_many {
+            tracing::warn!(
+                "{address}: health: {} probes find backends down, which is more than the store takes; this node's \
+                 own findings count here, and not for the others",
+                own.len()
+            );
+        }
+        self.has_too_many = text.is_none();
+        let text = text.unwrap_or_else(|| json!({ "down": null }).to_string());
+        let key = format!("{}{HEALTH}{node}", address.prefix());
+        match etcd.transact(&[], &[Operation::PutLeased(&key, &text, lease)]) {
+            Ok(_) => (self.is_written, self.is_said) = (true, false),
+            Err(error) if error.kind() == StoreErrorKind::Refused => {
+                if !self.is_said {
+                    tracing::warn!(
+                        "{error}; meanwhile, what this node's own probes find counts here"
+                    );
+                }
+                (self.is_refused, self.is_said) = (true, true);
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, etcd: &Etcd, node: &str) -> Result<(), StoreError> {
+        let prefix = etcd.address().prefix();
+        let (from, end) = (format!("{prefix}{HEALTH}"), format!("{prefix}health0"));
+        self.read = Some(Instant::now());
+        let page = etcd.page(Key::From(&from, &end), 0, 1000)?;
+        self.is_unread = false;
+        let mut before = std::mem::take(&mut self.known);
+        for KeyValue { key, value, changed_at } in page.values {
+            let Some(name) = key.strip_prefix(&from).filter(|name| *name != node) else { continue };
+            let same = before.remove(name).filter(|(at, _)| *at == changed_at);
+            let finding = same.unwrap_or_else(|| (changed_at, parse(&value).map(Arc::new)));
+            self.known.insert(name.to_owned(), finding);
+        }
+        let counted = self.known.iter().filter_map(|(name, (_, down))| {
+            Some(Finding { node: name.clone(), down: Arc::clone(down.as_ref()?) })
+        });
+        let others: Vec<_> = counted.collect();
+        let is_same =
+            |(a, b): (&Finding, &Finding)| a.node == b.node && Arc::ptr_eq(&a.down, &b.down);
+        if others.len() != self.others.len() || !others.iter().zip(&*self.others).all(is_same) {
+            self.others = Arc::new(others);
+        }
+        Ok(())
+    }
+}
+
+/// What the store has of this; nothing where that is too long.
+fn text(down: &Down) -> Option<String> {
+    let mut names: Vec<_> = down.iter().map(|(address, health)| name(*address, health)).collect();
+    names.sort();
+    names.dedup();
+    let text = json!({ "down": names }).to_string();
+    (text.len() <= VALUE_BYTES_MAX).then_some(text)
+}
+
+/// The names in a value; nothing where there are none that count.
+fn parse(text: &str) -> Option<HashSet<String>> {
+    let value: Value = serde_json::from_str(text).ok()?;
+    let name = |it: &Value| it.as_str().map(str::to_owned);
+    value["down"].as_array()?.iter().map(name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Health, Probe, Via};
+    use std::net::{IpAddr, Ipv4Addr};
+
+    fn down(count: u32) -> Down {
+        let health = Health {
+            probe: Probe::Tcp,
+            port: 80,
+            interval_ms: 100,
+            timeout_ms: 100,
+            rise: 1,
+            fall: 1,
+            via: Via::Direct,
+        };
+        let slower = Health { interval_ms: 200, ..health.clone() };
+        let address = |number| IpAddr::V4(Ipv4Addr::from(0x0a00_0000 + number));
+        let both = |number| [(address(number), health.clone()), (address(number), slower.clone())];
+        (1..=count).flat_map(both).collect()
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_is_bounded() {
+        let text_of_two = text(&down(2)).unwrap();
+        assert_eq!(text_of_two, r#"{"down":["10.0.0.1 tcp 80","10.0.0.2 tcp 80"]}"#);
+        assert_eq!(parse(&text_of_two).unwrap().len(), 2);
+        assert_eq!(parse(&text(&Down::new()).unwrap()), Some(HashSet::new()));
+        let long = text(&down(40_000)).unwrap();
+        assert!(long.len() <= VALUE_BYTES_MAX && parse(&long).unwrap().len() == 40_000);
+        assert_eq!(text(&down(60_000)), None);
+        for wrong in ["", "{}", "[]", r#"{"down":null}"#, r#"{"down":[1]}"#, r#"{"down":"x"}"#] {
+            assert_eq!(parse(wrong), None, "{wrong}");
+        }
+    }
+}
