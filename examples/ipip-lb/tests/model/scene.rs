@@ -109,6 +109,7 @@ impl Scene {
             announce: None,
             cluster: None,
             store: None,
+            quorum: None,
         };
         let standing = Standing::default();
         let mut scene = Self { rng, style, config, standing, service_next: 0 };
