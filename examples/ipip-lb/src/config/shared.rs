@@ -160,9 +160,25 @@ mod tests {
         let probed =
             SHARED.replace("backend =", "health = { kind = \"tcp\", via = \"tunnel\" }\nbackend =");
         Config::parse_shared_alone(("lb.toml", &probed)).unwrap();
-        let quorum = format!("{SHARED}[health]\nquorum = 32\n");
-        assert_eq!(parse(NODE, &quorum).unwrap().quorum, Some(32));
-        Config::parse_shared_alone(("lb.toml", &quorum)).unwrap();
+    }
+
+    #[test]
+    fn the_quorum_is_of_all_nodes_and_at_most_their_number() {
+        let with = |quorum| format!("{SHARED}[health]\nquorum = {quorum}\n");
+        assert_eq!(parse(NODE, &with(32)).unwrap().quorum, Some(32));
+        Config::parse_shared_alone(("lb.toml", &with(32))).unwrap();
+        let peered = NODE.replace("[engine]", &format!("{PEERS}[engine]"));
+        assert_eq!(parse(&peered, &with(2)).unwrap().quorum, Some(2));
+        let error = parse(&peered, &with(3)).unwrap_err();
+        assert_eq!(
+            error,
+            "etcd://a:1:11: health.quorum: 3 is out of range; write a whole number from 1 to 2"
+        );
+        let error = parse(&format!("{NODE}[health]\nquorum = 1\n"), SHARED).unwrap_err();
+        assert!(
+            error.starts_with("node.toml:13: health.quorum: all nodes have the same"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -218,16 +234,6 @@ mod tests {
                 format!("{NODE}[limits]\n"),
                 SHARED.to_owned(),
                 "node.toml:12: limits: all nodes have the same",
-            ),
-            (
-                format!("{NODE}[health]\nquorum = 1\n"),
-                SHARED.to_owned(),
-                "node.toml:13: health.quorum: all nodes have the same",
-            ),
-            (
-                NODE.replace("[engine]", &format!("{PEERS}[engine]")),
-                format!("{SHARED}[health]\nquorum = 3\n"),
-                "etcd://a:1:11: health.quorum: 3 is out of range; write a whole number from 1 to 2",
             ),
             (format!("{NODE}[[service]]\n"), SHARED.to_owned(), "node.toml:12: service: all nodes"),
             (

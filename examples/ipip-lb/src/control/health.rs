@@ -28,7 +28,7 @@ const NAMED_MAX: usize = 10;
 pub(super) struct Findings {
     /// What this node's probes find down.
     own: Arc<Down>,
-    /// What of that the store was told last, and when.
+    /// What of that was last handed to the store, and when.
     said: Option<(Arc<Down>, Instant)>,
     /// What the other nodes found when that was used last; none where this node's own findings alone count.
     others: Option<Arc<Vec<Finding>>>,

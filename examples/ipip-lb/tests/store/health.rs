@@ -8,7 +8,7 @@ use hotloop_tests::{Program, wait_until};
 use ipip_lb::store::Key;
 use ipip_lb::store::etcd::{Etcd, Operation};
 use serde_json::Value;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::Command;
 
@@ -86,6 +86,29 @@ fn text(folder: &Path) -> String {
     String::from_utf8(ctl.output().unwrap().stdout).unwrap()
 }
 
+/// What an operator sees where only this node, of three, finds a backend down.
+fn check_what_is_shown(a: &Program, folder: &Path, metrics: SocketAddr) {
+    let shown = row(a, "dead")["health"].clone();
+    let expected =
+        serde_json::json!({ "is_up_here": false, "down_on": ["a"], "nodes": 3, "needed": 2 });
+    assert_eq!(shown, expected);
+    assert_eq!(row(a, "live")["health"], Value::Null);
+    let shown = text(folder);
+    let words = "127.0.0.1 of dead: counts as up, and this node finds it down: of 3 nodes, 2 must find it \
+                 down; that do: a";
+    assert!(shown.contains(words), "{shown}");
+    let whole = status(a);
+    assert_eq!((&whole["down"], &whole["health"]["down_here"]), (&0.into(), &1.into()));
+    assert_eq!(
+        (&whole["health"]["nodes"], &whole["health"]["is_shared"]),
+        (&3.into(), &true.into())
+    );
+    let scraped = get(metrics, "/metrics").unwrap();
+    for metric in ["backends_down 0", "backends_down_here 1", "health_nodes 3"] {
+        assert!(scraped.contains(&format!("ipip_lb_{metric}\n")), "{scraped}");
+    }
+}
+
 #[test]
 fn one_of_three_nodes_does_not_count_and_two_do() {
     let mut server = match Server::start() {
@@ -113,25 +136,7 @@ fn one_of_three_nodes_does_not_count_and_two_do() {
     });
     let (b, c) = (Fake::new(&server, "b"), Fake::new(&server, "c"));
     wait_for(&a, "one of three does not count", "up", "up");
-    let shown = row(&a, "dead")["health"].clone();
-    let expected =
-        serde_json::json!({ "is_up_here": false, "down_on": ["a"], "nodes": 3, "needed": 2 });
-    assert_eq!(shown, expected);
-    assert_eq!(row(&a, "live")["health"], Value::Null);
-    let shown = text(folder);
-    let words = "127.0.0.1 of dead: counts as up, and this node finds it down: of 3 nodes, 2 must find it \
-                 down; that do: a";
-    assert!(shown.contains(words), "{shown}");
-    let whole = status(&a);
-    assert_eq!((&whole["down"], &whole["health"]["down_here"]), (&0.into(), &1.into()));
-    assert_eq!(
-        (&whole["health"]["nodes"], &whole["health"]["is_shared"]),
-        (&3.into(), &true.into())
-    );
-    let scraped = get(metrics, "/metrics").unwrap();
-    for metric in ["backends_down 0", "backends_down_here 1", "health_nodes 3"] {
-        assert!(scraped.contains(&format!("ipip_lb_{metric}\n")), "{scraped}");
-    }
+    check_what_is_shown(&a, folder, metrics);
 
     b.finds(&[&dead]);
     wait_for(&a, "two of three count", "down", "up");
