@@ -40,6 +40,13 @@ impl Server {
         }
     }
 
+    /// Sends it a signal, such as `STOP`, after which it is silent, and `CONT`.
+    pub fn signal(&self, name: &str) {
+        let id = self.child.as_ref().unwrap().id().to_string();
+        let killed = Command::new("kill").args(["-s", name, &id]).status();
+        assert!(killed.unwrap().success());
+    }
+
     /// Starts it on what it had, and waits until it answers.
     pub fn restart(&mut self) {
         self.kill();

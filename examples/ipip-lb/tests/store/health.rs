@@ -160,6 +160,10 @@ fn one_of_three_nodes_does_not_count_and_two_do() {
     assert_eq!(status(&a)["health"]["is_shared"], false);
     server.restart();
     wait_for(&a, "the others count again", "up", "up");
+    server.signal("STOP");
+    wait_for(&a, "its own finding counts while the store is silent", "down", "up");
+    server.signal("CONT");
+    wait_for(&a, "the others count once more", "up", "up");
     b.dies();
     c.dies();
     wait_for(&a, "nodes that are gone do not count", "down", "up");
