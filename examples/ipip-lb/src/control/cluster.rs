@@ -263,6 +263,8 @@ fn peer_json(peer: &PeerStatus) -> Value {
         "to_enter": peer.import_count,
         "sent": peer.counts.sent,
         "received": peer.counts.received,
+        "sent_bytes": peer.counts.sent_bytes,
+        "received_bytes": peer.counts.received_bytes,
         "superseded": peer.counts.superseded,
         "snapshots_sent": peer.counts.snapshots_sent,
         "snapshots_received": peer.counts.snapshots_received,

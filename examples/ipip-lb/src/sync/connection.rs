@@ -210,6 +210,9 @@ impl Connection {
                 Err(error) => break Err(format!("sent {error}")),
                 Ok(Some((frame, frame_bytes))) => {
                     used_bytes += frame_bytes;
+                    if let Stage::Session(session) = self.stage {
+                        peers.count_received(session.peer, frame_bytes);
+                    }
                     let done = self.act(&mut peers, &frame, now_ms);
                     if done.is_err() || matches!(self.stage, Stage::Leaving(_)) {
                         break done;

@@ -19,6 +19,10 @@ pub struct Counts {
     /// Of those, how many counted for nothing: claims relayed of a node that this one hears itself, and ends of
     /// connections that another node has claimed since.
     pub superseded: u64,
+    /// Bytes of frames sent, without what TLS, TCP and IP add.
+    pub sent_bytes: u64,
+    /// Bytes of frames received.
+    pub received_bytes: u64,
     /// Snapshots sent: all their pages were gathered.
     pub snapshots_sent: u64,
     /// Snapshots received.

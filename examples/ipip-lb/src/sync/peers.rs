@@ -345,6 +345,7 @@ impl Peers {
     /// Appends what is due to a peer, up to `bytes_max` bytes and one frame more.
     pub fn output(&mut self, peer: PeerId, out: &mut Vec<u8>, bytes_max: usize, now_ms: u64) {
         let epoch = self.epoch;
+        let before_bytes = out.len();
         let Some(mut session) = self.peers[peer.0].session.take() else { return };
         if let Some(sequence) = self.peers[peer.0].acknowledgement() {
             Frame { epoch, sequence, message: Message::Ack }.encode(out);
@@ -352,7 +353,14 @@ impl Peers {
         let names = |number: usize| &*self.peers[number].name;
         session.say(self.state);
         while out.len() < bytes_max && session.next_frame(out, epoch, names, now_ms) {}
-        self.peers[peer.0].session = Some(session);
+        let peer = &mut self.peers[peer.0];
+        peer.session = Some(session);
+        peer.counts.sent_bytes += (out.len() - before_bytes) as u64;
+    }
+
+    /// Notes that a frame of a peer came, which had so many bytes.
+    pub fn count_received(&mut self, peer: PeerId, frame_bytes: usize) {
+        self.peers[peer.0].counts.received_bytes += frame_bytes as u64;
     }
 
     /// Notes what this node says of itself from now on. Returns whether that is new.

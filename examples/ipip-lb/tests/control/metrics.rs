@@ -221,13 +221,15 @@ const OF_NODES: [(&str, &str); 4] = [
     ("stale_total", "stale"),
     ("refused_total", "refused"),
 ];
-const OF_PEERS: [(&str, &str); 9] = [
+const OF_PEERS: [(&str, &str); 11] = [
     ("caught_up", "is_caught_up"),
     ("lag_records", "lag_records"),
     ("to_enter_records", "to_enter"),
     ("records_sent_total", "sent"),
     ("records_received_total", "received"),
     ("records_superseded_total", "superseded"),
+    ("sent_bytes_total", "sent_bytes"),
+    ("received_bytes_total", "received_bytes"),
     ("snapshots_sent_total", "snapshots_sent"),
     ("snapshots_received_total", "snapshots_received"),
     ("overflows_total", "overflows"),

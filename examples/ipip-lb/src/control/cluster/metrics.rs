@@ -62,6 +62,16 @@ const SUPERSEDED: Metric = Metric::counter(
     &["peer"],
     "Changes received from the peer about which another node knew better.",
 );
+const SENT_BYTES: Metric = Metric::counter(
+    "ipip_lb_peer_sent_bytes_total",
+    &["peer"],
+    "Bytes of frames sent to the peer, without what TLS, TCP and IP add.",
+);
+const RECEIVED_BYTES: Metric = Metric::counter(
+    "ipip_lb_peer_received_bytes_total",
+    &["peer"],
+    "Bytes of frames received from the peer.",
+);
 const SNAPSHOTS_SENT: Metric =
     Metric::counter("ipip_lb_peer_snapshots_sent_total", &["peer"], "Snapshots sent to the peer.");
 const SNAPSHOTS_RECEIVED: Metric = Metric::counter(
@@ -96,6 +106,8 @@ fn add_peer(peer: &PeerStatus, scrape: &mut Scrape) {
     scrape.add(&SENT, name, peer.counts.sent);
     scrape.add(&RECEIVED, name, peer.counts.received);
     scrape.add(&SUPERSEDED, name, peer.counts.superseded);
+    scrape.add(&SENT_BYTES, name, peer.counts.sent_bytes);
+    scrape.add(&RECEIVED_BYTES, name, peer.counts.received_bytes);
     scrape.add(&SNAPSHOTS_SENT, name, peer.counts.snapshots_sent);
     scrape.add(&SNAPSHOTS_RECEIVED, name, peer.counts.snapshots_received);
     scrape.add(&OVERFLOWS, name, peer.counts.overflows);
