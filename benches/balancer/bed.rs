@@ -2,14 +2,17 @@
 
 use crate::configuration::{BACKEND_COUNT, ONE_CORE, configuration, egresses};
 use hotloop::arena::Obtained;
-use hotloop::engine::{Assembly, Chain, Deployment, Engine, Graph, Plan, Taps, outlets, source};
+use hotloop::engine::{
+    Asker, Assembly, Chain, Deployment, Engine, Graph, Plan, Taps, outlets, source,
+};
 use hotloop::stage::Error;
 use hotloop_benches::contest::Bursts;
 use hotloop_benches::traffic::{ACK, Dial, Loop, Sizes, Writer};
-use ipip_lb::balance::Route;
-use ipip_lb::config::CONNECTIONS_MAX;
+use ipip_lb::balance::{Exchange, Route};
+use ipip_lb::config::{CONNECTIONS_MAX, Config};
+use ipip_lb::control::JOURNAL_MAX;
 use ipip_lb::counts::WorkerCounts;
-use ipip_lb::network_function::NetworkFunction;
+use ipip_lb::network_function::{NetworkFunction, Steering};
 use ipip_lb::services::ServiceTable;
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -45,6 +48,11 @@ impl Setup {
         let backend_count = BACKEND_COUNT;
         Self { service_count, backend_count, flow_count, connections_max, sizes: Sizes::Small }
     }
+
+    /// Of a balancer that one core is.
+    pub fn configuration(&self) -> Config {
+        configuration((self.service_count, self.backend_count), self.connections_max, ONE_CORE)
+    }
 }
 
 /// One core's network function, and its traffic.
@@ -75,10 +83,25 @@ pub struct Memory {
 impl Bed {
     /// The balancer, with its connections entered, and packets of random ones of them to come.
     pub fn balancer(setup: &Setup) -> Result<Self, String> {
-        let Setup { service_count, backend_count, flow_count, connections_max, sizes } = *setup;
-        let config = configuration((service_count, backend_count), connections_max, ONE_CORE);
-        let made = NetworkFunction::new(&config, egresses());
+        let made = NetworkFunction::new(&setup.configuration(), egresses());
         let (function, steering) = made.map_err(|error| error.to_string())?;
+        Self::of(setup, function, &steering)
+    }
+
+    /// A balancer with this configuration that shares its exceptions with other nodes; and control's side of it.
+    #[allow(dead_code, reason = "the group `engine` has this file too")]
+    pub fn sharing(
+        setup: &Setup,
+        config: &Config,
+    ) -> Result<(Self, Steering, Asker<Exchange, Exchange>), String> {
+        let made = NetworkFunction::new(config, egresses());
+        let (function, steering) = made.map_err(|error| error.to_string())?;
+        let (function, asker) = function.sharing(JOURNAL_MAX);
+        Ok((Self::of(setup, function, &steering)?, steering, asker))
+    }
+
+    fn of(setup: &Setup, function: NetworkFunction, steering: &Steering) -> Result<Self, String> {
+        let Setup { service_count, flow_count, connections_max, sizes, .. } = *setup;
         // A graph borrows it, and lives as long as the process.
         let function = &*Box::leak(Box::new(function));
         let packets = new_loop(sizes, service_count);
@@ -87,7 +110,8 @@ impl Bed {
             |core| Ok::<_, Error>(outlets([(Route(0), packets.sink(core)?)])),
         );
         let mut bed = Self::new(graph, packets)?;
-        (bed.counts, bed.services) = (Some(steering.counts), Some(steering.services));
+        bed.counts = Some(Arc::clone(&steering.counts));
+        bed.services = Some(Arc::clone(&steering.services));
         bed.enter(flow_count, connections_max)?;
         bed.hit(flow_count);
         Ok(bed)
@@ -177,19 +201,42 @@ impl Bed {
     }
 
     /// As [`play`](Self::play); calls `note` with the time of each burst but the last.
-    fn play_noting(&mut self, count: u64, mut note: impl FnMut(Duration)) -> Duration {
-        self.resume();
+    fn play_noting(&mut self, count: u64, note: impl FnMut(Duration)) -> Duration {
         let (start, mut done) = (Instant::now(), 0);
-        let mut before = None;
-        while done < count {
-            let came = self.step() as u64;
+        let goes_on = |came| {
             assert!(came > 0, "the source has run dry");
-            done += came;
+            done += came as u64;
+            done < count
+        };
+        self.play_while(goes_on, note);
+        start.elapsed().mul_f64(count as f64 / done as f64)
+    }
+
+    /// Takes turns for as long as `goes_on` says, which hears how many packets came. Calls `note` with the time of each turn
+    /// but the last.
+    #[inline]
+    pub fn play_while(
+        &mut self,
+        mut goes_on: impl FnMut(usize) -> bool,
+        mut note: impl FnMut(Duration),
+    ) {
+        self.resume();
+        let mut before = None;
+        loop {
+            let came = self.step();
             if let Some(before) = before.replace(self.turned) {
                 note(self.turned - before);
             }
+            if !goes_on(came) {
+                return;
+            }
         }
-        start.elapsed().mul_f64(count as f64 / done as f64)
+    }
+
+    /// From now on no packets come.
+    #[allow(dead_code, reason = "the group `engine` has this file too")]
+    pub fn rest(&self) {
+        self.dial.pause();
     }
 
     /// Lets so much time pass that all connections but the established ones are forgotten, which are

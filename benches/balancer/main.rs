@@ -2,7 +2,7 @@
 //! real frames beside `dpdk-testpmd`.
 //!
 //! `cargo xtask bench balancer -- hits` measures only that part; the others are `arrivals`,
-//! `pipeline` and `frames`. `growth` is a group of its own, with its own table. With `--quick` the largest
+//! `pipeline` and `frames`. `growth` and `sessions` are groups of their own, each with its own table. With `--quick` the largest
 //! tables are left out, to see whether everything runs.
 #![allow(
     clippy::print_stderr,
@@ -18,6 +18,7 @@ mod frames;
 mod growth;
 mod hits;
 mod pipeline;
+mod sessions;
 
 use hotloop_benches::contest::run_all;
 use hotloop_benches::cores::Pair;
@@ -59,6 +60,9 @@ fn main() -> ExitCode {
 }
 
 fn run(words: &[&str]) -> Result<(), String> {
+    if let Some(sessions) = words.iter().position(|word| *word == sessions::GROUP) {
+        return sessions::run(&words[sessions + 1..]);
+    }
     let growth = words.iter().position(|word| *word == growth::GROUP);
     // Tables that grow are filled once.
     let instrument = Instrument::new(false, growth.is_none())?;

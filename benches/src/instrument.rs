@@ -82,6 +82,12 @@ struct Counted {
     instructions: f64,
 }
 
+/// Has this thread, and those that it starts, come before what else runs on the machine.
+pub fn come_first() {
+    // Without the privilege, what else runs takes its turns: it shows.
+    let _ = setpriority_process(None, NICENESS);
+}
+
 impl Instrument {
     /// As the command line has it: criterion's arguments where `takes_criterions`. Where the run is `in_parts`, other
     /// processes play all but the last before this returns.
@@ -89,8 +95,7 @@ impl Instrument {
     /// # Errors
     /// One of these has failed.
     pub fn new(takes_criterions: bool, in_parts: bool) -> Result<Self, String> {
-        // Without the privilege, what else runs takes its turns: it shows, and fewer slices are kept.
-        let _ = setpriority_process(None, NICENESS);
+        come_first();
         let words: Vec<_> = env::args().collect();
         let value = |flag| words.iter().find_map(|word| word.strip_prefix(flag));
         let part = value(PART_FLAG).and_then(|part| part.parse().ok());

@@ -22,7 +22,8 @@ const PROCESSES_VARIABLE: &str = "HOTLOOP_BENCH_PROCESSES";
 
 /// Groups that are not targets of their own: the target that measures each, by the group's name as its
 /// argument.
-const WITHIN: [(&str, &str); 2] = [("deployments", "udp"), ("growth", "balancer")];
+const WITHIN: [(&str, &str); 3] =
+    [("deployments", "udp"), ("growth", "balancer"), ("sessions", "balancer")];
 
 /// What a group needs.
 const NEEDS: [(&str, &[Group]); 7] = [

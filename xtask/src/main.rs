@@ -86,7 +86,8 @@ enum Task {
     /// `structures` and `balancer`, without the pipeline of two cores, and ends with a summary.
     ///
     /// The group `growth` compares the balancer with itself: hits with more and more connections,
-    /// services or backends. It takes up to 13 GB of memory, and draws a picture.
+    /// services or backends. It takes up to 13 GB of memory, and draws a picture. The group `sessions` has a
+    /// balancer share its sessions with a peer: what that costs bursts, control and the network.
     ///
     /// The group `udp` receives UDP datagrams through the kernel's sockets, one way after the other, and
     /// then in poll mode, between two network namespaces; it draws a chart. The group `deployments` does the

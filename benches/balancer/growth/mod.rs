@@ -13,6 +13,7 @@ use hotloop_benches::cores::Pair;
 use hotloop_benches::hugepages::Reserved;
 use hotloop_benches::instrument::Instrument;
 use hotloop_benches::table::{Table, write};
+pub use series::short;
 use series::{Kind, Series};
 
 /// The name of the group.

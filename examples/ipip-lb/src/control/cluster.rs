@@ -65,7 +65,7 @@ impl Node {
 
     /// Moves what there is in both directions, as far as it goes without waiting. `table` is the service table in use.
     /// A program that is to take over hears the same, if there is one.
-    pub(super) fn turn(&mut self, table: &ServiceTable, mut successor: Option<&mut Successor>) {
+    pub fn turn(&mut self, table: &ServiceTable, mut successor: Option<&mut Successor>) {
         self.follow_walk(successor.as_deref_mut());
         self.enter(table, successor.as_deref_mut());
         let Self { sync, exceptions, walk, .. } = self;
@@ -156,7 +156,7 @@ impl Node {
     }
 
     /// The workers that have not marked all exceptions by this service table.
-    pub(super) fn unmarked(&self, table: &ServiceTable) -> Vec<usize> {
+    pub fn unmarked(&self, table: &ServiceTable) -> Vec<usize> {
         self.exceptions.unmarked(table).collect()
     }
 
@@ -197,12 +197,12 @@ impl Node {
     }
 
     /// Whether any peer enters what this node sends.
-    pub(super) fn has_peers_in_sync(&self) -> bool {
+    pub fn has_peers_in_sync(&self) -> bool {
         self.sync.status().iter().any(|peer| peer.state == PeerState::InSync)
     }
 
     /// Whether the peers in sync know all exceptions to `table`, which is in use.
-    pub(super) fn has_handed_over(&self, table: &ServiceTable) -> bool {
+    pub fn has_handed_over(&self, table: &ServiceTable) -> bool {
         let is_behind = |peer: &PeerStatus| peer.state == PeerState::InSync && !peer.is_caught_up;
         self.exceptions.is_marked(table) && !self.sync.status().iter().any(is_behind)
     }

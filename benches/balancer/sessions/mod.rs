@@ -1,0 +1,122 @@
+//! What it costs a worker, control and the network that all nodes of a cluster know its sessions: a group of its own.
+//!
+//! `cargo xtask bench sessions`. With `--quick` the larger table is left out, and there are few rounds.
+
+mod node;
+mod page;
+mod rounds;
+
+use crate::bed::{Bed, Setup};
+use crate::growth::short;
+use core_affinity::CoreId;
+use hotloop_benches::cores::Pair;
+use hotloop_benches::hugepages::Reserved;
+use hotloop_benches::instrument::come_first;
+use hotloop_benches::table::{Table, write};
+use ipip_lb::connections::Connections;
+use ipip_lb::services::Standing;
+use node::{Control, Nodes, Peer};
+use rounds::{Measured, Notes, Rounds};
+use std::sync::Arc;
+
+/// The name of the group.
+pub const GROUP: &str = "sessions";
+
+/// How many connections.
+const FLOW_COUNTS: [u32; 2] = [1_000_000, 10_000_000];
+
+const SERVICE_COUNT: u32 = 10;
+
+/// One of which is drained, so that a tenth of the connections are exceptions.
+const BACKEND_COUNT: u32 = 10;
+
+/// Rounds of each size: those of the larger one take ten times as long.
+const ROUND_COUNTS: [usize; 2] = [16, 8];
+const ROUND_COUNT_QUICK: usize = 4;
+
+const HUGEPAGE_BYTES: usize = 2 << 20;
+
+/// Pages of 2 MiB that a balancer takes beside its connections, rounding included.
+const HUGEPAGES_MORE: usize = 8;
+
+/// Measures all sizes.
+pub fn run(words: &[&str]) -> Result<(), String> {
+    come_first();
+    let is_quick = words.contains(&"--quick");
+    let size_count = if is_quick { 1 } else { FLOW_COUNTS.len() };
+    let mut table = Table::default();
+    let setups = FLOW_COUNTS[..size_count].iter().map(|flow_count| setup(*flow_count));
+    let setups: Vec<_> = setups.collect();
+    let reserved = Reserved::hugepages(setups.iter().map(hugepage_count).sum());
+    if let Err(reason) = &reserved {
+        table.unshown.push(format!("all sizes on reserved 2 MiB pages: {reason}"));
+    }
+    let mut all = Vec::new();
+    // Once this thread is on the first, it may use no other.
+    let core = core_affinity::get_core_ids().and_then(|cores| cores.get(1).copied());
+    Pair::pin()?;
+    match core {
+        Some(core) => {
+            for (setup, round_count) in setups.iter().zip(ROUND_COUNTS) {
+                let round_count = if is_quick { ROUND_COUNT_QUICK } else { round_count };
+                all.push(measure(setup, core, round_count)?);
+            }
+        }
+        None => table.unshown.push("a worker and control on two CPUs: there is one".to_owned()),
+    }
+    drop(reserved);
+    table.rows = all.iter().map(Measured::row).collect();
+    table.notes = page::notes(&all);
+    table.print();
+    for (extension, text) in [("json", table.json()), ("md", page::markdown(&all, &table))] {
+        let written = write(GROUP, extension, &text);
+        written.map_err(|error| format!("{GROUP}.{extension} can't be written: {error}"))?;
+    }
+    Ok(())
+}
+
+fn setup(flow_count: u32) -> Setup {
+    Setup { backend_count: BACKEND_COUNT, ..Setup::hits(SERVICE_COUNT, flow_count) }
+}
+
+/// A second for each million connections: as much as bursts allow.
+fn prepare_ms_max(flow_count: u32) -> u32 {
+    flow_count / 1_000
+}
+
+fn hugepage_count(setup: &Setup) -> usize {
+    let bytes = Connections::bytes(setup.connections_max as usize).expect("can be addressed");
+    bytes / HUGEPAGE_BYTES + HUGEPAGES_MORE
+}
+
+/// All rounds of a size: this thread is the worker.
+fn measure(setup: &Setup, core: CoreId, round_count: usize) -> Result<Measured, String> {
+    eprintln!("{} connections", short(setup.flow_count));
+    let nodes = Nodes::new(prepare_ms_max(setup.flow_count))?;
+    let config = nodes.of_node(setup.configuration());
+    let (bed, mut steering, asker) = Bed::sharing(setup, &config)?;
+    let mut drained = config.clone();
+    for service in &mut drained.services {
+        service.backends[0].weight = 0;
+    }
+    let drained = steering.builder.build(&drained, &Standing::default());
+    let drained = Arc::new(drained.map_err(|error| error.to_string())?);
+    let tables = [Arc::clone(&steering.services), drained];
+    let control =
+        Control::start(core, &config, (steering.publisher, asker), Arc::clone(&tables[0]))?;
+    let peer = Peer::start(core, &nodes, &config.balancer)?;
+    let notes = [Notes::new(), Notes::new()];
+    let mut rounds = Rounds { setup, bed, control, tables, notes };
+    let walks = (0..round_count).map(|round| rounds.walk(round));
+    let walks = walks.collect::<Result<_, _>>()?;
+    let of_changes = peer.finish()?;
+    let start = || Peer::start(core, &nodes, &config.balancer);
+    let snapshots = (0..round_count.div_ceil(4)).map(|_| rounds.snapshot(start));
+    let snapshots = snapshots.collect::<Result<_, _>>()?;
+    let idle = (0..round_count.div_ceil(4)).map(|round| rounds.idle_pass(round));
+    let idle_s = idle.collect::<Result<_, _>>()?;
+    let Rounds { bed, control, .. } = rounds;
+    drop(control);
+    bed.finish()?;
+    Ok(Measured { flow_count: setup.flow_count, walks, snapshots, idle_s, of_changes })
+}

@@ -1,0 +1,240 @@
+//! What a worker shares its exceptions by: control on the other core, and a peer at the end of a TCP connection.
+
+use core_affinity::CoreId;
+use hotloop::engine::{Asker, Publisher};
+use hotloop_benches::cpu_time::Thread;
+use hotloop_ops::TURN;
+use ipip_lb::balance::Exchange;
+use ipip_lb::config::{Balancer, Cluster, ClusterPeer, Config, Security};
+use ipip_lb::control;
+use ipip_lb::services::ServiceTable;
+use ipip_lb::sync::{Change, Sync};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread::{self, JoinHandle};
+
+/// How many changes of the node a peer takes in a turn: as many as a node does.
+const IMPORTS_MAX: usize = 4096;
+
+/// Stands for no table, by its number: the first one's is 0.
+pub const NONE: u64 = u64::MAX;
+
+/// The names: the lesser one connects to the other, at once.
+const NODE: &str = "b";
+const PEER: &str = "a";
+
+/// The two ends of a pair of nodes.
+#[derive(Clone)]
+pub struct Nodes {
+    node: Cluster,
+    peer: Cluster,
+}
+
+impl Nodes {
+    /// At free ports of this machine.
+    /// Workers look through all connections within `prepare_ms_max`.
+    pub fn new(prepare_ms_max: u32) -> Result<Self, String> {
+        let free = || TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr());
+        let addresses = free().and_then(|node| Ok([node, free()?]));
+        let [node, peer] = addresses.map_err(|error| format!("127.0.0.1: {error}"))?;
+        let cluster = |(name, listen): (&str, SocketAddr), (other, address)| Cluster {
+            node: name.to_owned(),
+            listen,
+            peers: vec![ClusterPeer { name: String::from(other), address }],
+            security: Security::TrustedNetwork,
+            ready_timeout_s: 30,
+            prepare_ms_max,
+        };
+        let (node, peer) = ((NODE, node), (PEER, peer));
+        Ok(Self { node: cluster(node, peer), peer: cluster(peer, node) })
+    }
+
+    /// The configuration of the node of which a worker is measured.
+    pub fn of_node(&self, config: Config) -> Config {
+        Config { cluster: Some(self.node.clone()), ..config }
+    }
+}
+
+/// What control and the worker's thread share.
+struct Shared {
+    /// To be published.
+    table: Mutex<Arc<ServiceTable>>,
+    /// The table of which all exceptions were found and taken, by its number.
+    marked: AtomicU64,
+    /// That of which the peer has entered them all.
+    entered: AtomicU64,
+    is_over: AtomicBool,
+}
+
+impl Shared {
+    fn table(&self) -> MutexGuard<'_, Arc<ServiceTable>> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Control, on a core of its own. It ends with this.
+pub struct Control {
+    shared: Arc<Shared>,
+    /// Control's thread, and the one that talks to the peer.
+    pub threads: [Thread; 2],
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Control {
+    /// For the one worker of `config`, whose thread is elsewhere.
+    pub fn start(
+        core: CoreId,
+        config: &Config,
+        (publisher, asker): (Publisher<ServiceTable>, Asker<Exchange, Exchange>),
+        table: Arc<ServiceTable>,
+    ) -> Result<Self, String> {
+        let shared = Arc::new(Shared {
+            table: Mutex::new(table),
+            marked: AtomicU64::new(NONE),
+            entered: AtomicU64::new(NONE),
+            is_over: AtomicBool::new(false),
+        });
+        let (started, starts) = mpsc::channel();
+        let (cluster, balancer) = (config.cluster.clone(), config.balancer.clone());
+        let work = {
+            let shared = Arc::clone(&shared);
+            move || {
+                core_affinity::set_for_current(core);
+                let cluster = cluster.expect("it is one of a cluster");
+                let node = control::Node::start((&cluster, &balancer), asker, 1);
+                let node = node.map_err(|error| error.to_string());
+                let _ = started.send(node.as_ref().map(|_| ()).map_err(Clone::clone));
+                if let Ok(node) = node {
+                    turn_after_turn(node, publisher, &shared);
+                }
+            }
+        };
+        let thread = named("control", work)?;
+        starts.recv().map_err(|_| "control has panicked")??;
+        // Peers have such threads, too, which begin later.
+        let find = |name| Thread::find(std::process::id(), name);
+        Ok(Self { shared, threads: [find("control")?, find("sync")?], thread: Some(thread) })
+    }
+
+    /// Has the worker go by this table.
+    pub fn publish(&self, table: Arc<ServiceTable>) {
+        *self.shared.table() = table;
+    }
+
+    /// The number of the table of which all exceptions were found and taken.
+    #[inline]
+    pub fn marked(&self) -> u64 {
+        self.shared.marked.load(Relaxed)
+    }
+
+    /// The number of the table of which the peer has entered all exceptions; [`NONE`] where there is no peer.
+    pub fn entered(&self) -> u64 {
+        self.shared.entered.load(Relaxed)
+    }
+
+    /// Nanoseconds on a CPU so far, of control's thread and of the one that talks to the peer.
+    pub fn cpu_ns(&self) -> Result<[u64; 2], String> {
+        let [control, sync] = &self.threads;
+        Ok([control.cpu_ns()?, sync.cpu_ns()?])
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        self.shared.is_over.store(true, Release);
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// What control does, as far as it is about sessions.
+fn turn_after_turn(
+    mut node: control::Node,
+    mut publisher: Publisher<ServiceTable>,
+    shared: &Shared,
+) {
+    let mut published = NONE;
+    while !shared.is_over.load(Acquire) {
+        let table = Arc::clone(&shared.table());
+        if published != table.serial() {
+            published = table.serial();
+            publisher.publish(Arc::clone(&table));
+        }
+        publisher.collect();
+        node.turn(&table, None);
+        let is_marked = node.unmarked(&table).is_empty();
+        let is_entered = is_marked && node.has_peers_in_sync() && node.has_handed_over(&table);
+        for (said, is_so) in [(&shared.marked, is_marked), (&shared.entered, is_entered)] {
+            let serial = if is_so { published } else { NONE };
+            // Another core reads it after each burst.
+            if said.load(Relaxed) != serial {
+                said.store(serial, Release);
+            }
+        }
+        thread::sleep(TURN);
+    }
+}
+
+/// The other node: it takes what it hears, and counts.
+pub struct Peer {
+    is_over: Arc<AtomicBool>,
+    thread: JoinHandle<Result<Heard, String>>,
+}
+
+/// What a peer has heard.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Heard {
+    pub claim_count: u64,
+    pub end_count: u64,
+    pub bytes: u64,
+    pub snapshot_count: u64,
+}
+
+impl Peer {
+    /// Connects to the node.
+    pub fn start(core: CoreId, nodes: &Nodes, balancer: &Balancer) -> Result<Self, String> {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let work = {
+            let (is_over, cluster, balancer) =
+                (Arc::clone(&is_over), nodes.peer.clone(), balancer.clone());
+            move || {
+                core_affinity::set_for_current(core);
+                let sync = Sync::start(&cluster, &balancer).map_err(|error| error.to_string())?;
+                Ok(listen(&sync, &is_over))
+            }
+        };
+        Ok(Self { is_over, thread: named("peer", work)? })
+    }
+
+    /// Goes away.
+    pub fn finish(self) -> Result<Heard, String> {
+        self.is_over.store(true, Release);
+        self.thread.join().map_err(|_| "the peer has panicked")?
+    }
+}
+
+fn listen(sync: &Sync, is_over: &AtomicBool) -> Heard {
+    let (mut heard, mut imports) = (Heard::default(), Vec::with_capacity(IMPORTS_MAX));
+    while !is_over.load(Acquire) {
+        sync.take_imports(&mut imports, IMPORTS_MAX);
+        let claim_count = imports.iter().filter(|it| matches!(it, Change::Claim(_))).count();
+        heard.claim_count += claim_count as u64;
+        heard.end_count += (imports.len() - claim_count) as u64;
+        imports.clear();
+        // It has no connections.
+        if let Some(walk) = sync.snapshot_wanted() {
+            sync.give_page(walk, &[], &[], true);
+        }
+        thread::sleep(TURN);
+    }
+    let counts = sync.status()[0].counts;
+    Heard { bytes: counts.received_bytes, snapshot_count: counts.snapshots_received, ..heard }
+}
+
+fn named<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>, String> {
+    thread::Builder::new().name(name.to_owned()).spawn(work).map_err(|error| error.to_string())
+}

@@ -1,0 +1,107 @@
+//! The page of the book: what a walk costs, and what a snapshot.
+
+use super::rounds::{Measured, RATIO_MAX};
+use super::short;
+use hotloop_benches::figure::median;
+use hotloop_benches::table::Table;
+
+/// How the tables are to be read.
+pub fn notes(all: &[Measured]) -> Vec<String> {
+    let mut notes = vec![
+        "bursts of 64 small TCP packets of known connections in random order, on one core; 10 services of 10 \
+         backends, of which one is drained in a second table, with which connections are compared, too"
+            .to_owned(),
+        "control takes a turn each 5 ms, as in the program, on the other core, which the thread that talks to the peer \
+         and the peer use, too"
+            .to_owned(),
+        format!(
+            "workers look through all connections within `prepare_ms_max`, a second for each million; a round is 0.3 s without a walk, one with, which begins or ends exceptions, and 0.3 s without; its \
+             ratio is that of what 99.9 % of the bursts took at most; the limit is {RATIO_MAX}"
+        ),
+        "slices of 0.4 ms in which a burst took 1.5 times as long in the mean as in the middle one don't count: the \
+         thread was not on its CPU"
+            .to_owned(),
+        "bytes are those of frames, without what TCP and IP add; there is no TLS".to_owned(),
+    ];
+    notes.extend(all.iter().map(of_peer));
+    notes
+}
+
+/// What the peer was said in all walks.
+fn of_peer(measured: &Measured) -> String {
+    let heard = measured.of_changes;
+    let kept = |get: fn(&super::rounds::Walk) -> f64| {
+        100.0 * median(&measured.walks.iter().map(get).collect::<Vec<_>>())
+    };
+    format!(
+        "{} connections: {:.1} % of bursts without a walk count, and {:.1} % with one; during the walks, a peer heard of {} beginnings and {} ends, and had {} snapshots",
+        short(measured.flow_count),
+        kept(|it| it.quiet.kept_share),
+        kept(|it| it.walking.kept_share),
+        heard.claim_count,
+        heard.end_count,
+        heard.snapshot_count
+    )
+}
+
+/// The tables, with their notes.
+pub fn markdown(all: &[Measured], table: &Table) -> String {
+    let mut text = "| connections | burst without a walk: median, 99.9 % | with one | ratio of 99.9 % | limit | \
+                    result | spread | rounds | walk, busy | idle | until the peer has entered all | CPU of control | \
+                    of the connection |\n\
+                    |---|---|---|---|---|---|---|---|---|---|---|---|---|\n"
+        .to_owned();
+    text.extend(all.iter().map(walk_row));
+    text.push_str(
+        "\n| snapshot of | records | bytes | a record | time | CPU of control | of the connection | \
+         burst without: median, 99.9 % | with |\n|---|---|---|---|---|---|---|---|---|\n",
+    );
+    text.extend(all.iter().map(snapshot_row));
+    text + "\n" + &table.list()
+}
+
+fn walk_row(measured: &Measured) -> String {
+    let of = |get: fn(&super::rounds::Walk) -> f64| {
+        median(&measured.walks.iter().map(get).collect::<Vec<_>>())
+    };
+    let row = measured.row();
+    format!(
+        "| {} | {:.2} µs, {:.2} µs | {:.2} µs, {:.2} µs | {:.2} | {RATIO_MAX} | {} | {:.0} % | {} | {:.2} s | \
+         {:.2} s | {:.2} s | {:.0} ms | {:.0} ms |\n",
+        short(measured.flow_count),
+        of(|it| it.quiet.median_ns) / 1e3,
+        of(|it| it.quiet.most_ns) / 1e3,
+        of(|it| it.walking.median_ns) / 1e3,
+        of(|it| it.walking.most_ns) / 1e3,
+        row.ours,
+        row.verdict(),
+        row.spread * 100.0,
+        row.rounds,
+        of(|it| it.took_s),
+        median(&measured.idle_s),
+        of(|it| it.handover_s),
+        of(|it| it.cpu_ms[0]),
+        of(|it| it.cpu_ms[1]),
+    )
+}
+
+fn snapshot_row(measured: &Measured) -> String {
+    let of = |get: fn(&super::rounds::Snapshot) -> f64| {
+        median(&measured.snapshots.iter().map(get).collect::<Vec<_>>())
+    };
+    let (records, bytes) = (of(|it| it.heard.claim_count as f64), of(|it| it.heard.bytes as f64));
+    format!(
+        "| {} | {records:.0} | {:.2} MB | {:.1} | {:.2} s | {:.0} ms | {:.0} ms | {:.2} µs, {:.2} µs | \
+         {:.2} µs, {:.2} µs |\n",
+        short(measured.flow_count),
+        bytes / 1e6,
+        bytes / records,
+        of(|it| it.took_s),
+        of(|it| it.cpu_ms[0]),
+        of(|it| it.cpu_ms[1]),
+        of(|it| it.quiet.median_ns) / 1e3,
+        of(|it| it.quiet.most_ns) / 1e3,
+        of(|it| it.walking.median_ns) / 1e3,
+        of(|it| it.walking.most_ns) / 1e3,
+    )
+}
