@@ -15,7 +15,8 @@ pub fn notes(all: &[Measured]) -> Vec<String> {
          and the peer use, too"
             .to_owned(),
         format!(
-            "workers look through all connections within `prepare_ms_max`, a second for each million; a round is 0.3 s without a walk, one with, which begins or ends exceptions, and 0.3 s without; its \
+            "workers look through all connections within `prepare_ms_max`, a second for each million; a round \
+             is 0.3 s without a walk, one with, which begins or ends exceptions, and 0.3 s without; its \
              ratio is that of what 99.9 % of the bursts took at most; the limit is {RATIO_MAX}"
         ),
         "slices of 0.4 ms in which a burst took 1.5 times as long in the mean as in the middle one don't count: the \
@@ -34,7 +35,8 @@ fn of_peer(measured: &Measured) -> String {
         100.0 * median(&measured.walks.iter().map(get).collect::<Vec<_>>())
     };
     format!(
-        "{} connections: {:.1} % of bursts without a walk count, and {:.1} % with one; during the walks, a peer heard of {} beginnings and {} ends, and had {} snapshots",
+        "{} connections: {:.1} % of bursts without a walk count, and {:.1} % with one; \
+         during the walks, a peer heard of {} beginnings and {} ends, and had {} snapshots",
         short(measured.flow_count),
         kept(|it| it.quiet.kept_share),
         kept(|it| it.walking.kept_share),
