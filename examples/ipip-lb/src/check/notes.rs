@@ -27,6 +27,7 @@ impl Notes {
             let more = about_choice(service, config.balancer.maglev_slots);
             let more = more.into_iter().chain(about_backends(service, config, rules));
             let more = more.chain(about_address(service, config));
+            let more = more.chain(about_nodes(service, config));
             for note in more {
                 notes.entry(index).or_default().push(note);
             }
@@ -75,6 +76,24 @@ fn about_address(service: &Service, config: &Config) -> Option<String> {
             own.join(", ")
         )
     })
+}
+
+/// About what the other nodes of a cluster have to hear.
+fn about_nodes(service: &Service, config: &Config) -> Option<String> {
+    config.cluster.as_ref()?;
+    match service.scheduler {
+        Scheduler::RoundRobin | Scheduler::LeastConnections if service.backends.len() > 1 => Some(
+            "nearly every connection is an exception, of which all nodes in cluster.peers hear: \
+                 this scheduler goes by what a node has seen; with maglev, all nodes choose alike"
+                .to_owned(),
+        ),
+        Scheduler::Source if service.persistence_s > 0 => Some(
+            "which client keeps which backend by persistence_s is not known to the nodes in \
+             cluster.peers: a client's next connection may go to another backend by another node"
+                .to_owned(),
+        ),
+        _ => None,
+    }
 }
 
 /// About how backends are chosen.

@@ -313,6 +313,9 @@ fn hashes_are_said_to_be_public_without_a_key_and_the_key_is_not_shown() {
     }
 }
 
+const CLUSTER: &str = "[cluster]\nnode = \"lb-1\"\nlisten = \"192.0.2.1:4790\"\ntrusted_network = true\n\
+                       peers = [{ name = \"lb-2\", address = \"192.0.2.2:4790\" }]\n";
+
 #[test]
 fn what_works_but_surprises_is_noted() {
     for (changes, note) in [
@@ -322,6 +325,11 @@ fn what_works_but_surprises_is_noted() {
         ),
         (&[(25, "scheduler = \"source\"")], "without persistence_s, a change of the backends"),
         (&[(25, "all_down = \"drop\"")], "all_down says nothing: without health"),
+        (
+            &[(19, CLUSTER), (25, "scheduler = \"round-robin\"")],
+            "nearly every connection is an exc",
+        ),
+        (&[(19, CLUSTER), (25, "scheduler = \"source\"\npersistence_s = 9")], "is not known"),
         (&[(12, "maglev_slots = 101")], "maglev_slots = 211 mends that"),
         (&[(12, "maglev_slots = 211"), (28, "weight = 60000")], "2001:db8::a gets no flow"),
         (
