@@ -16,7 +16,7 @@ program=${1:?the path of ipip-lb}
 [ "$program" != --check ] || exit 0
 here=$(dirname "$(realpath "$0")")
 
-patience_s=60                            # as a test, it runs beside others
+patience_s=60                            # as a test, it runs together with others
 vips=(203.0.113.10 2001:db8:f::10)       # the addresses of the service, of which clients use the first
 client_count=300
 pause_s=0.3                              # of a client, from a confirmation to the next bytes

@@ -8,7 +8,7 @@ Not here is a fault in which of two connections under one key counts (sync/merge
 been reset before the nodes compare them, and ports are used again only once all nodes know of the end. The simulated cluster
 (--test sync_simulation) has that one, too.
 
-Mutants are built in target/mutants. One whose place is no longer found in the sources ends the program: write it anew.
+Mutants are built in target/mutants. Where the place of one is no longer found in the sources, the program ends: write it anew.
 """
 
 import re

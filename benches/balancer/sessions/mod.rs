@@ -36,7 +36,7 @@ const ROUND_COUNT_QUICK: usize = 4;
 
 const HUGEPAGE_BYTES: usize = 2 << 20;
 
-/// Pages of 2 MiB that a balancer takes beside its connections, rounding included.
+/// Pages of 2 MiB that a balancer takes apart from its connections, rounding included.
 const HUGEPAGES_MORE: usize = 8;
 
 /// Measures all sizes.

@@ -83,7 +83,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// For the one worker of `config`, whose thread is elsewhere.
+    /// For the one worker of `config`, which runs on another thread.
     pub fn start(
         core: CoreId,
         config: &Config,

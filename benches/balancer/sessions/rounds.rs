@@ -9,7 +9,7 @@ use ipip_lb::services::ServiceTable;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Beside the time without a walk.
+/// Compared with the time without a walk.
 pub const RATIO_MAX: f64 = 1.1;
 
 /// For how long bursts are measured without a walk before one, and again after it.
@@ -202,11 +202,11 @@ impl Rounds<'_> {
         Ok(took_s)
     }
 
-    /// Publishes the table with the other one beside it, in even rounds, and else without. Returns its number.
+    /// Publishes the table with the other one to compare with, in even rounds, and else without. Returns its number.
     fn change(&self, round: usize) -> u64 {
         let [table, drained] = &self.tables;
         let other = round.is_multiple_of(2).then(|| Arc::clone(drained));
-        let table = Arc::new(table.beside(other));
+        let table = Arc::new(table.with_other(other));
         let serial = table.serial();
         self.control.publish(table);
         serial

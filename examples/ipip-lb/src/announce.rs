@@ -32,7 +32,7 @@ const OUTER_BYTES_MAX: u32 = 40;
 pub struct VipInterface(KernelPort<Mbufs>);
 
 impl VipInterface {
-    /// Makes the interface, or goes on with the one whose file a predecessor has left.
+    /// Makes the interface, or adopts the one of which a predecessor has left the file.
     ///
     /// # Errors
     /// A VIP is an address of the host, or there can't be such an interface.

@@ -179,7 +179,7 @@ impl Probes {
         room
     }
 
-    /// Takes these to be down until their probes say otherwise: those that another process, in whose place this one
+    /// Takes these to be down until their probes say otherwise: those that another process, in place of which this one
     /// goes on, has found so.
     pub fn take_down(&self, down: HashSet<(IpAddr, Health)>) {
         self.tell(Message::Down(down));

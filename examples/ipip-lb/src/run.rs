@@ -46,7 +46,7 @@ pub fn run(args: &Run) -> Result<Outcome, Failure> {
         && let Err(why) = left.hand_over()
     {
         outcome.add_failure(format!(
-            "replace: nobody balances now: the program that was to take over: {why}"
+            "replace: no program balances now; the one that was to take over: {why}"
         ));
     }
     Ok(outcome)

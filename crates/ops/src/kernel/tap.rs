@@ -73,7 +73,7 @@ pub enum TapError {
 }
 
 /// A TAP interface, which is up. It goes when this is dropped, and when the process ends, however that
-/// happens: nothing is left behind, unless another process has [a file](Self::share) of it.
+/// happens: nothing is left, unless another process has [a file](Self::share) of it.
 #[derive(Debug)]
 pub struct Tap {
     file: OwnedFd,

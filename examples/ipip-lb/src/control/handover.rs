@@ -349,7 +349,7 @@ impl Operator {
             exceptions(&mut self.node, &mut self.handover).map_or(0, |it| it.refused_count());
         let ms = since_ms(closed);
         tracing::info!(
-            "replace: this program has taken over; for {ms:.1} ms nobody received anything"
+            "replace: this program has taken over; for {ms:.1} ms neither received anything"
         );
         if refused > 0 {
             tracing::warn!(
@@ -363,7 +363,7 @@ fn since_ms(time: Duration) -> f64 {
     machine_time().saturating_sub(time).as_secs_f64() * 1e3
 }
 
-/// The way to the exceptions of workers, whoever else asks about them.
+/// The way to the exceptions of workers, which others may ask about, too.
 fn exceptions<'a>(
     node: &'a mut Option<super::Node>,
     handover: &'a mut Handover,

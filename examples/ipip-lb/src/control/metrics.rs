@@ -55,7 +55,7 @@ const DOWN_HERE: Metric = Metric::gauge(
 const HEALTH_NODES: Metric = Metric::gauge(
     "ipip_lb_health_nodes",
     &[],
-    "Nodes whose health checks decide together: 1 where this node's own alone count.",
+    "Nodes that decide together which backends are down: 1 where this node decides alone.",
 );
 const RELOADS: Metric =
     Metric::counter("ipip_lb_reloads_total", &[], "Configurations taken over since the start.");

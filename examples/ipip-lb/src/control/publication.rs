@@ -270,7 +270,7 @@ fn refresh(refresh: Refresh, maglevs: &Maglevs) -> Arc<ServiceTable> {
         (Some(other), Some(before)) => Arc::ptr_eq(other, before),
         (other, before) => other.is_none() && before.is_none(),
     };
-    if is_same { table } else { Arc::new(table.beside(other)) }
+    if is_same { table } else { Arc::new(table.with_other(other)) }
 }
 
 /// The backends to probe, those of weight 0 among them.

@@ -21,7 +21,7 @@ const MESSAGE_BYTES_MAX: usize = 64 << 20;
 /// How many files a message may come with: a port has one at most, and the VIPs have one.
 pub const FILES_MAX: usize = 64;
 
-/// How many bytes wait before more is asked for.
+/// How many bytes wait before more are taken.
 const OUTPUT_BYTES_MAX: usize = 1 << 20;
 
 /// How much is read at once.
@@ -36,7 +36,7 @@ pub enum Message {
     Take,
     /// The predecessor goes on as before, for this reason.
     Refusal(String),
-    /// The predecessor has let go of everything: what it knows besides, as JSON, and its files.
+    /// The predecessor has released everything: what else it knows, as JSON, and its files.
     Yours(Vec<u8>, Vec<OwnedFd>),
     /// The successor has that.
     Taken,

@@ -1,4 +1,4 @@
-//! What goes from a program to its successor, besides connections.
+//! What goes from a program to its successor, apart from connections.
 
 use super::standing::Standings;
 use crate::sync::{Change, Record};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 pub struct Inheritance {
     /// The [time](super::machine_time) from which on it has received nothing.
     pub closed: Duration,
-    /// The names of the interfaces whose files come with it, in their order.
+    /// The names of the interfaces of which files come with it, in their order.
     pub interfaces: Vec<String>,
     /// Its neighbours, so that no packet has to wait until they are known.
     pub neighbours: Vec<(IpAddr, MacAddress)>,

@@ -40,7 +40,7 @@ impl Left {
     /// Hands it over. Nothing of this program may be in the way of the other one any more.
     ///
     /// # Errors
-    /// The other one has gone: nobody balances.
+    /// The other one is gone: no program balances.
     pub fn hand_over(self) -> Result<(), String> {
         let closed = self.known.closed;
         hotloop_ops::give_back_cpus();

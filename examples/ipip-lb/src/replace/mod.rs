@@ -1,7 +1,7 @@
 //! `run --replace`: a program takes over from the one that runs, and no connection breaks.
 //!
 //! The one that runs is the *predecessor* of the other, its *successor*. Most devices can't be opened twice, so there
-//! is a gap in which nobody receives; all that can be done before it is done before.
+//! is a gap in which neither program receives; all that can be done before is done before.
 //!
 //! 1. The successor asks at the control socket (`replace`). The predecessor refuses what can't take over from it, and
 //!    nothing has changed.

@@ -23,7 +23,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// How long the snapshot may take.
 const SNAPSHOT_MAX: Duration = Duration::from_secs(120);
 
-/// How long the predecessor may be silent while it lets go: it waits for changes that are under way, and ends its run.
+/// How long the predecessor may be silent while it releases everything: it waits for changes that are under way, and ends its run.
 const HANDOVER_MAX: Duration = Duration::from_secs(60);
 
 /// How often it is looked what there is.
@@ -35,7 +35,7 @@ const IMPORTS_MAX: usize = 4096;
 /// The longest first answer, in bytes.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 
-/// Has the program that runs at the control socket let go of everything, and returns that.
+/// Has the program that runs at the control socket release everything, and returns that.
 ///
 /// # Errors
 /// It does not, and goes on; or it has ended.
@@ -104,7 +104,7 @@ impl Predecessor {
         Ok(())
     }
 
-    /// Has it let go of everything, and returns that.
+    /// Has it release everything, and returns that.
     ///
     /// # Errors
     /// It goes on, or has ended.

@@ -107,7 +107,7 @@ impl Successor {
     /// Leaves everything to it, and waits until it has it. Nothing of this program may be in its way any more.
     ///
     /// # Errors
-    /// It has gone: nobody balances.
+    /// It is gone: no program balances.
     pub fn leave(mut self, known: &Inheritance, files: Vec<OwnedFd>) -> Result<(), String> {
         let deadline = Instant::now() + FAREWELL_MAX;
         let said = self.link.say(Message::Yours(known.to_json().to_string().into_bytes(), files));

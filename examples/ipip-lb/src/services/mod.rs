@@ -294,9 +294,9 @@ impl ServiceTable {
         self.other.as_ref()
     }
 
-    /// This table beside the `other`, of which it takes what that one has itself. It has a number of its own.
+    /// This table with an `other`, from which it takes what that one has itself. It has a number of its own.
     #[must_use]
-    pub fn beside(&self, other: Option<Arc<Self>>) -> Self {
+    pub fn with_other(&self, other: Option<Arc<Self>>) -> Self {
         let alone = |other: Arc<Self>| match other.other {
             Some(_) => Arc::new(Self { other: None, ..(*other).clone() }),
             None => other,

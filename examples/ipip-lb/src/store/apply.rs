@@ -119,7 +119,7 @@ impl Apply {
             }
             Outcome::Conflict(_) => conflict(etcd, replaces),
             Outcome::Busy => not_changed(format!(
-                "a change is being prepared by somebody else: try again; one that was interrupted ends \
+                "another change is being prepared: try again; one that was interrupted ends \
                  within {PROPOSAL_S} s"
             )),
             Outcome::Absent(nodes) => not_changed(format!(
@@ -160,7 +160,7 @@ fn listed(open: &[Open]) -> String {
     open.iter().map(text).collect::<Vec<_>>().join(", ")
 }
 
-/// Somebody else has written: what has changed is printed.
+/// Another change was written: what has changed is printed.
 fn conflict(etcd: &Etcd, replaces: i64) -> Failure {
     match changes(etcd, replaces) {
         Ok((changes, revision)) => {

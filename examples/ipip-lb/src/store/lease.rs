@@ -1,4 +1,4 @@
-//! A lease that is kept alive by whoever calls often enough.
+//! A lease that is kept alive by calls that are frequent enough.
 
 use super::error::StoreError;
 use super::etcd::Etcd;

@@ -10,7 +10,7 @@ use crate::hashes::HashKey;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// For how many seconds a proposal is there after whoever proposes it was last heard of.
+/// For how many seconds a proposal is there after its proposer was last heard of.
 pub const PROPOSAL_S: u32 = 10;
 
 /// From one look at the answers to the next.
@@ -26,7 +26,7 @@ pub struct Proposal<'a> {
     pub parts: &'a [Part<'a>],
     /// The revision in force that it replaces; 0 is none.
     pub replaces: i64,
-    /// The nodes that there should be, besides those that are there at the beginning.
+    /// The nodes that there should be, in addition to those that are there at the beginning.
     pub expected: Vec<String>,
     /// Whether it is committed at the deadline though some nodes have not agreed.
     pub is_forced: bool,

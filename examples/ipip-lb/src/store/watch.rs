@@ -2,8 +2,8 @@
 //!
 //! Three threads: two wait for changes, of the phases and of what other nodes find down, and do nothing but say so, as
 //! a wait may take as long as it likes. The other one registers this node under a lease, reads what there is, and does what
-//! [`Member`](super::phases::Member) says. It hands on what is the control thread's to do, of which only the
-//! newest is kept, so nobody waits for anybody.
+//! [`Member`](super::phases::Member) says. It passes on what the control thread is to do, of which only
+//! the newest is kept, so that neither waits for the other.
 //!
 //! A watch says at once that something has changed, but watches have lost events: what is there is also
 //! read whenever the lease is kept alive, and when a watch begins again.
@@ -104,7 +104,7 @@ pub(super) enum Signal {
     Find(Arc<Down>),
     /// There may be something new in what other nodes find.
     LookAtHealth,
-    /// The node stops; whoever waits for that sees that this is dropped.
+    /// The node stops; the thread that waits for that sees that this is dropped.
     Stop(Sender<()>),
 }
 
@@ -238,7 +238,7 @@ fn watch((etcd, below): (&Etcd, &str), pace: Pace, say: &dyn Fn() -> bool) {
     }
 }
 
-/// Watches keys from now on, for some time, and says whatever it sees, until nobody hears it.
+/// Watches keys from now on, for some time, and says whatever it sees, until the receiver is gone.
 fn watch_once(
     etcd: &Etcd,
     keys: Key<'_>,

@@ -130,7 +130,7 @@ impl Lb {
 
     /// Has the balancer go by these services, and compare connections with another table as well, if there is one.
     pub fn go_beside(&mut self, other: Option<Arc<ServiceTable>>) {
-        self.publisher.publish(Arc::new(self.services().beside(other)));
+        self.publisher.publish(Arc::new(self.services().with_other(other)));
         self.tick();
         assert!(self.publisher.collect());
     }

@@ -16,7 +16,7 @@ for name in ethtool ip jq python3; do
 done
 program=${1:?the path of ipip-lb} rounds=${2:?how many times} mode=${3:---replace}
 
-patience_s=60                            # as a test, it runs beside others
+patience_s=60                            # as a test, it runs together with others
 vip=203.0.113.10
 client_count=1000
 pause_s=0.5
@@ -99,7 +99,7 @@ replaced() {
     confirm
     [ "$(standings)" = "$expected" ] || fail "the weights were $expected, and are $(standings)"
     gap=$(sed -n 's/.*taken over; for \([0-9]*\).*/\1/p' "$work/lb-$1.err") stall=$(said .longest_ms)
-    printf '  %2d. for %d ms nobody received; longest wait of a connection: %d ms\n' "$1" "$gap" "$stall"
+    printf '  %2d. for %d ms neither received; longest wait of a connection: %d ms\n' "$1" "$gap" "$stall"
     ((gap <= longest_gap)) || longest_gap=$gap
     ((stall <= longest_stall)) || longest_stall=$stall
 }

@@ -1,4 +1,4 @@
-//! What becomes of a change when the store, or whoever proposes it, is lost on the way.
+//! What becomes of a change when the store, or its proposer, is lost on the way.
 
 use super::change::{apply, said, signal, two_nodes};
 use super::etcd::Server;
@@ -78,7 +78,10 @@ fn a_proposal_ends_with_whoever_made_it() {
     child.wait().unwrap();
     let run = || said(&apply(folder.path(), &server, &shared(3)).output().unwrap());
     let (code, _, errors) = run();
-    assert!(code == Some(1) && errors.contains("prepared by somebody else: try again"), "{errors}");
+    assert!(
+        code == Some(1) && errors.contains("another change is being prepared: try again"),
+        "{errors}"
+    );
     signal(&nodes[1].program, Signal::CONT);
     wait_until("it has ended", || nodes.iter().all(|node| node.store()["proposed"].is_null()));
     for node in &nodes {
