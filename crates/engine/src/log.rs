@@ -155,7 +155,8 @@ impl Logs {
         let (now_ns, day) = (self.now_ns(), SystemTime::now());
         self.with_lanes(|lanes| {
             lanes.send(now_ns, day);
-            if now_ns - lanes.reported_ns >= REPORT_INTERVAL_NS {
+            // The end of the run may have reported after this was called.
+            if now_ns.saturating_sub(lanes.reported_ns) >= REPORT_INTERVAL_NS {
                 lanes.report(now_ns);
             }
             !lanes.is_over
