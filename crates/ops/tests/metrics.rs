@@ -10,6 +10,7 @@ use std::convert::Infallible;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The packets that the source makes.
@@ -48,8 +49,12 @@ fn plan(is_over: &AtomicBool) -> Plan<impl Graph> {
 
 const SCRAPES: Metric = Metric::counter("nf_scrapes_total", &[], "Scrapes answered.");
 
-/// Runs an engine whose metrics are served, and what is done to them meanwhile.
+/// Tests run one after the other: one of them counts the threads of this process.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Runs an engine, serves its metrics, and runs what is done to them meanwhile.
 fn serving(clients: impl FnOnce(SocketAddr) + Send) {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let is_over = AtomicBool::new(false);
     let mut metrics = Metrics::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = metrics.address();
