@@ -301,6 +301,7 @@ impl Operator {
         let standings = &inherited.standings;
         self.standing = standings.standing(&self.config).into();
         self.probes.take_down(self.standing.down.clone());
+        self.findings.begin_with(self.standing.down.clone());
         let now = Instant::now();
         for (name, arguments) in &standings.drains {
             if let Ok(Some(until)) = Until::of(arguments, now) {

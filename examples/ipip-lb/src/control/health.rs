@@ -40,6 +40,11 @@ pub(super) struct Findings {
 }
 
 impl Findings {
+    /// This is what this node finds down, until its probes say otherwise.
+    pub fn begin_with(&mut self, down: Down) {
+        self.own = Arc::new(down);
+    }
+
     /// How many probes of this node find a backend down.
     pub fn own_count(&self) -> usize {
         self.own.len()
