@@ -99,7 +99,7 @@ pub fn machine_time() -> Duration {
 mod tests {
     use super::*;
 
-    const CONFIG: &str = r#"
+    pub(super) const CONFIG: &str = r#"
         [balancer]
         source_v4 = "192.0.2.1"
         mtu = 1500

@@ -128,30 +128,12 @@ fn ways(config: &Config) -> impl Iterator<Item = (TargetName, usize, (IpAddr, He
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::replace::tests::CONFIG;
 
     #[test]
     fn what_is_sent_is_what_was() {
-        let config = Config::parse(
-            "lb.toml",
-            r#"
-            [balancer]
-            source_v4 = "192.0.2.1"
-            mtu = 1500
-            decapsulate = []
-            [[port]]
-            name = "uplink"
-            device = "net_null0"
-            next_hop_mac = "02:00:00:00:00:01"
-            [[service]]
-            name = "web"
-            address = "203.0.113.10"
-            protocol = "tcp"
-            ports = "80"
-            health = { kind = "tcp", port = 80 }
-            backend = [{ address = "10.0.0.1" }, { address = "10.0.0.2" }]
-            "#,
-        )
-        .unwrap();
+        let text = CONFIG.replace("ports", "health = { kind = \"tcp\", port = 80 }\nports");
+        let config = Config::parse("lb.toml", &text).unwrap();
         let [one, two] =
             ["10.0.0.1", "10.0.0.2"].map(|it| TargetName::new("web", it.parse().unwrap()));
         let (_, _, key) = ways(&config).next().unwrap();
