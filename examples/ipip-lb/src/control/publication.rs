@@ -39,6 +39,9 @@ pub enum Asker {
 /// A configuration that was read, and what of it is the store's.
 pub type Read = (Arc<Config>, Option<Arc<Stored>>);
 
+/// Reads configurations, each together with what of it is the store's, if it comes from one.
+pub type Reader = Background<Option<Arc<Stored>>, Result<Read, String>>;
+
 /// By which a client is answered. One that has gone away is none the worse for it.
 pub type Answerer = Sender<Result<Value, String>>;
 
@@ -136,7 +139,7 @@ pub struct Refresh {
 /// The threads, and what waits for them.
 #[derive(Debug)]
 pub struct Publication {
-    pub reader: Background<Option<Arc<Stored>>, Result<Read, String>>,
+    pub reader: Reader,
     /// What waits for the configuration that is being read.
     pub reading: Vec<Asker>,
     /// What came while one was being read: the file may be another one by now.
@@ -173,12 +176,8 @@ impl Publication {
     pub fn start(source: Common, builder: Builder) -> io::Result<Self> {
         let maglevs = builder.maglevs().clone();
         let none = Capabilities::empty();
-        let read = move |stored: Option<Arc<Stored>>| {
-            let config = source.configuration_with(stored.as_deref());
-            config.map(|it| (Arc::new(it), stored)).map_err(|error| error.to_string())
-        };
         Ok(Self {
-            reader: Background::start("lb-read", Capabilities::DAC_READ_SEARCH, read)?,
+            reader: reader("lb-read", source)?,
             reading: Vec::new(),
             unread: Vec::new(),
             builder: Background::start("lb-build", none, build)?,
@@ -231,6 +230,18 @@ impl Publication {
         }
         all
     }
+}
+
+/// Starts a thread of this name that reads configurations.
+///
+/// # Errors
+/// The system grants no thread.
+pub fn reader(name: &'static str, source: Common) -> io::Result<Reader> {
+    let read = move |stored: Option<Arc<Stored>>| {
+        let config = source.configuration_with(stored.as_deref());
+        config.map(|it| (Arc::new(it), stored)).map_err(|error| error.to_string())
+    };
+    Background::start(name, Capabilities::DAC_READ_SEARCH, read)
 }
 
 fn build(plans: Plans) -> Result<Built, String> {

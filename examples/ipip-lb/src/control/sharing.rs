@@ -1,7 +1,7 @@
 //! The configuration that all nodes share: its changes are prepared, and gone over to, as a store has them.
 
 use super::background::Background;
-use super::publication::Read;
+use super::publication::{Read, Reader, reader};
 use crate::cli::Common;
 use crate::config::Store;
 use crate::store::layout::Stored;
@@ -32,7 +32,8 @@ pub struct Sharing {
     /// What the store had last: what a reload takes.
     newest: Arc<Stored>,
     in_force: Arc<Stored>,
-    reader: Background<Arc<Stored>, Result<Read, String>>,
+    /// Of what is proposed.
+    reader: Reader,
     /// The proposal that is being read or prepared, unless nobody wants to know any more.
     preparing: Option<i64>,
     /// The proposal that is read next.
@@ -59,7 +60,7 @@ impl Sharing {
         let in_force = Some(Arc::clone(&stored));
         Ok(Self {
             watch: StoreWatch::start(address, &node, in_force, Pace::default())?,
-            reader: reader(source)?,
+            reader: reader("lb-propose", source)?,
             preparing: None,
             unread: None,
             saver: saver(copy)?,
@@ -200,7 +201,7 @@ impl Sharing {
             && let Some((at, stored)) = self.unread.take()
         {
             self.preparing = Some(at);
-            self.reader.give(stored);
+            self.reader.give(Some(stored));
         }
         match read?.and_then(|read| read) {
             Ok(read) => Some(Wanted::Prepare(read)),
@@ -241,13 +242,4 @@ fn saver(copy: PathBuf) -> io::Result<Background<Arc<Stored>, Result<(), String>
     Background::start("lb-save", Capabilities::empty(), move |stored: Arc<Stored>| {
         copy::save(&copy, &stored)
     })
-}
-
-/// Reads what is proposed.
-fn reader(source: Common) -> io::Result<Background<Arc<Stored>, Result<Read, String>>> {
-    let read = move |stored: Arc<Stored>| {
-        let config = source.configuration_with(Some(&stored)).map_err(|error| error.to_string())?;
-        Ok((Arc::new(config), Some(stored)))
-    };
-    Background::start("lb-propose", Capabilities::DAC_READ_SEARCH, read)
 }
