@@ -190,7 +190,7 @@ impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
     }
 
     fn has_work(&self) -> bool {
-        self.state.marking.has_work() || self.exchanges.has_work()
+        !self.state.marking.is_complete() || self.exchanges.has_work()
     }
 
     fn held_max(&self) -> usize {

@@ -100,11 +100,6 @@ impl Marking {
     pub(super) const fn is_complete(&self) -> bool {
         !self.is_incomplete
     }
-
-    /// Whether there is a walk in progress that others wait for.
-    pub(super) const fn has_work(&self) -> bool {
-        self.is_incomplete
-    }
 }
 
 impl<P> Worker<P> {
