@@ -10,21 +10,25 @@ use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use tempfile::TempDir;
 
 fn check(folder: &Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ipip-lb"));
     command.current_dir(folder).args(["check", "--config", "node.toml"]).output().unwrap()
 }
 
+/// A store, and a folder with the file of a node; says that the test is skipped where there can be no store.
+fn server_and_node() -> Option<(Server, TempDir)> {
+    let server = Server::start().inspect_err(|why| println!("skipped: {why}")).ok()?;
+    let folder = tempfile::tempdir().unwrap();
+    write_node(folder.path(), &server, "a");
+    Some((server, folder))
+}
+
 #[test]
 fn a_node_follows_its_store_and_goes_on_without_it() {
-    let mut server = match Server::start() {
-        Ok(server) => server,
-        Err(why) => return println!("skipped: {why}"),
-    };
-    let folder = tempfile::tempdir().unwrap();
+    let Some((mut server, folder)) = server_and_node() else { return };
     let folder = folder.path();
-    write_node(folder, &server, "a");
     let first = server.write(&shared(1));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let metrics = listener.local_addr().unwrap();
@@ -73,13 +77,8 @@ fn a_node_follows_its_store_and_goes_on_without_it() {
 
 #[test]
 fn a_start_takes_the_copy_where_the_store_is_away_or_has_what_is_refused() {
-    let mut server = match Server::start() {
-        Ok(server) => server,
-        Err(why) => return println!("skipped: {why}"),
-    };
-    let folder = tempfile::tempdir().unwrap();
+    let Some((mut server, folder)) = server_and_node() else { return };
     let folder = folder.path();
-    write_node(folder, &server, "a");
     let third = server.write(&shared(3));
     let program = start(folder);
     wait_until("the copy is saved", || folder.join("copy.toml").exists());
@@ -112,13 +111,8 @@ fn a_start_takes_the_copy_where_the_store_is_away_or_has_what_is_refused() {
 
 #[test]
 fn a_node_without_a_copy_waits_for_its_store() {
-    let mut server = match Server::start() {
-        Ok(server) => server,
-        Err(why) => return println!("skipped: {why}"),
-    };
-    let folder = tempfile::tempdir().unwrap();
+    let Some((mut server, folder)) = server_and_node() else { return };
     let folder = folder.path();
-    write_node(folder, &server, "a");
     let wrong = check(folder);
     let errors = String::from_utf8(wrong.stderr).unwrap();
     assert!(wrong.status.code() == Some(2) && errors.contains("has no configuration"), "{errors}");
