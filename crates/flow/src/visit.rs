@@ -57,11 +57,16 @@ impl<K: Key, V> Table<K, V> {
 
     /// Asks for what the next call of `age` will look at.
     fn prefetch_next(&self, budget: usize) {
-        let end = self.slot_count().min(self.age_slot + budget.min(GROUP_SLOTS));
-        for slot in self.age_slot..end {
+        self.prefetch_entries(self.age_slot, budget);
+        self.store.view().prefetch_group(self.age_slot / GROUP_SLOTS);
+    }
+
+    /// Asks for the entries in the next places from `start` on, as many as a group has at most.
+    fn prefetch_entries(&self, start: usize, budget: usize) {
+        let end = self.slot_count().min(start + budget.min(GROUP_SLOTS));
+        for slot in start..end {
             self.store.view().prefetch_entry_head(slot);
         }
-        self.store.view().prefetch_group(self.age_slot / GROUP_SLOTS);
     }
 
     /// Shows the flows of the next `budget` places to `visit`, including those that have expired
@@ -103,7 +108,8 @@ impl<K: Key, V> Table<K, V> {
         (end < self.slot_count()).then_some(Cursor { slot: end })
     }
 
-    /// As [`scan`](Self::scan), and the values can be changed. Nobody counts as seen.
+    /// As [`scan`](Self::scan), and the values can be changed. No flow counts as seen. What the next call will look at, 15
+    /// places at most, is fetched in the meantime.
     pub fn scan_mut(
         &mut self,
         cursor: Cursor,
@@ -117,6 +123,7 @@ impl<K: Key, V> Table<K, V> {
                 visit(&key, value);
             }
         }
+        self.prefetch_entries(end, budget);
         (end < self.slot_count()).then_some(Cursor { slot: end })
     }
 
