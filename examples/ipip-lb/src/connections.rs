@@ -343,11 +343,13 @@ impl Connections {
         mut visit: impl FnMut(FlowKey, Connection),
     ) -> Option<Walk> {
         match walk {
-            Walk::V4(cursor) => {
+            Walk::V4(cursor) if !self.v4.table.is_empty() => {
                 let next =
                     self.v4.table.scan(cursor, budget, |key, it| visit(FlowKey::V4(*key), it.0));
                 Some(next.map_or(Walk::V6(Cursor::default()), Walk::V4))
             }
+            Walk::V4(_) => Some(Walk::V6(Cursor::default())),
+            Walk::V6(_) if self.v6.table.is_empty() => None,
             Walk::V6(cursor) => {
                 let next =
                     self.v6.table.scan(cursor, budget, |key, it| visit(FlowKey::V6(*key), it.0));

@@ -10,15 +10,19 @@ use hotloop::engine::Mailbox;
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::stage::Instant;
 
-/// How many connections a worker looks up in a turn for an [`Exchange`]: less than 10 µs a turn.
+/// How many connections a worker looks up in a turn for an [`Exchange`], at most: less than 10 µs a turn.
 const LOOKUPS_A_TURN: usize = 8;
+
+/// In how many nanoseconds it looks up one of them: a turn that is short takes fewer, so that none takes much longer than the
+/// others.
+const NS_A_LOOKUP: u64 = 1_000;
 
 /// How many places of its tables it looks at in a turn, one after the other. Where all are exceptions, it
 /// looks up as many.
 const SLOTS_A_TURN: usize = 32;
 
-/// How many steps it takes for a page at most, so that changes don't wait for a walk through a large table.
-const STEPS_A_PAGE: u32 = 512;
+/// For how long it looks for a page at most, in nanoseconds, so that changes don't wait for a walk through a large table.
+const PAGE_NS_MAX: u64 = 5_000_000;
 
 /// By which a worker shares its exceptions with other nodes.
 #[derive(Debug)]
@@ -67,7 +71,8 @@ pub struct Page {
     pub entered: Vec<Record>,
     /// Whether those are to be found, too.
     has_remote: bool,
-    step_count: u32,
+    /// When the worker began to look, for this page.
+    begin: Option<Instant>,
 }
 
 /// Exceptions of other nodes, for a worker.
@@ -113,7 +118,7 @@ impl Page {
             found: Vec::with_capacity(found_max),
             entered: Vec::with_capacity(found_max),
             has_remote: false,
-            step_count: 0,
+            begin: None,
         }
     }
 
@@ -121,7 +126,7 @@ impl Page {
     pub fn clear(&mut self) {
         self.found.clear();
         self.entered.clear();
-        self.step_count = 0;
+        self.begin = None;
     }
 
     /// Whether nothing was found.
@@ -162,7 +167,8 @@ impl Import {
 #[derive(Debug)]
 pub(super) struct Exchanges {
     mailbox: Option<Mailbox<Exchange, Exchange>>,
-    current: Option<Exchange>,
+    /// The one in progress, and when it had its last turn.
+    current: Option<(Exchange, Instant)>,
 }
 
 impl Exchanges {
@@ -190,34 +196,36 @@ impl Exchanges {
         now: Instant,
     ) {
         let Some(mailbox) = &mut self.mailbox else { return };
-        let Some(mut current) = self.current.take().or_else(|| mailbox.request()) else { return };
-        if worker.exchange(&mut current, context, now) {
+        let next = self.current.take().or_else(|| Some((mailbox.request()?, now)));
+        let Some((mut current, turned)) = next else { return };
+        let lookups_max = (now.ns_since(turned) / NS_A_LOOKUP).clamp(1, LOOKUPS_A_TURN as u64);
+        if worker.exchange(&mut current, context, (lookups_max as usize, now)) {
             mailbox.answer(current);
         } else {
-            self.current = Some(current);
+            self.current = Some((current, now));
         }
     }
 }
 
 impl<P> Worker<P> {
-    /// A step of an exchange. Returns whether it was the last one.
+    /// A step of an exchange, with so many connections to look up at most. Returns whether it was the last one.
     #[cold]
     #[inline(never)]
     fn exchange(
         &mut self,
         exchange: &mut Exchange,
         (services, counts): (&ServiceTable, &WorkerCounts),
-        now: Instant,
+        (lookups_max, now): (usize, Instant),
     ) -> bool {
         match exchange {
-            Exchange::Changes(changes) => self.find_changes(changes, services, now),
+            Exchange::Changes(changes) => self.find_changes(changes, services, (lookups_max, now)),
             Exchange::Exceptions(page) => self.find_exceptions(page, services, now),
             Exchange::Journal(journal) => {
                 std::mem::swap(self.connections.journal(), journal);
                 true
             }
             Exchange::Import(import) => {
-                for _ in 0..LOOKUPS_A_TURN {
+                for _ in 0..lookups_max {
                     let Some(entry) = import.next() else { break };
                     let context = (services, counts);
                     let imported = match &entry {
@@ -236,10 +244,10 @@ impl<P> Worker<P> {
         &mut self,
         changes: &mut Changes,
         services: &ServiceTable,
-        now: Instant,
+        (lookups_max, now): (usize, Instant),
     ) -> bool {
         let room = changes.found.capacity() - changes.found.len();
-        for _ in 0..LOOKUPS_A_TURN.min(room) {
+        for _ in 0..lookups_max.min(room) {
             let Some(key) = self.connections.journal().pop() else { break };
             let found = self.connections.peek_silent(&key, now);
             changes.found.extend(match &found {
@@ -255,6 +263,7 @@ impl<P> Worker<P> {
         let journal = self.connections.journal();
         let is_full = changes.found.len() == changes.found.capacity();
         if !is_full && !journal.is_empty() {
+            self.connections.prefetch_journalled(lookups_max);
             return false;
         }
         changes.waiting_count = journal.len();
@@ -264,7 +273,8 @@ impl<P> Worker<P> {
     }
 
     fn find_exceptions(&self, page: &mut Page, services: &ServiceTable, now: Instant) -> bool {
-        let Page { walk, found, entered, has_remote, step_count } = page;
+        let Page { walk, found, entered, has_remote, begin } = page;
+        let begin = *begin.get_or_insert(now);
         let Some(from) = *walk else { return true };
         *walk = self.connections.scan(from, SLOTS_A_TURN, |key, connection| {
             let records = match connection.is_own_exception() {
@@ -276,8 +286,7 @@ impl<P> Worker<P> {
                 records.extend(claim(services, &key, (&connection, silent_ns), now));
             }
         });
-        *step_count += 1;
         let is_full = [found, entered].iter().any(|it| it.capacity() - it.len() < SLOTS_A_TURN);
-        walk.is_none() || is_full || *step_count >= STEPS_A_PAGE
+        walk.is_none() || is_full || now.ns_since(begin) >= PAGE_NS_MAX
     }
 }

@@ -1,7 +1,7 @@
 //! Exceptions of other nodes.
 
 use super::Worker;
-use super::schedule::is_exception;
+use super::schedule::{ServicePair, is_exception};
 use super::serve::service_of_connection;
 use crate::connection::{Connection, State};
 use crate::connections::Place;
@@ -39,7 +39,8 @@ impl<P> Worker<P> {
         let mut claim = Connection::remote(target, record, now);
         let hash = self.seed.hash(&record.key);
         let service = service_of_connection(services, &record.key);
-        claim.set_exception(is_exception(services, service, &record.key, hash, target));
+        let pair = ServicePair::new(services, service, &record.key, hash);
+        claim.set_exception(is_exception(services, &pair, &record.key, target));
         let Some((place, here, silent_ns)) = self.connections.peek_silent(&record.key, now) else {
             return self.enter_remote(counts, (record, hash), claim, now);
         };

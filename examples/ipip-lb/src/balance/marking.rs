@@ -2,15 +2,16 @@
 //! again.
 
 use super::Worker;
-use super::schedule::is_exception;
+use super::schedule::{ServicePair, is_exception};
 use super::serve::service_of_connection;
 use crate::connection::{Connection, State};
 use crate::connections::{Connections, Journal, Walk};
 use crate::services::ServiceTable;
 use hotloop::packet::flow_key::FlowKey;
+use hotloop::packet::seed::Seed;
 use hotloop::stage::Instant;
 
-/// How many places it looks at in a turn, whatever the time. Where it has time for more turns than it needs, it is
+/// How many places it looks at for each turn, whatever the time. Where it has time for more turns than it needs, it is
 /// done earlier.
 const SLOTS_A_TURN_MIN: usize = 4;
 
@@ -21,8 +22,15 @@ const SLOTS_A_TURN_MAX: usize = 1_024;
 /// or more, so some 10 µs a turn.
 const CONNECTIONS_A_TURN: usize = 48;
 
-/// How many places it looks at before it counts the connections in them.
-const SLOTS_A_STEP: usize = 16;
+/// How many times as fast as need be it goes where it is late.
+const HURRY: u64 = 2;
+
+/// How many of the bits of [`Pass::slots_per_ns`] are after the point.
+const PACE_BITS: u32 = 32;
+
+/// How many places it looks at together, in a turn in which as many are due: so it waits for the memory of all of
+/// them at once.
+const SLOTS_A_STEP: usize = 8;
 
 /// How often connections are looked at within the shortest idle timeout: a connection that is
 /// [due](Connection::is_due) after a third is claimed again long before the other nodes forget it.
@@ -49,10 +57,15 @@ struct Pass {
     walk: Walk,
     /// Whether it begins anew at the end, as it began somewhere in between.
     comes_round: bool,
-    slot_count: usize,
+    /// How many places are due in a nanosecond, in fractions of [`PACE_BITS`] bits.
+    slots_per_ns: u64,
     /// How many places it has looked at.
     done_count: usize,
     begin: Instant,
+    /// When it last looked at some.
+    turned: Instant,
+    /// How many turns there were since then.
+    turn_count: usize,
     /// How long it is to take, in nanoseconds.
     length_ns: u64,
     /// What [`Connections::moved_count`] was when it began.
@@ -70,28 +83,37 @@ enum Purpose {
 
 impl Pass {
     fn new(purpose: Purpose, connections: &Connections, now: Instant, length_ns: u64) -> Self {
+        let (slot_count, length_ns) = (connections.slot_count() as u128, length_ns.max(1));
         Self {
             purpose,
             walk: Walk::default(),
             comes_round: false,
-            slot_count: connections.slot_count(),
+            slots_per_ns: ((slot_count << PACE_BITS) / u128::from(length_ns)) as u64,
             done_count: 0,
             begin: now,
-            length_ns: length_ns.max(1),
+            turned: now,
+            turn_count: 0,
+            length_ns,
             moved_count: connections.moved_count(),
             has_found: false,
         }
     }
 
-    /// How many places to look at now, to be through in time.
+    /// How many places to look at now, to be through in time. What it is late by, as after a time off its CPU, it catches up
+    /// over many turns, none of which takes much longer than the others.
     fn budget(&self, now: Instant) -> usize {
+        let count_in =
+            |ns| ((u128::from(self.slots_per_ns) * u128::from(ns)) >> PACE_BITS) as usize;
         let passed_ns = now.ns_since(self.begin);
-        if passed_ns >= self.length_ns {
-            return SLOTS_A_TURN_MAX;
-        }
-        let due = self.slot_count as u128 * u128::from(passed_ns) / u128::from(self.length_ns);
-        let slots_min = if self.purpose == Purpose::Refresh { 0 } else { SLOTS_A_TURN_MIN };
-        (due as usize).saturating_sub(self.done_count).clamp(slots_min, SLOTS_A_TURN_MAX)
+        let late_count = if passed_ns >= self.length_ns {
+            usize::MAX
+        } else {
+            count_in(passed_ns).saturating_sub(self.done_count)
+        };
+        let is_refresh = self.purpose == Purpose::Refresh;
+        let slots_min = if is_refresh { 0 } else { SLOTS_A_TURN_MIN * self.turn_count };
+        let hurried = count_in(HURRY * now.ns_since(self.turned));
+        late_count.min(hurried).max(slots_min).min(SLOTS_A_TURN_MAX)
     }
 }
 
@@ -111,8 +133,8 @@ impl<P> Worker<P> {
         // One that is under way goes on from where it is: however often the table changes, it comes everywhere.
         let pass = match self.marking.pass {
             Some(Pass { walk, purpose: Purpose::Mark { .. }, has_found, .. }) => {
-                let slot_count = 2 * pass.slot_count;
-                Pass { walk, comes_round: true, slot_count, has_found, ..pass }
+                let slots_per_ns = 2 * pass.slots_per_ns;
+                Pass { walk, comes_round: true, slots_per_ns, has_found, ..pass }
             }
             _ => pass,
         };
@@ -135,7 +157,7 @@ impl<P> Worker<P> {
         if self.connections.journal().take_has_new() {
             self.marking.has_found = true;
         }
-        if !self.marking.has_found {
+        if !self.marking.has_found || self.connections.is_empty() {
             return;
         }
         let lasting = [State::Established, State::Udp, State::Other];
@@ -146,12 +168,14 @@ impl<P> Worker<P> {
 
     #[cold]
     fn go_on_walking(&mut self, services: &ServiceTable, mut pass: Pass, now: Instant) {
-        let budget = pass.budget(now);
-        let (mut slot_count, mut connection_count) = (0, 0);
-        while slot_count < budget && connection_count < CONNECTIONS_A_TURN {
-            let step = SLOTS_A_STEP.min(budget - slot_count);
-            slot_count += step;
-            let Some(next) = self.step(services, pass, (step, &mut connection_count), now) else {
+        pass.turn_count += 1;
+        let (mut step_count, mut connection_count) = (pass.budget(now) / SLOTS_A_STEP, 0);
+        if step_count > 0 {
+            (pass.turned, pass.turn_count) = (now, 0);
+        }
+        while step_count > 0 && connection_count < CONNECTIONS_A_TURN {
+            step_count -= 1;
+            let Some(next) = self.step(services, pass, &mut connection_count, now) else {
                 self.marking.pass = None;
                 return;
             };
@@ -160,13 +184,12 @@ impl<P> Worker<P> {
         self.marking.pass = Some(pass);
     }
 
-    /// Looks at the next `budget` places, and counts the connections in them. Returns how the walk goes on, or none at its
-    /// end.
+    /// Looks at the next places, and counts the connections in them. Returns how the walk goes on, or none at its end.
     fn step(
         &mut self,
         services: &ServiceTable,
         mut pass: Pass,
-        (budget, connection_count): (usize, &mut usize),
+        connection_count: &mut usize,
         now: Instant,
     ) -> Option<Pass> {
         let Self { connections, seed, .. } = self;
@@ -182,17 +205,20 @@ impl<P> Worker<P> {
             }
         };
         let next = match pass.purpose {
-            Purpose::Refresh => connections.walk(pass.walk, budget, |key, it, journal| {
+            Purpose::Refresh => connections.walk(pass.walk, SLOTS_A_STEP, |key, it, journal| {
                 refresh(key, it, journal, false);
             }),
-            Purpose::Mark { .. } => connections.walk(pass.walk, budget, |key, it, journal| {
-                let was_own_exception = it.is_own_exception();
-                let service = service_of_connection(services, key);
-                it.set_exception(is_exception(services, service, key, seed.hash(key), it.target));
-                refresh(key, it, journal, was_own_exception != it.is_own_exception());
-            }),
+            Purpose::Mark { .. } => {
+                let mut pairs = pairs(services, seed, connections, pass.walk).into_iter();
+                connections.walk(pass.walk, SLOTS_A_STEP, |key, it, journal| {
+                    let was_own_exception = it.is_own_exception();
+                    let pair = pairs.next().unwrap_or_default();
+                    it.set_exception(is_exception(services, &pair, key, it.target));
+                    refresh(key, it, journal, was_own_exception != it.is_own_exception());
+                })
+            }
         };
-        pass.done_count += budget;
+        pass.done_count += SLOTS_A_STEP;
         match next {
             Some(walk) => Some(Pass { walk, ..pass }),
             None if pass.comes_round => {
@@ -212,5 +238,69 @@ impl<P> Worker<P> {
         }
         self.marking.is_incomplete = false;
         None
+    }
+}
+
+/// The services that take the next connections of a walk, the memory of whose choices is then on its way.
+fn pairs<'d>(
+    services: &'d ServiceTable,
+    seed: &Seed,
+    connections: &Connections,
+    walk: Walk,
+) -> [ServicePair<'d>; SLOTS_A_STEP] {
+    let (mut pairs, mut count) = ([ServicePair::default(); SLOTS_A_STEP], 0);
+    connections.scan(walk, SLOTS_A_STEP, |key, _| {
+        let service = service_of_connection(services, &key);
+        pairs[count] = ServicePair::new(services, service, &key, seed.hash(&key));
+        pairs[count].prefetch(services, &key);
+        count += 1;
+    });
+    pairs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    /// A walk through a million places in a second, at its beginning.
+    fn pass(purpose: Purpose) -> Pass {
+        let connections = Connections::new(64, [0; 8], None).unwrap();
+        let slots_per_ns = (1_000_000 << PACE_BITS) / SECOND_NS;
+        Pass { slots_per_ns, ..Pass::new(purpose, &connections, Instant::from_ns(0), SECOND_NS) }
+    }
+
+    /// Takes turns, this long after each other, until a time. Returns how many places the most were in a turn.
+    fn take_turns(pass: &mut Pass, turn_ns: u64, until_ns: u64) -> usize {
+        let mut most = 0;
+        while pass.turned.as_ns() + turn_ns <= until_ns {
+            let now = Instant::from_ns(pass.turned.as_ns() + turn_ns);
+            let budget = pass.budget(now);
+            (pass.turned, pass.done_count) = (now, pass.done_count + budget);
+            most = most.max(budget);
+        }
+        most
+    }
+
+    #[test]
+    fn a_walk_that_was_late_catches_up_over_many_turns() {
+        let mut pass = pass(Purpose::Refresh);
+        assert!(take_turns(&mut pass, 20_000, SECOND_NS / 4) <= 21);
+        // For a tenth of a second it has no turn.
+        pass.turned = Instant::from_ns(SECOND_NS * 35 / 100);
+        assert!((38..=40).contains(&take_turns(&mut pass, 20_000, SECOND_NS * 40 / 100)));
+        assert!(pass.done_count < 360_000, "{}", pass.done_count);
+        assert!((38..=40).contains(&take_turns(&mut pass, 20_000, SECOND_NS * 47 / 100)));
+        assert!(pass.done_count.abs_diff(470_000) <= 40, "{}", pass.done_count);
+        assert!(take_turns(&mut pass, 20_000, SECOND_NS / 2) <= 21);
+    }
+
+    #[test]
+    fn a_walk_ends_after_its_time_too() {
+        let mut pass = pass(Purpose::Refresh);
+        pass.turned = Instant::from_ns(SECOND_NS);
+        take_turns(&mut pass, 20_000, SECOND_NS * 155 / 100);
+        assert!(pass.done_count >= 1_000_000, "{}", pass.done_count);
     }
 }

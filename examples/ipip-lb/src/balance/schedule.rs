@@ -195,26 +195,60 @@ fn by_configuration(
     client: IpAddr,
     hash: u32,
 ) -> Option<TargetId> {
-    let is_by_client = service.scheduler == Scheduler::Source;
-    let hash = if is_by_client { services.settings.hashes.of_client(client) } else { hash };
+    let hash = hash_for(services, service, client, hash);
     services.other_than_client(service, service.by_hash(hash)?, client, hash)
 }
 
+/// The hash by which a service chooses for a client, of a flow with this hash.
+fn hash_for(services: &ServiceTable, service: &Service, client: IpAddr, hash: u32) -> u32 {
+    let is_by_client = service.scheduler == Scheduler::Source;
+    if is_by_client { services.settings.hashes.of_client(client) } else { hash }
+}
+
+/// The services that take the packets of a connection, where any do: by the table in use, and by the
+/// [other](ServiceTable::other) one; and the hash of its flow.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ServicePair<'d> {
+    service: Option<&'d Service>,
+    other: Option<&'d Service>,
+    hash: u32,
+}
+
+impl<'d> ServicePair<'d> {
+    /// That of a connection which `service` takes by the table in use.
+    #[inline]
+    pub fn new(
+        services: &'d ServiceTable,
+        service: Option<&'d Service>,
+        key: &FlowKey,
+        hash: u32,
+    ) -> Self {
+        let other = services.other().and_then(|other| service_of_connection(other, key));
+        Self { service, other, hash }
+    }
+
+    /// Asks for the memory that [`is_exception`] reads.
+    #[inline]
+    pub fn prefetch(&self, services: &ServiceTable, key: &FlowKey) {
+        for service in [self.service, self.other].into_iter().flatten() {
+            service.prefetch(hash_for(services, service, key.source(), self.hash));
+        }
+    }
+}
+
 /// Whether a connection with this target is an exception: were it forgotten, its next packet might go
-/// elsewhere, here or at a peer that goes by the [other](ServiceTable::other) table. `service` is the one that takes
-/// the packet, by the table in use.
+/// elsewhere, here or at a peer that goes by the [other](ServiceTable::other) table.
 pub fn is_exception(
     services: &ServiceTable,
-    service: Option<&Service>,
+    pair: &ServicePair<'_>,
     key: &FlowKey,
-    hash: u32,
     target: TargetId,
 ) -> bool {
-    is_elsewhere(services, service, key, hash, target)
+    is_elsewhere(services, pair.service, key, pair.hash, target)
         || services.other().is_some_and(|other| {
             // Where it has no such backend, no table of connections keeps this one where it is.
             other.active(target).is_some()
-                && is_elsewhere(other, service_of_connection(other, key), key, hash, target)
+                && is_elsewhere(other, pair.other, key, pair.hash, target)
         })
 }
 

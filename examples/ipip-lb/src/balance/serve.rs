@@ -2,7 +2,7 @@
 
 use super::answer::IcmpError;
 use super::fragments::Datagram;
-use super::schedule::is_exception;
+use super::schedule::{ServicePair, is_exception};
 use super::{BalanceDrop, Turn, Worker, refusal};
 use crate::arrival::hash;
 use crate::config::{IcmpEcho, Scheduler};
@@ -151,13 +151,8 @@ impl<P: PacketBuf + Carries> Worker<P> {
             connection.go_on_with(target, now);
             connection.follow_client(packet.flags, now);
         }
-        connection.set_exception(is_exception(
-            services,
-            Some(service),
-            packet.key,
-            packet.hash,
-            target,
-        ));
+        let pair = ServicePair::new(services, Some(service), packet.key, packet.hash);
+        connection.set_exception(is_exception(services, &pair, packet.key, target));
         self.connections.set((place, packet.key), connection, now);
         Ok(target)
     }
@@ -189,14 +184,9 @@ impl<P: PacketBuf + Carries> Worker<P> {
             {
                 connection.target = chosen;
             }
-            let target = connection.target;
-            connection.set_exception(is_exception(
-                services,
-                Some(service),
-                packet.key,
-                hash,
-                target,
-            ));
+            let pair = ServicePair::new(services, Some(service), packet.key, hash);
+            let is_exception = is_exception(services, &pair, packet.key, connection.target);
+            connection.set_exception(is_exception);
             self.connections.set((place, packet.key), connection, now);
         }
         self.schedule.connection_added(connection.target, turn.counts);

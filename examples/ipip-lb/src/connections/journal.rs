@@ -49,6 +49,11 @@ impl Journal {
         self.keys.pop_front()
     }
 
+    /// The keys that wait to be taken, in their order.
+    pub fn iter(&self) -> impl Iterator<Item = &FlowKey> {
+        self.keys.iter()
+    }
+
     /// How many keys wait to be taken.
     #[must_use]
     pub fn len(&self) -> usize {

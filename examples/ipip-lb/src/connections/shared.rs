@@ -58,6 +58,21 @@ impl Connections {
         Some((place, self.connection(place)?, silent_ns))
     }
 
+    /// Asks for the memory of the next connections in the journal, so many, before they are looked up.
+    pub fn prefetch_journalled(&mut self, count: usize) {
+        let Self { v4, v6, journal, .. } = self;
+        let v4_keys = journal.iter().take(count).map(|key| match key {
+            FlowKey::V4(key) => Some(*key),
+            FlowKey::V6(_) => None,
+        });
+        v4.table.hint_burst(v4_keys, &mut v4.hints);
+        let v6_keys = journal.iter().take(count).map(|key| match key {
+            FlowKey::V4(_) => None,
+            FlowKey::V6(key) => Some(*key),
+        });
+        v6.table.hint_burst(v6_keys, &mut v6.hints);
+    }
+
     /// Changes the connection in a place to what another node says of it, which it forgets in `left_ns`
     /// nanoseconds.
     ///
@@ -96,12 +111,14 @@ impl Connections {
     ) -> Option<Walk> {
         let Self { v4, v6, journal, .. } = self;
         match walk {
-            Walk::V4(cursor) => {
+            Walk::V4(cursor) if !v4.table.is_empty() => {
                 let next = v4.table.scan_mut(cursor, budget, |key, (it, _)| {
                     visit(&FlowKey::V4(*key), it, journal);
                 });
                 Some(next.map_or(Walk::V6(Cursor::default()), Walk::V4))
             }
+            Walk::V4(_) => Some(Walk::V6(Cursor::default())),
+            Walk::V6(_) if v6.table.is_empty() => None,
             Walk::V6(cursor) => {
                 let next = v6.table.scan_mut(cursor, budget, |key, (it, ())| {
                     visit(&FlowKey::V6(*key), it, journal);
@@ -111,10 +128,12 @@ impl Connections {
         }
     }
 
-    /// How many places a [`walk`](Self::walk) goes through.
+    /// How many places a [`walk`](Self::walk) goes through, which leaves out tables without connections.
     #[must_use]
     pub fn slot_count(&self) -> usize {
-        self.v4.table.slot_count() + self.v6.table.slot_count()
+        let v4 = if self.v4.table.is_empty() { 0 } else { self.v4.table.slot_count() };
+        let v6 = if self.v6.table.is_empty() { 0 } else { self.v6.table.slot_count() };
+        v4 + v6
     }
 
     /// How many connections have moved to other places so far, to make room for new ones.

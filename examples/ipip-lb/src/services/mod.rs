@@ -456,6 +456,12 @@ impl Service {
     pub fn by_hash(&self, hash: u32) -> Option<TargetId> {
         self.maglev.backend(hash).map(|index| self.choices[index].target)
     }
+
+    /// Asks for the memory in which [`by_hash`](Self::by_hash) finds it.
+    #[inline(always)]
+    pub fn prefetch(&self, hash: u32) {
+        self.maglev.prefetch(hash);
+    }
 }
 
 impl Target {

@@ -140,8 +140,8 @@ impl Node {
                 changes.extend_from_slice(found);
                 true
             });
-            // Enough for 400 connections.
-            for _ in 0..50 {
+            // Enough for 400 connections: no time passes, so there is one in each turn.
+            for _ in 0..400 {
                 self.lb.tick();
             }
             let is_quiet = changes.len() == before && self.exceptions.waiting_count() == 0;
