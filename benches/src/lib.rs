@@ -21,6 +21,7 @@ pub mod figure;
 pub mod forwarder;
 pub mod hugepages;
 pub mod instrument;
+pub mod interrupts;
 pub mod peers;
 pub mod row;
 mod slices;

@@ -12,6 +12,7 @@ use core_affinity::CoreId;
 use hotloop_benches::cores::Pair;
 use hotloop_benches::hugepages::Reserved;
 use hotloop_benches::instrument::come_first;
+use hotloop_benches::interrupts::Interrupts;
 use hotloop_benches::table::{Table, write};
 use ipip_lb::connections::Connections;
 use ipip_lb::services::Standing;
@@ -30,8 +31,9 @@ const SERVICE_COUNT: u32 = 10;
 /// One of which is drained, so that a tenth of the connections are exceptions.
 const BACKEND_COUNT: u32 = 10;
 
-/// Rounds of each size: those of the larger one take ten times as long.
-const ROUND_COUNTS: [usize; 2] = [16, 8];
+/// Rounds of each size, and how many walks there are in each: every other one begins exceptions, and the next one ends them.
+/// Those of the larger size take ten times as long.
+const ROUND_COUNTS: [(usize, usize); 2] = [(12, 4), (6, 2)];
 const ROUND_COUNT_QUICK: usize = 4;
 
 const HUGEPAGE_BYTES: usize = 2 << 20;
@@ -57,15 +59,15 @@ pub fn run(words: &[&str]) -> Result<(), String> {
     Pair::pin()?;
     match core {
         Some(core) => {
-            for (setup, round_count) in setups.iter().zip(ROUND_COUNTS) {
+            for (setup, (round_count, walk_count)) in setups.iter().zip(ROUND_COUNTS) {
                 let round_count = if is_quick { ROUND_COUNT_QUICK } else { round_count };
-                all.push(measure(setup, core, round_count)?);
+                all.push(measure(setup, core, (round_count, walk_count))?);
             }
         }
         None => table.unshown.push("a worker and control on two CPUs: there is one".to_owned()),
     }
     drop(reserved);
-    table.rows = all.iter().map(Measured::row).collect();
+    table.rows = all.iter().flat_map(Measured::rows).collect();
     table.notes = page::notes(&all);
     table.print();
     for (extension, text) in [("json", table.json()), ("md", page::markdown(&all, &table))] {
@@ -90,7 +92,11 @@ fn hugepage_count(setup: &Setup) -> usize {
 }
 
 /// All rounds of a size: this thread is the worker.
-fn measure(setup: &Setup, core: CoreId, round_count: usize) -> Result<Measured, String> {
+fn measure(
+    setup: &Setup,
+    core: CoreId,
+    (round_count, walk_count): (usize, usize),
+) -> Result<Measured, String> {
     eprintln!("{} connections", short(setup.flow_count));
     let nodes = Nodes::new(prepare_ms_max(setup.flow_count))?;
     let config = nodes.of_node(setup.configuration());
@@ -106,8 +112,9 @@ fn measure(setup: &Setup, core: CoreId, round_count: usize) -> Result<Measured, 
         Control::start(core, &config, (steering.publisher, asker), Arc::clone(&tables[0]))?;
     let peer = Peer::start(core, &nodes, &config.balancer)?;
     let notes = [Notes::new(), Notes::new()];
-    let mut rounds = Rounds { setup, bed, control, tables, notes };
-    let walks = (0..round_count).map(|round| rounds.walk(round));
+    let interrupts = Interrupts::of_this_cpu()?;
+    let mut rounds = Rounds { setup, bed, control, interrupts, tables, notes };
+    let walks = (0..round_count).map(|_| rounds.walks(walk_count));
     let walks = walks.collect::<Result<_, _>>()?;
     let of_changes = peer.finish()?;
     let start = || Peer::start(core, &nodes, &config.balancer);

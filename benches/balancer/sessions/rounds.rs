@@ -4,6 +4,7 @@ use super::node::{Control, Heard, NONE, Peer};
 use super::short;
 use crate::bed::{Bed, Setup};
 use hotloop_benches::figure::{Figure, median};
+use hotloop_benches::interrupts::Interrupts;
 use hotloop_benches::row::Row;
 use ipip_lb::services::ServiceTable;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 pub const RATIO_MAX: f64 = 1.1;
 
 /// For how long bursts are measured without a walk before one, and again after it.
-const QUIET: Duration = Duration::from_millis(300);
+const QUIET: Duration = Duration::from_millis(500);
 
 /// The most that a walk may take, or a snapshot.
 const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -28,10 +29,17 @@ const SLICE_NS: u64 = 400_000;
 /// walk does that from one slice to the next.
 const DISTURBED: f64 = 1.5;
 
+/// Of some bursts, what nearly all took at most.
+pub type MostNs = fn(&Bursts) -> f64;
+
+/// Which bursts count, and what these took.
+pub const KINDS: [(&str, MostNs); 2] =
+    [("all", |it| it.most_ns), ("without an interrupt", |it| it.uninterrupted_ns)];
+
 /// What was measured of a size.
 pub struct Measured {
     pub flow_count: u32,
-    pub walks: Vec<Walk>,
+    pub walks: Vec<Walks>,
     pub snapshots: Vec<Snapshot>,
     /// How long a walk takes a worker without packets.
     pub idle_s: Vec<f64>,
@@ -39,11 +47,11 @@ pub struct Measured {
     pub of_changes: Heard,
 }
 
-/// A round with a walk.
-pub struct Walk {
+/// A round with walks.
+pub struct Walks {
     pub quiet: Bursts,
     pub walking: Bursts,
-    /// How long it took until all was found and taken.
+    /// How long one took until all was found and taken, in the mean.
     pub took_s: f64,
     /// And then until the peer had entered it.
     pub handover_s: f64,
@@ -57,6 +65,10 @@ pub struct Bursts {
     pub median_ns: f64,
     /// What nearly all took at most.
     pub most_ns: f64,
+    /// The same without the longest ones, as many as there were interrupts.
+    pub uninterrupted_ns: f64,
+    /// How many interrupts there were in a second.
+    pub interrupts_per_s: f64,
     /// The share of bursts in slices that count.
     pub kept_share: f64,
 }
@@ -74,27 +86,31 @@ pub struct Snapshot {
 
 /// The nanoseconds of bursts, in memory that is there: a page that the kernel has to give at every thousandth would be
 /// what is measured.
-pub struct Notes(Vec<u32>);
+pub struct Notes {
+    all_ns: Vec<u32>,
+    interrupt_count: u64,
+}
 
 impl Notes {
     /// With room for those of half a minute, at some microseconds each; more are left out.
     pub fn new() -> Self {
         let mut all_ns = vec![1; 1 << 23];
         all_ns.clear();
-        Self(all_ns)
+        Self { all_ns, interrupt_count: 0 }
     }
 
     #[inline]
     fn note(&mut self, took: Duration) {
-        if self.0.len() < self.0.capacity() {
-            self.0.push(took.as_nanos() as u32);
+        if self.all_ns.len() < self.all_ns.capacity() {
+            self.all_ns.push(took.as_nanos() as u32);
         }
     }
 
     /// Takes out what was noted.
     fn take(&mut self) -> Bursts {
-        let bursts = Bursts::of(&self.0);
-        self.0.clear();
+        let bursts = Bursts::of(&self.all_ns, self.interrupt_count as f64);
+        self.all_ns.clear();
+        self.interrupt_count = 0;
         bursts
     }
 }
@@ -102,7 +118,7 @@ impl Notes {
 impl Bursts {
     /// Of those that came one after the other. What took much longer than others alike was not on the CPU, which is the
     /// machine's doing.
-    fn of(bursts_ns: &[u32]) -> Self {
+    fn of(bursts_ns: &[u32], interrupt_count: f64) -> Self {
         let slices = slices(bursts_ns);
         let mean =
             |slice: &[u32]| slice.iter().map(|ns| f64::from(*ns)).sum::<f64>() / slice.len() as f64;
@@ -111,13 +127,24 @@ impl Bursts {
         let kept = slices.iter().zip(&means).filter(|(_, mean)| **mean <= mean_max);
         let mut kept_ns: Vec<_> = kept.flat_map(|(slice, _)| slice.iter().copied()).collect();
         kept_ns.sort_unstable();
-        let at = |share: f64| {
-            let place = (kept_ns.len() as f64 * share) as usize;
+        let kept_share = kept_ns.len() as f64 / bursts_ns.len() as f64;
+        let interrupted = ((interrupt_count * kept_share) as usize).min(kept_ns.len());
+        let at = |count: usize, share: f64| {
+            let place = (count as f64 * share) as usize;
             kept_ns.get(place).map_or(f64::NAN, |ns| f64::from(*ns))
         };
-        let kept_share = kept_ns.len() as f64 / bursts_ns.len() as f64;
-        Self { median_ns: at(0.5), most_ns: at(SHARE), kept_share }
+        Self {
+            median_ns: at(kept_ns.len(), 0.5),
+            most_ns: at(kept_ns.len(), SHARE),
+            uninterrupted_ns: at(kept_ns.len() - interrupted, SHARE),
+            interrupts_per_s: interrupt_count * 1e9 / sum_ns(bursts_ns) as f64,
+            kept_share,
+        }
     }
+}
+
+fn sum_ns(bursts_ns: &[u32]) -> u64 {
+    bursts_ns.iter().map(|ns| u64::from(*ns)).sum()
 }
 
 /// Bursts that follow each other, of [`SLICE_NS`] together or a little more.
@@ -134,16 +161,15 @@ fn slices(bursts_ns: &[u32]) -> Vec<&[u32]> {
 }
 
 impl Measured {
-    /// What nearly all bursts took during a walk, over what they took without one.
-    pub fn ratio(&self) -> Figure {
-        let ratios = self.walks.iter().map(|walk| walk.walking.most_ns / walk.quiet.most_ns);
-        Figure::of_rounds(&ratios.collect::<Vec<_>>())
-    }
-
-    pub fn row(&self) -> Row {
-        let name =
-            format!("99.9 % of bursts during a walk, {} connections", short(self.flow_count));
-        Row::limit(&name, "times without", &self.ratio(), RATIO_MAX)
+    /// What nearly all bursts took during a walk, over what they took without one: of all, and of those without an interrupt.
+    pub fn rows(&self) -> [Row; 2] {
+        KINDS.map(|(kind, most_ns)| {
+            let ratios = self.walks.iter().map(|it| most_ns(&it.walking) / most_ns(&it.quiet));
+            let ratio = Figure::of_rounds(&ratios.collect::<Vec<_>>());
+            let count = short(self.flow_count);
+            let name = format!("99.9 % of bursts during a walk, {count} connections, {kind}");
+            Row::limit(&name, "times without", &ratio, RATIO_MAX)
+        })
     }
 }
 
@@ -152,6 +178,7 @@ pub struct Rounds<'a> {
     pub setup: &'a Setup,
     pub bed: Bed,
     pub control: Control,
+    pub interrupts: Interrupts,
     /// By the first connections were made; by the second, one backend is drained.
     pub tables: [Arc<ServiceTable>; 2],
     /// Of bursts without a walk, and with one.
@@ -159,20 +186,27 @@ pub struct Rounds<'a> {
 }
 
 impl Rounds<'_> {
-    /// Bursts without a walk, and with one that finds the exceptions of a table, or that there are none any more.
-    pub fn walk(&mut self, round: usize) -> Result<Walk, String> {
-        self.settle()?;
-        self.play_quiet();
-        let (cpu_ns, begin) = (self.control.cpu_ns()?, Instant::now());
-        let serial = self.change(round);
-        self.play_until("the walk", true, |control| control.marked() == serial)?;
-        let took = begin.elapsed();
-        self.settle()?;
-        let handover_s = (begin.elapsed() - took).as_secs_f64();
-        let cpu_ms = self.cpu_ms_since(cpu_ns)?;
-        self.play_quiet();
+    /// Bursts without a walk, and with one that finds the exceptions of a table, or that there are none any more; and so on,
+    /// for so many walks.
+    pub fn walks(&mut self, count: usize) -> Result<Walks, String> {
+        let (mut took, mut handover, mut cpu_ms) = (Duration::ZERO, Duration::ZERO, [0.0; 2]);
+        for walk in 0..count {
+            self.settle()?;
+            self.play_quiet()?;
+            let (cpu_ns, begin) = (self.control.cpu_ns()?, Instant::now());
+            let serial = self.change(walk);
+            self.play_until("the walk", true, |control| control.marked() == serial)?;
+            let took_it = begin.elapsed();
+            self.settle()?;
+            (took, handover) = (took + took_it, handover + begin.elapsed() - took_it);
+            let its_ms = self.cpu_ms_since(cpu_ns)?;
+            cpu_ms = [cpu_ms[0] + its_ms[0], cpu_ms[1] + its_ms[1]];
+            self.play_quiet()?;
+        }
         let [quiet, walking] = self.notes.each_mut().map(Notes::take);
-        Ok(Walk { quiet, walking, took_s: took.as_secs_f64(), handover_s, cpu_ms })
+        let [took_s, handover_s] = [took, handover].map(|it| it.as_secs_f64() / count as f64);
+        let cpu_ms = cpu_ms.map(|it| it / count as f64);
+        Ok(Walks { quiet, walking, took_s, handover_s, cpu_ms })
     }
 
     /// A peer comes, and enters all exceptions.
@@ -183,7 +217,7 @@ impl Rounds<'_> {
         let serial = self.change(0);
         let is_alone = |control: &Control| control.marked() == serial && control.entered() == NONE;
         self.play_until("the end of the peer", false, is_alone)?;
-        self.play_quiet();
+        self.play_quiet()?;
         let (cpu_ns, begin) = (self.control.cpu_ns()?, Instant::now());
         let peer = start()?;
         self.play_until("a snapshot", true, |control| control.entered() == serial)?;
@@ -212,10 +246,12 @@ impl Rounds<'_> {
         serial
     }
 
-    fn play_quiet(&mut self) {
-        let Self { bed, notes: [notes, _], .. } = self;
-        let begin = Instant::now();
+    fn play_quiet(&mut self) -> Result<(), String> {
+        let Self { bed, interrupts, notes: [notes, _], .. } = self;
+        let (before, begin) = (interrupts.count()?, Instant::now());
         bed.play_while(|_| begin.elapsed() < QUIET, |took| notes.note(took));
+        notes.interrupt_count += interrupts.count()? - before;
+        Ok(())
     }
 
     /// Until the peer has entered all.
@@ -230,8 +266,8 @@ impl Rounds<'_> {
         do_count: bool,
         is_so: impl Fn(&Control) -> bool,
     ) -> Result<(), String> {
-        let Self { bed, control, notes: [_, notes], .. } = self;
-        let begin = Instant::now();
+        let Self { bed, control, interrupts, notes: [_, notes], .. } = self;
+        let (before, begin) = (interrupts.count()?, Instant::now());
         let mut is_done = false;
         let goes_on = |_| {
             is_done = is_so(control);
@@ -243,6 +279,9 @@ impl Rounds<'_> {
             }
         };
         bed.play_while(goes_on, note);
+        if do_count {
+            notes.interrupt_count += interrupts.count()? - before;
+        }
         if is_done { Ok(()) } else { Err(format!("{what} took more than {WAIT_MAX:?}")) }
     }
 
