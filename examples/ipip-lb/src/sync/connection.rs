@@ -113,14 +113,17 @@ impl Connection {
     /// The connection is over.
     pub fn advance(&mut self, peers: &Mutex<Peers>, now_ms: u64) -> Result<bool, Over> {
         let done = self.try_advance(peers, now_ms);
-        done.map_err(|why| {
-            let session = match self.stage {
-                Stage::Session(session) => Some(session),
-                _ => None,
-            };
-            let peer = session.map(|it| it.peer).or(self.expected).or(self.claimed);
-            Over { peer, session, why }
-        })
+        done.map_err(|why| self.over(why))
+    }
+
+    /// What is over with it, for this reason.
+    pub fn over(&self, why: String) -> Over {
+        let session = match self.stage {
+            Stage::Session(session) => Some(session),
+            _ => None,
+        };
+        let peer = session.map(|it| it.peer).or(self.expected).or(self.claimed);
+        Over { peer, session, why }
     }
 
     fn try_advance(&mut self, peers: &Mutex<Peers>, now_ms: u64) -> Result<bool, String> {

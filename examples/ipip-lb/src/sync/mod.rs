@@ -79,7 +79,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
-use tls::Tls;
+pub use tls::Tls;
 use transport::{Shared, Transport, lock};
 use wire::NodeState;
 
@@ -94,6 +94,7 @@ pub struct Sync {
     waker: Waker,
     thread: Option<JoinHandle<()>>,
     local_address: SocketAddr,
+    tls: Option<Tls>,
 }
 
 impl Sync {
@@ -118,14 +119,19 @@ impl Sync {
         let addresses: Vec<_> =
             cluster.peers.iter().map(|peer| (peer.name.clone(), peer.address)).collect();
         let listen = cluster.listen;
-        let transport =
-            Transport::new(listen, tls, &addresses, |peer| peers.connects_to(peer)).map_err(
-                |error| BadInput::new(format!("cluster.listen: {listen}: {error}; write an address of this host and a free port")),
-            )?;
+        let transport = Transport::new(listen, tls.clone(), &addresses, |peer| {
+            peers.connects_to(peer)
+        })
+        .map_err(|error| {
+            BadInput::new(format!(
+                "cluster.listen: {listen}: {error}; write an address of this host and a free port"
+            ))
+        })?;
         let waker = transport.waker().map_err(failed)?;
         let local_address = transport.local_address().map_err(failed)?;
         let shared = Arc::new(Shared {
             peers: Mutex::new(peers),
+            renewed: Mutex::new(None),
             is_over: AtomicBool::new(false),
             started: Instant::now(),
         });
@@ -136,13 +142,27 @@ impl Sync {
                 transport.work(&shared);
             }
         });
-        Ok(Self { shared, waker, thread: Some(thread.map_err(failed)?), local_address })
+        Ok(Self { shared, waker, thread: Some(thread.map_err(failed)?), local_address, tls })
     }
 
     /// Where it listens.
     #[must_use]
     pub const fn local_address(&self) -> SocketAddr {
         self.local_address
+    }
+
+    /// What secures its connections; none where the network is trusted.
+    #[must_use]
+    pub const fn tls(&self) -> Option<&Tls> {
+        self.tls.as_ref()
+    }
+
+    /// Secures connections by this from now on. Those that there are end, and are made anew at once: a certificate that
+    /// counts no more would otherwise do so for as long as its connection.
+    pub fn renew(&mut self, tls: Tls) {
+        *lock(&self.shared.renewed) = Some(tls.clone());
+        self.tls = Some(tls);
+        self.wake();
     }
 
     /// Says this of the node to all peers.

@@ -1,21 +1,26 @@
 //! TLS between nodes: each shows a certificate for its name, signed by an authority that both know.
 
-use crate::config::{Security, read_file};
+use crate::config::{Cluster, Security, read_file};
 use crate::excerpt::excerpt;
 use crate::health::tls::{authorities, why};
-use rustls::client::{Resumption, WebPkiServerVerifier, verify_server_name};
-use rustls::crypto::ring;
+use rustls::client::danger::ServerCertVerifier;
+use rustls::client::{
+    Resumption, WebPkiServerVerifier, verify_server_cert_signed_by_trust_anchor, verify_server_name,
+};
+use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, TrustAnchor, UnixTime};
+use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, ParsedCertificate, WebPkiClientVerifier};
 use rustls::version::TLS13;
 use rustls::{
     AlertDescription, CertificateError, ClientConfig, ClientConnection, Connection, Error,
-    ServerConfig, ServerConnection,
+    RootCertStore, ServerConfig, ServerConnection,
 };
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// How large a file of certificates or keys may be, in bytes: more is a mistake in its name.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -25,6 +30,18 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 pub struct Tls {
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
+    /// What verifies the certificates of servers and of clients.
+    verifiers: (Arc<WebPkiServerVerifier>, Arc<dyn ClientCertVerifier>),
+    files: Arc<Files>,
+}
+
+/// What is in the files.
+#[derive(Debug, Eq, PartialEq)]
+struct Files {
+    /// This node's certificate first.
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+    authorities: Vec<TrustAnchor<'static>>,
 }
 
 impl Tls {
@@ -36,35 +53,61 @@ impl Tls {
         let Security::Tls { certificate, key, authority } = security else { return Ok(None) };
         let roots = Arc::new(authorities(authority)?);
         let (chain, private_key) = (chain(certificate)?, private_key(key)?);
+        let files = Files { chain, key: private_key, authorities: roots.roots.clone() };
         let provider = Arc::new(ring::default_provider());
-        let tls = |error: Error| format!("TLS: {error}");
-        let at = |error: Error| format!("{}: {}", shown(certificate), why(&error));
+        let of_roots = |error| format!("{}: {error}", shown(authority));
+        let servers =
+            WebPkiServerVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider));
+        let servers = servers.build().map_err(of_roots)?;
+        let clients = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider));
+        let clients = clients.build().map_err(of_roots)?;
+        let at = |error: Error| match error {
+            Error::InconsistentKeys(_) => format!(
+                "{}: not for the key in {}; write a certificate and its own key",
+                shown(certificate),
+                shown(key)
+            ),
+            error => format!("{}: {}", shown(certificate), why(&error)),
+        };
+        let client = files.client(Arc::clone(&provider), Arc::clone(&servers)).map_err(at)?;
+        let server = files.server(provider, Arc::clone(&clients)).map_err(at)?;
+        Ok(Some(Self {
+            client: Arc::new(client),
+            server: Arc::new(server),
+            verifiers: (servers, clients),
+            files: Arc::new(files),
+        }))
+    }
 
-        let verifier =
-            WebPkiServerVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider))
-                .build()
-                .map_err(|error| format!("{}: {error}", shown(authority)))?;
-        let mut client = ClientConfig::builder_with_provider(Arc::clone(&provider))
-            .with_protocol_versions(&[&TLS13])
-            .map_err(tls)?
-            .with_webpki_verifier(verifier)
-            .with_client_auth_cert(chain.clone(), private_key.clone_key())
-            .map_err(at)?;
-        // A session that is taken up again shows no certificate: one that expired would go unnoticed.
-        client.resumption = Resumption::disabled();
+    /// Reads the files of `cluster` again, of which this is what was in them before. None where they say the same still.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load); and that no peer with the same authorities would accept the certificate, and why.
+    pub fn renewed(&self, cluster: &Cluster) -> Result<Option<Self>, String> {
+        let read = Self::load(&cluster.security)?.filter(|it| it.files != self.files);
+        if let (Some(tls), Security::Tls { certificate, .. }) = (&read, &cluster.security) {
+            tls.check_own(&cluster.node).map_err(|why| {
+                format!("{}: {why}; write a certificate that peers accept", shown(certificate))
+            })?;
+        }
+        Ok(read)
+    }
 
-        let verifier = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider))
-            .build()
-            .map_err(|error| format!("{}: {error}", shown(authority)))?;
-        let mut server = ServerConfig::builder_with_provider(provider)
-            .with_protocol_versions(&[&TLS13])
-            .map_err(tls)?
-            .with_client_cert_verifier(verifier)
-            .with_single_cert(chain, private_key)
-            .map_err(at)?;
-        server.session_storage = Arc::new(NoServerSessionStorage {});
-        server.send_tls13_tickets = 0;
-        Ok(Some(Self { client: Arc::new(client), server: Arc::new(server) }))
+    /// Checks its own certificate as its peers do, on either side of a connection.
+    fn check_own(&self, node: &str) -> Result<(), String> {
+        let (own, others) = self.files.chain.split_first().ok_or("has no certificate")?;
+        let (name, now) = (server_name(node)?, UnixTime::now());
+        let (servers, clients) = &self.verifiers;
+        let checked = servers
+            .verify_server_cert(own, others, &name, &[], now)
+            .and_then(|_| clients.verify_client_cert(own, others, now));
+        checked.map(drop).map_err(|error| why_not(&error))
+    }
+
+    /// When the first of the certificates that it shows ends, in seconds since 1970 began.
+    #[must_use]
+    pub fn not_after(&self) -> Option<u64> {
+        self.files.chain.iter().filter_map(not_after).min()
     }
 
     /// The client's side of a connection to the peer of this name.
@@ -87,6 +130,36 @@ impl Tls {
     }
 }
 
+impl Files {
+    fn client(
+        &self,
+        provider: Arc<CryptoProvider>,
+        verifier: Arc<WebPkiServerVerifier>,
+    ) -> Result<ClientConfig, Error> {
+        let mut client = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&TLS13])?
+            .with_webpki_verifier(verifier)
+            .with_client_auth_cert(self.chain.clone(), self.key.clone_key())?;
+        // A session that is taken up again shows no certificate: one that expired would go unnoticed.
+        client.resumption = Resumption::disabled();
+        Ok(client)
+    }
+
+    fn server(
+        &self,
+        provider: Arc<CryptoProvider>,
+        verifier: Arc<dyn ClientCertVerifier>,
+    ) -> Result<ServerConfig, Error> {
+        let mut server = ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&TLS13])?
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(self.chain.clone(), self.key.clone_key())?;
+        server.session_storage = Arc::new(NoServerSessionStorage {});
+        server.send_tls13_tickets = 0;
+        Ok(server)
+    }
+}
+
 /// Checks that the other side's certificate is for the peer of this name. A client's is compared with no name before.
 ///
 /// # Errors
@@ -96,6 +169,18 @@ pub fn check_name(connection: &Connection, peer: &str) -> Result<(), String> {
     let first = chain.first().ok_or("shows no certificate")?;
     let certificate = ParsedCertificate::try_from(first).map_err(|error| why_not(&error))?;
     verify_server_name(&certificate, &server_name(peer)?).map_err(|error| why_not(&error))
+}
+
+/// When a certificate ends. Of one that has ended, the verifier says when that was: so it is asked as if all had.
+fn not_after(certificate: &CertificateDer<'_>) -> Option<u64> {
+    let certificate = ParsedCertificate::try_from(certificate).ok()?;
+    let (none, end) = (RootCertStore::empty(), UnixTime::since_unix_epoch(Duration::MAX));
+    match verify_server_cert_signed_by_trust_anchor(&certificate, &none, &[], end, &[]) {
+        Err(Error::InvalidCertificate(CertificateError::ExpiredContext { not_after, .. })) => {
+            Some(not_after.as_secs())
+        }
+        _ => None,
+    }
 }
 
 fn server_name(peer: &str) -> Result<ServerName<'static>, String> {

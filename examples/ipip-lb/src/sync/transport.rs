@@ -32,14 +32,16 @@ const WAKER: Token = Token(1);
 const CONNECTIONS: usize = 2;
 
 /// What both threads use. Neither keeps it for longer than a few frames take.
-pub fn lock(peers: &Mutex<Peers>) -> MutexGuard<'_, Peers> {
-    peers.lock().unwrap_or_else(PoisonError::into_inner)
+pub fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What the two threads share.
 #[derive(Debug)]
 pub struct Shared {
     pub peers: Mutex<Peers>,
+    /// What is to secure connections from now on, where that is new.
+    pub renewed: Mutex<Option<Tls>>,
     pub is_over: AtomicBool,
     pub started: Instant,
 }
@@ -126,6 +128,7 @@ impl Transport {
         let mut events = Events::with_capacity(EVENTS_MAX);
         while !shared.is_over.load(Relaxed) {
             let now_ms = shared.now_ms();
+            self.renew(shared, now_ms);
             self.accept(&shared.peers, now_ms);
             self.dial(&shared.peers, now_ms);
             let has_more = self.advance(&shared.peers, now_ms);
@@ -136,6 +139,16 @@ impl Transport {
                     polled.expect("epoll_wait(2) takes a descriptor and a buffer that are valid")
                 }
             }
+        }
+    }
+
+    /// Ends all connections where other certificates are to secure them: each was accepted by those before.
+    fn renew(&mut self, shared: &Shared, now_ms: u64) {
+        let Some(tls) = lock(&shared.renewed).take() else { return };
+        self.tls = Some(tls);
+        for connection in std::mem::take(&mut self.connections).into_values() {
+            let over = connection.over("made anew, by other certificates of this node".into());
+            self.ended(&connection, over, &shared.peers, now_ms);
         }
     }
 

@@ -1,7 +1,7 @@
 //! What strangers may send to the port, and what peers may that have a certificate: nothing changes, and
 //! memory stays bounded.
 
-use crate::identity::Authority;
+use crate::authority::Authority;
 use crate::nodes::{
     Node, cluster, digest, free_address, memory, pair, record, until, until_caught_up,
 };

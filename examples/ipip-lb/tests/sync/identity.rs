@@ -1,58 +1,18 @@
 //! Who a node lets in: certificates, names, versions, and what must be equal.
 
+use crate::authority::Authority;
 use crate::nodes::{
     Node, balancer, cluster, free_address, pair, until, until_caught_up, until_error,
 };
 use ipip_lb::config::{Cluster, Security};
 use ipip_lb::sync::wire::{FRAME_BYTES_MAX, Frame, Hello, Message, VERSION, decode};
 use ipip_lb::sync::{PeerState, Sync};
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
+use rcgen::{CertificateParams, date_time_ymd};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::time::Duration;
-
-/// An authority, which signs certificates into a folder.
-pub struct Authority {
-    issuer: Issuer<'static, KeyPair>,
-    pem: String,
-}
-
-impl Authority {
-    pub fn new(name: &str) -> Self {
-        let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.distinguished_name.push(DnType::CommonName, name);
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let pem = params.self_signed(&key).unwrap().pem();
-        Self { issuer: Issuer::new(params, key), pem }
-    }
-
-    /// What `node` has in `folder`: a certificate for `name`, changed as the test wants it.
-    pub fn signed(
-        &self,
-        folder: &Path,
-        node: &str,
-        name: &str,
-        change: impl FnOnce(&mut CertificateParams),
-    ) -> Security {
-        let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
-        change(&mut params);
-        let certificate = params.signed_by(&key, &self.issuer).unwrap();
-        let written = |kind: &str, text: String| {
-            let path = folder.join(format!("{node}.{kind}"));
-            fs::write(&path, text).unwrap();
-            path
-        };
-        Security::Tls {
-            certificate: written("pem", certificate.pem()),
-            key: written("key", key.serialize_pem()),
-            authority: written("ca", self.pem.clone()),
-        }
-    }
-}
 
 /// Two nodes with certificates of one authority, changed as the test wants it.
 fn secured(change: impl FnOnce(&Path, &Authority, &mut [Cluster; 2])) -> [Node; 2] {

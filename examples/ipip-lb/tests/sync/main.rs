@@ -1,7 +1,9 @@
 //! Nodes that talk: frames, sockets, certificates, and everything that others may send.
 
+mod authority;
 mod hostile;
 mod identity;
 mod nodes;
+mod renewal;
 mod sessions;
 mod wire;
