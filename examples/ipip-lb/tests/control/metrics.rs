@@ -256,9 +256,14 @@ fn a_scrape_says_of_peers_what_ctl_does() {
     };
     for node in &nodes {
         node.wait_until("both know all", |_| nodes.iter().all(is_caught_up));
-        let metrics = get(node.metrics_address(), "/metrics").unwrap();
+        // Each second it says to its peer that it is there, and bytes are counted.
+        let seen = (0..100).find_map(|_| {
+            let said = node.json(&["cluster"]);
+            let metrics = get(node.metrics_address(), "/metrics").unwrap();
+            (node.json(&["cluster"]) == said).then_some((metrics, said))
+        });
+        let (metrics, said) = seen.expect("a moment without changes");
         assert_eq!(promtool(&metrics), "");
-        let said = node.json(&["cluster"]);
         let peer = &said["peers"][0];
         let shown = |series: String| -> u64 {
             let found =
