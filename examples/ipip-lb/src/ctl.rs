@@ -115,7 +115,8 @@ pub enum CtlCommand {
     },
     /// Print every block, and how long it lasts.
     Blocks,
-    /// Read the configuration again. If something is wrong with it, nothing changes.
+    /// Read the configuration again, and the certificates for peers. If something is wrong with them, nothing
+    /// changes.
     Reload,
     /// Withdraw every VIP that is announced until `announce`, whatever is reloaded meanwhile; what still
     /// comes is balanced.

@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::replace::successor::Successor;
 use crate::services::ServiceTable;
 use crate::sync::wire::NodeState;
-use crate::sync::{Change, Entered, PeerState, PeerStatus, Sync, Walk, Watermark};
+use crate::sync::{Change, Entered, PeerState, PeerStatus, Sync, Tls, Walk, Watermark};
 use hotloop::engine::Asker;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -134,6 +134,17 @@ impl Node {
         let taken = self.exceptions.import(table, &self.imports);
         successor.into_iter().for_each(|it| it.offer(&self.imports[..taken]));
         self.imports.drain(..taken);
+    }
+
+    /// What secures connections to peers.
+    pub(super) const fn tls(&self) -> Option<&Tls> {
+        self.sync.tls()
+    }
+
+    /// See [`Sync::renew`].
+    pub(super) fn renew(&mut self, tls: Tls) {
+        tracing::info!("cluster: connections to peers are made anew, by other certificates");
+        self.sync.renew(tls);
     }
 
     /// See [`Sync::set_epoch`].

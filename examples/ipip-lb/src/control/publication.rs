@@ -17,6 +17,7 @@ use crate::services::{
     Builder, Maglevs, Removal, RemovedTarget, ServiceTable, Standing, TargetName,
 };
 use crate::store::layout::Stored;
+use crate::sync::Tls;
 use hotloop_ops::Capabilities;
 use serde_json::Value;
 use std::collections::VecDeque;
@@ -39,8 +40,10 @@ pub enum Asker {
 /// A configuration that was read, and what of it is the store's.
 pub type Read = (Arc<Config>, Option<Arc<Stored>>);
 
-/// Reads configurations, each together with what of it is the store's, if it comes from one.
-pub type Reader = Background<Option<Arc<Stored>>, Result<Read, String>>;
+/// Reads configurations, each together with what of it is the store's, if it comes from one; and what secures connections
+/// to peers, where that is given as it is: none where that is the same still.
+pub type Reader =
+    Background<(Option<Arc<Stored>>, Option<Tls>), Result<(Read, Option<Tls>), String>>;
 
 /// By which a client is answered. One that has gone away is none the worse for it.
 pub type Answerer = Sender<Result<Value, String>>;
@@ -48,8 +51,8 @@ pub type Answerer = Sender<Result<Value, String>>;
 /// A change that needs a new service table.
 #[derive(Debug)]
 pub enum Change {
-    /// A configuration that was read.
-    Configuration(Read, Vec<Asker>),
+    /// A configuration that was read, and what is to secure connections to peers, where that is new.
+    Configuration(Read, Option<Tls>, Vec<Asker>),
     /// `ctl remove`, with its arguments.
     Removal(Value, Answerer),
     /// `ctl drain` or `ctl weight`.
@@ -74,8 +77,9 @@ pub struct Weighing {
 /// What to do after a service table is built.
 #[derive(Debug)]
 pub enum Building {
-    /// To go over to the configuration, of which this is the store's, and to say so.
-    Configuration(Option<Arc<Stored>>, Vec<Asker>),
+    /// To go over to the configuration, of which this is the store's, and to what is to secure connections to peers,
+    /// where that is new; and to say so.
+    Configuration(Option<Arc<Stored>>, Option<Tls>, Vec<Asker>),
     /// To remember which backend was taken out, and to say so.
     Removal(Removed, Answerer),
     /// To remember that these were, as their drains are over.
@@ -237,9 +241,16 @@ impl Publication {
 /// # Errors
 /// The system grants no thread.
 pub fn reader(name: &'static str, source: Common) -> io::Result<Reader> {
-    let read = move |stored: Option<Arc<Stored>>| {
+    let read = move |(stored, tls): (Option<Arc<Stored>>, Option<Tls>)| {
         let config = source.configuration_with(stored.as_deref());
-        config.map(|it| (Arc::new(it), stored)).map_err(|error| error.to_string())
+        let config = config.map_err(|error| error.to_string())?;
+        let renewed = match tls.zip(config.cluster.as_ref()) {
+            Some((tls, cluster)) => {
+                tls.renewed(cluster).map_err(|why| format!("cluster: {why}"))?
+            }
+            None => None,
+        };
+        Ok(((Arc::new(config), stored), renewed))
     };
     Background::start(name, Capabilities::DAC_READ_SEARCH, read)
 }

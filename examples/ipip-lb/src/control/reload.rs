@@ -1,10 +1,10 @@
 //! Publishes a new service table in three steps: read the configuration, build the table, refresh its
 //! weights and health.
 
-use super::Operator;
 use super::preparing::{Preparing, Proposal, Rest};
 use super::publication::{Aside, Asker, Building, Change, Plans, Refresh};
 use super::sharing::Sharing;
+use super::{Node, Operator};
 use crate::config::Config;
 use crate::services::{Removal, Standing};
 use hotloop_ops::{Reply, notify};
@@ -38,8 +38,9 @@ impl Operator {
         if let Some(read) = self.publication.reader.take() {
             let askers = std::mem::take(&mut self.publication.reading);
             match read.and_then(|read| read) {
-                Ok(read) => {
-                    self.publication.unbuilt.push_back(Change::Configuration(read, askers));
+                Ok((read, renewed)) => {
+                    let change = Change::Configuration(read, renewed, askers);
+                    self.publication.unbuilt.push_back(change);
                 }
                 Err(error) => self.refuse(askers, &error),
             }
@@ -48,7 +49,10 @@ impl Operator {
         if !publication.reader.is_busy() && !publication.unread.is_empty() {
             publication.reading = std::mem::take(&mut publication.unread);
             let stored = self.sharing.as_ref().map(Sharing::newest);
-            publication.reader.give(stored);
+            // The store has a configuration, and no certificates.
+            let is_wanted = publication.reading.iter().any(|it| !matches!(it, Asker::Store));
+            let tls = self.node.as_ref().filter(|_| is_wanted).and_then(Node::tls).cloned();
+            publication.reader.give((stored, tls));
         }
     }
 
@@ -67,7 +71,7 @@ impl Operator {
                             let _ = weighing.answerer.send(Err(error.clone()));
                         }
                     }
-                    Building::Configuration(_, askers) => self.refuse(askers, &error),
+                    Building::Configuration(_, _, askers) => self.refuse(askers, &error),
                     Building::Removal(_, answerer) => drop(answerer.send(Err(error))),
                     Building::Drained(drained) => {
                         self.drains.fail(&drained, &error, Instant::now());
@@ -97,8 +101,8 @@ impl Operator {
     /// Starts to build the service table of a change, unless the change is invalid.
     fn build(&mut self, change: Change) {
         let (plans, building) = match change {
-            Change::Configuration((config, stored), askers) => {
-                (self.plans_of(config), Building::Configuration(stored, askers))
+            Change::Configuration((config, stored), renewed, askers) => {
+                (self.plans_of(config), Building::Configuration(stored, renewed, askers))
             }
             Change::Proposal((config, stored)) => {
                 (self.plans_of(config), Building::Proposal(stored))
@@ -147,12 +151,15 @@ impl Operator {
         self.publication.is_stale = true;
         self.publication.is_outdated = self.publication.refresher.is_busy();
         let building = match building {
-            Building::Proposal(stored) => Building::Configuration(stored, vec![Asker::Store]),
+            Building::Proposal(stored) => Building::Configuration(stored, None, vec![Asker::Store]),
             building => building,
         };
         match building {
-            Building::Configuration(stored, askers) => {
+            Building::Configuration(stored, renewed, askers) => {
                 self.config = config;
+                if let Some((node, tls)) = self.node.as_mut().zip(renewed) {
+                    node.renew(tls);
+                }
                 if let Some((sharing, stored)) = self.sharing.as_mut().zip(stored) {
                     // Peers that have another revision go by the table before this one.
                     let is_other = sharing.revision() != stored.revision && self.node.is_some();

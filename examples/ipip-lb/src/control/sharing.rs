@@ -201,10 +201,10 @@ impl Sharing {
             && let Some((at, stored)) = self.unread.take()
         {
             self.preparing = Some(at);
-            self.reader.give(Some(stored));
+            self.reader.give((Some(stored), None));
         }
         match read?.and_then(|read| read) {
-            Ok(read) => Some(Wanted::Prepare(read)),
+            Ok((read, _)) => Some(Wanted::Prepare(read)),
             Err(why) => {
                 self.answer(Err(why));
                 None

@@ -5,13 +5,18 @@
 #[path = "../deployed/mod.rs"]
 mod deployed;
 
+#[path = "../sync/authority.rs"]
+mod authority;
+
 mod blocks;
 mod busy;
 mod captures;
 mod changes;
 mod draining;
 mod metrics;
+mod nodes;
 mod program;
+mod renewal;
 mod tells;
 
 use program::{Program, TCP_COUNT, UDP_COUNT, config};

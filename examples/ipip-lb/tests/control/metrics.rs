@@ -1,12 +1,13 @@
 //! The balancer's metrics, as a scrape by hand and a Prometheus see them.
 
+use crate::authority::Authority;
+use crate::nodes::{free_address, node};
 use crate::program::{Program, TCP_COUNT, UDP_COUNT, config};
 use hotloop_tests::prometheus::{Prometheus, get, promtool};
 use hotloop_tests::schema::{Said, check};
 use hotloop_tests::wait_until;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, TcpListener};
 
 const DASHBOARD: &str = include_str!("../../../../packaging/grafana/hotloop.json");
 
@@ -199,21 +200,6 @@ fn removed_backends_keep_their_packets() {
     program.end("-INT");
 }
 
-/// Where nobody listens.
-fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
-}
-
-/// Node `lb-1` or `lb-2` of the two at these addresses.
-fn node(number: usize, addresses: [SocketAddr; 2]) -> String {
-    let [first, second] = addresses;
-    format!(
-        "[cluster]\nnode = \"lb-{number}\"\ntrusted_network = true\n\
-         peers = [{{ name = \"lb-1\", address = \"{first}\" }}, \
-         {{ name = \"lb-2\", address = \"{second}\" }}]\n"
-    )
-}
-
 /// The series without a peer and those of a peer, and the key of each in what `ctl cluster` says.
 const OF_NODES: [(&str, &str); 4] = [
     ("ready", "is_ready"),
@@ -238,8 +224,11 @@ const OF_PEERS: [(&str, &str); 11] = [
 #[test]
 fn a_scrape_says_of_peers_what_ctl_does() {
     let addresses = [free_address(), free_address()];
-    let nodes =
-        [1, 2].map(|number| Program::start_and_take_all(&(config() + &node(number, addresses))));
+    let (folder, authority) = (tempfile::tempdir().unwrap(), Authority::new("all nodes"));
+    let nodes = [1, 2].map(|number| {
+        let node = node(number, addresses, (folder.path(), &authority));
+        Program::start_and_take_all(&(config() + &node))
+    });
     for node in &nodes {
         node.text(&["drain", "10.0.0.2"]);
     }
@@ -292,9 +281,9 @@ fn a_scrape_says_of_peers_what_ctl_does() {
 
 #[test]
 fn the_schema_has_what_the_program_says() {
-    let program = Program::start_and_take_all(
-        &(config() + SPARE_PORT + &node(1, [free_address(), free_address()])),
-    );
+    let (folder, authority) = (tempfile::tempdir().unwrap(), Authority::new("all nodes"));
+    let node = node(1, [free_address(), free_address()], (folder.path(), &authority));
+    let program = Program::start_and_take_all(&(config() + SPARE_PORT + &node));
     let metrics = get(program.metrics_address(), "/metrics").unwrap();
     // One row of `backends` says when its backend is removed.
     let drain = program.json(&["drain", "10.0.0.2", "--for", "1h"]);
