@@ -245,6 +245,7 @@ impl Node {
             "node": self.cluster.node,
             "listen": self.sync.local_address().to_string(),
             "is_ready": self.is_ready,
+            "certificate_not_after": self.tls().and_then(Tls::not_after),
             "tables": format!("{:016x}", table.digest()),
             "is_marked": self.exceptions.is_marked(table),
             "waiting": self.exceptions.waiting_count(),

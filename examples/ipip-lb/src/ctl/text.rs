@@ -2,6 +2,7 @@
 
 use hotloop_ops::{Table, status_text};
 use serde_json::Value;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 pub const SERVICE_COLUMNS: [&str; 10] = [
     "name",
@@ -126,12 +127,13 @@ fn peers_text(answer: &Value) -> String {
     let waiting = counted(&answer["waiting"], "change");
     let mut text = format!(
         "node {} at {}, tables {}: {ready}; {marked} exceptions are handed over, {waiting} waiting\n\
-         of peers: {} stale, {} refused\n",
+         of peers: {} stale, {} refused\n{}",
         of("node"),
         of("listen"),
         of("tables"),
         of("stale"),
         of("refused"),
+        certificate_text(&answer["certificate_not_after"]),
     );
     let columns = [
         "name",
@@ -154,6 +156,23 @@ fn peers_text(answer: &Value) -> String {
         }
     }
     text
+}
+
+/// A line that says in how many days or hours this node's certificate ends.
+fn certificate_text(not_after: &Value) -> String {
+    let Some(not_after) = not_after.as_u64() else { return String::new() };
+    // A clock that is not set shows the epoch.
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let hours = not_after.abs_diff(now) / 3_600;
+    let time = match hours {
+        ..48 => counted(&hours.into(), "hour"),
+        _ => counted(&(hours / 24).into(), "day"),
+    };
+    if now > not_after {
+        format!("the certificate ended {time} ago: write another, and ctl reload\n")
+    } else {
+        format!("the certificate ends in {time}\n")
+    }
 }
 
 pub fn withdrawn_text(answer: &Value) -> String {

@@ -201,11 +201,12 @@ fn removed_backends_keep_their_packets() {
 }
 
 /// The series without a peer and those of a peer, and the key of each in what `ctl cluster` says.
-const OF_NODES: [(&str, &str); 4] = [
+const OF_NODES: [(&str, &str); 5] = [
     ("ready", "is_ready"),
     ("marked", "is_marked"),
     ("stale_total", "stale"),
     ("refused_total", "refused"),
+    ("certificate_not_after_timestamp_seconds", "certificate_not_after"),
 ];
 const OF_PEERS: [(&str, &str); 11] = [
     ("caught_up", "is_caught_up"),

@@ -3,6 +3,8 @@
 use crate::authority::Authority;
 use crate::nodes::{free_address, node};
 use crate::program::{Program, config};
+use hotloop_tests::prometheus::get;
+use rcgen::date_time_ymd;
 use serde_json::Value;
 use std::fs;
 
@@ -35,7 +37,7 @@ fn a_reload_takes_new_certificates_and_none_that_peers_would_not_accept() {
 
     first.json(&["reload"]);
     let key = fs::read(folder.join("lb-1.key")).unwrap();
-    authority.signed(folder, "lb-1", "lb-1", |_| {});
+    authority.signed(folder, "lb-1", "lb-1", |params| params.not_after = date_time_ymd(2040, 1, 1));
     let new_key = fs::read(folder.join("lb-1.key")).unwrap();
     fs::write(folder.join("lb-1.key"), key).unwrap();
     let refusal = first.refusal(&["reload"], 1);
@@ -53,6 +55,14 @@ fn a_reload_takes_new_certificates_and_none_that_peers_would_not_accept() {
     first.json(&["reload"]);
     first.wait_until("made anew", |_| snapshot_count(second) > before);
     wait("they are in sync again");
+    // 2040-01-01, by date(1).
+    let end = 2_208_988_800_u64;
+    assert_eq!(first.json(&["cluster"])["certificate_not_after"], end);
+    let text = first.text(&["cluster"]);
+    assert!(text.contains("\nthe certificate ends in ") && text.contains(" days\n"), "{text}");
+    let metrics = get(first.metrics_address(), "/metrics").unwrap();
+    let metric = "ipip_lb_cluster_certificate_not_after_timestamp_seconds";
+    assert!(metrics.contains(&format!("\n{metric} {end}\n")), "{metrics}");
 
     let before = snapshot_count(first);
     authority.signed(folder, "lb-2", "lb-2", |_| {});

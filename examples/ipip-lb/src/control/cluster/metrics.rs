@@ -2,7 +2,7 @@
 
 use super::Node;
 use crate::services::ServiceTable;
-use crate::sync::{PeerState, PeerStatus};
+use crate::sync::{PeerState, PeerStatus, Tls};
 use hotloop_ops::{Metric, Scrape};
 
 const READY: Metric = Metric::gauge(
@@ -24,6 +24,11 @@ const REFUSED: Metric = Metric::counter(
     "ipip_lb_cluster_refused_total",
     &[],
     "Claims of peers that were refused: an unknown backend, or no room in the connection table.",
+);
+const NOT_AFTER: Metric = Metric::gauge(
+    "ipip_lb_cluster_certificate_not_after_timestamp_seconds",
+    &[],
+    "When the first of the certificates that this node shows its peers ends, in seconds since 1970-01-01.",
 );
 const IN_SYNC: Metric = Metric::gauge(
     "ipip_lb_peer_in_sync",
@@ -92,6 +97,9 @@ impl Node {
         scrape.add(&MARKED, &[], self.exceptions.is_marked(table).into());
         scrape.add(&STALE, &[], self.exceptions.stale_count());
         scrape.add(&REFUSED, &[], self.exceptions.refused_count());
+        if let Some(not_after) = self.tls().and_then(Tls::not_after) {
+            scrape.add(&NOT_AFTER, &[], not_after);
+        }
         self.sync.status().iter().for_each(|peer| add_peer(peer, scrape));
     }
 }
