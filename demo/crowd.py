@@ -4,7 +4,8 @@ byte confirmed.
     crowd.py backend NAME VIP PORT
         A server that says its name, and for each 400 bytes that it receives a digest of all that it has received on the
         connection. Packets in tunnels (IPv4 in IPv4, RFC 2003) are unwrapped and handed to this host, which has the
-        VIP: for kernels without a device for that.
+        VIP: for kernels without a device for that. From SIGUSR1 to SIGUSR2 it drops what is of a connection that it does
+        not have, as a firewall with connection tracking does in front of a server: else the host answers with a RST.
 
     crowd.py clients VIP PORT COUNT PAUSE_S FOLDER
         So many connections, from ports 20000 on, each of which sends 400 bytes, waits until they are confirmed and then
@@ -20,6 +21,7 @@ import hashlib
 import json
 import os
 import random
+import signal
 import socket
 import struct
 import sys
@@ -33,6 +35,9 @@ OPENING_S = 1.0
 WRITING_S = 0.1
 # Linux lets a connection follow another of the same ports a second later (net.ipv4.tcp_tw_reuse).
 RENEWAL_S = 1.2
+# A connection that has had nothing confirmed for so long is broken: after 25 s, TCP has sent the same again seven times.
+STALLED_S = 30
+SYN = 2
 # Of struct tcp_info (linux/tcp.h): eight bytes, then 32-bit numbers; the 24th is tcpi_total_retrans.
 TCP_INFO_BYTES = 8 + 4 * 24
 
@@ -45,8 +50,8 @@ def now_us():
     return time.time_ns() // 1000
 
 
-def unwrap(vip):
-    """Hands what comes in tunnels to this host."""
+def unwrap(vip, is_wanted):
+    """Hands what comes in tunnels to this host, where it is wanted."""
     tunnels = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_IPIP)
     tunnels.setblocking(False)
     tunnels.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
@@ -58,14 +63,42 @@ def unwrap(vip):
                 packet = tunnels.recv(65536)
             except BlockingIOError:
                 return
-            inside.sendto(packet[(packet[0] & 15) * 4 :], (vip, 0))
+            packet = packet[(packet[0] & 15) * 4 :]
+            if is_wanted(packet):
+                inside.sendto(packet, (vip, 0))
 
     asyncio.get_running_loop().add_reader(tunnels, take)
 
 
+class Firewall:
+    """What a backend lets in: all, or, while it is strict, SYNs and what is of connections that it has."""
+
+    def __init__(self):
+        self.is_strict = False
+        # The addresses and ports of clients.
+        self.known = set()
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGUSR1, self.be_strict, True)
+        loop.add_signal_handler(signal.SIGUSR2, self.be_strict, False)
+
+    def be_strict(self, is_strict):
+        self.is_strict = is_strict
+
+    def lets_in(self, packet):
+        if not self.is_strict:
+            return True
+        segment = packet[(packet[0] & 15) * 4 :]
+        client = socket.inet_ntoa(packet[12:16]), struct.unpack_from("!H", segment)[0]
+        return bool(segment[13] & SYN) or client in self.known
+
+
 async def backend(name, vip, port):
+    firewall = Firewall()
+
     async def serve(reader, writer):
         received = new_digest()
+        client = writer.get_extra_info("peername")
+        firewall.known.add(client)
         try:
             writer.write(name.encode() + b"\n")
             while True:
@@ -78,8 +111,10 @@ async def backend(name, vip, port):
             writer.close()
         except ConnectionError:
             pass  # A client that was killed, or has reset its connection to begin another.
+        finally:
+            firewall.known.discard(client)
 
-    unwrap(vip)
+    unwrap(vip, firewall.lets_in)
     server = await asyncio.start_server(serve, "0.0.0.0", int(port), backlog=1024)
     await server.serve_forever()
 
@@ -108,14 +143,22 @@ class Client:
                 await self.upload(*await self.connect(vip, port))
                 await asyncio.sleep(RENEWAL_S)
         except Exception as error:  # Whatever it is, the connection is broken.
-            waited_ms = (now_us() - self.sent_us) // 1000
             self.is_open = False
-            self.error = {
-                "port": FIRST_PORT + self.number,
-                "backend": self.backend,
-                "what": f"connection {self.connection_count} of port {FIRST_PORT + self.number} to {self.backend}: "
-                f"{error!r}, {waited_ms} ms after bytes were sent",
-            }
+            self.note_broken(repr(error))
+
+    def note_broken(self, why):
+        waited_ms = (now_us() - self.sent_us) // 1000
+        port = FIRST_PORT + self.number
+        self.error = {
+            "port": port,
+            "backend": self.backend,
+            "what": f"connection {self.connection_count} of port {port} to {self.backend}: {why}, {waited_ms} ms after bytes "
+            "were sent",
+        }
+
+    def note_stall(self, now):
+        if not self.error and self.sent_us > self.confirmed_us and now - self.sent_us > STALLED_S * 1_000_000:
+            self.note_broken("nothing is confirmed")
 
     async def connect(self, vip, port):
         end = socket.socket()
@@ -223,6 +266,8 @@ async def clients(vip, port, count, pause_s, folder):
         await asyncio.sleep(OPENING_S / len(everyone))
     path = f"{folder}/clients.json"
     while True:
+        for client in everyone:
+            client.note_stall(now_us())
         with open(path + ".new", "w") as file:
             json.dump(said(everyone, orders), file)
         os.rename(path + ".new", path)

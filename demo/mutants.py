@@ -4,10 +4,6 @@ nothing. Not a part of CI: it builds ipip-lb once for each, and needs what the r
 
     demo/mutants.py [NAME...]    these, or all; exit code 1 where one is not found
 
-Not here is a fault in which of two connections under one key counts (sync/merge.rs): by TCP, the one on the wrong backend has
-been reset before the nodes compare them, and ports are used again only once all nodes know of the end. The simulated cluster
-(--test sync_simulation) has that one, too.
-
 Mutants are built in target/mutants. Where the place of one is no longer found in the sources, the program ends: write it anew.
 """
 
@@ -93,6 +89,15 @@ MUTANTS = [
         let is_refresh = pass.purpose == Purpose::Refresh;
         let next = next.filter(|_| is_refresh || pass.done_count < pass.slot_count / 4);
 """)],
+    ),
+    (
+        "later-claim-wins",
+        "of two claims of one connection, that of the later one counts",
+        "meet",
+        (1, 2),
+        [("sync/merge.rs", "let there = (precedence(claim.state), claim.age_ms);", """\
+let there = (precedence(claim.state), claim.age_ms);
+    let (here, there) = ((here.0, there.1), (there.0, here.1));""")],
     ),
 ]
 

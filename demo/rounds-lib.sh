@@ -45,15 +45,24 @@ draw_backend() {
     done
     ((${#fitting[@]} > 0)) && draw "${fitting[@]}"
 }
-# draw_weight BACKEND: another than it has.
+# draw_weight BACKEND [WEIGHT]: another than it has, of 1 to 5, and maybe this one.
 draw_weight() {
     local weight
     weight=$(weight_of "$1")
     drawn=$weight
     while [ "$drawn" = "$weight" ]; do
-        draw 1 2 3 4 5
+        draw 1 2 3 4 5 ${2:-}
     done
 }
+# draw_hash: sets hash_fields to others than they are; spread has the router go by them.
+draw_hash() {
+    local old=$hash_fields
+    while [ "$hash_fields" = "$old" ]; do
+        draw 3 16 17 18 19 20 21 22 23 48 49 50 51 52 53 54 55
+        hash_fields=$drawn
+    done
+}
+spread() { set_in router "ipv4/fib_multipath_hash_fields=$hash_fields"; }
 
 # begin_change: the next configuration ends what operators have set. It leaves out what was removed, and else has the weights
 # of this one.
@@ -131,6 +140,16 @@ cut_off() { in_host "lb-$1" ip route add blackhole "$(peer_address "$(other "$1"
 reconnect_after() {
     sleep "$1"
     in_host "lb-$2" ip route delete blackhole "$(peer_address "$(other "$2")")"
+}
+
+# end_session BALANCER: its connection with the other ends at once.
+end_session() { in_host "lb-$1" ss -K -t4n dst "$(peer_address "$(other "$1")")" >"$work/ss"; }
+# signal_backends SIGNAL: USR1 has them drop what is of connections that they do not have, and USR2 ends that.
+signal_backends() {
+    local n
+    for n in 1 2 3; do
+        kill "-$1" "${pid[backend-$n]}"
+    done
 }
 
 # restart BALANCER: until the router sends it connections. What operators have set was forgotten with it: it is set again

@@ -13,7 +13,7 @@
 source "$(dirname "$0")/cluster-lib.sh"
 source "$here/rounds-lib.sh"
 # How often each kind comes in as many rounds as there are words here.
-deck_of_kinds=(kill kill kill late stop drain drain undrain weight add remove apply shuffle shuffle reuse out etcd cut)
+deck_of_kinds=(kill kill kill late stop drain drain undrain weight add remove apply shuffle shuffle reuse out etcd cut meet)
 round_count=50 seed=$(((EPOCHSECONDS ^ $$) & 0x7fff)) keep=
 while (($# > 1)); do
     case $2 in
@@ -140,13 +140,9 @@ apply_round() {
 
 # Half of the connections come to the other balancer; sometimes all to one, by the hash of addresses alone.
 shuffle_round() {
-    local old=$hash_fields
-    while [ "$hash_fields" = "$old" ]; do
-        draw 3 16 17 18 19 20 21 22 23 48 49 50 51 52 53 54 55
-        hash_fields=$drawn
-    done
+    draw_hash
     describe "the router spreads connections by another hash (fields $hash_fields)"
-    set_in router "ipv4/fib_multipath_hash_fields=$hash_fields"
+    spread
 }
 
 # Ports are used again by the other balancer, and come back while the first one still remembers how the connection ended.
@@ -200,12 +196,38 @@ cut_round() {
     local backend=$drawn
     draw_weight "$backend"
     describe "nothing goes from lb-$name to lb-$(other "$name") for 1 s ($how); weight $drawn for backend-$backend"
-    [ "$how" = silent ] || in_host "lb-$name" ss -K -t4n dst "$(peer_address "$(other "$name")")" >"$work/ss"
+    [ "$how" = silent ] || end_session "$name"
     cut_off "$name"
     reconnect_after 1 "$name" &
     operator[$backend]=$drawn
     both weight "10.1.$backend.2" "$drawn"
     wait $!
+}
+
+# While neither node hears of the other's exceptions, their connections come to the other node, which puts them on another
+# backend. That one is silent: where it answers with a RST, nothing can save the connection. Of the two claims, the earlier
+# one has to win, and the connection goes on as TCP sends again.
+can_meet() { draw_backend 'is_there $n && others_have_weight $n'; }
+meet_round() {
+    local backend=$drawn
+    draw_weight "$backend" 0
+    operator[$backend]=$drawn
+    draw_hash
+    describe "lb-a and lb-b apart, weight ${operator[$backend]} for backend-$backend; then another hash (fields $hash_fields)"
+    signal_backends USR1
+    cut_off a
+    cut_off b
+    end_session a
+    end_session b
+    both weight "10.1.$backend.2" "${operator[$backend]}"
+    spread
+    # All connections send meanwhile.
+    sleep 1.2
+    reconnect_after 0 a
+    reconnect_after 0 b
+    wait_until 'both balancers to be in sync' are_caught_up
+    confirm
+    signal_backends USR2
 }
 
 # A function, so that bash reads the whole file first.
