@@ -182,10 +182,13 @@ check_clients() {
         "$client_count" "$(said .confirmed_bytes)" "$(said .longest_ms)" "$(said .retransmitted)"
 }
 
-# is_caught_up BALANCER [CONDITION]: whether it has found its exceptions, and the other has entered them.
-is_caught_up() {
-    ctl "$1" cluster --json | jq -e ".is_ready and .is_marked and .waiting == 0 and (.peers | length == 1 and
-        all(.is_caught_up and .has_its_snapshot and .lag_records == 0 and .to_enter == 0${2:+ and $2}))" >/dev/null
+# Of `ctl cluster`: whether it has found its exceptions, and the other has entered them.
+caught_up='.is_ready and .is_marked and .waiting == 0 and (.peers | length == 1 and
+    all(.is_caught_up and .has_its_snapshot and .lag_records == 0 and .to_enter == 0))'
+# are_caught_up [CONDITION]: whether both are, with peers of which that holds, too.
+are_caught_up() {
+    { ctl a cluster --json && ctl b cluster --json; } |
+        jq -es "length == 2 and all(($caught_up) and all(.peers[]; ${1:-true}))" >/dev/null
 }
 
 # judge_ends [idle]: the clients end, and then the balancers, which account for every packet.

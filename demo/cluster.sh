@@ -153,15 +153,14 @@ drained_backend() {
     wait_until 'both balancers to know all exceptions' share_all
 }
 # share_all: whether each balancer has found its exceptions, and the other has entered them.
-share_all() { is_caught_up a '.sent > 0' && is_caught_up b '.sent > 0'; }
-# are_broken: whether connections were reset, which is only so where balancers share nothing.
-are_broken() { (($(said .broken) > 0)); }
+share_all() { are_caught_up '.sent > 0'; }
 
 make_network
 start_programs
 start_clients
 if [ "$are_apart" = yes ]; then
     drained_backend
+    # They are reset, which is only so where balancers share nothing.
     wait_until 'connections to break' are_broken
     sleep 1
     echo "  $(said .broken) of $client_count connections are broken"

@@ -10,13 +10,14 @@ byte confirmed.
     crowd.py clients VIP PORT COUNT PAUSE_S FOLDER
         So many connections, from ports 20000 on, each of which sends 400 bytes, waits until they are confirmed and then
         for so many seconds, for ever. How they are is written to FOLDER/clients.json, several times a second. Orders are
-        lines in the FIFO FOLDER/clients.orders; clients.json has how many were followed:
+        lines in the FIFO FOLDER/clients.orders; clients.json has at once how many were followed:
             forget          what is said of the longest wait, and of the longest time without a CPU, is that since
             renew COUNT     so many connections, drawn at random, end, and begin again from the same ports
             renew NAME      as many as are at this backend
 """
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import os
@@ -32,7 +33,7 @@ DIGEST_BYTES = 16
 FIRST_PORT = 20000
 # How long connections take to be opened, one after the other, and how often FOLDER/clients.json is written.
 OPENING_S = 1.0
-WRITING_S = 0.1
+WRITING_S = 0.05
 # Linux lets a connection follow another of the same ports a second later (net.ipv4.tcp_tw_reuse).
 RENEWAL_S = 1.2
 # A connection that has had nothing confirmed for so long is broken: after 25 s, TCP has sent the same again seven times.
@@ -227,6 +228,7 @@ class Orders:
         self.everyone = everyone
         self.count = 0
         self.late_s = 0
+        self.followed = asyncio.Event()
         # For writing, too: else it would end with the first writer.
         self.fifo = os.fdopen(os.open(path, os.O_RDWR | os.O_NONBLOCK), "rb", buffering=0)
         self.rest = b""
@@ -237,6 +239,7 @@ class Orders:
         for line in lines:
             self.follow(*line.decode().split())
             self.count += 1
+        self.followed.set()
 
     def follow(self, order, what=None):
         if order == "forget":
@@ -272,7 +275,9 @@ async def clients(vip, port, count, pause_s, folder):
             json.dump(said(everyone, orders), file)
         os.rename(path + ".new", path)
         began_s = time.monotonic()
-        await asyncio.sleep(WRITING_S)
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(orders.followed.wait(), WRITING_S)
+        orders.followed.clear()
         orders.late_s = max(orders.late_s, time.monotonic() - began_s - WRITING_S)
 
 

@@ -12,8 +12,15 @@ start_crowd() {
 
 # said EXPRESSION: a part of what the clients say of themselves.
 said() { jq -r "$1" "$work/clients.json"; }
-are_open() { [ "$(said .open 2>/dev/null)" = "$client_count" ]; }
-have_confirmed() { [ "$(said ".broken > 0 or .confirmed_us > $1")" = true ]; }
+# number NAME: sets number to one of the numbers that they say. Without jq, which takes 20 ms of a CPU each time that it is polled.
+number() {
+    local line=
+    read -r line 2>/dev/null <"$work/clients.json" || [ -n "$line" ]
+    [[ $line =~ \"$1\":\ ([0-9]+) ]] && number=${BASH_REMATCH[1]}
+}
+are_open() { number open && ((number == client_count)); }
+are_broken() { number broken && ((number > 0)); }
+have_confirmed() { are_broken || { number confirmed_us && ((number > $1)); }; }
 
 # order WORD...: has the clients do something (demo/crowd.py), and waits until they have begun.
 order() {
@@ -21,14 +28,13 @@ order() {
     echo "$*" >"$work/clients.orders"
     wait_until 'the clients to follow' have_followed
 }
-have_followed() { [ "$(said .orders)" = "$order_count" ]; }
+have_followed() { number orders && ((number == order_count)); }
 
-# confirm: waits until every connection has had something confirmed that it sent from now on, and none is broken.
+# confirm [SINCE]: waits until every connection has had something confirmed that it sent from now on, or from that time, and
+# none is broken.
 confirm() {
-    local now
-    now=$(now_us)
-    wait_until 'every connection to have bytes confirmed' have_confirmed "$now"
-    (($(said .broken) == 0)) || broken
+    wait_until 'every connection to have bytes confirmed' have_confirmed "${1:-$(now_us)}"
+    ! are_broken || broken
     are_open || fail "only $(said .open) of $client_count connections are open"
 }
 # A script may say more.

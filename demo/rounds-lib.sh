@@ -174,22 +174,19 @@ restart() {
 }
 is_ready_node() { ctl "$1" cluster --json | jq -e .is_ready >/dev/null; }
 
-are_caught_up() { is_caught_up a '.state == "in-sync"' && is_caught_up b '.state == "in-sync"'; }
+are_in_sync() { are_caught_up '.state == "in-sync"'; }
 # is_settled: whether both nodes have entered what the other knows, reach etcd, and have what this script has, too.
 is_settled() {
-    local name revision=()
-    are_caught_up || return 1
+    local name of
     for name in a b; do
-        [ "$(backends_of "$name")" = "$(model)" ] || return 1
-        revision+=("$(ctl "$name" status --json | jq 'select(.is_loading | not) | .store |
-            select(.failure == null and .newest == .revision) | .revision')")
-    done
-    [ -n "${revision[0]}" ] && [ "${revision[0]}" = "${revision[1]}" ]
-}
-# backends_of BALANCER: as `model` has it.
-backends_of() {
-    ctl "$1" backends --json | jq -j --arg service "upload-${vips[0]}" '[.[] | select(.service == $service and .state != "removed") |
-        "\(.address)=\(.weight) "] | sort | add'
+        for of in cluster status backends; do
+            ctl "$name" "$of" --json || return 1
+        done
+    done | jq -es --arg service "upload-${vips[0]}" --arg model "$(model)" "
+        def weights: [.[] | select(.service == \$service and .state != \"removed\") | \"\(.address)=\(.weight) \"] | sort | add;
+        def revision: select(.is_loading | not) | .store | select(.failure == null and .newest == .revision) | .revision;
+        length == 6 and all(.[0, 3]; ($caught_up) and all(.peers[]; .state == \"in-sync\"))
+            and all(.[2, 5]; weights == \$model) and (.[1] | revision) == (.[4] | revision)" >/dev/null
 }
 
 # deal: sets kind to the next of the deck that can happen now.
@@ -219,7 +216,7 @@ describe() { what=$*; }
 play_round() {
     local began_us
     kind= what='nothing yet'
-    wait_until 'both balancers to be in sync, with one configuration' is_settled
+    wait_until 'both balancers to be in sync' are_in_sync
     deal
     order forget
     bound_ms=$wait_max_ms
@@ -229,21 +226,26 @@ play_round() {
     "${kind}_round"
     wait_until 'both balancers to be in sync again, with one configuration' is_settled
     order renew "$renewed_count"
+    # While connections begin again.
+    note_known
     confirm_and_renewed
     note_round "$(ms_since "$began_us")"
 }
+# confirm_and_renewed: once the clients were to renew some.
 confirm_and_renewed() {
+    local since
+    since=$(now_us)
     wait_until 'connections to begin again' are_open_or_broken
-    confirm
+    confirm "$since"
 }
-are_open_or_broken() { [ "$(said ".broken > 0 or .open == $client_count")" = true ]; }
+are_open_or_broken() { are_broken || are_open; }
 
 # note_round MS: how a round went, on a line.
 note_round() {
-    local longest_ms
-    longest_ms=$(said .longest_ms)
+    number longest_ms
+    local longest_ms=$number
     printf '  %5d  %-79s %4d.%d %8d %7d %7d %10s\n' "$round" "$what" $(($1 / 1000)) $(($1 / 100 % 10)) \
-        "$longest_ms" "$(remembered a)" "$(remembered b)" "$(claims a)+$(claims b)"
+        "$longest_ms" $known
     ((kinds_count[$kind] += 1))
     ((longest_ms <= ${longest_of[$kind]:-0})) || longest_of[$kind]=$longest_ms
     if was_starved; then
@@ -255,11 +257,15 @@ note_round() {
 }
 # was_starved: whether a balancer says so of itself, or the clients came much too late, since the round began.
 was_starved() {
-    (($(said .late_ms) > 500)) || awk -v began="$began_utc" '$1 >= began && / is starved: / { found = 1 } END { exit !found }' \
+    number late_ms
+    ((number > 500)) || awk -v began="$began_utc" '$1 >= began && / is starved: / { found = 1 } END { exit !found }' \
         "$work/lb-a.err" "$work/lb-b.err"
 }
-# claims BALANCER: how many it has received since it started.
-claims() { ctl "$1" cluster --json | jq '[.peers[].received] | add'; }
+# note_known: sets known to how many connections the balancers know, and how many claims each has received since it started.
+note_known() {
+    known=$({ ctl a status --json && ctl b status --json && ctl a cluster --json && ctl b cluster --json; } | jq -rs '
+        ([.[0, 1].balancer.connections | add] + [[.[2, 3].peers | map(.received) | add | tostring] | join("+")]) | join(" ")')
+}
 
 # broken [WHY]: says what is known of connections that are broken, and how to see it again.
 broken() {

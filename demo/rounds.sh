@@ -29,8 +29,8 @@ RANDOM=$seed
 export SEED=$seed
 
 client_count=1000
-pause_s=1
-linger_ms=1000
+pause_s=0.5
+linger_ms=500
 renewed_count=40                         # connections that end after each round, and begin again
 reused_count=200                         # in a round of the kind `reuse`
 # The longest that a connection may wait. TCP sends again after 0.2 s, and then after twice as long each time.
@@ -120,7 +120,7 @@ remove_round() {
     operator[$drawn]=none
     both drain "10.1.$drawn.2" --until-empty
     # A round begins with all at rest: so do the ends of connections.
-    wait_until 'both balancers to know all exceptions' are_caught_up
+    wait_until 'both balancers to know all exceptions' are_in_sync
     order renew "backend-$drawn"
     wait_until 'connections to begin again' are_open
 }
@@ -154,7 +154,7 @@ reuse_round() {
     sleep 0.5
     set_in router "ipv4/fib_multipath_hash_fields=$((old == 19 ? 20 : 19))"
     confirm_and_renewed
-    wait_until 'both balancers to be in sync' are_caught_up
+    wait_until 'both balancers to be in sync' are_in_sync
     set_in router "ipv4/fib_multipath_hash_fields=$old"
     confirm
 }
@@ -222,10 +222,10 @@ meet_round() {
     both weight "10.1.$backend.2" "${operator[$backend]}"
     spread
     # All connections send meanwhile.
-    sleep 1.2
+    sleep 0.6
     reconnect_after 0 a
     reconnect_after 0 b
-    wait_until 'both balancers to be in sync' are_caught_up
+    wait_until 'both balancers to be in sync' are_in_sync
     confirm
     signal_backends USR2
 }

@@ -8,8 +8,8 @@ use std::env;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
-/// How many rounds are played: they take about two and a half minutes. `IPIP_LB_ROUNDS` says how many else.
-const ROUND_COUNT: &str = "25";
+/// How many rounds are played: they take a bit more than three minutes. `IPIP_LB_ROUNDS` says how many else.
+const ROUND_COUNT: &str = "50";
 
 /// One after the other: how long a machine takes is part of what is checked.
 static ALONE: Mutex<()> = Mutex::new(());

@@ -127,7 +127,7 @@ expected=$(standings) longest_gap=0 longest_stall=0
 sleep 0.5
 if [ "$mode" = --apart ]; then
     restarted 1
-    wait_until 'connections to break' eval '(($(said .broken) > 0))'
+    wait_until 'connections to break' are_broken
     echo "apart: $(said .broken) of $client_count connections are broken"
     exit 0
 fi
