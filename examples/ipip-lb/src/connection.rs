@@ -14,10 +14,12 @@ pub mod tcp_flags {
     pub const SYN: u8 = 0x02;
     /// Reset the connection.
     pub const RST: u8 = 0x04;
+    /// The data sent so far is for the application.
+    pub const PSH: u8 = 0x08;
     /// The acknowledgment number counts.
     pub const ACK: u8 = 0x10;
 }
-use tcp_flags::{ACK, FIN, RST, SYN};
+use tcp_flags::{ACK, FIN, PSH, RST, SYN};
 
 /// How far a connection has come, which says how long it is remembered after its last packet: the
 /// [`Class`](hotloop::flow::Class) of its entry.
@@ -100,6 +102,14 @@ pub const fn is_syn(flags: u8) -> bool {
 #[must_use]
 pub const fn is_syn_ack(flags: u8) -> bool {
     flags & (SYN | ACK | RST | FIN) == SYN | ACK
+}
+
+/// Whether these flags come with data, and do not begin or end a connection. Not all data has them, but the last packet of
+/// each write has.
+#[inline]
+#[must_use]
+const fn is_data(flags: u8) -> bool {
+    flags & (SYN | RST | FIN | PSH) == PSH
 }
 
 /// A time as connections keep it.
@@ -308,6 +318,11 @@ impl Connection {
             self.set_state(State::Opening);
             self.since = step(now);
             self.notes = self.notes & EXCEPTION | SAW_SYN;
+        } else if is_data(flags) && matches!(self.state(), State::Closing) {
+            // Likewise, but its SYN came to another node: after its goodbye, a client sends no more data.
+            self.set_state(State::Established);
+            self.since = step(now);
+            self.notes &= EXCEPTION;
         } else {
             if flags & FIN != 0 {
                 self.notes |= CLIENT_FIN;

@@ -118,6 +118,22 @@ fn a_syn_opens_what_was_closing_and_changes_nothing_else() {
 }
 
 #[test]
+fn data_after_a_goodbye_is_of_another_connection_of_which_another_node_saw_the_syn() {
+    for end in [FIN | ACK, RST, FIN | PSH | ACK] {
+        let mut closing = tcp(SYN);
+        closing.set_exception(true);
+        closing.client(end);
+        // What the server still sends is acknowledged.
+        closing.client(ACK);
+        assert_eq!(closing.state(), State::Closing, "{end:#x}");
+        closing.follow_client(PSH | ACK, at(70_000));
+        let mut anew = Connection::new(TARGET, protocol::TCP, ACK, at(70_000));
+        anew.set_exception(true);
+        assert_eq!(closing, anew, "{end:#x}");
+    }
+}
+
+#[test]
 fn a_connection_is_over_when_it_is_closing_or_abandoned() {
     assert!(tcp(RST).is_over(0));
     for connection in [tcp(SYN), tcp(ACK), new(protocol::UDP, 0)] {

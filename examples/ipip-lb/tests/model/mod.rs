@@ -37,7 +37,8 @@
 //! - A connection that gets another backend because its own is gone keeps its state: also by a SYN,
 //!   unless it is over.
 //! - Of a flushed connection any SYN begins another: there is none left that it could end.
-//! - A SYN changes nothing of a connection that is open, and opens one that is closing.
+//! - A SYN changes nothing of a connection that is open, and opens one that is closing. With data, which
+//!   comes after no goodbye, another has begun elsewhere: it is established.
 //! - `admitted` counts those that are balanced without being remembered too; `no_backend` is not
 //!   admitted.
 //! - A SYN on a known connection spends nothing of `new_connections_per_second_max`.

@@ -9,6 +9,7 @@ use std::net::IpAddr;
 const FIN: u8 = 1;
 const SYN: u8 = 2;
 const RST: u8 = 4;
+const PSH: u8 = 8;
 const ACK: u8 = 16;
 
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -122,6 +123,11 @@ pub fn is_syn(flags: Option<u8>) -> bool {
     flags.is_some_and(|flags| flags & (SYN | ACK | RST | FIN) == SYN)
 }
 
+/// Whether these flags of TCP come with data, and neither begin nor end a connection.
+fn is_data(flags: Option<u8>) -> bool {
+    flags.is_some_and(|flags| flags & (SYN | RST | FIN | PSH) == PSH)
+}
+
 impl Connection {
     pub fn new(target: Target, protocol: u8, flags: Option<u8>, now: u64) -> Self {
         let state = match (protocol, is_syn(flags)) {
@@ -153,7 +159,7 @@ impl Connection {
     pub fn client_sent(&mut self, flags: Option<u8>, now: u64) {
         self.last_ns = now;
         self.is_repeated = true;
-        if is_syn(flags) && self.state == State::Closing {
+        if (is_syn(flags) || is_data(flags)) && self.state == State::Closing {
             let anew = Self::new(self.target, TCP, flags, now);
             let Self { is_exception, is_sure, is_vague, .. } = *self;
             *self = Self { is_exception, is_sure, is_vague, ..anew };
