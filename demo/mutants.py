@@ -80,6 +80,13 @@ MUTANTS = [
         [("balance/import.rs", "it.is_remote() || it.state() == State::Closing;", "it.is_remote();")],
     ),
     (
+        "goodbye-lasts",
+        "a connection of a port whose last goodbye a node has seen counts as closing there, where its SYN came by another node",
+        "reuse kill meet",
+        (4, 1, 2),
+        [("connection.rs", "if is_data(flags) && matches!", "if is_data(flags) && false && matches!")],
+    ),
+    (
         "walk-skips-a-part",
         "of the connections, a walk marks those in the first quarter of the table",
         "drain undrain apply weight shuffle",

@@ -8,7 +8,7 @@ use std::env;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
-/// How many rounds are played: they take a bit more than three minutes. `IPIP_LB_ROUNDS` says how many else.
+/// How many rounds are played: they take three to five minutes. `IPIP_LB_ROUNDS` says how many else.
 const ROUND_COUNT: &str = "50";
 
 /// One after the other: how long a machine takes is part of what is checked.
