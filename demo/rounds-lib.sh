@@ -74,14 +74,15 @@ begin_change() {
     operator=()
 }
 
-# write_shared: the configuration that all nodes share.
+# write_shared: the configuration that all nodes share. The same text again would change nothing, and leave what operators have
+# set.
 write_shared() {
     local n backends=()
     for n in "${!configured[@]}"; do
         backends+=("{ address = \"10.1.$n.2\", weight = ${configured[$n]} }")
     done
     {
-        printf '[balancer]\nmtu = 1500\nhash_key = "%s"\n' "$hash_key"
+        printf '# Round %s.\n[balancer]\nmtu = 1500\nhash_key = "%s"\n' "${round:-0}" "$hash_key"
         services_conf "${backends[@]}"
     } >"$work/shared.toml"
 }
