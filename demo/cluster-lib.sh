@@ -124,6 +124,7 @@ peers_conf() {
 node = "lb-$1"
 peers = [{ name = "lb-a", address = "10.9.1.2:4790" }, { name = "lb-b", address = "10.9.2.2:4790" }]
 trusted_network = true
+operator_file = "$work/lb-$1.operator.json"
 END
 }
 

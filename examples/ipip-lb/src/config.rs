@@ -112,6 +112,8 @@ pub struct Config {
     pub cluster: Option<Cluster>,
     /// The store that has the configuration of all nodes of the cluster, if one has.
     pub store: Option<Store>,
+    /// The file in which a node of a cluster keeps what operators have changed, for its next start.
+    pub operator_file: Option<PathBuf>,
     /// How many of the nodes that share their findings through the store must find a backend down; none is the
     /// [default](crate::health::quorum::needed_count).
     pub quorum: Option<u32>,

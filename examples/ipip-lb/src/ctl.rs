@@ -11,7 +11,7 @@ use std::time::Duration;
 use text::{
     SERVICE_COLUMNS, announced_text, backends_text, blocked_text, cluster_text, connections_text,
     counted, drained_text, leaving_text, lookup_text, overview_text, reloaded_text, removed_text,
-    table, withdrawn_text,
+    table, with_warning, withdrawn_text,
 };
 
 /// `ipip-lb ctl`.
@@ -100,7 +100,8 @@ pub enum CtlCommand {
         flush: bool,
     },
     /// Drop packets of these clients to services, those of known connections among them, until they
-    /// are unblocked or the program ends; a reload changes nothing about that.
+    /// are unblocked or the program ends; a reload changes nothing about that, nor does a restart in a
+    /// cluster.
     Block {
         /// The clients: an address, or a prefix such as `198.51.100.0/24`.
         prefix: String,
@@ -152,7 +153,8 @@ impl Ctl {
     pub fn ask(&self) -> ExitCode {
         let name = "ipip-lb";
         let ask = |command: &str, arguments: Value, text: &dyn Fn(&Value) -> String| {
-            self.args.ask(name, &Request::with(command, arguments), text)
+            let text = |answer: &Value| with_warning(text(answer), answer);
+            self.args.ask(name, &Request::with(command, arguments), &text)
         };
         let backend = |it: &Backend| json!({ "backend": it.backend, "service": it.service });
         match &self.command {
@@ -203,10 +205,9 @@ impl Ctl {
                 let arguments = json!({ "prefix": prefix, "for_s": for_s });
                 ask("block", arguments, &|answer| blocked_text(prefix, answer))
             }
-            CtlCommand::Unblock { prefix } => {
-                let arguments = json!({ "prefix": prefix });
-                ask("unblock", arguments, &|_| format!("{prefix} is no longer blocked"))
-            }
+            CtlCommand::Unblock { prefix } => ask("unblock", json!({ "prefix": prefix }), &|_| {
+                format!("{prefix} is no longer blocked")
+            }),
             CtlCommand::Blocks => {
                 ask("blocks", Value::Null, &|rows| table(rows, &["prefix", "left_s"]))
             }

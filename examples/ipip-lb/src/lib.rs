@@ -125,6 +125,7 @@ pub mod guard;
 pub mod hashes;
 pub mod health;
 mod hugepages;
+mod kept_file;
 pub mod limits;
 pub mod maglev;
 pub mod network_function;

@@ -6,7 +6,7 @@ use crate::balance::{Create, Egress, Egresses, Route};
 use crate::check::Understood;
 use crate::cli::Run;
 use crate::config::{self, Config, ConfigError, Side};
-use crate::control::{Handover, JOURNAL_MAX, Node, Operator, Sharing};
+use crate::control::{Handover, JOURNAL_MAX, Keeper, Node, Operator, Sharing, operator_file};
 use crate::exception::{self, KernelInterface};
 use crate::failure::{BadInput, Failure};
 use crate::guard::Guard;
@@ -29,7 +29,7 @@ use hotloop::stage::{Core, Error};
 use hotloop_ops::kernel::PortOrKernel;
 use hotloop_ops::{CONTROL, Operation, Socket, TURN, Watching, notify};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// How long connections of a predecessor are entered before clients are answered in between.
 const ENTERING: Duration = Duration::from_millis(50);
@@ -63,8 +63,10 @@ fn run_to_end(args: &Run) -> Result<(Outcome, Option<Left>), Failure> {
     let eal = eal.map_err(|error| BadInput::new(format!("arguments after --: {error}")))?;
     let mut inherited = args.replace.then(|| take_over(&args.control, &config)).transpose()?;
     let gate = Gate::new(inherited.is_none());
+    let kept = || operator_file::load(&config, stored.as_ref(), SystemTime::now());
+    let standings = inherited.as_ref().map_or_else(kept, |it| Ok(it.standings.clone()))?;
     let ports = open_ports(eal, &config, args)?;
-    let standing = inherited.as_ref().map(|it| it.standings.standing(&config)).unwrap_or_default();
+    let standing = standings.standing(&config);
     let (function, steering) = NetworkFunction::standing(&config, egresses(&ports), &standing)
         .map_err(|error| BadInput::new(error.to_string()))?;
     let all: Vec<_> = ports.iter().map(|(_, port)| port).collect();
@@ -87,6 +89,7 @@ fn run_to_end(args: &Run) -> Result<(Outcome, Option<Left>), Failure> {
     let operator = Operator::start(args.common.clone(), config.clone(), steering)?;
     let sharing = sharing(args, &config, stored)?;
     let operator = operator.announcing(announcer).watching(watch).sharing(sharing).among(node);
+    let operator = operator.keeping(Keeper::start(&config)?).going_by(&standings);
     let mut operator = operator.handing_over(handover).inheriting(inherited.as_mut());
     let receive = |core: &Core| {
         let queues = rx_queues(core, &ports, &config)?.into_iter().map(PortOrKernel::Port);

@@ -65,7 +65,8 @@ fn a_node_announces_without_its_peer_once_it_has_waited() {
     let cluster = "[cluster]\nnode = \"lb-1\"\nlisten = \"127.0.0.1:4790\"\ntrusted_network = true\n\
                    ready_timeout_s = 5\n\
                    peers = [{ name = \"lb-2\", address = \"127.0.0.1:4791\" }]\n";
-    let config = balancer() + cluster + &dns("dns", "203.0.113.10", &["10.0.0.1"]);
+    let kept = format!("operator_file = \"{}/kept.json\"\n", path.display());
+    let config = balancer() + cluster + &kept + &dns("dns", "203.0.113.10", &["10.0.0.1"]);
     let program = start(path, &config);
     let cluster = || program.ask("cluster").unwrap();
     let first = cluster();

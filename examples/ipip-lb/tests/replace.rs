@@ -285,9 +285,12 @@ fn a_node_of_a_cluster_comes_back_to_its_peers() {
     };
     let peers = "trusted_network = true\npeers = [{ name = \"lb-1\", address = \"127.0.0.1:4790\" }, \
                  { name = \"lb-2\", address = \"127.0.0.1:4791\" }]\n";
-    let [one, two] =
-        ["lb-1", "lb-2"].map(|it| config() + &format!("[cluster]\nnode = \"{it}\"\n{peers}"));
     let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let kept = folders[0].path().display();
+    let [one, two] = ["lb-1", "lb-2"].map(|it| {
+        config()
+            + &format!("[cluster]\nnode = \"{it}\"\noperator_file = \"{kept}/{it}.json\"\n{peers}")
+    });
     let (first, peer) = (start(folders[0].path(), &one), start(folders[1].path(), &two));
     let are_in_sync = |program: &Program| {
         let cluster = program.ask("cluster");

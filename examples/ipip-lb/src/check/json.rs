@@ -14,8 +14,18 @@ impl Understood<'_> {
     /// For programs.
     #[must_use]
     pub fn to_json(&self) -> Value {
-        let Config { engine, balancer, limits, ports, services, announce, cluster, store, quorum } =
-            self.0;
+        let Config {
+            engine,
+            balancer,
+            limits,
+            ports,
+            services,
+            announce,
+            cluster,
+            store,
+            operator_file,
+            quorum,
+        } = self.0;
         let rules = Rules::new(services);
         let notes = Notes::of(self.0, &rules);
         let services = services.iter().enumerate();
@@ -41,6 +51,7 @@ impl Understood<'_> {
                 "address": it.address.to_string(),
                 "copy": it.copy,
             })),
+            "operator_file": operator_file,
             "quorum": quorum,
             "memory": memory(Memory::of(self.0, &rules), engine),
             "ports": ports.iter().map(port).collect::<Vec<_>>(),

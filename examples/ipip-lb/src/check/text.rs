@@ -13,8 +13,7 @@ use std::fmt::{self, Display, Formatter};
 
 impl Display for Understood<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Config { engine, balancer, limits, ports, services, announce, cluster, store, quorum } =
-            self.0;
+        let Config { engine, balancer, limits, ports, services, announce, .. } = self.0;
         let rules = Rules::new(services);
         let notes = Notes::of(self.0, &rules);
         write_engine(f, engine)?;
@@ -44,32 +43,7 @@ impl Display for Understood<'_> {
                  for what still comes"
             )?;
         }
-        if let Some(cluster) = cluster {
-            let Cluster { node, listen, peers, security, ready_timeout_s, prepare_ms_max } =
-                cluster;
-            let peers: Vec<_> =
-                peers.iter().map(|it| format!("{} at {}", it.name, it.address)).collect();
-            let by = match security {
-                Security::TrustedNetwork => "a trusted network, without TLS",
-                Security::Tls { .. } => "TLS",
-            };
-            writeln!(
-                f,
-                "cluster: node {node} at {listen}, by {by}; peers: {}; announces without their \
-                 snapshots after {ready_timeout_s} s; looks through connections in {prepare_ms_max} ms",
-                peers.join(", ")
-            )?;
-        }
-        if let Some(Store { address, node: _, copy }) = store {
-            let copy = copy.display();
-            writeln!(
-                f,
-                "store: what all nodes share comes from {address}; a copy is kept in {copy}"
-            )?;
-        }
-        if let Some(quorum) = quorum {
-            writeln!(f, "health: a backend is down once {quorum} of the nodes find it down")?;
-        }
+        write_cluster(f, self.0)?;
         for (index, service) in services.iter().enumerate() {
             write_service(f, service, balancer.maglev_slots)?;
             for note in notes.about(index) {
@@ -78,6 +52,37 @@ impl Display for Understood<'_> {
         }
         Ok(())
     }
+}
+
+fn write_cluster(f: &mut Formatter<'_>, config: &Config) -> fmt::Result {
+    let Config { cluster, store, operator_file, quorum, .. } = config;
+    if let Some(cluster) = cluster {
+        let Cluster { node, listen, peers, security, ready_timeout_s, prepare_ms_max } = cluster;
+        let peers: Vec<_> =
+            peers.iter().map(|it| format!("{} at {}", it.name, it.address)).collect();
+        let by = match security {
+            Security::TrustedNetwork => "a trusted network, without TLS",
+            Security::Tls { .. } => "TLS",
+        };
+        writeln!(
+            f,
+            "cluster: node {node} at {listen}, by {by}; peers: {}; announces without their \
+             snapshots after {ready_timeout_s} s; looks through connections in {prepare_ms_max} ms",
+            peers.join(", ")
+        )?;
+    }
+    if let Some(Store { address, node: _, copy }) = store {
+        let copy = copy.display();
+        writeln!(f, "store: what all nodes share comes from {address}; a copy is kept in {copy}")?;
+    }
+    if let Some(file) = operator_file {
+        let file = file.display();
+        writeln!(f, "cluster: what operators change is kept in {file} for the next start")?;
+    }
+    if let Some(quorum) = quorum {
+        writeln!(f, "health: a backend is down once {quorum} of the nodes find it down")?;
+    }
+    Ok(())
 }
 
 fn write_engine(f: &mut Formatter<'_>, engine: &Engine) -> fmt::Result {

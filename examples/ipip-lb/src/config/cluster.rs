@@ -4,7 +4,7 @@ use super::ConfigError;
 use super::document::{Section, Value};
 use super::health::CaFiles;
 use super::parse::name;
-use super::store::{STORE_KEYS, Store, store};
+use super::store::{STORE_KEYS, Store, kept_file, store};
 use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -74,6 +74,9 @@ pub enum Security {
     },
 }
 
+/// The key of the file in which a node keeps what operators have changed.
+const OPERATOR_FILE: &str = "operator_file";
+
 /// The keys of what nodes tell each other.
 const PEER_KEYS: [&str; 8] = [
     "peers",
@@ -91,7 +94,7 @@ pub fn cluster(
     section: &Section<'_>,
     files: &mut CaFiles,
 ) -> Result<(Option<Cluster>, Option<Store>), ConfigError> {
-    section.allow_only(&[&["node"][..], &STORE_KEYS, &PEER_KEYS].concat())?;
+    section.allow_only(&[&["node", OPERATOR_FILE][..], &STORE_KEYS, &PEER_KEYS].concat())?;
     let node = section.required("node", "the node's name, such as node = \"lb-a\"")?;
     let store = store(section, &name(&node)?)?;
     let named = PEER_KEYS.into_iter().find(|key| section.optional(key).is_some());
@@ -100,6 +103,12 @@ pub fn cluster(
         _ => Some(peered(section, node_name(&node)?, files)?),
     };
     Ok((cluster, store))
+}
+
+/// The file in which the node keeps what operators have changed.
+pub fn operator_file(section: &Section<'_>) -> Result<PathBuf, ConfigError> {
+    let node = name(&section.required("node", "the node's name")?)?;
+    kept_file(section, OPERATOR_FILE, (&node, "operator.json"))
 }
 
 /// The peers of the node called `node`, and how it talks to them.

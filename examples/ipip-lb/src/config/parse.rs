@@ -2,7 +2,7 @@
 
 use super::announce::announce;
 use super::balancer::balancer;
-use super::cluster::cluster;
+use super::cluster::{cluster, operator_file};
 use super::document::{Section, Value};
 use super::health::CaFiles;
 use super::limits::limits;
@@ -61,11 +61,24 @@ pub fn config(file: &str, root: &Section<'_>) -> Result<Config, ConfigError> {
         return Err(mtu.error(problem));
     }
     let announce = root.section("announce")?.map(|it| announce(&it)).transpose()?;
-    let cluster = root.section("cluster")?.map(|it| cluster(&it, &mut files)).transpose()?;
+    let section = root.section("cluster")?;
+    let cluster = section.as_ref().map(|it| cluster(it, &mut files)).transpose()?;
     let (cluster, store) = cluster.unwrap_or_default();
+    let operator_file = section.as_ref().map(operator_file).transpose()?;
     let health = root.section("health")?;
     let quorum = health.map(|it| quorum(&it, cluster.as_ref())).transpose()?.flatten();
-    Ok(Config { engine, balancer, limits, ports, services, announce, cluster, store, quorum })
+    Ok(Config {
+        engine,
+        balancer,
+        limits,
+        ports,
+        services,
+        announce,
+        cluster,
+        store,
+        operator_file,
+        quorum,
+    })
 }
 
 const fn is_v6(backend: &Backend) -> bool {

@@ -156,7 +156,10 @@ mod tests {
         let store = config.store.unwrap();
         assert_eq!(store.copy.to_str(), Some("/var/lib/ipip-lb/a.toml"));
         assert_eq!(Config::store_of("node.toml", NODE).unwrap(), Some(store));
-        Config::parse_shared_alone(("lb.toml", SHARED)).unwrap();
+        let kept = config.operator_file.unwrap();
+        assert_eq!(kept.to_str(), Some("/var/lib/ipip-lb/a.operator.json"));
+        let alone = Config::parse_shared_alone(("lb.toml", SHARED)).unwrap();
+        assert_eq!((alone.operator_file, alone.quorum), (None, None));
         let probed =
             SHARED.replace("backend =", "health = { kind = \"tcp\", via = \"tunnel\" }\nbackend =");
         Config::parse_shared_alone(("lb.toml", &probed)).unwrap();

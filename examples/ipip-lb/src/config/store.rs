@@ -112,14 +112,20 @@ pub fn store(cluster: &Section<'_>, node: &str) -> Result<Option<Store>, ConfigE
         };
     };
     let address = address.parsed_by(StoreAddress::from_str)?;
-    let copy = match cluster.optional("store_copy") {
-        Some(copy) => {
-            let path = |text: &str| text.starts_with('/').then(|| PathBuf::from(text));
-            copy.parsed("an absolute path", "\"/var/lib/ipip-lb/NODE.toml\"", path)?
-        }
-        None => PathBuf::from(format!("/var/lib/ipip-lb/{node}.toml")),
-    };
+    let copy = kept_file(cluster, "store_copy", (node, "toml"))?;
     Ok(Some(Store { address, node: node.to_owned(), copy }))
+}
+
+/// The file that `key` names, or else the one of this ending that is the node's by default.
+pub fn kept_file(
+    cluster: &Section<'_>,
+    key: &str,
+    (node, ending): (&str, &str),
+) -> Result<PathBuf, ConfigError> {
+    let path = |node: &str| format!("/var/lib/ipip-lb/{node}.{ending}");
+    let Some(named) = cluster.optional(key) else { return Ok(path(node).into()) };
+    let absolute = |text: &str| text.starts_with('/').then(|| PathBuf::from(text));
+    named.parsed("an absolute path", &format!("{:?}", path("NODE")), absolute)
 }
 
 #[cfg(test)]

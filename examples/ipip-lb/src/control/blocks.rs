@@ -125,6 +125,7 @@ impl Operator {
     fn set_blocked(&mut self) {
         Arc::make_mut(&mut self.standing).blocked = self.blocks.compiled();
         self.publication.is_stale = true;
+        self.note_change();
     }
 }
 

@@ -161,7 +161,9 @@ pub(super) fn check_same_run(old: &Config, new: &Config) -> Result<(), String> {
         "[[port]]"
     } else if old.announce != new.announce {
         "[announce]"
-    } else if (&old.cluster, &old.store) != (&new.cluster, &new.store) {
+    } else if (&old.cluster, &old.store, &old.operator_file)
+        != (&new.cluster, &new.store, &new.operator_file)
+    {
         "[cluster]"
     } else if old.balancer.connections_max != new.balancer.connections_max {
         "balancer.connections_max"

@@ -1,8 +1,8 @@
 //! Drains that end: once its time is over, or no connection of it is left, a backend is removed.
 
-use super::Operator;
 use super::publication::Building;
 use super::until::Until;
+use super::{Node, Operator};
 use crate::services::{Removal, Target, TargetName};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -61,6 +61,11 @@ impl Drains {
     /// What a backend's drain waits for, where it ends.
     pub fn of(&self, name: &TargetName) -> Option<Until> {
         self.plans.get(name).copied()
+    }
+
+    /// All backends that are drained until something.
+    pub fn all(&self) -> impl Iterator<Item = (&TargetName, &Until)> {
+        self.plans.iter()
     }
 
     /// Takes note that these are out.
@@ -127,7 +132,9 @@ impl Operator {
         let publication = &self.publication;
         // Until it is answered, workers may not have the weight that a drain has set.
         let is_answered = publication.unrefreshed.is_empty() && publication.refreshing.is_empty();
-        let is_in_force = is_in_force && is_answered;
+        // Nor may a node have the connections that its peers know.
+        let is_ready = self.node.as_ref().is_none_or(Node::is_ready);
+        let is_in_force = is_in_force && is_answered && is_ready;
         let (table, summary) = (self.table(), self.summary());
         let drained = |(slot, target): (usize, &Target)| {
             let (service, id) = target.service.zip(target.id(slot))?;

@@ -11,7 +11,6 @@ use crate::replace::inheritance::{Inheritance, Inherited};
 use crate::replace::standing::Standings;
 use crate::replace::successor::Successor;
 use crate::replace::{self, machine_time};
-use crate::services::TargetName;
 use crate::sync::Change;
 use hotloop::engine::Asker;
 use hotloop::packet::ethernet::MacAddress;
@@ -229,7 +228,8 @@ impl Operator {
             || publication.building.is_some()
             || !publication.unbuilt.is_empty()
             || publication.is_stale
-            || publication.refresher.is_busy();
+            || publication.refresher.is_busy()
+            || self.keeper.as_ref().is_some_and(|it| !it.is_idle());
         let is_in_force = self.publisher.collect() && self.is_published && !is_busy;
         let table = &self.table;
         is_in_force
@@ -274,31 +274,16 @@ impl Operator {
 
     /// What operators and health checks have changed.
     fn standings(&self) -> Standings {
-        let now = Instant::now();
-        let names = self.config.services.iter().flat_map(|service| {
-            service.backends.iter().map(|it| TargetName::new(&service.name, it.address))
-        });
-        let drains = names.filter_map(|name| {
-            let until = self.drains.of(&name)?.to_json(now);
-            let for_s = until["left_s"].as_u64().map(|it| it.max(1));
-            Some((name, json!({ "for_s": for_s, "until_empty": until["until_empty"] })))
-        });
-        let blocks = self.blocks.rows(now);
-        let block = |row: &Value| json!({ "prefix": row["prefix"], "for_s": row["left_s"] });
         Standings {
-            drains: drains.collect(),
-            blocks: blocks.as_array().into_iter().flatten().map(block).collect(),
+            down: Standings::down_of(&self.standing, &self.config),
             is_withdrawn: self.announcer.as_ref().is_some_and(Announcer::is_withdrawn),
-            ..Standings::of(&self.standing, &self.config)
+            ..self.set_by_operators()
         }
     }
 
-    /// Goes on with what a predecessor has left, before anything is received: its connections are then to be
-    /// [entered](Self::enter).
+    /// Goes by what a predecessor, or an earlier run, has left: the service table in use is made of it.
     #[must_use]
-    pub fn inheriting(mut self, inherited: Option<&mut Inherited>) -> Self {
-        let Some(inherited) = inherited else { return self };
-        let standings = &inherited.standings;
+    pub fn going_by(mut self, standings: &Standings) -> Self {
         self.standing = standings.standing(&self.config).into();
         self.probes.take_down(self.standing.down.clone());
         self.findings.begin_with(self.standing.down.clone());
@@ -313,6 +298,14 @@ impl Operator {
         if let Some(announcer) = self.announcer.as_mut().filter(|_| standings.is_withdrawn) {
             announcer.withdraw();
         }
+        self
+    }
+
+    /// Goes on with what a predecessor knew, before anything is received: its connections are then to be
+    /// [entered](Self::enter).
+    #[must_use]
+    pub fn inheriting(mut self, inherited: Option<&mut Inherited>) -> Self {
+        let Some(inherited) = inherited else { return self };
         for (address, mac) in &inherited.neighbours {
             let known = self.handover.neighbours.iter();
             // A run's time begins at 0.

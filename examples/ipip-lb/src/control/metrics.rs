@@ -61,6 +61,11 @@ const RELOADS: Metric =
     Metric::counter("ipip_lb_reloads_total", &[], "Configurations taken over since the start.");
 const RELOAD_FAILED: Metric =
     Metric::gauge("ipip_lb_reload_failed", &[], "1 where the last reload failed.");
+const OPERATOR_FILE_FAILED: Metric = Metric::gauge(
+    "ipip_lb_operator_file_failed",
+    &[],
+    "1 where what operators have changed could not be written to cluster.operator_file.",
+);
 const STORE_REVISION: Metric = Metric::gauge(
     "ipip_lb_store_revision",
     &[],
@@ -114,6 +119,9 @@ impl Operator {
         scrape.add(&HEALTH_NODES, &[], self.findings.node_count() as u64);
         scrape.add(&RELOADS, &[], self.reload_count);
         scrape.add(&RELOAD_FAILED, &[], self.reload_failure.is_some().into());
+        if let Some(keeper) = &self.keeper {
+            scrape.add(&OPERATOR_FILE_FAILED, &[], keeper.failure().is_some().into());
+        }
         if let Some(sharing) = &self.sharing {
             scrape.add(&STORE_REVISION, &[], u64::try_from(sharing.revision()).unwrap_or(0));
             scrape.add(&STORE_UNREAD, &[], sharing.unread_s().unwrap_or(0));

@@ -17,10 +17,12 @@ mod draining;
 mod exceptions;
 mod handover;
 mod health;
+mod keeping;
 mod leaving;
 mod lookup;
 mod metrics;
 mod note;
+pub mod operator_file;
 mod overview;
 mod preparing;
 mod publication;
@@ -53,6 +55,7 @@ pub use handover::Handover;
 use health::Findings;
 use hotloop::engine::{Asker, Control, Publisher};
 use hotloop_ops::{Annotate, Hangup, Reply, Request};
+pub use keeping::Keeper;
 use leaving::Leave;
 use note::Notes;
 use publication::Publication;
@@ -97,6 +100,7 @@ pub struct Operator {
     /// A change of the store's that was not prepared, where VIPs are withdrawn for it.
     passage: Option<Passage>,
     node: Option<Node>,
+    keeper: Option<Keeper>,
     handover: Handover,
 }
 
@@ -139,6 +143,7 @@ impl Operator {
             sharing: None,
             passage: None,
             node: None,
+            keeper: None,
             handover: Handover::default(),
         };
         let room = operator.probe(publication::probed(&operator.config));
@@ -191,6 +196,7 @@ impl Operator {
         self.follow_health();
         self.end_blocks();
         self.go_on();
+        self.keep();
         self.notes.follow(&self.table);
         let is_in_force = self.publisher.collect() && self.is_published;
         if is_in_force {

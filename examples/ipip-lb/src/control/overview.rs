@@ -1,8 +1,8 @@
 //! Telling how things are: the balancer as a whole, its services, its backends.
 
-use super::Operator;
 use super::sharing::Sharing;
 use super::verdict::verdict;
+use super::{Keeper, Operator};
 use crate::config::{Backend, Config, Health, Service, Via};
 use crate::counts::TargetSums;
 use crate::health::State;
@@ -34,6 +34,7 @@ impl Operator {
             "is_loading": self.publication.is_loading(),
             "reloads": self.reload_count,
             "reload_failure": self.reload_failure,
+            "operator_failure": self.keeper.as_ref().and_then(Keeper::failure),
         })
     }
 

@@ -145,6 +145,7 @@ impl Operator {
             table: std::mem::replace(&mut self.table, table),
         };
         self.is_published = false;
+        self.note_change();
         self.publication.built_by = builder;
         self.publication.adopted = Instant::now();
         self.removed_counts.add(removed);
@@ -203,9 +204,7 @@ impl Operator {
                     self.set_epoch();
                     self.publisher.publish(table);
                     self.is_published = true;
-                    for (answerer, answer) in answers {
-                        let _ = answerer.send(Ok(answer));
-                    }
+                    self.answer_once_kept(answers);
                 }
                 Err(error) => {
                     tracing::error!("{error}");

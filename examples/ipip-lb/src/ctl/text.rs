@@ -17,6 +17,16 @@ pub const SERVICE_COLUMNS: [&str; 10] = [
     "packets",
 ];
 
+/// What is said of an answer, and more where that is of a change that a restart would undo.
+pub fn with_warning(text: String, answer: &Value) -> String {
+    match answer["unsaved"].as_str() {
+        Some(why) => {
+            format!("{text}\nwarning: this is in force, but a restart of the node undoes it: {why}")
+        }
+        None => text,
+    }
+}
+
 pub fn blocked_text(prefix: &str, answer: &Value) -> String {
     match answer["for_s"].as_u64() {
         Some(seconds) => format!("{prefix} is blocked for {seconds} s"),
@@ -249,6 +259,11 @@ pub fn overview_text(overview: &Value) -> String {
     }
     text.push_str(&health_text(&overview["health"]));
     text.push_str(&store_text(&overview["store"]));
+    if let Some(failure) = overview["operator_failure"].as_str() {
+        text.push_str(&format!(
+            "changes by operators: a restart of the node undoes the latest: {failure}\n"
+        ));
+    }
     text.push_str(&format!("reloads: {}", of("reloads")));
     if overview["is_loading"] == true {
         text.push_str("; another one is under way");

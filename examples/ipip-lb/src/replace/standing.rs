@@ -2,7 +2,7 @@
 //! program reads.
 
 use crate::blocks::Blocks;
-use crate::config::{Config, Health};
+use crate::config::{Config, Health, WEIGHT_MAX};
 use crate::services::{Removal, Standing, TargetName};
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
@@ -27,17 +27,11 @@ pub struct Standings {
 }
 
 impl Standings {
-    /// With what a configuration's service table is made of.
+    /// The [backends that are down](Self::down) of a configuration.
     #[must_use]
-    pub fn of(standing: &Standing, config: &Config) -> Self {
-        let mut down = HashSet::new();
-        for (name, way, key) in ways(config) {
-            if standing.down.contains(&key) {
-                down.insert((name, way));
-            }
-        }
-        let (weights, removed) = (standing.weights.clone(), standing.removed.clone());
-        Self { weights, removed, down, ..Self::default() }
+    pub fn down_of(standing: &Standing, config: &Config) -> HashSet<(TargetName, usize)> {
+        let is_down = |(.., key): &(_, _, (IpAddr, Health))| standing.down.contains(key);
+        ways(config).filter(is_down).map(|(name, way, _)| (name, way)).collect()
     }
 
     /// What of this a service table is made of.
@@ -80,7 +74,9 @@ impl Standings {
         };
         for row in rows("weights") {
             let (name, weight) = target(&row)?;
-            standings.weights.insert(name, number(weight)? as u32);
+            let weight = u32::try_from(number(weight)?).ok().filter(|it| *it <= WEIGHT_MAX);
+            let weight = weight.ok_or_else(|| format!("{row} is a weight above {WEIGHT_MAX}"))?;
+            standings.weights.insert(name, weight);
         }
         for row in rows("removed") {
             let (name, is_flush) = target(&row)?;
@@ -143,8 +139,10 @@ mod tests {
             weights: [(one.clone(), 0)].into(),
             removed: [(two.clone(), Removal::Flush)].into(),
         };
-        let mut standings = Standings::of(&standing, &config);
-        assert_eq!(standings.down, [(one.clone(), 0)].into());
+        let down = Standings::down_of(&standing, &config);
+        assert_eq!(down, [(one.clone(), 0)].into());
+        let (weights, removed) = (standing.weights.clone(), standing.removed.clone());
+        let mut standings = Standings { down, weights, removed, ..Standings::default() };
         standings.drains.push((one, json!({ "for_s": 9, "until_empty": true })));
         standings.blocks.push(json!({ "prefix": "10.0.0.0/8", "for_s": null }));
         standings.is_withdrawn = true;

@@ -3,8 +3,7 @@
 use super::layout::Stored;
 use crate::config::{Config, Store};
 use crate::failure::BadInput;
-use std::fs;
-use std::io::Write;
+use crate::kept_file;
 use std::path::Path;
 
 /// What stands before the revision, on the last line.
@@ -16,17 +15,10 @@ const MARK: &str = "# ipip-lb: revision ";
 /// # Errors
 /// The system's, with the file's name and what to do.
 pub fn save(path: &Path, stored: &Stored) -> Result<(), String> {
-    let folder = path.parent().unwrap_or(Path::new("/"));
-    let save = || {
-        fs::create_dir_all(folder)?;
-        let mut file = tempfile::NamedTempFile::new_in(folder)?;
-        let Stored { name, revision, text } = stored;
-        let end = if text.ends_with('\n') { "" } else { "\n" };
-        writeln!(file, "{text}{end}{MARK}{revision} of {name}")?;
-        file.as_file().sync_all()?;
-        file.persist(path).map(drop).map_err(|error| error.error)
-    };
-    save().map_err(|error: std::io::Error| {
+    let Stored { name, revision, text } = stored;
+    let end = if text.ends_with('\n') { "" } else { "\n" };
+    let text = format!("{text}{end}{MARK}{revision} of {name}\n");
+    kept_file::replace(path, &text).map_err(|error| {
         let path = path.display();
         format!("{path}: cluster.store_copy: {error}; name a file in a folder to write to")
     })
@@ -56,6 +48,7 @@ pub fn load(store: &Store) -> Result<Option<Stored>, BadInput> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
     #[test]

@@ -75,6 +75,14 @@ pub const WRONG: &[(usize, &str, &[&str])] = &[
         &["16: cluster.store_copy: ", "is not an absolute path"],
     ),
     (
+        13,
+        "[cluster]\nnode = \"a\"\nlisten = \"192.0.2.1:1\"\ntrusted_network = true\npeers = [{ name = \"b\", address = \"[::1]:1\" }]\noperator_file = \"a\"",
+        &[
+            "18: cluster.operator_file: ",
+            "is not an absolute path; write \"/var/lib/ipip-lb/NODE.op",
+        ],
+    ),
+    (
         0,
         "colour = \"blue\"",
         &[

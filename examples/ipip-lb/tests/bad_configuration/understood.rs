@@ -246,7 +246,7 @@ fn defaults_are_as_documented() {
     let kept = kept
         .map(|(_, line)| if line.starts_with("sched") { "health.kind = \"http\"" } else { line });
     let text: Vec<_> = kept.collect();
-    let Config { engine, balancer, limits, ports, services, announce, cluster, store, quorum } =
+    let Config { engine, balancer, limits, ports, services, announce, cluster, store, .. } =
         Config::parse("lb.toml", &text.join("\n")).unwrap();
     assert_eq!(engine.deployment, DeploymentKind::RunToCompletion);
     assert_eq!((limits.service_max, limits.source_max), (None, None));
@@ -266,7 +266,7 @@ fn defaults_are_as_documented() {
     let seconds = [tcp_opening_s, tcp_established_s, tcp_closing_s, udp_s, other_s];
     assert_eq!(seconds, [10, 900, 20, 60, 60]);
     assert_eq!((ports[0].side, ports[0].settings), (Side::Both, Default::default()));
-    assert_eq!((announce, cluster, store, quorum), (None, None, None, None));
+    assert_eq!((announce, cluster, store), (None, None, None));
     let service = &services[0];
     assert_eq!((service.scheduler, service.persistence_s), (Scheduler::Maglev, 0));
     assert_eq!(service.all_down, AllDown::Forward);

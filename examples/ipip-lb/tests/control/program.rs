@@ -96,7 +96,10 @@ impl Program {
 
     pub fn start_with(config: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("lb.toml"), config).unwrap();
+        // A node keeps what operators change.
+        let kept =
+            format!("[cluster]\noperator_file = \"{}/kept.json\"\n", folder.path().display());
+        fs::write(folder.path().join("lb.toml"), config.replace("[cluster]\n", &kept)).unwrap();
         write_frames(&folder.path().join("clients.pcap"), frames()).unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_ipip-lb"))
             .current_dir(folder.path())

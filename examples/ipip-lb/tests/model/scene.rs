@@ -109,6 +109,7 @@ impl Scene {
             announce: None,
             cluster: None,
             store: None,
+            operator_file: None,
             quorum: None,
         };
         let standing = Standing::default();

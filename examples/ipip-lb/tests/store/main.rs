@@ -7,6 +7,7 @@ mod command;
 mod etcd;
 mod faults;
 mod health;
+mod kept;
 mod lost;
 #[path = "../namespace/mod.rs"]
 mod namespace;

@@ -8,17 +8,18 @@ use std::path::Path;
 use std::process::Command;
 
 /// Writes the file of the node of this name whose store is that server.
-pub fn write_node(folder: &Path, server: &Server, name: &str) {
+pub fn write_node(path: &Path, server: &Server, name: &str) {
+    let folder = path.display();
     let node = format!(
-        "[cluster]\nnode = \"{name}\"\nstore = \"{}\"\nstore_copy = \"{}/copy.toml\"\n\
+        "[cluster]\nnode = \"{name}\"\nstore = \"{}\"\nstore_copy = \"{folder}/copy.toml\"\n\
+         operator_file = \"{folder}/kept.json\"\n\
          [engine]\nworkers = 1\nidle = \"adaptive\"\nworker_stall_ms_max = 0\n\
          [balancer]\nsource_v4 = \"192.0.2.1\"\ndecapsulate = []\nconnections_max = 1024\n\
          [[port]]\nname = \"up\"\ndevice = \"net_null0,no-rx=1\"\n\
          next_hop_mac = \"02:00:00:00:00:01\"\n",
-        server.address(),
-        folder.display()
+        server.address()
     );
-    fs::write(folder.join("node.toml"), node).unwrap();
+    fs::write(path.join("node.toml"), node).unwrap();
 }
 
 /// The program, with that file.

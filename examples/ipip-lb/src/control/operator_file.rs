@@ -1,0 +1,247 @@
+//! The file in which a node of a cluster keeps what operators have changed, for its next start.
+//!
+//! A node that starts without what its peers go by chooses other backends than they do. What the file has belongs to one
+//! configuration, and to one revision of it where that comes from a store: any other has ended it, on this node or, while
+//! it was away, on its peers. Blocks outlast configurations.
+
+use super::until::{Until, for_s};
+use crate::config::{Config, read_file};
+use crate::failure::BadInput;
+use crate::kept_file;
+use crate::prefix::Prefix;
+use crate::replace::digest;
+use crate::replace::standing::Standings;
+use crate::services::TargetName;
+use crate::store::layout::Stored;
+use serde_json::{Value, json};
+use std::collections::HashSet;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+/// The version of what the file says.
+const VERSION: u64 = 1;
+
+/// The largest file that is read: two hundred bytes for each of more backends than there can be.
+const BYTES_MAX: u64 = 256 << 20;
+
+/// What is kept.
+#[derive(Debug)]
+pub struct Kept {
+    /// What operators have changed: nothing else.
+    pub standings: Standings,
+    /// The configuration that they have changed.
+    pub config: Arc<Config>,
+    /// Its revision, where it comes from a store.
+    pub revision: Option<i64>,
+    /// When times that are left were so long.
+    pub at: SystemTime,
+}
+
+impl Kept {
+    /// Writes the file at `path`, or deletes it where operators have changed nothing.
+    ///
+    /// # Errors
+    /// The system's, with the file's name and what to do.
+    pub fn save(&self, path: &Path) -> Result<(), String> {
+        let Self { standings, config, revision, at } = self;
+        let saved = if *standings == Standings::default() {
+            kept_file::delete(path)
+        } else {
+            let kept = json!({
+                "version": VERSION,
+                "revision": revision,
+                "digest": digest(config),
+                "at_ms": since_epoch(*at).as_millis() as u64,
+                "standings": standings.to_json(),
+            });
+            kept_file::replace(path, &format!("{kept}\n"))
+        };
+        saved.map_err(|error| {
+            let path = path.display();
+            format!(
+                "{path}: cluster.operator_file: {error}; make room for a file in a folder to write to, which is tried \
+                 again every 10 s"
+            )
+        })
+    }
+}
+
+/// What the file has of a node of this configuration, which is `stored` where it comes from a store, with the times that
+/// are left now.
+///
+/// # Errors
+/// It can't be read, or says something else.
+pub fn load(
+    config: &Config,
+    stored: Option<&Stored>,
+    now: SystemTime,
+) -> Result<Standings, BadInput> {
+    let Some(path) = &config.operator_file else { return Ok(Standings::default()) };
+    let path_shown = path.display();
+    let refused = |why: String| {
+        BadInput::new(format!(
+            "{path_shown}: cluster.operator_file: {why}; mend it, or delete it to start by the configuration alone, \
+             which breaks connections where other nodes go by what operators have changed"
+        ))
+    };
+    let bytes = match read_file(path, BYTES_MAX) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Standings::default()),
+        read => read.map_err(|error| refused(error.to_string()))?,
+    };
+    let kept = Read::of(&bytes).map_err(refused)?;
+    let mut standings = kept.standings;
+    if (kept.revision, kept.digest) != (stored.map(|it| it.revision), digest(config)) {
+        let ended = Standings { blocks: Vec::new(), ..standings.clone() };
+        if ended != Standings::default() {
+            tracing::warn!(
+                "{path_shown}: {} are dropped: another configuration was in force when operators changed that",
+                counted(&ended)
+            );
+        }
+        standings = Standings { blocks: standings.blocks, ..Standings::default() };
+    }
+    let passed = now.duration_since(kept.at).unwrap_or_default();
+    age(&mut standings, passed).map_err(refused)?;
+    for name in drop_unknown(&mut standings, config) {
+        tracing::warn!(
+            "{path_shown}: the configuration has no backend {} of {}: what is said of it is dropped",
+            name.address,
+            name.service
+        );
+    }
+    if standings != Standings::default() {
+        tracing::info!("{path_shown}: as operators have changed it: {}", counted(&standings));
+    }
+    Ok(standings)
+}
+
+/// A file, as it was written.
+struct Read {
+    standings: Standings,
+    revision: Option<i64>,
+    digest: String,
+    at: SystemTime,
+}
+
+impl Read {
+    fn of(bytes: &[u8]) -> Result<Self, String> {
+        let json: Value = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+        if json["version"] != VERSION {
+            return Err(format!(
+                "it is of version {}, and this program's is {VERSION}",
+                json["version"]
+            ));
+        }
+        let (digest, at_ms) = (json["digest"].as_str(), json["at_ms"].as_u64());
+        let (Some(digest), Some(at_ms), Value::Object(_)) = (digest, at_ms, &json["standings"])
+        else {
+            return Err("it lacks digest, at_ms or standings".to_owned());
+        };
+        let standings = Standings::of_json(&json["standings"])?;
+        let wrong = |it: &&Value| it["prefix"].as_str().and_then(prefix).is_none();
+        if let Some(wrong) = standings.blocks.iter().find(wrong) {
+            return Err(format!("{wrong} blocks no prefix"));
+        }
+        Ok(Self {
+            // Health is found anew, and a node that is started is to be announced.
+            standings: Standings { down: HashSet::new(), is_withdrawn: false, ..standings },
+            revision: json["revision"].as_i64(),
+            digest: digest.to_owned(),
+            at: SystemTime::UNIX_EPOCH + Duration::from_millis(at_ms),
+        })
+    }
+}
+
+fn prefix(text: &str) -> Option<Prefix> {
+    text.parse().ok()
+}
+
+fn since_epoch(time: SystemTime) -> Duration {
+    time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+}
+
+/// Takes what has passed from times that are left. Blocks may be over; a drain that is over ends after the start.
+fn age(standings: &mut Standings, passed: Duration) -> Result<(), String> {
+    let left_s =
+        |for_s: u64| Duration::from_secs(for_s).saturating_sub(passed).as_secs_f64().ceil() as u64;
+    for (_, arguments) in &mut standings.drains {
+        if let Some(for_s) = for_s(arguments)? {
+            arguments["for_s"] = left_s(for_s).max(1).into();
+        } else if Until::of(arguments, Instant::now())?.is_none() {
+            return Err(format!("{arguments} is no end of a drain"));
+        }
+    }
+    for block in &mut standings.blocks {
+        if let Some(for_s) = for_s(block)? {
+            block["for_s"] = left_s(for_s).into();
+        }
+    }
+    standings.blocks.retain(|block| block["for_s"] != 0);
+    Ok(())
+}
+
+/// Forgets backends that are not in the configuration, and returns them.
+fn drop_unknown(standings: &mut Standings, config: &Config) -> HashSet<TargetName> {
+    let Standings { weights, removed, drains, .. } = standings;
+    let named = weights.keys().chain(removed.keys()).chain(drains.iter().map(|(name, _)| name));
+    let mut unknown: HashSet<_> = named.cloned().collect();
+    for service in &config.services {
+        for backend in &service.backends {
+            if unknown.is_empty() {
+                return unknown;
+            }
+            unknown.remove(&TargetName::new(&service.name, backend.address));
+        }
+    }
+    weights.retain(|name, _| !unknown.contains(name));
+    removed.retain(|name, _| !unknown.contains(name));
+    drains.retain(|(name, _)| !unknown.contains(name));
+    unknown
+}
+
+/// How much there is, for a message.
+fn counted(standings: &Standings) -> String {
+    let Standings { weights, removed, drains, blocks, .. } = standings;
+    let counts = [
+        (weights.len(), "weights"),
+        (removed.len(), "removed backends"),
+        (drains.len(), "drains that end"),
+        (blocks.len(), "blocks"),
+    ];
+    let counts = counts.iter().filter(|(count, _)| *count > 0);
+    counts.map(|(count, what)| format!("{what}: {count}")).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn health_and_a_withdrawal_are_not_restored_and_a_clock_may_be_set_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.json");
+        let text = include_str!("../../../../packaging/example.toml");
+        let mut config = Config::parse("lb.toml", text).unwrap();
+        config.operator_file = Some(path.clone());
+        let config = Arc::new(config);
+        let service = &config.services[0];
+        let name = TargetName::new(&service.name, service.backends[0].address);
+        let standings = Standings {
+            weights: [(name.clone(), 7)].into(),
+            drains: vec![(name.clone(), json!({ "for_s": 60, "until_empty": false }))],
+            ..Standings::default()
+        };
+        let all = Standings { down: [(name, 0)].into(), is_withdrawn: true, ..standings.clone() };
+        let now = SystemTime::now();
+        let of = Arc::clone(&config);
+        Kept { standings: all, config: of, revision: Some(3), at: now }.save(&path).unwrap();
+        let before = now - Duration::from_secs(3600);
+        let stored = |revision| Stored { name: "a".into(), revision, text: String::new() };
+        let load = |stored: Option<Stored>| load(&config, stored.as_ref(), before).unwrap();
+        assert_eq!(load(Some(stored(3))), standings);
+        assert_eq!(load(Some(stored(4))), Standings::default());
+        assert_eq!(load(None), Standings::default());
+    }
+}

@@ -1,0 +1,303 @@
+//! What operators have changed on a node of a cluster outlasts a SIGKILL, as long as the configuration stays the same.
+#![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
+
+mod namespace;
+
+use hotloop_tests::prometheus::get;
+use hotloop_tests::{Program, wait_until};
+use namespace::{BALANCER, SILENT_PORT, command, service, start};
+use serde_json::{Value, json};
+use std::fs;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Where nobody listens.
+fn free_address() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+/// A node without peers that are there, in a folder of its own.
+struct Node {
+    folder: tempfile::TempDir,
+    config: String,
+}
+
+impl Node {
+    /// One that knows of these peers, and keeps what operators change in a folder called `kept`.
+    fn with_peers(peers: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let cluster = format!(
+            "[cluster]\nnode = \"a\"\ntrusted_network = true\noperator_file = \"{}/kept/a.json\"\n\
+             peers = [{{ name = \"a\", address = \"{}\" }}{peers}]\n",
+            folder.path().display(),
+            free_address()
+        );
+        let backends = ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4"];
+        let service = service("web", "203.0.113.10 tcp 80", "", &backends);
+        Self { folder, config: [BALANCER, SILENT_PORT, &cluster, &service].concat() }
+    }
+
+    fn alone() -> Self {
+        Self::with_peers("")
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn file(&self) -> PathBuf {
+        self.path().join("kept/a.json")
+    }
+
+    fn start(&self) -> Program {
+        start(self.path(), &self.config)
+    }
+
+    /// What `ctl` prints; it must succeed.
+    fn ctl(&self, arguments: &str) -> String {
+        let mut ctl = Command::new(env!("CARGO_BIN_EXE_ipip-lb"));
+        ctl.current_dir(self.path()).arg("ctl").args(arguments.split(' '));
+        let output = ctl.args(["--control", "lb.sock"]).output().unwrap();
+        assert!(output.status.success(), "{arguments}: {}", errors(&output));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// That it refuses to start, and what it says.
+    fn refusal(&self) -> String {
+        let output = command(self.path(), &self.config).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
+        errors(&output)
+    }
+}
+
+fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Each backend with its weight, its state, and how its drain ends.
+fn backends(program: &Program) -> Value {
+    let rows = program.ask("backends").unwrap();
+    let rows = rows.as_array().unwrap().iter();
+    let row = |it: &Value| json!([it["weight"], it["state"], it["draining"]["until_empty"]]);
+    rows.map(row).collect()
+}
+
+/// For how long each prefix is blocked.
+fn blocks(program: &Program) -> Vec<(String, Option<u64>)> {
+    let rows = program.ask("blocks").unwrap();
+    let rows = rows.as_array().unwrap().iter();
+    rows.map(|it| (it["prefix"].as_str().unwrap().to_owned(), it["left_s"].as_u64())).collect()
+}
+
+/// All of the backends as the configuration has them.
+fn configured() -> Value {
+    json!([[1, "up", null], [1, "up", null], [1, "up", null], [1, "up", null]])
+}
+
+#[test]
+fn each_change_outlasts_a_sigkill_and_so_does_its_end() {
+    let node = Node::alone();
+    let mut program = node.start();
+    assert!(!node.file().exists(), "nothing has changed");
+    node.ctl("drain 10.0.0.1 --for 1h");
+    node.ctl("weight 10.0.0.2 7");
+    node.ctl("remove 10.0.0.3");
+    node.ctl("remove 10.0.0.4 --flush");
+    node.ctl("block 198.51.100.0/24 --for 1h");
+    node.ctl("block 192.0.2.77");
+    let changed =
+        json!([[0, "drained", false], [7, "up", null], [0, "removed", null], [0, "flushed", null]]);
+    assert_eq!(backends(&program), changed);
+    assert_eq!(fs::metadata(node.file()).unwrap().permissions().mode() & 0o777, 0o600);
+    for _ in 0..2 {
+        drop(program); // By SIGKILL.
+        program = node.start();
+        assert_eq!(backends(&program), changed);
+        let blocks = blocks(&program);
+        let names: Vec<_> =
+            blocks.iter().map(|(prefix, left)| (&**prefix, left.is_some())).collect();
+        assert_eq!(names, [("192.0.2.77", false), ("198.51.100.0/24", true)]);
+        let left = program.ask("backends").unwrap()[0]["draining"]["left_s"].as_u64();
+        assert!(left.is_some_and(|it| (1..=3600).contains(&it)), "{left:?}");
+    }
+    // It is as the last command says.
+    node.ctl("weight 10.0.0.1 3");
+    node.ctl("unblock 198.51.100.0/24");
+    drop(program);
+    program = node.start();
+    assert_eq!(backends(&program)[0], json!([3, "up", null]));
+    assert_eq!(blocks(&program), [("192.0.2.77".to_owned(), None)]);
+    // A reload ends all but blocks.
+    node.ctl("reload");
+    drop(program);
+    program = node.start();
+    assert_eq!(backends(&program), configured());
+    assert_eq!(blocks(&program).len(), 1);
+    node.ctl("unblock 192.0.2.77");
+    assert!(!node.file().exists(), "nothing has changed");
+    let (_, errors) = program.end();
+    assert!(errors.contains("kept/a.json: as operators have changed it: blocks: 1"), "{errors}");
+}
+
+#[test]
+fn what_is_over_while_the_node_is_away_is_over() {
+    let node = Node::alone();
+    let program = node.start();
+    node.ctl("drain 10.0.0.1 --for 1d");
+    node.ctl("block 192.0.2.77 --for 1d");
+    node.ctl("block 192.0.2.78 --for 3d");
+    drop(program);
+    // As it would be two days later.
+    let mut kept: Value = serde_json::from_slice(&fs::read(node.file()).unwrap()).unwrap();
+    kept["at_ms"] = json!(kept["at_ms"].as_u64().unwrap() - 2 * 86_400_000);
+    fs::write(node.file(), kept.to_string()).unwrap();
+    let program = node.start();
+    wait_until("the drain ends", || backends(&program)[0] == json!([0, "removed", null]));
+    let [(prefix, Some(left))] = &blocks(&program)[..] else { panic!("{:?}", blocks(&program)) };
+    assert!(prefix == "192.0.2.78" && (86_000..=86_400).contains(left), "{left}");
+    drop(program);
+    assert_eq!(backends(&node.start())[0], json!([0, "removed", null]));
+}
+
+#[test]
+fn a_drain_until_a_backend_is_empty_waits_for_what_peers_know() {
+    let node = Node::with_peers(&format!(", {{ name = \"b\", address = \"{}\" }}", free_address()));
+    let program = node.start();
+    node.ctl("drain 10.0.0.1 --until-empty");
+    drop(program);
+    let program = node.start();
+    // Its peer is away, and waited for. What is asked last was so at the time of what is asked first.
+    let mut look_count = 0;
+    loop {
+        let state = backends(&program)[0].clone();
+        if program.ask("cluster").unwrap()["is_ready"] == true {
+            break;
+        }
+        assert_eq!(state, json!([0, "drained", true]));
+        look_count += 1;
+    }
+    assert!(look_count > 0);
+    wait_until("it is removed", || backends(&program)[0] == json!([0, "removed", null]));
+}
+
+#[test]
+fn what_was_changed_in_another_configuration_is_dropped_but_for_blocks() {
+    let mut node = Node::alone();
+    let program = node.start();
+    node.ctl("drain 10.0.0.1");
+    node.ctl("remove 10.0.0.2");
+    node.ctl("block 192.0.2.77");
+    drop(program);
+    let before = fs::read(node.file()).unwrap();
+    // Peers that have read this have dropped it.
+    let first = node.config.clone();
+    node.config = first.replace("10.0.0.4\"\nweight = 1", "10.0.0.4\"\nweight = 2");
+    assert_ne!(node.config, first);
+    let program = node.start();
+    let expected = json!([[1, "up", null], [1, "up", null], [1, "up", null], [2, "up", null]]);
+    assert_eq!(backends(&program), expected);
+    assert_eq!(blocks(&program).len(), 1);
+    wait_until("the file is as things are", || fs::read(node.file()).unwrap() != before);
+    let (_, errors) = program.end();
+    let said = "weights: 1, removed backends: 1 are dropped: another configuration was in force";
+    assert!(errors.contains(said), "{errors}");
+    node.config = first;
+    assert_eq!(backends(&node.start()), configured(), "it does not come back");
+}
+
+#[test]
+fn a_node_does_not_start_with_a_file_that_it_does_not_understand() {
+    let node = Node::alone();
+    let program = node.start();
+    node.ctl("drain 10.0.0.1 --for 1h");
+    node.ctl("block 192.0.2.77");
+    drop(program);
+    let good = fs::read_to_string(node.file()).unwrap();
+    let kept: Value = serde_json::from_str(&good).unwrap();
+    let left = format!("\"for_s\":{}", kept["standings"]["drains"][0]["is"]["for_s"]);
+    for (bad, why) in [
+        (good[..good.len() / 2].to_owned(), "EOF while parsing"),
+        (String::new(), "EOF while parsing"),
+        (good.replace("\"version\":1", "\"version\":2"), "it is of version 2"),
+        (good.replace("\"at_ms\"", "\"at\""), "it lacks digest, at_ms or standings"),
+        (good.replace("192.0.2.77", "192.0.2.777"), "blocks no prefix"),
+        (good.replace(&left, "\"for_s\":0"), "give a time from 1 to"),
+        (good.replace(&left, "\"for_s\":null"), "is no end of a drain"),
+        (good.replace("\"is\":0", "\"is\":65536"), "is a weight above 65535"),
+        (good.replace("10.0.0.1", "ten"), "names no backend"),
+    ] {
+        assert_ne!(bad, good, "{why}");
+        fs::write(node.file(), bad).unwrap();
+        let refusal = node.refusal();
+        assert!(refusal.contains("kept/a.json: cluster.operator_file: "), "{refusal}");
+        assert!(refusal.contains(why) && refusal.contains("delete it to start by"), "{refusal}");
+    }
+    fs::remove_file(node.file()).unwrap();
+    fs::create_dir(node.file()).unwrap();
+    assert!(node.refusal().contains("delete it to start by"));
+    fs::remove_dir(node.file()).unwrap();
+    assert_eq!(backends(&node.start()), configured());
+
+    // A backend that is not there is no reason.
+    fs::write(node.file(), good.replace("10.0.0.1", "10.0.0.9")).unwrap();
+    let program = node.start();
+    assert_eq!(backends(&program), configured());
+    let (_, errors) = program.end();
+    assert!(errors.contains("the configuration has no backend 10.0.0.9 of web"), "{errors}");
+}
+
+#[test]
+fn a_change_that_can_not_be_kept_is_in_force_and_says_so_until_it_is_kept() {
+    let node = Node::alone();
+    let metrics = free_address();
+    let mut command = command(node.path(), &node.config);
+    command.args(["--metrics", &metrics.to_string()]);
+    let program = Program::start(command, &node.path().join("lb.sock"));
+    let has_failed = || {
+        let metrics = get(metrics, "/metrics").unwrap();
+        let line = metrics.lines().find_map(|it| it.strip_prefix("ipip_lb_operator_file_failed "));
+        line.unwrap() == "1"
+    };
+    assert!(!has_failed());
+    let in_the_way = node.path().join("kept");
+    fs::write(&in_the_way, "").unwrap();
+    let said = node.ctl("weight 10.0.0.1 9");
+    assert!(said.contains("has weight 9"), "{said}");
+    assert!(
+        said.contains("warning: this is in force, but a restart of the node undoes it: "),
+        "{said}"
+    );
+    let answer: Value = serde_json::from_str(&node.ctl("drain 10.0.0.2 --json")).unwrap();
+    assert!(answer["unsaved"].as_str().unwrap().contains("cluster.operator_file: "), "{answer}");
+    assert_eq!(backends(&program)[0], json!([9, "up", null]));
+    assert!(has_failed());
+    let status = node.ctl("status");
+    assert!(status.contains("changes by operators: a restart of the node undoes"), "{status}");
+
+    // It is tried again.
+    fs::remove_file(&in_the_way).unwrap();
+    wait_until("it is kept", || !has_failed());
+    assert!(program.ask("status").unwrap()["operator_failure"].is_null());
+    assert_eq!(node.ctl("weight 10.0.0.3 2").lines().count(), 1);
+    drop(program);
+    let changed = json!([[9, "up", null], [0, "drained", null], [2, "up", null], [1, "up", null]]);
+    assert_eq!(backends(&node.start()), changed);
+}
+
+#[test]
+fn a_program_that_takes_over_keeps_what_it_was_handed() {
+    let node = Node::alone();
+    let program = node.start();
+    node.ctl("weight 10.0.0.1 9");
+    // What the one that runs says counts for more.
+    fs::remove_file(node.file()).unwrap();
+    let mut command = command(node.path(), &node.config);
+    command.arg("--replace");
+    let next = Program::start(command, &node.path().join("lb.sock"));
+    let _ = program.wait();
+    wait_until("it is kept", || node.file().exists());
+    drop(next);
+    assert_eq!(backends(&node.start())[0], json!([9, "up", null]));
+}
