@@ -153,27 +153,12 @@ signal_backends() {
     done
 }
 
-# restart BALANCER: until the router sends it connections. What operators have set was forgotten with it: it is set again
-# before the node is announced, as nodes of unequal weights choose differently.
+# restart BALANCER: until the router sends it connections. What operators have set outlives it.
 restart() {
-    local n
-    ((${#operator[@]} == 0)) || birdc_at "$1" disable uplink
     start_lb "$1"
-    if ((${#operator[@]} > 0)); then
-        for n in "${!operator[@]}"; do
-            if [ "${operator[$n]}" = none ]; then
-                ctl "$1" remove "10.1.$n.2" >/dev/null
-            else
-                ctl "$1" weight "10.1.$n.2" "${operator[$n]}" >/dev/null
-            fi
-        done
-        wait_until "lb-$1 to be ready" is_ready_node "$1"
-        birdc_at "$1" enable uplink
-    fi
     event_us=$(now_us)
     wait_route a b
 }
-is_ready_node() { ctl "$1" cluster --json | jq -e .is_ready >/dev/null; }
 
 are_in_sync() { are_caught_up '.state == "in-sync"'; }
 # is_settled: whether both nodes have entered what the other knows, reach etcd, and have what this script has, too.
