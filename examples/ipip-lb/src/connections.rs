@@ -334,25 +334,27 @@ impl Connections {
         self.len() == 0
     }
 
-    /// Visits the connections in the next `budget` places, and says where to go on, or none at the
-    /// end. Those that come, go or move meanwhile may be missed or met twice.
+    /// Visits the connections in the next `budget` places, with the hashes of their flows where these are kept, and says where
+    /// to go on, or none at the end. Those that come, go or move meanwhile may be missed or met twice.
     pub fn scan(
         &self,
         walk: Walk,
         budget: usize,
-        mut visit: impl FnMut(FlowKey, Connection),
+        mut visit: impl FnMut(FlowKey, Connection, Option<u32>),
     ) -> Option<Walk> {
         match walk {
             Walk::V4(cursor) if !self.v4.table.is_empty() => {
-                let next =
-                    self.v4.table.scan(cursor, budget, |key, it| visit(FlowKey::V4(*key), it.0));
+                let next = self.v4.table.scan(cursor, budget, |key, (it, hash)| {
+                    visit(FlowKey::V4(*key), *it, Some(*hash));
+                });
                 Some(next.map_or(Walk::V6(Cursor::default()), Walk::V4))
             }
             Walk::V4(_) => Some(Walk::V6(Cursor::default())),
             Walk::V6(_) if self.v6.table.is_empty() => None,
             Walk::V6(cursor) => {
-                let next =
-                    self.v6.table.scan(cursor, budget, |key, it| visit(FlowKey::V6(*key), it.0));
+                let next = self.v6.table.scan(cursor, budget, |key, (it, ())| {
+                    visit(FlowKey::V6(*key), *it, None);
+                });
                 next.map(Walk::V6)
             }
         }

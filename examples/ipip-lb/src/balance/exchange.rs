@@ -276,7 +276,7 @@ impl<P> Worker<P> {
         let Page { walk, found, entered, has_remote, begin } = page;
         let begin = *begin.get_or_insert(now);
         let Some(from) = *walk else { return true };
-        *walk = self.connections.scan(from, SLOTS_A_TURN, |key, connection| {
+        *walk = self.connections.scan(from, SLOTS_A_TURN, |key, connection, _| {
             let records = match connection.is_own_exception() {
                 true => &mut *found,
                 false if *has_remote && connection.is_remote() => &mut *entered,

@@ -13,7 +13,7 @@ use hotloop::stage::Instant;
 
 /// How many places it looks at for each turn, whatever the time. Where it has time for more turns than it needs, it is
 /// done earlier.
-const SLOTS_A_TURN_MIN: usize = 4;
+const SLOTS_A_TURN_MIN: usize = 2;
 
 /// How many places a walk looks at in a turn at most, where there is nothing in them: each takes some nanoseconds.
 const SLOTS_A_TURN_MAX: usize = 1_024;
@@ -30,7 +30,7 @@ const PACE_BITS: u32 = 32;
 
 /// How many places it looks at together, in a turn in which as many are due: so it waits for the memory of all of
 /// them at once.
-const SLOTS_A_STEP: usize = 8;
+const SLOTS_A_STEP: usize = 16;
 
 /// How often connections are looked at within the shortest idle timeout: a connection that is
 /// [due](Connection::is_due) after a third is claimed again long before the other nodes forget it.
@@ -249,9 +249,10 @@ fn pairs<'d>(
     walk: Walk,
 ) -> [ServicePair<'d>; SLOTS_A_STEP] {
     let (mut pairs, mut count) = ([ServicePair::default(); SLOTS_A_STEP], 0);
-    connections.scan(walk, SLOTS_A_STEP, |key, _| {
+    connections.scan(walk, SLOTS_A_STEP, |key, _, hash| {
         let service = service_of_connection(services, &key);
-        pairs[count] = ServicePair::new(services, service, &key, seed.hash(&key));
+        let hash = hash.unwrap_or_else(|| seed.hash(&key));
+        pairs[count] = ServicePair::new(services, service, &key, hash);
         pairs[count].prefetch(services, &key);
         count += 1;
     });

@@ -110,7 +110,7 @@ impl Listing {
     fn go_on(&mut self, connections: &Connections) -> bool {
         let Self { filter, walk, found, matching_count } = self;
         let Some(from) = walk.take() else { return true };
-        *walk = connections.scan(from, SLOTS_A_TURN, |key, connection| {
+        *walk = connections.scan(from, SLOTS_A_TURN, |key, connection, _| {
             if filter.takes(&key, &connection) {
                 *matching_count += 1;
                 if found.len() < found.capacity() {
