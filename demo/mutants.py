@@ -91,10 +91,10 @@ MUTANTS = [
         "of the connections, a walk marks those in the first quarter of the table",
         "drain undrain apply weight shuffle",
         (1, 2),
-        [("balance/marking.rs", "        pass.done_count += budget;\n", """\
-        pass.done_count += budget;
+        [("balance/marking.rs", "        pass.done_count += SLOTS_A_STEP;\n", """\
+        pass.done_count += SLOTS_A_STEP;
         let is_refresh = pass.purpose == Purpose::Refresh;
-        let next = next.filter(|_| is_refresh || pass.done_count < pass.slot_count / 4);
+        let next = next.filter(|_| is_refresh || pass.done_count < connections.slot_count() / 4);
 """)],
     ),
     (
