@@ -65,7 +65,8 @@ pub const fn is_ahead(one: u8, other: u8) -> bool {
 ///    which it has moved equally often, as neither knew of the other, the one with the lesser name does. A node
 ///    that loses so, but has seen a packet later than its peer, did not know that the connection moved, and
 ///    counts that now. Where no peer can have known of this node's, claims may be a second late in that. What is
-///    remote already takes more time from any claim, and closing from any that is not behind.
+///    remote already takes more time from any claim, and closing from any that is not behind. Where it is closing here
+///    and opening there, and not behind, the port is in use for the second time: the claim wins.
 /// 2. A connection of which this node saw the SYN beats any older claim: the port is in use for the second time, and
 ///    the end of the first connection is still on its way.
 /// 3. What is not over beats what is closing; established beats opening. Protocols without a
@@ -90,6 +91,11 @@ pub fn merge(existing: &Existing, claim: &Record) -> Verdict {
 fn same_backend(existing: &Existing, claim: &Record) -> Verdict {
     let is_ahead_here = is_ahead(existing.moves, claim.moves);
     let is_ahead_there = is_ahead(claim.moves, existing.moves);
+    let is_younger_there = claim.age_ms.saturating_add(MARGIN_MS) < existing.age_ms;
+    let reopens = existing.state == State::Closing && claim.state == State::Opening;
+    if reopens && is_younger_there && !is_ahead_here {
+        return Verdict::Replace;
+    }
     if existing.is_own {
         // What peers could not know of, none of them took from here.
         let is_known = existing.is_exception && is_ahead_there;
@@ -183,6 +189,24 @@ mod tests {
         assert_eq!(merge(&here, &closing), Renew);
         assert_eq!(merge(&here, &Record { moves: 4, ..closing }), Known);
         assert_eq!(merge(&here, &claim(HERE, Established, 99, 1000)), Known);
+    }
+
+    #[test]
+    fn what_opens_anew_on_the_same_backend_is_another_connection() {
+        let closing = Existing { is_own: false, ..existing(Closing, 5_000, false) };
+        let its = claim(HERE, Opening, 50, 900);
+        for is_own in [false, true] {
+            let here = Existing { is_own, ..closing };
+            assert_eq!(merge(&here, &its), Replace);
+            assert_eq!(merge(&here, &Record { moves: 6, ..its }), Replace);
+            assert_eq!(merge(&here, &Record { moves: 4, ..its }), Known, "said before it moved");
+            assert_eq!(
+                merge(&here, &Record { age_ms: 5_000, ..its }),
+                Known,
+                "the same connection"
+            );
+        }
+        assert_eq!(merge(&Existing { state: Established, ..closing }, &its), Known);
     }
 
     #[test]
