@@ -2,6 +2,7 @@
 
 use super::Worker;
 use super::import::{Imported, claim};
+use crate::connection::Connection;
 use crate::connections::{Journal, Walk};
 use crate::counts::WorkerCounts;
 use crate::services::{ServiceTable, TargetId};
@@ -16,6 +17,9 @@ const LOOKUPS_A_TURN: usize = 8;
 /// In how many nanoseconds it looks up one of them: a turn that is short takes fewer, so that none takes much longer than the
 /// others.
 const NS_A_LOOKUP: u64 = 1_000;
+
+/// How many changes a worker says of a connection at most: a claim and an end.
+const CHANGES_EACH: usize = 2;
 
 /// How many places of its tables it looks at in a turn, one after the other. Where all are exceptions, it
 /// looks up as many.
@@ -247,21 +251,28 @@ impl<P> Worker<P> {
         (lookups_max, now): (usize, Instant),
     ) -> bool {
         let room = changes.found.capacity() - changes.found.len();
-        for _ in 0..lookups_max.min(room) {
+        for _ in 0..lookups_max.min(room / CHANGES_EACH) {
             let Some(key) = self.connections.journal().pop() else { break };
             let found = self.connections.peek_silent(&key, now);
-            changes.found.extend(match &found {
-                // Its owner says what becomes of it.
-                Some((_, connection, _)) if connection.is_remote() => None,
-                Some((_, connection, silent_ns)) if connection.is_own_exception() => {
-                    let claim = claim(services, &key, (connection, *silent_ns), now);
-                    Some(claim.map_or(Change::End(key), Change::Claim))
-                }
-                _ => Some(Change::End(key)),
-            });
+            let found = found.map(|(_, connection, silent_ns)| (connection, silent_ns));
+            // Of a peer's, its owner says what becomes of it.
+            if found.is_some_and(|(connection, _)| connection.is_remote()) {
+                continue;
+            }
+            let is_exception = found.is_some_and(|(connection, _)| connection.is_own_exception());
+            // What began here in the place of a peer's is not what other nodes have: the claim takes the place there, too,
+            // and then there is something that can end.
+            let is_another = |it: &Connection| it.has_seen_syn() && it.moves() != 0;
+            let claimed = found.filter(|(it, _)| is_exception || is_another(it));
+            let claim =
+                claimed.and_then(|(it, silent_ns)| claim(services, &key, (&it, silent_ns), now));
+            changes.found.extend(claim.map(Change::Claim));
+            if !is_exception || claim.is_none() {
+                changes.found.push(Change::End(key));
+            }
         }
         let journal = self.connections.journal();
-        let is_full = changes.found.len() == changes.found.capacity();
+        let is_full = changes.found.capacity() - changes.found.len() < CHANGES_EACH;
         if !is_full && !journal.is_empty() {
             self.connections.prefetch_journalled(lookups_max);
             return false;

@@ -3,7 +3,7 @@
 use super::Worker;
 use super::schedule::{ServicePair, is_exception};
 use super::serve::service_of_connection;
-use crate::connection::{Connection, State};
+use crate::connection::Connection;
 use crate::connections::Place;
 use crate::counts::WorkerCounts;
 use crate::services::{ServiceTable, TargetId};
@@ -67,8 +67,8 @@ impl<P> Worker<P> {
         }
     }
 
-    /// Ends a peer's connection. One of this node's own goes on, unless it is closing: then the peer has seen its
-    /// packets since, or another connection of the same ports.
+    /// Ends a peer's connection. One of this node's own goes on: what another connection of the same ports replaces, its
+    /// claim has replaced before.
     pub(super) fn end_remote(
         &mut self,
         counts: &WorkerCounts,
@@ -76,8 +76,7 @@ impl<P> Worker<P> {
         now: Instant,
     ) -> Imported {
         let found = self.connections.peek_silent(key, now);
-        let may_end = |it: &Connection| it.is_remote() || it.state() == State::Closing;
-        if !found.is_some_and(|(_, it, _)| may_end(&it)) {
+        if !found.is_some_and(|(_, it, _)| it.is_remote()) {
             return Imported::Stale;
         }
         if let Some(ended) = self.connections.remove(key) {

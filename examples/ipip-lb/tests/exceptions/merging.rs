@@ -237,17 +237,51 @@ fn the_end_of_a_peers_connection_is_its_end_here_unless_it_is_this_balancers_now
     }
 }
 
-/// Its client has used the port again by the peer, for a connection that is no exception there.
+/// The end of the node that it came from says nothing of its last packets.
 #[test]
-fn a_peers_end_is_that_of_a_connection_which_this_balancer_has_seen_closing() {
+fn a_connection_that_this_balancer_has_seen_closing_outlives_a_peers_end() {
     for last in [FIN | ACK, RST] {
-        let mut node = Node::new();
-        node.import(&[claim(CLIENT, BACKENDS[1], Established, (5_000, 800_000))]);
+        let (mut node, claimed) = taken_over(0);
         node.backend(segment(last));
         node.import(&[Change::End(node::key(CLIENT, WEB, 6))]);
-        assert!(node.connection(CLIENT, WEB).is_none());
-        assert_eq!(node.exceptions.stale_count(), 0);
+        assert_eq!(node.exceptions.stale_count(), 1);
+        assert_eq!(node.backend(segment(ACK)), claimed.backend);
     }
+}
+
+/// Its client uses the port again by the peer, for a connection that is no exception.
+#[test]
+fn what_begins_at_a_peer_replaces_what_this_balancer_has_seen_closing() {
+    for last in [FIN | ACK, RST] {
+        let (mut first, claimed) = taken_over(0);
+        first.backend(segment(last));
+        let mut second = Node::new();
+        second.import(&first.changes());
+        for node in [&mut first, &mut second] {
+            node.weigh(&claimed.backend.to_string(), 0);
+            assert!(node.changes().is_empty());
+        }
+        assert_ne!(second.backend(segment(SYN)), claimed.backend);
+        let said = second.changes();
+        let [Change::Claim(_), Change::End(_)] = said[..] else { panic!("{said:?}") };
+        first.import(&said);
+        assert!(first.connection(CLIENT, WEB).is_none());
+    }
+}
+
+/// Its client uses the port again by the peer, on the same backend, and the peer ends before it says more.
+#[test]
+fn what_opens_at_a_peer_is_no_longer_closing_here() {
+    let (mut first, _) = taken_over(0);
+    first.backend(segment(FIN | ACK));
+    first.advance(Duration::from_secs(5));
+    let mut second = Node::new();
+    second.import(&first.changes());
+    second.backend(segment(SYN));
+    first.import(&second.changes());
+    assert_eq!(first.connection(CLIENT, WEB).map(|it| it.state()), Some(Opening));
+    first.backend(segment(ACK));
+    assert_eq!(first.connection(CLIENT, WEB).map(|it| it.state()), Some(Established));
 }
 
 #[test]
