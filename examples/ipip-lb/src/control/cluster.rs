@@ -39,6 +39,8 @@ pub struct Node {
     is_ready: bool,
     /// Peers that are away, as far as the log says so.
     said_away: Vec<String>,
+    /// Whether the log says that this node goes by an older configuration than a peer.
+    said_behind: bool,
 }
 
 impl Node {
@@ -60,6 +62,7 @@ impl Node {
             since: Instant::now(),
             is_ready: false,
             said_away: Vec::new(),
+            said_behind: false,
         })
     }
 
@@ -202,7 +205,8 @@ impl Node {
         &mut self.exceptions
     }
 
-    /// Whether this node knows what its peers know, as far as they could be reached.
+    /// Whether this node knows what its peers know, as far as they could be reached, and has gone by no older
+    /// configuration than theirs since it started.
     pub(super) const fn is_ready(&self) -> bool {
         self.is_ready
     }
@@ -219,6 +223,14 @@ impl Node {
     }
 
     fn follow_peers(&mut self) {
+        if self.sync.is_behind() {
+            if !std::mem::replace(&mut self.said_behind, true) {
+                tracing::warn!(
+                    "cluster: peers go by a newer configuration; this node announces no VIPs until it has that"
+                );
+            }
+            return;
+        }
         let waited = self.since.elapsed();
         let missing: Vec<_> =
             self.sync.status().into_iter().filter(|peer| !peer.has_its_snapshot).collect();

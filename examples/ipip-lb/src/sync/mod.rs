@@ -23,9 +23,12 @@
 //!   once: claimed so, with the time that is left of it, it goes on as long as its client has only closed its half.
 //! - Name in the pages of a walk all of its own exceptions, and all that it entered for peers. Those of nodes that are
 //!   away, or have restarted, are then sent to the peer.
-//! - Enter an end only where what is there is remote or closing, and decide on claims by [`merge`]. What this node has seen
-//!   closing may have been followed by another connection of the same ports at the peer, which is no exception. Remote
-//!   connections stay when the configuration says the same: their owners end them.
+//! - Enter an end only where what is there is remote, and decide on claims by [`merge`]. What is closing is no exception to
+//!   that: the end of a node from which it has moved says nothing of its last packets. Remote connections stay when the
+//!   configuration says the same: their owners end them.
+//! - Where a SYN begins a connection in the place of a peer's, and it is no exception, offer a claim before the end: other
+//!   nodes may have that one, too, also as closing.
+//! - Take no packets, once started, as long as a peer [goes by](Sync::is_behind) a newer configuration.
 //! - Call [`Sync::set_epoch`] before any worker goes by a configuration, and [`Sync::enter_epoch`] once all do.
 //!
 //! # Epochs
@@ -182,6 +185,13 @@ impl Sync {
     /// an older one needs the connections still that they end.
     pub fn enter_epoch(&self, epoch: u64) {
         lock(&self.shared.peers).enter_epoch(epoch);
+    }
+
+    /// Whether a peer that is connected goes by a newer configuration. A node that has just started must get no packets
+    /// then: it would not know which of its connections its peers would place elsewhere.
+    #[must_use]
+    pub fn is_behind(&self) -> bool {
+        lock(&self.shared.peers).is_behind()
     }
 
     /// What was offered up to now, for [`entered`](Self::entered).

@@ -1,4 +1,5 @@
-//! What peers have entered of what was offered up to some moment, however much is offered after it.
+//! How far peers are: what they have entered of what was offered up to some moment, however much is offered after it,
+//! and whether they are further than this node.
 
 use super::{Peer, Peers};
 
@@ -21,6 +22,11 @@ impl Peers {
         let of =
             |peer: &Peer| peer.session.as_ref().map(|it| (peer.session_number, it.queued_count()));
         Watermark(self.peers.iter().map(of).collect())
+    }
+
+    /// Whether a peer that is connected goes by a newer configuration than this node.
+    pub fn is_behind(&self) -> bool {
+        self.peers.iter().any(|peer| peer.session.is_some() && peer.epoch > self.epoch)
     }
 
     /// How far peers are with what was offered up to then: those that have not entered it, and those that are away.
