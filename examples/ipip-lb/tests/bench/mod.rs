@@ -114,8 +114,13 @@ impl Lb {
 
     /// Has the balancer go over to what the configuration and the standing are now.
     pub fn reload(&mut self) {
+        self.reload_beside(None);
+    }
+
+    /// As [`reload`](Self::reload), and has it compare connections with another table as well, if there is one.
+    pub fn reload_beside(&mut self, other: Option<Arc<ServiceTable>>) {
         let services = self.builder.build(&self.config, &self.standing).unwrap();
-        self.publisher.publish(Arc::new(services));
+        self.publisher.publish(Arc::new(services.with_other(other)));
         self.tick();
         assert!(self.publisher.collect());
         for slot in self.builder.settle() {

@@ -32,11 +32,13 @@ pub struct Link {
     pub is_parted: bool,
     connection: Option<Connection>,
     retry_ms: u64,
+    /// Its own: in which order a node says several things at once is not by the seed.
+    rng: Rng,
 }
 
 impl Link {
-    pub fn new(nodes: [usize; 2]) -> Self {
-        Self { nodes, delay_ms: 1, is_parted: false, connection: None, retry_ms: 0 }
+    pub fn new(nodes: [usize; 2], rng: Rng) -> Self {
+        Self { nodes, delay_ms: 1, is_parted: false, connection: None, retry_ms: 0, rng }
     }
 
     pub const fn is_connected(&self) -> bool {
@@ -55,7 +57,7 @@ impl Link {
     }
 
     /// Carries what there is to carry.
-    pub fn turn(&mut self, nodes: &mut [Option<Node>], rng: &mut Rng, now_ms: u64) {
+    pub fn turn(&mut self, nodes: &mut [Option<Node>], now_ms: u64) {
         let are_up = self.nodes.iter().all(|&node| nodes[node].is_some());
         if !are_up || self.is_parted {
             self.cut(nodes, now_ms);
@@ -69,20 +71,15 @@ impl Link {
             self.connection = Some(connection);
         }
         for side in [0, 1] {
-            if self.carry(side, nodes, rng, now_ms).is_none() {
+            if self.carry(side, nodes, now_ms).is_none() {
                 self.cut(nodes, now_ms);
             }
         }
     }
 
     /// Carries to one of the nodes. `None` where the session is over.
-    fn carry(
-        &mut self,
-        side: usize,
-        nodes: &mut [Option<Node>],
-        rng: &mut Rng,
-        now_ms: u64,
-    ) -> Option<()> {
+    fn carry(&mut self, side: usize, nodes: &mut [Option<Node>], now_ms: u64) -> Option<()> {
+        let rng = &mut self.rng;
         let Some(Connection { directions }) = &mut self.connection else { return Some(()) };
         let peer_of = |nodes: &[Option<Node>], side: usize| -> PeerId {
             let node = nodes[self.nodes[side]].as_ref().expect("it is up");

@@ -1,18 +1,49 @@
-//! Which backend a configuration chooses, and what connections are.
+//! What connections are, where routers send them, and how long nodes have to know them. Nothing here goes by the code that
+//! is tested.
 
 use hotloop::packet::flow_key::FlowKey;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr};
 
-/// How long anything is remembered without a packet, in milliseconds.
-pub const IDLE_MS: u64 = 60_000;
+/// How long nodes remember connections without a packet, in milliseconds: by default, and here.
+pub const OPENING_MS: u64 = 10_000;
+pub const ESTABLISHED_MS: u64 = 900_000;
+pub const CLOSING_MS: u64 = 20_000;
+
+/// For how long after a packet all nodes know a connection, whichever of them is killed: nodes say again what they know
+/// after a third of the idle timeout, and what they say is under way for a moment.
+pub const fn known_ms(idle_ms: u64) -> u64 {
+    idle_ms * 2 / 3 - 1_000
+}
 
 pub const BACKENDS: u8 = 5;
+
+/// Where all connections go.
+pub const VIP: &str = "203.0.113.10:80";
 
 /// Which backends take new connections: never none.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Configuration {
     pub revision: u64,
     pub active: [bool; BACKENDS as usize],
+}
+
+/// What a packet says.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Packet {
+    Syn,
+    Data,
+    Fin,
+    Rst,
+}
+
+/// How far a connection is, as its client has it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Phase {
+    /// The client has sent its SYN, and nothing else.
+    Opening,
+    Open,
+    /// It has ended; so many late packets are still to come.
+    Closing(u32),
 }
 
 fn mixed(number: u64) -> u64 {
@@ -22,16 +53,7 @@ fn mixed(number: u64) -> u64 {
 }
 
 pub fn backend(number: u8) -> IpAddr {
-    Ipv4Addr::new(10, 0, 0, number).into()
-}
-
-impl Configuration {
-    /// The backend of a connection that nothing else is known of: by the highest hash, as consistently as Maglev.
-    pub fn choice(&self, client: u32) -> IpAddr {
-        let active = (0..BACKENDS).filter(|&number| self.active[usize::from(number)]);
-        let weight = |number: &u8| mixed(u64::from(client) << 8 | u64::from(*number));
-        backend(active.max_by_key(weight).expect("one is active"))
-    }
+    Ipv4Addr::new(10, 0, 0, number + 1).into()
 }
 
 /// By which node a client's packets come, of those that are `up`.
@@ -41,12 +63,17 @@ pub fn routed(client: u32, salt: u64, up: &[usize]) -> usize {
         .expect("one is up")
 }
 
+/// Its address and port.
+pub fn address(client: u32) -> String {
+    format!("198.51.{}.{}:4000", client / 250, client % 250 + 1)
+}
+
 pub fn key(client: u32) -> FlowKey {
-    let from = SocketAddr::new(Ipv4Addr::from_bits(0x0A00_0000 + client).into(), 4000);
-    FlowKey::new(from, "203.0.113.10:80".parse().unwrap(), 6).unwrap()
+    FlowKey::new(address(client).parse().unwrap(), VIP.parse().unwrap(), 6).unwrap()
 }
 
 pub fn client(key: &FlowKey) -> u32 {
     let FlowKey::V4(key) = key else { panic!("{key:?}") };
-    key.source().to_bits() - 0x0A00_0000
+    let [_, _, high, low] = key.source().octets();
+    u32::from(high) * 250 + u32::from(low) - 1
 }

@@ -1,50 +1,32 @@
-//! A node: its table of connections, kept by the rules that workers keep, and what it says to its peers.
+//! A node: its worker, and what control does of it in turns with the peers.
 
 use crate::Mutant;
-use crate::model::{Configuration, IDLE_MS, client, key};
+use crate::model::{Configuration, client};
+use crate::worker::{Known, Worker};
 use ipip_lb::connection::State;
-use ipip_lb::sync::{
-    Change, Existing, Local, MOVES, Peers, Record, Verdict, Walk, Watermark, is_ahead, merge,
-};
-use std::collections::BTreeMap;
-use std::net::IpAddr;
-use std::ops::Bound::{Excluded, Unbounded};
+use ipip_lb::control::Pulled;
+use ipip_lb::sync::{Change, Local, PeerState, PeerStatus, Peers, Record, Walk, Watermark};
 
-/// How many connections a page of a walk looks at.
-const PAGE: usize = 40;
+/// How often control comes by in a turn where there is much to do.
+const TURNS_MAX: usize = 6;
 
-/// What a packet does.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Packet {
-    Syn,
-    Data,
-    Fin,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    backend: IpAddr,
-    state: State,
-    since_ms: u64,
-    until_ms: u64,
-    is_own: bool,
-    has_seen_syn: bool,
-    is_exception: bool,
-    claimed_ms: u64,
-    moves: u8,
-}
+/// For how long a peer that is away is taken to go by the configuration before.
+const OLDER_MS: u64 = 60_000;
 
 pub struct Node {
+    pub name: String,
     pub peers: Peers,
+    pub worker: Worker,
     pub configuration: Configuration,
     /// The one that is being prepared, or the one before, as long as peers may go by it.
     other: Option<Configuration>,
+    is_preparing: bool,
     /// What was offered once the change was marked that is being prepared.
     watermark: Option<Watermark>,
-    table: BTreeMap<u32, Entry>,
+    adopted_ms: u64,
     mutant: Mutant,
-    /// The number of the walk under way, and the last connection that it looked at.
-    walk: (u64, Option<u32>),
+    /// The snapshot that is being gathered.
+    walk: Option<Walk>,
     imports: Vec<Change>,
 }
 
@@ -52,25 +34,11 @@ pub fn name(node: usize) -> String {
     format!("n{node}")
 }
 
-impl Entry {
-    fn record(&self, client: u32, now_ms: u64) -> Record {
-        Record {
-            key: key(client),
-            backend: self.backend,
-            state: self.state,
-            age_ms: (now_ms - self.since_ms) as u32,
-            left_ms: self.until_ms.saturating_sub(now_ms) as u32,
-            moves: self.moves,
-            wins_ties: false,
-        }
-    }
-}
-
 impl Node {
     pub fn new(
         (node, count): (usize, usize),
         incarnation: u64,
-        configuration: Configuration,
+        (configuration, now_ms): (Configuration, u64),
         mutant: Mutant,
     ) -> Self {
         let local = Local { node: name(node), incarnation, digest: [0; 16] };
@@ -79,83 +47,18 @@ impl Node {
         peers.set_epoch(configuration.revision);
         peers.enter_epoch(configuration.revision);
         Self {
+            name: name(node),
             peers,
+            worker: Worker::new(configuration, now_ms),
             configuration,
             other: None,
+            is_preparing: false,
             watermark: None,
-            table: BTreeMap::new(),
+            adopted_ms: now_ms,
             mutant,
-            walk: (0, None),
+            walk: None,
             imports: Vec::new(),
         }
-    }
-
-    /// Whether a node that does not know a connection might place it elsewhere.
-    fn is_exception(&self, client: u32, backend: IpAddr) -> bool {
-        backend != self.configuration.choice(client)
-            || self.other.is_some_and(|other| backend != other.choice(client))
-    }
-
-    fn offer(&mut self, change: Change, now_ms: u64) {
-        let is_unsent = match self.mutant {
-            Mutant::NoSync => true,
-            Mutant::EndsNotSent => matches!(change, Change::End(_)),
-            _ => false,
-        };
-        if is_unsent {
-            return;
-        }
-        self.peers.offer(&[change], now_ms);
-    }
-
-    /// What becomes of a packet: its backend, and whether the connection was a peer's until now.
-    pub fn packet(&mut self, client: u32, packet: Packet, now_ms: u64) -> (IpAddr, bool) {
-        let (choice, other) = (self.configuration.choice(client), self.other);
-        if self.table.get(&client).is_some_and(|entry| entry.until_ms < now_ms) {
-            self.table.remove(&client);
-        }
-        let is_syn = packet == Packet::Syn;
-        let entry = self.table.entry(client).or_insert(Entry {
-            backend: choice,
-            state: State::Opening,
-            since_ms: now_ms,
-            until_ms: now_ms,
-            is_own: true,
-            has_seen_syn: is_syn,
-            is_exception: false,
-            claimed_ms: now_ms,
-            moves: 0,
-        });
-        entry.until_ms = now_ms + IDLE_MS;
-        let before = entry.state;
-        if !is_syn {
-            entry.state = State::Established;
-        }
-        let was_remote = !std::mem::replace(&mut entry.is_own, true);
-        entry.moves = (entry.moves + u8::from(was_remote)) % MOVES;
-        let is_elsewhere = |other: Configuration| entry.backend != other.choice(client);
-        let is_exception = entry.backend != choice || other.is_some_and(is_elsewhere);
-        let has_begun = !std::mem::replace(&mut entry.is_exception, is_exception);
-        let is_due = has_begun
-            || was_remote
-            || before != entry.state
-            || now_ms - entry.claimed_ms > IDLE_MS / 3;
-        if entry.is_exception && is_due {
-            entry.claimed_ms = now_ms;
-            let record = entry.record(client, now_ms);
-            self.offer(Change::Claim(record), now_ms);
-        } else if was_remote && !entry.is_exception {
-            // Nodes that know it of one that is gone hear of it once more.
-            self.offer(Change::End(key(client)), now_ms);
-        }
-        let entry = self.table[&client];
-        if packet == Packet::Fin {
-            self.table.remove(&client);
-            if entry.is_exception {
-                self.offer(Change::End(key(client)), now_ms);
-            }
-        }
-        (entry.backend, was_remote)
     }
 
     /// Whether there is another configuration that it compares connections with.
@@ -163,11 +66,21 @@ impl Node {
         self.other.is_some()
     }
 
+    /// What it has of a client's connection.
+    pub fn shown(&self, client: u32) -> String {
+        let Self { name, configuration, .. } = self;
+        let known = self.worker.knows(client).map_or_else(|| "nothing".into(), |it| it.to_string());
+        format!(
+            "{name} by {}{}: {known}",
+            configuration.revision,
+            if self.compares() { "+" } else { "" }
+        )
+    }
+
     /// Prepares a configuration.
-    pub fn prepare(&mut self, next: Configuration, now_ms: u64) {
-        self.other = Some(next);
-        self.mark(now_ms);
-        self.watermark = Some(self.peers.watermark());
+    pub fn prepare(&mut self, next: Configuration) {
+        (self.other, self.is_preparing) = (Some(next), true);
+        self.worker.go_by(self.configuration, self.other);
     }
 
     /// Whether each peer has entered what this node has prepared, but for those that are down.
@@ -179,170 +92,148 @@ impl Node {
     }
 
     /// Forgets what it has prepared.
-    pub fn discard(&mut self, now_ms: u64) {
-        (self.other, self.watermark) = (None, None);
-        self.mark(now_ms);
+    pub fn discard(&mut self) {
+        (self.other, self.is_preparing, self.watermark) = (None, false, None);
+        self.worker.go_by(self.configuration, None);
     }
 
     /// Adopts a configuration. Peers may go by the one before it still.
     pub fn adopt(&mut self, configuration: Configuration, now_ms: u64) {
         let before = std::mem::replace(&mut self.configuration, configuration);
         self.other = (self.mutant != Mutant::OlderForgotten).then_some(before);
-        self.watermark = None;
+        (self.is_preparing, self.watermark, self.adopted_ms) = (false, None, now_ms);
         self.peers.set_epoch(configuration.revision);
-        self.mark(now_ms);
+        self.worker.go_by(configuration, self.other);
         self.peers.enter_epoch(configuration.revision);
     }
 
-    /// Ends the time in which peers may go by the configuration before.
-    fn forget_older(&mut self, now_ms: u64) {
-        let has_adopted = |epoch| epoch >= self.configuration.revision;
-        if self.watermark.is_none()
-            && self.other.is_some()
-            && self.peers.status(now_ms).iter().all(|peer| has_adopted(peer.epoch))
-        {
+    /// Goes on with a change that is being prepared, and ends the time in which peers may go by the configuration before.
+    fn follow_preparing(&mut self, now_ms: u64) {
+        if self.is_preparing {
+            if self.watermark.is_none() && self.worker.is_marked() {
+                self.watermark = Some(self.peers.watermark());
+            }
+            return;
+        }
+        let waits_for_away = now_ms - self.adopted_ms < OLDER_MS;
+        let has_adopted = |peer: &PeerStatus| {
+            peer.epoch >= self.configuration.revision
+                || !waits_for_away && peer.state == PeerState::Away
+        };
+        if self.other.is_some() && self.peers.status(now_ms).iter().all(has_adopted) {
             self.other = None;
-            self.mark(now_ms);
+            self.worker.go_by(self.configuration, None);
         }
     }
 
-    /// Looks at all connections: which are exceptions.
-    fn mark(&mut self, now_ms: u64) {
-        let (configuration, other) = (self.configuration, self.other);
-        let mut changes = Vec::new();
-        self.table.retain(|&client, entry| {
-            if entry.until_ms < now_ms {
-                return false;
+    /// What a node does in a turn.
+    pub fn turn(&mut self, now_ms: u64) {
+        self.worker.advance(now_ms);
+        for _ in 0..TURNS_MAX {
+            self.control(now_ms);
+            self.worker.tick();
+            if self.is_quiet() {
+                break;
             }
-            if !entry.is_own {
-                return true;
+        }
+        self.follow_preparing(now_ms);
+    }
+
+    /// Moves what there is in both directions, in the order in which control does.
+    fn control(&mut self, now_ms: u64) {
+        let room = self.walk.and_then(|walk| self.peers.has_room_for(walk));
+        if room.is_none() {
+            self.walk = self.peers.snapshot_wanted(now_ms);
+            if self.walk.is_some() {
+                self.worker.exceptions.begin_whole_walk();
             }
-            let is_elsewhere = |it: Configuration| entry.backend != it.choice(client);
-            let is_exception = is_elsewhere(configuration) || other.is_some_and(is_elsewhere);
-            match (std::mem::replace(&mut entry.is_exception, is_exception), is_exception) {
-                (false, true) => {
-                    entry.claimed_ms = now_ms;
-                    changes.push(Change::Claim(entry.record(client, now_ms)));
+        }
+        self.worker.exceptions.hold_walk(room == Some(false));
+        self.enter();
+        let Self { peers, worker, walk, mutant, .. } = self;
+        worker.exceptions.turn(|pulled| {
+            match (pulled, *walk) {
+                (Pulled::Changes(changes), _) => {
+                    let said: Vec<_> = mutant.said(changes).collect();
+                    peers.offer(&said, now_ms);
                 }
-                (true, false) => changes.push(Change::End(key(client))),
-                _ => {}
+                (Pulled::Exceptions { own, entered }, Some(walk)) => {
+                    let [own, entered] = [own, entered].map(|it| mutant.named(it));
+                    peers.give_page(walk, (&own, &entered), false, now_ms);
+                }
+                (Pulled::Exceptions { .. }, None) => {}
             }
             true
         });
-        changes.into_iter().for_each(|change| self.offer(change, now_ms));
-    }
-
-    /// What a control thread does in a turn.
-    pub fn turn(&mut self, now_ms: u64) {
-        let mut imports = std::mem::take(&mut self.imports);
-        imports.clear();
-        self.peers.take_imports(&mut imports, 100);
-        for change in &imports {
-            match change {
-                Change::Claim(record) => self.enter(record, now_ms),
-                Change::End(key) => {
-                    let client = client(key);
-                    if self.table.get(&client).is_some_and(|entry| !entry.is_own) {
-                        self.table.remove(&client);
-                    }
-                }
-            }
-        }
-        self.imports = imports;
-        self.forget_older(now_ms);
-        if let Some(walk) = self.peers.snapshot_wanted(now_ms) {
-            self.page(walk, now_ms);
+        assert!(!worker.exceptions.take_has_lost(), "the journal has room for all");
+        if !worker.exceptions.is_walking()
+            && let Some(walk) = walk.take()
+        {
+            peers.give_page(walk, (&[], &[]), true, now_ms);
         }
     }
 
-    fn page(&mut self, walk: Walk, now_ms: u64) {
-        let after = if self.walk.0 == walk.number { self.walk.1 } else { None };
-        let range = (after.map_or(Unbounded, Excluded), Unbounded);
-        let some: Vec<_> = self.table.range(range).take(PAGE).collect();
-        let is_last = some.len() < PAGE;
-        self.walk = (walk.number, some.last().map(|(client, _)| **client).or(after));
-        let is_skipped = matches!(self.mutant, Mutant::SnapshotSkipped | Mutant::NoSync);
-        let page = |is_own: bool| -> Vec<Record> {
-            let named = |entry: &Entry| {
-                let is_named = entry.is_own == is_own && (entry.is_exception || !is_own);
-                is_named && entry.until_ms >= now_ms && !is_skipped
-            };
-            let some = some.iter().filter(|(_, entry)| named(entry));
-            some.map(|(client, entry)| entry.record(**client, now_ms)).collect()
-        };
-        let (own, entered) = (page(true), page(false));
-        self.peers.give_page(walk, (&own, &entered), is_last, now_ms);
-    }
-
-    fn enter(&mut self, record: &Record, now_ms: u64) {
-        let client = client(&record.key);
-        let of_peer = |has_seen_syn| Entry {
-            backend: record.backend,
-            state: record.state,
-            since_ms: now_ms.saturating_sub(record.age_ms.into()),
-            until_ms: now_ms + u64::from(record.left_ms),
-            is_own: false,
-            has_seen_syn,
-            is_exception: false,
-            claimed_ms: 0,
-            moves: record.moves,
-        };
-        let known = self.table.get_mut(&client).filter(|entry| entry.until_ms >= now_ms);
-        let Some(entry) = known else {
-            self.table.insert(client, of_peer(false));
-            return;
-        };
-        let its = entry.record(client, now_ms);
-        let existing = Existing {
-            backend: its.backend,
-            state: its.state,
-            age_ms: its.age_ms,
-            left_ms: its.left_ms,
-            moves: its.moves,
-            is_own: entry.is_own,
-            is_exception: entry.is_exception,
-            has_seen_syn: entry.has_seen_syn,
-        };
-        match decide(self.mutant, &existing, record) {
-            Verdict::Replace => drop(self.table.insert(client, of_peer(false))),
-            Verdict::Renew => {
-                let since_ms = entry.since_ms.min(now_ms.saturating_sub(record.age_ms.into()));
-                let is_behind = is_ahead(entry.moves, record.moves);
-                let moves = if is_behind { entry.moves } else { record.moves };
-                *entry = Entry { since_ms, moves, ..of_peer(entry.has_seen_syn) };
-            }
-            Verdict::Reclaim => {
-                entry.moves = (record.moves + 1) % MOVES;
-                let (entry, is_exception) = (*entry, entry.is_exception);
-                if is_exception {
-                    self.offer(Change::Claim(entry.record(client, now_ms)), now_ms);
-                }
-            }
-            Verdict::Known | Verdict::Stale => {}
+    /// Enters what peers said.
+    fn enter(&mut self) {
+        if self.imports.is_empty() && self.worker.exceptions.has_entered_all() {
+            self.peers.take_imports(&mut self.imports, 4096);
+            let Self { imports, mutant, worker, .. } = self;
+            imports.retain_mut(|change| mutant.hears(change, worker));
         }
+        let taken = self.worker.import(&self.imports);
+        self.imports.drain(..taken);
     }
 
-    /// Whether the connection here is this node's own, and whether it is established, and on another backend than the
-    /// configuration says.
-    pub fn knows(&self, client: u32, now_ms: u64) -> Option<(bool, bool)> {
-        let entry = self.table.get(&client).filter(|entry| entry.until_ms >= now_ms)?;
-        let is_exception = self.is_exception(client, entry.backend);
-        Some((entry.is_own, is_exception && entry.state == State::Established))
+    /// Whether nothing is under way between its worker and its peers.
+    fn is_quiet(&self) -> bool {
+        self.worker.is_heard() && self.imports.is_empty()
     }
 
     /// Whether all peers but those that are down have entered all that it knows.
     pub fn is_in_sync(&self, is_up: impl Fn(&str) -> bool, now_ms: u64) -> bool {
-        self.peers.status(now_ms).iter().all(|peer| {
-            !is_up(&peer.name)
-                || peer.is_caught_up && peer.has_its_snapshot && peer.import_count == 0
-        })
+        self.is_quiet()
+            && self.peers.status(now_ms).iter().all(|peer| {
+                !is_up(&peer.name)
+                    || peer.is_caught_up && peer.has_its_snapshot && peer.import_count == 0
+            })
     }
 }
 
-fn decide(mutant: Mutant, existing: &Existing, record: &Record) -> Verdict {
-    if mutant == Mutant::LaterClaimWins && existing.backend != record.backend {
-        let is_later = record.age_ms < existing.age_ms;
-        return if is_later { Verdict::Replace } else { Verdict::Stale };
+impl Mutant {
+    /// What a node says of changes.
+    fn said(self, changes: &[Change]) -> impl Iterator<Item = Change> {
+        changes.iter().copied().filter(move |change| match (self, change) {
+            (Self::NoSync, _) | (Self::EndsNotSent, Change::End(_)) => false,
+            (Self::ClosingNotSent, Change::Claim(record)) => record.state != State::Closing,
+            _ => true,
+        })
     }
-    merge(existing, record)
+
+    /// What a node names in a snapshot.
+    fn named(self, records: &[Record]) -> Vec<Record> {
+        let is_named = |record: &&Record| match self {
+            Self::NoSync | Self::SnapshotSkipped => false,
+            Self::ClosingNotNamed => record.state != State::Closing,
+            _ => true,
+        };
+        records.iter().filter(is_named).copied().collect()
+    }
+
+    /// Whether a node enters what a peer has said.
+    fn hears(self, change: &mut Change, worker: &Worker) -> bool {
+        match (self, change) {
+            (Self::EndsIgnored, Change::End(_)) => false,
+            (Self::LaterClaimWins, Change::Claim(record)) => {
+                let other = worker
+                    .knows(client(&record.key))
+                    .filter(|it| it.backend != Some(record.backend));
+                let Some(Known { age_ms, .. }) = other else { return true };
+                let is_later = record.age_ms < age_ms;
+                // The worker takes it for the earlier one.
+                record.age_ms = u32::MAX;
+                is_later
+            }
+            _ => true,
+        }
+    }
 }

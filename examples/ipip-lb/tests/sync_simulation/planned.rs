@@ -2,6 +2,7 @@
 //! times each, one of them much later where it can't reach the store, and any of them is killed in between.
 
 use crate::Mutant;
+use crate::model::Configuration;
 use crate::node::name;
 use crate::world::World;
 
@@ -17,7 +18,7 @@ impl World {
             for node in 0..self.nodes.len() {
                 self.go_on(10)?;
                 if let Some(node) = &mut self.nodes[node] {
-                    node.prepare(next, self.now_ms);
+                    node.prepare(next);
                 }
             }
             // A node that is killed meanwhile does not answer: the change is taken back.
@@ -29,7 +30,7 @@ impl World {
                 for node in 0..self.nodes.len() {
                     self.go_on(10)?;
                     if let Some(node) = &mut self.nodes[node] {
-                        node.discard(self.now_ms);
+                        node.discard();
                     }
                 }
                 return Ok(());
@@ -37,8 +38,8 @@ impl World {
             self.await_prepared()?;
         }
         self.met.planned += 1;
-        self.configuration = next;
-        self.adopt_by_turns()
+        let before = std::mem::replace(&mut self.configuration, next);
+        self.adopt_by_turns(before)
     }
 
     /// So many packets at most.
@@ -59,8 +60,9 @@ impl World {
         Err(format!("at {} ms: never prepared", self.now_ms))
     }
 
-    /// Nodes adopt what is in force, one after the other. Once, one of them may be killed.
-    fn adopt_by_turns(&mut self) -> Result<(), String> {
+    /// Nodes adopt what is in force, one after the other. Once, one of them may be killed, or the last one that goes by what
+    /// was `before` comes back with that.
+    fn adopt_by_turns(&mut self, before: Configuration) -> Result<(), String> {
         let mut left: Vec<_> = (0..self.nodes.len()).collect();
         // The last one can't reach the store for a while, and others end meanwhile.
         let is_cut_off = self.rng.permille(500);
@@ -82,8 +84,42 @@ impl World {
                 let link = self.rng.index(self.links.len());
                 self.links[link].cut(&mut self.nodes, self.now_ms);
             }
+            let is_last = left_count == 1 && self.announced.contains(&node);
+            if is_last && is_cut_off && self.announced.len() > 1 && self.rng.permille(500) {
+                self.come_back(node, before)?;
+            }
             self.adopt(node);
         }
         Ok(())
+    }
+
+    /// A node is killed that can't reach the store, and comes back with its copy of the configuration before. It takes no
+    /// packets as long as peers go by a newer one.
+    fn come_back(&mut self, node: usize, before: Configuration) -> Result<(), String> {
+        self.met.returned += 1;
+        self.settle()?;
+        self.kill_node(node);
+        self.move_clients();
+        self.go_on(100)?;
+        self.restart(node, before);
+        self.settle()?;
+        self.announce_unless_behind(node);
+        self.go_on(400)?;
+        // It reads the store again.
+        self.settle()?;
+        self.adopt(node);
+        self.settle()?;
+        self.announce_unless_behind(node);
+        self.go_on(100)
+    }
+
+    fn announce_unless_behind(&mut self, number: usize) {
+        let is_behind = self.nodes[number].as_ref().is_none_or(|node| node.peers.is_behind());
+        if (!is_behind || self.mutant == Mutant::AnnouncedBehind)
+            && !self.announced.contains(&number)
+        {
+            self.announced.push(number);
+            self.move_clients();
+        }
     }
 }

@@ -1,0 +1,42 @@
+//! What has happened.
+
+macro_rules! met {
+    ($($name:ident),* $(,)?) => {
+        /// Counts of what has happened.
+        #[derive(Clone, Copy, Debug, Default)]
+        pub struct Met {
+            $(pub $name: u64,)*
+        }
+
+        impl Met {
+            pub fn add(&mut self, other: &Self) {
+                $(self.$name += other.$name;)*
+            }
+        }
+    };
+}
+
+met! {
+    packets,
+    late_packets,
+    moved_exceptions,
+    kills,
+    restarts,
+    cuts,
+    configurations,
+    closings,
+    resets,
+    taken_over_by_end,
+    ends_heard,
+    reused,
+    reused_elsewhere,
+    strays,
+    ended_away,
+    unpromised,
+    planned,
+    discarded,
+    killed_between,
+    returned,
+    sleeps,
+    timed_out,
+}

@@ -1,0 +1,211 @@
+//! A node's worker, which is the balancer's own code: packets go in as frames, and control asks it for its exceptions.
+
+use crate::bench::{Lb, tunnel_of};
+use crate::model::{
+    BACKENDS, CLOSING_MS, Configuration, ESTABLISHED_MS, OPENING_MS, Packet, VIP, address, backend,
+    key,
+};
+use hotloop::packet::build::tcp;
+use hotloop::packet::tcp::flags::{ACK, FIN, RST, SYN};
+use hotloop::stage::Instant;
+use ipip_lb::config::Config;
+use ipip_lb::connection::{Connection, State};
+use ipip_lb::control::Exceptions;
+use ipip_lb::services::{ServiceTable, TargetName};
+use ipip_lb::sync::Change;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+/// The node's own address, to which backends send answers that come back by balancers.
+const OWN: &str = "192.0.2.1";
+
+static CONFIG: LazyLock<Config> = LazyLock::new(|| {
+    let mut text = format!(
+        r#"
+[balancer]
+source_v4 = "{OWN}"
+mtu = 1500
+decapsulate = ["{OWN}"]
+connections_max = 1024
+maglev_slots = 251
+[balancer.timeouts_s]
+tcp_opening = {}
+tcp_established = {}
+tcp_closing = {}
+[cluster]
+node = "this"
+listen = "{OWN}:4790"
+peers = [{{ name = "other", address = "192.0.2.2:4790" }}]
+trusted_network = true
+prepare_ms_max = 10
+[[port]]
+name = "uplink"
+device = "net_null0"
+next_hop_mac = "02:00:00:00:09:02"
+[[service]]
+name = "web"
+address = "203.0.113.10"
+protocol = "tcp"
+ports = "80"
+"#,
+        OPENING_MS / 1000,
+        ESTABLISHED_MS / 1000,
+        CLOSING_MS / 1000
+    );
+    for number in 0..BACKENDS {
+        text += &format!("[[service.backend]]\naddress = \"{}\"\n", backend(number));
+    }
+    Config::parse("lb.toml", &text).unwrap()
+});
+
+/// What a node has of a connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Known {
+    pub backend: Option<IpAddr>,
+    pub state: State,
+    pub age_ms: u32,
+    /// Whether it is not a peer's.
+    pub is_own: bool,
+    pub is_exception: bool,
+    pub moves: u8,
+}
+
+impl fmt::Display for Known {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { backend, state, age_ms, moves, is_own, is_exception } = self;
+        let whose = if *is_own { "own" } else { "remote" };
+        let kind = if *is_exception { "exception" } else { "as configured" };
+        let backend = backend.map_or_else(|| "gone".into(), |it| it.to_string());
+        write!(f, "{backend} {state:?} {whose}, {kind}, {moves} moves, {age_ms} ms")
+    }
+}
+
+impl Known {
+    pub fn is_closing(&self) -> bool {
+        self.state == State::Closing
+    }
+}
+
+pub struct Worker {
+    lb: Lb,
+    pub exceptions: Exceptions,
+    now_ms: u64,
+    /// After so many rounds, control has heard of all that it has done.
+    heard_round: u64,
+}
+
+impl Worker {
+    /// One that begins now, by a configuration.
+    pub fn new(configuration: Configuration, now_ms: u64) -> Self {
+        let (lb, asker) = Lb::sharing(CONFIG.clone(), 4096);
+        let exceptions = Exceptions::new(asker, 1);
+        let mut worker = Self { lb, exceptions, now_ms: 0, heard_round: 0 };
+        worker.advance(now_ms);
+        worker.go_by(configuration, None);
+        worker
+    }
+
+    /// Lets time pass.
+    pub fn advance(&mut self, now_ms: u64) {
+        self.lb.advance(Duration::from_millis(now_ms - self.now_ms));
+        self.now_ms = now_ms;
+    }
+
+    /// Takes what peers say. Returns how much of it.
+    pub fn import(&mut self, changes: &[Change]) -> usize {
+        self.exceptions.import(self.lb.services(), changes)
+    }
+
+    fn has_news(&mut self) {
+        // The round under way may have begun before.
+        self.heard_round = self.exceptions.round_count() + 2;
+    }
+
+    /// Where a client's packet goes; nowhere if it is dropped.
+    pub fn packet(&mut self, client: u32, packet: Packet) -> Option<IpAddr> {
+        let flags = match packet {
+            Packet::Syn => SYN,
+            Packet::Data => ACK,
+            Packet::Fin => FIN | ACK,
+            Packet::Rst => RST,
+        };
+        let frame = tcp().from(address(client)).to(VIP).tcp_flags(flags).build();
+        self.has_news();
+        let sent = self.lb.feed(&[frame]);
+        sent.packets().first().map(|it| tunnel_of(&it.packet).destination)
+    }
+
+    /// A backend's answer to a client comes back by this balancer.
+    pub fn answer(&mut self, client: u32, packet: Packet, from: IpAddr) {
+        let flags = match packet {
+            Packet::Syn => SYN | ACK,
+            Packet::Data => ACK,
+            Packet::Fin => FIN | ACK,
+            Packet::Rst => RST,
+        };
+        let answer = tcp().from(VIP).to(address(client)).ttl(64).tcp_flags(flags);
+        self.has_news();
+        let sent = self.lb.feed(&[answer.tunnelled(from, OWN).build()]);
+        assert_eq!(sent.packets().len(), 1, "an answer of {from} is dropped");
+    }
+
+    /// What it has of a client's connection.
+    pub fn knows(&self, client: u32) -> Option<Known> {
+        let now = Instant::from_ns(self.now_ms * 1_000_000);
+        let it: Connection = self.lb.balance().connections().peek(&key(client), now)?;
+        let target = self.lb.services().active(it.target);
+        Some(Known {
+            backend: target.map(|target| target.address()),
+            state: it.state(),
+            age_ms: it.age_ms(now),
+            is_own: !it.is_remote(),
+            is_exception: it.is_exception(),
+            moves: it.moves(),
+        })
+    }
+
+    fn weigh(&mut self, configuration: Configuration) {
+        for number in 0..BACKENDS {
+            let weight = u32::from(configuration.active[usize::from(number)]);
+            let name = TargetName::new("web", backend(number));
+            self.lb.standing.weights.insert(name, weight);
+        }
+    }
+
+    /// Has it go by a configuration, and compare connections with another one.
+    pub fn go_by(&mut self, configuration: Configuration, other: Option<Configuration>) {
+        let other = other.map(|other| self.table(other));
+        self.weigh(configuration);
+        self.has_news();
+        self.lb.reload_beside(other);
+    }
+
+    fn table(&mut self, configuration: Configuration) -> Arc<ServiceTable> {
+        self.weigh(configuration);
+        self.lb.built()
+    }
+
+    /// Lets it do what it does between bursts, a few times.
+    pub fn tick(&mut self) {
+        if !self.exceptions.has_entered_all() {
+            // What it enters may have it say more.
+            self.has_news();
+        }
+        for _ in 0..2 {
+            self.lb.tick();
+        }
+    }
+
+    /// Whether all exceptions are marked, and control has heard of them.
+    pub fn is_marked(&self) -> bool {
+        self.exceptions.is_marked(self.lb.services())
+    }
+
+    /// Whether control has heard of all that it has done.
+    pub fn is_heard(&self) -> bool {
+        let rounds = self.exceptions.round_count();
+        rounds >= self.heard_round && self.exceptions.has_entered_all() && self.is_marked()
+    }
+}
