@@ -136,11 +136,11 @@ fn planted_mutants_are_found() {
     for (mutant, count) in [
         (Mutant::NoSync, 6),
         (Mutant::SnapshotSkipped, 8),
-        (Mutant::EndsNotSent, 8),
+        (Mutant::EndsNotSent, 24),
         (Mutant::LaterClaimWins, 8),
         (Mutant::Unprepared, 8),
         (Mutant::OlderForgotten, 24),
-        (Mutant::EndsIgnored, 8),
+        (Mutant::EndsIgnored, 24),
         (Mutant::ClosingNotSent, 8),
         (Mutant::ClosingNotNamed, 24),
         (Mutant::AnnouncedBehind, 24),
