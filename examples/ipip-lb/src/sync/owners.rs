@@ -50,6 +50,8 @@ struct Claim {
     moves: u8,
     /// Whether a better claim was withdrawn since the owner's, so that the owner's `moves` are not known.
     is_heir: bool,
+    /// The number of the last claim among all imports, for this node to enter.
+    import: u64,
 }
 
 /// By how much two ages of one connection may differ, in milliseconds: claims get older under way, each time that they are
@@ -122,6 +124,7 @@ impl Owners {
             until_ms,
             moves,
             is_heir: false,
+            import: 0,
         };
         let has_room = self.claims.len() < FOLLOWED_MAX;
         match self.claims.entry(key) {
@@ -162,6 +165,13 @@ impl Owners {
         }
     }
 
+    /// Notes the number of a claim that was noted last, among all imports.
+    pub fn enters(&mut self, key: &FlowKey, import: u64) {
+        if let Some(claim) = self.claims.get_mut(key) {
+            claim.import = import;
+        }
+    }
+
     /// Which node a connection is of, and whether that has named it since its last snapshot began.
     pub fn of(&self, key: &FlowKey) -> Option<(Owner, bool)> {
         let claim = self.claims.get(key)?;
@@ -185,9 +195,19 @@ impl Owners {
         claim.owner == from || is_gone(claim.owner)
     }
 
-    /// Forgets a connection: it has ended, or is this node's.
+    /// Forgets a connection that has ended.
     pub fn forget(&mut self, key: &FlowKey) {
         self.claims.remove(key);
+    }
+
+    /// Forgets a connection that this node claims. False, and it does not, unless this node has entered so many imports,
+    /// and with these all claims of peers to it: with another one, the connection may become a peer's again.
+    pub fn forget_entered(&mut self, key: &FlowKey, entered_count: u64) -> bool {
+        let is_entered = self.claims.get(key).is_none_or(|claim| claim.import <= entered_count);
+        if is_entered {
+            self.claims.remove(key);
+        }
+        is_entered
     }
 
     /// A node names all of its connections anew.

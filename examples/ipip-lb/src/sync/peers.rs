@@ -1,6 +1,7 @@
 //! All peers of a node: what it says to them, and what it hears. No sockets and no clocks: bytes and
 //! times come from outside, so that a simulation runs the same code as [`Sync`](super::Sync).
 
+mod imports;
 mod watermark;
 
 use super::held::Held;
@@ -10,7 +11,7 @@ use super::session::{Session, Snapshot};
 use super::wire::{Changes, Frame, Hello, Message, NodeState, VERSION};
 use super::{Change, PeerId, Record};
 use hotloop::packet::flow_key::FlowKey;
-use std::collections::VecDeque;
+use imports::Imports;
 pub use watermark::{Entered, Watermark};
 
 /// What a node is, to its peers.
@@ -56,9 +57,7 @@ pub struct Peers {
     walk_count: u64,
     /// The number of the walk for each peer.
     walks: Vec<u64>,
-    /// What waits for this node to enter it, from which peer, in the order in which it came: what one says
-    /// of a connection may follow from what another said.
-    imports: VecDeque<(PeerId, Change)>,
+    imports: Imports,
 }
 
 impl Peers {
@@ -80,7 +79,7 @@ impl Peers {
             epoch: 0,
             entered_epoch: 0,
             walk_count: 0,
-            imports: VecDeque::new(),
+            imports: Imports::default(),
         }
     }
 
@@ -287,6 +286,7 @@ impl Peers {
         }
         self.held.forget(&record.key);
         self.import(from, Change::Claim(record));
+        self.owners.enters(&record.key, self.imports.count());
     }
 
     /// A peer's claim ends, and with it the connection, unless another node claims that.
@@ -387,8 +387,9 @@ impl Peers {
     /// Queues changes of this node's own exceptions for all peers.
     pub fn offer(&mut self, changes: &[Change], now_ms: u64) {
         for change in changes {
-            if let Change::Claim(Record { key, .. }) = change {
-                self.owners.forget(key);
+            if let Change::Claim(Record { key, .. }) = change
+                && self.owners.forget_entered(key, self.imports.entered_count())
+            {
                 self.held.forget(key);
             }
             for peer in &mut self.peers {
@@ -396,24 +397,6 @@ impl Peers {
                 peer.counts.overflows += u64::from(!session.offer(*change, now_ms));
             }
         }
-    }
-
-    /// Leaves a change of a peer for this node to enter.
-    fn import(&mut self, from: PeerId, change: Change) {
-        self.imports.push_back((from, change));
-        self.peers[from.0].imported();
-    }
-
-    /// Appends up to `count_max` changes of peers to `imports`. What the call before this one appended has been entered, and
-    /// is acknowledged. Returns whether there is an acknowledgement to send, or room for more.
-    pub fn take_imports(&mut self, imports: &mut Vec<Change>, count_max: usize) -> bool {
-        self.peers.iter_mut().for_each(Peer::entered);
-        let count = self.imports.len().min(count_max);
-        for (from, change) in self.imports.drain(..count) {
-            self.peers[from.0].taken();
-            imports.push(change);
-        }
-        count > 0 || self.peers.iter().any(Peer::owes_acknowledgement)
     }
 
     /// The walk of which a peer wants the next page now, if one does.
