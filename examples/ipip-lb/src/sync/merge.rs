@@ -65,8 +65,9 @@ pub const fn is_ahead(one: u8, other: u8) -> bool {
 ///    which it has moved equally often, as neither knew of the other, the one with the lesser name does. A node
 ///    that loses so, but has seen a packet later than its peer, did not know that the connection moved, and
 ///    counts that now. Where no peer can have known of this node's, claims may be a second late in that. What is
-///    remote already takes more time from any claim, and closing from any that is not behind. Where it is closing here
-///    and opening there, and not behind, the port is in use for the second time: the claim wins.
+///    remote already takes more time from any claim, and closing from any that is not behind; where it is closing, no claim
+///    that is behind and is not closing says more. Where it is closing here, and there it is not, and younger and not
+///    behind, the port is in use for the second time: the claim wins.
 /// 2. A connection of which this node saw the SYN beats any older claim: the port is in use for the second time, and
 ///    the end of the first connection is still on its way.
 /// 3. What is not over beats what is closing; established beats opening. Protocols without a
@@ -92,8 +93,8 @@ fn same_backend(existing: &Existing, claim: &Record) -> Verdict {
     let is_ahead_here = is_ahead(existing.moves, claim.moves);
     let is_ahead_there = is_ahead(claim.moves, existing.moves);
     let is_younger_there = claim.age_ms.saturating_add(MARGIN_MS) < existing.age_ms;
-    let reopens = existing.state == State::Closing && claim.state == State::Opening;
-    if reopens && is_younger_there && !is_ahead_here {
+    let opens = existing.state == State::Closing && claim.state != State::Closing;
+    if opens && is_younger_there && !is_ahead_here {
         return Verdict::Replace;
     }
     if existing.is_own {
@@ -108,7 +109,8 @@ fn same_backend(existing: &Existing, claim: &Record) -> Verdict {
         };
     }
     let closes = claim.state == State::Closing && existing.state != State::Closing;
-    let is_newer = is_ahead_there || claim.left_ms > existing.left_ms || closes && !is_ahead_here;
+    let is_longer = claim.left_ms > existing.left_ms && !(opens && is_ahead_here);
+    let is_newer = is_ahead_there || is_longer || closes && !is_ahead_here;
     if is_newer { Verdict::Renew } else { Verdict::Known }
 }
 
@@ -192,6 +194,15 @@ mod tests {
     }
 
     #[test]
+    fn what_is_remote_and_closing_stays_so_whatever_a_former_owner_says() {
+        let here = Existing { is_own: false, ..existing(Closing, 50, false) };
+        let its = claim(HERE, Established, 50, 900_000);
+        assert_eq!(merge(&here, &Record { moves: 4, ..its }), Known);
+        assert_eq!(merge(&here, &its), Renew);
+        assert_eq!(merge(&here, &claim(HERE, Closing, 50, 1001)), Renew);
+    }
+
+    #[test]
     fn what_opens_anew_on_the_same_backend_is_another_connection() {
         let closing = Existing { is_own: false, ..existing(Closing, 5_000, false) };
         let its = claim(HERE, Opening, 50, 900);
@@ -199,6 +210,8 @@ mod tests {
             let here = Existing { is_own, ..closing };
             assert_eq!(merge(&here, &its), Replace);
             assert_eq!(merge(&here, &Record { moves: 6, ..its }), Replace);
+            let established = Record { state: Established, moves: 6, left_ms: 9_000, ..its };
+            assert_eq!(merge(&here, &established), Replace);
             assert_eq!(merge(&here, &Record { moves: 4, ..its }), Known, "said before it moved");
             assert_eq!(
                 merge(&here, &Record { age_ms: 5_000, ..its }),

@@ -50,8 +50,9 @@
 //! a client that uses a port again, while a node that knows the connection before it has not heard that it has
 //! ended, may be taken for that connection: so where that connection moved, and not all nodes were in sync when it
 //! ended, as an earlier owner's claim may arrive after the end; where it ended while some nodes went by an older
-//! configuration, which hold the end; and where a packet of it came to a node that did not know it and that
-//! compared connections with two tables: it may have claimed in error what nobody ends.
+//! configuration, which hold the end; where nodes lose each other before all have heard of the new connection; and
+//! where a packet of it came to a node that did not know it and that compared connections with two tables: it may have
+//! claimed in error what nobody ends.
 
 mod channel;
 mod connection;
