@@ -48,7 +48,8 @@ impl World {
         self.send_due()?;
         let client = self.rng.below(CLIENTS) as u32;
         match self.clients.get(&client).map(|it| it.phase) {
-            Some(Phase::Open) if self.rng.permille(60) => {
+            // What peers believe of a stray packet, its owner's claim sets right, but not the claim of an end.
+            Some(Phase::Open) if !self.strayed.contains(&client) && self.rng.permille(60) => {
                 let reset = self.rng.permille(250);
                 self.send(client, if reset { Packet::Rst } else { Packet::Fin })?;
             }
@@ -62,6 +63,14 @@ impl World {
         if self.is_in_sync() {
             self.fresh.clear();
             self.ended.clear();
+            self.strayed.clear();
+            self.replacing.clear();
+        } else if !self.are_joined() {
+            // Some node may not hear that they have taken the place of others.
+            for client in std::mem::take(&mut self.replacing) {
+                self.met.unpromised += u64::from(self.clients.remove(&client).is_some());
+                self.lingering.insert(client);
+            }
         }
         Ok(())
     }
@@ -86,17 +95,26 @@ impl World {
     }
 
     /// Whether a client may use this port: no node believes that it has the earlier connection itself, and that it goes
-    /// on.
+    /// on; and where one knows that at all, all nodes hear each other, and its end waits nowhere for a newer configuration.
     fn may_begin(&mut self, client: u32) -> bool {
-        let nodes = self.nodes.iter().flatten();
+        let number = routed(client, self.salt, &self.announced);
+        let newest = self.nodes[number].as_ref().map_or(0, |it| it.configuration.revision);
+        let nodes = self.nodes.iter().flatten().filter(|it| it.worker.knows(client).is_some());
+        let holds_end = nodes.clone().any(|it| it.configuration.revision < newest);
         let known: Vec<_> = nodes.filter_map(|it| it.worker.knows(client)).collect();
         let may = match self.lingering.contains(&client) {
             // Nor is a claim of it under way.
             true => known.is_empty() && self.is_in_sync(),
-            false => known.iter().all(|it| !it.is_own || it.is_closing()),
+            false => {
+                known.is_empty()
+                    || self.are_joined()
+                        && !holds_end
+                        && known.iter().all(|it| !it.is_own || it.is_closing())
+            }
         };
         if may {
             self.lingering.remove(&client);
+            self.replacing.extend((!known.is_empty()).then_some(client));
         }
         self.met.reused += u64::from(may && !known.is_empty());
         may
@@ -123,7 +141,7 @@ impl World {
             began_ms: now_ms,
             phase: Phase::Opening,
             seen_ms: now_ms,
-            has_answers: client % 3 == 0,
+            has_answers: client.is_multiple_of(3),
             is_unseen: false,
             has_moved: false,
             has_lost_node: false,
@@ -177,9 +195,7 @@ impl World {
     fn follow(&mut self, client: u32, packet: Packet, (number, was_remote): (usize, bool)) {
         let is_whole = self.is_in_sync();
         // An end under a newer configuration waits at nodes that do not have it.
-        let revision = self.configuration.revision;
-        let mut nodes = self.nodes.iter().flatten();
-        let are_alike = nodes.all(|node| node.configuration.revision == revision);
+        let are_alike = self.are_alike();
         let known = self.nodes[number].as_ref().and_then(|node| node.worker.knows(client));
         let it = self.clients.get_mut(&client).expect("it is there");
         it.phase = match (it.phase, packet) {
@@ -240,6 +256,7 @@ impl World {
             });
             if is_exception && other != right && matches!(knows(other), Some(None)) {
                 self.met.strays += 1;
+                self.strayed.insert(client);
                 let node = self.nodes[other].as_mut().expect("it was asked");
                 node.worker.packet(client, Packet::Data);
                 if node.compares()
@@ -302,7 +319,7 @@ impl World {
             let clients: Vec<_> = self.clients.keys().copied().collect();
             for client in clients {
                 // Half of the connections are silent; all others send something every five minutes.
-                let is_kept = client % 2 == 0;
+                let is_kept = client.is_multiple_of(2);
                 if is_kept && self.rng.permille((STEP_MS / 300) as u32) {
                     self.send(client, Packet::Data)?;
                 }

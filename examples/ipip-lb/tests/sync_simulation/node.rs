@@ -189,6 +189,12 @@ impl Node {
         self.worker.is_heard() && self.imports.is_empty()
     }
 
+    /// Whether it hears all peers but those that are down, and they hear it.
+    pub fn is_joined(&self, is_up: impl Fn(&str) -> bool, now_ms: u64) -> bool {
+        let mut peers = self.peers.status(now_ms).into_iter();
+        peers.all(|peer| !is_up(&peer.name) || peer.state == PeerState::InSync)
+    }
+
     /// Whether all peers but those that are down have entered all that it knows.
     pub fn is_in_sync(&self, is_up: impl Fn(&str) -> bool, now_ms: u64) -> bool {
         self.is_quiet()

@@ -3,7 +3,6 @@
 
 use crate::Mutant;
 use crate::model::Configuration;
-use crate::node::name;
 use crate::world::World;
 
 /// A change is prepared after so many packets, or never.
@@ -49,9 +48,7 @@ impl World {
 
     fn await_prepared(&mut self) -> Result<(), String> {
         for _ in 0..PREPARED_PACKETS {
-            let is_up = |peer: &str| {
-                (0..self.nodes.len()).any(|it| self.nodes[it].is_some() && name(it) == peer)
-            };
+            let is_up = |peer: &str| self.is_up(peer);
             if self.nodes.iter().flatten().all(|it| it.has_prepared(is_up)) {
                 return Ok(());
             }
@@ -65,7 +62,8 @@ impl World {
     fn adopt_by_turns(&mut self, before: Configuration) -> Result<(), String> {
         let mut left: Vec<_> = (0..self.nodes.len()).collect();
         // The last one can't reach the store for a while, and others end meanwhile.
-        let is_cut_off = self.rng.permille(500);
+        let returns_permille = if self.mutant == Mutant::AnnouncedBehind { 1000 } else { 500 };
+        let is_cut_off = self.rng.permille(returns_permille);
         let killed_before = match self.rng.permille(600) {
             true if is_cut_off => Some(1),
             true => Some(1 + self.rng.index(left.len())),
@@ -85,7 +83,8 @@ impl World {
                 self.links[link].cut(&mut self.nodes, self.now_ms);
             }
             let is_last = left_count == 1 && self.announced.contains(&node);
-            if is_last && is_cut_off && self.announced.len() > 1 && self.rng.permille(500) {
+            let may_return = is_last && is_cut_off && self.announced.len() > 1;
+            if may_return && self.rng.permille(returns_permille) {
                 self.come_back(node, before)?;
             }
             self.adopt(node);

@@ -32,6 +32,10 @@ pub struct World {
     pub fresh: BTreeSet<u32>,
     /// Those that ended one.
     pub ended: BTreeSet<u32>,
+    /// Those of which a packet came to a node that had not heard of the connection.
+    pub strayed: BTreeSet<u32>,
+    /// Those that began a connection where some node still knew the one before, since all nodes were in sync.
+    pub replacing: BTreeSet<u32>,
     pub clients: BTreeMap<u32, Client>,
     /// When a client is to send something.
     pub due: BTreeSet<(u64, u32)>,
@@ -62,6 +66,8 @@ impl World {
             configuration,
             fresh: BTreeSet::new(),
             ended: BTreeSet::new(),
+            strayed: BTreeSet::new(),
+            replacing: BTreeSet::new(),
             clients: BTreeMap::new(),
             due: BTreeSet::new(),
             lingering: BTreeSet::new(),
@@ -189,10 +195,25 @@ impl World {
     }
 
     pub fn is_in_sync(&self) -> bool {
-        let is_up = |peer: &str| {
-            (0..self.nodes.len()).any(|it| self.nodes[it].is_some() && name(it) == peer)
-        };
+        let is_up = |peer: &str| self.is_up(peer);
         self.nodes.iter().flatten().all(|it| it.is_in_sync(is_up, self.now_ms))
+    }
+
+    /// Whether all nodes hear each other.
+    pub fn are_joined(&self) -> bool {
+        let is_up = |peer: &str| self.is_up(peer);
+        self.nodes.iter().flatten().all(|it| it.is_joined(is_up, self.now_ms))
+    }
+
+    /// Whether all nodes go by the configuration in force.
+    pub fn are_alike(&self) -> bool {
+        let revision = self.configuration.revision;
+        self.nodes.iter().flatten().all(|node| node.configuration.revision == revision)
+    }
+
+    /// Whether the node of this name is not down.
+    pub fn is_up(&self, node: &str) -> bool {
+        (0..self.nodes.len()).any(|it| self.nodes[it].is_some() && name(it) == node)
     }
 
     /// A node is killed or comes back, or routes change.
