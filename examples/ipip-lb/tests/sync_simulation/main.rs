@@ -29,7 +29,7 @@ use world::World;
 
 const SEEDS: Range<u64> = 0..24;
 /// Up to so many for each mutant.
-const MUTANT_SEEDS: Range<u64> = 0..100;
+const MUTANT_SEEDS: Range<u64> = 0..300;
 const THREADS: usize = 2;
 
 /// What is broken on purpose.

@@ -104,7 +104,11 @@ impl World {
         self.settle()?;
         self.announce_unless_behind(node);
         self.go_on(400)?;
-        // It reads the store again.
+        // Routes change once more, and it reads the store again.
+        self.settle()?;
+        self.salt = self.rng.next_u64();
+        self.move_clients();
+        self.go_on(100)?;
         self.settle()?;
         self.adopt(node);
         self.settle()?;
