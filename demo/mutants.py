@@ -77,7 +77,7 @@ MUTANTS = [
         "a node sends packets after a connection that it has seen closing, although its port is used again by another node",
         "drain reuse reuse",
         (6, 1, 2),
-        [("balance/import.rs", "it.is_remote() || it.state() == State::Closing;", "it.is_remote();")],
+        [("balance/exchange.rs", "is_exception || is_another(it));", "(is_exception || is_another(it)) && is_exception);")],
     ),
     (
         "goodbye-lasts",
