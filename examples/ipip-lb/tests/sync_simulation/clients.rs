@@ -94,8 +94,8 @@ impl World {
         Ok(())
     }
 
-    /// Whether a client may use this port: no node believes that it has the earlier connection itself, and that it goes
-    /// on; and where one knows that at all, all nodes hear each other, and its end waits nowhere for a newer configuration.
+    /// Whether a client may use this port: no node believes that the earlier connection goes on; and where one knows that at
+    /// all, all nodes hear each other, and its end waits nowhere for a newer configuration.
     fn may_begin(&mut self, client: u32) -> bool {
         let number = routed(client, self.salt, &self.announced);
         let newest = self.nodes[number].as_ref().map_or(0, |it| it.configuration.revision);
@@ -107,9 +107,7 @@ impl World {
             true => known.is_empty() && self.is_in_sync(),
             false => {
                 known.is_empty()
-                    || self.are_joined()
-                        && !holds_end
-                        && known.iter().all(|it| !it.is_own || it.is_closing())
+                    || self.are_joined() && !holds_end && known.iter().all(|it| it.is_closing())
             }
         };
         if may {
