@@ -6,7 +6,7 @@ use crate::model::{
     key,
 };
 use hotloop::packet::build::tcp;
-use hotloop::packet::tcp::flags::{ACK, FIN, RST, SYN};
+use hotloop::packet::tcp::flags::{ACK, FIN, PSH, RST, SYN};
 use hotloop::stage::Instant;
 use ipip_lb::config::Config;
 use ipip_lb::connection::{Connection, State};
@@ -127,7 +127,7 @@ impl Worker {
     pub fn packet(&mut self, client: u32, packet: Packet) -> Option<IpAddr> {
         let flags = match packet {
             Packet::Syn => SYN,
-            Packet::Data => ACK,
+            Packet::Data => PSH | ACK,
             Packet::Fin => FIN | ACK,
             Packet::Rst => RST,
         };
