@@ -8,7 +8,7 @@ use crate::connection::{ABANDONED_NS, Connection, State};
 use crate::services::TargetId;
 use family::Family;
 use hotloop::arena::{Arena, Obtained, Request};
-use hotloop::flow::{self, CLASS_COUNT, Classes, Config, Cursor, Full, Handle, Hint, Table};
+use hotloop::flow::{self, CLASS_COUNT, Classes, Config, Cursor, Full, Handle, Hint, Hints, Table};
 use hotloop::packet::PacketBuf;
 use hotloop::packet::classify::{Kind, Layout};
 use hotloop::packet::flow_key::{FlowKey, FlowKeyV4, FlowKeyV6};
@@ -30,6 +30,8 @@ pub struct Connections {
     /// How long connections are remembered after their last packets, by state.
     idle_ns: [u64; CLASS_COUNT],
     journal: Journal,
+    /// Of connections in the journal, which are looked up without them.
+    journal_hints: Hints,
     /// How many packets the burst has that hints were made for.
     burst_len: usize,
     /// The index after the last of them for which a slot was prefetched.
@@ -100,6 +102,7 @@ impl Connections {
             v6: Family::new(arena, config)?,
             idle_ns,
             journal: Journal::default(),
+            journal_hints: Hints::new(),
             burst_len: 0,
             prefetched_end: 0,
             obtained,

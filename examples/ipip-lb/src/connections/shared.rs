@@ -60,17 +60,17 @@ impl Connections {
 
     /// Asks for the memory of the next connections in the journal, so many, before they are looked up.
     pub fn prefetch_journalled(&mut self, count: usize) {
-        let Self { v4, v6, journal, .. } = self;
+        let Self { v4, v6, journal, journal_hints, .. } = self;
         let v4_keys = journal.iter().take(count).map(|key| match key {
             FlowKey::V4(key) => Some(*key),
             FlowKey::V6(_) => None,
         });
-        v4.table.hint_burst(v4_keys, &mut v4.hints);
+        v4.table.hint_burst(v4_keys, journal_hints);
         let v6_keys = journal.iter().take(count).map(|key| match key {
             FlowKey::V4(_) => None,
             FlowKey::V6(key) => Some(*key),
         });
-        v6.table.hint_burst(v6_keys, &mut v6.hints);
+        v6.table.hint_burst(v6_keys, journal_hints);
     }
 
     /// Changes the connection in a place to what another node says of it, which it forgets in `left_ns`
