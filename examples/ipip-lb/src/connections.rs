@@ -16,6 +16,7 @@ use hotloop::packet::ip::protocol;
 use hotloop::packet::ipv6;
 use hotloop::stage::{Classified, Error, Instant};
 pub use journal::Journal;
+pub(crate) use journal::{NO_KEY, room_for};
 
 /// How many places of each table one [`Connections::age`] looks at.
 const AGE_BUDGET: usize = 15;

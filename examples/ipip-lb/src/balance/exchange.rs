@@ -2,14 +2,15 @@
 
 use super::Worker;
 use super::import::{Imported, claim};
-use crate::connection::Connection;
-use crate::connections::{Journal, Walk};
+use crate::connection::{Connection, State};
+use crate::connections::{Journal, NO_KEY, Walk, room_for};
 use crate::counts::WorkerCounts;
 use crate::services::{ServiceTable, TargetId};
 use crate::sync::{Change, Record};
 use hotloop::engine::Mailbox;
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::stage::Instant;
+use std::net::Ipv4Addr;
 
 /// How many connections a worker looks up in a turn for an [`Exchange`], at most: less than 10 µs a turn.
 const LOOKUPS_A_TURN: usize = 8;
@@ -105,7 +106,7 @@ impl Changes {
     /// None yet, with room for this many.
     #[must_use]
     pub fn with_capacity(found_max: usize) -> Self {
-        Self { found: Vec::with_capacity(found_max), ..Self::default() }
+        Self { found: room_for(found_max, Change::End(NO_KEY)), ..Self::default() }
     }
 }
 
@@ -117,10 +118,19 @@ impl Page {
     #[must_use]
     pub fn with_capacity(found_max: usize) -> Self {
         let found_max = found_max.max(Self::FOUND_MIN);
+        let no_record = Record {
+            key: NO_KEY,
+            backend: Ipv4Addr::UNSPECIFIED.into(),
+            state: State::Opening,
+            age_ms: 0,
+            left_ms: 0,
+            moves: 0,
+            wins_ties: false,
+        };
         Self {
             walk: Some(Walk::default()),
-            found: Vec::with_capacity(found_max),
-            entered: Vec::with_capacity(found_max),
+            found: room_for(found_max, no_record),
+            entered: room_for(found_max, no_record),
             has_remote: false,
             begin: None,
         }

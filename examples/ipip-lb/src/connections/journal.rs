@@ -1,7 +1,19 @@
 //! What the other nodes of a cluster are to hear of a worker's connections.
 
-use hotloop::packet::flow_key::FlowKey;
+use hotloop::packet::flow_key::{FlowKey, FlowKeyV4};
 use std::collections::VecDeque;
+use std::net::Ipv4Addr;
+
+/// A key of no connection.
+pub(crate) const NO_KEY: FlowKey =
+    FlowKey::V4(FlowKeyV4::new(Ipv4Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED, 0, 0, 0));
+
+/// An empty vector with room for so many values. Its memory was written to, so that no worker takes a page fault.
+pub(crate) fn room_for<T: Clone>(count_max: usize, value: T) -> Vec<T> {
+    let mut room = vec![value; count_max];
+    room.clear();
+    room
+}
 
 /// The keys of connections whose exceptions have begun, changed or ended, or are due to be claimed again, until
 /// control takes them. What has become of each is looked up then, so a key says only that there is
@@ -21,7 +33,7 @@ impl Journal {
     /// With room for this many keys; for none, it is not kept.
     #[must_use]
     pub fn new(keys_max: usize) -> Self {
-        Self { keys: VecDeque::with_capacity(keys_max), keys_max, ..Self::default() }
+        Self { keys: room_for(keys_max, NO_KEY).into(), keys_max, ..Self::default() }
     }
 
     /// Whether it is kept.
