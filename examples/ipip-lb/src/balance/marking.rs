@@ -22,7 +22,7 @@ const SLOTS_A_TURN_MAX: usize = 1_024;
 /// or more, so some 10 µs a turn.
 const CONNECTIONS_A_TURN: usize = 48;
 
-/// How many times as fast as need be it goes where it is late.
+/// Where it is late, how many times as many places it looks at in a turn as need be, or those of a step.
 const HURRY: u64 = 2;
 
 /// How many of the bits of [`Pass::slots_per_ns`] are after the point.
@@ -30,7 +30,7 @@ const PACE_BITS: u32 = 32;
 
 /// How many places it looks at together, in a turn in which as many are due: so it waits for the memory of all of
 /// them at once.
-const SLOTS_A_STEP: usize = 16;
+const SLOTS_A_STEP: usize = 8;
 
 /// How often connections are looked at within the shortest idle timeout: a connection that is
 /// [due](Connection::is_due) after a third is claimed again long before the other nodes forget it.
@@ -62,9 +62,9 @@ struct Pass {
     /// How many places it has looked at.
     done_count: usize,
     begin: Instant,
-    /// When it last looked at some.
-    turned: Instant,
     /// How many turns there were since then.
+    all_turn_count: u64,
+    /// How many since it last looked at some.
     turn_count: usize,
     /// How long it is to take, in nanoseconds.
     length_ns: u64,
@@ -91,7 +91,7 @@ impl Pass {
             slots_per_ns: ((slot_count << PACE_BITS) / u128::from(length_ns)) as u64,
             done_count: 0,
             begin: now,
-            turned: now,
+            all_turn_count: 0,
             turn_count: 0,
             length_ns,
             moved_count: connections.moved_count(),
@@ -112,8 +112,9 @@ impl Pass {
         };
         let is_refresh = self.purpose == Purpose::Refresh;
         let slots_min = if is_refresh { 0 } else { SLOTS_A_TURN_MIN * self.turn_count };
-        let hurried = count_in(HURRY * now.ns_since(self.turned));
-        late_count.min(hurried).max(slots_min).min(SLOTS_A_TURN_MAX)
+        let turn_ns = passed_ns / self.all_turn_count.max(1);
+        let in_a_turn = count_in(HURRY * turn_ns).max(SLOTS_A_STEP);
+        late_count.min(in_a_turn).max(slots_min).min(SLOTS_A_TURN_MAX)
     }
 }
 
@@ -168,10 +169,10 @@ impl<P> Worker<P> {
 
     #[cold]
     fn go_on_walking(&mut self, services: &ServiceTable, mut pass: Pass, now: Instant) {
-        pass.turn_count += 1;
+        (pass.turn_count, pass.all_turn_count) = (pass.turn_count + 1, pass.all_turn_count + 1);
         let (mut step_count, mut connection_count) = (pass.budget(now) / SLOTS_A_STEP, 0);
         if step_count > 0 {
-            (pass.turned, pass.turn_count) = (now, 0);
+            pass.turn_count = 0;
         }
         while step_count > 0 && connection_count < CONNECTIONS_A_TURN {
             step_count -= 1;
@@ -262,6 +263,7 @@ fn pairs<'d>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ops::Range;
 
     const SECOND_NS: u64 = 1_000_000_000;
 
@@ -272,13 +274,13 @@ mod tests {
         Pass { slots_per_ns, ..Pass::new(purpose, &connections, Instant::from_ns(0), SECOND_NS) }
     }
 
-    /// Takes turns, this long after each other, until a time. Returns how many places the most were in a turn.
-    fn take_turns(pass: &mut Pass, turn_ns: u64, until_ns: u64) -> usize {
+    /// Takes turns from a time to another one, this long after each other. Returns how many places the most were in a turn.
+    fn take_turns(pass: &mut Pass, turn_ns: usize, times_ns: Range<u64>) -> usize {
         let mut most = 0;
-        while pass.turned.as_ns() + turn_ns <= until_ns {
-            let now = Instant::from_ns(pass.turned.as_ns() + turn_ns);
-            let budget = pass.budget(now);
-            (pass.turned, pass.done_count) = (now, pass.done_count + budget);
+        for now in times_ns.step_by(turn_ns) {
+            pass.all_turn_count += 1;
+            let budget = pass.budget(Instant::from_ns(now));
+            pass.done_count += budget;
             most = most.max(budget);
         }
         most
@@ -287,21 +289,20 @@ mod tests {
     #[test]
     fn a_walk_that_was_late_catches_up_over_many_turns() {
         let mut pass = pass(Purpose::Refresh);
-        assert!(take_turns(&mut pass, 20_000, SECOND_NS / 4) <= 21);
-        // For a tenth of a second it has no turn.
-        pass.turned = Instant::from_ns(SECOND_NS * 35 / 100);
-        assert!((38..=40).contains(&take_turns(&mut pass, 20_000, SECOND_NS * 40 / 100)));
-        assert!(pass.done_count < 360_000, "{}", pass.done_count);
-        assert!((38..=40).contains(&take_turns(&mut pass, 20_000, SECOND_NS * 47 / 100)));
+        let ms = |ms: Range<u64>| ms.start * 1_000_000..ms.end * 1_000_000;
+        assert!(take_turns(&mut pass, 20_000, ms(0..250)) <= 21);
+        // For a tenth of a second it has no turn, which makes turns longer in the mean.
+        assert!((41..=60).contains(&take_turns(&mut pass, 20_000, ms(350..400))));
+        assert!(pass.done_count < 390_000, "{}", pass.done_count);
+        assert!((41..=60).contains(&take_turns(&mut pass, 20_000, ms(400..470))));
         assert!(pass.done_count.abs_diff(470_000) <= 40, "{}", pass.done_count);
-        assert!(take_turns(&mut pass, 20_000, SECOND_NS / 2) <= 21);
+        assert!(take_turns(&mut pass, 20_000, ms(470..500)) <= 21);
     }
 
     #[test]
     fn a_walk_ends_after_its_time_too() {
         let mut pass = pass(Purpose::Refresh);
-        pass.turned = Instant::from_ns(SECOND_NS);
-        take_turns(&mut pass, 20_000, SECOND_NS * 155 / 100);
+        take_turns(&mut pass, 20_000, SECOND_NS..SECOND_NS * 155 / 100);
         assert!(pass.done_count >= 1_000_000, "{}", pass.done_count);
     }
 }
