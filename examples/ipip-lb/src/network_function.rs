@@ -19,6 +19,7 @@ use hotloop::engine::{
 use hotloop::packet::PacketBuf;
 use hotloop::stage::neighbours::{Learn, Neighbours, NextHop, Resolve};
 use hotloop::stage::{Carries, Core, Error, Source};
+use quanta::Clock;
 use std::sync::Arc;
 
 /// The number of packets that may wait for a neighbour, on each worker.
@@ -253,7 +254,7 @@ impl NetworkFunction {
         let _ = self.counts[core.index()].tables.set(tables);
         let mailbox = self.probes.as_ref().and_then(|mailboxes| mailboxes.take(core));
         let probing = mailbox.zip(create).map(|(mailbox, create)| Probing::new(mailbox, create));
-        Ok(balance.receiving(self.ports.clone()).probing(probing))
+        Ok(balance.receiving(self.ports.clone()).probing(probing).timed(Clock::new()))
     }
 }
 

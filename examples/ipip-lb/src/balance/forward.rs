@@ -123,6 +123,7 @@ impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
         out: &mut Output<'_, Routed<P, Route>>,
     ) {
         let now = cx.now();
+        self.spare.packets_came();
         if self.services.current().blocked().is_some() {
             self.drop_blocked(cx, input);
         }
@@ -161,10 +162,15 @@ impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
         self.update_services(now);
         let counts = &self.counts[self.worker];
         self.state.age(counts, now);
-        self.state.walk(self.services.current(), now);
         self.queries.answer(&self.state.connections, now);
-        if self.exchanges.are_made() {
-            self.exchanges.go_on(&mut self.state, (self.services.current(), counts), now);
+        if !self.has_waiting_work() || self.spare.is_left() {
+            self.state.walk(self.services.current(), now);
+            if self.exchanges.are_made() {
+                self.exchanges.go_on(&mut self.state, (self.services.current(), counts), now);
+            }
+        }
+        if self.has_waiting_work() {
+            self.spare.turn_begins();
         }
         if self.state.probing.is_some() {
             let mut turn =
@@ -190,7 +196,7 @@ impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
     }
 
     fn has_work(&self) -> bool {
-        !self.state.marking.is_complete() || self.exchanges.has_work()
+        self.has_waiting_work()
     }
 
     fn held_max(&self) -> usize {

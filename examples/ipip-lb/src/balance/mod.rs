@@ -16,7 +16,7 @@
 //! `dispatch`, which tells them apart. `serve` finds the connections of what clients send, `plain` those of
 //! its simplest packets, `encapsulate` sends it to their targets; `return_path` sends what services answer;
 //! `marking` finds the exceptions, and `exchange` hands them to control and takes those of other nodes,
-//! which `import` enters; `first_aid` drops what an operator has blocked or limited; `probing` sends probes
+//! which `import` enters, in turns to which `spare` leaves time for that; `first_aid` drops what an operator has blocked or limited; `probing` sends probes
 //! and takes their replies;
 //! `answer` sends ICMP.
 
@@ -37,6 +37,7 @@ mod refusal;
 mod return_path;
 mod schedule;
 mod serve;
+mod spare;
 
 pub use crate::hashes::SEED;
 pub use exchange::{Changes, Entry, Exchange, Import, Page, Sharing};
@@ -60,8 +61,10 @@ use hotloop::packet::ipip::Identifications;
 use hotloop::packet::seed::Seed;
 use hotloop::stage::{Error, drop_reasons};
 use marking::Marking;
+use quanta::Clock;
 use rate_limit::{Budget, Window};
 use schedule::Schedule;
+use spare::SpareTime;
 use std::sync::Arc;
 
 drop_reasons! {
@@ -158,6 +161,7 @@ pub struct Balance<P> {
     worker: usize,
     queries: Queries,
     exchanges: Exchanges,
+    spare: SpareTime,
     state: Worker<P>,
 }
 
@@ -218,7 +222,8 @@ impl<P> Balance<P> {
             probing: None,
         };
         let (queries, exchanges) = (Queries::new(mailbox), Exchanges::new(sharing));
-        Ok(Self { services, counts, worker, queries, exchanges, state })
+        let spare = SpareTime::default();
+        Ok(Self { services, counts, worker, queries, exchanges, spare, state })
     }
 
     /// With what holds for the ports that packets come by.
@@ -233,6 +238,20 @@ impl<P> Balance<P> {
     pub fn probing(mut self, probing: Option<Probing<P>>) -> Self {
         self.state.probing = probing;
         self
+    }
+
+    /// With a clock of the CPU, by which what can wait is left to turns that did not take long. Without, each turn does some
+    /// of it.
+    #[must_use]
+    pub fn timed(mut self, clock: Clock) -> Self {
+        self.spare = SpareTime::by(clock);
+        self
+    }
+
+    /// Whether there is work that can wait for a turn with time, within limits.
+    #[inline]
+    const fn has_waiting_work(&self) -> bool {
+        !self.state.marking.is_complete() || self.exchanges.has_work()
     }
 
     /// The connections that this worker remembers.

@@ -1,0 +1,120 @@
+//! Which turns have time for what can wait.
+
+use quanta::Clock;
+
+/// A turn has none once it has taken so many fourths of what turns take in the mean.
+const LONG_FOURTHS: u64 = 5;
+
+/// Of about how many turns that is the mean.
+const MEAN_TURNS: u64 = 256;
+
+/// After so many turns in a row without time, one has some whatever it took.
+const WAIT_TURNS_MAX: u32 = 64;
+
+/// Tells the turns whose packets took long, as where the host had the CPU for a moment and left its caches cold. What can
+/// wait would make them longer still.
+#[derive(Debug, Default)]
+pub(super) struct SpareTime {
+    /// None where turns don't go by a CPU's time: then each has some.
+    clock: Option<Clock>,
+    /// When this turn began, where that was noted, in ticks.
+    begin: Option<u64>,
+    has_packets: bool,
+    /// Of the mean of what turns take: [`MEAN_TURNS`] times as many ticks.
+    mean_sum: u64,
+    waited_count: u32,
+}
+
+impl SpareTime {
+    pub(super) fn by(clock: Clock) -> Self {
+        Self { clock: Some(clock), ..Self::default() }
+    }
+
+    /// Packets came in this turn.
+    #[inline]
+    pub(super) const fn packets_came(&mut self) {
+        self.has_packets = true;
+    }
+
+    /// A turn begins, of which there is to be known whether it has time.
+    pub(super) fn turn_begins(&mut self) {
+        self.has_packets = false;
+        self.begin = self.clock.as_ref().map(Clock::raw);
+    }
+
+    /// Whether there is time left in this turn.
+    pub(super) fn is_left(&mut self) -> bool {
+        // Between turns without packets, a core may have slept.
+        let begin = self.begin.take().filter(|_| self.has_packets);
+        let Some((clock, begin)) = self.clock.as_ref().zip(begin) else { return true };
+        let took = clock.raw().saturating_sub(begin);
+        let mean = self.mean_sum / MEAN_TURNS;
+        let is_long = mean > 0 && 4 * took > LONG_FOURTHS * mean;
+        self.mean_sum = match mean {
+            0 => MEAN_TURNS * took,
+            // What was not on its CPU for a while says nothing of other turns.
+            _ => self.mean_sum - mean + took.min(4 * mean),
+        };
+        self.waited_count = if is_long { self.waited_count + 1 } else { 0 };
+        if self.waited_count > WAIT_TURNS_MAX {
+            self.waited_count = 0;
+        }
+        self.waited_count == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quanta::Mock;
+    use std::sync::Arc;
+
+    /// Takes a turn with packets. Returns whether it has time left.
+    fn turn(spare: &mut SpareTime, time: &Mock, took: u64) -> bool {
+        spare.turn_begins();
+        spare.packets_came();
+        time.increment(took);
+        spare.is_left()
+    }
+
+    fn spare_time() -> (SpareTime, Arc<Mock>) {
+        let (clock, time) = Clock::mock();
+        (SpareTime::by(clock), time)
+    }
+
+    #[test]
+    fn a_turn_that_took_longer_than_others_has_no_time_left() {
+        let (mut spare, time) = spare_time();
+        assert!((0..1_000).all(|_| turn(&mut spare, &time, 2_000)));
+        assert!(!turn(&mut spare, &time, 2_600));
+        assert!(!turn(&mut spare, &time, 1_000_000));
+        assert!(turn(&mut spare, &time, 2_400));
+    }
+
+    #[test]
+    fn a_turn_without_packets_has_time_left_whatever_it_took() {
+        let (mut spare, time) = spare_time();
+        assert!(turn(&mut spare, &time, 2_000));
+        spare.turn_begins();
+        time.increment(1_000_000);
+        assert!(spare.is_left());
+    }
+
+    #[test]
+    fn where_all_turns_get_longer_none_waits_for_long() {
+        let (mut spare, time) = spare_time();
+        assert!((0..1_000).all(|_| turn(&mut spare, &time, 200)));
+        let with_time: Vec<_> = (0..2_000).filter(|_| turn(&mut spare, &time, 2_000)).collect();
+        assert_eq!(with_time[0], WAIT_TURNS_MAX as usize);
+        assert!(with_time.windows(2).all(|pair| pair[1] - pair[0] <= 1 + WAIT_TURNS_MAX as usize));
+        assert!((1_900..2_000).all(|turn| with_time.contains(&turn)));
+    }
+
+    #[test]
+    fn without_a_clock_all_turns_have_time() {
+        let mut spare = SpareTime::default();
+        spare.turn_begins();
+        spare.packets_came();
+        assert!(spare.is_left());
+    }
+}
