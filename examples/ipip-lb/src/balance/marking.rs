@@ -22,7 +22,7 @@ const SLOTS_A_TURN_MAX: usize = 1_024;
 /// or more, so some 10 µs a turn.
 const CONNECTIONS_A_TURN: usize = 48;
 
-/// Where it is late, how many times as many places it looks at in a turn as need be, or those of a step.
+/// How many times as many places as turns need in the mean it looks at in one where it is late; a step's at least.
 const HURRY: u64 = 2;
 
 /// How many of the bits of [`Pass::slots_per_ns`] are after the point.

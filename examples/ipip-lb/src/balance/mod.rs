@@ -16,8 +16,8 @@
 //! `dispatch`, which tells them apart. `serve` finds the connections of what clients send, `plain` those of
 //! its simplest packets, `encapsulate` sends it to their targets; `return_path` sends what services answer;
 //! `marking` finds the exceptions, and `exchange` hands them to control and takes those of other nodes,
-//! which `import` enters, in turns to which `spare` leaves time for that; `first_aid` drops what an operator has blocked or limited; `probing` sends probes
-//! and takes their replies;
+//! which `import` enters, all in turns that `spare` finds to have time; `first_aid` drops what an operator has
+//! blocked or limited; `probing` sends probes and takes their replies;
 //! `answer` sends ICMP.
 
 mod answer;
@@ -240,8 +240,8 @@ impl<P> Balance<P> {
         self
     }
 
-    /// With a clock of the CPU, by which what can wait is left to turns that did not take long. Without, each turn does some
-    /// of it.
+    /// With a clock of the CPU: work that can wait is then done in turns that did not take long. Without one, every turn does
+    /// some of it.
     #[must_use]
     pub fn timed(mut self, clock: Clock) -> Self {
         self.spare = SpareTime::by(clock);

@@ -1,27 +1,28 @@
-//! Which turns have time for what can wait.
+//! Which turns have time for work that can wait.
 
 use quanta::Clock;
 
-/// A turn has none once it has taken so many fourths of what turns take in the mean.
+/// A turn has no time left once it has taken so many fourths of what turns take in the mean.
 const LONG_FOURTHS: u64 = 5;
 
-/// Of about how many turns that is the mean.
+/// The number of turns in that mean, about.
 const MEAN_TURNS: u64 = 256;
 
-/// After so many turns in a row without time, one has some whatever it took.
+/// After so many turns in a row without time, the next one has time however long it took.
 const WAIT_TURNS_MAX: u32 = 64;
 
-/// Tells the turns whose packets took long, as where the host had the CPU for a moment and left its caches cold. What can
-/// wait would make them longer still.
+/// Finds the turns whose packets took long, for example because the host used the CPU for a moment and left its caches cold.
+/// Work that can wait would make them longer still.
 #[derive(Debug, Default)]
 pub(super) struct SpareTime {
-    /// None where turns don't go by a CPU's time: then each has some.
+    /// None in simulations, whose time is not a CPU's: there, every turn has time.
     clock: Option<Clock>,
-    /// When this turn began, where that was noted, in ticks.
+    /// When this turn began, in ticks; none where there was no work that can wait.
     begin: Option<u64>,
     has_packets: bool,
-    /// Of the mean of what turns take: [`MEAN_TURNS`] times as many ticks.
+    /// [`MEAN_TURNS`] times the mean of what turns take, in ticks.
     mean_sum: u64,
+    /// How many turns in a row had no time.
     waited_count: u32,
 }
 
@@ -36,7 +37,7 @@ impl SpareTime {
         self.has_packets = true;
     }
 
-    /// A turn begins, of which there is to be known whether it has time.
+    /// A turn begins. [`is_left`](Self::is_left) says at its end whether it has time.
     pub(super) fn turn_begins(&mut self) {
         self.has_packets = false;
         self.begin = self.clock.as_ref().map(Clock::raw);
@@ -52,7 +53,7 @@ impl SpareTime {
         let is_long = mean > 0 && 4 * took > LONG_FOURTHS * mean;
         self.mean_sum = match mean {
             0 => MEAN_TURNS * took,
-            // What was not on its CPU for a while says nothing of other turns.
+            // A thread that was off its CPU for a while says nothing about other turns.
             _ => self.mean_sum - mean + took.min(4 * mean),
         };
         self.waited_count = if is_long { self.waited_count + 1 } else { 0 };
