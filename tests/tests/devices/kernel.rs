@@ -105,6 +105,27 @@ fn every_queue_of_a_device_is_polled_however_many_are_claimed() {
 }
 
 #[test]
+fn a_program_that_was_started_meanwhile_takes_no_packets_of_a_later_port() {
+    alone(|| {
+        let Some(_network) = wired() else { return };
+        let mut peer = Peer::new("b");
+        let mut programs = Vec::new();
+        for _ in 0..2 {
+            let port = Port::open(eal(), &device("net_af_packet", ",iface=a,qpairs=2")).unwrap();
+            let report = receive(&port, Deployment::run_to_completion(2), 100, || {
+                programs.push(Command::new("sleep").arg("60").spawn().unwrap());
+                send(&mut peer, &flows(100));
+            });
+            assert_eq!((report.received, report.nic_loss.imissed), (100, Some(0)), "{report}");
+        }
+        for mut program in programs {
+            program.kill().unwrap();
+            program.wait().unwrap();
+        }
+    });
+}
+
+#[test]
 fn malformed_frames_are_received_or_known_to_be_lost_to_the_packet() {
     alone(|| {
         for (driver, arguments) in [

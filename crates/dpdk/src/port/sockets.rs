@@ -6,6 +6,7 @@
 //! read them as well, its figure and this one still add up to what was dropped. net_af_xdp leaves out
 //! what finds the RX ring full; there the kernel's figure, which only grows, replaces the driver's.
 
+use rustix::io::FdFlags;
 use rustix::net::{AddressFamily, sockopt};
 use std::collections::BTreeMap;
 use std::fs::{self, DirEntry};
@@ -25,12 +26,15 @@ pub(super) struct Sockets {
 
 impl Sockets {
     /// The process's XDP sockets, and its packet sockets that are bound to the interface with this
-    /// index, that were not among `before`.
+    /// index, that were not among `before`. From now on, programs that this one starts don't inherit them:
+    /// the drivers leave that open, and a packet socket that another program still has when its port is
+    /// closed would go on taking its share of the interface's packets (packet(7), `PACKET_FANOUT`).
     pub(super) fn opened_since(before: &BTreeMap<PathBuf, RawFd>, if_index: u32) -> Self {
         let mut sockets = Self::default();
         for (_, number) in open().into_iter().filter(|(name, _)| !before.contains_key(name)) {
             // SAFETY: 1. The descriptor was open a moment ago. Whatever has its number by now is
-            // only duplicated, and looked at before anything else is done with it.
+            // only duplicated, and looked at before anything else is done with it; a socket of the driver
+            // keeps its number, as nothing closes ports meanwhile.
             let opened = unsafe { BorrowedFd::borrow_raw(number) };
             let Ok(socket) = rustix::io::fcntl_dupfd_cloexec(opened, 0) else { continue };
             match sockopt::socket_domain(&socket) {
@@ -38,8 +42,10 @@ impl Sockets {
                     sockets.packet.push(socket);
                 }
                 Ok(AddressFamily::XDP) => sockets.xdp.push(socket),
-                _ => {}
+                _ => continue,
             }
+            // It fails for no descriptor that is open.
+            let _ = rustix::io::fcntl_setfd(opened, FdFlags::CLOEXEC);
         }
         sockets
     }
