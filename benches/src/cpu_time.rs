@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 pub struct Thread(PathBuf);
 
 impl Thread {
-    /// The first thread of `process` whose name begins with `prefix`.
+    /// The thread of `process` that began last of those with a name that begins with `prefix`.
     ///
     /// # Errors
     /// Where there is none.
@@ -18,8 +18,8 @@ impl Thread {
         let has_name = |task: &Path| {
             std::fs::read_to_string(task.join("comm")).is_ok_and(|name| name.starts_with(prefix))
         };
-        let mut paths = entries.flatten().map(|entry| entry.path());
-        let found = paths.find(|path| has_name(path));
+        let paths = entries.flatten().map(|entry| entry.path());
+        let found = paths.filter(|path| has_name(path)).last();
         found.map(Self).ok_or_else(|| format!("no thread {prefix}* in process {process}"))
     }
 

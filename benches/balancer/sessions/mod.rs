@@ -5,8 +5,9 @@
 mod node;
 mod page;
 mod rounds;
+mod side;
 
-use crate::bed::{Bed, Setup};
+use crate::bed::Setup;
 use crate::growth::short;
 use core_affinity::CoreId;
 use hotloop_benches::cores::Pair;
@@ -15,10 +16,8 @@ use hotloop_benches::instrument::come_first;
 use hotloop_benches::interrupts::Interrupts;
 use hotloop_benches::table::{Table, write};
 use ipip_lb::connections::Connections;
-use ipip_lb::services::Standing;
-use node::{Control, Nodes, Peer};
 use rounds::{Measured, Notes, Rounds};
-use std::sync::Arc;
+use side::Side;
 
 /// The name of the group.
 pub const GROUP: &str = "sessions";
@@ -33,8 +32,11 @@ const BACKEND_COUNT: u32 = 10;
 
 /// Rounds of each size, and how many walks there are in each: every other one begins exceptions, and the next one ends them.
 /// Those of the larger size take ten times as long.
-const ROUND_COUNTS: [(usize, usize); 2] = [(12, 4), (6, 2)];
+const ROUND_COUNTS: [(usize, usize); 2] = [(12, 4), (8, 2)];
 const ROUND_COUNT_QUICK: usize = 4;
+
+/// Workers alike: one walks, the other one does not.
+const SIDE_COUNT: usize = 2;
 
 const HUGEPAGE_BYTES: usize = 2 << 20;
 
@@ -88,42 +90,29 @@ fn prepare_ms_max(flow_count: u32) -> u32 {
 
 fn hugepage_count(setup: &Setup) -> usize {
     let bytes = Connections::bytes(setup.connections_max as usize).expect("can be addressed");
-    bytes / HUGEPAGE_BYTES + HUGEPAGES_MORE
+    SIDE_COUNT * (bytes / HUGEPAGE_BYTES + HUGEPAGES_MORE)
 }
 
-/// All rounds of a size: this thread is the worker.
+/// All rounds of a size: this thread is the worker, of both sides.
 fn measure(
     setup: &Setup,
     core: CoreId,
     (round_count, walk_count): (usize, usize),
 ) -> Result<Measured, String> {
     eprintln!("{} connections", short(setup.flow_count));
-    let nodes = Nodes::new(prepare_ms_max(setup.flow_count))?;
-    let config = nodes.of_node(setup.configuration());
-    let (bed, mut steering, asker) = Bed::sharing(setup, &config)?;
-    let mut drained = config.clone();
-    for service in &mut drained.services {
-        service.backends[0].weight = 0;
-    }
-    let drained = steering.builder.build(&drained, &Standing::default());
-    let drained = Arc::new(drained.map_err(|error| error.to_string())?);
-    let tables = [Arc::clone(&steering.services), drained];
-    let control =
-        Control::start(core, &config, (steering.publisher, asker), Arc::clone(&tables[0]))?;
-    let peer = Peer::start(core, &nodes, &config.balancer)?;
+    let side = || Side::new(setup, core, prepare_ms_max(setup.flow_count));
     let notes = [Notes::new(), Notes::new()];
     let interrupts = Interrupts::of_this_cpu()?;
-    let mut rounds = Rounds { setup, bed, control, interrupts, tables, notes };
-    let walks = (0..round_count).map(|_| rounds.walks(walk_count));
+    let mut rounds = Rounds { sides: [side()?, side()?], interrupts, notes };
+    let walks = (0..round_count).map(|round| rounds.walks(round, walk_count));
     let walks = walks.collect::<Result<_, _>>()?;
-    let of_changes = peer.finish()?;
-    let start = || Peer::start(core, &nodes, &config.balancer);
-    let snapshots = (0..round_count.div_ceil(4)).map(|_| rounds.snapshot(start));
-    let snapshots = snapshots.collect::<Result<_, _>>()?;
-    let idle = (0..round_count.div_ceil(4)).map(|round| rounds.idle_pass(round));
-    let idle_s = idle.collect::<Result<_, _>>()?;
-    let Rounds { bed, control, .. } = rounds;
-    drop(control);
-    bed.finish()?;
+    let [heard, heard_by_other] = rounds.sides.each_mut().map(Side::end_peer);
+    let of_changes = [heard?, heard_by_other?];
+    let less = round_count.div_ceil(4);
+    let snapshots = (0..less).map(|round| rounds.snapshot(round)).collect::<Result<_, _>>()?;
+    let [mut side, other] = rounds.sides;
+    other.finish()?;
+    let idle_s = (0..less).map(|round| side.idle_pass(round)).collect::<Result<_, _>>()?;
+    side.finish()?;
     Ok(Measured { flow_count: setup.flow_count, walks, snapshots, idle_s, of_changes })
 }

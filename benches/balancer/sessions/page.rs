@@ -1,5 +1,6 @@
 //! The page of the book: what a walk costs, and what a snapshot.
 
+use super::node::Heard;
 use super::rounds::{KINDS, Measured, RATIO_MAX, Walks};
 use super::short;
 use hotloop_benches::figure::median;
@@ -15,10 +16,10 @@ pub fn notes(all: &[Measured]) -> Vec<String> {
          and the peer use, too"
             .to_owned(),
         format!(
-            "workers look through all connections within `prepare_ms_max`, a second for each million; a round \
-             is some walks, of which every other one begins exceptions and the next one ends them, each with 0.5 s without \
-             a walk before it and after it; its ratio is that of what 99.9 % of all those bursts took at most; the limit is \
-             {RATIO_MAX}"
+            "two workers alike play in turns of 0.1 s on the same core; a round is some walks of one of them, of which every \
+             other one begins exceptions and the next one ends them, within `prepare_ms_max`, a second for each million \
+             connections; its ratio is that of what 99.9 % of all bursts of the one took at most, and of the other one, but \
+             for the first 10 ms of each turn; the limit is {RATIO_MAX}"
         ),
         "slices of 0.4 ms in which a burst took 1.5 times as long in the mean as in the middle one don't count: the \
          thread was not on its CPU"
@@ -33,23 +34,23 @@ pub fn notes(all: &[Measured]) -> Vec<String> {
     notes
 }
 
-/// What the peer was said in all walks.
+/// What the peers have heard in all walks.
 fn of_peer(measured: &Measured) -> String {
-    let heard = measured.of_changes;
+    let heard = |get: fn(&Heard) -> u64| measured.of_changes.iter().map(get).sum::<u64>();
     let kept = |get: fn(&Walks) -> f64| {
         100.0 * median(&measured.walks.iter().map(get).collect::<Vec<_>>())
     };
     format!(
         "{} connections: {:.1} % of bursts without a walk count, and {:.1} % with one; there were {:.0} and {:.0} \
-         interrupts in a second; during the walks, a peer heard of {} beginnings and {} ends, and had {} snapshots",
+         interrupts in a second; during the walks, the peers heard of {} beginnings and {} ends, and had {} snapshots",
         short(measured.flow_count),
         kept(|it| it.quiet.kept_share),
         kept(|it| it.walking.kept_share),
         kept(|it| it.quiet.interrupts_per_s) / 100.0,
         kept(|it| it.walking.interrupts_per_s) / 100.0,
-        heard.claim_count,
-        heard.end_count,
-        heard.snapshot_count
+        heard(|it| it.claim_count),
+        heard(|it| it.end_count),
+        heard(|it| it.snapshot_count)
     )
 }
 

@@ -1,23 +1,21 @@
 //! Rounds: bursts with and without a walk, snapshots, and a walk of a worker without packets.
 
-use super::node::{Control, Heard, NONE, Peer};
-use super::short;
-use crate::bed::{Bed, Setup};
+use super::node::{Control, Heard, NONE};
+use super::side::{Side, WAIT_MAX, waited};
+use super::{SIDE_COUNT, short};
 use hotloop_benches::figure::{Figure, median};
 use hotloop_benches::interrupts::Interrupts;
 use hotloop_benches::row::Row;
-use ipip_lb::services::ServiceTable;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Compared with the time without a walk.
 pub const RATIO_MAX: f64 = 1.1;
 
-/// For how long bursts are measured without a walk before one, and again after it.
-const QUIET: Duration = Duration::from_millis(500);
+/// How long a side plays before it is the other one's turn.
+const TURN: Duration = Duration::from_millis(100);
 
-/// The most that a walk may take, or a snapshot.
-const WAIT_MAX: Duration = Duration::from_secs(60);
+/// For how long of that its bursts don't count, while the cache holds what the other one has used.
+const WARM_UP: Duration = Duration::from_millis(10);
 
 /// The share of bursts of which the slowest counts.
 const SHARE: f64 = 0.999;
@@ -43,8 +41,8 @@ pub struct Measured {
     pub snapshots: Vec<Snapshot>,
     /// How long a walk takes a worker without packets.
     pub idle_s: Vec<f64>,
-    /// What a peer has heard during the walks.
-    pub of_changes: Heard,
+    /// What the peers have heard during the walks.
+    pub of_changes: [Heard; SIDE_COUNT],
 }
 
 /// A round with walks.
@@ -79,7 +77,7 @@ pub struct Snapshot {
     /// From the start of the peer until it had acknowledged all.
     pub took_s: f64,
     pub cpu_ms: [f64; 2],
-    /// Just before, and meanwhile.
+    /// Of the other side, and of the one that the peer came to.
     pub quiet: Bursts,
     pub walking: Bursts,
 }
@@ -174,34 +172,32 @@ impl Measured {
 }
 
 /// What rounds are played with.
-pub struct Rounds<'a> {
-    pub setup: &'a Setup,
-    pub bed: Bed,
-    pub control: Control,
+pub struct Rounds {
+    /// Two workers alike, of which one walks while the other one does not: in each round, the other one.
+    pub sides: [Side; SIDE_COUNT],
     pub interrupts: Interrupts,
-    /// By the first connections were made; by the second, one backend is drained.
-    pub tables: [Arc<ServiceTable>; 2],
     /// Of bursts without a walk, and with one.
     pub notes: [Notes; 2],
 }
 
-impl Rounds<'_> {
-    /// Bursts without a walk, and with one that finds the exceptions of a table, or that there are none any more; and so on,
-    /// for so many walks.
-    pub fn walks(&mut self, count: usize) -> Result<Walks, String> {
+impl Rounds {
+    /// Bursts of one side without a walk, and of the other one with a walk that finds the exceptions of a table, or that there
+    /// are none any more; and so on, for so many walks.
+    pub fn walks(&mut self, round: usize, count: usize) -> Result<Walks, String> {
+        let walker = round % SIDE_COUNT;
         let (mut took, mut handover, mut cpu_ms) = (Duration::ZERO, Duration::ZERO, [0.0; 2]);
         for walk in 0..count {
-            self.settle()?;
-            self.play_quiet()?;
-            let (cpu_ns, begin) = (self.control.cpu_ns()?, Instant::now());
-            let serial = self.change(walk);
-            self.play_until("the walk", true, |control| control.marked() == serial)?;
-            let took_it = begin.elapsed();
-            self.settle()?;
-            (took, handover) = (took + took_it, handover + begin.elapsed() - took_it);
-            let its_ms = self.cpu_ms_since(cpu_ns)?;
+            for side in &mut self.sides {
+                side.settle()?;
+            }
+            let cpu_ns = self.sides[walker].control.cpu_ns()?;
+            let serial = self.sides[walker].change(walk);
+            took += self.alternate("the walk", walker, |control| control.marked() == serial)?;
+            let begin = Instant::now();
+            self.sides[walker].settle()?;
+            handover += begin.elapsed();
+            let its_ms = self.sides[walker].cpu_ms_since(cpu_ns)?;
             cpu_ms = [cpu_ms[0] + its_ms[0], cpu_ms[1] + its_ms[1]];
-            self.play_quiet()?;
         }
         let [quiet, walking] = self.notes.each_mut().map(Notes::take);
         let [took_s, handover_s] = [took, handover].map(|it| it.as_secs_f64() / count as f64);
@@ -210,83 +206,57 @@ impl Rounds<'_> {
     }
 
     /// A peer comes, and enters all exceptions.
-    pub fn snapshot(
-        &mut self,
-        start: impl FnOnce() -> Result<Peer, String>,
-    ) -> Result<Snapshot, String> {
-        let serial = self.change(0);
+    pub fn snapshot(&mut self, round: usize) -> Result<Snapshot, String> {
+        let sharing = round % SIDE_COUNT;
+        let side = &mut self.sides[sharing];
+        side.end_peer()?;
+        let serial = side.change(0);
         let is_alone = |control: &Control| control.marked() == serial && control.entered() == NONE;
-        self.play_until("the end of the peer", false, is_alone)?;
-        self.play_quiet()?;
-        let (cpu_ns, begin) = (self.control.cpu_ns()?, Instant::now());
-        let peer = start()?;
-        self.play_until("a snapshot", true, |control| control.entered() == serial)?;
-        let (took_s, cpu_ms) = (begin.elapsed().as_secs_f64(), self.cpu_ms_since(cpu_ns)?);
+        side.play_until("the end of the peer", is_alone)?;
+        let cpu_ns = side.control.cpu_ns()?;
+        side.start_peer()?;
+        let took = self.alternate("a snapshot", sharing, |control| control.entered() == serial)?;
+        let side = &mut self.sides[sharing];
+        let (took_s, cpu_ms) = (took.as_secs_f64(), side.cpu_ms_since(cpu_ns)?);
         let [quiet, walking] = self.notes.each_mut().map(Notes::take);
-        Ok(Snapshot { heard: peer.finish()?, took_s, cpu_ms, quiet, walking })
+        Ok(Snapshot { heard: side.end_peer()?, took_s, cpu_ms, quiet, walking })
     }
 
-    /// How long a walk takes where no packets come.
-    pub fn idle_pass(&mut self, round: usize) -> Result<f64, String> {
-        self.bed.rest();
-        let (serial, begin) = (self.change(round), Instant::now());
-        self.play_until("the walk", false, |control| control.marked() == serial)?;
-        let took_s = begin.elapsed().as_secs_f64();
-        self.bed.hit(self.setup.flow_count);
-        Ok(took_s)
-    }
-
-    /// Publishes the table with the other one to compare with, in even rounds, and else without. Returns its number.
-    fn change(&self, round: usize) -> u64 {
-        let [table, drained] = &self.tables;
-        let other = round.is_multiple_of(2).then(|| Arc::clone(drained));
-        let table = Arc::new(table.with_other(other));
-        let serial = table.serial();
-        self.control.publish(table);
-        serial
-    }
-
-    fn play_quiet(&mut self) -> Result<(), String> {
-        let Self { bed, interrupts, notes: [notes, _], .. } = self;
-        let (before, begin) = (interrupts.count()?, Instant::now());
-        bed.play_while(|_| begin.elapsed() < QUIET, |took| notes.note(took));
-        notes.interrupt_count += interrupts.count()? - before;
-        Ok(())
-    }
-
-    /// Until the peer has entered all.
-    fn settle(&mut self) -> Result<(), String> {
-        self.play_until("the peer", false, |control| control.entered() != NONE)
-    }
-
-    /// Works on bursts until something is so, and notes them where they count.
-    fn play_until(
+    /// Plays one side until something is so, and the other one as long, in turns, so that the machine is as fast for both.
+    /// Returns how long the former took, of its own time.
+    fn alternate(
         &mut self,
         what: &str,
-        do_count: bool,
+        walker: usize,
         is_so: impl Fn(&Control) -> bool,
-    ) -> Result<(), String> {
-        let Self { bed, control, interrupts, notes: [_, notes], .. } = self;
-        let (before, begin) = (interrupts.count()?, Instant::now());
-        let mut is_done = false;
-        let goes_on = |_| {
-            is_done = is_so(control);
-            !is_done && begin.elapsed() < WAIT_MAX
-        };
-        let note = |took| {
-            if do_count {
-                notes.note(took);
-            }
-        };
-        bed.play_while(goes_on, note);
-        if do_count {
-            notes.interrupt_count += interrupts.count()? - before;
+    ) -> Result<Duration, String> {
+        let (mut took, mut is_done) = (Duration::ZERO, false);
+        while !is_done && took < WAIT_MAX {
+            let begin = Instant::now();
+            self.play(walker, 1, |control| {
+                is_done = is_so(control);
+                is_done
+            })?;
+            took += begin.elapsed();
+            self.play(1 - walker, 0, |_| false)?;
         }
-        if is_done { Ok(()) } else { Err(format!("{what} took more than {WAIT_MAX:?}")) }
+        if is_done { Ok(took) } else { Err(waited(what)) }
     }
 
-    fn cpu_ms_since(&self, before_ns: [u64; 2]) -> Result<[f64; 2], String> {
-        let [control, sync] = self.control.cpu_ns()?;
-        Ok([control - before_ns[0], sync - before_ns[1]].map(|ns| ns as f64 / 1e6))
+    /// Plays a side's turn or until something is so, and notes all bursts but the first.
+    fn play(
+        &mut self,
+        side: usize,
+        kind: usize,
+        mut is_so: impl FnMut(&Control) -> bool,
+    ) -> Result<(), String> {
+        let Self { sides, interrupts, notes } = self;
+        let (Side { bed, control, .. }, notes) = (&mut sides[side], &mut notes[kind]);
+        let begin = Instant::now();
+        bed.play_while(|_| begin.elapsed() < WARM_UP && !is_so(control), |_| ());
+        let before = interrupts.count()?;
+        bed.play_while(|_| begin.elapsed() < TURN && !is_so(control), |took| notes.note(took));
+        notes.interrupt_count += interrupts.count()? - before;
+        Ok(())
     }
 }

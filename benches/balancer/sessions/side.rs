@@ -1,0 +1,115 @@
+//! A worker with its connections, control, and a peer.
+
+use super::node::{Control, Heard, NONE, Nodes, Peer};
+use crate::bed::{Bed, Setup};
+use core_affinity::CoreId;
+use ipip_lb::config::Config;
+use ipip_lb::services::{ServiceTable, Standing};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The most that a walk may take, or a snapshot.
+pub const WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// The calling thread is the worker; the others have a core of their own.
+pub struct Side {
+    pub bed: Bed,
+    pub control: Control,
+    peer: Option<Peer>,
+    core: CoreId,
+    nodes: Nodes,
+    config: Config,
+    flow_count: u32,
+    /// By the first connections were made; by the second, one backend is drained.
+    tables: [Arc<ServiceTable>; 2],
+}
+
+impl Side {
+    /// With all connections entered, and a peer. Workers look through them within `prepare_ms_max`.
+    pub fn new(setup: &Setup, core: CoreId, prepare_ms_max: u32) -> Result<Self, String> {
+        let nodes = Nodes::new(prepare_ms_max)?;
+        let config = nodes.of_node(setup.configuration());
+        let (bed, mut steering, asker) = Bed::sharing(setup, &config)?;
+        let mut drained = config.clone();
+        for service in &mut drained.services {
+            service.backends[0].weight = 0;
+        }
+        let drained = steering.builder.build(&drained, &Standing::default());
+        let drained = Arc::new(drained.map_err(|error| error.to_string())?);
+        let tables = [Arc::clone(&steering.services), drained];
+        let control =
+            Control::start(core, &config, (steering.publisher, asker), Arc::clone(&tables[0]))?;
+        let flow_count = setup.flow_count;
+        let mut side = Self { bed, control, peer: None, core, nodes, config, flow_count, tables };
+        side.start_peer()?;
+        Ok(side)
+    }
+
+    pub fn start_peer(&mut self) -> Result<(), String> {
+        self.peer = Some(Peer::start(self.core, &self.nodes, &self.config.balancer)?);
+        Ok(())
+    }
+
+    /// Returns what it has heard; nothing where there is none.
+    pub fn end_peer(&mut self) -> Result<Heard, String> {
+        self.peer.take().map_or_else(|| Ok(Heard::default()), Peer::finish)
+    }
+
+    /// Publishes the table with the other one to compare with, in even rounds, and else without. Returns its number.
+    pub fn change(&self, round: usize) -> u64 {
+        let [table, drained] = &self.tables;
+        let other = round.is_multiple_of(2).then(|| Arc::clone(drained));
+        let table = Arc::new(table.with_other(other));
+        let serial = table.serial();
+        self.control.publish(table);
+        serial
+    }
+
+    /// Until the peer has entered all.
+    pub fn settle(&mut self) -> Result<(), String> {
+        self.play_until("the peer", |control| control.entered() != NONE)
+    }
+
+    /// Works on bursts until something is so.
+    pub fn play_until(
+        &mut self,
+        what: &str,
+        is_so: impl Fn(&Control) -> bool,
+    ) -> Result<(), String> {
+        let Self { bed, control, .. } = self;
+        let (begin, mut is_done) = (Instant::now(), false);
+        let goes_on = |_| {
+            is_done = is_so(control);
+            !is_done && begin.elapsed() < WAIT_MAX
+        };
+        bed.play_while(goes_on, |_| ());
+        if is_done { Ok(()) } else { Err(waited(what)) }
+    }
+
+    /// How long a walk takes where no packets come.
+    pub fn idle_pass(&mut self, round: usize) -> Result<f64, String> {
+        self.bed.rest();
+        let (serial, begin) = (self.change(round), Instant::now());
+        self.play_until("the walk", |control| control.marked() == serial)?;
+        let took_s = begin.elapsed().as_secs_f64();
+        self.bed.hit(self.flow_count);
+        Ok(took_s)
+    }
+
+    /// Milliseconds on a CPU since then, of control's thread and of the one that talks to the peer.
+    pub fn cpu_ms_since(&self, before_ns: [u64; 2]) -> Result<[f64; 2], String> {
+        let [control, sync] = self.control.cpu_ns()?;
+        Ok([control - before_ns[0], sync - before_ns[1]].map(|ns| ns as f64 / 1e6))
+    }
+
+    /// Ends control, and checks that all packets that came went.
+    pub fn finish(self) -> Result<(), String> {
+        drop(self.control);
+        self.bed.finish()
+    }
+}
+
+/// What it says where something took too long.
+pub fn waited(what: &str) -> String {
+    format!("{what} took more than {WAIT_MAX:?}")
+}
