@@ -108,19 +108,23 @@ impl<K: Key, V> Table<K, V> {
         (end < self.slot_count()).then_some(Cursor { slot: end })
     }
 
-    /// As [`scan`](Self::scan), and the values can be changed. No flow counts as seen. What the next call will look at, 15
-    /// places at most, is fetched in the meantime.
+    /// As [`scan`](Self::scan), and the values can be changed. `visit` also gets for how long the flow had no packet, as
+    /// [`peek_silent`](Self::peek_silent) returns it. No flow counts as seen. What the next call will look at, 15 places at
+    /// most, is fetched in the meantime.
     pub fn scan_mut(
         &mut self,
+        now: impl Into<u64>,
         cursor: Cursor,
         budget: usize,
-        mut visit: impl FnMut(&K, &mut V),
+        mut visit: impl FnMut(&K, &mut V, u64),
     ) -> Option<Cursor> {
+        let now = self.clock.peek(now.into());
         let start = cursor.slot.min(self.slot_count());
         let end = self.slot_count().min(start.saturating_add(budget));
         for entry in self.store.entries_mut(start..end) {
+            let silent_ns = entry.silent_ns(now);
             if let (Some(key), Some(value)) = (entry.key().copied(), entry.value_mut()) {
-                visit(&key, value);
+                visit(&key, value, silent_ns);
             }
         }
         self.prefetch_entries(end, budget);

@@ -281,8 +281,8 @@ fn a_scan_can_change_values_and_nobody_is_seen_by_it() {
     let (mut cursor, mut shown_count) = (Some(Cursor::default()), 0);
     while let Some(from) = cursor {
         let before_count = shown_count;
-        cursor = table.scan_mut(from, 7, |key, value| {
-            assert_eq!(key[0], *value);
+        cursor = table.scan_mut(3 * STEP_NS, from, 7, |key, value, silent_ns| {
+            assert_eq!((key[0], silent_ns), (*value, 4 * STEP_NS));
             (*value, shown_count) = (*value + 1_000, shown_count + 1);
         });
         assert!(shown_count - before_count <= 7);

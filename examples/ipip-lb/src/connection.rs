@@ -59,10 +59,10 @@ const REMOTE: u8 = 64;
 /// See [`Connection::has_seen_syn`].
 const SAW_SYN: u8 = 128;
 
-/// Into how many parts an idle timeout is divided to note when a connection was last journalled: so many that 256 of
-/// them, which a byte tells apart, are several idle timeouts.
+/// Into how many parts an idle timeout is divided to note when the last packet of a connection came that other nodes know
+/// of: so many that 256 of them, which a byte tells apart, are several idle timeouts.
 const PARTS: u64 = 24;
-/// How many parts after that it is due again: a third of the idle timeout at most, as the first of them
+/// How many parts after that it is due to be said again: a third of the idle timeout at most, as the first of them
 /// may have been nearly over, and the one it is due in too.
 const DUE_PARTS: u8 = 7;
 
@@ -86,7 +86,7 @@ pub struct Connection {
     notes: u8,
     /// Those of TCP's flags that change something when the client sends them, or [`ANY`].
     moved_by: u8,
-    /// When it was last journalled: see [`is_due`](Self::is_due).
+    /// When the last packet came that the other nodes know of: see [`is_due`](Self::is_due).
     journalled: u8,
 }
 
@@ -119,8 +119,8 @@ const fn step(now: Instant) -> u32 {
 }
 
 /// The part of an idle timeout that a time is in, of those that have gone by: the lower bits of its number.
-const fn part(idle_ns: u64, now: Instant) -> u8 {
-    match now.as_ns().checked_div(idle_ns / PARTS) {
+const fn part(idle_ns: u64, time_ns: u64) -> u8 {
+    match time_ns.checked_div(idle_ns / PARTS) {
         Some(number) => number as u8,
         None => 0,
     }
@@ -258,17 +258,19 @@ impl Connection {
         self.moved_by = ANY;
     }
 
-    /// Whether the other nodes are to hear of it again, where it is kept for `idle_ns` after its last
-    /// packet: a third of that has passed since it was last [journalled](Self::set_journalled). A little
-    /// earlier, as a rule.
+    /// Whether the other nodes are to hear of it again, where it is kept for `idle_ns` after its last packet, which came
+    /// `silent_ns` before `now`: the last one that they know of came a third of that ago, and another one has come since.
+    /// A little earlier, as a rule.
     #[must_use]
-    pub const fn is_due(&self, idle_ns: u64, now: Instant) -> bool {
-        part(idle_ns, now).wrapping_sub(self.journalled) >= DUE_PARTS
+    pub const fn is_due(&self, idle_ns: u64, (silent_ns, now): (u64, Instant)) -> bool {
+        let now_ns = now.as_ns();
+        part(idle_ns, now_ns).wrapping_sub(self.journalled) >= DUE_PARTS
+            && part(idle_ns, now_ns.saturating_sub(silent_ns)) != self.journalled
     }
 
-    /// Notes that the other nodes are about to hear of it.
-    pub const fn set_journalled(&mut self, idle_ns: u64, now: Instant) {
-        self.journalled = part(idle_ns, now);
+    /// Notes that the other nodes are about to hear of it, and of its last packet, which came `silent_ns` before `now`.
+    pub const fn set_journalled(&mut self, idle_ns: u64, (silent_ns, now): (u64, Instant)) {
+        self.journalled = part(idle_ns, now.as_ns().saturating_sub(silent_ns));
     }
 
     /// Whether it is over, as far as one can know: then a SYN begins another where its backend takes

@@ -196,26 +196,31 @@ impl<P> Worker<P> {
         let Self { connections, seed, .. } = self;
         let idle_ns = &services.settings.idle_ns;
         let has_found = &mut pass.has_found;
-        let mut refresh = |key: &FlowKey, it: &mut Connection, journal: &mut Journal, is_news| {
+        let mut refresh = |key: &FlowKey,
+                           (it, silent_ns): (&mut Connection, u64),
+                           journal: &mut Journal,
+                           is_news| {
             *connection_count += 1;
             *has_found |= it.is_own_exception();
             let idle_ns = idle_ns[it.state() as usize];
-            let is_due = || it.is_own_exception() && it.is_due(idle_ns, now);
+            let is_due = || it.is_own_exception() && it.is_due(idle_ns, (silent_ns, now));
             if journal.is_kept() && (is_news || is_due()) && journal.note(*key) {
-                it.set_journalled(idle_ns, now);
+                it.set_journalled(idle_ns, (silent_ns, now));
             }
         };
+        let places = (pass.walk, SLOTS_A_STEP);
         let next = match pass.purpose {
-            Purpose::Refresh => connections.walk(pass.walk, SLOTS_A_STEP, |key, it, journal| {
+            Purpose::Refresh => connections.walk(places, now, |key, it, journal| {
                 refresh(key, it, journal, false);
             }),
             Purpose::Mark { .. } => {
                 let mut pairs = pairs(services, seed, connections, pass.walk).into_iter();
-                connections.walk(pass.walk, SLOTS_A_STEP, |key, it, journal| {
+                connections.walk(places, now, |key, (it, silent_ns), journal| {
                     let was_own_exception = it.is_own_exception();
                     let pair = pairs.next().unwrap_or_default();
                     it.set_exception(is_exception(services, &pair, key, it.target));
-                    refresh(key, it, journal, was_own_exception != it.is_own_exception());
+                    let is_news = was_own_exception != it.is_own_exception();
+                    refresh(key, (it, silent_ns), journal, is_news);
                 })
             }
         };

@@ -37,7 +37,7 @@ impl Connections {
             |it: &Connection| it.is_own_exception().then(|| (it.target, it.state(), it.moves()));
         let is_news = said(&before) != said(after) || before.is_remote() && !after.is_remote();
         if is_news && self.journal.note(*key) {
-            after.set_journalled(self.idle_ns(after), now);
+            after.set_journalled(self.idle_ns(after), (0, now));
         }
     }
 
@@ -100,29 +100,31 @@ impl Connections {
         }
     }
 
-    /// Visits the connections in the next `budget` places, which may change them but for their states, and
-    /// says where to go on, or none at the end. Those that come, go or move meanwhile may be missed
-    /// or met twice.
+    /// Visits the connections in the next `budget` places, with the nanoseconds for which they had no packet. It may change
+    /// them but for their states, and says where to go on, or none at the end. Those that come, go or move meanwhile may
+    /// be missed or met twice.
     pub fn walk(
         &mut self,
-        walk: Walk,
-        budget: usize,
-        mut visit: impl FnMut(&FlowKey, &mut Connection, &mut Journal),
+        (walk, budget): (Walk, usize),
+        now: Instant,
+        mut visit: impl FnMut(&FlowKey, (&mut Connection, u64), &mut Journal),
     ) -> Option<Walk> {
         let Self { v4, v6, journal, .. } = self;
         match walk {
             Walk::V4(cursor) if !v4.table.is_empty() => {
-                let next = v4.table.scan_mut(cursor, budget, |key, (it, _)| {
-                    visit(&FlowKey::V4(*key), it, journal);
-                });
+                let next =
+                    v4.table.scan_mut(now.as_ns(), cursor, budget, |key, (it, _), silent_ns| {
+                        visit(&FlowKey::V4(*key), (it, silent_ns), journal);
+                    });
                 Some(next.map_or(Walk::V6(Cursor::default()), Walk::V4))
             }
             Walk::V4(_) => Some(Walk::V6(Cursor::default())),
             Walk::V6(_) if v6.table.is_empty() => None,
             Walk::V6(cursor) => {
-                let next = v6.table.scan_mut(cursor, budget, |key, (it, ())| {
-                    visit(&FlowKey::V6(*key), it, journal);
-                });
+                let next =
+                    v6.table.scan_mut(now.as_ns(), cursor, budget, |key, (it, ()), silent_ns| {
+                        visit(&FlowKey::V6(*key), (it, silent_ns), journal);
+                    });
                 next.map(Walk::V6)
             }
         }

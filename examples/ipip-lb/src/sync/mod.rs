@@ -17,7 +17,8 @@
 //!   [`MOVES`]. So all nodes agree on which of them owns it, whatever their clocks say and however late messages
 //!   are. A connection ends when no node claims it any more: so a claim must come before the end of a connection that
 //!   was a peer's.
-//! - Claim again when it becomes established or is closing, and after a third of its idle timeout.
+//! - Claim again when it becomes established or is closing, and where the last packet that peers know of came a third of
+//!   its idle timeout ago, and another one has come since.
 //! - Offer an end when a connection of its own was an exception, and is forgotten, or is none any more; not when it only
 //!   timed out, as it does everywhere. One that is [closing](crate::connection::State::Closing) need not end at
 //!   once: claimed so, with the time that is left of it, it goes on as long as its client has only closed its half.

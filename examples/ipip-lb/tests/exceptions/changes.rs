@@ -116,6 +116,20 @@ fn an_exception_is_claimed_again_within_a_third_of_its_idle_timeout() {
 }
 
 #[test]
+fn an_exception_that_was_silent_is_claimed_again_within_a_twelfth_of_its_idle_timeout_after_a_packet()
+ {
+    let mut node = Node::new();
+    let clients = drained(&mut node);
+    assert!(node.live(Duration::from_secs(800)).is_empty(), "peers know all that there is");
+    for client in &clients {
+        node.backend(segment(client, ACK));
+    }
+    let said = claims(&node.live(Duration::from_secs(75 + 10)));
+    assert_eq!(said.len(), clients.len());
+    assert!(said.iter().all(|it| it.left_ms > 800_000), "{said:?}");
+}
+
+#[test]
 fn a_peers_exception_is_claimed_once_a_packet_of_it_comes() {
     let (mut first, mut second) = (Node::new(), Node::new());
     let clients = drained(&mut first);

@@ -1,6 +1,8 @@
 //! The connections, as their clients have them: they begin, send packets, end, and say a last word or two.
 
-use crate::model::{CLOSING_MS, ESTABLISHED_MS, OPENING_MS, Packet, Phase, known_ms, routed};
+use crate::model::{
+    CLOSING_MS, ESTABLISHED_MS, OPENING_MS, Packet, Phase, SAID_MS, SILENCE_MS, known_ms, routed,
+};
 use crate::node::name;
 use crate::world::World;
 use std::net::IpAddr;
@@ -15,6 +17,10 @@ pub struct Client {
     pub phase: Phase,
     /// When its last packet came.
     pub seen_ms: u64,
+    /// When a packet came after a long silence, and until when nodes know it that have not heard of that one.
+    woken: Option<(u64, u64)>,
+    /// Since its node may have been killed before others heard of that packet.
+    known_no_longer_than_ms: Option<u64>,
     /// What its backend answers comes back by balancers.
     has_answers: bool,
     /// No packet of it has come since nodes changed: should the table change before one does, nobody
@@ -23,7 +29,7 @@ pub struct Client {
     /// It was on several nodes. Where not all are in sync when it ends, what one of them claimed of it may arrive later.
     pub has_moved: bool,
     /// One of them was killed, or claimed it in error: some node may remember it for longer.
-    pub has_lost_node: bool,
+    has_lost_node: bool,
     /// Some node may not hear that it has ended.
     lingers: bool,
     /// The node that its last packet came to knows that it has ended, and has all others know.
@@ -38,7 +44,28 @@ impl Client {
             Phase::Open => ESTABLISHED_MS,
             Phase::Closing(_) => CLOSING_MS,
         };
-        self.seen_ms + known_ms(idle_ms)
+        let until_ms = self.seen_ms + known_ms(idle_ms);
+        self.known_no_longer_than_ms.map_or(until_ms, |it| it.min(until_ms))
+    }
+
+    /// A packet comes.
+    fn see(&mut self, now_ms: u64) {
+        if self.woken.is_some_and(|(woken_ms, _)| woken_ms + SAID_MS <= now_ms) {
+            (self.woken, self.known_no_longer_than_ms) = (None, None);
+        }
+        if self.seen_ms + SILENCE_MS < now_ms {
+            self.woken = Some((now_ms, self.known_until_ms()));
+        }
+        (self.is_unseen, self.seen_ms) = (false, now_ms);
+    }
+
+    /// A node is killed, which may be its own.
+    pub fn lose_node(&mut self, now_ms: u64) {
+        self.has_lost_node = true;
+        let unsaid = self.woken.filter(|(woken_ms, _)| now_ms < woken_ms + SAID_MS);
+        if let Some((_, until_ms)) = unsaid {
+            self.known_no_longer_than_ms = Some(until_ms);
+        }
     }
 }
 
@@ -139,6 +166,8 @@ impl World {
             began_ms: now_ms,
             phase: Phase::Opening,
             seen_ms: now_ms,
+            woken: None,
+            known_no_longer_than_ms: None,
             has_answers: client.is_multiple_of(3),
             is_unseen: false,
             has_moved: false,
@@ -154,7 +183,7 @@ impl World {
             self.forget(client);
             return Ok(());
         }
-        (known.is_unseen, known.seen_ms) = (false, now_ms);
+        known.see(now_ms);
         if is_new {
             let is_elsewhere = before.is_some_and(|it| it.backend != Some(backend));
             self.met.reused_elsewhere += u64::from(is_elsewhere);
@@ -242,8 +271,10 @@ impl World {
     /// Packets of exceptions come to nodes that have not heard of them: what such a node believes is wrong until it
     /// hears the owner.
     pub fn stray(&mut self) {
-        // Ages are as wrong as messages are late.
-        let old = self.clients.iter().filter(|(_, it)| it.began_ms + 3_000 < self.now_ms);
+        // Ages are as wrong as messages are late. What its owner says of an end does not set right what a peer believes.
+        let old = self.clients.iter().filter(|(_, it)| {
+            it.began_ms + 3_000 < self.now_ms && !matches!(it.phase, Phase::Closing(_))
+        });
         let clients: Vec<u32> = old.map(|(client, _)| *client).collect();
         for client in clients {
             let right = routed(client, self.salt, &self.announced);

@@ -265,7 +265,8 @@ impl World {
             self.lingering.insert(client);
             self.clients.entry(client).and_modify(|it| it.is_end_said = false);
         }
-        self.clients.values_mut().for_each(|client| client.has_lost_node = true);
+        let now_ms = self.now_ms;
+        self.clients.values_mut().for_each(|client| client.lose_node(now_ms));
     }
 
     /// Each connection may come to another node from now on.
