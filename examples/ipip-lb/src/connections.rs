@@ -84,7 +84,8 @@ impl Default for Walk {
 }
 
 impl Connections {
-    /// Tables for `capacity` connections of each IP version, in memory of `node` where that is known.
+    /// Tables for `capacity` connections of each IP version, in memory of `node` where that is known, which hash by
+    /// `table_seed`.
     ///
     /// # Errors
     /// There is not so much memory.
@@ -92,6 +93,7 @@ impl Connections {
         capacity: usize,
         idle_ns: [u64; CLASS_COUNT],
         node: Option<u32>,
+        table_seed: u64,
     ) -> Result<Self, Error> {
         let bytes = Self::bytes(capacity)
             .ok_or_else(|| Error::message(format!("{capacity} connections: too many")))?;
@@ -99,8 +101,8 @@ impl Connections {
         let full = Full::Evict(Classes::ALL);
         let config = Config { capacity, idle_ns, recent_ns: ABANDONED_NS, full };
         Ok(Self {
-            v4: Family::new(arena.clone(), config)?,
-            v6: Family::new(arena, config)?,
+            v4: Family::new(arena.clone(), config, table_seed)?,
+            v6: Family::new(arena, config, table_seed)?,
             idle_ns,
             journal: Journal::default(),
             journal_hints: Hints::new(),

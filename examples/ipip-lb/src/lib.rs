@@ -83,6 +83,7 @@
 //!     node: None,
 //!     mailbox: None,
 //!     sharing: None,
+//!     table_seed: None,
 //! })?;
 //!
 //! let packet = MemPacket::new(&tcp().from("198.51.100.7:4000").to("203.0.113.10:80").build());

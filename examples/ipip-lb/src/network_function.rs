@@ -245,6 +245,7 @@ impl NetworkFunction {
                 let mailbox = mailboxes.take(core)?;
                 Some(Sharing { mailbox, journal_max: *journal_max })
             }),
+            table_seed: None,
         })?;
         let tables = balance.obtained();
         if self.require_hugepages {

@@ -73,6 +73,7 @@ impl Worker {
             node: None,
             mailbox: None,
             sharing: None,
+            table_seed: None,
         });
         let template = tcp().from("0.0.0.1:1").to("203.0.113.10:80").build();
         let packets = (0..64).map(|_| MemPacket::new(&template));

@@ -180,6 +180,7 @@ impl Lb {
                 .exchanges
                 .take(core)
                 .map(|mailbox| Sharing { mailbox, journal_max: JOURNAL_MAX }),
+            table_seed: None,
         })?;
         Ok(balance.probing(probes))
     }

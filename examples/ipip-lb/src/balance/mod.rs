@@ -65,6 +65,7 @@ use quanta::Clock;
 use rate_limit::{Budget, Window};
 use schedule::Schedule;
 use spare::SpareTime;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 drop_reasons! {
@@ -151,6 +152,9 @@ pub struct BalancerConfig {
     pub mailbox: Option<Mailbox<Query, Reply>>,
     /// By which it shares its exceptions with other nodes, where there are any.
     pub sharing: Option<Sharing>,
+    /// By which its tables hash, for tests that are to go alike again; else random, as whoever knows it can fill the places of
+    /// a connection.
+    pub table_seed: Option<u64>,
 }
 
 /// The balancer of one worker.
@@ -199,13 +203,14 @@ impl<P> Balance<P> {
     /// When there is no place for the worker in the counts.
     pub fn new(config: BalancerConfig) -> Result<Self, Error> {
         let BalancerConfig { services, egresses, counts, worker, connections_max, .. } = config;
-        let BalancerConfig { slot_capacity, node, mailbox, sharing, .. } = config;
+        let BalancerConfig { slot_capacity, node, mailbox, sharing, table_seed, .. } = config;
+        let table_seed = table_seed.unwrap_or_else(|| RandomState::new().hash_one("tables"));
         assert!(worker < counts.len(), "counts for {} workers, not for {worker}", counts.len());
         let settings = services.current().settings;
-        let mut schedule = Schedule::new(slot_capacity, node)?;
+        let mut schedule = Schedule::new(slot_capacity, node, table_seed)?;
         schedule.set_persistence_ns(settings.persistence_ns_max);
         let journal_max = sharing.as_ref().map_or(0, |sharing| sharing.journal_max);
-        let connections = Connections::new(connections_max, settings.idle_ns, node)?;
+        let connections = Connections::new(connections_max, settings.idle_ns, node, table_seed)?;
         let state = Worker {
             egresses,
             link: egresses.backends.addresses(),

@@ -20,8 +20,9 @@ pub(super) struct Family<K: Key, H> {
 }
 
 impl<K: Key + Into<FlowKey>, H: Copy> Family<K, H> {
-    pub(super) fn new(arena: Arena, config: Config) -> Result<Self, Error> {
-        Ok(Self { table: Table::new(arena, config)?, hints: Hints::new(), protected_count: 0 })
+    pub(super) fn new(arena: Arena, config: Config, table_seed: u64) -> Result<Self, Error> {
+        let table = Table::with_seed(arena, config, table_seed)?;
+        Ok(Self { table, hints: Hints::new(), protected_count: 0 })
     }
 
     /// The connection of a key. One that an earlier packet of the burst began may be left to

@@ -4,7 +4,7 @@
 //! peer with an older configuration still needs to know the connection, up to the moment when it has the
 //! newer one.
 
-use super::PeerId;
+use super::{PeerId, in_order};
 use hotloop::packet::flow_key::FlowKey;
 use std::collections::HashMap;
 
@@ -35,6 +35,8 @@ impl Held {
     /// Takes out the ends of this epoch and older ones.
     pub fn release(&mut self, epoch: u64) -> Vec<(FlowKey, PeerId)> {
         let released = self.0.extract_if(|_, (its_epoch, _)| *its_epoch <= epoch);
-        released.map(|(key, (_, from))| (key, from)).collect()
+        let mut released: Vec<_> = released.map(|(key, (_, from))| (key, from)).collect();
+        released.sort_unstable_by_key(|(key, _)| in_order(key));
+        released
     }
 }

@@ -71,6 +71,7 @@ pub mod wire;
 use crate::config::{Balancer, Cluster};
 use crate::failure::{BadInput, Failure};
 use crate::hashes::HashKey;
+use hotloop::packet::flow_key::FlowKey;
 pub use merge::{Existing, MOVES, Verdict, is_ahead, merge};
 use mio::Waker;
 pub use peer::{Counts, PeerState, PeerStatus};
@@ -79,7 +80,7 @@ pub use record::{Change, Record};
 use rustix::rand::{GetRandomFlags, getrandom};
 use rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
 pub use session::QUEUE_MAX;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -283,6 +284,12 @@ fn incarnation() -> std::io::Result<u64> {
     // So few bytes come at once, unless a signal comes first (getrandom(2)).
     while getrandom(&mut bytes, GetRandomFlags::empty())? < bytes.len() {}
     Ok(u64::from_ne_bytes(bytes).max(1))
+}
+
+/// By which what a map has kept comes in an order that is the same each time: so simulations go alike again.
+fn in_order(key: &FlowKey) -> (IpAddr, u16, IpAddr, u16, u8) {
+    let ports = (key.source_port(), key.destination_port());
+    (key.source(), ports.0, key.destination(), ports.1, key.protocol())
 }
 
 /// A digest (SHA-256) of what must be equal for nodes to choose alike, whatever services they have. It says

@@ -9,7 +9,7 @@ use super::owners::{Owner, Owners};
 use super::peer::{Peer, PeerStatus};
 use super::session::{Session, Snapshot};
 use super::wire::{Changes, Frame, Hello, Message, NodeState, VERSION};
-use super::{Change, PeerId, Record};
+use super::{Change, PeerId, Record, in_order};
 use hotloop::packet::flow_key::FlowKey;
 use imports::Imports;
 pub use watermark::{Entered, Watermark};
@@ -251,11 +251,12 @@ impl Peers {
         self.owners.end_snapshot(owner, owner_of, |key| {
             let is_ended = !(is_newer && self.held.hold(key, epoch, id));
             if is_ended {
-                ended.push(Change::End(key));
+                ended.push(key);
             }
             is_ended
         });
-        ended.into_iter().for_each(|end| self.import(id, end));
+        ended.sort_unstable_by_key(in_order);
+        ended.into_iter().for_each(|key| self.import(id, Change::End(key)));
         Ok(())
     }
 

@@ -107,6 +107,7 @@ impl Lb {
             node: None,
             mailbox: mailboxes.take(&Core::new(0, 1)),
             sharing,
+            table_seed: Some(1),
         });
         let bench = bench_burst(balance.unwrap());
         Self { bench, counts, builder, publisher, asker, config, standing: Standing::default() }

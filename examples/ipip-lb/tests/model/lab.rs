@@ -87,6 +87,7 @@ impl Lab {
             node: None,
             mailbox: None,
             sharing: None,
+            table_seed: None,
         });
         let bench = bench_burst(balance.expect("memory for few connections"));
         let connections_max = config.balancer.connections_max;
