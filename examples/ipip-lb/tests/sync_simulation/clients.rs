@@ -226,7 +226,11 @@ impl World {
         let known = self.nodes[number].as_ref().and_then(|node| node.worker.knows(client));
         let it = self.clients.get_mut(&client).expect("it is there");
         it.phase = match (it.phase, packet) {
-            (Phase::Opening, Packet::Data) => Phase::Open,
+            (Phase::Opening, Packet::Data) => {
+                // Until then, nodes forget it early.
+                self.fresh.insert(client);
+                Phase::Open
+            }
             (Phase::Opening | Phase::Open, Packet::Fin | Packet::Rst) => {
                 self.met.closings += 1;
                 self.met.resets += u64::from(packet == Packet::Rst);

@@ -28,7 +28,8 @@ pub struct World {
     pub announced: Vec<usize>,
     pub salt: u64,
     pub configuration: Configuration,
-    /// Clients that began a connection since all nodes were in sync: what a node knows of these ends with it.
+    /// Clients that began a connection since all nodes were in sync, or went on once it was open: what a node knows of these
+    /// ends with it.
     pub fresh: BTreeSet<u32>,
     /// Those that ended one.
     pub ended: BTreeSet<u32>,
