@@ -232,13 +232,13 @@ impl Rounds {
     ) -> Result<Duration, String> {
         let (mut took, mut is_done) = (Duration::ZERO, false);
         while !is_done && took < WAIT_MAX {
+            self.play(1 - walker, 0, |_| false)?;
             let begin = Instant::now();
             self.play(walker, 1, |control| {
                 is_done = is_so(control);
                 is_done
             })?;
             took += begin.elapsed();
-            self.play(1 - walker, 0, |_| false)?;
         }
         if is_done { Ok(took) } else { Err(waited(what)) }
     }
