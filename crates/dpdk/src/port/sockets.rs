@@ -26,9 +26,9 @@ pub(super) struct Sockets {
 
 impl Sockets {
     /// The process's XDP sockets, and its packet sockets that are bound to the interface with this
-    /// index, that were not among `before`. From now on, programs that this one starts don't inherit them:
-    /// the drivers leave that open, and a packet socket that another program still has when its port is
-    /// closed would go on taking its share of the interface's packets (packet(7), `PACKET_FANOUT`).
+    /// index, that were not among `before`. From now on, programs that this one starts don't inherit them.
+    /// Drivers open them without `O_CLOEXEC`, and a packet socket that another program still has when its
+    /// port is closed would go on taking its share of the interface's packets (packet(7), `PACKET_FANOUT`).
     pub(super) fn opened_since(before: &BTreeMap<PathBuf, RawFd>, if_index: u32) -> Self {
         let mut sockets = Self::default();
         for (_, number) in open().into_iter().filter(|(name, _)| !before.contains_key(name)) {

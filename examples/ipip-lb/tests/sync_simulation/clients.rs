@@ -227,7 +227,7 @@ impl World {
         let it = self.clients.get_mut(&client).expect("it is there");
         it.phase = match (it.phase, packet) {
             (Phase::Opening, Packet::Data) => {
-                // Until then, nodes forget it early.
+                // Peers that have not heard of that yet forget it as one that opens.
                 self.fresh.insert(client);
                 Phase::Open
             }
