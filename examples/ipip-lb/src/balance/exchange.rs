@@ -12,7 +12,7 @@ use hotloop::packet::flow_key::FlowKey;
 use hotloop::stage::Instant;
 use std::net::Ipv4Addr;
 
-/// How many connections a worker looks up in a turn for an [`Exchange`], at most: a microsecond or two.
+/// How many connections a worker looks up in a turn for an [`Exchange`], at most: each may wait for memory.
 const LOOKUPS_A_TURN: usize = 4;
 
 /// In how many nanoseconds it looks up one of them: a turn that is short takes fewer, so that none takes much longer than the
