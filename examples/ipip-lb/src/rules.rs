@@ -31,7 +31,7 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 
 /// The services, compiled for looking them up.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Rules {
     /// Longest prefixes first.
     v4: Vec<Level<u32>>,

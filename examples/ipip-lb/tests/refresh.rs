@@ -1,11 +1,14 @@
 //! Successive service tables: what is unchanged is kept, and a refresh results in what a build would.
 
+use hotloop::packet::flow_key::FlowKey;
+use hotloop::packet::ip::protocol;
 use hotloop::testing::Rng;
-use ipip_lb::config::{Backend, Config, Health};
+use ipip_lb::config::{Backend, Config, Health, IcmpEcho};
 use ipip_lb::maglev;
 use ipip_lb::services::{Builder, Removal, Service, ServiceTable, Standing, TargetName};
 use std::fmt::Write;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 
 const SERVICES: u8 = 24;
 
@@ -145,4 +148,39 @@ fn what_services_share_takes_memory_once() {
     };
     let own_bytes = maglev::memory_bytes(2, 503) + 2 * size_of::<IpAddr>();
     assert_eq!(bytes([3, 4]), bytes([1, 2]) + own_bytes);
+}
+
+#[test]
+fn the_services_of_a_flow_are_those_of_either_table() {
+    let mut config = config("drop");
+    config.balancer.icmp_echo = IcmpEcho::Forward;
+    let flow = |service: u8, port: u16, protocol: u8| {
+        let (client, vip) = (Ipv4Addr::new(198, 51, 100, 1), Ipv4Addr::new(203, 0, 113, service));
+        let source = SocketAddr::from((client, 4000));
+        FlowKey::new(source, SocketAddr::from((vip, port)), protocol).unwrap()
+    };
+    let build = |config: &Config| Builder::new(config).build(config, &Standing::default()).unwrap();
+    let weighed = |config: &mut Config| config.services[3].backends[0].weight = 0;
+    let removed = |config: &mut Config| drop(config.services.remove(3));
+    let turned = |config: &mut Config| config.services.reverse();
+    let changes: [&dyn Fn(&mut Config); 3] = [&weighed, &removed, &turned];
+    for change in changes {
+        let mut changed = config.clone();
+        change(&mut changed);
+        let (table, other) = (build(&config), Arc::new(build(&changed)));
+        let table = table.with_other(Some(Arc::clone(&other)));
+        let place = |it: Option<&Service>| it.map(std::ptr::from_ref);
+        let places = |its: (Option<&Service>, Option<&Service>)| (place(its.0), place(its.1));
+        for service in 0..=SERVICES {
+            let tcp = flow(service, 80, protocol::TCP);
+            let each = (table.service_of_flow(&tcp), other.service_of_flow(&tcp));
+            assert_eq!(places(table.services_of_flow(&tcp)), places(each), "{tcp:?}");
+            assert_eq!(each.0.is_some(), service < SERVICES);
+            let no_port = flow(service, 81, protocol::TCP);
+            assert_eq!(places(table.services_of_flow(&no_port)), (None, None));
+            // Any of the address, of which there is one.
+            let echo = flow(service, 0, protocol::ICMP);
+            assert_eq!(places(table.services_of_flow(&echo)), places(each), "{echo:?}");
+        }
+    }
 }

@@ -2,7 +2,6 @@
 
 use super::Worker;
 use super::schedule::{ServicePair, is_exception};
-use super::serve::service_of_connection;
 use crate::connection::Connection;
 use crate::connections::Place;
 use crate::counts::WorkerCounts;
@@ -38,8 +37,7 @@ impl<P> Worker<P> {
         }
         let mut claim = Connection::remote(target, record, now);
         let hash = self.seed.hash(&record.key);
-        let service = service_of_connection(services, &record.key);
-        let pair = ServicePair::new(services, service, &record.key, hash);
+        let pair = ServicePair::new(services, &record.key, hash);
         claim.set_exception(is_exception(services, &pair, &record.key, target));
         let Some((place, here, silent_ns)) = self.connections.peek_silent(&record.key, now) else {
             return self.enter_remote(counts, (record, hash), claim, now);

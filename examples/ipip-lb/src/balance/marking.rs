@@ -3,7 +3,6 @@
 
 use super::Worker;
 use super::schedule::{ServicePair, is_exception};
-use super::serve::service_of_connection;
 use crate::connection::{Connection, State};
 use crate::connections::{Connections, Journal, Walk};
 use crate::services::ServiceTable;
@@ -256,9 +255,8 @@ fn pairs<'d>(
 ) -> [ServicePair<'d>; SLOTS_A_STEP] {
     let (mut pairs, mut count) = ([ServicePair::default(); SLOTS_A_STEP], 0);
     connections.scan(walk, SLOTS_A_STEP, |key, _, hash| {
-        let service = service_of_connection(services, &key);
         let hash = hash.unwrap_or_else(|| seed.hash(&key));
-        pairs[count] = ServicePair::new(services, service, &key, hash);
+        pairs[count] = ServicePair::new(services, &key, hash);
         pairs[count].prefetch(services, &key);
         count += 1;
     });

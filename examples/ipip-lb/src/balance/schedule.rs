@@ -1,7 +1,6 @@
 //! Which backend a new connection goes to.
 
 use super::BalanceDrop;
-use super::serve::service_of_connection;
 use crate::config::Scheduler;
 use crate::counts::WorkerCounts;
 use crate::prefix::bits;
@@ -189,23 +188,6 @@ impl Schedule {
     }
 }
 
-/// The target that depends on the configuration alone.
-fn by_configuration(
-    services: &ServiceTable,
-    service: &Service,
-    client: IpAddr,
-    hash: u32,
-) -> Option<TargetId> {
-    let hash = hash_for(services, service, client, hash);
-    services.other_than_client(service, service.by_hash(hash)?, client, hash)
-}
-
-/// The hash by which a service chooses for a client, of a flow with this hash.
-fn hash_for(services: &ServiceTable, service: &Service, client: IpAddr, hash: u32) -> u32 {
-    let is_by_client = service.scheduler == Scheduler::Source;
-    if is_by_client { services.settings.hashes.of_client(client) } else { hash }
-}
-
 /// The services that take the packets of a connection, where any do: by the table in use, and by the
 /// [other](ServiceTable::other) one; and the hash of its flow.
 #[derive(Clone, Copy, Debug, Default)]
@@ -216,23 +198,26 @@ pub struct ServicePair<'d> {
 }
 
 impl<'d> ServicePair<'d> {
-    /// That of a connection which `service` takes by the table in use.
-    #[inline]
-    pub fn new(
-        services: &'d ServiceTable,
-        service: Option<&'d Service>,
-        key: &FlowKey,
-        hash: u32,
-    ) -> Self {
-        let other = services.other().and_then(|other| service_of_connection(other, key));
+    /// That of a connection.
+    #[inline(always)]
+    pub fn new(services: &'d ServiceTable, key: &FlowKey, hash: u32) -> Self {
+        let (service, other) = services.services_of_flow(key);
         Self { service, other, hash }
+    }
+
+    /// That of a connection which `service` takes by the table in use.
+    pub fn of(services: &'d ServiceTable, service: &'d Service, key: &FlowKey, hash: u32) -> Self {
+        match services.other() {
+            Some(_) => Self::new(services, key, hash),
+            None => Self { service: Some(service), other: None, hash },
+        }
     }
 
     /// Asks for the memory that [`is_exception`] reads.
     #[inline]
     pub fn prefetch(&self, services: &ServiceTable, key: &FlowKey) {
         for service in [self.service, self.other].into_iter().flatten() {
-            service.prefetch(hash_for(services, service, key.source(), self.hash));
+            service.prefetch(hash_for(services, service, key, self.hash));
         }
     }
 }
@@ -266,7 +251,36 @@ fn is_elsewhere(
     // is in the midst of anything.
     let is_scheduled_anew = key.protocol() != protocol::TCP
         && matches!(service.scheduler, Scheduler::RoundRobin | Scheduler::LeastConnections);
-    is_scheduled_anew || by_configuration(services, service, key.source(), hash) != Some(target)
+    is_scheduled_anew || by_configuration(services, service, key, hash) != Some(target)
+}
+
+/// The target that depends on the configuration alone.
+#[inline]
+fn by_configuration(
+    services: &ServiceTable,
+    service: &Service,
+    key: &FlowKey,
+    hash: u32,
+) -> Option<TargetId> {
+    let hash = hash_for(services, service, key, hash);
+    let target = service.by_hash(hash)?;
+    // As in `services_of_flow`, a branch for each family.
+    let is_client = match key {
+        FlowKey::V4(key) => services.is_at(target, key.source().into()),
+        FlowKey::V6(key) => services.is_at(target, key.source().into()),
+    };
+    if is_client {
+        services.other_than_client(service, target, key.source(), hash)
+    } else {
+        Some(target)
+    }
+}
+
+/// The hash by which a service chooses for the client of a flow with this hash.
+#[inline(always)]
+fn hash_for(services: &ServiceTable, service: &Service, key: &FlowKey, hash: u32) -> u32 {
+    let is_by_client = service.scheduler == Scheduler::Source;
+    if is_by_client { services.settings.hashes.of_client(key.source()) } else { hash }
 }
 
 fn client_key(service: &Service, client: IpAddr) -> [u64; 3] {

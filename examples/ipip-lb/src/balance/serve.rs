@@ -5,7 +5,7 @@ use super::fragments::Datagram;
 use super::schedule::{ServicePair, is_exception};
 use super::{BalanceDrop, Turn, Worker, refusal};
 use crate::arrival::hash;
-use crate::config::{IcmpEcho, Scheduler};
+use crate::config::Scheduler;
 use crate::connection::{Connection, State, is_syn};
 use crate::connections::{Place, Vacancy};
 use crate::counts::WorkerCounts;
@@ -151,7 +151,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
             connection.go_on_with(target, now);
             connection.follow_client(packet.flags, now);
         }
-        let pair = ServicePair::new(services, Some(service), packet.key, packet.hash);
+        let pair = ServicePair::of(services, service, packet.key, packet.hash);
         connection.set_exception(is_exception(services, &pair, packet.key, target));
         self.connections.set((place, packet.key), connection, now);
         Ok(target)
@@ -184,7 +184,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
             {
                 connection.target = chosen;
             }
-            let pair = ServicePair::new(services, Some(service), packet.key, hash);
+            let pair = ServicePair::of(services, service, packet.key, hash);
             let is_exception = is_exception(services, &pair, packet.key, connection.target);
             connection.set_exception(is_exception);
             self.connections.set((place, packet.key), connection, now);
@@ -342,15 +342,6 @@ impl<P: PacketBuf + Carries> Worker<P> {
     }
 }
 
-/// The service that takes the packets of a connection that is known.
-pub(super) fn service_of_connection<'d>(
-    services: &'d ServiceTable,
-    key: &FlowKey,
-) -> Option<&'d Service> {
-    let is_echo = matches!(key.protocol(), protocol::ICMP | protocol::ICMPV6);
-    service_for(services, key.destination(), key.protocol(), key.destination_port(), is_echo).ok()
-}
-
 /// The service that takes a packet to this address; of echo requests that are to be forwarded, any of
 /// the address.
 fn service_for(
@@ -361,9 +352,6 @@ fn service_for(
     is_echo: bool,
 ) -> Result<&Service, BalanceDrop> {
     let service = services.service_of(address, protocol, port);
-    let any = || {
-        let is_forwarded_echo = is_echo && services.settings.icmp_echo == IcmpEcho::Forward;
-        if is_forwarded_echo { services.any_service_of(address) } else { None }
-    };
-    service.or_else(any).ok_or(BalanceDrop::NoService)
+    let echo = || if is_echo { services.service_of_echo(address) } else { None };
+    service.or_else(echo).ok_or(BalanceDrop::NoService)
 }

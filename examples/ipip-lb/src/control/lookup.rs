@@ -6,10 +6,9 @@ use crate::balance::{Query, Reply};
 use crate::config::{IcmpEcho, Scheduler};
 use crate::connection::Connection;
 use crate::hashes::Hashes;
-use crate::services::{Found, Service, ServiceTable};
+use crate::services::{Found, Service, ServiceTable, is_echo};
 use hotloop::engine::Shard;
 use hotloop::packet::flow_key::FlowKey;
-use hotloop::packet::ip::protocol;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 
@@ -29,8 +28,7 @@ impl Operator {
                 "worker": worker, "service": null, "rule": null, "backend": null, "why": why,
             }));
         }
-        let any = || if is_echo(&key) { table.any_service_of(key.destination()) } else { None };
-        let service = table.service_of_flow(&key).or_else(any);
+        let (service, _) = table.services_of_flow(&key);
         let rule = service.and_then(|service| {
             let configured = self.config.services.iter().find(|it| *it.name == *service.name)?;
             let (address, protocol) = (&configured.address, configured.protocol);
@@ -47,14 +45,9 @@ impl Operator {
     }
 }
 
-/// Whether a flow is of echo requests.
-const fn is_echo(key: &FlowKey) -> bool {
-    matches!(key.protocol(), protocol::ICMP | protocol::ICMPV6)
-}
-
 /// What becomes of echo requests to a service's address that go to no backend.
 fn echo_fate(table: &ServiceTable, key: &FlowKey) -> Option<&'static str> {
-    if !is_echo(key) || !table.is_vip(key.destination()) {
+    if !is_echo(key.protocol()) || !table.is_vip(key.destination()) {
         return None;
     }
     match table.settings.icmp_echo {

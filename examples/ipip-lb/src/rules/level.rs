@@ -77,7 +77,7 @@ pub struct Vip {
 }
 
 /// A [`Vip`] as lookups need it: 16 bytes for IPv4, 32 for IPv6.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Slot<B> {
     network: B,
     pub tcp: PortTable,
@@ -102,7 +102,7 @@ impl<B: Bits> Slot<B> {
 
 /// The prefixes of one length, in a hash table of which at most half is in use: a prefix is in the
 /// slot of its hash, or in one soon after it, with no empty one between.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Level<B> {
     mask: B,
     /// What leaves of a hash as many bits as number the slots.

@@ -65,14 +65,14 @@ const PAGE_PORTS: usize = 256;
 type Page = [u32; PAGE_PORTS];
 
 /// The ports from `start` up to the next piece's.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Piece {
     start: u32,
     service: ServiceIndex,
 }
 
 /// The ports of a service where no other has any: what most prefixes have.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Range {
     first: u16,
     last: u16,
@@ -94,7 +94,7 @@ impl Range {
 const END: u32 = 1 << 16;
 
 /// The port tables of all prefixes.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct PortTables {
     ranges: Vec<Range>,
     /// Lists of pieces, one after the other. Each begins with port 0 and ends with [`END`].

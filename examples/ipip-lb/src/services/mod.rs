@@ -7,11 +7,13 @@
 mod build;
 mod digest;
 mod maglevs;
+mod other;
 mod refresh;
 mod slots;
 
 pub use build::{Builder, Removal, RemovedTarget, Standing, TargetName};
 pub use maglevs::Maglevs;
+pub use other::is_echo;
 pub use slots::{SLOTS_SPARE, TooManyTargets};
 
 use crate::blocks::Blocks;
@@ -27,6 +29,7 @@ use hotloop::packet::flow_key::{FlowKey, FlowKeyV4};
 use hotloop::packet::ip::protocol;
 use hotloop::packet::ipip::Tunnel;
 use hotloop::stage::Instant;
+use other::Other;
 use std::collections::HashSet;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -65,7 +68,7 @@ pub struct ServiceTable {
     /// Whether there is a limit on new connections.
     has_limits: bool,
     /// See [`other`](Self::other).
-    other: Option<Arc<Self>>,
+    other: Option<Other>,
     /// What holds for all services.
     pub settings: Settings,
 }
@@ -219,9 +222,13 @@ impl ServiceTable {
     #[inline(always)]
     #[must_use]
     pub fn service_of(&self, address: IpAddr, protocol: u8, port: u16) -> Option<&Service> {
+        self.index_of(address, protocol, port).map(|index| &self.services[index])
+    }
+
+    #[inline(always)]
+    fn index_of(&self, address: IpAddr, protocol: u8, port: u16) -> Option<usize> {
         let has_ports = protocol == protocol::TCP || protocol == protocol::UDP;
-        let index = self.rules.find(address, protocol, has_ports.then_some(port))?;
-        Some(&self.services[index])
+        self.rules.find(address, protocol, has_ports.then_some(port))
     }
 
     /// The service of a flow from a client.
@@ -284,24 +291,6 @@ impl ServiceTable {
             Some(limit) if !limit.admits(now) => Err(Refused::Service),
             _ => Ok(()),
         }
-    }
-
-    /// Another table that peers may choose backends by: the one that is being prepared, or the one before this one. What
-    /// it places elsewhere is an exception, too.
-    #[inline(always)]
-    #[must_use]
-    pub const fn other(&self) -> Option<&Arc<Self>> {
-        self.other.as_ref()
-    }
-
-    /// This table with an `other`, from which it takes what that one has itself. It has a number of its own.
-    #[must_use]
-    pub fn with_other(&self, other: Option<Arc<Self>>) -> Self {
-        let alone = |other: Arc<Self>| match other.other {
-            Some(_) => Arc::new(Self { other: None, ..(*other).clone() }),
-            None => other,
-        };
-        Self { serial: next_serial(), other: other.map(alone), ..self.clone() }
     }
 
     /// Whether the first packet of a connection can be taken without a look at limits or at another table.

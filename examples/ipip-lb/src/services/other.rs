@@ -1,0 +1,93 @@
+//! A second table, by which connections are compared as well.
+
+use super::{Service, ServiceTable, next_serial};
+use crate::config::IcmpEcho;
+use hotloop::packet::flow_key::FlowKey;
+use hotloop::packet::ip::protocol;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Another table, and what lookups in both need to know of it.
+#[derive(Clone, Debug)]
+pub(super) struct Other {
+    table: Arc<ServiceTable>,
+    /// Whether both have the same rules, as most do: then what one of them finds is at the same index in the other one.
+    has_same_rules: bool,
+}
+
+impl ServiceTable {
+    /// Another table that peers may choose backends by: the one that is being prepared, or the one before this one. What
+    /// it places elsewhere is an exception, too.
+    #[inline(always)]
+    #[must_use]
+    pub fn other(&self) -> Option<&Arc<Self>> {
+        self.other.as_ref().map(|it| &it.table)
+    }
+
+    /// This table with an `other`, from which it takes what that one has itself. It has a number of its own.
+    #[must_use]
+    pub fn with_other(&self, other: Option<Arc<Self>>) -> Self {
+        let alone = |other: Arc<Self>| match other.other {
+            Some(_) => Arc::new(Self { other: None, ..(*other).clone() }),
+            None => other,
+        };
+        let other = other
+            .map(|other| Other { has_same_rules: self.rules == other.rules, table: alone(other) });
+        Self { serial: next_serial(), other, ..self.clone() }
+    }
+
+    /// The services that take the packets of a flow from a client, echo requests included where these are forwarded: by
+    /// this table, and by the [`other`](Self::other) one.
+    #[inline]
+    #[must_use]
+    pub fn services_of_flow(&self, key: &FlowKey) -> (Option<&Service>, Option<&Service>) {
+        // With a branch for each family the address stays in registers. In memory, it would be read before all of its
+        // bytes were there, which takes as long as the rest.
+        let (service, other) = match key {
+            FlowKey::V4(it) => {
+                self.services_of(it.destination().into(), it.protocol(), it.destination_port())
+            }
+            FlowKey::V6(it) => {
+                self.services_of(it.destination().into(), it.protocol(), it.destination_port())
+            }
+        };
+        if !is_echo(key.protocol()) {
+            return (service, other);
+        }
+        let address = key.destination();
+        let of_echo = || self.other().and_then(|it| it.service_of_echo(address));
+        (service.or_else(|| self.service_of_echo(address)), other.or_else(of_echo))
+    }
+
+    /// By the rules alone.
+    #[inline(always)]
+    fn services_of(
+        &self,
+        address: IpAddr,
+        protocol: u8,
+        port: u16,
+    ) -> (Option<&Service>, Option<&Service>) {
+        let index = self.index_of(address, protocol, port);
+        let other = self.other.as_ref().and_then(|Other { table, has_same_rules }| {
+            let its_index =
+                if *has_same_rules { index } else { table.index_of(address, protocol, port) };
+            its_index.map(|index| &table.services[index])
+        });
+        (index.map(|index| &self.services[index]), other)
+    }
+
+    /// The service that takes echo requests to `address` where none takes their protocol: any of the address, where they
+    /// are forwarded.
+    #[must_use]
+    pub fn service_of_echo(&self, address: IpAddr) -> Option<&Service> {
+        let is_forwarded = self.settings.icmp_echo == IcmpEcho::Forward;
+        if is_forwarded { self.any_service_of(address) } else { None }
+    }
+}
+
+/// Whether flows of a protocol are of echo requests.
+#[inline]
+#[must_use]
+pub const fn is_echo(protocol: u8) -> bool {
+    matches!(protocol, protocol::ICMP | protocol::ICMPV6)
+}
