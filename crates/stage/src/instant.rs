@@ -31,6 +31,13 @@ impl Instant {
     pub const fn ns_since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
+
+    /// The point `ns` nanoseconds before this; the clock's zero where that is later.
+    #[inline]
+    #[must_use]
+    pub const fn earlier_by(self, ns: u64) -> Self {
+        Self(self.0.saturating_sub(ns))
+    }
 }
 
 impl From<Instant> for u64 {
@@ -64,6 +71,7 @@ mod tests {
         let (early, late) = (Instant::from_ns(10), Instant::from_ns(25));
         assert_eq!(late.ns_since(early), 15);
         assert_eq!(early.ns_since(late), 0);
+        assert_eq!((late.earlier_by(10).as_ns(), early.earlier_by(25).as_ns()), (15, 0));
         assert_eq!((Instant::from_ns(u64::MAX) + Duration::from_secs(1)).as_ns(), u64::MAX);
         assert_eq!(Instant::from_ns(1_500_000_000).to_string(), "1.500000000 s");
     }

@@ -259,18 +259,17 @@ impl Connection {
     }
 
     /// Whether the other nodes are to hear of it again, where it is kept for `idle_ns` after its last packet, which came
-    /// `silent_ns` before `now`: the last one that they know of came a third of that ago, and another one has come since.
-    /// A little earlier, as a rule.
+    /// at `seen`: the last one that they know of came a third of that ago, and another one has come since. A little
+    /// earlier, as a rule.
     #[must_use]
-    pub const fn is_due(&self, idle_ns: u64, (silent_ns, now): (u64, Instant)) -> bool {
-        let now_ns = now.as_ns();
-        part(idle_ns, now_ns).wrapping_sub(self.journalled) >= DUE_PARTS
-            && part(idle_ns, now_ns.saturating_sub(silent_ns)) != self.journalled
+    pub const fn is_due(&self, idle_ns: u64, seen: Instant, now: Instant) -> bool {
+        part(idle_ns, now.as_ns()).wrapping_sub(self.journalled) >= DUE_PARTS
+            && part(idle_ns, seen.as_ns()) != self.journalled
     }
 
-    /// Notes that the other nodes are about to hear of it, and of its last packet, which came `silent_ns` before `now`.
-    pub const fn set_journalled(&mut self, idle_ns: u64, (silent_ns, now): (u64, Instant)) {
-        self.journalled = part(idle_ns, now.as_ns().saturating_sub(silent_ns));
+    /// Notes that the other nodes are about to hear of it, and that its last packet came at `seen`.
+    pub const fn set_journalled(&mut self, idle_ns: u64, seen: Instant) {
+        self.journalled = part(idle_ns, seen.as_ns());
     }
 
     /// Whether it is over, as far as one can know: then a SYN begins another where its backend takes

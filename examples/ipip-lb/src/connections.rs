@@ -278,8 +278,8 @@ impl Connections {
         }
     }
 
-    /// Changes the connection of a key in its place, which it must not have left. What other nodes need to
-    /// know of that is journalled.
+    /// Changes the connection of a key in its place, which it must not have left, and which had its last packet at
+    /// `seen`. What other nodes need to know of that is journalled.
     ///
     /// # Panics
     /// When it has.
@@ -287,10 +287,10 @@ impl Connections {
         &mut self,
         (place, key): (Place, &FlowKey),
         mut connection: Connection,
-        now: Instant,
+        seen: Instant,
     ) {
         if self.journal.is_kept() {
-            self.journal_change((place, key), &mut connection, now);
+            self.journal_change((place, key), &mut connection, seen);
         }
         match place {
             Place::V4(handle) => self.v4.set(handle, connection),

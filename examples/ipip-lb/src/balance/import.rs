@@ -55,7 +55,7 @@ impl<P> Worker<P> {
                 let mut reclaimed = here;
                 reclaimed.set_moves(record.moves.wrapping_add(1));
                 // Which is journalled if it is an exception.
-                self.connections.set((place, &record.key), reclaimed, now);
+                self.connections.set((place, &record.key), reclaimed, now.earlier_by(silent_ns));
                 Imported::Taken
             }
             Verdict::Replace => {

@@ -202,9 +202,10 @@ impl<P> Worker<P> {
             *connection_count += 1;
             *has_found |= it.is_own_exception();
             let idle_ns = idle_ns[it.state() as usize];
-            let is_due = || it.is_own_exception() && it.is_due(idle_ns, (silent_ns, now));
+            let seen = now.earlier_by(silent_ns);
+            let is_due = || it.is_own_exception() && it.is_due(idle_ns, seen, now);
             if journal.is_kept() && (is_news || is_due()) && journal.note(*key) {
-                it.set_journalled(idle_ns, (silent_ns, now));
+                it.set_journalled(idle_ns, seen);
             }
         };
         let places = (pass.walk, SLOTS_A_STEP);

@@ -273,10 +273,10 @@ fn other_nodes_hear_of_it_again_within_a_third_of_its_idle_timeout() {
     const IDLE_NS: u64 = 12_000_000_000;
     for (start_ms, silent_ms) in [(0, 0), (37, 0), (499, 499), (123_456, 7_000)] {
         let mut connection = tcp(ACK);
-        connection.set_journalled(IDLE_NS, (silent_ms * 1_000_000, at(start_ms)));
         let seen_ms = start_ms - silent_ms;
+        connection.set_journalled(IDLE_NS, at(seen_ms));
         let is_due = |ms, silent_ms: u64| {
-            connection.is_due(IDLE_NS, (silent_ms * 1_000_000, at(seen_ms + ms)))
+            connection.is_due(IDLE_NS, at(seen_ms + ms - silent_ms), at(seen_ms + ms))
         };
         // Packets come again and again.
         assert!((0..3_000).step_by(10).all(|ms| !is_due(ms, 0)));
@@ -286,7 +286,7 @@ fn other_nodes_hear_of_it_again_within_a_third_of_its_idle_timeout() {
         // There was none.
         assert!((0..12_000).step_by(10).all(|ms| !is_due(ms, ms)));
     }
-    assert!(!tcp(ACK).is_due(0, (0, at(100_000))));
+    assert!(!tcp(ACK).is_due(0, at(100_000), at(100_000)));
 }
 
 #[test]

@@ -30,14 +30,14 @@ impl Connections {
         &mut self,
         (place, key): (Place, &FlowKey),
         after: &mut Connection,
-        now: Instant,
+        seen: Instant,
     ) {
         let Some(before) = self.connection(place) else { return };
         let said =
             |it: &Connection| it.is_own_exception().then(|| (it.target, it.state(), it.moves()));
         let is_news = said(&before) != said(after) || before.is_remote() && !after.is_remote();
         if is_news && self.journal.note(*key) {
-            after.set_journalled(self.idle_ns(after), (0, now));
+            after.set_journalled(self.idle_ns(after), seen);
         }
     }
 

@@ -148,6 +148,22 @@ fn an_exception_that_moved_here_unknown_to_its_peer_is_claimed_again() {
     assert!(record.left_ms > 899_000, "{record:?}");
 }
 
+/// It is claimed again then with the time of its last packet, so that the next one is news.
+#[test]
+fn an_exception_that_is_claimed_again_without_a_packet_is_so_after_the_next_one() {
+    let (mut node, claimed) = taken_over(5);
+    node.changes();
+    node.advance(Duration::from_secs(80));
+    node.import(&[Change::Claim(Record { moves: 9, ..claimed })]);
+    let said = node.changes();
+    let [record] = node::claims(&said)[..] else { panic!("{said:?}") };
+    assert!((818_000..=820_000).contains(&record.left_ms), "{record:?}");
+    node.backend(segment(ACK));
+    let said = node.live(Duration::from_secs(300));
+    let [record] = node::claims(&said)[..] else { panic!("{said:?}") };
+    assert!(record.left_ms > 600_000, "{record:?}");
+}
+
 /// What is over has little time left, however late its last packet came.
 #[test]
 fn a_connection_that_moves_with_its_last_packet_is_over_where_it_was_before() {
