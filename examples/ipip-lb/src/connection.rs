@@ -258,6 +258,11 @@ impl Connection {
         self.moved_by = ANY;
     }
 
+    /// Another node has seen that it is established, where this one has seen nothing but its SYN.
+    pub const fn establish(&mut self) {
+        self.set_state(State::Established);
+    }
+
     /// Whether the other nodes are to hear of it again, where it is kept for `idle_ns` after its last packet, which came
     /// at `seen`: the last one that they know of came a third of that ago, and another one has come since. A little
     /// earlier, as a rule.

@@ -42,8 +42,12 @@ impl<P> Worker<P> {
         let Some((place, here, silent_ns)) = self.connections.peek_silent(&record.key, now) else {
             return self.enter_remote(counts, (record, hash), claim, now);
         };
-        match self.verdict(services, (&here, silent_ns), record, now) {
-            Verdict::Known => Imported::Taken,
+        let existing = self.existing(services, (&here, silent_ns), record, now);
+        // One whose backend is gone is about to get another one.
+        let verdict = existing.map_or(Verdict::Replace, |it| merge(&it, record));
+        let is_established = existing.is_some_and(|it| it.is_established_by(record));
+        match verdict {
+            Verdict::Known if !is_established => Imported::Taken,
             Verdict::Stale => Imported::Stale,
             Verdict::Renew => {
                 let mut renewed = here;
@@ -51,11 +55,16 @@ impl<P> Worker<P> {
                 self.connections.set_remote(place, renewed, left_ns(record));
                 Imported::Taken
             }
-            Verdict::Reclaim => {
-                let mut reclaimed = here;
-                reclaimed.set_moves(record.moves.wrapping_add(1));
+            Verdict::Reclaim | Verdict::Known => {
+                let mut changed = here;
+                if verdict == Verdict::Reclaim {
+                    changed.set_moves(record.moves.wrapping_add(1));
+                }
+                if is_established {
+                    changed.establish();
+                }
                 // Which is journalled if it is an exception.
-                self.connections.set((place, &record.key), reclaimed, now.earlier_by(silent_ns));
+                self.connections.set((place, &record.key), changed, now.earlier_by(silent_ns));
                 Imported::Taken
             }
             Verdict::Replace => {
@@ -83,23 +92,22 @@ impl<P> Worker<P> {
         Imported::Taken
     }
 
-    /// What to do with a claim to a connection that is known here.
-    fn verdict(
+    /// What is known here of a connection that a peer claims; none where its backend is gone.
+    fn existing(
         &self,
         services: &ServiceTable,
         (here, silent_ns): (&Connection, u64),
         record: &Record,
         now: Instant,
-    ) -> Verdict {
-        // One whose backend is gone is about to get another one.
-        let Some(target) = services.active(here.target) else { return Verdict::Replace };
+    ) -> Option<Existing> {
+        let target = services.active(here.target)?;
         // Of one of this node's own, the time that is left says which node saw a packet last. It depends on the
         // state, too: what is over at the peer has little left after the latest packet.
         let idle_ns = match here.is_remote() {
             true => self.connections.idle_ns(here),
             false => services.settings.idle_ns[record.state as usize],
         };
-        let existing = Existing {
+        Some(Existing {
             backend: target.address(),
             state: here.state(),
             age_ms: here.age_ms(now),
@@ -108,8 +116,7 @@ impl<P> Worker<P> {
             is_own: !here.is_remote(),
             is_exception: here.is_exception(),
             has_seen_syn: here.has_seen_syn(),
-        };
-        merge(&existing, record)
+        })
     }
 
     /// Enters a claim to a connection that is not known here.

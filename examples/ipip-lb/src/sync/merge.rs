@@ -25,6 +25,20 @@ pub struct Existing {
     pub has_seen_syn: bool,
 }
 
+impl Existing {
+    /// Whether a claim says that this node's own connection is established, where this node has seen nothing but its SYN:
+    /// of this connection, not of an earlier one between the same ports.
+    #[must_use]
+    pub fn is_established_by(&self, claim: &Record) -> bool {
+        let states = (self.state, claim.state);
+        let is_younger = claim.age_ms <= self.age_ms.saturating_add(MARGIN_MS);
+        self.is_own
+            && self.backend == claim.backend
+            && states == (State::Opening, State::Established)
+            && is_younger
+    }
+}
+
 /// What to do with a claim.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Verdict {
@@ -35,9 +49,11 @@ pub enum Verdict {
     /// state unless that is [`State::Opening`]; what this node saw of its SYN stays.
     Renew,
     /// Both say the same backend, and the connection, this node's own, has moved here since, without this node
-    /// knowing from where. It takes the claim's `moves` and one more, and is claimed again if it is an exception here.
+    /// knowing from where. It takes the claim's `moves` and one more, may be
+    /// [established](Existing::is_established_by), and is claimed again if it is an exception here.
     Reclaim,
-    /// Both say the same backend, and the peer knows nothing newer. Nothing changes.
+    /// Both say the same backend, and the peer knows nothing newer. Nothing changes, but that it may be
+    /// [established](Existing::is_established_by).
     Known,
     /// What is here wins. Nothing changes, and the claim counts as stale.
     Stale,

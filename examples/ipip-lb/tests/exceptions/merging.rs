@@ -164,6 +164,30 @@ fn an_exception_that_is_claimed_again_without_a_packet_is_so_after_the_next_one(
     assert!(record.left_ms > 600_000, "{record:?}");
 }
 
+/// The client's SYN came here, on its way to a backend that was drained then, and what followed to the peer.
+#[test]
+fn a_connection_is_established_once_a_peer_says_so_unless_it_means_an_earlier_one() {
+    for (age_ms, state) in [(900, Established), (60_000, Opening)] {
+        let mut node = Node::new();
+        let backend = node.backend(segment(SYN));
+        node.weigh(&backend.to_string(), 0);
+        assert_eq!(node::claims(&node.changes())[..].len(), 1);
+        node.advance(Duration::from_secs(1));
+        let its = record(CLIENT, &backend.to_string(), Established, (age_ms, 899_000));
+        node.import(&[Change::Claim(its)]);
+        assert_eq!(owned(&node), (false, 0));
+        assert_eq!(node.connection(CLIENT, WEB).map(|it| it.state()), Some(state));
+        let said = node::claims(&node.changes());
+        assert!(said.iter().all(|it| it.state == Established), "{said:?}");
+        assert_eq!(said.len(), usize::from(state == Established));
+        // So no claim to another backend takes its place that is established as well, and later.
+        let other = BACKENDS.into_iter().find(|it| **it != backend.to_string()).unwrap();
+        node.import(&[claim(CLIENT, other, Established, (500, 899_500))]);
+        let is_kept = node.known(CLIENT, WEB) == Some(backend);
+        assert_eq!(is_kept, state == Established);
+    }
+}
+
 /// What is over has little time left, however late its last packet came.
 #[test]
 fn a_connection_that_moves_with_its_last_packet_is_over_where_it_was_before() {
