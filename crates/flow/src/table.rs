@@ -87,8 +87,8 @@ impl<K: Key, V> Table<K, V> {
         Self::with_seed(arena, config, RandomState::new().hash_one("flows"))
     }
 
-    /// As [`new`](Self::new), with a given seed: for tests. An attacker who knows the seed can fill the
-    /// places of a flow of their choice, which is then refused.
+    /// As [`new`](Self::new), with a given seed: for what is to go alike each time, such as tests and simulations. An
+    /// attacker who knows the seed can fill the places of a flow of their choice, which is then refused.
     ///
     /// # Errors
     /// As [`new`](Self::new).

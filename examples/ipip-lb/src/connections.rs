@@ -7,6 +7,7 @@ mod shared;
 use crate::connection::{ABANDONED_NS, Connection, State};
 use crate::services::TargetId;
 use family::Family;
+pub(crate) use family::new_table;
 use hotloop::arena::{Arena, Obtained, Request};
 use hotloop::flow::{self, CLASS_COUNT, Classes, Config, Cursor, Full, Handle, Hint, Hints, Table};
 use hotloop::packet::PacketBuf;
@@ -85,7 +86,7 @@ impl Default for Walk {
 
 impl Connections {
     /// Tables for `capacity` connections of each IP version, in memory of `node` where that is known, which hash by
-    /// `table_seed`.
+    /// `table_seed`, or each by a random seed of its own.
     ///
     /// # Errors
     /// There is not so much memory.
@@ -93,7 +94,7 @@ impl Connections {
         capacity: usize,
         idle_ns: [u64; CLASS_COUNT],
         node: Option<u32>,
-        table_seed: u64,
+        table_seed: Option<u64>,
     ) -> Result<Self, Error> {
         let bytes = Self::bytes(capacity)
             .ok_or_else(|| Error::message(format!("{capacity} connections: too many")))?;

@@ -273,7 +273,7 @@ mod tests {
 
     /// A walk through a million places in a second, at its beginning.
     fn pass(purpose: Purpose) -> Pass {
-        let connections = Connections::new(64, [0; 8], None, 1).unwrap();
+        let connections = Connections::new(64, [0; 8], None, Some(1)).unwrap();
         let slots_per_ns = (1_000_000 << PACE_BITS) / SECOND_NS;
         Pass { slots_per_ns, ..Pass::new(purpose, &connections, Instant::from_ns(0), SECOND_NS) }
     }

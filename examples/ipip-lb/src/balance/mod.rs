@@ -65,7 +65,6 @@ use quanta::Clock;
 use rate_limit::{Budget, Window};
 use schedule::Schedule;
 use spare::SpareTime;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 drop_reasons! {
@@ -152,8 +151,8 @@ pub struct BalancerConfig {
     pub mailbox: Option<Mailbox<Query, Reply>>,
     /// By which it shares its exceptions with other nodes, where there are any.
     pub sharing: Option<Sharing>,
-    /// By which its tables hash, for tests that are to go alike again; else random, as whoever knows it can fill the places of
-    /// a connection.
+    /// By which its tables hash, for tests that are to go alike each time; else each has a random one, as an attacker
+    /// who knows it can fill the places of a connection.
     pub table_seed: Option<u64>,
 }
 
@@ -204,7 +203,6 @@ impl<P> Balance<P> {
     pub fn new(config: BalancerConfig) -> Result<Self, Error> {
         let BalancerConfig { services, egresses, counts, worker, connections_max, .. } = config;
         let BalancerConfig { slot_capacity, node, mailbox, sharing, table_seed, .. } = config;
-        let table_seed = table_seed.unwrap_or_else(|| RandomState::new().hash_one("tables"));
         assert!(worker < counts.len(), "counts for {} workers, not for {worker}", counts.len());
         let settings = services.current().settings;
         let mut schedule = Schedule::new(slot_capacity, node, table_seed)?;

@@ -2,6 +2,7 @@
 
 use super::BalanceDrop;
 use crate::config::Scheduler;
+use crate::connections::new_table;
 use crate::counts::WorkerCounts;
 use crate::prefix::bits;
 use crate::services::{Choice, Found, Service, ServiceTable, TargetId};
@@ -45,12 +46,16 @@ impl Schedule {
     ///
     /// # Errors
     /// There is no memory.
-    pub fn new(slot_capacity: usize, node: Option<u32>, table_seed: u64) -> Result<Self, Error> {
+    pub fn new(
+        slot_capacity: usize,
+        node: Option<u32>,
+        table_seed: Option<u64>,
+    ) -> Result<Self, Error> {
         let bytes = Table::<[u64; 3], StickyTarget>::bytes(CLIENTS_MAX).expect("a small table");
         let (arena, obtained) = Arena::new(Request { node, ..Request::new(bytes) })?;
         let full = Full::Evict(Classes::ALL);
         let config = Config { full, ..Config::new(CLIENTS_MAX, 0) };
-        let clients = Table::with_seed(arena, config, table_seed)?;
+        let clients = new_table(arena, config, table_seed)?;
         Ok(Self { loads: vec![Load::default(); slot_capacity].into(), clients, obtained })
     }
 

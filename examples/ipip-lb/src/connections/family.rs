@@ -4,7 +4,7 @@ use super::journal::Journal;
 use crate::connection::Connection;
 use crate::services::TargetId;
 use hotloop::arena::Arena;
-use hotloop::flow::{self, Class, Config, Handle, Hints, Key, Table};
+use hotloop::flow::{self, Class, Config, FlowError, Handle, Hints, Key, Table};
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::stage::{Error, Instant};
 
@@ -20,8 +20,12 @@ pub(super) struct Family<K: Key, H> {
 }
 
 impl<K: Key + Into<FlowKey>, H: Copy> Family<K, H> {
-    pub(super) fn new(arena: Arena, config: Config, table_seed: u64) -> Result<Self, Error> {
-        let table = Table::with_seed(arena, config, table_seed)?;
+    pub(super) fn new(
+        arena: Arena,
+        config: Config,
+        table_seed: Option<u64>,
+    ) -> Result<Self, Error> {
+        let table = new_table(arena, config, table_seed)?;
         Ok(Self { table, hints: Hints::new(), protected_count: 0 })
     }
 
@@ -106,6 +110,18 @@ impl<K: Key + Into<FlowKey>, H: Copy> Family<K, H> {
         };
         let class = class(&value.0);
         self.table.insert_ranked(key, value, class, now.as_ns(), rank, on_evict).ok()
+    }
+}
+
+/// A table that hashes by `seed`, or by a random one of its own.
+pub fn new_table<K: Key, V>(
+    arena: Arena,
+    config: Config,
+    seed: Option<u64>,
+) -> Result<Table<K, V>, FlowError> {
+    match seed {
+        Some(seed) => Table::with_seed(arena, config, seed),
+        None => Table::new(arena, config),
     }
 }
 
