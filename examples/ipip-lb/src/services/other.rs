@@ -41,8 +41,8 @@ impl ServiceTable {
     #[inline]
     #[must_use]
     pub fn services_of_flow(&self, key: &FlowKey) -> (Option<&Service>, Option<&Service>) {
-        // With a branch for each family the address stays in registers. In memory, it would be read before all of its
-        // bytes were there, which takes as long as the rest.
+        // With a branch for each family the address stays in registers. Put together in memory, it could be read only once
+        // all of its parts were stored, which takes about as long as the lookup.
         let (service, other) = match key {
             FlowKey::V4(it) => {
                 self.services_of(it.destination().into(), it.protocol(), it.destination_port())
