@@ -114,8 +114,12 @@ fn same_backend(existing: &Existing, claim: &Record) -> Verdict {
         return Verdict::Replace;
     }
     if existing.is_own {
-        // What peers could not know of, none of them took from here.
-        let is_known = existing.is_exception && is_ahead_there;
+        // What peers could not know of, none of them took from here. Nor did one that has known it for longer and has counted
+        // several moves more: this node has forgotten it meanwhile, and counts anew.
+        let is_older_there = claim.age_ms > existing.age_ms.saturating_add(MARGIN_MS);
+        let is_next_there = claim.moves == (existing.moves + 1) % MOVES;
+        let is_known =
+            existing.is_exception && is_ahead_there && (is_next_there || !is_older_there);
         let margin_ms = if is_known { 0 } else { MARGIN_MS };
         let is_later_here = existing.left_ms.saturating_add(margin_ms) > claim.left_ms;
         return match is_ahead_there || claim.wins_ties && !is_ahead_here {
@@ -194,6 +198,11 @@ mod tests {
         assert_eq!(merge(&Existing { is_exception: false, ..here }, &late), Reclaim);
         let tied = Record { moves: 5, wins_ties: true, ..late };
         assert_eq!(merge(&here, &tied), Reclaim);
+        // This node has forgotten it meanwhile, and counts anew.
+        let older = Record { age_ms: 60_000, ..late };
+        assert_eq!(merge(&here, &older), Renew);
+        assert_eq!(merge(&here, &Record { moves: 7, ..older }), Reclaim);
+        assert_eq!(merge(&here, &Record { moves: 7, ..late }), Renew);
     }
 
     #[test]
