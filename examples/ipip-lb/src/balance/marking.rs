@@ -111,6 +111,9 @@ impl Pass {
         };
         let is_refresh = self.purpose == Purpose::Refresh;
         let slots_min = if is_refresh { 0 } else { SLOTS_A_TURN_MIN * self.turn_count };
+        if late_count.max(slots_min) < SLOTS_A_STEP {
+            return 0;
+        }
         let turn_ns = passed_ns / self.all_turn_count.max(1);
         let in_a_turn = count_in(HURRY * turn_ns).max(SLOTS_A_STEP);
         late_count.min(in_a_turn).max(slots_min).min(SLOTS_A_TURN_MAX)
@@ -145,8 +148,8 @@ impl<P> Worker<P> {
     /// Goes on with the walk where there is one: a bounded step.
     #[inline]
     pub(super) fn walk(&mut self, services: &ServiceTable, now: Instant) {
-        if let Some(pass) = self.marking.pass {
-            self.go_on_walking(services, pass, now);
+        if self.marking.pass.is_some() {
+            self.go_on_walking(services, now);
         } else if self.connections.journal().is_kept() {
             self.begin_refreshing(services, now);
         }
@@ -167,7 +170,8 @@ impl<P> Worker<P> {
     }
 
     #[cold]
-    fn go_on_walking(&mut self, services: &ServiceTable, mut pass: Pass, now: Instant) {
+    fn go_on_walking(&mut self, services: &ServiceTable, now: Instant) {
+        let Some(pass) = &mut self.marking.pass else { return };
         (pass.turn_count, pass.all_turn_count) = (pass.turn_count + 1, pass.all_turn_count + 1);
         let (mut step_count, mut connection_count) = (pass.budget(now) / SLOTS_A_STEP, 0);
         if step_count > 0 {
@@ -175,31 +179,21 @@ impl<P> Worker<P> {
         }
         while step_count > 0 && connection_count < CONNECTIONS_A_TURN {
             step_count -= 1;
-            let Some(next) = self.step(services, pass, &mut connection_count, now) else {
-                self.marking.pass = None;
-                return;
-            };
-            pass = next;
+            connection_count += self.step(services, now);
         }
-        self.marking.pass = Some(pass);
     }
 
-    /// Looks at the next places, and counts the connections in them. Returns how the walk goes on, or none at its end.
-    fn step(
-        &mut self,
-        services: &ServiceTable,
-        mut pass: Pass,
-        connection_count: &mut usize,
-        now: Instant,
-    ) -> Option<Pass> {
-        let Self { connections, seed, .. } = self;
+    /// Looks at the next places, and ends the walk after the last ones. Returns how many connections were in them.
+    fn step(&mut self, services: &ServiceTable, now: Instant) -> usize {
+        let Self { connections, seed, marking, .. } = self;
+        let Some(pass) = &mut marking.pass else { return 0 };
         let idle_ns = &services.settings.idle_ns;
-        let has_found = &mut pass.has_found;
+        let (mut connection_count, has_found) = (0, &mut pass.has_found);
         let mut refresh = |key: &FlowKey,
                            (it, silent_ns): (&mut Connection, u64),
                            journal: &mut Journal,
                            is_news| {
-            *connection_count += 1;
+            connection_count += 1;
             *has_found |= it.is_own_exception();
             let idle_ns = idle_ns[it.state() as usize];
             let seen = now.earlier_by(silent_ns);
@@ -214,10 +208,11 @@ impl<P> Worker<P> {
                 refresh(key, it, journal, false);
             }),
             Purpose::Mark { .. } => {
-                let mut pairs = pairs(services, seed, connections, pass.walk).into_iter();
+                let pairs = pairs(services, seed, connections, pass.walk);
+                let mut pairs = pairs.iter();
                 connections.walk(places, now, |key, (it, silent_ns), journal| {
                     let was_own_exception = it.is_own_exception();
-                    let pair = pairs.next().unwrap_or_default();
+                    let pair = pairs.next().copied().unwrap_or_default();
                     it.set_exception(is_exception(services, &pair, key, it.target));
                     let is_news = was_own_exception != it.is_own_exception();
                     refresh(key, (it, silent_ns), journal, is_news);
@@ -226,24 +221,24 @@ impl<P> Worker<P> {
         };
         pass.done_count += SLOTS_A_STEP;
         match next {
-            Some(walk) => Some(Pass { walk, ..pass }),
-            None if pass.comes_round => {
-                Some(Pass { walk: Walk::default(), comes_round: false, ..pass })
-            }
-            None => self.end_pass(pass, now),
+            Some(walk) => pass.walk = walk,
+            None if pass.comes_round => (pass.walk, pass.comes_round) = (Walk::default(), false),
+            None => self.end_pass(now),
         }
+        connection_count
     }
 
-    /// Ends a walk. Returns another one where some connections may have been missed.
-    fn end_pass(&mut self, pass: Pass, now: Instant) -> Option<Pass> {
+    /// Ends a walk, and begins another one where some connections may have been missed.
+    fn end_pass(&mut self, now: Instant) {
+        let Some(pass) = self.marking.pass.take() else { return };
         self.marking.has_found = pass.has_found;
-        let Purpose::Mark { repeats_left } = pass.purpose else { return None };
+        let Purpose::Mark { repeats_left } = pass.purpose else { return };
         if repeats_left > 0 && pass.moved_count != self.connections.moved_count() {
             let purpose = Purpose::Mark { repeats_left: repeats_left - 1 };
-            return Some(Pass::new(purpose, &self.connections, now, pass.length_ns));
+            self.marking.pass = Some(Pass::new(purpose, &self.connections, now, pass.length_ns));
+        } else {
+            self.marking.is_incomplete = false;
         }
-        self.marking.is_incomplete = false;
-        None
     }
 }
 
