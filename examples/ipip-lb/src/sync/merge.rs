@@ -31,11 +31,15 @@ impl Existing {
     #[must_use]
     pub fn is_established_by(&self, claim: &Record) -> bool {
         let states = (self.state, claim.state);
-        let is_younger = claim.age_ms <= self.age_ms.saturating_add(MARGIN_MS);
         self.is_own
             && self.backend == claim.backend
             && states == (State::Opening, State::Established)
-            && is_younger
+            && !self.is_older_by(claim)
+    }
+
+    /// Whether a claim says that it began earlier than what is here, by more than claims are late.
+    const fn is_older_by(&self, claim: &Record) -> bool {
+        claim.age_ms > self.age_ms.saturating_add(MARGIN_MS)
     }
 }
 
@@ -116,10 +120,10 @@ fn same_backend(existing: &Existing, claim: &Record) -> Verdict {
     if existing.is_own {
         // What peers could not know of, none of them took from here. Nor did one that has known it for longer and has counted
         // several moves more: this node has forgotten it meanwhile, and counts anew.
-        let is_older_there = claim.age_ms > existing.age_ms.saturating_add(MARGIN_MS);
         let is_next_there = claim.moves == (existing.moves + 1) % MOVES;
-        let is_known =
-            existing.is_exception && is_ahead_there && (is_next_there || !is_older_there);
+        let is_known = existing.is_exception
+            && is_ahead_there
+            && (is_next_there || !existing.is_older_by(claim));
         let margin_ms = if is_known { 0 } else { MARGIN_MS };
         let is_later_here = existing.left_ms.saturating_add(margin_ms) > claim.left_ms;
         return match is_ahead_there || claim.wins_ties && !is_ahead_here {
