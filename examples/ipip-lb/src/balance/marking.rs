@@ -112,6 +112,7 @@ impl Pass {
         let is_refresh = self.purpose == Purpose::Refresh;
         let slots_min = if is_refresh { 0 } else { SLOTS_A_TURN_MIN * self.turn_count };
         if late_count.max(slots_min) < SLOTS_A_STEP {
+            // Less than a step is due: no need to divide.
             return 0;
         }
         let turn_ns = passed_ns / self.all_turn_count.max(1);

@@ -42,7 +42,7 @@ impl ServiceTable {
     #[must_use]
     pub fn services_of_flow(&self, key: &FlowKey) -> (Option<&Service>, Option<&Service>) {
         // With a branch for each family the address stays in registers. Put together in memory, it could be read only once
-        // all of its parts were stored, which takes about as long as the lookup.
+        // all of its parts were stored, for which a walk waits at each place.
         let (service, other) = match key {
             FlowKey::V4(it) => {
                 self.services_of(it.destination().into(), it.protocol(), it.destination_port())
