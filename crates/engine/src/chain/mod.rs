@@ -114,7 +114,7 @@ pub trait Chain: Sync + Sized {
     where
         A: Stage<Self::Out>,
     {
-        self.try_stage(move |core| Ok::<_, Infallible>(make(core)))
+        Then::new(self, stage_name::<A>(), per_packet(always(make)))
     }
 
     /// Adds a stage made by `make`. An error keeps the engine from starting.
@@ -126,9 +126,7 @@ pub trait Chain: Sync + Sized {
         A: Stage<Self::Out>,
         E: Into<Error>,
     {
-        Then::new(self, stage_name::<A>(), move |core: &Core| {
-            make(core).map(PerPacket).map_err(Into::into)
-        })
+        Then::new(self, stage_name::<A>(), per_packet(make))
     }
 
     /// Adds a stage that takes bursts, made by `make` on the core that will own it.
@@ -136,7 +134,7 @@ pub trait Chain: Sync + Sized {
     where
         A: BurstStage<Self::Out>,
     {
-        self.try_burst_stage(move |core| Ok::<_, Infallible>(make(core)))
+        Then::new(self, stage_name::<A>(), factory(always(make)))
     }
 
     /// Adds a stage that takes bursts, made by `make`. An error keeps the engine from starting.
@@ -148,7 +146,7 @@ pub trait Chain: Sync + Sized {
         A: BurstStage<Self::Out>,
         E: Into<Error>,
     {
-        Then::new(self, stage_name::<A>(), move |core: &Core| make(core).map_err(Into::into))
+        Then::new(self, stage_name::<A>(), factory(make))
     }
 
     /// Adds an exit: of the [`Fork`]s that the stage before emits, those on go on, the others leave by
@@ -160,7 +158,7 @@ pub trait Chain: Sync + Sized {
         Z: Outlet,
         E: Into<Error>,
     {
-        Exit::<_, (On, Z), _>::new(self, move |core: &Core| make(core).map_err(Into::into))
+        Exit::<_, (On, Z), _>::new(self, factory(make))
     }
 
     /// Adds a boundary: `key` selects, by a hash or by number, which core of the next group owns the
@@ -189,7 +187,7 @@ pub trait Chain: Sync + Sized {
         Z: Outlet<Item = Self::Out>,
         E: Into<Error>,
     {
-        Whole::<_, Z, _>::new(self, move |core: &Core| make(core).map_err(Into::into))
+        Whole::<_, Z, _>::new(self, factory(make))
     }
 }
 
@@ -220,5 +218,28 @@ where
     S: Source<Item: Carries>,
     E: Into<Error>,
 {
-    Start::<S, _>::new(move |core: &Core| make(core).map_err(Into::into))
+    Start::<S, _>::new(factory(make))
+}
+
+// The closures of factories are made in functions that don't know the chain. The type of a closure
+// names every type parameter of the function that it stands in: made in a method of `Chain`, it would
+// name the whole chain once more, and the chain's type would double with each step.
+
+/// A factory that fails with the engine's error.
+fn factory<A, E: Into<Error>>(
+    make: impl Fn(&Core) -> Result<A, E> + Sync,
+) -> impl Fn(&Core) -> Result<A, Error> + Sync {
+    move |core| make(core).map_err(Into::into)
+}
+
+/// A factory of a stage that takes packets one by one.
+fn per_packet<A, E: Into<Error>>(
+    make: impl Fn(&Core) -> Result<A, E> + Sync,
+) -> impl Fn(&Core) -> Result<PerPacket<A>, Error> + Sync {
+    move |core| make(core).map(PerPacket).map_err(Into::into)
+}
+
+/// A factory that doesn't fail.
+fn always<A>(make: impl Fn(&Core) -> A + Sync) -> impl Fn(&Core) -> Result<A, Infallible> + Sync {
+    move |core| Ok(make(core))
 }
