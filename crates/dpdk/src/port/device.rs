@@ -14,6 +14,8 @@ use std::fmt;
 /// `]`, and starts another device at `/bus=`, `/class=` or `/driver=`. Without `=` in a value, a `/`
 /// there is part of a path.
 ///
+/// Every argument has a value: drivers read one that is missing through a null pointer.
+///
 /// Virtual devices are those whose drivers are known to keep to their own memory and their own
 /// ports: what bonds, wraps or attaches to the rings of other ports would let one port pull memory
 /// away under another.
@@ -28,11 +30,11 @@ pub(crate) struct DeviceString {
     bus: Bus,
 }
 
-/// `key=value`, or `key` alone.
+/// `key=value`, neither of them empty.
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct Argument {
     key: String,
-    value: Option<String>,
+    value: String,
 }
 
 /// Where a device is plugged in.
@@ -76,10 +78,8 @@ impl DeviceString {
         let given = arguments.split(',').filter(|argument| !argument.is_empty());
         let mut arguments = Vec::new();
         for argument in given {
-            arguments.push(Argument::parse(argument).ok_or_else(|| {
-                let problem = format!(
-                    "its argument \"{argument}\" is no name, or a name, = and a value without = [ ]"
-                );
+            arguments.push(Argument::parse(argument).map_err(|problem| {
+                let problem = format!("its argument \"{argument}\" {problem}");
                 wrong(problem, "write it as name=value, and choose paths without = [ ]")
             })?);
         }
@@ -127,9 +127,10 @@ impl DeviceString {
     /// Refuses the arguments by which a driver would reach memory that is not its own.
     fn refuse_arguments(&self, driver: &Driver) -> Result<(), Error> {
         for argument @ Argument { key, value } in &self.arguments {
-            let refused = driver.refused.iter().find(|(name, harmless, _)| {
-                name == key && (harmless.is_none() || *harmless != value.as_deref())
-            });
+            let refused = driver
+                .refused
+                .iter()
+                .find(|(name, harmless, _)| name == key && *harmless != Some(value.as_str()));
             if let Some((_, _, why)) = refused {
                 return Err(Error::DeviceString {
                     device: self.text.clone(),
@@ -153,17 +154,14 @@ impl DeviceString {
         !self.arguments.is_empty()
     }
 
-    /// The value of an argument, the last one where it is given several times; an empty one where it
-    /// has none.
+    /// The value of an argument, the last one where it is given several times.
     pub(crate) fn argument(&self, key: &str) -> Option<&str> {
-        let argument = self.arguments.iter().rev().find(|argument| argument.key == key);
-        argument.map(|argument| argument.value.as_deref().unwrap_or_default())
+        self.arguments().filter(|(given, _)| *given == key).last().map(|(_, value)| value)
     }
 
-    /// Every argument, in order.
-    #[cfg(any(test, feature = "fuzzing"))]
-    pub(super) fn arguments(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
-        self.arguments.iter().map(|argument| (argument.key.as_str(), argument.value.as_deref()))
+    /// Every argument and its value, in order.
+    pub(super) fn arguments(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.arguments.iter().map(|argument| (argument.key.as_str(), argument.value.as_str()))
     }
 
     /// Whether the device needs no physically contiguous memory.
@@ -187,25 +185,26 @@ impl DeviceString {
 }
 
 impl Argument {
-    /// An argument in which DPDK finds the same key and the same value.
-    fn parse(text: &str) -> Option<Self> {
-        let (key, value) = match text.split_once('=') {
-            Some((key, value)) => (key, Some(value)),
-            None => (text, None),
-        };
+    /// An argument in which DPDK finds the same key and the same value; else what is wrong with it.
+    fn parse(text: &str) -> Result<Self, &'static str> {
+        let (key, value) = text.split_once('=').unwrap_or((text, ""));
         let word = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
-        let is_key = !key.is_empty() && key.bytes().all(word);
-        let is_value = value.is_none_or(|value| !value.contains(['=', '[', ']']));
-        (is_key && is_value).then(|| Self { key: key.into(), value: value.map(str::to_owned) })
+        if key.is_empty() || !key.bytes().all(word) {
+            return Err("has no name of letters, digits, - and _");
+        }
+        if value.is_empty() {
+            return Err("has no value");
+        }
+        if value.contains(['=', '[', ']']) {
+            return Err("has one of = [ ] in its value");
+        }
+        Ok(Self { key: key.into(), value: value.into() })
     }
 }
 
 impl fmt::Display for Argument {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.value {
-            Some(value) => write!(f, "{}={value}", self.key),
-            None => f.write_str(&self.key),
-        }
+        write!(f, "{}={}", self.key, self.value)
     }
 }
 
@@ -253,14 +252,17 @@ mod tests {
             ("net_ring0,nodeaction=R0:0:ATTACH", "not allowed"),
             ("net_ring0,internal=0x1234", "not allowed"),
             ("net_null0,copy=1", "not allowed"),
-            ("net_null0,copy", "not allowed"),
+            ("net_null0,copy", "\"copy\" has no value"),
+            ("net_pcap0,iface", "\"iface\" has no value; write it as name=value"),
+            ("net_af_packet0,iface=lo,qpairs=", "\"qpairs=\" has no value"),
+            ("0000:01:00.0,key", "\"key\" has no value"),
             ("net_null0,no-rx=size=60000", "\"no-rx=size=60000\""),
-            ("net_null0,no-rx=copy=1", "without = [ ]"),
+            ("net_null0,no-rx=copy=1", "in its value"),
             ("net_af_xdp0,iface=veth0,xdp_prog=shared_umem=1", "without = [ ]"),
             ("net_null0,size=60000,no-rx=[x,size=64,y]", "without = [ ]"),
             ("net_null0,size=60/bus=vdev,name=net_null7,driver=x", "without = [ ]"),
-            ("net_null0,x/bus=vdev", "is no name"),
-            ("net_null0,=1", "is no name"),
+            ("net_null0,x/bus=vdev", "has no name"),
+            ("net_null0,=1", "has no name"),
             ("0000:01:00.0,a=1/class=eth", "without = [ ]"),
         ] {
             let message = DeviceString::parse(text).unwrap_err().to_string();
@@ -275,9 +277,9 @@ mod tests {
     fn dpdk_gets_what_was_parsed() {
         for (text, expected) in [
             ("net_null0", ["vdev", "net_null0", ""]),
-            ("net_null0,,size=64,no-rx,", ["vdev", "net_null0", "size=64,no-rx"]),
+            ("net_null0,,size=64,no-rx=1,", ["vdev", "net_null0", "size=64,no-rx=1"]),
             ("net_pcap0,rx_pcap=/tmp/a.b/c", ["vdev", "net_pcap0", "rx_pcap=/tmp/a.b/c"]),
-            ("0000:01:00.0,key=", ["pci", "0000:01:00.0", "key="]),
+            ("0000:01:00.0,key=1", ["pci", "0000:01:00.0", "key=1"]),
         ] {
             let device = DeviceString::parse(text).unwrap();
             let parts = device.for_hotplug().map(|part| part.into_string().unwrap());
