@@ -144,6 +144,20 @@ struct rte_mbuf *sh_ring_take(struct rte_ring *ring)
 	return rte_ring_dequeue(ring, &mbuf) == 0 ? mbuf : NULL;
 }
 
+bool sh_capture_is_empty(const char *path)
+{
+	char error[PCAP_ERRBUF_SIZE];
+	struct pcap_pkthdr header;
+	pcap_t *capture = pcap_open_offline(path, error);
+	bool is_empty;
+
+	if (capture == NULL)
+		return false; /* the driver says why it cannot be read */
+	is_empty = pcap_next(capture, &header) == NULL;
+	pcap_close(capture);
+	return is_empty;
+}
+
 int sh_link(uint16_t port, uint32_t *speed_mbps, bool *up, bool *full_duplex)
 {
 	struct rte_eth_link link;

@@ -60,6 +60,9 @@ struct sh_memory sh_mempool_memory(struct rte_mempool *pool);
 /* The mbuf at the head of a ring of mbufs, or NULL; for a ring with one consumer, the caller. */
 struct rte_mbuf *sh_ring_take(struct rte_ring *ring);
 
+/* Whether libpcap reads a capture file and finds no packet in it, as net_pcap would. */
+bool sh_capture_is_empty(const char *path);
+
 /* The link, whose struct has become a union in later versions. */
 int sh_link(uint16_t port, uint32_t *speed_mbps, bool *up, bool *full_duplex);
 

@@ -193,6 +193,39 @@ fn no_value_of_any_argument_is_more_than_refused() {
     assert!(crashes.is_empty(), "{} crashes:\n{}", crashes.len(), crashes.join("\n"));
 }
 
+/// Of a capture without a packet there is nothing to repeat: the driver would take mbufs and keep them.
+#[test]
+fn a_capture_to_repeat_has_a_packet() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, frames: &[Vec<u8>], len: usize| {
+        let path = folder.path().join(name);
+        write_pcap(&path, 0, frames);
+        fs::File::options().write(true).open(&path).unwrap().set_len(len as u64).unwrap();
+        path
+    };
+    let frames = [vec![1; 60], vec![2; 60]];
+    let (header, record) = (24, 16 + 60);
+    for (name, len, is_whole) in [
+        ("empty", header, false),
+        ("header", header + 16, false),
+        ("cut", header + record - 1, false),
+        ("one", header + record, true),
+        ("cut_later", header + 2 * record - 1, true),
+        ("two", header + 2 * record, true),
+    ] {
+        let path = write(name, &frames, len);
+        let device = format!("net_pcap_{name},rx_pcap={},infinite_rx=1", path.display());
+        match try_out(&device) {
+            Ok(started) => assert!(is_whole && started.is_none(), "{name}: {started:?}"),
+            Err(error) => {
+                assert!(!is_whole && error.to_string().contains("nothing to repeat"), "{error}");
+            }
+        }
+    }
+    let pipe = format!("net_pcap_pipe,rx_pcap={},infinite_rx=1", folder.path().display());
+    assert!(try_out(&pipe).unwrap_err().to_string().contains("nothing to repeat"));
+}
+
 #[test]
 fn no_argument_of_a_driver_is_missing_here() {
     let _ = eal();

@@ -1,6 +1,7 @@
 //! Device strings: which device, on which bus, with which arguments for its driver.
 
 use super::driver::{self, Driver};
+use super::values;
 use crate::Error;
 use hotloop_dpdk_sys as sys;
 use std::ffi::CString;
@@ -88,6 +89,8 @@ impl DeviceString {
         let device = Self { text, name: name.into(), arguments, bus };
         if let Bus::Virtual(driver) = bus {
             device.refuse_arguments(driver)?;
+            values::check(driver.name, &device)
+                .map_err(|(problem, remedy)| wrong(problem, &remedy))?;
         }
         device.check_length(sys::SH_DEVICE_STRING_BYTES_MAX as usize)?;
         Ok(device)
@@ -171,8 +174,7 @@ impl DeviceString {
 
     /// Whether it reads a capture file, which ends.
     pub(crate) fn reads_file(&self) -> bool {
-        let endless = self.argument("infinite_rx").is_some_and(|value| value != "0");
-        self.argument("rx_pcap").is_some() && !endless
+        self.argument("rx_pcap").is_some() && self.argument("infinite_rx") != Some("1")
     }
 
     /// Bus, name and arguments as DPDK's hot-plug takes them.

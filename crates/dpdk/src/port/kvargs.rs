@@ -23,6 +23,8 @@ pub fn check_device_string(text: &str) {
         assert!(device.arguments().count() > sys::SH_KVARGS_MAX as usize, "{text:?}");
         return;
     };
+    let has_value = |(_, value): (&str, &str)| !value.is_empty();
+    assert!(device.arguments().all(has_value), "{text:?}");
     let checked = device.arguments().map(|(key, value)| (key.to_owned(), Some(value.to_owned())));
     assert_eq!(found, checked.collect::<Vec<_>>(), "{text:?}");
 }

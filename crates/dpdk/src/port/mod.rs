@@ -18,6 +18,7 @@ mod spare;
 mod start;
 mod stats;
 mod tx;
+mod values;
 
 use crate::error::Direction;
 use crate::{Eal, Error, Mempool, lcore};

@@ -3,6 +3,7 @@
 use super::config::Capabilities;
 use super::device::DeviceString;
 use super::rss::RssFields;
+use super::values;
 use crate::error::errno_text;
 use crate::lock::Control;
 use crate::{Error, log};
@@ -23,6 +24,11 @@ pub(super) fn plug(_: &mut Control, device: &DeviceString) -> Result<u16, Error>
     {
         return Ok(port_id);
     }
+    values::check_captures(device).map_err(|(problem, remedy)| Error::DeviceString {
+        device: device.text().into(),
+        problem,
+        remedy,
+    })?;
     let (result, said) = log::capture(|| {
         // SAFETY: 1. C strings. 2. The control lock is held. 3. What the driver is to do was checked:
         // the arguments are those of a `DeviceString`, rebuilt. 4. Its handlers read each argument's
