@@ -57,6 +57,49 @@ fn wrong_values_are_refused_and_the_embedded_default_still_starts() {
     holds(&start("--no-huge -m 64 --telemetry", &[]), &["refused: EAL argument \"--telemetry\""]);
 }
 
+/// After these EAL starts no more: it keeps what it has parsed.
+#[test]
+fn after_a_failed_start_the_error_says_that_none_can_follow() {
+    for line in [
+        "--no-huge -m 64 --main-lcore 5",
+        "--legacy-mem --in-memory",
+        "--no-huge -m 64 --match-allocations",
+    ] {
+        let said = start(line, &[]);
+        holds(&said, &["refused: EAL does not start with", "then: Err(EalInit {"]);
+        let then = said.lines().find(|said| said.starts_with("then: ")).unwrap();
+        holds(then, &["failed in this process before, with", line, "start the program again"]);
+        assert!(!then.contains("check the values"), "{then}");
+    }
+}
+
+/// EAL takes those stacks from its hugepages, where nothing is between one and the next.
+#[test]
+fn stacks_without_a_guard_page_are_refused() {
+    for line in ["-m 64 --huge-worker-stack=16", "--no-huge -m 64 --huge-worker-stack"] {
+        holds(&start(line, &[]), &["refused: EAL argument \"--huge-worker-stack", "guard page"]);
+    }
+}
+
+#[test]
+fn what_eal_ignores_without_a_word_is_refused() {
+    for line in [
+        "--no-huge -m 64 --huge-dir /nonexistent",
+        "-m 64 --huge-dir /nonexistent",
+        "-m 64 --legacy-mem --huge-dir /nonexistent",
+        "--no-huge --no-pci -m 64 --huge-unlink=never",
+        "--no-huge --no-pci -m 0",
+        "--no-huge --no-pci -m 64 --log-level=lib.eal:99",
+        "--no-huge --no-pci -m 64 --vfio-intr msix",
+        "--no-huge --no-pci -m 64 --socket-limit 32",
+        "--no-huge --no-pci -m 64 -m 128",
+        "--no-huge --no-pci -m 64 --syslog=daemon",
+    ] {
+        let said = start(line, &[]);
+        holds(&said, &["refused: EAL argument \"", "then: Ok("]);
+    }
+}
+
 #[test]
 fn hugepages_are_used_or_their_lack_is_explained() {
     let said = start("-l 0", &[]);
@@ -118,9 +161,11 @@ fn a_pool_has_one_kind_of_ring_whatever_eal_prefers() {
 /// Every option that needs nothing of the machine, with a value: EAL of this version takes them all.
 #[test]
 fn options_that_are_passed_on_are_taken() {
-    let line = "--no-huge --no-pci -m 64 --lcores 0@0 --main-lcore 0 -n 2 -r 1 --syslog=daemon \
+    let line = "--no-huge --no-pci -m 64 --lcores 0@0 --main-lcore 0 -n 2 -r 1 --no-telemetry \
                 --base-virtaddr 0x200000000 --file-prefix hotloop-test --log-level lib.eal:3 \
-                --force-max-simd-bitwidth 256 --no-hpet --no-shconf --no-telemetry \
-                --proc-type=primary -b 0000:00:00.0 --vfio-intr msix --create-uio-dev; net_null0";
+                --force-max-simd-bitwidth 256 --no-hpet --no-shconf --proc-type=primary; net_null0";
+    holds(&start(line, &[]), &["started: --no-huge", "opened: Ok(Port(\"net_null0\"))"]);
+    // An address that no machine has keeps EAL from those that one has.
+    let line = "--no-huge -m 64 -a 0000:ff:1f.7 --vfio-intr msix --create-uio-dev; net_null0";
     holds(&start(line, &[]), &["started: --no-huge", "opened: Ok(Port(\"net_null0\"))"]);
 }

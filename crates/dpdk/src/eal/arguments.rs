@@ -1,100 +1,23 @@
 //! EAL's arguments: checked before EAL sees them, since it answers a wrong one by its usage text.
 
+use super::options::{IGNORED, LOG_FORMATS, OPTIONS, REFUSED, REPEATED, Value};
 use crate::Error;
 use crate::port::DeviceString;
 use hotloop_dpdk_sys as sys;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::fs;
+use std::path::Path;
 
 /// What [`Eal::embedded`](crate::Eal::embedded) starts EAL with.
 pub const EMBEDDED_ARGUMENTS: &[&str] = &["--no-pci", "--no-huge", "-m", "1024"];
 
-/// Whether an option takes a value.
-#[derive(Clone, Copy, Eq, PartialEq)]
-enum Value {
-    No,
-    Needed,
-    /// Only as `--name=value`.
-    Optional,
-}
-use Value::{Needed, No, Optional};
+/// The kernel's mark of a file system of hugepages: `HUGETLBFS_MAGIC` in `linux/magic.h`.
+const HUGETLBFS_MAGIC: u64 = 0x9584_58f6;
 
-/// The options that EAL gets, each with the reason why no value of it lets safe code break what this
-/// crate promises. EAL of DPDK 22.11 to 25.11 knows them, save [`LOG_FORMATS`]. What is not here, EAL
-/// does not see.
-const OPTIONS: &[(&str, Value, &str)] = &[
-    ("-a", Needed, "a device: checked as Port::open checks it; a virtual one EAL does not see"),
-    ("--allow", Needed, "as -a"),
-    ("-b", Needed, "an address on the PCI bus, which EAL then leaves alone"),
-    ("--block", Needed, "as -b"),
-    ("--vdev", Needed, "a virtual device: checked as Port::open checks it; EAL does not see it"),
-    ("-c", Needed, "lcores of EAL's own, whose threads only wait"),
-    ("-l", Needed, "as -c"),
-    ("--lcores", Needed, "as -c"),
-    ("--main-lcore", Needed, "as -c; the thread that has it ends with the initialisation"),
-    ("-m", Needed, "how much memory EAL takes; where there is less, it does not start"),
-    ("--socket-mem", Needed, "as -m"),
-    ("--socket-limit", Needed, "as -m"),
-    ("-n", Needed, "memory channels, by which objects are spread; more than there are cost speed"),
-    ("-r", Needed, "memory ranks: as -n"),
-    ("--base-virtaddr", Needed, "a hint: the kernel picks another address where it is in use"),
-    ("--huge-dir", Needed, "where files of hugepages are made"),
-    ("--huge-unlink", Optional, "when they are removed; EAL clears pages that it finds in use"),
-    ("--huge-worker-stack", Optional, "memory for the stacks of EAL's lcores, which only wait"),
-    ("--in-memory", No, "no files"),
-    ("--legacy-mem", No, "all memory at the start"),
-    ("--match-allocations", No, "when memory goes back to the kernel: as it was taken"),
-    ("--single-file-segments", No, "fewer files for the same memory"),
-    ("--no-huge", No, "memory in pages of the usual size"),
-    ("--iova-mode", Needed, "the addresses that devices use; EAL refuses those it can't provide"),
-    ("--no-pci", No, "no devices on the PCI bus"),
-    ("--create-uio-dev", No, "device files of the uio driver, for devices that use it"),
-    ("--vfio-intr", Needed, "how NICs interrupt, which nothing here waits for"),
-    ("--vfio-vf-token", Needed, "the secret by which the kernel lends out a virtual function"),
-    ("--file-prefix", Needed, "names of EAL's own files"),
-    ("--no-shconf", No, "no files of the configuration"),
-    ("--no-telemetry", No, "no telemetry"),
-    ("--proc-type", Needed, "only \"primary\", which is the default"),
-    ("--no-hpet", No, "the time is the CPU's own, as it is anyway"),
-    ("--force-max-simd-bitwidth", Needed, "drivers choose among loops that do the same"),
-    ("--log-color", Optional, "how log lines look"),
-    ("--log-level", Needed, "which log lines there are; not \"help\", which ends the process"),
-    ("--log-timestamp", Optional, "how log lines look"),
-    ("--syslog", Optional, "a copy of the log, and the facility that it goes to"),
-];
-
-/// Those of [`OPTIONS`] that not every EAL has.
-const LOG_FORMATS: [&str; 2] = ["--log-color", "--log-timestamp"];
-
-/// Options of EAL's that are refused, each with the reason.
-const REFUSED: &[(&str, &str)] = &[
-    ("-h", "EAL would print its usage and end the process; see DPDK's guide, \"EAL parameters\""),
-    (
-        "--help",
-        "EAL would print its usage and end the process; see DPDK's guide, \"EAL parameters\"",
-    ),
-    ("-v", "EAL would print its version and end the process"),
-    ("--version", "EAL would print its version and end the process"),
-    (
-        "-d",
-        "it loads any code into the process: install the driver in DPDK's own folder of drivers, \
-         which EAL loads by itself",
-    ),
-    (
-        "--mbuf-pool-ops-name",
-        "mempools are used by several threads, which not every kind of pool allows; leave it out",
-    ),
-    ("--telemetry", "its thread reads devices while they come and go, and crashes; leave it out"),
-    ("-s", "service cores would use mempools that this program does not know of; leave it out"),
-    ("-S", "service cores would use mempools that this program does not know of; leave it out"),
-    ("--trace", TRACE),
-    ("--trace-bufsz", TRACE),
-    ("--trace-dir", TRACE),
-    ("--trace-mode", TRACE),
-    ("--vmware-tsc-map", "reading the time that way crashes on any other machine; leave it out"),
-];
-
-const TRACE: &str = "EAL writes traces as it is cleaned up, which it never is here; leave it out";
+/// Names of log levels, from 1 on, of which EAL takes the first letters too.
+const LOG_LEVELS: [&str; 8] =
+    ["emergency", "alert", "critical", "error", "warning", "notice", "info", "debug"];
 
 /// Arguments that EAL knows.
 #[derive(Debug)]
@@ -109,12 +32,17 @@ impl Arguments {
     pub(super) fn parse(words: &[String]) -> Result<Self, Error> {
         let mut parsed = Self { words: vec!["hotloop".into()], announced: Vec::new() };
         let mut words = words.iter();
+        let mut given = BTreeSet::new();
         while let Some(word) = words.next() {
             let (name, value) = split(word);
-            match kind(word, name)? {
-                No if value.is_some() => return Err(refuse(word, "it takes no value")),
-                No | Optional => parsed.words.push(word.clone()),
-                Needed => {
+            let kind = kind(word, name)?;
+            if !given.insert(name) && !REPEATED.contains(&name) {
+                return Err(refuse(word, "EAL would take one and ignore the other: give it once"));
+            }
+            match kind {
+                Value::No if value.is_some() => return Err(refuse(word, "it takes no value")),
+                Value::No | Value::Optional => parsed.words.push(word.clone()),
+                Value::Needed => {
                     let value = value.or_else(|| words.next().map(String::as_str));
                     parsed.push_with_value(
                         name,
@@ -123,6 +51,7 @@ impl Arguments {
                 }
             }
         }
+        parsed.refuse_ignored()?;
         parsed.complete();
         Ok(parsed)
     }
@@ -152,16 +81,41 @@ impl Arguments {
                 }
                 self.words.extend([name.to_owned(), device.text().to_owned()]);
             }
-            "-m" if value.parse::<u32>().is_err() => {
-                return Err(refuse(&argument(), "it takes a number of MiB"));
+            "-m" if !is_positive(value) => {
+                return Err(refuse(&argument(), "it takes a number of MiB, from 1"));
+            }
+            "-n" | "-r" if !is_positive(value) => {
+                return Err(refuse(&argument(), "it takes a number, from 1"));
             }
             "--log-level" if value == "help" => {
                 return Err(refuse(&argument(), "EAL would print a list and end the process"));
+            }
+            "--log-level" if !is_log_level(value) => {
+                let problem = "EAL would ignore it: it takes a level, from 1 to 8 or by name (\
+                               debug), or PATTERN:LEVEL";
+                return Err(refuse(&argument(), problem));
+            }
+            "--huge-dir" if !is_on_hugetlbfs(value) => {
+                let problem = "it is no absolute path of a folder of hugepages (hugetlbfs): mount \
+                               one there, or leave it out";
+                return Err(refuse(&argument(), problem));
             }
             "--proc-type" if value != "primary" => {
                 return Err(refuse("--proc-type", "only \"primary\" is possible: leave it out"));
             }
             _ => self.words.extend([name.to_owned(), value.to_owned()]),
+        }
+        Ok(())
+    }
+
+    /// Refuses what EAL would ignore without a word.
+    fn refuse_ignored(&self) -> Result<(), Error> {
+        for (option, is_with, other, why) in IGNORED {
+            if self.has(option) && self.has(other) == *is_with {
+                let with = if *is_with { "with" } else { "without" };
+                let problem = format!("EAL ignores it {with} {other}: {why}; leave it out");
+                return Err(refuse(option, &problem));
+            }
         }
         Ok(())
     }
@@ -205,10 +159,16 @@ impl Arguments {
         &self.announced
     }
 
-    /// What EAL's failure means, and what to do.
-    pub(super) fn failed(&self, error: &str, said: &str) -> Error {
+    /// What EAL's failure means, and what to do. `earlier` are the arguments with which it had failed
+    /// before: some of what it noted then stays, and no arguments can be right any more.
+    pub(super) fn failed(&self, error: &str, said: &str, earlier: Option<&str>) -> Error {
         // What strerror says of ENOMEM, in the C locale.
-        let remedy = if error.contains("Cannot allocate memory") {
+        let remedy = if let Some(earlier) = earlier {
+            &format!(
+                "EAL had failed in this process before, with \"{earlier}\", and mostly does not start \
+                 after that, whatever the arguments: correct those, and start the program again"
+            )
+        } else if error.contains("Cannot allocate memory") {
             "there is too little memory: raise the limits (ulimit -v, memory cgroup), end what else \
              takes it, or give EAL less, with -m MEBIBYTES"
         } else if self.has("--no-huge") {
@@ -234,6 +194,26 @@ impl fmt::Display for Arguments {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.words[1..].join(" "))
     }
+}
+
+/// A number of decimal digits alone, as atoi(3) reads it.
+fn is_positive(value: &str) -> bool {
+    value.bytes().all(|byte| byte.is_ascii_digit())
+        && value.parse::<i32>().is_ok_and(|number| number > 0)
+}
+
+/// `LEVEL`, `PATTERN:LEVEL` or `EXPRESSION,LEVEL`.
+fn is_log_level(value: &str) -> bool {
+    let level = value.split_once(',').or_else(|| value.split_once(':')).map_or(value, |it| it.1);
+    let is_name = || LOG_LEVELS.iter().any(|name| name.starts_with(level));
+    !level.is_empty() && (is_name() || ("1"..="8").contains(&level) && level.len() == 1)
+}
+
+/// Whether it is the path of a folder of hugepages, as EAL compares it with those in `/proc/mounts`.
+fn is_on_hugetlbfs(path: &str) -> bool {
+    let is_huge =
+        rustix::fs::statfs(path).is_ok_and(|found| found.f_type as u64 == HUGETLBFS_MAGIC);
+    Path::new(path).is_absolute() && is_huge
 }
 
 /// `--name=value` and `-nvalue` in two.
@@ -325,6 +305,32 @@ mod tests {
             ("net_null0", "no such option"),
             ("-l", "value is missing"),
             ("-m 1G", "number of MiB"),
+            ("-m 0", "number of MiB, from 1"),
+            ("-m 2147483648", "number of MiB, from 1"),
+            ("-n 2x", "a number, from 1"),
+            ("-r +1", "a number, from 1"),
+            ("-m 64 -m 128", "give it once"),
+            ("--no-huge --no-huge", "give it once"),
+            ("--huge-worker-stack=16", "without a guard page"),
+            ("--huge-worker-stack", "without a guard page"),
+            ("--huge-unlink=never", "leaves none"),
+            ("--syslog=daemon", "never reaches syslog"),
+            ("--huge-dir /nonexistent", "no absolute path of a folder of hugepages"),
+            ("--huge-dir /tmp", "no absolute path of a folder of hugepages"),
+            ("--log-level=lib.eal:9", "EAL would ignore it"),
+            ("--log-level lib.eal:0", "EAL would ignore it"),
+            ("--log-level=lib.eal:", "EAL would ignore it"),
+            ("--log-level=loud", "PATTERN:LEVEL"),
+            ("--log-level=lib.*,12", "EAL would ignore it"),
+            ("--vfio-intr msix --no-pci", "ignores it with --no-pci"),
+            ("--vfio-vf-token 1 --no-pci", "ignores it with --no-pci"),
+            ("--create-uio-dev --no-pci", "ignores it with --no-pci"),
+            ("-b 0000:01:00.0 --no-pci", "ignores it with --no-pci"),
+            ("--block 0000:01:00.0 --no-pci", "ignores it with --no-pci"),
+            ("-a 0000:01:00.0 --no-pci", "ignores it with --no-pci"),
+            ("--allow 0000:01:00.0 --no-pci", "ignores it with --no-pci"),
+            ("--socket-limit 64 --no-huge", "ignores it with --no-huge"),
+            ("--socket-limit 64 --legacy-mem", "ignores it with --legacy-mem"),
             ("--no-pci=1", "takes no value"),
             ("--help", "usage"),
             ("--telemetry", "leave it out"),
@@ -343,6 +349,22 @@ mod tests {
             let message = parse(line).unwrap_err().to_string();
             assert!(message.contains(expected), "{line}: {message}");
             assert!(message.contains(split(line.split(' ').next().unwrap()).0), "{message}");
+        }
+    }
+
+    #[test]
+    fn what_eal_would_not_ignore_is_passed_on() {
+        for line in [
+            "--log-level=8",
+            "--log-level=debug",
+            "--log-level lib.*:8 --log-level=pmd.net.pcap:warn",
+            "--log-level=lib.eal,info",
+            "-a net_null0 --no-pci",
+            "-b 0000:01:00.0 -b 0000:01:00.1 --vfio-intr msix --create-uio-dev",
+            "--socket-limit 64",
+            "-m 64 -n 4 -r 16",
+        ] {
+            assert!(parse(line).is_ok(), "{line}: {:?}", parse(line));
         }
     }
 

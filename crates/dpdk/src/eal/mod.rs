@@ -1,6 +1,7 @@
 //! DPDK's environment: memory, drivers and threads of the process.
 
 mod arguments;
+mod options;
 mod threads;
 
 use crate::lock::{Control, lock};
@@ -15,6 +16,9 @@ pub use arguments::EMBEDDED_ARGUMENTS;
 
 /// The arguments EAL was started with.
 static STARTED: OnceLock<String> = OnceLock::new();
+
+/// The arguments with which EAL first failed to start.
+static FAILED: OnceLock<String> = OnceLock::new();
 
 /// Where in an mbuf a driver leaves the time of arrival, in bytes. 0 until EAL is initialised.
 static TIMESTAMP_OFFSET: AtomicU64 = AtomicU64::new(0);
@@ -78,7 +82,8 @@ impl Eal {
     /// # Errors
     /// [`Error::AlreadyInitialised`] the second time, [`Error::EalArgument`] for an argument that
     /// is unknown, lacks its value or cannot be allowed, and [`Error::EalInit`] where EAL does not
-    /// start: no hugepages, no permission.
+    /// start: no hugepages, no permission. After some of these failures EAL starts with no arguments
+    /// until the process ends, which the error of the next attempt says.
     pub fn with_args<S: AsRef<str>>(arguments: &[S]) -> Result<Self, Error> {
         static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
         let words = arguments.iter().map(|word| word.as_ref().to_owned()).collect::<Vec<_>>();
@@ -99,7 +104,8 @@ impl Eal {
                     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
                 })
         });
-        started.unwrap_or_else(|error| Err(arguments.failed(&error.to_string(), "nothing")))?;
+        started
+            .unwrap_or_else(|error| Err(arguments.failed(&error.to_string(), "nothing", None)))?;
         let _ = STARTED.set(arguments.to_string());
         Ok(Self { _private: () })
     }
@@ -171,11 +177,18 @@ fn start(arguments: &Arguments) -> Result<(), Error> {
     let (result, said) = log::capture(|| unsafe { sys::sh_eal_init(count, argv) });
     if result < 0 {
         let errno = crate::error::errno();
-        return Err(arguments.failed(&crate::error::errno_text(errno), &said));
+        return Err(failed(arguments, errno, &said));
     }
     control.announced.extend(arguments.announced().iter().cloned());
     register_timestamp();
-    threads::visit().map_err(|code| arguments.failed(&crate::error::errno_text(code), &said))
+    threads::visit().map_err(|code| failed(arguments, code, &said))
+}
+
+fn failed(arguments: &Arguments, code: c_int, said: &str) -> Error {
+    let earlier = FAILED.get().map(String::as_str);
+    let error = arguments.failed(&crate::error::errno_text(code), said, earlier);
+    let _ = FAILED.set(arguments.to_string());
+    error
 }
 
 /// Finds out, once, where drivers leave timestamps.
