@@ -45,13 +45,9 @@ pub enum Error {
     },
 
     /// A thread cannot be registered with EAL.
-    #[error(
-        "this thread cannot be registered with EAL: {found}; EAL has room for {max} lcores, its own \
-         among them: start fewer threads that use queues, or give EAL fewer lcores (-l)",
-        max = sys::SH_LCORE_MAX
-    )]
+    #[error("this thread cannot be registered with EAL: {found}")]
     NoLcore {
-        /// What EAL said.
+        /// What is in the way, and the remedy.
         found: String,
     },
 

@@ -5,7 +5,7 @@
 //! ends: a guard in thread-local storage gives the id back, which EAL itself never does, and what
 //! the thread's caches hold goes back to the mempools, where EAL would leave it.
 
-use crate::{Eal, Error, mempool};
+use crate::{Eal, Error, log, mempool};
 use hotloop_dpdk_sys as sys;
 use std::cell::OnceCell;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -25,7 +25,7 @@ thread_local! {
 ///
 /// # Errors
 /// [`Error::NoLcore`] when all lcore ids are taken (128 in a distribution's DPDK, EAL's own among
-/// them), or when the thread is ending.
+/// them), when the thread is ending, and from within an event of DPDK's log.
 pub fn register(eal: Eal) -> Result<u32, Error> {
     let _ = eal;
     REGISTRATION
@@ -46,13 +46,19 @@ struct Registration {
 
 impl Registration {
     fn new() -> Result<Self, Error> {
+        if log::is_sending() {
+            let found = format!("it is in an event of DPDK's log, and {}", log::NO_CALLS);
+            return Err(Error::NoLcore { found });
+        }
         // SAFETY: 1. EAL is initialised: the caller has an `Eal`. 2. rte_lcore.h: any thread may
         // call it.
         if unsafe { sys::rte_thread_register() } != 0 {
             let found = format!(
-                "{} ({} threads of this program are registered)",
+                "{} ({} threads of this program are registered); EAL has room for {} lcores, its own \
+                 among them: start fewer threads that use queues, or give EAL fewer lcores (-l)",
                 crate::error::errno_text(crate::error::errno()),
-                REGISTERED_COUNT.load(Relaxed)
+                REGISTERED_COUNT.load(Relaxed),
+                sys::SH_LCORE_MAX
             );
             return Err(Error::NoLcore { found });
         }
@@ -63,6 +69,8 @@ impl Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
+        // DPDK logs the end, when the thread-local values of what takes the events may be gone.
+        log::end_thread();
         // The next thread that gets the id may live long, and nobody else may touch its caches.
         mempool::flush_own_caches();
         // SAFETY: 1. This thread was registered by `new`, in `register`, which keeps the value in the

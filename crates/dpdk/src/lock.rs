@@ -7,6 +7,7 @@
 //! Locks are taken in this order: control, a port's state, parked pools, the pool being looked at,
 //! the log.
 
+use crate::log;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -52,6 +53,14 @@ impl DerefMut for Control {
 
 /// Locks whether or not a thread panicked while it held the lock: what these locks guard is valid
 /// between any two statements.
+///
+/// # Panics
+/// In an event of DPDK's log: the thread may have the lock already, and would wait for itself.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    assert!(
+        !log::is_sending(),
+        "hotloop was called from an event of DPDK's log: {}",
+        log::NO_CALLS
+    );
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,26 +1,73 @@
 //! DPDK's log: kept while a control call runs, for the error's message. The rest are events of
 //! `tracing` with target `dpdk`: errors always, everything where the user asks for it.
+//!
+//! DPDK logs on any thread, at any depth, and with locks of its own held. So what takes the events may
+//! neither unwind into it nor call into it again, and gets none from a thread that is ending, whose
+//! thread-local values are gone.
 
-use crate::lock::lock;
 use hotloop_dpdk_sys as sys;
-use std::ffi::{c_char, c_void};
+use std::cell::Cell;
+use std::ffi::{c_char, c_int, c_void};
+use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Mutex, Once};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 /// How much of what DPDK says about one call is kept, in bytes: its last words.
 const KEPT_BYTES: usize = 1024;
 
 static CAPTURE: Mutex<Option<String>> = Mutex::new(None);
 
+/// Why a call from an event is refused, and what to do.
+pub(crate) const NO_CALLS: &str =
+    "DPDK may hold locks meanwhile; have another thread make the call";
+
 /// Whether the user asked for DPDK's log with `--log-level`: then there is an event for all of it.
 static VERBOSE: AtomicBool = AtomicBool::new(false);
+
+/// Whether the calling thread sends events.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Events {
+    Sent,
+    /// It is sending one now.
+    Sending,
+    /// Its thread-local values are being dropped.
+    Ended,
+}
+
+thread_local! {
+    /// Nothing to initialise and nothing to drop, so that it is there until the thread is gone.
+    static EVENTS: Cell<Events> = const { Cell::new(Events::Sent) };
+    /// Dropped before all values that the thread had when it first sent an event: the last to come is
+    /// the first to go.
+    static END: End = const { End };
+}
+
+struct End;
+
+impl Drop for End {
+    fn drop(&mut self) {
+        end_thread();
+    }
+}
+
+/// The calling thread is ending, and sends no events from now on.
+pub(crate) fn end_thread() {
+    EVENTS.set(Events::Ended);
+}
+
+/// Whether the calling thread is in an event: DPDK waits for it, perhaps with locks held, and so may a
+/// call of this crate.
+pub(crate) fn is_sending() -> bool {
+    EVENTS.get() == Events::Sending
+}
 
 /// Makes DPDK write its log to us.
 pub(crate) fn open(verbose: bool) {
     static ONCE: Once = Once::new();
     VERBOSE.store(verbose, Relaxed);
     ONCE.call_once(|| {
-        // SAFETY: 1. `write` has the type that is asked for and never unwinds.
+        // SAFETY: 1. `write` has the type that is asked for. 2. It never unwinds: `take` catches what
+        // the events' subscriber panics with, and nothing else there panics.
         let stream = unsafe { sys::sh_stream(Some(write)) };
         // SAFETY: 1. The stream is open, and is never closed; a null one is DPDK's default, stderr.
         // 2. rte_log.h: may be called before EAL is initialised.
@@ -33,10 +80,15 @@ pub(crate) fn open(verbose: bool) {
 ///
 /// The caller holds the control lock, so that two captures don't meet.
 pub(crate) fn capture<T>(call: impl FnOnce() -> T) -> (T, String) {
-    *lock(&CAPTURE) = Some(String::new());
+    *captured() = Some(String::new());
     let result = call();
-    let text = lock(&CAPTURE).take().unwrap_or_default();
+    let text = captured().take().unwrap_or_default();
     (result, in_one_line(&text))
+}
+
+/// Not by [`crate::lock::lock`], which is not for use in an event, where DPDK may log too.
+fn captured() -> MutexGuard<'static, Option<String>> {
+    CAPTURE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The last lines that fit, each with DPDK's prefixes as they are.
@@ -57,18 +109,30 @@ extern "C" fn write(_: *mut c_void, text: *const c_char, length: usize) -> isize
     let bytes = unsafe { std::slice::from_raw_parts(text.cast::<u8>(), length) };
     // SAFETY: 1. Reads a thread-local variable.
     let level = unsafe { sys::rte_log_cur_msg_loglevel() };
-    let mut capture = lock(&CAPTURE);
+    take(&String::from_utf8_lossy(bytes), level);
+    length as isize
+}
+
+/// Never unwinds.
+fn take(text: &str, level: c_int) {
+    let mut capture = captured();
     if let Some(kept) = capture.as_mut()
         && level <= sys::SH_LOG_WARNING
     {
-        kept.push_str(&String::from_utf8_lossy(bytes));
+        kept.push_str(text);
     }
-    let serious = level > 0 && level <= sys::SH_LOG_ERR;
-    if VERBOSE.load(Relaxed) || (capture.is_none() && serious) {
-        drop(capture);
-        send(&String::from_utf8_lossy(bytes), serious);
+    let is_serious = level > 0 && level <= sys::SH_LOG_ERR;
+    let is_sent = VERBOSE.load(Relaxed) || (capture.is_none() && is_serious);
+    drop(capture);
+    if !is_sent || EVENTS.get() != Events::Sent {
+        return;
     }
-    length as isize
+    EVENTS.set(Events::Sending);
+    // A panic of what takes the event has been reported by its hook.
+    let _ = catch_unwind(|| send(text, is_serious));
+    EVENTS.set(Events::Sent);
+    // Where the thread is ending already, it is too late for it.
+    let _ = END.try_with(|End| ());
 }
 
 /// An event for each line. DPDK logs on any thread: what takes the events must not wait.

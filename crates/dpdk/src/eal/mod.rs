@@ -74,7 +74,10 @@ impl Eal {
     /// is `--no-huge`. A virtual device given by `--vdev` or `-a` is plugged in when a port opens it by
     /// its name, since EAL itself does not say when that fails. DPDK's log is kept for the messages of
     /// errors; with `--log-level` there is an event of `tracing` for each line as well, with target
-    /// `dpdk`.
+    /// `dpdk`. What takes an event may panic, which ends there, but not wait: DPDK does meanwhile.
+    /// Calls from within an event that need a lock of this crate or of DPDK, such as those that open,
+    /// start, stop and read ports, panic, and [`lcore::register`](crate::lcore::register) returns an
+    /// error. A thread that is ending sends no events.
     ///
     /// EAL gets only options that are known to be harmless, whatever their values: not `-d`, which
     /// loads code, nor `--mbuf-pool-ops-name`, by which pools would serve one thread only.
