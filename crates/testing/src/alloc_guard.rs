@@ -22,7 +22,7 @@ use std::marker::PhantomData;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AllocGuard;
 
-/// What a thread asked of the allocator.
+/// What a thread asked of the allocator. Each count starts again at 0 after `u64::MAX`.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct AllocCounts {
     /// Calls that returned memory; growing or shrinking some is one.
@@ -77,22 +77,23 @@ impl Armed {
     pub fn counts(&self) -> AllocCounts {
         let now = COUNTS.get();
         AllocCounts {
-            allocated: now.allocated - self.before.allocated,
-            freed: now.freed - self.before.freed,
-            allocated_bytes: now.allocated_bytes - self.before.allocated_bytes,
+            allocated: now.allocated.wrapping_sub(self.before.allocated),
+            freed: now.freed.wrapping_sub(self.before.freed),
+            allocated_bytes: now.allocated_bytes.wrapping_sub(self.before.allocated_bytes),
         }
     }
 }
 
 fn count_allocation(size_bytes: usize) {
     let mut counts = COUNTS.get();
-    counts.allocated += 1;
-    counts.allocated_bytes += size_bytes as u64;
+    counts.allocated = counts.allocated.wrapping_add(1);
+    counts.allocated_bytes = counts.allocated_bytes.wrapping_add(size_bytes as u64);
     COUNTS.set(counts);
 }
 
 // SAFETY: 1. Every call is handed on to `System`, which keeps the trait's contract, with the
-// arguments unchanged. 2. Counting neither allocates nor unwinds.
+// arguments unchanged. 2. Counting neither allocates nor unwinds: it wraps, and the thread-local cell
+// has nothing to initialise and nothing to drop.
 unsafe impl GlobalAlloc for AllocGuard {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count_allocation(layout.size());
@@ -115,7 +116,7 @@ unsafe impl GlobalAlloc for AllocGuard {
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         let mut counts = COUNTS.get();
-        counts.freed += 1;
+        counts.freed = counts.freed.wrapping_add(1);
         COUNTS.set(counts);
         // SAFETY: 1. `memory` came from `System` through this allocator. 2. The caller keeps the
         // contract of `dealloc`, which is `System`'s too.

@@ -47,3 +47,18 @@ fn threads_are_counted_apart() {
         assert!(idle.join().unwrap().is_zero());
     });
 }
+
+/// A panic that left the allocator would be undefined behaviour (`GlobalAlloc`, "Safety").
+#[test]
+fn counts_that_overflow_start_again_and_nothing_unwinds() {
+    let armed = AllocGuard::arm();
+    let max = isize::MAX as usize;
+    for _ in 0..3 {
+        let asked = std::panic::catch_unwind(|| {
+            black_box(Vec::<u8>::new()).try_reserve_exact(max).unwrap_err()
+        });
+        assert!(asked.is_ok(), "it unwound out of the allocator");
+    }
+    let expected = 3_u64.wrapping_mul(max as u64);
+    assert_eq!(armed.counts(), AllocCounts { allocated: 3, freed: 0, allocated_bytes: expected });
+}
