@@ -142,10 +142,10 @@ pub(super) struct PluggedIn {
 pub(super) fn plug_in(control: &mut Control, device: &DeviceString) -> Result<PluggedIn, Error> {
     let before = sockets::open();
     let port_id = plug::plug(control, device)?;
-    let if_index = plug::if_index(control, port_id);
+    let (if_index, queue_count) = plug::interface(control, port_id);
     let driver = driver::of_virtual(device.name());
     let sockets = match driver.map(|driver| driver.missed) {
-        Some(Missed::PacketSockets) => Sockets::opened_since(&before, if_index),
+        Some(Missed::PacketSockets) => Sockets::opened_since(&before, if_index, queue_count),
         _ => Sockets::default(),
     };
     Ok(PluggedIn { port_id, sockets, interface: Interface::of(if_index) })
@@ -260,7 +260,8 @@ impl Inner {
         state.mempool = None;
         start::start(self, &mut control, &mut state, port_id, limits)?;
         if self.driver.missed == Missed::XdpSockets {
-            state.sockets = Sockets::opened_since(&before, 0);
+            let (queue_count, _) = self.configured(&state);
+            state.sockets = Sockets::opened_since(&before, 0, queue_count);
         }
         self.uncopied.store(0, Relaxed);
         self.malformed.store(0, Relaxed);

@@ -138,13 +138,14 @@ fn rings(device_name: &str) -> impl Iterator<Item = *mut sys::rte_ring> {
     })
 }
 
-/// The index of the kernel's interface that the port is on; 0 where there is none.
-pub(super) fn if_index(_: &Control, port_id: u16) -> u32 {
+/// The index of the kernel's interface that the port is on, 0 where there is none, and how many RX
+/// queues it has.
+pub(super) fn interface(_: &Control, port_id: u16) -> (u32, u16) {
     let mut info = sys::rte_eth_dev_info::default();
     // SAFETY: 1. The port exists: the caller has plugged it in and holds the control lock. 2. `info` is
     // written.
     let result = unsafe { sys::rte_eth_dev_info_get(port_id, &mut info) };
-    if result == 0 { info.if_index } else { 0 }
+    if result == 0 { (info.if_index, info.max_rx_queues) } else { (0, 0) }
 }
 
 /// What the device of a port says of itself.

@@ -10,9 +10,10 @@ use rustix::io::FdFlags;
 use rustix::net::{AddressFamily, sockopt};
 use std::collections::BTreeMap;
 use std::fs::{self, DirEntry};
+use std::io;
 use std::mem::size_of;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::path::PathBuf;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::path::{Path, PathBuf};
 
 /// Sockets of one device, each by a descriptor of this crate's own: the driver may close its own at
 /// any time.
@@ -25,18 +26,26 @@ pub(super) struct Sockets {
 }
 
 impl Sockets {
-    /// The process's XDP sockets, and its packet sockets that are bound to the interface with this
-    /// index, that were not among `before`. From now on, programs that this one starts don't inherit them.
-    /// Drivers open them without `O_CLOEXEC`, and a packet socket that another program still has when its
+    /// The driver's sockets, of which it has opened `count` since `before`: the process's XDP sockets, and its
+    /// packet sockets that are bound to the interface with this index. None where there are not just so many,
+    /// as where another thread opens such sockets too. From now on, programs that this one starts don't inherit
+    /// them. Drivers open them without `O_CLOEXEC`, and a packet socket that another program still has when its
     /// port is closed would go on taking its share of the interface's packets (packet(7), `PACKET_FANOUT`).
-    pub(super) fn opened_since(before: &BTreeMap<PathBuf, RawFd>, if_index: u32) -> Self {
-        let mut sockets = Self::default();
-        for (_, number) in open().into_iter().filter(|(name, _)| !before.contains_key(name)) {
-            // SAFETY: 1. The descriptor was open a moment ago. Whatever has its number by now is
-            // only duplicated, and looked at before anything else is done with it; a socket of the driver
-            // keeps its number, as nothing closes ports meanwhile.
-            let opened = unsafe { BorrowedFd::borrow_raw(number) };
-            let Ok(socket) = rustix::io::fcntl_dupfd_cloexec(opened, 0) else { continue };
+    ///
+    /// The caller has the control lock: no port is closed meanwhile, so the driver keeps its sockets open.
+    pub(super) fn opened_since(
+        before: &BTreeMap<PathBuf, RawFd>,
+        if_index: u32,
+        count: u16,
+    ) -> Self {
+        let (mut sockets, mut numbers) = (Self::default(), Vec::new());
+        for (name, number) in open().into_iter().filter(|(name, _)| !before.contains_key(name)) {
+            let socket = match copy(&name, number) {
+                Ok(Some(socket)) => socket,
+                Ok(None) => continue,
+                // It may be one of the driver's.
+                Err(_) => return Self::default(),
+            };
             match sockopt::socket_domain(&socket) {
                 Ok(AddressFamily::PACKET) if bound_to(&socket) == Some(if_index) => {
                     sockets.packet.push(socket);
@@ -44,6 +53,15 @@ impl Sockets {
                 Ok(AddressFamily::XDP) => sockets.xdp.push(socket),
                 _ => continue,
             }
+            numbers.push(number);
+        }
+        if numbers.len() != usize::from(count) {
+            return Self::default();
+        }
+        for number in numbers {
+            // SAFETY: 1. The descriptor is the driver's: `count` of its sockets are among those that were found,
+            // which are as many. 2. The driver keeps it open meanwhile, by the caller.
+            let opened = unsafe { BorrowedFd::borrow_raw(number) };
             // It fails for no descriptor that is open.
             let _ = rustix::io::fcntl_setfd(opened, FdFlags::CLOEXEC);
         }
@@ -81,6 +99,22 @@ pub(super) fn open() -> BTreeMap<PathBuf, RawFd> {
     folder.filter_map(|entry| named(entry.ok()?)).collect()
 }
 
+/// A descriptor of this crate's own for the socket with this name and number; nothing where it was closed
+/// meanwhile, by another thread, which may have given its number to something else.
+fn copy(name: &Path, number: RawFd) -> io::Result<Option<OwnedFd>> {
+    // SAFETY: 1. fcntl(2): takes any number, and makes another descriptor for what has it, or fails. Nothing is
+    // borrowed from whoever has it.
+    let copied = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 0) };
+    if copied < 0 {
+        let error = io::Error::last_os_error();
+        return if error.raw_os_error() == Some(libc::EBADF) { Ok(None) } else { Err(error) };
+    }
+    // SAFETY: 1. The descriptor was made above, and is nobody else's.
+    let copied = unsafe { OwnedFd::from_raw_fd(copied) };
+    let found = fs::read_link(format!("/proc/self/fd/{}", copied.as_raw_fd()))?;
+    Ok((found == name).then_some(copied))
+}
+
 /// The index of the interface that a packet socket is bound to.
 fn bound_to(descriptor: &OwnedFd) -> Option<u32> {
     // SAFETY: 1. All its fields are numbers, for which zeroes are valid.
@@ -108,4 +142,61 @@ fn read_drops(socket: &OwnedFd) -> Option<u32> {
         )
     };
     (result == 0).then_some(statistics.tp_drops)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::{SocketType, netdevice, socket};
+
+    /// A packet socket as drivers open it, bound to the interface.
+    fn packet_socket(if_index: u32) -> Option<OwnedFd> {
+        let opened = socket(AddressFamily::PACKET, SocketType::RAW, None).ok()?;
+        // SAFETY: 1. All its fields are numbers, for which zeroes are valid.
+        let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+        address.sll_family = libc::AF_PACKET as u16;
+        address.sll_ifindex = if_index as i32;
+        let place = (&raw const address).cast::<libc::sockaddr>();
+        let len_bytes = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+        // SAFETY: 1. The descriptor is open. 2. bind(2): reads `len_bytes` bytes.
+        let result = unsafe { libc::bind(opened.as_raw_fd(), place, len_bytes) };
+        (result == 0).then_some(opened)
+    }
+
+    fn is_inherited(socket: &OwnedFd) -> bool {
+        rustix::io::fcntl_getfd(socket).unwrap().is_empty()
+    }
+
+    #[test]
+    fn sockets_that_may_be_of_others_are_left_alone() {
+        let asked = socket(AddressFamily::INET, SocketType::DGRAM, None).unwrap();
+        let if_index = netdevice::name_to_index(asked, "lo").unwrap();
+        let before = open();
+        let Some(drivers) = packet_socket(if_index) else {
+            return println!("skipped: no right to open packet sockets");
+        };
+        let others = packet_socket(if_index).unwrap();
+        assert_eq!(Sockets::opened_since(&before, if_index, 1).count(), 0);
+        assert!(is_inherited(&drivers) && is_inherited(&others));
+        drop(others);
+        assert_eq!(Sockets::opened_since(&before, if_index + 1, 1).count(), 0);
+        assert_eq!(Sockets::opened_since(&before, if_index, 1).count(), 1);
+        assert!(!is_inherited(&drivers));
+    }
+
+    #[test]
+    fn what_has_the_number_of_a_closed_socket_is_not_taken_for_it() {
+        let opened = || socket(AddressFamily::INET, SocketType::DGRAM, None).unwrap();
+        let name_of = |number| fs::read_link(format!("/proc/self/fd/{number}")).unwrap();
+        let first = opened();
+        let (number, name) = (first.as_raw_fd(), name_of(first.as_raw_fd()));
+        assert!(copy(&name, number).unwrap().is_some());
+        // The same descriptor, for another socket.
+        let mut first = first;
+        rustix::io::dup2(opened(), &mut first).unwrap();
+        assert_eq!(first.as_raw_fd(), number);
+        assert!(copy(&name, number).unwrap().is_none());
+        assert!(copy(&name_of(number), number).unwrap().is_some());
+        assert!(copy(&name, -1).unwrap().is_none());
+    }
 }
