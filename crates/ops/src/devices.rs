@@ -4,8 +4,12 @@ use crate::PortSettings;
 use clap::Args;
 use hotloop_dpdk::{Eal, Error, Port, PortConfig};
 
+/// The word by which the user of a program trusts the peers of its net_memif devices.
+const TRUST: &str = "--trust-memif-peer";
+
 /// How the devices of a command line are opened: what holds for all of them. Whether a peer is trusted
-/// can only come from a command line.
+/// can only come from the command line that the process was started with, and not from one that is
+/// parsed in its place.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct DeviceArgs {
     /// Open net_memif devices too. Their peer can then crash this program: by disconnecting, or by
@@ -31,16 +35,17 @@ impl DeviceArgs {
     }
 
     /// Opens a device, as [`Port::open_with`] does with [`port_config`](Self::port_config); one whose
-    /// peer has to be trusted, if that was said.
+    /// peer has to be trusted, if that was said, by a word of the process's own command line.
     ///
     /// # Errors
     /// As [`Port::open_with`].
     pub fn open(self, eal: Eal, device: &str) -> Result<Port, Error> {
-        if !self.trust_memif_peer {
+        if !self.trust_memif_peer || !std::env::args_os().any(|word| word == TRUST) {
             return Port::open_with(eal, device, self.port_config());
         }
         // SAFETY: 1. and 2. The user of the program has said on its command line that the peer can be
-        // trusted, which is what both ask for. Nothing else sets the field.
+        // trusted, which is what both ask for. No code can: Rust keeps the command line as the system
+        // gave it to the process.
         unsafe { Port::open_trusting_peer(eal, device, self.port_config()) }
     }
 }
@@ -63,16 +68,30 @@ mod tests {
         let eal = Eal::embedded_or_current().unwrap();
         let open = |words: &[&str], device: &str| Cli::parse_from(words).devices.open(eal, device);
         assert!(open(&["nf"], "net_null0").is_ok());
-        let message = open(&["nf"], "net_memif0").unwrap_err().to_string();
-        assert!(message.contains("--trust-memif-peer"), "{message}");
-
+        assert!(open(&["nf", TRUST], "eth0").is_err());
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("memif.sock");
         let device =
             format!("net_memif0,role=server,socket={},socket-abstract=no", socket.display());
-        let port = open(&["nf", "--trust-memif-peer"], &device).unwrap();
-        assert_eq!(port.capabilities().driver, "net_memif");
-        assert!(open(&["nf", "--trust-memif-peer"], "eth0").is_err());
+        let message = open(&["nf"], &device).unwrap_err().to_string();
+        assert!(message.contains(TRUST), "{message}");
+        let made_up = open(&["nf", TRUST], &device);
+        if std::env::args().any(|word| word == TRUST) {
+            assert_eq!(made_up.unwrap().capabilities().driver, "net_memif");
+            println!("trusted");
+        } else {
+            assert_eq!(made_up.unwrap_err().to_string(), message);
+        }
+    }
+
+    #[test]
+    fn a_peer_is_trusted_by_a_word_of_the_own_command_line() {
+        let name = "a_peer_is_trusted_only_where_the_command_line_says_so";
+        let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+        // After `--` the word is the name of a test that is not there.
+        let output = command.args([name, "--nocapture", "--", TRUST]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.contains("trusted"), "{said}");
     }
 
     #[test]

@@ -81,7 +81,7 @@
 //! # Unsafe code
 //!
 //! - `devices`: one block. Opening a net_memif device is unsafe, and is done where `--trust-memif-peer` is
-//!   given.
+//!   a word of the command line that the process was started with.
 //! - `tun`, with feature `kernel`: the request that makes a TAP interface, of which Rust's libraries have no safe
 //!   form. It relies on what the kernel's `tuntap.rst` and netdevice(7) say that it reads and writes.
 //!

@@ -77,7 +77,8 @@ impl Port {
     /// by its address (`0000:01:00.0`), which EAL has already or adds now.
     ///
     /// # Errors
-    /// [`Error::DeviceString`] for a string that names no device that is supported, or a net_memif
+    /// [`Error::DeviceString`] for a string that names no device that is supported, that has an argument
+    /// without a value or with one that the driver would hang or lose mbufs at, or that is a net_memif
     /// device ([`open_trusting_peer`](Self::open_trusting_peer) opens those),
     /// [`Error::DeviceInUse`] where a port of this process has it, [`Error::Probe`] where its driver
     /// does not take it.
