@@ -1,19 +1,52 @@
 //! EAL's arguments, in a process each: it starts once.
 
 use hotloop_dpdk::{Eal, Port};
+use std::fmt::Debug;
 use std::process::{Command, Output};
+use std::sync::Mutex;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Metadata, Subscriber, span};
 
 const ARGUMENTS: &str = "HOTLOOP_TEST_EAL_ARGUMENTS";
+
+/// The texts of events.
+static EVENTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+struct Events;
+
+impl Subscriber for Events {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+    fn enter(&self, _: &span::Id) {}
+    fn exit(&self, _: &span::Id) {}
+    fn event(&self, event: &Event<'_>) {
+        event.record(&mut Self);
+    }
+}
+
+impl Visit for Events {
+    fn record_debug(&mut self, _: &Field, value: &dyn Debug) {
+        EVENTS.lock().unwrap().push(format!("{value:?}"));
+    }
+}
 
 /// What a child of [`start`] is: it starts EAL with the words of the variable, opens the devices
 /// after a `;`, and says what came of it.
 #[test]
 fn child() {
     let Ok(line) = std::env::var(ARGUMENTS) else { return };
+    tracing::subscriber::set_global_default(Events).unwrap();
     let (arguments, devices) = line.split_once(';').unwrap_or((&line, ""));
     match Eal::with_args(&arguments.split_whitespace().collect::<Vec<_>>()) {
         Ok(eal) => {
             println!("started: {}", eal.arguments());
+            println!("events: {:?}", EVENTS.lock().unwrap());
             for device in devices.split_whitespace() {
                 println!("opened: {:?}", Port::open(eal, device));
             }
@@ -71,6 +104,14 @@ fn after_a_failed_start_the_error_says_that_none_can_follow() {
         holds(then, &["failed in this process before, with", line, "start the program again"]);
         assert!(!then.contains("check the values"), "{then}");
     }
+}
+
+#[test]
+fn a_hint_that_is_not_taken_is_reported() {
+    let start = |addr| start(&format!("--no-huge --no-pci -m 64 --base-virtaddr {addr}"), &[]);
+    holds(&start("0x200000000"), &["started: ", "events: []"]);
+    // Beyond what a process has.
+    holds(&start("0x7fffffff0000"), &["started: ", "not where --base-virtaddr asks for it"]);
 }
 
 /// EAL takes those stacks from its hugepages, where nothing is between one and the next.

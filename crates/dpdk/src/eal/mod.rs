@@ -182,6 +182,9 @@ fn start(arguments: &Arguments) -> Result<(), Error> {
         let errno = crate::error::errno();
         return Err(failed(arguments, errno, &said));
     }
+    if said.contains("not respected") {
+        tracing::warn!("EAL's memory is not where --base-virtaddr asks for it; EAL said: {said}");
+    }
     control.announced.extend(arguments.announced().iter().cloned());
     register_timestamp();
     threads::visit().map_err(|code| failed(arguments, code, &said))

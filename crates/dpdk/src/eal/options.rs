@@ -43,7 +43,7 @@ pub(super) const OPTIONS: &[(&str, Value, &str)] = &[
     (
         "--base-virtaddr",
         Needed,
-        "a hint: where it is in use, EAL warns and the kernel picks another",
+        "a hint: where it is in use, the kernel picks another, and `start` warns",
     ),
     ("--huge-dir", Needed, "where hugepages come from: `is_on_hugetlbfs` wants a folder of them"),
     ("--in-memory", No, "no files: what `complete` adds"),
