@@ -51,6 +51,19 @@ pub enum Error {
         found: String,
     },
 
+    /// The calling thread's stack has too little room left for DPDK's drivers, or is not the one that the
+    /// system gave the thread.
+    #[error(
+        "this thread has {found}, and DPDK's drivers need {room} bytes: give it a larger stack \
+         (std::thread::Builder::stack_size; ulimit -s for a program's first thread), or call from \
+         fewer functions deep",
+        room = crate::stack::ROOM_BYTES
+    )]
+    Stack {
+        /// What was found of the thread's stack.
+        found: String,
+    },
+
     /// An expression that is no filter.
     #[error("filter \"{expression}\": {problem}; pcap-filter(7) has the syntax")]
     Filter {

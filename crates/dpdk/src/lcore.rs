@@ -5,7 +5,7 @@
 //! ends: a guard in thread-local storage gives the id back, which EAL itself never does, and what
 //! the thread's caches hold goes back to the mempools, where EAL would leave it.
 
-use crate::{Eal, Error, log, mempool};
+use crate::{Eal, Error, log, mempool, stack};
 use hotloop_dpdk_sys as sys;
 use std::cell::OnceCell;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -25,9 +25,11 @@ thread_local! {
 ///
 /// # Errors
 /// [`Error::NoLcore`] when all lcore ids are taken (128 in a distribution's DPDK, EAL's own among
-/// them), when the thread is ending, and from within an event of DPDK's log.
+/// them), when the thread is ending, and from within an event of DPDK's log; [`Error::Stack`] on a
+/// stack with too little room.
 pub fn register(eal: Eal) -> Result<u32, Error> {
     let _ = eal;
+    stack::check()?;
     REGISTRATION
         .try_with(|cell| match cell.get() {
             Some(registration) => Ok(registration.lcore),

@@ -22,6 +22,8 @@
 //!   kernel or a peer wrote.
 //! - Calls that configure devices take one lock; the packet path takes none.
 //! - Nothing unwinds into C, and EAL never ends the process by itself.
+//! - A driver is called only while 256 KiB of the thread's stack are left: its frames may be larger than a guard
+//!   page, and DPDK has no stack probes. Else calls return [`Error::Stack`]; a queue's panic, and lose no packet.
 //!
 //! # Example
 //!
@@ -47,6 +49,8 @@
 //!
 //! # Limits
 //!
+//! - A thread that works on another stack than the system gave it, as coroutines do, is refused as one without
+//!   room, and the last owner of a port that is dropped without room leaves its device open.
 //! - At most 128 threads are registered with EAL ([`lcore`]), and a process has one EAL.
 //! - Virtual devices are those whose drivers were looked at: net_null, net_ring, net_pcap,
 //!   net_af_packet, net_af_xdp, net_tap, net_memif. Drivers that use other ports are refused.
@@ -58,7 +62,7 @@
 //! # Unsafe code
 //!
 //! A hundred blocks, most of them one call into DPDK each, with the guide's or header's words that
-//! allow it. They rest on eight invariants. A premise names the type or field that states its
+//! allow it. They rest on nine invariants. A premise names the type or field that states its
 //! invariant; what establishes and keeps it stands there.
 //!
 //! | invariant | kept by | relied on in |
@@ -69,6 +73,7 @@
 //! | A device's arguments are those that were checked | `device`: DPDK gets a string rebuilt from what was parsed, of which it finds the same parts, each with a value; `values`: those that drivers don't check; `arguments`: EAL sees no other devices | `plug`, `start`; `kvargs`, for tests, has DPDK read them |
 //! | A port exists while its state is locked and says so; it is configured, started, stopped and closed under the one control lock, and stopped when no queue is held or none is inside its gate | `inner`, whose state counts the queues that are out; `reopen`; `gate`, which counts those inside | `inner`, `plug`, `start`, `stats`, `counters`, `reopen` |
 //! | A queue that is inside its port's gate is of a port that runs, and polled by one thread at a time | `gate`; `inner` hands it out once; it is polled through `&mut`; what nobody claimed is polled through the port's first queue | `rx`, `tx`, `spare` |
+//! | A driver is called with room on the stack for its frames | `stack`: `rx` and `tx` look at each call of a queue; the control lock's proof, and what reads a port, include a look | `rx`, `tx`, `spare`, `plug`, `start`, `inner`, `stats` |
 //! | A [`Filter`]'s program is loaded, reads packets alone, and is destroyed once | `bpf`: made of classic BPF by DPDK, which verifies it | `bpf` |
 //! | A descriptor that this crate asks the kernel about is open | `sockets`, which duplicates it, and `interface`, which opens it | `sockets`, `interface` |
 
@@ -81,6 +86,7 @@ mod log;
 mod mbuf;
 mod mempool;
 mod port;
+mod stack;
 
 pub use bpf::Filter;
 pub use eal::{EMBEDDED_ARGUMENTS, Eal};

@@ -7,7 +7,7 @@
 //! Locks are taken in this order: control, a port's state, parked pools, the pool being looked at,
 //! the log.
 
-use crate::log;
+use crate::{Error, log, stack};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -28,12 +28,15 @@ pub(crate) struct Registry {
     pub tx_descriptors: BTreeMap<String, usize>,
 }
 
-/// Proof that the control lock is held.
+/// Proof that the control lock is held, by a thread with room on its stack for calls into drivers.
 pub(crate) struct Control(MutexGuard<'static, Registry>);
 
 impl Control {
-    pub(crate) fn lock() -> Self {
-        Self(lock(&CONTROL))
+    /// # Errors
+    /// [`Error::Stack`].
+    pub(crate) fn lock() -> Result<Self, Error> {
+        stack::check()?;
+        Ok(Self(lock(&CONTROL)))
     }
 }
 

@@ -84,3 +84,20 @@ fn what_the_machine_costs_is_one_warning_at_start() {
     assert!(warning.contains("the clock source is hpet"), "{warning}");
     assert!(warning.contains("; hotloop-doctor --cpus "), "{warning}");
 }
+
+#[test]
+fn the_main_threads_stack_has_room_by_its_limit() {
+    let folder = tempfile::tempdir().unwrap();
+    for limit in ["8192", "1024", "unlimited", "192"] {
+        let script = format!("ulimit -s {limit} && exec \"$0\" --duration 0.05 --control hf.sock");
+        let mut command = Command::new("sh");
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_hello-forward")]);
+        let output = command.current_dir(folder.path()).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        match limit {
+            _ if errors.contains("ulimit") => println!("skipped: a limit of {limit}: {errors}"),
+            "192" => assert!(errors.contains("bytes of its stack left"), "{errors}"),
+            limit => assert!(output.status.success(), "{limit}: {errors}"),
+        }
+    }
+}

@@ -173,7 +173,7 @@ fn start(arguments: &Arguments) -> Result<(), Error> {
     let count = argv.len() as c_int;
     argv.push(std::ptr::null_mut::<c_char>());
     let argv = argv.leak().as_mut_ptr();
-    let mut control = Control::lock();
+    let mut control = Control::lock()?;
     // SAFETY: 1. `argv` holds `count` C strings and a null pointer, which live as long as the
     // process. 2. rte_eal.h: to be called once; a failed call has not got as far, or says EALREADY
     // the next time.

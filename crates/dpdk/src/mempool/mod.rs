@@ -142,7 +142,7 @@ impl Mempool {
     pub fn new(eal: Eal, config: &MempoolConfig) -> Result<Self, Error> {
         let _ = eal;
         config.check()?;
-        Self::unpark_or_create(&mut Control::lock(), config, |parked| parked == config)
+        Self::unpark_or_create(&mut Control::lock()?, config, |parked| parked == config)
     }
 
     /// As [`new`](Self::new), or a larger pool where one is parked, for a port: what it needs

@@ -4,8 +4,8 @@ use super::driver::Missed;
 use super::inner::{Inner, Phase, State};
 use super::interface::Interface;
 use super::stats::{self, PortStats};
-use crate::Error;
 use crate::lock::lock;
+use crate::{Error, stack};
 use hotloop_stage::{Device, DeviceCounters, LinkState, Reopening};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -59,6 +59,7 @@ impl Inner {
     }
 
     pub(super) fn stats(&self) -> Result<PortStats, Error> {
+        stack::check()?;
         let mut state = lock(&self.state);
         match state.phase {
             Phase::Plugged { .. } => Ok(PortStats::default()),

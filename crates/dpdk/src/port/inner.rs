@@ -24,7 +24,7 @@ use super::stats::PortStats;
 use super::{plug, spare, start, stats};
 use crate::error::{Direction, errno_text};
 use crate::lock::{Control, lock};
-use crate::{Eal, Error, Mempool};
+use crate::{Eal, Error, Mempool, stack};
 use hotloop_dpdk_sys as sys;
 use hotloop_packet::ethernet::MacAddress;
 use hotloop_stage::Limits;
@@ -157,7 +157,7 @@ impl Inner {
         mut device: DeviceString,
         config: PortConfig,
     ) -> Result<Self, Error> {
-        let mut control = Control::lock();
+        let mut control = Control::lock()?;
         if let Some(announced) = control.announced.get(device.name())
             && !device.has_arguments()
         {
@@ -207,7 +207,7 @@ impl Inner {
 
     /// Claims the next queue, and returns its index.
     pub(super) fn claim(&self, direction: Direction) -> Result<u16, Error> {
-        let mut control = Control::lock();
+        let mut control = Control::lock()?;
         let mut state = lock(&self.state);
         if let Phase::Started { .. } | Phase::Away { .. } = state.phase {
             if state.held() != (0, 0) {
@@ -248,7 +248,7 @@ impl Inner {
 
     /// Configures and starts the device with the queues that are claimed, where nobody has.
     pub(super) fn start(&self, limits: &Limits) -> Result<(), Error> {
-        let mut control = Control::lock();
+        let mut control = Control::lock()?;
         let mut state = lock(&self.state);
         let Phase::Plugged { port_id } = state.phase else { return Ok(()) };
         for (direction, claims) in [(Direction::Rx, &state.rx), (Direction::Tx, &state.tx)] {
@@ -279,7 +279,7 @@ impl Inner {
 
     /// Stops the device, closes it and plugs it out.
     pub(super) fn stop(&self) -> Result<(), Error> {
-        let mut control = Control::lock();
+        let mut control = Control::lock()?;
         let mut state = lock(&self.state);
         self.stop_with(&mut control, &mut state)
     }
@@ -370,8 +370,8 @@ impl Inner {
     fn drain_all(&self, port_id: u16, state: &State) {
         let (rx_count, _) = self.configured(state);
         for _ in 0..DRAINED_BURSTS_MAX {
-            // SAFETY: 1. The port runs with these queues, and nobody polls: `halt` calls this, and its
-            // caller says so.
+            // SAFETY: 1. The port runs with these queues, and 2. nobody polls: `halt` calls this, and its
+            // caller says so. 3. `halt` has the control lock's proof.
             if unsafe { spare::drain(port_id, 0..rx_count) } == 0 {
                 break;
             }
@@ -408,6 +408,7 @@ impl Inner {
         what: &'static str,
         ask: impl FnOnce(u16) -> Result<T, String>,
     ) -> Result<T, Error> {
+        stack::check()?;
         let state = lock(&self.state);
         match state.phase {
             Phase::Plugged { port_id } | Phase::Started { port_id, .. } => ask(port_id),
@@ -451,7 +452,8 @@ impl State {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        let mut control = Control::lock();
+        // Without room on its stack a thread leaves the device open, and its name taken.
+        let Ok(mut control) = Control::lock() else { return };
         let mut state = lock(&self.state);
         // Every queue owns the port, so none is held. A device that cannot be closed keeps its name:
         // it must not be opened again.

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 impl Inner {
     /// Goes as far as it can without waiting.
     pub(super) fn reopen(&self) -> Result<Reopening, Error> {
-        let mut control = Control::lock();
+        let mut control = Control::lock()?;
         let mut state = lock(&self.state);
         if !self.driver.reopens {
             return Ok(Reopening::Impossible);

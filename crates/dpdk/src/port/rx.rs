@@ -5,6 +5,7 @@ use super::inner::Inner;
 use super::stats;
 use crate::error::Direction;
 use crate::mbuf::{self, Mbuf, lengths};
+use crate::stack;
 use hotloop_dpdk_sys::{self as sys, RawMbuf};
 use hotloop_packet::PortId;
 use hotloop_stage::{Burst, Device, Error, Limits, Source};
@@ -87,14 +88,19 @@ impl RxQueue {
     }
 
     /// The number of packets that wait in it. `None` if its driver does not know.
+    ///
+    /// # Panics
+    /// As [`poll`](Source::poll).
     #[must_use]
     pub fn rx_queue_count(&mut self) -> Option<usize> {
         if !self.pass.is_inside(&self.port.gate) {
             return None;
         }
+        stack::require();
         // SAFETY: 1. The port runs with this queue, by the invariants of `pass` and `index`: it is
         // inside. 2. rte_ethdev.h: not to be called while another thread polls the queue, which is
-        // this value's alone, by that of `index`; it is borrowed exclusively.
+        // this value's alone, by that of `index`; it is borrowed exclusively. 3. The stack has room for
+        // the driver's frames: `require` has returned.
         let count = unsafe { sys::sh_rx_queue_count(self.pass.port_id(), self.index) };
         usize::try_from(count).ok()
     }
@@ -103,7 +109,8 @@ impl RxQueue {
     /// it was empty for want of an mbuf.
     #[cold]
     fn look_for_end(&mut self) {
-        // SAFETY: 1. The port exists, by the invariant of `pass`: `poll` has seen that it is inside.
+        // SAFETY: 1. The port exists, by the invariant of `pass`: `poll` has seen that it is inside, and
+        // that the stack has room.
         let Ok(stats) = (unsafe { stats::read(self.pass.port_id()) }) else { return };
         self.finished = stats.rx_nombuf == self.lost;
         self.lost = stats.rx_nombuf;
@@ -181,7 +188,8 @@ impl RxQueue {
         let pointers = slots.as_mut_ptr().cast::<*mut RawMbuf>();
         // SAFETY: 1. The port runs with this queue, or this spare one, and this value, by which alone
         // it is polled, is borrowed exclusively: the invariants of `pass`, `index` and `spare`; `poll`
-        // has seen that it is inside. 2. There is room for `wanted` pointers, and an `Mbuf` is one.
+        // has seen that it is inside. 2. There is room for `wanted` pointers, and an `Mbuf` is one. 3. The
+        // stack has room for the driver's frames, as `poll` has seen too.
         let received = unsafe { sys::sh_rx_burst(self.pass.port_id(), index, pointers, wanted) };
         if self.counts {
             self.port.polled.fetch_add(u64::from(received), Relaxed);
@@ -231,11 +239,15 @@ impl RxQueue {
 impl Source for RxQueue {
     type Item = Mbuf;
 
+    /// # Panics
+    /// If less than 256 KiB of the thread's stack are left, or its stack pointer is not in the stack that
+    /// the system gave it. Nothing was received then.
     #[inline]
     fn poll(&mut self, burst: &mut Burst<Mbuf>) -> usize {
         if !self.pass.is_inside(&self.port.gate) {
             return 0;
         }
+        stack::require();
         if self.spare.is_empty() {
             return self.poll_queue(self.index, burst);
         }

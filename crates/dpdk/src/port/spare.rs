@@ -14,13 +14,13 @@ const BURST: u16 = 64;
 /// Receives one burst from each of the queues, frees the packets, and says how many there were.
 ///
 /// # Safety
-/// 1. The port runs with these queues. 2. Nobody else polls them.
+/// 1. The port runs with these queues. 2. Nobody else polls them. 3. The stack has room: [`crate::stack`].
 pub(super) unsafe fn drain(port_id: u16, queues: Range<u16>) -> usize {
     let mut freed = 0;
     for index in queues {
         let mut mbufs = [ptr::null_mut::<RawMbuf>(); BURST as usize];
         // SAFETY: 1. The port runs with the queue, which nobody else polls, by the caller. 2. There is
-        // room for so many pointers.
+        // room for so many pointers. 3. And on the stack, by the caller.
         let count = unsafe { sys::sh_rx_burst(port_id, index, mbufs.as_mut_ptr(), BURST) };
         for &mbuf in &mbufs[..usize::from(count)] {
             // SAFETY: 1. rte_ethdev.h: what was received is the caller's, and is not used after.

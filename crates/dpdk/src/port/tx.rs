@@ -3,8 +3,8 @@
 use super::gate::Pass;
 use super::inner::Inner;
 use super::spare;
-use crate::Mbuf;
 use crate::error::Direction;
+use crate::{Mbuf, stack};
 use hotloop_dpdk_sys::{self as sys, RawMbuf};
 use hotloop_packet::PacketBuf;
 use hotloop_stage::{Burst, Device, Error, Limits, Sink};
@@ -85,11 +85,15 @@ impl TxQueue {
 impl Sink for TxQueue {
     type Item = Mbuf;
 
+    /// # Panics
+    /// If less than 256 KiB of the thread's stack are left, or its stack pointer is not in the stack that
+    /// the system gave it. The burst keeps its packets then.
     #[inline]
     fn send(&mut self, burst: &mut Burst<Mbuf>) -> usize {
         if !self.pass.is_inside(&self.port.gate) || burst.is_empty() {
             return 0;
         }
+        stack::require();
         if self.looks {
             self.refuse(burst);
         }
@@ -99,7 +103,7 @@ impl Sink for TxQueue {
         // SAFETY: 1. The port runs with this queue, which is this value's alone and is borrowed
         // exclusively: the invariants of `pass`, which is inside, and `index`. 2. There are `wanted`
         // pointers: an `Mbuf` is one. 3. Each is an exclusive chain whose lengths agree, by `Mbuf`'s
-        // invariants.
+        // invariants. 4. The stack has room for the driver's frames: `require` has returned.
         let sent = unsafe { sys::sh_tx_burst(self.pass.port_id(), self.index, pointers, wanted) };
         // rte_ethdev.h: the first `sent` now belong to the driver.
         burst.forget_front(usize::from(sent));
@@ -115,10 +119,15 @@ impl Sink for TxQueue {
 
     /// Lets the port be closed where it has to be opened again, and frees a burst of what came to
     /// each RX queue that nobody claimed.
+    ///
+    /// # Panics
+    /// As [`send`](Sink::send).
     fn maintain(&mut self) {
         if self.pass.is_inside(&self.port.gate) && !self.drained.is_empty() {
+            stack::require();
             // SAFETY: 1. The port runs with these queues, by the invariant of `drained`: `pass` is
-            // inside. 2. They are polled through this value alone, which is borrowed exclusively.
+            // inside. 2. They are polled through this value alone, which is borrowed exclusively. 3. The
+            // stack has room: `require` has returned.
             unsafe { spare::drain(self.pass.port_id(), self.drained.clone()) };
         }
     }
