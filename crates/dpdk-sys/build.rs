@@ -8,6 +8,9 @@ use std::{env, fs};
 /// The oldest DPDK whose headers and ABI the shim and the bindings were checked against.
 const VERSION_MIN: &str = "22.11";
 
+/// The first libpcap with a compiler that several threads may call at a time: pcap_compile(3).
+const PCAP_MIN: &str = "1.8.0";
+
 /// What bindgen makes of the oldest version's headers, on x86-64: what is documented where there is no
 /// DPDK. To write it anew, copy `bindings.rs` from `OUT_DIR` of a build with that version.
 const KEPT_BINDINGS: &str = "bindings-22.11.txt";
@@ -51,9 +54,9 @@ fn main() {
              the folder of libdpdk.pc.\npkg-config says: {error}"
         )),
     };
-    if let Err(error) = pkg_config::probe_library("libpcap") {
+    if let Err(error) = pkg_config::Config::new().atleast_version(PCAP_MIN).probe("libpcap") {
         stop(&format!(
-            "libpcap is needed to build hotloop-dpdk-sys, as for DPDK itself.\n\
+            "libpcap {PCAP_MIN} or later is needed to build hotloop-dpdk-sys, as for DPDK itself.\n\
              Run `cargo xtask setup`, which installs what is missing.\npkg-config says: {error}"
         ));
     }

@@ -67,7 +67,7 @@ pub enum Error {
     /// An expression that is no filter.
     #[error("filter \"{expression}\": {problem}; pcap-filter(7) has the syntax")]
     Filter {
-        /// The expression.
+        /// The expression, or how it begins.
         expression: String,
         /// What is wrong with it.
         problem: String,

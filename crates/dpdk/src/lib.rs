@@ -74,7 +74,7 @@
 //! | A port exists while its state is locked and says so; it is configured, started, stopped and closed under the one control lock, and stopped when no queue is held or none is inside its gate | `inner`, whose state counts the queues that are out; `reopen`; `gate`, which counts those inside | `inner`, `plug`, `start`, `stats`, `counters`, `reopen` |
 //! | A queue that is inside its port's gate is of a port that runs, and polled by one thread at a time | `gate`; `inner` hands it out once; it is polled through `&mut`; what nobody claimed is polled through the port's first queue | `rx`, `tx`, `spare` |
 //! | A driver is called with room on the stack for its frames | `stack`: `rx` and `tx` look at each call of a queue; the control lock's proof, and what reads a port, include a look | `rx`, `tx`, `spare`, `plug`, `start`, `inner`, `stats` |
-//! | A [`Filter`]'s program is loaded, reads packets alone, and is destroyed once | `bpf`: made of classic BPF by DPDK, which verifies it | `bpf` |
+//! | A [`Filter`]'s program is made by one thread, with a stack that suffices, and freed once | `bpf`: `compile` copies what libpcap made | `bpf` |
 //! | A descriptor that this crate asks the kernel about is open | `sockets`, which duplicates it, and `interface`, which opens it | `sockets`, `interface` |
 
 mod bpf;

@@ -239,6 +239,108 @@ fn a_packet_of_any_shape_is_looked_at_safely() {
     assert_eq!(one(vec![&long[..2000]; 64]), 1);
 }
 
+/// As many terms as an expression may have bytes for.
+fn longest(head: &str, terms: impl Iterator<Item = String>, between: &str) -> String {
+    let mut expression = head.to_owned();
+    for (number, term) in terms.enumerate() {
+        let between = if number == 0 { "" } else { between };
+        if expression.len() + between.len() + term.len() > Filter::EXPRESSION_BYTES_MAX {
+            break;
+        }
+        expression.extend([between, &term]);
+    }
+    expression
+}
+
+fn digits() -> impl Iterator<Item = String> {
+    (0..10).cycle().map(|digit: u32| digit.to_string())
+}
+
+/// Runs it on the smallest stack that a thread may have.
+fn on_a_small_stack<T: Send>(run: impl FnOnce() -> T + Send) -> T {
+    let thread = std::thread::Builder::new().stack_size(16 << 10);
+    std::thread::scope(|scope| thread.spawn_scoped(scope, run).unwrap().join().unwrap())
+}
+
+#[test]
+fn the_longest_expressions_compile_or_are_refused_in_time_on_any_stack() {
+    // As many as INSTRUCTION_COUNT_MAX leaves room for: the optimizer takes longest with these.
+    let ranges = || (10..).map(|from| format!("{from}-{}", from + 1)).take(45);
+    let nested = |open: &str, inner: &str, close: &str| {
+        let rest = Filter::EXPRESSION_BYTES_MAX - inner.len() - "=0".len();
+        let depth = rest / (open.len() + close.len());
+        format!("{}{inner}{}", open.repeat(depth), close.repeat(depth))
+    };
+    let expressions = [
+        longest("port ", digits(), "||"),
+        longest("port ", digits(), "&&"),
+        longest("geneve&&port ", digits(), "||"),
+        longest("tcp port ", (10_000..).map(|port: u32| port.to_string()), "||"),
+        longest("host ", (0..).map(|host: u32| format!("10.0.{}.1", host % 256)), "||"),
+        longest("portrange ", ranges(), "||"),
+        longest("portrange ", ranges(), "&&"),
+        longest("len=", digits(), "+"),
+        nested("(", "ip", ")"),
+        nested("!", "ip", ""),
+        nested("tcp[", "0", "]") + "=0",
+    ];
+    let mut compiled_count = 0;
+    for expression in &expressions {
+        match on_a_small_stack(|| Filter::compile(eal(), expression)) {
+            Ok(filter) => compiled_count += usize::from(filter.expression() == expression),
+            Err(error) => {
+                let error = error.to_string();
+                let is_refused = error.contains("instructions, and 4096 are the most")
+                    || error.contains("expression rejects all packets");
+                assert!(is_refused && error.chars().count() < 300, "{error}");
+            }
+        }
+    }
+    assert!((6..expressions.len()).contains(&compiled_count), "{compiled_count}");
+}
+
+#[test]
+fn an_expression_that_is_too_long_is_refused() {
+    let ports: Vec<_> = (0..5000).map(|port| format!("port {port}")).collect();
+    let error = on_a_small_stack(|| Filter::compile(eal(), &ports.join(" or "))).unwrap_err();
+    let error = error.to_string();
+    assert!(error.starts_with("filter \"port 0 or port 1 or"), "{error}");
+    assert!(error.contains("…\": it has 63886 bytes, and 512 is the most: write net"), "{error}");
+    let just = "ip".to_owned() + &" ".repeat(Filter::EXPRESSION_BYTES_MAX - 2);
+    assert!(Filter::compile(eal(), &just).is_ok());
+    assert!(Filter::compile(eal(), &(just + " ")).unwrap_err().to_string().contains("513 bytes"));
+}
+
+/// An expression that takes some hundred milliseconds, after which it is refused.
+fn slow() -> String {
+    longest("geneve&&port ", digits(), "||")
+}
+
+#[test]
+fn no_filter_waits_for_another() {
+    let mut asked_count = 0;
+    let refused = Filter::compile_while(eal(), &slow(), || {
+        if asked_count == 0 {
+            Filter::compile(eal(), "tcp port 443").unwrap();
+        }
+        asked_count += 1;
+        true
+    });
+    assert!(refused.unwrap_err().to_string().contains("instructions"));
+    assert!(asked_count > 1, "the short one has waited for the long one");
+}
+
+#[test]
+fn what_is_given_up_is_not_waited_for() {
+    let mut asked_count = 0;
+    let refused = Filter::compile_while(eal(), &slow(), || {
+        asked_count += 1;
+        asked_count < 3
+    });
+    assert!(refused.unwrap_err().to_string().contains("given up"));
+    assert_eq!(asked_count, 3);
+}
+
 #[test]
 fn what_is_no_filter_is_refused_with_what_to_do() {
     let refused = |expression: &str| match Filter::compile(eal(), expression).unwrap_err() {

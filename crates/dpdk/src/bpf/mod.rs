@@ -5,26 +5,18 @@
 
 mod burst;
 mod classic;
+mod compile;
 mod need;
 
-use crate::lock::lock;
 use crate::{Eal, Error};
 use classic::Instruction;
-use hotloop_dpdk_sys as sys;
 use hotloop_stage::tap;
 use hotloop_stage::tap::{Needs, Seen};
-use std::ffi::{CStr, CString, c_int};
 use std::fmt;
-use std::sync::Mutex;
+use std::time::Duration;
 
-/// `DLT_EN10MB` of pcap/dlt.h.
-const ETHERNET: c_int = 1;
-
-/// What a filter that matches returns: more than any frame has. Only whether it is 0 matters.
-const SNAP_BYTES: c_int = 262_144;
-
-/// `PCAP_NETMASK_UNKNOWN` of pcap/pcap.h: `ip broadcast` is refused then.
-const NETMASK_UNKNOWN: u32 = 0xFFFF_FFFF;
+/// How many characters of an expression that is too long an error repeats.
+const SHOWN_COUNT_MAX: usize = 60;
 
 /// A filter of Ethernet frames, as `tcpdump` takes it: pcap-filter(7), compiled by libpcap.
 ///
@@ -52,19 +44,48 @@ pub struct Filter {
 }
 
 impl Filter {
+    /// The longest expression, in bytes.
+    pub const EXPRESSION_BYTES_MAX: usize = 512;
+
+    /// How many instructions an expression becomes at most, before libpcap optimizes them. `host 10.0.0.1` is 24 of
+    /// them, and 8 with `ip`; `port 443` is 52, and 20 with `tcp`; `portrange 80-90` is 82.
+    pub const INSTRUCTION_COUNT_MAX: usize = 4096;
+
+    /// How long [`compile`](Self::compile) takes at most.
+    pub const COMPILE_TIME_MAX: Duration = Duration::from_secs(10);
+
     /// Compiles an expression. An empty one matches every frame.
     ///
-    /// It takes milliseconds, and longer where the expression has names of hosts, which libpcap asks the
-    /// system's resolver for: not on a control thread.
+    /// It takes less than a millisecond for some terms, and up to a second for the longest expression. The names
+    /// of hosts in it are asked of the system's resolver: so not on a control thread. It is compiled on a
+    /// thread of its own, so that any stack suffices, and several at a time.
     ///
     /// # Errors
-    /// [`Error::Filter`] with what libpcap says of an expression that is wrong.
-    pub fn compile(_: Eal, expression: &str) -> Result<Self, Error> {
-        let failed = |problem: String| Error::Filter { expression: expression.to_owned(), problem };
-        let text = CString::new(expression)
-            .map_err(|_| failed("it has a zero byte in it; write it as text".into()))?;
-        let compiled = Compiled::of(&text).map_err(failed)?;
-        let program = compiled.instructions();
+    /// [`Error::Filter`] with what libpcap says of an expression that is wrong, for one that is longer than
+    /// [`EXPRESSION_BYTES_MAX`](Self::EXPRESSION_BYTES_MAX) or becomes more than
+    /// [`INSTRUCTION_COUNT_MAX`](Self::INSTRUCTION_COUNT_MAX), after
+    /// [`COMPILE_TIME_MAX`](Self::COMPILE_TIME_MAX), and while 16 others are being compiled.
+    pub fn compile(eal: Eal, expression: &str) -> Result<Self, Error> {
+        Self::compile_while(eal, expression, || true)
+    }
+
+    /// As [`compile`](Self::compile), while `waits` returns true: it is asked every 10 ms. What was given up goes on
+    /// without a caller until libpcap and the resolver are done, and counts as being compiled; nothing waits for it.
+    ///
+    /// # Errors
+    /// As [`compile`](Self::compile), and [`Error::Filter`] once it was given up.
+    pub fn compile_while(
+        _: Eal,
+        expression: &str,
+        mut waits: impl FnMut() -> bool,
+    ) -> Result<Self, Error> {
+        let program = compile::program(expression, &mut waits).map_err(|problem| {
+            let mut shown: String = expression.chars().take(SHOWN_COUNT_MAX).collect();
+            if shown.len() < expression.len() {
+                shown.push('…');
+            }
+            Error::Filter { expression: shown, problem }
+        })?;
         let is_for_bursts = burst::is_for_bursts(&program);
         let needs = if is_for_bursts { need::needs(&program) } else { None };
         Ok(Self { program, is_for_bursts, needs, expression: expression.to_owned() })
@@ -94,57 +115,6 @@ impl tap::Filter for Filter {
 impl fmt::Debug for Filter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Filter").field("expression", &self.expression).finish_non_exhaustive()
-    }
-}
-
-/// A program of classic BPF, as libpcap compiles it.
-struct Compiled(sys::bpf_program);
-
-impl Compiled {
-    fn of(expression: &CStr) -> Result<Self, String> {
-        /// libpcap before 1.8 keeps what it works on in static variables.
-        static COMPILER: Mutex<()> = Mutex::new(());
-        let _one_at_a_time = lock(&COMPILER);
-        // SAFETY: 1. pcap_open_dead(3): takes any numbers.
-        let handle = unsafe { sys::pcap_open_dead(ETHERNET, SNAP_BYTES) };
-        if handle.is_null() {
-            return Err("libpcap has no memory for it".into());
-        }
-        let mut program = sys::bpf_program::default();
-        // SAFETY: 1. pcap_compile(3): an open handle, a program to be filled, and text that ends with a
-        // zero.
-        let result = unsafe {
-            sys::pcap_compile(handle, &raw mut program, expression.as_ptr(), 1, NETMASK_UNKNOWN)
-        };
-        let compiled = if result == 0 {
-            Ok(Self(program))
-        } else {
-            // SAFETY: 1. pcap_geterr(3): an open handle; the text is the handle's.
-            let text = unsafe { sys::pcap_geterr(handle) };
-            // SAFETY: 1. pcap_geterr(3): text that ends with a zero. 2. The handle is open.
-            let text = unsafe { CStr::from_ptr(text) };
-            Err(format!("libpcap says: {}", text.to_string_lossy()))
-        };
-        // SAFETY: 1. The handle is open, and closed here alone. 2. pcap_open_dead(3): a program does not
-        // need it any more.
-        unsafe { sys::pcap_close(handle) };
-        compiled
-    }
-
-    fn instructions(&self) -> Vec<Instruction> {
-        let count = self.0.bf_len as usize;
-        // SAFETY: 1. pcap_compile(3): there are so many instructions, which live as long as the program.
-        let instructions = unsafe { std::slice::from_raw_parts(self.0.bf_insns, count) };
-        let instruction =
-            |it: &sys::bpf_insn| Instruction { code: it.code, skips: (it.jt, it.jf), k: it.k };
-        instructions.iter().map(instruction).collect()
-    }
-}
-
-impl Drop for Compiled {
-    fn drop(&mut self) {
-        // SAFETY: 1. pcap_freecode(3): a program of pcap_compile's, freed here alone.
-        unsafe { sys::pcap_freecode(&raw mut self.0) };
     }
 }
 
