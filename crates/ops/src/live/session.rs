@@ -113,7 +113,9 @@ fn serve(
     stream.set_nonblocking(false)?;
     stream.set_write_timeout(Some(WRITE_WAIT))?;
     let mut client = Client { stream, is_ending, gives_up: None };
-    let begun = config(wanted).and_then(|config| {
+    // Neither a client that has gone nor the program's end waits for a compiler.
+    let mut waits = || !is_ending.load(Relaxed) && !client.has_ended(Duration::ZERO);
+    let begun = config(wanted, &mut waits).and_then(|config| {
         let capture = taps.capture(&config).map_err(|error| error.to_string())?;
         Ok((capture, config.snap_bytes))
     });
@@ -130,12 +132,12 @@ fn serve(
 }
 
 /// What the engine is to capture.
-fn config(wanted: &Wanted) -> Result<CaptureConfig, String> {
+fn config(wanted: &Wanted, waits: &mut dyn FnMut() -> bool) -> Result<CaptureConfig, String> {
     let default = CaptureConfig::default();
     Ok(CaptureConfig {
         points: if wanted.at.is_empty() { default.points.clone() } else { points(&wanted.at)? },
         core: wanted.worker,
-        filter: filter(&wanted.expression)?,
+        filter: filter(&wanted.expression, waits)?,
         snap_bytes: wanted.snaplen.unwrap_or(SNAP_BYTES_MAX),
         sample: wanted.sample.unwrap_or(1),
         ..default
@@ -170,18 +172,24 @@ pub(super) fn points(at: &[String]) -> Result<Points, String> {
 }
 
 #[cfg(feature = "dpdk")]
-fn filter(expression: &str) -> Result<Option<Arc<dyn Filter>>, String> {
+fn filter(
+    expression: &str,
+    waits: &mut dyn FnMut() -> bool,
+) -> Result<Option<Arc<dyn Filter>>, String> {
     if expression.trim().is_empty() {
         return Ok(None);
     }
     let eal = hotloop_dpdk::Eal::current().ok_or("DPDK has not started yet: try again")?;
-    let filter = hotloop_dpdk::Filter::compile(eal, expression);
+    let filter = hotloop_dpdk::Filter::compile_while(eal, expression, waits);
     Ok(Some(Arc::new(filter.map_err(|error| error.to_string())?)))
 }
 
 /// Without DPDK there is nothing that runs an expression.
 #[cfg(not(feature = "dpdk"))]
-fn filter(expression: &str) -> Result<Option<Arc<dyn Filter>>, String> {
+fn filter(
+    expression: &str,
+    _: &mut dyn FnMut() -> bool,
+) -> Result<Option<Arc<dyn Filter>>, String> {
     if expression.trim().is_empty() {
         return Ok(None);
     }
