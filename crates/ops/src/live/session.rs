@@ -26,6 +26,9 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 /// How long a write waits before it is looked whether the program ends.
 const WRITE_WAIT: Duration = Duration::from_millis(100);
 
+/// How long a client may take nothing while the program ends.
+const STALL_WAIT: Duration = Duration::from_millis(300);
+
 /// How long the end of a capture may take: cores give it back within microseconds, and clients take what is
 /// left as they can.
 const END_WAIT: Duration = Duration::from_secs(2);
@@ -209,14 +212,15 @@ struct Client<'a> {
 impl Client<'_> {
     /// Sends bytes, however long that takes while the program runs.
     fn send(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        let mut stalls_since = Instant::now();
         while !bytes.is_empty() {
             match self.stream.write(bytes) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(count) => bytes = &bytes[count..],
+                Ok(count) => (bytes, stalls_since) = (&bytes[count..], Instant::now()),
                 Err(error) => match error.kind() {
                     io::ErrorKind::Interrupted => {}
-                    io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut if self.is_waited_for() => {
-                    }
+                    io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+                        if self.is_waited_for(stalls_since) => {}
                     _ => return Err(error),
                 },
             }
@@ -224,12 +228,13 @@ impl Client<'_> {
         Ok(())
     }
 
-    fn is_waited_for(&mut self) -> bool {
+    /// Whether a client is waited for that has taken nothing since then.
+    fn is_waited_for(&mut self, stalls_since: Instant) -> bool {
         if !self.is_ending.load(Relaxed) {
             return true;
         }
         let now = Instant::now();
-        now < *self.gives_up.get_or_insert(now + END_WAIT)
+        now < stalls_since + STALL_WAIT && now < *self.gives_up.get_or_insert(now + END_WAIT)
     }
 
     /// Sends a piece of the file.
@@ -419,6 +424,25 @@ impl Output<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_client_that_takes_nothing_is_not_waited_for_once_the_program_ends() {
+        let is_ending = AtomicBool::new(false);
+        let (stream, _other) = UnixStream::pair().unwrap();
+        stream.set_write_timeout(Some(WRITE_WAIT)).unwrap();
+        let mut client = Client { stream, is_ending: &is_ending, gives_up: None };
+        let long_ago = Instant::now().checked_sub(STALL_WAIT).unwrap();
+        assert!(client.is_waited_for(long_ago));
+        is_ending.store(true, Relaxed);
+        assert!(!client.is_waited_for(long_ago));
+        // One that takes some now and then has until the end of all captures.
+        let takes = Instant::now() + END_WAIT;
+        assert!(client.is_waited_for(takes));
+        client.gives_up = Some(Instant::now());
+        assert!(!client.is_waited_for(takes));
+        // More than a socket holds.
+        assert!(client.send(&vec![7; 16 << 20]).is_err());
+    }
 
     #[test]
     fn places_are_added_up() {
