@@ -59,6 +59,9 @@ enum Task {
         /// Also what `demo --cluster` needs (bird, python3, ip, ethtool, jq)
         #[arg(long)]
         cluster: bool,
+        /// Instead, print the packages that have it all here
+        #[arg(long)]
+        list: bool,
     },
     /// Run what checks without tests: format, lints, docs, tidy, dependencies, packages, book, links
     ///
@@ -71,8 +74,8 @@ enum Task {
     },
     /// Run the tests, then those without DPDK, under loom, on NEON and under AddressSanitizer
     ///
-    /// Sets up first. Stops at the first step that fails and names it. A step that cannot run here
-    /// is skipped with the reason. The end lists the tests that could not run here, or not
+    /// Sets up first, and installs the programs that tests start where it can. Stops at the first step that
+    /// fails and names it. A step that cannot run here is skipped with the reason. The end lists the tests that could not run here, or not
     /// completely, each with the reason. `--only miri` runs the tests of unsafe code under Miri.
     Test {
         /// Run only this step; may be repeated
@@ -187,14 +190,14 @@ fn main() -> ExitCode {
 fn run(task: Task) -> Result<(), Failure> {
     let workspace = Workspace::enter()?;
     match task {
-        Task::Setup { bench, fuzz, tests, cluster } => {
+        Task::Setup { bench, fuzz, tests, cluster, list } => {
             let bench: &[Group] =
                 if bench { &[Group::Testpmd, Group::Valgrind, Group::Network] } else { &[] };
             let fuzz: &[Group] = if fuzz { &[Group::Fuzz] } else { &[] };
-            let tests: &[Group] =
-                if tests { &[Group::Tests, Group::Cluster, Group::Network] } else { &[] };
+            let tests: &[Group] = if tests { &setup::TESTS } else { &[] };
             let cluster: &[Group] = if cluster { &demo::CLUSTER } else { &[] };
-            setup::run(&[bench, fuzz, tests, cluster].concat())
+            let groups = [bench, fuzz, tests, cluster].concat();
+            if list { setup::print_packages(&groups) } else { setup::run(&groups) }
         }
         Task::Check { only } => check::run(&workspace, &only),
         Task::Test { only } => test::run(&workspace, &only),

@@ -6,6 +6,7 @@ use std::process::Command;
 use crate::failure::Failure;
 use crate::process::{self, cargo};
 use crate::rustc::{self, Rustc};
+use crate::setup;
 use crate::skips;
 use crate::steps::{self, Outcome, Step};
 use crate::workspace::Workspace;
@@ -30,6 +31,7 @@ pub fn run(workspace: &Workspace, only: &[String]) -> Result<(), Failure> {
 }
 
 fn tests(_: &Workspace) -> Result<Outcome, Failure> {
+    setup::ensure_where_possible(&setup::TESTS);
     skips::run(&["--workspace"]).map(Outcome::Passed)
 }
 

@@ -40,6 +40,9 @@ const MANAGERS: [Manager; 4] = [
         install: "zypper --non-interactive install --no-recommends" },
 ];
 
+/// What tests start beside the project's own programs.
+pub const TESTS: [Group; 3] = [Group::Tests, Group::Cluster, Group::Network];
+
 /// `cargo xtask setup`: like [`ensure`], and prints the version of DPDK.
 pub fn run(groups: &[Group]) -> Result<(), Failure> {
     ensure(groups)?;
@@ -55,10 +58,7 @@ pub fn ensure(groups: &[Group]) -> Result<(), Failure> {
         return Ok(());
     }
     println!("setup: missing on this machine:\n{}", list(&missing));
-    let manager = MANAGERS.iter().find(|manager| process::find_program(manager.program).is_some());
-    let manager = manager.ok_or_else(|| {
-        Failure::refused("there is no apt-get, dnf, pacman or zypper. Install these parts by hand")
-    })?;
+    let manager = Manager::of_this_system()?;
     manager.install(&missing)?;
     let left = parts::missing(groups);
     if left.is_empty() {
@@ -73,6 +73,21 @@ pub fn ensure(groups: &[Group]) -> Result<(), Failure> {
     )))
 }
 
+/// As [`ensure`], where that is possible. Elsewhere prints why it is not, and what follows.
+pub fn ensure_where_possible(groups: &[Group]) {
+    if let Err(failure) = ensure(groups) {
+        println!(
+            "setup: {failure}\nsetup: continuing; tests are skipped where their programs are missing"
+        );
+    }
+}
+
+/// Prints the packages of what building and the groups need, installed or not.
+pub fn print_packages(groups: &[Group]) -> Result<(), Failure> {
+    println!("{}", Manager::of_this_system()?.packages(parts::of(groups)).join(" "));
+    Ok(())
+}
+
 /// A line for each part, with what was found in its place.
 fn list(missing: &[(&Part, String)]) -> String {
     let lines = missing.iter().map(|(part, found)| format!("  {} ({found})", part.name));
@@ -80,6 +95,12 @@ fn list(missing: &[(&Part, String)]) -> String {
 }
 
 impl Manager {
+    fn of_this_system() -> Result<&'static Self, Failure> {
+        let found = MANAGERS.iter().find(|it| process::find_program(it.program).is_some());
+        let why = "there is no apt-get, dnf, pacman or zypper. Install these parts by hand";
+        found.ok_or_else(|| Failure::refused(why))
+    }
+
     fn install(&self, missing: &[(&Part, String)]) -> Result<(), Failure> {
         let by_hand = || {
             let steps = self.update.map(str::to_owned).into_iter();
@@ -101,20 +122,25 @@ impl Manager {
     }
 
     fn install_line(&self, missing: &[(&Part, String)]) -> String {
-        let mut words = vec![self.install];
-        let apt_libclang = parts::apt_libclang();
-        for part in missing.iter().map(|(part, _)| part) {
-            let packages = match part.packages[self.column] {
-                "libclang-dev" => &apt_libclang,
-                packages => packages,
+        let packages = self.packages(missing.iter().map(|(part, _)| *part));
+        format!("{} {}", self.install, packages.join(" "))
+    }
+
+    /// The packages of these parts, each once.
+    fn packages<'a>(&self, parts: impl Iterator<Item = &'a Part>) -> Vec<String> {
+        let mut packages = Vec::new();
+        for part in parts {
+            let of_part = match part.packages[self.column] {
+                "libclang-dev" => parts::apt_libclang(),
+                packages => packages.to_owned(),
             };
-            for package in packages.split(' ') {
-                if !words.contains(&package) {
-                    words.push(package);
+            for package in of_part.split(' ') {
+                if !packages.iter().any(|known| known == package) {
+                    packages.push(package.to_owned());
                 }
             }
         }
-        words.join(" ")
+        packages
     }
 }
 

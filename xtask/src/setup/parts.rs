@@ -104,7 +104,7 @@ pub const PARTS: [Part; 23] = [
         ["iputils-ping", "iputils", "iputils", "iputils"]),
     part("traceroute, of the live demo", Group::Live, "command -v traceroute", ["traceroute"; 4]),
     part("bird, version 2 or 3, the routing daemon of the demo of several balancers", Group::Cluster,
-        "bird --version 2>&1 | grep 'version [23]'", ["bird2", "bird", "bird", "bird"]),
+        "command -v birdc && bird --version 2>&1 | grep 'version [23]'", ["bird2", "bird", "bird", "bird"]),
     part("etcd, which has the configuration of all nodes in tests and demos", Group::Cluster,
         "command -v etcd", ["etcd-server", "etcd", "etcd", "etcd"]),
     part("python3, its clients and servers", Group::Cluster, "command -v python3",
@@ -130,11 +130,14 @@ const PRELUDE: &str = "
 
 /// The missing parts of these groups and of building, with what was found in their place.
 pub fn missing(groups: &[Group]) -> Vec<(&'static Part, String)> {
+    of(groups).filter_map(|part| find(part, &[]).err().map(|found| (part, found))).collect()
+}
+
+/// The parts of these groups and of building.
+pub fn of(groups: &[Group]) -> impl Iterator<Item = &'static Part> {
     const { &PARTS }
         .iter()
         .filter(|part| part.group == Group::Build || groups.contains(&part.group))
-        .filter_map(|part| find(part, &[]).err().map(|found| (part, found)))
-        .collect()
 }
 
 fn find(part: &Part, environment: &[(&str, &str)]) -> Result<(), String> {
