@@ -1,8 +1,9 @@
 //! What the program of this package writes, as man and the shells read it.
 
+use hotloop_test_tools::tool;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// Everything, written to a folder of its own.
 fn written() -> tempfile::TempDir {
@@ -23,21 +24,14 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Whether this machine has the program.
-fn has(program: &str) -> bool {
-    let found = Command::new(program).arg("--version").stdout(Stdio::null()).status();
-    found.is_ok_and(|status| status.success())
-}
-
 #[test]
 fn man_has_no_complaints() {
-    if !has("man") {
-        println!("skipped: there is no man to read the pages: install man-db");
-        return;
+    if let Err(why) = tool("man") {
+        return println!("skipped: {why}");
     }
     let folder = written();
     for page in files(&folder.path().join("man")) {
-        let mut man = Command::new("man");
+        let mut man = tool("man").unwrap();
         man.args(["--warnings", "-E", "UTF-8", "-l", "-Tutf8", "-Z"]).arg(&page);
         let output = man.env("MANWIDTH", "80").output().unwrap();
         let errors = String::from_utf8_lossy(&output.stderr);
@@ -83,12 +77,12 @@ fn shells_read_the_completions() {
     for shell in ["bash", "zsh", "fish"] {
         let files = files(&completions.join(shell));
         assert_eq!(files.len(), 6, "{shell}");
-        if !has(shell) {
-            println!("skipped: there is no {shell} to read its completions");
+        if let Err(why) = tool(shell) {
+            println!("skipped: {why}");
             continue;
         }
         for file in files {
-            let output = Command::new(shell).arg("-n").arg(&file).output().unwrap();
+            let output = tool(shell).unwrap().arg("-n").arg(&file).output().unwrap();
             let errors = String::from_utf8_lossy(&output.stderr);
             assert!(output.status.success() && errors.is_empty(), "{}: {errors}", file.display());
         }
@@ -97,10 +91,6 @@ fn shells_read_the_completions() {
 
 #[test]
 fn bash_completes_commands_and_options() {
-    if !has("bash") {
-        println!("skipped: there is no bash to complete in");
-        return;
-    }
     let folder = written();
     let file = folder.path().join("completions/bash/ipip-lb.bash");
     let complete = |words: &str| {
@@ -111,7 +101,7 @@ fn bash_completes_commands_and_options() {
              echo \"${{COMPREPLY[@]}}\"",
             file.display()
         );
-        let output = Command::new("bash").args(["-c", &script]).output().unwrap();
+        let output = tool("bash").unwrap().args(["-c", &script]).output().unwrap();
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
     };
     assert_eq!(complete("ipip-lb re"), "replay");

@@ -1,8 +1,9 @@
 //! The unit, as systemd reads it.
 
+use hotloop_test_tools::tool;
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::Output;
 
 /// The most that `systemd-analyze security` may say, in tenths: 0 is closed, 100 open. What is left is
 /// the network, /proc and devices, which the program is there for.
@@ -26,7 +27,7 @@ impl Unit {
     }
 
     fn analyze(&self, words: &[&str]) -> Output {
-        Command::new("systemd-analyze").args(words).arg(&self.path).output().unwrap()
+        tool("systemd-analyze").unwrap().args(words).arg(&self.path).output().unwrap()
     }
 
     fn complaints(&self) -> String {
@@ -37,16 +38,10 @@ impl Unit {
     }
 }
 
-fn has_systemd_analyze() -> bool {
-    let asked = Command::new("systemd-analyze").arg("--version").output();
-    asked.is_ok_and(|output| output.status.success())
-}
-
 #[test]
 fn systemd_understands_every_line() {
-    if !has_systemd_analyze() {
-        println!("skipped: there is no systemd-analyze to read the unit: install systemd");
-        return;
+    if let Err(why) = tool("systemd-analyze") {
+        return println!("skipped: {why}");
     }
     assert_eq!(Unit::with(|text| text).complaints(), "");
     let broken = Unit::with(|text| text.replace("WatchdogSec=10", "WatchdogSec=soon"));
@@ -55,9 +50,8 @@ fn systemd_understands_every_line() {
 
 #[test]
 fn the_service_is_exposed_no_more_than_it_needs() {
-    if !has_systemd_analyze() {
-        println!("skipped: there is no systemd-analyze to read the unit: install systemd");
-        return;
+    if let Err(why) = tool("systemd-analyze") {
+        return println!("skipped: {why}");
     }
     let threshold = format!("--threshold={EXPOSURE_TENTHS_MAX}");
     let security = ["security", "--offline=yes", "--no-pager", threshold.as_str()];

@@ -56,6 +56,8 @@ pub use host::Host;
 pub use malformed::malformed_frames;
 pub use program::{Program, wait_until};
 pub use siege::besiege;
+// The one way to start programs of the system.
+pub use hotloop_test_tools::tool;
 
 use hotloop::dpdk::Eal;
 use hotloop::engine::Deployment;

@@ -3,11 +3,12 @@
 use crate::{device, eal};
 use hotloop::dpdk::{Mempool, MempoolConfig, TxQueue};
 use hotloop::prelude::*;
+use hotloop_test_tools::tool;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::os::fd::AsFd;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 /// A network namespace without IPv6, so that the kernel sends nothing of its own. It is gone when
 /// this is dropped, and also when the process dies.
@@ -24,7 +25,8 @@ impl Network {
     /// # Errors
     /// Why that can't be done here.
     pub fn enter() -> Result<Self, String> {
-        let mut keeper = Command::new("unshare")
+        tool("ip")?;
+        let mut keeper = tool("unshare")?
             .args(["--net", "sh", "-c", "echo; exec cat"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -93,7 +95,7 @@ impl Drop for Network {
 /// # Errors
 /// What it says.
 pub fn ip(arguments: &[&str]) -> Result<(), String> {
-    let output = Command::new("ip").args(arguments).output();
+    let output = tool("ip")?.args(arguments).output();
     let output = output.map_err(|error| format!("ip: {error}"))?;
     if output.status.success() {
         return Ok(());
@@ -107,9 +109,9 @@ pub fn ip(arguments: &[&str]) -> Result<(), String> {
 /// Where there is no such interface.
 #[must_use]
 pub fn mac(interface: &str) -> String {
-    let output = Command::new("ip").args(["-o", "link", "show", "dev", interface]).output();
-    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
-    let text = text.expect("ip is there");
+    let mut ip = tool("ip").expect("it made the interface");
+    let output = ip.args(["-o", "link", "show", "dev", interface]).output().expect("it starts");
+    let text = String::from_utf8_lossy(&output.stdout);
     let mac = text.split_whitespace().skip_while(|word| *word != "link/ether").nth(1);
     mac.expect("the interface has an address").to_owned()
 }

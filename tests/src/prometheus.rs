@@ -1,9 +1,10 @@
 //! A Prometheus of a test's own, where the machine has one.
 
+use hotloop_test_tools::tool;
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 /// How long an answer over HTTP may take.
@@ -56,10 +57,8 @@ impl Prometheus {
     /// # Panics
     /// Where it is installed and does not start.
     pub fn start(target: SocketAddr) -> Result<Self, String> {
-        for program in ["prometheus", "promtool"] {
-            let version = Command::new(program).arg("--version").output();
-            version.map_err(|_| format!("no {program}: cargo xtask setup --tests"))?;
-        }
+        let mut prometheus = tool("prometheus")?;
+        tool("promtool")?;
         let folder = tempfile::tempdir().expect("there is room for files");
         let config = folder.path().join("prometheus.yml");
         let text = format!(
@@ -70,7 +69,7 @@ impl Prometheus {
         let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
         let address = listener.local_addr().expect("it has an address");
         drop(listener);
-        let child = Command::new("prometheus")
+        let child = prometheus
             .arg(format!("--config.file={}", config.display()))
             .arg(format!("--storage.tsdb.path={}", folder.path().join("data").display()))
             .arg(format!("--web.listen-address={address}"))
@@ -125,11 +124,13 @@ impl Drop for Prometheus {
 
 /// What promtool finds fault with in metrics, in Prometheus's text format: nothing where all is well.
 ///
+/// # Errors
+/// It is not installed.
+///
 /// # Panics
 /// Where it can't be run.
-#[must_use]
-pub fn promtool(metrics: &str) -> String {
-    let mut promtool = Command::new("promtool");
+pub fn promtool(metrics: &str) -> Result<String, String> {
+    let mut promtool = tool("promtool")?;
     promtool.args(["check", "metrics"]).stdin(Stdio::piped());
     let child = promtool.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let mut child = child.expect("promtool starts");
@@ -139,5 +140,5 @@ pub fn promtool(metrics: &str) -> String {
     let output = child.wait_with_output().expect("it is a child");
     let said = [output.stdout, output.stderr].concat();
     let said = String::from_utf8_lossy(&said).into_owned();
-    if output.status.success() { said } else { format!("{}: {said}", output.status) }
+    Ok(if output.status.success() { said } else { format!("{}: {said}", output.status) })
 }

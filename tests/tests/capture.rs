@@ -9,13 +9,13 @@ use hotloop::prelude::*;
 use hotloop::stage::drop_reasons;
 use hotloop_ops::capture::{Capture, CaptureWriter};
 use hotloop_ops::{CaptureArgs, CommonCommand, CtlArgs, Operation, Request, Socket, Summary, ask};
-use hotloop_tests::{alone, eal, wait_until};
+use hotloop_tests::{alone, eal, tool, wait_until};
 use serde_json::Value;
 use std::fs;
 use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{ExitCode, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
@@ -206,17 +206,14 @@ impl Bench {
 }
 
 fn tcpdump_is_missing() -> bool {
-    let is_missing = Command::new("tcpdump").arg("--version").output().is_err();
-    if is_missing {
-        println!("skipped: tcpdump is not installed: cargo xtask setup");
-    }
-    is_missing
+    tool("tcpdump").inspect_err(|why| println!("skipped: {why}")).is_err()
 }
 
 /// The frames of a file that match, as tcpdump has it.
 fn tcpdump(path: &Path, expression: &str) -> Vec<Vec<u8>> {
     let output = tempfile::NamedTempFile::new().unwrap();
-    let status = Command::new("tcpdump")
+    let status = tool("tcpdump")
+        .unwrap()
         .args(["-Z", "root", "-n", "-r", "-", "-w", "-", expression])
         .stdin(Stdio::from(fs::File::open(path).unwrap()))
         .stdout(Stdio::from(output.reopen().unwrap()))

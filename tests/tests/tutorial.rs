@@ -1,8 +1,8 @@
 //! The tutorial, followed from nothing: its blocks pasted in order, its commands run.
 
+use hotloop_tests::tool;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 const TUTORIAL: &str = include_str!("../../docs/tutorial.md");
 
@@ -48,7 +48,7 @@ fn named(sentence: &str) -> &str {
 /// Runs the commands in `folder` and returns the folder that they end in.
 fn run(folder: &Path, commands: &[&str], printed: &[&str]) -> PathBuf {
     let script = format!("exec 2>&1\n{}\necho \"folder: $PWD\"", commands.join("\n"));
-    let mut shell = Command::new("bash");
+    let mut shell = tool("bash").unwrap();
     // The registry was asked when hotloop was built. Nobody debugs these programs.
     shell
         .env("CARGO_NET_OFFLINE", "true")

@@ -70,6 +70,7 @@ pub fn not_started(command: &Command, error: &std::io::Error) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hotloop_test_tools::tool;
 
     #[test]
     fn only_subcommands_that_know_it_get_locked() {
@@ -80,10 +81,10 @@ mod tests {
 
     #[test]
     fn a_failing_or_absent_program_is_a_failure() {
-        let failure = run(Command::new("/bin/sh").args(["-c", "exit 3"])).unwrap_err();
+        let failure = run(tool("sh").unwrap().args(["-c", "exit 3"])).unwrap_err();
         assert!(failure.to_string().contains("`sh -c exit 3` failed"), "{failure}");
         assert_eq!(failure.exit_code, 1);
-        assert!(run(&mut Command::new("no-such-program-here")).is_err());
+        assert!(run(&mut Command::new(env::temp_dir().join("no-such-program-here"))).is_err());
         assert_eq!(find_program("no-such-program-here"), None);
         assert!(find_program("sh").is_some());
     }

@@ -1,6 +1,7 @@
 //! EAL's arguments, in a process each: it starts once.
 
 use hotloop_dpdk::{Eal, Port};
+use hotloop_test_tools::tool;
 use std::fmt::Debug;
 use std::process::{Command, Output};
 use std::sync::Mutex;
@@ -63,7 +64,7 @@ fn start(line: &str, command: &[&str]) -> String {
     let mut command = match command {
         [] => Command::new(&program),
         [name, arguments @ ..] => {
-            let mut command = Command::new(name);
+            let mut command = tool(name).unwrap();
             command.args(arguments).arg(&program);
             command
         }
@@ -173,7 +174,7 @@ fn any_user_may_start_the_embedded_default() {
     let command = [&["setpriv"], &nobody[..]].concat();
     // The program must be where that user may read it, and only root may become that user.
     let program = std::env::current_exe().unwrap();
-    let runs = Command::new(command[0]).args(&command[1..]).arg(&program).arg("--list").output();
+    let runs = tool(command[0]).unwrap().args(&command[1..]).arg(&program).arg("--list").output();
     if !runs.is_ok_and(|output| output.status.success()) {
         println!("skipped: cannot run {} as another user", program.display());
         return;

@@ -10,8 +10,9 @@ use hotloop_packet::build::{
 };
 use hotloop_stage::Carries;
 use hotloop_stage::tap::{Filter as _, Seen};
+use hotloop_test_tools::tool;
 use std::io::{Seek, Write};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 /// Of every kind of primitive that pcap-filter(7) has for Ethernet, and some of their combinations.
 const EXPRESSIONS: [&str; 50] = [
@@ -160,7 +161,8 @@ fn split<'a>(frame: &'a [u8], numbers: &mut Numbers) -> Split<'a> {
 fn tcpdump(capture: &std::fs::File, expression: &str) -> Vec<usize> {
     let mut input = capture.try_clone().unwrap();
     input.rewind().unwrap();
-    let output = Command::new("tcpdump")
+    let output = tool("tcpdump")
+        .unwrap()
         .args(["-Z", "root", "-n", "-r", "-", "-w", "-", expression])
         .stdin(Stdio::from(input))
         .output()
@@ -189,9 +191,8 @@ fn capture_of(frames: &[Vec<u8>]) -> std::fs::File {
 
 #[test]
 fn a_filter_agrees_with_tcpdump() {
-    if Command::new("tcpdump").arg("--version").output().is_err() {
-        println!("skipped: tcpdump is not installed: cargo xtask setup");
-        return;
+    if let Err(why) = tool("tcpdump") {
+        return println!("skipped: {why}");
     }
     let frames = frames();
     let capture = capture_of(&frames);

@@ -5,6 +5,7 @@
 #![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
 use hotloop_ops::kernel::{Takeover, TakeoverError, Tap, TapConfig};
+use hotloop_test_tools::tool;
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -26,7 +27,11 @@ fn addresses_and_routes_are_equal_to_before() {
         Ok("owner") => own(),
         Ok(_) => check_all(),
         Err(_) => {
-            if !Command::new("unshare")
+            if let Err(why) = tool("ip") {
+                return println!("skipped: {why}");
+            }
+            if !tool("unshare")
+                .unwrap()
                 .args(["--net", "true"])
                 .status()
                 .is_ok_and(|it| it.success())
@@ -34,7 +39,7 @@ fn addresses_and_routes_are_equal_to_before() {
                 return println!("skipped: no right to make a network namespace");
             }
             let folder = tempfile::tempdir().unwrap();
-            let mut inside = Command::new("unshare");
+            let mut inside = tool("unshare").unwrap();
             inside.args(["--net", "--"]).arg(std::env::current_exe().unwrap());
             let status = part(&mut inside, "inside").env(FOLDER, folder.path()).status().unwrap();
             assert!(status.success(), "{status}");
@@ -235,13 +240,13 @@ fn routes(interface: &str) -> Vec<String> {
 }
 
 fn json(arguments: &str) -> Vec<Value> {
-    let output = Command::new("ip").arg("-j").args(arguments.split_whitespace()).output().unwrap();
+    let output = tool("ip").unwrap().arg("-j").args(arguments.split_whitespace()).output().unwrap();
     assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
 fn ip(arguments: &str) {
-    let output = Command::new("ip").args(arguments.split_whitespace()).output().unwrap();
+    let output = tool("ip").unwrap().args(arguments.split_whitespace()).output().unwrap();
     assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
 }
 

@@ -9,6 +9,7 @@ use hotloop_ops::{Request, Socket, ask, operate};
 use hotloop_stage::{
     Burst, Cx, Device, DeviceCounters, Error, LinkState, Source, Stage, Verdict, drop_reasons,
 };
+use hotloop_test_tools::tool;
 use numbers::{Nothing, Number};
 use serde_json::Value;
 use std::convert::Infallible;
@@ -120,7 +121,7 @@ struct Terminal {
 
 impl Terminal {
     fn tmux(&self, arguments: &[&str]) -> Output {
-        let mut tmux = Command::new("tmux");
+        let mut tmux = tool("tmux").unwrap();
         tmux.arg("-S").arg(&self.socket).args(["-f", "/dev/null"]).args(arguments);
         tmux.output().expect("tmux is there")
     }
@@ -190,8 +191,8 @@ fn is_near(shown: &str, expected: f64) -> bool {
 
 #[test]
 fn rates_on_the_screen_are_those_of_ctl_counters() {
-    if Command::new("tmux").arg("-V").output().is_err() {
-        return println!("skipped: no tmux: cargo xtask setup --tests");
+    if let Err(why) = tool("tmux") {
+        return println!("skipped: {why}");
     }
     let folder = tempfile::tempdir().unwrap();
     let sockets = folder.path().join("hotloop");

@@ -1,5 +1,6 @@
 //! Asking the program how it is while it runs, and when it doesn't.
 
+use hotloop_tests::tool;
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -36,7 +37,7 @@ impl Running {
     fn end(mut self, signal: &str) -> Output {
         let child = self.0.take().expect("it runs");
         let kill = format!("kill -{signal} {}", child.id());
-        assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+        assert!(tool("sh").unwrap().args(["-c", &kill]).status().unwrap().success());
         child.wait_with_output().unwrap()
     }
 }

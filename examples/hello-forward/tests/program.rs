@@ -2,6 +2,7 @@
 
 use hotloop::packet::build::udp;
 use hotloop_ops::capture::{read_frames, write_frames};
+use hotloop_tests::tool;
 use serde_json::Value;
 use std::process::{Command, Output};
 
@@ -68,7 +69,7 @@ fn what_the_machine_costs_is_one_warning_at_start() {
     // In a mount namespace of its own, of which nothing is left.
     let with_clock = |script: &str| {
         let script = format!("mount --bind \"$0\" {current} || exit 77; {script}");
-        let mut command = Command::new("unshare");
+        let mut command = tool("unshare").unwrap();
         command.args(["--mount", "sh", "-c", &script]).arg(&clock);
         command.arg(env!("CARGO_BIN_EXE_hello-forward")).env("XDG_RUNTIME_DIR", folder.path());
         command.output()

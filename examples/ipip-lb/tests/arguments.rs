@@ -4,6 +4,7 @@ mod bench;
 
 use bench::{CONFIG, Lb};
 use hotloop::arena::Pages;
+use hotloop_tests::tool;
 use ipip_lb::network_function::check_hugepages;
 use serde_json::Value;
 use std::fs;
@@ -148,7 +149,7 @@ fn an_interrupt_drains_and_reports() {
             std::thread::yield_now();
         }
         let kill = format!("kill -{signal} {}", child.id());
-        let kill = Command::new("sh").args(["-c", &kill]).status().unwrap();
+        let kill = tool("sh").unwrap().args(["-c", &kill]).status().unwrap();
         assert!(kill.success());
         let mut report = String::new();
         child.stdout.take().unwrap().read_to_string(&mut report).unwrap();
@@ -187,7 +188,7 @@ fn keygen_prints_another_key_each_time() {
 fn too_little_memory_is_named_as_such() {
     let folder = folder();
     let run = "ulimit -v 300000; exec \"$0\" run --config lb.toml --duration 1";
-    let mut command = Command::new("sh");
+    let mut command = tool("sh").unwrap();
     command.current_dir(folder.path()).args(["-c", run, env!("CARGO_BIN_EXE_ipip-lb")]);
     let output = command.output().unwrap();
     let errors = String::from_utf8(output.stderr).unwrap();

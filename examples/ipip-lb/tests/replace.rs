@@ -5,7 +5,7 @@
 mod namespace;
 
 use hotloop_tests::network::{Network, ip};
-use hotloop_tests::{Program, wait_until};
+use hotloop_tests::{Program, tool, wait_until};
 use ipip_lb::config::Config;
 use ipip_lb::replace::predecessor::Predecessor;
 use namespace::{ANNOUNCE, BALANCER, SILENT_PORT, command, dns, routes, service, start};
@@ -226,7 +226,7 @@ fn systemd_hears_which_process_is_the_service_and_not_that_it_stops() {
 /// What `ip` shows of an interface: its number, and its addresses.
 fn interface(name: &str) -> (Value, Vec<Value>) {
     let arguments = ["-j", "-4", "address", "show", "dev", name];
-    let output = Command::new("ip").args(arguments).output().unwrap();
+    let output = tool("ip").unwrap().args(arguments).output().unwrap();
     let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
     let addresses = shown[0]["addr_info"].as_array().into_iter().flatten();
     (shown[0]["ifindex"].clone(), addresses.map(|it| it["local"].clone()).collect())

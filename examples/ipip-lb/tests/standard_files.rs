@@ -1,6 +1,7 @@
 //! Nothing that happens to standard error or standard output ends or delays a balancer, and no SIGHUP
 //! does that comes before it has started.
 
+use hotloop_tests::tool;
 use serde_json::Value;
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -80,7 +81,7 @@ impl Running {
 
     fn signal(&self, signal: &str) {
         let kill = format!("kill -{signal} {}", self.child.id());
-        assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+        assert!(tool("sh").unwrap().args(["-c", &kill]).status().unwrap().success());
     }
 
     /// Ends it by SIGTERM: how, and what stood on standard output.

@@ -8,13 +8,12 @@ mod namespace;
 mod ping;
 
 use hotloop_tests::network::{Network, ip};
-use hotloop_tests::{Host, wait_until};
+use hotloop_tests::{Host, tool, wait_until};
 use namespace::{BALANCER, dns};
 use ping::ping;
 use serde_json::Value;
 use std::fs;
 use std::net::IpAddr;
-use std::process::Command;
 
 const PORT: &str = r#"
 [[port]]
@@ -41,7 +40,7 @@ fn settings(interface: &str) -> [String; 3] {
         format!("-j -6 route show dev {interface}"),
     ]
     .map(|arguments| {
-        let output = Command::new("ip").args(arguments.split(' ')).output().unwrap();
+        let output = tool("ip").unwrap().args(arguments.split(' ')).output().unwrap();
         let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
         // Not the flags of the interface, which are the device's business.
         let addresses = &shown[0]["addr_info"];

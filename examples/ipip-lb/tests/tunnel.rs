@@ -11,7 +11,7 @@ use hotloop::dpdk::Port;
 use hotloop::packet::PacketBuf;
 use hotloop::stage::{Burst, Core, Limits, Source};
 use hotloop_tests::network::{Network, Peer, ip, mac};
-use hotloop_tests::{device, eal};
+use hotloop_tests::{device, eal, tool};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, socket_with};
 use serde_json::Value;
 use std::fs;
@@ -190,7 +190,7 @@ impl Balancer {
     /// Ends it; what it reports must be whole.
     fn end(mut self) -> Value {
         let kill = format!("kill -INT {}", self.child.id());
-        assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+        assert!(tool("sh").unwrap().args(["-c", &kill]).status().unwrap().success());
         let mut report = String::new();
         self.child.stdout.take().unwrap().read_to_string(&mut report).unwrap();
         assert_eq!(self.child.wait().unwrap().code(), Some(0), "{report}");

@@ -3,6 +3,7 @@
 #[allow(dead_code, reason = "programs differ in what they keep")]
 mod threads;
 
+use hotloop_tests::tool;
 use std::process::Command;
 use threads::{CONTROL, keep_only};
 
@@ -30,6 +31,7 @@ struct Veth(String);
 
 impl Veth {
     fn add() -> Result<Self, String> {
+        tool("ip")?;
         let name = format!("hlq{}", std::process::id());
         let peer = format!("{name}p");
         let add = format!(
@@ -46,7 +48,7 @@ impl Drop for Veth {
 }
 
 fn shell(line: &str) -> Result<(), String> {
-    let output = Command::new("sh").args(["-c", line]).output().unwrap();
+    let output = tool("sh").unwrap().args(["-c", line]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     if output.status.success() { Ok(()) } else { Err(said) }
 }

@@ -1,5 +1,6 @@
 //! Standard output that fails, blocks, or has lost its reader: the exit code says it, nothing waits.
 
+use hotloop_tests::tool;
 use std::fs::File;
 use std::io::{Write as _, pipe};
 use std::process::{Child, Command, Output, Stdio};
@@ -93,6 +94,6 @@ fn a_reader_that_does_not_read_delays_neither_control_nor_the_end() {
         std::thread::sleep(Duration::from_millis(50));
     }
     let kill = format!("kill -TERM {}", child.id());
-    assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+    assert!(tool("sh").unwrap().args(["-c", &kill]).status().unwrap().success());
     assert_eq!(end(child, END).status.code(), Some(1), "nobody read what it counted");
 }

@@ -6,8 +6,7 @@ use hotloop::prelude::*;
 use hotloop::stage::{Burst, Core, Device, Error, Limits, LinkState, Reopening, Source};
 use hotloop_tests::malformed_frames;
 use hotloop_tests::network::{Network, Peer, ip, kernel_received, reassembled};
-use hotloop_tests::{alone, device, eal};
-use std::process::Command;
+use hotloop_tests::{alone, device, eal, tool};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -113,7 +112,7 @@ fn a_program_that_was_started_meanwhile_takes_no_packets_of_a_later_port() {
         for _ in 0..2 {
             let port = Port::open(eal(), &device("net_af_packet", ",iface=a,qpairs=2")).unwrap();
             let report = receive(&port, Deployment::run_to_completion(2), 100, || {
-                programs.push(Command::new("sleep").arg("60").spawn().unwrap());
+                programs.push(tool("sleep").unwrap().arg("60").spawn().unwrap());
                 send(&mut peer, &flows(100));
             });
             assert_eq!((report.received, report.nic_loss.imissed), (100, Some(0)), "{report}");
@@ -215,7 +214,7 @@ fn delete_and_reopen(network: &Network, device: &dyn Device) {
 
 /// The MAC address of the interface `a`.
 fn mac_of_a() -> String {
-    let output = Command::new("ip").args(["-brief", "link", "show", "dev", "a"]).output().unwrap();
+    let output = tool("ip").unwrap().args(["-brief", "link", "show", "dev", "a"]).output().unwrap();
     let line = String::from_utf8_lossy(&output.stdout).into_owned();
     line.split_whitespace().nth(2).unwrap().to_owned()
 }

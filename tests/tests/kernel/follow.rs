@@ -3,9 +3,10 @@
 use super::said::{by_ip, by_tables, got};
 use super::{WITHIN, network, run};
 use hotloop_ops::kernel::{KernelFollower, KernelRoutes, Lookup, Onward};
+use hotloop_tests::tool;
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 /// Addresses, routes of every kind and neighbours, as arguments of `ip`.
@@ -233,7 +234,8 @@ fn flood(count: u32) -> String {
 }
 
 fn run_batch(lines: &str) {
-    let mut child = Command::new("ip").args(["-batch", "-"]).stdin(Stdio::piped()).spawn().unwrap();
+    let mut child =
+        tool("ip").unwrap().args(["-batch", "-"]).stdin(Stdio::piped()).spawn().unwrap();
     std::io::Write::write_all(&mut child.stdin.take().unwrap(), lines.as_bytes()).unwrap();
     assert!(child.wait().unwrap().success());
 }

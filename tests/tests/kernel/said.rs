@@ -1,14 +1,14 @@
 //! What `ip` says, and the same from [`KernelTables`], line by line.
 
 use hotloop_ops::kernel::{KernelTables, MAIN, RouteKind};
+use hotloop_tests::tool;
 use serde_json::Value;
 use std::net::IpAddr;
-use std::process::Command;
 
 /// What `ip -j` answers to these arguments, in detail.
 pub fn json(arguments: &str) -> Vec<Value> {
     let words = arguments.split_whitespace();
-    let output = Command::new("ip").args(["-j", "-d"]).args(words).output().unwrap();
+    let output = tool("ip").unwrap().args(["-j", "-d"]).args(words).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
     if text.trim().is_empty() { Vec::new() } else { serde_json::from_str(&text).unwrap() }
@@ -134,8 +134,11 @@ pub fn by_tables(tables: &KernelTables) -> Vec<String> {
 /// What the kernel does with packets for this address: the name of the interface and the next hop, or what
 /// else becomes of them.
 pub fn got(destination: IpAddr) -> String {
-    let output =
-        Command::new("ip").args(["-j", "route", "get", &destination.to_string()]).output().unwrap();
+    let output = tool("ip")
+        .unwrap()
+        .args(["-j", "route", "get", &destination.to_string()])
+        .output()
+        .unwrap();
     if !output.status.success() {
         return String::from_utf8_lossy(&output.stderr).trim().to_owned();
     }

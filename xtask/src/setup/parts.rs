@@ -179,6 +179,8 @@ fn apt_libclang_of(depends: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::setup;
+    use hotloop_test_tools::{Origin, TOOLS};
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
@@ -187,6 +189,16 @@ mod tests {
         let file = root.join(file);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(file, "").unwrap();
+    }
+
+    /// What only users have is for none of them: those tests are skipped elsewhere.
+    #[test]
+    fn what_tests_start_and_a_debian_lacks_is_installed_before_they_run() {
+        let tools = TOOLS.iter().filter(|(_, origin)| *origin == Origin::Setup);
+        for (name, _) in tools {
+            let has_it = |part: &Part| part.find.split_whitespace().any(|word| word == *name);
+            assert!(of(&setup::TESTS).any(has_it), "no part of `setup --tests` looks for {name}");
+        }
     }
 
     #[test]

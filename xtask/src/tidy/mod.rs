@@ -4,6 +4,7 @@ pub mod files;
 mod lengths;
 mod packages;
 mod source;
+mod tools;
 mod unsafety;
 mod words;
 
@@ -63,6 +64,7 @@ fn check_file(file: &File) -> Vec<Violation> {
         let code = source::code_only(&file.text);
         violations.extend(lengths::functions(&file.path, &code));
         violations.extend(unsafety::check(file, &code));
+        violations.extend(tools::check(file, &code));
     }
     violations
 }

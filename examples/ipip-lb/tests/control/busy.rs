@@ -3,6 +3,7 @@
 use crate::deployed::service;
 use crate::program::{Program, config};
 use hotloop_ops::{ANSWER_WAIT, AskError, Request, ask, ask_within};
+use hotloop_tests::tool;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::net::TcpListener;
@@ -153,7 +154,7 @@ fn a_fifo_is_no_configuration_and_no_certificate() {
     let program = Program::start_with(&config());
     let path = |name: &str| program.folder.path().join(name);
     let fifo = |name: &str| {
-        let made = std::process::Command::new("mkfifo").arg(path(name)).status().unwrap();
+        let made = tool("mkfifo").unwrap().arg(path(name)).status().unwrap();
         assert!(made.success());
     };
     fifo("ca.pem");

@@ -4,6 +4,7 @@ use crate::deployed::service;
 use hotloop::packet::build::{tcp, udp};
 use hotloop::packet::tcp::flags::{ACK, SYN};
 use hotloop_ops::capture::write_frames;
+use hotloop_tests::tool;
 use serde_json::Value;
 use std::cell::RefCell;
 use std::fs;
@@ -186,7 +187,7 @@ impl Program {
     pub fn signal(&self, signal: &str) {
         // Every shell has it, but not every machine has a program of this name.
         let kill = format!("kill {signal} {}", self.child.borrow().id());
-        assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+        assert!(tool("sh").unwrap().args(["-c", &kill]).status().unwrap().success());
     }
 
     pub fn socket(&self) -> PathBuf {

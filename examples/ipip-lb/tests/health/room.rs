@@ -1,11 +1,11 @@
 //! The program's limit of open files: raised where that is enough, and said where it is not.
 
 use crate::probed;
+use hotloop_tests::tool;
 use ipip_lb::config::Probe;
 use ipip_lb::health::Probes;
 use rustix::process::{Resource, getrlimit};
 use std::fs;
-use std::process::Command;
 use std::sync::mpsc;
 
 const BACKENDS: u64 = 200;
@@ -36,7 +36,8 @@ fn said(ulimit: &str) -> String {
     let config = config.to_owned() + &(1..=BACKENDS).map(backend).collect::<String>();
     fs::write(folder.path().join("lb.toml"), config).unwrap();
     let run = "exec \"$0\" run --config lb.toml --control lb.sock --duration 0.1";
-    let output = Command::new("sh")
+    let output = tool("sh")
+        .unwrap()
         .args(["-c", &format!("{ulimit}; {run}"), env!("CARGO_BIN_EXE_ipip-lb")])
         .current_dir(folder.path())
         .output()
@@ -61,7 +62,8 @@ fn the_program_says_how_many_files_it_may_open() {
 fn the_limit_of_open_files_is_raised_where_that_is_needed() {
     let itself = std::env::current_exe().unwrap();
     let test = "exec \"$0\" --exact room::in_a_process_with_few_files --ignored --nocapture";
-    let output = Command::new("sh")
+    let output = tool("sh")
+        .unwrap()
         .args(["-c", &format!("ulimit -Sn 600; {test}")])
         .arg(itself)
         .output()

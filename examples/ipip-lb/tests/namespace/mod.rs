@@ -6,7 +6,7 @@ mod config;
 
 pub use config::service;
 
-use hotloop_tests::Program;
+use hotloop_tests::{Program, tool};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -62,7 +62,7 @@ pub fn routes() -> Vec<String> {
     let mut found = Vec::new();
     for version in ["-4", "-6"] {
         let arguments = [version, "route", "show", "dev", "vips0", "proto", "104"];
-        let output = Command::new("ip").args(arguments).stderr(Stdio::null()).output().unwrap();
+        let output = tool("ip").unwrap().args(arguments).stderr(Stdio::null()).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         found.extend(text.lines().map(|line| line.split(' ').next().unwrap().to_owned()));
     }

@@ -1,11 +1,12 @@
 //! A real etcd of one member.
 
+use hotloop_tests::tool;
 use ipip_lb::config::StoreAddress;
 use ipip_lb::store::etcd::{Bounds, Etcd};
 use ipip_lb::store::phases::Outcome;
 use ipip_lb::store::{Carried, Key, Proposal, layout};
 use std::net::TcpListener;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long anything may take, on however busy a machine.
@@ -20,11 +21,8 @@ pub struct Server {
 
 impl Server {
     /// Starts one, where etcd is installed.
-    pub fn start() -> Result<Self, &'static str> {
-        let found = Command::new("etcd").arg("--version").stdout(Stdio::null()).status();
-        if !found.is_ok_and(|status| status.success()) {
-            return Err("no etcd: cargo xtask setup --tests");
-        }
+    pub fn start() -> Result<Self, String> {
+        tool("etcd")?;
         let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let folder = tempfile::tempdir().unwrap();
         let mut server = Self { folder, ports: [free(), free()], child: None };
@@ -42,16 +40,15 @@ impl Server {
 
     /// Sends it a signal, such as `STOP`, after which it is silent, and `CONT`.
     pub fn signal(&self, name: &str) {
-        let id = self.child.as_ref().unwrap().id().to_string();
-        let killed = Command::new("kill").args(["-s", name, &id]).status();
-        assert!(killed.unwrap().success());
+        let kill = format!("kill -s {name} {}", self.child.as_ref().unwrap().id());
+        assert!(tool("sh").unwrap().args(["-c", &kill]).status().unwrap().success());
     }
 
     /// Starts it on what it had, and waits until it answers.
     pub fn restart(&mut self) {
         self.kill();
         let [client, peer] = self.ports.map(|port| format!("http://127.0.0.1:{port}"));
-        let mut command = Command::new("etcd");
+        let mut command = tool("etcd").unwrap();
         command.arg("--data-dir").arg(self.folder.path().join("data"));
         command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
         command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);

@@ -4,7 +4,7 @@ use super::etcd::Server;
 use super::node::{Node, run, start, status, write_node};
 use super::shared;
 use hotloop_tests::prometheus::get;
-use hotloop_tests::{Program, wait_until};
+use hotloop_tests::{Program, tool, wait_until};
 use ipip_lb::store::Key;
 use ipip_lb::store::etcd::{Etcd, Operation};
 use serde_json::Value;
@@ -197,8 +197,8 @@ fn nodes_hear_each_other_until_one_dies() {
     wait_for(&a.program, "both find it down", "down", "up");
     wait_for(&b, "both find it down", "down", "up");
     // It says nothing more, and its lease ends.
-    let killed = Command::new("kill").args(["-KILL", &b.id().to_string()]).status();
-    assert!(killed.unwrap().success());
+    let kill = format!("kill -s KILL {}", b.id());
+    assert!(tool("sh").unwrap().args(["-c", &kill]).status().unwrap().success());
     wait_for(&a.program, "a node that has died does not count", "up", "up");
     assert_eq!(row(&a.program, "dead")["health"]["down_on"], serde_json::json!(["a"]));
     assert_eq!(status(&a.program)["health"]["nodes"], 2);

@@ -1,6 +1,7 @@
 //! What the threads of a running program may do: `/proc/PID/task/*/status`. Tests of every program have
 //! this file.
 
+use hotloop_tests::tool;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -89,6 +90,6 @@ pub fn keep_only(command: &mut Command, kept: u64, others: &[(&str, u64)]) {
     }
     // Whatever else it says, nothing of it is a warning of a thread.
     let kill = format!("kill {}", running.0.id());
-    assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+    assert!(tool("sh").unwrap().args(["-c", &kill]).status().unwrap().success());
     said.for_each(drop);
 }

@@ -1,7 +1,8 @@
 //! BIRD, with one BGP session.
 
+use hotloop_tests::tool;
 use std::fs;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use tempfile::TempDir;
 
 /// After how many seconds without a word a session ends: each end says something in a third of it.
@@ -31,7 +32,9 @@ impl Bird {
              }}\n"
         );
         fs::write(folder.path().join("bird.conf"), config).unwrap();
-        let child = program("bird", &folder)
+        let child = tool("bird")
+            .unwrap()
+            .current_dir(folder.path())
             .args(["-f", "-c", "bird.conf", "-s", "bird.ctl"])
             .stderr(Stdio::null())
             .spawn();
@@ -53,19 +56,12 @@ impl Bird {
 
     /// What BIRD says of the session; nothing while it starts.
     fn session(&self) -> Option<String> {
-        let mut ask = program("birdc", &self.folder);
+        let mut ask = tool("birdc").unwrap();
+        ask.current_dir(self.folder.path());
         let output = ask.args(["-r", "-s", "bird.ctl", "show", "protocols"]).output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         text.lines().find(|line| line.starts_with("edge")).map(str::to_owned)
     }
-}
-
-/// One of BIRD's programs, which an ordinary user's path may lack.
-fn program(name: &str, folder: &TempDir) -> Command {
-    let mut command = Command::new("env");
-    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
-    command.current_dir(folder.path()).arg(format!("PATH={path}")).arg(name);
-    command
 }
 
 impl Drop for Bird {

@@ -15,12 +15,11 @@ use hotloop::prelude::*;
 use hotloop::stage::{Core, Error};
 use hotloop_ops::kernel::{KernelPort, Mbufs, PortOrKernel, PuntLimits, PuntReason, TapConfig};
 use hotloop_tests::network::{kernel_received, kernel_send_dropped, kernel_sent, mac, reassembled};
-use hotloop_tests::{Host, alone, device, eal, wait_until};
+use hotloop_tests::{Host, alone, device, eal, tool, wait_until};
 use http::{Server, fetch};
 use load::{Load, Rated, is_load, turn_round};
 use serde_json::Value;
 use std::net::IpAddr;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// What the other port carries in a second.
@@ -59,8 +58,8 @@ enum Way {
 }
 
 fn beside(driver: &str, arguments: &str) {
-    if !has("ethtool") {
-        return println!("skipped: no ethtool, by which the peer computes its checksums itself");
+    if let Err(why) = tool("ethtool") {
+        return println!("skipped: {why}");
     }
     alone(|| {
         let _network = match network() {
@@ -319,10 +318,7 @@ struct Session {
 impl Session {
     /// A session that is established; none where there is no BIRD.
     fn begin(peer: &Host) -> Option<Self> {
-        if !has("bird") {
-            println!("skipped: no bird, for a BGP session");
-            return None;
-        }
+        tool("bird").inspect_err(|why| println!("skipped: {why}")).ok()?;
         let host = Bird::start((PEER_AS + 1, HOST[0]), (PEER_AS, PEER[0]));
         let peer = peer.does(|| Bird::start((PEER_AS, PEER[0]), (PEER_AS + 1, HOST[0])));
         let ends = [host, peer];
@@ -347,11 +343,3 @@ impl Session {
 
 /// The peer's number; the host's is the next.
 const PEER_AS: u32 = 64_512;
-
-/// Whether there is such a program.
-fn has(program: &str) -> bool {
-    let found = Command::new("sh")
-        .args(["-c", &format!("PATH=$PATH:/usr/sbin:/sbin command -v {program}")])
-        .output();
-    found.is_ok_and(|output| output.status.success())
-}

@@ -4,18 +4,14 @@ use super::super::run;
 use super::PEER;
 use super::load::Load;
 use hotloop::packet::ethernet::MacAddress;
-use hotloop_tests::Host;
-use std::process::Command;
+use hotloop_tests::{Host, tool};
 
 /// A host with the interface `b0`. It says nothing unasked, and computes its checksums itself.
 pub fn start() -> Host {
     let peer = Host::start(&["b0"]);
     peer.does(move || {
         std::fs::write("/proc/sys/net/ipv6/conf/b0/router_solicitations", "0").unwrap();
-        let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
-        let mut ethtool = Command::new("env");
-        ethtool.arg(format!("PATH={path}")).args(["ethtool", "-K", "b0", "tx", "off"]);
-        let output = ethtool.output().unwrap();
+        let output = tool("ethtool").unwrap().args(["-K", "b0", "tx", "off"]).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         run("link set dev b0 up");
         for (address, bits) in PEER.iter().zip([24, 64]) {
