@@ -31,9 +31,10 @@ const TEXT: [&str; 15] = [
 const DATA: [&str; 2] = ["json", "pcap"];
 
 /// Names of files without an extension.
-const NAMES: [&str; 9] = [
+const NAMES: [&str; 10] = [
     ".gitignore",
     "allowed-skips",
+    "bare",
     "Containerfile",
     "LICENSE-APACHE",
     "LICENSE-MIT",
