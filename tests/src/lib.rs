@@ -55,7 +55,7 @@ pub use alone::alone;
 pub use host::Host;
 pub use malformed::malformed_frames;
 pub use program::{Program, wait_until};
-pub use siege::besiege;
+pub use siege::{besiege, deliver};
 // The one way to start programs of the system.
 pub use hotloop_test_tools::tool;
 

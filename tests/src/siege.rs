@@ -34,26 +34,32 @@ pub fn besiege(program: impl Fn(&str, &Path) -> Command) {
     }
 }
 
-fn besiege_on(device: &str, program: &impl Fn(&str, &Path) -> Command) {
-    let folder = tempfile::tempdir().expect("there is room for a folder");
-    let control = folder.path().join("control.sock");
-    let program = Program::start(program(device, &control), &control);
-    let received_now = || program.ask("counters")?["received"].as_u64();
-
-    let mut peer = Peer::new("b");
-    let frames = malformed_frames(1, FRAME_COUNT);
-    let mut sent = 0;
+/// Sends frames over a wire, whose other end is `interface`, and waits until the program has received what it will. Returns
+/// how many the kernel took.
+///
+/// # Panics
+/// Where the program goes on receiving for a minute.
+pub fn deliver(frames: &[Vec<u8>], peer: &mut Peer, interface: &str, program: &Program) -> u64 {
+    let (before, mut sent) = (kernel_received(interface), 0);
     for volley in frames.chunks(VOLLEY) {
         sent += peer.send(volley.iter().map(Vec::as_slice));
         std::thread::sleep(Duration::from_millis(1));
     }
-    wait_until("the wire is empty", || kernel_received("a") >= sent);
+    wait_until("the wire is empty", || kernel_received(interface) >= before + sent);
     let mut received = None;
     wait_until("it is quiet", || {
         std::thread::sleep(QUIET);
-        std::mem::replace(&mut received, received_now()) == received
+        let now = program.ask("counters").and_then(|it| it["received"].as_u64());
+        std::mem::replace(&mut received, now) == received
     });
+    sent
+}
 
+fn besiege_on(device: &str, program: &impl Fn(&str, &Path) -> Command) {
+    let folder = tempfile::tempdir().expect("there is room for a folder");
+    let control = folder.path().join("control.sock");
+    let program = Program::start(program(device, &control), &control);
+    let sent = deliver(&malformed_frames(1, FRAME_COUNT), &mut Peer::new("b"), "a", &program);
     let (report, _) = program.end();
     let count = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("{value} in {report}"));
     let loss: u64 = report["nic_loss"].as_object().expect("an object").values().map(count).sum();

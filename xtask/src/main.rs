@@ -18,6 +18,7 @@ mod process;
 mod rustc;
 mod setup;
 mod skips;
+mod soak;
 mod steps;
 mod test;
 mod tidy;
@@ -152,6 +153,16 @@ enum Task {
         #[command(flatten)]
         rounds: demo::Rounds,
     },
+    /// Run the load balancer under attacks, reloads, queries and health flaps together
+    ///
+    /// In memory, half of the packets in each deployment; then as root the program, on a veth pair by
+    /// net_af_packet and beside a TAP interface, for up to 200,000 malformed frames and pings. The exit code
+    /// is not 0 where a packet is unaccounted for, or an mbuf is not back in its pool.
+    Soak {
+        /// How many packets
+        #[arg(default_value_t = 1_000_000)]
+        packets: u64,
+    },
     /// Make what the programs are shipped in
     Package {
         #[command(subcommand)]
@@ -209,6 +220,7 @@ fn run(task: Task) -> Result<(), Failure> {
         Task::Demo { cluster: true, rounds, .. } => demo::run_cluster(&workspace, &rounds),
         Task::Demo { live: true, .. } => demo::run_live(&workspace),
         Task::Demo { .. } => demo::run(&workspace),
+        Task::Soak { packets } => soak::run(&workspace, packets),
         Task::Package { what: Package::Deb } => package::deb(&workspace),
         Task::Package { what: Package::Pages } => package::pages(&workspace),
     }

@@ -1,11 +1,13 @@
 //! The load balancer under everything at once, for a long time: `soak PACKETS`.
 //!
 //! Both deployments, half of the packets each: connections that must stay, attacks ([`traffic`]), and
-//! an operator who reloads, asks and drains while health checks flap ([`trouble`]). It ends with one
+//! an operator who reloads, asks and drains while health checks flap ([`trouble`]). Then as root the same
+//! trouble for the program, on a port of the kernel's and beside a TAP interface ([`live`]). It ends with one
 //! line, and with exit code 1 where a packet is unaccounted for or an mbuf is not back in its pool.
 
 #![allow(clippy::print_stderr, clippy::print_stdout, reason = "a tool of developers")]
 
+mod live;
 mod traffic;
 mod trouble;
 
@@ -22,7 +24,7 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use traffic::{Discard, Gauges, Traffic};
-use trouble::Trouble;
+use trouble::{Setting, Trouble};
 
 type Failed = Box<dyn std::error::Error>;
 
@@ -61,7 +63,14 @@ fn soak() -> Result<u64, Failed> {
     for deployment in DEPLOYMENTS {
         runs.push(run(eal, deployment, packets / DEPLOYMENTS.len() as u64)?);
     }
-    let unaccounted = runs.iter().map(|run| run.unaccounted_count).sum();
+    let live_unaccounted = match live::wire() {
+        Ok(wire) => live::run(&wire, packets)?,
+        Err(why) => {
+            println!("soak: left out: on a wire: {why}");
+            0
+        }
+    };
+    let unaccounted = runs.iter().map(|run| run.unaccounted_count).sum::<u64>() + live_unaccounted;
     let [start, end] = [runs[0].memory_bytes[0], runs[runs.len() - 1].memory_bytes[1]];
     println!(
         "soak: {} packets, {unaccounted} unaccounted, memory {} MiB at start and {} MiB at end, worst \
@@ -84,7 +93,7 @@ fn run(eal: Eal, deployment: Deployment, packets: u64) -> Result<Run, Failed> {
         report: ReportFormat::Text,
     };
     let socket_path = folder.path().join("lb.sock");
-    trouble::write_config(&common.config, 0)?;
+    let setting = Setting::new(common.config.clone(), "device = \"net_null0\"")?;
     let config = common.configuration()?;
     let mempool = Mempool::new(eal, &MempoolConfig::default())?;
     let (function, steering) =
@@ -109,7 +118,7 @@ fn run(eal: Eal, deployment: Deployment, packets: u64) -> Result<Run, Failed> {
     let ran = plan.run(|control| {
         let mut progress = Progress::new(deployment, packets);
         let mut operation = Operation::new(control, socket.as_mut(), None);
-        let started = Trouble::start(common.config.clone(), socket_path.clone());
+        let started = Trouble::start(&setting, socket_path.clone());
         while operation.turn(&mut |request| operator.answer(control, request)).is_none() {
             operator.turn();
             progress.show(control);

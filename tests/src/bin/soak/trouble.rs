@@ -1,16 +1,16 @@
 //! What an operator, and the backends, do to a balancer while it works.
 
 use hotloop_ops::{AskError, Request, ask};
+use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket, sockopt};
 use serde_json::json;
-use std::net::TcpListener;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-
-/// What the two versions of the configuration have in common.
-const CONFIG: &str = include_str!("lb.toml");
 
 /// Between two requests.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -18,14 +18,46 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// How long the backends that are probed are up, and then down.
 const FLAP: Duration = Duration::from_millis(700);
 
-/// Where probes go.
-const PROBED: &str = "127.0.0.1:40080";
+/// The configuration, with the port of probes and the balancer's own left open.
+const CONFIG: &str = include_str!("lb.toml");
+
+/// The balancer's configuration, and what its probes find.
+pub struct Setting {
+    path: PathBuf,
+    text: String,
+    probed: SocketAddrV4,
+    /// Keeps the port of probes from others while nothing listens there.
+    _keeper: OwnedFd,
+}
+
+impl Setting {
+    /// Writes the configuration to a file. `port` is what its `[[port]]` says.
+    pub fn new(path: PathBuf, port: &str) -> io::Result<Arc<Self>> {
+        let keeper = socket(AddressFamily::INET, SocketType::STREAM, None)?;
+        sockopt::set_socket_reuseaddr(&keeper, true)?;
+        bind(&keeper, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
+        let probed = SocketAddrV4::try_from(getsockname(&keeper)?)?;
+        let text = CONFIG.replace("PORT", port).replace("PROBED", &probed.port().to_string());
+        let setting = Self { path, text, probed, _keeper: keeper };
+        setting.write(0)?;
+        Ok(Arc::new(setting))
+    }
+
+    /// Odd versions have a backend less, and other weights.
+    fn write(&self, version: u64) -> io::Result<()> {
+        let less = || self.text.replace("{ address = \"10.0.0.4\" }, ", "");
+        match version % 2 {
+            0 => std::fs::write(&self.path, &self.text),
+            _ => std::fs::write(&self.path, less().replace("weight = 3", "weight = 5")),
+        }
+    }
+}
 
 /// The threads that make trouble.
 pub struct Trouble {
     stop: Arc<AtomicBool>,
     operator: JoinHandle<Result<Counts, AskError>>,
-    backend: JoinHandle<std::io::Result<u64>>,
+    backend: JoinHandle<io::Result<u64>>,
 }
 
 #[derive(Default)]
@@ -35,24 +67,16 @@ struct Counts {
     refused: u64,
 }
 
-/// Writes the configuration; odd versions have a backend less, and other weights.
-pub fn write_config(path: &Path, version: u64) -> std::io::Result<()> {
-    let text = match version % 2 {
-        0 => CONFIG.to_owned(),
-        _ => CONFIG.replace("{ address = \"10.0.0.4\" }, ", "").replace("weight = 3", "weight = 5"),
-    };
-    std::fs::write(path, text)
-}
-
 impl Trouble {
-    /// Starts them.
-    pub fn start(config: PathBuf, socket: PathBuf) -> Self {
+    /// Starts them, on the balancer that is reached by this socket.
+    pub fn start(setting: &Arc<Setting>, socket: PathBuf) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let (of_operator, of_backend) = (Arc::clone(&stop), Arc::clone(&stop));
+        let (setting, probed) = (Arc::clone(setting), setting.probed);
         Self {
             stop,
-            operator: thread::spawn(move || operate(&config, &socket, &of_operator)),
-            backend: thread::spawn(move || flap(&of_backend)),
+            operator: thread::spawn(move || operate(&setting, &socket, &of_operator)),
+            backend: thread::spawn(move || flap(probed, &of_backend)),
         }
     }
 
@@ -79,7 +103,7 @@ impl Trouble {
 }
 
 /// Asks everything there is to ask, round and round, until it is stopped or nobody answers.
-fn operate(config: &Path, socket: &Path, stop: &AtomicBool) -> Result<Counts, AskError> {
+fn operate(setting: &Setting, socket: &Path, stop: &AtomicBool) -> Result<Counts, AskError> {
     let mut counts = Counts::default();
     let backend = json!({"service": "turns", "backend": "10.0.0.3"});
     let weight = json!({"service": "web", "backend": "10.0.0.1", "weight": 7});
@@ -111,17 +135,17 @@ fn operate(config: &Path, socket: &Path, stop: &AtomicBool) -> Result<Counts, As
             }
             thread::sleep(PAUSE);
         }
-        let is_written = write_config(config, round).is_ok();
+        let is_written = setting.write(round).is_ok();
         counts.reloads += u64::from(is_written && ask(socket, &Request::new("reload")).is_ok());
     }
     Ok(counts)
 }
 
 /// Takes the connections of probes, then refuses them, and so on.
-fn flap(stop: &AtomicBool) -> std::io::Result<u64> {
+fn flap(probed: SocketAddrV4, stop: &AtomicBool) -> io::Result<u64> {
     let mut count = 0;
     while !stop.load(Relaxed) {
-        let listener = TcpListener::bind(PROBED)?;
+        let listener = TcpListener::bind(probed)?;
         thread::sleep(FLAP);
         drop(listener);
         thread::sleep(FLAP);
