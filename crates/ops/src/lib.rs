@@ -88,7 +88,7 @@
 //! # Limits
 //!
 //! Linux only. An answer is made on the control thread, which does nothing else meanwhile: what takes
-//! long belongs on another thread, with [`Reply::Later`]. A request waits up to [`TURN`] before it is
+//! long belongs on another thread, with [`Reply::later`]. A request waits up to [`TURN`] before it is
 //! looked at. A user who may connect may do everything.
 #![deny(unsafe_code)]
 
@@ -155,7 +155,7 @@ pub use path::socket_path;
 pub use port_settings::PortSettings;
 pub use privileges::{CONTROL, Capabilities, keep};
 pub use program::{main, parse, program};
-pub use request::{Reply, Request, Stream};
+pub use request::{Answerer, Promise, Reply, Request, Stream};
 #[cfg(feature = "dpdk")]
 pub use run_args::{ReportFormat, RunArgs};
 pub use seconds::seconds;

@@ -112,7 +112,7 @@ impl<'a> Operation<'a> {
     ///
     /// `status` and `counters` are answered from what the engine counts; `answer` is asked for all
     /// other commands, and ends with [`Request::unknown`]. What takes longer than a few milliseconds
-    /// is a [`Reply::Later`].
+    /// is a [`Reply::later`].
     pub fn turn<R: Into<Reply>>(
         &mut self,
         answer: &mut dyn FnMut(&Request) -> R,

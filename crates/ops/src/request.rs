@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::fmt;
 use std::os::unix::net::UnixStream;
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
+use std::sync::{Arc, Weak};
 
 /// How long a request may be, in bytes.
 pub(crate) const REQUEST_BYTES_MAX: usize = 64 << 10;
@@ -76,11 +77,86 @@ impl Request {
 pub enum Reply {
     /// The answer, which is sent at once.
     Now(Result<Value, String>),
-    /// Where the answer will come: the client waits for it, and others are served meanwhile. Where
-    /// the other end is dropped without an answer, the client gets an error.
-    Later(Receiver<Result<Value, String>>),
+    /// The client waits for its answer, and others are served meanwhile: [`Reply::later`] makes it.
+    Later(Promise),
     /// Who takes the connection over, and answers on it.
     Stream(Stream),
+}
+
+impl Reply {
+    /// A reply whose answer comes later, and what gives that answer.
+    ///
+    /// ```
+    /// use hotloop_ops::Reply;
+    /// use serde_json::json;
+    ///
+    /// let (answerer, reply) = Reply::later();
+    /// // In a later turn, or on another thread:
+    /// answerer.send(Ok(json!("done")));
+    /// # drop(reply);
+    /// ```
+    #[must_use]
+    pub fn later() -> (Answerer, Self) {
+        let (sender, line) = mpsc::channel();
+        let client = Arc::new(());
+        let answerer = Answerer { sender, client: Arc::downgrade(&client) };
+        (answerer, Self::Later(Promise { line, _client: client }))
+    }
+}
+
+/// Gives the answer of a [`Reply::later`]. If it is dropped instead, the client gets an error.
+#[derive(Debug)]
+pub struct Answerer {
+    sender: Sender<Vec<u8>>,
+    client: Weak<()>,
+}
+
+impl Answerer {
+    /// Answers. A client that has gone away misses nothing.
+    pub fn send(self, answer: Result<Value, String>) {
+        let _ = self.sender.send(answer_line(answer));
+    }
+
+    /// Answers with a value that is the text of JSON already, as what is long had better be: making
+    /// text of a [`Value`] of many megabytes takes its time. The text has no line feed.
+    pub fn send_text(self, json: &str) {
+        let _ = self.sender.send(bounded([r#"{"ok":"#, json, "}\n"].concat().into_bytes()));
+    }
+
+    /// Whether the client still waits: what is done for it alone can end where it has gone away.
+    #[must_use]
+    pub fn is_awaited(&self) -> bool {
+        self.client.strong_count() > 0
+    }
+}
+
+/// The answer that a client waits for.
+#[derive(Debug)]
+pub struct Promise {
+    line: Receiver<Vec<u8>>,
+    /// Held as long as the client waits.
+    _client: Arc<()>,
+}
+
+impl Promise {
+    /// The answer, once it is there: for what asks a program by other ways than its
+    /// [`Socket`](crate::Socket). It is returned once; after that, and where the [`Answerer`] is gone
+    /// without one, it is an error.
+    #[must_use]
+    pub fn answer(&self) -> Option<Result<Value, String>> {
+        read_answer(&self.line()?)
+    }
+
+    /// The answer as a line, once it is there.
+    pub(crate) fn line(&self) -> Option<Vec<u8>> {
+        match self.line.try_recv() {
+            Ok(line) => Some(line),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => {
+                Some(answer_line(Err("the program gave this up: ask again".into())))
+            }
+        }
+    }
 }
 
 /// Takes a connection over. It is called on the control thread, so it hands the connection on to another.
@@ -115,6 +191,11 @@ pub(crate) fn answer_line(answer: Result<Value, String>) -> Vec<u8> {
         Ok(value) => line_of(&json!({"ok": value})),
         Err(error) => line_of(&json!({"error": error})),
     };
+    bounded(line)
+}
+
+/// The line of an answer, or of an error where it is too long.
+fn bounded(line: Vec<u8>) -> Vec<u8> {
     if line.len() <= ANSWER_BYTES_MAX {
         return line;
     }
@@ -186,9 +267,27 @@ mod tests {
 
     #[test]
     fn an_answer_that_is_too_long_becomes_an_error() {
-        let line = answer_line(Ok(Value::from("x".repeat(ANSWER_BYTES_MAX))));
-        let error = read_answer(trimmed(&line)).unwrap().unwrap_err();
-        assert!(error.contains("16777216 is the most"), "{error}");
+        let long = Value::from("x".repeat(ANSWER_BYTES_MAX));
+        let (answerer, reply) = Reply::later();
+        answerer.send_text(&long.to_string());
+        let Reply::Later(promise) = reply else { panic!("{reply:?}") };
+        for line in [answer_line(Ok(long)), promise.line().unwrap()] {
+            let error = read_answer(trimmed(&line)).unwrap().unwrap_err();
+            assert!(error.contains("16777216 is the most"), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_answer_of_text_is_that_of_its_value() {
+        let value = json!({"rows": [{"a": "\n"}, 1]});
+        let (answerer, reply) = Reply::later();
+        assert!(answerer.is_awaited());
+        answerer.send_text(&value.to_string());
+        let Reply::Later(promise) = reply else { panic!("{reply:?}") };
+        assert_eq!(promise.answer(), Some(Ok(value)));
+        let (answerer, reply) = Reply::later();
+        drop(reply);
+        assert!(!answerer.is_awaited());
     }
 
     #[test]

@@ -71,7 +71,7 @@ pub use room::Room;
 use std::collections::HashSet;
 use std::io;
 use std::net::IpAddr;
-use std::sync::mpsc::{self, Sender};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 pub use tunnel::{ICMP, TUNNEL_PROBES_MAX, Wire};
@@ -188,9 +188,15 @@ impl Probes {
     /// How all stand that are probed, in the order in which they came.
     #[must_use]
     pub fn states(&self) -> Vec<State> {
+        self.ask_states().recv().unwrap_or_default()
+    }
+
+    /// As [`states`](Self::states), without waiting for the thread that probes: what it says comes there.
+    #[must_use]
+    pub fn ask_states(&self) -> Receiver<Vec<State>> {
         let (sender, answer) = mpsc::channel();
         self.tell(Message::States(sender));
-        answer.recv().unwrap_or_default()
+        answer
     }
 
     fn tell(&self, message: Message) {

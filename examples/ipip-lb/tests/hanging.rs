@@ -20,10 +20,8 @@ use ipip_lb::config::Config;
 use ipip_lb::control::Operator;
 use ipip_lb::guard::Guard;
 use ipip_lb::network_function::NetworkFunction;
-use namespace::{ANNOUNCE, BALANCER, SILENT_PORT, command, routes};
-use nix::sys::ptrace;
+use namespace::{ANNOUNCE, BALANCER, SILENT_PORT, command, routes, threads, while_stopped};
 use nix::sys::signal::{Signal, kill};
-use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -45,27 +43,6 @@ fn config() -> String {
     [BALANCER, ANNOUNCE, SILENT_PORT].concat()
         + &namespace::dns("dns", dns, &["10.0.0.1"])
         + &namespace::dns("six", six, &["10.0.0.1"])
-}
-
-/// Stops one thread of a process while `work` goes on.
-fn while_stopped(thread: Pid, work: impl FnOnce()) -> nix::Result<()> {
-    ptrace::seize(thread, ptrace::Options::empty())?;
-    ptrace::interrupt(thread)?;
-    waitpid(thread, Some(WaitPidFlag::__WALL))?;
-    work();
-    ptrace::detach(thread, None)
-}
-
-/// The threads of a process, with their names.
-fn threads(process: Pid) -> Vec<(Pid, String)> {
-    let tasks = fs::read_dir(format!("/proc/{process}/task")).unwrap();
-    let named = tasks.map(|task| {
-        let path = task.unwrap().path();
-        let id = path.file_name().unwrap().to_str().unwrap().parse().unwrap();
-        let name = fs::read_to_string(path.join("comm")).unwrap();
-        (Pid::from_raw(id), name.trim().to_owned())
-    });
-    named.collect()
 }
 
 fn run(folder: &Path) -> Program {

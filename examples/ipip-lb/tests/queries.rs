@@ -6,7 +6,9 @@ mod bench;
 use bench::Lb;
 use hotloop::packet::build::tcp;
 use hotloop::packet::tcp::flags::SYN;
-use ipip_lb::balance::{Filter, Listing, Query, Reply, SLOTS_A_TURN, TargetSet};
+use ipip_lb::balance::{
+    Filter, Listing, Query, ROWS_A_PAGE, Reply, SLOTS_A_TURN, TURNS_A_PAGE, TargetSet,
+};
 use ipip_lb::config::{Config, Service};
 use ipip_lb::services::TargetId;
 use std::collections::HashSet;
@@ -92,6 +94,51 @@ fn a_question_costs_the_same_few_slots_a_turn_whatever_its_filter() {
         turn_counts.insert(turn_count);
     }
     assert_eq!(turn_counts.len(), 1, "the number of turns depends on the filter: {turn_counts:?}");
+}
+
+/// Has the worker fill a page, and returns it with the number of turns that took.
+fn page(lb: &mut Lb, page: Box<Listing>) -> (Box<Listing>, usize) {
+    lb.asker.ask(0, Query::Connections(page)).expect("the worker has no other query");
+    for turn_count in 1.. {
+        lb.tick();
+        if let Some(Reply::Connections(page)) = lb.asker.answer(0) {
+            return (page, turn_count);
+        }
+    }
+    unreachable!("a page ends")
+}
+
+#[test]
+fn a_listing_of_a_large_table_comes_in_pages_of_a_few_rows() {
+    const COUNT: u32 = 100_000;
+    let mut config = Config::parse("lb.toml", bench::CONFIG).unwrap();
+    config.balancer.connections_max = COUNT as usize;
+    let mut lb = Lb::of_config(config);
+    let client = |index| std::net::SocketAddr::from((vip(index), 4000));
+    for from in (0..COUNT).step_by(1000) {
+        let syn = |index| tcp().from(client(index)).to("203.0.113.10:80").tcp_flags(SYN).build();
+        lb.feed(&(from..from + 1000).map(syn).collect::<Vec<_>>());
+    }
+    assert_eq!(lb.connections(), COUNT as usize);
+    for limit in [10, 50_000] {
+        let mut listing = Box::new(Listing::new(Filter::default(), limit));
+        let (mut found, mut matching_count, mut page_count) = (HashSet::new(), 0, 0);
+        while !listing.is_over() {
+            listing.turn_page(limit - found.len());
+            let turn_count;
+            (listing, turn_count) = page(&mut lb, listing);
+            // In the first turn the worker takes the page.
+            assert!(turn_count <= 1 + TURNS_A_PAGE && listing.found.len() <= ROWS_A_PAGE);
+            assert!(listing.found.capacity() == ROWS_A_PAGE, "the worker has taken memory");
+            let before = found.len();
+            found.extend(listing.found.iter().map(|(key, _)| *key));
+            assert_eq!(found.len(), before + listing.found.len(), "one is listed twice");
+            matching_count += listing.matching_count;
+            page_count += 1;
+        }
+        println!("{limit} of {COUNT} connections: {page_count} pages");
+        assert_eq!((found.len(), matching_count), (limit, u64::from(COUNT)));
+    }
 }
 
 /// The set that workers test is the one that it was made of, also where generations differ.

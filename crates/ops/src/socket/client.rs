@@ -1,11 +1,10 @@
 //! One client of a control socket.
 
 use super::CLIENT_IDLE_MAX;
-use crate::request::{REQUEST_BYTES_MAX, Reply, Request, answer_line};
-use serde_json::Value;
+use crate::request::{Promise, REQUEST_BYTES_MAX, Reply, Request, answer_line};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Instant;
 
 /// How many of its requests are answered in a round.
@@ -20,8 +19,8 @@ pub struct Client {
     stream: UnixStream,
     /// What has come and is not answered yet.
     input: Vec<u8>,
-    /// Where the answer to its last request will come, while that takes.
-    awaited: Option<Receiver<Result<Value, String>>>,
+    /// The answer to its last request, while that takes.
+    awaited: Option<Promise>,
     /// The answer that is being sent.
     output: Vec<u8>,
     /// How much of it is sent.
@@ -69,7 +68,7 @@ impl Client {
     /// An error says that nothing more is to be done for it.
     fn go_on(&mut self, now: Instant, answer: &mut dyn FnMut(&Request) -> Reply) -> io::Result<()> {
         for _ in 0..REQUEST_COUNT_MAX {
-            if !self.is_answered(now) || !self.is_sent(now)? {
+            if !self.is_answered(now)? || !self.is_sent(now)? {
                 return Ok(());
             }
             self.read()?;
@@ -94,22 +93,28 @@ impl Client {
                 Err(error) => self.output = answer_line(Err(error)),
             }
         }
-        if self.is_answered(now) { self.is_sent(now).map(|_| ()) } else { Ok(()) }
+        if self.is_answered(now)? { self.is_sent(now).map(|_| ()) } else { Ok(()) }
     }
 
-    /// Takes the answer that was promised, once it has come. Says whether none is awaited any more.
-    fn is_answered(&mut self, now: Instant) -> bool {
-        let Some(awaited) = &self.awaited else { return true };
+    /// Takes the answer that was promised, once it has come. Says whether none is awaited any more. An
+    /// error says that the client no longer waits for it.
+    fn is_answered(&mut self, now: Instant) -> io::Result<bool> {
+        let Some(awaited) = &self.awaited else { return Ok(true) };
         // It is the program that takes its time.
         self.active = now;
-        let answer = match awaited.try_recv() {
-            Ok(answer) => answer,
-            Err(TryRecvError::Empty) => return false,
-            Err(TryRecvError::Disconnected) => Err("the program gave this up: ask again".into()),
+        let Some(line) = awaited.line() else {
+            return if self.has_gone() { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(false) };
         };
         self.awaited = None;
-        self.output = answer_line(answer);
-        true
+        self.output = line;
+        Ok(true)
+    }
+
+    /// Whether the client has closed its connection. One that will send nothing more still reads.
+    fn has_gone(&self) -> bool {
+        // Of a hangup poll(2) tells unasked.
+        let mut events = [PollFd::new(&self.stream, PollFlags::empty())];
+        matches!(poll(&mut events, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1..))
     }
 
     /// Sends on what there is. Says whether all is sent.

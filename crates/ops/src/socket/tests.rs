@@ -1,18 +1,19 @@
 //! The socket on one thread: what a client has written is there when the next round is served.
 
 use super::*;
+use crate::request::Answerer;
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{Read, Write};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
-use std::sync::mpsc::{self, Sender};
 use tempfile::TempDir;
 
 struct Served {
     socket: Socket,
     now: Instant,
     asked_count: usize,
-    promised: Vec<Sender<Result<Value, String>>>,
+    promised: Vec<Answerer>,
     // Dropped last: the socket removes its file first.
     _folder: TempDir,
 }
@@ -41,9 +42,9 @@ impl Served {
                 "echo" => Ok(request.arguments.clone()),
                 "long" => Ok(Value::from("x".repeat(request.arguments.as_u64().unwrap() as usize))),
                 "later" => {
-                    let (sender, answer) = mpsc::channel();
-                    promised.push(sender);
-                    return Reply::Later(answer);
+                    let (answerer, reply) = Reply::later();
+                    promised.push(answerer);
+                    return reply;
                 }
                 _ => request.unknown(),
             })
@@ -318,11 +319,30 @@ fn an_answer_that_comes_later_holds_up_nobody_else() {
     );
     // One is answered, and then its next request; the other's promise is broken.
     let last = served.promised.remove(0);
-    last.send(Ok(json!("done"))).unwrap();
+    last.send(Ok(json!("done")));
     served.promised.clear();
     served.round();
     let (text, is_ended) = received(&first);
     assert_eq!((text.as_str(), is_ended), ("{\"ok\":\"done\"}\n{\"ok\":\"first\"}\n", false));
     let (text, is_ended) = received(&second);
     assert!(text.starts_with("{\"error\":\"the program gave this up") && !is_ended, "{text}");
+}
+
+#[test]
+fn a_client_that_goes_away_no_longer_awaits_its_answer() {
+    let mut served = Served::new();
+    let (mut gone, mut half) = (served.client(), served.client());
+    for client in [&mut gone, &mut half] {
+        client.write_all(&Request::new("later").line()).unwrap();
+        served.round();
+    }
+    // One will ask for nothing more, and reads.
+    half.shutdown(Shutdown::Write).unwrap();
+    drop(gone);
+    served.round();
+    let awaited: Vec<_> = served.promised.iter().map(Answerer::is_awaited).collect();
+    assert_eq!(awaited, [false, true]);
+    served.promised.remove(1).send(Ok(json!("here")));
+    served.round();
+    assert_eq!(received(&half).0, "{\"ok\":\"here\"}\n");
 }

@@ -196,7 +196,7 @@ impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
     }
 
     fn has_work(&self) -> bool {
-        self.has_waiting_work()
+        self.has_waiting_work() || self.queries.has_work()
     }
 
     fn held_max(&self) -> usize {

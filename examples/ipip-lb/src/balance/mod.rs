@@ -44,7 +44,9 @@ pub use exchange::{Changes, Entry, Exchange, Import, Page, Sharing};
 pub use forward::{Egress, Egresses, Route};
 pub use fragments::{WAIT_NS, WAITING_MAX};
 pub use probing::{BUFFER_BYTES, BUFFERS_MAX, Buffer, Create, Probing};
-pub use query::{Filter, Listing, Queries, Query, Reply, SLOTS_A_TURN, TargetSet};
+pub use query::{
+    Filter, Listing, Queries, Query, ROWS_A_PAGE, Reply, SLOTS_A_TURN, TURNS_A_PAGE, TargetSet,
+};
 pub use refusal::TUNNELS_MAX;
 pub use schedule::CLIENTS_MAX;
 

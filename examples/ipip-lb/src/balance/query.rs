@@ -13,10 +13,17 @@ use std::sync::Arc;
 /// less than 10 µs a turn.
 pub const SLOTS_A_TURN: usize = 8;
 
+/// How many turns a page of a [`Listing`] takes at most: control, and other queries, have their turn
+/// after it.
+pub const TURNS_A_PAGE: usize = 4096;
+
+/// How many connections a page has at most.
+pub const ROWS_A_PAGE: usize = 256;
+
 /// A query from control. It brings the memory that the reply needs.
 #[derive(Debug)]
 pub enum Query {
-    /// List connections.
+    /// List connections: a page of them.
     Connections(Box<Listing>),
     /// Look up a connection.
     Connection(FlowKey),
@@ -25,22 +32,26 @@ pub enum Query {
 /// A reply from a worker.
 #[derive(Debug)]
 pub enum Reply {
-    /// The list of the query, complete.
+    /// The list of the query, with its next page.
     Connections(Box<Listing>),
     /// The connection, where there is one.
     Connection(Option<Connection>),
 }
 
-/// A list of connections in the making.
+/// A walk through a worker's connections, page by page: it goes to the worker with an empty page, comes
+/// back with a full one, and is sent again unless it [is over](Self::is_over). So what a worker has
+/// under way, and what control is to take in at once, does not depend on the size of the table.
 #[derive(Debug)]
 pub struct Listing {
     filter: Filter,
     /// Where to look on; none once all were looked at.
     walk: Option<Walk>,
-    /// Those that match, as many as there is room for.
+    /// The connections of this page that match, as many as are wanted.
     pub found: Vec<(FlowKey, Connection)>,
-    /// How many match.
+    /// How many match of those that were looked at for this page.
     pub matching_count: u64,
+    wanted: usize,
+    turns_left: usize,
 }
 
 /// Which connections to list: those that fit all that is asked for.
@@ -99,26 +110,42 @@ impl Filter {
 }
 
 impl Listing {
-    /// An empty list, which keeps `limit` connections at most.
+    /// A walk from the beginning, on whose first page so many connections are wanted at most.
     #[must_use]
-    pub fn new(filter: Filter, limit: usize) -> Self {
-        let (walk, found) = (Some(Walk::default()), Vec::with_capacity(limit));
-        Self { filter, walk, found, matching_count: 0 }
+    pub fn new(filter: Filter, wanted: usize) -> Self {
+        let (walk, found) = (Some(Walk::default()), Vec::with_capacity(ROWS_A_PAGE));
+        Self { filter, walk, found, matching_count: 0, wanted, turns_left: TURNS_A_PAGE }
     }
 
-    /// Looks at the next [`SLOTS_A_TURN`] slots. Says whether that was all.
+    /// Empties the page for the next part of the walk, of which so many connections are wanted at most;
+    /// others are counted.
+    pub fn turn_page(&mut self, wanted: usize) {
+        self.found.clear();
+        (self.matching_count, self.wanted, self.turns_left) = (0, wanted, TURNS_A_PAGE);
+    }
+
+    /// Whether all connections were looked at.
+    #[must_use]
+    pub const fn is_over(&self) -> bool {
+        self.walk.is_none()
+    }
+
+    /// Looks at the next [`SLOTS_A_TURN`] slots. Says whether that was all of the page.
     fn go_on(&mut self, connections: &Connections) -> bool {
-        let Self { filter, walk, found, matching_count } = self;
+        let Self { filter, walk, found, matching_count, wanted, turns_left } = self;
         let Some(from) = walk.take() else { return true };
         *walk = connections.scan(from, SLOTS_A_TURN, |key, connection, _| {
             if filter.takes(&key, &connection) {
                 *matching_count += 1;
-                if found.len() < found.capacity() {
+                if found.len() < *wanted {
                     found.push((key, connection));
                 }
             }
         });
-        walk.is_none()
+        *turns_left -= 1;
+        // The next turn may find as many as it looks at, for which no memory is taken here.
+        let is_full = found.len() < *wanted && found.len() + SLOTS_A_TURN > ROWS_A_PAGE;
+        walk.is_none() || *turns_left == 0 || is_full
     }
 }
 
@@ -133,6 +160,11 @@ impl Queries {
     /// Questions that come by `mailbox`, where there is one.
     pub(super) const fn new(mailbox: Option<Mailbox<Query, Reply>>) -> Self {
         Self { mailbox, listing: None }
+    }
+
+    /// Whether a page is in progress.
+    pub(super) const fn has_work(&self) -> bool {
+        self.listing.is_some()
     }
 
     /// Continues with the query in progress, or takes the next one: a bounded step.

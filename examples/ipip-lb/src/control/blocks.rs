@@ -7,7 +7,7 @@ use crate::prefix::Prefix;
 use hotloop_ops::Reply;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The prefixes that are blocked.
@@ -117,9 +117,9 @@ impl Operator {
     /// Answers once the workers have them.
     fn publish_blocks(&mut self, answer: Value) -> Reply {
         self.set_blocked();
-        let (answerer, answered) = mpsc::channel();
+        let (answerer, reply) = Reply::later();
         self.publication.unrefreshed.push((answerer, answer));
-        Reply::Later(answered)
+        reply
     }
 
     fn set_blocked(&mut self) {

@@ -9,7 +9,6 @@ use hotloop_ops::Reply;
 use serde_json::{Value, json};
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::mpsc;
 use std::time::Instant;
 
 impl Operator {
@@ -48,10 +47,10 @@ impl Operator {
         (weight, until, why): (u32, Option<(Until, Instant)>, &'static str),
         answer: Value,
     ) -> Reply {
-        let (answerer, answered) = mpsc::channel();
+        let (answerer, reply) = Reply::later();
         let weighing = Weighing { names, weight, until, why, answerer, answer };
         self.publication.unbuilt.push_back(Change::Weights(weighing));
-        Reply::Later(answered)
+        reply
     }
 
     /// The plan for a service table with these weights.
@@ -81,9 +80,9 @@ impl Operator {
 
     /// Takes a backend out of its services.
     pub(super) fn remove(&mut self, arguments: &Value) -> Reply {
-        let (answerer, answer) = mpsc::channel();
+        let (answerer, reply) = Reply::later();
         self.publication.unbuilt.push_back(Change::Removal(arguments.clone(), answerer));
-        Reply::Later(answer)
+        reply
     }
 
     /// The plan for a service table without the backends that the arguments of `remove` name, and their

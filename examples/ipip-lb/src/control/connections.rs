@@ -1,7 +1,6 @@
-//! Listing connections, and asking workers in general.
+//! Listing connections: which, and how each is shown.
 
-use super::Operator;
-use crate::balance::{Filter, Listing, Query, Reply, TargetSet};
+use crate::balance::{Filter, Listing, TargetSet};
 use crate::connection::Connection;
 use crate::services::{Found, ServiceTable, TargetId};
 use hotloop::packet::flow_key::FlowKey;
@@ -9,7 +8,6 @@ use hotloop::packet::ip::protocol;
 use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
-use std::time::{Duration, Instant};
 
 /// How many connections are listed where nobody says how many.
 const LIMIT_DEFAULT: usize = 100;
@@ -17,78 +15,70 @@ const LIMIT_DEFAULT: usize = 100;
 /// How many connections are listed at most.
 pub const LIMIT_MAX: usize = 50_000;
 
-/// How long workers are waited for.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// What `ctl connections` asks for.
+pub(super) fn parse(arguments: &Value, table: &ServiceTable) -> Result<(Filter, usize), String> {
+    let filter = arguments["filter"].as_str().unwrap_or_default();
+    let filter = parse_filter(filter, table)?;
+    let limit = match &arguments["limit"] {
+        Value::Null => LIMIT_DEFAULT,
+        limit => limit
+            .as_u64()
+            .map(|limit| limit as usize)
+            .filter(|limit| (1..=LIMIT_MAX).contains(limit))
+            .ok_or(format!("give a limit from 1 to {LIMIT_MAX}"))?,
+    };
+    Ok((filter, limit))
+}
 
-impl Operator {
-    /// The connections that fit a filter.
-    pub(super) fn connections(&mut self, arguments: &Value) -> Result<Value, String> {
-        let filter = arguments["filter"].as_str().unwrap_or_default();
-        let filter = parse_filter(filter, self.table())?;
-        let limit = match &arguments["limit"] {
-            Value::Null => LIMIT_DEFAULT,
-            limit => limit
-                .as_u64()
-                .map(|limit| limit as usize)
-                .filter(|limit| (1..=LIMIT_MAX).contains(limit))
-                .ok_or(format!("give a limit from 1 to {LIMIT_MAX}"))?,
-        };
-        let worker_count = self.counts.len();
-        for worker in 0..worker_count {
-            let listing = Box::new(Listing::new(filter.clone(), limit));
-            self.ask(worker, Query::Connections(listing))?;
-        }
-        let (mut listed, mut matching_count) = (Vec::new(), 0);
-        for worker in 0..worker_count {
-            let Reply::Connections(listing) = self.await_answer(worker)? else {
-                return Err(format!("worker {worker} answered something else: ask again"));
-            };
-            matching_count += listing.matching_count;
-            let room = limit.saturating_sub(listed.len());
-            let found = listing.found.iter().take(room);
-            listed.extend(
-                found.map(|(key, connection)| self.connection_json(worker, key, connection)),
-            );
-        }
-        Ok(json!({ "matching": matching_count, "connections": listed }))
+/// The connections that were found so far, as text: of the most that may be asked for, values would take
+/// many times the memory, and the control thread too long to make text of them.
+#[derive(Debug)]
+pub(super) struct Rows {
+    text: String,
+    count: usize,
+    limit: usize,
+    matching_count: u64,
+}
+
+impl Rows {
+    /// None yet, of so many at most.
+    pub fn new(limit: usize) -> Self {
+        Self { text: String::new(), count: 0, limit, matching_count: 0 }
     }
 
-    fn connection_json(&self, worker: usize, key: &FlowKey, connection: &Connection) -> Value {
-        let (service, backend) = named(self.table(), connection.target);
-        json!({
-            "protocol": protocol_name(key.protocol()),
-            "client": SocketAddr::new(key.source(), key.source_port()).to_string(),
-            "vip": SocketAddr::new(key.destination(), key.destination_port()).to_string(),
-            "worker": worker,
-            "state": state_name(connection),
-            "service": service,
-            "backend": backend,
-        })
+    /// How many more may be added.
+    pub const fn wanted(&self) -> usize {
+        self.limit - self.count
     }
 
-    /// Asks a worker.
-    pub(super) fn ask(&mut self, worker: usize, query: Query) -> Result<(), String> {
-        // Answers that came too late for their request.
-        while self.asker.answer(worker).is_some() {}
-        self.asker.ask(worker, query).map_err(|_| {
-            format!("worker {worker} is still busy with an earlier query: ask again later")
-        })
-    }
-
-    /// Waits for a worker's answer.
-    pub(super) fn await_answer(&mut self, worker: usize) -> Result<Reply, String> {
-        let start = Instant::now();
-        loop {
-            if let Some(answer) = self.asker.answer(worker) {
-                return Ok(answer);
-            }
-            if start.elapsed() > PATIENCE {
-                let seconds = PATIENCE.as_secs();
-                return Err(format!("worker {worker} did not answer within {seconds} s"));
-            }
-            std::thread::sleep(Duration::from_millis(1));
+    /// Adds what a worker has found, as much as may be.
+    pub fn add(&mut self, (worker, page): (usize, &Listing), table: &ServiceTable) {
+        self.matching_count += page.matching_count;
+        for (key, connection) in page.found.iter().take(self.wanted()) {
+            let comma = if self.count > 0 { "," } else { "" };
+            self.text += comma;
+            self.text += &row(table, worker, key, connection).to_string();
+            self.count += 1;
         }
     }
+
+    /// The answer, as text of JSON.
+    pub fn answer(&self) -> String {
+        format!(r#"{{"matching":{},"connections":[{}]}}"#, self.matching_count, self.text)
+    }
+}
+
+fn row(table: &ServiceTable, worker: usize, key: &FlowKey, connection: &Connection) -> Value {
+    let (service, backend) = named(table, connection.target);
+    json!({
+        "protocol": protocol_name(key.protocol()),
+        "client": SocketAddr::new(key.source(), key.source_port()).to_string(),
+        "vip": SocketAddr::new(key.destination(), key.destination_port()).to_string(),
+        "worker": worker,
+        "state": state_name(connection),
+        "service": service,
+        "backend": backend,
+    })
 }
 
 /// The service and the backend of a target; none where it is gone.

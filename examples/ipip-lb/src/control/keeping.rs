@@ -6,10 +6,10 @@
 use super::Operator;
 use super::background::Background;
 use super::operator_file::Kept;
-use super::publication::Answerer;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::replace::standing::Standings;
+use hotloop_ops::Answerer;
 use hotloop_ops::Capabilities;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -96,7 +96,7 @@ impl Keeper {
             if let Some(why) = self.failure() {
                 answer["unsaved"] = why.into();
             }
-            let _ = answerer.send(Ok(answer));
+            answerer.send(Ok(answer));
         }
     }
 }
@@ -121,7 +121,7 @@ impl Operator {
             Some(keeper) => keeper.waiting.append(&mut answers),
             None => {
                 for (answerer, answer) in answers {
-                    let _ = answerer.send(Ok(answer));
+                    answerer.send(Ok(answer));
                 }
             }
         }

@@ -1,9 +1,7 @@
 //! Where the packets of a flow would go, and why.
 
-use super::Operator;
 use super::connections::{named, protocol_number, state_name};
-use crate::balance::{Query, Reply};
-use crate::config::{IcmpEcho, Scheduler};
+use crate::config::{Config, IcmpEcho, Scheduler};
 use crate::connection::Connection;
 use crate::hashes::Hashes;
 use crate::services::{Found, Service, ServiceTable, is_echo};
@@ -12,37 +10,31 @@ use hotloop::packet::flow_key::FlowKey;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 
-impl Operator {
-    /// Looks up a flow from a client to a service.
-    pub(super) fn lookup(&mut self, arguments: &Value) -> Result<Value, String> {
-        let key = parse_flow(arguments)?;
-        let hashes = self.table().settings.hashes;
-        let worker = worker_of(&key, &hashes, self.counts.len());
-        self.ask(worker, Query::Connection(key))?;
-        let Reply::Connection(connection) = self.await_answer(worker)? else {
-            return Err(format!("worker {worker} answered something else: ask again"));
-        };
-        let table = self.table();
-        if let Some(why) = echo_fate(table, &key) {
-            return Ok(json!({
-                "worker": worker, "service": null, "rule": null, "backend": null, "why": why,
-            }));
-        }
-        let (service, _) = table.services_of_flow(&key);
-        let rule = service.and_then(|service| {
-            let configured = self.config.services.iter().find(|it| *it.name == *service.name)?;
-            let (address, protocol) = (&configured.address, configured.protocol);
-            Some(format!("{address} {protocol} {}", configured.ports))
+/// Where the packets of a flow go of which the worker remembers this connection, or none.
+pub(super) fn answer(
+    (config, table): (&Config, &ServiceTable),
+    key: &FlowKey,
+    (worker, connection): (usize, Option<Connection>),
+) -> Value {
+    if let Some(why) = echo_fate(table, key) {
+        return json!({
+            "worker": worker, "service": null, "rule": null, "backend": null, "why": why,
         });
-        let (backend, why) = decision(table, service, connection, &key);
-        Ok(json!({
-            "worker": worker,
-            "service": service.map(|service| &*service.name),
-            "rule": rule,
-            "backend": backend,
-            "why": why,
-        }))
     }
+    let (service, _) = table.services_of_flow(key);
+    let rule = service.and_then(|service| {
+        let configured = config.services.iter().find(|it| *it.name == *service.name)?;
+        let (address, protocol) = (&configured.address, configured.protocol);
+        Some(format!("{address} {protocol} {}", configured.ports))
+    });
+    let (backend, why) = decision(table, service, connection, key);
+    json!({
+        "worker": worker,
+        "service": service.map(|service| &*service.name),
+        "rule": rule,
+        "backend": backend,
+        "why": why,
+    })
 }
 
 /// What becomes of echo requests to a service's address that go to no backend.
@@ -113,7 +105,8 @@ fn decision(
     }
 }
 
-fn parse_flow(arguments: &Value) -> Result<FlowKey, String> {
+/// The flow that `ctl lookup` asks for.
+pub(super) fn parse_flow(arguments: &Value) -> Result<FlowKey, String> {
     let protocol = protocol_number(arguments["protocol"].as_str().unwrap_or_default())?;
     let end = |name: &str| {
         let text = arguments[name].as_str().unwrap_or_default();

@@ -5,6 +5,9 @@
 //! [`ServiceTable`] made and publishes it; what it is asked about single connections, it asks the
 //! workers. Neither ever makes a worker wait; and what takes long, reading a configuration and making
 //! service tables, is done on other threads, so that signals, health and clients don't wait either.
+//! Nor is a worker waited for: what it answers is taken in a later turn. The one exception is
+//! [closing](Operator::hands_over) for a program that takes over, which waits for 500 ms at most, while
+//! nothing is received.
 
 mod adopting;
 mod announcing;
@@ -26,6 +29,7 @@ pub mod operator_file;
 mod overview;
 mod preparing;
 mod publication;
+mod questions;
 mod reload;
 mod sharing;
 mod until;
@@ -37,12 +41,11 @@ pub use publication::probed;
 pub use sharing::Sharing;
 
 use crate::announce::Announcer;
-use crate::balance;
 use crate::cli::Common;
 use crate::config::Config;
 use crate::counts::{Summary, WorkerCounts};
 use crate::failure::Failure;
-use crate::health::{Change, Probed, Probes, Room};
+use crate::health::{Change, Probed, Probes, Room, State};
 use crate::network_function::Steering;
 use crate::next_hops::{self, NextHopWatch};
 use crate::removed::RemovedCounts;
@@ -53,12 +56,13 @@ use draining::Drains;
 pub use exceptions::{Exceptions, Pulled};
 pub use handover::Handover;
 use health::Findings;
-use hotloop::engine::{Asker, Control, Publisher};
-use hotloop_ops::{Annotate, Hangup, Reply, Request};
+use hotloop::engine::{Control, Publisher};
+use hotloop_ops::{Annotate, Answerer, Hangup, Reply, Request};
 pub use keeping::Keeper;
 use leaving::Leave;
 use note::Notes;
 use publication::Publication;
+use questions::Questions;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
 use std::time::Instant;
@@ -78,13 +82,15 @@ pub struct Operator {
     /// Whether it was published, or one that it was refreshed to.
     is_published: bool,
     publisher: Publisher<ServiceTable>,
-    asker: Asker<balance::Query, balance::Reply>,
+    questions: Questions,
     counts: Arc<[WorkerCounts]>,
     removed_counts: RemovedCounts,
     publication: Publication,
     blocks: BlockList,
     drains: Drains,
     probes: Probes,
+    /// Who waits for the backends, and for how the probes say they stand.
+    backends_asked: Vec<(Receiver<Vec<State>>, Answerer)>,
     changes: Receiver<Change>,
     findings: Findings,
     hangup: Hangup,
@@ -124,13 +130,14 @@ impl Operator {
             table,
             is_published: true,
             publisher,
-            asker,
+            questions: Questions::new(asker, counts.len()),
             counts,
             removed_counts: RemovedCounts::default(),
             publication: publication.map_err(|error| Failure::Run(format!("threads: {error}")))?,
             blocks: BlockList::default(),
             drains: Drains::default(),
             probes,
+            backends_asked: Vec::new(),
             changes,
             findings: Findings::default(),
             hangup,
@@ -194,6 +201,8 @@ impl Operator {
         }
         self.follow_store();
         self.follow_health();
+        self.questions.turn((&self.config, &self.table), Instant::now());
+        self.answer_backends();
         self.end_blocks();
         self.go_on();
         self.keep();
@@ -226,10 +235,10 @@ impl Operator {
         Reply::Now(match request.command.as_str() {
             "overview" => Ok(self.overview(control)),
             "services" => Ok(self.services()),
-            "backends" => Ok(self.backends()),
+            "backends" => return self.backends(),
             "next-hops" => Ok(next_hops::rows(&self.config, self.next_hops.as_ref())),
-            "connections" => self.connections(arguments),
-            "lookup" => self.lookup(arguments),
+            "connections" => return self.connections(arguments),
+            "lookup" => return self.lookup(arguments),
             "cluster" => self.cluster(),
             "blocks" => Ok(self.blocks.rows(Instant::now())),
             "block" => return self.block(arguments),

@@ -8,9 +8,11 @@ use crate::counts::TargetSums;
 use crate::health::State;
 use crate::services::{Removal, Target, TargetName};
 use hotloop::engine::Control;
+use hotloop_ops::Reply;
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
+use std::sync::mpsc::TryRecvError;
 use std::time::Instant;
 
 impl Operator {
@@ -72,10 +74,29 @@ impl Operator {
         services.collect()
     }
 
-    /// Every backend of every service.
-    pub(super) fn backends(&self) -> Value {
+    /// Every backend of every service: once the thread that probes has said how they stand. It may be
+    /// reading a file of authorities from a disk that hangs.
+    pub(super) fn backends(&mut self) -> Reply {
+        let (answerer, reply) = Reply::later();
+        self.backends_asked.push((self.probes.ask_states(), answerer));
+        reply
+    }
+
+    /// Answers those that wait for the backends.
+    pub(super) fn answer_backends(&mut self) {
+        for (states, answerer) in std::mem::take(&mut self.backends_asked) {
+            match states.try_recv() {
+                Ok(states) => answerer.send(Ok(self.backend_rows(&states))),
+                Err(TryRecvError::Empty) if answerer.is_awaited() => {
+                    self.backends_asked.push((states, answerer));
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn backend_rows(&self, states: &[State]) -> Value {
         let targets = self.targets();
-        let states = self.probes.states();
         let states: HashMap<_, _> =
             states.iter().map(|state| ((state.address, &state.health), state)).collect();
         let summary = self.summary();

@@ -18,12 +18,11 @@ use crate::services::{
 };
 use crate::store::layout::Stored;
 use crate::sync::Tls;
-use hotloop_ops::Capabilities;
+use hotloop_ops::{Answerer, Capabilities};
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
 use std::time::Instant;
 
 /// What has asked for a reload.
@@ -44,9 +43,6 @@ pub type Read = (Arc<Config>, Option<Arc<Stored>>);
 /// to peers, where that is given as it is: none where that is the same still.
 pub type Reader =
     Background<(Option<Arc<Stored>>, Option<Tls>), Result<(Read, Option<Tls>), String>>;
-
-/// By which a client is answered. One that has gone away is none the worse for it.
-pub type Answerer = Sender<Result<Value, String>>;
 
 /// A change that needs a new service table.
 #[derive(Debug)]

@@ -10,7 +10,6 @@ use crate::services::{Removal, Standing};
 use hotloop_ops::{Reply, notify};
 use serde_json::json;
 use std::sync::Arc;
-use std::sync::mpsc;
 use std::time::Instant;
 
 impl Operator {
@@ -22,9 +21,9 @@ impl Operator {
     }
 
     pub(super) fn reload_now(&mut self) -> Reply {
-        let (answerer, answer) = mpsc::channel();
+        let (answerer, reply) = Reply::later();
         self.reload(Asker::Client(answerer));
-        Reply::Later(answer)
+        reply
     }
 
     /// Takes what the other threads have done, and gives them what there is to do.
@@ -68,11 +67,11 @@ impl Operator {
                     }
                     Building::Weights(all) => {
                         for weighing in all {
-                            let _ = weighing.answerer.send(Err(error.clone()));
+                            weighing.answerer.send(Err(error.clone()));
                         }
                     }
                     Building::Configuration(_, _, askers) => self.refuse(askers, &error),
-                    Building::Removal(_, answerer) => drop(answerer.send(Err(error))),
+                    Building::Removal(_, answerer) => answerer.send(Err(error)),
                     Building::Drained(drained) => {
                         self.drains.fail(&drained, &error, Instant::now());
                     }
@@ -113,7 +112,7 @@ impl Operator {
             }
             Change::Removal(arguments, answerer) => match self.plan_removal(&arguments) {
                 Ok((plans, removed)) => (plans, Building::Removal(removed, answerer)),
-                Err(error) => return drop(answerer.send(Err(error))),
+                Err(error) => return answerer.send(Err(error)),
             },
         };
         self.publication.building = Some(building);
@@ -209,7 +208,7 @@ impl Operator {
                 Err(error) => {
                     tracing::error!("{error}");
                     for (answerer, _) in answers {
-                        let _ = answerer.send(Err(error.clone()));
+                        answerer.send(Err(error.clone()));
                     }
                 }
             }
@@ -272,7 +271,7 @@ impl Operator {
         for asker in askers {
             match asker {
                 Asker::Signal => tracing::error!("SIGHUP: nothing has changed: {error}"),
-                Asker::Client(answerer) => drop(answerer.send(Err(error.to_owned()))),
+                Asker::Client(answerer) => answerer.send(Err(error.to_owned())),
                 Asker::Store => {
                     tracing::error!("the store's configuration: nothing has changed: {error}");
                 }

@@ -2,9 +2,12 @@
 
 use crate::deployed::service;
 use crate::program::{Program, config};
+use hotloop::packet::build::tcp;
+use hotloop::packet::tcp::flags::SYN;
 use hotloop_ops::{ANSWER_WAIT, AskError, Request, ask, ask_within};
 use hotloop_tests::tool;
 use serde_json::{Value, json};
+use std::collections::HashSet;
 use std::fmt::Write;
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -146,6 +149,48 @@ fn signals_end_it_while_100_000_services_are_loaded() {
         assert!(took < alone + 10 * WAIT, "{took:?}");
         assert_eq!(report["balanced"], true);
     }
+}
+
+/// As many connections as may be listed, of more.
+#[test]
+fn nobody_waits_while_50_000_connections_are_listed() {
+    const COUNT: u32 = 60_000;
+    const LIMIT: usize = 50_000;
+    // One worker, so that no ring between cores is ever full.
+    let many = config()
+        .replace("deployment = \"pipeline\"\n    workers = 2", "workers = 1")
+        .replace("connections_max = 4096", "connections_max = 200_000");
+    let syn = |index: u32| {
+        let [_, high, middle, low] = index.to_be_bytes();
+        tcp()
+            .from(format!("20.{high}.{middle}.{low}:4000"))
+            .to("203.0.113.10:80")
+            .tcp_flags(SYN)
+            .build()
+    };
+    let program = Program::start_with_frames(&many, (0..COUNT).map(syn));
+    let overview = |it: &Program| asked(it, "overview").unwrap();
+    program.wait_until("all frames", |it| overview(it)["balancer"]["admitted"] == COUNT);
+    let socket = program.socket();
+    let listing = std::thread::spawn(move || {
+        let request = Request::with("connections", json!({ "limit": LIMIT }));
+        timed(|| ask_within(&socket, &request, 10 * ANSWER_WAIT))
+    });
+    let (mut longest, mut count) = (Duration::ZERO, 0);
+    while !listing.is_finished() {
+        let (status, took) = timed(|| asked(&program, "overview"));
+        assert_eq!(status.unwrap()["services"], 3);
+        (longest, count) = (longest.max(took), count + 1);
+    }
+    let (answer, took) = listing.join().unwrap();
+    let answer = answer.unwrap();
+    println!("listed in {took:?}; {count} answers meanwhile, the longest wait {longest:?}");
+    let rows = answer["connections"].as_array().unwrap();
+    assert_eq!((rows.len(), &answer["matching"]), (LIMIT, &json!(COUNT)));
+    let clients: HashSet<_> = rows.iter().map(|row| row["client"].as_str().unwrap()).collect();
+    assert_eq!(clients.len(), LIMIT, "one is listed twice");
+    assert!(longest < 10 * WAIT, "{longest:?}");
+    program.end("-INT");
 }
 
 /// What is no file is refused at once, whatever opening or reading it would wait for.

@@ -96,12 +96,17 @@ impl Program {
     }
 
     pub fn start_with(config: &str) -> Self {
+        Self::start_with_frames(config, frames())
+    }
+
+    /// As [`start_with`](Self::start_with), with these frames in the capture.
+    pub fn start_with_frames(config: &str, frames: impl IntoIterator<Item = Vec<u8>>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         // A node keeps what operators change.
         let kept =
             format!("[cluster]\noperator_file = \"{}/kept.json\"\n", folder.path().display());
         fs::write(folder.path().join("lb.toml"), config.replace("[cluster]\n", &kept)).unwrap();
-        write_frames(&folder.path().join("clients.pcap"), frames()).unwrap();
+        write_frames(&folder.path().join("clients.pcap"), frames).unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_ipip-lb"))
             .current_dir(folder.path())
             .args(["run", "--config", "lb.toml", "--control", "lb.sock", "--report", "json"])

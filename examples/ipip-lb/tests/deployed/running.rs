@@ -237,19 +237,22 @@ impl<'a> Running<'a> {
     pub fn connections(&mut self) -> Vec<(usize, FlowKey, Connection)> {
         let mut connections = Vec::new();
         for worker in 0..self.deployment.cores_in(1) {
-            let listing = Box::new(Listing::new(Filter::default(), 1 << 16));
-            self.steering.asker.ask(worker, Query::Connections(listing)).unwrap();
-            let listing = loop {
-                self.step();
-                match self.steering.asker.answer(worker) {
-                    Some(Reply::Connections(listing)) => break listing,
-                    Some(other) => panic!("{other:?}"),
-                    None => {}
-                }
-            };
-            assert_eq!(listing.matching_count, listing.found.len() as u64);
-            let found = listing.found.into_iter();
-            connections.extend(found.map(|(key, connection)| (worker, key, connection)));
+            let mut page = Box::new(Listing::new(Filter::default(), usize::MAX));
+            while !page.is_over() {
+                page.turn_page(usize::MAX);
+                self.steering.asker.ask(worker, Query::Connections(page)).unwrap();
+                page = loop {
+                    self.step();
+                    match self.steering.asker.answer(worker) {
+                        Some(Reply::Connections(page)) => break page,
+                        Some(other) => panic!("{other:?}"),
+                        None => {}
+                    }
+                };
+                assert_eq!(page.matching_count, page.found.len() as u64);
+                let found = page.found.iter();
+                connections.extend(found.map(|(key, connection)| (worker, *key, *connection)));
+            }
         }
         connections
     }

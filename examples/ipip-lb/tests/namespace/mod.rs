@@ -3,8 +3,10 @@
 
 #[path = "../deployed/config.rs"]
 mod config;
+mod threads;
 
 pub use config::service;
+pub use threads::{threads, while_stopped};
 
 use hotloop_tests::{Program, tool};
 use std::fs;

@@ -1,0 +1,325 @@
+//! What clients ask of single connections, which workers answer. Nobody waits for a worker here: queries
+//! that one can't take yet stand in line, and one that is held, for however long, holds up those alone
+//! that are for it.
+
+use super::Operator;
+use super::connections::{self, Rows};
+use super::lookup::{self, worker_of};
+use crate::balance::{Filter, Listing, Query, Reply};
+use crate::config::Config;
+use crate::services::ServiceTable;
+use hotloop::engine::Asker;
+use hotloop::packet::flow_key::FlowKey;
+use hotloop_ops::Answerer;
+use serde_json::Value;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
+
+/// How long a client waits for a worker that answers nothing.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What is asked, and who waits for the answer.
+#[derive(Debug)]
+pub struct Questions {
+    asker: Asker<Query, Reply>,
+    /// One for each worker.
+    lanes: Vec<Lane>,
+    open: BTreeMap<Number, Question>,
+    next: Number,
+}
+
+/// Which question it is.
+type Number = u64;
+
+/// The way to a worker and back, which has room for one query.
+#[derive(Debug, Default)]
+struct Lane {
+    /// What the worker is to answer now, and since when. The question may be over.
+    asked: Option<(Number, Instant)>,
+    /// What it is to answer then, each since when.
+    waiting: VecDeque<(Number, Query, Instant)>,
+}
+
+#[derive(Debug)]
+struct Question {
+    answerer: Answerer,
+    subject: Subject,
+}
+
+#[derive(Debug)]
+enum Subject {
+    Flow(FlowKey),
+    /// The connections found so far, and how many workers are not through their tables.
+    Listing(Rows, usize),
+}
+
+impl Questions {
+    /// Of so many workers, which are asked by `asker`.
+    pub fn new(asker: Asker<Query, Reply>, worker_count: usize) -> Self {
+        let lanes = (0..worker_count).map(|_| Lane::default()).collect();
+        Self { asker, lanes, open: BTreeMap::new(), next: 0 }
+    }
+
+    /// Looks up a flow at the worker that owns it.
+    fn look_up(&mut self, worker: usize, key: FlowKey, answerer: Answerer, now: Instant) {
+        let number = self.open(answerer, Subject::Flow(key));
+        self.lanes[worker].waiting.push_back((number, Query::Connection(key), now));
+        self.ask_next(worker, now);
+    }
+
+    /// Lists the connections of all workers.
+    fn list(&mut self, filter: &Filter, limit: usize, answerer: Answerer, now: Instant) {
+        let listing = Subject::Listing(Rows::new(limit), self.lanes.len());
+        let number = self.open(answerer, listing);
+        for worker in 0..self.lanes.len() {
+            let page = Query::Connections(Box::new(Listing::new(filter.clone(), limit)));
+            self.lanes[worker].waiting.push_back((number, page, now));
+            self.ask_next(worker, now);
+        }
+    }
+
+    fn open(&mut self, answerer: Answerer, subject: Subject) -> Number {
+        let number = self.next;
+        self.next += 1;
+        self.open.insert(number, Question { answerer, subject });
+        number
+    }
+
+    /// Takes what workers have answered, and asks them for more: to be called every few milliseconds.
+    pub fn turn(&mut self, context: (&Config, &ServiceTable), now: Instant) {
+        // A client that has gone away: what a worker still looks for is not asked for again.
+        self.open.retain(|_, question| question.answerer.is_awaited());
+        for worker in 0..self.lanes.len() {
+            if let Some(reply) = self.asker.answer(worker) {
+                self.take(worker, reply, context, now);
+            }
+            self.ask_next(worker, now);
+            self.give_up_late(worker, now);
+        }
+    }
+
+    fn take(
+        &mut self,
+        worker: usize,
+        reply: Reply,
+        context: (&Config, &ServiceTable),
+        now: Instant,
+    ) {
+        let lane = &mut self.lanes[worker];
+        let Some((number, _)) = lane.asked.take() else { return };
+        let Some(Question { answerer, subject }) = self.open.remove(&number) else { return };
+        match (subject, reply) {
+            (Subject::Flow(key), Reply::Connection(connection)) => {
+                answerer.send(Ok(lookup::answer(context, &key, (worker, connection))));
+            }
+            (Subject::Listing(mut rows, left_count), Reply::Connections(mut page)) => {
+                rows.add((worker, &page), context.1);
+                let left_count = left_count - usize::from(page.is_over());
+                if left_count == 0 {
+                    return answerer.send_text(&rows.answer());
+                }
+                if !page.is_over() {
+                    page.turn_page(rows.wanted());
+                    lane.waiting.push_back((number, Query::Connections(page), now));
+                }
+                let subject = Subject::Listing(rows, left_count);
+                self.open.insert(number, Question { answerer, subject });
+            }
+            // A worker answers what it was asked.
+            (Subject::Flow(_) | Subject::Listing(..), _) => {}
+        }
+    }
+
+    /// Asks a worker that has answered what it was asked.
+    fn ask_next(&mut self, worker: usize, now: Instant) {
+        let lane = &mut self.lanes[worker];
+        while lane.asked.is_none()
+            && let Some((number, query, _)) = lane.waiting.pop_front()
+        {
+            if !self.open.contains_key(&number) {
+                continue;
+            }
+            match self.asker.ask(worker, query) {
+                Ok(()) => lane.asked = Some((number, now)),
+                Err(_) => refuse(&mut self.open, number, &format!("worker {worker} has ended")),
+            }
+        }
+    }
+
+    /// Refuses what a worker does not answer in time.
+    fn give_up_late(&mut self, worker: usize, now: Instant) {
+        let lane = &self.lanes[worker];
+        let waiting = lane.waiting.iter().map(|(number, _, since)| (*number, *since));
+        for (number, since) in lane.asked.into_iter().chain(waiting) {
+            if now.saturating_duration_since(since) > PATIENCE {
+                let seconds = PATIENCE.as_secs();
+                let why = format!("worker {worker} did not answer within {seconds} s");
+                refuse(&mut self.open, number, &why);
+            }
+        }
+    }
+}
+
+impl Operator {
+    /// The connections that fit a filter.
+    pub(super) fn connections(&mut self, arguments: &Value) -> hotloop_ops::Reply {
+        match connections::parse(arguments, &self.table) {
+            Ok((filter, limit)) => {
+                let (answerer, reply) = hotloop_ops::Reply::later();
+                self.questions.list(&filter, limit, answerer, Instant::now());
+                reply
+            }
+            Err(error) => Err(error).into(),
+        }
+    }
+
+    /// Looks up a flow from a client to a service.
+    pub(super) fn lookup(&mut self, arguments: &Value) -> hotloop_ops::Reply {
+        match lookup::parse_flow(arguments) {
+            Ok(key) => {
+                let (answerer, reply) = hotloop_ops::Reply::later();
+                let worker = worker_of(&key, &self.table.settings.hashes, self.counts.len());
+                self.questions.look_up(worker, key, answerer, Instant::now());
+                reply
+            }
+            Err(error) => Err(error).into(),
+        }
+    }
+}
+
+fn refuse(open: &mut BTreeMap<Number, Question>, number: Number, why: &str) {
+    if let Some(question) = open.remove(&number) {
+        question.answerer.send(Err(why.to_owned()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::services::{Builder, Standing};
+    use hotloop::engine::{Deployment, Mailbox, mailbox};
+    use hotloop::stage::Core;
+    use hotloop_ops::{Request, Socket};
+    use std::io::{ErrorKind, Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    /// Two workers whose part the test plays, and clients.
+    struct Lab {
+        questions: Questions,
+        workers: Vec<Mailbox<Query, Reply>>,
+        socket: Socket,
+        config: Config,
+        table: ServiceTable,
+        now: Instant,
+        // Dropped last.
+        _folder: tempfile::TempDir,
+    }
+
+    fn key() -> FlowKey {
+        let (client, vip) = ("198.51.100.7:4000", "203.0.113.10:80");
+        FlowKey::new(client.parse().unwrap(), vip.parse().unwrap(), 6).unwrap()
+    }
+
+    impl Lab {
+        fn new() -> Self {
+            let deployment = Deployment::run_to_completion(2);
+            let (asker, mailboxes) = mailbox(deployment, 0, 1);
+            let workers = (0..2).map(|it| mailboxes.take(&Core::new(it, 2)).unwrap()).collect();
+            let folder = tempfile::tempdir().unwrap();
+            let socket = Socket::bind(&folder.path().join("lb.sock")).unwrap();
+            let text = include_str!("../../tests/bench/lb.toml");
+            let config = Config::parse("lb.toml", text).unwrap();
+            let table = Builder::new(&config).build(&config, &Standing::default()).unwrap();
+            let (questions, now) = (Questions::new(asker, 2), Instant::now());
+            Self { questions, workers, socket, config, table, now, _folder: folder }
+        }
+
+        /// A client that asks for connections, or looks a flow up at this worker.
+        fn client(&mut self, worker: Option<usize>) -> UnixStream {
+            let mut client = UnixStream::connect(self.socket.path()).unwrap();
+            client.set_nonblocking(true).unwrap();
+            client.write_all(b"{\"command\": \"ask\"}\n").unwrap();
+            let Self { questions, socket, now, .. } = self;
+            socket.serve(&mut |_: &Request| {
+                let (answerer, reply) = hotloop_ops::Reply::later();
+                match worker {
+                    Some(worker) => questions.look_up(worker, key(), answerer, *now),
+                    None => questions.list(&Filter::default(), 10, answerer, *now),
+                }
+                reply
+            });
+            client
+        }
+
+        fn turn(&mut self) {
+            self.socket.serve(&mut |_: &Request| unreachable!("nobody asks"));
+            self.questions.turn((&self.config, &self.table), self.now);
+            self.socket.serve(&mut |_: &Request| unreachable!("nobody asks"));
+        }
+
+        /// Has a worker answer a lookup: it knows no connection.
+        fn answer_lookup(&mut self, worker: usize) {
+            let Some(Query::Connection(_)) = self.workers[worker].request() else {
+                panic!("worker {worker} is asked nothing")
+            };
+            self.workers[worker].answer(Reply::Connection(None));
+        }
+    }
+
+    /// What a client has got, if anything.
+    fn got(mut client: &UnixStream) -> String {
+        let mut bytes = [0; 1024];
+        match client.read(&mut bytes) {
+            Ok(count) => String::from_utf8(bytes[..count].to_vec()).unwrap(),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => String::new(),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    #[test]
+    fn a_worker_that_answers_nothing_holds_up_those_alone_that_ask_it() {
+        let mut lab = Lab::new();
+        let clients =
+            [lab.client(Some(0)), lab.client(Some(1)), lab.client(None), lab.client(Some(1))];
+        // Each worker has one query, and others are in line.
+        lab.answer_lookup(1);
+        lab.turn();
+        assert!(got(&clients[1]).contains("\"worker\":1"));
+        let Some(Query::Connections(page)) = lab.workers[1].request() else { panic!("no page") };
+        lab.now += PATIENCE;
+        lab.turn();
+        // The page is not over: it goes to the end of the line.
+        lab.workers[1].answer(Reply::Connections(page));
+        lab.turn();
+        lab.answer_lookup(1);
+        lab.turn();
+        assert!(got(&clients[3]).contains("\"worker\":1"));
+        assert_eq!([got(&clients[0]), got(&clients[2])], [const { String::new() }; 2]);
+        lab.now += Duration::from_millis(1);
+        lab.turn();
+        for client in [&clients[0], &clients[2]] {
+            assert!(got(client).contains("worker 0 did not answer within 10 s"));
+        }
+        assert!(lab.questions.open.is_empty());
+        // Its late answer is nobody's, and it is asked again.
+        lab.answer_lookup(0);
+        let next = lab.client(Some(0));
+        lab.turn();
+        lab.answer_lookup(0);
+        lab.turn();
+        assert!(got(&next).contains("\"worker\":0"));
+    }
+
+    #[test]
+    fn a_client_that_goes_away_ends_its_listing() {
+        let mut lab = Lab::new();
+        let client = lab.client(None);
+        let Some(Query::Connections(page)) = lab.workers[0].request() else { panic!("no page") };
+        drop(client);
+        lab.turn();
+        assert!(lab.questions.open.is_empty());
+        lab.workers[0].answer(Reply::Connections(page));
+        lab.turn();
+        assert!(lab.workers[0].request().is_none(), "it is asked for the next page");
+    }
+}

@@ -1,0 +1,27 @@
+//! Threads of a program, of which one can be stopped alone.
+
+use nix::sys::ptrace;
+use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::unistd::Pid;
+use std::fs;
+
+/// Stops one thread of a process while `work` goes on.
+pub fn while_stopped(thread: Pid, work: impl FnOnce()) -> nix::Result<()> {
+    ptrace::seize(thread, ptrace::Options::empty())?;
+    ptrace::interrupt(thread)?;
+    waitpid(thread, Some(WaitPidFlag::__WALL))?;
+    work();
+    ptrace::detach(thread, None)
+}
+
+/// The threads of a process, with their names.
+pub fn threads(process: Pid) -> Vec<(Pid, String)> {
+    let tasks = fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    let named = tasks.map(|task| {
+        let path = task.unwrap().path();
+        let id = path.file_name().unwrap().to_str().unwrap().parse().unwrap();
+        let name = fs::read_to_string(path.join("comm")).unwrap();
+        (Pid::from_raw(id), name.trim().to_owned())
+    });
+    named.collect()
+}
