@@ -1,17 +1,23 @@
 //! Announcing VIPs: a route to each that is ready, for routing daemons to learn.
 
+mod hold;
+
+pub use hold::HOLD_MAX;
+
 use crate::config::{Announce, Announced, Config, Service, Side};
+use crate::control::left_s;
 use crate::exception::{mbufs, open_or_adopt};
 use crate::failure::BadInput;
 use crate::guard::{Guard, Hanging};
 use crate::replace::inheritance::Inherited;
 use crate::services::ServiceTable;
+use hold::Holds;
 use hotloop::dpdk::Eal;
 use hotloop_ops::StallEvent;
 use hotloop_ops::kernel::{
     Hops, KernelHop, KernelPort, Mbufs, TapConfig, VIP_METRIC, VipRoutes, local_addresses,
 };
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -115,6 +121,7 @@ pub struct Announcer {
     is_paused: bool,
     guard: Option<Guard>,
     hanging: Hanging,
+    holds: Holds,
 }
 
 impl Announcer {
@@ -138,6 +145,7 @@ impl Announcer {
         Ok(Self {
             guard: guard.and_then(|guard| guard.of(index)),
             hanging: Hanging::default(),
+            holds: Holds::new(Duration::from_secs(announce.hold_s.into())),
             routes,
             announced: announce.vips,
             seen: None,
@@ -158,13 +166,55 @@ impl Announcer {
     /// Announces what is ready by this service table, which `config` was compiled to, and by the kernel's
     /// next hops, where packets to backends go by them. While workers are still to take the table up, or
     /// other nodes to say what they know of connections, `allows_new` is false: what is no longer ready is
-    /// withdrawn, and nothing new is announced. While a thread hangs, nothing is.
+    /// withdrawn, and nothing new is announced. While a thread hangs, nothing is. What was withdrawn for
+    /// either reason is held (`announce.hold_s`).
     pub fn follow(
         &mut self,
         config: &Config,
         (table, hops): (&Arc<ServiceTable>, Option<&Arc<Hops>>),
         allows_new: bool,
     ) {
+        let is_new = self.see(config, (table, hops));
+        let now = Instant::now();
+        let was_late = self.guard.as_mut().is_some_and(Guard::was_late);
+        let is_changed = self.hanging.turn(was_late);
+        let (is_kept_back, is_hanging) =
+            (self.is_withdrawn || self.is_paused, self.hanging.is_any());
+        // A thread may have hung and gone on since the last turn: then the guard has withdrawn all.
+        let has_hung = is_hanging || is_changed && self.guard.is_some();
+        let installed = self.routes.installed();
+        if !is_kept_back {
+            let is_kept = |vip: &&IpAddr| self.asked.contains(vip) || self.ready.contains(vip);
+            let gone = installed.iter().filter(|vip| has_hung || !is_kept(vip));
+            gone.for_each(|vip| self.holds.withdrawn(*vip));
+        }
+        if is_new {
+            let vips = config.services.iter().filter(|it| it.address.is_host());
+            let vips: HashSet<_> = vips.map(|it| it.address.network()).collect();
+            self.holds.retain(|vip| vips.contains(vip));
+        }
+        let fit = if is_hanging { &BTreeSet::new() } else { &self.ready };
+        let is_over = self.holds.turn(fit, now);
+        let kept =
+            installed.iter().filter(|vip| self.asked.contains(vip) || self.ready.contains(vip));
+        let new = self.ready.iter().filter(|_| allows_new);
+        let may_announce =
+            |vip: &&IpAddr| !is_kept_back && !is_hanging && !self.holds.has(vip, now);
+        let wanted: BTreeSet<_> = kept.chain(new).filter(may_announce).copied().collect();
+        let is_due = is_changed || now >= self.due;
+        let is_new = is_new || is_over;
+        if !is_due && (wanted == *installed || self.due <= now + RETRY_INTERVAL && !is_new) {
+            return;
+        }
+        self.set(&wanted, now);
+    }
+
+    /// Finds out what is ready, where that may have changed. Returns whether it may.
+    fn see(
+        &mut self,
+        config: &Config,
+        (table, hops): (&Arc<ServiceTable>, Option<&Arc<Hops>>),
+    ) -> bool {
         let is_new = !self.seen.as_ref().is_some_and(|(seen_table, seen_hops)| {
             let same_hops = seen_hops.as_ref().map(Arc::as_ptr) == hops.map(Arc::as_ptr);
             same_hops && Arc::ptr_eq(seen_table, table)
@@ -180,27 +230,22 @@ impl Announcer {
             self.asked = ready(|hop| !hop.is_some_and(KernelHop::has_failed));
             self.seen = Some((Arc::clone(table), hops.cloned()));
         }
-        let installed = self.routes.installed();
-        let guard = self.guard.as_mut();
-        let is_changed = self.hanging.turn(guard.is_some_and(Guard::was_late));
-        let may_announce = !self.is_withdrawn && !self.is_paused && !self.hanging.is_any();
-        let kept =
-            installed.iter().filter(|vip| self.asked.contains(vip) || self.ready.contains(vip));
-        let new = self.ready.iter().filter(|_| allows_new);
-        let wanted: BTreeSet<_> = kept.chain(new).filter(|_| may_announce).copied().collect();
-        let now = Instant::now();
-        let is_due = is_changed || now >= self.due;
-        if !is_due && (wanted == *installed || self.due <= now + RETRY_INTERVAL && !is_new) {
-            return;
-        }
-        let before = installed.clone();
-        let result = self.routes.set(&wanted);
+        is_new
+    }
+
+    /// Makes the routes those to these VIPs.
+    fn set(&mut self, wanted: &BTreeSet<IpAddr>, now: Instant) {
+        let before = self.routes.installed().clone();
+        let result = self.routes.set(wanted);
         self.due = now + if result.is_ok() { LOOK_INTERVAL } else { RETRY_INTERVAL };
         for error in result.err().into_iter().flatten() {
             tracing::error!("announce: {error}");
         }
         let installed = self.routes.installed();
-        installed.difference(&before).for_each(|vip| tracing::info!("announced: {vip}"));
+        for vip in installed.difference(&before) {
+            tracing::info!("announced: {vip}");
+            self.holds.announced(*vip, now);
+        }
         before.difference(installed).for_each(|vip| tracing::warn!("withdrawn: {vip}"));
     }
 
@@ -234,10 +279,18 @@ impl Announcer {
         self.is_withdrawn
     }
 
-    /// Announces what is ready again, from the next turn on, and returns what that is.
+    /// Announces what is ready again, from the next turn on and however long it was to be held, and
+    /// returns what that is.
     pub fn announce(&mut self) -> impl Iterator<Item = IpAddr> {
         self.is_withdrawn = false;
+        self.holds.release();
         self.ready.iter().copied()
+    }
+
+    /// The VIPs that are ready and not announced yet because they were withdrawn, and in how many seconds
+    /// they are.
+    pub fn held(&self, now: Instant) -> BTreeMap<IpAddr, u64> {
+        self.holds.left(now).map(|(vip, left)| (vip, left_s(now + left, now))).collect()
     }
 
     /// The VIPs that are announced.

@@ -137,6 +137,9 @@ pub struct Announce {
     pub interface: String,
     /// How many milliseconds a balancer that is to end goes on after it has withdrawn its VIPs.
     pub linger_ms: u32,
+    /// For how many seconds a VIP that was withdrawn must be ready before it is announced again, as long as
+    /// it does not flap.
+    pub hold_s: u32,
 }
 
 /// Which VIPs are announced.

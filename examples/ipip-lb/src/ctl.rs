@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use std::process::ExitCode;
 use std::time::Duration;
 use text::{
-    SERVICE_COLUMNS, announced_text, backends_text, blocked_text, cluster_text, connections_text,
-    counted, drained_text, leaving_text, lookup_text, overview_text, reloaded_text, removed_text,
-    table, with_warning, withdrawn_text,
+    announced_text, backends_text, blocked_text, cluster_text, connections_text, counted,
+    drained_text, leaving_text, lookup_text, overview_text, reloaded_text, removed_text,
+    services_text, table, with_warning, withdrawn_text,
 };
 
 /// `ipip-lb ctl`.
@@ -165,9 +165,7 @@ impl Ctl {
             CtlCommand::Capture(capture) => {
                 CommonCommand::Capture(capture.clone()).ask(name, &self.args)
             }
-            CtlCommand::Services => {
-                ask("services", Value::Null, &|rows| table(rows, &SERVICE_COLUMNS))
-            }
+            CtlCommand::Services => ask("services", Value::Null, &services_text),
             CtlCommand::NextHops => ask("next-hops", Value::Null, &|rows| {
                 table(rows, &["port", "address", "mac", "state", "backends"])
             }),

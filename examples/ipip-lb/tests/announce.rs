@@ -108,7 +108,9 @@ fn routes_follow_what_is_ready_and_what_the_host_sends_is_balanced() {
     ctl(path, "drain 10.0.0.1 --service time");
     wait_for("one is withdrawn", &["203.0.113.10", "2001:db8:a::10"]);
     ctl(path, "weight 10.0.0.1 5 --service time");
+    let begun = Instant::now();
     wait_for("it is announced again", &all);
+    assert!(begun.elapsed() >= Duration::from_millis(900), "it was withdrawn, so it is held");
 
     // An operator takes the balancer out of service, which a reload does not change.
     ctl(path, "withdraw");
@@ -135,6 +137,55 @@ fn routes_follow_what_is_ready_and_what_the_host_sends_is_balanced() {
     assert_eq!(report["balanced"], true, "{report}");
     assert!(errors.contains("announced: 203.0.113.10"), "{errors}");
     assert!(routes().is_empty());
+}
+
+/// What flaps is held for longer and longer, until an operator has it announced.
+#[test]
+fn a_vip_that_was_withdrawn_is_held_and_ctl_says_for_how_long() {
+    const HOLD_S: u64 = 60;
+    let _network = match network() {
+        Ok(network) => network,
+        Err(why) => return println!("skipped: {why}"),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let line = format!("interface = \"vips0\"\nhold_s = {HOLD_S}");
+    let program = start(path, &config().replace("interface = \"vips0\"", &line));
+    let (vip, others) = ("203.0.113.11", ["203.0.113.10", "2001:db8:a::10"]);
+    let all = ["203.0.113.10", "203.0.113.11", "2001:db8:a::10"];
+    let begun = Instant::now();
+    wait_for("all are announced, and not held", &all);
+    assert!(begun.elapsed() < Duration::from_secs(HOLD_S / 2));
+    let held = || program.ask("status").unwrap()["held"].clone();
+    assert_eq!(held(), serde_json::json!([]));
+
+    ctl(path, "drain 10.0.0.1 --service time");
+    wait_for("one is withdrawn", &others);
+    assert_eq!(held(), serde_json::json!([]), "it is not ready");
+    ctl(path, "weight 10.0.0.1 1 --service time");
+    wait_until("it is held", || held()[0]["vip"] == vip);
+    let left_s = held()[0]["left_s"].as_u64().unwrap();
+    assert!((1..=HOLD_S).contains(&left_s), "{left_s}");
+    for command in ["status", "services"] {
+        let text = ctl(path, command);
+        assert!(text.contains("\n203.0.113.11: held for "), "{command}: {text}");
+    }
+    let services = program.ask("services").unwrap();
+    let rows = services.as_array().unwrap();
+    let held_names = rows.iter().filter(|row| !row["held_s"].is_null()).map(|row| &row["name"]);
+    assert_eq!(held_names.collect::<Vec<_>>(), ["time"]);
+    assert_eq!(routes(), others);
+
+    // An operator who says so, with or without having withdrawn them, waits for nothing.
+    for command in ["announce", "withdraw", "announce"] {
+        let begun = Instant::now();
+        ctl(path, command);
+        wait_for(command, if command == "announce" { &all } else { &[] });
+        assert!(begun.elapsed() < Duration::from_secs(HOLD_S / 2), "{command}");
+        assert_eq!(held(), serde_json::json!([]));
+    }
+    let (report, _) = program.end();
+    assert_eq!(report["balanced"], true, "{report}");
 }
 
 #[test]

@@ -33,6 +33,9 @@ use std::time::{Duration, Instant};
 /// Where the copy of this program finds its configuration.
 const CONFIG_VARIABLE: &str = "HOTLOOP_TEST_CONFIG";
 
+/// How long a VIP is held that was withdrawn for the first time: `announce.hold_s` without it.
+const HOLD: Duration = Duration::from_secs(1);
+
 /// After so much a thread of these tests hangs.
 const STALL_MAX: Duration = Duration::from_millis(400);
 
@@ -67,6 +70,8 @@ fn vips_are_withdrawn_until_what_was_stopped_goes_on() {
     kill(process, Signal::SIGCONT).unwrap();
     let back = wait_until("it goes on", || routes() == VIPS);
     println!("process: withdrawn after {withdrawn:?}, announced {back:?} after it went on");
+    let mut hold = HOLD;
+    assert!(back >= hold, "a VIP that was withdrawn is held for {hold:?}: {back:?}");
 
     let all = threads(process);
     let worker = all.iter().find(|(_, name)| name == "core-0").expect("a worker").0;
@@ -83,6 +88,8 @@ fn vips_are_withdrawn_until_what_was_stopped_goes_on() {
         }
         let back = wait_until("it goes on", || routes() == VIPS);
         println!("{what}: announced {back:?} after it went on");
+        hold *= 2;
+        assert!(back >= hold, "{what}: it flaps, and is held for {hold:?}: {back:?}");
     }
 
     let (report, errors) = program.end();

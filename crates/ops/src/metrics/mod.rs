@@ -26,7 +26,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
 /// The version of the names of metrics, drop reasons, and keys of JSON, in `docs/schema.json`.
-pub const SCHEMA_VERSION: u32 = 1;
+pub const SCHEMA_VERSION: u32 = 2;
 
 /// How much time is at least between two scrapes: what comes sooner waits.
 const COLLECT_INTERVAL: Duration = Duration::from_millis(50);

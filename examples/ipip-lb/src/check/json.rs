@@ -45,6 +45,7 @@ impl Understood<'_> {
                 "vips": it.vips.to_string(),
                 "interface": it.interface,
                 "linger_ms": it.linger_ms,
+                "hold_s": it.hold_s,
             })),
             "cluster": cluster.as_ref().map(self::cluster),
             "store": store.as_ref().map(|it| json!({

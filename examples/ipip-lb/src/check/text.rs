@@ -36,11 +36,11 @@ impl Display for Understood<'_> {
                 "port {name}: {device}{vlan}, next hop {next_hop}, side {side}{any}{kernel}{settings}"
             )?;
         }
-        if let Some(Announce { vips, interface, linger_ms }) = announce {
+        if let Some(Announce { vips, interface, linger_ms, hold_s }) = announce {
             writeln!(
                 f,
-                "announce: VIPs, {vips}, by routes to interface {interface}; at the end, {linger_ms} ms \
-                 for what still comes"
+                "announce: VIPs, {vips}, by routes to interface {interface}; one that was withdrawn, \
+                 once it has been ready for {hold_s} s; at the end, {linger_ms} ms for what still comes"
             )?;
         }
         write_cluster(f, self.0)?;

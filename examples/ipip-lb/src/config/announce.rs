@@ -3,6 +3,7 @@
 use super::document::{Section, Value};
 use super::words::ANNOUNCED;
 use super::{Announce, ConfigError};
+use crate::announce::HOLD_MAX;
 
 /// The interface that VIPs are routed to, where nothing else is written.
 const INTERFACE: &str = "ipip-lb";
@@ -14,17 +15,22 @@ const LINGER_MS: u32 = 1_000;
 /// The most that may be written: less than the unit of systemd in `packaging` has for the end.
 const LINGER_MS_MAX: u32 = 20_000;
 
+/// How long a VIP that was withdrawn must be ready before it is announced again, in seconds, where nothing
+/// else is written.
+const HOLD_S: u32 = 1;
+
 /// The most bytes of an interface's name (`IFNAMSIZ`, netdevice(7)).
 const INTERFACE_BYTES_MAX: usize = 15;
 
 pub fn announce(section: &Section<'_>) -> Result<Announce, ConfigError> {
-    section.allow_only(&["vips", "interface", "linger_ms"])?;
+    section.allow_only(&["vips", "interface", "linger_ms", "hold_s"])?;
     let example = "vips = \"ready\"";
     let vips = section.required("vips", example)?.choice("which VIPs are announced", ANNOUNCED)?;
     let interface =
         section.optional("interface").map_or(Ok(INTERFACE.to_owned()), |it| interface(&it))?;
     let linger_ms = section.integer_or("linger_ms", 0..=LINGER_MS_MAX, LINGER_MS)?;
-    Ok(Announce { vips, interface, linger_ms })
+    let hold_s = section.integer_or("hold_s", 0..=HOLD_MAX.as_secs() as u32, HOLD_S)?;
+    Ok(Announce { vips, interface, linger_ms, hold_s })
 }
 
 /// The name of an interface.

@@ -66,7 +66,7 @@ use questions::Questions;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
 use std::time::Instant;
-pub use until::TIME_S_MAX;
+pub use until::{TIME_S_MAX, left_s};
 
 /// What the control thread has of a running balancer.
 #[derive(Debug)]

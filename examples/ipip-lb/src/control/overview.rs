@@ -30,6 +30,11 @@ impl Operator {
             "announced": self.announcer.as_ref().map(|announcer| {
                 announcer.installed().map(|vip| vip.to_string()).collect::<Vec<_>>()
             }),
+            "held": self.announcer.as_ref().map(|announcer| {
+                let held = announcer.held(Instant::now()).into_iter();
+                held.map(|(vip, left_s)| json!({ "vip": vip.to_string(), "left_s": left_s }))
+                    .collect::<Vec<_>>()
+            }),
             "leaving": self.leave.map(|leave| leave.to_json(Instant::now())),
             "store": self.sharing.as_ref().map(Sharing::to_json),
             "tables": self.summary().tables_json(),
@@ -50,7 +55,9 @@ impl Operator {
     /// Every service.
     pub(super) fn services(&self) -> Value {
         let targets = self.targets();
+        let held = self.announcer.as_ref().map(|it| it.held(Instant::now())).unwrap_or_default();
         let services = self.config.services.iter().map(|service| {
+            let vip = service.address.is_host().then(|| service.address.network());
             let members = service
                 .backends
                 .iter()
@@ -69,6 +76,7 @@ impl Operator {
                 "usable": members.iter().filter(|(target, _)| target.is_usable).count(),
                 "packets": sum(|it| it.packets),
                 "connections": sum(|it| it.connections),
+                "held_s": vip.and_then(|vip| held.get(&vip)),
             })
         });
         services.collect()

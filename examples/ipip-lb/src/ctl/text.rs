@@ -4,7 +4,7 @@ use hotloop_ops::{Table, status_text};
 use serde_json::Value;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-pub const SERVICE_COLUMNS: [&str; 10] = [
+const SERVICE_COLUMNS: [&str; 10] = [
     "name",
     "address",
     "protocol",
@@ -16,6 +16,21 @@ pub const SERVICE_COLUMNS: [&str; 10] = [
     "connections",
     "packets",
 ];
+
+/// The services.
+pub fn services_text(rows: &Value) -> String {
+    let mut text = table(rows, &SERVICE_COLUMNS);
+    for row in rows.as_array().into_iter().flatten().filter(|row| !row["held_s"].is_null()) {
+        text.push('\n');
+        text.push_str(&held_text(&row["address"], &row["held_s"]));
+    }
+    text
+}
+
+/// A VIP that is ready and not announced yet.
+fn held_text(vip: &Value, left_s: &Value) -> String {
+    format!("{}: held for {} s, as it was withdrawn", cell(vip), cell(left_s))
+}
 
 /// What is said of an answer, and more where that is of a change that a restart would undo.
 pub fn with_warning(text: String, answer: &Value) -> String {
@@ -252,6 +267,10 @@ pub fn overview_text(overview: &Value) -> String {
     }
     if !overview["announced"].is_null() {
         text.push_str(&format!("announced: {}\n", listed(&overview["announced"])));
+    }
+    for held in overview["held"].as_array().into_iter().flatten() {
+        text.push_str(&held_text(&held["vip"], &held["left_s"]));
+        text.push('\n');
     }
     if !overview["leaving"].is_null() {
         let when = leave_text(&overview["leaving"]);

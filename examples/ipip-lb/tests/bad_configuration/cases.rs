@@ -58,6 +58,11 @@ pub const WRONG: &[(usize, &str, &[&str])] = &[
         "[announce]\nvips = \"always\"\nlinger_ms = 20001",
         &["15: announce.linger_ms: ", "from 0 to 20000"],
     ),
+    (
+        13,
+        "[announce]\nvips = \"always\"\nhold_s = 301",
+        &["15: announce.hold_s: ", "from 0 to 300"],
+    ),
     (13, "[cluster]", &["13: cluster.node: missing", "node = \"lb-a\""]),
     (
         13,

@@ -3,6 +3,7 @@
 
 mod cases;
 mod living;
+mod notes;
 mod understood;
 
 use cases::{SOUND, WRONG};

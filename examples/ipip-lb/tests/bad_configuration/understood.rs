@@ -46,6 +46,7 @@ source_prefix_v6 = 56
 vips = "always"
 interface = "vips0"
 linger_ms = 250
+hold_s = 7
 
 [[port]]
 name = "uplink"
@@ -102,7 +103,7 @@ fn folder(text: &str) -> tempfile::TempDir {
     folder
 }
 
-fn printed(text: &str) -> String {
+pub fn printed(text: &str) -> String {
     let output = check(folder(text).path());
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
@@ -138,7 +139,7 @@ fn every_key_is_printed() {
         "TCP opening 1 s, established 2 s, closing 3 s; UDP 4 s; others 5 s\n",
         "  2 Maglev tables of up to 1009 slots 2.0 KiB\n",
         "side both, the rest to interface edge0, RX descriptors 64, TX descriptors 2048, mbufs 40000, RSS ip,udp\n",
-        "announce: VIPs, always, by routes to interface vips0; at the end, 250 ms for what still comes\n",
+        "announce: VIPs, always, by routes to interface vips0; one that was withdrawn, once it has been ready for 7 s; at the end, 250 ms for what still comes\n",
         "service web: 203.0.113.10, protocol tcp, ports 443, source, kept 300 s\n",
         "  health: https to port 8443, GET /healthz?deep=1 answered 204, trusting ca.pem, \
          every 5000 ms within 4000 ms, up after 1, down after 5\n",
@@ -168,7 +169,8 @@ fn every_key_is_understood() {
     let limits = config.limits;
     assert_eq!((limits.service_max, limits.source_max), (Some(20_000), Some(50)));
     assert_eq!((limits.source_prefix_v4, limits.source_prefix_v6), (24, 56));
-    let announce = Announce { vips: Announced::Always, interface: "vips0".into(), linger_ms: 250 };
+    let announce =
+        Announce { vips: Announced::Always, interface: "vips0".into(), linger_ms: 250, hold_s: 7 };
     assert_eq!(config.announce, Some(announce));
     assert_eq!(config.ports[0].kernel_interface.as_deref(), Some("edge0"));
     assert_eq!(config.ports[0].vlan, Some(42));
@@ -212,7 +214,7 @@ fn json_has_every_key() {
     assert_eq!(balancer["maglev_slots"], 1009);
     assert_eq!(balancer["new_connections_per_second_max"], 5000);
     assert_eq!(balancer["timeouts_s"]["tcp_closing"], 3);
-    let announce = serde_json::json!({ "vips": "always", "interface": "vips0", "linger_ms": 250 });
+    let announce = serde_json::json!({ "vips": "always", "interface": "vips0", "linger_ms": 250, "hold_s": 7 });
     assert_eq!(json["announce"], announce);
     assert_eq!(json["memory"]["maglev_tables"], 2);
     assert_eq!(json["memory"]["maglev_bytes"], 2 * 1009 + 2);
@@ -280,7 +282,7 @@ fn defaults_are_as_documented() {
 }
 
 /// [`SOUND`] with other lines in the place of those numbered.
-fn with(changes: &[(usize, &str)]) -> String {
+pub fn with(changes: &[(usize, &str)]) -> String {
     let mut lines: Vec<&str> = SOUND.lines().collect();
     for (number, line) in changes {
         lines[number - 1] = line;
@@ -310,78 +312,6 @@ fn hashes_are_said_to_be_public_without_a_key_and_the_key_is_not_shown() {
     assert!(printed(key, "json").contains("\"has_hash_key\": true"));
     for report in ["text", "json"] {
         assert!(!printed(key, report).to_lowercase().contains("0f1e2d"));
-    }
-}
-
-const CLUSTER: &str = "[cluster]\nnode = \"lb-1\"\nlisten = \"192.0.2.1:4790\"\ntrusted_network = true\n\
-                       peers = [{ name = \"lb-2\", address = \"192.0.2.2:4790\" }]\n";
-
-#[test]
-fn what_works_but_surprises_is_noted() {
-    for (changes, note) in [
-        (
-            &[(28, "weight = 0"), (30, "address = \"10.0.0.2\"\nweight = 0")][..],
-            "no backend of weight above 0: new flows",
-        ),
-        (&[(25, "scheduler = \"source\"")], "without persistence_s, a change of the backends"),
-        (&[(25, "all_down = \"drop\"")], "all_down says nothing: without health"),
-        (
-            &[(19, CLUSTER), (25, "scheduler = \"round-robin\"")],
-            "nearly every connection is an exc",
-        ),
-        (&[(19, CLUSTER), (25, "scheduler = \"source\"\npersistence_s = 9")], "is not known"),
-        (&[(12, "maglev_slots = 101")], "maglev_slots = 211 mends that"),
-        (&[(12, "maglev_slots = 211"), (28, "weight = 60000")], "2001:db8::a gets no flow"),
-        (
-            &[(12, "nested_backends = [\"203.0.113.10\"]"), (27, "address = \"203.0.113.10\"")],
-            "203.0.113.10 is service web's address too",
-        ),
-        (
-            &[(22, "address = \"192.0.2.1\"")],
-            "its address holds the balancer's own 192.0.2.1 (decapsulate), 192.0.2.1 (source): ",
-        ),
-        (
-            &[(7, "source_v4 = \"192.0.2.9\""), (22, "address = \"192.0.2.0/28\"")],
-            "the balancer's own 192.0.2.1 (decapsulate), 192.0.2.9 (source): ",
-        ),
-        (&[(11, "tunnel_peers = [\"0.0.0.0/0\"]")], "tunnel_peers has 0.0.0.0/0: tunnels from"),
-        (&[(11, "tunnel_peers = [\"::/0\"]")], "tunnel_peers has ::/0: tunnels from anybody"),
-        (
-            &[(
-                19,
-                "[[service]]\nname = \"a\"\naddress = \"203.0.113.10\"\nprotocol = \"any\"\nports = \"80\"\n\
-                 [[service]]\nname = \"b\"\naddress = \"203.0.113.10\"\nprotocol = \"udp\"\nports = \"80\"",
-            )],
-            "no packet comes here: other services of its address take all of its ports",
-        ),
-    ] {
-        let text = printed(&with(changes));
-        assert!(text.contains("  note: ") && text.contains(note), "{note}: {text}");
-    }
-}
-
-/// Three services of two backends each take three tables of the largest size; for ten thousand
-/// a note says that smaller ones would do.
-#[test]
-fn tables_that_take_much_memory_are_noted() {
-    for (count, is_noted) in [(3, false), (10_000, true)] {
-        let (head, _) = SOUND.split_once("[[service]]").unwrap();
-        let mut text = head.to_owned();
-        for index in 0..count {
-            let [_, _, high, low] = u32::to_be_bytes(index);
-            let own = format!("name = \"s{index}\"\naddress = \"20.0.{high}.{low}\"");
-            let [a, b] = [1, 2].map(|net| format!("{{ address = \"10.{net}.{high}.{low}\" }}"));
-            let backend = format!("backend = [{a}, {b}]");
-            write!(text, "[[service]]\n{own}\nprotocol = \"tcp\"\nports = \"80\"\n{backend}\n")
-                .unwrap();
-        }
-        let text = printed(&text);
-        let note = "note: maglev_slots = 211 would do for these backends, in less memory";
-        assert_eq!(text.contains(note), is_noted, "{count}");
-        assert!(
-            text.contains(&format!("  {count} Maglev tables of up to 65537 slots ")),
-            "{count}"
-        );
     }
 }
 

@@ -5,13 +5,23 @@ use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
 use std::fs;
 
+/// A thread that stays stopped until this is dropped.
+struct Stopped(Pid);
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let _ = ptrace::detach(self.0, None);
+    }
+}
+
 /// Stops one thread of a process while `work` goes on.
 pub fn while_stopped(thread: Pid, work: impl FnOnce()) -> nix::Result<()> {
     ptrace::seize(thread, ptrace::Options::empty())?;
     ptrace::interrupt(thread)?;
     waitpid(thread, Some(WaitPidFlag::__WALL))?;
+    let _stopped = Stopped(thread);
     work();
-    ptrace::detach(thread, None)
+    Ok(())
 }
 
 /// The threads of a process, with their names.

@@ -1,0 +1,220 @@
+//! How long a VIP that was withdrawn must be ready before it is announced again: routers take one that
+//! comes and goes amiss (RFC 2439), and the connections of a VIP break each time that it moves.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+/// The longest hold.
+pub const HOLD_MAX: Duration = Duration::from_secs(300);
+
+/// A VIP that is withdrawn so soon after it was announced again flaps: or within its hold, where that is
+/// longer.
+const STEADY_MIN: Duration = Duration::from_secs(60);
+
+/// The VIPs that were withdrawn.
+///
+/// One is announced again once it has been ready for its hold without a break. The hold of the first
+/// withdrawal is the configured one. It doubles with each withdrawal within a minute of the announcement
+/// before, or within the hold itself, up to [`HOLD_MAX`]; a VIP that stays announced for longer is as one
+/// that never was withdrawn.
+#[derive(Debug)]
+pub struct Holds {
+    first: Duration,
+    vips: BTreeMap<IpAddr, Held>,
+}
+
+#[derive(Debug)]
+struct Held {
+    hold: Duration,
+    since: Since,
+}
+
+#[derive(Debug)]
+enum Since {
+    /// It is announced again since then.
+    Announced(Instant),
+    /// It is withdrawn, and ready since then, if it is.
+    Ready(Option<Instant>),
+}
+
+impl Holds {
+    /// Holds VIPs for so long at first.
+    pub const fn new(first: Duration) -> Self {
+        Self { first, vips: BTreeMap::new() }
+    }
+
+    /// Takes note of which VIPs are ready now. Returns whether one that was held may be announced.
+    pub fn turn(&mut self, ready: &BTreeSet<IpAddr>, now: Instant) -> bool {
+        let mut is_any_over = false;
+        self.vips.retain(|vip, held| match &mut held.since {
+            Since::Announced(since) => now.duration_since(*since) < held.hold.max(STEADY_MIN),
+            Since::Ready(since) if ready.contains(vip) => {
+                let since = *since.get_or_insert(now);
+                is_any_over |= now.duration_since(since) >= held.hold;
+                true
+            }
+            Since::Ready(since) => {
+                *since = None;
+                true
+            }
+        });
+        is_any_over
+    }
+
+    /// A VIP is withdrawn, because it is no longer ready, or a thread hangs.
+    pub fn withdrawn(&mut self, vip: IpAddr) {
+        let held = self.vips.get(&vip).map(|held| match held.since {
+            Since::Announced(_) => (held.hold * 2).min(HOLD_MAX),
+            Since::Ready(_) => held.hold,
+        });
+        let hold = held.unwrap_or(self.first);
+        self.vips.insert(vip, Held { hold, since: Since::Ready(None) });
+    }
+
+    /// A VIP is announced.
+    pub fn announced(&mut self, vip: IpAddr, now: Instant) {
+        if let Some(held) = self.vips.get_mut(&vip) {
+            held.since = Since::Announced(now);
+        }
+    }
+
+    /// Holds none any longer, and forgets which have flapped.
+    pub fn release(&mut self) {
+        self.vips.clear();
+    }
+
+    /// Forgets all VIPs but these.
+    pub fn retain(&mut self, is_kept: impl Fn(&IpAddr) -> bool) {
+        self.vips.retain(|vip, _| is_kept(vip));
+    }
+
+    /// Whether a VIP is held, ready or not.
+    pub fn has(&self, vip: &IpAddr, now: Instant) -> bool {
+        match self.vips.get(vip) {
+            Some(Held { hold, since: Since::Ready(since) }) => {
+                since.is_none_or(|since| now.duration_since(since) < *hold)
+            }
+            Some(Held { since: Since::Announced(_), .. }) | None => false,
+        }
+    }
+
+    /// The VIPs that are ready and held, and for how much longer.
+    pub fn left(&self, now: Instant) -> impl Iterator<Item = (IpAddr, Duration)> {
+        self.vips.iter().filter_map(move |(vip, held)| match held.since {
+            Since::Ready(Some(since)) => {
+                let left = held.hold.checked_sub(now.duration_since(since))?;
+                (!left.is_zero()).then_some((*vip, left))
+            }
+            _ => None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOLD: Duration = Duration::from_secs(2);
+
+    /// One VIP, and a clock.
+    struct Lab {
+        holds: Holds,
+        vip: IpAddr,
+        now: Instant,
+    }
+
+    impl Lab {
+        fn new(hold: Duration) -> Self {
+            let vip = "203.0.113.10".parse().unwrap();
+            Self { holds: Holds::new(hold), vip, now: Instant::now() }
+        }
+
+        fn turn(&mut self, is_ready: bool) {
+            self.holds.turn(&is_ready.then_some(self.vip).into_iter().collect(), self.now);
+        }
+
+        /// So much later, in steps of turns.
+        fn pass(&mut self, is_ready: bool, time: Duration) {
+            self.turn(is_ready);
+            for _ in 0..10 {
+                self.now += time / 10;
+                self.turn(is_ready);
+            }
+        }
+
+        /// It is withdrawn, and at once ready again. Returns how long it is held, and announces it.
+        fn flap(&mut self) -> Duration {
+            self.holds.withdrawn(self.vip);
+            self.turn(false);
+            assert!(self.holds.has(&self.vip, self.now));
+            assert_eq!(self.holds.left(self.now).next(), None, "it is not ready");
+            self.now += Duration::from_secs(5);
+            self.turn(true);
+            let (vip, left) = self.holds.left(self.now).next().unwrap();
+            assert_eq!(vip, self.vip);
+            self.now += left - Duration::from_nanos(1);
+            assert!(self.holds.has(&self.vip, self.now));
+            self.now += Duration::from_nanos(1);
+            assert!(!self.holds.has(&self.vip, self.now));
+            assert!(
+                self.holds.turn(&[vip].into(), self.now)
+                    && self.holds.left(self.now).next().is_none()
+            );
+            self.holds.announced(self.vip, self.now);
+            left
+        }
+    }
+
+    #[test]
+    fn a_hold_doubles_while_a_vip_flaps_and_is_the_first_again_once_it_stays() {
+        let mut lab = Lab::new(HOLD);
+        assert!(!lab.holds.has(&lab.vip, lab.now), "the first announcement is not held");
+        let flaps: Vec<_> = (0..10).map(|_| lab.flap().as_secs()).collect();
+        assert_eq!(flaps, [2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
+        // Longer than a minute, and shorter than its hold: it flaps.
+        lab.pass(true, HOLD_MAX - Duration::from_secs(1));
+        assert_eq!(lab.flap(), HOLD_MAX);
+        lab.pass(true, HOLD_MAX);
+        assert_eq!(lab.flap(), HOLD);
+        lab.pass(true, STEADY_MIN - Duration::from_secs(1));
+        assert_eq!(lab.flap(), 2 * HOLD);
+        lab.pass(true, STEADY_MIN);
+        assert_eq!(lab.flap(), HOLD);
+    }
+
+    #[test]
+    fn a_vip_is_held_until_it_was_ready_for_all_of_its_hold() {
+        let mut lab = Lab::new(HOLD);
+        lab.holds.withdrawn(lab.vip);
+        for _ in 0..5 {
+            lab.pass(true, HOLD - Duration::from_millis(1));
+            lab.pass(false, Duration::from_millis(20));
+        }
+        assert!(lab.holds.has(&lab.vip, lab.now));
+        lab.pass(true, HOLD);
+        assert!(!lab.holds.has(&lab.vip, lab.now));
+        // Withdrawn again before it was announced: that is the same withdrawal.
+        lab.holds.withdrawn(lab.vip);
+        assert_eq!(lab.flap(), HOLD);
+        lab.holds.withdrawn(lab.vip);
+        lab.holds.release();
+        assert!(!lab.holds.has(&lab.vip, lab.now), "an operator has it announced");
+        lab.holds.withdrawn(lab.vip);
+        lab.holds.retain(|_| false);
+        assert!(!lab.holds.has(&lab.vip, lab.now));
+    }
+
+    #[test]
+    fn without_a_hold_a_vip_is_announced_once_it_is_ready() {
+        let mut lab = Lab::new(Duration::ZERO);
+        for _ in 0..5 {
+            lab.holds.withdrawn(lab.vip);
+            lab.turn(false);
+            assert!(lab.holds.has(&lab.vip, lab.now));
+            lab.turn(true);
+            assert!(!lab.holds.has(&lab.vip, lab.now));
+            lab.holds.announced(lab.vip, lab.now);
+        }
+    }
+}
