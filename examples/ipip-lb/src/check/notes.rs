@@ -1,7 +1,7 @@
 //! What works, but may surprise.
 
 use super::shares;
-use crate::config::{AllDown, Config, Scheduler, Service};
+use crate::config::{AllDown, Announced, Config, Scheduler, Service};
 use crate::maglev::slots_for;
 use crate::prefix::Prefix;
 use crate::rules::Rules;
@@ -32,7 +32,8 @@ impl Notes {
                 notes.entry(index).or_default().push(note);
             }
         }
-        Self { services: notes, general: about_peers(config) }
+        let general = about_peers(config).into_iter().chain(about_all_down(config)).collect();
+        Self { services: notes, general }
     }
 
     /// Those about no service in particular.
@@ -56,6 +57,23 @@ fn about_peers(config: &Config) -> Vec<String> {
         )
     };
     all.map(note).collect()
+}
+
+/// That VIPs are withdrawn where their services would forward to backends that are down.
+fn about_all_down(config: &Config) -> Option<String> {
+    let announce = config.announce.as_ref()?;
+    let services = config.services.iter().filter(|it| {
+        it.health.is_some() && it.all_down == AllDown::Forward && it.address.is_host()
+    });
+    let mut services = services.filter(|_| announce.vips == Announced::Ready);
+    let (first, more_count) = (services.next()?, services.count());
+    let more = if more_count > 0 { format!(" and {more_count} more") } else { String::new() };
+    Some(format!(
+        "announce.vips = \"ready\" withdraws a VIP when all of its backends are down, although \
+         all_down = \"forward\" then forwards to all of them (service {}{more}): where the probe may be \
+         what is wrong, write announce.vips = \"always\"; otherwise, all_down = \"drop\"",
+        first.name
+    ))
 }
 
 /// About a service's address.

@@ -7,6 +7,9 @@ use std::fmt::Write;
 const CLUSTER: &str = "[cluster]\nnode = \"lb-1\"\nlisten = \"192.0.2.1:4790\"\ntrusted_network = true\n\
                        peers = [{ name = \"lb-2\", address = \"192.0.2.2:4790\" }]\n";
 
+const READY: &str = "[announce]\nvips = \"ready\"";
+const PROBED: &str = "health = { kind = \"tcp\" }";
+
 #[test]
 fn what_works_but_surprises_is_noted() {
     for (changes, note) in [
@@ -38,6 +41,10 @@ fn what_works_but_surprises_is_noted() {
         (&[(11, "tunnel_peers = [\"0.0.0.0/0\"]")], "tunnel_peers has 0.0.0.0/0: tunnels from"),
         (&[(11, "tunnel_peers = [\"::/0\"]")], "tunnel_peers has ::/0: tunnels from anybody"),
         (
+            &[(19, READY), (25, PROBED)],
+            "announce.vips = \"ready\" withdraws a VIP when all of its backends are down, although",
+        ),
+        (
             &[(
                 19,
                 "[[service]]\nname = \"a\"\naddress = \"203.0.113.10\"\nprotocol = \"any\"\nports = \"80\"\n\
@@ -48,6 +55,16 @@ fn what_works_but_surprises_is_noted() {
     ] {
         let text = printed(&with(changes));
         assert!(text.contains("  note: ") && text.contains(note), "{note}: {text}");
+    }
+    // Neither key goes against the other.
+    for changes in [
+        &[(19, READY)][..],
+        &[(19, READY), (25, "all_down = \"drop\"\nhealth = { kind = \"tcp\" }")],
+        &[(19, "[announce]\nvips = \"always\""), (25, PROBED)],
+        &[(25, PROBED)],
+    ] {
+        let text = printed(&with(changes));
+        assert!(!text.contains("withdraws a VIP"), "{changes:?}: {text}");
     }
 }
 
