@@ -120,8 +120,8 @@ fn pointer() -> usize {
 mod tests {
     use super::FRAME_BYTES_MAX;
     use crate::Eal;
+    use hotloop_test_tools::tool;
     use std::collections::BTreeSet;
-    use std::process::Command;
 
     /// Libraries with functions that a call into a driver leads to, where they are installed. The names end where a
     /// version begins.
@@ -172,11 +172,11 @@ mod tests {
         assert_eq!(frame_bytes("  6a7a:\tsub    $0x3f38,%rsp"), Some(0x3F38));
         assert_eq!(frame_bytes("  6a7a:\tsub    $0xffffffffffffff80,%rsp"), None);
         assert_eq!(frame_bytes("  6a7a:\tadd    $0x3f38,%rsp"), None);
-        if !cfg!(target_arch = "x86_64")
-            || Command::new("objdump").arg("--version").output().is_err()
-        {
-            println!("skipped: no objdump for x86-64: apt-get install binutils");
-            return;
+        if !cfg!(target_arch = "x86_64") {
+            return println!("skipped: frames are looked for in the code of x86-64 alone");
+        }
+        if let Err(why) = tool("objdump") {
+            return println!("skipped: {why}");
         }
         Eal::embedded_or_current().unwrap();
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
@@ -189,7 +189,7 @@ mod tests {
                 _ if CALLED.contains(&name) => FRAME_BYTES_MAX,
                 _ => continue,
             };
-            let run = Command::new("objdump").args(["-d", "--no-show-raw-insn", file]).output();
+            let run = tool("objdump").unwrap().args(["-d", "--no-show-raw-insn", file]).output();
             let code = String::from_utf8(run.unwrap().stdout).unwrap();
             let frames = code.lines().filter_map(frame_bytes);
             let largest = frames.max().unwrap_or_else(|| panic!("{file}: objdump shows no frame"));

@@ -6,10 +6,10 @@ mod common;
 use common::{core, eal, write_pcap};
 use hotloop_dpdk::{Error, Port, PortConfig};
 use hotloop_stage::{Burst, Limits, Sink, Source};
+use hotloop_test_tools::tool;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
-use std::process::Command;
 use std::{env, fs, io};
 
 /// A file of device strings, a line each, for a child of this process.
@@ -128,7 +128,7 @@ fn try_out(device: &str) -> Result<Option<String>, Error> {
 fn run(devices: &[String], folder: &Path) -> (String, Option<String>) {
     let file = folder.join("devices");
     fs::write(&file, devices.join("\n")).unwrap();
-    let mut command = Command::new("unshare");
+    let mut command = tool("unshare").unwrap();
     // Drivers make files of some of the names.
     command.arg("--net").arg(env::current_exe().unwrap()).current_dir(folder);
     let output = command.args(["child", "--exact", "--nocapture"]).env(DEVICES, &file).output();
@@ -164,11 +164,8 @@ fn documented(driver: &str) -> io::Result<Option<BTreeSet<String>>> {
 
 #[test]
 fn no_value_of_any_argument_is_more_than_refused() {
-    if !Command::new("unshare")
-        .args(["--net", "true"])
-        .status()
-        .is_ok_and(|status| status.success())
-    {
+    let unshared = tool("unshare").map(|mut it| it.args(["--net", "true"]).status());
+    if !unshared.is_ok_and(|status| status.unwrap().success()) {
         return println!("skipped: no right to make a network namespace");
     }
     let folder = tempfile::tempdir().unwrap();

@@ -91,7 +91,7 @@ fn the_main_threads_stack_has_room_by_its_limit() {
     let folder = tempfile::tempdir().unwrap();
     for limit in ["8192", "1024", "unlimited", "192"] {
         let script = format!("ulimit -s {limit} && exec \"$0\" --duration 0.05 --control hf.sock");
-        let mut command = Command::new("sh");
+        let mut command = tool("sh").unwrap();
         command.args(["-c", &script, env!("CARGO_BIN_EXE_hello-forward")]);
         let output = command.current_dir(folder.path()).output().unwrap();
         let errors = String::from_utf8_lossy(&output.stderr);

@@ -44,6 +44,7 @@ pub const TOOLS: &[(&str, Origin)] = &[
     ("etcd", Origin::Setup),
     ("ethtool", Origin::Setup),
     ("ip", Origin::Setup),
+    ("objdump", Origin::Setup),
     ("prometheus", Origin::Setup),
     ("promtool", Origin::Setup),
     ("tcpdump", Origin::Setup),

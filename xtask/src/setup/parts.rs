@@ -53,7 +53,7 @@ const fn part(
 
 /// All parts.
 #[rustfmt::skip]
-pub const PARTS: [Part; 23] = [
+pub const PARTS: [Part; 24] = [
     part("pkg-config", Group::Build, "pc --version",
         ["pkg-config", "pkgconf-pkg-config", "pkgconf", "pkgconf-pkg-config"]),
     part("a C compiler with the C library's headers", Group::Build,
@@ -97,6 +97,8 @@ pub const PARTS: [Part; 23] = [
     part("prometheus with promtool, which tests scrape metrics with", Group::Tests,
         "command -v prometheus && command -v promtool",
         ["prometheus", "golang-github-prometheus", "prometheus", "golang-github-prometheus-prometheus"]),
+    part("objdump, which shows tests the code of drivers", Group::Tests, "command -v objdump",
+        ["binutils"; 4]),
     part("tmux, the terminal of tests", Group::Tests, "command -v tmux", ["tmux"; 4]),
     part("nginx, the servers of the live demo", Group::Live, "command -v nginx", ["nginx"; 4]),
     part("curl, the clients of the live demo", Group::Live, "command -v curl", ["curl"; 4]),
