@@ -122,6 +122,13 @@ impl OwnHeader {
             && matches!(kind, Some(icmp::kind::REDIRECT | icmp::kind::SOURCE_QUENCH))
     }
 
+    /// Whether the header's checksum is right. IPv6 has none.
+    #[must_use]
+    pub fn is_checksum_right(&self, frame: &[u8]) -> bool {
+        self.source.is_ipv6()
+            || Ipv4View::of_frame(frame).is_some_and(|view| view.is_checksum_right())
+    }
+
     /// TCP's flags; 0 where it carries none, or they are in another fragment.
     #[inline]
     #[must_use]

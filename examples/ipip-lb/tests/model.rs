@@ -171,6 +171,7 @@ const SOMETIMES: &[&str] = &[
     "no_headroom",
     "persistence: backend gone",
     "return: expired",
+    "return: wrong checksum",
     "state: closing, by the server",
     "too_big",
 ];

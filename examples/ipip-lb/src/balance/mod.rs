@@ -83,8 +83,8 @@ drop_reasons! {
         FragmentOrphan = "fragment_orphan",
         /// A tunnel packet to an own address, from neither a backend nor a peer.
         UnknownTunnelSource = "unknown_tunnel_source",
-        /// A checksum is wrong: of a tunnel packet's outer header, of an echo request, or of a header
-        /// that would have been fragmented.
+        /// A checksum is wrong: of a tunnel packet's outer header, of a reply's on its way to a client, of an
+        /// echo request, or of a header that would have been fragmented.
         BadChecksum = "bad_checksum",
         /// A tunnel packet met congestion which its inner packet can't show (RFC 6040, section 4.2).
         Congestion = "congestion",

@@ -19,6 +19,9 @@ impl<P: PacketBuf + Carries> Worker<P> {
         header: &OwnHeader,
         layout: Layout,
     ) {
+        if !header.is_checksum_right(packet.data()) {
+            return turn.reject(packet, BalanceDrop::BadChecksum);
+        }
         let flags = header.tcp_flags(packet.data());
         let mut target = None;
         // A nested tunnel's key is of what is inside it.

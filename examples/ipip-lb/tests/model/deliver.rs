@@ -95,6 +95,10 @@ impl Model {
     /// Rule 9.
     pub fn for_client(&mut self, mut packet: Packet) {
         let ip = packet.ip();
+        if !ip.is_v6() && !wire::is_sum_right(&packet.bytes) {
+            self.met("return: wrong checksum");
+            return self.dropped("bad_checksum");
+        }
         let flags = (ip.protocol == TCP && ip.piece != Piece::Later).then(|| packet.payload()[13]);
         let is_error = packet.icmp_kind().is_some_and(|kind| is_quoting(kind, ip.is_v6()));
         let connection = if is_error {

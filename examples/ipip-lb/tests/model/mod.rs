@@ -14,7 +14,7 @@
 //! 6. Later fragments follow their first, or wait for it.
 //! 7. Connections: known ones keep their backend, new ones get one from the scheduler.
 //! 8. Hops, lengths and the tunnel to the backend.
-//! 9. The way back to the client.
+//! 9. The way back to the client, for headers whose checksum is right.
 //! 10. Tunnels to a service's address are packets like any other, and no connections.
 //! 11. What is martian, loops through tunnels or may enter no further one is not wrapped.
 //!

@@ -3,7 +3,7 @@
 use crate::deployed::{Running, assert_dropped, in_all, preamble, service};
 use crate::expected::to_client;
 use crate::{PAIRS, Pair, V4_IN_V4, V4_IN_V6, V6_IN_V4, V6_IN_V6, four};
-use hotloop::packet::build::{PacketBuilder, protocol, tcp, udp};
+use hotloop::packet::build::{PacketBuilder, protocol, tcp, udp, unreachable};
 use hotloop::packet::tcp::flags::{ACK, SYN};
 
 /// A reply in the tunnel from the pair's backend.
@@ -66,6 +66,46 @@ fn replies_keep_their_connection_from_being_forgotten() {
         lb.advance(Duration::from_millis(10_040));
         assert!(lb.connection(17, &client, &vip).is_none());
     });
+}
+
+#[test]
+fn a_reply_whose_header_has_a_wrong_checksum_is_dropped() {
+    let (_, report) = in_all(&four(""), |lb| {
+        for pair in [V4_IN_V4, V4_IN_V6] {
+            let request = pair.request(udp()).build();
+            lb.one(request.clone());
+            let error = unreachable(&request).from(pair.vip).to(pair.client);
+            let long = tunnelled(pair.reply(udp()).payload([6; 3000]), pair);
+            let mut frames = long.build_fragments(1400);
+            frames.truncate(2);
+            frames.extend([
+                tunnelled(pair.reply(udp()), pair).build(),
+                tunnelled(pair.reply(tcp()).ipv4_options(&[1, 1, 1, 0]), pair).build(),
+                tunnelled(pair.reply(protocol(50)).payload([7; 31]), pair).build(),
+                tunnelled(pair.reply(udp()).vlan(9), pair).build(),
+                tunnelled(error, pair).build(),
+            ]);
+            for frame in frames {
+                let link_bytes = if frame[12] == 0x81 { 18 } else { 14 };
+                let header = link_bytes + if pair.is_in_v4() { 20 } else { 40 };
+                let known = lb.count(|it| it.replies_known.count());
+                // Code point, identification, TTL, checksum.
+                for (offset, bit) in [(1, 8), (4, 1), (8, 2), (10, 1), (11, 0x80)] {
+                    let mut damaged = frame.clone();
+                    damaged[header + offset] ^= bit;
+                    lb.none(damaged);
+                }
+                if frame[header] == 0x46 {
+                    let mut damaged = frame.clone();
+                    damaged[header + 22] = 0;
+                    lb.none(damaged);
+                }
+                assert_eq!(lb.count(|it| it.replies_known.count()), known);
+                assert!(lb.one(frame).to_client, "{pair:?}");
+            }
+        }
+    });
+    assert_dropped(&report, &[("bad_checksum", 2 * (7 * 5 + 1))]);
 }
 
 #[test]
