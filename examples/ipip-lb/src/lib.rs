@@ -15,7 +15,8 @@
 //! - [`connection`], [`connections`]: what each worker remembers by itself.
 //! - [`arrival`]: what arrives by which port.
 //! - [`balance`]: what becomes of each packet; [`network_function`]: the whole graph around it.
-//! - [`blocks`], [`limits`]: whose packets are dropped, and how many connections may begin.
+//! - [`blocks`], [`limits`]: whose packets are dropped, and how many connections may begin; [`capture_order`]: how a
+//!   replay keeps limits exact.
 //! - [`store`]: the configuration that all nodes of a cluster share.
 //! - [`health`]: which backends are up. [`control`]: changing and asking a balancer that runs, and
 //!   [`ctl`], the operator's end of that.
@@ -111,6 +112,7 @@ pub mod announce;
 pub mod arrival;
 pub mod balance;
 pub mod blocks;
+pub mod capture_order;
 pub mod check;
 pub mod cli;
 pub mod config;

@@ -6,6 +6,9 @@
 //! begins and the limit allows it; what is refused only reads. So an attack moves these lines between cores no
 //! more often than the limits say.
 //!
+//! In a replay workers have no common time, as each runs at that of its packets: there they take from buckets in the
+//! order of the capture ([`crate::capture_order`]).
+//!
 //! A bucket is one number, the time at which it is full again (the "theoretical arrival time" of the
 //! generic cell rate algorithm, ITU-T I.371): a connection adds an interval to it, and may begin where
 //! it is no more than a second away. So as many as the limit may begin at once, and on average no more than
@@ -103,9 +106,9 @@ impl fmt::Debug for Sketch {
 }
 
 impl Sketch {
-    fn new() -> Self {
+    fn new(seeds: [u64; 2]) -> Self {
         let buckets = (0..ROW_COUNT * ROW_LEN).map(|_| AtomicU64::new(0)).collect();
-        Self { buckets, seeds: [(); 2].map(|()| RandomState::new().build_hasher().finish()) }
+        Self { buckets, seeds }
     }
 
     #[inline]
@@ -166,9 +169,17 @@ pub struct Buckets {
     /// By the number of the service.
     services: HashMap<u32, Arc<Bucket>>,
     sketch: Option<Arc<Sketch>>,
+    /// Of the sketch, where they are not random.
+    seeds: Option<[u64; 2]>,
 }
 
 impl Buckets {
+    /// Buckets that the same prefixes share in every run: for replays, which nobody attacks.
+    #[must_use]
+    pub fn repeatable() -> Self {
+        Self { seeds: Some([0, 1]), ..Self::default() }
+    }
+
     /// The limit of the service with this number.
     #[must_use]
     pub fn service(&mut self, id: u32, limit: u32) -> ServiceLimit {
@@ -180,7 +191,9 @@ impl Buckets {
     #[must_use]
     pub fn sources(&mut self, limits: &config::Limits) -> Option<SourceLimit> {
         let limit = limits.source_max?;
-        let sketch = self.sketch.get_or_insert_with(|| Arc::new(Sketch::new()));
+        let random = || [(); 2].map(|()| RandomState::new().build_hasher().finish());
+        let seeds = self.seeds.unwrap_or_else(random);
+        let sketch = self.sketch.get_or_insert_with(|| Arc::new(Sketch::new(seeds)));
         let len_v6 = u32::from(limits.source_prefix_v6);
         Some(SourceLimit {
             sketch: Arc::clone(sketch),

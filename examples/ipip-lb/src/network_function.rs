@@ -5,6 +5,7 @@ use crate::balance::{
     BUFFERS_MAX, Balance, BalancerConfig, Buffer, Create, Egresses, Exchange, Probing, Query,
     Reply, Route, Sharing,
 };
+use crate::capture_order::{CaptureOrder, InOrder};
 use crate::config::{Config, DeploymentKind, Engine};
 use crate::counts::{Summary, WorkerCounts};
 use crate::health::Wire;
@@ -47,6 +48,8 @@ pub struct NetworkFunction {
     neighbours: Arc<Neighbours>,
     /// The VLAN that each port is, in order.
     vlans: Box<[Option<u16>]>,
+    /// Of the capture that is replayed, where workers share limits.
+    order: Option<Arc<CaptureOrder>>,
 }
 
 /// What control has of a balancer: the way to change it while it runs.
@@ -85,7 +88,37 @@ impl NetworkFunction {
         egresses: Egresses,
         standing: &Standing,
     ) -> Result<(Self, Steering), Error> {
-        let mut builder = Builder::new(config);
+        Self::built(config, egresses, standing, Builder::new(config))
+    }
+
+    /// As [`new`](Self::new), for the replay of a capture that is in this order. Where there are limits, each worker
+    /// may then receive only its own frames of the capture, from their beginning.
+    ///
+    /// # Errors
+    /// As of [`new`](Self::new).
+    pub fn replaying(
+        config: &Config,
+        egresses: Egresses,
+        order: Option<&Arc<CaptureOrder>>,
+    ) -> Result<Self, Error> {
+        let builder = Builder::new(config).repeatable();
+        let (function, _) = Self::built(config, egresses, &Standing::default(), builder)?;
+        let order = order.filter(|_| function.services.has_limits());
+        Ok(Self { order: order.cloned(), ..function })
+    }
+
+    /// Whether workers wait for one another: see [`replaying`](Self::replaying).
+    #[must_use]
+    pub const fn is_in_order(&self) -> bool {
+        self.order.is_some()
+    }
+
+    fn built(
+        config: &Config,
+        egresses: Egresses,
+        standing: &Standing,
+        mut builder: Builder,
+    ) -> Result<(Self, Steering), Error> {
         let services = Arc::new(builder.build(config, standing)?);
         let deployment = config.engine.deployment();
         let slot_capacity = builder.slot_capacity();
@@ -112,6 +145,7 @@ impl NetworkFunction {
             by_kernel: None,
             neighbours: Neighbours::new(2 * config.ports.len()),
             vlans: config.ports.iter().map(|port| port.vlan).collect(),
+            order: None,
         };
         Ok((function, Steering { builder, publisher, services, asker, wire, counts }))
     }
@@ -255,7 +289,9 @@ impl NetworkFunction {
         let _ = self.counts[core.index()].tables.set(tables);
         let mailbox = self.probes.as_ref().and_then(|mailboxes| mailboxes.take(core));
         let probing = mailbox.zip(create).map(|(mailbox, create)| Probing::new(mailbox, create));
-        Ok(balance.receiving(self.ports.clone()).probing(probing).timed(Clock::new()))
+        let order = self.order.clone().map(|order| InOrder::new(order, core.index()));
+        let balance = balance.receiving(self.ports.clone()).probing(probing).in_order(order);
+        Ok(balance.timed(Clock::new()))
     }
 }
 

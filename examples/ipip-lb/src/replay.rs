@@ -4,7 +4,8 @@
 //! that all packets of a worker come from one core: so each runs at its own time, and in order.
 //! Net_pcap ports, one for each core's files, stand for all ports of the configuration; they wait
 //! where a ring is full, so that nothing is lost. What workers sent is merged into the output by the
-//! time of sending. Packets of one flow keep their order; those of different flows need not.
+//! time of sending. Packets of one flow keep their order; those of different flows need not. Where workers
+//! share limits, what takes from these does so in the order of the capture: [`crate::capture_order`].
 
 mod devices;
 mod merge;
@@ -12,6 +13,7 @@ mod split;
 
 use crate::arrival::shard;
 use crate::balance::{Egress, Egresses, Route};
+use crate::capture_order::CaptureOrder;
 use crate::cli::{Clock, Replay};
 use crate::config::{Config, Side};
 use crate::failure::{BadInput, Failure};
@@ -23,11 +25,14 @@ use hotloop::engine::{self, Engine, Report, RunError, Shard, Waited, outlets};
 use hotloop::packet::classify::Layout;
 use hotloop::packet::ethernet::{MacAddress, Station};
 use hotloop::stage::Error;
+use hotloop_ops::Watching;
 use hotloop_ops::capture::Capture;
 use split::split;
 use std::fmt::Display;
 use std::fs::{File, OpenOptions};
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
 /// Runs the capture through the balancer.
 ///
@@ -41,16 +46,23 @@ pub fn replay(args: &Replay) -> Result<Outcome, Failure> {
     let deployment = config.engine.deployment();
     let queue_count = deployment.cores_in(0);
     let seed = Hashes::new(config.balancer.hash_key).seed();
+    let worker_count = deployment.cores_in(1);
+    let mut workers = Vec::new();
     let split = split(capture, queue_count, |frame| {
         let layout = Layout::at(frame, frame.len(), &Station::ANY);
-        let shard = Shard::from(shard(frame, layout, &seed));
-        shard.worker(deployment.cores_in(1)) % queue_count
+        let worker = Shard::from(shard(frame, layout, &seed)).worker(worker_count);
+        workers.push(worker as u8);
+        worker % queue_count
     })?;
+    let order = Arc::new(CaptureOrder::new(workers, worker_count));
     let ring_capacity = devices::ring_capacity(deployment, split.longest_bytes);
     let devices = Devices::open(&split, deployment)?;
-    let (function, _) = NetworkFunction::new(&config, egresses(&config, devices.mac()))
+    // By the clock on the wall, workers have one time, and the buckets of limits with it.
+    let followed = (args.clock == Clock::Capture && worker_count > 1).then_some(&order);
+    let egresses = egresses(&config, devices.mac());
+    let function = NetworkFunction::replaying(&config, egresses, followed)
         .map_err(|error| BadInput::new(error.to_string()))?;
-    let (run, waited) = run(&function, &config, &devices, args.clock, ring_capacity)?;
+    let (run, waited) = run(&function, &config, (&devices, &order), args.clock, ring_capacity)?;
     let sent_files = devices.close();
     let replayed = Replayed {
         frame_count: split.contents.frame_count,
@@ -114,7 +126,7 @@ type Ran = (Result<Report, RunError>, Option<Waited>);
 fn run(
     function: &NetworkFunction,
     config: &Config,
-    devices: &Devices,
+    (devices, order): (&Devices, &CaptureOrder),
     clock: Clock,
     ring_capacity: usize,
 ) -> Result<Ran, Failure> {
@@ -133,6 +145,17 @@ fn run(
     let plan = plan.map_err(|error| BadInput::new(format!("--workers, --dispatchers: {error}")))?;
     let mut waited = None;
     let none = hotloop_ops::Capabilities::empty();
-    let run = hotloop_ops::run(plan, none, |control| waited = Some(control.wait_for_signal()));
+    let mut watching = Watching::default();
+    if function.is_in_order() {
+        // A worker may wait within a burst, for as long as others have something to do.
+        watching = watching.stall_max(Duration::ZERO);
+    }
+    let run = hotloop_ops::run_watched(plan, none, watching, |control| {
+        let ended = control.wait_for_signal();
+        if ended != Waited::Finished {
+            order.give_up();
+        }
+        waited = Some(ended);
+    });
     Ok((run, waited))
 }

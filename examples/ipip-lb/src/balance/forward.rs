@@ -122,7 +122,7 @@ impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
         input: &mut Burst<Classified<P>>,
         out: &mut Output<'_, Routed<P, Route>>,
     ) {
-        let now = cx.now();
+        let (now, count) = (cx.now(), input.len());
         self.spare.packets_came();
         if self.services.current().blocked().is_some() {
             self.drop_blocked(cx, input);
@@ -152,7 +152,13 @@ impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
                 Err(found) => Err((classified, found)),
             }
         }) {
+            if let Some(order) = &mut self.order {
+                order.wait_for(next_index - 1);
+            }
             state.dispatch(&mut turn, other, next_index - 1, found);
+        }
+        if let Some(order) = &mut self.order {
+            order.burst_done(count);
         }
     }
 

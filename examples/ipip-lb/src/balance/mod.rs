@@ -51,6 +51,7 @@ pub use refusal::TUNNELS_MAX;
 pub use schedule::CLIENTS_MAX;
 
 use crate::arrival::Ports;
+use crate::capture_order::InOrder;
 use crate::connections::Connections;
 use crate::counts::WorkerCounts;
 use crate::services::ServiceTable;
@@ -167,6 +168,8 @@ pub struct Balance<P> {
     queries: Queries,
     exchanges: Exchanges,
     spare: SpareTime,
+    /// Its place in a capture that is replayed, where workers share limits.
+    order: Option<InOrder>,
     state: Worker<P>,
 }
 
@@ -228,7 +231,7 @@ impl<P> Balance<P> {
         };
         let (queries, exchanges) = (Queries::new(mailbox), Exchanges::new(sharing));
         let spare = SpareTime::default();
-        Ok(Self { services, counts, worker, queries, exchanges, spare, state })
+        Ok(Self { services, counts, worker, queries, exchanges, spare, order: None, state })
     }
 
     /// With what holds for the ports that packets come by.
@@ -242,6 +245,13 @@ impl<P> Balance<P> {
     #[must_use]
     pub fn probing(mut self, probing: Option<Probing<P>>) -> Self {
         self.state.probing = probing;
+        self
+    }
+
+    /// With a place in the order of a capture, of which it receives its part, and no other packet.
+    #[must_use]
+    pub fn in_order(mut self, order: Option<InOrder>) -> Self {
+        self.order = order;
         self
     }
 

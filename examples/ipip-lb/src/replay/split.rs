@@ -37,21 +37,21 @@ fn unwritable(error: &dyn std::fmt::Display) -> BadInput {
 }
 
 /// Writes each frame of `capture` into that of `queue_count` files which `queue` says, in the order
-/// in which they come.
+/// in which they come. Time never goes back: not for any of them.
 ///
 /// # Errors
 /// Whatever is wrong with the capture, and a folder that can't be written to.
 pub fn split(
     mut capture: Capture,
     queue_count: usize,
-    queue: impl Fn(&[u8]) -> usize,
+    mut queue: impl FnMut(&[u8]) -> usize,
 ) -> Result<Split, BadInput> {
     let create = |_| {
         let file = BufWriter::new(nameless()?);
         CaptureWriter::new(file).map_err(|error| unwritable(&error))
     };
     let mut writers = (0..queue_count).map(create).collect::<Result<Vec<_>, _>>()?;
-    let (mut too_long_count, mut longest_bytes) = (0, 0);
+    let (mut too_long_count, mut longest_bytes, mut now_ns) = (0, 0, 0);
     while let Some(frame) = capture.next_frame()? {
         if frame.data.len() > FRAME_BYTES_MAX {
             too_long_count += 1;
@@ -59,7 +59,9 @@ pub fn split(
         }
         longest_bytes = longest_bytes.max(frame.data.len());
         let writer = &mut writers[queue(frame.data)];
-        writer.write(frame.timestamp_ns, frame.data).map_err(|error| unwritable(&error))?;
+        // Cores that have only some of the frames would not see by them how late it is.
+        now_ns = frame.timestamp_ns.max(now_ns);
+        writer.write(now_ns, frame.data).map_err(|error| unwritable(&error))?;
     }
     let contents = capture.contents();
     let whole = |writer: CaptureWriter<BufWriter<File>>| {

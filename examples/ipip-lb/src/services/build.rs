@@ -94,6 +94,12 @@ impl Builder {
         }
     }
 
+    /// With buckets of limits that are the same in every run, for replays.
+    #[must_use]
+    pub fn repeatable(self) -> Self {
+        Self { buckets: Buckets::repeatable(), ..self }
+    }
+
     /// How many targets there may be at once, for callers that keep something for each.
     #[must_use]
     pub const fn slot_capacity(&self) -> usize {
