@@ -24,6 +24,8 @@ drop_reasons! {
         NotIp = "not_ip",
         /// A header is cut, or contradicts itself or what is around it.
         Malformed = "malformed",
+        /// The frame ends before its packet does.
+        Truncated = "truncated",
         /// From the network, and no tunnel packet to an own address: the kernel's own business.
         NotOurs = "not_ours",
         /// A tunnel packet to an own address, from an address that is no known balancer.
@@ -253,6 +255,7 @@ impl From<NoHeader> for EndpointDrop {
         match none {
             NoHeader::NotIp => Self::NotIp,
             NoHeader::Malformed => Self::Malformed,
+            NoHeader::Truncated => Self::Truncated,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! A frame's outermost IP header: where it goes, and how long its packet is.
 
 use hotloop::packet::ethernet::{self, ETHERTYPE_IPV4, ETHERTYPE_IPV6};
+use hotloop::packet::ip::is_truncated;
 use hotloop::packet::ipv4::Ipv4View;
 use hotloop::packet::ipv6::{self, Ipv6View};
 use std::net::IpAddr;
@@ -27,8 +28,10 @@ pub struct Outer {
 pub enum NoHeader {
     /// It carries something else.
     NotIp,
-    /// Its header is cut, or wrong in itself, or longer than the frame.
+    /// Its header is cut, or wrong in itself.
     Malformed,
+    /// The frame ends before the packet does.
+    Truncated,
 }
 
 impl Outer {
@@ -46,7 +49,11 @@ impl Outer {
             ETHERTYPE_IPV6 => Self::v6(bytes),
             _ => return Err(NoHeader::NotIp),
         };
-        outer.filter(|outer| l3_offset + outer.total_bytes <= len_bytes).ok_or(NoHeader::Malformed)
+        match outer {
+            Some(outer) if l3_offset + outer.total_bytes <= len_bytes => Ok(outer),
+            _ if is_truncated(frame, len_bytes) => Err(NoHeader::Truncated),
+            _ => Err(NoHeader::Malformed),
+        }
     }
 
     fn v4(bytes: &[u8]) -> Option<Self> {
@@ -115,9 +122,13 @@ mod tests {
     fn what_shows_no_header_is_distinguished() {
         let arp = arp_request("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap());
         assert_eq!(of(&arp), Err(NoHeader::NotIp));
-        for frame in [udp().payload([7; 40]).build(), udp().to("[2001:db8::1]:53").build()] {
+        for (frame, header_end) in
+            [(udp().payload([7; 40]).build(), 34), (udp().to("[2001:db8::1]:53").build(), 54)]
+        {
             for len in 0..frame.len() {
-                assert_eq!(of(&frame[..len]), Err(NoHeader::Malformed), "{len}");
+                let expected =
+                    if len < header_end { NoHeader::Malformed } else { NoHeader::Truncated };
+                assert_eq!(of(&frame[..len]), Err(expected), "{len}");
             }
         }
     }

@@ -145,7 +145,8 @@ fn what_is_no_balancers_tunnel_to_an_own_address_stays_out() {
     let stranger = inner().tunnelled("192.0.3.1", "10.0.0.1").build();
     lab.dropped(Side::Wire, &stranger, EndpointDrop::UnknownBalancer);
     let own = inner().tunnelled("192.0.2.1", "10.0.0.1");
-    lab.dropped(Side::Wire, &own.clone().build()[..50], EndpointDrop::Malformed);
+    lab.dropped(Side::Wire, &own.clone().build()[..50], EndpointDrop::Truncated);
+    lab.dropped(Side::Wire, &own.clone().build()[..30], EndpointDrop::Malformed);
     let mut corrupt = own.build();
     corrupt[14 + 10] ^= 1;
     lab.dropped(Side::Wire, &corrupt, EndpointDrop::BadChecksum);

@@ -7,6 +7,8 @@ use hotloop::packet::ethernet::Station;
 use hotloop::packet::seed::Seed;
 use hotloop::packet::{PacketBuf, PortId};
 use hotloop::stage::{Burst, BurstStage, Classified, Cx, NoDrops, Output, Tagged};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 /// The number of ports that are distinguished: more than DPDK has.
 const PORTS_MAX: usize = 256;
@@ -20,6 +22,8 @@ pub struct Ports {
     /// By which way that goes which is not for the balancer.
     punted: Box<[Option<Route>; PORTS_MAX]>,
     vlans: Box<[Option<u16>; PORTS_MAX]>,
+    /// To how many bytes the port's device cuts frames; 0 where it cuts none, and once that was reported.
+    cuts: Arc<[AtomicU16; PORTS_MAX]>,
 }
 
 impl Default for Ports {
@@ -29,6 +33,7 @@ impl Default for Ports {
             has_backends: Box::new([true; PORTS_MAX]),
             punted: Box::new([None; PORTS_MAX]),
             vlans: Box::new([None; PORTS_MAX]),
+            cuts: Arc::new([const { AtomicU16::new(0) }; PORTS_MAX]),
         }
     }
 }
@@ -65,6 +70,28 @@ impl Ports {
         let number = usize::from(port.number());
         assert!(number < PORTS_MAX - 1, "port number {number}");
         self.vlans[number] = Some(vlan);
+    }
+
+    /// Sets to how many bytes a port's device cuts frames that are longer.
+    ///
+    /// # Panics
+    /// With a number above 254, which no port has.
+    pub fn set_cut(&mut self, port: PortId, bytes: u16) {
+        let number = usize::from(port.number());
+        assert!(number < PORTS_MAX - 1, "port number {number}");
+        self.cuts[number].store(bytes, Ordering::Relaxed);
+    }
+
+    /// The number of the port that received a packet, and to how many bytes its device cuts frames, if it has cut this
+    /// one, and no other before it. Whoever sends a short frame with a wrong length is not taken for the device.
+    pub(crate) fn first_cut<P: PacketBuf>(&self, packet: &P) -> Option<(u16, u16)> {
+        let cut = &self.cuts[ingress_index(packet)];
+        let bytes = cut.load(Ordering::Relaxed);
+        if bytes == 0 || packet.len_bytes() < bytes.into() {
+            return None;
+        }
+        let port = packet.ingress().map_or(u16::MAX, PortId::number);
+        (cut.swap(0, Ordering::Relaxed) != 0).then_some((port, bytes))
     }
 
     /// Whether any port is a VLAN.

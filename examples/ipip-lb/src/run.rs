@@ -305,6 +305,7 @@ fn receiving(config: &Config, ports: &[OpenPort]) -> Result<Ports, Failure> {
         let station = if takes_all { Station::ANY } else { Station::with(port.mac()) };
         let id = port.id().map_err(|error| Failure::Run(error.to_string()))?;
         receiving.set(id, station, configured.side);
+        port.cut_bytes().into_iter().for_each(|bytes| receiving.set_cut(id, bytes));
         configured.vlan.into_iter().for_each(|vlan| receiving.set_vlan(id, vlan));
     }
     Ok(receiving)

@@ -135,6 +135,7 @@ const OFTEN: &[&str] = &[
     "scheduler: source",
     "state: closing",
     "state: established",
+    "truncated",
     "ttl_expired",
     "tunnel to a VIP",
     "tunnel_fragment",

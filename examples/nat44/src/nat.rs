@@ -17,6 +17,8 @@ drop_reasons! {
         NotIpv4 = "not_ipv4",
         /// A header is cut, or contradicts itself or what is around it.
         Malformed = "malformed",
+        /// The frame ends before its packet does.
+        Truncated = "truncated",
         /// A fragment. Fragments are not put together, and only the first shows its ports.
         Fragment = "fragment",
         /// Neither TCP, UDP, an echo, nor an ICMP error.

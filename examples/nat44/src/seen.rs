@@ -1,7 +1,7 @@
 //! What the NAT reads of a packet before it changes anything.
 
 use crate::nat::{NatDrop, Side};
-use hotloop::packet::ip::{Fragment, protocol};
+use hotloop::packet::ip::{Fragment, is_truncated, protocol};
 use hotloop::packet::ipv4::{Ipv4Header, Ipv4View};
 use hotloop::packet::{classify::Kind, flow_key::FlowKeyV4, icmp::IcmpView, tcp::TcpView};
 use hotloop::prelude::*;
@@ -29,8 +29,11 @@ impl Seen {
     pub fn of<P: PacketBuf>(p: &Classified<P>, side: Side) -> Result<Self, NatDrop> {
         let (frame, is_error) = (p.bytes(), p.tag().is_icmp_error());
         let Some((key, ip)) = outward_key(p, side).zip(Ipv4View::of_frame(frame)) else {
-            let is_malformed = matches!(p.kind(), Kind::Malformed(_));
-            return Err(if is_malformed { NatDrop::Malformed } else { NatDrop::NotIpv4 });
+            return Err(match p.kind() {
+                Kind::Malformed(_) if is_truncated(frame, p.total_bytes()) => NatDrop::Truncated,
+                Kind::Malformed(_) => NatDrop::Malformed,
+                _ => NatDrop::NotIpv4,
+            });
         };
         let has_identifier = |icmp: IcmpView<'_>| icmp.echo_identifier().is_some();
         let is_echo = || IcmpView::parse(ip.payload()).is_ok_and(has_identifier);

@@ -2,6 +2,8 @@
 
 use crate::shapes::{End, flows, send, wait_until, wired};
 use hotloop::dpdk::{Mbuf, RxQueue};
+use hotloop::packet::build::udp;
+use hotloop::packet::ip::is_truncated;
 use hotloop::prelude::*;
 use hotloop::stage::{Burst, Core, Device, Error, Limits, LinkState, Reopening, Source};
 use hotloop_tests::malformed_frames;
@@ -74,6 +76,33 @@ fn what_no_descriptor_was_free_for_is_known_to_the_packet() {
             assert!(received < 20_000, "{driver} loses nothing, which shows nothing");
             drop((rx, tx));
         }
+    });
+}
+
+#[test]
+fn frames_are_cut_to_what_the_port_says() {
+    alone(|| {
+        for (arguments, frame_bytes) in [("", 2048), (",framesz=1024,blocksz=4096", 1024)] {
+            let Some(_network) = wired() else { return };
+            let device = device("net_af_packet", &format!(",iface=a{arguments}"));
+            let port = Port::open(eal(), &device).unwrap();
+            let core = Core::new(0, 1);
+            let (mut rx, tx) = (port.rx_queue(&core).unwrap(), port.tx_queue(&core).unwrap());
+            rx.start(&Limits { in_flight_max: 64, thread_count: 1 }).unwrap();
+            // The driver has the kernel put them together.
+            let fragments = udp().payload([7; 3000]).build_fragments(1400);
+            send(&mut Peer::new("b"), &fragments);
+            let mut burst = Burst::new();
+            let deadline = Instant::now() + Duration::from_secs(10);
+            while rx.poll(&mut burst) == 0 && Instant::now() < deadline {}
+            let received = burst.pop().unwrap();
+            assert_eq!(Some(received.len_bytes() as u16), port.cut_bytes());
+            assert!((frame_bytes - 80..frame_bytes).contains(&received.len_bytes()));
+            assert!(is_truncated(received.data(), received.len_bytes()));
+            drop((rx, tx));
+        }
+        let port = Port::open(eal(), &device("net_null", "")).unwrap();
+        assert_eq!(port.cut_bytes(), None);
     });
 }
 

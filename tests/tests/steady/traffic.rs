@@ -135,7 +135,8 @@ pub fn round() -> Vec<Template> {
     let echo = echo_request(7, 1).from("198.51.100.7").to("203.0.113.10");
     let mut round = vec![
         plain(arp_request([10, 0, 0, 1].into(), [10, 0, 0, 2].into())), // punt
-        plain(request().build()[..40].to_vec()),                        // malformed
+        plain(request().build()[..30].to_vec()),                        // malformed
+        plain(request().build()[..40].to_vec()),                        // truncated
         plain(later_fragment.build_fragments(100).remove(1)),           // fragment_orphan
         plain(cut_tunnel.build_fragments(1500).remove(0)),              // tunnel_fragment
         plain(echo.build()),                                            // icmp_echo, answered

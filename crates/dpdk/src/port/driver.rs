@@ -36,6 +36,8 @@ pub(crate) struct Driver {
     pub has_own_mac: bool,
     /// Whether it can be closed and opened again while its interface is another one.
     pub reopens: bool,
+    /// Whether it hands on frames that the kernel has cut to the size of its ring's.
+    pub cuts_frames: bool,
     /// How it is given more queues.
     pub more_queues: &'static str,
 }
@@ -93,6 +95,7 @@ pub(crate) static UNKNOWN: Driver = Driver {
     refused: &[],
     has_own_mac: true,
     reopens: false,
+    cuts_frames: false,
     more_queues: "",
 };
 
@@ -143,6 +146,7 @@ static VIRTUAL: [Driver; 7] = [
         queues: Queues::All,
         missed: Missed::PacketSockets,
         reopens: true,
+        cuts_frames: true,
         more_queues: " (qpairs=)",
         ..UNKNOWN
     },

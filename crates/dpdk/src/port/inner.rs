@@ -32,6 +32,13 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+/// The size in bytes of a frame in net_af_packet's rings, unless `framesz=` says otherwise.
+const RING_FRAME_BYTES_DEFAULT: u16 = 2048;
+
+/// How far into it the kernel writes what was received, in bytes: `TPACKET2_HDRLEN`, with room for a link header of 16,
+/// aligned to 16, less an Ethernet header (`tpacket_rcv` in net/packet/af_packet.c).
+const RING_HEADER_BYTES: u16 = 80 - 14;
+
 /// Bursts freed at most from each queue that nobody claimed when a port stops: more than any ring of
 /// a virtual device holds.
 const DRAINED_BURSTS_MAX: usize = 256;
@@ -422,6 +429,15 @@ impl Inner {
 
     pub(super) fn unreadable(&self, what: &'static str, error: String) -> Error {
         Error::Read { device: self.text(), what, error }
+    }
+
+    /// See [`Port::cut_bytes`](super::Port::cut_bytes).
+    pub(super) fn cut_bytes(&self) -> Option<u16> {
+        if !self.driver.cuts_frames {
+            return None;
+        }
+        let frame_bytes = self.device.argument("framesz").and_then(|text| text.parse().ok());
+        frame_bytes.unwrap_or(RING_FRAME_BYTES_DEFAULT).checked_sub(RING_HEADER_BYTES)
     }
 
     /// The size of the buffers that packets are received into, where their lengths must be checked.

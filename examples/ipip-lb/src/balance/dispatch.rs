@@ -10,8 +10,8 @@ use hotloop::flow::Handle;
 use hotloop::log;
 use hotloop::packet::PacketBuf;
 use hotloop::packet::classify::{Kind, Layout};
-use hotloop::packet::ethernet::Station;
-use hotloop::packet::ip::{Fragment, is_host};
+use hotloop::packet::ethernet::{HEADER_BYTES, Station};
+use hotloop::packet::ip::{Fragment, is_host, is_truncated};
 use hotloop::packet::ipip::{self, DecapsulateError};
 use hotloop::stage::{Carries, Classified};
 
@@ -59,7 +59,10 @@ impl<P: PacketBuf + Carries> Worker<P> {
     fn dispatch_any(&mut self, turn: &mut Turn<'_, '_, '_, P>, packet: P, layout: Layout) {
         match layout.kind() {
             Kind::Ipv4 | Kind::Ipv6 => {}
-            Kind::Malformed(_) => return turn.reject(packet, BalanceDrop::Malformed),
+            Kind::Malformed(_) => {
+                let reason = self.reason_of_malformed(&packet);
+                return turn.reject(packet, reason);
+            }
             Kind::Other if layout.is_foreign() => {
                 return turn.reject(packet, BalanceDrop::NotForUs);
             }
@@ -73,6 +76,25 @@ impl<P: PacketBuf + Carries> Worker<P> {
         } else {
             self.bare(turn, packet, &header, layout, Way::Bare);
         }
+    }
+
+    /// Why a frame is dropped that classification finds malformed.
+    #[cold]
+    fn reason_of_malformed(&self, packet: &P) -> BalanceDrop {
+        if !is_truncated(packet.data(), packet.len_bytes()) {
+            return BalanceDrop::Malformed;
+        }
+        if let Some((port, cut_bytes)) = self.ports.first_cut(packet) {
+            log::warn!(
+                "port {} gets packets that the kernel has put together, and cuts them to {} bytes: dropped \
+                 as truncated; `ethtool -K IFACE gro off lro off`, and where IPv4 fragments or an MTU above \
+                 {} come, take net_af_xdp or net_pcap",
+                port,
+                cut_bytes,
+                cut_bytes - HEADER_BYTES as u16
+            );
+        }
+        BalanceDrop::Truncated
     }
 
     /// A tunnel packet to an own address.

@@ -78,6 +78,8 @@ drop_reasons! {
         Punt = "punt",
         /// A header is cut, or contradicts itself or what is around it.
         Malformed = "malformed",
+        /// The frame ends before its packet does: a device may have cut it.
+        Truncated = "truncated",
         /// A fragment of a tunnel packet to an own address.
         TunnelFragment = "tunnel_fragment",
         /// A later fragment, of which the first did not come in time, or had nowhere to go.

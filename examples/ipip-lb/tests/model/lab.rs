@@ -28,9 +28,10 @@ pub const STATIONS: Stations = Stations {
 const TO_CLIENTS: Route = Route(0);
 const TO_BACKENDS: Route = Route(1);
 
-const REASONS: [BalanceDrop; 19] = [
+const REASONS: [BalanceDrop; 20] = [
     BalanceDrop::Punt,
     BalanceDrop::Malformed,
+    BalanceDrop::Truncated,
     BalanceDrop::TunnelFragment,
     BalanceDrop::FragmentOrphan,
     BalanceDrop::UnknownTunnelSource,

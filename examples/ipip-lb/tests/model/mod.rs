@@ -6,7 +6,7 @@
 //!
 //! # The rules, by the numbers that the code has
 //!
-//! 1. What is not IP is punted, what is malformed dropped.
+//! 1. What is not IP is punted, what is malformed or ends within its packet dropped.
 //! 2. Tunnels to an own address, from backends and peers, are unwrapped once.
 //! 3. ICMP errors about what a service sent go where its connection goes.
 //! 4. What is not for a service's address goes to its client, if it came from a service, or is punted.

@@ -4,7 +4,7 @@ use super::deliver::Error;
 use super::net::{Net, Target, seed};
 use super::packet::{Packet, is_single_host};
 use super::table::{Connection, Errors, Listed, Waiting, Window};
-use super::wire::{IPV4, IPV6, Ip, Piece, TCP, UDP, is_quoting};
+use super::wire::{self, IPV4, IPV6, Ip, Piece, TCP, UDP, is_quoting};
 use hotloop::packet::classify::{Kind, Summary};
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::seed::Seed;
@@ -143,6 +143,9 @@ impl Model {
     /// Rules 1 and 2.
     pub fn packet(&mut self, input: &Input) {
         match Summary::of(&input.frame, input.frame.len()).kind {
+            Kind::Malformed(_) if wire::ends_within_its_packet(&input.frame) => {
+                return self.dropped("truncated");
+            }
             Kind::Malformed(_) => return self.dropped("malformed"),
             Kind::Arp | Kind::Other => return self.dropped("punt"),
             Kind::Ipv4 | Kind::Ipv6 => {}

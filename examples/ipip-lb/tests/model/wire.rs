@@ -254,6 +254,29 @@ fn whole_sum(packet: &[u8], header_bytes: usize) -> u16 {
     checksum(&header)
 }
 
+/// Whether a frame has a whole IP header, which says that the packet is longer than what there is.
+pub fn ends_within_its_packet(frame: &[u8]) -> bool {
+    let mut l3_offset = 14;
+    while l3_offset < 22
+        && frame.len() >= l3_offset
+        && matches!(be16(frame, l3_offset - 2), 0x8100 | 0x88A8)
+    {
+        l3_offset += 4;
+    }
+    let Some((link, packet)) = frame.split_at_checked(l3_offset) else { return false };
+    match (be16(link, l3_offset - 2), packet) {
+        (0x0800, [first, ..]) if packet.len() >= 20 && first >> 4 == 4 => {
+            let (header_bytes, total_bytes) = (usize::from(first & 15) * 4, be16(packet, 2).into());
+            (20..=packet.len().min(total_bytes)).contains(&header_bytes)
+                && total_bytes > packet.len()
+        }
+        (0x86DD, [first, ..]) if packet.len() >= 40 && first >> 4 == 6 => {
+            40 + usize::from(be16(packet, 4)) > packet.len()
+        }
+        _ => false,
+    }
+}
+
 /// Whether an IPv4 header's checksum is right.
 pub fn is_sum_right(packet: &[u8]) -> bool {
     checksum(&packet[..usize::from(packet[0] & 15) * 4]) == 0

@@ -1,7 +1,7 @@
 //! What is not the balancer's.
 
 use crate::deployed::{assert_dropped, in_all};
-use crate::{V4_IN_V4, V6_IN_V6, four};
+use crate::{PAIRS, V4_IN_V4, V6_IN_V6, four};
 use hotloop::packet::build::{arp_request, echo_reply, echo_request, protocol, tcp, udp};
 
 #[test]
@@ -78,19 +78,34 @@ fn what_contradicts_itself_is_dropped_as_malformed() {
             vec![],
             vec![0; 13],
             v4()[..14 + 19].to_vec(),
-            v4()[..14 + 25].to_vec(),
             v6()[..14 + 39].to_vec(),
-            v6()[..14 + 45].to_vec(),
             changed(v4(), 14, 0x65),
             changed(v4(), 14, 0x44),
             changed(v4(), 14, 0x4F),
-            changed(v4(), 16, 0xFF),
             changed(v4(), 17, 19),
+            changed(v4(), 17, 25),
             changed(v6(), 14, 0x40),
-            changed(v6(), 18, 0xFF),
+            changed(v6(), 19, 5),
         ] {
             lb.none(frame);
         }
     });
-    assert_dropped(&report, &[("malformed", 13)]);
+    assert_dropped(&report, &[("malformed", 11)]);
+}
+
+#[test]
+fn a_frame_that_ends_within_its_packet_is_dropped_as_truncated() {
+    let (_, report) = in_all(&four(""), |lb| {
+        for pair in PAIRS {
+            let header_bytes = if pair.is_v4() { 20 } else { 40 };
+            let frame = pair.request(udp()).payload([7; 1400]).build();
+            for bytes in [header_bytes, header_bytes + 5, header_bytes + 1000] {
+                lb.none(frame[..14 + bytes].to_vec());
+            }
+            let tunnel = pair.reply(udp()).payload([7; 1400]).vlan(7);
+            let frame = tunnel.tunnelled(pair.backend, pair.source).build();
+            lb.none(frame[..frame.len() - 1].to_vec());
+        }
+    });
+    assert_dropped(&report, &[("truncated", 4 * 4)]);
 }

@@ -113,6 +113,7 @@ pub fn reason(out: &Out) -> NatDrop {
         OtherStation,
         NotIpv4,
         Malformed,
+        Truncated,
         Fragment,
         Unsupported,
         NotRouted,

@@ -3,7 +3,7 @@
 use crate::sink::delivery::Arrived;
 use crate::sink::ports::Ports;
 use hotloop::packet::classify::{Kind, Summary};
-use hotloop::packet::ip::{Fragment, protocol};
+use hotloop::packet::ip::{Fragment, is_truncated, protocol};
 use hotloop::packet::udp::{self, UdpView};
 use hotloop::prelude::*;
 
@@ -30,6 +30,8 @@ drop_reasons! {
     pub enum FilterDrop {
         /// A header is cut, or contradicts itself.
         Malformed = "malformed",
+        /// The frame ends before its packet does.
+        Truncated = "truncated",
         /// It is no UDP datagram of its own: another protocol, a tunnel, an ICMP error.
         NotUdp = "not_udp",
         /// A piece of a datagram; they are not put together.
@@ -58,7 +60,8 @@ impl ToPorts {
         let found = Summary::of(packet.data(), packet.len_bytes());
         let is_ip = matches!(found.kind, Kind::Ipv4 | Kind::Ipv6);
         if let Kind::Malformed(_) = found.kind {
-            return Err(FilterDrop::Malformed);
+            let is_truncated = is_truncated(packet.data(), packet.len_bytes());
+            return Err(if is_truncated { FilterDrop::Truncated } else { FilterDrop::Malformed });
         }
         if !is_ip || found.protocol != protocol::UDP || found.is_tunnel || found.is_icmp_error {
             return Err(FilterDrop::NotUdp);
@@ -129,7 +132,8 @@ mod tests {
             to_us.clone().tunnelled("10.0.0.1", "10.0.0.2").build(),
             vec![0; 60],
             udp().to("192.0.2.1:54").build(),
-            to_us.build()[..30].to_vec(),
+            to_us.clone().build()[..30].to_vec(),
+            to_us.build()[..100].to_vec(),
         ]);
         let out = bench(filter()).feed(frames);
         assert!(out.packets().is_empty());
@@ -138,8 +142,9 @@ mod tests {
             FilterDrop::NotUdp,
             FilterDrop::OtherPort,
             FilterDrop::Malformed,
+            FilterDrop::Truncated,
         ]
         .map(|reason| out.dropped(reason));
-        assert_eq!(counted, [3, 4, 1, 1]);
+        assert_eq!(counted, [3, 4, 1, 1, 1]);
     }
 }
