@@ -43,7 +43,9 @@
 //!   replaced. Both hold where programs start at the same time.
 //! - Nothing that happens to standard error ends or delays a program: messages wait in a queue of
 //!   1 MiB for a thread that writes them, which also sends what cores log. What is lost is counted
-//!   and, where it can be, said. One place in the source writes at most 100 messages in 10 s.
+//!   and, where it can be, said. One place in the source writes at most 100 messages in 10 s. What is
+//!   left at the end, such as the error that ends the program, is written by the thread that ends it,
+//!   however busy the machine is: only a standard error that takes nothing for [`EXIT_WAIT`] is given up.
 //! - While packets pass, no thread has a capability but the control thread and those that say what
 //!   they [`keep`].
 //! - Asking ends in time, also where a program is stuck.

@@ -2,10 +2,11 @@
 
 use crate::queue::Queue;
 use std::io::{self, Write as _};
+use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long the end of a program that runs waits for standard output to take what is left.
+/// How long the end of a program that runs waits for a standard output that takes nothing.
 pub const OUTPUT_WAIT: Duration = Duration::from_secs(2);
 
 /// Writes text to standard output, for a command that answers and ends: it waits for a reader as long
@@ -18,14 +19,15 @@ pub fn print(text: &str) -> io::Result<()> {
     gone_is_fine(output.write_all(text.as_bytes()).and_then(|()| output.flush()))
 }
 
-/// As [`print()`], for the report of a program that has run: waits for [`OUTPUT_WAIT`] at most.
+/// As [`print()`], for the report of a program that has run: gives up a standard output that takes
+/// nothing for [`OUTPUT_WAIT`].
 ///
 /// # Errors
 /// As [`Output::finish`].
 pub fn print_in_time(text: &str) -> io::Result<()> {
-    let output = Output::start()?;
-    output.print(text);
-    output.finish()
+    let queue = Queue::default();
+    queue.push(text.as_bytes().to_vec());
+    finish(&queue)
 }
 
 fn gone_is_fine(result: io::Result<()>) -> io::Result<()> {
@@ -76,21 +78,26 @@ impl Output {
         self.queue.failure() == Some(io::ErrorKind::BrokenPipe)
     }
 
-    /// Waits until all is written, for [`OUTPUT_WAIT`] at most.
+    /// Writes what is left, on the calling thread. Gives up a standard output that takes nothing for
+    /// [`OUTPUT_WAIT`].
     ///
     /// # Errors
     /// Something was not written: the system's reason, or that nobody reads. A reader that has gone
     /// away is no error.
     pub fn finish(&self) -> io::Result<()> {
-        let is_written = self.queue.flush(OUTPUT_WAIT);
-        if let Some(failure) = self.queue.take_failure() {
-            return gone_is_fine(Err(failure));
-        }
-        if is_written && self.queue.lost_count() == 0 {
-            return Ok(());
-        }
-        Err(io::Error::new(io::ErrorKind::TimedOut, "nobody read all of it"))
+        finish(&self.queue)
     }
+}
+
+fn finish(queue: &Queue) -> io::Result<()> {
+    let is_written = queue.finish(stdout().as_fd(), OUTPUT_WAIT);
+    if is_written && let Some(failure) = queue.take_failure() {
+        return gone_is_fine(Err(failure));
+    }
+    if is_written && queue.lost_count() == 0 {
+        return Ok(());
+    }
+    Err(io::Error::new(io::ErrorKind::TimedOut, "nobody read all of it"))
 }
 
 /// Standard output itself.

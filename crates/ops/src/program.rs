@@ -28,8 +28,9 @@ pub fn parse<C: Parser>(
 }
 
 /// Runs a program, from the first line of its `main` to the last: what it says by `tracing`'s events
-/// goes to standard error without ever waiting for it, panics among them. What is left at the end is
-/// written in [`EXIT_WAIT`](crate::EXIT_WAIT), or lost. Nothing that it starts can have more rights
+/// goes to standard error without ever waiting for it, panics among them. What is left at the end, such as
+/// the error that ends it, the calling thread writes itself, and gives up only a standard error that takes
+/// nothing for [`EXIT_WAIT`](crate::EXIT_WAIT). Nothing that it starts can have more rights
 /// than it has (no_new_privs, prctl(2)), and EAL's own threads have no capabilities.
 ///
 /// ```no_run

@@ -1,14 +1,20 @@
 //! A bounded queue of lines, and the loop that writes them: a thread that has a line never waits for
-//! the file that it goes to.
+//! the file that it goes to. The thread that ends the program writes what is left itself.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::VecDeque;
 use std::io::{self, Write};
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How many bytes of lines wait at most. One line is taken whatever its length.
 pub(crate) const QUEUE_BYTES_MAX: usize = 1 << 20;
+
+/// How many bytes are written at once: a pipe that takes anything takes as many without a wait
+/// (PIPE_BUF, pipe(7)).
+const WRITE_BYTES_MAX: usize = 4096;
 
 /// How soon a file that can't take anything now is tried again, where it says so instead of blocking.
 const RETRY: Duration = Duration::from_millis(10);
@@ -28,6 +34,10 @@ struct State {
     bytes: usize,
     /// A line has been taken out and is being written.
     is_writing: bool,
+    /// Another thread than the writing one writes what is left.
+    is_finishing: bool,
+    /// How many bytes files have taken.
+    taken_bytes: u64,
     is_woken: bool,
     /// Why the last line that could not be written was not.
     failure: Option<io::Error>,
@@ -75,11 +85,34 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// Waits until everything is written, for `wait` at most. Returns whether it is.
-    pub(crate) fn flush(&self, wait: Duration) -> bool {
-        let is_full = |state: &mut State| !state.lines.is_empty() || state.is_writing;
-        let waited = self.changed.wait_timeout_while(self.lock(), wait, is_full);
-        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+    /// Writes what is left to `file` on the calling thread, after the line that the writing thread has
+    /// begun. Gives up where neither takes anything for `wait`. Returns whether nothing is left.
+    pub(crate) fn finish(&self, file: BorrowedFd<'_>, wait: Duration) -> bool {
+        self.lock().is_finishing = true;
+        let is_finished = self.finish_in(&mut InTime { file, wait, end: None }, wait);
+        self.lock().is_finishing = false;
+        is_finished
+    }
+
+    fn finish_in(&self, output: &mut dyn Write, wait: Duration) -> bool {
+        loop {
+            let mut state = self.lock();
+            while state.is_writing {
+                let before = state.taken_bytes;
+                let waits = |state: &mut State| state.is_writing && state.taken_bytes == before;
+                let waited = self.changed.wait_timeout_while(state, wait, waits);
+                let (now, result) = waited.unwrap_or_else(PoisonError::into_inner);
+                if result.timed_out() {
+                    return false;
+                }
+                state = now;
+            }
+            match self.write_one(state, output) {
+                None => return true,
+                Some(Err(io::ErrorKind::TimedOut)) => return false,
+                Some(_) => {}
+            }
+        }
     }
 
     /// Why the last line that could not be written was not.
@@ -101,28 +134,32 @@ impl Queue {
     ) -> ! {
         let mut is_writable = true;
         loop {
-            while let Some(result) = self.write_one(output) {
-                is_writable = result;
+            while let Some(result) = self.write_next(output) {
+                is_writable = result.is_ok();
             }
             let due = idle(Idle { is_writable });
             self.wait(due);
         }
     }
 
-    /// Writes what is there, on the calling thread.
-    pub(crate) fn drain_to(&self, output: &mut dyn Write) {
-        while self.write_one(output).is_some() {}
+    /// Writes a line, unless another thread writes what is left.
+    fn write_next(&self, output: &mut dyn Write) -> Option<Result<(), io::ErrorKind>> {
+        let state = self.lock();
+        if state.is_finishing { None } else { self.write_one(state, output) }
     }
 
-    /// Writes a line, and says whether it could; nothing where there is none.
-    fn write_one(&self, output: &mut dyn Write) -> Option<bool> {
-        let mut state = self.lock();
+    /// Writes the first line. Returns why it could not; nothing where there is none.
+    fn write_one(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        output: &mut dyn Write,
+    ) -> Option<Result<(), io::ErrorKind>> {
         let line = state.lines.pop_front()?;
         state.bytes -= line.len();
         state.is_writing = true;
         drop(state);
-        let result = write_whole(output, &line);
-        let is_written = result.is_ok();
+        let result = self.write_whole(output, &line);
+        let kind = result.as_ref().err().map(io::Error::kind);
         let mut state = self.lock();
         state.is_writing = false;
         if let Err(error) = result {
@@ -131,11 +168,32 @@ impl Queue {
         }
         drop(state);
         self.changed.notify_all();
-        Some(is_written)
+        Some(kind.map_or(Ok(()), Err))
+    }
+
+    fn write_whole(&self, output: &mut dyn Write, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match output.write(&bytes[..bytes.len().min(WRITE_BYTES_MAX)]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => {
+                    bytes = &bytes[count..];
+                    self.lock().taken_bytes += count as u64;
+                    self.changed.notify_all();
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // Another process that has the same terminal or pipe may have made it non-blocking.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    std::thread::sleep(RETRY)
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        output.flush()
     }
 
     fn wait(&self, due: Option<Instant>) {
-        let rests = |state: &mut State| state.lines.is_empty() && !state.is_woken;
+        let rests =
+            |state: &mut State| (state.lines.is_empty() || state.is_finishing) && !state.is_woken;
         let state = self.lock();
         let mut state = match due {
             None => self.changed.wait_while(state, rests).unwrap_or_else(PoisonError::into_inner),
@@ -149,25 +207,45 @@ impl Queue {
     }
 }
 
-fn write_whole(output: &mut dyn Write, mut bytes: &[u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
-        match output.write(bytes) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(count) => bytes = &bytes[count..],
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // Another process that has the same terminal or pipe may have made it non-blocking.
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::sleep(RETRY),
-            Err(error) => return Err(error),
+/// A file that is given up where it takes nothing for a time.
+struct InTime<'a> {
+    file: BorrowedFd<'a>,
+    wait: Duration,
+    /// When that will be, while it is to take something.
+    end: Option<Instant>,
+}
+
+impl Write for InTime<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let end = *self.end.get_or_insert_with(|| Instant::now() + self.wait);
+        let left = end.saturating_duration_since(Instant::now());
+        let timeout = Timespec::try_from(left).ok();
+        // An error of the file is an event too: the write says which.
+        if left.is_zero()
+            || poll(&mut [PollFd::new(&self.file, PollFlags::OUT)], timeout.as_ref())? == 0
+        {
+            return Err(io::ErrorKind::TimedOut.into());
         }
+        let count = rustix::io::write(self.file, bytes)?;
+        self.end = None;
+        Ok(count)
     }
-    output.flush()
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Read as _;
+    use std::os::fd::AsFd as _;
     use std::sync::Arc;
     use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+    /// How long anything may take, on however busy a machine.
+    const PATIENCE: Duration = Duration::from_secs(60);
 
     /// A file that takes a line when the test takes it.
     struct Slow(SyncSender<Vec<u8>>);
@@ -197,7 +275,6 @@ mod tests {
             queue.push(line.into());
         }
         assert_eq!(written.iter().take(3).collect::<Vec<_>>(), [b"a\n", b"b\n", b"c\n"]);
-        assert!(queue.flush(Duration::from_secs(60)));
         assert_eq!(queue.lost_count(), 0);
     }
 
@@ -208,13 +285,11 @@ mod tests {
         for _ in 0..count {
             queue.push(vec![b'x'; 1024]);
         }
-        assert!(!queue.flush(Duration::from_millis(1)));
         let lost = queue.lost_count();
         // One more than there is room for, where the thread has taken one out.
         let room = (QUEUE_BYTES_MAX / 1024) as u64;
         assert!((room..=room + 1).contains(&(count as u64 - lost)), "{lost} of {count}");
         assert_eq!(written.iter().take(count - lost as usize).count() as u64 + lost, count as u64);
-        assert!(queue.flush(Duration::from_secs(60)));
     }
 
     #[test]
@@ -224,19 +299,79 @@ mod tests {
         queue.push(b"y".to_vec());
         assert_eq!(queue.lost_count(), 1);
         let mut output = Vec::new();
-        queue.drain_to(&mut output);
+        assert!(queue.finish_in(&mut output, PATIENCE));
         assert_eq!(output.len(), 2 * QUEUE_BYTES_MAX);
     }
 
     #[test]
     fn what_cannot_be_written_is_counted_and_the_reason_is_kept() {
-        let (queue, written) = slow();
-        drop(written);
+        let (reader, writer) = io::pipe().unwrap();
+        drop(reader);
+        let queue = Queue::default();
         queue.push(b"a\n".to_vec());
-        assert!(queue.flush(Duration::from_secs(60)));
+        assert!(queue.finish(writer.as_fd(), PATIENCE));
         assert_eq!(queue.lost_count(), 1);
         assert_eq!(queue.take_failure().unwrap().kind(), io::ErrorKind::BrokenPipe);
         assert!(queue.take_failure().is_none());
+    }
+
+    #[test]
+    fn what_is_left_is_written_without_the_writing_thread_but_after_the_line_that_it_has_begun() {
+        let (queue, written) = slow();
+        queue.push(b"a\n".to_vec());
+        while !queue.lock().is_writing {
+            std::thread::yield_now();
+        }
+        for line in ["b\n", "c\n"] {
+            queue.push(line.into());
+        }
+        let (mut reader, writer) = io::pipe().unwrap();
+        // The writing thread has its line until the test takes it.
+        assert!(!queue.finish(writer.as_fd(), Duration::from_millis(1)));
+        let finishing = Arc::clone(&queue);
+        let finishing = std::thread::spawn(move || finishing.finish(writer.as_fd(), PATIENCE));
+        while !queue.lock().is_finishing {
+            std::thread::yield_now();
+        }
+        assert_eq!(written.recv().unwrap(), b"a\n");
+        assert!(finishing.join().unwrap());
+        let mut rest = String::new();
+        reader.read_to_string(&mut rest).unwrap();
+        assert_eq!(
+            (rest.as_str(), written.try_recv().ok(), queue.lost_count()),
+            ("b\nc\n", None, 0)
+        );
+        // It goes on with what comes then.
+        queue.push(b"d\n".to_vec());
+        assert_eq!(written.recv().unwrap(), b"d\n");
+    }
+
+    #[test]
+    fn a_file_is_given_up_that_takes_nothing_and_not_one_that_takes_little() {
+        let (mut reader, writer) = io::pipe().unwrap();
+        let queue = Queue::default();
+        let line = vec![b'x'; 3 * WRITE_BYTES_MAX + 1];
+        let line_count = 50;
+        (0..line_count).for_each(|_| queue.push(line.clone()));
+        // More than a pipe holds.
+        assert!(!queue.finish(writer.as_fd(), Duration::from_millis(10)));
+        let lost = queue.lost_count();
+        let reading = std::thread::spawn(move || {
+            let (mut read, mut part) = (0, [0; WRITE_BYTES_MAX]);
+            loop {
+                match reader.read(&mut part).unwrap() {
+                    0 => return read,
+                    count => read += count,
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        assert!(queue.finish(writer.as_fd(), PATIENCE));
+        drop(writer);
+        let read = reading.join().unwrap();
+        // A part of the line that was given up was taken.
+        let whole = (line_count - lost as usize) * line.len();
+        assert!(lost == 1 && (whole..whole + line.len()).contains(&read), "{lost}, {read}");
     }
 
     /// Takes half of what it is given, and each second time says that it can't now.
@@ -263,7 +398,7 @@ mod tests {
     fn a_line_is_written_whole_in_however_many_parts() {
         let (queue, mut output) = (Queue::default(), Reluctant::default());
         queue.push(b"in many parts\n".to_vec());
-        queue.drain_to(&mut output);
+        assert!(queue.finish_in(&mut output, PATIENCE));
         assert_eq!(output.0, b"in many parts\n");
         assert_eq!(queue.lost_count(), 0);
     }

@@ -39,12 +39,18 @@ fn copy() {
             "panic" => {
                 std::thread::spawn(|| panic!("on purpose")).join().unwrap_err();
             }
+            "abort" => without_unwinding(),
             other => panic!("{other} is no part"),
         }
         tracing::info!(port = 7, "the last message");
         ExitCode::from(3)
     });
     assert_eq!(code, ExitCode::from(3));
+}
+
+/// A panic that aborts the process.
+extern "C" fn without_unwinding() {
+    panic!("on purpose");
 }
 
 /// Says more than a pipe and the queue hold, and goes on when the parent says so.
@@ -193,14 +199,44 @@ fn full_pipe() -> (std::io::PipeReader, PipeWriter) {
 
 #[test]
 fn a_reader_that_does_not_read_delays_the_end_by_a_bounded_time() {
-    for part in ["flood", "cores"] {
-        let (_reader, writer) = full_pipe();
-        let started = Instant::now();
-        let status = command(part).stderr(writer).stdout(Stdio::null()).status().unwrap();
+    let started = Instant::now();
+    let start = |part| {
+        let (reader, writer) = full_pipe();
+        (part, reader, command(part).stderr(writer).stdout(Stdio::null()).spawn().unwrap())
+    };
+    for (part, _reader, mut child) in ["flood", "cores"].map(start) {
+        assert!(child.wait().unwrap().success());
         let elapsed = started.elapsed();
-        assert!(status.success());
         println!("{part} ended after {elapsed:?}; promised: {EXIT_WAIT:?}");
         assert!(elapsed >= EXIT_WAIT && elapsed < MARGIN * EXIT_WAIT, "{part}: {elapsed:?}");
+    }
+}
+
+#[test]
+fn what_ends_a_program_is_written_in_full_however_late_it_is_read() {
+    let start = |part| {
+        let (reader, writer) = full_pipe();
+        let mut command = command(part);
+        let child = command.stderr(writer).stdout(Stdio::null()).spawn().unwrap();
+        drop(command);
+        (part, reader, child)
+    };
+    let children = ["command", "flood", "panic", "abort"].map(start);
+    // The writing thread waits for a reader meanwhile, and the program comes to its end.
+    std::thread::sleep(Duration::from_secs(2));
+    for (part, mut reader, mut child) in children {
+        let mut said = String::new();
+        reader.read_to_string(&mut said).unwrap();
+        assert_eq!(child.wait().unwrap().success(), part != "abort");
+        let said: Vec<_> = said.lines().filter(|line| !line.is_empty()).collect();
+        let (first, last) = match part {
+            "command" => ("nf: no such device", "nf: the last message port=7"),
+            "flood" => ("nf: message 0", "nf: 900 more messages of diagnostics, line "),
+            "panic" => ("nf: thread without a name panicked at ", "nf: the last message port=7"),
+            _ => ("nf: thread copy panicked at ", ": panic in a function that cannot unwind"),
+        };
+        assert!(said.first().is_some_and(|line| line.starts_with(first)), "{part}: {said:?}");
+        assert!(said.iter().any(|line| line.contains(last)), "{part}: {said:?}");
     }
 }
 

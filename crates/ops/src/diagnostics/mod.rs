@@ -1,5 +1,7 @@
 //! What a program says on standard error: `tracing`'s events, one line each, through a bounded queue
 //! to a thread that writes them. Nothing that happens to standard error ends or delays anything else.
+//! The thread that ends the program writes what is left itself, in [`finish`]: however busy the machine
+//! is, the error that ends it comes out.
 
 mod format;
 mod limit;
@@ -11,6 +13,7 @@ use hotloop_engine::Logs;
 use limit::{LeftOut, Limit, Taken, WINDOW};
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io;
+use std::os::fd::AsFd as _;
 use std::panic::PanicHookInfo;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -24,8 +27,8 @@ use tracing_subscriber::layer::{Context, Filter, SubscriberExt as _};
 
 pub use format::LogFormat;
 
-/// How long the end of a program waits for standard error to take what is left.
-pub const EXIT_WAIT: Duration = Duration::from_millis(500);
+/// How long the end of a program waits for a standard error that takes nothing.
+pub const EXIT_WAIT: Duration = Duration::from_secs(10);
 
 /// The target of what DPDK says itself: all of it is written where `--log-level` asks for it.
 const DPDK: &str = "dpdk";
@@ -72,7 +75,7 @@ pub fn lost_count() -> u64 {
 }
 
 /// Sends `tracing`'s events to standard error until the program ends, and panics with them. Once in a
-/// process; returns what has the last of them written when it is dropped.
+/// process; returns what writes the last of them when it is dropped.
 pub(crate) fn begin(program: &'static str) -> Flush {
     let lines = format::Lines::new(program);
     let fresh = Diagnostics {
@@ -83,11 +86,12 @@ pub(crate) fn begin(program: &'static str) -> Flush {
         said_count: AtomicU64::new(0),
     };
     if DIAGNOSTICS.set(fresh).is_err() {
-        return Flush { has_writer: true };
+        return Flush;
     }
     let diagnostics = DIAGNOSTICS.get().expect("it was set");
     let writer = std::thread::Builder::new().name("diagnostics".into());
-    let has_writer = writer.spawn(move || diagnostics.write()).is_ok();
+    // Without the thread, all is written in the end.
+    let _ = writer.spawn(move || diagnostics.write());
     let layer = tracing_subscriber::fmt::layer()
         .event_format(&diagnostics.lines)
         .with_ansi(false)
@@ -97,31 +101,25 @@ pub(crate) fn begin(program: &'static str) -> Flush {
     // Where the program has a subscriber of its own, events are its business.
     let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry().with(layer));
     std::panic::set_hook(Box::new(report_panic));
-    Flush { has_writer }
+    Flush
 }
 
-/// Has what is left written, in [`EXIT_WAIT`].
+/// Calls [`finish`] when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Flush {
-    has_writer: bool,
-}
+pub(crate) struct Flush;
 
 impl Drop for Flush {
     fn drop(&mut self) {
-        let Some(diagnostics) = DIAGNOSTICS.get() else { return };
-        diagnostics.settle();
-        if !self.has_writer {
-            diagnostics.queue.drain_to(&mut stderr());
-        }
-        diagnostics.queue.flush(EXIT_WAIT);
+        finish();
     }
 }
 
-/// Has what is left written, in [`EXIT_WAIT`], where the process ends without a return from `main`.
-pub(crate) fn flush() {
+/// Writes what is left, on the calling thread, which is about to end the program. Gives up a standard
+/// error that takes nothing for [`EXIT_WAIT`].
+pub(crate) fn finish() {
     if let Some(diagnostics) = DIAGNOSTICS.get() {
         diagnostics.settle();
-        diagnostics.queue.flush(EXIT_WAIT);
+        diagnostics.queue.finish(stderr().as_fd(), EXIT_WAIT);
     }
 }
 
@@ -251,6 +249,10 @@ impl<S: Subscriber> Filter<S> for &'static Diagnostics {
     }
 }
 
+/// What the text of a panic begins with that aborts the process once it is reported.
+const ABORTING: [&str; 2] =
+    ["panic in a function that cannot unwind", "panic in a destructor during cleanup"];
+
 /// A panic is a message like any other: the standard hook would wait for standard error.
 fn report_panic(panic: &PanicHookInfo<'_>) {
     let thread = std::thread::current();
@@ -262,5 +264,11 @@ fn report_panic(panic: &PanicHookInfo<'_>) {
         tracing::error!("thread {name} panicked{place}: {text}; {backtrace}");
     } else {
         tracing::error!("thread {name} panicked{place}: {text}");
+    }
+    if let Some(diagnostics) = DIAGNOSTICS.get()
+        && ABORTING.iter().any(|start| text.starts_with(start))
+    {
+        // Not `finish`: this thread may have any lock of what it sends.
+        diagnostics.queue.finish(stderr().as_fd(), EXIT_WAIT);
     }
 }

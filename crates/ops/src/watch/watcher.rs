@@ -167,7 +167,7 @@ impl<'a> Watcher<'a> {
                 tracing::error!("standard output: {error}");
             }
         }
-        diagnostics::flush();
+        diagnostics::finish();
         exit()
     }
 }
