@@ -36,7 +36,8 @@
 //!   nothing waits for clients, there are at most [`CLIENT_COUNT_MAX`], and each has one request of
 //!   at most 64 KiB and one answer of at most 16 MiB.
 //! - Nor does a client that scrapes metrics: their thread serves at most [`SCRAPE_COUNT_MAX`], each for
-//!   at most [`SCRAPE_WAIT`], and has the control thread collect at most 20 times a second.
+//!   at most [`SCRAPE_WAIT`], and has the control thread collect at most 10 times a second. Clients share
+//!   places by their addresses, and wait for one in the order in which they come.
 //! - Only the user that the program runs as, and root, can connect. The socket has mode 0600 before
 //!   it has a path.
 //! - A running program's socket is never taken away by a second one; one that was left behind is

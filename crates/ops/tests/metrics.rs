@@ -6,9 +6,10 @@ use hotloop_engine::{Chain, Control, Deployment, Engine, Graph, Plan, source};
 use hotloop_ops::{Metric, Metrics, SCRAPE_COUNT_MAX, Scrape};
 use hotloop_stage::{Burst, Source};
 use numbers::{Even, Nothing, Number};
+use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use std::convert::Infallible;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -49,6 +50,10 @@ fn plan(is_over: &AtomicBool) -> Plan<impl Graph> {
 
 const SCRAPES: Metric = Metric::counter("nf_scrapes_total", &[], "Scrapes answered.");
 
+/// So many series that an answer is longer than what the kernel keeps for a client that doesn't read.
+const SERIES: Metric = Metric::gauge("nf_series", &["series"], "Nothing.");
+const SERIES_COUNT: usize = 2_000;
+
 /// Tests run one after the other: one of them counts the threads of this process.
 static ALONE: Mutex<()> = Mutex::new(());
 
@@ -68,6 +73,9 @@ fn serving(clients: impl FnOnce(SocketAddr) + Send) {
             let mut count = |scrape: &mut Scrape| {
                 scrape_count += 1;
                 scrape.add(&SCRAPES, &[], scrape_count);
+                for series in 0..SERIES_COUNT {
+                    scrape.add(&SERIES, &[&format!("{series:0>180}")], 0);
+                }
             };
             while !clients.is_finished() {
                 metrics.answer(control, &mut count);
@@ -202,7 +210,7 @@ impl Drop for Ends<'_> {
 
 #[test]
 fn clients_that_send_or_ask_for_much_take_no_memory_and_no_threads() {
-    // Each is two threads: six of the eight places are theirs.
+    // Each is two threads.
     const ATTACKER_COUNT: usize = 3;
     const GROWTH_KIB_MAX: u64 = 64 << 10;
     serving(|address| {
@@ -230,18 +238,8 @@ fn clients_that_send_or_ask_for_much_take_no_memory_and_no_threads() {
                 scope.spawn(move || endless(GET));
             }
             let threads = own("Threads:");
-            let mut answered_count = 0;
-            let start = Instant::now();
-            while answered_count < 20 {
-                assert!(start.elapsed() < PATIENCE, "{answered_count} scrapes in {PATIENCE:?}");
-                // Where all places are taken, a scrape fails: Prometheus tries again.
-                let Ok(mut stream) = TcpStream::connect(address) else { continue };
-                let mut answer = String::new();
-                let sent = stream.write_all(GET).and_then(|()| stream.read_to_string(&mut answer));
-                if sent.is_ok() && answer.starts_with("HTTP/1.1 200 OK") {
-                    has(&answer, "hotloop_ledger_plausible 1");
-                    answered_count += 1;
-                }
+            for _ in 0..20 {
+                has(&scraped(address), "hotloop_ledger_plausible 1");
             }
             assert_eq!(own("Threads:"), threads);
         });
@@ -249,4 +247,85 @@ fn clients_that_send_or_ask_for_much_take_no_memory_and_no_threads() {
         assert!(grown < GROWTH_KIB_MAX, "{grown} KiB more");
         has(&scraped(address), "hotloop_ledger_plausible 1");
     });
+}
+
+/// Connects from an address of this machine.
+fn connected(from: IpAddr, to: SocketAddr) -> std::io::Result<TcpStream> {
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;
+    bind(&socket, &SocketAddr::new(from, 0))?;
+    connect(&socket, &to)?;
+    Ok(socket.into())
+}
+
+/// What a client does with the answer to a scrape.
+#[derive(Clone, Copy, Debug)]
+enum Attack {
+    /// Reads it, and asks again.
+    Read,
+    /// Goes away without it, and asks again.
+    Leave,
+    /// Keeps the connection, and opens more.
+    Hold,
+}
+
+impl Attack {
+    /// Scrapes in a loop.
+    fn run(self, from: IpAddr, address: SocketAddr, is_over: &AtomicBool) {
+        const HELD_COUNT: usize = 5;
+        let mut held = Vec::new();
+        while !is_over.load(Ordering::Relaxed) {
+            let Ok(mut stream) = connected(from, address) else { continue };
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            let sent = stream.write_all(GET);
+            match self {
+                Self::Read => drop(sent.and_then(|()| stream.read_to_end(&mut Vec::new()))),
+                Self::Leave => {}
+                Self::Hold if held.len() < HELD_COUNT => held.push(stream),
+                // Those that were let go make room for others.
+                Self::Hold => {
+                    held.retain_mut(|stream| !is_closed(stream));
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn clients_that_scrape_in_a_loop_keep_nobody_out() {
+    const ATTACKER_COUNT: usize = 20;
+    let (honest, other) = ("127.0.0.1".parse().unwrap(), "127.0.0.2".parse().unwrap());
+    for (attack, from) in [
+        (Attack::Read, honest),
+        (Attack::Read, other),
+        (Attack::Leave, honest),
+        (Attack::Leave, other),
+        (Attack::Hold, honest),
+        (Attack::Hold, other),
+    ] {
+        serving(|address| {
+            let is_over = AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                let over = Ends(&is_over);
+                for _ in 0..ATTACKER_COUNT {
+                    scope.spawn(|| attack.run(from, address, over.0));
+                }
+                let mut failures = Vec::new();
+                for _ in 0..12 {
+                    std::thread::sleep(Duration::from_millis(50));
+                    let mut answer = String::new();
+                    let asked = connected(honest, address).and_then(|mut stream| {
+                        stream.set_read_timeout(Some(PATIENCE))?;
+                        stream.write_all(GET)?;
+                        stream.read_to_string(&mut answer)
+                    });
+                    if !answer.ends_with(&format!("{:0>180}\"}} 0\n", SERIES_COUNT - 1)) {
+                        failures.push((asked, answer.len()));
+                    }
+                }
+                let count = failures.len();
+                assert!(failures.is_empty(), "{attack:?} from {from}: {count} of 12: {failures:?}");
+            });
+        });
+    }
 }

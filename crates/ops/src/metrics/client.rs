@@ -4,18 +4,27 @@ use super::family::Format;
 use super::http::{self, HEAD_BYTES_MAX, Head};
 use rustix::event::PollFlags;
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{IpAddr, Ipv6Addr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a connection may last, whatever the client does.
 pub const CLIENT_WAIT: Duration = Duration::from_secs(10);
 
+/// How long a client may take for its request, and for its answer, where others wait for its place.
+pub const GRACE: Duration = Duration::from_millis(250);
+
 /// A connection. It holds at most the head of one request; answers are shared.
 #[derive(Debug)]
 pub struct Client {
     stream: TcpStream,
+    /// From where it is: places are shared by that.
+    pub address: IpAddr,
     pub phase: Phase,
+    /// Since when it is in its phase.
+    pub since: Instant,
+    /// It will send nothing more: most likely, it is gone.
+    pub has_closed: bool,
     /// When it is let go.
     pub end: Instant,
 }
@@ -34,9 +43,10 @@ pub enum Phase {
 }
 
 impl Client {
-    pub fn new(stream: TcpStream, now: Instant) -> io::Result<Self> {
+    pub fn new(stream: TcpStream, address: IpAddr, now: Instant) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
-        Ok(Self { stream, phase: Phase::Reading(Vec::new()), end: now + CLIENT_WAIT })
+        let (phase, end) = (Phase::Reading(Vec::new()), now + CLIENT_WAIT);
+        Ok(Self { stream, address: network(address), phase, since: now, has_closed: false, end })
     }
 
     pub const fn stream(&self) -> &TcpStream {
@@ -45,18 +55,34 @@ impl Client {
 
     /// What it waits for from its side.
     pub const fn events(&self) -> PollFlags {
-        match self.phase {
+        let events = match self.phase {
             Phase::Reading(_) => PollFlags::IN,
             Phase::Waiting(_) | Phase::Asked(_) => PollFlags::empty(),
             Phase::Sending(..) => PollFlags::OUT,
-        }
+        };
+        if self.has_closed { events } else { events.union(PollFlags::RDHUP) }
+    }
+
+    /// Whether it is the client that has to do something, and not the program.
+    pub const fn is_awaited(&self) -> bool {
+        self.has_closed || matches!(self.phase, Phase::Reading(_) | Phase::Sending(..))
+    }
+
+    /// Whether it has had its time.
+    pub fn is_late(&self, now: Instant) -> bool {
+        self.has_closed || (self.is_awaited() && now >= self.since + GRACE)
+    }
+
+    /// Begins another phase.
+    pub fn enter(&mut self, phase: Phase, now: Instant) {
+        (self.phase, self.since) = (phase, now);
     }
 
     /// Goes on as far as goes without waiting. An error says that nothing more is to be done for it.
-    pub fn go_on(&mut self) -> io::Result<()> {
+    pub fn go_on(&mut self, now: Instant) -> io::Result<()> {
         if let Phase::Reading(head) = &mut self.phase {
             let is_ended = read(&mut self.stream, head)?;
-            self.phase = match Head::read(head) {
+            let phase = match Head::read(head) {
                 Head::Partial if is_ended => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Head::Partial => return Ok(()),
                 Head::Scrape(format) => Phase::Waiting(format),
@@ -64,11 +90,20 @@ impl Client {
                     Phase::Sending(http::refused(status, what).into(), 0)
                 }
             };
+            self.enter(phase, now);
         }
         match &mut self.phase {
             Phase::Sending(answer, sent_bytes) => send(&mut self.stream, answer, sent_bytes),
             _ => Ok(()),
         }
+    }
+}
+
+/// What counts as one address: of IPv6, the network of 64 bits, of which one host may have all.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+        v4 => v4,
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A thread of their own serves a few clients, of which it waits for none. For a scrape it asks the
 //! control thread, which reads what `ctl status`, `counters` and `xstats` read: cores learn nothing of
-//! it. Whatever clients do, the control thread collects metrics at most 20 times a second.
+//! it. Whatever clients do, the control thread collects metrics at most 10 times a second.
 
 mod client;
 mod collect;
@@ -28,8 +28,8 @@ use std::time::{Duration, Instant};
 /// The version of the names of metrics, drop reasons, and keys of JSON, in `docs/schema.json`.
 pub const SCHEMA_VERSION: u32 = 2;
 
-/// How much time is at least between two scrapes: what comes sooner waits.
-const COLLECT_INTERVAL: Duration = Duration::from_millis(50);
+/// How much time is at least between two collections: scrapes that come sooner wait, and share the next.
+const COLLECT_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What a program takes to serve metrics. Flattened into its own arguments.
 #[derive(Args, Clone, Debug, Default)]
@@ -61,7 +61,8 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 ///
 /// It serves `GET /metrics`, as OpenMetrics 1.0 if the client accepts that and otherwise in Prometheus's text
 /// format 0.0.4, to at most [`SCRAPE_COUNT_MAX`] clients at a time, each for at most [`SCRAPE_WAIT`];
-/// a request has at most 8 KiB, and each connection one.
+/// a request has at most 8 KiB, and each connection one. More clients wait for a place: those that are
+/// slow, and those of an address that has more places than others, make room for them.
 #[derive(Debug)]
 pub struct Metrics {
     address: SocketAddr,
@@ -86,6 +87,7 @@ impl Metrics {
         };
         let listener = TcpListener::bind(address).map_err(cannot_be_had)?;
         listener.set_nonblocking(true).map_err(cannot_be_had)?;
+        rustix::net::listen(&listener, server::BACKLOG).map_err(|it| cannot_be_had(it.into()))?;
         let address = listener.local_addr().map_err(cannot_be_had)?;
         let failed = |error: std::io::Error| Failure::Run(format!("--metrics {address}: {error}"));
         let wake = Wake::new().map_err(failed)?;
@@ -96,6 +98,7 @@ impl Metrics {
             asks: ask,
             scrapes: scraped,
             clients: Vec::with_capacity(server::CLIENT_COUNT_MAX),
+            next: None,
             is_asked: false,
         };
         let (ready, is_ready) = mpsc::channel();

@@ -1,19 +1,28 @@
 //! The thread that serves metrics: a few connections, none of which it waits for.
+//!
+//! Clients are served in the order in which they come. Where all places are taken, the next one waits for
+//! the first that becomes free, and all others wait to be accepted. A client that takes longer than
+//! [`GRACE`](super::client::GRACE) for its part gives its place up, and one of an address that has more places
+//! than another gives it up at once: so neither clients that ask again and again, nor those that never read,
+//! keep out one that asks once in a while.
 
-use super::client::{Client, Phase};
+use super::client::{Client, GRACE, Phase};
 use super::family::{Format, Scrape};
 use super::http;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use std::cmp::Reverse;
 use std::io;
-use std::net::TcpListener;
+use std::net::{IpAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use std::time::{Duration, Instant};
 
-/// How many clients are served at a time. Where there are as many, a new one takes the place of the
-/// one that has not finished its request, or not taken its answer, for longest.
-pub const CLIENT_COUNT_MAX: usize = 8;
+/// How many clients are served at a time; more wait to be accepted.
+pub const CLIENT_COUNT_MAX: usize = 32;
+
+/// How many connections may wait to be accepted, unless `net.core.somaxconn` is lower.
+pub const BACKLOG: i32 = 1024;
 
 /// How long the thread rests where the system accepts no connection: too many files are open.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
@@ -47,6 +56,8 @@ pub struct Server {
     /// Where they come. The other end goes when nobody is to be served any more.
     pub scrapes: Receiver<Arc<Scrape>>,
     pub clients: Vec<Client>,
+    /// The one that is next, where there is no place for it.
+    pub next: Option<Client>,
     pub is_asked: bool,
 }
 
@@ -61,69 +72,99 @@ impl Server {
         self.wait();
         self.wake.clear();
         match self.scrapes.try_recv() {
-            Ok(scrape) => self.hand_out(&scrape),
+            Ok(scrape) => self.hand_out(&scrape, Instant::now()),
             Err(TryRecvError::Empty) => {}
             Err(end) => return Err(end),
         }
         let now = Instant::now();
+        self.clients.retain_mut(|client| client.go_on(now).is_ok() && now < client.end);
+        // Last: where the next one finds no place, there are others whose end wakes this thread.
         self.accept(now);
-        self.clients.retain_mut(|client| client.go_on().is_ok() && now < client.end);
         self.ask();
         Ok(())
     }
 
     fn wait(&mut self) {
-        let first = self.clients.iter().map(|client| client.end).min();
-        let left = first.map(|end| end.saturating_duration_since(Instant::now()));
+        // When a client is late, the next may get its place.
+        let (now, has_next) = (Instant::now(), self.next.is_some());
+        let late = |client: &Client| Some(client.since + GRACE).filter(|it| has_next && *it > now);
+        let due = |client: &Client| late(client).map_or(client.end, |late| late.min(client.end));
+        let first = self.clients.iter().map(due).min();
+        let left = first.map(|end| end.saturating_duration_since(now));
         // A millisecond more, so that the end has come when the thread wakes.
         let left = left.map(|left| left + Duration::from_millis(1));
         let left = left.and_then(|left| Timespec::try_from(left).ok());
-        let mut waited = vec![
-            PollFd::new(&self.listener, PollFlags::IN),
-            PollFd::new(&*self.wake.0, PollFlags::IN),
-        ];
+        let accepts = if self.next.is_some() { PollFlags::empty() } else { PollFlags::IN };
+        let mut waited =
+            vec![PollFd::new(&self.listener, accepts), PollFd::new(&*self.wake.0, PollFlags::IN)];
         waited.extend(self.clients.iter().map(|it| PollFd::new(it.stream(), it.events())));
         if poll(&mut waited, left.as_ref()).is_err() {
             return; // interrupted: everything is looked at, and nothing waits
         }
+        let events: Vec<_> = waited[2..].iter().map(PollFd::revents).collect();
+        let mut events = events.into_iter();
         let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
-        let is_gone: Vec<_> = waited[2..].iter().map(|fd| fd.revents().intersects(gone)).collect();
-        let mut is_gone = is_gone.into_iter();
-        self.clients.retain(|_| is_gone.next() == Some(false));
+        self.clients.retain_mut(|client| {
+            let events = events.next().unwrap_or(gone);
+            client.has_closed |= events.contains(PollFlags::RDHUP);
+            !events.intersects(gone)
+        });
     }
 
+    /// Gives places to those that come, as far as there are any.
     fn accept(&mut self, now: Instant) {
         for _ in 0..CLIENT_COUNT_MAX {
-            match self.listener.accept() {
-                Ok((stream, _)) => {
-                    if let Ok(client) = Client::new(stream, now)
-                        && self.has_room()
-                    {
-                        self.clients.push(client);
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // Another client went away before it was accepted.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-                Err(_) => return std::thread::sleep(ACCEPT_REST),
+            if self.next.is_none() {
+                self.next = self.accept_one(now);
+            }
+            let Some(next) = &self.next else { return };
+            if !self.has_room(next.address, now) {
+                return;
+            }
+            if let Some(mut client) = self.next.take() {
+                client.since = now;
+                self.clients.push(client);
             }
         }
     }
 
-    /// Makes room for a client. Those that wait for the program are left alone: the wait is short.
-    fn has_room(&mut self) -> bool {
+    /// The first client that waits to be accepted.
+    fn accept_one(&self, now: Instant) -> Option<Client> {
+        loop {
+            match self.listener.accept() {
+                Ok((stream, address)) => {
+                    if let Ok(client) = Client::new(stream, address.ip(), now) {
+                        return Some(client);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
+                // Another client went away before it was accepted.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(_) => {
+                    std::thread::sleep(ACCEPT_REST);
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// Makes room for a client of this address. Those that wait for the program are left alone: the wait
+    /// is short.
+    fn has_room(&mut self, address: IpAddr, now: Instant) -> bool {
         if self.clients.len() < CLIENT_COUNT_MAX {
             return true;
         }
-        // The first are the oldest.
-        let reads = |client: &Client| matches!(client.phase, Phase::Reading(_));
-        let sends = |client: &Client| matches!(client.phase, Phase::Sending(..));
-        let position = self.clients.iter().position(reads);
-        let Some(position) = position.or_else(|| self.clients.iter().position(sends)) else {
-            return false;
+        let count_of = |address| self.clients.iter().filter(|it| it.address == address).count();
+        let own_count = count_of(address);
+        let rank = |client: &Client| {
+            let count = count_of(client.address);
+            let is_late = count >= own_count && client.is_late(now);
+            let has_more = count > own_count + 1 && client.is_awaited();
+            (is_late || has_more).then_some((count, Reverse(client.since)))
         };
-        self.clients.remove(position);
-        true
+        let ranked = self.clients.iter().enumerate();
+        let first = ranked.filter_map(|(index, it)| Some((rank(it)?, index))).max();
+        first.map(|(_, index)| self.clients.remove(index)).is_some()
     }
 
     /// Asks for metrics, where clients wait for some.
@@ -133,6 +174,7 @@ impl Server {
         }
         for client in &mut self.clients {
             if let Phase::Waiting(format) = client.phase {
+                // It is the same wait.
                 client.phase = Phase::Asked(format);
                 self.is_asked = true;
             }
@@ -144,7 +186,7 @@ impl Server {
     }
 
     /// Gives metrics to those that they were asked for.
-    fn hand_out(&mut self, scrape: &Arc<Scrape>) {
+    fn hand_out(&mut self, scrape: &Arc<Scrape>, now: Instant) {
         self.is_asked = false;
         let mut answers: [(Format, Option<Arc<[u8]>>); 2] =
             [(Format::Text, None), (Format::OpenMetrics, None)];
@@ -153,7 +195,7 @@ impl Server {
             for (format, answer) in answers.iter_mut().filter(|(format, _)| *format == wanted) {
                 let answer = answer
                     .get_or_insert_with(|| http::found(*format, &scrape.written(*format)).into());
-                client.phase = Phase::Sending(Arc::clone(answer), 0);
+                client.enter(Phase::Sending(Arc::clone(answer), 0), now);
             }
         }
     }
