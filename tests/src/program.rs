@@ -37,6 +37,26 @@ impl Program {
         program
     }
 
+    /// Starts it, and waits for a moment before it runs: `is_early` is asked with the number of its process.
+    /// It can only be ended.
+    ///
+    /// # Panics
+    /// Where it ends before, or the moment does not come within a minute.
+    #[must_use]
+    pub fn begin(mut command: Command, mut is_early: impl FnMut(u32) -> bool) -> Self {
+        let name = command.get_program().to_owned();
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let child = child.expect("the program starts");
+        let (mut program, started) =
+            (Self { name, control: PathBuf::new(), child }, Instant::now());
+        while !is_early(program.id()) {
+            assert_eq!(program.child.try_wait().expect("it is a child"), None, "it has ended");
+            assert!(started.elapsed() < PATIENCE, "it does not start");
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        program
+    }
+
     /// The number of its process.
     #[must_use]
     pub fn id(&self) -> u32 {

@@ -224,6 +224,13 @@ impl<'a> Control<'a> {
         signals();
     }
 
+    /// Whether SIGINT or SIGTERM has come since they are [caught](Self::catch_signals). For what waits before
+    /// a run: the run itself would end at once.
+    #[must_use]
+    pub fn signal_came() -> bool {
+        signals().load(Ordering::Relaxed)
+    }
+
     /// Waits for SIGINT or SIGTERM, for the end of every source, or for a stage's panic.
     pub fn wait_for_signal(&self) -> Waited {
         self.wait(None, Some(&signals()))

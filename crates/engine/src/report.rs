@@ -196,6 +196,19 @@ impl Report {
         report
     }
 
+    /// The account of a run that never began, as a signal came before: no packets, and whole.
+    #[must_use]
+    pub fn of_no_run() -> Self {
+        Self {
+            deployment: "none".to_owned(),
+            balanced: true,
+            pools_whole: true,
+            devices: DeviceTotals { received: Some(0), sent: Some(0), tx_failed: 0 },
+            notes: vec!["a signal came before the run began".to_owned()],
+            ..Self::summed(Deployment::run_to_completion(1), &[])
+        }
+    }
+
     fn summed(deployment: Deployment, ends: &[CoreEnd]) -> Self {
         let now = Snapshot::of(deployment, ends.iter().map(|end| &end.core));
         let mut stages: Vec<(usize, PlaceCounts)> = Vec::new();

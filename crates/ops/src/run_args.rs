@@ -16,7 +16,7 @@ use crate::stall_args::StallArgs;
 use crate::watch::{Watching, run_watched};
 use clap::{Args, ValueEnum};
 use hotloop_dpdk::Eal;
-use hotloop_engine::{Deployment, Engine, Graph, Plan, Report};
+use hotloop_engine::{Control, Deployment, Engine, Graph, Plan, Report};
 use std::time::Duration;
 
 /// The arguments of a program that runs one graph on DPDK's devices. Flattened into its own arguments:
@@ -81,11 +81,14 @@ pub struct RunArgs {
 
 impl RunArgs {
     /// Starts to write messages as the arguments say, and binds the control socket of the program
-    /// `name`.
+    /// `name`. From then on SIGINT and SIGTERM end the run, also where they come before it begins, and not
+    /// the process: to be called before anything that may take long, which looks whether
+    /// [a signal came](Control::signal_came) where it waits.
     ///
     /// # Errors
     /// As [`ControlArgs::bind`].
     pub fn begin(&self, name: &str) -> Result<Option<Socket>, Failure> {
+        Control::catch_signals();
         self.log.begin();
         Ok(self.control.bind(name)?)
     }

@@ -1,6 +1,6 @@
 //! Asking the program how it is while it runs, and when it doesn't.
 
-use hotloop_tests::tool;
+use hotloop_tests::{Program, tool};
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -191,4 +191,18 @@ fn what_cannot_be_asked_ends_in_exit_code_2() {
     let help = output(folder.path(), &["ctl", "--help"]);
     assert_eq!((help.status.code(), help.stderr.len()), (Some(0), 0));
     assert!(String::from_utf8_lossy(&help.stdout).contains("counters"));
+}
+
+#[test]
+fn a_signal_that_comes_before_it_runs_ends_it_with_a_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let command = hello_forward(folder.path(), &["--report", "json"]);
+    let socket = folder.path().join("hotloop/hello-forward.sock");
+    // EAL starts after that.
+    let (report, errors) = Program::begin(command, |_| socket.exists()).end();
+    assert_eq!(
+        (&report["balanced"], &report["pools_whole"]),
+        (&true.into(), &true.into()),
+        "{errors}"
+    );
 }

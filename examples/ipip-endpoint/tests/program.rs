@@ -2,6 +2,7 @@
 
 use hotloop::packet::build::{tcp, udp};
 use hotloop_ops::capture::{read_frames, write_frames};
+use hotloop_tests::Program;
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -101,4 +102,24 @@ fn bad_input_ends_in_one_line_and_exit_code_2() {
         assert_eq!(matching.len(), 1, "{arguments:?}: {errors}");
         assert!(output.stdout.is_empty());
     }
+}
+
+#[test]
+fn a_signal_that_comes_before_it_runs_ends_it_with_a_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let tap = format!("hlearly{}", std::process::id() % 10_000);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ipip-endpoint"));
+    command.env("XDG_RUNTIME_DIR", folder.path()).args(["--port", "net_null0", "--tap", &tap]);
+    command.args(["--address", "10.0.0.1", "--balancer", "192.0.2.0/26", "--report", "json"]);
+    if rustix::process::geteuid().as_raw() != 0 {
+        return println!("skipped: a TAP interface is made by root");
+    }
+    let socket = folder.path().join("hotloop/ipip-endpoint.sock");
+    // EAL starts after that.
+    let (report, errors) = Program::begin(command, |_| socket.exists()).end();
+    assert_eq!(
+        (&report["balanced"], &report["pools_whole"]),
+        (&true.into(), &true.into()),
+        "{errors}"
+    );
 }

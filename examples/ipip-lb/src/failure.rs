@@ -1,5 +1,6 @@
 //! What makes the program end with another exit code than 0.
 
+use hotloop::engine::Control;
 use hotloop_ops::capture::CaptureError;
 use std::fmt;
 use std::path::Path;
@@ -51,6 +52,8 @@ pub enum Failure {
     Input(BadInput),
     /// The run failed, or its ledger is not whole: exit code 1.
     Run(String),
+    /// SIGINT or SIGTERM came before the run began: exit code 0.
+    Ended,
 }
 
 impl Failure {
@@ -60,8 +63,17 @@ impl Failure {
         match self {
             Self::Input(_) => ExitCode::from(2),
             Self::Run(_) => ExitCode::FAILURE,
+            Self::Ended => ExitCode::SUCCESS,
         }
     }
+}
+
+/// What fails while nothing has begun yet is of no interest where a signal has come meanwhile.
+///
+/// # Errors
+/// What failed, or else [`Failure::Ended`].
+pub fn unless_ended<T>(result: Result<T, impl Into<Failure>>) -> Result<T, Failure> {
+    result.map_err(|error| if Control::signal_came() { Failure::Ended } else { error.into() })
 }
 
 impl fmt::Display for Failure {
@@ -69,6 +81,7 @@ impl fmt::Display for Failure {
         match self {
             Self::Input(error) => error.fmt(f),
             Self::Run(message) => f.write_str(message),
+            Self::Ended => f.write_str("a signal came before the run began"),
         }
     }
 }

@@ -3,6 +3,7 @@
 //! 0: all well. 1: the run failed, or its ledger is not whole. 2: something that was given to the
 //! program is wrong. Reports go to standard output, messages to standard error.
 
+use hotloop::engine::Control;
 use hotloop_ops::ReportFormat;
 use hotloop_ops::{Hangup, print, print_in_time};
 use ipip_lb::check::Understood;
@@ -25,9 +26,14 @@ fn main() -> ExitCode {
     })
 }
 
-/// Comes first: a SIGHUP that asks for a reload may come at any time, also while DPDK starts.
+/// Comes first: a SIGHUP that asks for a reload may come at any time, also while DPDK starts, and what ends
+/// a run may come before it begins.
 fn expect_signals() -> Result<(), Failure> {
-    match std::env::args_os().nth(1).is_some_and(|command| command == "run") {
+    let command = std::env::args_os().nth(1).unwrap_or_default();
+    if command == "run" || command == "replay" {
+        Control::catch_signals();
+    }
+    match command == "run" {
         true => Hangup::expect().map_err(|error| Failure::Run(format!("SIGHUP: {error}"))),
         false => Ok(()),
     }

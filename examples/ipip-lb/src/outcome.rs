@@ -42,6 +42,13 @@ impl Outcome {
         Self { report, summary, replayed: None, failures }
     }
 
+    /// Of a run that never began, as a signal came before.
+    #[must_use]
+    pub fn of_no_run() -> Self {
+        let summary = (String::new(), Value::Null);
+        Self { report: Some(Report::of_no_run()), summary, replayed: None, failures: Vec::new() }
+    }
+
     /// Of a run that replayed a capture.
     #[must_use]
     pub fn replayed(self, replayed: Replayed) -> Self {

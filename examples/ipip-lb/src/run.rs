@@ -8,7 +8,7 @@ use crate::cli::Run;
 use crate::config::{self, Config, ConfigError, Side};
 use crate::control::{Handover, JOURNAL_MAX, Keeper, Node, Operator, Sharing, operator_file};
 use crate::exception::{self, KernelInterface};
-use crate::failure::{BadInput, Failure};
+use crate::failure::{BadInput, Failure, unless_ended};
 use crate::guard::Guard;
 use crate::hashes::PUBLIC_HASHES;
 use crate::hugepages::{self, CheckedQueue};
@@ -34,13 +34,17 @@ use std::time::{Duration, Instant, SystemTime};
 /// How long connections of a predecessor are entered before clients are answered in between.
 const ENTERING: Duration = Duration::from_millis(50);
 
-/// Balances until SIGINT or SIGTERM, the end of the duration, or of every device that has one.
+/// Balances until SIGINT or SIGTERM, the end of the duration, or of every device that has one. A signal
+/// that comes before is looked at where it waits for a store or another program, and once it runs.
 ///
 /// # Errors
 /// Something that is wrong with the arguments, the configuration or a device; the outcome
 /// reports a run that fails.
 pub fn run(args: &Run) -> Result<Outcome, Failure> {
-    let (mut outcome, left) = run_to_end(args)?;
+    let (mut outcome, left) = match run_to_end(args) {
+        Err(Failure::Ended) => return Ok(Outcome::of_no_run()),
+        ended => ended?,
+    };
     // Nothing of this program is in the way of another one any more.
     if let Some(left) = left
         && let Err(why) = left.hand_over()
@@ -54,7 +58,7 @@ pub fn run(args: &Run) -> Result<Outcome, Failure> {
 
 /// As [`run`], and closes everything. Where another program takes over, what is for that is left.
 fn run_to_end(args: &Run) -> Result<(Outcome, Option<Left>), Failure> {
-    let (config, stored) = args.common.start(Patience::Endless)?;
+    let (config, stored) = unless_ended(args.common.start(Patience::Endless))?;
     let notes = Understood(&config).notes();
     hugepages::check_arguments(&args.eal, &config)?;
     let stall_max = stall_max(args, &config);

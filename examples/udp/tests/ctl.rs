@@ -1,5 +1,6 @@
 //! Asking the programs how they are while they run, and when they don't.
 
+use hotloop_tests::Program;
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -95,5 +96,30 @@ fn where_no_program_runs_the_path_is_named_and_the_exit_code_is_2() {
             message.contains(path.to_str().unwrap()) && message.contains("--control PATH"),
             "{message}"
         );
+    }
+}
+
+#[test]
+fn a_signal_that_comes_before_they_run_ends_them_with_a_report() {
+    let silent = "net_null0,no-rx=1";
+    let neighbour = ["--from", "192.0.2.1", "--next-hop", "--link-wait", "3600", "192.0.2.2"];
+    for (program, name, arguments) in [
+        (SINK, "udp-sink", &["--port", silent][..]),
+        (SINK, "udp-sink", &["127.0.0.1:40999"]),
+        (SOURCE, "udp-source", &["--port", silent, "192.0.2.2"]),
+        // It asks for a neighbour's address, and nobody answers.
+        (SOURCE, "udp-source", &[&["--port", silent], &neighbour[..]].concat()),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = command(program, folder.path(), arguments);
+        command.args(["--report", "json"]);
+        let socket = folder.path().join(format!("hotloop/{name}.sock"));
+        let (report, errors) = Program::begin(command, |_| socket.exists()).end();
+        assert_eq!(
+            (&report["balanced"], &report["pools_whole"]),
+            (&true.into(), &true.into()),
+            "{errors}"
+        );
+        assert!(!arguments.contains(&"--next-hop") || report["sent"] == 0, "{report}");
     }
 }

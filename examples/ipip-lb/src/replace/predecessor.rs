@@ -5,7 +5,7 @@ use super::inheritance::{Inheritance, Inherited};
 use super::link::Link;
 use super::{COMMAND, arguments};
 use crate::config::Config;
-use crate::failure::{BadInput, Failure};
+use crate::failure::{BadInput, Failure, unless_ended};
 use crate::sync::{Change, Record};
 use hotloop::engine::Control;
 use hotloop::packet::flow_key::FlowKey;
@@ -38,13 +38,12 @@ const ANSWER_BYTES_MAX: usize = 64 << 10;
 /// Has the program that runs at the control socket release everything, and returns that.
 ///
 /// # Errors
-/// It does not, and goes on; or it has ended.
+/// It does not, and goes on; or it has ended. [`Failure::Ended`] where a signal came before it was to.
 pub fn take_over(control: &ControlArgs, config: &Config) -> Result<Inherited, Failure> {
     let path = control.control.clone().unwrap_or_else(|| socket_path("ipip-lb"));
-    let mut predecessor = Predecessor::ask(&path, config)?;
-    predecessor.learn()?;
+    let mut predecessor = unless_ended(Predecessor::ask(&path, config))?;
+    unless_ended(predecessor.learn())?;
     // From here on a signal ends the run, which begins now: the other program ends in any case.
-    Control::catch_signals();
     predecessor.take_over()
 }
 
@@ -92,6 +91,9 @@ impl Predecessor {
         while !self.link.status().has_its_snapshot {
             let said = self.turn();
             said.and_then(|said| refused(said.as_ref())).map_err(|why| self.failed(&why))?;
+            if Control::signal_came() {
+                return Err(Failure::Ended);
+            }
             if Instant::now() > deadline {
                 let s = SNAPSHOT_MAX.as_secs();
                 return Err(self.failed(&format!("its snapshot takes longer than {s} s")));

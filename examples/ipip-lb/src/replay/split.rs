@@ -1,6 +1,7 @@
 //! One capture in, one capture a receiving core out.
 
 use crate::failure::BadInput;
+use hotloop::engine::Control;
 use hotloop_ops::capture::{Capture, CaptureWriter, Contents};
 use std::fs::File;
 use std::io::BufWriter;
@@ -37,7 +38,7 @@ fn unwritable(error: &dyn std::fmt::Display) -> BadInput {
 }
 
 /// Writes each frame of `capture` into that of `queue_count` files which `queue` says, in the order
-/// in which they come. Time never goes back: not for any of them.
+/// in which they come, up to its end or a signal. Time never goes back: not for any of them.
 ///
 /// # Errors
 /// Whatever is wrong with the capture, and a folder that can't be written to.
@@ -52,7 +53,9 @@ pub fn split(
     };
     let mut writers = (0..queue_count).map(create).collect::<Result<Vec<_>, _>>()?;
     let (mut too_long_count, mut longest_bytes, mut now_ns) = (0, 0, 0);
-    while let Some(frame) = capture.next_frame()? {
+    while !Control::signal_came()
+        && let Some(frame) = capture.next_frame()?
+    {
         if frame.data.len() > FRAME_BYTES_MAX {
             too_long_count += 1;
             continue;

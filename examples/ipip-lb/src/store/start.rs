@@ -7,11 +7,15 @@ use super::etcd::{Bounds, Etcd};
 use super::layout::{self, Stored};
 use crate::config::{Config, ConfigError, Store};
 use crate::failure::BadInput;
+use hotloop::engine::Control;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// From one attempt to read a store to the next, where there is no copy.
 const WAIT: Duration = Duration::from_secs(1);
+
+/// How often it is looked for a signal meanwhile.
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How many attempts there are from one message to the next.
 const ATTEMPTS_A_MESSAGE: usize = 10;
@@ -21,7 +25,7 @@ const ATTEMPTS_A_MESSAGE: usize = 10;
 pub enum Patience {
     /// To say so.
     None,
-    /// To wait until the store has one.
+    /// To wait until the store has one, or a signal comes.
     Endless,
 }
 
@@ -50,14 +54,17 @@ pub fn start(
             return Ok(parse(copy)?);
         }
         let path = store.copy.display();
-        if patience == Patience::None {
+        if patience == Patience::None || Control::signal_came() {
             return Err(BadInput::new(format!("{error}; nor is there a copy in {path}")));
         }
         if attempt_count % ATTEMPTS_A_MESSAGE == 0 {
             tracing::error!("{error}; nor is there a copy in {path}: waiting for a configuration");
         }
         attempt_count += 1;
-        thread::sleep(WAIT);
+        let started = Instant::now();
+        while started.elapsed() < WAIT && !Control::signal_came() {
+            thread::sleep(LOOK_INTERVAL);
+        }
     }
 }
 

@@ -23,7 +23,8 @@ pub struct Own {
     pub mac: MacAddress,
 }
 
-/// Asks for the Ethernet addresses of `neighbours` on the port's link, again and again for so long.
+/// Asks for the Ethernet addresses of `neighbours` on the port's link, again and again for so long. Where a
+/// signal comes before the answers, there are addresses of zeros: nothing is sent then.
 ///
 /// # Errors
 /// [`Failure::Run`] with those that don't answer, or what keeps the port from starting.
@@ -77,15 +78,16 @@ impl Asking {
                 let places = neighbours.iter().zip(&mut known);
                 places.filter(|(it, _)| **it == address).for_each(|(_, known)| *known = Some(mac));
             }
-            if started.elapsed() >= wait {
+            if started.elapsed() >= wait || Control::signal_came() {
                 break;
             }
             thread::sleep(Duration::from_millis(1));
         }
         let silent = neighbours.iter().zip(&known).filter(|(_, mac)| mac.is_none());
         let silent: Vec<_> = silent.map(|(neighbour, _)| neighbour.to_string()).collect();
-        if silent.is_empty() {
-            return Ok(known.into_iter().flatten().collect());
+        if silent.is_empty() || Control::signal_came() {
+            let mac = |mac: Option<MacAddress>| mac.unwrap_or(MacAddress::new([0; 6]));
+            return Ok(known.into_iter().map(mac).collect());
         }
         Err(Failure::Run(format!(
             "no answer from {} within {} s: is it on this link? name the next hop by --next-hop=ADDRESS, or its \

@@ -150,7 +150,8 @@ impl<'a> Sending<'a> {
         mut socket: Option<&mut Socket>,
         mut metrics: Option<&mut Metrics>,
     ) {
-        if !self.has_link(control, socket.as_deref_mut(), metrics.as_deref_mut()) {
+        let has_link = self.has_link(control, socket.as_deref_mut(), metrics.as_deref_mut());
+        if !has_link || Control::signal_came() {
             return;
         }
         let started = Instant::now();
