@@ -10,6 +10,7 @@
 use super::error::{StoreError, StoreErrorKind};
 use super::etcd::{Etcd, KeyValue, Operation};
 use super::gateway::Key;
+use crate::excerpt::excerpt;
 use crate::health::quorum::{Down, Finding, name};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashSet};
@@ -131,7 +132,13 @@ impl Findings {
         for KeyValue { key, value, changed_at } in page.values {
             let Some(name) = key.strip_prefix(&from).filter(|name| *name != node) else { continue };
             let same = before.remove(name).filter(|(at, _)| *at == changed_at);
-            let finding = same.unwrap_or_else(|| (changed_at, parse(&value).map(Arc::new)));
+            let finding = same.unwrap_or_else(|| {
+                let down = parse(&value).unwrap_or_else(|| {
+                    warn_of(&key);
+                    None
+                });
+                (changed_at, down.map(Arc::new))
+            });
             self.known.insert(name.to_owned(), finding);
         }
         let counted = self.known.iter().filter_map(|(name, (_, down))| {
@@ -156,11 +163,21 @@ fn text(down: &Down) -> Option<String> {
     (text.len() <= VALUE_BYTES_MAX).then_some(text)
 }
 
-/// The names in a value; nothing where there are none that count.
-fn parse(text: &str) -> Option<HashSet<String>> {
+fn warn_of(key: &str) {
+    let key = excerpt(key);
+    tracing::warn!(
+        "{key}: not understood: what this node finds does not count until it writes that again"
+    );
+}
+
+/// The names in a value; [`None`] inside where they were too many. Nothing where no node has written it.
+fn parse(text: &str) -> Option<Option<HashSet<String>>> {
     let value: Value = serde_json::from_str(text).ok()?;
     let name = |it: &Value| it.as_str().map(str::to_owned);
-    value["down"].as_array()?.iter().map(name).collect()
+    match value.get("down")? {
+        Value::Null => Some(None),
+        names => Some(Some(names.as_array()?.iter().map(name).collect::<Option<_>>()?)),
+    }
 }
 
 #[cfg(test)]
@@ -189,12 +206,14 @@ mod tests {
     fn what_is_written_is_read_and_is_bounded() {
         let text_of_two = text(&down(2)).unwrap();
         assert_eq!(text_of_two, r#"{"down":["10.0.0.1 tcp 80","10.0.0.2 tcp 80"]}"#);
-        assert_eq!(parse(&text_of_two).unwrap().len(), 2);
-        assert_eq!(parse(&text(&Down::new()).unwrap()), Some(HashSet::new()));
+        assert_eq!(parse(&text_of_two).unwrap().unwrap().len(), 2);
+        assert_eq!(parse(&text(&Down::new()).unwrap()), Some(Some(HashSet::new())));
         let long = text(&down(40_000)).unwrap();
-        assert!(long.len() <= VALUE_BYTES_MAX && parse(&long).unwrap().len() == 40_000);
+        assert!(long.len() <= VALUE_BYTES_MAX && parse(&long).unwrap().unwrap().len() == 40_000);
         assert_eq!(text(&down(60_000)), None);
-        for wrong in ["", "{}", "[]", r#"{"down":null}"#, r#"{"down":[1]}"#, r#"{"down":"x"}"#] {
+        assert_eq!(parse(r#"{"down":null}"#), Some(None));
+        for wrong in ["", "{}", "[]", r#"{"down":[1]}"#, r#"{"down":"x"}"#, "99999999999999999999"]
+        {
             assert_eq!(parse(wrong), None, "{wrong}");
         }
     }

@@ -6,7 +6,7 @@ use super::etcd::Etcd;
 use super::findings::Findings;
 use super::layout::{self, Stored};
 use super::lease::Lease;
-use super::phases::{Action, Member, Snapshot, Store};
+use super::phases::{Action, CURRENT, Member, PREPARED, Snapshot, Store};
 use super::watch::{Found, Pace, Signal, StoreState, Task, lock};
 use crate::hashes::HashKey;
 use std::io;
@@ -212,7 +212,8 @@ impl Follower {
             // Nothing is in force.
             (_, Action::Adopt { revision: 0, .. }) => return Ok(()),
             (Some((_, stored)), _) => stored.text.clone(),
-            (None, _) => layout::text_of(&self.etcd, pointer, 0)?,
+            (None, Action::Prepare(..)) => layout::text_of(&self.etcd, (PREPARED, pointer), 0)?,
+            (None, _) => layout::text_of(&self.etcd, (CURRENT, pointer), 0)?,
         };
         let name = self.etcd.address().to_string();
         match *action {

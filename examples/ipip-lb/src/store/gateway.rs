@@ -83,7 +83,8 @@ impl Operation<'_> {
     }
 }
 
-/// A key and its value.
+/// A key and its value. What another program has written there need be no text: each part of it that is none is
+/// U+FFFD here, which whoever reads the value does not understand, and names the key.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct KeyValue {
     /// The key.
@@ -161,7 +162,10 @@ pub(super) fn page(answer: &Value) -> Option<Page> {
 fn key_value(kv: &Value) -> Option<KeyValue> {
     let text = |value: &Value| match value {
         Value::Null => Some(String::new()),
-        value => String::from_utf8(STANDARD.decode(value.as_str()?).ok()?).ok(),
+        value => {
+            let bytes = STANDARD.decode(value.as_str()?).ok()?;
+            Some(String::from_utf8_lossy(&bytes).into_owned())
+        }
     };
     let (key, value) = (text(&kv["key"])?, text(&kv["value"])?);
     Some(KeyValue { key, value, changed_at: number(&kv["mod_revision"])? })

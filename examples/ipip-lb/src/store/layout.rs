@@ -19,6 +19,8 @@
 use super::error::{StoreError, StoreErrorKind};
 use super::etcd::Etcd;
 use super::gateway::Key;
+use super::phases::CURRENT;
+use crate::excerpt::excerpt;
 use serde_json::{Value, json};
 use std::ops::Range;
 use toml::de::{DeTable, DeValue};
@@ -86,54 +88,65 @@ pub fn read_at(etcd: &Etcd, revision: i64) -> Result<Reading, StoreError> {
     let page = etcd.page(Key::One(&current_key(etcd)), revision, 1)?;
     let at = if revision == 0 { page.revision } else { revision };
     let Some(current) = page.values.first() else { return Ok(Reading { at, stored: None }) };
-    let text = text_of(etcd, &current.value, at)?;
+    let text = text_of(etcd, (CURRENT, &current.value), at)?;
     let name = etcd.address().to_string();
     Ok(Reading { at, stored: Some(Stored { name, revision: current.changed_at, text }) })
 }
 
-/// Reads the text that `current` names, or will name, where it says `pointer`: as of the revision `at`,
-/// or now where that is 0.
+/// Reads the text that `current` names, or will name, where `key`, without the prefix of the store, says
+/// `pointer`: as of the revision `at`, or now where that is 0.
 ///
 /// # Errors
 /// As [`read_at`].
-pub fn text_of(etcd: &Etcd, pointer: &str, at: i64) -> Result<String, StoreError> {
-    let wrong = |what: &str| {
+pub fn text_of(etcd: &Etcd, (key, pointer): (&str, &str), at: i64) -> Result<String, StoreError> {
+    let prefix = etcd.address().prefix();
+    let wrong = |key: &str, what: &str| {
         let problem = format!(
-            "{}: {what}, so it was not written by `ipip-lb cluster apply`; apply a configuration",
-            current_key(etcd)
+            "{prefix}{}: {what}, so it was not written by `ipip-lb cluster apply`; apply a configuration",
+            excerpt(key)
         );
         StoreError::new(StoreErrorKind::Content, etcd.address(), problem)
     };
-    let pointer = Pointer::read(pointer).ok_or_else(|| wrong("not understood"))?;
+    let pointer = Pointer::read(pointer).ok_or_else(|| wrong(key, "not understood"))?;
     if pointer.bytes > TEXT_BYTES_MAX {
-        return Err(wrong("too large"));
+        return Err(wrong(key, "too large"));
     }
-    let prefix = etcd.address().prefix();
     let (from, end) = pointer.parts_range();
-    let (mut from, end) = (format!("{prefix}{from}"), format!("{prefix}{end}"));
-    let (mut text, mut part_count) = (String::new(), 0);
+    let folder = from;
+    let (mut from, end) = (format!("{prefix}{folder}"), format!("{prefix}{end}"));
+    let (mut text, mut part_count, mut unreadable) = (String::new(), 0, None);
     loop {
         let page = etcd.page(Key::From(&from, &end), at, PAGE_PARTS)?;
         part_count += page.values.len();
-        page.values.iter().for_each(|part| text.push_str(&part.value));
-        match page.values.last() {
-            // The next key that there can be.
-            Some(last) if page.has_more && text.len() <= pointer.bytes => {
-                from = format!("{}\0", last.key);
+        for part in &page.values {
+            text.push_str(&part.value);
+            if part.value.contains(char::REPLACEMENT_CHARACTER) {
+                unreadable =
+                    unreadable.or_else(|| part.key.strip_prefix(prefix).map(str::to_owned));
             }
-            _ => break,
+        }
+        // The next key that there can be: the same again after one that is no text.
+        let next = page.values.last().map(|last| format!("{}\0", last.key));
+        match next.filter(|next| page.has_more && text.len() <= pointer.bytes && *next != from) {
+            Some(next) => from = next,
+            None => break,
         }
     }
-    if (part_count, text.len()) != (pointer.parts, pointer.bytes) {
-        return Err(wrong("its parts are not all there"));
+    if (part_count, text.len()) == (pointer.parts, pointer.bytes) {
+        return Ok(text);
     }
-    Ok(text)
+    if let Some(part) = unreadable {
+        return Err(wrong(&part, "not understood"));
+    }
+    let (parts, bytes, found) = (pointer.parts, pointer.bytes, text.len());
+    let counts = format!("{part_count} of {parts}, with {found} of {bytes} bytes");
+    Err(wrong(key, &format!("its parts are not all there: under {prefix}{folder} {counts}")))
 }
 
 /// The key that says which parts are in force: it changes whenever the configuration does.
 #[must_use]
 pub fn current_key(etcd: &Etcd) -> String {
-    format!("{}current", etcd.address().prefix())
+    format!("{}{CURRENT}", etcd.address().prefix())
 }
 
 /// What `current` says.

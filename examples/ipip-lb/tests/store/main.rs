@@ -2,6 +2,7 @@
 //! breaks the rules.
 #![allow(clippy::print_stdout, reason = "a test says what it skips")]
 
+mod bad_keys;
 mod change;
 mod command;
 mod etcd;

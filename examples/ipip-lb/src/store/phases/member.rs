@@ -112,8 +112,10 @@ impl Member {
             state.as_ref().is_some_and(|state| state.start == self.state.start)
         };
         self.is_registered &= state.as_ref().is_some_and(is_own);
-        // What came before this start may be of one that has ended; what came after it is another node.
-        self.is_replaced = self.was_registered && state.as_ref().is_some_and(|it| !is_own(it));
+        // What came before this start may be of one that has ended; what came after it is another node, unless no
+        // node has written it.
+        let is_other = matches!(&state, Some(Some(state)) if state.start != self.state.start);
+        self.is_replaced = self.was_registered && is_other;
         let proposed = seen.proposed();
         let known = self.proposal.as_ref().map(|(at, pointer)| (*at, pointer.as_str()));
         if proposed != known {
