@@ -236,7 +236,9 @@ fn a_node_does_not_start_with_a_file_that_it_does_not_understand() {
     }
     fs::remove_file(node.file()).unwrap();
     fs::create_dir(node.file()).unwrap();
-    assert!(node.refusal().contains("delete it to start by"));
+    assert!(
+        node.refusal().contains("kept/a.json is a folder, and only a regular file is replaced")
+    );
     fs::remove_dir(node.file()).unwrap();
     assert_eq!(backends(&node.start()), configured());
 
@@ -300,4 +302,44 @@ fn a_program_that_takes_over_keeps_what_it_was_handed() {
     wait_until("it is kept", || node.file().exists());
     drop(next);
     assert_eq!(backends(&node.start())[0], json!([9, "up", null]));
+}
+
+#[test]
+fn what_is_no_regular_file_is_refused_by_check_and_at_the_start_and_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().display();
+    fs::write(folder.path().join("target"), "as it was").unwrap();
+    std::os::unix::fs::symlink("target", folder.path().join("link")).unwrap();
+    let link = format!("{path}/link");
+    for (file, what) in [
+        ("/dev/null", "a device, a pipe or a socket"),
+        (&*link, "a symbolic link"),
+        ("/var", "a folder"),
+        ("/tmp/same", "store_copy too"),
+    ] {
+        for key in ["operator_file", "store_copy"] {
+            let other = if what == "store_copy too" { file } else { "/tmp/none/other" };
+            let keys = ["operator_file", "store_copy"]
+                .map(|it| (it, if it == key { file } else { other }));
+            let keys = keys.map(|(key, file)| format!("{key} = \"{file}\"\n")).concat();
+            let cluster =
+                format!("[cluster]\nnode = \"a\"\nstore = \"etcd://127.0.0.1:9\"\n{keys}");
+            let config = [&BALANCER.replace("mtu = 1500\n", ""), SILENT_PORT, &cluster].concat();
+            let run = command(folder.path(), &config);
+            let mut check = Command::new(env!("CARGO_BIN_EXE_ipip-lb"));
+            check.current_dir(folder.path()).args(["check", "--config", "lb.toml"]);
+            for mut command in [check, run] {
+                let output = command.output().unwrap();
+                let errors = errors(&output);
+                assert_eq!(output.status.code(), Some(2), "{key} = {file}: {errors}");
+                let named = if other == file { "operator_file" } else { key };
+                let parts = [&format!("cluster.{named}: "), file, what];
+                assert!(
+                    parts.iter().all(|part| errors.contains(*part)),
+                    "{key} = {file}: {errors}"
+                );
+            }
+        }
+    }
+    assert_eq!(fs::read_to_string(folder.path().join("target")).unwrap(), "as it was");
 }

@@ -105,10 +105,15 @@ pub fn cluster(
     Ok((cluster, store))
 }
 
-/// The file in which the node keeps what operators have changed.
-pub fn operator_file(section: &Section<'_>) -> Result<PathBuf, ConfigError> {
+/// The file in which the node keeps what operators have changed; the other one is the copy of its store.
+pub fn operator_file(section: &Section<'_>, store: Option<&Store>) -> Result<PathBuf, ConfigError> {
     let node = name(&section.required("node", "the node's name")?)?;
-    kept_file(section, OPERATOR_FILE, (&node, "operator.json"))
+    let file = kept_file(section, OPERATOR_FILE, (&node, "operator.json"))?;
+    if store.is_some_and(|store| store.copy == file) {
+        let problem = format!("{} is store_copy too; name another file", file.display());
+        return Err(section.error(OPERATOR_FILE, problem));
+    }
+    Ok(file)
 }
 
 /// The peers of the node called `node`, and how it talks to them.

@@ -64,7 +64,7 @@ pub fn config(file: &str, root: &Section<'_>) -> Result<Config, ConfigError> {
     let section = root.section("cluster")?;
     let cluster = section.as_ref().map(|it| cluster(it, &mut files)).transpose()?;
     let (cluster, store) = cluster.unwrap_or_default();
-    let operator_file = section.as_ref().map(operator_file).transpose()?;
+    let operator_file = section.as_ref().map(|it| operator_file(it, store.as_ref())).transpose()?;
     let health = root.section("health")?;
     let quorum = health.map(|it| quorum(&it, cluster.as_ref())).transpose()?.flatten();
     Ok(Config {

@@ -1,5 +1,6 @@
 //! A configuration of which a node's file has one part, and a store the part that all nodes share.
 
+use super::cluster::operator_file;
 use super::document::{Origin, Section};
 use super::{Config, ConfigError, Store, parse, store};
 use crate::config::parse::name;
@@ -17,7 +18,8 @@ const OF_NODE: [(&str, Option<&[&str]>); 6] = [
 ];
 
 impl Config {
-    /// The store that the file of a node names in this text, if it names one.
+    /// The store that the file of a node names in this text, if it names one. What the node keeps besides is checked
+    /// too: nothing else of the file is, where there is no store to be had.
     ///
     /// # Errors
     /// Text that is not TOML, and whatever is wrong with `[cluster]`.
@@ -27,7 +29,9 @@ impl Config {
         let root = Section::root(origin, table.get_ref());
         let Some(cluster) = root.section("cluster")? else { return Ok(None) };
         let node = name(&cluster.required("node", "the node's name, such as node = \"lb-a\"")?)?;
-        store::store(&cluster, &node)
+        let store = store::store(&cluster, &node)?;
+        operator_file(&cluster, store.as_ref())?;
+        Ok(store)
     }
 
     /// The configuration of a node: what its own file says, and what `shared` says to all. Both are

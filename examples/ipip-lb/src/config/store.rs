@@ -2,6 +2,7 @@
 
 use super::ConfigError;
 use super::document::Section;
+use crate::kept_file;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -116,16 +117,27 @@ pub fn store(cluster: &Section<'_>, node: &str) -> Result<Option<Store>, ConfigE
     Ok(Some(Store { address, node: node.to_owned(), copy }))
 }
 
-/// The file that `key` names, or else the one of this ending that is the node's by default.
+/// The file that `key` names, or else the one of this ending that is the node's by default: one that may be replaced.
 pub fn kept_file(
     cluster: &Section<'_>,
     key: &str,
     (node, ending): (&str, &str),
 ) -> Result<PathBuf, ConfigError> {
     let path = |node: &str| format!("/var/lib/ipip-lb/{node}.{ending}");
-    let Some(named) = cluster.optional(key) else { return Ok(path(node).into()) };
     let absolute = |text: &str| text.starts_with('/').then(|| PathBuf::from(text));
-    named.parsed("an absolute path", &format!("{:?}", path("NODE")), absolute)
+    let named = cluster.optional(key);
+    let file = match &named {
+        None => path(node).into(),
+        Some(named) => {
+            named.parsed("an absolute path", &format!("{:?}", path("NODE")), absolute)?
+        }
+    };
+    let Some(what) = kept_file::obstacle(&file) else { return Ok(file) };
+    let problem = format!(
+        "{} is {what}, and only a regular file is replaced; name one, or one that is not there yet",
+        file.display()
+    );
+    Err(named.map_or_else(|| cluster.error(key, &*problem), |named| named.error(&*problem)))
 }
 
 #[cfg(test)]
