@@ -38,9 +38,13 @@ const TARGET_MAC: u8 = 2;
 /// Only a message that no router forwarded still has this hop limit.
 const HOP_LIMIT: u8 = 255;
 
-/// Flags of an advertisement: it answers a solicitation; it replaces what was known.
+/// Flags of an advertisement: its sender is a router; it answers a solicitation; it replaces what was known.
+const ROUTER: u8 = 0x80;
 const SOLICITED: u8 = 0x40;
 const OVERRIDE: u8 = 0x20;
+
+/// The group of all stations on a link (RFC 4291, section 2.7.1).
+pub const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 
 /// Length in bytes of a message with its IPv6 header and one option.
 const PACKET_BYTES: usize = size_of::<Packet>();
@@ -77,7 +81,10 @@ struct Packet {
 pub struct NdMessage {
     is_solicitation: bool,
     source: Ipv6Addr,
+    destination: Ipv6Addr,
     target: Ipv6Addr,
+    /// Those of an advertisement; a solicitation has none.
+    flags: u8,
     mac: Option<MacAddress>,
 }
 
@@ -105,12 +112,43 @@ impl NdMessage {
             } else {
                 !destination.is_multicast() || fixed.flags & SOLICITED == 0
             };
-        is_valid.then_some(Self { is_solicitation, source, target, mac })
+        let flags = if is_solicitation { 0 } else { fixed.flags };
+        is_valid.then_some(Self { is_solicitation, source, destination, target, flags, mac })
     }
 
     /// Whether it is a solicitation, which asks for the target's Ethernet address.
     pub const fn is_solicitation(&self) -> bool {
         self.is_solicitation
+    }
+
+    /// The sender's address; `::` where a solicitation only looks for duplicates.
+    pub const fn source(&self) -> Ipv6Addr {
+        self.source
+    }
+
+    /// The address that the message was sent to: one station's, or a group's.
+    pub const fn destination(&self) -> Ipv6Addr {
+        self.destination
+    }
+
+    /// Whether it's an advertisement that answers a solicitation (RFC 4861, section 4.4: the S flag).
+    pub const fn is_solicited(&self) -> bool {
+        self.flags & SOLICITED != 0
+    }
+
+    /// Whether it's an advertisement that is to replace what was known (the O flag).
+    pub const fn is_override(&self) -> bool {
+        self.flags & OVERRIDE != 0
+    }
+
+    /// Whether it's an advertisement of a router (the R flag).
+    pub const fn is_router(&self) -> bool {
+        self.flags & ROUTER != 0
+    }
+
+    /// The Ethernet address that the message has: a solicitation's sender's, or an advertisement's target's.
+    pub const fn mac(&self) -> Option<MacAddress> {
+        self.mac
     }
 
     /// The address that a solicitation asks for, or that an advertisement is about.
@@ -124,6 +162,14 @@ impl NdMessage {
         let address = if self.is_solicitation { self.source } else { self.target };
         self.mac.filter(|mac| !mac.is_multicast()).map(|mac| (address, mac))
     }
+}
+
+/// Whether a frame carries a solicitation or an advertisement by its type, be it [valid](NdMessage::of_frame)
+/// or not.
+pub fn is_message(frame: &[u8]) -> bool {
+    let Some((ETHERTYPE_IPV6, offset)) = ethernet::network_layer(frame) else { return false };
+    let (next_header, kind) = (frame.get(offset + 6), frame.get(offset + ipv6::HEADER_BYTES));
+    next_header == Some(&protocol::ICMPV6) && matches!(kind, Some(&(SOLICITATION | ADVERTISEMENT)))
 }
 
 /// The Ethernet address in the option of this type, if there is one. `None` if the options are cut,
@@ -142,14 +188,14 @@ fn link_layer_address(mut options: &[u8], kind: u8) -> Option<Option<MacAddress>
 }
 
 /// The multicast group that stations with this address listen to (RFC 4291, section 2.7.1).
-fn group_of(address: Ipv6Addr) -> Ipv6Addr {
+pub fn group_of(address: Ipv6Addr) -> Ipv6Addr {
     let [.., first, second, third] = address.octets();
     let low = u16::from_be_bytes([second, third]);
     Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00 | u16::from(first), low)
 }
 
 /// The Ethernet address of a multicast group (RFC 2464, section 7).
-fn mac_of_group(group: Ipv6Addr) -> MacAddress {
+pub fn mac_of_group(group: Ipv6Addr) -> MacAddress {
     let [.., a, b, c, d] = group.octets();
     MacAddress::new([0x33, 0x33, a, b, c, d])
 }
@@ -165,9 +211,32 @@ pub fn solicit<P: PacketBuf>(
     target: Ipv6Addr,
 ) -> Result<(), NoRoom> {
     let group = group_of(target);
-    let message = Packet::new((source, group), (SOLICITATION, 0, target), (SOURCE_MAC, mac));
+    solicit_at(packet, (source, mac), (group, mac_of_group(group)), target)
+}
+
+/// As [`solicit`], but asks one station, whether it still has `target`: the one with this Ethernet address
+/// (RFC 4861, section 7.3.3).
+///
+/// # Errors
+/// As of [`solicit`].
+pub fn solicit_one<P: PacketBuf>(
+    packet: &mut P,
+    source: (Ipv6Addr, MacAddress),
+    (target, station): (Ipv6Addr, MacAddress),
+) -> Result<(), NoRoom> {
+    solicit_at(packet, source, (target, station), target)
+}
+
+fn solicit_at<P: PacketBuf>(
+    packet: &mut P,
+    (source, mac): (Ipv6Addr, MacAddress),
+    (destination, to): (Ipv6Addr, MacAddress),
+    target: Ipv6Addr,
+) -> Result<(), NoRoom> {
+    let ends = (source, destination);
+    let message = Packet::new(ends, (SOLICITATION, 0, target), (SOURCE_MAC, mac));
     let frame = packet.append(ethernet::HEADER_BYTES + PACKET_BYTES)?;
-    ethernet::write_header(frame, mac, mac_of_group(group), ETHERTYPE_IPV6);
+    ethernet::write_header(frame, mac, to, ETHERTYPE_IPV6);
     frame[ethernet::HEADER_BYTES..].copy_from_slice(message.as_bytes());
     Ok(())
 }
@@ -193,8 +262,7 @@ pub fn advertise<P: PacketBuf>(packet: &mut P, mac: MacAddress) -> Result<bool, 
     let client = MacAddress::new(*client);
     // One that looks for duplicates has no address yet: all nodes get the answer.
     let (destination, flags, client) = if source.is_unspecified() {
-        let all_nodes = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
-        (all_nodes, OVERRIDE, mac_of_group(all_nodes))
+        (ALL_NODES, OVERRIDE, mac_of_group(ALL_NODES))
     } else {
         (source, SOLICITED | OVERRIDE, client)
     };
@@ -281,6 +349,40 @@ mod tests {
         let mut full = MemPacket::with_room(&[], 0, 85);
         let error = solicit(&mut full, (client, MAC), own).unwrap_err();
         assert_eq!((error.available_bytes, full.data().len()), (85, 0));
+    }
+
+    #[test]
+    fn one_station_is_asked_by_its_own_addresses() {
+        let (client, own) = addresses();
+        let mut packet = MemPacket::new(&[]);
+        solicit_one(&mut packet, (client, CLIENT_MAC), (own, MAC)).unwrap();
+        assert_eq!(packet.data()[..12], [MAC.bytes(), CLIENT_MAC.bytes()].concat());
+        let message = NdMessage::of_frame(packet.data()).unwrap();
+        assert_eq!((message.source(), message.destination()), (client, own));
+        assert_eq!((message.target(), message.mac()), (own, Some(CLIENT_MAC)));
+        assert!(message.is_solicitation() && !message.is_solicited());
+    }
+
+    #[test]
+    fn the_type_alone_makes_a_message_that_may_be_invalid() {
+        let mut frame = solicitation().data().to_vec();
+        frame[21] = 254;
+        assert!(is_message(&frame) && NdMessage::of_frame(&frame).is_none());
+        frame[54] = 128;
+        assert!(!is_message(&frame) && !is_message(&frame[..54]) && !is_message(&[]));
+    }
+
+    #[test]
+    fn flags_are_those_of_an_advertisement() {
+        let mut packet = solicitation();
+        assert_eq!(advertise(&mut packet, MAC), Ok(true));
+        let message = NdMessage::of_frame(packet.data()).unwrap();
+        let flags = |it: &NdMessage| [it.is_router(), it.is_solicited(), it.is_override()];
+        assert_eq!((flags(&message), message.destination()), ([false, true, true], addresses().0));
+        let mut packet = MemPacket::new(&probe());
+        assert_eq!(advertise(&mut packet, MAC), Ok(true));
+        let message = NdMessage::of_frame(packet.data()).unwrap();
+        assert_eq!((flags(&message), message.destination()), ([false, false, true], ALL_NODES));
     }
 
     #[test]
