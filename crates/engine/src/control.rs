@@ -284,6 +284,13 @@ impl<'a> Control<'a> {
         self.shared.taps.clone()
     }
 
+    /// The time, as cores know it: of a run that goes by its packets' time ([`Clock::Capture`](crate::Clock::Capture)),
+    /// zero.
+    #[must_use]
+    pub fn now(&self) -> hotloop_stage::Instant {
+        self.shared.taps.now()
+    }
+
     /// What the cores log, for another thread to send: [`Logs::follow`].
     #[must_use]
     pub fn logs(&self) -> Logs {

@@ -5,20 +5,25 @@ use hotloop_packet::build::{arp_request, udp};
 use hotloop_packet::ethernet::MacAddress;
 use hotloop_packet::memory::MemPacket;
 use hotloop_packet::nd::{self, NdMessage};
-use hotloop_packet::{PacketBuf, ipv4::Ipv4View};
+use hotloop_packet::{PacketBuf, PortId, ipv4::Ipv4View};
 use hotloop_stage::neighbours::{
-    Learn, NeighbourDrop, Neighbours, Next, NextHop, NextHops, Resolve,
+    Lesson, Link, LinkId, NeighbourDrop, NeighbourState, Neighbours, Next, NextHop, NextHops,
+    Resolve,
 };
 use hotloop_stage::{BurstStage, Instant};
-use hotloop_testing::{bench, bench_burst};
+use hotloop_testing::bench_burst;
 use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-const OWN: (Ipv4Addr, MacAddress) =
-    (Ipv4Addr::new(192, 0, 2, 1), MacAddress::new([2, 0, 0, 0, 0, 1]));
+const LINK: Link<Ipv4Addr> = Link {
+    port: PortId::new(0),
+    vlan: None,
+    mac: MacAddress::new([2, 0, 0, 0, 0, 1]),
+    address: Ipv4Addr::new(192, 0, 2, 1),
+};
 
 const WAITING_MAX: usize = 8;
 
@@ -41,7 +46,7 @@ fn resolve(
     Resolve::new(Arc::clone(neighbours), WAITING_MAX, |packet: &MemPacket| {
         let view = Ipv4View::parse(packet.data().get(14..)?).ok()?;
         let destination = view.destination();
-        (destination.octets()[..3] == [192, 0, 2]).then(|| NextHop::v4(destination, OWN))
+        (destination.octets()[..3] == [192, 0, 2]).then(|| NextHop::v4(destination, LINK))
     })
 }
 
@@ -53,7 +58,7 @@ fn is_request(packet: &MemPacket, target: Ipv4Addr) -> bool {
     ArpMessage::of_frame(packet.data()).is_some_and(|message| {
         message.operation() == arp::operation::REQUEST
             && message.target().address == target
-            && message.sender() == arp::Neighbour { mac: OWN.1, address: OWN.0 }
+            && message.sender() == arp::Neighbour { mac: LINK.mac, address: LINK.address }
     })
 }
 
@@ -67,13 +72,13 @@ fn packets_wait_in_order_for_the_answer_to_one_request() {
     assert!(is_request(&request, host(7)));
 
     assert!(arp::reply(&mut request, mac(7)));
-    assert!(neighbours.learn_from(request.data(), second(0)));
+    assert_eq!(neighbours.learn_from(&LINK.into(), request.data(), second(0)), Lesson::Learned);
     // Those that wait go first, though the neighbour is known when the third packet comes.
     out = bench.feed([to(7, 3)]);
     let sent: Vec<_> = out.packets().iter().map(|packet| packet.data().to_vec()).collect();
     let expected = [1, 2, 3].map(|port| {
         let mut packet = to(7, port);
-        hotloop_packet::ethernet::set_addresses(&mut packet, OWN.1, mac(7));
+        hotloop_packet::ethernet::set_addresses(&mut packet, LINK.mac, mac(7));
         packet.data().to_vec()
     });
     assert_eq!((sent, out.created()), (expected.to_vec(), 0));
@@ -101,21 +106,28 @@ fn what_is_not_answered_is_asked_for_three_times_and_dropped() {
 #[test]
 fn a_neighbour_is_asked_again_while_it_is_used_and_forgotten_after_a_minute() {
     let neighbours = Neighbours::new(64);
-    neighbours.learn(host(7).into(), mac(7), second(0));
+    neighbours.learn(LINK.id(), host(7).into(), mac(7), second(0));
     let mut bench = bench_burst(resolve(&neighbours)).at(second(29));
     assert_eq!(bench.feed([to(7, 1)]).created(), 0);
     bench = bench.at(second(30));
     let out = bench.feed([to(7, 1), to(7, 2)]);
     assert_eq!((out.packets().len(), out.created()), (3, 1));
-    // Its answer makes it good for another half a minute.
+    // It alone is asked, and its answer makes it good for another half a minute.
     let mut reply = out.packets().iter().find(|p| is_request(p, host(7))).unwrap().clone();
-    assert!(arp::reply(&mut reply, mac(8)) && neighbours.learn_from(reply.data(), second(31)));
+    assert_eq!(reply.data()[..6], mac(7).bytes());
+    let state = |now| neighbours.get(LINK.id(), host(7).into(), now).map(|it| it.state);
+    assert_eq!(state(second(30)), Some(NeighbourState::Probing));
+    assert!(arp::reply(&mut reply, mac(7)));
+    let lesson = neighbours.learn_from(&LINK.into(), reply.data(), second(31));
+    assert_eq!((lesson, state(second(31))), (Lesson::Confirmed, Some(NeighbourState::Reachable)));
     bench = bench.at(second(60));
     let out = bench.feed([to(7, 1)]);
-    assert_eq!((out.packets()[0].data()[..6].to_vec(), out.created()), (mac(8).bytes().into(), 0));
+    assert_eq!((out.packets()[0].data()[..6].to_vec(), out.created()), (mac(7).bytes().into(), 0));
+    assert_eq!(state(second(61)), Some(NeighbourState::Stale));
     bench = bench.at(second(91));
     let out = bench.feed([to(7, 1)]);
     assert!(out.packets().len() == 1 && is_request(&out.packets()[0], host(7)));
+    assert_eq!(state(second(91)), None);
     assert!(neighbours.known(second(91)).is_empty());
     assert_eq!(bench.finish::<MemPacket>().dropped(NeighbourDrop::Unresolved), 1);
 }
@@ -130,7 +142,7 @@ fn no_more_packets_wait_than_may_and_half_of_them_for_one_neighbour() {
     assert_eq!(out.dropped(NeighbourDrop::QueueFull), 20 - WAITING_MAX as u64 / 2);
     assert_eq!(out.created(), 2);
     // What has no next hop passes, and so does what goes to a neighbour that is known.
-    neighbours.learn(host(3).into(), mac(3), second(0));
+    neighbours.learn(LINK.id(), host(3).into(), mac(3), second(0));
     let out = bench.feed([to(3, 1), udp().to("198.51.100.1:1").packet_in_memory()]);
     assert_eq!(out.packets().len(), 2);
     assert_eq!(out.packets()[1].data(), udp().to("198.51.100.1:1").build());
@@ -141,18 +153,20 @@ fn no_more_packets_wait_than_may_and_half_of_them_for_one_neighbour() {
 #[test]
 fn what_the_system_says_holds_until_it_says_something_else() {
     let (neighbours, address) = (Neighbours::new(8), host(7).into());
-    let known = || neighbours.mac(address, second(1_000_000));
-    neighbours.learn(address, mac(6), second(1));
+    let known = || neighbours.mac(LinkId::SYSTEM, address, second(1_000_000));
+    neighbours.learn(LinkId::SYSTEM, address, mac(6), second(1));
     neighbours.set(address, mac(7));
-    neighbours.learn(address, mac(8), second(2));
-    neighbours.learn_from(&arp_request(host(7), OWN.0), second(3));
+    neighbours.learn(LinkId::SYSTEM, address, mac(8), second(2));
+    neighbours.learn_from(&LINK.into(), &arp_request(host(7), LINK.address), second(3));
     assert_eq!(known(), Some(mac(7)));
     neighbours.set(address, mac(8));
     assert_eq!(known(), Some(mac(8)));
+    let state = neighbours.get(LinkId::SYSTEM, address, second(1)).map(|it| it.state);
+    assert_eq!(state, Some(NeighbourState::System));
     neighbours.forget(address);
     assert_eq!(known(), None);
-    assert_eq!(neighbours.mac(address, second(0)), None);
-    neighbours.learn(address, mac(9), second(1_000_000));
+    assert_eq!(neighbours.mac(LinkId::SYSTEM, address, second(0)), None);
+    neighbours.learn(LinkId::SYSTEM, address, mac(9), second(1_000_000));
     assert_eq!(known(), Some(mac(9)));
 }
 
@@ -168,7 +182,7 @@ impl NextHops<MemPacket> for OneWay {
 #[test]
 fn the_system_is_asked_and_the_way_may_change_while_packets_wait() {
     let neighbours = Neighbours::new(64);
-    let by = |number| Next::To(NextHop::of_system(host(number).into(), OWN.1));
+    let by = |number| Next::To(NextHop::of_system(host(number).into(), LINK.mac));
     let way = Rc::new(Cell::new(by(7)));
     let stage = Resolve::by(Arc::clone(&neighbours), WAITING_MAX, OneWay(Rc::clone(&way)));
     let mut bench = bench_burst(stage).at(second(10));
@@ -184,7 +198,7 @@ fn the_system_is_asked_and_the_way_may_change_while_packets_wait() {
     way.set(by(8));
     neighbours.set(host(8).into(), mac(8));
     let out = bench.feed([to(3, 3)]);
-    let macs = [mac(8).bytes(), OWN.1.bytes()].concat();
+    let macs = [mac(8).bytes(), LINK.mac.bytes()].concat();
     assert_eq!(out.packets().len(), 3);
     assert!(out.packets().iter().all(|packet| packet.data()[..12] == macs));
 
@@ -206,54 +220,41 @@ fn neighbours_in_ipv6_are_solicited() {
     let own: Ipv6Addr = "2001:db8::1".parse().unwrap();
     let target: Ipv6Addr = "2001:db8::2".parse().unwrap();
     let neighbours = Neighbours::new(8);
-    let next_hop = move |_: &MemPacket| Some(NextHop::v6(target, (own, OWN.1)));
+    let link = Link { port: LINK.port, vlan: None, mac: LINK.mac, address: own };
+    let next_hop = move |_: &MemPacket| Some(NextHop::v6(target, link));
     let mut bench = bench_burst(Resolve::new(Arc::clone(&neighbours), 4, next_hop));
     let out = bench.feed([udp().to("[2001:db8::2]:53").packet_in_memory()]);
     let mut request = out.packets()[0].clone();
     let message = NdMessage::of_frame(request.data()).unwrap();
-    assert_eq!((message.target(), message.neighbour()), (target, Some((own, OWN.1))));
+    assert_eq!((message.target(), message.neighbour()), (target, Some((own, LINK.mac))));
     assert_eq!(nd::advertise(&mut request, mac(2)), Ok(true));
-    assert!(neighbours.learn_from(request.data(), second(0)));
+    assert_eq!(neighbours.learn_from(&link.into(), request.data(), second(0)), Lesson::Learned);
     let out = bench.tick::<MemPacket>();
-    assert_eq!(out.packets()[0].data()[..12], [mac(2).bytes(), OWN.1.bytes()].concat());
+    assert_eq!(out.packets()[0].data()[..12], [mac(2).bytes(), LINK.mac.bytes()].concat());
     assert_eq!(neighbours.known(second(0))[0].address, IpAddr::from(target));
-}
-
-/// An advertisement of the address `::`.
-fn advertisement_of_nothing() -> Vec<u8> {
-    let mut packet = MemPacket::new(&[]);
-    nd::solicit(&mut packet, ("fe80::1".parse().unwrap(), OWN.1), Ipv6Addr::UNSPECIFIED).unwrap();
-    assert_eq!(nd::advertise(&mut packet, mac(1)), Ok(true));
-    packet.data().to_vec()
 }
 
 #[test]
 fn messages_about_addresses_that_nobody_asked_for_are_ignored() {
     let neighbours = Neighbours::new(8);
-    let frame = arp_request(host(7), OWN.0);
-    assert!(!neighbours.learn_from(&frame, second(0)));
-    assert!(!neighbours.learn_from(&udp().build(), second(0)));
-    assert!(!neighbours.learn_from(&advertisement_of_nothing(), second(0)));
-    assert_eq!(neighbours.mac(host(7).into(), second(0)), None);
-    neighbours.learn(host(7).into(), mac(7), second(0));
-    let mut learn = bench(Learn::new(Arc::clone(&neighbours))).at(second(1));
-    assert_eq!(learn.feed([frame.clone(), udp().build()]).packets().len(), 2);
-    let known = neighbours.mac(host(7).into(), second(1)).unwrap();
-    assert_eq!(known.bytes(), frame[6..12], "it has moved to another station");
+    let frame = arp_request(host(7), LINK.address);
+    assert_eq!(neighbours.learn_from(&LINK.into(), &frame, second(0)), Lesson::Nothing);
+    assert_eq!(neighbours.learn_from(&LINK.into(), &udp().build(), second(0)), Lesson::Nothing);
+    assert!(neighbours.known(second(0)).is_empty());
 }
 
 #[test]
 fn addresses_without_a_station_displace_none_that_answers() {
     let neighbours = Neighbours::new(1);
     for number in 0..8 {
-        neighbours.learn(host(number).into(), mac(number), second(u64::from(number)));
+        neighbours.learn(LINK.id(), host(number).into(), mac(number), second(u64::from(number)));
     }
     let mut bench = bench_burst(resolve(&neighbours)).at(second(20));
     assert_eq!(bench.feed((100..200).map(|number| to(number, 1))).created(), 0);
     assert_eq!(neighbours.known(second(20)).len(), 8);
     // One that answers displaces the one that has not answered for the longest time.
-    neighbours.learn(host(8).into(), mac(8), second(20));
-    let known = |number: u8| neighbours.mac(host(number).into(), second(20));
+    neighbours.learn(LINK.id(), host(8).into(), mac(8), second(20));
+    let known = |number: u8| neighbours.mac(LINK.id(), host(number).into(), second(20));
     assert_eq!((known(0), known(1), known(8)), (None, Some(mac(1)), Some(mac(8))));
     bench.finish::<MemPacket>();
 }
@@ -269,14 +270,14 @@ fn no_core_sees_half_an_entry() {
                 let mut number: u8 = turn;
                 while !is_over.load(Relaxed) {
                     number = number.wrapping_add(2);
-                    neighbours.learn(host(number).into(), mac(number), second(0));
+                    neighbours.learn(LINK.id(), host(number).into(), mac(number), second(0));
                 }
             });
         }
         let mut seen_count = 0_u64;
         for round in 0..if cfg!(miri) { 50 } else { 200_000_u32 } {
             let number = round as u8;
-            if let Some(found) = neighbours.mac(host(number).into(), second(0)) {
+            if let Some(found) = neighbours.mac(LINK.id(), host(number).into(), second(0)) {
                 assert_eq!(found, mac(number));
                 seen_count += 1;
             }

@@ -43,8 +43,8 @@ pub enum CtlCommand {
     Services,
     /// Print every backend of every service, with its weight, health, packets and connections.
     Backends,
-    /// Print every next hop: its port, address, Ethernet address and state, and how many backends are
-    /// reached by it.
+    /// Print every next hop: its port, address, Ethernet address and state, for how long it has not
+    /// answered, and how many backends are reached by it.
     NextHops,
     /// Print this node of a cluster and its peers: how they stand, what they are still to hear of
     /// connections, and for how long that has been waiting; and the nodes that its store knows.
@@ -167,7 +167,7 @@ impl Ctl {
             }
             CtlCommand::Services => ask("services", Value::Null, &services_text),
             CtlCommand::NextHops => ask("next-hops", Value::Null, &|rows| {
-                table(rows, &["port", "address", "mac", "state", "backends"])
+                table(rows, &["port", "address", "mac", "state", "age_s", "backends"])
             }),
             CtlCommand::Cluster => ask("cluster", Value::Null, &cluster_text),
             CtlCommand::Backends => ask("backends", Value::Null, &backends_text),

@@ -44,7 +44,7 @@ pub struct NetworkFunction {
     slot_capacity: usize,
     require_hugepages: bool,
     by_kernel: Option<ByKernel>,
-    /// Those of the ports, where they are not the kernel's.
+    /// Those of the ports, where none is the kernel's.
     neighbours: Arc<Neighbours>,
     /// The VLAN that each port is, in order.
     vlans: Box<[Option<u16>]>,
@@ -172,11 +172,11 @@ impl NetworkFunction {
         Self { by_kernel, ..self }
     }
 
-    /// The neighbours of ports whose next hops do not come from the kernel, in a
-    /// [resolving](Self::resolving_graph) graph.
+    /// The neighbours that a [resolving](Self::resolving_graph) graph uses.
     #[must_use]
-    pub const fn neighbours(&self) -> &Arc<Neighbours> {
-        &self.neighbours
+    pub fn neighbours(&self) -> Arc<Neighbours> {
+        let own = || Arc::clone(&self.neighbours);
+        self.by_kernel.as_ref().map_or_else(own, ByKernel::neighbours)
     }
 
     /// What the workers counted up to now, with the service table that they started with.
@@ -228,13 +228,13 @@ impl NetworkFunction {
         Z: Outlet<Item = Routed<S::Item, Route>>,
     {
         let by_kernel = self.by_kernel.as_ref();
-        let neighbours =
-            by_kernel.map_or_else(|| Arc::clone(&self.neighbours), ByKernel::neighbours);
+        let neighbours = self.neighbours();
         let learning = Arc::clone(&neighbours);
+        let links: Vec<_> = next_hops.iter().flatten().filter_map(NextHop::station).collect();
         let has_kernel = self.ports.has_punted();
         let received = source(receive)
             .burst_stage(|_| Untag::new(&self.ports))
-            .stage(move |_| Learn::new(Arc::clone(&learning)));
+            .stage(move |_| Learn::new(Arc::clone(&learning), links.iter().copied()));
         self.balanced(received, create)
             .try_burst_stage(move |core| {
                 let by_kernel =

@@ -7,8 +7,8 @@ use crate::failure::BadInput;
 use hotloop::engine::{Deployment, PerCore, Routed, Subscriber, publish};
 use hotloop::packet::PacketBuf;
 use hotloop::packet::ethernet::{self, ETHERTYPE_IPV4, ETHERTYPE_IPV6, MacAddress};
-use hotloop::stage::Core;
-use hotloop::stage::neighbours::{Neighbours, Next, NextHop, NextHops};
+use hotloop::stage::neighbours::{Neighbour, Neighbours, Next, NextHop, NextHops};
+use hotloop::stage::{Core, Instant};
 use hotloop_ops::kernel::{
     Hops, KernelFollower, KernelHop, KernelNextHops, KernelRoutes, Onward, Way,
 };
@@ -238,7 +238,7 @@ impl NextHopWatch {
     }
 
     /// A row of `ctl next-hops` for each.
-    fn rows(&self) -> impl Iterator<Item = Value> {
+    pub fn rows(&self) -> impl Iterator<Item = Value> {
         self.hops.iter().map(|hop| {
             let (names, address) = match &hop.way {
                 Way::Neighbour { interface, address } => {
@@ -252,6 +252,7 @@ impl NextHopWatch {
     }
 }
 
+/// A row of `ctl next-hops`.
 fn row(
     port: Option<&String>,
     address: Option<String>,
@@ -262,24 +263,90 @@ fn row(
     json!({ "port": port, "address": address, "mac": mac, "state": state, "backends": backends })
 }
 
-/// What `ctl next-hops` answers: those of ports that the configuration gives, and those by the kernel's
-/// routes.
-pub fn rows(config: &Config, watch: Option<&NextHopWatch>) -> Value {
-    let configured = config.ports.iter().filter_map(|port| {
-        let (address, mac) = match port.next_hop {
-            config::NextHop::Mac(mac) => (None, Some(MacAddress::new(mac).to_string())),
-            config::NextHop::V4(address, _) => (Some(address.to_string()), None),
-            config::NextHop::V6(address, _) => (Some(address.to_string()), None),
-            config::NextHop::Kernel => return None,
-        };
-        Some(row(Some(&port.name), address, mac, "configured", None))
-    });
-    configured.chain(watch.into_iter().flat_map(NextHopWatch::rows)).collect()
+/// How long a neighbour is used that no longer answers.
+const NEIGHBOUR_NS: u64 = 60_000_000_000;
+
+/// The next hops that the configuration gives ports, and what is known of their Ethernet addresses.
+#[derive(Debug, Default)]
+pub struct PortHops {
+    neighbours: Option<Arc<Neighbours>>,
+    /// Those by their IP addresses, with the names of their ports.
+    hops: Vec<(String, NextHop)>,
+}
+
+impl PortHops {
+    /// Of ports of these next hops, in the order of the configuration.
+    #[must_use]
+    pub fn new(
+        neighbours: Arc<Neighbours>,
+        config: &Config,
+        next_hops: &[Option<NextHop>],
+    ) -> Self {
+        let hops = config.ports.iter().zip(next_hops);
+        let hops = hops.filter_map(|(port, hop)| Some((port.name.clone(), (*hop)?)));
+        Self { neighbours: Some(neighbours), hops: hops.collect() }
+    }
+
+    /// What is known of each next hop.
+    fn states(&self, now: Instant) -> impl Iterator<Item = (&String, Option<Neighbour>)> {
+        self.hops.iter().map(move |(port, hop)| {
+            let neighbours = self.neighbours.as_ref();
+            (port, neighbours.and_then(|it| it.get(hop.link(), hop.address(), now)))
+        })
+    }
+
+    /// A row of `ctl next-hops` for each that the configuration gives.
+    pub fn rows(&self, config: &Config, now: Instant) -> impl Iterator<Item = Value> {
+        let states: HashMap<_, _> = self.states(now).collect();
+        config.ports.iter().filter_map(move |port| {
+            let address = match port.next_hop {
+                config::NextHop::Mac(mac) => {
+                    let mac = Some(MacAddress::new(mac).to_string());
+                    return Some(row(Some(&port.name), None, mac, "configured", None));
+                }
+                config::NextHop::V4(address, _) => address.to_string(),
+                config::NextHop::V6(address, _) => address.to_string(),
+                config::NextHop::Kernel => return None,
+            };
+            let known = states.get(&port.name).copied().flatten();
+            let mac = known.map(|it| it.mac.to_string());
+            let state = known.map_or_else(|| "unknown".into(), |it| it.state.to_string());
+            let mut row = row(Some(&port.name), Some(address), mac, &state, None);
+            row["age_s"] = json!(known.map(|it| now.ns_since(it.confirmed) / 1_000_000_000));
+            Some(row)
+        })
+    }
+
+    /// The neighbours that were in use lately, with the names of their ports: not those that had stopped
+    /// answering long before others did.
+    #[must_use]
+    pub fn known(&self) -> Vec<(String, IpAddr, MacAddress)> {
+        let states = self.states(Instant::from_ns(0));
+        let known: Vec<_> = states.filter_map(|(port, known)| Some((port, known?))).collect();
+        let latest = known.iter().map(|(_, it)| it.confirmed).max();
+        let lately = known.into_iter().filter(|(_, it)| {
+            latest.is_some_and(|latest| latest.ns_since(it.confirmed) < NEIGHBOUR_NS)
+        });
+        lately.map(|(port, it)| (port.clone(), it.address, it.mac)).collect()
+    }
+
+    /// Begins with what a predecessor knew of the next hops that these are, too.
+    pub fn inherit(&self, known: &[(String, IpAddr, MacAddress)]) {
+        let Some(neighbours) = &self.neighbours else { return };
+        for (port, address, mac) in known {
+            let hops = self.hops.iter().filter(|it| it.0 == *port && it.1.address() == *address);
+            // A run's time begins at 0.
+            hops.for_each(|(_, hop)| {
+                neighbours.learn(hop.link(), *address, *mac, Instant::from_ns(0));
+            });
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hotloop::packet::PortId;
     use hotloop::packet::build::udp;
 
     #[test]
@@ -295,5 +362,67 @@ mod tests {
             assert_eq!(destination(&frame), address.parse().ok());
             assert_eq!(destination(&frame[..20]), None);
         }
+    }
+
+    /// A balancer's ports: two with the same next hop, on links of their own.
+    fn port_hops() -> (Config, PortHops, Arc<Neighbours>) {
+        let port = |name: &str, next_hop: &str| {
+            format!("[[port]]\nname = \"{name}\"\ndevice = \"net_null{name}\"\n{next_hop}\n")
+        };
+        let by_address = "next_hop = \"fe80::1\"\naddress = \"fe80::2\"";
+        let ports = [
+            port("0", by_address),
+            port("1", by_address),
+            port("2", "next_hop_mac = \"02:00:00:00:02:01\""),
+        ];
+        let balancer = "[balancer]\nsource_v4 = \"192.0.2.1\"\nsource_v6 = \"2001:db8::1\"\nmtu = 1500\n\
+                        decapsulate = []\n";
+        let service = "[[service]]\nname = \"web\"\naddress = \"203.0.113.10\"\nprotocol = \"tcp\"\n\
+                       ports = \"any\"\n[[service.backend]]\naddress = \"10.0.0.1\"\n";
+        let text = format!("{balancer}{}{service}", ports.concat());
+        let config = Config::parse("lb.toml", &text).unwrap();
+        let mac = MacAddress::new([2, 0, 0, 0, 9, 9]);
+        let numbered = (0..).map(PortId::new).zip(&config.ports);
+        let hops: Vec<_> = numbered.map(|(id, port)| port.hop(id, mac)).collect();
+        let neighbours = Neighbours::new(8);
+        let port_hops = PortHops::new(Arc::clone(&neighbours), &config, &hops);
+        (config, port_hops, neighbours)
+    }
+
+    #[test]
+    fn next_hops_of_ports_are_shown_with_the_address_in_use_its_state_and_age() {
+        let (config, port_hops, neighbours) = port_hops();
+        let second = |count: u64| Instant::from_ns(count * 1_000_000_000);
+        let mac = MacAddress::new([2, 0, 0, 0, 0, 1]);
+        let hop = port_hops.hops[1].1;
+        neighbours.learn(hop.link(), hop.address(), mac, second(3));
+        let shown = |now| -> Vec<String> {
+            let row = |row: Value| {
+                ["port", "address", "mac", "state", "age_s"]
+                    .map(|key| row[key].to_string())
+                    .join(" ")
+            };
+            port_hops.rows(&config, now).map(row).map(|row| row.replace('"', "")).collect()
+        };
+        let fixed = "2 null 02:00:00:00:02:01 configured null";
+        let known = |state| format!("1 fe80::1 02:00:00:00:00:01 {state}");
+        let unknown = |port| format!("{port} fe80::1 null unknown null");
+        assert_eq!(shown(second(10)), [unknown(0), known("reachable 7"), fixed.into()]);
+        assert_eq!(shown(second(40)), [unknown(0), known("stale 37"), fixed.into()]);
+        let _ = neighbours.question(&hop, second(41));
+        assert_eq!(shown(second(42)), [unknown(0), known("probing 39"), fixed.into()]);
+        assert_eq!(shown(second(63)), [unknown(0), unknown(1), fixed.into()]);
+    }
+
+    #[test]
+    fn a_successor_begins_with_the_neighbours_of_each_port() {
+        let (_, before, neighbours) = port_hops();
+        let (hop, mac) = (before.hops[1].1, MacAddress::new([2, 0, 0, 0, 0, 1]));
+        neighbours.learn(hop.link(), hop.address(), mac, Instant::from_ns(5));
+        let known = before.known();
+        assert_eq!(known, [("1".to_owned(), hop.address(), mac)]);
+        let (_, after, _) = port_hops();
+        after.inherit(&known);
+        assert_eq!(after.known(), known);
     }
 }

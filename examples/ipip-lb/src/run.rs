@@ -13,7 +13,7 @@ use crate::guard::Guard;
 use crate::hashes::PUBLIC_HASHES;
 use crate::hugepages::{self, CheckedQueue};
 use crate::network_function::NetworkFunction;
-use crate::next_hops::{self, BY_KERNEL, NextHopWatch};
+use crate::next_hops::{self, BY_KERNEL, NextHopWatch, PortHops};
 use crate::outcome::Outcome;
 use crate::replace::gate::{Gate, Gated};
 use crate::replace::left::Left;
@@ -28,7 +28,6 @@ use hotloop::stage::neighbours::NextHop;
 use hotloop::stage::{Core, Error};
 use hotloop_ops::kernel::PortOrKernel;
 use hotloop_ops::{CONTROL, Operation, Socket, TURN, Watching, notify};
-use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 /// How long connections of a predecessor are entered before clients are answered in between.
@@ -85,14 +84,16 @@ fn run_to_end(args: &Run) -> Result<(Outcome, Option<Left>), Failure> {
     let has_vlans = receiving.has_vlans();
     let has_kernel_routes = by_kernel.is_some();
     let function = function.receiving(receiving).by_kernel(by_kernel);
+    let next_hops = next_hops_of(&config, &ports)?;
+    let hops = PortHops::new(function.neighbours(), &config, &next_hops);
     let (function, node, handover) = clustered(function, &config, gate.clone())?;
     let mut socket =
         args.control.bind("ipip-lb").map_err(|error| BadInput::new(error.to_string()))?;
     let (vips, announcer) = announce::open(eal, &config, guard, inherited.as_mut())?.unzip();
     let watching = watching(args, stall_max, announcer.as_ref());
     let operator = Operator::start(args.common.clone(), config.clone(), steering)?;
-    let sharing = sharing(args, &config, stored)?;
-    let operator = operator.announcing(announcer).watching(watch).sharing(sharing).among(node);
+    let operator = operator.announcing(announcer).watching(watch, hops);
+    let operator = operator.sharing(sharing(args, &config, stored)?).among(node);
     let operator = operator.keeping(Keeper::start(&config)?).going_by(&standings);
     let mut operator = operator.handing_over(handover).inheriting(inherited.as_mut());
     let receive = |core: &Core| {
@@ -111,7 +112,6 @@ fn run_to_end(args: &Run) -> Result<(Outcome, Option<Left>), Failure> {
             .map(|it| Ok((it.route(), PortOrKernel::Kernel(it.port().sink(core)?))));
         Ok(outlets(queues.chain(punted).collect::<Result<Vec<_>, Error>>()?))
     };
-    let next_hops = next_hops_of(&config, &ports);
     let pool = probe_pool(eal, &config)?;
     let create = |_: &Core| pool.clone().map(|pool| creating(pool));
     let closed = inherited.map(|it| it.closed);
@@ -145,15 +145,14 @@ fn clustered(
     gate: Gate,
 ) -> Result<(NetworkFunction, Option<Node>, Handover), Failure> {
     let worker_count = config.engine.deployment().cores_in(1);
-    let neighbours = Arc::clone(function.neighbours());
     let Some(cluster) = &config.cluster else {
         // Workers note changes only while another program takes over.
         let (function, asker) = function.sharing(0);
-        return Ok((function, None, Handover::new(gate, neighbours, Some((asker, worker_count)))));
+        return Ok((function, None, Handover::new(gate, Some((asker, worker_count)))));
     };
     let (function, asker) = function.sharing(JOURNAL_MAX);
     let node = Node::start((cluster, &config.balancer), asker, worker_count)?;
-    Ok((function, Some(node), Handover::new(gate, neighbours, None)))
+    Ok((function, Some(node), Handover::new(gate, None)))
 }
 
 /// What a run needs to know.
@@ -248,14 +247,12 @@ impl Running<'_> {
 
 /// The neighbours that packets go to by each port, where the configuration does not give their Ethernet
 /// address.
-fn next_hops_of(config: &Config, ports: &[OpenPort]) -> Vec<Option<NextHop>> {
-    let hops =
-        config.ports.iter().zip(ports).map(|(configured, (_, port))| match configured.next_hop {
-            config::NextHop::Mac(_) | config::NextHop::Kernel => None,
-            config::NextHop::V4(address, own) => Some(NextHop::v4(address, (own, port.mac()))),
-            config::NextHop::V6(address, own) => Some(NextHop::v6(address, (own, port.mac()))),
-        });
-    hops.collect()
+fn next_hops_of(config: &Config, ports: &[OpenPort]) -> Result<Vec<Option<NextHop>>, Failure> {
+    let hop = |(configured, (_, port)): (&config::Port, &OpenPort)| {
+        let id = port.id().map_err(|error| Failure::Run(error.to_string()))?;
+        Ok(configured.hop(id, port.mac()))
+    };
+    config.ports.iter().zip(ports).map(hop).collect()
 }
 
 /// A port of the configuration, how packets leave by it, and which side they reach.

@@ -2,9 +2,9 @@
 
 mod deployed;
 
-use deployed::{BACKENDS_MAC, OWN_MAC, Running, in_both, preamble, service};
+use deployed::{BACKENDS, BACKENDS_MAC, CLIENTS, OWN_MAC, Running, in_both, preamble, service};
 use hotloop::packet::PacketBuf;
-use hotloop::packet::arp::{self, ArpMessage};
+use hotloop::packet::arp::{self, ArpMessage, Neighbour};
 use hotloop::packet::build::tcp;
 use hotloop::packet::ethernet::MacAddress;
 use hotloop::packet::memory::MemPacket;
@@ -83,4 +83,73 @@ fn packets_to_a_router_that_is_away_are_dropped_after_three_seconds() {
     assert_eq!((request_count, reports[0].dropped["unresolved"]), (3, 1));
     let gauges = reports[0].stages.iter().find(|stage| stage.name == "neighbours").unwrap();
     assert_eq!((gauges.gauges["requests"], gauges.gauges["waiting"]), (3, 0));
+}
+
+/// A station that has nothing to do with the router.
+const EVIL: MacAddress = MacAddress::new([2, 0, 0, 0, 0xde, 0xad]);
+
+/// By ARP, the router's address is at this station.
+fn claim(operation: u16, target: &str, to: MacAddress) -> Vec<u8> {
+    let sender = Neighbour { mac: EVIL, address: "10.0.2.1".parse().unwrap() };
+    let target = Neighbour { mac: to, address: target.parse().unwrap() };
+    let message = ArpMessage::new(operation, sender, target).to_bytes();
+    [&to.bytes()[..], &EVIL.bytes(), &[0x08, 0x06], &message].concat()
+}
+
+/// By neighbour discovery, with the override flag.
+fn advertisement(to: MacAddress) -> Vec<u8> {
+    let ends = ("2001:db8:2::2".parse().unwrap(), MacAddress::new(OWN_MAC));
+    let mut packet = MemPacket::new(&[]);
+    nd::solicit(&mut packet, ends, "2001:db8:2::1".parse().unwrap()).unwrap();
+    assert_eq!(nd::advertise(&mut packet, EVIL), Ok(true));
+    packet.data_mut()[..6].copy_from_slice(&to.bytes());
+    packet.data().to_vec()
+}
+
+/// Lets each frame come by both ports, and then a client's packet, which must leave for the router.
+fn assert_not_redirected(running: &mut Running<'_>, forged: &[Vec<u8>]) {
+    for port in [CLIENTS, BACKENDS] {
+        for frame in forged {
+            let mut sent = running.feed_at(port, 0, std::slice::from_ref(frame));
+            sent.extend(running.feed(&[syn(4)]));
+            let (packets, questions): (Vec<_>, Vec<_>) =
+                sent.into_iter().partition(|it| it.frame[12..14] == [0x08, 0x00]);
+            assert_eq!(packets.len(), 1);
+            let forged = format!("{frame:02x?} by port {port}");
+            assert_eq!(packets[0].frame[..6], BACKENDS_MAC, "{forged}");
+            // The router itself is asked.
+            assert!(questions.iter().all(|it| it.frame[..6] == BACKENDS_MAC), "{forged}");
+        }
+    }
+}
+
+#[test]
+fn no_forged_arp_redirects_packets_to_backends() {
+    let (own, all) = (MacAddress::new(OWN_MAC), MacAddress::BROADCAST);
+    let forged = [
+        claim(2, "10.0.2.2", own),
+        claim(1, "10.0.2.1", all),
+        claim(1, "10.0.2.2", all),
+        claim(2, "10.0.2.2", MacAddress::new([2, 0, 0, 0, 0x77, 0x77])),
+        claim(9, "10.0.2.2", own),
+    ];
+    let (_, [report, _]) = in_both(&config("10.0.2.1", "10.0.2.2"), 1, |running| {
+        ask_and_answer(running, |reply| assert!(arp::reply(reply, BACKENDS_MAC.into())));
+        assert_not_redirected(running, &forged);
+    });
+    let learn = &report.stages.iter().find(|stage| stage.name == "Learn").unwrap().gauges;
+    let counts = ["learned", "changed", "doubted", "refused"].map(|name| learn[name]);
+    assert_eq!(counts, [1, 0, 1, 4]);
+}
+
+#[test]
+fn no_forged_advertisement_redirects_packets_to_backends() {
+    let own = MacAddress::new(OWN_MAC);
+    let forged = [advertisement(own), advertisement(MacAddress::new([2, 0, 0, 0, 0x77, 0x77]))];
+    in_both(&config("2001:db8:2::1", "2001:db8:2::2"), 1, |running| {
+        ask_and_answer(running, |reply| {
+            assert_eq!(nd::advertise(reply, BACKENDS_MAC.into()), Ok(true));
+        });
+        assert_not_redirected(running, &forged);
+    });
 }

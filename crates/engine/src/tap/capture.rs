@@ -82,6 +82,11 @@ pub enum CaptureError {
 const PAGE_COUNT_MAX: usize = (4 << 30) / PAGE_BYTES;
 
 impl Taps {
+    /// The time of the run's clock; zero without one.
+    pub(crate) fn now(&self) -> hotloop_stage::Instant {
+        self.clock.as_deref().map(Clock::now).unwrap_or_default()
+    }
+
     /// No cores yet. Without a clock the time is a driver's.
     pub(crate) fn new(clock: Option<Arc<Clock>>) -> Self {
         Self { clock, registry: Arc::default() }

@@ -1,20 +1,55 @@
 //! The stage that finds neighbours in what is received.
 
-use super::table::Neighbours;
-use crate::{Cx, NoDrops, Stage, Verdict};
+use super::claim::may_be_one;
+use super::link::Link;
+use super::table::{Lesson, Neighbours};
+use crate::{Counter, Cx, Instant, NoDrops, Stage, Verdict};
 use hotloop_packet::PacketBuf;
 use std::sync::Arc;
 
-/// Shows each packet to the [`Neighbours`], as [`learn_from`](Neighbours::learn_from) does, and passes all
-/// on.
+/// Shows packets to the [`Neighbours`], as [`learn_from`](Neighbours::learn_from) does, and passes all on.
+///
+/// The gauges are counts of frames: `learned` and `changed`, of neighbours that became known or got another
+/// Ethernet address, `doubted`, of claims that made a neighbour be asked, and `refused`, of claims that were
+/// not believed.
 #[derive(Debug)]
-pub struct Learn(Arc<Neighbours>);
+pub struct Learn {
+    neighbours: Arc<Neighbours>,
+    links: Box<[Link]>,
+    /// As often as each of [`LESSONS`] was learned.
+    counts: [Arc<Counter>; LESSONS.len()],
+}
+
+const LESSONS: [(Lesson, &str); 4] = [
+    (Lesson::Learned, "learned"),
+    (Lesson::Changed, "changed"),
+    (Lesson::Doubted, "doubted"),
+    (Lesson::Refused, "refused"),
+];
 
 impl Learn {
-    /// Feeds these neighbours.
+    /// Feeds these neighbours with what comes from these links. Packets of other ports teach nothing. A
+    /// station with addresses of both families is two links of one port.
+    ///
+    /// # Panics
+    /// Two links are different VLANs of one port: frames have no tags here that tell them apart.
     #[must_use]
-    pub const fn new(neighbours: Arc<Neighbours>) -> Self {
-        Self(neighbours)
+    pub fn new(neighbours: Arc<Neighbours>, links: impl IntoIterator<Item = Link>) -> Self {
+        let links: Box<[Link]> = links.into_iter().collect();
+        let is_one = |a: &Link, b: &Link| a.port != b.port || a.vlan == b.vlan;
+        let are_apart = links.iter().all(|a| links.iter().all(|b| is_one(a, b)));
+        assert!(are_apart, "two VLANs of one port");
+        Self { neighbours, links, counts: Default::default() }
+    }
+
+    #[cold]
+    fn learn(&self, packet: &impl PacketBuf, now: Instant) {
+        let ingress = packet.ingress();
+        for link in self.links.iter().filter(|link| Some(link.port) == ingress) {
+            let lesson = self.neighbours.learn_from(link, packet.data(), now);
+            let counts = LESSONS.iter().zip(&self.counts);
+            counts.filter(|((it, _), _)| *it == lesson).for_each(|(_, count)| count.add(1));
+        }
     }
 }
 
@@ -24,7 +59,14 @@ impl<P: PacketBuf> Stage<P> for Learn {
 
     #[inline]
     fn packet(&mut self, cx: &mut Cx<'_, NoDrops>, packet: P) -> Verdict<P> {
-        self.0.learn_from(packet.data(), cx.now());
+        if may_be_one(packet.data()) {
+            self.learn(&packet, cx.now());
+        }
         Ok(packet)
+    }
+
+    fn gauges(&self) -> Vec<(&'static str, Arc<Counter>)> {
+        let counts = self.counts.iter().map(Arc::clone);
+        LESSONS.iter().map(|(_, name)| *name).zip(counts).collect()
     }
 }

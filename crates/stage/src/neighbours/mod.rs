@@ -1,8 +1,9 @@
 //! The Ethernet addresses of neighbours: one store for all cores, and the stage that waits for them.
 //!
-//! [`Neighbours`] knows which Ethernet address an IP address has on its link. ARP and neighbour
+//! [`Neighbours`] knows which Ethernet address an IP address has on its [`Link`]. ARP and neighbour
 //! discovery feed it, by the stage [`Learn`] or by [`Neighbours::learn_from`] in a stage that sees their
-//! messages anyway, and so does whatever else knows ([`Neighbours::learn`]).
+//! messages anyway, and so does whatever else knows ([`Neighbours::learn`]). What of their messages is
+//! believed, [`Neighbours`] documents.
 //! [`Resolve`] writes that address into each packet on its way out, asks for one that isn't known,
 //! and holds a bounded number of packets until the answer comes. Where the system beside the program
 //! knows the neighbours, it is asked in place of the link ([`NextHop::of_system`]), and feeds
@@ -10,19 +11,24 @@
 //!
 //! ```
 //! use hotloop_packet::memory::MemPacket;
-//! use hotloop_packet::{PacketBuf, arp, build::udp, ethernet::MacAddress};
-//! use hotloop_stage::neighbours::{Neighbours, NextHop, Resolve};
+//! use hotloop_packet::{PacketBuf, PortId, arp, build::udp, ethernet::MacAddress};
+//! use hotloop_stage::neighbours::{Lesson, Link, Neighbours, NextHop, Resolve};
 //! use hotloop_stage::{Burst, BurstStage, Counters, Cx, DropReason, Instant, Output, Tally};
 //! # use hotloop_stage::neighbours::NeighbourDrop;
 //! use std::net::Ipv4Addr;
 //!
-//! let own = (Ipv4Addr::new(192, 0, 2, 2), MacAddress::new([2, 0, 0, 0, 0, 2]));
+//! let link = Link {
+//!     port: PortId::new(0),
+//!     vlan: None,
+//!     mac: MacAddress::new([2, 0, 0, 0, 0, 2]),
+//!     address: Ipv4Addr::new(192, 0, 2, 2),
+//! };
 //! let (gateway, gateway_mac) = (Ipv4Addr::new(192, 0, 2, 1), MacAddress::new([2, 0, 0, 0, 0, 1]));
 //!
 //! // All cores share the neighbours; each has a stage of its own, at most 64 packets waiting there.
 //! let neighbours = Neighbours::new(1_024);
 //! let mut resolve = Resolve::new(neighbours.clone(), 64, move |_: &MemPacket| {
-//!     Some(NextHop::v4(gateway, own))
+//!     Some(NextHop::v4(gateway, link))
 //! });
 //!
 //! # let counters = Counters::new(NeighbourDrop::NAMES);
@@ -41,15 +47,21 @@
 //! let mut request = run(Some(udp().packet_in_memory())).pop().unwrap();
 //! assert!(arp::reply(&mut request, gateway_mac));
 //! // The stage that receives the reply shows it to the neighbours.
-//! assert!(neighbours.learn_from(request.data(), Instant::from_ns(2)));
+//! let lesson = neighbours.learn_from(&link.into(), request.data(), Instant::from_ns(2));
+//! assert_eq!(lesson, Lesson::Learned);
 //! let packet = run(None).pop().unwrap();
 //! assert_eq!(packet.data()[..6], gateway_mac.bytes());
 //! ```
 
+mod asked;
+mod claim;
+mod entry;
 mod learn;
+mod link;
 mod resolve;
 mod table;
 
 pub use learn::Learn;
-pub use resolve::{NeighbourDrop, Next, NextHop, NextHops, Outgoing, Resolve};
-pub use table::{Neighbour, Neighbours};
+pub use link::{Link, LinkId, NextHop, Question};
+pub use resolve::{NeighbourDrop, Next, NextHops, Outgoing, Resolve};
+pub use table::{Lesson, Neighbour, NeighbourState, Neighbours};

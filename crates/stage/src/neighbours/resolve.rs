@@ -1,11 +1,10 @@
 //! The stage that writes the Ethernet address of the next hop.
 
+use super::link::{LinkId, NextHop};
 use super::table::Neighbours;
 use crate::{Burst, BurstStage, Carries, Counter, Cx, Instant, Output, drop_reasons};
-use hotloop_packet::ethernet::{self, MacAddress};
-use hotloop_packet::{NoRoom, PacketBuf, arp, nd};
+use hotloop_packet::{PacketBuf, ethernet};
 use std::collections::VecDeque;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 /// How long a packet waits: three requests (RFC 4861, section 10: MAX_MULTICAST_SOLICIT).
@@ -23,66 +22,6 @@ drop_reasons! {
         QueueFull = "neighbour_queue_full",
         /// No route is for it: [`Next::NoRoute`].
         NoRoute = "no_route",
-    }
-}
-
-/// The station that a packet goes to next, and the one that it leaves from.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct NextHop {
-    hop: Hop,
-    own_mac: MacAddress,
-}
-
-/// An address and the own address on the same link.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Hop {
-    V4(Ipv4Addr, Ipv4Addr),
-    V6(Ipv6Addr, Ipv6Addr),
-    /// Without one: others ask.
-    OfSystem(IpAddr),
-}
-
-impl NextHop {
-    /// The neighbour with this IPv4 address, reached from the station with this address and Ethernet
-    /// address. ARP asks for it.
-    #[must_use]
-    pub const fn v4(address: Ipv4Addr, (own, own_mac): (Ipv4Addr, MacAddress)) -> Self {
-        Self { hop: Hop::V4(address, own), own_mac }
-    }
-
-    /// As [`v4`](Self::v4), for IPv6. Neighbour discovery asks for it.
-    #[must_use]
-    pub const fn v6(address: Ipv6Addr, (own, own_mac): (Ipv6Addr, MacAddress)) -> Self {
-        Self { hop: Hop::V6(address, own), own_mac }
-    }
-
-    /// A neighbour that the system asks for, not [`Resolve`], which notes requests for it
-    /// ([`Neighbours::take_requests`]). It's reached from the station with this Ethernet address.
-    #[must_use]
-    pub const fn of_system(address: IpAddr, own_mac: MacAddress) -> Self {
-        Self { hop: Hop::OfSystem(address), own_mac }
-    }
-
-    /// The neighbour's address.
-    #[must_use]
-    pub const fn address(&self) -> IpAddr {
-        match self.hop {
-            Hop::OfSystem(address) => address,
-            Hop::V4(address, _) => IpAddr::V4(address),
-            Hop::V6(address, _) => IpAddr::V6(address),
-        }
-    }
-
-    /// Appends the frame that asks for the neighbour to an empty packet; nothing where the system asks.
-    fn write_request<P: PacketBuf>(&self, packet: &mut P) -> Result<(), NoRoom> {
-        let mac = self.own_mac;
-        match self.hop {
-            Hop::OfSystem(_) => Ok(()),
-            Hop::V4(target, address) => {
-                arp::request(packet, arp::Neighbour { mac, address }, target)
-            }
-            Hop::V6(target, address) => nd::solicit(packet, (address, mac), target),
-        }
     }
 }
 
@@ -202,16 +141,16 @@ impl<T: Outgoing, F: NextHops<T>> Resolve<T, F> {
         self.waiting.push_back(Waiting { item, next_hop, since: cx.now() });
     }
 
-    /// Sends a request, if one is due, the way that `item` leaves.
+    /// Asks for a neighbour, if that is due, the way that `item` leaves.
+    #[cold]
     fn ask(&self, now: Instant, item: &T, next_hop: &NextHop, out: &mut Output<'_, T>) {
-        if !self.neighbours.claim_request(next_hop.address(), now)
-            || matches!(next_hop.hop, Hop::OfSystem(_))
-        {
+        let Some(question) = self.neighbours.question(next_hop, now) else { return };
+        if next_hop.link() == LinkId::SYSTEM {
             return;
         }
         let Some(mut request) = item.beside() else { return };
         request.packet_mut().truncate(0);
-        if next_hop.write_request(request.packet_mut()).is_ok() {
+        if next_hop.write_question(question, request.packet_mut()).is_ok() {
             self.requests.add(1);
             out.push_created(request);
         }
@@ -244,7 +183,7 @@ impl<T: Outgoing, F: NextHops<T>> Resolve<T, F> {
                 }
             };
             waiting.next_hop = next_hop;
-            if let Some((mac, _)) = self.neighbours.lookup(next_hop.address(), now) {
+            if let Some((mac, _)) = self.neighbours.lookup(next_hop.key, now) {
                 ethernet::set_addresses(waiting.item.packet_mut(), next_hop.own_mac, mac);
                 out.push(waiting.item);
             } else if now.ns_since(waiting.since) >= WAIT_NS {
@@ -280,10 +219,10 @@ impl<T: Outgoing, F: NextHops<T>> BurstStage<T> for Resolve<T, F> {
                     continue;
                 }
             };
-            match self.neighbours.lookup(next_hop.address(), now) {
-                Some((mac, is_stale)) if !self.is_due(&next_hop) => {
+            match self.neighbours.lookup(next_hop.key, now) {
+                Some((mac, should_ask)) if !self.is_due(&next_hop) => {
                     ethernet::set_addresses(item.packet_mut(), next_hop.own_mac, mac);
-                    if is_stale {
+                    if should_ask {
                         self.ask(now, &item, &next_hop, out);
                     }
                     out.push(item);

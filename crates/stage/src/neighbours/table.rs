@@ -1,42 +1,76 @@
 //! The neighbours that are known, shared by all cores without a lock.
 
-use crate::Instant;
-use hotloop_packet::arp::ArpMessage;
-use hotloop_packet::ethernet::{self, ETHERTYPE_ARP, ETHERTYPE_IPV6, MacAddress};
-use hotloop_packet::nd::NdMessage;
+use super::asked::Asked;
+use super::claim::{Claim, Kind, is_forbidden};
+use super::entry::{BY_SYSTEM_NS, Entry, Key, REFRESH_NS, Snapshot, Station};
+use super::link::{Link, LinkId, NextHop, Question};
+use crate::{Instant, log};
+use hotloop_packet::ethernet::MacAddress;
+use std::fmt;
 use std::hash::{BuildHasher, RandomState};
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicU64, fence};
-
-/// How long a neighbour is used without asking it again (RFC 4861, section 10: REACHABLE_TIME).
-const REFRESH_NS: u64 = 30_000_000_000;
-
-/// How long a neighbour is used that no longer answers.
-const EXPIRY_NS: u64 = 60_000_000_000;
-
-/// The time between two requests for one address (RFC 4861, section 10: RETRANS_TIMER).
-const REQUEST_NS: u64 = 1_000_000_000;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 /// The number of places that an address may have.
 const SET_LEN: usize = 8;
 
-/// When a neighbour was confirmed that is the system's to confirm.
-const BY_SYSTEM_NS: u64 = u64::MAX;
-
-/// In the word that holds an Ethernet address: there is one.
-const KNOWN: u64 = 1 << 48;
-
-/// A neighbour that answered.
+/// A neighbour whose Ethernet address is known.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Neighbour {
+    /// The link that it is on.
+    pub link: LinkId,
     /// Its IP address.
     pub address: IpAddr,
     /// Its Ethernet address.
     pub mac: MacAddress,
     /// When it last answered.
     pub confirmed: Instant,
+    /// How sure that is.
+    pub state: NeighbourState,
+}
+
+/// How sure it is that a neighbour has its Ethernet address (RFC 4861, section 7.3.2). It's used in every
+/// state.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum NeighbourState {
+    /// It answered within 30 seconds.
+    Reachable,
+    /// It has not answered for 30 seconds; the next packet makes it be asked.
+    Stale,
+    /// It is asked, since it has not answered for 30 seconds, or another station claims its address.
+    Probing,
+    /// The system says so.
+    System,
+}
+
+impl fmt::Display for NeighbourState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Reachable => "reachable",
+            Self::Stale => "stale",
+            Self::Probing => "probing",
+            Self::System => "system",
+        })
+    }
+}
+
+/// What a frame has taught.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Lesson {
+    /// Nothing: it is neither ARP nor neighbour discovery, or says nothing new of a neighbour.
+    Nothing,
+    /// Nothing: it claims a neighbour's address and is not believed.
+    Refused,
+    /// Another station claims a neighbour's address: the neighbour will be asked whether it's still there.
+    Doubted,
+    /// A neighbour has answered, and its Ethernet address is as it was.
+    Confirmed,
+    /// A neighbour has become known.
+    Learned,
+    /// A neighbour has another Ethernet address.
+    Changed,
 }
 
 /// The neighbours of a network function. All cores read it and any of them writes it, none waits for
@@ -46,85 +80,30 @@ pub struct Neighbour {
 /// last answer; after half of that it is requested again. Where no place is left, one that has not
 /// answered makes room. So senders of packets to addresses where there is nothing cannot displace
 /// those that answer.
+///
+/// # What is believed
+///
+/// - A neighbour is one of a [`Link`]: frames from other links say nothing of it. Nor do frames to other
+///   stations, and those that RFC 826, RFC 5227, or RFC 4861, section 7.1, forbids.
+/// - An address that was not asked for is never learned.
+/// - One that is not known is learned from the answer to a question, or from a request for the station's own
+///   address while there is no answer.
+/// - One that is known is confirmed by its answer alone. When another station claims it, in an answer,
+///   request or announcement, nothing changes, whatever override flag that has: the neighbour itself is asked
+///   by its Ethernet address, twice within 0.8 seconds, and packets go on to it. Only if it is silent, all
+///   stations are asked, and the first that answers has the address then. So the successor of a gateway
+///   that announces itself is in use about a second later.
+///
+/// Neither protocol proves anything: a station on the same link can answer for a neighbour that is
+/// silent.
 #[derive(Debug)]
 pub struct Neighbours {
     entries: Box<[Entry]>,
     /// Random, so that no sender can choose addresses that share their places.
     seeds: [u64; 2],
     change_count: AtomicU64,
-    /// Whether any place is requested that was not taken yet.
+    /// Whether any place is requested of the system that was not taken yet.
     has_requests: AtomicBool,
-}
-
-/// A place. `version` is odd while it is being written, and moves on with every write.
-#[derive(Debug, Default)]
-#[repr(align(64))]
-struct Entry {
-    version: AtomicU64,
-    key: [AtomicU64; 2],
-    mac: AtomicU64,
-    confirmed_ns: AtomicU64,
-    /// When the next request is due. Not covered by the version.
-    due_ns: AtomicU64,
-    /// Whether it was requested since requests were taken. Not covered either.
-    is_requested: AtomicBool,
-}
-
-/// What a place held at one time.
-#[derive(Clone, Copy)]
-struct Snapshot {
-    version: u64,
-    key: u128,
-    mac: u64,
-    confirmed_ns: u64,
-}
-
-impl Snapshot {
-    const fn is_known(&self, now: Instant) -> bool {
-        self.mac & KNOWN != 0 && !self.is_older(EXPIRY_NS, now)
-    }
-
-    const fn is_older(&self, age_ns: u64, now: Instant) -> bool {
-        now.as_ns().saturating_sub(self.confirmed_ns) >= age_ns
-    }
-
-    fn address(self) -> IpAddr {
-        Ipv6Addr::from_bits(self.key).to_canonical()
-    }
-
-    const fn mac(&self) -> MacAddress {
-        let [.., a, b, c, d, e, f] = self.mac.to_be_bytes();
-        MacAddress::new([a, b, c, d, e, f])
-    }
-}
-
-impl Entry {
-    fn read(&self) -> Option<Snapshot> {
-        let version = self.version.load(Acquire);
-        let word = |word: &AtomicU64| u128::from(word.load(Relaxed));
-        let key = word(&self.key[0]) << 64 | word(&self.key[1]);
-        let (mac, confirmed_ns) = (self.mac.load(Relaxed), self.confirmed_ns.load(Relaxed));
-        // The loads above come before the second look at the version.
-        fence(Acquire);
-        let is_whole = version.is_multiple_of(2) && self.version.load(Relaxed) == version;
-        is_whole.then_some(Snapshot { version, key, mac, confirmed_ns })
-    }
-
-    /// Writes the place unless it has changed since it was seen. Returns whether it did.
-    fn write(&self, seen: Snapshot, new: Snapshot) -> bool {
-        let version = seen.version.wrapping_add(1);
-        if self.version.compare_exchange(seen.version, version, Relaxed, Relaxed).is_err() {
-            return false;
-        }
-        // The stores below come after the odd version.
-        fence(Release);
-        self.key[0].store((new.key >> 64) as u64, Relaxed);
-        self.key[1].store(new.key as u64, Relaxed);
-        self.mac.store(new.mac, Relaxed);
-        self.confirmed_ns.store(new.confirmed_ns, Relaxed);
-        self.version.store(version.wrapping_add(1), Release);
-        true
-    }
 }
 
 impl Neighbours {
@@ -142,26 +121,39 @@ impl Neighbours {
 
     /// The Ethernet address of a neighbour. `None` if it isn't known, or has not answered for a minute.
     #[must_use]
-    pub fn mac(&self, address: IpAddr, now: Instant) -> Option<MacAddress> {
-        self.lookup(address, now).map(|(mac, _)| mac)
+    pub fn mac(&self, link: LinkId, address: IpAddr, now: Instant) -> Option<MacAddress> {
+        self.find(Key::new(link, address)).find_map(|(_, seen)| seen.mac(now))
     }
 
-    /// Notes that the system says that a neighbour has this Ethernet address: it does until it is set
-    /// again or [forgotten](Self::forget), whatever is received or [learnt](Self::learn) of it.
+    /// What is known of a neighbour. `None` as for [`mac`](Self::mac).
+    #[must_use]
+    pub fn get(&self, link: LinkId, address: IpAddr, now: Instant) -> Option<Neighbour> {
+        let mut found = self.find(Key::new(link, address));
+        found.find_map(|(entry, seen)| neighbour(entry, &seen, now))
+    }
+
+    /// The neighbours that are known.
+    #[must_use]
+    pub fn known(&self, now: Instant) -> Vec<Neighbour> {
+        let entries = self.entries.iter().filter_map(|entry| Some((entry, entry.read()?)));
+        entries.filter_map(|(entry, seen)| neighbour(entry, &seen, now)).collect()
+    }
+
+    /// Notes that the system says that one of its neighbours has this Ethernet address: it does until it is
+    /// set again or [forgotten](Self::forget), whatever is received or [learned](Self::learn) of it.
     pub fn set(&self, address: IpAddr, mac: MacAddress) {
-        self.learn(address, mac, Instant::from_ns(BY_SYSTEM_NS));
+        self.learn(LinkId::SYSTEM, address, mac, Instant::from_ns(BY_SYSTEM_NS));
     }
 
-    /// Takes a neighbour for unknown from now on.
+    /// Takes a neighbour of the system's for unknown from now on.
     pub fn forget(&self, address: IpAddr) {
-        for (entry, seen) in self.find(key_of(address)) {
-            entry.write(seen, Snapshot { mac: 0, confirmed_ns: 0, ..seen });
+        for (entry, seen) in self.find(Key::new(LinkId::SYSTEM, address)) {
+            entry.write(seen, Snapshot { station: Station::default(), confirmed_ns: 0, ..seen });
         }
     }
 
     /// The addresses that packets wait for, or that should be asked again, since the last call: for a
-    /// system that asks for them ([`NextHop::of_system`](super::NextHop::of_system)). It is one read where
-    /// there are none.
+    /// system that asks for them ([`NextHop::of_system`]). It is one read where there are none.
     #[must_use]
     pub fn take_requests(&self) -> Vec<IpAddr> {
         if !self.has_requests.load(Relaxed) || !self.has_requests.swap(false, Acquire) {
@@ -170,70 +162,65 @@ impl Neighbours {
         let requested = self.entries.iter().filter(|entry| {
             entry.is_requested.load(Relaxed) && entry.is_requested.swap(false, Relaxed)
         });
-        requested
-            .filter_map(Entry::read)
-            .filter(|seen| seen.key != 0)
-            .map(Snapshot::address)
-            .collect()
+        let seen = requested.filter_map(Entry::read).map(|seen| seen.key);
+        seen.filter(|key| key.link == LinkId::SYSTEM).map(|key| key.address()).collect()
     }
 
-    /// Notes that a neighbour has this Ethernet address: it answered.
-    pub fn learn(&self, address: IpAddr, mac: MacAddress, now: Instant) {
-        if !self.confirm(address, mac, now) {
-            self.insert(address, mac_word(mac), now);
+    /// Notes that a neighbour has this Ethernet address, by a source that is trusted.
+    pub fn learn(&self, link: LinkId, address: IpAddr, mac: MacAddress, now: Instant) {
+        let (key, station) = (Key::new(link, address), Station::new(mac));
+        let mut is_there = false;
+        for (entry, seen) in self.find(key) {
+            is_there = true;
+            if seen.confirmed_ns != BY_SYSTEM_NS || now.as_ns() == BY_SYSTEM_NS {
+                self.adopt(entry, seen, station, now);
+            }
+        }
+        if !is_there && let Some((entry, seen)) = self.insert(key, true, now) {
+            self.adopt(entry, seen, station, now);
         }
     }
 
-    /// Notes the neighbour that an ARP message, a neighbour solicitation or an advertisement makes known,
-    /// if its address was asked for. Returns whether it was.
-    pub fn learn_from(&self, frame: &[u8], now: Instant) -> bool {
-        let neighbour = match ethernet::network_layer(frame) {
-            Some((ETHERTYPE_ARP, _)) => ArpMessage::of_frame(frame)
-                .map(ArpMessage::sender)
-                .map(|sender| (IpAddr::from(sender.address), sender.mac)),
-            Some((ETHERTYPE_IPV6, _)) => NdMessage::of_frame(frame)
-                .and_then(|message| message.neighbour())
-                .map(|(address, mac)| (IpAddr::from(address), mac)),
-            _ => None,
+    /// Takes in what a frame says that came from this link: see [what is believed](Self#what-is-believed).
+    /// Any frame may be given.
+    pub fn learn_from(&self, link: &Link, frame: &[u8], now: Instant) -> Lesson {
+        let Some(claim) = Claim::of(link, frame) else {
+            let is_forbidden = link.address.is_ipv6() && is_forbidden(frame);
+            return if is_forbidden { Lesson::Refused } else { Lesson::Nothing };
         };
-        neighbour
-            .filter(|(address, mac)| !mac.is_multicast() && !address.is_unspecified())
-            .is_some_and(|(address, mac)| self.confirm(address, mac, now))
+        let mut lesson = Lesson::Nothing;
+        for (entry, seen) in self.find(claim.key) {
+            lesson = judge(&claim, &seen, Asked(entry.asked.load(Relaxed)), now);
+            if !self.follow(lesson, &claim, (entry, seen), now) {
+                lesson = Lesson::Nothing;
+            }
+        }
+        lesson
     }
 
-    /// The neighbours that are known.
+    /// The question that should be asked now to find or keep this neighbour, and is nobody else's for some
+    /// time: the caller [writes](NextHop::write_question) and sends it. `None` if none is due.
     #[must_use]
-    pub fn known(&self, now: Instant) -> Vec<Neighbour> {
-        let entries = self.entries.iter().filter_map(Entry::read);
-        let known = entries.filter(|entry| entry.is_known(now)).map(|entry| Neighbour {
-            address: entry.address(),
-            mac: entry.mac(),
-            confirmed: Instant::from_ns(entry.confirmed_ns),
-        });
-        known.collect()
+    pub fn question(&self, next_hop: &NextHop, now: Instant) -> Option<Question> {
+        let found = self.find(next_hop.key).next();
+        let (entry, seen) = found.or_else(|| self.insert(next_hop.key, false, now))?;
+        let asked = entry.asked.load(Relaxed);
+        let (question, next) = Asked(asked).next(seen.mac(now), now)?;
+        entry.asked.compare_exchange(asked, next.0, Relaxed, Relaxed).ok()?;
+        if next_hop.link() == LinkId::SYSTEM {
+            entry.is_requested.store(true, Relaxed);
+            self.has_requests.store(true, Release);
+        }
+        Some(question)
     }
 
     /// The Ethernet address, and whether the neighbour should be asked again.
     #[inline]
-    pub(super) fn lookup(&self, address: IpAddr, now: Instant) -> Option<(MacAddress, bool)> {
-        let (_, entry) = self.find(key_of(address)).find(|(_, entry)| entry.is_known(now))?;
-        Some((entry.mac(), entry.is_older(REFRESH_NS, now)))
-    }
-
-    /// Whether a request for this address is due. The caller sends it: for a second it is due to nobody
-    /// else.
-    pub(super) fn claim_request(&self, address: IpAddr, now: Instant) -> bool {
-        let found = self.find(key_of(address)).next().map(|(entry, _)| entry);
-        let Some(entry) = found.or_else(|| self.insert(address, 0, now)) else { return false };
-        let due_ns = entry.due_ns.load(Relaxed);
-        let next_ns = now.as_ns().saturating_add(REQUEST_NS);
-        let is_claimed = now.as_ns() >= due_ns
-            && entry.due_ns.compare_exchange(due_ns, next_ns, Relaxed, Relaxed).is_ok();
-        if is_claimed {
-            entry.is_requested.store(true, Relaxed);
-            self.has_requests.store(true, Release);
-        }
-        is_claimed
+    pub(super) fn lookup(&self, key: Key, now: Instant) -> Option<(MacAddress, bool)> {
+        self.find(key).find_map(|(_, seen)| {
+            let should_ask = seen.station.is_doubted() || seen.is_older(REFRESH_NS, now);
+            Some((seen.mac(now)?, should_ask))
+        })
     }
 
     /// How often a neighbour became known or changed its Ethernet address.
@@ -243,69 +230,154 @@ impl Neighbours {
     }
 
     /// The places that an address may have.
-    fn places(&self, key: u128) -> &[Entry] {
+    #[inline]
+    fn places(&self, key: Key) -> &[Entry] {
         let set_count = self.entries.len() / SET_LEN;
-        let halves = [(key >> 64) as u64 ^ self.seeds[0], key as u64 ^ self.seeds[1]];
-        let product = u128::from(halves[0]) * u128::from(halves[1]);
-        let hash = (product >> 64) as u64 ^ product as u64;
         // The count of sets is a power of two.
-        let first = (hash as usize & (set_count - 1)) * SET_LEN;
+        let first = (key.hash(&self.seeds) as usize & (set_count - 1)) * SET_LEN;
         &self.entries[first..first + SET_LEN]
     }
 
-    fn find(&self, key: u128) -> impl Iterator<Item = (&Entry, Snapshot)> {
-        let entries = self.places(key).iter().filter_map(|entry| Some((entry, entry.read()?)));
-        entries.filter(move |(_, seen)| seen.key == key)
+    #[inline]
+    fn find(&self, key: Key) -> impl Iterator<Item = (&Entry, Snapshot)> {
+        self.places(key).iter().filter_map(move |entry| Some((entry, entry.read_of(key)?)))
     }
 
-    /// Confirms an address that has a place. Returns whether it has one.
-    fn confirm(&self, address: IpAddr, mac: MacAddress, now: Instant) -> bool {
-        let mac = mac_word(mac);
-        let mut is_there = false;
-        for (entry, seen) in self.find(key_of(address)) {
-            is_there = true;
-            if seen.confirmed_ns == BY_SYSTEM_NS && now.as_ns() != BY_SYSTEM_NS {
-                continue;
+    /// Does what a lesson says. Returns whether it did: another core may have been faster.
+    fn follow(
+        &self,
+        lesson: Lesson,
+        claim: &Claim,
+        (entry, seen): (&Entry, Snapshot),
+        now: Instant,
+    ) -> bool {
+        let station = claim.mac.map_or(seen.station, Station::new);
+        let is_request = claim.kind == Kind::Request;
+        let station = station.router(claim.is_router == Some(true)).doubted(is_request);
+        match lesson {
+            Lesson::Nothing | Lesson::Refused => true,
+            Lesson::Doubted => {
+                let station = seen.station.doubted(true);
+                let is_written = entry.write(seen, Snapshot { station, ..seen });
+                if is_written {
+                    say_doubt(claim, &seen);
+                }
+                is_written
             }
-            let is_change = seen.mac != mac || !seen.is_known(now);
-            let new = Snapshot { mac, confirmed_ns: now.as_ns(), ..seen };
-            if entry.write(seen, new) && is_change {
-                self.change_count.fetch_add(1, Release);
+            Lesson::Confirmed | Lesson::Learned | Lesson::Changed => {
+                let is_written = self.adopt(entry, seen, station, now);
+                if is_written {
+                    say_change(lesson, claim, &seen);
+                }
+                is_written
             }
         }
-        is_there
+    }
+
+    /// Gives a place the Ethernet address that its neighbour has now. Returns whether it did.
+    fn adopt(&self, entry: &Entry, seen: Snapshot, station: Station, now: Instant) -> bool {
+        let is_change = seen.mac(now) != station.mac();
+        let new = Snapshot { station, confirmed_ns: now.as_ns(), ..seen };
+        if !entry.write(seen, new) {
+            return false;
+        }
+        let answered = |asked| Some(Asked(asked).answered(now).0);
+        let _ = entry.asked.fetch_update(Relaxed, Relaxed, answered);
+        if is_change {
+            self.change_count.fetch_add(1, Release);
+        }
+        true
     }
 
     /// Gives an address a place. One that isn't known takes none from one that is.
-    fn insert(&self, address: IpAddr, mac: u64, now: Instant) -> Option<&Entry> {
-        let key = key_of(address);
+    fn insert(&self, key: Key, is_known: bool, now: Instant) -> Option<(&Entry, Snapshot)> {
         let seen = self.places(key).iter().filter_map(|entry| Some((entry, entry.read()?)));
-        let rank = |seen: &Snapshot| (seen.key != 0, seen.is_known(now), seen.confirmed_ns);
+        let rank =
+            |seen: &Snapshot| (!seen.key.is_free(), seen.mac(now).is_some(), seen.confirmed_ns);
         let (entry, seen) = seen.min_by_key(|(_, seen)| rank(seen))?;
-        if mac == 0 && seen.is_known(now) {
+        if !is_known && seen.mac(now).is_some() {
             return None;
         }
-        let new = Snapshot { key, mac, confirmed_ns: now.as_ns(), ..seen };
+        let station = Station::default();
+        let new = Snapshot { key, station, confirmed_ns: now.as_ns(), ..seen };
         if !entry.write(seen, new) {
             return None;
         }
-        entry.due_ns.store(0, Relaxed);
-        if mac != 0 {
-            self.change_count.fetch_add(1, Release);
+        entry.asked.store(0, Relaxed);
+        Some((entry, entry.read_of(key)?))
+    }
+}
+
+fn neighbour(entry: &Entry, seen: &Snapshot, now: Instant) -> Option<Neighbour> {
+    let asked = Asked(entry.asked.load(Relaxed));
+    let is_old = seen.is_older(REFRESH_NS, now);
+    let state = if seen.confirmed_ns == BY_SYSTEM_NS {
+        NeighbourState::System
+    } else if seen.station.is_doubted() || is_old && asked.is_open(now) {
+        NeighbourState::Probing
+    } else if is_old {
+        NeighbourState::Stale
+    } else {
+        NeighbourState::Reachable
+    };
+    let (link, address) = (seen.key.link, seen.key.address());
+    let confirmed = Instant::from_ns(seen.confirmed_ns);
+    Some(Neighbour { link, address, mac: seen.mac(now)?, confirmed, state })
+}
+
+/// What a claim teaches about a neighbour of which this is known, and this was asked.
+fn judge(claim: &Claim, seen: &Snapshot, asked: Asked, now: Instant) -> Lesson {
+    let is_answer = claim.kind == Kind::Answer && asked.is_open(now);
+    let Some(known) = seen.mac(now) else {
+        let is_believed = is_answer || claim.kind == Kind::Request && asked.is_open(now);
+        return match claim.mac {
+            Some(mac) if is_believed && seen.station.mac().is_some_and(|before| before != mac) => {
+                Lesson::Changed
+            }
+            Some(_) if is_believed => Lesson::Learned,
+            _ => Lesson::Refused,
+        };
+    };
+    match claim.mac {
+        // RFC 4861, section 7.2.5: then it's the station that is known.
+        None | Some(_) if claim.mac.is_none_or(|mac| mac == known) => {
+            if is_answer {
+                Lesson::Confirmed
+            } else {
+                Lesson::Nothing
+            }
         }
-        Some(entry)
+        _ if claim.kind == Kind::Invalid => Lesson::Refused,
+        // The neighbour has not answered, so any station may.
+        _ if is_answer && asked.is_to_all(now) => Lesson::Changed,
+        _ if seen.station.is_doubted() => Lesson::Refused,
+        _ => Lesson::Doubted,
     }
 }
 
-/// An IPv4 address as IPv6 maps it. No neighbour has the address `::`, which marks a free place.
-const fn key_of(address: IpAddr) -> u128 {
-    match address {
-        IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
-        IpAddr::V6(address) => address.to_bits(),
+#[cold]
+fn say_doubt(claim: &Claim, seen: &Snapshot) {
+    let (address, (port, vlan)) = (claim.key.address(), claim.key.link.numbers());
+    if let (Some(known), Some(other)) = (seen.station.mac(), claim.mac) {
+        log::info!(port, vlan, "neighbour {}: {} claims it, so {} is asked", address, other, known);
     }
 }
 
-const fn mac_word(mac: MacAddress) -> u64 {
-    let [a, b, c, d, e, f] = mac.bytes();
-    KNOWN | u64::from_be_bytes([0, 0, a, b, c, d, e, f])
+#[cold]
+fn say_change(lesson: Lesson, claim: &Claim, seen: &Snapshot) {
+    let (address, (port, vlan)) = (claim.key.address(), claim.key.link.numbers());
+    if lesson == Lesson::Changed
+        && let (Some(before), Some(mac)) = (seen.station.mac(), claim.mac)
+    {
+        log::warn!(
+            port,
+            vlan,
+            "neighbour {}: {} no longer answers, and {} does",
+            address,
+            before,
+            mac
+        );
+    } else if seen.station.is_router() && claim.is_router == Some(false) {
+        log::warn!(port, vlan, "neighbour {} says that it is no router any more", address);
+    }
 }

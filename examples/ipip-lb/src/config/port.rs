@@ -9,7 +9,9 @@ use super::words::SIDES;
 use crate::exception::interface_underneath;
 use crate::excerpt::excerpt;
 use hotloop::dpdk::MempoolConfig;
+use hotloop::packet::PortId;
 use hotloop::packet::ethernet::MacAddress;
+use hotloop::stage::neighbours::{Link, NextHop as Neighbour};
 use hotloop_ops::PortSettings;
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -41,6 +43,20 @@ pub struct Port {
     pub takeover: bool,
     /// Its descriptors, mempool and RSS.
     pub settings: PortSettings,
+}
+
+impl Port {
+    /// The neighbour that frames sent out of it go to, where the balancer asks for its Ethernet address: by the
+    /// port of this number, which has this address.
+    #[must_use]
+    pub const fn hop(&self, port: PortId, mac: MacAddress) -> Option<Neighbour> {
+        let vlan = self.vlan;
+        match self.next_hop {
+            NextHop::Mac(_) | NextHop::Kernel => None,
+            NextHop::V4(to, address) => Some(Neighbour::v4(to, Link { port, vlan, mac, address })),
+            NextHop::V6(to, address) => Some(Neighbour::v6(to, Link { port, vlan, mac, address })),
+        }
+    }
 }
 
 /// The station that frames sent out of a port go to.

@@ -13,15 +13,10 @@ use crate::replace::successor::Successor;
 use crate::replace::{self, machine_time};
 use crate::sync::Change;
 use hotloop::engine::Asker;
-use hotloop::packet::ethernet::MacAddress;
-use hotloop::stage::Instant as Time;
-use hotloop::stage::neighbours::Neighbours;
 use hotloop_ops::{Reply, Stream};
 use serde_json::{Value, json};
 use std::io::Write;
-use std::net::IpAddr;
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
@@ -38,9 +33,6 @@ const DRAIN_MIN: Duration = Duration::from_millis(2);
 /// may have been on its way, the second is the last word, and the third comes from after a pipeline's.
 const ROUNDS: u64 = 3;
 
-/// How long a neighbour is used that no longer answers.
-const NEIGHBOUR_NS: u64 = 60_000_000_000;
-
 /// How often it is looked what workers and the successor have said.
 const LOOK_INTERVAL: Duration = Duration::from_micros(100);
 
@@ -49,7 +41,6 @@ const LOOK_INTERVAL: Duration = Duration::from_micros(100);
 pub struct Handover {
     gate: Gate,
     /// The ports', where they have any.
-    neighbours: Option<Arc<Neighbours>>,
     /// Those of a balancer without peers, which nobody asks about otherwise.
     alone: Option<Exceptions>,
     /// A successor that has asked: what it said of itself, and its connection, which is on its way.
@@ -67,7 +58,6 @@ impl Default for Handover {
     fn default() -> Self {
         Self {
             gate: Gate::new(true),
-            neighbours: None,
             alone: None,
             asked: None,
             successor: None,
@@ -81,13 +71,9 @@ impl Default for Handover {
 impl Handover {
     /// Of a balancer that receives by `gate`. One without peers asks its workers by `asker`.
     #[must_use]
-    pub fn new(
-        gate: Gate,
-        neighbours: Arc<Neighbours>,
-        alone: Option<(Asker<Exchange, Exchange>, usize)>,
-    ) -> Self {
+    pub fn new(gate: Gate, alone: Option<(Asker<Exchange, Exchange>, usize)>) -> Self {
         let alone = alone.map(|(asker, worker_count)| Exceptions::new(asker, worker_count));
-        Self { gate, neighbours: Some(neighbours), alone, ..Self::default() }
+        Self { gate, alone, ..Self::default() }
     }
 
     /// Ends a takeover that comes to nothing.
@@ -103,15 +89,6 @@ impl Handover {
             exceptions.keep_journals(0);
         }
         self.ready = None;
-    }
-
-    /// The neighbours that were in use lately: not those that had stopped answering long before others did.
-    fn known_neighbours(&self) -> Vec<(IpAddr, MacAddress)> {
-        let known = self.neighbours.iter().flat_map(|it| it.known(Time::from_ns(0)));
-        let known: Vec<_> = known.collect();
-        let latest_ns = known.iter().map(|it| it.confirmed.as_ns()).max().unwrap_or(0);
-        let lately = known.iter().filter(|it| latest_ns - it.confirmed.as_ns() < NEIGHBOUR_NS);
-        lately.map(|it| (it.address, it.mac)).collect()
     }
 
     /// Takes in the connection of a successor that has asked.
@@ -267,7 +244,7 @@ impl Operator {
     #[must_use]
     pub fn let_go(mut self) -> Option<(Successor, Inheritance)> {
         let (successor, closed) = self.handover.successor.take().zip(self.handover.closed)?;
-        let (standings, neighbours) = (self.standings(), self.handover.known_neighbours());
+        let (standings, neighbours) = (self.standings(), self.port_hops.known());
         self.announcer.take().into_iter().for_each(Announcer::leave);
         Some((successor, Inheritance { closed, interfaces: Vec::new(), neighbours, standings }))
     }
@@ -306,11 +283,7 @@ impl Operator {
     #[must_use]
     pub fn inheriting(mut self, inherited: Option<&mut Inherited>) -> Self {
         let Some(inherited) = inherited else { return self };
-        for (address, mac) in &inherited.neighbours {
-            let known = self.handover.neighbours.iter();
-            // A run's time begins at 0.
-            known.for_each(|it| it.learn(*address, *mac, Time::from_ns(0)));
-        }
+        self.port_hops.inherit(&inherited.neighbours);
         self.handover.imports = inherited.take_connections();
         self
     }

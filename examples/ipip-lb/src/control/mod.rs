@@ -47,7 +47,7 @@ use crate::counts::{Summary, WorkerCounts};
 use crate::failure::Failure;
 use crate::health::{Change, Probed, Probes, Room, State};
 use crate::network_function::Steering;
-use crate::next_hops::{self, NextHopWatch};
+use crate::next_hops::{NextHopWatch, PortHops};
 use crate::removed::RemovedCounts;
 use crate::services::{ServiceTable, Standing};
 use adopting::Passage;
@@ -102,6 +102,7 @@ pub struct Operator {
     /// That the balancer is on its way out, where an operator has said so.
     leave: Option<Leave>,
     next_hops: Option<NextHopWatch>,
+    port_hops: PortHops,
     sharing: Option<Sharing>,
     /// A change of the store's that was not prepared, where VIPs are withdrawn for it.
     passage: Option<Passage>,
@@ -147,6 +148,7 @@ impl Operator {
             announcer: None,
             leave: None,
             next_hops: None,
+            port_hops: PortHops::default(),
             sharing: None,
             passage: None,
             node: None,
@@ -166,10 +168,11 @@ impl Operator {
         Self { announcer, ..self }
     }
 
-    /// Keeps the next hops of backends resolved from now on, where the kernel knows them.
+    /// Keeps the next hops of backends resolved from now on, where the kernel knows them, and shows those of
+    /// ports.
     #[must_use]
-    pub fn watching(self, next_hops: Option<NextHopWatch>) -> Self {
-        Self { next_hops, ..self }
+    pub fn watching(self, next_hops: Option<NextHopWatch>, port_hops: PortHops) -> Self {
+        Self { next_hops, port_hops, ..self }
     }
 
     /// Follows the store that the configuration comes from, if it does.
@@ -236,7 +239,10 @@ impl Operator {
             "overview" => Ok(self.overview(control)),
             "services" => Ok(self.services()),
             "backends" => return self.backends(),
-            "next-hops" => Ok(next_hops::rows(&self.config, self.next_hops.as_ref())),
+            "next-hops" => {
+                let of_ports = self.port_hops.rows(&self.config, control.now());
+                Ok(of_ports.chain(self.next_hops.iter().flat_map(NextHopWatch::rows)).collect())
+            }
             "connections" => return self.connections(arguments),
             "lookup" => return self.lookup(arguments),
             "cluster" => self.cluster(),

@@ -16,8 +16,9 @@ pub struct Inheritance {
     pub closed: Duration,
     /// The names of the interfaces of which files come with it, in their order.
     pub interfaces: Vec<String>,
-    /// Its neighbours, so that no packet has to wait until they are known.
-    pub neighbours: Vec<(IpAddr, MacAddress)>,
+    /// The neighbours of its ports, each with the port's name, so that no packet has to wait until they are
+    /// known.
+    pub neighbours: Vec<(String, IpAddr, MacAddress)>,
     /// What operators and health checks have changed.
     pub standings: Standings,
 }
@@ -29,7 +30,8 @@ impl Inheritance {
         json!({
             "closed_ns": self.closed.as_nanos() as u64,
             "interfaces": self.interfaces,
-            "neighbours": self.neighbours.iter().map(|(address, mac)| [address.to_string(), mac.to_string()])
+            "neighbours": self.neighbours.iter()
+                .map(|(port, address, mac)| [address.to_string(), mac.to_string(), port.clone()])
                 .collect::<Vec<_>>(),
             "standings": self.standings.to_json(),
         })
@@ -44,8 +46,10 @@ impl Inheritance {
             json["closed_ns"].as_u64().ok_or("it has not said since when nothing is received")?;
         let interfaces = json["interfaces"].as_array().into_iter().flatten();
         let neighbours = json["neighbours"].as_array().into_iter().flatten();
-        let neighbour =
-            |it: &Value| Some((it[0].as_str()?.parse().ok()?, it[1].as_str()?.parse().ok()?));
+        let neighbour = |it: &Value| {
+            let [address, mac, port] = [0, 1, 2].map(|index| it[index].as_str());
+            Some((port?.to_owned(), address?.parse().ok()?, mac?.parse().ok()?))
+        };
         Ok(Self {
             neighbours: neighbours.filter_map(neighbour).collect(),
             closed: Duration::from_nanos(closed_ns),
@@ -63,7 +67,7 @@ pub struct Inherited {
     /// What operators and health checks have changed.
     pub standings: Standings,
     /// As [`Inheritance::neighbours`].
-    pub neighbours: Vec<(IpAddr, MacAddress)>,
+    pub neighbours: Vec<(String, IpAddr, MacAddress)>,
     interfaces: HashMap<String, OwnedFd>,
     /// Connections that are not where the configuration says, each with the time when that was said.
     connections: Vec<(Record, Instant)>,

@@ -18,7 +18,7 @@ use hotloop::stage::{Core, Error};
 use hotloop::testing::{Frame, MemoryPort, PacketPool, PortConfig};
 use ipip_lb::arrival::Ports;
 use ipip_lb::balance::{Create, Egress, Egresses, Route};
-use ipip_lb::config::{Config, NextHop as HopOfPort};
+use ipip_lb::config::Config;
 use ipip_lb::control::Exceptions;
 use ipip_lb::network_function::NetworkFunction;
 use std::fmt::Debug;
@@ -170,13 +170,8 @@ fn run_script(
 
 /// The neighbours that packets go to by each port.
 fn next_hops(config: &Config) -> Vec<Option<NextHop>> {
-    let own_mac = MacAddress::new(OWN_MAC);
-    let hops = config.ports.iter().map(|port| match port.next_hop {
-        HopOfPort::Mac(_) | HopOfPort::Kernel => None,
-        HopOfPort::V4(address, own) => Some(NextHop::v4(address, (own, own_mac))),
-        HopOfPort::V6(address, own) => Some(NextHop::v6(address, (own, own_mac))),
-    });
-    hops.collect()
+    let ports = (0..).map(PortId::new).zip(&config.ports);
+    ports.map(|(id, port)| port.hop(id, MacAddress::new(OWN_MAC))).collect()
 }
 
 /// How packets leave: for clients by the first port, for backends by the second.

@@ -10,7 +10,7 @@ use crate::privileges::{Capabilities, keep};
 use hops::{known_of, ways};
 use hotloop_engine::Publisher;
 use hotloop_packet::ethernet::MacAddress;
-use hotloop_stage::neighbours::Neighbours;
+use hotloop_stage::neighbours::{LinkId, Neighbours};
 use netlink_packet_core::NLM_F_CREATE;
 use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage,
@@ -250,10 +250,10 @@ impl Resolver {
             self.neighbours.forget(*neighbour);
             self.asked.remove(neighbour);
         }
-        // What cores have asked for may have taken its place, or a frame may have been believed.
+        // What cores have asked for may have taken its place.
         let lasting = hotloop_stage::Instant::from_ns(u64::MAX);
         for (neighbour, mac) in &known {
-            if self.neighbours.mac(*neighbour, lasting) != Some(*mac) {
+            if self.neighbours.mac(LinkId::SYSTEM, *neighbour, lasting) != Some(*mac) {
                 self.neighbours.set(*neighbour, *mac);
             }
         }

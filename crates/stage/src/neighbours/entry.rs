@@ -1,0 +1,176 @@
+//! A place for one neighbour, which cores read and write without a lock.
+
+use super::link::LinkId;
+use crate::Instant;
+use hotloop_packet::ethernet::MacAddress;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, fence};
+
+/// How long a neighbour is used without a question (RFC 4861, section 10: REACHABLE_TIME).
+pub(super) const REFRESH_NS: u64 = 30_000_000_000;
+
+/// How long a neighbour is used that no longer answers.
+pub(super) const EXPIRY_NS: u64 = 60_000_000_000;
+
+/// When a neighbour was confirmed that is the system's to confirm.
+pub(super) const BY_SYSTEM_NS: u64 = u64::MAX;
+
+/// A neighbour: an address on a link.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Key {
+    /// IPv4 as IPv6 maps it, the upper half first. No neighbour has the address `::`, which marks a free place.
+    halves: [u64; 2],
+    pub link: LinkId,
+}
+
+impl Key {
+    pub const fn new(link: LinkId, address: IpAddr) -> Self {
+        let bits = match address {
+            IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
+            IpAddr::V6(address) => address.to_bits(),
+        };
+        Self { halves: [(bits >> 64) as u64, bits as u64], link }
+    }
+
+    pub const fn address(&self) -> IpAddr {
+        self.v6().to_canonical()
+    }
+
+    /// The address where it is known to be IPv4's.
+    pub const fn v4(&self) -> Ipv4Addr {
+        Ipv4Addr::from_bits(self.halves[1] as u32)
+    }
+
+    /// The address where it is known to be IPv6's.
+    pub const fn v6(&self) -> Ipv6Addr {
+        Ipv6Addr::from_bits((self.halves[0] as u128) << 64 | self.halves[1] as u128)
+    }
+
+    pub const fn is_free(&self) -> bool {
+        self.halves[0] | self.halves[1] == 0
+    }
+
+    #[inline]
+    pub const fn hash(&self, seeds: &[u64; 2]) -> u64 {
+        let upper = self.halves[0] ^ seeds[0] ^ self.link.0 as u64;
+        let product = upper as u128 * (self.halves[1] ^ seeds[1]) as u128;
+        (product >> 64) as u64 ^ product as u64
+    }
+}
+
+/// The Ethernet address of a neighbour, in the low 48 bits, and what else is known of it. Zero: nothing.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct Station(u64);
+
+impl Station {
+    const KNOWN: u64 = 1 << 48;
+    /// Another station says that it has the address, or this one has only asked for ours.
+    const DOUBTED: u64 = 1 << 49;
+    /// It says that it is a router (RFC 4861, section 4.4).
+    const ROUTER: u64 = 1 << 50;
+
+    pub const fn new(mac: MacAddress) -> Self {
+        let [a, b, c, d, e, f] = mac.bytes();
+        Self(Self::KNOWN | u64::from_be_bytes([0, 0, a, b, c, d, e, f]))
+    }
+
+    pub const fn router(self, is_router: bool) -> Self {
+        Self(self.0 & !Self::ROUTER | if is_router { Self::ROUTER } else { 0 })
+    }
+
+    pub const fn doubted(self, is_doubted: bool) -> Self {
+        Self(self.0 & !Self::DOUBTED | if is_doubted { Self::DOUBTED } else { 0 })
+    }
+
+    pub const fn mac(self) -> Option<MacAddress> {
+        let [_, _, a, b, c, d, e, f] = self.0.to_be_bytes();
+        if self.0 & Self::KNOWN == 0 { None } else { Some(MacAddress::new([a, b, c, d, e, f])) }
+    }
+
+    pub const fn is_doubted(self) -> bool {
+        self.0 & Self::DOUBTED != 0
+    }
+
+    pub const fn is_router(self) -> bool {
+        self.0 & Self::ROUTER != 0
+    }
+}
+
+/// What a place held at one time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Snapshot {
+    pub version: u64,
+    pub key: Key,
+    pub station: Station,
+    pub confirmed_ns: u64,
+}
+
+impl Snapshot {
+    /// The Ethernet address that packets go to.
+    #[inline]
+    pub const fn mac(&self, now: Instant) -> Option<MacAddress> {
+        if self.is_older(EXPIRY_NS, now) { None } else { self.station.mac() }
+    }
+
+    pub const fn is_older(&self, age_ns: u64, now: Instant) -> bool {
+        now.as_ns().saturating_sub(self.confirmed_ns) >= age_ns
+    }
+}
+
+/// A place. `version` is odd while it is being written, and moves on with every write.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(super) struct Entry {
+    version: AtomicU64,
+    address: [AtomicU64; 2],
+    station: AtomicU64,
+    confirmed_ns: AtomicU64,
+    link: AtomicU32,
+    /// What was [asked](super::asked::Asked). Not covered by the version.
+    pub asked: AtomicU64,
+    /// Whether it was asked for since requests were taken. Not covered either.
+    pub is_requested: AtomicBool,
+}
+
+impl Entry {
+    /// What it holds, if that is of this neighbour.
+    #[inline]
+    pub fn read_of(&self, key: Key) -> Option<Snapshot> {
+        // Most places of a set are another's.
+        if self.address[1].load(Relaxed) != key.halves[1] {
+            return None;
+        }
+        self.read().filter(|seen| seen.key == key)
+    }
+
+    #[inline]
+    pub fn read(&self) -> Option<Snapshot> {
+        let version = self.version.load(Acquire);
+        let halves = [self.address[0].load(Relaxed), self.address[1].load(Relaxed)];
+        let key = Key { halves, link: LinkId(self.link.load(Relaxed)) };
+        let station = Station(self.station.load(Relaxed));
+        let confirmed_ns = self.confirmed_ns.load(Relaxed);
+        // The loads above come before the second look at the version.
+        fence(Acquire);
+        let is_whole = version.is_multiple_of(2) && self.version.load(Relaxed) == version;
+        is_whole.then_some(Snapshot { version, key, station, confirmed_ns })
+    }
+
+    /// Writes the place unless it has changed since it was seen. Returns whether it did.
+    pub fn write(&self, seen: Snapshot, new: Snapshot) -> bool {
+        let version = seen.version.wrapping_add(1);
+        if self.version.compare_exchange(seen.version, version, Relaxed, Relaxed).is_err() {
+            return false;
+        }
+        // The stores below come after the odd version.
+        fence(Release);
+        self.address[0].store(new.key.halves[0], Relaxed);
+        self.address[1].store(new.key.halves[1], Relaxed);
+        self.link.store(new.key.link.0, Relaxed);
+        self.station.store(new.station.0, Relaxed);
+        self.confirmed_ns.store(new.confirmed_ns, Relaxed);
+        self.version.store(version.wrapping_add(1), Release);
+        true
+    }
+}

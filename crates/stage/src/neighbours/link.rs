@@ -1,0 +1,168 @@
+//! Links, and what is reached on them.
+
+use super::entry::Key;
+use hotloop_packet::ethernet::{self, MacAddress};
+use hotloop_packet::{NoRoom, PacketBuf, PortId, arp, nd};
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Which link an address is on: a neighbour of one link is unknown on every other.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct LinkId(pub(super) u32);
+
+impl LinkId {
+    /// The neighbours that the [system](NextHop::of_system) resolves, on all its links: no frame changes
+    /// them.
+    pub const SYSTEM: Self = Self(u32::MAX);
+
+    /// The link of this port, or of one VLAN of it.
+    #[must_use]
+    pub const fn new(port: PortId, vlan: Option<u16>) -> Self {
+        let vlan = match vlan {
+            Some(vlan) => vlan & 0xfff,
+            None => 0,
+        };
+        Self((port.number() as u32) << 16 | vlan as u32)
+    }
+
+    /// The numbers of the port and of its VLAN, 0 for none.
+    pub(super) const fn numbers(self) -> (u16, u16) {
+        ((self.0 >> 16) as u16, self.0 as u16)
+    }
+}
+
+impl fmt::Display for LinkId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.numbers() {
+            _ if *self == Self::SYSTEM => f.write_str("the system"),
+            (port, 0) => write!(f, "port {port}"),
+            (port, vlan) => write!(f, "port {port}, VLAN {vlan}"),
+        }
+    }
+}
+
+/// A link and the station that the program is there. Frames have no tag of the link's VLAN here: it is
+/// removed before and added after.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Link<A = IpAddr> {
+    /// The port that receives from the link.
+    pub port: PortId,
+    /// The VLAN, if the link is one.
+    pub vlan: Option<u16>,
+    /// The own Ethernet address.
+    pub mac: MacAddress,
+    /// The own IP address, which neighbours ask for and answer to.
+    pub address: A,
+}
+
+impl<A> Link<A> {
+    /// What the link's neighbours are known by.
+    #[must_use]
+    pub const fn id(&self) -> LinkId {
+        LinkId::new(self.port, self.vlan)
+    }
+}
+
+impl From<Link<Ipv4Addr>> for Link {
+    fn from(Link { port, vlan, mac, address }: Link<Ipv4Addr>) -> Self {
+        Self { port, vlan, mac, address: address.into() }
+    }
+}
+
+impl From<Link<Ipv6Addr>> for Link {
+    fn from(Link { port, vlan, mac, address }: Link<Ipv6Addr>) -> Self {
+        Self { port, vlan, mac, address: address.into() }
+    }
+}
+
+/// The station that a packet goes to next, and the one that it leaves from.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct NextHop {
+    pub(super) key: Key,
+    pub(super) own_mac: MacAddress,
+    /// The own address, of the neighbour's family; `None` where the system asks.
+    own: Option<IpAddr>,
+}
+
+/// Which stations a question for an address goes to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Question {
+    /// All that may have the address: it is unknown, or the one that had it does not answer.
+    ToAll,
+    /// The one that had the address last, which is asked to confirm that.
+    To(MacAddress),
+}
+
+impl NextHop {
+    /// The neighbour with this IPv4 address. ARP asks for it.
+    #[must_use]
+    pub const fn v4(address: Ipv4Addr, link: Link<Ipv4Addr>) -> Self {
+        let (id, own) = (link.id(), Some(IpAddr::V4(link.address)));
+        Self { key: Key::new(id, IpAddr::V4(address)), own_mac: link.mac, own }
+    }
+
+    /// As [`v4`](Self::v4), for IPv6. Neighbour discovery asks for it.
+    #[must_use]
+    pub const fn v6(address: Ipv6Addr, link: Link<Ipv6Addr>) -> Self {
+        let (id, own) = (link.id(), Some(IpAddr::V6(link.address)));
+        Self { key: Key::new(id, IpAddr::V6(address)), own_mac: link.mac, own }
+    }
+
+    /// A neighbour that the system asks for, not [`Resolve`](super::Resolve), which notes requests for it
+    /// ([`Neighbours::take_requests`](super::Neighbours::take_requests)). It's reached from the station
+    /// with this Ethernet address.
+    #[must_use]
+    pub const fn of_system(address: IpAddr, own_mac: MacAddress) -> Self {
+        Self { key: Key::new(LinkId::SYSTEM, address), own_mac, own: None }
+    }
+
+    /// The neighbour's address.
+    #[must_use]
+    pub const fn address(&self) -> IpAddr {
+        self.key.address()
+    }
+
+    /// The link that the neighbour is on.
+    #[must_use]
+    pub const fn link(&self) -> LinkId {
+        self.key.link
+    }
+
+    /// The link and the own station there, for [`Learn`](super::Learn). `None` where the system
+    /// asks.
+    #[must_use]
+    pub fn station(&self) -> Option<Link> {
+        let (port, vlan) = self.key.link.numbers();
+        let vlan = (vlan != 0).then_some(vlan);
+        Some(Link { port: PortId::new(port), vlan, mac: self.own_mac, address: self.own? })
+    }
+
+    /// Appends the frame that asks for the neighbour to an empty packet; nothing where the system asks.
+    ///
+    /// # Errors
+    /// [`NoRoom`] if the packet has no room for 86 bytes, or for 42 where the address is IPv4. It stays
+    /// empty.
+    pub fn write_question<P: PacketBuf>(
+        &self,
+        question: Question,
+        packet: &mut P,
+    ) -> Result<(), NoRoom> {
+        let mac = self.own_mac;
+        match (self.own, question) {
+            (None, _) => Ok(()),
+            (Some(IpAddr::V4(address)), question) => {
+                arp::request(packet, arp::Neighbour { mac, address }, self.key.v4())?;
+                if let Question::To(station) = question {
+                    ethernet::set_addresses(packet, mac, station);
+                }
+                Ok(())
+            }
+            (Some(IpAddr::V6(own)), Question::ToAll) => {
+                nd::solicit(packet, (own, mac), self.key.v6())
+            }
+            (Some(IpAddr::V6(own)), Question::To(station)) => {
+                nd::solicit_one(packet, (own, mac), (self.key.v6(), station))
+            }
+        }
+    }
+}
