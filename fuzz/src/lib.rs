@@ -13,6 +13,7 @@ mod check;
 mod configuration;
 mod control;
 mod device;
+mod neighbours;
 mod script;
 mod sync;
 
@@ -20,13 +21,14 @@ mod sync;
 pub type Run = fn(&[u8]);
 
 /// Every target: its name, and what takes the bytes.
-pub const TARGETS: [(&str, Run); 7] = [
+pub const TARGETS: [(&str, Run); 8] = [
     ("headers", check::check),
     ("balancer", balancer::run),
     ("captures", captures::run),
     ("configuration", configuration::run),
     ("control", control::run),
     ("device", device::run),
+    ("neighbours", neighbours::run),
     ("sync", sync::run),
 ];
 
