@@ -31,8 +31,8 @@ pub use next_hops::{Hops, KernelHop, KernelNextHops, Way};
 #[cfg(feature = "dpdk")]
 pub use port::Mbufs;
 pub use port::{
-    FRAME_COUNT, KernelPort, KernelPortCounters, KernelSink, KernelSource, PortOrKernel, PuntLimit,
-    PuntLimits, PuntReason, Supply,
+    EachReason, FRAME_COUNT, KernelPort, KernelPortCounters, KernelSink, KernelSource,
+    PortOrKernel, PuntLimit, PuntLimits, PuntPeer, PuntReason, Supply,
 };
 pub use routes::{KernelRoutes, Onward};
 pub use tables::{

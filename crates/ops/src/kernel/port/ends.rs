@@ -2,7 +2,7 @@
 //! for it go.
 
 use super::lane::{Emptying, Filling, Frame};
-use super::punt::{Bucket, PuntReason};
+use super::punting::{Punting, SinkCounts};
 use super::{PortState, Supply};
 use hotloop_packet::PacketBuf;
 use hotloop_stage::{Burst, Counter, Device, Error, Limits, Sink, Source};
@@ -16,14 +16,6 @@ use std::time::Instant;
 #[derive(Debug, Default)]
 pub(super) struct SourceCounts {
     pub(super) received: Counter,
-    pub(super) too_long: Counter,
-}
-
-/// What a core has counted of packets for the kernel.
-#[derive(Debug, Default)]
-pub(super) struct SinkCounts {
-    pub(super) punted: [Counter; PuntReason::ALL.len()],
-    pub(super) limited: [Counter; PuntReason::ALL.len()],
     pub(super) too_long: Counter,
 }
 
@@ -109,55 +101,32 @@ impl<S: Supply> fmt::Debug for KernelSource<S> {
 /// Where packets for the kernel go. [`KernelPort::sink`](super::KernelPort::sink) makes it.
 pub struct KernelSink<S: Supply> {
     state: Arc<PortState<S>>,
-    lane: Filling,
-    buckets: [Bucket; PuntReason::ALL.len()],
+    punting: Punting,
     begun: Instant,
-    counts: Arc<SinkCounts>,
-    refused_count: u64,
     packets: PhantomData<fn(S::Packet)>,
 }
 
 impl<S: Supply> KernelSink<S> {
     pub(super) fn new(state: Arc<PortState<S>>, lane: Filling, counts: Arc<SinkCounts>) -> Self {
-        let buckets = PuntReason::ALL.map(|reason| Bucket::new(state.limits.of(reason)));
-        let begun = Instant::now();
-        Self { state, lane, buckets, begun, counts, refused_count: 0, packets: PhantomData }
+        let punting = Punting::new(&state.limits, lane, counts);
+        Self { state, punting, begun: Instant::now(), packets: PhantomData }
     }
 }
 
 impl<S: Supply> Sink for KernelSink<S> {
     type Item = S::Packet;
 
-    /// Copies packets for the thread, which writes them to the interface. What is above its kind's limit
-    /// or longer than the interface takes is dropped; without an empty frame the rest stays.
+    /// Copies packets for the thread, which writes them to the interface.
     fn send(&mut self, burst: &mut Burst<S::Packet>) -> usize {
         if burst.is_empty() {
             return 0;
         }
         let now_ns = self.begun.elapsed().as_nanos() as u64;
-        let mut sent = 0;
-        while let Some(packet) = burst.as_slice().first() {
-            let Some(mut frame) = self.lane.take() else { break };
-            let reason = PuntReason::of(packet.data()) as usize;
-            let has_room = frame.copy_from(packet);
-            if has_room && self.buckets[reason].take(now_ns) {
-                self.lane.send(frame);
-                self.counts.punted[reason].add(1);
-                sent += 1;
-            } else {
-                self.lane.keep(frame);
-                let dropped =
-                    if has_room { &self.counts.limited[reason] } else { &self.counts.too_long };
-                dropped.add(1);
-                self.refused_count += 1;
-            }
-            drop(burst.pop());
-        }
-        sent
+        self.punting.send(burst, now_ns)
     }
 
     fn refused_count(&self) -> u64 {
-        self.refused_count
+        self.punting.refused_count()
     }
 
     fn devices(&self) -> Vec<Arc<dyn Device>> {
@@ -167,6 +136,6 @@ impl<S: Supply> Sink for KernelSink<S> {
 
 impl<S: Supply> fmt::Debug for KernelSink<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KernelSink").field("lane", &self.lane).finish_non_exhaustive()
+        f.debug_struct("KernelSink").field("punting", &self.punting).finish_non_exhaustive()
     }
 }

@@ -67,6 +67,11 @@ impl Filling {
         let _ = self.full.push(frame);
     }
 
+    /// How many empty frames there are.
+    pub(super) fn empty_count(&self) -> usize {
+        self.empty.len() + usize::from(self.spare.is_some())
+    }
+
     /// Whether there is an empty frame.
     pub(super) fn has_room(&mut self) -> bool {
         self.spare.is_some() || !self.empty.is_empty()

@@ -1,19 +1,23 @@
 //! Packets between cores and the kernel, by a TAP interface.
 
+mod budget;
 mod either;
 mod ends;
+mod gate;
 mod lane;
 #[cfg(feature = "dpdk")]
 mod mbufs;
 mod punt;
+mod punting;
 mod thread;
 
 use super::tap::{Tap, TapConfig, TapError};
-use ends::{SinkCounts, SourceCounts};
+use ends::SourceCounts;
 use hotloop_packet::PacketBuf;
 use hotloop_packet::ethernet::MacAddress;
 use hotloop_stage::{Core, Counter, Device, DeviceCounters, Error, Limits, LinkState};
 use lane::{Emptying, Filling, lane};
+use punting::{Each, SinkCounts};
 use rustix::event::{EventfdFlags, eventfd};
 use std::fmt;
 use std::io;
@@ -30,7 +34,7 @@ pub use ends::{KernelSink, KernelSource};
 pub use lane::FRAME_COUNT;
 #[cfg(feature = "dpdk")]
 pub use mbufs::Mbufs;
-pub use punt::{PuntLimit, PuntLimits, PuntReason};
+pub use punt::{PuntLimit, PuntLimits, PuntPeer, PuntReason};
 
 /// How long a port that stops waits for its thread to write what was punted.
 const DRAIN_WAIT: Duration = Duration::from_secs(5);
@@ -65,10 +69,12 @@ pub trait Supply: Send + Sync + 'static {
 /// use as a source and as a sink.
 ///
 /// - A packet that goes into a [`sink`](Self::sink) is sent: it arrives at the interface, as if from a
-///   wire, within about a millisecond. Each kind of packets ([`PuntReason`]) has a limit for each core.
-///   What is above it, or too long for the interface, is dropped, which the engine counts as
-///   `tx_refused` and [`counters`](Self::counters) by kind. Where 256 packets of a core wait already, the
-///   engine drops the newest as `tx_full`.
+///   wire, within about a millisecond. Each kind of packets ([`PuntReason`]) has a limit for each core, of
+///   which each source has a share, and each [`PuntPeer`] has limits of its own. Of 256 frames that may wait
+///   for the kernel, some are kept for what matters more. What is above a limit, finds no frame or is too
+///   long for the interface is dropped, which the engine counts as `tx_refused` and
+///   [`counters`](Self::counters) by kind. If all 256 wait already, the engine drops the newest as
+///   `tx_full`.
 /// - A packet that the kernel sends by the interface is received from the [`source`](Self::source) of
 ///   core 0: in order, and a flow always by the same core. Where the core takes nothing for a while,
 ///   packets wait in the interface's own queue, of 1,000, and the kernel counts what is lost there.
@@ -86,6 +92,9 @@ pub struct KernelPort<S: Supply> {
     thread: Option<JoinHandle<()>>,
 }
 
+/// A count for each kind of packets, in the order of [`PuntReason`].
+pub type EachReason = [(PuntReason, u64); PuntReason::ALL.len()];
+
 /// What a kernel port has counted.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct KernelPortCounters {
@@ -94,9 +103,13 @@ pub struct KernelPortCounters {
     /// Packets from the kernel that were too long for a packet of the supply.
     pub received_too_long: u64,
     /// Packets of each kind that went to the kernel.
-    pub punted: [(PuntReason, u64); PuntReason::ALL.len()],
-    /// Packets of each kind that were above its limit.
-    pub limited: [(PuntReason, u64); PuntReason::ALL.len()],
+    pub punted: EachReason,
+    /// Packets of each kind that were above a limit.
+    pub limited: EachReason,
+    /// Packets of each kind that found the frames taken which others don't need more.
+    pub queue_full: EachReason,
+    /// BGP from an address of a [`PuntPeer`] that has to be adjacent, with a TTL other than 255.
+    pub forwarded: EachReason,
     /// Packets for the kernel that were too long for the interface.
     pub punted_too_long: u64,
     /// Of those punted, the ones that the kernel did not take: the interface was down, or gone.
@@ -289,13 +302,16 @@ impl<S> PortState<S> {
         let sum = |of: &dyn Fn(&SinkCounts) -> &Counter| -> u64 {
             sinks.iter().map(|counts| of(counts).count()).sum()
         };
+        let each = |of: fn(&SinkCounts) -> &Each| {
+            PuntReason::ALL.map(|reason| (reason, sum(&|counts| &of(counts)[reason as usize])))
+        };
         KernelPortCounters {
             received: self.source_counts.received.count(),
             received_too_long: self.source_counts.too_long.count(),
-            punted: PuntReason::ALL
-                .map(|reason| (reason, sum(&|counts| &counts.punted[reason as usize]))),
-            limited: PuntReason::ALL
-                .map(|reason| (reason, sum(&|counts| &counts.limited[reason as usize]))),
+            punted: each(|counts| &counts.punted),
+            limited: each(|counts| &counts.limited),
+            queue_full: each(|counts| &counts.queue_full),
+            forwarded: each(|counts| &counts.forwarded),
             punted_too_long: sum(&|counts| &counts.too_long),
             write_failed: self.shared.write_failed.count(),
         }

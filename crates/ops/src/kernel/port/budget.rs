@@ -1,0 +1,261 @@
+//! How a kind's budget is shared by those who send.
+
+use super::punt::PuntLimit;
+
+/// How many sources of a kind have a share of their own.
+pub(super) const SHARE_COUNT: usize = 256;
+
+/// How many places there are for a source to be at.
+const WAY_COUNT: usize = 4;
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// How long a source keeps its share after its last packet: so many times as long as it has had it, within
+/// these bounds.
+const KEPT_TIMES: u64 = 10;
+const KEPT_NS_MIN: u64 = SECOND_NS;
+const KEPT_NS_MAX: u64 = 300 * SECOND_NS;
+
+/// A token bucket, kept as the time at which it will be full (GCRA, ITU-T I.371).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bucket {
+    /// The time in which one packet's token comes.
+    interval_ns: u64,
+    /// The time in which the bucket fills.
+    depth_ns: u64,
+    full_ns: u64,
+}
+
+impl Bucket {
+    pub(super) fn new(limit: PuntLimit) -> Self {
+        let Some(interval_ns) = SECOND_NS.checked_div(limit.per_second.into()) else {
+            return Self { interval_ns: 1, depth_ns: 0, full_ns: 0 };
+        };
+        let depth_ns = interval_ns * u64::from(limit.burst.max(1));
+        Self { interval_ns, depth_ns, full_ns: 0 }
+    }
+
+    /// Whether one more packet may pass at this time, which never goes back.
+    pub(super) fn take(&mut self, now_ns: u64) -> bool {
+        self.take_to(self.depth_ns, now_ns)
+    }
+
+    /// Whether one more packet may pass that takes no more than `depth_ns` of the bucket.
+    fn take_to(&mut self, depth_ns: u64, now_ns: u64) -> bool {
+        let full_ns = self.full_ns.max(now_ns) + self.interval_ns;
+        let passes = full_ns - now_ns <= depth_ns;
+        if passes {
+            self.full_ns = full_ns;
+        }
+        passes
+    }
+}
+
+/// By which part of a budget a packet passes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Part {
+    /// Its source's share.
+    Own,
+    /// What is left for all.
+    Rest,
+}
+
+/// The budget of a kind.
+///
+/// Half of it is for sources that have a share, 1/256 of that half each; any source may use what is
+/// left, down to that half. So:
+///
+/// - No more packets pass than the limit, whoever sends them.
+/// - Those of a source within its share all pass, whatever others send, where the limit's burst is at least 512.
+///
+/// A source gets its share with its first packet, if one is free. It keeps it for ten times as long after its
+/// last packet as it has had it, so that sources that each send once, as those of a flood with random addresses do,
+/// have it for a second, and cannot take it from one that was there before. A share stays as empty as it was when
+/// another source gets it.
+#[derive(Debug)]
+pub(super) struct Budget {
+    all: Bucket,
+    shares: Box<[Share]>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Share {
+    /// The source that has it, as a secret hash.
+    source: u64,
+    since_ns: u64,
+    /// The time from which another source may have it; 0 if none has had it yet.
+    kept_until_ns: u64,
+    /// When its bucket will be full.
+    full_ns: u64,
+}
+
+impl Budget {
+    pub(super) fn new(limit: PuntLimit) -> Self {
+        let shares = vec![Share::default(); SHARE_COUNT].into_boxed_slice();
+        Self { all: Bucket::new(limit), shares }
+    }
+
+    /// By which part one more packet of this source passes at this time, which never goes back; by none if
+    /// it is above the limit.
+    pub(super) fn take(&mut self, source: u64, now_ns: u64) -> Option<Part> {
+        let Bucket { interval_ns, depth_ns, .. } = self.all;
+        let share_interval_ns = interval_ns * 2 * SHARE_COUNT as u64;
+        let share_depth_ns = depth_ns.max(share_interval_ns);
+        let share = share_of(&mut self.shares, source, now_ns);
+        let own = share.and_then(|share| {
+            let full_ns = share.full_ns.max(now_ns) + share_interval_ns;
+            (full_ns - now_ns <= share_depth_ns).then_some((share, full_ns))
+        });
+        // One packet's token, where half of the bucket is less.
+        let rest_ns = (depth_ns / 2).max(interval_ns).min(depth_ns);
+        let to_ns = if own.is_some() { depth_ns } else { rest_ns };
+        if !self.all.take_to(to_ns, now_ns) {
+            return None;
+        }
+        let Some((share, full_ns)) = own else { return Some(Part::Rest) };
+        share.full_ns = full_ns;
+        Some(Part::Own)
+    }
+}
+
+/// The share of a source, which may be that of one that has not sent for the longest time.
+fn share_of(shares: &mut [Share], source: u64, now_ns: u64) -> Option<&mut Share> {
+    let first = source as usize % (shares.len() / WAY_COUNT) * WAY_COUNT;
+    let ways = &mut shares[first..first + WAY_COUNT];
+    let known = ways.iter().position(|it| it.source == source && it.kept_until_ns > 0);
+    let share = if let Some(at) = known {
+        &mut ways[at]
+    } else {
+        let oldest = ways.iter_mut().min_by_key(|it| it.kept_until_ns)?;
+        if oldest.kept_until_ns > now_ns {
+            return None;
+        }
+        (oldest.source, oldest.since_ns) = (source, now_ns);
+        oldest
+    };
+    let had_ns = now_ns - share.since_ns;
+    share.kept_until_ns = now_ns + (had_ns * KEPT_TIMES).clamp(KEPT_NS_MIN, KEPT_NS_MAX);
+    Some(share)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// 1,000 packets per second: a share is of one packet in 512 ms.
+    fn budget() -> Budget {
+        Budget::new(PuntLimit { per_second: 1_000, burst: 1_000 })
+    }
+
+    /// Of a set of places, so many sources that belong there, and more.
+    fn sources(count: u64) -> impl Iterator<Item = u64> {
+        (1..=count).map(|number| number * SHARE_COUNT as u64)
+    }
+
+    #[test]
+    fn a_bucket_lets_its_burst_through_and_then_its_rate() {
+        let mut bucket = Bucket::new(PuntLimit { per_second: 1_000, burst: 10 });
+        let mut passed = |now_ns| (0..100).filter(|_| bucket.take(now_ns)).count();
+        assert_eq!(passed(5 * SECOND_NS), 10);
+        assert_eq!(passed(5 * SECOND_NS), 0);
+        assert_eq!(passed(5 * SECOND_NS + 3_500_000), 3);
+        assert_eq!(passed(5 * SECOND_NS + 4_000_000), 1);
+        // No more than the burst comes together.
+        assert_eq!(passed(9 * SECOND_NS), 10);
+    }
+
+    #[test]
+    fn limits_at_their_ends() {
+        let passed = |per_second, burst| {
+            let limit = PuntLimit { per_second, burst };
+            let (mut bucket, mut budget) = (Bucket::new(limit), Budget::new(limit));
+            let in_bucket = (0..1_000).filter(|now_ns| bucket.take(*now_ns)).count();
+            let in_budget = (0..1_000).filter(|now_ns| budget.take(1, *now_ns).is_some()).count();
+            (in_bucket, in_budget)
+        };
+        assert_eq!(passed(0, 100), (0, 0));
+        assert_eq!(passed(1, 0), (1, 1));
+        // Half of the burst for a source by itself.
+        assert_eq!(passed(1, 100), (100, 50));
+        assert_eq!(passed(1_000_000_000, 1), (1_000, 1_000));
+        assert_eq!(passed(u32::MAX, u32::MAX), (1_000, 1_000));
+    }
+
+    #[test]
+    fn one_source_gets_the_whole_rate_where_there_is_no_other() {
+        let mut budget = budget();
+        // 10,000 per second for 100 s.
+        let passed = (0..1_000_000).filter(|at| budget.take(1, at * MS / 10).is_some()).count();
+        assert!((100_000..101_000).contains(&passed), "{passed}");
+    }
+
+    #[test]
+    fn all_shares_together_pass_after_others_have_taken_what_they_can() {
+        let mut budget = Budget::new(PuntLimit { per_second: 10_000, burst: 10_000 });
+        let now_ns = 100 * SECOND_NS;
+        let rest = (0..10_000).filter(|_| budget.take(0, now_ns).is_some()).count();
+        assert!((5_000..5_020).contains(&rest), "{rest}");
+        // A share is of 19 packets at once. Four sources for each place, one of them that above.
+        let sources = (1..=SHARE_COUNT as u64).filter(|source| *source % 64 != 0);
+        for source in sources {
+            let passed = (0..100).filter(|_| budget.take(source, now_ns).is_some()).count();
+            assert_eq!(passed, 19, "{source}");
+        }
+    }
+
+    #[test]
+    fn the_share_of_who_has_been_away_the_longest_is_free_first() {
+        let mut budget = budget();
+        let mut seen = |source, now_ms| share_of(&mut budget.shares, source, now_ms * MS).is_some();
+        // The first stays for a second, the others send once, one after the other.
+        let places: Vec<_> = sources(7).collect();
+        for now_ms in [0, 500, 1_000] {
+            assert!(seen(places[0], now_ms));
+        }
+        for (place, now_ms) in [(1, 1_100), (3, 1_200), (2, 1_300)] {
+            assert!(seen(places[place], now_ms));
+        }
+        // No share is free within a second, and then that of the one who was away the longest.
+        assert!(!seen(places[4], 2_099));
+        assert!(seen(places[4], 2_100));
+        assert!(!seen(places[5], 2_199) && !seen(places[1], 2_199));
+        assert!(seen(places[5], 2_200) && !seen(places[3], 2_200));
+        assert!(seen(places[2], 2_200));
+        // The first keeps its own for ten times as long as it has had it, and not longer.
+        for now_ms in (2_300..10_999).step_by(100) {
+            assert!(seen(places[4], now_ms) && seen(places[5], now_ms) && seen(places[2], now_ms));
+            assert!(!seen(places[6], now_ms), "{now_ms}");
+        }
+        assert!(seen(places[6], 11_000) && !seen(places[0], 11_000));
+        assert_eq!(budget.shares.len(), SHARE_COUNT);
+    }
+
+    #[test]
+    fn nobody_keeps_a_share_for_more_than_five_minutes() {
+        let mut budget = budget();
+        let mut seen =
+            |source, now_s: u64| share_of(&mut budget.shares, source, now_s * SECOND_NS).is_some();
+        for source in sources(4) {
+            assert!(seen(source, 0) && seen(source, 1));
+            for now_s in 2..1_000 {
+                assert!(seen(source, now_s));
+            }
+        }
+        assert!(!seen(77 * 256, 1_298) && seen(77 * 256, 1_299));
+    }
+
+    /// A share that changes hands is no fuller for that.
+    #[test]
+    fn who_comes_and_goes_passes_no_more_than_the_limit() {
+        let mut budget = budget();
+        let mut passed = 0;
+        for at in 0..3_000_000_u64 {
+            // 50,000 packets per second for a minute, each from another source.
+            let source = at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 7;
+            passed += u64::from(budget.take(source, at * 20_000).is_some());
+        }
+        assert!((60_000..=61_000).contains(&passed), "{passed}");
+    }
+}
