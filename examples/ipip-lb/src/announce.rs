@@ -15,7 +15,8 @@ use hold::Holds;
 use hotloop::dpdk::Eal;
 use hotloop_ops::StallEvent;
 use hotloop_ops::kernel::{
-    Hops, KernelHop, KernelPort, Mbufs, TapConfig, VIP_METRIC, VipRoutes, local_addresses,
+    Hops, KernelHop, KernelPort, Mbufs, PuntLimits, TapConfig, VIP_METRIC, VipRoutes,
+    local_addresses,
 };
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::IpAddr;
@@ -58,7 +59,7 @@ impl VipInterface {
             resolves_neighbours: false,
             ..TapConfig::named(&announce.interface)
         };
-        let port = open_or_adopt((&tap, file), mbufs(eal, config));
+        let port = open_or_adopt((&tap, file), PuntLimits::default(), mbufs(eal, config));
         let port = port.map_err(|error| BadInput::new(format!("announce.interface: {error}")))?;
         Ok(Self(port))
     }

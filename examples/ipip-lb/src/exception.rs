@@ -113,7 +113,9 @@ fn open_one(
     let number = PortId::new(ingress.number() + FROM_KERNEL);
     let tap = TapConfig { mac: Some(port.mac()), ..TapConfig::named(name) };
     let mbufs = mbufs(eal, config).with_ingress(number);
-    let port = open_or_adopt((&tap, file), mbufs);
+    let peers = config.ports[usize::from(index)].kernel_peers.clone();
+    let limits = PuntLimits::default().with_peers(peers);
+    let port = open_or_adopt((&tap, file), limits, mbufs);
     let port = port.map_err(|error| error.to_string())?;
     let (route, wire) = (Route::to_kernel(index), Route(index));
     Ok(KernelInterface { takeover: None, port, ingress, number, route, wire })
@@ -122,11 +124,12 @@ fn open_one(
 /// Makes an interface, or goes on with that of a file.
 pub fn open_or_adopt(
     (tap, file): (&TapConfig, Option<OwnedFd>),
+    limits: PuntLimits,
     mbufs: Mbufs,
 ) -> Result<KernelPort<Mbufs>, TapError> {
     match file {
-        Some(file) => KernelPort::adopt((tap, file), PuntLimits::default(), mbufs),
-        None => KernelPort::open(tap, PuntLimits::default(), mbufs),
+        Some(file) => KernelPort::adopt((tap, file), limits, mbufs),
+        None => KernelPort::open(tap, limits, mbufs),
     }
 }
 

@@ -7,6 +7,7 @@ use crate::config::{
     Trust,
 };
 use crate::rules::Rules;
+use hotloop_ops::kernel::PuntPeer;
 use serde_json::{Value, json};
 use std::fmt::Display;
 
@@ -129,6 +130,7 @@ fn port(port: &Port) -> Value {
         "side": port.side.to_string(),
         "accept_any_mac": port.accept_any_mac,
         "kernel_interface": port.kernel_interface,
+        "kernel_peers": port.kernel_peers.iter().map(peer).collect::<Vec<_>>(),
         "takeover": port.takeover,
         "vlan": port.vlan,
         "rx_descriptors": port.settings.rx_descriptors,
@@ -136,6 +138,10 @@ fn port(port: &Port) -> Value {
         "mbufs": port.settings.mbufs,
         "rss": port.settings.rss_text(),
     })
+}
+
+fn peer(peer: &PuntPeer) -> Value {
+    json!({ "address": peer.prefix.to_string(), "gtsm": peer.gtsm })
 }
 
 fn service(service: &Service, balancer: &Balancer, notes: &[String]) -> Value {

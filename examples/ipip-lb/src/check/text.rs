@@ -9,6 +9,7 @@ use crate::config::{
 use crate::excerpt::excerpt;
 use crate::hashes::{PUBLIC_HASHES, SECRET_HASHES};
 use crate::rules::Rules;
+use hotloop_ops::kernel::PuntPeer;
 use std::fmt::{self, Display, Formatter};
 
 impl Display for Understood<'_> {
@@ -28,6 +29,11 @@ impl Display for Understood<'_> {
             let any = if port.accept_any_mac { ", takes frames to any address" } else { "" };
             let kernel = port.kernel_interface.as_ref();
             let kernel = kernel.map_or(String::new(), |it| format!(", the rest to interface {it}"));
+            let peers = port.kernel_peers.iter();
+            let kernel = peers.fold(kernel, |before, PuntPeer { prefix, gtsm }| {
+                let adjacent = if *gtsm { " (TTL 255)" } else { "" };
+                format!("{before}, peer {prefix}{adjacent}")
+            });
             let kernel = kernel + if port.takeover { ", by takeover" } else { "" };
             let vlan = port.vlan.map_or(String::new(), |vlan| format!(", VLAN {vlan}"));
             let (name, device, settings) = (&port.name, excerpt(&port.device), port.settings);

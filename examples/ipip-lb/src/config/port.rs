@@ -2,7 +2,7 @@
 
 use super::ConfigError;
 use super::announce::interface;
-use super::balancer::host_address;
+use super::balancer::{host_address, prefix};
 use super::document::Section;
 use super::parse::name;
 use super::words::SIDES;
@@ -13,11 +13,15 @@ use hotloop::packet::PortId;
 use hotloop::packet::ethernet::MacAddress;
 use hotloop::stage::neighbours::{Link, NextHop as Neighbour};
 use hotloop_ops::PortSettings;
+use hotloop_ops::kernel::{self, PuntPeer};
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The highest number of a VLAN: 4095 is reserved (802.1Q, table 9-2).
 pub const VLAN_MAX: u16 = 4094;
+
+/// How many peers a port may have. Each packet for the kernel is compared with all of them.
+const KERNEL_PEERS_MAX: usize = 64;
 
 /// A port and what is on the other end of its wire.
 #[derive(Clone, Debug)]
@@ -39,6 +43,8 @@ pub struct Port {
     /// The TAP interface by which the kernel gets what is not for the balancer, if it does; no
     /// other port's.
     pub kernel_interface: Option<String>,
+    /// Senders whose packets for the kernel have limits of their own; none twice.
+    pub kernel_peers: Vec<PuntPeer>,
     /// Whether that interface takes over the addresses and routes of the one that the device receives by.
     pub takeover: bool,
     /// Its descriptors, mempool and RSS.
@@ -162,7 +168,7 @@ fn port(section: &mut Section<'_>) -> Result<Port, ConfigError> {
     let name = name(&name_value)?;
     section.set_path(format!("port.{name}"));
     let known = ["name", "device", "next_hop_mac", "next_hop", "address", "side", "accept_any_mac"];
-    let known_more = ["vlan", "kernel_interface", "takeover"];
+    let known_more = ["vlan", "kernel_interface", "kernel_peers", "takeover"];
     let known_settings = ["rx_descriptors", "tx_descriptors", "mbufs", "rss"];
     section.allow_only(&[&known[..], &known_more, &known_settings].concat())?;
     let device = section.required("device", "device = \"net_null0\"")?;
@@ -180,10 +186,36 @@ fn port(section: &mut Section<'_>) -> Result<Port, ConfigError> {
         accept_any_mac: section.boolean_or("accept_any_mac", false)?,
         vlan: vlan.map(|it| it.integer(1..=VLAN_MAX.into())).transpose()?.map(|it| it as u16),
         kernel_interface,
+        kernel_peers: kernel_peers(section)?,
         takeover: takeover(section)?,
         settings: settings(section)?,
         name,
     })
+}
+
+/// `kernel_peers`, for a port that has an interface of the kernel's.
+fn kernel_peers(section: &Section<'_>) -> Result<Vec<PuntPeer>, ConfigError> {
+    let Some(list) = section.optional("kernel_peers") else { return Ok(Vec::new()) };
+    if section.optional("kernel_interface").is_none() {
+        return Err(list.error("there is no kernel_interface; write one, or leave out the peers"));
+    }
+    let sections = section.sections("kernel_peers")?;
+    if sections.len() > KERNEL_PEERS_MAX {
+        let problem = format!("{} peers; write up to {KERNEL_PEERS_MAX}", sections.len());
+        return Err(list.error(problem));
+    }
+    let mut known = HashSet::new();
+    let peer = |peer: Section<'_>| {
+        peer.allow_only(&["address", "gtsm"])?;
+        let address = peer.required("address", "address = \"192.0.2.254\"")?;
+        let prefix = prefix(&address)?;
+        if !known.insert(prefix) {
+            return Err(address.error(format!("{prefix} is there twice; leave one out")));
+        }
+        let prefix = kernel::Prefix { address: prefix.network(), len: prefix.len() };
+        Ok(PuntPeer { prefix, gtsm: peer.boolean_or("gtsm", false)? })
+    };
+    sections.into_iter().map(peer).collect()
 }
 
 /// `takeover`, for devices that receive by an interface of the kernel's.

@@ -153,6 +153,7 @@ pub(super) fn check_same_run(old: &Config, new: &Config) -> Result<(), String> {
                 && sides.0 == sides.1
                 && hops.0 == hops.1
                 && (&old.kernel_interface, old.takeover) == (&new.kernel_interface, new.takeover)
+                && old.kernel_peers == new.kernel_peers
         });
     let what = if old.engine != new.engine {
         "[engine]"

@@ -334,6 +334,36 @@ pub const WRONG: &[(usize, &str, &[&str])] = &[
     (18, "takeover = true", &["18: port.uplink.takeover: there is no kernel_interface"]),
     (
         18,
+        "kernel_peers = []",
+        &["18: port.uplink.kernel_peers: there is no kernel_interface; write one"],
+    ),
+    (
+        18,
+        "kernel_interface = \"edge0\"\nkernel_peers = [\"192.0.2.254\"]",
+        &["19: port.uplink.kernel_peers: not a list of tables; write [[port.kernel_peers]]"],
+    ),
+    (
+        18,
+        "kernel_interface = \"edge0\"\nkernel_peers = [{ gtsm = true }]",
+        &["19: port.uplink.kernel_peers[0].address: missing; write address = \"192.0.2.254\""],
+    ),
+    (
+        18,
+        "kernel_interface = \"edge0\"\nkernel_peers = [{ address = \"192.0.2.254/24\" }]",
+        &["19: port.uplink.kernel_peers[0].address: ", "write 192.0.2.0/24"],
+    ),
+    (
+        18,
+        "kernel_interface = \"edge0\"\nkernel_peers = [{ address = \"192.0.2.254\", gtsm = 255 }]",
+        &["19: port.uplink.kernel_peers[0].gtsm: 255 is neither true nor false"],
+    ),
+    (
+        18,
+        "kernel_interface = \"edge0\"\n[[port.kernel_peers]]\naddress = \"192.0.2.254\"\n[[port.kernel_peers]]\naddress = \"192.0.2.254\"",
+        &["22: port.uplink.kernel_peers[1].address: 192.0.2.254 is there twice"],
+    ),
+    (
+        18,
         "kernel_interface = \"edge0\"\ntakeover = true",
         &["16: port.uplink.device: \"net_null0\" is not a device by which the kernel receives"],
     ),

@@ -53,6 +53,7 @@ name = "uplink"
 device = "net_null0"
 next_hop_mac = "02:00:00:00:00:01"
 kernel_interface = "edge0"
+kernel_peers = [{ address = "192.0.2.254", gtsm = true }, { address = "2001:db8::/64" }]
 vlan = 42
 rx_descriptors = 64
 tx_descriptors = 2048
@@ -138,8 +139,10 @@ fn every_key_is_printed() {
         "  at most 900 new connections a second\n",
         "TCP opening 1 s, established 2 s, closing 3 s; UDP 4 s; others 5 s\n",
         "  2 Maglev tables of up to 1009 slots 2.0 KiB\n",
-        "side both, the rest to interface edge0, RX descriptors 64, TX descriptors 2048, mbufs 40000, RSS ip,udp\n",
-        "announce: VIPs, always, by routes to interface vips0; one that was withdrawn, once it has been ready for 7 s; at the end, 250 ms for what still comes\n",
+        "side both, the rest to interface edge0, peer 192.0.2.254/32 (TTL 255), peer 2001:db8::/64, RX descriptors 64, TX descriptors 2048, mbufs 40000, RSS ip,udp
+",
+        "announce: VIPs, always, by routes to interface vips0; one that was withdrawn, once it has been ready for 7 s; at the end, 250 ms for what still comes
+",
         "service web: 203.0.113.10, protocol tcp, ports 443, source, kept 300 s\n",
         "  health: https to port 8443, GET /healthz?deep=1 answered 204, trusting ca.pem, \
          every 5000 ms within 4000 ms, up after 1, down after 5\n",
@@ -209,8 +212,7 @@ fn json_has_every_key() {
     assert_eq!(json["engine"]["idle"], "pause");
     let balancer = &json["balancer"];
     assert_eq!(balancer["source_v4"], "192.0.2.0/26");
-    assert_eq!(balancer["icmp_echo"], "forward");
-    assert_eq!(balancer["clamp_mss"], true);
+    assert_eq!((&balancer["icmp_echo"], &balancer["clamp_mss"]), (&"forward".into(), &true.into()));
     assert_eq!(balancer["maglev_slots"], 1009);
     assert_eq!(balancer["new_connections_per_second_max"], 5000);
     assert_eq!(balancer["timeouts_s"]["tcp_closing"], 3);
@@ -227,6 +229,7 @@ fn json_has_every_key() {
     assert_eq!(json["services"][0]["health"]["via"], "direct");
     assert_eq!(json["services"][0]["new_connections_per_second_max"], 900);
     let port = &json["ports"][0];
+    assert_eq!(port["kernel_peers"][0]["gtsm"], true);
     let descriptors = (&port["rx_descriptors"], &port["tx_descriptors"]);
     assert_eq!(descriptors, (&64.into(), &2048.into()));
     assert_eq!((&port["mbufs"], &port["rss"]), (&40_000.into(), &"ip,udp".into()));
@@ -253,9 +256,8 @@ fn defaults_are_as_documented() {
     assert_eq!(engine.deployment, DeploymentKind::RunToCompletion);
     assert_eq!((limits.service_max, limits.source_max), (None, None));
     assert_eq!((limits.source_prefix_v4, limits.source_prefix_v6), (32, 64));
-    assert_eq!((engine.dispatchers, engine.workers), (1, 2));
+    assert_eq!((engine.dispatchers, engine.workers, engine.worker_stall_ms_max), (1, 2, 1000));
     assert_eq!((engine.idle, engine.require_hugepages), (Idle::Spin, false));
-    assert_eq!(engine.worker_stall_ms_max, 1000);
     assert_eq!(balancer.connections_max, 65_536);
     assert!(balancer.tunnel_peers.is_empty());
     assert_eq!((balancer.icmp_echo, balancer.clamp_mss), (IcmpEcho::Reply, false));

@@ -96,6 +96,7 @@ impl Scene {
             side: Side::Both,
             accept_any_mac: false,
             kernel_interface: None,
+            kernel_peers: Vec::new(),
             takeover: false,
             vlan: None,
             settings: Default::default(),

@@ -5,9 +5,6 @@ use std::fs;
 use std::process::{Child, Stdio};
 use tempfile::TempDir;
 
-/// After how many seconds without a word a session ends: each end says something in a third of it.
-pub const HOLD_SECONDS: u64 = 6;
-
 /// A BIRD in the network of the thread that started it.
 pub struct Bird {
     child: Child,
@@ -15,8 +12,9 @@ pub struct Bird {
 }
 
 impl Bird {
-    /// Starts it, with the number and the address of its own and of its neighbour.
-    pub fn start(own: (u32, &str), neighbour: (u32, &str)) -> Self {
+    /// Starts it, with the number and the address of its own and of its neighbour, and with options of the
+    /// session.
+    pub fn start(own: (u32, &str), neighbour: (u32, &str), options: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let ((own_as, own), (neighbour_as, neighbour)) = (own, neighbour);
         let config = format!(
@@ -26,7 +24,7 @@ impl Bird {
              protocol bgp edge {{\n\
              local {own} as {own_as};\n\
              neighbor {neighbour} as {neighbour_as};\n\
-             hold time {HOLD_SECONDS};\n\
+             {options}\n\
              connect delay time 1; connect retry time 1; error wait time 1, 2;\n\
              ipv4 {{ import all; export all; }};\n\
              }}\n"

@@ -10,7 +10,7 @@ mod peer;
 use super::ping::ping;
 use super::said::json;
 use super::{WITHIN, network, run};
-use bird::{Bird, HOLD_SECONDS};
+use bird::Bird;
 use hotloop::prelude::*;
 use hotloop::stage::{Core, Error};
 use hotloop_ops::kernel::{KernelPort, Mbufs, PortOrKernel, PuntLimits, PuntReason, TapConfig};
@@ -34,6 +34,9 @@ const FETCH_COUNT: usize = 20;
 /// How often less is put on the wire, where the kernel loses packets before the port because nobody gets
 /// enough CPU.
 const RETRY_COUNT: usize = 4;
+
+/// After how many seconds without a word the BGP session ends: each end says something in a third of it.
+const HOLD_SECONDS: u64 = 6;
 
 const HOST: [&str; 2] = ["192.0.2.1", "2001:db8::1"];
 const PEER: [&str; 2] = ["192.0.2.2", "2001:db8::2"];
@@ -319,8 +322,10 @@ impl Session {
     /// A session that is established; none where there is no BIRD.
     fn begin(peer: &Host) -> Option<Self> {
         tool("bird").inspect_err(|why| println!("skipped: {why}")).ok()?;
-        let host = Bird::start((PEER_AS + 1, HOST[0]), (PEER_AS, PEER[0]));
-        let peer = peer.does(|| Bird::start((PEER_AS, PEER[0]), (PEER_AS + 1, HOST[0])));
+        let (own, other) = ((PEER_AS + 1, HOST[0]), (PEER_AS, PEER[0]));
+        let hold = format!("hold time {HOLD_SECONDS};");
+        let host = Bird::start(own, other, &hold);
+        let peer = peer.does(move || Bird::start(other, own, &hold));
         let ends = [host, peer];
         let mut since = [None; 2];
         wait_until("the session is established", || {
