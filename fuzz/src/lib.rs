@@ -21,13 +21,14 @@ mod sync;
 pub type Run = fn(&[u8]);
 
 /// Every target: its name, and what takes the bytes.
-pub const TARGETS: [(&str, Run); 8] = [
+pub const TARGETS: [(&str, Run); 9] = [
     ("headers", check::check),
     ("balancer", balancer::run),
     ("captures", captures::run),
     ("configuration", configuration::run),
     ("control", control::run),
     ("device", device::run),
+    ("kernel", hotloop_ops::kernel::check_punted),
     ("neighbours", neighbours::run),
     ("sync", sync::run),
 ];

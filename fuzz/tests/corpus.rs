@@ -39,4 +39,4 @@ macro_rules! targets {
     };
 }
 
-targets!(headers balancer captures configuration control device neighbours sync);
+targets!(headers balancer captures configuration control device kernel neighbours sync);

@@ -30,6 +30,8 @@ pub use local::local_addresses;
 pub use next_hops::{Hops, KernelHop, KernelNextHops, Way};
 #[cfg(feature = "dpdk")]
 pub use port::Mbufs;
+#[cfg(feature = "fuzzing")]
+pub use port::check_punted;
 pub use port::{
     EachReason, FRAME_COUNT, KernelPort, KernelPortCounters, KernelSink, KernelSource,
     PortOrKernel, PuntLimit, PuntLimits, PuntPeer, PuntReason, Supply,

@@ -3,6 +3,8 @@
 mod budget;
 mod either;
 mod ends;
+#[cfg(feature = "fuzzing")]
+mod fuzzing;
 mod gate;
 mod lane;
 #[cfg(feature = "dpdk")]
@@ -31,6 +33,8 @@ use thread::Carrier;
 
 pub use either::PortOrKernel;
 pub use ends::{KernelSink, KernelSource};
+#[cfg(feature = "fuzzing")]
+pub use fuzzing::check_punted;
 pub use lane::FRAME_COUNT;
 #[cfg(feature = "dpdk")]
 pub use mbufs::Mbufs;
