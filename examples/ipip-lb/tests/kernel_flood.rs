@@ -15,12 +15,11 @@ use hotloop::packet::build::{PacketBuilder, echo_request, protocol, tcp};
 use hotloop::packet::ethernet::MacAddress;
 use hotloop::packet::tcp::flags::{ACK, SYN};
 use hotloop_tests::network::{Network, Peer, ip, mac};
-use hotloop_tests::{Host, Program, alone, wait_until};
+use hotloop_tests::{Host, Program, alone, tool, wait_until};
 use namespace::{BALANCER, dns, start};
 use ping::ping;
 use std::fs;
 use std::net::Ipv4Addr;
-use std::process::Command;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -93,8 +92,8 @@ struct Scene {
 impl Scene {
     /// Where it can be: says why not.
     fn set(peers: &str) -> Option<Self> {
-        if let Some(missing) = ["bird", "ethtool"].into_iter().find(|program| !has(program)) {
-            println!("skipped: no {missing}");
+        if let Some(why) = ["bird", "ethtool"].into_iter().find_map(|name| tool(name).err()) {
+            println!("skipped: {why}");
             return None;
         }
         let wired = Network::with_ipv6().and_then(|it| it.pair("a0", "b0").map(|()| it));
@@ -254,17 +253,9 @@ fn a_peer_connects_and_stays_during_a_flood_in_its_name() {
     });
 }
 
-fn has(program: &str) -> bool {
-    let found = Command::new("sh")
-        .args(["-c", &format!("PATH=$PATH:/usr/sbin:/sbin command -v {program}")])
-        .output();
-    found.is_ok_and(|output| output.status.success())
-}
-
-/// Runs a program with arguments in one line.
+/// Runs a tool with arguments in one line.
 fn run(line: &str) {
-    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
-    let mut command = Command::new("env");
-    let output = command.arg(format!("PATH={path}")).args(line.split(' ')).output().unwrap();
+    let mut words = line.split(' ');
+    let output = tool(words.next().unwrap()).unwrap().args(words).output().unwrap();
     assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
 }
