@@ -5,7 +5,7 @@
 //! - [`Mempool`]: a pool of packets, sized by [`MempoolNeed`], never freed.
 //! - [`Mbuf`]: a packet with one owner, which may write to it; [`SharedMbuf`]: one with several
 //!   owners, which may not.
-//! - [`Filter`]: a pcap-filter expression, for captures, as the CPU's own code.
+//! - [`Filter`]: a pcap-filter expression, for captures.
 //! - [`Port`]: a device, opened by its device string or PCI address; [`RxQueue`] and [`TxQueue`], each
 //!   claimed once, are a [`Source`](hotloop_stage::Source) and a [`Sink`](hotloop_stage::Sink).
 //!
