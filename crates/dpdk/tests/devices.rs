@@ -19,7 +19,8 @@ const DEVICES: &str = "HOTLOOP_TEST_DEVICES";
 const LONG_BYTES: [usize; 5] = [16, 64, 256, 4096, 100_000];
 
 /// Drivers, what each needs to come up, and each argument with a value that it takes. CAPTURE is a
-/// file, NEW one that is not there, FOLDER a folder.
+/// file, NEW one that is not there, FOLDER a folder. `fanout_mode` is one of later DPDKs than 22.11, whose driver
+/// refuses it.
 const DRIVERS: [(&str, &str, &str); 7] = [
     ("net_null", "", "size=64,copy=0,no-rx=1"),
     ("net_ring", "", "nodeaction=R0:0:CREATE,internal=0"),
@@ -32,7 +33,7 @@ const DRIVERS: [(&str, &str, &str); 7] = [
     (
         "net_af_packet",
         "iface=lo",
-        "iface=lo,qpairs=1,blocksz=4096,framesz=2048,framecnt=512,qdisc_bypass=1",
+        "iface=lo,qpairs=1,blocksz=4096,framesz=2048,framecnt=512,qdisc_bypass=1,fanout_mode=hash",
     ),
     (
         "net_af_xdp",

@@ -213,7 +213,7 @@ fn what_is_nobodys_is_dropped_by_name() {
         (arp_request([10, 0, 0, 1].into(), [10, 0, 0, 2].into()), BalanceDrop::Punt),
         (vec![0xFF; 60], BalanceDrop::Punt),
         (vec![], BalanceDrop::Malformed),
-        (tcp().from(client).to("203.0.113.10:80").build()[..40].to_vec(), BalanceDrop::Malformed),
+        (tcp().from(client).to("203.0.113.10:80").build()[..40].to_vec(), BalanceDrop::Truncated),
     ] {
         assert_eq!(lb.dropped(&frame, reason), 1, "{reason:?} {frame:02x?}");
     }
