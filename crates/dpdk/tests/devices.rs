@@ -19,8 +19,8 @@ const DEVICES: &str = "HOTLOOP_TEST_DEVICES";
 const LONG_BYTES: [usize; 5] = [16, 64, 256, 4096, 100_000];
 
 /// Drivers, what each needs to come up, and each argument with a value that it takes. CAPTURE is a
-/// file, NEW one that is not there, FOLDER a folder. `fanout_mode` is one of later DPDKs than 22.11, whose driver
-/// refuses it.
+/// file, NEW one that is not there, FOLDER a folder. Some are of later DPDKs than 22.11, whose drivers
+/// refuse them.
 const DRIVERS: [(&str, &str, &str); 7] = [
     ("net_null", "", "size=64,copy=0,no-rx=1"),
     ("net_ring", "", "nodeaction=R0:0:CREATE,internal=0"),
@@ -38,7 +38,8 @@ const DRIVERS: [(&str, &str, &str); 7] = [
     (
         "net_af_xdp",
         "iface=lo",
-        "iface=lo,start_queue=0,queue_count=1,shared_umem=0,xdp_prog=NEW,busy_budget=0,force_copy=1",
+        "iface=lo,start_queue=0,queue_count=1,shared_umem=0,xdp_prog=NEW,busy_budget=0,force_copy=1,\
+         use_cni=1,use_pinned_map=1,dp_path=NEW,mode=skb",
     ),
     ("net_tap", "iface=dtap0", "iface=dtap0,mac=fixed,remote=lo"),
     (
