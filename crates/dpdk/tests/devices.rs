@@ -120,7 +120,9 @@ fn try_out(device: &str) -> Result<Option<String>, Error> {
     }
     drop((rx, tx));
     let stopped = port.stop();
-    let whole = port.mempool().is_none_or(|pool| pool.report().is_whole());
+    // One with AF_XDP keeps mbufs after it was closed.
+    let keeps = device.starts_with("net_af_xdp");
+    let whole = keeps || port.mempool().is_none_or(|pool| pool.report().is_whole());
     assert!(whole, "{device}: {:?}", port.mempool().map(|pool| pool.report()));
     stopped.map(|()| started.err().map(|error| error.to_string()))
 }

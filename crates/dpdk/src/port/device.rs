@@ -254,6 +254,7 @@ mod tests {
             ("net_ring0,nodeaction=R0:0:ATTACH", "not allowed"),
             ("net_ring0,internal=0x1234", "not allowed"),
             ("net_null0,copy=1", "not allowed"),
+            ("net_af_xdp0,iface=lo,use_cni=1", "not allowed"),
             ("net_null0,copy", "\"copy\" has no value"),
             ("net_pcap0,iface", "\"iface\" has no value; write it as name=value"),
             ("net_af_packet0,iface=lo,qpairs=", "\"qpairs=\" has no value"),

@@ -99,6 +99,9 @@ pub(crate) static UNKNOWN: Driver = Driver {
     more_queues: "",
 };
 
+/// Why arguments of net_af_xdp for Kubernetes are refused, which DPDKs later than 22.11 have.
+const PLUGIN: &str = "the driver crashes where no device plugin has made its map";
+
 /// Virtual devices: those tried with this crate, whose code keeps to its own memory.
 static VIRTUAL: [Driver; 7] = [
     Driver {
@@ -156,7 +159,11 @@ static VIRTUAL: [Driver; 7] = [
         fresh_mbufs: true,
         held_count: 4096,
         keeps_mbufs: true,
-        refused: &[("shared_umem", Some("0"), "two ports would share memory of one of them")],
+        refused: &[
+            ("shared_umem", Some("0"), "two ports would share memory of one of them"),
+            ("use_cni", Some("0"), PLUGIN),
+            ("use_pinned_map", Some("0"), PLUGIN),
+        ],
         queues: Queues::All,
         // Not opened again: it keeps its socket after it was closed, and can make no other.
         missed: Missed::XdpSockets,
