@@ -31,7 +31,8 @@ clean_up() {
     {
         [ -z "$jobs" ] || kill -KILL $jobs
         for host in "${hosts[@]}"; do
-            ip netns pids "$prefix-$host" | xargs -r kill -KILL
+            # The shell's own kill: not every Debian has the program.
+            kill -KILL $(ip netns pids "$prefix-$host")
             # Interfaces are deleted with their namespace.
             ip netns delete "$prefix-$host"
         done
