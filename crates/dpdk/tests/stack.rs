@@ -58,6 +58,9 @@ fn pool() -> Mempool {
 
 #[test]
 fn no_driver_writes_beyond_a_small_stack() {
+    if std::env::var_os("ASAN_OPTIONS").is_some() {
+        return println!("skipped: AddressSanitizer has locals elsewhere than on the stack");
+    }
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("sent.pcap");
     let port = open("net_pcap", &format!(",tx_pcap={}", file.display()));
@@ -137,6 +140,8 @@ fn each_call_looks_at_what_is_left_not_only_the_first() {
         assert!(count > 100, "{what}: {count} calls on a stack of 2 MiB");
         assert!(is_refusal(&refused), "{what}: {refused:?}");
     }
+    // If sending went well and polling was refused, the packets are in the ring.
+    rx.poll(&mut received);
     assert_eq!(sent.len() + received.len(), 8, "what was refused is still there");
     assert_eq!(port.stats().unwrap().sent % 8, 0);
     drop((rx, tx, sent, received));
