@@ -47,7 +47,7 @@ pub enum Error {
     /// A thread cannot be registered with EAL.
     #[error("this thread cannot be registered with EAL: {found}")]
     NoLcore {
-        /// What is in the way, and the remedy.
+        /// The reason, and the remedy.
         found: String,
     },
 
@@ -60,7 +60,7 @@ pub enum Error {
         room = crate::stack::ROOM_BYTES
     )]
     Stack {
-        /// What was found of the thread's stack.
+        /// How much of the thread's stack is left, or why that is unknown.
         found: String,
     },
 

@@ -131,7 +131,7 @@ fn take(text: &str, level: c_int) {
     // A panic of what takes the event has been reported by its hook.
     let _ = catch_unwind(|| send(text, is_serious));
     EVENTS.set(Events::Sent);
-    // Where the thread is ending already, it is too late for it.
+    // If the thread is already ending, the guard can no longer be made.
     let _ = END.try_with(|End| ());
 }
 

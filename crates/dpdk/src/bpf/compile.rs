@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 /// `DLT_EN10MB` of pcap/dlt.h.
 const ETHERNET: c_int = 1;
 
-/// What a filter that matches returns: more than any frame has. Only whether it is 0 matters.
+/// The length that a matching filter returns, above that of any frame. Only 0 or not 0 matters.
 const SNAP_BYTES: c_int = 262_144;
 
 /// `PCAP_NETMASK_UNKNOWN` of pcap/pcap.h: `ip broadcast` is refused then.
@@ -29,7 +29,7 @@ const NETMASK_UNKNOWN: u32 = 0xFFFF_FFFF;
 /// over 17 MiB at most, with a name of 15,000 addresses; an expression without names takes less than 0.5 MiB.
 const STACK_BYTES: usize = 64 << 20;
 
-/// How many expressions are compiled at a time, those among them that nobody waits for any more.
+/// The most expressions that compile at a time. Those that were given up count until libpcap is done.
 const COUNT_MAX: usize = 16;
 
 /// How often it is looked whether the caller still waits.
@@ -148,7 +148,7 @@ impl Compiled {
 
     fn instructions(&self) -> Vec<Instruction> {
         let count = self.0.bf_len as usize;
-        // SAFETY: 1. pcap_compile(3): there are so many instructions, which live as long as the program.
+        // SAFETY: 1. pcap_compile(3): `bf_insns` holds `bf_len` instructions, and lives as long as the program.
         let instructions = unsafe { std::slice::from_raw_parts(self.0.bf_insns, count) };
         let instruction =
             |it: &sys::bpf_insn| Instruction { code: it.code, skips: (it.jt, it.jf), k: it.k };

@@ -15,7 +15,7 @@ pub const EMBEDDED_ARGUMENTS: &[&str] = &["--no-pci", "--no-huge", "-m", "1024"]
 /// The kernel's mark of a file system of hugepages: `HUGETLBFS_MAGIC` in `linux/magic.h`.
 const HUGETLBFS_MAGIC: u64 = 0x9584_58f6;
 
-/// Names of log levels, from 1 on, of which EAL takes the first letters too.
+/// Names of log levels, starting at level 1. EAL accepts any prefix of a name.
 const LOG_LEVELS: [&str; 8] =
     ["emergency", "alert", "critical", "error", "warning", "notice", "info", "debug"];
 
