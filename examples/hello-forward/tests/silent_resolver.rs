@@ -1,30 +1,23 @@
 //! A capture's filter has a name that no resolver answers for: nobody waits for it but its client.
 #![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
-use hotloop_tests::network::Network;
+use hotloop_tests::network::{Network, ip};
 use hotloop_tests::{Program, wait_until};
 use std::fs;
-use std::net::UdpSocket;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// A tenth of this is promised.
 const END_WAIT_MAX: Duration = Duration::from_secs(3);
 
-/// The program as a script, which runs it where names are asked of 127.0.0.53.
-fn script(folder: &Path) -> PathBuf {
-    let path = folder.join("hello-forward");
-    let configuration = folder.join("resolv.conf");
-    fs::write(&configuration, "nameserver 127.0.0.53\noptions timeout:30 attempts:2\n").unwrap();
-    let mount = format!("mount --bind {} /etc/resolv.conf", configuration.display());
-    let program = env!("CARGO_BIN_EXE_hello-forward");
-    let inside = format!("{mount} && exec {program} \"$@\"");
-    let text = format!("#!/bin/sh\nexec unshare --mount sh -c '{inside}' sh \"$@\"\n");
-    fs::write(&path, text).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-    path
+/// The name server that the machine asks first. Where it has none, it asks itself: resolv.conf(5).
+fn name_server() -> IpAddr {
+    let text = fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+    let mut named =
+        text.lines().filter_map(|line| line.strip_prefix("nameserver")?.trim().parse().ok());
+    named.next().unwrap_or(Ipv4Addr::LOCALHOST.into())
 }
 
 /// A client that captures by an expression, and is killed where a test fails.
@@ -64,13 +57,18 @@ fn neither_the_end_nor_another_client_waits_for_a_name() {
         Ok(network) => network,
         Err(problem) => return println!("skipped: {problem}"),
     };
-    let resolver = UdpSocket::bind("127.0.0.53:53").unwrap();
+    let name_server = name_server();
+    if !name_server.is_loopback() {
+        ip(&["address", "add", &name_server.to_string(), "dev", "lo"]).unwrap();
+    }
+    let resolver = UdpSocket::bind((name_server, 53)).unwrap();
     resolver.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let is_asked = || resolver.recv(&mut [0; 512]).is_ok();
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let mut command = Command::new(script(folder));
     let control = folder.join("hf.sock");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hello-forward"));
+    command.env("RES_OPTIONS", "timeout:30 attempts:2");
     command.args(["--idle", "pause", "--report", "json", "--control"]).arg(&control);
     let program = Program::start(command, &control);
 
