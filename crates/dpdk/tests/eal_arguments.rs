@@ -1,37 +1,25 @@
 //! EAL's arguments, in a process each: it starts once.
 
+mod subscriber;
+
 use hotloop_dpdk::{Eal, Port};
 use hotloop_test_tools::tool;
 use std::fmt::Debug;
 use std::process::{Command, Output};
 use std::sync::Mutex;
+use subscriber::Calls;
+use tracing::Event;
 use tracing::field::{Field, Visit};
-use tracing::{Event, Metadata, Subscriber, span};
 
 const ARGUMENTS: &str = "HOTLOOP_TEST_EAL_ARGUMENTS";
 
 /// The texts of events.
 static EVENTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-struct Events;
+/// Adds the message of an event to [`EVENTS`].
+struct Message;
 
-impl Subscriber for Events {
-    fn enabled(&self, _: &Metadata<'_>) -> bool {
-        true
-    }
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-        span::Id::from_u64(1)
-    }
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-    fn enter(&self, _: &span::Id) {}
-    fn exit(&self, _: &span::Id) {}
-    fn event(&self, event: &Event<'_>) {
-        event.record(&mut Self);
-    }
-}
-
-impl Visit for Events {
+impl Visit for Message {
     fn record_debug(&mut self, _: &Field, value: &dyn Debug) {
         EVENTS.lock().unwrap().push(format!("{value:?}"));
     }
@@ -42,7 +30,8 @@ impl Visit for Events {
 #[test]
 fn child() {
     let Ok(line) = std::env::var(ARGUMENTS) else { return };
-    tracing::subscriber::set_global_default(Events).unwrap();
+    tracing::subscriber::set_global_default(Calls(|event: &Event<'_>| event.record(&mut Message)))
+        .unwrap();
     let (arguments, devices) = line.split_once(';').unwrap_or((&line, ""));
     match Eal::with_args(&arguments.split_whitespace().collect::<Vec<_>>()) {
         Ok(eal) => {

@@ -1,6 +1,7 @@
 //! What takes the events of DPDK's log, in a process each, may do anything but stop the program.
 
 mod common;
+mod subscriber;
 
 use common::{core, open};
 use hotloop_dpdk::{Eal, Port, lcore};
@@ -10,7 +11,8 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
-use tracing::{Event, Metadata, Subscriber, span};
+use subscriber::Calls;
+use tracing::Event;
 
 /// What the subscriber of a child of [`run`] does.
 const SUBSCRIBER: &str = "HOTLOOP_TEST_LOG";
@@ -26,24 +28,12 @@ thread_local! {
 static EVENT_COUNT: AtomicUsize = AtomicUsize::new(0);
 static REFUSED_COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// Calls its function at each of DPDK's events.
-struct Calls(fn());
-
-impl Subscriber for Calls {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target() == "dpdk"
-    }
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-        span::Id::from_u64(1)
-    }
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-    fn enter(&self, _: &span::Id) {}
-    fn exit(&self, _: &span::Id) {}
-    fn event(&self, _: &Event<'_>) {
+/// Counts an event of DPDK's, keeps something of it, and calls the function.
+fn note(event: &Event<'_>, then: fn()) {
+    if event.metadata().target() == "dpdk" {
         TEXT.with_borrow_mut(|text| text.push('.'));
         EVENT_COUNT.fetch_add(1, Relaxed);
-        (self.0)();
+        then();
     }
 }
 
@@ -67,13 +57,14 @@ fn use_a_port() {
 #[test]
 fn child() {
     let Ok(name) = std::env::var(SUBSCRIBER) else { return };
-    let call = match &*name {
+    let call: fn() = match &*name {
         "keeps_text" => || (),
         "panics" => || panic!("what takes the event panics"),
         "registers" => register,
         _ => use_a_port,
     };
-    tracing::subscriber::set_global_default(Calls(call)).unwrap();
+    tracing::subscriber::set_global_default(Calls(move |event: &Event<'_>| note(event, call)))
+        .unwrap();
     let arguments = ["--no-pci", "--no-huge", "-m", "256", "--log-level=lib.*:8"];
     let eal = Eal::with_args(&arguments).unwrap();
     thread_local!(static KEPT: RefCell<Option<hotloop_dpdk::RxQueue>> = const { RefCell::new(None) });

@@ -15,6 +15,14 @@ use serde_json::json;
 const WRITTEN: [&[u8]; 4] =
     [b"\xff\x00\xfe\x80 random", b"", b"99999999999999999999", b"{\"down\": 7}"];
 
+/// A store with a configuration, and a node that follows it.
+fn followed() -> Result<(Server, Node), String> {
+    let server = Server::start()?;
+    server.write(&shared(1));
+    let node = Node::start(&server, "a");
+    Ok((server, node))
+}
+
 /// Writes bytes to a key.
 fn put(server: &Server, key: &str, value: &[u8]) {
     let url = format!("http://{}/v3/kv/put", server.address().endpoints()[0]);
@@ -30,12 +38,10 @@ fn failure(node: &Node) -> String {
 
 #[test]
 fn what_is_in_force_is_named_by_its_key_and_mended_by_a_change() {
-    let server = match Server::start() {
-        Ok(server) => server,
+    let (server, node) = match followed() {
+        Ok(both) => both,
         Err(why) => return println!("skipped: {why}"),
     };
-    server.write(&shared(1));
-    let node = Node::start(&server, "a");
     let etcd = server.client();
     for written in WRITTEN {
         for is_part in [false, true] {
@@ -66,12 +72,10 @@ fn what_is_in_force_is_named_by_its_key_and_mended_by_a_change() {
 
 #[test]
 fn what_a_node_says_affects_that_node_alone() {
-    let server = match Server::start() {
-        Ok(server) => server,
+    let (server, node) = match followed() {
+        Ok(both) => both,
         Err(why) => return println!("skipped: {why}"),
     };
-    server.write(&shared(1));
-    let node = Node::start(&server, "a");
     let etcd = server.client();
     etcd.transact(&[], &[Operation::Put("/ipip-lb/health/b", "{\"down\": []}")]).unwrap();
     wait_until("two nodes count", || status(&node.program)["health"]["nodes"] == 2);
