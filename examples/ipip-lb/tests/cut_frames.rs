@@ -10,10 +10,11 @@ use hotloop_tests::wait_until;
 use namespace::{BALANCER, dns, start};
 use serde_json::json;
 
+/// With several queues, every version of the driver has the kernel put fragments together.
 const PORT: &str = r#"
 [[port]]
 name = "uplink"
-device = "net_af_packet0,iface=a"
+device = "net_af_packet0,iface=a,qpairs=2"
 accept_any_mac = true
 next_hop_mac = "02:00:00:00:00:01"
 "#;

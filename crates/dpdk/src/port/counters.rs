@@ -16,6 +16,17 @@ impl Inner {
         if is_each_found { state.sockets.dropped() } else { None }
     }
 
+    /// What later counts are less, of those that the driver had at a start. Packets wait in the rings of packet sockets
+    /// from the plugging in on, and are received then: those that found no room there count too. DPDK 25.03 and later
+    /// count them.
+    pub(super) fn counted_before(&self, counted: Result<PortStats, String>) -> PortStats {
+        let before = counted.unwrap_or_default();
+        match self.driver.missed {
+            Missed::PacketSockets => PortStats { imissed: Some(0), ..before },
+            _ => before,
+        }
+    }
+
     /// What the driver and the kernel have counted since the start.
     pub(super) fn driver_counts(
         &self,
@@ -30,6 +41,8 @@ impl Inner {
             Missed::Driver => counted.imissed,
             Missed::PacketSockets => {
                 let kernel = self.dropped_by_kernel(state);
+                // DPDK 25.03 and later count polls that found no mbuf. Their packets stay in the ring.
+                counted.rx_nombuf = 0;
                 counted.imissed.zip(kernel).map(|(driver, kernel)| driver + kernel)
             }
             Missed::XdpSockets => self.dropped_by_kernel(state),

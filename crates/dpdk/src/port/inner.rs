@@ -277,7 +277,7 @@ impl Inner {
         self.refused.store(0, Relaxed);
         self.reopened.store(0, Relaxed);
         // SAFETY: 1. The port exists, by the invariant of `Phase::Plugged`, while the state is locked.
-        let before = unsafe { stats::read(port_id) }.unwrap_or_default();
+        let before = self.counted_before(unsafe { stats::read(port_id) });
         state.earlier = PortStats::default();
         state.phase = Phase::Started { port_id, before, limits: *limits };
         self.gate.open(port_id);

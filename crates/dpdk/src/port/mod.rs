@@ -206,8 +206,8 @@ impl Port {
     }
 
     /// The length in bytes to which the device cuts longer frames, and hands them on: net_af_packet's, by the size of
-    /// its ring's frames. It has the kernel put IPv4 fragments together, and the kernel may join packets (GRO), so that
-    /// there are longer ones than the wire has. `None` of devices that drop what is too long.
+    /// its ring's frames. It has the kernel put IPv4 fragments together, from DPDK 25.03 on where it has several queues, and
+    /// the kernel may join packets (GRO), so that there are longer ones than the wire has. `None` of devices that drop what is too long.
     #[must_use]
     pub fn cut_bytes(&self) -> Option<u16> {
         self.inner.cut_bytes()

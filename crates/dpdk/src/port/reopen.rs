@@ -65,7 +65,7 @@ impl Inner {
         start::start(self, control, state, port_id, limits)?;
         (state.sockets, state.interface) = (sockets, interface);
         // SAFETY: 1. The port exists: it was plugged in, and the control lock is held since.
-        let before = unsafe { stats::read(port_id) }.unwrap_or_default();
+        let before = self.counted_before(unsafe { stats::read(port_id) });
         state.phase = Phase::Started { port_id, before, limits: *limits };
         self.reopened.fetch_add(1, Relaxed);
         self.gate.open(port_id);
