@@ -18,6 +18,10 @@ use std::time::{Duration, Instant};
 /// How long a client waits for a worker that answers nothing.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// The most of the time between two turns that counts as waiting: in a longer one, control itself did not run, which
+/// is no reason to give a worker up.
+const TURN_MAX: Duration = Duration::from_millis(100);
+
 /// What is asked, and who waits for the answer.
 #[derive(Debug)]
 pub struct Questions {
@@ -26,6 +30,9 @@ pub struct Questions {
     lanes: Vec<Lane>,
     open: BTreeMap<Number, Question>,
     next: Number,
+    /// The last turn, and the time that counts as waiting up to then.
+    turned: Option<Instant>,
+    time: Duration,
 }
 
 /// Which question it is.
@@ -35,9 +42,9 @@ type Number = u64;
 #[derive(Debug, Default)]
 struct Lane {
     /// What the worker is to answer now, and since when. The question may be over.
-    asked: Option<(Number, Instant)>,
+    asked: Option<(Number, Duration)>,
     /// What it is to answer then, each since when.
-    waiting: VecDeque<(Number, Query, Instant)>,
+    waiting: VecDeque<(Number, Query, Duration)>,
 }
 
 #[derive(Debug)]
@@ -57,24 +64,24 @@ impl Questions {
     /// Of so many workers, which are asked by `asker`.
     pub fn new(asker: Asker<Query, Reply>, worker_count: usize) -> Self {
         let lanes = (0..worker_count).map(|_| Lane::default()).collect();
-        Self { asker, lanes, open: BTreeMap::new(), next: 0 }
+        Self { asker, lanes, open: BTreeMap::new(), next: 0, turned: None, time: Duration::ZERO }
     }
 
     /// Looks up a flow at the worker that owns it.
-    fn look_up(&mut self, worker: usize, key: FlowKey, answerer: Answerer, now: Instant) {
+    fn look_up(&mut self, worker: usize, key: FlowKey, answerer: Answerer) {
         let number = self.open(answerer, Subject::Flow(key));
-        self.lanes[worker].waiting.push_back((number, Query::Connection(key), now));
-        self.ask_next(worker, now);
+        self.lanes[worker].waiting.push_back((number, Query::Connection(key), self.time));
+        self.ask_next(worker);
     }
 
     /// Lists the connections of all workers.
-    fn list(&mut self, filter: &Filter, limit: usize, answerer: Answerer, now: Instant) {
+    fn list(&mut self, filter: &Filter, limit: usize, answerer: Answerer) {
         let listing = Subject::Listing(Rows::new(limit), self.lanes.len());
         let number = self.open(answerer, listing);
         for worker in 0..self.lanes.len() {
             let page = Query::Connections(Box::new(Listing::new(filter.clone(), limit)));
-            self.lanes[worker].waiting.push_back((number, page, now));
-            self.ask_next(worker, now);
+            self.lanes[worker].waiting.push_back((number, page, self.time));
+            self.ask_next(worker);
         }
     }
 
@@ -87,24 +94,20 @@ impl Questions {
 
     /// Takes what workers have answered, and asks them for more: to be called every few milliseconds.
     pub fn turn(&mut self, context: (&Config, &ServiceTable), now: Instant) {
+        let since = self.turned.replace(now).unwrap_or(now);
+        self.time += now.saturating_duration_since(since).min(TURN_MAX);
         // A client that has gone away: what a worker still looks for is not asked for again.
         self.open.retain(|_, question| question.answerer.is_awaited());
         for worker in 0..self.lanes.len() {
             if let Some(reply) = self.asker.answer(worker) {
-                self.take(worker, reply, context, now);
+                self.take(worker, reply, context);
             }
-            self.ask_next(worker, now);
-            self.give_up_late(worker, now);
+            self.ask_next(worker);
+            self.give_up_late(worker);
         }
     }
 
-    fn take(
-        &mut self,
-        worker: usize,
-        reply: Reply,
-        context: (&Config, &ServiceTable),
-        now: Instant,
-    ) {
+    fn take(&mut self, worker: usize, reply: Reply, context: (&Config, &ServiceTable)) {
         let lane = &mut self.lanes[worker];
         let Some((number, _)) = lane.asked.take() else { return };
         let Some(Question { answerer, subject }) = self.open.remove(&number) else { return };
@@ -120,7 +123,7 @@ impl Questions {
                 }
                 if !page.is_over() {
                     page.turn_page(rows.wanted());
-                    lane.waiting.push_back((number, Query::Connections(page), now));
+                    lane.waiting.push_back((number, Query::Connections(page), self.time));
                 }
                 let subject = Subject::Listing(rows, left_count);
                 self.open.insert(number, Question { answerer, subject });
@@ -131,7 +134,7 @@ impl Questions {
     }
 
     /// Asks a worker that has answered what it was asked.
-    fn ask_next(&mut self, worker: usize, now: Instant) {
+    fn ask_next(&mut self, worker: usize) {
         let lane = &mut self.lanes[worker];
         while lane.asked.is_none()
             && let Some((number, query, _)) = lane.waiting.pop_front()
@@ -140,18 +143,18 @@ impl Questions {
                 continue;
             }
             match self.asker.ask(worker, query) {
-                Ok(()) => lane.asked = Some((number, now)),
+                Ok(()) => lane.asked = Some((number, self.time)),
                 Err(_) => refuse(&mut self.open, number, &format!("worker {worker} has ended")),
             }
         }
     }
 
     /// Refuses what a worker does not answer in time.
-    fn give_up_late(&mut self, worker: usize, now: Instant) {
+    fn give_up_late(&mut self, worker: usize) {
         let lane = &self.lanes[worker];
         let waiting = lane.waiting.iter().map(|(number, _, since)| (*number, *since));
         for (number, since) in lane.asked.into_iter().chain(waiting) {
-            if now.saturating_duration_since(since) > PATIENCE {
+            if self.time - since > PATIENCE {
                 let seconds = PATIENCE.as_secs();
                 let why = format!("worker {worker} did not answer within {seconds} s");
                 refuse(&mut self.open, number, &why);
@@ -166,7 +169,7 @@ impl Operator {
         match connections::parse(arguments, &self.table) {
             Ok((filter, limit)) => {
                 let (answerer, reply) = hotloop_ops::Reply::later();
-                self.questions.list(&filter, limit, answerer, Instant::now());
+                self.questions.list(&filter, limit, answerer);
                 reply
             }
             Err(error) => Err(error).into(),
@@ -179,7 +182,7 @@ impl Operator {
             Ok(key) => {
                 let (answerer, reply) = hotloop_ops::Reply::later();
                 let worker = worker_of(&key, &self.table.settings.hashes, self.counts.len());
-                self.questions.look_up(worker, key, answerer, Instant::now());
+                self.questions.look_up(worker, key, answerer);
                 reply
             }
             Err(error) => Err(error).into(),
@@ -239,12 +242,12 @@ mod tests {
             let mut client = UnixStream::connect(self.socket.path()).unwrap();
             client.set_nonblocking(true).unwrap();
             client.write_all(b"{\"command\": \"ask\"}\n").unwrap();
-            let Self { questions, socket, now, .. } = self;
+            let Self { questions, socket, .. } = self;
             socket.serve(&mut |_: &Request| {
                 let (answerer, reply) = hotloop_ops::Reply::later();
                 match worker {
-                    Some(worker) => questions.look_up(worker, key(), answerer, *now),
-                    None => questions.list(&Filter::default(), 10, answerer, *now),
+                    Some(worker) => questions.look_up(worker, key(), answerer),
+                    None => questions.list(&Filter::default(), 10, answerer),
                 }
                 reply
             });
@@ -255,6 +258,14 @@ mod tests {
             self.socket.serve(&mut |_: &Request| unreachable!("nobody asks"));
             self.questions.turn((&self.config, &self.table), self.now);
             self.socket.serve(&mut |_: &Request| unreachable!("nobody asks"));
+        }
+
+        /// Lets time pass, in turns.
+        fn pass(&mut self, time: Duration) {
+            for _ in 0..100 {
+                self.now += time / 100;
+                self.turn();
+            }
         }
 
         /// Has a worker answer a lookup: it knows no connection.
@@ -286,8 +297,10 @@ mod tests {
         lab.turn();
         assert!(got(&clients[1]).contains("\"worker\":1"));
         let Some(Query::Connections(page)) = lab.workers[1].request() else { panic!("no page") };
-        lab.now += PATIENCE;
+        // Control does not run for an hour, of which a moment counts.
+        lab.now += Duration::from_secs(3600);
         lab.turn();
+        lab.pass(PATIENCE - TURN_MAX);
         // The page is not over: it goes to the end of the line.
         lab.workers[1].answer(Reply::Connections(page));
         lab.turn();
@@ -295,8 +308,7 @@ mod tests {
         lab.turn();
         assert!(got(&clients[3]).contains("\"worker\":1"));
         assert_eq!([got(&clients[0]), got(&clients[2])], [const { String::new() }; 2]);
-        lab.now += Duration::from_millis(1);
-        lab.turn();
+        lab.pass(Duration::from_millis(1));
         for client in [&clients[0], &clients[2]] {
             assert!(got(client).contains("worker 0 did not answer within 10 s"));
         }
