@@ -1,7 +1,7 @@
 //! From a graph to a plan, and from a plan to a run.
 
 use crate::assembly::Assembly;
-use crate::chain::{Graph, Site};
+use crate::chain::{Graph, MakeWorker, Site};
 use crate::clock::{Clock, Running};
 use crate::control::{Control, Shared};
 use crate::deployment::{Deployment, PlanError};
@@ -35,21 +35,27 @@ impl Engine {
     /// A deployment that makes no sense, or does not suit the graph.
     pub fn plan<G: Graph>(graph: G, deployment: Deployment) -> Result<Plan<G>, PlanError> {
         graph.check(deployment)?;
-        Ok(Plan {
-            graph,
+        let settings = Settings {
             deployment,
             clock: Clock::default(),
             idle: Idle::default(),
             ring_capacity: None,
             placement: None,
             once_started: None,
-        })
+        };
+        Ok(Plan { graph, settings })
     }
 }
 
 /// A network function, and how it is to run.
 pub struct Plan<G> {
     graph: G,
+    settings: Settings,
+}
+
+/// How a graph is to run, whichever it is.
+#[derive(Debug)]
+struct Settings {
     deployment: Deployment,
     clock: Clock,
     idle: Idle,
@@ -61,14 +67,16 @@ pub struct Plan<G> {
 impl<G: Graph> Plan<G> {
     /// Sets where time comes from; the CPU's counter unless set.
     #[must_use]
-    pub fn clock(self, clock: Clock) -> Self {
-        Self { clock, ..self }
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.settings.clock = clock;
+        self
     }
 
     /// Sets what cores do when there is nothing to do; [`Idle::Spin`] unless set.
     #[must_use]
-    pub fn idle(self, idle: Idle) -> Self {
-        Self { idle, ..self }
+    pub fn idle(mut self, idle: Idle) -> Self {
+        self.settings.idle = idle;
+        self
     }
 
     /// Sets how many packets each ring between two cores holds. Unless set, the rings of a boundary to
@@ -76,52 +84,52 @@ impl<G: Graph> Plan<G> {
     ///
     /// # Errors
     /// 0, or more than [`RING_CAPACITY_MAX`].
-    pub fn ring_capacity(self, ring_capacity: usize) -> Result<Self, PlanError> {
+    pub fn ring_capacity(mut self, ring_capacity: usize) -> Result<Self, PlanError> {
         if ring_capacity == 0 || ring_capacity > RING_CAPACITY_MAX {
             return Err(PlanError::RingCapacity { asked: ring_capacity });
         }
-        Ok(Self { ring_capacity: Some(ring_capacity), ..self })
+        self.settings.ring_capacity = Some(ring_capacity);
+        Ok(self)
     }
 
     /// Sets which CPU each core runs on; placed by the machine's topology unless set.
     ///
     /// # Errors
     /// As many CPUs as there are cores are needed.
-    pub fn placement(self, placement: Placement) -> Result<Self, PlanError> {
-        let (cpus, cores) = (placement.seats().len(), self.deployment.core_count());
+    pub fn placement(mut self, placement: Placement) -> Result<Self, PlanError> {
+        let (cpus, cores) = (placement.seats().len(), self.deployment().core_count());
         if cpus != cores {
             return Err(PlanError::Placement { cpus, cores });
         }
-        Ok(Self { placement: Some(placement), ..self })
+        self.settings.placement = Some(placement);
+        Ok(self)
     }
 
     /// Sets what each core's thread does once, when it has started its devices and before it polls:
     /// what only the thread itself can do, such as to give up capabilities. A panic in it fails the
     /// start.
     #[must_use]
-    pub fn once_started(self, work: fn()) -> Self {
-        Self { once_started: Some(work), ..self }
+    pub fn once_started(mut self, work: fn()) -> Self {
+        self.settings.once_started = Some(work);
+        self
     }
 
     /// The deployment planned for.
     #[must_use]
     pub const fn deployment(&self) -> Deployment {
-        self.deployment
+        self.settings.deployment
     }
 
     /// The placement asked for.
     #[must_use]
     pub const fn placement_asked(&self) -> Option<&Placement> {
-        self.placement.as_ref()
+        self.settings.placement.as_ref()
     }
 
     /// The placement asked for, or the one that the machine's topology gives.
     #[must_use]
     pub fn placement_now(&self) -> Placement {
-        self.placement.clone().unwrap_or_else(|| {
-            let topology = Topology::read(Path::new("/"));
-            Placement::automatic(&topology, self.deployment.core_count(), None)
-        })
+        self.settings.placement_now()
     }
 
     /// Runs it: each core on a thread of its own, pinned, and `control` on the calling thread. Cores
@@ -137,15 +145,62 @@ impl<G: Graph> Plan<G> {
     /// # Panics
     /// With what `control` panicked with, after the engine has come to its end.
     pub fn run<T>(self, control: impl FnOnce(&Control) -> T) -> Result<Report, RunError> {
+        let workers = self.graph.workers(self.settings.deployment, self.settings.ring_capacity);
+        let mut control = Some(control);
+        self.settings.run(workers, &mut |running| {
+            control.take().map(|control| control(running));
+        })
+    }
+
+    /// Makes and starts every core's worker on the calling thread, for a driver that steps them one
+    /// by one: a simulator, a test.
+    ///
+    /// # Errors
+    /// The first factory or device that fails.
+    pub fn assemble(&self) -> Result<Assembly<'_>, Error> {
+        self.assemble_with(None)
+    }
+
+    /// As [`assemble`](Self::assemble), and one turn in 64 is timed as on a thread, in nanoseconds of
+    /// `clock`, which a simulator moves on: [`Assembly::load`].
+    ///
+    /// # Errors
+    /// As [`assemble`](Self::assemble).
+    pub fn assemble_timed(
+        &self,
+        clock: impl Fn() -> u64 + Send + Sync + 'static,
+    ) -> Result<Assembly<'_>, Error> {
+        self.assemble_with(Some(Arc::new(clock)))
+    }
+
+    fn assemble_with(&self, clock: Option<TimeSource>) -> Result<Assembly<'_>, Error> {
+        let workers = self.graph.workers(self.settings.deployment, self.settings.ring_capacity);
+        self.settings.assemble(workers, clock)
+    }
+}
+
+impl Settings {
+    fn placement_now(&self) -> Placement {
+        self.placement.clone().unwrap_or_else(|| {
+            let topology = Topology::read(Path::new("/"));
+            Placement::automatic(&topology, self.deployment.core_count(), None)
+        })
+    }
+
+    /// [`Plan::run`]. `control` is called at most once.
+    fn run(
+        &self,
+        workers: Vec<MakeWorker<'_>>,
+        control: &mut dyn FnMut(&Control),
+    ) -> Result<Report, RunError> {
         let placement = self.placement_now();
         let clock = Arc::new(Running::start(self.clock));
         let shared = Shared::new(self.deployment, self.idle, &clock);
-        let ends = self.graph.ends(self.deployment, self.ring_capacity);
-        let cores = ends.into_iter().zip(placement.seats()).enumerate();
+        let cores = workers.into_iter().zip(placement.seats()).enumerate();
 
         let (baseline, controlled, ends) = std::thread::scope(|scope| {
             let mut threads = Vec::new();
-            for (position, (ends, &seat)) in cores {
+            for (position, (make, &seat)) in cores {
                 let thread = CoreThread {
                     deployment: self.deployment,
                     position,
@@ -156,11 +211,10 @@ impl<G: Graph> Plan<G> {
                     clock: &clock,
                     once_started: self.once_started,
                 };
-                let graph = &self.graph;
                 let spawned = std::thread::Builder::new()
                     .name(thread.name())
                     .stack_size(STACK_BYTES)
-                    .spawn_scoped(scope, move || thread.run(|site| graph.worker(site, ends)));
+                    .spawn_scoped(scope, move || thread.run(make));
                 match spawned {
                     Ok(thread) => threads.push(thread),
                     Err(error) => shared.fail(error.into()),
@@ -198,33 +252,16 @@ impl<G: Graph> Plan<G> {
         }
     }
 
-    /// Makes and starts every core's worker on the calling thread, for a driver that steps them one
-    /// by one: a simulator, a test.
-    ///
-    /// # Errors
-    /// The first factory or device that fails.
-    pub fn assemble(&self) -> Result<Assembly<'_>, Error> {
-        self.assemble_with(None)
-    }
-
-    /// As [`assemble`](Self::assemble), and one turn in 64 is timed as on a thread, in nanoseconds of
-    /// `clock`, which a simulator moves on: [`Assembly::load`].
-    ///
-    /// # Errors
-    /// As [`assemble`](Self::assemble).
-    pub fn assemble_timed(
+    /// [`Plan::assemble`].
+    fn assemble<'a>(
         &self,
-        clock: impl Fn() -> u64 + Send + Sync + 'static,
-    ) -> Result<Assembly<'_>, Error> {
-        self.assemble_with(Some(Arc::new(clock)))
-    }
-
-    fn assemble_with(&self, clock: Option<TimeSource>) -> Result<Assembly<'_>, Error> {
-        let ends = self.graph.ends(self.deployment, self.ring_capacity);
+        workers: Vec<MakeWorker<'a>>,
+        clock: Option<TimeSource>,
+    ) -> Result<Assembly<'a>, Error> {
         let mut assembly = Assembly::new(self.deployment, self.idle, clock);
-        for (core, ends) in self.deployment.cores().into_iter().zip(ends) {
+        for (core, make) in self.deployment.cores().into_iter().zip(workers) {
             let site = self.site(core);
-            let worker = self.graph.worker(&site, ends)?;
+            let worker = make(&site)?;
             assembly.add(site.core, worker);
         }
         assembly.start()
@@ -238,7 +275,7 @@ impl<G: Graph> Plan<G> {
 impl<G: Graph> fmt::Display for Plan<G> {
     /// The deployment, and the parts of the graph that each group of cores runs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.deployment)?;
+        write!(f, "{}", self.settings.deployment)?;
         for (group, parts) in self.graph.outline().iter().enumerate() {
             write!(f, "; group {group}: {}", parts.join(", "))?;
         }
@@ -248,12 +285,6 @@ impl<G: Graph> fmt::Display for Plan<G> {
 
 impl<G> fmt::Debug for Plan<G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Plan")
-            .field("deployment", &self.deployment)
-            .field("clock", &self.clock)
-            .field("idle", &self.idle)
-            .field("ring_capacity", &self.ring_capacity)
-            .field("placement", &self.placement)
-            .finish_non_exhaustive()
+        f.debug_struct("Plan").field("settings", &self.settings).finish_non_exhaustive()
     }
 }

@@ -18,8 +18,9 @@ use hotloop::engine::{
     mailbox, publish, source,
 };
 use hotloop::packet::PacketBuf;
+use hotloop::packet::seed::Seed;
 use hotloop::stage::neighbours::{Learn, Neighbours, NextHop, Resolve};
-use hotloop::stage::{Carries, Core, Error, Source};
+use hotloop::stage::{Carries, Classified, Core, Error, Source};
 use quanta::Clock;
 use std::sync::Arc;
 
@@ -252,11 +253,24 @@ impl NetworkFunction {
         received: impl Chain<Out = P>,
         create: impl Fn(&Core) -> Option<Create<P>> + Sync,
     ) -> impl Chain<Out = Routed<P, Route>> {
-        let seed = self.services.settings.hashes.seed();
         received
-            .burst_stage(|_| Classify::new(&self.ports))
-            .shard_by(move |packet| shard(packet.packet.data(), packet.tag(), &seed))
-            .try_burst_stage(move |core| self.balance(core, create(core)))
+            .burst_stage(self.classify())
+            .shard_by(sharded(self.services.settings.hashes.seed()))
+            .try_burst_stage(self.balance_by(create))
+    }
+
+    // What a step of a chain is made by names all type parameters of the function that it stands in. In `balanced`,
+    // each would name the chain before once more, and programs would grow by that.
+
+    fn classify(&self) -> impl Fn(&Core) -> Classify {
+        |_| Classify::new(&self.ports)
+    }
+
+    fn balance_by<P: PacketBuf>(
+        &self,
+        create: impl Fn(&Core) -> Option<Create<P>> + Sync,
+    ) -> impl Fn(&Core) -> Result<Balance<P>, Error> + Sync {
+        move |core| self.balance(core, create(core))
     }
 
     /// The balancer of a core.
@@ -293,6 +307,11 @@ impl NetworkFunction {
         let balance = balance.receiving(self.ports.clone()).probing(probing).in_order(order);
         Ok(balance.timed(Clock::new()))
     }
+}
+
+/// Which hash a packet is sharded by.
+fn sharded<P: PacketBuf>(seed: Seed) -> impl Fn(&Classified<P>) -> u32 {
+    move |packet| shard(packet.packet.data(), packet.tag(), &seed)
 }
 
 fn runs_once() -> Error {

@@ -83,16 +83,28 @@ pub fn nat<P: PacketBuf + Send>(
     chain: impl Chain<Out = P>,
     settings: &Settings,
 ) -> impl Chain<Out = Routed<P, Side>> {
+    chain.stage(classify).shard_by(shard(*settings)).try_stage(nat_of(*settings))
+}
+
+// What a step of a chain is made by names all type parameters of the function that it stands in. In `nat`, each
+// would name the chain before once more, and programs would grow by that.
+
+fn classify(_: &Core) -> Classify {
+    Classify::seeded(0)
+}
+
+fn shard<P: PacketBuf>(settings: Settings) -> impl Fn(&Classified<P>) -> Shard {
     let port = |key: FlowKeyV4| usize::from(key.source_port());
-    chain
-        .stage(|_| Classify::seeded(0))
-        .shard_by(move |p| match settings.side(&p.packet) {
-            // The core that owns the hash of the addresses. It chooses a port ...
-            Side::Lan => Shard::Hash(p.shard()),
-            // ... which leads back to it: `port % cores`.
-            Side::Wan => Shard::Worker(outward_key(p, Side::Wan).map_or(0, port)),
-        })
-        .try_stage(|core| Nat::new(core, *settings))
+    move |p| match settings.side(&p.packet) {
+        // The core that owns the hash of the addresses. It chooses a port ...
+        Side::Lan => Shard::Hash(p.shard()),
+        // ... which leads back to it: `port % cores`.
+        Side::Wan => Shard::Worker(outward_key(p, Side::Wan).map_or(0, port)),
+    }
+}
+
+fn nat_of(settings: Settings) -> impl Fn(&Core) -> hotloop::Result<Nat> {
+    move |core| Nat::new(core, settings)
 }
 
 /// The stage that translates each packet, on the core that owns its connection.

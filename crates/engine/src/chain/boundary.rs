@@ -128,12 +128,8 @@ impl<'a, T: Carries + Send, K: Key<T>, D: Node<T>> Boundary<'a, T, K, D> {
         rings: Producers<T>,
         own: Option<Box<Group<Rings<T>, D>>>,
     ) -> Self {
-        let core_count = rings.consumer_count();
-        let only = if K::IS_HANDOFF { Some(index % core_count) } else { None };
-        let lanes = (0..core_count).map(|_| Burst::new()).collect();
-        let counters = Arc::new(Counters::new(BoundaryDrop::NAMES));
-        let only = only.or((core_count == 1).then_some(0));
-        let out = Out { rings: Some(rings), only, lanes, name, number: 0, group, counters };
+        let only = K::IS_HANDOFF.then_some(index % rings.consumer_count());
+        let out = Out::new(group, name, rings, only);
         Self { key, out, own: own.map(|own| (index, own)) }
     }
 
@@ -199,6 +195,14 @@ impl<T: Carries> Drop for Selecting<'_, T> {
 }
 
 impl<T: Carries> Out<T> {
+    fn new(group: usize, name: String, rings: Producers<T>, only: Option<usize>) -> Self {
+        let core_count = rings.consumer_count();
+        let lanes = (0..core_count).map(|_| Burst::new()).collect();
+        let counters = Arc::new(Counters::new(BoundaryDrop::NAMES));
+        let only = only.or((core_count == 1).then_some(0));
+        Self { rings: Some(rings), only, lanes, name, number: 0, group, counters }
+    }
+
     /// Counts packets that stay on this core.
     #[inline(always)]
     fn count_kept(&self, count: usize) {

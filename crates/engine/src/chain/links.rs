@@ -6,10 +6,11 @@
 use super::boundary::{Boundary, Key, mesh};
 use super::exit_node::{ExitNode, Fork};
 use super::group::{Group, Input, Rings};
+use super::make::Make;
 use super::node::Node;
 use super::sink_node::Outlet;
 use super::stage_node::StageNode;
-use super::{Chain, Ends, Graph, Outline, Site};
+use super::{Chain, Ends, Graph, MakeWorker, Outline, Site};
 use crate::deployment::{Deployment, PlanError};
 use crate::worker::Worker;
 use hotloop_ring::Mesh;
@@ -17,24 +18,19 @@ use hotloop_stage::{BurstStage, Carries, Core, Error, Source};
 use std::marker::PhantomData;
 
 /// The start of a chain.
-pub struct Start<S, F> {
-    make: F,
+pub struct Start<M> {
+    make: M,
     name: String,
-    made: PhantomData<fn() -> S>,
 }
 
-impl<S, F> Start<S, F> {
-    pub fn new(make: F) -> Self {
-        Self { make, name: "source".to_owned(), made: PhantomData }
+impl<M> Start<M> {
+    pub fn new(make: M) -> Self {
+        Self { make, name: "source".to_owned() }
     }
 }
 
-impl<S, F> Chain for Start<S, F>
-where
-    S: Source<Item: Carries>,
-    F: Fn(&Core) -> Result<S, Error> + Sync,
-{
-    type Out = S::Item;
+impl<M: Make<Made: Source<Item: Carries>>> Chain for Start<M> {
+    type Out = <M::Made as Source>::Item;
     type Ends = ();
     const GROUP: usize = 0;
 
@@ -54,7 +50,7 @@ where
         vec![(); deployment.core_count()]
     }
 
-    fn worker<'a, D: Node<S::Item> + 'a>(
+    fn worker<'a, D: Node<Self::Out> + 'a>(
         &'a self,
         site: &Site,
         (): (),
@@ -63,32 +59,30 @@ where
         let (Some(core), Some(down)) = (site.core_in(0), down) else {
             unreachable!("a core of another group begins at a boundary")
         };
-        let source = (self.make)(&core)?;
+        let source = self.make.make(&core)?;
         Ok(Box::new(Group::new(Input::source(source, self.name.clone(), site.is_paced), down)))
     }
 }
 
 /// A chain and one more stage.
-pub struct Then<C, A, F> {
+pub struct Then<C, M> {
     before: C,
-    make: F,
+    make: M,
     name: String,
-    made: PhantomData<fn() -> A>,
 }
 
-impl<C, A, F> Then<C, A, F> {
-    pub const fn new(before: C, name: String, make: F) -> Self {
-        Self { before, make, name, made: PhantomData }
+impl<C, M> Then<C, M> {
+    pub const fn new(before: C, name: String, make: M) -> Self {
+        Self { before, make, name }
     }
 }
 
-impl<C, A, F> Chain for Then<C, A, F>
+impl<C, M> Chain for Then<C, M>
 where
     C: Chain,
-    A: BurstStage<C::Out>,
-    F: Fn(&Core) -> Result<A, Error> + Sync,
+    M: Make<Made: BurstStage<C::Out>>,
 {
-    type Out = A::Out;
+    type Out = <M::Made as BurstStage<C::Out>>::Out;
     type Ends = C::Ends;
     const GROUP: usize = C::GROUP;
 
@@ -109,7 +103,7 @@ where
         self.before.ends(deployment, ring_capacity)
     }
 
-    fn worker<'a, D: Node<A::Out> + 'a>(
+    fn worker<'a, D: Node<Self::Out> + 'a>(
         &'a self,
         site: &Site,
         ends: C::Ends,
@@ -117,7 +111,7 @@ where
     ) -> Result<Box<dyn Worker + 'a>, Error> {
         let node = match (site.core_in(C::GROUP), down) {
             (Some(core), Some(down)) => {
-                let stage = (self.make)(&core)?;
+                let stage = self.make.make(&core)?;
                 Some(StageNode::new(stage, self.name.clone(), C::GROUP, down))
             }
             _ => None,
@@ -127,24 +121,23 @@ where
 }
 
 /// A chain and an exit.
-pub struct Exit<C, S, F> {
+pub struct Exit<C, On, M> {
     before: C,
-    make: F,
+    make: M,
     name: String,
-    made: PhantomData<fn() -> S>,
+    on: PhantomData<fn() -> On>,
 }
 
-impl<C, S, F> Exit<C, S, F> {
-    pub fn new(before: C, make: F) -> Self {
-        Self { before, make, name: "exit".to_owned(), made: PhantomData }
+impl<C, On, M> Exit<C, On, M> {
+    pub fn new(before: C, make: M) -> Self {
+        Self { before, make, name: "exit".to_owned(), on: PhantomData }
     }
 }
 
-impl<C, On, Z, F> Chain for Exit<C, (On, Z), F>
+impl<C, On, M> Chain for Exit<C, On, M>
 where
-    C: Chain<Out = Fork<On, Z::Item>>,
-    Z: Outlet,
-    F: Fn(&Core) -> Result<Z, Error> + Sync,
+    C: Chain<Out = Fork<On, <M::Made as Outlet>::Item>>,
+    M: Make<Made: Outlet>,
 {
     type Out = On;
     type Ends = C::Ends;
@@ -176,7 +169,7 @@ where
         let node = match (site.core_in(C::GROUP), down) {
             (Some(core), Some(down)) => {
                 let sinks = format!("{} sink", self.name);
-                let exit = (self.make)(&core)?.into_node(sinks, C::GROUP);
+                let exit = self.make.make(&core)?.into_node(sinks, C::GROUP);
                 Some(ExitNode::new(self.name.clone(), C::GROUP, exit, down))
             }
             _ => None,
@@ -196,6 +189,18 @@ impl<C: Chain, K: Key<C::Out>> Bounded<C, K> {
     pub fn new(before: C, key: K) -> Self {
         Self { before, key, name: K::NAME.to_owned() }
     }
+}
+
+/// The ends of the rings after `group`, for each core in order.
+fn dealt<T>(mesh: Mesh<T>, deployment: Deployment, group: usize) -> Vec<Ends<T>> {
+    let Mesh { producers, consumers } = mesh;
+    let (mut producers, mut consumers) = (producers.into_iter(), consumers.into_iter());
+    let belongs = |core: &Core, group| deployment.is_run_to_completion() || core.group() == group;
+    let ends = |core: Core| Ends {
+        producers: belongs(&core, group).then(|| producers.next()).flatten(),
+        consumers: belongs(&core, group + 1).then(|| consumers.next()).flatten(),
+    };
+    deployment.cores().into_iter().map(ends).collect()
 }
 
 impl<C, K> Chain for Bounded<C, K>
@@ -228,16 +233,9 @@ where
     }
 
     fn ends(&self, deployment: Deployment, ring_capacity: Option<usize>) -> Vec<Self::Ends> {
-        let Mesh { producers, consumers } =
-            mesh(deployment, C::GROUP, K::IS_HANDOFF, ring_capacity);
-        let (mut producers, mut consumers) = (producers.into_iter(), consumers.into_iter());
-        let belongs =
-            |core: &Core, group| deployment.is_run_to_completion() || core.group() == group;
-        let own = deployment.cores().into_iter().map(|core| Ends {
-            producers: belongs(&core, C::GROUP).then(|| producers.next()).flatten(),
-            consumers: belongs(&core, Self::GROUP).then(|| consumers.next()).flatten(),
-        });
-        self.before.ends(deployment, ring_capacity).into_iter().zip(own).collect()
+        let mesh = mesh(deployment, C::GROUP, K::IS_HANDOFF, ring_capacity);
+        let before = self.before.ends(deployment, ring_capacity);
+        before.into_iter().zip(dealt(mesh, deployment, C::GROUP)).collect()
     }
 
     fn worker<'a, D: Node<C::Out> + 'a>(
@@ -246,9 +244,13 @@ where
         (before, ends): Self::Ends,
         down: Option<D>,
     ) -> Result<Box<dyn Worker + 'a>, Error> {
-        let next = down.zip(ends.consumers).map(|(down, consumers)| {
-            Box::new(Group::new(Input::rings(Rings(consumers), Self::GROUP, site.is_paced), down))
-        });
+        let next = match (down, ends.consumers) {
+            (Some(down), Some(consumers)) => {
+                let input = Input::rings(Rings(consumers), Self::GROUP, site.is_paced);
+                Some(Box::new(Group::new(input, down)))
+            }
+            _ => None,
+        };
         match (ends.producers, next) {
             (None, Some(next)) => Ok(next),
             (None, None) => self.before.worker(site, before, None::<Boundary<'a, C::Out, K, D>>),
@@ -262,26 +264,22 @@ where
 }
 
 /// A whole graph.
-pub struct Whole<C, Z, F> {
+pub struct Whole<C, M> {
     chain: C,
-    make: F,
-    made: PhantomData<fn() -> Z>,
+    make: M,
 }
 
-impl<C, Z, F> Whole<C, Z, F> {
-    pub const fn new(chain: C, make: F) -> Self {
-        Self { chain, make, made: PhantomData }
+impl<C, M> Whole<C, M> {
+    pub const fn new(chain: C, make: M) -> Self {
+        Self { chain, make }
     }
 }
 
-impl<C, Z, F> Graph for Whole<C, Z, F>
+impl<C, M> Graph for Whole<C, M>
 where
     C: Chain,
-    Z: Outlet<Item = C::Out>,
-    F: Fn(&Core) -> Result<Z, Error> + Sync,
+    M: Make<Made: Outlet<Item = C::Out>>,
 {
-    type Ends = C::Ends;
-
     fn outline(&self) -> Outline {
         let mut outline = Outline::new();
         self.chain.outline(&mut outline);
@@ -294,13 +292,23 @@ where
         self.chain.check(deployment)
     }
 
-    fn ends(&self, deployment: Deployment, ring_capacity: Option<usize>) -> Vec<C::Ends> {
-        self.chain.ends(deployment, ring_capacity)
+    fn workers(&self, deployment: Deployment, ring_capacity: Option<usize>) -> Vec<MakeWorker<'_>> {
+        let mut workers: Vec<MakeWorker<'_>> = Vec::new();
+        for ends in self.chain.ends(deployment, ring_capacity) {
+            workers.push(Box::new(|site| self.worker(site, ends)));
+        }
+        workers
     }
+}
 
+impl<C, M> Whole<C, M>
+where
+    C: Chain,
+    M: Make<Made: Outlet<Item = C::Out>>,
+{
     fn worker<'a>(&'a self, site: &Site, ends: C::Ends) -> Result<Box<dyn Worker + 'a>, Error> {
         let node = match site.core_in(C::GROUP) {
-            Some(core) => Some((self.make)(&core)?.into_node("sink".to_owned(), C::GROUP)),
+            Some(core) => Some(self.make.make(&core)?.into_node("sink".to_owned(), C::GROUP)),
             None => None,
         };
         self.chain.worker(site, ends, node)

@@ -5,6 +5,7 @@ mod boundary;
 mod exit_node;
 mod group;
 mod links;
+mod make;
 mod node;
 mod outlets;
 mod sink_node;
@@ -22,9 +23,9 @@ use boundary::{ByShard, Handoff};
 use hotloop_ring::{Consumers, Producers};
 use hotloop_stage::{BurstStage, Carries, Core, Error, Source, Stage};
 use links::{Bounded, Exit, Start, Then, Whole};
+use make::{Always, Packets, Try, TryPackets};
 use node::Node;
-use stage_node::{PerPacket, stage_name};
-use std::convert::Infallible;
+use stage_node::stage_name;
 
 /// Where a chain is made: on which core of which deployment.
 #[derive(Debug)]
@@ -68,6 +69,9 @@ pub type Outline = Vec<Vec<String>>;
 ///     chain.stage(|_| each(|number: u64| number * 2)).named("doubled")
 /// }
 /// ```
+///
+/// The type of a closure names the type parameters of the function that it stands in: each one in such a function
+/// names the chain once more. Programs stay small if factories come from functions that don't know the chain.
 ///
 /// The methods without documentation are the engine's.
 pub trait Chain: Sync + Sized {
@@ -114,7 +118,7 @@ pub trait Chain: Sync + Sized {
     where
         A: Stage<Self::Out>,
     {
-        Then::new(self, stage_name::<A>(), per_packet(always(make)))
+        Then::new(self, stage_name::<A>(), Packets(make))
     }
 
     /// Adds a stage made by `make`. An error keeps the engine from starting.
@@ -126,7 +130,7 @@ pub trait Chain: Sync + Sized {
         A: Stage<Self::Out>,
         E: Into<Error>,
     {
-        Then::new(self, stage_name::<A>(), per_packet(make))
+        Then::new(self, stage_name::<A>(), TryPackets(make))
     }
 
     /// Adds a stage that takes bursts, made by `make` on the core that will own it.
@@ -134,7 +138,7 @@ pub trait Chain: Sync + Sized {
     where
         A: BurstStage<Self::Out>,
     {
-        Then::new(self, stage_name::<A>(), factory(always(make)))
+        Then::new(self, stage_name::<A>(), Always(make))
     }
 
     /// Adds a stage that takes bursts, made by `make`. An error keeps the engine from starting.
@@ -146,7 +150,7 @@ pub trait Chain: Sync + Sized {
         A: BurstStage<Self::Out>,
         E: Into<Error>,
     {
-        Then::new(self, stage_name::<A>(), factory(make))
+        Then::new(self, stage_name::<A>(), Try(make))
     }
 
     /// Adds an exit: of the [`Fork`]s that the stage before emits, those on go on, the others leave by
@@ -158,7 +162,7 @@ pub trait Chain: Sync + Sized {
         Z: Outlet,
         E: Into<Error>,
     {
-        Exit::<_, (On, Z), _>::new(self, factory(make))
+        Exit::new(self, Try(make))
     }
 
     /// Adds a boundary: `key` selects, by a hash or by number, which core of the next group owns the
@@ -187,17 +191,13 @@ pub trait Chain: Sync + Sized {
         Z: Outlet<Item = Self::Out>,
         E: Into<Error>,
     {
-        Whole::<_, Z, _>::new(self, factory(make))
+        Whole::new(self, Try(make))
     }
 }
 
 /// A whole network function: what [`Chain::sink`] returns and [`Engine::plan`](crate::Engine::plan)
 /// takes.
 pub trait Graph: Sync {
-    /// The ends of all rings on one core.
-    #[doc(hidden)]
-    type Ends: Send;
-
     #[doc(hidden)]
     fn outline(&self) -> Outline;
 
@@ -205,11 +205,12 @@ pub trait Graph: Sync {
     fn check(&self, deployment: Deployment) -> Result<(), PlanError>;
 
     #[doc(hidden)]
-    fn ends(&self, deployment: Deployment, ring_capacity: Option<usize>) -> Vec<Self::Ends>;
-
-    #[doc(hidden)]
-    fn worker<'a>(&'a self, site: &Site, ends: Self::Ends) -> Result<Box<dyn Worker + 'a>, Error>;
+    fn workers(&self, deployment: Deployment, ring_capacity: Option<usize>) -> Vec<MakeWorker<'_>>;
 }
+
+/// Makes the worker of one core, on the thread that it will run on. It doesn't name the graph: nor does what
+/// starts and joins threads, which is compiled once.
+pub type MakeWorker<'a> = Box<dyn FnOnce(&Site) -> Result<Box<dyn Worker + 'a>, Error> + Send + 'a>;
 
 /// Starts a graph: `make` is called on each core of the first group, and returns its source, such as
 /// an RX queue.
@@ -218,28 +219,5 @@ where
     S: Source<Item: Carries>,
     E: Into<Error>,
 {
-    Start::<S, _>::new(factory(make))
-}
-
-// The closures of factories are made in functions that don't know the chain. The type of a closure
-// names every type parameter of the function that it stands in: made in a method of `Chain`, it would
-// name the whole chain once more, and the chain's type would double with each step.
-
-/// A factory that fails with the engine's error.
-fn factory<A, E: Into<Error>>(
-    make: impl Fn(&Core) -> Result<A, E> + Sync,
-) -> impl Fn(&Core) -> Result<A, Error> + Sync {
-    move |core| make(core).map_err(Into::into)
-}
-
-/// A factory of a stage that takes packets one by one.
-fn per_packet<A, E: Into<Error>>(
-    make: impl Fn(&Core) -> Result<A, E> + Sync,
-) -> impl Fn(&Core) -> Result<PerPacket<A>, Error> + Sync {
-    move |core| make(core).map(PerPacket).map_err(Into::into)
-}
-
-/// A factory that doesn't fail.
-fn always<A>(make: impl Fn(&Core) -> A + Sync) -> impl Fn(&Core) -> Result<A, Infallible> + Sync {
-    move |core| Ok(make(core))
+    Start::new(Try(make))
 }

@@ -1,0 +1,60 @@
+//! What a core owns is made by factories, on that core.
+//!
+//! A chain's type names each factory once, and nothing that its result already says: symbols grow with it. And no
+//! closure is made here: its type would name the type parameters of all that it stands in, which may be the chain.
+
+use super::stage_node::PerPacket;
+use hotloop_stage::{Core, Error};
+
+/// A factory.
+pub trait Make: Sync {
+    /// What it makes.
+    type Made;
+
+    /// Makes it on this core.
+    fn make(&self, core: &Core) -> Result<Self::Made, Error>;
+}
+
+/// A factory that doesn't fail.
+pub struct Always<F>(pub F);
+
+impl<A, F: Fn(&Core) -> A + Sync> Make for Always<F> {
+    type Made = A;
+
+    fn make(&self, core: &Core) -> Result<A, Error> {
+        Ok((self.0)(core))
+    }
+}
+
+/// A factory that may fail.
+pub struct Try<F>(pub F);
+
+impl<A, E: Into<Error>, F: Fn(&Core) -> Result<A, E> + Sync> Make for Try<F> {
+    type Made = A;
+
+    fn make(&self, core: &Core) -> Result<A, Error> {
+        (self.0)(core).map_err(Into::into)
+    }
+}
+
+/// As [`Always`], of a stage that takes packets one by one.
+pub struct Packets<F>(pub F);
+
+impl<A, F: Fn(&Core) -> A + Sync> Make for Packets<F> {
+    type Made = PerPacket<A>;
+
+    fn make(&self, core: &Core) -> Result<PerPacket<A>, Error> {
+        Ok(PerPacket((self.0)(core)))
+    }
+}
+
+/// As [`Try`], of a stage that takes packets one by one.
+pub struct TryPackets<F>(pub F);
+
+impl<A, E: Into<Error>, F: Fn(&Core) -> Result<A, E> + Sync> Make for TryPackets<F> {
+    type Made = PerPacket<A>;
+
+    fn make(&self, core: &Core) -> Result<PerPacket<A>, Error> {
+        (self.0)(core).map(PerPacket).map_err(Into::into)
+    }
+}
