@@ -1,7 +1,7 @@
-//! Finds libdpdk and libpcap, compiles the shim over its inline functions, and binds what `hotloop-dpdk` calls.
+//! Finds libdpdk and libpcap, and compiles the shim over what `hotloop-dpdk` calls of them.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
@@ -11,40 +11,27 @@ const VERSION_MIN: &str = "22.11";
 /// The first libpcap with a compiler that several threads may call at a time: pcap_compile(3).
 const PCAP_MIN: &str = "1.8.0";
 
-/// What bindgen makes of the oldest version's headers, on x86-64: what is documented where there is no
-/// DPDK. To write it anew, copy `bindings.rs` from `OUT_DIR` of a build with that version.
-const KEPT_BINDINGS: &str = "bindings-22.11.txt";
-
-/// Functions of DPDK's that are called as they are; all else goes through the shim.
-const FUNCTIONS: &[&str] = &[
-    "pcap_(close|compile|freecode|geterr|open_dead)",
-    "rte_eal_(alarm_set|init|hotplug_add|hotplug_remove|mp_remote_launch|mp_wait_lcore)",
-    "rte_eth_dev_(get_port_by_name|info_get|configure|adjust_nb_rx_tx_desc|start|stop|close)",
-    "rte_eth_dev_(default_mac_addr_set|get_mtu|set_mtu|socket_id)",
-    "rte_eth_(rx|tx)_queue_setup",
-    "rte_eth_(promiscuous_enable|macaddr_get|stats_get|xstats_get|xstats_get_names)",
-    "rte_kvargs_(parse|free)",
-    "rte_log_cur_msg_loglevel",
-    "rte_mbuf_dyn_rx_timestamp_register",
-    "rte_mempool_(create_empty|set_ops_byname|populate_default|obj_iter|free|avail_count)",
-    "rte_pktmbuf_(copy|init|pool_init|pool_create_by_ops)",
-    "rte_ring_(lookup|free)",
-    "rte_strerror",
-    "rte_thread_(register|unregister)",
-    "sh_.*",
+/// What differs between builds of DPDK: the constant's name, the preprocessor's, and the value of Debian's DPDK 22.11, which is
+/// documented where there is no DPDK.
+const CONFIGURED: &[(&str, &str, u32)] = &[
+    ("SH_LCORE_MAX", "RTE_MAX_LCORE", 128),
+    ("SH_PKTMBUF_HEADROOM", "RTE_PKTMBUF_HEADROOM", 128),
+    ("SH_MEMPOOL_CACHE_MAX", "RTE_MEMPOOL_CACHE_MAX_SIZE", 512),
+    ("SH_QUEUES_PER_PORT_MAX", "RTE_MAX_QUEUES_PER_PORT", 1024),
+    ("SH_DEVICE_STRING_BYTES_MAX", "DEVICE_STRING_BYTES_MAX", u32::MAX),
+    ("SH_EAL_FORMATS_LOG", "EAL_FORMATS_LOG", 0),
 ];
 
 fn main() {
-    for file in ["build.rs", "src/shim.h", "src/shim.c", "src/version.h", KEPT_BINDINGS] {
+    for file in ["build.rs", "src/shim.h", "src/shim.c", "src/version.h"] {
         println!("cargo:rerun-if-changed={file}");
     }
     println!("cargo:rerun-if-env-changed=DOCS_RS");
+    #[cfg(feature = "bindgen")]
+    bind();
     // docs.rs has neither DPDK nor a network to fetch it, and links nothing.
     if env::var_os("DOCS_RS").is_some() {
-        return write_bindings(&match fs::read_to_string(KEPT_BINDINGS) {
-            Ok(bindings) => bindings,
-            Err(error) => stop(&format!("cannot read {KEPT_BINDINGS}: {error}")),
-        });
+        return write_configured(|_, documented| documented.to_string());
     }
     let library = match pkg_config::Config::new().atleast_version(VERSION_MIN).probe("libdpdk") {
         Ok(library) => library,
@@ -63,7 +50,8 @@ fn main() {
     println!("cargo:version={}", library.version);
     let cflags = raw_cflags();
     compile_shim(&cflags);
-    bind(&cflags);
+    let values = configured(&cflags);
+    write_configured(|macro_name, _| values[macro_name].clone());
 }
 
 /// The flags as pkg-config prints them: its parsed form loses `-include rte_config.h` and `-march`,
@@ -94,42 +82,65 @@ fn compile_shim(cflags: &[String]) {
     }
 }
 
-fn bind(cflags: &[String]) {
-    let mut builder = bindgen::builder()
-        .header("src/shim.h")
-        .clang_args(cflags)
-        .allowlist_var("SH_.*")
-        .allowlist_type("rte_pktmbuf_pool_private")
-        // The mbuf is a struct of our own, the same for every version: see `src/mbuf.rs`.
-        .blocklist_type("rte_mbuf")
-        .raw_line("use crate::mbuf::RawMbuf as rte_mbuf;")
-        // Never looked into; their fields move between versions.
-        .opaque_type("pcap|rte_mempool|rte_ring|rte_device|rte_arp_(ipv4|hdr)")
-        .default_enum_style(bindgen::EnumVariation::Consts)
-        .prepend_enum_name(false)
-        .derive_debug(false)
-        .derive_default(true)
-        .generate_comments(false);
-    for function in FUNCTIONS {
-        builder = builder.allowlist_function(function);
+/// The values of [`CONFIGURED`], as the preprocessor finds them.
+fn configured(cflags: &[String]) -> HashMap<String, String> {
+    let question = |(_, name, _): &(&str, &str, u32)| format!("configured \"{name}\" {name}\n");
+    let text = "#include \"version.h\"\n".to_owned()
+        + &CONFIGURED.iter().map(question).collect::<String>();
+    let file = out("configured.c");
+    write(&file, &text);
+    let mut build = cc::Build::new();
+    build.file(&file).include("src");
+    for flag in cflags {
+        build.flag(flag);
     }
-    // bindgen panics where it finds no libclang.
-    let generated =
-        catch_unwind(AssertUnwindSafe(|| builder.generate().map_err(|error| error.to_string())));
-    let bindings = match generated.unwrap_or_else(|_| Err("see the panic above".into())) {
-        Ok(bindings) => bindings,
-        Err(error) => stop(&format!(
-            "bindgen could not read DPDK's headers.\n\
-             `cargo xtask setup` installs libclang and its headers where they are missing.\n{error}"
-        )),
+    let expanded = match build.try_expand() {
+        Ok(expanded) => String::from_utf8_lossy(&expanded).into_owned(),
+        Err(error) => stop(&format!("DPDK's headers cannot be preprocessed.\n{error}")),
     };
-    write_bindings(&bindings.to_string());
+    let answers = expanded.lines().filter_map(|line| line.strip_prefix("configured \""));
+    let answers = answers.filter_map(|line| line.split_once("\" "));
+    answers.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect()
 }
 
-fn write_bindings(bindings: &str) {
-    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    if let Err(error) = fs::write(out.join("bindings.rs"), bindings) {
-        stop(&format!("cannot write the bindings to {}: {error}", out.display()));
+fn write_configured(value: impl Fn(&str, u32) -> String) {
+    let constant = |&(name, macro_name, documented): &(&str, &str, u32)| {
+        let value = value(macro_name, documented);
+        format!("/// `{macro_name}`.\npub const {name}: u32 = {value};\n")
+    };
+    write(&out("configured.rs"), &CONFIGURED.iter().map(constant).collect::<String>());
+}
+
+/// Makes the bindings anew, for the test that compares them with those that are kept. None where bindgen finds no libclang:
+/// it panics then.
+#[cfg(feature = "bindgen")]
+fn bind() {
+    let builder = bindgen::builder()
+        .header("src/shim.h")
+        .allowlist_file("src/shim.h")
+        // The mbuf is a struct of our own: see `src/mbuf.rs`.
+        .blocklist_type("rte_mbuf")
+        .raw_line("use crate::mbuf::RawMbuf as rte_mbuf;")
+        .use_core()
+        .derive_debug(false)
+        .layout_tests(false)
+        .merge_extern_blocks(true)
+        .generate_comments(false);
+    let generate = std::panic::AssertUnwindSafe(|| builder.generate());
+    match std::panic::catch_unwind(generate) {
+        Ok(Ok(bindings)) => write(&out("bindings.rs"), &bindings.to_string()),
+        Ok(Err(error)) => stop(&format!("bindgen cannot read shim.h: {error}")),
+        Err(_) => write(&out("bindings.rs"), ""),
+    }
+}
+
+fn out(file: &str) -> PathBuf {
+    PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join(file)
+}
+
+fn write(file: &Path, text: &str) {
+    if let Err(error) = fs::write(file, text) {
+        stop(&format!("cannot write {}: {error}", file.display()));
     }
 }
 

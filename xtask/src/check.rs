@@ -11,14 +11,15 @@ use crate::steps::{self, Outcome, Step};
 use crate::tidy;
 use crate::workspace::Workspace;
 
-const STEPS: [Step; 11] = [
+const STEPS: [Step; 12] = [
     Step::new("format", "rustfmt", format),
     Step::new("clippy", "warnings are errors", clippy),
     Step::new("docs", "rustdoc, warnings are errors", |_| docs(&["--workspace"])),
     Step::new("docs-without-dpdk", "rustdoc of hotloop without DPDK", |_| {
         docs(&["-p", "hotloop", "--no-default-features", "--features", "ops,testing"])
     }),
-    Step::new("docs-rs", "rustdoc as docs.rs has it: no DPDK, kept bindings", docs_rs),
+    Step::new("docs-rs", "rustdoc as docs.rs has it: no DPDK", docs_rs),
+    Step::new("bindings", "those that are kept are those that bindgen makes", bindings),
     Step::new("tidy", "rules of this repository", |workspace| {
         tidy::run(workspace).map(Outcome::passed)
     }),
@@ -68,22 +69,29 @@ fn docs(packages: &[&str]) -> Result<Outcome, Failure> {
 
 /// Uses a target folder of its own: the variable would rebuild what depends on DPDK.
 fn docs_rs(workspace: &Workspace) -> Result<Outcome, Failure> {
-    let mut command = cargo(&["doc", "--no-deps", "--all-features"]);
-    command
-        .args([
-            "--package",
-            "hotloop-dpdk-sys",
-            "--package",
-            "hotloop-dpdk",
-            "--package",
-            "hotloop",
-        ])
-        .env("RUSTDOCFLAGS", "-Dwarnings")
-        .env("DOCS_RS", "1")
-        // Fails where the build looks for DPDK all the same.
-        .env("PKG_CONFIG", "false")
-        .env("CARGO_TARGET_DIR", workspace.target_directory.join("docs-rs"));
-    process::run(&mut command).map(Outcome::passed)
+    let packages: [&[&str]; 2] = [
+        &["--package", "hotloop-dpdk-sys"],
+        &["--all-features", "--package", "hotloop-dpdk", "--package", "hotloop"],
+    ];
+    for arguments in packages {
+        let mut command = cargo(&["doc", "--no-deps"]);
+        command
+            .args(arguments)
+            .env("RUSTDOCFLAGS", "-Dwarnings")
+            .env("DOCS_RS", "1")
+            // Fails where the build looks for DPDK all the same.
+            .env("PKG_CONFIG", "false")
+            .env("CARGO_TARGET_DIR", workspace.target_directory.join("docs-rs"));
+        process::run(&mut command)?;
+    }
+    Ok(Outcome::passed(()))
+}
+
+/// Skips where bindgen finds no libclang, which only it needs.
+fn bindings(_: &Workspace) -> Result<Outcome, Failure> {
+    let package = ["test", "--package", "hotloop-dpdk-sys", "--features", "bindgen"];
+    let mut command = cargo(&package);
+    process::run(command.args(["--test", "bindings", "--", "--nocapture"])).map(Outcome::passed)
 }
 
 /// Packs every package that may be published. What is packed is not built again: that takes minutes,

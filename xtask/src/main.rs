@@ -44,7 +44,7 @@ struct Arguments {
 enum Task {
     /// Find out what is missing to build hotloop, and install it
     ///
-    /// Looks for libdpdk >= 22.11 (headers and drivers), pkg-config, a C compiler, libclang and
+    /// Looks for libdpdk >= 22.11 (headers and drivers), pkg-config, a C compiler and
     /// libpcap. Installs what is missing with apt, dnf, pacman or zypper, through sudo where that is
     /// needed. Where it cannot install, it prints the command to run, and the exit code is 2.
     Setup {

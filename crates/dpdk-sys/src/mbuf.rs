@@ -7,7 +7,7 @@ use crate::rte_mempool;
 
 /// DPDK's `struct rte_mbuf`, field for field.
 ///
-/// Its own definition, not bindgen's: DPDK 24.11 moved fields into anonymous unions, so that names
+/// Its own definition: DPDK 24.11 moved fields into anonymous unions, so that names
 /// differ while offsets do not. `shim.c` asserts each offset against the installed headers.
 #[repr(C, align(64))]
 pub struct RawMbuf {

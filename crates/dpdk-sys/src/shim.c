@@ -1,11 +1,43 @@
 #define _GNU_SOURCE
-#include "shim.h"
-
 #include <errno.h>
 #include <linux/mempolicy.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include <pcap/pcap.h>
+
+#include <rte_alarm.h>
+#include <rte_dev.h>
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_ethdev.h>
+#include <rte_kvargs.h>
+#include <rte_launch.h>
+#include <rte_lcore.h>
+#include <rte_log.h>
+#include <rte_mbuf.h>
+#include <rte_mbuf_dyn.h>
+#include <rte_memory.h>
+#include <rte_mempool.h>
+#include <rte_ring.h>
+
+#include "version.h"
+
+/* After DPDK's headers: a function that either declares otherwise does not compile, nor does another constant. */
+#define CONSTANT(type, name, value, theirs) _Static_assert((type)(value) == (theirs), #name);
+#include "shim.h"
+
+#define SAME_SIZE(ours, theirs) _Static_assert(sizeof(ours) == sizeof(theirs), #ours)
+SAME_SIZE(struct sh_xstat, struct rte_eth_xstat);
+SAME_SIZE(struct sh_xstat_name, struct rte_eth_xstat_name);
+SAME_SIZE(struct sh_instruction, struct bpf_insn);
+_Static_assert(offsetof(struct rte_eth_xstat, value) == offsetof(struct sh_xstat, value), "xstat");
+_Static_assert(offsetof(struct bpf_insn, k) == offsetof(struct sh_instruction, k), "bpf_insn");
+
+/* What a filter returns of a frame that it matches, above the length of any. Only 0 or not 0 matters. */
+#define MATCHED_BYTES 262144
 
 /* `RawMbuf` in mbuf.rs is this struct; a DPDK that moves a field does not compile. */
 #define AT(field, offset) _Static_assert(offsetof(struct rte_mbuf, field) == (offset), #field)
@@ -80,6 +112,15 @@ unsigned int sh_lcore_id(void)
 	return rte_lcore_id();
 }
 
+int sh_visit_lcores(int (*visit)(void *null))
+{
+	int error = rte_eal_mp_remote_launch(visit, NULL, SKIP_MAIN);
+
+	if (error == 0)
+		rte_eal_mp_wait_lcore();
+	return error;
+}
+
 void sh_mempool_flush_cache(struct rte_mempool *pool, unsigned int lcore)
 {
 	struct rte_mempool_cache *cache = rte_mempool_default_cache(pool, lcore);
@@ -96,6 +137,31 @@ int sh_mempool_take(struct rte_mempool *pool, void **object)
 void sh_mempool_put(struct rte_mempool *pool, void *object)
 {
 	rte_mempool_generic_put(pool, &object, 1, NULL);
+}
+
+struct rte_mempool *sh_mempool_packed(const char *name, unsigned int count,
+		unsigned int cache_count, uint16_t data_room_bytes, int node, const char *operations)
+{
+	struct rte_pktmbuf_pool_private private = { .mbuf_data_room_size = data_room_bytes };
+	unsigned int mbuf_bytes = sizeof(struct rte_mbuf) + data_room_bytes;
+	struct rte_mempool *pool = rte_mempool_create_empty(name, count, mbuf_bytes, cache_count,
+			sizeof(private), node, RTE_MEMPOOL_F_NO_IOVA_CONTIG);
+	int error;
+
+	if (pool == NULL)
+		return NULL;
+	error = rte_mempool_set_ops_byname(pool, operations, NULL);
+	if (error == 0) {
+		rte_pktmbuf_pool_init(pool, &private);
+		error = rte_mempool_populate_default(pool);
+	}
+	if (error < 0) {
+		rte_mempool_free(pool);
+		rte_errno = -error;
+		return NULL;
+	}
+	rte_mempool_obj_iter(pool, rte_pktmbuf_init, NULL);
+	return pool;
 }
 
 /* The node that the kernel has put an address on. EAL knows it of hugepages alone: without them it
@@ -158,6 +224,59 @@ bool sh_capture_is_empty(const char *path)
 	return is_empty;
 }
 
+int sh_kvargs(const char *arguments,
+		void (*each)(void *cookie, const char *key, const char *value), void *cookie)
+{
+	struct rte_kvargs *found = rte_kvargs_parse(arguments, NULL);
+	unsigned int i;
+
+	if (found == NULL)
+		return -1;
+	for (i = 0; i < found->count; i++)
+		each(cookie, found->pairs[i].key, found->pairs[i].value);
+	rte_kvargs_free(found);
+	return 0;
+}
+
+struct sh_port_info sh_port_info(uint16_t port)
+{
+	struct rte_eth_dev_info found;
+	int error = rte_eth_dev_info_get(port, &found);
+
+	if (error != 0)
+		return (struct sh_port_info) { .error = error };
+	return (struct sh_port_info) {
+		.driver_name = found.driver_name,
+		.rss_fields = found.flow_type_rss_offloads,
+		.interface = found.if_index,
+		.frame_bytes_max = found.max_rx_pktlen,
+		.rx_buffer_bytes_min = found.min_rx_bufsize,
+		.rx_queue_count_max = found.max_rx_queues,
+		.tx_queue_count_max = found.max_tx_queues,
+		.rss_key_bytes = found.hash_key_size,
+		.scatters = found.rx_offload_capa & RTE_ETH_RX_OFFLOAD_SCATTER,
+		.gathers = found.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS,
+	};
+}
+
+int sh_port_mac(uint16_t port, uint8_t *six_bytes)
+{
+	struct rte_ether_addr address;
+	int error = rte_eth_macaddr_get(port, &address);
+
+	if (error == 0)
+		memcpy(six_bytes, &address, sizeof(address));
+	return error;
+}
+
+int sh_port_set_mac(uint16_t port, const uint8_t *six_bytes)
+{
+	struct rte_ether_addr address;
+
+	memcpy(&address, six_bytes, sizeof(address));
+	return rte_eth_dev_default_mac_addr_set(port, &address);
+}
+
 int sh_link(uint16_t port, uint32_t *speed_mbps, bool *up, bool *full_duplex)
 {
 	struct rte_eth_link link;
@@ -169,6 +288,55 @@ int sh_link(uint16_t port, uint32_t *speed_mbps, bool *up, bool *full_duplex)
 	*up = link.link_status == RTE_ETH_LINK_UP;
 	*full_duplex = link.link_duplex == RTE_ETH_LINK_FULL_DUPLEX;
 	return error;
+}
+
+int sh_port_configure(uint16_t port, const struct sh_port_config *config)
+{
+	struct rte_eth_conf wanted;
+
+	memset(&wanted, 0, sizeof(wanted));
+	wanted.rxmode.mtu = config->mtu;
+	if (config->scatters)
+		wanted.rxmode.offloads = RTE_ETH_RX_OFFLOAD_SCATTER;
+	if (config->gathers)
+		wanted.txmode.offloads = RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
+	if (config->rss_fields != 0) {
+		wanted.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
+		wanted.rx_adv_conf.rss_conf.rss_hf = config->rss_fields;
+		/* Read during the call alone. */
+		wanted.rx_adv_conf.rss_conf.rss_key = (uint8_t *)(uintptr_t)config->rss_key;
+		wanted.rx_adv_conf.rss_conf.rss_key_len = config->rss_key_bytes;
+	}
+	return rte_eth_dev_configure(port, config->rx_queue_count, config->tx_queue_count, &wanted);
+}
+
+struct sh_port_stats sh_port_stats(uint16_t port)
+{
+	struct rte_eth_stats found;
+	int error = rte_eth_stats_get(port, &found);
+
+	if (error != 0)
+		return (struct sh_port_stats) { .error = error };
+	return (struct sh_port_stats) {
+		.ipackets = found.ipackets,
+		.opackets = found.opackets,
+		.ibytes = found.ibytes,
+		.obytes = found.obytes,
+		.imissed = found.imissed,
+		.ierrors = found.ierrors,
+		.oerrors = found.oerrors,
+		.rx_nombuf = found.rx_nombuf,
+	};
+}
+
+int sh_port_xstats(uint16_t port, struct sh_xstat *values, unsigned int count)
+{
+	return rte_eth_xstats_get(port, (struct rte_eth_xstat *)values, count);
+}
+
+int sh_port_xstat_names(uint16_t port, struct sh_xstat_name *names, unsigned int count)
+{
+	return rte_eth_xstats_get_names(port, (struct rte_eth_xstat_name *)names, count);
 }
 
 int sh_eal_init(int argc, char **argv)
@@ -194,17 +362,38 @@ int sh_eal_init(int argc, char **argv)
 #endif
 }
 
-FILE *sh_stream(sh_write write)
+int sh_log_to(sh_write write)
 {
 	cookie_io_functions_t functions = { .write = write };
 	FILE *stream = fopencookie(NULL, "w", functions);
 
 	if (stream != NULL)
 		setvbuf(stream, NULL, _IOLBF, BUFSIZ);
-	return stream;
+	/* Without one, DPDK logs where it does by default. */
+	return rte_openlog_stream(stream);
 }
 
-int sh_log_to(FILE *stream)
+int sh_filter(const char *expression, bool optimizes, struct sh_instruction *instructions,
+		unsigned int capacity, char *message, size_t message_bytes)
 {
-	return rte_openlog_stream(stream);
+	pcap_t *handle = pcap_open_dead(DLT_EN10MB, MATCHED_BYTES);
+	struct bpf_program program;
+	int count = -1;
+
+	if (handle == NULL) {
+		snprintf(message, message_bytes, "no memory for a handle");
+		return count;
+	}
+	/* Without a netmask, `ip broadcast` is refused. */
+	if (pcap_compile(handle, &program, expression, optimizes, PCAP_NETMASK_UNKNOWN) == 0) {
+		count = program.bf_len;
+		if (program.bf_len < capacity)
+			capacity = program.bf_len;
+		memcpy(instructions, program.bf_insns, capacity * sizeof(*instructions));
+		pcap_freecode(&program);
+	} else {
+		snprintf(message, message_bytes, "%s", pcap_geterr(handle));
+	}
+	pcap_close(handle);
+	return count;
 }

@@ -3,8 +3,6 @@
 #ifndef HOTLOOP_DPDK_VERSION_H
 #define HOTLOOP_DPDK_VERSION_H
 
-#include <limits.h>
-
 #include <rte_ethdev.h>
 #include <rte_version.h>
 
@@ -14,13 +12,17 @@
  * 24.11.8 and 25.11.4. A program built against an older one of them may meet a newer one, by the same
  * name of the library. */
 #if RTE_VERSION < RTE_VERSION_NUM(23, 3, 0, 0)
-#define DEVICE_STRING_BYTES_MAX UINT_MAX
+#define DEVICE_STRING_BYTES_MAX 4294967295
 #else
 #define DEVICE_STRING_BYTES_MAX 127
 #endif
 
 /* The first version whose EAL has --log-color and --log-timestamp, and in which --syslog needs no value. */
-#define EAL_FORMATS_LOG (RTE_VERSION >= RTE_VERSION_NUM(24, 11, 0, 0))
+#if RTE_VERSION < RTE_VERSION_NUM(24, 11, 0, 0)
+#define EAL_FORMATS_LOG 0
+#else
+#define EAL_FORMATS_LOG 1
+#endif
 
 /* Whether a port's driver can tell how many packets wait in an RX queue. Up to 24.11 the call fails where
  * it can't; 25.11 puts a function in the driver's place that says 0. It is a symbol for drivers, which is

@@ -67,11 +67,9 @@ pub(crate) fn open(verbose: bool) {
     VERBOSE.store(verbose, Relaxed);
     ONCE.call_once(|| {
         // SAFETY: 1. `write` has the type that is asked for. 2. It never unwinds: `take` catches what
-        // the events' subscriber panics with, and nothing else there panics.
-        let stream = unsafe { sys::sh_stream(Some(write)) };
-        // SAFETY: 1. The stream is open, and is never closed; a null one is DPDK's default, stderr.
-        // 2. rte_log.h: may be called before EAL is initialised.
-        unsafe { sys::sh_log_to(stream) };
+        // the events' subscriber panics with, and nothing else there panics. 3. rte_log.h: may be called
+        // before EAL is initialised.
+        unsafe { sys::sh_log_to(Some(write)) };
     });
 }
 

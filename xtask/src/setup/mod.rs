@@ -130,11 +130,7 @@ impl Manager {
     fn packages<'a>(&self, parts: impl Iterator<Item = &'a Part>) -> Vec<String> {
         let mut packages = Vec::new();
         for part in parts {
-            let of_part = match part.packages[self.column] {
-                "libclang-dev" => parts::apt_libclang(),
-                packages => packages.to_owned(),
-            };
-            for package in of_part.split(' ') {
+            for package in part.packages[self.column].split(' ') {
                 if !packages.iter().any(|known| known == package) {
                     packages.push(package.to_owned());
                 }

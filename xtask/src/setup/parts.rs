@@ -53,7 +53,7 @@ const fn part(
 
 /// All parts.
 #[rustfmt::skip]
-pub const PARTS: [Part; 24] = [
+pub const PARTS: [Part; 23] = [
     part("pkg-config", Group::Build, "pc --version",
         ["pkg-config", "pkgconf-pkg-config", "pkgconf", "pkgconf-pkg-config"]),
     part("a C compiler with the C library's headers", Group::Build,
@@ -73,19 +73,6 @@ pub const PARTS: [Part; 24] = [
                 echo \"no $driver under $libraries\"; exit 1; }
         done",
         ["libdpdk-dev", "dpdk", "dpdk", "dpdk"]),
-    // Where bindgen looks; stddef.h is part of clang and not of the C library.
-    part("libclang with its own headers, for bindgen", Group::Build,
-        "[ -e \"$LIBCLANG_PATH\" ] && exit
-        libraries= headers=
-        for folder in $ROOT/usr/lib $ROOT/usr/lib64 $ROOT/usr/local/lib $ROOT/usr/local/lib64; do
-            for inner in '' '*-linux-gnu*/' 'llvm*/lib/' 'llvm*/lib64/'; do
-                libraries=\"$libraries $folder/${inner}libclang.so* $folder/${inner}libclang-[0-9]*.so*\"
-            done
-            headers=\"$headers $folder/clang/*/include/stddef.h $folder/llvm*/lib/clang/*/include/stddef.h\"
-        done
-        found $libraries || { echo 'not in the folders of the system; LIBCLANG_PATH can name it'; exit 1; }
-        found $headers || { echo 'it is there without its headers (clang/VERSION/include)'; exit 1; }",
-        ["libclang-dev", "clang-devel", "clang", "clang-devel"]),
     part("libpcap's headers and library", Group::Build, "pc --libs libpcap",
         ["libpcap-dev", "libpcap-devel", "libpcap", "libpcap-devel"]),
     part("dpdk-testpmd, a peer of the benchmarks", Group::Testpmd, "command -v dpdk-testpmd",
@@ -161,23 +148,6 @@ pub fn dpdk_version() -> String {
     process::quiet_output(&mut shell).unwrap_or_default()
 }
 
-/// bindgen needs only the library and clang's own headers; `libclang-dev` is twice as large. The
-/// package of the headers has the version in its name, which `libclang1` depends on.
-pub fn apt_libclang() -> String {
-    let depends = process::quiet_output(Command::new("apt-cache").args(["depends", "libclang1"]));
-    apt_libclang_of(&depends.unwrap_or_default())
-}
-
-fn apt_libclang_of(depends: &str) -> String {
-    let version = depends
-        .split_whitespace()
-        .find_map(|word| word.strip_prefix("libclang1-"))
-        .map(|rest| rest.trim_end_matches("t64"))
-        .filter(|version| version.bytes().all(|byte| byte.is_ascii_digit()));
-    version
-        .map_or("libclang-dev".into(), |version| format!("libclang1 libclang-common-{version}-dev"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -219,25 +189,5 @@ mod tests {
             touch(root.path(), &format!("{folder}/librte_net_memif.so"));
             assert_eq!(find(&PARTS[3], &environment), Ok(()));
         }
-    }
-
-    #[test]
-    fn libclang_without_its_headers_is_missing() {
-        let root = tempfile::tempdir().unwrap();
-        let environment = [("ROOT", root.path().to_str().unwrap()), ("LIBCLANG_PATH", "")];
-        touch(root.path(), "usr/lib/x86_64-linux-gnu/libclang-cpp.so.14");
-        assert!(find(&PARTS[4], &environment).unwrap_err().starts_with("not in the folders"));
-        touch(root.path(), "usr/lib/x86_64-linux-gnu/libclang-14.so.14.0.6");
-        assert!(find(&PARTS[4], &environment).unwrap_err().contains("without its headers"));
-        touch(root.path(), "usr/lib/llvm-14/lib/clang/14.0.6/include/stddef.h");
-        assert_eq!(find(&PARTS[4], &environment), Ok(()));
-    }
-
-    #[test]
-    fn apt_names_the_headers_of_libclang_by_version() {
-        let names = "libclang1 libclang-common-14-dev";
-        assert_eq!(apt_libclang_of("libclang1\n  Depends: libclang1-14\n"), names);
-        assert_eq!(apt_libclang_of("libclang1\n  Depends: libclang1-14t64\n"), names);
-        assert_eq!(apt_libclang_of("  Depends: libclang1-next"), "libclang-dev");
     }
 }

@@ -10,20 +10,14 @@
 use super::Filter;
 use super::classic::Instruction;
 use hotloop_dpdk_sys as sys;
-use std::ffi::{CStr, CString, c_int};
+use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-/// `DLT_EN10MB` of pcap/dlt.h.
-const ETHERNET: c_int = 1;
-
-/// The length that a matching filter returns, above that of any frame. Only 0 or not 0 matters.
-const SNAP_BYTES: c_int = 262_144;
-
-/// `PCAP_NETMASK_UNKNOWN` of pcap/pcap.h: `ip broadcast` is refused then.
-const NETMASK_UNKNOWN: u32 = 0xFFFF_FFFF;
+/// `PCAP_ERRBUF_SIZE` of pcap/pcap.h, the longest message.
+const MESSAGE_BYTES: usize = 256;
 
 /// The stack of a thread that compiles. libpcap 1.10.3 gives a program 64 MiB at most, so that its functions recurse
 /// over 17 MiB at most, with a name of 15,000 addresses; an expression without names takes less than 0.5 MiB.
@@ -103,62 +97,43 @@ pub(super) fn program(
 
 /// Compiles twice: the optimizer gets nothing that it would take long for.
 fn optimized(expression: &CStr) -> Result<Vec<Instruction>, String> {
-    let (count, max) = (Compiled::of(expression, false)?.0.bf_len, Filter::INSTRUCTION_COUNT_MAX);
-    if count as usize > max {
+    let (count, max) = (compiled(expression, false, &mut [])?, Filter::INSTRUCTION_COUNT_MAX);
+    if count > max {
         return Err(format!(
             "it becomes {count} instructions, and {max} are the most: say tcp or udp with ports, ip \
              or ip6 with hosts, or write fewer terms"
         ));
     }
-    Ok(Compiled::of(expression, true)?.instructions())
+    let mut instructions = vec![sys::sh_instruction { code: 0, jt: 0, jf: 0, k: 0 }; max];
+    let count = compiled(expression, true, &mut instructions)?;
+    let compiled = instructions.get(..count).ok_or("libpcap has made it longer")?;
+    let instruction =
+        |it: &sys::sh_instruction| Instruction { code: it.code, skips: (it.jt, it.jf), k: it.k };
+    Ok(compiled.iter().map(instruction).collect())
 }
 
-/// A program of classic BPF, as libpcap compiles it.
-struct Compiled(sys::bpf_program);
-
-impl Compiled {
-    fn of(expression: &CStr, optimizes: bool) -> Result<Self, String> {
-        // SAFETY: 1. pcap_open_dead(3): takes any numbers.
-        let handle = unsafe { sys::pcap_open_dead(ETHERNET, SNAP_BYTES) };
-        if handle.is_null() {
-            return Err("libpcap has no memory for it".into());
-        }
-        let mut program = sys::bpf_program::default();
-        let (text, optimizes) = (expression.as_ptr(), c_int::from(optimizes));
-        // SAFETY: 1. pcap_compile(3): an open handle, a program to be filled, and text that ends with a
-        // zero. 2. pcap_compile(3): since 1.8, which the build asks for, several threads may call it.
-        // 3. The stack has room for it: `STACK_BYTES`.
-        let result = unsafe {
-            sys::pcap_compile(handle, &raw mut program, text, optimizes, NETMASK_UNKNOWN)
-        };
-        let compiled = if result == 0 {
-            Ok(Self(program))
-        } else {
-            // SAFETY: 1. pcap_geterr(3): an open handle; the text is the handle's.
-            let text = unsafe { sys::pcap_geterr(handle) };
-            // SAFETY: 1. pcap_geterr(3): text that ends with a zero. 2. The handle is open.
-            let text = unsafe { CStr::from_ptr(text) };
-            Err(format!("libpcap says: {}", text.to_string_lossy()))
-        };
-        // SAFETY: 1. The handle is open, and closed here alone. 2. pcap_open_dead(3): a program does not
-        // need it any more.
-        unsafe { sys::pcap_close(handle) };
-        compiled
-    }
-
-    fn instructions(&self) -> Vec<Instruction> {
-        let count = self.0.bf_len as usize;
-        // SAFETY: 1. pcap_compile(3): `bf_insns` holds `bf_len` instructions, and lives as long as the program.
-        let instructions = unsafe { std::slice::from_raw_parts(self.0.bf_insns, count) };
-        let instruction =
-            |it: &sys::bpf_insn| Instruction { code: it.code, skips: (it.jt, it.jf), k: it.k };
-        instructions.iter().map(instruction).collect()
-    }
-}
-
-impl Drop for Compiled {
-    fn drop(&mut self) {
-        // SAFETY: 1. pcap_freecode(3): a program of pcap_compile's, freed here alone.
-        unsafe { sys::pcap_freecode(&raw mut self.0) };
-    }
+/// Returns how many instructions libpcap makes of an expression. Those that there is room for are stored.
+fn compiled(
+    expression: &CStr,
+    optimizes: bool,
+    instructions: &mut [sys::sh_instruction],
+) -> Result<usize, String> {
+    let mut message = [0_u8; MESSAGE_BYTES];
+    // SAFETY: 1. `expression` ends with a zero byte. 2. Both tables have room for as much as is said.
+    // 3. pcap_compile(3): since 1.8, which the build asks for, several threads may call it. 4. The stack has
+    // room for it: `STACK_BYTES`.
+    let count = unsafe {
+        sys::sh_filter(
+            expression.as_ptr(),
+            optimizes,
+            instructions.as_mut_ptr(),
+            instructions.len() as u32,
+            message.as_mut_ptr().cast(),
+            message.len(),
+        )
+    };
+    usize::try_from(count).map_err(|_| {
+        let message = CStr::from_bytes_until_nul(&message).unwrap_or_default();
+        format!("libpcap says: {}", message.to_string_lossy())
+    })
 }

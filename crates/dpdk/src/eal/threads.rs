@@ -26,15 +26,12 @@ pub(super) fn visit() -> Result<(), c_int> {
     if WORK.get().is_none() {
         return Ok(());
     }
-    let null = std::ptr::null_mut();
     // SAFETY: 1. rte_launch.h: to be executed on the main lcore, as here; every other lcore waits.
     // 2. `on_lcore` has the type that the header declares, ignores its argument and never unwinds.
-    let result = unsafe { sys::rte_eal_mp_remote_launch(Some(on_lcore), null, sys::SKIP_MAIN) };
+    let result = unsafe { sys::sh_visit_lcores(Some(on_lcore)) };
     if result < 0 {
         return Err(result);
     }
-    // SAFETY: 1. rte_launch.h: to be executed on the main lcore, as here.
-    unsafe { sys::rte_eal_mp_wait_lcore() };
 
     let (done, visited) = sync_channel(1);
     let done = Box::into_raw(Box::new(done));

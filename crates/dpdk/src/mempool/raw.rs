@@ -175,59 +175,24 @@ fn create_contiguous(
     NonNull::new(pool).ok_or_else(errno)
 }
 
-/// By hand, without the flag that makes DPDK put one mbuf in each 4 KiB page where there are no
-/// hugepages: all of them at one offset in their pages, and so in the same few sets of the L1 cache.
+/// Without the flag that makes DPDK put one mbuf in each 4 KiB page where there are no hugepages: all
+/// of them at one offset in their pages, and so in the same few sets of the L1 cache.
 fn create_packed(
     name: &CString,
     config: &MempoolConfig,
     node: c_int,
 ) -> Result<NonNull<sys::rte_mempool>, c_int> {
-    let element_bytes = size_of::<sys::RawMbuf>() + usize::from(config.data_room_bytes);
-    // SAFETY: 1. EAL is initialised, as in `create_contiguous`. 2. `name` is a C string. 3. rte_mbuf.h:
-    // a pool of mbufs has `rte_pktmbuf_pool_private` as its private data.
+    // SAFETY: 1. EAL is initialised, as in `create_contiguous`. 2. `name` is a C string, and so is the
+    // operations' name.
     let pool = unsafe {
-        sys::rte_mempool_create_empty(
+        sys::sh_mempool_packed(
             name.as_ptr(),
             config.mbuf_count,
-            element_bytes as u32,
             config.cache_count,
-            size_of::<sys::rte_pktmbuf_pool_private>() as u32,
+            config.data_room_bytes,
             node,
-            sys::SH_MEMPOOL_NO_IOVA_CONTIG,
+            OPERATIONS.as_ptr(),
         )
     };
-    let pool = NonNull::new(pool).ok_or_else(errno)?;
-    fill(pool, config).inspect_err(|_| {
-        // SAFETY: 1. Nobody else knows the pool, which was made above, and no object of it was handed
-        // out.
-        unsafe { sys::rte_mempool_free(pool.as_ptr()) };
-    })?;
-    Ok(pool)
-}
-
-/// Makes an empty mempool one of mbufs, in the order that rte_mbuf.h gives.
-fn fill(pool: NonNull<sys::rte_mempool>, config: &MempoolConfig) -> Result<(), c_int> {
-    let pool = pool.as_ptr();
-    // SAFETY: 1. The pool is empty and nobody else's: `create_packed`. 2. The name is a C string.
-    let result =
-        unsafe { sys::rte_mempool_set_ops_byname(pool, OPERATIONS.as_ptr(), ptr::null_mut()) };
-    if result != 0 {
-        return Err(-result);
-    }
-    let mut private = sys::rte_pktmbuf_pool_private {
-        mbuf_data_room_size: config.data_room_bytes,
-        ..Default::default()
-    };
-    // SAFETY: 1. The pool's private data has the size of `private`: `create_packed`. 2. rte_mbuf.h:
-    // the argument is a `rte_pktmbuf_pool_private`, read during the call.
-    unsafe { sys::rte_pktmbuf_pool_init(pool, ptr::from_mut(&mut private).cast()) };
-    // SAFETY: 1. The pool has its operations, which were set above, and is not populated yet.
-    let result = unsafe { sys::rte_mempool_populate_default(pool) };
-    if result < 0 {
-        return Err(-result);
-    }
-    // SAFETY: 1. Every object of the pool has the size of an mbuf and its buffer: `create_packed`.
-    // 2. rte_mbuf.h: `rte_pktmbuf_init` is made for this iteration, and takes no argument.
-    unsafe { sys::rte_mempool_obj_iter(pool, Some(sys::rte_pktmbuf_init), ptr::null_mut()) };
-    Ok(())
+    NonNull::new(pool).ok_or_else(errno)
 }

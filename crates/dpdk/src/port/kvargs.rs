@@ -2,8 +2,7 @@
 
 use super::device::DeviceString;
 use hotloop_dpdk_sys as sys;
-use std::ffi::{CStr, c_char};
-use std::ptr;
+use std::ffi::{CStr, c_char, c_void};
 
 /// Checks that DPDK's own parser finds in a device string that is accepted just the arguments that
 /// were checked. A string that is refused, DPDK never sees.
@@ -33,24 +32,26 @@ type Pairs = Vec<(String, Option<String>)>;
 
 /// The arguments as drivers get them; nothing where DPDK refuses them.
 fn dpdk_finds(arguments: &CStr) -> Option<Pairs> {
-    // SAFETY: 1. rte_kvargs.h: copies the string, which ends with a zero byte. 2. No list of keys
-    // means that any is taken.
-    let list = unsafe { sys::rte_kvargs_parse(arguments.as_ptr(), ptr::null()) };
-    // SAFETY: 1. rte_kvargs.h: null, or a list that lives until `rte_kvargs_free`.
-    let pairs = unsafe { list.as_ref() }?;
-    let found = pairs.pairs[..pairs.count as usize].iter();
-    let found = found.map(|pair| (text(pair.key).unwrap_or_default(), text(pair.value))).collect();
-    // SAFETY: 1. It comes from `rte_kvargs_parse`. 2. What was found are copies.
-    unsafe { sys::rte_kvargs_free(list) };
-    Some(found)
+    let mut found = Pairs::new();
+    let cookie = (&raw mut found).cast();
+    // SAFETY: 1. rte_kvargs.h: copies the string, which ends with a zero byte. 2. `add` has the type that
+    // is asked for, gets `found`, and doesn't unwind.
+    let result = unsafe { sys::sh_kvargs(arguments.as_ptr(), Some(add), cookie) };
+    (result == 0).then_some(found)
+}
+
+unsafe extern "C" fn add(found: *mut c_void, key: *const c_char, value: *const c_char) {
+    let pair = (text(key).unwrap_or_default(), text(value));
+    // SAFETY: 1. `dpdk_finds` gives its own `Pairs`, and uses them after the call alone.
+    unsafe { &mut *found.cast::<Pairs>() }.push(pair);
 }
 
 fn text(pointer: *const c_char) -> Option<String> {
     if pointer.is_null() {
         return None;
     }
-    // SAFETY: 1. rte_kvargs.h: keys and values are strings in the list's copy, which lives until the
-    // list is freed, after this.
+    // SAFETY: 1. rte_kvargs.h: keys and values are strings in the list's copy, which lives during the
+    // call of `add`.
     let text = unsafe { CStr::from_ptr(pointer) };
     Some(text.to_string_lossy().into_owned())
 }

@@ -141,11 +141,9 @@ fn rings(device_name: &str) -> impl Iterator<Item = *mut sys::rte_ring> {
 /// The index of the kernel's interface that the port is on, 0 where there is none, and how many RX
 /// queues it has.
 pub(super) fn interface(_: &Control, port_id: u16) -> (u32, u16) {
-    let mut info = sys::rte_eth_dev_info::default();
-    // SAFETY: 1. The port exists: the caller has plugged it in and holds the control lock. 2. `info` is
-    // written.
-    let result = unsafe { sys::rte_eth_dev_info_get(port_id, &mut info) };
-    if result == 0 { (info.if_index, info.max_rx_queues) } else { (0, 0) }
+    // SAFETY: 1. The port exists: the caller has plugged it in and holds the control lock.
+    let info = unsafe { sys::sh_port_info(port_id) };
+    (info.interface, info.rx_queue_count_max)
 }
 
 /// What the device of a port says of itself.
@@ -159,16 +157,14 @@ pub(super) fn describe(
         what,
         error: errno_text(result),
     };
-    let mut info = sys::rte_eth_dev_info::default();
-    // SAFETY: 1. The port exists: the caller has plugged it in and holds the control lock. 2. `info`
-    // is written.
-    let result = unsafe { sys::rte_eth_dev_info_get(port_id, &mut info) };
-    if result != 0 {
-        return Err(unreadable("what it can do", result));
+    // SAFETY: 1. The port exists: the caller has plugged it in and holds the control lock.
+    let info = unsafe { sys::sh_port_info(port_id) };
+    if info.error != 0 {
+        return Err(unreadable("what it can do", info.error));
     }
-    let mut mac = sys::rte_ether_addr::default();
-    // SAFETY: 1. The port exists, as above. 2. `mac` is written.
-    let result = unsafe { sys::rte_eth_macaddr_get(port_id, &mut mac) };
+    let mut mac = [0; 6];
+    // SAFETY: 1. The port exists, as above. 2. `mac` has room for the six bytes.
+    let result = unsafe { sys::sh_port_mac(port_id, mac.as_mut_ptr()) };
     if result != 0 {
         return Err(unreadable("its MAC address", result));
     }
@@ -182,15 +178,15 @@ pub(super) fn describe(
     let node = unsafe { sys::rte_eth_dev_socket_id(port_id) };
     let capabilities = Capabilities {
         driver,
-        rx_queue_count_max: info.max_rx_queues,
-        tx_queue_count_max: info.max_tx_queues,
-        frame_bytes_max: info.max_rx_pktlen,
-        rx_buffer_bytes_min: info.min_rx_bufsize,
-        scatters: info.rx_offload_capa & sys::SH_RX_SCATTER != 0,
-        gathers: info.tx_offload_capa & sys::SH_TX_MULTI_SEGS != 0,
-        rss_fields: RssFields::from_bits(info.flow_type_rss_offloads),
-        rss_key_bytes: info.hash_key_size,
+        rx_queue_count_max: info.rx_queue_count_max,
+        tx_queue_count_max: info.tx_queue_count_max,
+        frame_bytes_max: info.frame_bytes_max,
+        rx_buffer_bytes_min: info.rx_buffer_bytes_min,
+        scatters: info.scatters,
+        gathers: info.gathers,
+        rss_fields: RssFields::from_bits(info.rss_fields),
+        rss_key_bytes: info.rss_key_bytes,
         node: u32::try_from(node).ok(),
     };
-    Ok((capabilities, MacAddress::new(mac.addr_bytes)))
+    Ok((capabilities, MacAddress::new(mac)))
 }

@@ -78,10 +78,9 @@ impl Inner {
         if mac == self.mac || !self.driver.has_own_mac {
             return Ok(());
         }
-        let mut address = sys::rte_ether_addr { addr_bytes: self.mac.bytes() };
-        // SAFETY: 1. The port exists: it was plugged in, and the control lock is held since. 2. The
-        // address is read during the call.
-        let result = unsafe { sys::rte_eth_dev_default_mac_addr_set(port_id, &mut address) };
+        // SAFETY: 1. The port exists: it was plugged in, and the control lock is held since. 2. The six
+        // bytes are read during the call.
+        let result = unsafe { sys::sh_port_set_mac(port_id, self.mac.bytes().as_ptr()) };
         if result == 0 {
             return Ok(());
         }

@@ -70,36 +70,25 @@ struct Step<'a> {
 impl Step<'_> {
     fn configure(&self, _: &Control, rx_count: u16, tx_count: u16) -> Result<(), Error> {
         let config = &self.port.config;
-        let mut wanted = sys::rte_eth_conf::default();
-        if self.needs_scatter() {
-            wanted.rxmode.offloads = sys::SH_RX_SCATTER;
-        }
-        if self.port.capabilities.gathers {
-            // A stage may send a chain at any time.
-            wanted.txmode.offloads = sys::SH_TX_MULTI_SEGS;
-        }
-        if let Some(mtu) = config.mtu {
-            wanted.rxmode.mtu = u32::from(mtu);
-        }
         let fields = config.rss.fields.and(self.port.capabilities.rss_fields);
-        let mut key = Vec::new();
-        wanted.rxmode.mq_mode = sys::SH_RX_MQ_NONE;
-        if rx_count > 1 && fields != RssFields::NONE {
-            key = self.rss_key()?;
-            wanted.rxmode.mq_mode = sys::SH_RX_MQ_RSS;
-            wanted.rx_adv_conf.rss_conf.rss_hf = fields.bits();
-            wanted.rx_adv_conf.rss_conf.rss_key_len = key.len() as u8;
-            wanted.rx_adv_conf.rss_conf.rss_key = key.as_mut_ptr();
-        }
+        let fields = if rx_count > 1 { fields } else { RssFields::NONE };
+        let key = if fields == RssFields::NONE { Vec::new() } else { self.rss_key()? };
+        let wanted = sys::sh_port_config {
+            rss_fields: fields.bits(),
+            rss_key: key.as_ptr(),
+            rss_key_bytes: key.len() as u8,
+            scatters: self.needs_scatter(),
+            // A stage may send a chain at any time.
+            gathers: self.port.capabilities.gathers,
+            mtu: config.mtu.unwrap_or_default(),
+            rx_queue_count: rx_count,
+            tx_queue_count: tx_count,
+        };
         let step =
             format!("configuring {rx_count} RX and {tx_count} TX queues{}", mtu_text(config));
         // SAFETY: 1. The port exists and is not started, by `port_id`'s invariant. 2. `wanted` and
         // `key` live during the call, which copies them. 3. The control lock is held.
-        let result = self.run(&step, || unsafe {
-            sys::rte_eth_dev_configure(self.port_id, rx_count, tx_count, &wanted)
-        });
-        drop(key);
-        result
+        self.run(&step, || unsafe { sys::sh_port_configure(self.port_id, &wanted) })
     }
 
     /// Whether frames of the MTU need several buffers, which a device that offers it must be asked

@@ -92,11 +92,10 @@ impl PortStats {
 /// # Safety
 /// 1. The port exists and is not closed meanwhile.
 pub(super) unsafe fn read(port_id: u16) -> Result<PortStats, String> {
-    let mut stats = sys::rte_eth_stats::default();
-    // SAFETY: 1. The port exists, by the caller. 2. `stats` is written during the call.
-    let result = unsafe { sys::rte_eth_stats_get(port_id, &mut stats) };
-    if result != 0 {
-        return Err(errno_text(result));
+    // SAFETY: 1. The port exists, by the caller.
+    let stats = unsafe { sys::sh_port_stats(port_id) };
+    if stats.error != 0 {
+        return Err(errno_text(stats.error));
     }
     Ok(PortStats {
         received: stats.ipackets,
@@ -119,14 +118,14 @@ pub(super) unsafe fn read(port_id: u16) -> Result<PortStats, String> {
 /// 1. The port exists and is not closed meanwhile.
 pub(super) unsafe fn read_extended(port_id: u16) -> Result<Vec<(String, u64)>, String> {
     // SAFETY: 1. The port exists, by the caller. 2. rte_ethdev.h: no table and size 0 ask for the count.
-    let count = unsafe { sys::rte_eth_xstats_get_names(port_id, std::ptr::null_mut(), 0) };
+    let count = unsafe { sys::sh_port_xstat_names(port_id, std::ptr::null_mut(), 0) };
     let Ok(count) = u32::try_from(count) else { return Err(errno_text(count)) };
-    let mut names = vec![sys::rte_eth_xstat_name { name: [0; 64] }; count as usize];
+    let mut names = vec![sys::sh_xstat_name { name: [0; 64] }; count as usize];
     // SAFETY: 1. The port exists, by the caller. 2. The table has `count` entries.
-    let named = unsafe { sys::rte_eth_xstats_get_names(port_id, names.as_mut_ptr(), count) };
-    let mut values = vec![sys::rte_eth_xstat { id: 0, value: 0 }; count as usize];
+    let named = unsafe { sys::sh_port_xstat_names(port_id, names.as_mut_ptr(), count) };
+    let mut values = vec![sys::sh_xstat { id: 0, value: 0 }; count as usize];
     // SAFETY: 1. The port exists, by the caller. 2. The table has `count` entries.
-    let valued = unsafe { sys::rte_eth_xstats_get(port_id, values.as_mut_ptr(), count) };
+    let valued = unsafe { sys::sh_port_xstats(port_id, values.as_mut_ptr(), count) };
     if named < 0 || valued < 0 {
         return Err(errno_text(named.min(valued)));
     }
