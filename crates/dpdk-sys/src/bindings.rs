@@ -119,6 +119,12 @@ unsafe extern "C" {
         count: ::core::ffi::c_uint,
     ) -> ::core::ffi::c_int;
     pub fn sh_mbuf_free(mbuf: *mut rte_mbuf);
+    pub fn sh_mbuf_free_owned(mbuf: *mut rte_mbuf);
+    pub fn sh_mbuf_free_singles(
+        pool: *mut rte_mempool,
+        mbufs: *mut *mut rte_mbuf,
+        count: ::core::ffi::c_uint,
+    );
     pub fn sh_ext_refcnt(mbuf: *const rte_mbuf) -> u16;
     pub fn rte_pktmbuf_copy(
         mbuf: *const rte_mbuf,

@@ -97,6 +97,25 @@ void sh_mbuf_free(struct rte_mbuf *mbuf)
 	rte_pktmbuf_free(mbuf);
 }
 
+void sh_mbuf_free_owned(struct rte_mbuf *mbuf)
+{
+	if (likely(mbuf->nb_segs == 1 && RTE_MBUF_DIRECT(mbuf)))
+		sh_mbuf_free_singles(mbuf->pool, &mbuf, 1);
+	else
+		rte_pktmbuf_free(mbuf);
+}
+
+void sh_mbuf_free_singles(struct rte_mempool *pool, struct rte_mbuf **mbufs, unsigned int count)
+{
+#if defined(RTE_LIBRTE_MBUF_DEBUG) || defined(RTE_MBUF_HISTORY_DEBUG)
+	/* Which follow each mbuf by what frees it. */
+	(void)pool;
+	rte_pktmbuf_free_bulk(mbufs, count);
+#else
+	rte_mempool_put_bulk(pool, (void *const *)mbufs, count);
+#endif
+}
+
 uint16_t sh_ext_refcnt(const struct rte_mbuf *mbuf)
 {
 	return rte_mbuf_ext_refcnt_read(mbuf->shinfo);

@@ -40,6 +40,10 @@ int sh_rx_queue_count(uint16_t port, uint16_t queue);
 struct rte_mbuf *sh_mbuf_alloc(struct rte_mempool *pool);
 int sh_mbuf_alloc_bulk(struct rte_mempool *pool, struct rte_mbuf **mbufs, unsigned int count);
 void sh_mbuf_free(struct rte_mbuf *mbuf);
+/* Of an mbuf that the caller alone owns: reads one cache line of it where it is a single one. */
+void sh_mbuf_free_owned(struct rte_mbuf *mbuf);
+/* Of single mbufs of this pool, with their own buffers, that the caller alone owns: reads none of them. */
+void sh_mbuf_free_singles(struct rte_mempool *pool, struct rte_mbuf **mbufs, unsigned int count);
 uint16_t sh_ext_refcnt(const struct rte_mbuf *mbuf);
 struct rte_mbuf *rte_pktmbuf_copy(const struct rte_mbuf *mbuf, struct rte_mempool *pool,
 		uint32_t offset, uint32_t length);

@@ -55,7 +55,7 @@ impl<P: Carries + Default> Source for Make<P> {
 /// Takes packets.
 struct Take<P>(PhantomData<P>);
 
-impl<P> Sink for Take<P> {
+impl<P: Carries> Sink for Take<P> {
     type Item = P;
 
     fn send(&mut self, burst: &mut Burst<P>) -> usize {

@@ -1,5 +1,6 @@
 //! A burst: up to 64 items that move through the engine together.
 
+use crate::Carries;
 use std::convert::Infallible;
 use std::fmt;
 use std::mem::MaybeUninit;
@@ -131,23 +132,12 @@ impl<T> Burst<T> {
         unsafe { &mut *(std::ptr::from_mut(slots) as *mut [T]) }
     }
 
-    /// Drops all items. Where the drop of one panics, the others are dropped all the same.
+    /// Takes all items out.
     #[inline(always)]
-    pub fn clear(&mut self) {
-        if !self.is_empty() {
-            self.drop_items();
-        }
+    fn drain(&mut self) -> Drain<'_, T> {
+        let (next, end) = (self.front, self.end);
         (self.front, self.end) = (0, 0);
-    }
-
-    #[inline(never)]
-    fn drop_items(&mut self) {
-        let items = std::ptr::from_mut(self.as_mut_slice());
-        (self.front, self.end) = (0, 0);
-        // SAFETY: 1. The slots of `items` were in `front..end`, so they are initialised. 2. The
-        // burst no longer counts them among its items, so they are dropped this once. 3. The
-        // borrow of `self` keeps the slots in their place.
-        unsafe { std::ptr::drop_in_place(items) };
+        Drain { slots: &mut self.slots, next, end }
     }
 
     /// The free slots after the last item, as many as [`room`](Self::room) says, for a driver that
@@ -308,9 +298,66 @@ impl<T> Default for Burst<T> {
     }
 }
 
+impl<T: Carries> Burst<T> {
+    /// Drops all packets. Those in mbufs of one mempool go back to it together, which costs less than to drop
+    /// them one by one.
+    ///
+    /// Where the drop of one panics, the others are dropped all the same.
+    #[inline(always)]
+    pub fn clear(&mut self) {
+        if !self.is_empty() {
+            self.drop_packets();
+        }
+        (self.front, self.end) = (0, 0);
+    }
+
+    #[inline(never)]
+    fn drop_packets(&mut self) {
+        T::drop_all(self.drain());
+    }
+}
+
 impl<T> Drop for Burst<T> {
     fn drop(&mut self) {
-        self.clear();
+        drop(self.drain());
+    }
+}
+
+/// What was in a burst, front first. Its drop drops what is left, also where a panic ends the draining.
+struct Drain<'a, T> {
+    /// Invariant: the slots `next..end` are initialised, and are this value's. `Burst::drain` makes it of all
+    /// items, and the burst then has none.
+    slots: &'a mut [MaybeUninit<T>; BURST_CAPACITY],
+    /// Invariant: `next <= end <= BURST_CAPACITY`.
+    next: usize,
+    end: usize,
+}
+
+impl<T> Iterator for Drain<'_, T> {
+    type Item = T;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<T> {
+        if self.next == self.end {
+            return None;
+        }
+        // SAFETY: `next < end <= BURST_CAPACITY`.
+        let slot = unsafe { self.slots.get_unchecked(self.next) };
+        self.next += 1;
+        // SAFETY: 1. The slot was in `next..end`, so it is initialised. 2. `next` has moved past it, so it
+        // is read this once.
+        Some(unsafe { slot.assume_init_read() })
+    }
+}
+
+impl<T> Drop for Drain<'_, T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // SAFETY: `next <= end <= BURST_CAPACITY`.
+        let left = unsafe { self.slots.get_unchecked_mut(self.next..self.end) };
+        // SAFETY: 1. The slots `next..end` are initialised. 2. They are this value's, which ends, so they are
+        // dropped this once. 3. `MaybeUninit<T>` has the layout of `T`.
+        unsafe { std::ptr::drop_in_place(std::ptr::from_mut(left) as *mut [T]) };
     }
 }
 
@@ -331,163 +378,4 @@ impl<T: fmt::Debug> fmt::Debug for Burst<T> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::cell::Cell;
-    use std::panic::{AssertUnwindSafe, catch_unwind};
-    use std::rc::Rc;
-
-    #[test]
-    fn items_leave_in_the_order_in_which_they_came() {
-        let mut burst = Burst::new();
-        burst.extend(0..64);
-        assert!(burst.is_full());
-        assert_eq!(burst.as_slice(), (0..64).collect::<Vec<_>>());
-        for expected in 0..40 {
-            assert_eq!(burst.pop(), Some(expected));
-        }
-        burst.extend(64..104);
-        assert_eq!(burst.len(), 64);
-        for expected in 40..104 {
-            assert_eq!(burst.pop(), Some(expected));
-        }
-        assert_eq!(burst.pop(), None);
-    }
-
-    #[test]
-    #[should_panic = "a burst holds no more than 64 items"]
-    fn a_65th_item_panics() {
-        Burst::new().extend(0..65);
-    }
-
-    #[test]
-    fn each_item_is_dropped_once() {
-        let item = Rc::new(());
-        let mut burst = Burst::new();
-        for _ in 0..64 {
-            burst.push(Rc::clone(&item));
-        }
-        for _ in 0..10 {
-            burst.pop();
-        }
-        assert_eq!(Rc::strong_count(&item), 55);
-        assert_eq!(burst.spare_mut().len(), 10);
-        burst.push(Rc::clone(&item));
-        drop(burst);
-        assert_eq!(Rc::strong_count(&item), 1);
-    }
-
-    /// Counts its drops, and panics in one of them.
-    struct Fragile<'a>(&'a Cell<usize>);
-
-    impl Drop for Fragile<'_> {
-        fn drop(&mut self) {
-            self.0.set(self.0.get() + 1);
-            assert!(self.0.get() != 3, "a planted panic");
-        }
-    }
-
-    #[test]
-    fn a_panic_in_an_items_drop_loses_no_other() {
-        let drops = Cell::new(0);
-        let filled = || {
-            let mut burst = Burst::new();
-            burst.extend((0..12).map(|_| Fragile(&drops)));
-            std::mem::forget(burst.pop());
-            std::mem::forget(burst.pop());
-            burst
-        };
-        let burst = filled();
-        assert!(catch_unwind(AssertUnwindSafe(|| drop(burst))).is_err());
-        assert_eq!(drops.replace(0), 10);
-
-        let mut burst = filled();
-        assert!(catch_unwind(AssertUnwindSafe(|| burst.clear())).is_err());
-        assert_eq!((drops.get(), burst.len()), (10, 0));
-        burst.push(Fragile(&drops));
-        drop(burst);
-        assert_eq!(drops.get(), 11);
-    }
-
-    #[test]
-    fn items_are_changed_on_their_way() {
-        let (mut from, mut to) = (Burst::new(), Burst::new());
-        to.extend(0..60);
-        assert_eq!((0..50).map_while(|_| to.pop()).count(), 50);
-        from.extend(0..30);
-        from.pop();
-        from.map_into(&mut to, |item| (item % 2 == 1).then_some(item * 10));
-        assert_eq!((from.len(), from.pop()), (0, None));
-        let expected: Vec<_> = (50..60).chain((1..30).step_by(2).map(|item| item * 10)).collect();
-        assert_eq!(to.as_slice(), expected);
-    }
-
-    #[test]
-    fn a_move_ends_at_the_first_error_and_goes_on_after_it() {
-        let (mut from, mut to) = (Burst::new(), Burst::new());
-        from.extend(0..10);
-        let mut strays = Vec::new();
-        while let Some(stray) = from.map_until(&mut to, |item| match item % 4 {
-            3 => Err(item),
-            _ => Ok(item * 10),
-        }) {
-            assert_eq!(from.len(), 9 - stray);
-            strays.push(stray);
-        }
-        assert_eq!((strays, from.len()), (vec![3, 7], 0));
-        assert_eq!(to.as_slice(), [0, 10, 20, 40, 50, 60, 80, 90]);
-    }
-
-    #[test]
-    fn a_panic_on_the_way_drops_each_item_once() {
-        let item = Rc::new(());
-        let (mut from, mut to) = (Burst::new(), Burst::new());
-        from.extend((0..10).map(|number| (number, Rc::clone(&item))));
-        let mapped = catch_unwind(AssertUnwindSafe(|| {
-            from.map_into(&mut to, |(number, item)| {
-                assert!(number != 6, "a planted panic");
-                Some(item)
-            });
-        }));
-        assert!(mapped.is_err());
-        assert_eq!((from.len(), to.len(), Rc::strong_count(&item)), (3, 6, 10));
-        drop((from, to));
-        assert_eq!(Rc::strong_count(&item), 1);
-    }
-
-    #[test]
-    #[should_panic = "no room for 2 items"]
-    fn what_has_no_room_is_not_taken() {
-        let (mut from, mut to) = (Burst::new(), Burst::new());
-        from.extend(0..2);
-        to.extend(0..63);
-        from.map_into(&mut to, Some);
-    }
-
-    #[test]
-    fn a_limit_bounds_what_a_source_may_add() {
-        let mut burst = Burst::new();
-        burst.set_limit(10);
-        burst.extend(0..4);
-        assert_eq!((burst.room(), burst.spare_mut().len()), (6, 6));
-        burst.set_limit(2);
-        assert_eq!((burst.room(), burst.spare_mut().len()), (0, 0));
-        burst.set_limit(1000);
-        assert_eq!(burst.room(), 60);
-    }
-
-    #[test]
-    fn a_driver_writes_and_takes_items_itself() {
-        let mut burst = Burst::new();
-        for slot in &mut burst.spare_mut()[..3] {
-            slot.write(7_u8);
-        }
-        // SAFETY: three slots were written, nothing happened since.
-        unsafe { burst.assume_pushed(3) };
-        assert_eq!(burst.as_mut_slice(), [7, 7, 7]);
-        burst.forget_front(2);
-        assert_eq!(burst.len(), 1);
-        burst.forget_front(1);
-        assert!(burst.is_empty());
-    }
-}
+mod tests;

@@ -99,7 +99,13 @@ impl Counters {
     /// Counts one drop for the reason at `index`.
     #[inline(always)]
     pub fn count_drop(&self, index: usize) {
-        self.dropped[index].add(1);
+        self.count_drops(index, 1);
+    }
+
+    /// Counts drops for the reason at `index`.
+    #[inline(always)]
+    pub fn count_drops(&self, index: usize, count: u64) {
+        self.dropped[index].add(count);
     }
 
     /// Moves the count of drops for the reason at `index` on to what somebody else counts, and

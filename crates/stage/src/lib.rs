@@ -31,7 +31,7 @@
 //!
 //! # Unsafe code
 //!
-//! `burst` alone, ten blocks: the slots of a [`Burst`] from `front` to `end` hold items and no others
+//! `burst` alone, 16 blocks, and one in its `tests`: the slots of a [`Burst`] from `front` to `end` hold items and no others
 //! do, and `front <= end <= 64`. An item is read when `front` has passed its slot, or passes it before
 //! anything can panic; it is shown by `end` after it was written. A driver that fills the spare
 //! slots from outside promises with [`Burst::assume_pushed`] how many it wrote.

@@ -62,6 +62,11 @@ impl<P: PacketBuf, M> Carries for Tagged<P, M> {
     fn arrival(&self) -> Option<Instant> {
         self.packet.arrival()
     }
+
+    #[inline]
+    fn drop_all(packets: impl Iterator<Item = Self>) {
+        <P as PacketBuf>::drop_all(packets.map(|tagged| tagged.packet));
+    }
 }
 
 /// A packet that [`Classify`] has looked at: what it is, where its headers are, the hash of its flow

@@ -45,6 +45,10 @@ impl<P: Carries> Carries for Arrived<P> {
     fn arrival(&self) -> Option<Instant> {
         self.packet.arrival()
     }
+
+    fn drop_all(packets: impl Iterator<Item = Self>) {
+        P::drop_all(packets.map(|arrived| arrived.packet));
+    }
 }
 
 /// Both ports' queues, polled in turn.

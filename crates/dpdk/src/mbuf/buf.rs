@@ -12,6 +12,11 @@ use std::ptr;
 const NS_PER_US: u64 = 1000;
 
 impl PacketBuf for Mbuf {
+    #[inline]
+    fn drop_all(packets: impl Iterator<Item = Self>) {
+        super::free::all(packets);
+    }
+
     #[inline(always)]
     fn data(&self) -> &[u8] {
         data(self.head())

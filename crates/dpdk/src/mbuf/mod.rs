@@ -1,6 +1,7 @@
 //! The mbuf: a packet in DPDK's memory with one owner.
 
 mod buf;
+mod free;
 pub(crate) mod lengths;
 mod segment;
 mod shared;
@@ -17,7 +18,7 @@ pub use shared::SharedMbuf;
 pub(crate) use shared::copy;
 
 /// A packet in an mbuf, or in a chain of them. It has one owner, which may write to it. On drop, on
-/// any thread, it returns to its mempool.
+/// any thread, it returns to its mempool; [`Burst::clear`](hotloop_stage::Burst::clear) returns many together.
 ///
 /// It is a pointer of eight bytes. It may outlive the port that received it and every handle of its
 /// mempool. [`PacketBuf`](crate::PacketBuf) has the methods for its bytes.
@@ -122,9 +123,10 @@ impl Mbuf {
 impl Drop for Mbuf {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: 1. The chain is owned by this value, which ends: invariant 2. 2. rte_mbuf.h:
-        // `rte_pktmbuf_free` gives each segment back to its own pool, which lives: invariant 1.
-        unsafe { sys::sh_mbuf_free(self.raw.as_ptr()) };
+        // SAFETY: 1. The chain is owned by this value alone, which ends: invariant 2. 2. rte_mbuf.h: each
+        // segment goes back to its own pool, which lives: invariant 1. 3. A single mbuf with its own buffer
+        // goes back as it is: see `free`.
+        unsafe { sys::sh_mbuf_free_owned(self.raw.as_ptr()) };
     }
 }
 

@@ -236,11 +236,9 @@ impl<T: Carries> Out<T> {
             let way = Way::Drop(BoundaryDrop::NAMES[BoundaryDrop::RingFull.index()]);
             show(Sight { counters, way, now }, burst, 0);
         }
-        let mut dropped = 0;
-        while burst.pop().is_some() {
-            counters.count_drop(BoundaryDrop::RingFull.index());
-            dropped += 1;
-        }
+        let dropped = burst.len() as u64;
+        counters.count_drops(BoundaryDrop::RingFull.index(), dropped);
+        burst.clear();
         let (received, emitted) = (received as u64, pushed as u64);
         counters.crossed.add(emitted);
         settle(counters, Passage { received, emitted, dropped, ..Passage::default() }, false);

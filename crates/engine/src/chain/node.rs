@@ -188,7 +188,7 @@ pub fn abandon_emitted<T>(counters: &Counters, burst: &mut Burst<T>) {
     let left = burst.len() as u64;
     counters.emitted.set(counters.emitted.count().saturating_sub(left));
     counters.panicked.add(left);
-    burst.clear();
+    drop(std::mem::take(burst));
 }
 
 /// Drops what a panic has left in a burst that waits for the place at `counters`, and counts it as
@@ -197,7 +197,7 @@ pub fn abandon_received<T>(counters: &Counters, burst: &mut Burst<T>) {
     let left = burst.len() as u64;
     counters.received.add(left);
     counters.panicked.add(left);
-    burst.clear();
+    drop(std::mem::take(burst));
 }
 
 #[cfg(test)]

@@ -34,6 +34,11 @@ impl<P: Carries, R> Carries for Routed<P, R> {
     fn arrival(&self) -> Option<Instant> {
         self.packet.arrival()
     }
+
+    #[inline]
+    fn drop_all(packets: impl Iterator<Item = Self>) {
+        P::drop_all(packets.map(|routed| routed.packet));
+    }
 }
 
 impl<T: Outgoing, R: Copy> Outgoing for Routed<T, R> {

@@ -104,11 +104,9 @@ impl<S: Sink<Item: Carries>> Sending<'_, S> {
             let reason = SinkDrop::NAMES[SinkDrop::TxFull.index()];
             show(self.node.sight(Way::Drop(reason), now), self.burst, 0);
         }
-        let mut dropped = 0;
-        while self.burst.pop().is_some() {
-            self.node.counters.count_drop(SinkDrop::TxFull.index());
-            dropped += 1;
-        }
+        let dropped = self.burst.len() as u64;
+        self.node.counters.count_drops(SinkDrop::TxFull.index(), dropped);
+        self.burst.clear();
         dropped
     }
 

@@ -78,7 +78,9 @@ impl<In, A: BurstStage<In>, D: Node<A::Out>> StageNode<In, A, D> {
             Some(input) => {
                 stage.process(&mut cx, input, &mut out);
                 // What the stage left is neither emitted nor held: the settlement shows it.
-                input.clear();
+                if !input.is_empty() {
+                    drop_left(input);
+                }
             }
             None if is_end => stage.finish(&mut cx, &mut out),
             None => stage.tick(&mut cx, &mut out),
@@ -95,6 +97,11 @@ impl<In, A: BurstStage<In>, D: Node<A::Out>> StageNode<In, A, D> {
             output => pass_on(&mut self.down, at, output),
         }
     }
+}
+
+#[cold]
+fn drop_left<In>(input: &mut Burst<In>) {
+    drop(std::mem::take(input));
 }
 
 /// A method of a stage.

@@ -79,7 +79,7 @@ impl Device for Counts {
 }
 
 /// A datagram that has arrived, whichever way.
-pub trait Arrived {
+pub trait Arrived: Carries {
     /// The length of its payload in bytes.
     fn payload_bytes(&self) -> u64;
 

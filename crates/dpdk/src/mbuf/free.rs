@@ -1,0 +1,71 @@
+//! Many mbufs on their way back to their mempools.
+//!
+//! A pool keeps single mbufs that are counted once and are linked to none (rte_mbuf.h: `rte_mbuf_raw_free`). An [`Mbuf`]
+//! whose `nb_segs` is 1 is linked to none and counted once, by its invariants; with a buffer of its own, which two flags
+//! deny, it is as its pool wants it. All that is read of it is in the first cache line of its header. `rte_pktmbuf_free`, which
+//! must do without invariants, reads the second one too.
+
+use super::Mbuf;
+use hotloop_dpdk_sys::{self as sys, RawMbuf};
+use hotloop_stage::BURST_CAPACITY;
+use std::mem::MaybeUninit;
+
+/// Flags of a buffer that is another mbuf's, or external.
+const FOREIGN_BUFFER: u64 = sys::SH_MBUF_INDIRECT | sys::SH_MBUF_EXTERNAL;
+
+/// Drops mbufs. Those of one pool that come one after the other go back to it together.
+#[inline]
+pub(super) fn all(mbufs: impl Iterator<Item = Mbuf>) {
+    let mut returning = Returning::new();
+    mbufs.for_each(|mbuf| returning.add(mbuf));
+}
+
+/// Mbufs that go back to one pool.
+struct Returning {
+    pool: *mut sys::rte_mempool,
+    /// Invariant: at most `BURST_CAPACITY`.
+    count: usize,
+    /// Invariant: the first `count` were `Mbuf`s of `pool`, single and with their own buffers, and are this value's.
+    mbufs: [MaybeUninit<*mut RawMbuf>; BURST_CAPACITY],
+}
+
+impl Returning {
+    #[inline(always)]
+    const fn new() -> Self {
+        let mbufs = [const { MaybeUninit::uninit() }; BURST_CAPACITY];
+        Self { pool: std::ptr::null_mut(), count: 0, mbufs }
+    }
+
+    #[inline(always)]
+    fn add(&mut self, mbuf: Mbuf) {
+        let head = mbuf.head();
+        if head.nb_segs != 1 || head.ol_flags & FOREIGN_BUFFER != 0 {
+            return drop(mbuf);
+        }
+        if head.pool != self.pool || self.count == BURST_CAPACITY {
+            self.flush();
+            self.pool = head.pool;
+        }
+        self.mbufs[self.count].write(mbuf.into_raw().as_ptr());
+        self.count += 1;
+    }
+
+    #[inline(always)]
+    fn flush(&mut self) {
+        let count = std::mem::take(&mut self.count);
+        if count > 0 {
+            let mbufs = self.mbufs.as_mut_ptr().cast::<*mut RawMbuf>();
+            // SAFETY: 1. The first `count` are initialised, and single mbufs of this pool with their own
+            // buffers, by the invariant of `mbufs`; each was an `Mbuf`, which owned it alone, and is given up
+            // here. 2. The pool lives, and any thread may use it: `Mbuf`'s invariant 1.
+            unsafe { sys::sh_mbuf_free_singles(self.pool, mbufs, count as u32) };
+        }
+    }
+}
+
+impl Drop for Returning {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
