@@ -17,7 +17,8 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::slice;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::fence;
 
 /// A port's RX queue. It is claimed once, and polled by one thread at a time, which may pass it to
 /// another.
@@ -120,13 +121,37 @@ impl RxQueue {
     #[inline(always)]
     fn passes(&self, received: &[NonNull<RawMbuf>]) -> bool {
         if self.looks {
-            return false;
+            return self.checked_bytes.is_none() && self.are_single(received);
         }
         let Some(buffer_bytes) = self.checked_bytes else { return true };
         // SAFETY: 1. The driver takes mbufs fresh from the port's pool, by `looks`'s invariant, and
         // counts what it links: `driver`. 2. `start` asked the pool for its buffers' size. 3. The
         // mbufs are this thread's now.
         unsafe { lengths::agree_in_burst(received, buffer_bytes) }
+    }
+
+    /// Whether all are single mbufs with their own buffers that nobody else owns, as one cache line of each
+    /// shows. If so, sets their port.
+    #[inline(always)]
+    fn are_single(&self, received: &[NonNull<RawMbuf>]) -> bool {
+        let (mut differing, mut flags) = (0, 0);
+        for head in received {
+            // SAFETY: 1. A reference to it came with it. 2. Nobody writes to what several own, save to its count
+            // of owners, which is an atomic.
+            let head = unsafe { head.as_ref() };
+            differing |= (head.refcnt.load(Relaxed) ^ 1) | (head.nb_segs ^ 1);
+            flags |= head.ol_flags;
+        }
+        if differing != 0 || flags & (sys::SH_MBUF_INDIRECT | sys::SH_MBUF_EXTERNAL) != 0 {
+            return false;
+        }
+        // What others did with it before they gave it up comes before what is done with it now.
+        fence(Acquire);
+        for head in received {
+            // SAFETY: 1. As was seen, this thread alone owns it.
+            unsafe { (*head.as_ptr()).port = self.pass.port_id() };
+        }
+        true
     }
 
     /// Looks at each of the first `count` mbufs: frees those whose lengths do not agree, and puts
@@ -209,9 +234,10 @@ impl RxQueue {
         }
         // SAFETY: 1. The slots come from `spare_mut`, and nothing was done to the burst since.
         // 2. rte_ethdev.h: the first `count` hold mbufs that are the caller's. They keep `Mbuf`'s
-        // invariants: 1. they are of the port's pool; 2. they are exclusive, since the driver takes
-        // them fresh, by `looks`'s invariant; 3. their lengths agree, as `passes` has seen, or as
-        // they always do, by that of `checked_bytes`; or `sort_out` has shown the three.
+        // invariants: 1. they are of the port's pool, or of one that a packet sent was of; 2. they are
+        // exclusive, since the driver takes them fresh, by `looks`'s invariant, or as `are_single` has seen;
+        // 3. their lengths agree, as `passes` has seen, or as they always do, by that of `checked_bytes`,
+        // which is what makes `nb_segs` of 1 show a single one; or `sort_out` has shown the three.
         unsafe { burst.assume_pushed(count) };
         count
     }
