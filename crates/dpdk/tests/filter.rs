@@ -334,12 +334,14 @@ fn no_filter_waits_for_another() {
 #[test]
 fn what_is_given_up_is_not_waited_for() {
     let mut asked_count = 0;
+    // At the first question, which comes before a fast machine is done.
     let refused = Filter::compile_while(eal(), &slow(), || {
         asked_count += 1;
-        asked_count < 3
+        false
     });
-    assert!(refused.unwrap_err().to_string().contains("given up"));
-    assert_eq!(asked_count, 3);
+    let error = refused.unwrap_err().to_string();
+    assert!(error.contains("given up"), "{error}");
+    assert_eq!(asked_count, 1);
 }
 
 #[test]
