@@ -36,6 +36,14 @@ SAME_SIZE(struct sh_instruction, struct bpf_insn);
 _Static_assert(offsetof(struct rte_eth_xstat, value) == offsetof(struct sh_xstat, value), "xstat");
 _Static_assert(offsetof(struct bpf_insn, k) == offsetof(struct sh_instruction, k), "bpf_insn");
 
+/* Whether DPDK was built so that its own inline functions check bursts or follow them. */
+#if defined(RTE_ETHDEV_DEBUG_RX) || defined(RTE_ETHDEV_DEBUG_TX) || \
+	defined(RTE_ENABLE_TRACE_FP) || defined(RTE_MBUF_HISTORY_DEBUG)
+#define CHECKS_BURSTS true
+#else
+#define CHECKS_BURSTS false
+#endif
+
 /* What a filter returns of a frame that it matches, above the length of any. Only 0 or not 0 matters. */
 #define MATCHED_BYTES 262144
 
@@ -65,14 +73,36 @@ _Static_assert(sizeof(struct rte_mbuf) == 128, "size of rte_mbuf");
 _Static_assert(_Alignof(struct rte_mbuf) == 64, "alignment of rte_mbuf");
 _Static_assert(sizeof(((struct rte_mbuf *)0)->hash) == 8, "size of rte_mbuf's hash union");
 
-uint16_t sh_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t count)
+/* Callbacks, which nothing here adds but a program may, are looked for ahead of the driver's call instead of after
+ * it: nothing has to be kept across the call then, which becomes a jump. */
+static __rte_noinline uint16_t rx_burst_with_callbacks(uint16_t port, uint16_t queue,
+		struct rte_mbuf **mbufs, uint16_t count)
 {
 	return rte_eth_rx_burst(port, queue, mbufs, count);
 }
 
-uint16_t sh_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t count)
+static __rte_noinline uint16_t tx_burst_with_callbacks(uint16_t port, uint16_t queue,
+		struct rte_mbuf **mbufs, uint16_t count)
 {
 	return rte_eth_tx_burst(port, queue, mbufs, count);
+}
+
+uint16_t sh_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t count)
+{
+	const struct rte_eth_fp_ops *ops = &rte_eth_fp_ops[port];
+
+	if (CHECKS_BURSTS || unlikely(ops->rxq.clbk[queue] != NULL))
+		return rx_burst_with_callbacks(port, queue, mbufs, count);
+	return ops->rx_pkt_burst(ops->rxq.data[queue], mbufs, count);
+}
+
+uint16_t sh_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t count)
+{
+	const struct rte_eth_fp_ops *ops = &rte_eth_fp_ops[port];
+
+	if (CHECKS_BURSTS || unlikely(ops->txq.clbk[queue] != NULL))
+		return tx_burst_with_callbacks(port, queue, mbufs, count);
+	return ops->tx_pkt_burst(ops->txq.data[queue], mbufs, count);
 }
 
 int sh_rx_queue_count(uint16_t port, uint16_t queue)
