@@ -3,6 +3,7 @@
 use std::env;
 use std::process::Command;
 
+use crate::changed;
 use crate::failure::Failure;
 use crate::instructions;
 use crate::links;
@@ -11,9 +12,13 @@ use crate::steps::{self, Outcome, Step};
 use crate::tidy;
 use crate::workspace::Workspace;
 
-const STEPS: [Step; 12] = [
+const STEPS: [Step; 13] = [
     Step::new("format", "rustfmt", format),
     Step::new("clippy", "warnings are errors", clippy),
+    Step {
+        on_request: true,
+        ..Step::new("clippy-changed", "clippy of packages that have changed", clippy_changed)
+    },
     Step::new("docs", "rustdoc, warnings are errors", |_| docs(&["--workspace"])),
     Step::new("docs-without-dpdk", "rustdoc of hotloop without DPDK", |_| {
         docs(&["-p", "hotloop", "--no-default-features", "--features", "ops,testing"])
@@ -37,6 +42,11 @@ pub fn run(workspace: &Workspace, only: &[String]) -> Result<(), Failure> {
     steps::run(workspace, &STEPS, only)
 }
 
+/// Runs what a change fails most often.
+pub fn run_quick(workspace: &Workspace) -> Result<(), Failure> {
+    run(workspace, &["format", "clippy-changed", "tidy"].map(str::to_owned))
+}
+
 fn format(_: &Workspace) -> Result<Outcome, Failure> {
     with_component("fmt", "rustfmt", &mut cargo(&["fmt", "--all", "--check"]))
 }
@@ -44,6 +54,17 @@ fn format(_: &Workspace) -> Result<Outcome, Failure> {
 fn clippy(_: &Workspace) -> Result<Outcome, Failure> {
     let arguments = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
     with_component("clippy", "clippy", &mut cargo(&arguments))
+}
+
+fn clippy_changed(workspace: &Workspace) -> Result<Outcome, Failure> {
+    let Some(packages) = changed::packages(workspace)? else { return clippy(workspace) };
+    if packages.is_empty() {
+        return Outcome::skipped("no package has changed");
+    }
+    let packages = packages.iter().flat_map(|name| ["--package", name]);
+    let mut command = cargo(&["clippy", "--all-targets"]);
+    command.args(packages).args(["--", "-D", "warnings"]);
+    with_component("clippy", "clippy", &mut command)
 }
 
 /// Skips where this toolchain lacks the component, and fails where `CI=true`.

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod changed;
 mod check;
 mod demo;
 mod failure;
@@ -72,6 +73,10 @@ enum Task {
         /// Run only this step; may be repeated
         #[arg(long, value_name = "STEP")]
         only: Vec<String>,
+        /// Check only format, lints and tidy, and lints only in packages that differ from the branch's upstream, or
+        /// from HEAD if it has none
+        #[arg(long, conflicts_with = "only")]
+        quick: bool,
     },
     /// Run the tests, then those without DPDK, under loom, on NEON and under AddressSanitizer
     ///
@@ -210,7 +215,8 @@ fn run(task: Task) -> Result<(), Failure> {
             let groups = [bench, fuzz, tests, cluster].concat();
             if list { setup::print_packages(&groups) } else { setup::run(&groups) }
         }
-        Task::Check { only } => check::run(&workspace, &only),
+        Task::Check { quick: true, .. } => check::run_quick(&workspace),
+        Task::Check { only, .. } => check::run(&workspace, &only),
         Task::Test { only } => test::run(&workspace, &only),
         Task::Bench { list: true, .. } => bench::list(&workspace),
         Task::Bench { group, check, keep, repeat, processes, arguments, .. } => {

@@ -1,0 +1,75 @@
+//! What a contributor has changed.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+use crate::failure::Failure;
+use crate::process;
+use crate::workspace::{Package, Workspace};
+
+/// The packages with files that differ from the branch's upstream, or from HEAD if it has none. `None` if a change
+/// is one to all: of the root's manifest, the lock file or the lints.
+pub fn packages(workspace: &Workspace) -> Result<Option<BTreeSet<&str>>, Failure> {
+    let git = |arguments: &[&str]| {
+        let mut command = Command::new("git");
+        command.args(arguments);
+        command
+    };
+    let upstream = process::quiet_output(&mut git(&["merge-base", "HEAD", "@{upstream}"]));
+    let base = upstream.as_deref().map_or("HEAD", str::trim);
+    let changed = process::output(&mut git(&["diff", "--name-only", base]))?;
+    let new = process::output(&mut git(&["ls-files", "--others", "--exclude-standard"]))?;
+    Ok(of(workspace, changed.lines().chain(new.lines())))
+}
+
+fn of<'a, 'f>(
+    workspace: &'a Workspace,
+    files: impl Iterator<Item = &'f str>,
+) -> Option<BTreeSet<&'a str>> {
+    let mut packages = BTreeSet::new();
+    for file in files {
+        let path = workspace.workspace_root.join(file);
+        let holds = |package: &&Package| path.starts_with(package.folder());
+        let depth = |package: &&Package| package.folder().components().count();
+        match workspace.packages.iter().filter(holds).max_by_key(depth) {
+            Some(package) => drop(packages.insert(package.name.as_str())),
+            None if is_for_all(file) => return None,
+            None => {}
+        }
+    }
+    Some(packages)
+}
+
+fn is_for_all(file: &str) -> bool {
+    let file = Path::new(file);
+    file.extension().is_some_and(|it| it == "toml" || it == "lock")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_of_the_innermost_package() {
+        let package = |folder: &str| {
+            let name = folder.rsplit('/').next().unwrap();
+            format!(
+                r#"{{"name": "{name}", "manifest_path": "/p/{folder}/Cargo.toml", "dependencies": [], "targets": []}}"#
+            )
+        };
+        let packages = ["benches", "benches/instructions", "crates/ring"].map(package).join(",");
+        let workspace = format!(
+            r#"{{"packages": [{packages}], "workspace_root": "/p", "target_directory": "/p/target"}}"#
+        );
+        let workspace: Workspace = serde_json::from_str(&workspace).unwrap();
+        let found = |files: &[&'static str]| {
+            of(&workspace, files.iter().copied()).map(|it| it.into_iter().collect::<Vec<_>>())
+        };
+        assert_eq!(found(&["benches/src/a.rs"]), Some(vec!["benches"]));
+        let both = ["benches/instructions/src/a.rs", "crates/ring/Cargo.toml", "README.md"];
+        assert_eq!(found(&both), Some(vec!["instructions", "ring"]));
+        assert_eq!(found(&["crates/ring/src/a.rs", "Cargo.lock"]), None);
+        assert_eq!(found(&["docs/a.md"]), Some(vec![]));
+    }
+}
