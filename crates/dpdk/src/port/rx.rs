@@ -120,10 +120,12 @@ impl RxQueue {
     /// Whether one look at a burst was enough to see that every packet may be handed on.
     #[inline(always)]
     fn passes(&self, received: &[NonNull<RawMbuf>]) -> bool {
+        let Some(buffer_bytes) = self.checked_bytes else {
+            return !self.looks || self.are_single::<false>(received);
+        };
         if self.looks {
-            return self.checked_bytes.is_none() && self.are_single(received);
+            return self.are_single::<true>(received);
         }
-        let Some(buffer_bytes) = self.checked_bytes else { return true };
         // SAFETY: 1. The driver takes mbufs fresh from the port's pool, by `looks`'s invariant, and
         // counts what it links: `driver`. 2. `start` asked the pool for its buffers' size. 3. The
         // mbufs are this thread's now.
@@ -131,16 +133,21 @@ impl RxQueue {
     }
 
     /// Whether all are single mbufs with their own buffers that nobody else owns, as one cache line of each
-    /// shows. If so, sets their port.
+    /// shows, and, where their lengths must be checked, have lengths that agree. If so, sets their port.
     #[inline(always)]
-    fn are_single(&self, received: &[NonNull<RawMbuf>]) -> bool {
+    fn are_single<const CHECKED: bool>(&self, received: &[NonNull<RawMbuf>]) -> bool {
         let (mut differing, mut flags) = (0, 0);
         for head in received {
             // SAFETY: 1. A reference to it came with it. 2. Nobody writes to what several own, save to its count
             // of owners, which is an atomic.
             let head = unsafe { head.as_ref() };
-            differing |= (head.refcnt.load(Relaxed) ^ 1) | (head.nb_segs ^ 1);
+            differing |= u32::from((head.refcnt.load(Relaxed) ^ 1) | (head.nb_segs ^ 1));
             flags |= head.ol_flags;
+            if CHECKED {
+                let end = u32::from(head.data_off) + u32::from(head.data_len);
+                differing |= head.pkt_len ^ u32::from(head.data_len);
+                differing |= u32::from(end > u32::from(head.buf_len));
+            }
         }
         if differing != 0 || flags & (sys::SH_MBUF_INDIRECT | sys::SH_MBUF_EXTERNAL) != 0 {
             return false;
@@ -236,8 +243,8 @@ impl RxQueue {
         // 2. rte_ethdev.h: the first `count` hold mbufs that are the caller's. They keep `Mbuf`'s
         // invariants: 1. they are of the port's pool, or of one that a packet sent was of; 2. they are
         // exclusive, since the driver takes them fresh, by `looks`'s invariant, or as `are_single` has seen;
-        // 3. their lengths agree, as `passes` has seen, or as they always do, by that of `checked_bytes`,
-        // which is what makes `nb_segs` of 1 show a single one; or `sort_out` has shown the three.
+        // 3. their lengths agree, as `passes` has seen, or as they always do, by that of `checked_bytes`; or
+        // `sort_out` has shown the three. rte_mbuf_check of DPDK: no segment follows where `nb_segs` is 1.
         unsafe { burst.assume_pushed(count) };
         count
     }
@@ -400,12 +407,16 @@ mod tests {
         let singles = OF_SINGLES.map(|(what, plant)| (what, false, plant));
         let chains = OF_CHAINS.map(|(what, plant)| (what, true, plant));
         let (mut received, mut malformed) = (0, 0);
-        for looks in [false, true] {
+        // Beside a chain, each is looked at by itself; beside single segments, first all in one pass.
+        for (looks, beside) in
+            [(false, single as fn(&_) -> _), (false, chain), (true, single), (true, chain)]
+        {
             rx.looks = looks;
-            let others = OF_OTHERS.iter().filter(|_| looks);
+            let beside_chain = beside(&pool).segments().count() == 2;
+            let others = OF_OTHERS.iter().filter(|_| looks && beside_chain);
             for (what, is_chain, plant) in singles.iter().chain(&chains).chain(others) {
                 let mut sent = Burst::new();
-                sent.extend([single(&pool), chain(&pool), single(&pool)]);
+                sent.extend([single(&pool), beside(&pool), single(&pool)]);
                 sent.extend((0..5).map(|_| single(&pool)));
                 let planted = if *is_chain { chain(&pool) } else { single(&pool) };
                 let mut raw = planted.into_raw();
