@@ -1,6 +1,6 @@
 //! One core's share of a group: where its packets come from, and the nodes they run through.
 
-use super::node::{Node, Part, Place, PlaceKind, abandon_emitted, pass_on};
+use super::node::{Node, Part, Place, PlaceKind, abandon_emitted};
 use crate::load::{At, Watch};
 use crate::panic_origin::record;
 use crate::worker::Worker;
@@ -46,12 +46,14 @@ impl<S: Source<Item: Carries>, D: Node<S::Item>> Group<S, D> {
     }
 
     /// One turn: polls once, runs what came as far as it goes, and lets every later node and group
-    /// have its turn. Returns the number of packets that came.
-    #[inline(always)]
-    pub fn turn(&mut self, watch: &Watch) -> usize {
+    /// have its turn. Returns the number of packets that came here, and in later groups.
+    ///
+    /// It is not inlined: what runs for each packet has one caller so, and becomes a part of it.
+    #[inline(never)]
+    fn step(&mut self, watch: &Watch) -> (usize, usize) {
         let polled = self.take(watch);
         watch.begin_ticks();
-        polled + self.down.turn(At { now: self.now, watch })
+        (polled, self.down.turn(At { now: self.now, watch }))
     }
 
     /// Polls once, and runs what came.
@@ -69,10 +71,10 @@ impl<S: Source<Item: Carries>, D: Node<S::Item>> Group<S, D> {
     /// Runs what is in the burst.
     #[inline(always)]
     pub fn run(&mut self, watch: &Watch) {
-        if self.input.is_paced {
-            self.run_paced(watch);
-        } else if !self.input.burst.is_empty() {
-            self.down.accept(At { now: self.now, watch }, &mut self.input.burst);
+        let Self { input, down, now, .. } = self;
+        while !input.burst.is_empty() {
+            let burst = if input.is_paced { input.next_due(now) } else { &mut input.burst };
+            down.accept(At { now: *now, watch }, burst);
         }
     }
 
@@ -83,24 +85,10 @@ impl<S: Source<Item: Carries>, D: Node<S::Item>> Group<S, D> {
     }
 
     /// A turn, for a group before this one on the same core.
-    #[inline(never)]
     pub fn turn_own(&mut self, at: At<'_>) -> usize {
         self.follow(at.now);
-        self.turn(at.watch)
-    }
-
-    /// Runs each packet at the time it arrived, or now if that is later.
-    #[cold]
-    fn run_paced(&mut self, watch: &Watch) {
-        let Self { input: Input { burst, due, .. }, down, now, .. } = self;
-        let next_arrival = |burst: &Burst<S::Item>| burst.as_slice().first().map(Carries::arrival);
-        while let Some(arrival) = next_arrival(burst) {
-            *now = arrival.map_or(*now, |at| at.max(*now));
-            while next_arrival(burst).is_some_and(|arrival| arrival.is_none_or(|at| at <= *now)) {
-                due.extend(burst.pop());
-            }
-            pass_on(down, At { now: *now, watch }, due);
-        }
+        let (polled, later) = self.step(at.watch);
+        polled + later
     }
 
     /// Moves the time on to that of the group before, on the same core. Where the clock is the
@@ -124,8 +112,7 @@ impl<S: Source<Item: Carries>, D: Node<S::Item>> Group<S, D> {
     /// left here and in later groups.
     pub fn close(&mut self, watch: &Watch) -> bool {
         if !self.is_closed {
-            let polled = self.take(watch);
-            self.down.turn(At { now: self.now, watch });
+            let (polled, _) = self.step(watch);
             let is_dry = polled == 0 && self.input.source.finished();
             if self.input.is_polling && !is_dry {
                 return false;
@@ -150,7 +137,8 @@ impl<S: Source<Item: Carries>, D: Node<S::Item>> Worker for Group<S, D> {
     #[inline]
     fn turn(&mut self, at: At<'_>) -> usize {
         self.now = self.now.max(at.now);
-        Self::turn(self, at.watch)
+        let (polled, later) = self.step(at.watch);
+        polled + later
     }
 
     fn stop(&mut self) {
@@ -253,6 +241,19 @@ impl<S: Source<Item: Carries>> Input<S> {
             show(sight, &self.burst, before);
         }
         found
+    }
+
+    /// Moves the clock, which is the packets' own, on to when the first one arrived, and takes those that
+    /// are due then out of the burst.
+    #[cold]
+    fn next_due(&mut self, now: &mut Instant) -> &mut Burst<S::Item> {
+        let next_arrival = |burst: &Burst<S::Item>| burst.as_slice().first().map(Carries::arrival);
+        let first = next_arrival(&self.burst).flatten();
+        *now = first.map_or(*now, |at| at.max(*now));
+        while next_arrival(&self.burst).is_some_and(|at| at.is_none_or(|at| at <= *now)) {
+            self.due.extend(self.burst.pop());
+        }
+        &mut self.due
     }
 
     /// Counts what came in, and will so go on: the number of packets that the source claims to have
