@@ -9,6 +9,7 @@ use crate::{
     ethernet::{self, Station},
     flow_key::{FlowKeyV4, FlowKeyV6},
     ip::{Fragment, protocol},
+    udp,
 };
 
 pub(super) const L3_OFFSET: usize = 14;
@@ -58,6 +59,43 @@ pub(super) struct HeadersV6 {
     ports: [u8; 4],
     udp_length: U16,
     udp_checksum: U16,
+}
+
+/// A UDP datagram in a plain frame: of IPv4, without VLAN tags, options and fragments.
+///
+/// ```
+/// use hotloop_packet::{build::udp, classify::PlainDatagram};
+///
+/// let frame = udp().to("192.0.2.1:53").payload([7; 32]).build();
+/// let datagram = PlainDatagram::of(&frame, frame.len()).unwrap();
+/// assert_eq!((datagram.destination_port, datagram.payload_bytes), (53, 32));
+/// assert_eq!(frame[datagram.payload_offset.into()..], [7; 32]);
+/// ```
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct PlainDatagram {
+    /// The destination port.
+    pub destination_port: u16,
+    /// The offset of the payload, in bytes from the start of the frame.
+    pub payload_offset: u16,
+    /// The length of the payload in bytes, over all segments.
+    pub payload_bytes: u16,
+}
+
+impl PlainDatagram {
+    /// Returns the datagram in a frame, whose first segment is `frame`, of `len_bytes` over all segments, in fewer
+    /// instructions than [`Summary::of`] and a second look at its header. Returns `None` for all other
+    /// frames, in which [`Summary::of`] may still find a datagram.
+    #[inline]
+    pub fn of(frame: &[u8], len_bytes: usize) -> Option<Self> {
+        let headers = HeadersV4::find(frame, len_bytes)?;
+        let [_, _, high, low] = headers.ports;
+        (headers.protocol == protocol::UDP).then(|| Self {
+            destination_port: u16::from_be_bytes([high, low]),
+            payload_offset: (L4_OFFSET_V4 + udp::HEADER_BYTES) as u16,
+            // `find` has seen that it is no shorter than a header.
+            payload_bytes: headers.udp_length.get().wrapping_sub(udp::HEADER_BYTES as u16),
+        })
+    }
 }
 
 impl HeadersV4 {

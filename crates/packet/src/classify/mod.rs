@@ -33,6 +33,7 @@ mod key;
 mod layout;
 mod summary;
 
+pub use fast::PlainDatagram;
 pub use layout::Layout;
 pub use summary::{Kind, Summary};
 
@@ -61,8 +62,9 @@ mod tests {
         build::{echo_request, protocol, tcp, udp, unreachable},
         ethernet::Station,
         flow_key::FlowKey,
-        ip::protocol as number,
+        ip::{Fragment, protocol as number},
         memory::MemPacket,
+        udp::UdpView,
     };
 
     const SEED: Seed = Seed::new(42);
@@ -207,6 +209,15 @@ mod tests {
             for len_bytes in [frame.len(), frame.len().max(len_bytes)] {
                 let long = Summary::walk(&frame, len_bytes);
                 prop_assert_eq!(Summary::of(&frame, len_bytes), long);
+                let is_plain = long.kind == Kind::Ipv4 && long.protocol == number::UDP
+                    && long.l4_offset == 34 && long.fragment == Fragment::None;
+                let view = UdpView::parse_cut(frame.get(34..).unwrap_or_default());
+                let expected = view.ok().filter(|_| is_plain).map(|view| PlainDatagram {
+                    destination_port: view.destination_port(),
+                    payload_offset: 42,
+                    payload_bytes: view.length() - 8,
+                });
+                prop_assert_eq!(PlainDatagram::of(&frame, len_bytes), expected);
                 prop_assert_eq!(FlowKey::of(&frame, len_bytes), long.key(&frame));
                 let layout = Layout::of(&frame, len_bytes, &SEED);
                 prop_assert_eq!(layout.kind(), long.kind);
