@@ -2,7 +2,7 @@
 
 use crate::sink::delivery::Arrived;
 use crate::sink::ports::Ports;
-use hotloop::packet::classify::{Kind, Summary};
+use hotloop::packet::classify::{Kind, PlainDatagram, Summary};
 use hotloop::packet::ip::{Fragment, is_truncated, protocol};
 use hotloop::packet::udp::{self, UdpView};
 use hotloop::prelude::*;
@@ -57,6 +57,17 @@ impl ToPorts {
     /// Where the payload begins and its length, in bytes, or why there is none for us.
     #[inline]
     fn payload<P: PacketBuf>(&self, packet: &P) -> Result<[u16; 2], FilterDrop> {
+        match PlainDatagram::of(packet.data(), packet.len_bytes()) {
+            Some(datagram) if self.ports.contains(datagram.destination_port) => {
+                Ok([datagram.payload_offset, datagram.payload_bytes])
+            }
+            _ => self.payload_of_any(packet),
+        }
+    }
+
+    /// [`Self::payload`] of a frame of any kind; apart, so that its instructions aren't among those of plain frames.
+    #[inline(never)]
+    fn payload_of_any<P: PacketBuf>(&self, packet: &P) -> Result<[u16; 2], FilterDrop> {
         let found = Summary::of(packet.data(), packet.len_bytes());
         let is_ip = matches!(found.kind, Kind::Ipv4 | Kind::Ipv6);
         if let Kind::Malformed(_) = found.kind {
