@@ -4,6 +4,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::ffi::OsString;
 use std::io::Read;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -63,13 +64,28 @@ impl Program {
         self.child.id()
     }
 
-    /// What it answers to a command without arguments; nothing where it does not.
+    /// The signal that has killed it.
+    ///
+    /// # Panics
+    /// Where that cannot be found out.
+    pub fn killed_by(&mut self) -> Option<Signal> {
+        let status = self.child.try_wait().expect("it is a child")?;
+        Signal::from_named_raw(status.signal()?)
+    }
+
+    /// What it answers to a command without arguments; nothing, and a line for a test that fails, where it
+    /// does not.
     #[must_use]
+    #[allow(clippy::print_stdout, reason = "why there is no answer")]
     pub fn ask(&self, command: &str) -> Option<Value> {
         let mut asking = Command::new(&self.name);
         asking.args(["ctl", command, "--json", "--control"]).arg(&self.control);
-        let output = asking.stderr(Stdio::null()).output().ok()?;
-        serde_json::from_slice(&output.stdout).ok()
+        let output = asking.output().ok()?;
+        let answer = serde_json::from_slice(&output.stdout);
+        if answer.is_err() {
+            println!("{command}: {}", String::from_utf8_lossy(&output.stderr));
+        }
+        answer.ok()
     }
 
     /// Asks it to end, and returns its report and what it wrote on standard error.

@@ -5,12 +5,18 @@
 
 use hotloop_tests::network::{Network, ip, mac};
 use hotloop_tests::{Program, wait_until};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::process::Command;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
 use std::time::Duration;
 
 /// A rate that each path carries, also in a debug build on a busy machine.
 const RATE: &str = "5000";
+
+/// How many times a pair is run of which DPDK may crash one.
+const TRIES: usize = 3;
 
 /// What came of a pair of programs.
 struct Outcome {
@@ -20,11 +26,16 @@ struct Outcome {
 
 /// Starts the sink, runs the source to its end, and then the sink until nothing comes any more.
 fn run(sink: &[&str], source: &[&str]) -> Outcome {
-    run_with(sink, || (), source)
+    run_with(sink, |_| (), source).expect("nothing crashes the sink")
 }
 
-/// As [`run`]. Does `between` before the source starts.
-fn run_with(sink: &[&str], between: impl FnOnce(), source: &[&str]) -> Outcome {
+/// As [`run`]. Calls `between` with the sink before the source starts, and keeps what it returns until the
+/// source has ended. Returns `None` if the sink is killed by SIGSEGV.
+fn run_with<T>(
+    sink: &[&str],
+    between: impl FnOnce(&Program) -> T,
+    source: &[&str],
+) -> Option<Outcome> {
     let folder = tempfile::tempdir().unwrap();
     let control = folder.path().join("control.sock");
     let mut command = Command::new(env!("CARGO_BIN_EXE_udp-sink"));
@@ -32,9 +43,9 @@ fn run_with(sink: &[&str], between: impl FnOnce(), source: &[&str]) -> Outcome {
         .args(sink)
         .args(["--report", "json", "--verify", "--latency", "--control"])
         .arg(&control);
-    let sink = Program::start(command, &control);
+    let mut sink = Program::start(command, &control);
 
-    between();
+    let kept = between(&sink);
     let mut command = Command::new(env!("CARGO_BIN_EXE_udp-source"));
     command.args(source).args(["--duration", "1", "--report", "json", "--control"]);
     let output = command.arg(folder.path().join("source.sock")).output().unwrap();
@@ -43,16 +54,39 @@ fn run_with(sink: &[&str], between: impl FnOnce(), source: &[&str]) -> Outcome {
     let source: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&source["balanced"], &source["pools_whole"]), (&true.into(), &true.into()));
 
-    let received = || sink.ask("status").unwrap()["received"].clone();
-    let mut before = Value::Null;
+    drop(kept);
+    let (mut before, mut crashed) = (Value::Null, false);
     wait_until("all is received", || {
-        std::thread::sleep(Duration::from_millis(200));
-        let now = received();
-        std::mem::replace(&mut before, now.clone()) == now
+        thread::sleep(Duration::from_millis(200));
+        let status = sink.ask("status");
+        crashed = status.is_none() && sink.killed_by() == Some(Signal::SEGV);
+        let now = status.map_or(Value::Null, |status| status["received"].clone());
+        crashed || (std::mem::replace(&mut before, now.clone()) == now && !now.is_null())
     });
+    if crashed {
+        return None;
+    }
     let (sink, errors) = sink.end();
     assert_eq!(sink["balanced"], true, "{sink} {errors}");
-    Outcome { sent: source["sent"].as_u64().unwrap(), sink }
+    Some(Outcome { sent: source["sent"].as_u64().unwrap(), sink })
+}
+
+/// As [`run`], with a sink that is stopped every 20 ms for as long: it loses packets, however fast it is.
+fn run_stopping(sink: &[&str], source: &[&str]) -> Outcome {
+    let between = |sink: &Program| {
+        let (id, (end, ended)) = (sink.id(), channel::<()>());
+        let pause = Duration::from_millis(20);
+        thread::spawn(move || {
+            let id = Pid::from_raw(id as i32).unwrap();
+            while ended.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+                let _ = kill_process(id, Signal::STOP);
+                thread::sleep(pause);
+                let _ = kill_process(id, Signal::CONT);
+            }
+        });
+        end
+    };
+    run_with(sink, between, source).expect("nothing crashes the sink")
 }
 
 /// Nothing is lost, nothing comes twice or out of order.
@@ -85,7 +119,7 @@ fn what_a_socket_has_no_room_for_is_counted() {
     // Full speed into the least buffer there is.
     let sink = ["127.0.0.1:20100", "--receive-buffer", "2304"];
     let source = ["127.0.0.1:20100", "--flows", "4", "--source-port", "21100", "--payload", "1000"];
-    assert_loss_is_counted("kernel to kernel", &run(&sink, &source));
+    assert_loss_is_counted("kernel to kernel", &run_stopping(&sink, &source));
 }
 
 #[test]
@@ -99,14 +133,14 @@ fn what_the_other_end_of_a_wire_has_no_room_for_is_counted() {
         };
         kernel_sends_by("a");
         let sink = ["--port", device, "--rx-descriptors", "64"];
-        let outcome = run(&sink, &["192.0.2.2", "--flows", "4"]);
+        let outcome = run_stopping(&sink, &["192.0.2.2", "--flows", "4"]);
         assert_loss_is_counted(&format!("kernel to {device}"), &outcome);
     }
     let _network = wire().unwrap();
     ip(&["address", "add", "192.0.2.2/24", "dev", "b"]).unwrap();
     let source =
         ["192.0.2.2", "--port", "net_af_packet0,iface=a", "--from", "192.0.2.1", "--next-hop"];
-    let outcome = run(&["192.0.2.2", "--receive-buffer", "2304"], &source);
+    let outcome = run_stopping(&["192.0.2.2", "--receive-buffer", "2304"], &source);
     assert_loss_is_counted("af_packet to kernel", &outcome);
 }
 
@@ -136,7 +170,9 @@ fn two_processes_that_share_memory() {
     let (server, client) = (port("server"), port("client"));
     let sink = ["--trust-memif-peer", "--port", &server];
     let source = ["--trust-memif-peer", "--port", &client, "--rate", RATE];
-    assert_whole("dpdk to dpdk over memif", &run(&sink, &source));
+    // DPDK's driver may crash a program that polls while the other end disconnects: docs/programs/udp.md.
+    let outcome = (0..TRIES).find_map(|_| run_with(&sink, |_| (), &source));
+    assert_whole("dpdk to dpdk over memif", &outcome.expect("it doesn't do so each time"));
 }
 
 /// Interfaces `a` and `b` at both ends of a wire, in a network of their own.
@@ -187,8 +223,8 @@ fn an_interface_of_the_programs_own() {
     }
     let device = ["--port", "net_tap0,iface=own"];
     let source = ["192.0.2.2", "--rate", RATE];
-    let outcome = run_with(&device, || kernel_sends_by("own"), &source);
-    assert_whole("kernel to net_tap", &outcome);
+    let outcome = run_with(&device, |_| kernel_sends_by("own"), &source);
+    assert_whole("kernel to net_tap", &outcome.expect("nothing crashes the sink"));
 
     // One that is there before the program, and stays.
     ip(&["tuntap", "add", "dev", "kept", "mode", "tap", "multi_queue"]).unwrap();
