@@ -46,6 +46,7 @@ mod host;
 mod malformed;
 pub mod network;
 pub mod planted;
+pub mod privileges;
 mod program;
 pub mod prometheus;
 pub mod schema;
@@ -72,13 +73,14 @@ pub const DEPLOYMENTS: [Deployment; 5] = [
     Deployment::pipeline([2, 2]),
 ];
 
-/// The EAL of this process: the embedded one.
+/// The EAL of this process, with memory for the pools of as many tests as run at the same time.
 ///
 /// # Panics
 /// When it does not start.
 #[must_use]
 pub fn eal() -> Eal {
-    Eal::embedded_or_current().unwrap_or_else(|error| panic!("{error}"))
+    let started = Eal::with_args(&["--no-pci", "--no-huge", "-m", "4096"]);
+    started.or_else(|error| Eal::current().ok_or(error)).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// A device string with a name that no other has: the driver's, a number, and the arguments, which

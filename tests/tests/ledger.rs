@@ -95,7 +95,7 @@ fn what_goes_wrong_is_named_by_its_place_in_every_deployment() {
         assert!(whole.is_ok_and(|report| report.is_whole()), "{deployment}");
         for fault in Fault::all() {
             let error = alone(|| run(deployment, Some(fault))).expect_err("a fault is planted");
-            let report = error.report().expect("it did run");
+            let report = error.report().unwrap_or_else(|| panic!("it did not run: {error}"));
             let is_panic = matches!(error, RunError::Panicked(_));
             assert_eq!(is_panic, fault.deed == Deed::Panic, "{deployment} {fault:?}: {report}");
             assert!(!report.is_whole(), "{deployment} {fault:?}: {report}");
@@ -174,7 +174,7 @@ fn a_packet_kept_to_the_end_is_found_whatever_its_keeper_says() {
             })
         });
         let error = error.expect_err("a packet is kept");
-        let report = error.report().expect("it did run");
+        let report = error.report().unwrap_or_else(|| panic!("it did not run: {error}"));
         assert!(report.findings.iter().any(|text| text == finding), "{report}");
         // The stage is gone, and with it what it kept.
         assert!(!report.balanced && report.pools_whole, "{report}");
@@ -207,7 +207,7 @@ fn a_packet_that_somebody_else_has_is_missing_until_it_comes_home() {
             }
         });
         let error = run.expect_err("a packet is away");
-        let report = error.report().expect("it did run");
+        let report = error.report().unwrap_or_else(|| panic!("it did not run: {error}"));
         assert!(report.balanced && !report.pools_whole, "{report}");
         let pool = port.mempool().expect("it was started");
         // Held over the end of its port, and dropped on another thread.

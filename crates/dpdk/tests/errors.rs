@@ -1,9 +1,7 @@
 //! What is asked wrong is refused by an error that says what was asked, what was found, and what to
 //! do.
 
-mod common;
-
-use common::{LIMITS, core, eal, open, open_with, unique, write_pcap};
+use crate::common::{LIMITS, core, eal, open, open_with, unique, write_pcap};
 use hotloop_dpdk::{
     Eal, Error, Mempool, MempoolConfig, MempoolNeed, Port, PortConfig, RssConfig, RssFields,
 };
@@ -35,7 +33,7 @@ fn eal_starts_once() {
     assert!(matches!(second, Err(Error::AlreadyInitialised { .. })));
     holds(&message(second), &["--no-huge -m 64", eal.arguments(), "Eal::current()"]);
     assert!(Eal::current().is_some());
-    holds(eal.arguments(), &["--no-pci --no-huge -m 1024", "--no-telemetry --no-shconf"]);
+    holds(eal.arguments(), &["--no-pci --no-huge -m 4096", "--no-telemetry --no-shconf"]);
 }
 
 #[test]

@@ -1,9 +1,7 @@
 //! Filters against tcpdump's verdicts on the same frames, in one segment and in several.
 #![allow(clippy::print_stdout, reason = "a test says what it skips")]
 
-mod common;
-
-use common::eal;
+use crate::common::eal;
 use hotloop_dpdk::{Error, Filter};
 use hotloop_packet::build::{
     arp_request, echo_reply, echo_request, protocol, tcp, time_exceeded, udp, unreachable,

@@ -1,8 +1,6 @@
 //! Packets through virtual devices.
 
-mod common;
-
-use common::{
+use crate::common::{
     LIMITS, bytes, core, frame, open, open_with, packet, read_pcap, receive_all, send_all, start,
     write_pcap,
 };

@@ -1,8 +1,6 @@
 //! Mbufs that go back to their pools together: of every kind of pool, and beside those that don't.
 
-mod common;
-
-use common::{eal, open_with, packet, start, unique};
+use crate::common::{eal, open_with, packet, start, unique};
 use hotloop_dpdk::{Mbuf, Mempool, MempoolConfig, PortConfig, lcore};
 use hotloop_dpdk_sys::{self as sys, RawMbuf};
 use hotloop_stage::{Burst, Sink, Source, Tagged};

@@ -1,8 +1,8 @@
 //! Devices that come and go, many times and from many threads.
 
-mod common;
-
-use common::{LIMITS, core, eal, open, packet, read_pcap, send_all, start, unique, write_pcap};
+use crate::common::{
+    LIMITS, core, eal, open, packet, read_pcap, send_all, start, unique, write_pcap,
+};
 use hotloop_dpdk::{Error, PacketBuf, Port};
 use hotloop_stage::{Burst, Sink, Source};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

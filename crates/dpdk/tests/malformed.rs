@@ -1,8 +1,6 @@
 //! Packets whose lengths do not agree: what a driver hands over is checked where it may be wrong.
 
-mod common;
-
-use common::{bytes, frame, open, open_with, receive_all, start, write_pcap};
+use crate::common::{bytes, frame, open, open_with, receive_all, start, write_pcap};
 use hotloop_dpdk::{Mempool, MempoolConfig, PacketBuf, Port, PortConfig, PortStats, RxQueue};
 use hotloop_stage::{Device, Source};
 use std::sync::Arc;
@@ -89,7 +87,7 @@ fn a_copy_of_more_segments_than_can_be_counted_is_refused() {
     // Copies have one byte in each buffer, after the headroom; the packet fills a headroom too.
     let pool =
         MempoolConfig { mbuf_count: (1 << 18) - 1, data_room_bytes: 129, ..Default::default() };
-    let pool = Mempool::new(common::eal(), &pool).unwrap();
+    let pool = Mempool::new(crate::common::eal(), &pool).unwrap();
     let config = PortConfig { mempool: Some(pool.clone()), ..PortConfig::default() };
     let (port, mut rx, _folder) = reading(&[65_535], config);
     let mut packet = receive_all(&mut rx).remove(0);
@@ -111,7 +109,10 @@ fn mbufs_handed_on_by_net_ring_are_valid_as_they_were() {
     let port = open("net_ring", "");
     let (mut rx, mut tx) = start(&port);
     let pool = port.mempool().unwrap();
-    common::send_all(&mut tx, [common::packet(&pool, &frame(1, 2048)), pool.alloc().unwrap()]);
+    crate::common::send_all(
+        &mut tx,
+        [crate::common::packet(&pool, &frame(1, 2048)), pool.alloc().unwrap()],
+    );
     let mut burst = hotloop_stage::Burst::new();
     assert_eq!(rx.poll(&mut burst), 2);
     assert_eq!(port.stats().unwrap().rx_malformed, 0);

@@ -1,9 +1,7 @@
 //! Two ports joined by shared memory (net_memif): what goes in comes out, and both ports still know
 //! how much that was when their peer has gone.
 
-mod common;
-
-use common::{eal, frame, packet, start, unique};
+use crate::common::{eal, frame, packet, start, unique};
 use hotloop_dpdk::{Mempool, MempoolConfig, Port, PortConfig};
 use hotloop_stage::{Burst, Device, Sink, Source};
 use std::sync::Arc;
@@ -52,7 +50,7 @@ fn what_passed_is_still_known_when_the_peer_has_gone() {
     while burst.len() < 60 {
         rx.poll(&mut burst);
     }
-    let received: Vec<_> = burst.as_slice().iter().map(common::bytes).collect();
+    let received: Vec<_> = burst.as_slice().iter().map(crate::common::bytes).collect();
     assert_eq!(received, frames);
 
     let (sender, receiver) = (tx.devices(), rx.devices());

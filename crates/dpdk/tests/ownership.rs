@@ -1,9 +1,9 @@
 //! Ports, pools, queues and packets, dropped in every order and on other threads; what is planted
 //! wrong is found.
 
-mod common;
-
-use common::{LIMITS, bytes, core, eal, frame, open, open_with, packet, send_all, start, unique};
+use crate::common::{
+    LIMITS, bytes, core, eal, frame, open, open_with, packet, send_all, start, unique,
+};
 use hotloop_dpdk::{
     Error, Mbuf, Mempool, MempoolConfig, PacketBuf, Port, PortConfig, RxQueue, SharedMbuf, TxQueue,
     lcore,

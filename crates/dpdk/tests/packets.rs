@@ -1,8 +1,6 @@
 //! Mbufs as packets, alone, in chains and shared.
 
-mod common;
-
-use common::{bytes, frame, open, packet, receive_all, start, write_pcap};
+use crate::common::{bytes, frame, open, packet, receive_all, start, write_pcap};
 use hotloop_dpdk::{Error, Mbuf, Mempool, MempoolConfig, NoRoom, PacketBuf, Room, SharedMbuf};
 use hotloop_packet::build::udp;
 use hotloop_packet::memory::MemPacket;
@@ -11,7 +9,8 @@ use hotloop_stage::{Burst, Source};
 use std::thread;
 
 fn pool() -> Mempool {
-    Mempool::new(common::eal(), &MempoolConfig { mbuf_count: 1023, ..Default::default() }).unwrap()
+    Mempool::new(crate::common::eal(), &MempoolConfig { mbuf_count: 1023, ..Default::default() })
+        .unwrap()
 }
 
 /// A chain that net_pcap makes of a long frame.
@@ -317,7 +316,7 @@ fn many_threads_clone_and_drop_one_packet() {
 #[test]
 fn an_empty_pool_says_so() {
     let config = MempoolConfig { mbuf_count: 63, cache_count: 0, ..Default::default() };
-    let pool = Mempool::new(common::eal(), &config).unwrap();
+    let pool = Mempool::new(crate::common::eal(), &config).unwrap();
     let mut held = std::iter::from_fn(|| pool.alloc()).collect::<Vec<_>>();
     assert_eq!(held.len(), 63);
     let mut burst = Burst::new();

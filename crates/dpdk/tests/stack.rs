@@ -1,8 +1,6 @@
 //! Drivers are called only while the thread's stack has room for them.
 
-mod common;
-
-use common::{LIMITS, core, eal, open, packet, start, unique};
+use crate::common::{LIMITS, core, eal, open, packet, start, unique};
 use hotloop_dpdk::{Error, Mbuf, Mempool, MempoolConfig, Port, RxQueue, TxQueue, lcore};
 use hotloop_stage::{Burst, Sink, Source};
 use std::hint::black_box;

@@ -1,8 +1,6 @@
 //! Cores stepped by hand do what threads do.
 
-mod common;
-
-use common::{DEPLOYMENTS, Hold, Parcel, World, assert_adds_up, run, watched, whole};
+use crate::common::{DEPLOYMENTS, Hold, Parcel, World, assert_adds_up, run, watched, whole};
 use hotloop_engine::{Chain, Deployment, Engine, Graph, Plan, source};
 use hotloop_stage::{Cx, Error, Instant, NoDrops, Stage, Verdict};
 use std::sync::atomic::Ordering::SeqCst;
@@ -37,7 +35,7 @@ fn step_through<G: Graph>(plan: &Plan<G>, seed: u64) -> hotloop_engine::Report {
     let mut turn = 0;
     while !assembly.is_exhausted() || turn < 1000 {
         turn += 1;
-        let index = common::mix(seed << 32 | turn) as usize % assembly.core_count();
+        let index = crate::common::mix(seed << 32 | turn) as usize % assembly.core_count();
         assembly.step(index, Instant::from_ns(turn));
         assert!(assembly.in_flight() <= assembly.in_flight_max());
     }

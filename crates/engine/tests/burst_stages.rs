@@ -1,8 +1,6 @@
 //! Stages that split, join, hold and make packets, before the boundary and after it.
 
-mod common;
-
-use common::{DEPLOYMENTS, Hold, Parcel, Pool, World, run, whole};
+use crate::common::{DEPLOYMENTS, Hold, Parcel, Pool, World, run, whole};
 use hotloop_engine::{Chain, Report, source};
 use hotloop_stage::{Burst, BurstStage, Core, Cx, Error, NoDrops, Output};
 use std::sync::Arc;
@@ -168,7 +166,7 @@ impl BurstStage<Parcel> for Make {
 
 /// A key for each core, so that what it makes goes to another one as well.
 fn maker(core: &Core, world: &World) -> Make {
-    Make(Arc::clone(&world.nic.pool), common::mix(core.index() as u64), 3)
+    Make(Arc::clone(&world.nic.pool), crate::common::mix(core.index() as u64), 3)
 }
 
 #[test]

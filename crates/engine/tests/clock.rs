@@ -1,8 +1,6 @@
 //! The packets' own clock: each runs at the time at which it arrived.
 
-mod common;
-
-use common::{DEPLOYMENTS, Parcel, World, watched, whole};
+use crate::common::{DEPLOYMENTS, Parcel, World, watched, whole};
 use hotloop_engine::{Chain, Clock, Deployment, Engine, Graph, source};
 use hotloop_stage::{Cx, Error, Instant, NoDrops, Stage, Verdict};
 use std::sync::Mutex;

@@ -1,8 +1,6 @@
 //! Steering a run from outside.
 
-mod common;
-
-use common::{DEPLOYMENTS, Parcel, World, watched, whole};
+use crate::common::{DEPLOYMENTS, Parcel, World, watched, whole};
 use hotloop_engine::{Chain, Engine, Graph, Idle, Waited, source};
 use hotloop_stage::{Burst, BurstStage, Cx, Error, Output, each};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -55,7 +53,7 @@ fn a_wait_for_the_end_takes_until_every_source_has_ended() {
 hotloop_stage::drop_reasons! { enum Tenth { Tenth = "tenth" } }
 
 /// Doubles some packets, drops some, and holds the last ten.
-struct Busy(std::sync::Arc<common::Pool>, Vec<Parcel>);
+struct Busy(std::sync::Arc<crate::common::Pool>, Vec<Parcel>);
 
 impl BurstStage<Parcel> for Busy {
     type Out = Parcel;

@@ -1,8 +1,6 @@
 //! The ledger at its edges: queues that lie, and devices that count otherwise.
 
-mod common;
-
-use common::{DEPLOYMENTS, Parcel, Rx, Tx, World, not_whole, run, uncreated};
+use crate::common::{DEPLOYMENTS, Parcel, Rx, Tx, World, not_whole, run, uncreated};
 use hotloop_engine::{Chain, Deployment, Engine, Graph, Report, source};
 use hotloop_stage::{Core, Error, each};
 use std::sync::atomic::Ordering::SeqCst;
@@ -109,7 +107,7 @@ fn plain(world: &World) -> impl Graph {
 fn with_device(spoil: impl Fn(&World), found: &[&str]) -> Report {
     let world = World::new();
     let plan = Engine::plan(plain(&world), Deployment::pipeline([1, 2])).unwrap();
-    let result = common::watched(|| {
+    let result = crate::common::watched(|| {
         plan.run(|control| {
             control.wait_until_finished();
             spoil(&world);
@@ -136,7 +134,7 @@ fn a_device_that_forgets_what_it_had_counted_is_found() {
     let world = World::new();
     world.nic.sent.store(5000, SeqCst);
     let plan = Engine::plan(plain(&world), Deployment::pipeline([1, 2])).unwrap();
-    let result = common::watched(|| {
+    let result = crate::common::watched(|| {
         plan.run(|control| {
             control.wait_until_finished();
             world.nic.sent.store(0, SeqCst);

@@ -1,8 +1,6 @@
 //! Packets that leave a chain before its end, and packets that a source creates.
 
-mod common;
-
-use common::{DEPLOYMENTS, Nic, Parcel, World, core_name, run, watched, whole};
+use crate::common::{DEPLOYMENTS, Nic, Parcel, World, core_name, run, watched, whole};
 use hotloop_engine::{Chain, Engine, Fork, Routed, RunError, outlets, source};
 use hotloop_stage::{
     Burst, Cx, Device, Error, NoDrops, Sink, Source, Stage, Verdict, drop_reasons,
@@ -124,7 +122,7 @@ fn a_panic_in_an_exit_is_its_own_and_strands_no_packet() {
         let plan = Engine::plan(graph, deployment).unwrap();
         let ended = watched(|| plan.run(|control| control.wait_until_finished()));
         let Err(RunError::Panicked(report)) = ended else { panic!("{ended:?}") };
-        common::assert_adds_up(&report);
+        crate::common::assert_adds_up(&report);
         let names = (0..deployment.cores_in(0)).map(|index| core_name(deployment, (0, index)));
         let findings: Vec<_> =
             names.map(|it| format!("answers sink on {it} panicked: boom")).collect();
@@ -146,7 +144,9 @@ impl Source for Generator {
         let count = self.left.min(burst.room() as u64);
         let numbers = self.left - count..self.left;
         self.left -= count;
-        burst.extend(numbers.map(|number| self.nic.pool.take(common::mix(number), number, None)));
+        burst.extend(
+            numbers.map(|number| self.nic.pool.take(crate::common::mix(number), number, None)),
+        );
         count as usize
     }
 

@@ -1,9 +1,7 @@
 //! Graphs with several boundaries, each with its own item type: every packet arrives, in its order
 //! and on the core that owns it, and nothing is lost that can wait.
 
-mod common;
-
-use common::{Hold, Parcel, Pool, World, core_name, run, watched, whole};
+use crate::common::{Hold, Parcel, Pool, World, core_name, run, watched, whole};
 use hotloop_engine::{Chain, Deployment, Engine, Graph, PlanError, RunError, Shard, source};
 use hotloop_stage::{
     Burst, BurstStage, Carries, Core, Cx, Error, Instant, NoDrops, Output, Stage, Verdict, each,
@@ -89,11 +87,16 @@ fn graph<'a>(world: &'a World, arrivals: &'a Arrivals, hands_off: bool) -> Box<d
 
 /// A graph of either kind.
 trait Run {
-    fn run(self: Box<Self>, deployment: Deployment, ring_capacity: usize) -> common::Outcome;
+    fn run(self: Box<Self>, deployment: Deployment, ring_capacity: usize)
+    -> crate::common::Outcome;
 }
 
 impl<G: Graph> Run for G {
-    fn run(self: Box<Self>, deployment: Deployment, ring_capacity: usize) -> common::Outcome {
+    fn run(
+        self: Box<Self>,
+        deployment: Deployment,
+        ring_capacity: usize,
+    ) -> crate::common::Outcome {
         let plan = Engine::plan(*self, deployment).unwrap().ring_capacity(ring_capacity).unwrap();
         watched(|| {
             plan.run(|control| {

@@ -1,8 +1,6 @@
 //! The ledger: every run balances, and a stage that loses or doubles a packet is named.
 
-mod common;
-
-use common::{DEPLOYMENTS, Parcel, World, not_whole, run, uncreated, whole};
+use crate::common::{DEPLOYMENTS, Parcel, World, not_whole, run, uncreated, whole};
 use hotloop_engine::{Chain, Deployment, Graph, Report, source};
 use hotloop_stage::{
     Burst, BurstStage, Carries, Cx, Dropped, Error, NoDrops, Output, Stage, Verdict, each,
@@ -42,8 +40,9 @@ fn a_run_balances_in_every_deployment() {
         let world = World::new();
         let report = whole(run(sieve(&world), deployment));
         let received = COUNT * deployment.cores_in(0) as u64;
-        let odd = (0..COUNT).filter(|&number| common::mix(number % 1000).is_multiple_of(5)).count()
-            as u64;
+        let odd = (0..COUNT)
+            .filter(|&number| crate::common::mix(number % 1000).is_multiple_of(5))
+            .count() as u64;
         let odd = odd * deployment.cores_in(0) as u64;
         assert_eq!((report.received, report.created), (received, 0), "{report}");
         assert_eq!(report.dropped.iter().collect::<Vec<_>>(), [(&"odd".to_owned(), &odd)]);
@@ -227,7 +226,7 @@ fn a_verdict_kept_for_later_shows_on_both_sides() {
 
 /// Which worker owns the packet of that number.
 fn owner(number: u64, worker_count: usize) -> usize {
-    hotloop_engine::Shard::Hash(common::mix(number % 1000)).worker(worker_count)
+    hotloop_engine::Shard::Hash(crate::common::mix(number % 1000)).worker(worker_count)
 }
 
 /// Emits another packet in place of the one it takes.

@@ -1,8 +1,6 @@
 //! What can wait loses nothing, however small the rings; what can't is dropped by name.
 
-mod common;
-
-use common::{DEPLOYMENTS, World, watched, whole};
+use crate::common::{DEPLOYMENTS, World, watched, whole};
 use hotloop_engine::{Chain, Deployment, Engine, Report, source};
 use hotloop_stage::Error;
 

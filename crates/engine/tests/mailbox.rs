@@ -1,8 +1,6 @@
 //! Any sequence of questions and answers gives what two queues give; threads get every answer.
 
-mod common;
-
-use common::watched;
+use crate::common::watched;
 use hotloop_engine::{Asker, Mailbox, mailbox};
 use proptest::prelude::*;
 use std::collections::VecDeque;

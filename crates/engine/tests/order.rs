@@ -1,8 +1,6 @@
 //! Packets of one key stay in order, and on one worker.
 
-mod common;
-
-use common::{DEPLOYMENTS, Parcel, Seen, World, mix, run, whole};
+use crate::common::{DEPLOYMENTS, Parcel, Seen, World, mix, run, whole};
 use hotloop_engine::{Chain, Deployment, Shard, source};
 use hotloop_stage::{Error, each};
 use std::collections::BTreeMap;

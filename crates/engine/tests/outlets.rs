@@ -1,8 +1,6 @@
 //! Several ways in and several ways out.
 
-mod common;
-
-use common::{DEPLOYMENTS, Parcel, World, mix, run, whole};
+use crate::common::{DEPLOYMENTS, Parcel, World, mix, run, whole};
 use hotloop_engine::{Chain, Deployment, Engine, Report, Routed, outlets, source, sources};
 use hotloop_stage::{Burst, BurstStage, Cx, Error, Instant, NoDrops, Output, each};
 
@@ -168,7 +166,7 @@ fn one_source_that_cannot_wait_makes_all_such() {
     .shard_by(|parcel| parcel.key)
     .sink(|core| world.tx_ok(core));
     let plan = Engine::plan(graph, Deployment::pipeline([1, 1])).unwrap().ring_capacity(1).unwrap();
-    let report = whole(common::watched(|| {
+    let report = whole(crate::common::watched(|| {
         plan.run(|control| {
             control.wait_until_finished();
         })

@@ -1,8 +1,6 @@
 //! A stage that panics ends the run: named, with every packet accounted for.
 
-mod common;
-
-use common::{DEPLOYMENTS, Parcel, Rx, Tx, World, assert_adds_up, core_name, watched};
+use crate::common::{DEPLOYMENTS, Parcel, Rx, Tx, World, assert_adds_up, core_name, watched};
 use hotloop_engine::{Chain, Deployment, Engine, Graph, Report, RunError, source};
 use hotloop_stage::{
     Burst, BurstStage, Core, Cx, Error, NoDrops, Output, Sink, Source, Stage, Verdict,
@@ -80,7 +78,7 @@ impl Stage<Parcel> for Bomb {
 }
 
 /// A stage that takes bursts, holds up to 20 packets, and makes one of its own for each burst.
-struct BurstBomb(Fuse, (usize, usize), Vec<Parcel>, Arc<common::Pool>);
+struct BurstBomb(Fuse, (usize, usize), Vec<Parcel>, Arc<crate::common::Pool>);
 
 impl BurstStage<Parcel> for BurstBomb {
     type Out = Parcel;

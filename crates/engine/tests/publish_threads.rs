@@ -1,8 +1,6 @@
 //! Publishing to cores that run: on threads, and in stages of a graph.
 
-mod common;
-
-use common::{DEPLOYMENTS, Parcel, World, watched, whole};
+use crate::common::{DEPLOYMENTS, Parcel, World, watched, whole};
 use hotloop_engine::{Chain, Engine, Idle, Mailbox, Subscriber, mailbox, publish, source};
 use hotloop_stage::{Cx, Error, NoDrops, Stage, Verdict};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};

@@ -1,8 +1,6 @@
 //! What control reads of each place while cores run.
 
-mod common;
-
-use common::{DEPLOYMENTS, Hold, Parcel, World, core_name, watched, whole};
+use crate::common::{DEPLOYMENTS, Hold, Parcel, World, core_name, watched, whole};
 use hotloop_engine::{Chain, Deployment, Engine, PlaceCounts, PlaceSnapshot, Snapshot, source};
 use hotloop_stage::{Counter, Cx, Error, NoDrops, Stage, Verdict, drop_reasons};
 use std::sync::Arc;
@@ -164,7 +162,8 @@ fn the_counters_of_a_stage_are_summed_under_its_name() {
                 seen = Some(control.snapshot());
             })
         }));
-        let large = (0..1000).filter(|&number| common::mix(number) > 1_000_000).count() as u64;
+        let large =
+            (0..1000).filter(|&number| crate::common::mix(number) > 1_000_000).count() as u64;
         let keys = report.stages.iter().find(|stage| stage.name == "keys").unwrap();
         assert_eq!(keys.gauges["large"], large * deployment.cores_in(0) as u64, "{report}");
         assert!(report.to_string().contains("highest"), "{report}");

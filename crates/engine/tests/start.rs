@@ -1,8 +1,6 @@
 //! A start that fails: the error comes back, nothing was polled, and all that was made is dropped.
 
-mod common;
-
-use common::{DEPLOYMENTS, Parcel, World, watched};
+use crate::common::{DEPLOYMENTS, Parcel, World, watched};
 use hotloop_engine::{Chain, Deployment, Engine, Graph, RunError, source};
 use hotloop_stage::{Core, Error, each};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -86,7 +84,7 @@ fn a_start_that_fails_on_one_core_ends_all() {
             let expected = match fails {
                 Fails::FactoryPanics => format!(
                     "{} panicked while it was being built: boom",
-                    common::core_name(deployment, (1, deployment.cores_in(1) - 1))
+                    crate::common::core_name(deployment, (1, deployment.cores_in(1) - 1))
                 ),
                 _ => "no such thing".to_owned(),
             };
@@ -138,7 +136,7 @@ fn every_device_starts_before_the_first_poll() {
             })
             .shard_by(|parcel| parcel.key)
             .sink(|core| world.tx_ok(core));
-        common::whole(common::run(graph, deployment));
+        crate::common::whole(crate::common::run(graph, deployment));
         assert_eq!(first_polls.load(SeqCst), 100 * deployment.cores_in(0));
     }
 }
@@ -163,6 +161,6 @@ fn state_is_made_and_dropped_on_the_core_that_owns_it() {
                 })
             })
             .sink(|core| world.tx_ok(core));
-        common::whole(common::run(graph, deployment));
+        crate::common::whole(crate::common::run(graph, deployment));
     }
 }

@@ -1,11 +1,9 @@
 //! A running engine that is asked how it is.
 
-mod numbers;
-
+use crate::numbers::{Even, Nothing, Number};
 use hotloop_engine::{Chain, Deployment, Engine, Graph, Plan, Waited, source};
 use hotloop_ops::{AskError, Operation, Request, Socket, ask, operate};
 use hotloop_stage::{Burst, Source};
-use numbers::{Even, Nothing, Number};
 use serde_json::{Value, json};
 use std::convert::Infallible;
 use std::path::Path;
@@ -70,7 +68,8 @@ fn ask_all(path: &Path, cores: &[&str]) {
     assert_eq!(status["process"], std::process::id());
     assert_eq!(status["is_plausible"], true, "{status}");
     assert!(status["uptime_s"].as_f64().unwrap() > 0.0);
-    assert!(status["program"].as_str().unwrap().starts_with("operate"), "{status}");
+    let own = std::env::current_exe().unwrap();
+    assert_eq!(status["program"].as_str(), own.file_name().unwrap().to_str(), "{status}");
     let named: Vec<_> = status["cores"].as_array().unwrap().iter().collect();
     let names: Vec<_> = named.iter().map(|core| core["core"].as_str().unwrap()).collect();
     assert_eq!(names, cores);

@@ -2,15 +2,13 @@
 #![cfg(feature = "top")]
 #![allow(clippy::print_stdout, reason = "a test says what it skips")]
 
-mod numbers;
-
+use crate::numbers::{Nothing, Number};
 use hotloop_engine::{Chain, Control, Deployment, Engine, source};
 use hotloop_ops::{Request, Socket, ask, operate};
 use hotloop_stage::{
     Burst, Cx, Device, DeviceCounters, Error, LinkState, Source, Stage, Verdict, drop_reasons,
 };
 use hotloop_test_tools::tool;
-use numbers::{Nothing, Number};
 use serde_json::Value;
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};

@@ -2,11 +2,9 @@
 
 #![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
-mod namespace;
-
+use crate::namespace::{ANNOUNCE, BALANCER, SILENT_PORT, command, dns, routes, service, start};
 use hotloop_tests::network::{Network, ip};
 use hotloop_tests::{Program, wait_until};
-use namespace::{ANNOUNCE, BALANCER, SILENT_PORT, command, dns, routes, service, start};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::net::UdpSocket;

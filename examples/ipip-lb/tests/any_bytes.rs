@@ -1,9 +1,7 @@
 //! Frames of any bytes through the whole balancer: no panic, every frame accounted for, every drop
 //! reason met.
 
-mod bench;
-
-use bench::{CONFIG, egresses};
+use crate::bench::{CONFIG, egresses};
 use hotloop::engine::{Deployment, Engine, outlets};
 use hotloop::packet::PacketBuf;
 use hotloop::packet::build::{
@@ -243,12 +241,12 @@ impl Sink for Check<'_> {
     fn send(&mut self, burst: &mut Burst<MemPacket>) -> usize {
         let count = burst.len();
         while let Some(mut packet) = burst.pop() {
-            assert_eq!(packet.data()[6..12], bench::OWN_MAC);
-            if packet.data()[..6] == bench::CLIENT_MAC {
+            assert_eq!(packet.data()[6..12], crate::bench::OWN_MAC);
+            if packet.data()[..6] == crate::bench::CLIENT_MAC {
                 self.0.bare.fetch_add(1, Relaxed);
                 continue;
             }
-            assert_eq!(packet.data()[..6], bench::NEXT_HOP_MAC);
+            assert_eq!(packet.data()[..6], crate::bench::NEXT_HOP_MAC);
             let l3_offset = ethernet::l3_offset(packet.data()).unwrap();
             assert!(packet.len_bytes() - l3_offset <= 1500);
             // Checks the outer header, its checksum, and that the inner one lies within.

@@ -1,8 +1,6 @@
 //! The program's arguments, and `ipip-lb run` on devices that need no privilege.
 
-mod bench;
-
-use bench::{CONFIG, Lb};
+use crate::bench::{CONFIG, Lb};
 use hotloop::arena::Pages;
 use hotloop_tests::tool;
 use ipip_lb::network_function::check_hugepages;

@@ -1,8 +1,6 @@
 //! What becomes of each kind of packet, on plain memory.
 
-mod bench;
-
-use bench::{CLIENT_MAC, Lb, NEXT_HOP_MAC, OWN_MAC, lb, reply, tunnel_of};
+use crate::bench::{CLIENT_MAC, Lb, NEXT_HOP_MAC, OWN_MAC, lb, reply, tunnel_of};
 use hotloop::flow::STEP_NS;
 use hotloop::packet::PacketBuf;
 use hotloop::packet::build::{
@@ -309,7 +307,7 @@ fn a_packet_without_headroom_is_dropped() {
 fn a_request_and_its_tunnelled_reply_meet_on_one_worker() {
     let mut workers = [lb(), lb()];
     let owner = |packet: &MemPacket| {
-        let shard = bench::classified(packet.clone()).shard();
+        let shard = crate::bench::classified(packet.clone()).shard();
         ((u64::from(shard) * 2) >> 32) as usize
     };
     let mut owned = [0_u64; 2];

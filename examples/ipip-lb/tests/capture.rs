@@ -1,8 +1,6 @@
 //! Captures of the balancer: what was received reads as it was received, whatever became of it since.
 
-mod deployed;
-
-use deployed::{Running, in_all, preamble, service};
+use crate::deployed::{Running, in_all, preamble, service};
 use hotloop::engine::{Capture, CaptureConfig, Drops, Points, Record};
 use hotloop::packet::build::{PacketBuilder, tcp};
 use hotloop::stage::tap::Way;

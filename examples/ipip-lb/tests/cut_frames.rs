@@ -2,12 +2,10 @@
 
 #![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
-mod namespace;
-
+use crate::namespace::{BALANCER, dns, start};
 use hotloop::packet::build::{tcp, udp};
 use hotloop_tests::network::{Network, Peer};
 use hotloop_tests::wait_until;
-use namespace::{BALANCER, dns, start};
 use serde_json::json;
 
 /// With several queues, every version of the driver has the kernel put fragments together.

@@ -1,9 +1,7 @@
 //! A signal that comes before the balancer runs ends it with a report and exit code 0, whatever it waits for.
 
-mod namespace;
-
+use crate::namespace::{BALANCER, SILENT_PORT, command, service};
 use hotloop_tests::Program;
-use namespace::{BALANCER, SILENT_PORT, command, service};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};

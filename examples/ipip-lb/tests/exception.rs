@@ -3,14 +3,10 @@
 
 #![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
-mod namespace;
-#[path = "../../../tests/tests/kernel/ping.rs"]
-mod ping;
-
+use crate::namespace::{BALANCER, dns, start};
+use crate::ping::ping;
 use hotloop_tests::network::{Network, ip, mac};
 use hotloop_tests::{Host, wait_until};
-use namespace::{BALANCER, dns, start};
-use ping::ping;
 use serde_json::Value;
 use std::fs;
 use std::net::UdpSocket;

@@ -1,8 +1,6 @@
 //! Ten million SYNs over a full table.
 
-mod deployed;
-
-use deployed::{egresses, preamble, service};
+use crate::deployed::{egresses, preamble, service};
 use hotloop::engine::{Deployment, Publisher, Routed, publish};
 use hotloop::packet::PacketBuf;
 use hotloop::packet::build::tcp;

@@ -2,6 +2,8 @@
 
 #![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
+#[allow(dead_code, reason = "this program uses a part of it")]
+mod config;
 mod namespace;
 
 use hotloop::dpdk::{Eal, Mbuf};

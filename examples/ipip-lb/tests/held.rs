@@ -2,11 +2,9 @@
 
 #![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
-mod namespace;
-
+use crate::namespace::{BALANCER, SILENT_PORT, command, service, threads, while_stopped};
 use hotloop_ops::{ANSWER_WAIT, AskError, Request, ask, ask_within};
 use hotloop_tests::{Program, wait_until};
-use namespace::{BALANCER, SILENT_PORT, command, service, threads, while_stopped};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};

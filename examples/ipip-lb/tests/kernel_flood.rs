@@ -4,20 +4,14 @@
 
 #![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
-#[path = "../../../tests/tests/kernel/beside/bird.rs"]
-mod bird;
-mod namespace;
-#[path = "../../../tests/tests/kernel/ping.rs"]
-mod ping;
-
-use bird::Bird;
+use crate::bird::Bird;
+use crate::namespace::{BALANCER, dns, start};
+use crate::ping::ping;
 use hotloop::packet::build::{PacketBuilder, echo_request, protocol, tcp};
 use hotloop::packet::ethernet::MacAddress;
 use hotloop::packet::tcp::flags::{ACK, SYN};
 use hotloop_tests::network::{Network, Peer, ip, mac};
 use hotloop_tests::{Host, Program, alone, tool, wait_until};
-use namespace::{BALANCER, dns, start};
-use ping::ping;
 use std::fs;
 use std::net::Ipv4Addr;
 use std::thread::JoinHandle;

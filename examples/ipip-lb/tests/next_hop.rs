@@ -1,8 +1,8 @@
 //! Ports that lead to a neighbour: the balancer requests its Ethernet address.
 
-mod deployed;
-
-use deployed::{BACKENDS, BACKENDS_MAC, CLIENTS, OWN_MAC, Running, in_both, preamble, service};
+use crate::deployed::{
+    BACKENDS, BACKENDS_MAC, CLIENTS, OWN_MAC, Running, in_both, preamble, service,
+};
 use hotloop::packet::PacketBuf;
 use hotloop::packet::arp::{self, ArpMessage, Neighbour};
 use hotloop::packet::build::tcp;
@@ -30,7 +30,7 @@ fn ask_and_answer(running: &mut Running<'_>, answer: impl Fn(&mut MemPacket)) ->
     assert!(!asked[0].to_client);
     let mut reply = MemPacket::new(&asked[0].frame);
     answer(&mut reply);
-    let mut sent = running.feed_at(deployed::BACKENDS, 0, &[reply.data().to_vec()]);
+    let mut sent = running.feed_at(crate::deployed::BACKENDS, 0, &[reply.data().to_vec()]);
     sent.extend(running.feed(&[syn(3)]));
     sent.iter().for_each(|sent| assert_eq!(sent.backend(), "10.0.0.1"));
     sent.into_iter().map(|sent| sent.frame).collect()

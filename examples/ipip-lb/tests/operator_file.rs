@@ -1,11 +1,9 @@
 //! What operators have changed on a node of a cluster outlasts a SIGKILL, as long as the configuration stays the same.
 #![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
-mod namespace;
-
+use crate::namespace::{BALANCER, SILENT_PORT, command, service, start};
 use hotloop_tests::prometheus::get;
 use hotloop_tests::{Program, wait_until};
-use namespace::{BALANCER, SILENT_PORT, command, service, start};
 use serde_json::{Value, json};
 use std::fs;
 use std::net::{SocketAddr, TcpListener};

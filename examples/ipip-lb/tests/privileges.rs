@@ -1,11 +1,7 @@
 //! What the program may do once it runs.
 
-#[path = "../../udp/tests/threads/mod.rs"]
-#[allow(dead_code, reason = "programs differ in what they keep")]
-mod threads;
-
+use hotloop_tests::privileges::{CONTROL, DAC_READ_SEARCH, NET_RAW, keep_only};
 use std::process::Command;
-use threads::{CONTROL, DAC_READ_SEARCH, NET_RAW, keep_only};
 
 const CONFIG: &str = r#"
 [engine]

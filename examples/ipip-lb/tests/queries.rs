@@ -1,9 +1,7 @@
 //! What a question from control costs a worker: the same, whatever the question.
 #![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
-mod bench;
-
-use bench::Lb;
+use crate::bench::Lb;
 use hotloop::packet::build::tcp;
 use hotloop::packet::tcp::flags::SYN;
 use ipip_lb::balance::{
@@ -25,7 +23,7 @@ const TURN: Duration = Duration::from_micros(10);
 
 /// A balancer of 100,000 services that share one backend.
 fn lb() -> Lb {
-    let mut config = Config::parse("lb.toml", bench::CONFIG).unwrap();
+    let mut config = Config::parse("lb.toml", crate::bench::CONFIG).unwrap();
     config.balancer.connections_max = CONNECTIONS_MAX;
     let Some(service) = config.services.iter().find(|it| it.name == "everything").cloned() else {
         unreachable!("the configuration has this service")
@@ -111,7 +109,7 @@ fn page(lb: &mut Lb, page: Box<Listing>) -> (Box<Listing>, usize) {
 #[test]
 fn a_listing_of_a_large_table_comes_in_pages_of_a_few_rows() {
     const COUNT: u32 = 100_000;
-    let mut config = Config::parse("lb.toml", bench::CONFIG).unwrap();
+    let mut config = Config::parse("lb.toml", crate::bench::CONFIG).unwrap();
     config.balancer.connections_max = COUNT as usize;
     let mut lb = Lb::of_config(config);
     let client = |index| std::net::SocketAddr::from((vip(index), 4000));

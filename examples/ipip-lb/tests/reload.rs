@@ -5,9 +5,7 @@
 //! of them it was balanced.
 #![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
-mod deployed;
-
-use deployed::{egresses, preamble, service};
+use crate::deployed::{egresses, preamble, service};
 use hotloop::engine::{Deployment, Engine, Report, Waited, outlets, sources};
 use hotloop::packet::PacketBuf;
 use hotloop::packet::build::tcp;

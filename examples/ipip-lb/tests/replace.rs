@@ -2,13 +2,11 @@
 //! can't take over changes nothing.
 #![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
-mod namespace;
-
+use crate::namespace::{ANNOUNCE, BALANCER, SILENT_PORT, command, dns, routes, service, start};
 use hotloop_tests::network::{Network, ip};
 use hotloop_tests::{Program, tool, wait_until};
 use ipip_lb::config::Config;
 use ipip_lb::replace::predecessor::Predecessor;
-use namespace::{ANNOUNCE, BALANCER, SILENT_PORT, command, dns, routes, service, start};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::os::unix::net::UnixDatagram;

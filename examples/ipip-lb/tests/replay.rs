@@ -1,8 +1,6 @@
 //! The program itself, on captures: what it reads, what it writes, how it refuses.
 
-mod bench;
-
-use bench::CONFIG;
+use crate::bench::CONFIG;
 use hotloop::packet::PacketBuf;
 use hotloop::packet::build::{arp_request, tcp, udp};
 use hotloop::packet::classify::classify;

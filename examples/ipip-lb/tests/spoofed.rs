@@ -1,12 +1,8 @@
 //! Packets of connections that there are not: they take no place from those that there are, and keep
 //! nobody new from being remembered.
 
-mod bench;
-#[path = "deployed/config.rs"]
-mod config;
-
-use bench::Lb;
-use config::{preamble, service};
+use crate::bench::Lb;
+use crate::config::{preamble, service};
 use hotloop::packet::PacketBuf;
 use hotloop::packet::build::{tcp, udp};
 use hotloop::packet::flow_key::FlowKey;
@@ -125,7 +121,7 @@ fn establish(lb: &mut Lb, templates: &Templates, answers: Answers) {
         let sent = feed(lb, (0..EARLIER).map(|it| templates.of(WEB, it, flags)));
         assert_eq!(sent.len(), EARLIER as usize);
         if flags == SYN && answers == Answers::ThroughTheBalancer {
-            let tunnels = sent.iter().map(bench::tunnel_of);
+            let tunnels = sent.iter().map(crate::bench::tunnel_of);
             let replies = (0..EARLIER).zip(tunnels).map(|(client, tunnel)| {
                 let (address, port) = client_of(client);
                 let client = format!("{}:{port}", IpAddr::from(address));

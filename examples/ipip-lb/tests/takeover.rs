@@ -3,14 +3,10 @@
 
 #![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
-mod namespace;
-#[path = "../../../tests/tests/kernel/ping.rs"]
-mod ping;
-
+use crate::namespace::{BALANCER, dns};
+use crate::ping::ping;
 use hotloop_tests::network::{Network, ip};
 use hotloop_tests::{Host, tool, wait_until};
-use namespace::{BALANCER, dns};
-use ping::ping;
 use serde_json::Value;
 use std::fs;
 use std::net::IpAddr;
@@ -69,7 +65,7 @@ fn the_host_is_reached_once_by_its_addresses_and_has_them_again() {
     assert!(before[1].contains("default") && before[2].contains("2001:db8::/64"), "{before:?}");
     let folder = tempfile::tempdir().unwrap();
     let config = [BALANCER, PORT].concat() + &dns("dns", "203.0.113.10", &["10.0.0.1"]);
-    let start = || namespace::start(folder.path(), &config);
+    let start = || crate::namespace::start(folder.path(), &config);
 
     let program = start();
     check_reached(&peer);

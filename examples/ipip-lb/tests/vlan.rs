@@ -1,8 +1,8 @@
 //! Ports that are one VLAN of their device.
 
-mod deployed;
-
-use deployed::{BACKENDS, CLIENTS, OWN_MAC, Running, assert_dropped, in_both, preamble, service};
+use crate::deployed::{
+    BACKENDS, CLIENTS, OWN_MAC, Running, assert_dropped, in_both, preamble, service,
+};
 use hotloop::packet::PacketBuf;
 use hotloop::packet::arp::{self, ArpMessage};
 use hotloop::packet::build::{PacketBuilder, tcp};
@@ -108,7 +108,7 @@ fn a_port_that_is_no_vlan_takes_and_sends_frames_as_they_are() {
 fn neighbours_are_asked_and_answer_within_the_vlan() {
     let next_hop = "next_hop = \"10.0.2.1\"\naddress = \"10.0.2.2\"";
     let config = tagged().replace("next_hop_mac = \"02:00:00:00:02:01\"", next_hop);
-    let router = MacAddress::new(deployed::BACKENDS_MAC);
+    let router = MacAddress::new(crate::deployed::BACKENDS_MAC);
     in_both(&config, 1, |running| {
         let [clients, backends] = VLANS;
         let asked = running.feed_at(CLIENTS, 0, &[syn(1).vlan(clients).build()]);

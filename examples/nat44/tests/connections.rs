@@ -1,11 +1,9 @@
 //! Connections through the NAT: out, back, and their end.
 
-mod lab;
-
+use crate::lab::{FIRST, HOST, Lab, SECOND, SERVER, at_gateway, at_host};
 use hotloop::packet::build::{PacketBuilder, echo_reply, echo_request, tcp, udp};
 use hotloop::packet::tcp::flags::{ACK, FIN, RST, SYN};
 use hotloop::prelude::*;
-use lab::{FIRST, HOST, Lab, SECOND, SERVER, at_gateway, at_host};
 use nat44::nat::{NatDrop, Side};
 use std::time::Duration;
 
@@ -58,10 +56,10 @@ fn a_host_that_moves_is_found_at_its_new_station() {
     let mut lab = Lab::new();
     lab.host_sends(udp().from(HOST).to(SERVER));
     let elsewhere = hotloop::packet::ethernet::MacAddress::new([2, 0, 0, 0, 1, 8]);
-    lab.feed(Side::Lan, [udp().from(HOST).to(SERVER).macs(elsewhere, lab::LAN_MAC).build()]);
+    lab.feed(Side::Lan, [udp().from(HOST).to(SERVER).macs(elsewhere, crate::lab::LAN_MAC).build()]);
     let (_, frame) = lab.gateway_sends(udp().from(SERVER).to(FIRST));
     let view = ethernet::EthernetView::parse(&frame).unwrap();
-    assert_eq!((view.source(), view.destination()), (lab::LAN_MAC, elsewhere));
+    assert_eq!((view.source(), view.destination()), (crate::lab::LAN_MAC, elsewhere));
 }
 
 #[test]
@@ -130,7 +128,8 @@ fn ports_that_are_used_up_are_had_again_after_their_time() {
     let mut lab = Lab::on(&Core::new(5, 127));
     let packets =
         |count: u16| (0..count).map(|n| udp().from(HOST).to(format!("192.0.2.1:{}", 1000 + n)));
-    let frames = |count| packets(count).map(|it| it.macs(lab::HOST_MAC, lab::LAN_MAC).build());
+    let frames =
+        |count| packets(count).map(|it| it.macs(crate::lab::HOST_MAC, crate::lab::LAN_MAC).build());
     let out = lab.feed(Side::Lan, frames(600));
     let port_count = (1024..=65_535).filter(|port| port % 127 == 5).count();
     assert_eq!(out.packets().len(), port_count);

@@ -1,9 +1,8 @@
 //! The whole graph in both deployments, on threads and simulated: a conversation of many hosts with one
 //! server.
 
+use crate::lab::{GATEWAY_MAC, LAN_MAC, LAN_PORT, WAN_MAC, WAN_PORT, settings};
 #[allow(dead_code, reason = "the tests of connections use it all")]
-mod lab;
-
 use hotloop::engine::Graph;
 use hotloop::packet::PacketBuf;
 use hotloop::packet::build::{PacketBuilder, echo_reply, echo_request, tcp, udp};
@@ -16,7 +15,6 @@ use hotloop::packet::udp::UdpView;
 use hotloop::prelude::*;
 use hotloop::testing::simulator::{Scenario, Settings as Setup, Simulated, World, simulate_seeds};
 use hotloop::testing::{FaultRates, Frame, MemoryPort, PortConfig, Rng};
-use lab::{GATEWAY_MAC, LAN_MAC, LAN_PORT, WAN_MAC, WAN_PORT, settings};
 use nat44::nat::{Settings, Side, nat};
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddrV4};

@@ -1,16 +1,16 @@
 //! ICMP errors through the NAT, and what it answers itself. Expected frames are built whole, so each
 //! checksum in them is computed anew, those of quoted packets too.
 
+use crate::lab::{
+    FIRST, GATEWAY_MAC, HOST, HOST_MAC, LAN_MAC, Lab, SERVER, WAN_MAC, at_gateway, at_host,
+};
 #[allow(dead_code, reason = "the tests of connections use it all")]
-mod lab;
-
 use hotloop::packet::build::{
     PacketBuilder, arp_request, echo_request, protocol, redirect, tcp, time_exceeded, too_big, udp,
     unreachable,
 };
 use hotloop::packet::{answer, ip, memory::MemPacket};
 use hotloop::prelude::*;
-use lab::{FIRST, GATEWAY_MAC, HOST, HOST_MAC, LAN_MAC, Lab, SERVER, WAN_MAC, at_gateway, at_host};
 use nat44::nat::{NatDrop, Side};
 
 /// Builds the errors about a packet.
@@ -135,7 +135,7 @@ fn arp_requests_for_the_address_of_the_port_are_answered() {
         [(Side::Lan, [203, 0, 113, 1]), (Side::Wan, [10, 0, 0, 254]), (Side::Lan, [10, 0, 0, 7])];
     for (side, address) in others {
         let out = lab.feed(side, [arp_request([10, 0, 0, 7].into(), address.into())]);
-        assert_eq!(lab::reason(&out), NatDrop::NotIpv4);
+        assert_eq!(crate::lab::reason(&out), NatDrop::NotIpv4);
     }
 }
 
@@ -159,7 +159,7 @@ fn what_cannot_pass_is_dropped_for_its_reason() {
     let mut lab = Lab::new();
     let fragments = udp().from(HOST).to(SERVER).payload([7; 100]).macs(HOST_MAC, LAN_MAC);
     for fragment in fragments.build_fragments(60) {
-        assert_eq!(lab::reason(&lab.feed(Side::Lan, [fragment])), NatDrop::Fragment);
+        assert_eq!(crate::lab::reason(&lab.feed(Side::Lan, [fragment])), NatDrop::Fragment);
     }
     let quoted = udp().from("192.0.2.9:1").to(HOST).build();
     for (side, packet, expected) in [
@@ -184,7 +184,7 @@ fn what_cannot_pass_is_dropped_for_its_reason() {
         assert_eq!(lab.dropped(side, packet.clone()), expected, "{packet:?}");
     }
     let elsewhere = udp().from(HOST).to(SERVER).macs(HOST_MAC, GATEWAY_MAC).build();
-    assert_eq!(lab::reason(&lab.feed(Side::Lan, [elsewhere])), NatDrop::OtherStation);
+    assert_eq!(crate::lab::reason(&lab.feed(Side::Lan, [elsewhere])), NatDrop::OtherStation);
     assert_eq!(lab.connections(), 0);
 }
 
@@ -202,7 +202,7 @@ fn a_frame_that_is_cut_anywhere_is_dropped() {
             if side == Side::Lan { (HOST_MAC, LAN_MAC) } else { (GATEWAY_MAC, WAN_MAC) };
         let frame = packet.macs(source, destination).build();
         for length in 0..frame.len() {
-            let reason = lab::reason(&lab.feed(side, [frame[..length].to_vec()]));
+            let reason = crate::lab::reason(&lab.feed(side, [frame[..length].to_vec()]));
             assert!(
                 matches!(reason, NatDrop::Malformed | NatDrop::Truncated | NatDrop::NotIpv4),
                 "{length}: {reason:?}"

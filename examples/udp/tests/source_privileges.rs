@@ -1,10 +1,7 @@
 //! What the program may do once it runs.
 
-#[allow(dead_code, reason = "programs differ in what they keep")]
-mod threads;
-
+use hotloop_tests::privileges::{CONTROL, keep_only};
 use std::process::Command;
-use threads::{CONTROL, keep_only};
 
 #[test]
 fn no_thread_keeps_more_than_it_needs() {

@@ -1,7 +1,7 @@
 //! From capture files to capture files, compared packet by packet.
 
-use crate::hop::{Hop, HopDrop, expected};
-use crate::traffic::{SEED, by_addresses, frames, read, split};
+use super::hop::{Hop, HopDrop, expected};
+use super::traffic::{SEED, by_addresses, frames, read, split};
 use hotloop::engine::{Graph, Plan};
 use hotloop::prelude::*;
 use hotloop::stage::DropReason;

@@ -1,6 +1,6 @@
 //! Interfaces of the kernel: what gets lost before the engine, and what counts it.
 
-use crate::shapes::{End, flows, send, wait_until, wired};
+use super::shapes::{End, flows, send, wait_until, wired};
 use hotloop::dpdk::{Mbuf, RxQueue};
 use hotloop::packet::build::udp;
 use hotloop::packet::ip::is_truncated;

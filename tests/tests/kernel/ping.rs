@@ -1,5 +1,7 @@
 //! ICMP echoes by the kernel's own sockets for them (icmp(7)).
 
+#![allow(clippy::print_stdout, reason = "a test says what it has seen")]
+
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, ipproto, recv, sendto, socket};

@@ -98,7 +98,7 @@ fn a_killed_owner_takes_its_interface_and_routes_along() {
         Err(why) => return println!("skipped: {why}"),
     };
     let kernel = KernelFollower::start().unwrap();
-    let test = "tap::a_killed_owner_takes_its_interface_and_routes_along";
+    let test = "kernel::tap::a_killed_owner_takes_its_interface_and_routes_along";
     let mut owner = Command::new(std::env::current_exe().unwrap())
         .args([test, "--exact", "--nocapture"])
         .env(OWNER, "1")

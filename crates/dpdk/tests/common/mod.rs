@@ -9,8 +9,10 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 pub const LIMITS: Limits = Limits { in_flight_max: 256, thread_count: 2 };
 
+/// The EAL of this process, with memory for the pools of as many tests as run at the same time.
 pub fn eal() -> Eal {
-    Eal::embedded_or_current().expect("EAL starts anywhere")
+    let started = Eal::with_args(&["--no-pci", "--no-huge", "-m", "4096"]);
+    started.or_else(|error| Eal::current().ok_or(error)).expect("EAL starts anywhere")
 }
 
 /// A name that no other device of this process has.

@@ -1,6 +1,6 @@
 //! Faults, one by one.
 
-use crate::machine::{CPU, Files, NIC, NODE, PAGES, PCI, acpi_cpufreq, fib_trie, ipv6_route};
+use super::machine::{CPU, Files, NIC, NODE, PAGES, PCI, acpi_cpufreq, fib_trie, ipv6_route};
 use hotloop_ops::doctor::Severity;
 use hotloop_ops::doctor::Severity::{Safety, Speed};
 

@@ -1,6 +1,6 @@
 //! The program: what it prints, and its exit code.
 
-use crate::machine::{CPU, Files, machine};
+use super::machine::{CPU, Files, machine};
 use hotloop_ops::doctor::ids;
 use serde_json::Value;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! Frames of any content.
 
-use crate::net::{GATEWAY_V4, GATEWAY_V6, OWN_V4, OWN_V6};
+use super::net::{GATEWAY_V4, GATEWAY_V6, OWN_V4, OWN_V6};
 use hotloop_packet::arp::{ArpMessage, Neighbour};
 use hotloop_packet::checksum;
 use hotloop_packet::ethernet::MacAddress;

@@ -1,6 +1,6 @@
 //! Three groups with two boundaries, each with its own item type: ten thousand seeds.
 
-use crate::nf::{self, Batch, HEADER_BYTES, KIND_CREATED, Own, Parse, Parsed, shard};
+use super::nf::{self, Batch, HEADER_BYTES, KIND_CREATED, Own, Parse, Parsed, shard};
 use hotloop_engine::{Chain, Deployment, Graph, Shard, source};
 use hotloop_packet::PacketBuf;
 use hotloop_stage::each;

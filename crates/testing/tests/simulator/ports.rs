@@ -1,7 +1,7 @@
 //! Network functions of several ports, and peers that answer them.
 
-use crate::groups::check_flows;
-use crate::nf::{self, Batch, HEADER_BYTES, KIND_CREATED, Own, Parse, Parsed, shard};
+use super::groups::check_flows;
+use super::nf::{self, Batch, HEADER_BYTES, KIND_CREATED, Own, Parse, Parsed, shard};
 use hotloop_engine::{Chain, Clock, Deployment, Graph, Routed, Shard, outlets, source, sources};
 use hotloop_packet::{PacketBuf, PortId};
 use hotloop_stage::{Cx, Error, Stage, Verdict, drop_reasons};

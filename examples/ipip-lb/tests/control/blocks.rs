@@ -1,6 +1,6 @@
 //! `ctl block`, `unblock` and `blocks`.
 
-use crate::program::{Program, config};
+use super::program::{Program, config};
 use serde_json::json;
 
 #[test]

@@ -1,7 +1,7 @@
 //! What is answered while the configuration of 100,000 services is being loaded.
 
+use super::program::{Program, config};
 use crate::deployed::service;
-use crate::program::{Program, config};
 use hotloop::packet::build::tcp;
 use hotloop::packet::tcp::flags::SYN;
 use hotloop_ops::{ANSWER_WAIT, AskError, Request, ask, ask_within};

@@ -1,6 +1,6 @@
 //! `ctl capture`: what the comments of packets say.
 
-use crate::program::{Program, config};
+use super::program::{Program, config};
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::Ipv4Addr;

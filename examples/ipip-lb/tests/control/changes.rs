@@ -1,7 +1,7 @@
 //! What `ctl` and signals change while the balancer runs.
 
+use super::program::{Program, TCP_COUNT, UDP_COUNT, client, config};
 use crate::deployed::service;
-use crate::program::{Program, TCP_COUNT, UDP_COUNT, client, config};
 use std::fs;
 
 #[test]

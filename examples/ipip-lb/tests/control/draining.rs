@@ -1,6 +1,6 @@
 //! Drains that end with the backend's removal.
 
-use crate::program::{Program, TCP_COUNT, config};
+use super::program::{Program, TCP_COUNT, config};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 

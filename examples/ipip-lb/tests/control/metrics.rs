@@ -1,8 +1,8 @@
 //! The balancer's metrics, as a scrape by hand and a Prometheus see them.
 
-use crate::authority::Authority;
-use crate::nodes::{free_address, node};
-use crate::program::{Program, TCP_COUNT, UDP_COUNT, config};
+use super::nodes::{free_address, node};
+use super::program::{Program, TCP_COUNT, UDP_COUNT, config};
+use crate::sync::authority::Authority;
 use hotloop_tests::prometheus::{Prometheus, get, promtool};
 use hotloop_tests::schema::{Said, check};
 use hotloop_tests::wait_until;

@@ -1,6 +1,6 @@
 //! Two balancers that are each other's peers.
 
-use crate::authority::Authority;
+use crate::sync::authority::Authority;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 

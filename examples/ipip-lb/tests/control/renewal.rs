@@ -1,8 +1,8 @@
 //! A node's certificates, which a reload reads again.
 
-use crate::authority::Authority;
-use crate::nodes::{free_address, node};
-use crate::program::{Program, config};
+use super::nodes::{free_address, node};
+use super::program::{Program, config};
+use crate::sync::authority::Authority;
 use hotloop_tests::prometheus::get;
 use rcgen::date_time_ymd;
 use serde_json::Value;

@@ -1,6 +1,6 @@
 //! What `ctl` tells.
 
-use crate::program::{Program, TCP_COUNT, UDP_COUNT, client, config};
+use super::program::{Program, TCP_COUNT, UDP_COUNT, client, config};
 
 #[test]
 fn ctl_tells_people_and_programs_how_things_are() {

@@ -1,12 +1,10 @@
 //! The whole network function over in-memory ports, in all deployments: for tests that read what
 //! leaves by which port.
-#![allow(dead_code, unused_imports, reason = "each test program uses a part of it")]
 
-pub mod config;
 pub mod running;
 pub mod sent;
 
-pub use config::{preamble, service};
+pub use crate::config::{preamble, service};
 pub use running::{BACKENDS, CLIENTS, Running};
 pub use sent::Sent;
 

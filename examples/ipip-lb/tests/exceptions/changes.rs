@@ -1,6 +1,6 @@
 //! What a balancer has other nodes hear.
 
-use crate::node::{self, BACKENDS, Node, TURNS, WEB, claims, ends};
+use super::node::{self, BACKENDS, Node, TURNS, WEB, claims, ends};
 use hotloop::packet::build::{tcp, udp};
 use hotloop::packet::tcp::flags::{ACK, FIN, RST, SYN};
 use ipip_lb::connection::State;

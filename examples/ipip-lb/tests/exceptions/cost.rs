@@ -1,6 +1,6 @@
 //! What sharing exceptions costs a worker.
 
-use crate::node::{BACKENDS, Node, WEB};
+use super::node::{BACKENDS, Node, WEB};
 use hotloop::packet::build::tcp;
 use hotloop::packet::tcp::flags::SYN;
 use ipip_lb::control::Pulled;

@@ -1,6 +1,6 @@
 //! What a balancer does with a claim to a connection that it knows something of itself.
 
-use crate::node::{self, BACKENDS, Node, WEB, claim, record};
+use super::node::{self, BACKENDS, Node, WEB, claim, record};
 use hotloop::packet::build::tcp;
 use hotloop::packet::tcp::flags::{ACK, FIN, RST, SYN};
 use ipip_lb::connection::State::{Closing, Established, Opening};

@@ -1,6 +1,6 @@
 //! What a balancer has other nodes hear before a change is in force.
 
-use crate::node::{self, BACKENDS, Node, WEB, WEB6, claims, ends};
+use super::node::{self, BACKENDS, Node, WEB, WEB6, claims, ends};
 use hotloop::packet::flow_key::FlowKey;
 use ipip_lb::services::{Removal, TargetName};
 use std::collections::HashSet;

@@ -1,7 +1,7 @@
 //! HTTP: what the status line says, and servers that never get to it.
 
-use crate::server::{V4, drip, loopbacks, read_request, serve};
-use crate::{PATIENT_MS, healthz, run};
+use super::server::{V4, drip, loopbacks, read_request, serve};
+use super::{PATIENT_MS, healthz, run};
 use ipip_lb::config::{HttpProbe, Probe};
 use std::io::Write;
 use std::net::{Shutdown, TcpStream};

@@ -1,8 +1,8 @@
 //! HTTPS: which servers a probe trusts, and what it says of the others.
 
-use crate::authority::{Authority, date_time_ymd};
-use crate::server::{V4, V6, drip, loopbacks, read_request, serve};
-use crate::{PATIENT_MS, healthz, next_outcome, probed, run};
+use super::authority::{Authority, date_time_ymd};
+use super::server::{V4, V6, drip, loopbacks, read_request, serve};
+use super::{PATIENT_MS, healthz, next_outcome, probed, run};
 use ipip_lb::config::{Probe, Trust};
 use ipip_lb::health::{Probes, tls};
 use rustix::fs::{CWD, Mode, mkfifoat};

@@ -1,7 +1,7 @@
 //! ICMP: an echo request over the loopback, where this process may send one.
 
-use crate::server::{V4, loopbacks};
-use crate::{PATIENT_MS, run};
+use super::server::{V4, loopbacks};
+use super::{PATIENT_MS, run};
 use ipip_lb::config::Probe;
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 use std::thread;

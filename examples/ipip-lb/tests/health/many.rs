@@ -1,7 +1,7 @@
 //! Ten thousand backends, half of which hang: everybody's probes come at their intervals.
 
-use crate::server::{V4, closed_port, read_request};
-use crate::{healthz, probed};
+use super::server::{V4, closed_port, read_request};
+use super::{healthz, probed};
 use ipip_lb::config::{Probe, Trust};
 use ipip_lb::health::{Probes, State};
 use rustix::net::listen;

@@ -1,7 +1,7 @@
 //! The thread: what it probes, what it reports, and how it ends.
 
-use crate::server::{V4, closed_port, read_request, serve};
-use crate::{healthz, probed};
+use super::server::{V4, closed_port, read_request, serve};
+use super::{healthz, probed};
 use ipip_lb::config::Probe;
 use ipip_lb::health::{Change, Probed, Probes, State};
 use std::collections::HashSet;

@@ -1,6 +1,6 @@
 //! The program's limit of open files: raised where that is enough, and said where it is not.
 
-use crate::probed;
+use super::probed;
 use hotloop_tests::tool;
 use ipip_lb::config::Probe;
 use ipip_lb::health::Probes;
@@ -61,7 +61,8 @@ fn the_program_says_how_many_files_it_may_open() {
 #[test]
 fn the_limit_of_open_files_is_raised_where_that_is_needed() {
     let itself = std::env::current_exe().unwrap();
-    let test = "exec \"$0\" --exact room::in_a_process_with_few_files --ignored --nocapture";
+    let test =
+        "exec \"$0\" --exact health::room::in_a_process_with_few_files --ignored --nocapture";
     let output = tool("sh")
         .unwrap()
         .args(["-c", &format!("ulimit -Sn 600; {test}")])

@@ -1,7 +1,7 @@
 //! TCP: a connection that is accepted, refused, or left without an answer.
 
-use crate::server::{V4, closed_port, loopbacks, serve};
-use crate::{PATIENT_MS, run};
+use super::server::{V4, closed_port, loopbacks, serve};
+use super::{PATIENT_MS, run};
 use ipip_lb::config::Probe;
 use rustix::net::{AddressFamily, SocketAddrV4, SocketType, bind, listen, socket};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};

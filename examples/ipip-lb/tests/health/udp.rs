@@ -1,7 +1,7 @@
 //! UDP: what fails is ICMP's port unreachable alone.
 
-use crate::server::loopbacks;
-use crate::{PATIENT_MS, run};
+use super::server::loopbacks;
+use super::{PATIENT_MS, run};
 use ipip_lb::config::Probe;
 use std::net::UdpSocket;
 use std::thread;

@@ -1,11 +1,9 @@
 //! A balancer in a network namespace: how it is configured and started, and which VIPs it announces.
-#![allow(dead_code, unused_imports, reason = "each test program uses a part of it")]
+#![allow(dead_code, reason = "each test program uses a part of it")]
 
-#[path = "../deployed/config.rs"]
-mod config;
 mod threads;
 
-pub use config::service;
+pub use crate::config::service;
 pub use threads::{threads, while_stopped};
 
 use hotloop_tests::{Program, tool};

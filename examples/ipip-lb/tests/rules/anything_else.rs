@@ -1,7 +1,7 @@
 //! What is not the balancer's.
 
+use super::{PAIRS, V4_IN_V4, V6_IN_V6, four};
 use crate::deployed::{assert_dropped, in_all};
-use crate::{PAIRS, V4_IN_V4, V6_IN_V6, four};
 use hotloop::packet::build::{arp_request, echo_reply, echo_request, protocol, tcp, udp};
 
 #[test]

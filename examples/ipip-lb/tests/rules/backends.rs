@@ -1,8 +1,8 @@
 //! Backends that come, go, fall ill, and weigh more or less: what becomes of connections.
 
+use super::{WEB, client_of, segment, syns, web};
 use crate::deployed::sent::backends;
 use crate::deployed::{Running, assert_dropped, in_all, preamble, service};
-use crate::{WEB, client_of, segment, syns, web};
 use hotloop::packet::build::{tcp, udp, unreachable};
 use hotloop::packet::tcp::flags::{ACK, FIN};
 use ipip_lb::services::Removal;

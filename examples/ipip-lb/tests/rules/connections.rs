@@ -1,8 +1,8 @@
 //! What is remembered of connections, and for how long.
 
+use super::{PAIRS, Pair, V4_IN_V4, WEB, client_of, segment, syns, web};
 use crate::deployed::sent::backends;
 use crate::deployed::{Running, in_all, in_both, preamble, service};
-use crate::{PAIRS, Pair, V4_IN_V4, WEB, client_of, segment, syns, web};
 use hotloop::packet::build::{protocol, tcp, udp};
 use hotloop::packet::ip::protocol as number;
 use hotloop::packet::tcp::flags::{ACK, FIN, PSH, RST, SYN};
@@ -17,7 +17,7 @@ const TIMEOUTS: &str = "timeouts_s = { tcp_opening = 10, tcp_established = 100, 
 const SLACK: Duration = Duration::from_millis(34);
 
 fn config() -> String {
-    crate::four(TIMEOUTS)
+    super::four(TIMEOUTS)
 }
 
 /// What the server answers, through the tunnel.
@@ -74,7 +74,7 @@ fn udp_and_other_protocols_have_times_of_their_own() {
             let known = |lb: &mut Running<'_>, protocol, port| {
                 let (client, vip) = match port {
                     true => (pair.client(4000), pair.vip(80)),
-                    false => (crate::with_port(pair.client, 0), crate::with_port(pair.vip, 0)),
+                    false => (super::with_port(pair.client, 0), super::with_port(pair.vip, 0)),
                 };
                 lb.connection(protocol, &client, &vip).map(|it| it.state())
             };
@@ -377,7 +377,7 @@ fn a_flow_is_identified_by_protocol_addresses_and_ports() {
 #[test]
 fn both_directions_of_a_flow_its_fragments_and_errors_meet_on_one_worker() {
     use hotloop::packet::build::unreachable;
-    in_both(&crate::four(""), 2, |lb| {
+    in_both(&super::four(""), 2, |lb| {
         for pair in PAIRS {
             for port in 1..60 {
                 let (client, vip) = (pair.client(port), pair.vip(80));

@@ -1,8 +1,8 @@
 //! Which tunnels end at the balancer, and how.
 
+use super::expected::{sum, to_client};
+use super::{PAIRS, V4_IN_V4, V6_IN_V4, V6_IN_V6, four};
 use crate::deployed::{assert_dropped, in_all};
-use crate::expected::{sum, to_client};
-use crate::{PAIRS, V4_IN_V4, V6_IN_V4, V6_IN_V6, four};
 use hotloop::packet::build::{protocol, udp};
 
 #[test]

@@ -1,8 +1,8 @@
 //! Echo requests to a service's address.
 
+use super::expected::to_client;
+use super::{PAIRS, Pair, V4_IN_V4, V6_IN_V6, four};
 use crate::deployed::{assert_dropped, in_all, preamble, service};
-use crate::expected::to_client;
-use crate::{PAIRS, Pair, V4_IN_V4, V6_IN_V6, four};
 use hotloop::packet::build::{PacketBuilder, echo_reply, echo_request};
 
 fn request(pair: Pair, packet: PacketBuilder) -> PacketBuilder {

@@ -1,8 +1,8 @@
 //! The outer header, and what becomes of the packet inside.
 
+use super::expected::{Outer, packet, sum, wrapped};
+use super::{PAIRS, Pair, V4_IN_V4, V6_IN_V4, four, with_port};
 use crate::deployed::{Sent, assert_dropped, in_all, in_both, preamble, service};
-use crate::expected::{Outer, packet, sum, wrapped};
-use crate::{PAIRS, Pair, V4_IN_V4, V6_IN_V4, four, with_port};
 use hotloop::packet::build::{PacketBuilder, protocol, tcp, udp};
 use std::collections::HashSet;
 

@@ -1,8 +1,8 @@
 //! ICMP errors about what services sent.
 
+use super::expected::wrapped;
+use super::{PAIRS, Pair, V4_IN_V4, four};
 use crate::deployed::{Running, assert_dropped, in_all, preamble, service};
-use crate::expected::wrapped;
-use crate::{PAIRS, Pair, V4_IN_V4, four};
 use hotloop::packet::build::{
     PacketBuilder, echo_reply, parameter_problem, redirect, source_quench, tcp, time_exceeded,
     too_big, udp, unreachable,
@@ -59,7 +59,7 @@ fn errors_leave_wrapped_in_all_four_combinations() {
         for pair in PAIRS {
             let answer = pair.reply(udp()).payload([7; 100]).build();
             let error = unreachable(&answer).dont_fragment();
-            let outer = crate::expected::Outer { dont_fragment: true, ..pair.outer() };
+            let outer = super::expected::Outer { dont_fragment: true, ..pair.outer() };
             let expected = wrapped(&error.clone().ttl(63).build(), &outer);
             assert_eq!(lb.one(error).frame, expected);
         }

@@ -1,7 +1,7 @@
 //! Blocked prefixes, and limits on new connections.
 
+use super::{PAIRS, V6_IN_V6, WEB, four, web};
 use crate::deployed::{Running, Sent, assert_dropped, in_all, preamble, service};
-use crate::{PAIRS, V6_IN_V6, WEB, four, web};
 use hotloop::packet::build::{echo_request, tcp, udp};
 use hotloop::packet::tcp::flags::{ACK, FIN, RST, SYN};
 use ipip_lb::blocks::Blocks;

@@ -1,9 +1,9 @@
 //! Fragments of requests.
 
+use super::expected::wrapped;
+use super::{PAIRS, Pair, V4_IN_V4, V6_IN_V6, four};
 use crate::deployed::sent::backends;
 use crate::deployed::{Sent, assert_dropped, in_all, in_both, preamble, service};
-use crate::expected::wrapped;
-use crate::{PAIRS, Pair, V4_IN_V4, V6_IN_V6, four};
 use hotloop::packet::build::{PacketBuilder, udp};
 use std::time::Duration;
 

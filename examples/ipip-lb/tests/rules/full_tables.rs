@@ -1,8 +1,8 @@
 //! Fixed memory, and what becomes of flows that find none.
 
+use super::{client_of, segment, syns, web};
 use crate::deployed::sent::backends;
 use crate::deployed::{Running, assert_dropped, in_all, in_both, preamble, service};
-use crate::{client_of, segment, syns, web};
 use hotloop::packet::build::{tcp, udp};
 use hotloop::packet::tcp::flags::{ACK, RST, SYN};
 use std::collections::HashSet;
@@ -21,14 +21,14 @@ fn dns(balancer: &str, keys: &str) -> String {
 
 /// Which of these clients' TCP connections are remembered.
 fn remembered(lb: &mut Running<'_>, clients: std::ops::Range<u16>) -> Vec<u16> {
-    clients.filter(|client| lb.state(&client_of(*client), crate::WEB).is_some()).collect()
+    clients.filter(|client| lb.state(&client_of(*client), super::WEB).is_some()).collect()
 }
 
 /// Through the balancer, a server answers each of these clients.
 fn answer(lb: &mut Running<'_>, clients: Range<u16>, flags: u8) {
     for client in clients {
-        let backend = lb.remembered(&client_of(client), crate::WEB).expect("it is remembered");
-        let reply = tcp().from(crate::WEB).to(client_of(client)).tcp_flags(flags);
+        let backend = lb.remembered(&client_of(client), super::WEB).expect("it is remembered");
+        let reply = tcp().from(super::WEB).to(client_of(client)).tcp_flags(flags);
         lb.answer(reply.tunnelled(&backend, "192.0.2.1"));
     }
 }
@@ -48,7 +48,7 @@ fn change(lb: &mut Running<'_>, balancer: &str, others: &str) {
 }
 
 fn is_known(lb: &mut Running<'_>, client: u16) -> bool {
-    lb.state(&client_of(client), crate::WEB).is_some()
+    lb.state(&client_of(client), super::WEB).is_some()
 }
 
 /// Of a table of four, all are looked at.

@@ -1,9 +1,9 @@
 //! What may not be wrapped: packets out of this balancer's own tunnels, from the backend that they would
 //! go to, in too many tunnels, or that state as much.
 
+use super::expected::to_client;
+use super::{PAIRS, V4_IN_V4, V6_IN_V4, V6_IN_V6, four, web};
 use crate::deployed::{Running, assert_dropped, in_all, in_both, preamble, service};
-use crate::expected::to_client;
-use crate::{PAIRS, V4_IN_V4, V6_IN_V4, V6_IN_V6, four, web};
 use hotloop::packet::build::{PacketBuilder, parameter_problem, protocol, tcp, time_exceeded, udp};
 
 /// Own tunnel sources: the one and only, one of a prefix, and an own address.
@@ -110,13 +110,13 @@ fn a_backend_that_is_a_client_goes_to_another() {
             for port in 0..400 {
                 let from = |backend: usize| format!("10.0.0.{backend}:{}", 1000 + port);
                 for backend in 1..4 {
-                    let went = lb.backend(tcp().from(from(backend)).to(crate::WEB));
+                    let went = lb.backend(tcp().from(from(backend)).to(super::WEB));
                     assert_ne!(went, format!("10.0.0.{backend}"));
                     if backend == 1 {
                         counts[went[7..].parse::<usize>().unwrap()] += 1;
                     }
                     // It stays there.
-                    let again = tcp().tcp_flags(0x10).from(from(backend)).to(crate::WEB);
+                    let again = tcp().tcp_flags(0x10).from(from(backend)).to(super::WEB);
                     assert_eq!(lb.backend(again), went);
                 }
             }
@@ -133,12 +133,12 @@ fn a_backend_that_is_a_client_goes_to_another() {
 fn a_backend_that_is_the_only_one_up_gets_nothing_from_itself() {
     let (_, report) = in_all(&(preamble("") + &web("", &["10.0.0.1", "10.0.0.2*0"])), |lb| {
         for packet in [tcp(), tcp().tcp_flags(0x10)] {
-            lb.none(packet.from("10.0.0.1:9").to(crate::WEB));
+            lb.none(packet.from("10.0.0.1:9").to(super::WEB));
         }
-        assert_eq!(lb.backend(tcp().from("10.0.0.2:9").to(crate::WEB)), "10.0.0.1");
+        assert_eq!(lb.backend(tcp().from("10.0.0.2:9").to(super::WEB)), "10.0.0.1");
         // Nor what it says about a connection of somebody else.
-        assert_eq!(lb.backend(tcp().from("198.51.100.7:9").to(crate::WEB)), "10.0.0.1");
-        let about = tcp().from(crate::WEB).to("198.51.100.7:9").build();
+        assert_eq!(lb.backend(tcp().from("198.51.100.7:9").to(super::WEB)), "10.0.0.1");
+        let about = tcp().from(super::WEB).to("198.51.100.7:9").build();
         lb.none(time_exceeded(&about).from("10.0.0.1"));
         assert_eq!(lb.backend(time_exceeded(&about).from("10.0.0.3")), "10.0.0.1");
     });

@@ -1,7 +1,7 @@
 //! Packets with addresses that no host has.
 
+use super::{PAIRS, Pair, four};
 use crate::deployed::{assert_dropped, in_all, preamble, service};
-use crate::{PAIRS, Pair, four};
 use hotloop::packet::build::{echo_request, tcp, udp};
 
 /// Addresses that no host has, of the pair's clients' family.

@@ -1,7 +1,7 @@
 //! By which ports frames and tunnels are taken.
 
+use super::{PAIRS, V4_IN_V4, V6_IN_V6, four};
 use crate::deployed::{BACKENDS, CLIENTS, OWN_MAC, Running, assert_dropped, run_receiving};
-use crate::{PAIRS, V4_IN_V4, V6_IN_V6, four};
 use hotloop::engine::{Deployment, Report};
 use hotloop::packet::PortId;
 use hotloop::packet::build::{arp_request, echo_request, protocol, tcp, udp};

@@ -1,8 +1,8 @@
 //! Packets of health checks through the tunnels: they leave as clients' packets do, and replies are taken
 //! out of the traffic.
 
+use super::{WEB, web};
 use crate::deployed::{BACKENDS_MAC, OWN_MAC, Running, assert_dropped, in_both, preamble};
-use crate::{WEB, web};
 use hotloop::packet::build::{tcp, udp, unreachable};
 use hotloop::packet::tcp::flags::{ACK, SYN};
 

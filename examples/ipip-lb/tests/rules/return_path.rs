@@ -1,8 +1,8 @@
 //! From backends back to clients.
 
+use super::expected::to_client;
+use super::{PAIRS, Pair, V4_IN_V4, V4_IN_V6, V6_IN_V4, V6_IN_V6, four};
 use crate::deployed::{Running, assert_dropped, in_all, preamble, service};
-use crate::expected::to_client;
-use crate::{PAIRS, Pair, V4_IN_V4, V4_IN_V6, V6_IN_V4, V6_IN_V6, four};
 use hotloop::packet::build::{PacketBuilder, protocol, tcp, udp, unreachable};
 use hotloop::packet::tcp::flags::{ACK, SYN};
 

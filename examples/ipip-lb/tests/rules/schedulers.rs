@@ -1,8 +1,8 @@
 //! Which backend a new connection goes to.
 
+use super::{WEB, client_of, segment, syns, web};
 use crate::deployed::sent::backends;
 use crate::deployed::{Running, assert_dropped, in_all, in_both, preamble, service};
-use crate::{WEB, client_of, segment, syns, web};
 use hotloop::packet::build::{tcp, udp};
 use hotloop::packet::tcp::flags::ACK;
 use ipip_lb::services::Found;

@@ -1,8 +1,8 @@
 //! Packets that do not fit the path to the backends once they are wrapped.
 
+use super::expected::{Outer, packet, sum, to_client, wrapped};
+use super::{PAIRS, Pair, V4_IN_V4, V4_IN_V6, four};
 use crate::deployed::{Sent, assert_dropped, in_all, run_with_buffers};
-use crate::expected::{Outer, packet, sum, to_client, wrapped};
-use crate::{PAIRS, Pair, V4_IN_V4, V4_IN_V6, four};
 use hotloop::engine::Deployment;
 use hotloop::packet::build::{PacketBuilder, tcp, too_big, udp};
 use hotloop::testing::PacketPool;

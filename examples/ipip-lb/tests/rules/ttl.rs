@@ -1,8 +1,8 @@
 //! Packets whose TTL is spent, and the errors that say so.
 
+use super::expected::to_client;
+use super::{PAIRS, Pair, V4_IN_V4, four};
 use crate::deployed::{Running, assert_dropped, in_all, in_both};
-use crate::expected::to_client;
-use crate::{PAIRS, Pair, V4_IN_V4, four};
 use hotloop::packet::build::{PacketBuilder, tcp, time_exceeded, too_big, udp};
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
 //! A change that a node which announces VIPs has not prepared.
 
 use super::etcd::Server;
-use super::namespace::routes;
 use super::node::{run, start, status, write_node};
 use super::shared;
+use crate::namespace::routes;
 use hotloop_tests::network::Network;
 use hotloop_tests::{Program, wait_until};
 use ipip_lb::store::etcd::Operation;

@@ -1,8 +1,8 @@
 //! What strangers may send to the port, and what peers may that have a certificate: nothing changes, and
 //! memory stays bounded.
 
-use crate::authority::Authority;
-use crate::nodes::{
+use super::authority::Authority;
+use super::nodes::{
     Node, cluster, digest, free_address, memory, pair, record, until, until_caught_up,
 };
 use hotloop::testing::Rng;

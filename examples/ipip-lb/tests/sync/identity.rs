@@ -1,7 +1,7 @@
 //! Who a node lets in: certificates, names, versions, and what must be equal.
 
-use crate::authority::Authority;
-use crate::nodes::{
+use super::authority::Authority;
+use super::nodes::{
     Node, balancer, cluster, free_address, pair, until, until_caught_up, until_error,
 };
 use ipip_lb::config::{Cluster, Security};

@@ -1,7 +1,7 @@
 //! Certificates and authorities that are replaced while nodes run.
 
-use crate::authority::Authority;
-use crate::nodes::{Node, pair, record, until, until_caught_up, until_error};
+use super::authority::Authority;
+use super::nodes::{Node, pair, record, until, until_caught_up, until_error};
 use ipip_lb::config::{Cluster, Security};
 use ipip_lb::sync::PeerState;
 use rcgen::{CertificateParams, date_time_ymd};

@@ -1,6 +1,6 @@
 //! Nodes that trust their network: snapshots, changes, cuts and overflows.
 
-use crate::nodes::{
+use super::nodes::{
     Node, cluster, free_address, pair, record, until, until_caught_up, until_error,
 };
 use ipip_lb::sync::{Change, PeerState, QUEUE_MAX, Record, Sync};
@@ -122,7 +122,7 @@ fn a_node_that_restarts_gets_back_what_its_peers_know_of_it() {
 
 #[test]
 fn a_queue_that_overflows_is_a_snapshot_again_and_loses_nothing() {
-    let _alone = crate::nodes::memory();
+    let _alone = super::nodes::memory();
     let [a, b] = pair();
     let (mut a, mut b) = (Node::start(&a), Node::start(&b));
     until_caught_up(&mut [&mut a, &mut b]);
@@ -159,7 +159,7 @@ fn changes_that_were_lost_come_by_a_new_snapshot() {
 
 #[test]
 fn a_walk_waits_for_room_at_its_peer_and_is_over_with_its_connection() {
-    let _alone = crate::nodes::memory();
+    let _alone = super::nodes::memory();
     let [a, b] = pair();
     // Nothing is entered there, so no more than a window of frames leaves the queue, about 40,000 records.
     let (a, b) = (Node::start(&a), Node::start(&b));
@@ -184,7 +184,7 @@ fn a_walk_waits_for_room_at_its_peer_and_is_over_with_its_connection() {
 
 #[test]
 fn a_peer_that_stops_reading_delays_no_other() {
-    let _alone = crate::nodes::memory();
+    let _alone = super::nodes::memory();
     let [at_a, at_b, at_c] = [(); 3].map(|()| free_address());
     let mut nodes = [
         Node::start(&cluster("a", at_a, &[("b", at_b), ("c", at_c)])),
@@ -254,7 +254,7 @@ fn nobody_at_the_address_and_an_address_that_is_taken_are_said() {
     until_error(&mut a, "refused");
     assert_eq!(a.status().state, PeerState::Away);
     let _taken = TcpListener::bind(b.listen).unwrap();
-    let error = Sync::start(&b, &crate::nodes::balancer()).unwrap_err().to_string();
+    let error = Sync::start(&b, &super::nodes::balancer()).unwrap_err().to_string();
     assert!(error.contains("cluster.listen: 127.0.0.1:") && error.contains("free port"), "{error}");
 }
 

@@ -1,10 +1,10 @@
 //! The connections, as their clients have them: they begin, send packets, end, and say a last word or two.
 
-use crate::model::{
+use super::model::{
     CLOSING_MS, ESTABLISHED_MS, OPENING_MS, Packet, Phase, SAID_MS, SILENCE_MS, known_ms, routed,
 };
-use crate::node::name;
-use crate::world::World;
+use super::node::name;
+use super::world::World;
 use std::net::IpAddr;
 
 /// How many clients there are, with one port each.

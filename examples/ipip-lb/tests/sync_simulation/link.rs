@@ -1,6 +1,6 @@
 //! The network between two nodes: late, slow, cut, or gone.
 
-use crate::node::{Node, name};
+use super::node::{Node, name};
 use hotloop::testing::Rng;
 use ipip_lb::sync::wire::{FRAME_BYTES_MAX, Message, decode};
 use ipip_lb::sync::{PeerId, SessionId};

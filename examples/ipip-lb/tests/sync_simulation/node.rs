@@ -1,8 +1,8 @@
 //! A node: its worker, and what control does of it in turns with the peers.
 
-use crate::Mutant;
-use crate::model::{Configuration, client};
-use crate::worker::{Known, Worker};
+use super::Mutant;
+use super::model::{Configuration, client};
+use super::worker::{Known, Worker};
 use ipip_lb::connection::State;
 use ipip_lb::control::Pulled;
 use ipip_lb::sync::{Change, Local, PeerState, PeerStatus, Peers, Record, Walk, Watermark};

@@ -1,9 +1,9 @@
 //! Changes in two phases: all nodes prepare a configuration before the first of them adopts it. Nodes adopt it at other
 //! times each, one of them much later where it can't reach the store, and any of them is killed in between.
 
-use crate::Mutant;
-use crate::model::Configuration;
-use crate::world::World;
+use super::Mutant;
+use super::model::Configuration;
+use super::world::World;
 
 /// A change is prepared after so many packets, or never.
 const PREPARED_PACKETS: usize = 4_000;

@@ -1,10 +1,10 @@
 //! A node's worker, which is the balancer's own code: packets go in as frames, and control asks it for its exceptions.
 
-use crate::bench::{Lb, tunnel_of};
-use crate::model::{
+use super::model::{
     BACKENDS, CLOSING_MS, Configuration, ESTABLISHED_MS, OPENING_MS, Packet, VIP, address, backend,
     key,
 };
+use crate::bench::{Lb, tunnel_of};
 use hotloop::packet::build::tcp;
 use hotloop::packet::tcp::flags::{ACK, FIN, PSH, RST, SYN};
 use hotloop::stage::Instant;

@@ -1,11 +1,11 @@
 //! What happens in a cluster, by a seed.
 
-use crate::Mutant;
-use crate::clients::Client;
-use crate::link::Link;
-use crate::met::Met;
-use crate::model::{BACKENDS, Configuration};
-use crate::node::{Node, name};
+use super::Mutant;
+use super::clients::Client;
+use super::link::Link;
+use super::met::Met;
+use super::model::{BACKENDS, Configuration};
+use super::node::{Node, name};
 use hotloop::testing::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 

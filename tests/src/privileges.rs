@@ -1,23 +1,25 @@
-//! What the threads of a running program may do: `/proc/PID/task/*/status`. Tests of every program have
-//! this file.
+//! What the threads of a running program may do: `/proc/PID/task/*/status`.
 
-use hotloop_tests::tool;
+use crate::tool;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 
-/// Bits of capability sets: linux/capability.h.
+// Bits of capability sets: linux/capability.h.
+
+/// `CAP_DAC_READ_SEARCH`.
 pub const DAC_READ_SEARCH: u64 = 1 << 2;
-pub const NET_ADMIN: u64 = 1 << 12;
+/// `CAP_NET_RAW`.
 pub const NET_RAW: u64 = 1 << 13;
-pub const IPC_LOCK: u64 = 1 << 14;
+const NET_ADMIN: u64 = 1 << 12;
+const IPC_LOCK: u64 = 1 << 14;
 
 /// What the control thread of every program keeps.
 pub const CONTROL: u64 = NET_ADMIN | NET_RAW | IPC_LOCK;
 
 /// A program that is ended with the test.
-pub struct Running(Child);
+struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -56,6 +58,9 @@ fn threads(process: u32) -> Vec<Thread> {
 /// Starts a program and, once it runs, looks at its threads: they have names of their own, the main
 /// thread has the capabilities in `kept` of those that it was given, those that `others` name have
 /// theirs, and all other threads have none. What the program says of it is true.
+///
+/// # Panics
+/// If one of that is not so.
 pub fn keep_only(command: &mut Command, kept: u64, others: &[(&str, u64)]) {
     let given = threads(std::process::id())[0].capabilities;
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();

@@ -1,9 +1,6 @@
 //! The rules of the README's table, in all deployments: what leaves by which port, and what is
 //! dropped why. Each test's name says its rule.
 
-#[path = "../deployed/mod.rs"]
-mod deployed;
-
 mod anything_else;
 mod backends;
 mod cluster;
@@ -28,7 +25,7 @@ mod services;
 mod too_big;
 mod ttl;
 
-use deployed::{preamble, service};
+use crate::deployed::{preamble, service};
 use expected::Outer;
 use hotloop::packet::build::{PacketBuilder, tcp};
 

@@ -8,9 +8,6 @@
 //! A failure names its seed, and says what has happened to the connection; `HOTLOOP_SEED=NUMBER` runs that seed alone, and
 //! `HOTLOOP_SEEDS=COUNT` as many as that, of about 3,700 packets each. A seed goes alike each time.
 
-#[path = "../bench/mod.rs"]
-mod bench;
-
 mod clients;
 mod link;
 mod met;

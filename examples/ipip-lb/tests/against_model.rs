@@ -4,10 +4,7 @@
 //! A failure names its seed, the packet and both outcomes; `HOTLOOP_SEED=NUMBER` runs that seed alone,
 //! and `HOTLOOP_SEEDS=COUNT` as many as that instead of 250, of 4,000 packets each.
 
-#[path = "model/mod.rs"]
-mod model;
-
-use model::compare::{Met, run};
+use crate::model::compare::{Met, run};
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

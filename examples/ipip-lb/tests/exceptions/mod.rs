@@ -2,9 +2,6 @@
 //! backend than its connection's when the routers send it to the other balancer.
 #![allow(clippy::print_stdout, reason = "a test says what it has seen")]
 
-#[path = "../bench/mod.rs"]
-mod bench;
-
 mod changes;
 mod cost;
 mod merging;
@@ -122,7 +119,8 @@ fn errors_and_fragments_of_another_balancers_connection_find_its_backend() {
             let pieces = whole().identification(index as u16).build_fragments(1400);
             // The last comes first.
             let out = second.lb.feed(&[pieces[2].clone(), pieces[0].clone(), pieces[1].clone()]);
-            let went = out.packets().iter().map(|it| bench::tunnel_of(&it.packet).destination);
+            let went =
+                out.packets().iter().map(|it| crate::bench::tunnel_of(&it.packet).destination);
             let went: Vec<_> = went.collect();
             assert_eq!(went.len(), 3);
             moved += went.iter().filter(|it| **it != backend).count();

@@ -1,6 +1,6 @@
 //! Nodes that talk: frames, sockets, certificates, and everything that others may send.
 
-mod authority;
+pub(crate) mod authority;
 mod hostile;
 mod identity;
 mod nodes;

@@ -10,8 +10,6 @@ mod faults;
 mod health;
 mod kept;
 mod lost;
-#[path = "../namespace/mod.rs"]
-mod namespace;
 mod node;
 mod phases;
 mod real;

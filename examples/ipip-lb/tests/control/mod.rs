@@ -2,12 +2,6 @@
 //! ctl`, and signals.
 #![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
-#[path = "../deployed/mod.rs"]
-mod deployed;
-
-#[path = "../sync/authority.rs"]
-mod authority;
-
 mod blocks;
 mod busy;
 mod captures;

@@ -4,14 +4,12 @@
 #![allow(clippy::print_stdout, reason = "a test says what it skips, or has seen")]
 
 mod link;
-#[path = "../namespace/mod.rs"]
-mod namespace;
 
+use crate::namespace::{ANNOUNCE, BALANCER, dns, start};
 use hotloop::packet::build::udp;
 use hotloop_tests::network::{Network, ip, mac};
 use hotloop_tests::{Program, wait_until};
 use link::{Link, station};
-use namespace::{ANNOUNCE, BALANCER, dns, start};
 use serde_json::Value;
 use std::cell::Cell;
 use std::fmt::Write as _;

@@ -1,0 +1,8 @@
+//! The tests that allocate as they like, in one program, since linking one takes longer than compiling it.
+
+mod bench;
+mod faults;
+mod forged;
+mod neighbours;
+mod planted;
+mod simulator;

@@ -1,0 +1,10 @@
+//! The tests of the whole engine that allocate as they like, in one program: each links DPDK's wrapper, the
+//! engine and the programs anew.
+
+mod capture;
+mod cycles;
+mod devices;
+mod kernel;
+mod ledger;
+mod soak;
+mod tutorial;
