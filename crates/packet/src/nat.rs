@@ -49,6 +49,7 @@ use zerocopy::{FromBytes, big_endian::U16};
 use crate::{
     Header, Malformed, PacketBuf,
     checksum::{Change, checksum},
+    classify::plain_protocol_v4,
     ethernet::{self, ETHERTYPE_IPV4, ETHERTYPE_IPV6},
     icmp::{self, IcmpHeader},
     icmpv6::{self, Icmpv6Header},
@@ -92,11 +93,12 @@ pub enum NatError {
 ///
 /// # Errors
 /// [`NatError`]; the packet is as it was.
+#[inline]
 pub fn rewrite_source<P: PacketBuf>(
     packet: &mut P,
     to: impl Into<SocketAddr>,
 ) -> Result<(), NatError> {
-    rewrite_frame(packet.data_mut(), End::Source, to.into())
+    rewrite_packet(packet, End::Source, to.into())
 }
 
 /// Rewrites a packet's destination; of an ICMP error also the source of what it quotes (RFC 5508,
@@ -104,11 +106,12 @@ pub fn rewrite_source<P: PacketBuf>(
 ///
 /// # Errors
 /// [`NatError`]; the packet is as it was.
+#[inline]
 pub fn rewrite_destination<P: PacketBuf>(
     packet: &mut P,
     to: impl Into<SocketAddr>,
 ) -> Result<(), NatError> {
-    rewrite_frame(packet.data_mut(), End::Destination, to.into())
+    rewrite_packet(packet, End::Destination, to.into())
 }
 
 /// What is rewritten of a packet.
@@ -134,6 +137,35 @@ enum Place {
     Quote,
 }
 
+#[inline(always)]
+fn rewrite_packet<P: PacketBuf>(packet: &mut P, end: End, to: SocketAddr) -> Result<(), NatError> {
+    let len_bytes = packet.len_bytes();
+    let frame = packet.data_mut();
+    if let SocketAddr::V4(plain_to) = to
+        && let Some((header, transport)) = split_plain(frame, len_bytes)
+    {
+        let change = Ip::V4(header, *plain_to.ip()).set_address(end);
+        transport.set_port(end, plain_to.port(), change);
+        return Ok(());
+    }
+    rewrite_frame(frame, end, to)
+}
+
+/// The headers of a packet whose headers are at fixed offsets: nearly all packets of IPv4.
+#[inline(always)]
+fn split_plain(frame: &mut [u8], len_bytes: usize) -> Option<(&mut Ipv4Header, Transport<'_>)> {
+    let protocol = plain_protocol_v4(frame, len_bytes)?;
+    let packet = frame.get_mut(ethernet::HEADER_BYTES..)?;
+    let (header, message) = Ipv4Header::mut_from_prefix(packet).ok()?;
+    let transport = match protocol {
+        protocol::TCP => Transport::Tcp(TcpHeader::mut_from_prefix(message).ok()?.0),
+        _ => Transport::Udp(UdpHeader::mut_from_prefix(message).ok()?.0),
+    };
+    Some((header, transport))
+}
+
+/// Any frame. It is not inlined, so that the callers of [`rewrite_packet`] stay small.
+#[inline(never)]
 fn rewrite_frame(frame: &mut [u8], end: End, to: SocketAddr) -> Result<(), NatError> {
     let cut = Malformed::cut(Header::Ethernet, ethernet::HEADER_BYTES, frame.len());
     let (ethertype, l3_offset) = ethernet::network_layer(frame).ok_or(cut)?;

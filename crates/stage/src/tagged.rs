@@ -3,6 +3,7 @@
 use crate::{Carries, Cx, Instant, NoDrops, Stage, Verdict};
 use hotloop_packet::PacketBuf;
 use hotloop_packet::classify::{Kind, Layout};
+use hotloop_packet::ethernet::Station;
 use hotloop_packet::flow_key::FlowKey;
 use hotloop_packet::seed::Seed;
 use std::marker::PhantomData;
@@ -108,21 +109,30 @@ impl<P: PacketBuf> Tagged<P, Layout> {
 /// [`kind`](Tagged::kind) says so.
 #[derive(Clone, Copy, Debug)]
 pub struct Classify {
-    seed: Seed,
+    /// `None` where there are no hashes.
+    seed: Option<Seed>,
 }
 
 impl Classify {
     /// Classifies with hashes of this seed. Cores that are to agree on a packet's shard have the same.
     #[must_use]
     pub const fn seeded(seed: u64) -> Self {
-        Self { seed: Seed::new(seed) }
+        Self { seed: Some(Seed::new(seed)) }
+    }
+
+    /// Classifies without hashes: a packet's [`hash`](Tagged::hash) and [`shard`](Tagged::shard) are 0. This takes two
+    /// thirds of the instructions, in graphs in which few packets need a hash: [`Seed`] computes it of the
+    /// [key](Tagged::key).
+    #[must_use]
+    pub const fn unhashed() -> Self {
+        Self { seed: None }
     }
 }
 
 /// With a seed that was made of a secret: [`Seed::from_key`].
 impl From<Seed> for Classify {
     fn from(seed: Seed) -> Self {
-        Self { seed }
+        Self { seed: Some(seed) }
     }
 }
 
@@ -132,7 +142,11 @@ impl<P: PacketBuf> Stage<P> for Classify {
 
     #[inline]
     fn packet(&mut self, _: &mut Cx<'_, NoDrops>, packet: P) -> Verdict<Classified<P>> {
-        let layout = Layout::of(packet.data(), packet.len_bytes(), &self.seed);
+        let (frame, len_bytes) = (packet.data(), packet.len_bytes());
+        let layout = match &self.seed {
+            Some(seed) => Layout::of(frame, len_bytes, seed),
+            None => Layout::at(frame, len_bytes, &Station::ANY),
+        };
         Ok(Tagged::new(packet, layout))
     }
 }
@@ -158,6 +172,16 @@ mod tests {
         assert_eq!(there.key().map(|key| key.destination_port()), Some(53));
         assert_eq!((there.shard(), there.hash()), (back.shard(), back.hash()));
         assert_ne!(there.hash(), 0);
+    }
+
+    #[test]
+    fn a_packet_without_hashes_has_a_key() {
+        let packet = MemPacket::new(&udp().from("10.0.0.1:1000").to("198.51.100.7:53").build());
+        let counters = Counters::new(NoDrops::NAMES);
+        let mut cx = Cx::new(&counters, Instant::default(), 0);
+        let unhashed = Classify::unhashed().packet(&mut cx, packet).expect("it never drops");
+        assert_eq!((unhashed.kind(), unhashed.hash(), unhashed.shard()), (Kind::Ipv4, 0, 0));
+        assert_eq!(unhashed.key().map(|key| key.destination_port()), Some(53));
     }
 
     #[test]

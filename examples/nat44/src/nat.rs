@@ -3,7 +3,7 @@
 use crate::connections::Connections;
 use crate::seen::{Seen, outward_key};
 use hotloop::packet::arp::{self, ArpMessage, Neighbour};
-use hotloop::packet::{answer, flow_key::FlowKeyV4, ip::is_host, ipv4::Ipv4Header};
+use hotloop::packet::{answer, flow_key::FlowKeyV4, ip::is_host, ipv4::Ipv4Header, seed::Seed};
 use hotloop::{engine::Shard, prelude::*, stage::Counter};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
@@ -33,6 +33,9 @@ drop_reasons! {
         TtlExpired = "ttl_expired",
     }
 }
+
+/// Of the hash by which packets from the LAN are shared among cores. It is computed where there is a choice.
+const SEED: Seed = Seed::new(0);
 
 /// The two sides of the NAT.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -90,14 +93,14 @@ pub fn nat<P: PacketBuf + Send>(
 // would name the chain before once more, and programs would grow by that.
 
 fn classify(_: &Core) -> Classify {
-    Classify::seeded(0)
+    Classify::unhashed()
 }
 
 fn shard<P: PacketBuf>(settings: Settings) -> impl Fn(&Classified<P>) -> Shard {
     let port = |key: FlowKeyV4| usize::from(key.source_port());
     move |p| match settings.side(&p.packet) {
         // The core that owns the hash of the addresses. It chooses a port ...
-        Side::Lan => Shard::Hash(p.shard()),
+        Side::Lan => Shard::Hash(p.key().map_or(0, |key| SEED.shard(&key))),
         // ... which leads back to it: `port % cores`.
         Side::Wan => Shard::Worker(outward_key(p, Side::Wan).map_or(0, port)),
     }

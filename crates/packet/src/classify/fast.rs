@@ -98,6 +98,13 @@ impl PlainDatagram {
     }
 }
 
+/// The protocol of a frame in which the fast path finds TCP or UDP in IPv4, all of whose headers are then in
+/// the first segment.
+#[inline(always)]
+pub(crate) fn plain_protocol_v4(frame: &[u8], len_bytes: usize) -> Option<u8> {
+    HeadersV4::find(frame, len_bytes).map(|headers| headers.protocol)
+}
+
 impl HeadersV4 {
     /// The headers of a packet of TCP or UDP, whole, in IPv4 without options, no fragment, in a frame
     /// without VLAN tag. [`Summary::walk`] finds the same.

@@ -34,6 +34,7 @@ mod layout;
 mod summary;
 
 pub use fast::PlainDatagram;
+pub(crate) use fast::plain_protocol_v4;
 pub use layout::Layout;
 pub use summary::{Kind, Summary};
 
