@@ -87,7 +87,7 @@ impl Ecn {
 /// Whether an address may be one host's, on a network: not none, loopback, a group or reserved. A
 /// packet with any other source or destination is martian (RFC 1812, section 5.3.7; RFC 4291, section
 /// 2).
-#[inline]
+#[inline(always)]
 pub const fn is_host(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => !matches!(address.octets()[0], 0 | 127 | 224..),

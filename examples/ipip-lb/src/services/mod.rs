@@ -237,11 +237,10 @@ impl ServiceTable {
         self.service_of(key.destination(), key.protocol(), key.destination_port())
     }
 
-    /// As [`service_of_flow`](Self::service_of_flow), of IPv4.
+    /// The index among [all](Self::all) of the service of a flow of IPv4 from a client.
     #[inline(always)]
-    #[must_use]
-    pub fn service_of_v4(&self, key: &FlowKeyV4) -> Option<&Service> {
-        self.service_of(key.destination().into(), key.protocol(), key.destination_port())
+    pub(crate) fn index_of_v4(&self, key: &FlowKeyV4) -> Option<usize> {
+        self.index_of(key.destination().into(), key.protocol(), key.destination_port())
     }
 
     /// The most specific service of the longest prefix that `address` lies in, whatever its protocol
