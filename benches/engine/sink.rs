@@ -38,7 +38,11 @@ impl Loopback {
 
     /// To be called once the RX queue is claimed too.
     fn start(&mut self) -> hotloop::Result<()> {
-        self.tx.start(&Limits { in_flight_max: BURST_CAPACITY, thread_count: 1 })
+        self.tx.start(&Limits {
+            in_flight_max: BURST_CAPACITY,
+            thread_count: 1,
+            is_pipeline: false,
+        })
     }
 
     /// Sends so many datagrams, which wait to be received.

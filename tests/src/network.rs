@@ -191,7 +191,9 @@ impl Peer {
         let pool = Mempool::new(eal(), &MempoolConfig::default()).expect("there is memory");
         let core = Core::new(0, 1);
         let mut queue = port.tx_queue(&core).expect("it has a TX queue");
-        queue.start(&Limits { in_flight_max: 64, thread_count: 1 }).expect("it starts");
+        queue
+            .start(&Limits { in_flight_max: 64, thread_count: 1, is_pipeline: false })
+            .expect("it starts");
         Self { port, queue, pool }
     }
 

@@ -21,7 +21,7 @@ fn small() -> PortConfig {
     PortConfig {
         rx_descriptor_count: 64,
         tx_descriptor_count: 64,
-        cache_count: 32,
+        cache_count: Some(32),
         ..Default::default()
     }
 }
@@ -129,7 +129,7 @@ fn come_and_go(stop: &AtomicBool) -> u64 {
             let port = Port::open(eal(), &device(["net_null", "net_ring"][count % 2], ""))?;
             let core = Core::new(0, 1);
             let (mut rx, mut tx) = (port.rx_queue(&core)?, port.tx_queue(&core)?);
-            let facts = Limits { in_flight_max: 64, thread_count: 1 };
+            let facts = Limits { in_flight_max: 64, thread_count: 1, is_pipeline: false };
             rx.start(&facts)?;
             tx.start(&facts)?;
             let mut burst = Burst::new();

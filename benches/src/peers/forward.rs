@@ -25,7 +25,8 @@ pub struct To {
     _queue: TxQueue,
 }
 
-const LIMITS: Limits = Limits { in_flight_max: 4 * BURST_CAPACITY, thread_count: 2 };
+const LIMITS: Limits =
+    Limits { in_flight_max: 4 * BURST_CAPACITY, thread_count: 2, is_pipeline: false };
 
 impl From {
     /// Claims the queue for the calling thread, and starts the port.

@@ -24,6 +24,14 @@
 #define EAL_FORMATS_LOG 1
 #endif
 
+/* Whether a cache of a mempool takes from the pool, and gives back to it, half of its size at a time. Before, it
+ * was filled to its size, and emptied once it held half as many again. */
+#if RTE_VERSION < RTE_VERSION_NUM(26, 7, 0, 0)
+#define MEMPOOL_REFILLS_HALF 0
+#else
+#define MEMPOOL_REFILLS_HALF 1
+#endif
+
 /* Whether a port's driver can tell how many packets wait in an RX queue. Up to 24.11 the call fails where
  * it can't; 25.11 puts a function in the driver's place that says 0. It is a symbol for drivers, which is
  * why it is weak here. */

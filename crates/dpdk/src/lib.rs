@@ -34,7 +34,7 @@
 //! let port = Port::open(Eal::embedded()?, "net_ring0")?;
 //! let core = Core::new(0, 1);
 //! let (mut rx, mut tx) = (port.rx_queue(&core)?, port.tx_queue(&core)?);
-//! let limits = Limits { in_flight_max: 64, thread_count: 1 };
+//! let limits = Limits { in_flight_max: 64, thread_count: 1, is_pipeline: false };
 //! (rx.start(&limits)?, tx.start(&limits)?);
 //!
 //! let mut packet = port.mempool().and_then(|pool| pool.alloc()).expect("a fresh pool");

@@ -101,7 +101,7 @@ fn child() {
 fn try_out(device: &str) -> Result<Option<String>, Error> {
     // SAFETY: 1 and 2. A net_memif device has no other end here.
     let port = unsafe { Port::open_trusting_peer(eal(), device, PortConfig::default()) }?;
-    let limits = Limits { in_flight_max: 64, thread_count: 1 };
+    let limits = Limits { in_flight_max: 64, thread_count: 1, is_pipeline: false };
     let mut burst = Burst::new();
     let mut rx = port.rx_queue(&core()).ok();
     let mut tx = port.tx_queue(&core()).ok();

@@ -172,10 +172,10 @@ fn a_port_asks_for_no_larger_a_pool_than_there_can_be() {
     let most = "at most 1073741823 are possible";
     let config = PortConfig { mbuf_count_min: 1 << 31, ..PortConfig::default() };
     holds(&start_message(&open_with("net_null", "", config)), &["2147483648 mbufs", most]);
-    let config = PortConfig { cache_count: u32::MAX, ..PortConfig::default() };
+    let config = PortConfig { cache_count: Some(u32::MAX), ..PortConfig::default() };
     holds(&start_message(&open_with("net_null", "", config)), &["4294967295 in caches", most]);
     let port = open("net_null", "");
-    let limits = Limits { in_flight_max: usize::MAX, thread_count: usize::MAX };
+    let limits = Limits { in_flight_max: usize::MAX, thread_count: usize::MAX, is_pipeline: false };
     let error = port.rx_queue(&core()).unwrap().start(&limits).unwrap_err().to_string();
     holds(&error, &["18446744073709551615 in rings", most]);
 }

@@ -1,10 +1,10 @@
 //! Devices that come and go, many times and from many threads.
 
 use crate::common::{
-    LIMITS, core, eal, open, packet, read_pcap, send_all, start, unique, write_pcap,
+    LIMITS, core, eal, open, open_with, packet, read_pcap, send_all, start, unique, write_pcap,
 };
-use hotloop_dpdk::{Error, PacketBuf, Port};
-use hotloop_stage::{Burst, Sink, Source};
+use hotloop_dpdk::{Error, MempoolConfig, PacketBuf, Port, PortConfig};
+use hotloop_stage::{Burst, Limits, Sink, Source};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Barrier};
 use std::thread;
@@ -143,4 +143,20 @@ fn what_was_sent_to_a_file_is_complete_once_the_port_has_stopped() {
         assert_eq!(read_pcap(&path).len(), 64 * rounds);
         assert!(port.mempool().is_none(), "a port that only sends has no pool");
     }
+}
+
+#[test]
+fn the_caches_of_a_port_s_pool_fit_the_deployment() {
+    let cache_count = |is_pipeline, config| {
+        let port = open_with("net_null", "", config);
+        let mut rx = port.rx_queue(&core()).unwrap();
+        rx.start(&Limits { is_pipeline, ..LIMITS }).unwrap();
+        port.mempool().unwrap().config().cache_count
+    };
+    let by_default =
+        [false, true].map(|is_pipeline| cache_count(is_pipeline, PortConfig::default()));
+    assert_eq!(by_default, [false, true].map(MempoolConfig::cache_count_for));
+    assert_eq!(by_default[0], 256);
+    let asked = PortConfig { cache_count: Some(32), ..PortConfig::default() };
+    assert_eq!(cache_count(true, asked), 32);
 }

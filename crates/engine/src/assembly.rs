@@ -42,7 +42,11 @@ impl<'a> Assembly<'a> {
 
     /// Starts the devices. Where one does not start, it stops those that did.
     pub(crate) fn start(mut self) -> Result<Self, Error> {
-        let limits = Limits { in_flight_max: self.in_flight_max(), thread_count: self.cores.len() };
+        let limits = Limits {
+            in_flight_max: self.in_flight_max(),
+            thread_count: self.cores.len(),
+            is_pipeline: self.deployment.group_count() > 1,
+        };
         let is_lossless = self.cores.iter_mut().any(|core| core.worker.is_lossless());
         let mut start = |core: &mut Running<'_>| core.worker.start(&limits, is_lossless);
         let started = self.cores.iter_mut().try_for_each(&mut start);

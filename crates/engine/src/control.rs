@@ -175,7 +175,8 @@ impl Shared {
         let is_lossless = start.built.iter().any(|built| built.is_lossless);
         // What a device loses while it starts belongs to the run.
         let baseline = Baseline::of(start.built.iter().map(|built| &built.devices));
-        let limits = Limits { in_flight_max, thread_count: core_count };
+        let is_pipeline = self.deployment.group_count() > 1;
+        let limits = Limits { in_flight_max, thread_count: core_count, is_pipeline };
         start.phase = Phase::Starting(limits, is_lossless);
         drop(start);
         self.changed.notify_all();

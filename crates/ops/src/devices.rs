@@ -110,7 +110,7 @@ mod tests {
         let mbuf_count = |words: &[&str]| {
             let port = Cli::parse_from(words).devices.open(eal, "net_null_settings").unwrap();
             let mut queue = port.rx_queue(&Core::new(0, 1)).unwrap();
-            queue.start(&Limits { in_flight_max: 0, thread_count: 1 }).unwrap();
+            queue.start(&Limits { in_flight_max: 0, thread_count: 1, is_pipeline: false }).unwrap();
             port.mempool().unwrap().config().mbuf_count
         };
         assert!(mbuf_count(&["nf"]) < 40_000);

@@ -86,4 +86,7 @@ pub struct Limits {
     pub in_flight_max: usize,
     /// How many threads take packets from a pool or give them back.
     pub thread_count: usize,
+    /// Whether they are a pipeline, in which some threads mostly take packets from a pool and others mostly give
+    /// them back.
+    pub is_pipeline: bool,
 }

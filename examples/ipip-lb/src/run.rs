@@ -390,7 +390,7 @@ mod tests {
         let core = Core::new(0, 1);
         let start = |config: &Config| {
             let mut queues = sources(rx_queues(&core, &ports, config).unwrap());
-            queues.start(&Limits { in_flight_max: 0, thread_count: 1 })
+            queues.start(&Limits { in_flight_max: 0, thread_count: 1, is_pipeline: false })
         };
         assert!(start(&config).is_ok());
         config.engine.require_hugepages = true;

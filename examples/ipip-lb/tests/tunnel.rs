@@ -274,7 +274,7 @@ fn way_back(addresses: &Addresses) -> Running {
     let balancer: IpAddr = addresses.balancer.parse().unwrap();
     let wire = Port::open(eal(), &device("net_tap", ",iface=back")).unwrap();
     let mut queue = wire.rx_queue(&Core::new(0, 1)).unwrap();
-    queue.start(&Limits { in_flight_max: 64, thread_count: 1 }).unwrap();
+    queue.start(&Limits { in_flight_max: 64, thread_count: 1, is_pipeline: false }).unwrap();
     ip(&["link", "set", "dev", "back", "up"]).unwrap();
     ip(&["route", "add", addresses.probe_source, "dev", "back"]).unwrap();
     let host = [addresses.probe_source, "lladdr", "02:00:00:00:00:08", "dev", "back"];

@@ -62,7 +62,7 @@ fn what_no_descriptor_was_free_for_is_known_to_the_packet() {
             let port = Port::open(eal(), &device(driver, arguments)).unwrap();
             let core = Core::new(0, 1);
             let (mut rx, tx) = (port.rx_queue(&core).unwrap(), port.tx_queue(&core).unwrap());
-            rx.start(&Limits { in_flight_max: 64, thread_count: 1 }).unwrap();
+            rx.start(&Limits { in_flight_max: 64, thread_count: 1, is_pipeline: false }).unwrap();
             let mut peer = Peer::new(other_end);
             send(&mut peer, &flows(20_000));
             let mut received = 0;
@@ -86,7 +86,7 @@ fn what_no_mbuf_was_free_for_waits_and_is_not_lost() {
         let port = Port::open(eal(), &device("net_af_packet", ",iface=a")).unwrap();
         let core = Core::new(0, 1);
         let (mut rx, tx) = (port.rx_queue(&core).unwrap(), port.tx_queue(&core).unwrap());
-        rx.start(&Limits { in_flight_max: 64, thread_count: 1 }).unwrap();
+        rx.start(&Limits { in_flight_max: 64, thread_count: 1, is_pipeline: false }).unwrap();
         let (mut peer, mut sent, mut held) = (Peer::new("b"), 0, Vec::new());
         let mut receive = |held: &mut Vec<Mbuf>| {
             for _ in 0..1000 {
@@ -120,7 +120,7 @@ fn frames_are_cut_to_what_the_port_says() {
             let port = Port::open(eal(), &device).unwrap();
             let core = Core::new(0, 1);
             let (mut rx, tx) = (port.rx_queue(&core).unwrap(), port.tx_queue(&core).unwrap());
-            rx.start(&Limits { in_flight_max: 64, thread_count: 1 }).unwrap();
+            rx.start(&Limits { in_flight_max: 64, thread_count: 1, is_pipeline: false }).unwrap();
             // With several queues, every version of the driver has the kernel put them together.
             let fragments = udp().payload([7; 3000]).build_fragments(1400);
             send(&mut Peer::new("b"), &fragments);

@@ -29,7 +29,7 @@ pub struct MempoolNeed {
     pub in_flight_count: usize,
     /// Threads that take mbufs from the pool or give them back.
     pub thread_count: usize,
-    /// The size of each thread's cache, which may be exceeded by half.
+    /// The size of each thread's cache, which may be exceeded by half with DPDK before 26.07.
     pub cache_count: u32,
 }
 

@@ -33,8 +33,9 @@ pub struct PortConfig {
     pub mbuf_count_min: u32,
     /// The size of each mbuf's buffer in the port's own pool, headroom included.
     pub data_room_bytes: u16,
-    /// The size of each lcore's cache in the port's own pool.
-    pub cache_count: u32,
+    /// The size of each lcore's cache in the port's own pool; one that fits the deployment, where it is `None`:
+    /// [`MempoolConfig::cache_count_for`](crate::MempoolConfig::cache_count_for).
+    pub cache_count: Option<u32>,
 }
 
 impl Default for PortConfig {
@@ -50,7 +51,7 @@ impl Default for PortConfig {
             mempool: None,
             mbuf_count_min: 0,
             data_room_bytes: 2048 + HEADROOM_BYTES,
-            cache_count: 256,
+            cache_count: None,
         }
     }
 }

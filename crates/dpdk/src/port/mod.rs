@@ -53,7 +53,7 @@ pub use tx::TxQueue;
 /// let port = Port::open(Eal::embedded()?, "net_null0,size=60")?;
 /// let core = Core::new(0, 1);
 /// let (mut rx, mut tx) = (port.rx_queue(&core)?, port.tx_queue(&core)?);
-/// let limits = Limits { in_flight_max: 64, thread_count: 1 };
+/// let limits = Limits { in_flight_max: 64, thread_count: 1, is_pipeline: false };
 /// (rx.start(&limits)?, tx.start(&limits)?);
 ///
 /// let mut burst = Burst::new();

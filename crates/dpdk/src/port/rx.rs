@@ -397,7 +397,7 @@ mod tests {
         let port = Port::open(eal, "net_ring_rx").unwrap();
         let core = Core::new(0, 1);
         let (mut rx, mut tx) = (port.rx_queue(&core).unwrap(), port.tx_queue(&core).unwrap());
-        let limits = Limits { in_flight_max: 64, thread_count: 1 };
+        let limits = Limits { in_flight_max: 64, thread_count: 1, is_pipeline: false };
         rx.start(&limits).unwrap();
         tx.start(&limits).unwrap();
         let pool = port.mempool().unwrap();

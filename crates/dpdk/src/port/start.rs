@@ -35,12 +35,13 @@ pub(super) fn start(
     step.configure(control, rx_count, tx_count)?;
     let (rx_descriptors, tx_descriptors) = step.descriptors(control)?;
     if rx_count > 0 {
+        let default_cache_count = || MempoolConfig::cache_count_for(limits.is_pipeline);
         let need = MempoolNeed {
             rx_descriptor_count: usize::from(rx_count) * usize::from(rx_descriptors),
             tx_descriptor_count: control.tx_descriptors.values().sum(),
             in_flight_count: limits.in_flight_max,
             thread_count: limits.thread_count,
-            cache_count: port.config.cache_count,
+            cache_count: port.config.cache_count.unwrap_or_else(default_cache_count),
         };
         let mempool = match &state.mempool {
             Some(mempool) => mempool.clone(),
@@ -151,7 +152,7 @@ impl Step<'_> {
             return Ok(mempool.clone());
         }
         let mbuf_count = need.mbuf_count().max(config.mbuf_count_min as usize);
-        let mbuf_count = mbuf_count.max(3 * config.cache_count as usize);
+        let mbuf_count = mbuf_count.max(3 * need.cache_count as usize);
         let max = MempoolConfig::MBUF_COUNT_MAX;
         let mbuf_count = u32::try_from(mbuf_count).ok().filter(|count| *count <= max);
         let mbuf_count = mbuf_count.ok_or_else(|| Error::MempoolConfig {
@@ -165,7 +166,7 @@ impl Step<'_> {
         let config = MempoolConfig {
             mbuf_count,
             data_room_bytes: config.data_room_bytes,
-            cache_count: config.cache_count,
+            cache_count: need.cache_count,
             node: capabilities.node,
             contiguous: !self.port.device.is_virtual(),
         };

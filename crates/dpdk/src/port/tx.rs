@@ -189,7 +189,7 @@ mod tests {
         let pool = Mempool::new(eal, &MempoolConfig::default()).unwrap();
         let core = Core::new(0, 1);
         let mut tx = port.tx_queue(&core).unwrap();
-        tx.start(&Limits { in_flight_max: 64, thread_count: 1 }).unwrap();
+        tx.start(&Limits { in_flight_max: 64, thread_count: 1, is_pipeline: false }).unwrap();
         tx.looks = true;
 
         let mut burst = Burst::new();

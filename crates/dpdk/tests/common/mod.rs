@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-pub const LIMITS: Limits = Limits { in_flight_max: 256, thread_count: 2 };
+pub const LIMITS: Limits = Limits { in_flight_max: 256, thread_count: 2, is_pipeline: false };
 
 /// The EAL of this process, with memory for the pools of as many tests as run at the same time.
 pub fn eal() -> Eal {

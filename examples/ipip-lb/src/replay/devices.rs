@@ -98,15 +98,20 @@ fn mempool_config(deployment: Deployment, longest_bytes: usize) -> MempoolConfig
     let (receivers, workers) = (deployment.cores_in(0), deployment.cores_in(1));
     let rings = receivers * workers;
     let bursts = rings + deployment.core_count() * CORE_BURSTS_MAX;
-    let defaults = MempoolConfig::default();
+    let cache_count = MempoolConfig::cache_count_for(deployment.group_count() > 1);
     let need = MempoolNeed {
         rx_descriptor_count: receivers * usize::from(DESCRIPTOR_COUNT),
         tx_descriptor_count: workers * usize::from(DESCRIPTOR_COUNT),
         in_flight_count: rings * ring_capacity(deployment, longest_bytes) + bursts * BURST_CAPACITY,
         thread_count: deployment.core_count(),
-        cache_count: defaults.cache_count,
+        cache_count,
     };
     let mbuf_count = u32::try_from(need.mbuf_count()).unwrap_or(u32::MAX);
     let data_room_bytes = DATA_ROOM_BYTES_MIN.max(longest_bytes + usize::from(HEADROOM_BYTES));
-    MempoolConfig { mbuf_count, data_room_bytes: data_room_bytes as u16, ..defaults }
+    MempoolConfig {
+        mbuf_count,
+        data_room_bytes: data_room_bytes as u16,
+        cache_count,
+        ..MempoolConfig::default()
+    }
 }

@@ -86,7 +86,7 @@ impl Drop for Link {
 fn run(port: &Port, shared: &Shared, to_send: &Receiver<Vec<u8>>) {
     let core = Core::new(0, 1);
     let (mut rx, mut tx) = (port.rx_queue(&core).unwrap(), port.tx_queue(&core).unwrap());
-    let limits = Limits { in_flight_max: 1024, thread_count: 1 };
+    let limits = Limits { in_flight_max: 1024, thread_count: 1, is_pipeline: false };
     rx.start(&limits).unwrap();
     tx.start(&limits).unwrap();
     let pool = Mempool::new(eal(), &MempoolConfig::default()).unwrap();

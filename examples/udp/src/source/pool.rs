@@ -37,18 +37,21 @@ impl Pool {
     /// What it is to be like.
     fn config(&self, limits: &Limits) -> MempoolConfig {
         let port_config = &self.port_config;
+        let cache_count = MempoolConfig::cache_count_for(limits.is_pipeline);
+        let cache_count = port_config.cache_count.unwrap_or(cache_count);
         let need = MempoolNeed {
             rx_descriptor_count: 0,
             tx_descriptor_count: self.queue_count * usize::from(port_config.tx_descriptor_count),
             in_flight_count: limits.in_flight_max,
             thread_count: limits.thread_count,
-            cache_count: port_config.cache_count,
+            cache_count,
         };
         // One less than a power of two wastes no memory.
         let mbuf_count = need.mbuf_count().max(port_config.mbuf_count_min as usize);
         let mbuf_count = (mbuf_count + 1).next_power_of_two() - 1;
         MempoolConfig {
             mbuf_count: u32::try_from(mbuf_count).unwrap_or(u32::MAX),
+            cache_count,
             node: self.port.capabilities().node,
             contiguous: is_on_bus(&self.port),
             ..MempoolConfig::default()

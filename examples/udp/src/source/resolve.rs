@@ -53,7 +53,8 @@ impl Asking {
         let (mut rx, mut tx) = (port.rx_queue(&core)?, port.tx_queue(&core)?);
         let config = MempoolConfig { contiguous: is_on_bus(port), ..MempoolConfig::default() };
         let pool = Mempool::new(eal, &config)?;
-        let limits = Limits { in_flight_max: 2 * BURST_CAPACITY, thread_count: 1 };
+        let limits =
+            Limits { in_flight_max: 2 * BURST_CAPACITY, thread_count: 1, is_pipeline: false };
         let failed = |error: hotloop::Error| Failure::Run(error.to_string());
         rx.start(&limits).map_err(failed)?;
         tx.start(&limits).map_err(failed)?;
