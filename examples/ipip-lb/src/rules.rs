@@ -15,16 +15,18 @@
 //! hit takes two cache lines of what the services share, three where an address has many ranges.
 //! Nothing is allocated.
 
+mod exact;
 mod level;
 mod ports;
 
 use crate::config::{Ports, Protocol, Service};
 use crate::prefix::Prefix;
+use exact::Exact;
 pub(crate) use level::Bits;
 use level::{Level, Vip};
 use ports::{PortTables, ServiceIndex};
 use std::cmp::Reverse;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 /// IP's protocol numbers of TCP and UDP.
 const TCP: u8 = 6;
@@ -37,6 +39,8 @@ pub struct Rules {
     v4: Vec<Level<u32>>,
     v6: Vec<Level<u128>>,
     ports: PortTables,
+    /// What of them one probe finds.
+    exact: Exact,
 }
 
 /// A service as one of those of its prefix.
@@ -75,7 +79,21 @@ impl Rules {
                 IpAddr::V6(_) => rules.v6.push(Level::new(len, &vips)),
             }
         }
+        rules.exact = Exact::new(services, &order);
         rules
+    }
+
+    /// [`find`](Self::find) for a packet of TCP or UDP in IPv4.
+    #[inline(always)]
+    #[must_use]
+    pub fn find_v4(&self, address: Ipv4Addr, protocol: u8, port: u16) -> Option<usize> {
+        let exact = self.exact.find(address, protocol, port);
+        exact.or_else(|| self.find_any_v4(address, protocol, port))
+    }
+
+    #[inline(never)]
+    fn find_any_v4(&self, address: Ipv4Addr, protocol: u8, port: u16) -> Option<usize> {
+        self.find_in(&self.v4, address.to_bits(), protocol, Some(port))
     }
 
     /// The index of the service for packets to `address`, of `protocol` (IP's number) and, where the
@@ -155,7 +173,7 @@ impl Rules {
     pub fn memory_bytes(&self) -> usize {
         let v4: usize = self.v4.iter().map(Level::memory_bytes).sum();
         let v6: usize = self.v6.iter().map(Level::memory_bytes).sum();
-        v4 + v6 + self.ports.memory_bytes()
+        v4 + v6 + self.ports.memory_bytes() + self.exact.memory_bytes()
     }
 }
 
@@ -171,12 +189,7 @@ fn first_of<B: Bits>(levels: &[Level<B>], address: B) -> Option<ServiceIndex> {
 impl PortTables {
     /// What there is to know about a prefix: `of_vip` are the indices of its services, at least one.
     fn vip(&mut self, services: &[Service], of_vip: &[usize]) -> Vip {
-        let rule = |index: usize| Rule {
-            protocol: services[index].protocol,
-            ports: services[index].ports,
-            service: ServiceIndex::new(index),
-        };
-        let mut rules: Vec<_> = of_vip.iter().map(|index| rule(*index)).collect();
+        let mut rules: Vec<_> = of_vip.iter().map(|index| Rule::of(services, *index)).collect();
         rules.sort_by_key(Rule::breadth);
         let ranges = |protocol: Protocol| {
             let its = |rule: &&Rule| rule.protocol == protocol || rule.protocol == Protocol::Any;
@@ -195,6 +208,11 @@ impl PortTables {
 }
 
 impl Rule {
+    fn of(services: &[Service], index: usize) -> Self {
+        let Service { protocol, ports, .. } = services[index];
+        Self { protocol, ports, service: ServiceIndex::new(index) }
+    }
+
     /// Orders the rules of one prefix: the less, the more specific.
     fn breadth(&self) -> (bool, u32, ServiceIndex) {
         (self.protocol == Protocol::Any, self.ports.count(), self.service)

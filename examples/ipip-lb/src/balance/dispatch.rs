@@ -37,7 +37,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         let packet = classified.packet;
         // Nearly all of these begin or end connections. Most of what follows can't hold of them.
         if let Some(key) = layout.fast_key_v4(packet.data())
-            && let Some(service) = self.last_service.find(turn.services, &key)
+            && let Some(service) = turn.services.service_of_v4(&key)
         {
             self.serve_plain(turn, packet, (key, layout, index), found, service);
         } else {

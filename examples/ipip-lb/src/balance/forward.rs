@@ -1,6 +1,5 @@
 //! A burst: packets of known connections are forwarded at once, all others are dispatched.
 
-use super::plain::LastService;
 use super::{Balance, BalanceDrop, WAITING_MAX, Worker};
 use crate::arrival::hash;
 use crate::counts::WorkerCounts;
@@ -137,7 +136,6 @@ impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
         }
         let route = self.state.egresses.backends.route;
         let state = &mut self.state;
-        state.last_service = LastService::default();
         let mut turn = Turn { cx, out, services, counts, may_punt: true };
         let mut next_index = 0;
         while let Some((other, found)) = turn.out.map_until(input, |mut classified| {

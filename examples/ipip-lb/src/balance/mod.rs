@@ -64,7 +64,6 @@ use hotloop::packet::ipip::Identifications;
 use hotloop::packet::seed::Seed;
 use hotloop::stage::{Error, drop_reasons};
 use marking::Marking;
-use plain::LastService;
 use quanta::Clock;
 use rate_limit::{Budget, Window};
 use schedule::Schedule;
@@ -184,7 +183,6 @@ struct Worker<P> {
     link: [u8; 12],
     connections: Connections,
     schedule: Schedule,
-    last_service: LastService,
     fragments: Fragments<P>,
     seed: Seed,
     ports: Ports,
@@ -223,7 +221,6 @@ impl<P> Balance<P> {
             link: egresses.backends.addresses(),
             connections: connections.journalling(journal_max),
             schedule,
-            last_service: LastService::default(),
             fragments: Fragments::new(),
             seed: settings.hashes.seed(),
             ports: Ports::default(),

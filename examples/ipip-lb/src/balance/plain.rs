@@ -16,32 +16,6 @@ use hotloop::packet::flow_key::{FlowKey, FlowKeyV4};
 use hotloop::packet::ip::protocol;
 use hotloop::stage::{Carries, Classified, Instant};
 
-/// The service that was found last: in a burst, new connections are often to the same.
-#[derive(Debug, Default)]
-pub(super) struct LastService {
-    /// Address, port and protocol of the packet; 0 at the start of a burst, and of no packet of TCP or UDP.
-    key: u64,
-    index: usize,
-}
-
-impl LastService {
-    /// The service of a packet in this burst. All calls between two [`default`](Self::default) are with the same table.
-    #[inline(always)]
-    pub(super) fn find<'s>(
-        &mut self,
-        services: &'s ServiceTable,
-        key: &FlowKeyV4,
-    ) -> Option<&'s Service> {
-        let address = u64::from(key.destination().to_bits());
-        let port = u64::from(key.destination_port());
-        let of_packet = address << 32 | port << 8 | u64::from(key.protocol());
-        if of_packet != self.key {
-            *self = Self { key: of_packet, index: services.index_of_v4(key)? };
-        }
-        services.all().get(self.index)
-    }
-}
-
 impl<P: PacketBuf + Carries> Worker<P> {
     /// Encapsulates the packet at `index` of the burst, and enters its connection, where it is the first one of
     /// it and its service chooses by the hash of the flow.
@@ -64,7 +38,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         if !services.begins_plainly() {
             return Err(None);
         }
-        let Some(service) = self.last_service.find(services, &key) else { return Err(None) };
+        let Some(service) = services.service_of_v4(&key) else { return Err(None) };
         if service.scheduler != Scheduler::Maglev {
             return Err(None);
         }

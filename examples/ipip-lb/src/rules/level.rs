@@ -18,8 +18,8 @@ pub trait Bits: Copy + Eq + Default + BitAnd<Output = Self> {
 /// Odd, and without any order in its bits: 2^64 divided by the golden ratio.
 const SPREADER: u64 = 0x9E37_79B9_7F4A_7C15;
 
-#[inline]
-const fn spread(number: u64) -> u64 {
+#[inline(always)]
+pub const fn spread(number: u64) -> u64 {
     let product = number.wrapping_mul(SPREADER);
     (product ^ (product >> 32)).wrapping_mul(SPREADER)
 }

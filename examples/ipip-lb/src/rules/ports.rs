@@ -56,7 +56,7 @@ impl PortTable {
 }
 
 /// Into how many pieces all ports may be divided before there are pages for them.
-const PIECES_MAX: usize = 16;
+pub const PIECES_MAX: usize = 16;
 
 /// A page has the ports of one high byte, and so many pages a directory.
 const PAGE_PORTS: usize = 256;

@@ -140,6 +140,10 @@ fn assert_agree(services: &[Service], rules: &Rules, address: IpAddr, ports: &[u
             let expected = naive(services, |it| holds(it) && takes(it, protocol, port));
             let found = rules.find(address, protocol, port);
             assert_eq!(found, expected, "{address} {protocol} {port:?}");
+            if let (IpAddr::V4(address), TCP | UDP, Some(port)) = (address, protocol, port) {
+                let found = rules.find_v4(address, protocol, port);
+                assert_eq!(found, expected, "{address} {protocol} {port}, by one probe");
+            }
         }
     }
 }
@@ -227,8 +231,9 @@ fn a_hundred_thousand_services_are_found_as_soon_as_a_handful() {
         assert_eq!(rules.v4.len(), 1);
         let mut probe_count = 0;
         for index in 0..100_000 {
-            let address = Ipv4Addr::from_bits(network(index)).into();
-            assert_eq!(rules.find(address, TCP, Some(80)), Some(index as usize));
+            let address = Ipv4Addr::from_bits(network(index));
+            assert_eq!(rules.find(IpAddr::V4(address), TCP, Some(80)), Some(index as usize));
+            assert_eq!(rules.find_v4(address, TCP, 80), Some(index as usize));
             probe_count += rules.v4[0].probe_count(network(index));
         }
         assert!(probe_count < 200_000, "{probe_count} slots looked at, in steps of {step}");

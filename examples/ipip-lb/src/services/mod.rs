@@ -237,10 +237,12 @@ impl ServiceTable {
         self.service_of(key.destination(), key.protocol(), key.destination_port())
     }
 
-    /// The index among [all](Self::all) of the service of a flow of IPv4 from a client.
+    /// The service of a flow of TCP or UDP in IPv4 from a client.
     #[inline(always)]
-    pub(crate) fn index_of_v4(&self, key: &FlowKeyV4) -> Option<usize> {
-        self.index_of(key.destination().into(), key.protocol(), key.destination_port())
+    pub(crate) fn service_of_v4(&self, key: &FlowKeyV4) -> Option<&Service> {
+        let index =
+            self.rules.find_v4(key.destination(), key.protocol(), key.destination_port())?;
+        self.services.get(index)
     }
 
     /// The most specific service of the longest prefix that `address` lies in, whatever its protocol
