@@ -148,6 +148,20 @@ impl<K: Key, V> Table<K, V> {
         if self.uses_hints { self.find_hinted(key, hint, now) } else { self.find_quick(key, now) }
     }
 
+    /// Whether [`hint_burst`](Self::hint_burst) makes hints: not of a table whose entries stay in the second-level cache.
+    #[inline(always)]
+    pub const fn makes_hints(&self) -> bool {
+        self.uses_hints
+    }
+
+    /// As [`find`](Self::find) without a hint, for callers that have asked whether the table
+    /// [makes hints](Self::makes_hints), once for all packets of a burst.
+    #[inline(always)]
+    pub fn find_unhinted(&mut self, key: &K, now: impl Into<u64>) -> Option<&V> {
+        let now = self.clock.advance(now.into());
+        self.find_quick(key, now)
+    }
+
     /// The value that a hint leads to: most likely that of its key, maybe another one. It does not count
     /// as seen. For prefetching what values refer to, before [`find`](Self::find) reads them. `None`
     /// where [`hint_burst`](Self::hint_burst) does nothing.
@@ -162,8 +176,7 @@ impl<K: Key, V> Table<K, V> {
     fn find_quick(&self, key: &K, now: u32) -> Option<&V> {
         let view = self.store.view();
         let hash = view.hash(key);
-        let first = view.first(hash);
-        let group = view.group(first);
+        let (first, group) = view.first_group(hash);
         let Some(slot) = Native::matches(group, hash.tag()).first() else {
             return if group.overflow() == 0 { None } else { self.find_anywhere(*key, now) };
         };

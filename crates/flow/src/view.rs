@@ -36,6 +36,7 @@ impl Hash {
 /// The parts of a [`Store`](crate::store::Store), in as many registers: not reached through a
 /// pointer again after each write to memory.
 pub(crate) struct View<'a, K, V> {
+    /// Invariant: not empty, as the store's are not.
     pub(crate) control: &'a [Group],
     pub(crate) entries: &'a [Entry<K, V>],
     pub(crate) hands: &'a [Cell<Hand>],
@@ -68,6 +69,18 @@ impl<'a, K: Key, V> View<'a, K, V> {
     #[inline(always)]
     pub(crate) fn first(self, hash: Hash) -> usize {
         (((hash.0 >> 32) * self.control.len() as u64) >> 32) as usize
+    }
+
+    /// That group's number, and itself.
+    #[inline(always)]
+    pub(crate) fn first_group(self, hash: Hash) -> (usize, &'a Group) {
+        let first = self.first(hash);
+        #[cfg(test)]
+        lines::note_group(first);
+        debug_assert!(first < self.control.len());
+        // SAFETY: 1. `first` is below the number of groups: it is the upper half of a product of that number and
+        // of one below 2^32. 2. There are groups, by the field's invariant.
+        (first, unsafe { self.control.get_unchecked(first) })
     }
 
     /// The group where it goes else: another one, where there are two.

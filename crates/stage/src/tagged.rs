@@ -37,6 +37,13 @@ impl<P: PacketBuf, M: Copy + FromBytes + Immutable + IntoBytes> Tagged<P, M> {
         Self { packet, tag: PhantomData }
     }
 
+    /// Takes what is in the packet's metadata for the value: of a packet that has got one before, or that gets one
+    /// before it is asked.
+    #[inline(always)]
+    pub const fn assume(packet: P) -> Self {
+        Self { packet, tag: PhantomData }
+    }
+
     /// Reads the value.
     #[inline]
     pub fn tag(&self) -> M {

@@ -94,6 +94,15 @@ impl Ports {
         (cut.swap(0, Ordering::Relaxed) != 0).then_some((port, bytes))
     }
 
+    /// What a packet is, at the station that received it, [without hashes](Layout::at): only new connections need
+    /// one, and shards where there are several workers. A frame for another station is
+    /// [foreign](Layout::is_foreign).
+    #[inline(always)]
+    pub(crate) fn layout_of<P: PacketBuf>(&self, packet: &P) -> Layout {
+        let station = &self.stations[ingress_index(packet)];
+        Layout::at(packet.data(), packet.len_bytes(), station)
+    }
+
     /// Whether any port is a VLAN.
     #[must_use]
     pub fn has_vlans(&self) -> bool {
@@ -142,20 +151,25 @@ pub fn hash(frame: &[u8], layout: Layout, seed: &Seed) -> u32 {
     layout.key(frame).map_or(0, |key| seed.hash(&key))
 }
 
-/// The stage that classifies each packet, at the station that received it, [without hashes](Layout::at):
-/// only new connections need one, and shards where there are several workers. It drops none: a frame for
-/// another station is [foreign](Layout::is_foreign).
+/// The stage that classifies each packet: see [`Ports::layout_of`]. It drops none. Where one core does all the work,
+/// it leaves that to the balancer, which then looks at each packet once.
 #[derive(Debug)]
 pub struct Classify {
-    /// By the low byte of the port's number; in place, which spares each packet a load.
-    stations: [Station; PORTS_MAX],
+    /// `None` where the balancer classifies.
+    ports: Option<Ports>,
 }
 
 impl Classify {
     /// Classifies what comes by these ports.
     #[must_use]
     pub fn new(ports: &Ports) -> Self {
-        Self { stations: *ports.stations }
+        Self { ports: Some(ports.clone()) }
+    }
+
+    /// Leaves it to the [balancer](crate::balance::Balance::classifying).
+    #[must_use]
+    pub const fn later() -> Self {
+        Self { ports: None }
     }
 }
 
@@ -171,10 +185,12 @@ impl<P: PacketBuf> BurstStage<P> for Classify {
         input: &mut Burst<P>,
         out: &mut Output<'_, Classified<P>>,
     ) {
-        out.map(input, |packet| {
-            let station = &self.stations[ingress_index(&packet)];
-            let layout = Layout::at(packet.data(), packet.len_bytes(), station);
-            Some(Tagged::new(packet, layout))
-        });
+        match &self.ports {
+            Some(ports) => out.map(input, |packet| {
+                let layout = ports.layout_of(&packet);
+                Some(Tagged::new(packet, layout))
+            }),
+            None => out.map(input, |packet| Some(Tagged::assume(packet))),
+        }
     }
 }

@@ -200,6 +200,24 @@ impl Connections {
         self.v4.found(key, index, now)
     }
 
+    /// As [`found_v4`](Self::found_v4), where [`hint_burst`](Self::hint_burst) does nothing.
+    #[inline(always)]
+    #[must_use]
+    pub fn found_v4_unhinted(
+        &mut self,
+        key: &FlowKeyV4,
+        now: Instant,
+    ) -> Option<&(Connection, u32)> {
+        self.v4.found_unhinted(key, now)
+    }
+
+    /// Whether all connections stay in the cache, so that [`hint_burst`](Self::hint_burst) does nothing.
+    #[inline(always)]
+    #[must_use]
+    pub const fn are_cached(&self) -> bool {
+        !self.v4.table.makes_hints()
+    }
+
     /// The connection of the packet at `index` of the burst that hints were made for, which has a packet
     /// now: of whole TCP and UDP packets outside tunnels. Whether others are for their connections is yet
     /// to be seen, and to look these up would keep them from being forgotten. `None` as well for a packet

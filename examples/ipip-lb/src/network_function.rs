@@ -263,7 +263,12 @@ impl NetworkFunction {
     // each would name the chain before once more, and programs would grow by that.
 
     fn classify(&self) -> impl Fn(&Core) -> Classify {
-        |_| Classify::new(&self.ports)
+        |_| if self.is_one_core() { Classify::later() } else { Classify::new(&self.ports) }
+    }
+
+    /// Whether one core does everything, so that no shard is asked for.
+    fn is_one_core(&self) -> bool {
+        self.deployment.is_run_to_completion() && self.deployment.core_count() == 1
     }
 
     fn balance_by<P: PacketBuf>(
@@ -305,6 +310,7 @@ impl NetworkFunction {
         let probing = mailbox.zip(create).map(|(mailbox, create)| Probing::new(mailbox, create));
         let order = self.order.clone().map(|order| InOrder::new(order, core.index()));
         let balance = balance.receiving(self.ports.clone()).probing(probing).in_order(order);
+        let balance = if self.is_one_core() { balance.classifying() } else { balance };
         Ok(balance.timed(Clock::new()))
     }
 }

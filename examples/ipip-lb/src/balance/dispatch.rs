@@ -13,7 +13,7 @@ use hotloop::packet::classify::{Kind, Layout};
 use hotloop::packet::ethernet::{HEADER_BYTES, Station};
 use hotloop::packet::ip::{Fragment, is_host, is_truncated};
 use hotloop::packet::ipip::{self, DecapsulateError};
-use hotloop::stage::{Carries, Classified};
+use hotloop::stage::Carries;
 
 /// ICMPv6's types of neighbour discovery and of multicast listeners (RFC 4861, RFC 2710, RFC 3810):
 /// they are between neighbours, and for no backend.
@@ -29,12 +29,10 @@ impl<P: PacketBuf + Carries> Worker<P> {
     pub(super) fn dispatch(
         &mut self,
         turn: &mut Turn<'_, '_, '_, P>,
-        classified: Classified<P>,
+        (packet, layout): (P, Layout),
         index: usize,
         found: Option<(Handle, u64)>,
     ) {
-        let layout = classified.tag();
-        let packet = classified.packet;
         // Nearly all of these begin or end connections. Most of what follows can't hold of them.
         if let Some(key) = layout.fast_key_v4(packet.data())
             && let Some(service) = turn.services.service_of_v4(&key)

@@ -122,44 +122,19 @@ impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
         input: &mut Burst<Classified<P>>,
         out: &mut Output<'_, Routed<P, Route>>,
     ) {
-        let (now, count) = (cx.now(), input.len());
         self.spare.packets_came();
-        if self.services.current().blocked().is_some() {
+        let has_blocked = self.services.current().blocked().is_some();
+        if self.classifies && self.state.connections.are_cached() && !has_blocked {
+            return self.run::<true>(cx, input, out, false);
+        }
+        if self.classifies {
+            self.classify(input);
+        }
+        if has_blocked {
             self.drop_blocked(cx, input);
         }
         let are_prefetched = self.state.connections.hint_burst(input.as_slice());
-        let (services, counts) = (self.services.current(), &self.counts[self.worker]);
-        // Where the connections stay in the cache by themselves, their targets are not many.
-        let prefetches_targets = are_prefetched && services.targets().len() > CACHED_TARGETS_MAX;
-        if prefetches_targets {
-            self.prefetch_targets(input.as_slice());
-        }
-        let route = self.state.egresses.backends.route;
-        let state = &mut self.state;
-        let mut turn = Turn { cx, out, services, counts, may_punt: true };
-        let mut next_index = 0;
-        while let Some((other, found)) = turn.out.map_until(input, |mut classified| {
-            let index = next_index;
-            next_index += 1;
-            if prefetches_targets {
-                state.prefetch_target((services, counts), index + TARGETS_AHEAD, classified.tag());
-            }
-            if state.forward((services, counts), &mut classified, index, now) {
-                return Ok(Routed { packet: classified.packet, route });
-            }
-            match state.begin((services, counts), &mut classified, index, now) {
-                Ok(()) => Ok(Routed { packet: classified.packet, route }),
-                Err(found) => Err((classified, found)),
-            }
-        }) {
-            if let Some(order) = &mut self.order {
-                order.wait_for(next_index - 1);
-            }
-            state.dispatch(&mut turn, other, next_index - 1, found);
-        }
-        if let Some(order) = &mut self.order {
-            order.burst_done(count);
-        }
+        self.run::<false>(cx, input, out, are_prefetched);
     }
 
     #[inline]
@@ -211,6 +186,68 @@ impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
 }
 
 impl<P: PacketBuf + Carries> Balance<P> {
+    /// Balances a burst. Where it is `AT_ONCE`, its packets were not classified, and all connections stay in the cache:
+    /// then each packet is looked at once.
+    #[inline(always)]
+    fn run<const AT_ONCE: bool>(
+        &mut self,
+        cx: &mut Cx<'_, BalanceDrop>,
+        input: &mut Burst<Classified<P>>,
+        out: &mut Output<'_, Routed<P, Route>>,
+        are_prefetched: bool,
+    ) {
+        let (now, count) = (cx.now(), input.len());
+        let (services, counts) = (self.services.current(), &self.counts[self.worker]);
+        // Where the connections stay in the cache by themselves, their targets are not many.
+        let prefetches_targets = are_prefetched && services.targets().len() > CACHED_TARGETS_MAX;
+        if prefetches_targets {
+            self.prefetch_targets(input.as_slice());
+        }
+        let (route, link) = (self.state.egresses.backends.route, self.state.link);
+        let state = &mut self.state;
+        let mut turn = Turn { cx, out, services, counts, may_punt: true };
+        let mut next_index = 0;
+        while let Some((other, found)) = turn.out.map_until(input, |classified| {
+            // Without hints, the place in the burst does not matter.
+            let index = next_index;
+            next_index += usize::from(!AT_ONCE);
+            let layout = match AT_ONCE {
+                true => state.ports.layout_of(&classified.packet),
+                false => classified.tag(),
+            };
+            let mut packet = classified.packet;
+            if prefetches_targets {
+                state.prefetch_target((services, counts), index + TARGETS_AHEAD, layout);
+            }
+            let with = (services, counts, &link);
+            if state.forward::<AT_ONCE>(with, (&mut packet, layout), (index, now)) {
+                return Ok(Routed { packet, route });
+            }
+            match state.begin((services, counts), (&mut packet, layout), index, now) {
+                Ok(()) => Ok(Routed { packet, route }),
+                Err(found) => Err(((packet, layout), found)),
+            }
+        }) {
+            let index = count - 1 - input.len();
+            if let Some(order) = &mut self.order {
+                order.wait_for(index);
+            }
+            state.dispatch(&mut turn, other, index, found);
+        }
+        if let Some(order) = &mut self.order {
+            order.burst_done(count);
+        }
+    }
+
+    /// Leaves in each packet of a burst what it is.
+    #[inline(never)]
+    fn classify(&self, input: &mut Burst<Classified<P>>) {
+        for classified in input.as_mut_slice() {
+            let layout = self.state.ports.layout_of(&classified.packet);
+            classified.packet.set_metadata(layout.to_metadata());
+        }
+    }
+
     /// Goes over to the newest service table.
     fn update_services(&mut self, now: Instant) {
         if self.services.take_up() {
@@ -248,20 +285,21 @@ impl<P: PacketBuf + Carries> Worker<P> {
     }
 
     /// Encapsulates the packet at `index` of the burst if its connection is known and does not change by
-    /// it. Returns whether it did: any other packet is as it was.
+    /// it. Returns whether it did: any other packet is as it was. `AT_ONCE`: see [`Balance::run`].
     #[inline(always)]
-    fn forward(
+    fn forward<const AT_ONCE: bool>(
         &mut self,
-        (services, counts): (&ServiceTable, &WorkerCounts),
-        classified: &mut Classified<P>,
-        index: usize,
-        now: Instant,
+        (services, counts, link): (&ServiceTable, &WorkerCounts, &[u8; 12]),
+        (packet, layout): (&mut P, Layout),
+        (index, now): (usize, Instant),
     ) -> bool {
-        let Self { connections, link, identifications, .. } = self;
-        let layout = classified.tag();
-        let packet = &mut classified.packet;
+        let Self { connections, identifications, .. } = self;
         if let Some(key) = layout.fast_key_v4(packet.data()) {
-            if let Some((connection, hash)) = connections.found_v4(&key, index, now)
+            let found = match AT_ONCE {
+                true => connections.found_v4_unhinted(&key, now),
+                false => connections.found_v4(&key, index, now),
+            };
+            if let Some((connection, hash)) = found
                 && let Some(front) = packet.data().first_chunk()
                 && connection.is_unmoved_by(fast_flags(front))
                 && let Some(target) = services.active(connection.target)
@@ -275,7 +313,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
                 return false;
             }
         }
-        self.forward_any((services, counts), classified, index, now)
+        self.forward_any((services, counts), (packet, layout), (index, now))
     }
 
     /// [`forward`](Self::forward) for any packet.
@@ -283,12 +321,9 @@ impl<P: PacketBuf + Carries> Worker<P> {
     fn forward_any(
         &mut self,
         (services, counts): (&ServiceTable, &WorkerCounts),
-        classified: &mut Classified<P>,
-        index: usize,
-        now: Instant,
+        (packet, layout): (&mut P, Layout),
+        (index, now): (usize, Instant),
     ) -> bool {
-        let layout = classified.tag();
-        let packet = &mut classified.packet;
         let frame = packet.data();
         let Self { connections, link, identifications, seed, .. } = self;
         if let Some(connection) = connections.found(index, layout, frame, now)

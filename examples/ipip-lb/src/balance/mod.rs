@@ -170,6 +170,8 @@ pub struct Balance<P> {
     queries: Queries,
     exchanges: Exchanges,
     spare: SpareTime,
+    /// Whether packets come without their layouts.
+    classifies: bool,
     /// Its place in a capture that is replayed, where workers share limits.
     order: Option<InOrder>,
     state: Worker<P>,
@@ -233,13 +235,21 @@ impl<P> Balance<P> {
         };
         let (queries, exchanges) = (Queries::new(mailbox), Exchanges::new(sharing));
         let spare = SpareTime::default();
-        Ok(Self { services, counts, worker, queries, exchanges, spare, order: None, state })
+        let (classifies, order) = (false, None);
+        Ok(Self { services, counts, worker, queries, exchanges, spare, classifies, order, state })
     }
 
     /// With what holds for the ports that packets come by.
     #[must_use]
     pub fn receiving(mut self, ports: Ports) -> Self {
         self.state.ports = ports;
+        self
+    }
+
+    /// With packets that nothing before it has classified.
+    #[must_use]
+    pub fn classifying(mut self) -> Self {
+        self.classifies = true;
         self
     }
 

@@ -14,7 +14,7 @@ use hotloop::packet::PacketBuf;
 use hotloop::packet::classify::Layout;
 use hotloop::packet::flow_key::{FlowKey, FlowKeyV4};
 use hotloop::packet::ip::protocol;
-use hotloop::stage::{Carries, Classified, Instant};
+use hotloop::stage::{Carries, Instant};
 
 impl<P: PacketBuf + Carries> Worker<P> {
     /// Encapsulates the packet at `index` of the burst, and enters its connection, where it is the first one of
@@ -27,13 +27,11 @@ impl<P: PacketBuf + Carries> Worker<P> {
     pub(super) fn begin(
         &mut self,
         (services, counts): (&ServiceTable, &WorkerCounts),
-        classified: &mut Classified<P>,
+        (packet, layout): (&mut P, Layout),
         index: usize,
         now: Instant,
     ) -> Result<(), Option<(Handle, u64)>> {
         self.connections.prefetch_new(index + 1);
-        let layout = classified.tag();
-        let packet = &mut classified.packet;
         let Some(key) = layout.fast_key_v4(packet.data()) else { return Err(None) };
         if !services.begins_plainly() {
             return Err(None);

@@ -41,6 +41,12 @@ impl<K: Key + Into<FlowKey>, H: Copy> Family<K, H> {
         self.table.find(key, self.hints.at(index), now.as_ns())
     }
 
+    /// [`found`](Self::found), of a table that makes no hints.
+    #[inline(always)]
+    pub(super) fn found_unhinted(&mut self, key: &K, now: Instant) -> Option<&(Connection, H)> {
+        self.table.find_unhinted(key, now.as_ns())
+    }
+
     #[inline(always)]
     pub(super) fn likely_target(&self, index: usize) -> Option<TargetId> {
         let (connection, _) = self.table.likely_value(self.hints.at(index))?;

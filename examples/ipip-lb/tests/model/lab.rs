@@ -90,7 +90,9 @@ impl Lab {
             sharing: None,
             table_seed: None,
         });
-        let bench = bench_burst(balance.expect("memory for few connections"));
+        let balance = balance.expect("memory for few connections");
+        // Packets are classified before, or by the balancer.
+        let bench = bench_burst(if worker == 0 { balance.classifying() } else { balance });
         let connections_max = config.balancer.connections_max;
         Self { bench, counts, worker, builder, publisher, connections_max }
     }
