@@ -151,8 +151,8 @@ pub fn hash(frame: &[u8], layout: Layout, seed: &Seed) -> u32 {
     layout.key(frame).map_or(0, |key| seed.hash(&key))
 }
 
-/// The stage that classifies each packet: see [`Ports::layout_of`]. It drops none. Where one core does all the work,
-/// it leaves that to the balancer, which then looks at each packet once.
+/// The stage that classifies each packet, at the station that received it, [without hashes](Layout::at). It drops none.
+/// Where one core does all the work, it leaves that to the balancer, which then looks at each packet once.
 #[derive(Debug)]
 pub struct Classify {
     /// `None` where the balancer classifies.
