@@ -104,6 +104,8 @@
 //!   is [`Backend::Avx2`], and none is made where the processor hasn't got it.
 //! - `prefetch.rs`, one block for each kind of processor: a prefetch never faults, whatever the
 //!   address.
+//! - `view.rs`, one block: a key's first group is taken by an index that a multiplication keeps below the number of
+//!   groups, of which every table has one.
 
 mod clock;
 mod config;
