@@ -15,6 +15,8 @@
 //! does one see where the memory of a process happens to lie. So each quarter of a run is a process of its own,
 //! or several ([`Instrument`]).
 
+mod side;
+
 use crate::cores::Pair;
 use crate::distance::{Distance, Lines};
 use crate::figure::{Figure, KeptMin, QUARTER_COUNT, median};
@@ -26,14 +28,8 @@ use crate::watch::{Switches, calibration_ns};
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
-/// How long a slice takes.
-const SLICE: Duration = Duration::from_micros(400);
-
-/// The least that a warm-up takes.
-const WARM_UP_MIN: Duration = Duration::from_micros(50);
-
-/// Slices of one turn, where the warm-up takes longer than a slice: never more.
-const TURN_SLICES_MAX: u64 = 32;
+pub use side::Side;
+use side::TURN_SLICES_MAX;
 
 /// The most operations of a warm-up that is for the caches alone: those of large tables touch two cache lines each,
 /// together as much as the caches hold. Whatever is read more than once in so many operations is there again.
@@ -62,20 +58,6 @@ pub struct Contest<'a> {
     random: Random,
 }
 
-/// One way of doing the work.
-pub struct Side<'a> {
-    name: String,
-    play: Box<dyn FnMut(u64) -> Duration + 'a>,
-    reset: Option<Box<dyn FnMut() + 'a>>,
-    /// Operations of a warm-up.
-    pass: u64,
-    slice_ops: u64,
-    turn_slices: u64,
-    slices: Vec<Slice>,
-    /// Where `play` leaves the nanoseconds of each burst, where it does.
-    bursts: Option<&'a Bursts>,
-}
-
 /// The nanoseconds of each burst of a slice.
 pub type Bursts = RefCell<Vec<u32>>;
 
@@ -88,66 +70,6 @@ pub struct Outcome {
     distance: Option<Distance>,
     /// Instructions an operation, by side, where they were counted.
     pub(crate) instructions: Vec<Option<f64>>,
-}
-
-impl<'a> Side<'a> {
-    /// A side. `play` does about as many operations as its argument says, and returns how long
-    /// exactly that many would have taken.
-    pub fn new(name: &str, play: impl FnMut(u64) -> Duration + 'a) -> Self {
-        Self {
-            name: name.to_owned(),
-            play: Box::new(play),
-            reset: None,
-            pass: 0,
-            slice_ops: 0,
-            turn_slices: 1,
-            slices: Vec::new(),
-            bursts: None,
-        }
-    }
-
-    /// `play` appends the nanoseconds of each burst to `bursts`.
-    #[must_use]
-    pub const fn bursts(mut self, bursts: &'a Bursts) -> Self {
-        self.bursts = Some(bursts);
-        self
-    }
-
-    /// Operations that go over the working set once: the warm-up of a turn, where they take longer than
-    /// 50 µs. A turn then has as many slices as take about as long, up to 32.
-    #[must_use]
-    pub const fn pass(mut self, ops: u64) -> Self {
-        self.pass = ops;
-        self
-    }
-
-    /// Is called before each turn, uncounted.
-    #[must_use]
-    pub fn reset(mut self, reset: impl FnMut() + 'a) -> Self {
-        self.reset = Some(Box::new(reset));
-        self
-    }
-
-    /// Determines how many operations a slice has, and how many the warm-up.
-    fn calibrate(&mut self) {
-        self.clear();
-        let mut ops = 64;
-        while (self.play)(ops) < SLICE / 4 {
-            ops *= 2;
-        }
-        let times = (0..8).map(|_| (self.play)(ops));
-        let op_s = times.min().unwrap_or(SLICE).as_secs_f64() / ops as f64;
-        let ops_of = |time: Duration| ((time.as_secs_f64() / op_s) as u64).max(1);
-        self.slice_ops = ops_of(SLICE);
-        self.pass = self.pass.max(ops_of(WARM_UP_MIN));
-        self.turn_slices = (self.pass / self.slice_ops).clamp(1, TURN_SLICES_MAX);
-    }
-
-    fn clear(&mut self) {
-        if let Some(reset) = &mut self.reset {
-            reset();
-        }
-    }
 }
 
 impl<'a> Contest<'a> {
@@ -252,7 +174,7 @@ impl<'a> Contest<'a> {
         let Self { sides, lines, .. } = self;
         let side = &mut sides[index];
         side.clear();
-        (side.play)(side.pass);
+        side.warm_up();
         let mut line_before_ns = lines.as_ref().map(Lines::trip_ns);
         for _ in 0..side.turn_slices {
             // A pair counts its own: this thread waits between its runs.
@@ -263,7 +185,7 @@ impl<'a> Contest<'a> {
             side.bursts.inspect(|bursts| bursts.borrow_mut().clear());
             let taken = (side.play)(side.slice_ops);
             let calibration_ns = calibration_ns().max(before_ns);
-            let was_switched = switch_count() != count;
+            let was_switched = !side.sleeps && switch_count() != count;
             let line_ns = lines.as_ref().map(Lines::trip_ns);
             let distance = line_before_ns.zip(line_ns).and_then(|(a, b)| Distance::of(a, b));
             line_before_ns = line_ns;

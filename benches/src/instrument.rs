@@ -88,6 +88,12 @@ pub fn come_first() {
     let _ = setpriority_process(None, NICENESS);
 }
 
+/// Whether this process starts those that play parts of the run, and is none of them.
+#[must_use]
+pub fn is_first_process() -> bool {
+    !env::args().any(|word| word.starts_with(SLICES_FLAG) || word.starts_with(COUNT_FLAG))
+}
+
 impl Instrument {
     /// As the command line has it: criterion's arguments where `takes_criterions`. Where the run is `in_parts`, other
     /// processes play all but the last before this returns.

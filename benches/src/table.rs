@@ -127,7 +127,8 @@ pub fn markdown(table: &Table) -> String {
 }
 
 /// `target/bench`, where cargo builds.
-fn folder() -> PathBuf {
+#[must_use]
+pub fn folder() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     let default = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target");
     target.unwrap_or_else(default).join("bench")

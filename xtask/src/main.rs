@@ -49,7 +49,7 @@ enum Task {
     /// libpcap. Installs what is missing with apt, dnf, pacman or zypper, through sudo where that is
     /// needed. Where it cannot install, it prints the command to run, and the exit code is 2.
     Setup {
-        /// Also what only the benchmarks need (dpdk-testpmd, valgrind, ip)
+        /// Also what only the benchmarks need (dpdk-testpmd, valgrind, ip, clang, libbpf)
         #[arg(long)]
         bench: bool,
         /// Also what only the fuzzer needs (a C++ compiler)
@@ -97,6 +97,10 @@ enum Task {
     /// The group `growth` compares the balancer with itself: hits with more and more connections,
     /// services or backends. It takes up to 13 GB of memory, and draws a picture. The group `sessions` has a
     /// balancer share its sessions with a peer: what that costs bursts, control and the network.
+    ///
+    /// The group `katran` compares the balancer with Katran's XDP program in the kernel, whose source it compiles: the
+    /// environment variable KATRAN names a clone of https://github.com/facebookincubator/katran. It needs root, and
+    /// what `setup --bench` installs; where something is missing, the table says what.
     ///
     /// The group `udp` receives UDP datagrams through the kernel's sockets, one way after the other, and
     /// then in poll mode, between two network namespaces; it draws a chart. The group `deployments` does the
@@ -207,8 +211,7 @@ fn run(task: Task) -> Result<(), Failure> {
     let workspace = Workspace::enter()?;
     match task {
         Task::Setup { bench, fuzz, tests, cluster, list } => {
-            let bench: &[Group] =
-                if bench { &[Group::Testpmd, Group::Valgrind, Group::Network] } else { &[] };
+            let bench: &[Group] = if bench { &bench::ALL_NEEDS } else { &[] };
             let fuzz: &[Group] = if fuzz { &[Group::Fuzz] } else { &[] };
             let tests: &[Group] = if tests { &setup::TESTS } else { &[] };
             let cluster: &[Group] = if cluster { &demo::CLUSTER } else { &[] };

@@ -4,6 +4,7 @@
 pub mod buffer;
 pub mod floor;
 pub mod forward;
+pub mod katran;
 pub mod lines;
 pub mod parse;
 pub mod rte_hash;

@@ -16,6 +16,8 @@ pub enum Group {
     Testpmd,
     /// Benchmarks that count instructions.
     Valgrind,
+    /// Benchmarks against Katran.
+    Katran,
     /// The fuzzer.
     Fuzz,
     /// Tests against programs that operators use.
@@ -53,7 +55,7 @@ const fn part(
 
 /// All parts.
 #[rustfmt::skip]
-pub const PARTS: [Part; 23] = [
+pub const PARTS: [Part; 26] = [
     part("pkg-config", Group::Build, "pc --version",
         ["pkg-config", "pkgconf-pkg-config", "pkgconf", "pkgconf-pkg-config"]),
     part("a C compiler with the C library's headers", Group::Build,
@@ -79,6 +81,11 @@ pub const PARTS: [Part; 23] = [
         ["dpdk-dev", "dpdk", "dpdk", "dpdk"]),
     part("valgrind, which counts instructions", Group::Valgrind, "command -v valgrind",
         ["valgrind"; 4]),
+    part("clang, which compiles Katran, a peer of the benchmarks", Group::Katran, "command -v clang",
+        ["clang"; 4]),
+    part("llc (LLVM), which makes BPF of it", Group::Katran, "command -v llc", ["llvm"; 4]),
+    part("libbpf's headers and library, which load it", Group::Katran, "pc --libs libbpf",
+        ["libbpf-dev", "libbpf-devel", "libbpf", "libbpf-devel"]),
     part("a C++ compiler, which builds the fuzzer", Group::Fuzz, "command -v ${CXX:-c++}",
         ["g++", "gcc-c++", "gcc", "gcc-c++"]),
     part("prometheus with promtool, which tests scrape metrics with", Group::Tests,

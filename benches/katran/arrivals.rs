@@ -1,0 +1,101 @@
+//! New connections beside a million others, each of which both balancers enter.
+
+use crate::bed::{Bed, LazyBed, Setup};
+use crate::lazy::LazyKatran;
+use crate::objects::Objects;
+use crate::{BACKEND_COUNT, COUNTED_FLOWS, DRIVER, KATRAN, OURS, SERVICE_COUNT, UNIT, WARM_COUNT};
+use crate::{net, settings};
+use hotloop_benches::contest::{Contest, Outcome, Side};
+use hotloop_benches::peers::katran::Katran;
+use hotloop_benches::row::Row;
+use hotloop_benches::table::Table;
+use hotloop_benches::traffic::SYN;
+use std::cell::Cell;
+use std::time::Duration;
+
+/// Connections that are established throughout.
+const FLOW_COUNT: u32 = 1_000_000;
+
+/// New flows before those that are measured.
+const TURN_FLOWS: u64 = 50_000;
+
+/// How many of the last connections Katran has to know at the end.
+const KNOWN_COUNT: u32 = 1_000;
+
+/// As with hits of few connections.
+const AIM: f64 = 5.0;
+
+/// Both balancers, and the next flow that each has never seen.
+pub struct Measured<'a> {
+    flow_count: u32,
+    ours: LazyBed<'a>,
+    ours_next: Cell<u32>,
+    katran: LazyKatran,
+    katran_next: Cell<u32>,
+    is_counting: bool,
+}
+
+impl Measured<'_> {
+    pub fn new(objects: &Objects, is_counting: bool) -> Self {
+        let flow_count = if is_counting { COUNTED_FLOWS } else { FLOW_COUNT };
+        let connections_max = 2 * flow_count;
+        let setup = Setup {
+            backend_count: BACKEND_COUNT,
+            connections_max,
+            ..Setup::hits(SERVICE_COUNT, flow_count)
+        };
+        // Katran's connections end only when others take their places: its table is full from the beginning.
+        let katran =
+            LazyKatran::new(&objects.unlimited, settings(connections_max), connections_max, false);
+        Self {
+            flow_count,
+            ours: LazyBed::new(move || Bed::balancer(&setup)),
+            ours_next: Cell::new(flow_count + 64),
+            katran,
+            katran_next: Cell::new(connections_max),
+            is_counting,
+        }
+    }
+
+    /// Both balancers, and Katran's driver.
+    pub fn contest(&self) -> Contest<'_> {
+        let forget = || self.ours.with(|bed| bed.forget(self.flow_count));
+        let ours = Side::new(OURS, |count| self.arrive(count)).reset(forget).pass(TURN_FLOWS);
+        let contest = Contest::new("katran/arrivals").with(ours).twice_as_often();
+        if self.is_counting {
+            return contest;
+        }
+        let katran = |count| {
+            let first = self.katran_next.get();
+            let flow_count = Katran::packets_of(TURN_FLOWS, count) as u32;
+            self.katran_next.set(first + flow_count);
+            self.katran.play(TURN_FLOWS, count, |it| it.dial_each(first, SYN))
+        };
+        let driver = |count| self.katran.drive(WARM_COUNT, count, |it| it.dial_each(0, SYN));
+        contest.with(Side::new(KATRAN, katran).sleeps()).with(Side::new(DRIVER, driver).sleeps())
+    }
+
+    /// The time of a SYN of each of so many new flows.
+    fn arrive(&self, count: u64) -> Duration {
+        let first = self.ours_next.replace(self.ours_next.get() + count as u32 + 64);
+        self.ours.with(|bed| {
+            bed.arrive(first, count, SYN);
+            bed.play(count)
+        })
+    }
+
+    /// Checks the counters, shows the outcome, and ends the balancer.
+    pub fn finish(self, table: &mut Table, outcome: Option<&Outcome>) -> Result<(), String> {
+        let failed = |error| format!("new connections: {error}");
+        self.katran.check(true).map_err(failed)?;
+        let last = self.katran_next.get() - KNOWN_COUNT;
+        self.katran.check_known(last, KNOWN_COUNT).map_err(failed)?;
+        if let Some(outcome) = outcome {
+            let (ours, net) = (outcome.figure(OURS), net(outcome));
+            let name = "new connections beside 1M others, from source to sink";
+            let row = Row::time(name, KATRAN, UNIT, (&ours, &net), AIM);
+            table.rows.push(row.counted([outcome.instructions(OURS), None]));
+        }
+        self.ours.finish()
+    }
+}

@@ -1,0 +1,115 @@
+//! Packets of connections that both balancers know.
+
+use crate::bed::{Bed, LazyBed, Setup};
+use crate::lazy::LazyKatran;
+use crate::objects::Objects;
+use crate::{
+    BACKEND_COUNT, COUNTED_FLOWS, DRIVER, HELLO, KATRAN, OURS, SERVICE_COUNT, UNIT, WARM_COUNT,
+};
+use crate::{net, settings};
+use hotloop_benches::contest::{Contest, Outcome, PASS_MAX, Side};
+use hotloop_benches::row::Row;
+use hotloop_benches::table::Table;
+use hotloop_benches::traffic::{ACK, Sizes};
+
+/// How many connections, and how many times as fast as Katran ipip-lb is to be.
+struct Size {
+    name: &'static str,
+    flow_count: u32,
+    /// The whole way from the source to the sink, beside Katran.
+    aim: f64,
+    /// The balancer's own work beside Katran.
+    own_aim: f64,
+}
+
+const SIZES: [Size; 3] = [
+    Size { name: "1K", flow_count: 1 << 10, aim: 5.0, own_aim: 5.0 },
+    Size { name: "64K", flow_count: 1 << 16, aim: 9.0, own_aim: 10.0 },
+    Size { name: "1M", flow_count: 1 << 20, aim: 12.0, own_aim: 13.0 },
+];
+
+/// A size, and its sides.
+pub struct Measured<'a> {
+    size: &'static Size,
+    /// Packets of a warm-up.
+    pass: u64,
+    ours: LazyBed<'a>,
+    hello: LazyBed<'a>,
+    katran: LazyKatran,
+    is_counting: bool,
+}
+
+/// All sizes; but for the largest, where it is to be quick.
+pub fn sizes(objects: &Objects, quick: bool, is_counting: bool) -> Vec<Measured<'static>> {
+    let count = if quick { SIZES.len() - 1 } else { SIZES.len() };
+    SIZES[..count].iter().map(|size| Measured::new(size, objects, is_counting)).collect()
+}
+
+impl Measured<'_> {
+    fn new(size: &'static Size, objects: &Objects, is_counting: bool) -> Self {
+        let few = if is_counting { COUNTED_FLOWS } else { u32::MAX };
+        let flow_count = size.flow_count.min(few);
+        let setup =
+            Setup { backend_count: BACKEND_COUNT, ..Setup::hits(SERVICE_COUNT, flow_count) };
+        let katran =
+            LazyKatran::new(&objects.katran, settings(setup.connections_max), flow_count, true);
+        Self {
+            size,
+            pass: u64::from(flow_count).min(PASS_MAX),
+            ours: LazyBed::new(move || Bed::balancer(&setup)),
+            hello: LazyBed::new(move || Bed::hello_forward(flow_count, Sizes::Small)),
+            katran,
+            is_counting,
+        }
+    }
+
+    /// Both balancers, hello-forward's graph, and Katran's driver.
+    pub fn contest(&self) -> Contest<'_> {
+        let (pass, flow_count) = (self.pass, self.size.flow_count);
+        let ours = Side::new(OURS, |count| self.ours.with(|bed| bed.play(count))).pass(pass);
+        let hello = Side::new(HELLO, |count| self.hello.with(|bed| bed.play(count))).pass(pass);
+        let contest = Contest::new(&format!("katran/hits/{}", self.size.name));
+        let contest = contest.with(ours).with(hello).twice_as_often();
+        if self.is_counting {
+            // Callgrind does not see what the kernel runs.
+            return contest;
+        }
+        let katran =
+            move |count| self.katran.play(pass, count, |it| it.dial_random(flow_count, ACK));
+        let driver =
+            move |count| self.katran.drive(WARM_COUNT, count, |it| it.dial_random(flow_count, ACK));
+        contest.with(Side::new(KATRAN, katran).sleeps()).with(Side::new(DRIVER, driver).sleeps())
+    }
+
+    /// Checks the counters, shows the outcome, and ends the balancers.
+    pub fn finish(self, table: &mut Table, outcome: Option<&Outcome>) -> Result<(), String> {
+        let name = self.size.name;
+        self.katran.check(false).map_err(|error| format!("hits, {name} flows: {error}"))?;
+        if let Some(outcome) = outcome {
+            show(table, self.size, outcome);
+        }
+        self.ours.finish()?;
+        self.hello.finish()
+    }
+}
+
+/// Rows and a note of one size.
+fn show(table: &mut Table, size: &Size, outcome: &Outcome) {
+    let (whole, hello) = (outcome.figure(OURS), outcome.figure(HELLO));
+    let own = whole.with(&hello, |whole, hello| whole - hello);
+    let (driven, driver, net) = (outcome.figure(KATRAN), outcome.figure(DRIVER), net(outcome));
+    let counts = [OURS, HELLO].map(|side| outcome.instructions(side));
+    let own_count = counts[0].zip(counts[1]).map(|(whole, hello)| whole - hello);
+    let Size { name, aim, own_aim, .. } = size;
+    let row = format!("hits, {name} flows, from source to sink");
+    let row = Row::time(&row, KATRAN, UNIT, (&whole, &net), *aim);
+    table.rows.push(row.counted([counts[0], None]));
+    let row = format!("hits, {name} flows, own work");
+    let row = Row::time(&row, KATRAN, UNIT, (&own, &net), *own_aim);
+    table.rows.push(row.counted([own_count, None]));
+    table.notes.push(format!(
+        "hits, {name} flows: {:.1} ns a packet in ipip-lb, {:.1} in hello-forward; {:.1} in Katran with its driver, {:.1} in \
+         the driver alone",
+        whole.value, hello.value, driven.value, driver.value,
+    ));
+}

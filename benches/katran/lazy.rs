@@ -1,0 +1,87 @@
+//! Katran, loaded when it is first used, and the account of its packets.
+
+use hotloop_benches::peers::katran::{Counts, Files, Katran, Settings};
+use std::cell::RefCell;
+use std::time::Duration;
+
+/// Katran with a full table of connections, loaded when it is first used.
+pub struct LazyKatran {
+    loaded: RefCell<Option<Loaded>>,
+    files: Files,
+    settings: Settings,
+    /// How many flows have had a packet before anything is measured.
+    flow_count: u32,
+    /// Whether Katran enters only so many connections a second.
+    is_limited: bool,
+}
+
+struct Loaded {
+    katran: Katran,
+    /// Its counters when its table was full.
+    filled: Counts,
+    /// Packets that came since.
+    packet_count: u64,
+}
+
+impl LazyKatran {
+    pub fn new(files: &Files, settings: Settings, flow_count: u32, is_limited: bool) -> Self {
+        Self { loaded: RefCell::new(None), files: files.clone(), settings, flow_count, is_limited }
+    }
+
+    fn load(&self) -> Result<Loaded, String> {
+        let katran = Katran::open(&self.files, self.settings)?;
+        katran.fill(self.flow_count, self.is_limited)?;
+        let filled = katran.counts()?;
+        Ok(Loaded { katran, filled, packet_count: 0 })
+    }
+
+    fn with<T>(&self, use_it: impl FnOnce(&mut Loaded) -> Result<T, String>) -> T {
+        let mut loaded = self.loaded.borrow_mut();
+        let loaded = loaded.get_or_insert_with(|| self.load().unwrap_or_else(|it| panic!("{it}")));
+        use_it(loaded).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// The time of so many packets through Katran, driver included, after others that warm up. `dial` says of which
+    /// flows.
+    ///
+    /// # Panics
+    /// When Katran can't be loaded, or does not send them.
+    pub fn play(&self, warm_count: u64, count: u64, dial: impl FnOnce(&Katran)) -> Duration {
+        self.with(|it| {
+            dial(&it.katran);
+            it.packet_count += Katran::packets_of(warm_count, count);
+            it.katran.time(warm_count, count, true)
+        })
+    }
+
+    /// As [`play`](Self::play), without Katran: the driver's time.
+    pub fn drive(&self, warm_count: u64, count: u64, dial: impl FnOnce(&Katran)) -> Duration {
+        self.with(|it| {
+            dial(&it.katran);
+            it.katran.time(warm_count, count, false)
+        })
+    }
+
+    /// Checks that Katran sent all packets since its table was full to backends, and that it knew the connections of all of
+    /// them, or of none where these `are_new`.
+    pub fn check(&self, are_new: bool) -> Result<(), String> {
+        let loaded = self.loaded.borrow();
+        let Some(Loaded { katran, filled, packet_count }) = &*loaded else { return Ok(()) };
+        let counts = katran.counts()?;
+        if counts.packets != filled.packets + packet_count {
+            return Err(format!(
+                "Katran counted {counts}, and not {packet_count} packets more than {filled}"
+            ));
+        }
+        counts.check_since(filled, if are_new { *packet_count } else { 0 })
+    }
+
+    /// Checks that Katran knows the connections of so many flows from `first` on.
+    pub fn check_known(&self, first: u32, count: u32) -> Result<(), String> {
+        let loaded = self.loaded.borrow();
+        let Some(Loaded { katran, .. }) = &*loaded else { return Ok(()) };
+        let before = katran.counts()?;
+        katran.send_each(first, count)?;
+        katran.counts()?.check_since(&before, 0)
+    }
+}

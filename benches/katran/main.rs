@@ -1,0 +1,154 @@
+//! ipip-lb beside Katran's XDP program, which the kernel runs by `BPF_PROG_TEST_RUN`: the same frames, as many services,
+//! backends and connections.
+//!
+//! Katran with its driver is one side of a contest, the driver alone another: Katran's own time is the difference. It is
+//! compared with all of ipip-lb's, from source to sink, and with its own work, which is that less what hello-forward takes
+//! between the same two. The environment variable `KATRAN` names Katran's source.
+//!
+//! With `--quick` the million connections are left out, to see whether everything runs.
+#![allow(
+    clippy::print_stderr,
+    clippy::print_stdout,
+    reason = "a benchmark prints its figures, for the project's developers"
+)]
+
+mod arrivals;
+#[allow(dead_code, reason = "it is needed in part")]
+#[path = "../balancer/bed.rs"]
+mod bed;
+#[allow(dead_code, reason = "it is needed in part")]
+#[path = "../balancer/configuration.rs"]
+mod configuration;
+mod hits;
+mod lazy;
+mod objects;
+
+use hotloop_benches::contest::{Outcome, run_all};
+use hotloop_benches::cores::Pair;
+use hotloop_benches::figure::Figure;
+use hotloop_benches::hugepages::Reserved;
+use hotloop_benches::instrument::{Instrument, is_first_process};
+use hotloop_benches::peers::katran::Settings;
+use hotloop_benches::table::{Table, publish};
+use objects::{Missing, Objects};
+use std::fs;
+use std::process::ExitCode;
+
+const SERVICE_COUNT: u32 = 1;
+const BACKEND_COUNT: u32 = 10;
+
+/// The names of the sides.
+const OURS: &str = "ipip-lb";
+const HELLO: &str = "hello-forward";
+const KATRAN: &str = "katran";
+const DRIVER: &str = "driver";
+
+const UNIT: &str = "ns a packet";
+
+/// Packets before the driver is measured alone, which has nothing in the caches but its state.
+const WARM_COUNT: u64 = 1_000;
+
+/// Connections while instructions are counted, at most: as many as are looked up in stages.
+const COUNTED_FLOWS: u32 = 100_000;
+
+/// Pages of 2 MiB that all tables take together, and some to spare for others on the machine.
+const HUGEPAGE_COUNT: usize = 400;
+
+/// The kernel's list of its mitigations. On some CPUs they take half of Katran's time among few connections.
+const VULNERABILITIES: &str = "/sys/devices/system/cpu/vulnerabilities";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    // `cargo test --all-targets` starts it as well; there is nothing to be tested in it.
+    if !words.iter().any(|word| word == "--bench") {
+        eprintln!("nothing is measured without --bench, which `cargo bench` gives");
+        return ExitCode::SUCCESS;
+    }
+    match run(words.iter().any(|word| word == "--quick")) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(quick: bool) -> Result<(), String> {
+    let mut table = Table::default();
+    let objects = match Objects::make(is_first_process()) {
+        Ok(objects) => objects,
+        Err(Missing::Part(reason)) => {
+            table.unshown.push(format!("all rows beside Katran: {reason}"));
+            return write(&table);
+        }
+        Err(Missing::Broken(error)) => return Err(error),
+    };
+    let mut instrument = Instrument::new(false, true)?;
+    let reserved = Reserved::hugepages(HUGEPAGE_COUNT);
+    if let Err(reason) = &reserved {
+        table.unshown.push(format!("all rows on reserved 2 MiB pages: {reason}"));
+    }
+    Pair::pin()?;
+    measure(&objects, quick, &mut instrument, &mut table)?;
+    drop(reserved);
+    if instrument.is_part() {
+        return Ok(());
+    }
+    table.notes.push(format!(
+        "Katran {} in the kernel, with the kernel's mitigations: {}",
+        objects.version,
+        mitigations()
+    ));
+    table.notes.extend(instrument.finish());
+    write(&table)
+}
+
+fn write(table: &Table) -> Result<(), String> {
+    publish("katran", table).map_err(|error| format!("the table can't be written: {error}"))
+}
+
+fn measure(
+    objects: &Objects,
+    quick: bool,
+    instrument: &mut Instrument,
+    table: &mut Table,
+) -> Result<(), String> {
+    let is_counting = instrument.is_counting();
+    let hits = hits::sizes(objects, quick, is_counting);
+    let arrivals = (!quick).then(|| arrivals::Measured::new(objects, is_counting));
+    let contests = hits.iter().map(hits::Measured::contest);
+    let contests = contests.chain(arrivals.as_ref().map(arrivals::Measured::contest)).collect();
+    let mut outcomes = run_all(contests, instrument).into_iter();
+    for measured in hits {
+        measured.finish(table, outcomes.next().flatten().as_ref())?;
+    }
+    match arrivals {
+        Some(measured) => measured.finish(table, outcomes.next().flatten().as_ref()),
+        None => Ok(()),
+    }
+}
+
+/// Of both balancers alike.
+const fn settings(connections_max: u32) -> Settings {
+    Settings { service_count: SERVICE_COUNT, backend_count: BACKEND_COUNT, connections_max }
+}
+
+/// Katran's own time a packet.
+fn net(outcome: &Outcome) -> Figure {
+    outcome.figure(KATRAN).with(&outcome.figure(DRIVER), |driven, driver| driven - driver)
+}
+
+/// The mitigations that the kernel has on, and those that it leaves out.
+fn mitigations() -> String {
+    let Ok(entries) = fs::read_dir(VULNERABILITIES) else { return "unknown".to_owned() };
+    let mut lines: Vec<_> = entries
+        .flatten()
+        .filter_map(|entry| {
+            let text = fs::read_to_string(entry.path()).ok()?;
+            let name = entry.file_name().into_string().ok()?;
+            (text.trim() != "Not affected").then(|| format!("{name}: {}", text.trim()))
+        })
+        .collect();
+    lines.sort();
+    if lines.is_empty() { "none".to_owned() } else { lines.join("; ") }
+}

@@ -1,0 +1,106 @@
+//! One side of a contest.
+
+use super::Bursts;
+use crate::slices::Slice;
+use std::time::Duration;
+
+/// How long a slice takes.
+const SLICE: Duration = Duration::from_micros(400);
+
+/// The least that a warm-up takes.
+const WARM_UP_MIN: Duration = Duration::from_micros(50);
+
+/// Slices of one turn, where the warm-up takes longer than a slice: never more.
+pub(super) const TURN_SLICES_MAX: u64 = 32;
+
+/// One way of doing the work.
+pub struct Side<'a> {
+    pub(super) name: String,
+    pub(super) play: Box<dyn FnMut(u64) -> Duration + 'a>,
+    pub(super) reset: Option<Box<dyn FnMut() + 'a>>,
+    /// Operations of a warm-up.
+    pub(super) pass: u64,
+    pub(super) slice_ops: u64,
+    pub(super) turn_slices: u64,
+    pub(super) slices: Vec<Slice>,
+    /// Where `play` leaves the nanoseconds of each burst, where it does.
+    pub(super) bursts: Option<&'a Bursts>,
+    /// Whether `play` sleeps and warms up, outside of the time that it says.
+    pub(super) sleeps: bool,
+}
+
+impl<'a> Side<'a> {
+    /// A side. `play` does about as many operations as its argument says, and returns how long
+    /// exactly that many would have taken.
+    pub fn new(name: &str, play: impl FnMut(u64) -> Duration + 'a) -> Self {
+        Self {
+            name: name.to_owned(),
+            play: Box::new(play),
+            reset: None,
+            pass: 0,
+            slice_ops: 0,
+            turn_slices: 1,
+            slices: Vec::new(),
+            bursts: None,
+            sleeps: false,
+        }
+    }
+
+    /// `play` appends the nanoseconds of each burst to `bursts`.
+    #[must_use]
+    pub const fn bursts(mut self, bursts: &'a Bursts) -> Self {
+        self.bursts = Some(bursts);
+        self
+    }
+
+    /// Operations that go over the working set once: the warm-up of a turn, where they take longer than
+    /// 50 µs. A turn then has as many slices as take about as long, up to 32.
+    #[must_use]
+    pub const fn pass(mut self, ops: u64) -> Self {
+        self.pass = ops;
+        self
+    }
+
+    /// `play` sleeps and warms up itself, both outside of the time that it returns. So a turn begins without a warm-up, and
+    /// its slices are not those of a thread that lost the CPU: `play` has to see itself that nothing else ran.
+    #[must_use]
+    pub const fn sleeps(mut self) -> Self {
+        self.sleeps = true;
+        self
+    }
+
+    /// Is called before each turn, uncounted.
+    #[must_use]
+    pub fn reset(mut self, reset: impl FnMut() + 'a) -> Self {
+        self.reset = Some(Box::new(reset));
+        self
+    }
+
+    /// Determines how many operations a slice has, and how many the warm-up.
+    pub(super) fn calibrate(&mut self) {
+        self.clear();
+        let mut ops = 64;
+        while (self.play)(ops) < SLICE / 4 {
+            ops *= 2;
+        }
+        let times = (0..8).map(|_| (self.play)(ops));
+        let op_s = times.min().unwrap_or(SLICE).as_secs_f64() / ops as f64;
+        let ops_of = |time: Duration| ((time.as_secs_f64() / op_s) as u64).max(1);
+        self.slice_ops = ops_of(SLICE);
+        self.pass = self.pass.max(ops_of(WARM_UP_MIN));
+        self.turn_slices = (self.pass / self.slice_ops).clamp(1, TURN_SLICES_MAX);
+    }
+
+    pub(super) fn clear(&mut self) {
+        if let Some(reset) = &mut self.reset {
+            reset();
+        }
+    }
+
+    /// Begins a turn: operations that don't count.
+    pub(super) fn warm_up(&mut self) {
+        if !self.sleeps {
+            (self.play)(self.pass);
+        }
+    }
+}
