@@ -1,4 +1,4 @@
-//! New connections beside a million others, each of which both balancers enter.
+//! New connections beside a million others. Both balancers enter every one.
 
 use crate::bed::{Bed, LazyBed, Setup};
 use crate::lazy::LazyKatran;
@@ -75,7 +75,7 @@ impl Measured<'_> {
         contest.with(Side::new(KATRAN, katran).sleeps()).with(Side::new(DRIVER, driver).sleeps())
     }
 
-    /// The time of a SYN of each of so many new flows.
+    /// Times `count` SYNs, each of a new flow.
     fn arrive(&self, count: u64) -> Duration {
         let first = self.ours_next.replace(self.ours_next.get() + count as u32 + 64);
         self.ours.with(|bed| {

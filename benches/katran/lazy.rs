@@ -11,7 +11,7 @@ pub struct LazyKatran {
     settings: Settings,
     /// How many flows have had a packet before anything is measured.
     flow_count: u32,
-    /// Whether Katran enters only so many connections a second.
+    /// Whether Katran limits how many connections it enters in a second.
     is_limited: bool,
 }
 
@@ -41,8 +41,7 @@ impl LazyKatran {
         use_it(loaded).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// The time of so many packets through Katran, driver included, after others that warm up. `dial` says of which
-    /// flows.
+    /// Times `count` packets through Katran, driver included, after `warm_count` that warm up. `dial` selects their flows.
     ///
     /// # Panics
     /// When Katran can't be loaded, or does not send them.
@@ -62,8 +61,8 @@ impl LazyKatran {
         })
     }
 
-    /// Checks that Katran sent all packets since its table was full to backends, and that it knew the connections of all of
-    /// them, or of none where these `are_new`.
+    /// Checks that Katran has sent every packet since its table was filled to a backend, and that it knew all of their
+    /// connections; or none, if they `are_new`.
     pub fn check(&self, are_new: bool) -> Result<(), String> {
         let loaded = self.loaded.borrow();
         let Some(Loaded { katran, filled, packet_count }) = &*loaded else { return Ok(()) };
@@ -76,7 +75,7 @@ impl LazyKatran {
         counts.check_since(filled, if are_new { *packet_count } else { 0 })
     }
 
-    /// Checks that Katran knows the connections of so many flows from `first` on.
+    /// Checks that Katran knows the connections of `count` flows, starting with `first`.
     pub fn check_known(&self, first: u32, count: u32) -> Result<(), String> {
         let loaded = self.loaded.borrow();
         let Some(Loaded { katran, .. }) = &*loaded else { return Ok(()) };

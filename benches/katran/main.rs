@@ -1,5 +1,5 @@
-//! ipip-lb beside Katran's XDP program, which the kernel runs by `BPF_PROG_TEST_RUN`: the same frames, as many services,
-//! backends and connections.
+//! ipip-lb beside Katran's XDP program, which the kernel runs by `BPF_PROG_TEST_RUN`, with the same frames and equal
+//! numbers of services, backends and connections.
 //!
 //! Katran with its driver is one side of a contest, the driver alone another: Katran's own time is the difference. It is
 //! compared with all of ipip-lb's, from source to sink, and with its own work, which is that less what hello-forward takes
@@ -48,7 +48,7 @@ const UNIT: &str = "ns a packet";
 /// Packets before the driver is measured alone, which has nothing in the caches but its state.
 const WARM_COUNT: u64 = 1_000;
 
-/// Connections while instructions are counted, at most: as many as are looked up in stages.
+/// The most connections while instructions are counted: enough for lookups in stages.
 const COUNTED_FLOWS: u32 = 100_000;
 
 /// Pages of 2 MiB that all tables take together, and some to spare for others on the machine.

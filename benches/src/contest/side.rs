@@ -25,13 +25,13 @@ pub struct Side<'a> {
     pub(super) slices: Vec<Slice>,
     /// Where `play` leaves the nanoseconds of each burst, where it does.
     pub(super) bursts: Option<&'a Bursts>,
-    /// Whether `play` sleeps and warms up, outside of the time that it says.
+    /// Whether `play` sleeps and warms up, outside of the time that it returns.
     pub(super) sleeps: bool,
 }
 
 impl<'a> Side<'a> {
-    /// A side. `play` does about as many operations as its argument says, and returns how long
-    /// exactly that many would have taken.
+    /// A side. `play` takes a number of operations, does about that many, and returns how long exactly
+    /// that number would have taken.
     pub fn new(name: &str, play: impl FnMut(u64) -> Duration + 'a) -> Self {
         Self {
             name: name.to_owned(),
@@ -53,16 +53,16 @@ impl<'a> Side<'a> {
         self
     }
 
-    /// Operations that go over the working set once: the warm-up of a turn, where they take longer than
-    /// 50 µs. A turn then has as many slices as take about as long, up to 32.
+    /// The operations of one pass over the working set. It is the warm-up of a turn if it takes longer than 50 µs; the
+    /// slices of the turn then take about as long together, and are 32 at most.
     #[must_use]
     pub const fn pass(mut self, ops: u64) -> Self {
         self.pass = ops;
         self
     }
 
-    /// `play` sleeps and warms up itself, both outside of the time that it returns. So a turn begins without a warm-up, and
-    /// its slices are not those of a thread that lost the CPU: `play` has to see itself that nothing else ran.
+    /// `play` sleeps and warms up itself, both outside of the time that it returns. A turn then begins without a warm-up,
+    /// and slices are kept although the thread gave up the CPU: `play` itself has to make sure that nothing else ran.
     #[must_use]
     pub const fn sleeps(mut self) -> Self {
         self.sleeps = true;

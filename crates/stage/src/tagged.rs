@@ -37,8 +37,8 @@ impl<P: PacketBuf, M: Copy + FromBytes + Immutable + IntoBytes> Tagged<P, M> {
         Self { packet, tag: PhantomData }
     }
 
-    /// Takes what is in the packet's metadata for the value: of a packet that has got one before, or that gets one
-    /// before it is asked.
+    /// Takes the packet's metadata as it is for the value: for a packet that has its value already, or gets it before
+    /// [`tag`](Self::tag) is called.
     #[inline(always)]
     pub const fn assume(packet: P) -> Self {
         Self { packet, tag: PhantomData }

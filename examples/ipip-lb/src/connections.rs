@@ -211,7 +211,7 @@ impl Connections {
         self.v4.found_unhinted(key, now)
     }
 
-    /// Whether all connections stay in the cache, so that [`hint_burst`](Self::hint_burst) does nothing.
+    /// Whether all connections of IPv4 stay in the cache, so that [`hint_burst`](Self::hint_burst) does nothing.
     #[inline(always)]
     #[must_use]
     pub const fn are_cached(&self) -> bool {

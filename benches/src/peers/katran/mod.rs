@@ -19,7 +19,7 @@ use packets::{FRAME_BYTES, check_wrapped, frame};
 /// Times that are taken one after the other in one run of the program: their median counts.
 const SEGMENT_COUNT: u32 = 16;
 
-/// Bytes of the most that comes back.
+/// The largest packet that comes back, in bytes.
 const OUT_BYTES_MAX: usize = 256;
 
 /// The seed of the driver's random flows, as of those between our source and sink.
@@ -28,7 +28,7 @@ const SEED: u64 = 7;
 /// Packets that come in one run while the table of connections is filled: fewer than Katran enters in a second.
 const FILL_COUNT: u32 = 100_000;
 
-/// How long until Katran enters as many again.
+/// How long Katran takes to enter that number again.
 const FILL_PAUSE: Duration = Duration::from_millis(1_010);
 
 /// The files that Katran and its driver are loaded from.
@@ -156,7 +156,7 @@ impl Katran {
     /// these.
     ///
     /// # Errors
-    /// Where the kernel refuses, or anything differs.
+    /// The kernel refuses, or a frame or packet differs.
     pub fn open(files: &Files, settings: Settings) -> Result<Self, String> {
         let functions = Functions::load(&files.library)?;
         let [katran, driver] = [&files.katran, &files.driver].map(|file| {
@@ -212,11 +212,11 @@ impl Katran {
         Ok(())
     }
 
-    /// Has a packet of each flow below `flow_count` come, which Katran enters. Where it enters only so many connections a
-    /// second, no more than these come.
+    /// Plays a packet of each flow below `flow_count`, and Katran enters them. If `is_limited`, no more packets come in a
+    /// second than it may enter.
     ///
     /// # Errors
-    /// Where the kernel refuses, or Katran does not send one.
+    /// The kernel refuses, or Katran does not send a packet.
     pub fn fill(&self, flow_count: u32, is_limited: bool) -> Result<(), String> {
         for first in (0..flow_count).step_by(FILL_COUNT as usize) {
             if is_limited {
@@ -227,26 +227,26 @@ impl Katran {
         Ok(())
     }
 
-    /// Has a packet in the midst of its connection come of each of so many flows from `first` on.
+    /// Plays an ACK of each of `count` flows, starting with `first`.
     ///
     /// # Errors
-    /// Where the kernel refuses, or Katran does not send one.
+    /// The kernel refuses, or Katran does not send a packet.
     ///
     /// # Panics
-    /// Without a flow.
+    /// `count` is 0.
     pub fn send_each(&self, first: u32, count: u32) -> Result<(), String> {
         assert!(count > 0, "no flow");
         self.dial_each(first, ACK);
         self.play(u64::from(count) - 1, 0, 0, true).map(drop)
     }
 
-    /// From now on packets with these flags of random flows below `end` come.
+    /// Selects random flows below `end`, and these flags, for the packets to come.
     pub fn dial_random(&self, end: u32, flags: u8) {
         // SAFETY: 1. `side` is of `open`.
         unsafe { (self.functions.dial)(self.side, 0, end, 1, u32::from(flags)) }
     }
 
-    /// From now on a packet with these flags of each flow from `first` on comes.
+    /// Selects one flow after the other, starting with `first`, and these flags, for the packets to come.
     pub fn dial_each(&self, first: u32, flags: u8) {
         // SAFETY: 1. `side` is of `open`.
         unsafe { (self.functions.dial)(self.side, first, 0, 0, u32::from(flags)) }
@@ -258,11 +258,11 @@ impl Katran {
         warm_count + count * SEGMENT_COUNT as u64 + 1
     }
 
-    /// The time of so many packets, driver included, after others that warm up: with Katran, or with a program that only
+    /// Times `count` packets, driver included, after `warm_count` that warm up: with Katran, or with a program that only
     /// sends them.
     ///
     /// # Errors
-    /// Where the kernel refuses, or the last packet is not sent.
+    /// The kernel refuses, or the last packet is not sent.
     pub fn time(&self, warm_count: u64, count: u64, with_katran: bool) -> Result<Duration, String> {
         self.play(warm_count, count, SEGMENT_COUNT, with_katran)
     }
@@ -292,7 +292,7 @@ impl Katran {
     /// Reads Katran's counters.
     ///
     /// # Errors
-    /// Where the kernel refuses.
+    /// The kernel refuses.
     pub fn counts(&self) -> Result<Counts, String> {
         let mut counts = Counts::default();
         // SAFETY: 1. `side` is of `open`. 2. `Counts` is `struct counts` of `side.h`.
@@ -309,11 +309,11 @@ impl Drop for Katran {
 }
 
 impl Counts {
-    /// Checks the packets since `before`: none was lost or had no table of connections, and so many were of connections
-    /// that Katran did not know.
+    /// Checks the packets since `before`: none was lost, none had no table of connections, and Katran did not know the
+    /// connections of `miss_count`.
     ///
     /// # Errors
-    /// Where that is not so.
+    /// The counters say otherwise.
     pub fn check_since(&self, before: &Self, miss_count: u64) -> Result<(), String> {
         let misses = self.misses - before.misses;
         if misses != miss_count || self.fallbacks != 0 || self.sent != self.packets {
