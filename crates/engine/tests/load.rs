@@ -1,12 +1,14 @@
 //! How much a core has to do, where it is known: in a time that packets and turns move on by set costs.
 
-use hotloop_engine::{Chain, CoreLoad, Deployment, Engine, Graph, Idle, LoadMeter, source};
+use hotloop_engine::{
+    Chain, CoreLoad, Deployment, Engine, Graph, Idle, LoadMeter, Monitor, Waited, source,
+};
 use hotloop_stage::{
     BURST_CAPACITY, Burst, Carries, Cx, Error, Instant, NoDrops, Sink, Source, Stage, Verdict,
 };
 use hotloop_testing::Rng;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 /// What a reading of the load covers: of turns in which a core sleeps there are fewer.
 const WINDOW_NS: u64 = 3_000_000;
@@ -283,4 +285,49 @@ fn figures_say_what_was_counted() {
     assert!((load.ns_per_packet.unwrap() - of(0) - of(1)).abs() < 20.0, "{load:?}");
     let waiting = load.places[0].waiting.unwrap();
     assert!(waiting.max > 0 && waiting.max <= QUEUE_CAPACITY && waiting.capacity.is_none());
+}
+
+/// Has a packet in every third turn, and reads in each what others read of the turns before.
+struct Introspective {
+    monitor: Arc<OnceLock<Monitor>>,
+    turns: u64,
+    readings: u64,
+}
+
+impl Source for Introspective {
+    type Item = Number;
+
+    fn poll(&mut self, burst: &mut Burst<Number>) -> usize {
+        if let Some(monitor) = self.monitor.get() {
+            let load = &monitor.load()[0];
+            let busy = self.turns.div_ceil(3);
+            let seen = (load.turns, load.empty_turns, load.packets);
+            assert_eq!(seen, (self.turns, self.turns - busy, busy));
+            self.readings += 1;
+        }
+        self.turns += 1;
+        let count = usize::from(self.turns % 3 == 1);
+        burst.extend((0..count).map(|_| Number));
+        count
+    }
+
+    fn finished(&self) -> bool {
+        self.readings >= 1000
+    }
+}
+
+#[test]
+fn a_turn_counts_once_it_is_known_what_it_brought() {
+    let monitor = Arc::new(OnceLock::new());
+    let seen = Arc::clone(&monitor);
+    let graph = source(move |_| {
+        Ok::<_, Error>(Introspective { monitor: Arc::clone(&seen), turns: 0, readings: 0 })
+    })
+    .sink(|_| Ok::<_, Error>(Nothing));
+    let plan = Engine::plan(graph, Deployment::run_to_completion(1)).unwrap();
+    let report = plan.run(|control| {
+        monitor.set(control.monitor()).unwrap();
+        assert_eq!(control.wait_until_finished(), Waited::Finished);
+    });
+    assert!(report.unwrap().balanced);
 }

@@ -15,9 +15,9 @@ pub struct LoadCounts {
     pub cpu: Option<usize>,
     /// The kernel's number of its thread; nothing where it has none of its own, as in a simulation.
     pub thread_id: Option<i32>,
-    /// Turns: each polls once.
+    /// Turns that have ended: each polls once.
     pub turns: u64,
-    /// Turns in which no packet came.
+    /// Turns in which no packet came, at most `turns`.
     pub empty_turns: u64,
     /// Packets that came, from its source and through rings.
     pub packets: u64,

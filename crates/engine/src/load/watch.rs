@@ -43,7 +43,10 @@ pub struct Watch {
     is_timed: AtomicBool,
     /// Turns of polling and of the drain: it moves on while the core passes burst boundaries.
     turns: Counter,
+    /// Turns of polling that have ended, by whether packets came. Their sum is what others learn: of `turns`, read
+    /// an instant before or after, they would make less than no turns.
     empty_turns: Counter,
+    busy_turns: Counter,
     packets: Counter,
     /// How often its thread has slept.
     rests: Counter,
@@ -106,6 +109,7 @@ impl Watch {
             is_timed: AtomicBool::new(false),
             turns: Counter::default(),
             empty_turns: Counter::default(),
+            busy_turns: Counter::default(),
             packets: Counter::default(),
             rests: Counter::default(),
             timed: Timed::default(),
@@ -192,7 +196,9 @@ impl Watch {
         if count == 0 {
             self.empty_turns.add(1);
         } else {
+            // In this order, no reader finds a turn without its packets.
             self.packets.add(count as u64);
+            self.busy_turns.add(1);
         }
     }
 
@@ -300,12 +306,13 @@ impl Watch {
             let capacity = place.waiting.as_ref().and_then(|waiting| waiting.capacity);
             place.place == PlaceKind::Source.to_string() || capacity.is_some_and(|most| most > 0)
         });
+        let empty_turns = self.empty_turns.count();
         LoadCounts {
             core,
             cpu,
             thread_id: self.thread_id(),
-            turns: self.turns.count(),
-            empty_turns: self.empty_turns.count(),
+            turns: empty_turns + self.busy_turns.count(),
+            empty_turns,
             packets: self.packets.count(),
             packets_per_turn_max: (inputs.count().max(1) * BURST_CAPACITY) as u64,
             timed: self.timed.read(),
