@@ -175,7 +175,7 @@ fn find(table: &mut Table<FlowKeyV4, u32>, burst: &[FlowKeyV4], hints: &mut Hint
     let mut sum = 0;
     table.hint_burst(burst.iter().copied(), hints);
     for (index, key) in burst.iter().enumerate() {
-        if let Some(value) = table.find(key, hints.at(index), NOW_NS) {
+        if let Some((_, value)) = table.find(key, hints.at(index), NOW_NS) {
             sum += u64::from(*value);
         }
     }

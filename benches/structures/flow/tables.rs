@@ -71,7 +71,7 @@ impl Ours {
         for burst in keys.chunks(BURST) {
             self.0.hint_burst(burst.iter().copied(), &mut hints);
             for (index, key) in burst.iter().enumerate() {
-                if let Some(value) = self.0.find(key, hints.at(index), *now_ns) {
+                if let Some((_, value)) = self.0.find(key, hints.at(index), *now_ns) {
                     sum += value[0];
                 }
             }

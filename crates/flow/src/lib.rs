@@ -40,7 +40,9 @@
 //! let keys = [alice, bob, alice];
 //! let mut hints = Hints::new();
 //! backends.hint_burst(keys, &mut hints);
-//! assert_eq!(backends.find(&alice, hints.at(0), now_ns), Some(&"10.0.0.1"));
+//! let (handle, backend) = backends.find(&alice, hints.at(0), now_ns).unwrap();
+//! assert_eq!(*backend, "10.0.0.1");
+//! backends[handle] = "10.0.0.2"; // without a second search
 //! assert_eq!(backends.find(&bob, hints.at(1), now_ns), None);
 //!
 //! // Half a minute of silence later:

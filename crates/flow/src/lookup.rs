@@ -5,7 +5,7 @@ use crate::entry::{Entry, Generation};
 use crate::group::{GROUP_SLOTS, Lanes, Native};
 use crate::table::{BURST_KEYS_MAX, Table, by_backend};
 use crate::view::{Hash, View};
-use crate::{Backend, Key};
+use crate::{Backend, Handle, Key};
 
 /// How many keys ahead in the burst a search prefetches an entry once more. A processor may drop some of the many
 /// prefetches that [`Table::hint_burst`] issues in a row: with this, an AMD EPYC needed three fifths of the time for
@@ -133,9 +133,9 @@ impl<K: Key, V> Table<K, V> {
         true
     }
 
-    /// The value of `key`'s flow, which was seen now. `hint` is the latest or an earlier one for the
-    /// key, or the default. Where it is of a burst, this prefetches the flow of a later key of the burst:
-    /// they are best looked up in their order.
+    /// The flow of `key`, which was seen now: its handle, for a change without a second search, and its value. `hint` is
+    /// the latest or an earlier one for the key, or the default. If it is of a burst, this prefetches the flow of a later
+    /// key of the burst: they are best looked up in their order.
     ///
     /// Where the hint says that the flow is [absent](Hint::is_absent), one that came since is not found:
     /// [`get`](Self::get) and insertions find it. Otherwise what is found does not depend on the hint.
@@ -143,7 +143,7 @@ impl<K: Key, V> Table<K, V> {
     /// A flow that has been silent for [`Config::recent_ns`](crate::Config::recent_ns) or longer is
     /// not found, and not seen.
     #[inline(always)]
-    pub fn find(&mut self, key: &K, hint: Hint, now: impl Into<u64>) -> Option<&V> {
+    pub fn find(&mut self, key: &K, hint: Hint, now: impl Into<u64>) -> Option<(Handle, &V)> {
         let now = self.clock.advance(now.into());
         if self.uses_hints { self.find_hinted(key, hint, now) } else { self.find_quick(key, now) }
     }
@@ -157,7 +157,7 @@ impl<K: Key, V> Table<K, V> {
     /// As [`find`](Self::find) without a hint, for callers that have asked whether the table
     /// [makes hints](Self::makes_hints), once for all packets of a burst.
     #[inline(always)]
-    pub fn find_unhinted(&mut self, key: &K, now: impl Into<u64>) -> Option<&V> {
+    pub fn find_unhinted(&mut self, key: &K, now: impl Into<u64>) -> Option<(Handle, &V)> {
         let now = self.clock.advance(now.into());
         self.find_quick(key, now)
     }
@@ -173,45 +173,53 @@ impl<K: Key, V> Table<K, V> {
 
     /// With the instructions of this kind of processor. Where the flow has the first matching tag, without a call.
     #[inline(always)]
-    fn find_quick(&self, key: &K, now: u32) -> Option<&V> {
+    fn find_quick(&self, key: &K, now: u32) -> Option<(Handle, &V)> {
         let view = self.store.view();
         let hash = view.hash(key);
         let (first, group) = view.first_group(hash);
         let Some(slot) = Native::matches(group, hash.tag()).first() else {
             return if group.overflow() == 0 { None } else { self.find_anywhere(*key, now) };
         };
-        if let Some(entry) = view.entry_if_any(first * GROUP_SLOTS + slot)
+        let slot = first * GROUP_SLOTS + slot;
+        if let Some(entry) = view.entry_if_any(slot)
             && entry.key() == Some(key)
         {
-            return self.seen_value(entry, now);
+            return self.seen_flow(slot, entry, now);
         }
         self.find_anywhere(*key, now)
     }
 
     #[inline(always)]
-    fn find_hinted(&self, key: &K, hint: Hint, now: u32) -> Option<&V> {
+    fn find_hinted(&self, key: &K, hint: Hint, now: u32) -> Option<(Handle, &V)> {
         self.store.view().prefetch_entry(hint.ahead as usize);
-        if let Some(entry) = self.store.view().entry_if_any(hint.place as usize)
+        let slot = hint.place as usize;
+        if let Some(entry) = self.store.view().entry_if_any(slot)
             && entry.key() == Some(key)
         {
-            return self.seen_value(entry, now);
+            return self.seen_flow(slot, entry, now);
         }
         if hint.is_absent() { None } else { self.find_anywhere(*key, now) }
     }
 
     /// As [`find`](Self::find), without a hint.
     #[inline(never)]
-    fn find_anywhere(&self, key: K, now: u32) -> Option<&V> {
+    fn find_anywhere(&self, key: K, now: u32) -> Option<(Handle, &V)> {
         let view = self.store.view();
         let hash = view.hash(&key);
-        let (_, entry) = by_backend!(self.backend, L => view.find::<L>(&key, hash))?;
-        self.seen_value(entry, now)
+        let (slot, entry) = by_backend!(self.backend, L => view.find::<L>(&key, hash))?;
+        self.seen_flow(slot, entry, now)
     }
 
     #[inline(always)]
-    fn seen_value<'a>(&self, entry: &'a Entry<K, V>, now: u32) -> Option<&'a V> {
+    fn seen_flow<'a>(
+        &self,
+        slot: usize,
+        entry: &'a Entry<K, V>,
+        now: u32,
+    ) -> Option<(Handle, &'a V)> {
         see(entry, now, &self.recent_timeouts)?;
-        entry.value()
+        let generation = entry.generation()?;
+        Some((Handle { slot: slot as u32, generation }, entry.value()?))
     }
 }
 

@@ -62,7 +62,7 @@ fn nothing_is_allocated_for_hints() {
         let keys = (number..number + 64).map(|number| [number, 1]);
         table.hint_burst(keys.clone(), &mut hints);
         for (index, key) in keys.enumerate() {
-            sum += table.find(&key, hints.at(index), number).copied().unwrap_or_default();
+            sum += table.find(&key, hints.at(index), number).map_or(0, |(_, value)| *value);
         }
     }
     assert_eq!(CALL_COUNT.get(), call_count);
@@ -85,7 +85,7 @@ fn run(table: &mut Table<[u64; 2], u64>) {
         let keys = (0..64).map(|back| [number.saturating_sub(back), 1]);
         table.hint_burst(keys.clone(), &mut hints);
         for (index, key) in keys.enumerate() {
-            sum += table.find(&key, hints.at(index), now_ns).copied().unwrap_or_default();
+            sum += table.find(&key, hints.at(index), now_ns).map_or(0, |(_, value)| *value);
         }
         let flows = (0..number % 64).map(|more| ([number % 3_000 + more, 3], more));
         table.insert_burst(flows, now_ns, &mut placed, |_, value| sum += value);

@@ -301,7 +301,7 @@ fn find_leaves_flows_alone_that_have_been_silent_for_long() {
     // Found, whatever the step, 59.95 s after its last packet.
     for offset_ns in [0, STEP_NS / 3, STEP_NS - 1] {
         now_ns += 59_950_000_000 + offset_ns - 20_000_000;
-        assert_eq!(table.find(&[1, 1], Hint::default(), now_ns), Some(&7));
+        assert_eq!(table.find(&[1, 1], Hint::default(), now_ns), Some((handle, &7)));
     }
     for late_ns in [60_000_000_000, 60_000_000_000 + STEP_NS / 2, 400_000_000_000] {
         let seen_ns = now_ns;
@@ -315,7 +315,7 @@ fn find_leaves_flows_alone_that_have_been_silent_for_long() {
         assert!((exact_ns..exact_ns + 2 * STEP_NS).contains(&silent_ns), "{silent_ns}");
         let found = table.get_silent([1, 1], Hint::default(), now_ns);
         assert_eq!(found.ok(), Some((handle, STEP_NS)));
-        assert_eq!(table.find(&[1, 1], Hint::default(), now_ns), Some(&7));
+        assert_eq!(table.find(&[1, 1], Hint::default(), now_ns), Some((handle, &7)));
     }
     // It holds for other idle timeouts, too, and what is over is over.
     table.set_idle_ns([30_000_000_000; CLASS_COUNT]);
@@ -411,6 +411,6 @@ fn flows_of_both_families_share_a_table() {
         table.insert(key, number, 0_u64).unwrap();
     }
     for (number, key) in keys.iter().enumerate() {
-        assert_eq!(table.find(key, Hint::default(), 0_u64), Some(&number));
+        assert_eq!(table.find(key, Hint::default(), 0_u64).map(|found| *found.1), Some(number));
     }
 }

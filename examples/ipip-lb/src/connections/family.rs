@@ -38,13 +38,14 @@ impl<K: Key + Into<FlowKey>, H: Copy> Family<K, H> {
         index: usize,
         now: Instant,
     ) -> Option<&(Connection, H)> {
-        self.table.find(key, self.hints.at(index), now.as_ns())
+        let found = self.table.find(key, self.hints.at(index), now.as_ns());
+        found.map(|(_, connection)| connection)
     }
 
     /// [`found`](Self::found), of a table that makes no hints.
     #[inline(always)]
     pub(super) fn found_unhinted(&mut self, key: &K, now: Instant) -> Option<&(Connection, H)> {
-        self.table.find_unhinted(key, now.as_ns())
+        self.table.find_unhinted(key, now.as_ns()).map(|(_, connection)| connection)
     }
 
     #[inline(always)]

@@ -182,7 +182,11 @@ impl Model {
             let is_absent = self.table.uses_hints && hint.is_absent();
             let expected = if is_absent { None } else { self.expect_recent(key) };
             let found = self.table.find(&key, hint, self.now_ns);
-            let found = found.map(|value| value.number);
+            let found = found.map(|(handle, value)| (handle, value.number));
+            let found = found.map(|(handle, number)| {
+                assert_eq!(self.table[handle].number, number, "the handle is of the value");
+                number
+            });
             assert_eq!(found, expected, "{key:?} {hint:?}");
             found.hash(&mut self.trace);
         }
