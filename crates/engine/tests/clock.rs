@@ -36,10 +36,6 @@ impl Stage<Parcel> for Watch<'_> {
     type Out = Parcel;
     type Drop = NoDrops;
 
-    fn prepare(&mut self, cx: &mut Cx<'_, NoDrops>, _: &[Parcel]) {
-        self.see(cx.now());
-    }
-
     fn packet(&mut self, cx: &mut Cx<'_, NoDrops>, parcel: Parcel) -> Verdict<Parcel> {
         self.see(cx.now());
         let at_ns = parcel.at_ns.unwrap_or_default();

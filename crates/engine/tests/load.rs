@@ -4,7 +4,7 @@ use hotloop_engine::{
     Chain, CoreLoad, Deployment, Engine, Graph, Idle, LoadMeter, Monitor, Waited, source,
 };
 use hotloop_stage::{
-    BURST_CAPACITY, Burst, Carries, Cx, Error, Instant, NoDrops, Sink, Source, Stage, Verdict,
+    BURST_CAPACITY, Burst, BurstStage, Carries, Cx, Error, Instant, NoDrops, Output, Sink, Source,
 };
 use hotloop_testing::Rng;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -125,17 +125,21 @@ struct Work {
     packet_ns: u64,
 }
 
-impl Stage<Number> for Work {
+impl BurstStage<Number> for Work {
     type Out = Number;
     type Drop = NoDrops;
 
-    fn prepare(&mut self, _: &mut Cx<'_, NoDrops>, _: &[Number]) {
+    fn process(
+        &mut self,
+        _: &mut Cx<'_, NoDrops>,
+        input: &mut Burst<Number>,
+        out: &mut Output<'_, Number>,
+    ) {
         self.time.pass(self.burst_ns);
-    }
-
-    fn packet(&mut self, _: &mut Cx<'_, NoDrops>, number: Number) -> Verdict<Number> {
-        self.time.pass(self.packet_ns);
-        Ok(number)
+        out.map(input, |number| {
+            self.time.pass(self.packet_ns);
+            Some(number)
+        });
     }
 }
 
@@ -157,7 +161,11 @@ fn graph(time: &Time, costs: Costs, traffic: Traffic, gap_ns: f64) -> impl Graph
         let (time, turn_ns, rng) = (at_source.clone(), costs.turn, Rng::seeded(7));
         Ok::<_, Error>(Arrivals { time, turn_ns, traffic, gap_ns, next_ns: 0.0, waiting: 0, rng })
     })
-    .stage(move |_| Work { time: at_stage.clone(), burst_ns: costs.burst, packet_ns: costs.packet })
+    .burst_stage(move |_| Work {
+        time: at_stage.clone(),
+        burst_ns: costs.burst,
+        packet_ns: costs.packet,
+    })
     .sink(|_| Ok::<_, Error>(Nothing))
 }
 

@@ -12,8 +12,9 @@ use std::sync::{Arc, Mutex};
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum At {
     Packet,
-    Prepare,
     Tick,
+    /// Before a burst stage takes a packet.
+    Lookup,
     Process,
     /// In the middle of a burst that it emits, with the output full of packets.
     Spill,
@@ -36,7 +37,7 @@ impl Fuse {
 
     /// Late enough for the engine to be under way.
     fn once(at: At) -> Self {
-        Self::new(at, if matches!(at, At::Prepare | At::Tick) { 60 } else { 3000 })
+        Self::new(at, if matches!(at, At::Lookup | At::Tick) { 60 } else { 3000 })
     }
 
     fn burn(&self, at: At, core: (usize, usize)) {
@@ -59,10 +60,6 @@ impl Bomb {
 impl Stage<Parcel> for Bomb {
     type Out = Parcel;
     type Drop = NoDrops;
-
-    fn prepare(&mut self, _: &mut Cx<'_, NoDrops>, _: &[Parcel]) {
-        self.0.burn(At::Prepare, self.1);
-    }
 
     fn packet(&mut self, _: &mut Cx<'_, NoDrops>, parcel: Parcel) -> Verdict<Parcel> {
         self.0.burn(At::Packet, self.1);
@@ -90,6 +87,7 @@ impl BurstStage<Parcel> for BurstBomb {
         input: &mut Burst<Parcel>,
         out: &mut Output<'_, Parcel>,
     ) {
+        self.0.burn(At::Lookup, self.1);
         let key = input.as_slice()[0].key;
         out.push_created(self.3.take(key, u64::MAX, None));
         while let Some(parcel) = input.pop() {
@@ -198,8 +196,8 @@ fn in_packet() {
 }
 
 #[test]
-fn in_prepare() {
-    everywhere!(At::Prepare, "Bomb", |core, fuse, world| stage Bomb::on(core, fuse));
+fn in_lookup() {
+    everywhere!(At::Lookup, "BurstBomb", |core, fuse, world| burst_stage burst_bomb(core, fuse, world));
 }
 
 #[test]

@@ -35,10 +35,11 @@
 //!
 //! # Two phases, state per core
 //!
-//! A stage sees its packets first as a burst, in [`prepare`](stage::Stage::prepare), to look all of
-//! them up at once while memory is slow, then one by one. A packet becomes one output or one counted
+//! A [`Stage`](stage::Stage) sees its packets one by one. A packet becomes one output or one counted
 //! drop; there is no third way, because the only way to make a [`Dropped`](stage::Dropped) is
-//! [`Cx::drop`](stage::Cx::drop). What a stage found out travels in the packet's own memory and shows
+//! [`Cx::drop`](stage::Cx::drop). A [`BurstStage`](stage::BurstStage) sees a burst: where memory is slow,
+//! it first asks for the flows of all its packets at once, then works on one packet after the other with the key
+//! that it has made of it. What a stage found out travels in the packet's own memory and shows
 //! in its type: [`Classified`](stage::Classified) packets have a key, a hash and a shard. `shard_by`
 //! is a boundary, where packets go to the core that owns their flow; the same graph runs to completion
 //! on every core or as a pipeline.

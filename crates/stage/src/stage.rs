@@ -3,7 +3,8 @@
 use crate::{BURST_CAPACITY, Burst, Counter, Cx, DropReason, NoDrops, Verdict};
 use std::sync::Arc;
 
-/// One packet in, one verdict out: what most network functions are made of.
+/// One packet in, one verdict out: what most network functions are made of. One that looks all packets of a burst up at
+/// once, while memory is slow, is a [`BurstStage`].
 ///
 /// None of the methods may block, allocate, lock or make a system call in steady state.
 ///
@@ -34,14 +35,6 @@ pub trait Stage<In> {
 
     /// Why it drops packets; [`NoDrops`] where it never does.
     type Drop: DropReason;
-
-    /// Called with each burst before [`packet`](Self::packet) is called with each of its items: to
-    /// hash, to prefetch, to look all of them up at once. [`Cx::index`] is then the place of the item
-    /// in this burst.
-    #[inline(always)]
-    fn prepare(&mut self, cx: &mut Cx<'_, Self::Drop>, burst: &[In]) {
-        let _ = (cx, burst);
-    }
 
     /// Works on one packet. Mark it `#[inline]`.
     fn packet(&mut self, cx: &mut Cx<'_, Self::Drop>, packet: In) -> Verdict<Self::Out>;
@@ -81,8 +74,8 @@ pub trait Stage<In> {
     }
 }
 
-/// Bursts in, any number of packets out: for stages that hold packets, split or join them, or make
-/// packets of their own.
+/// Bursts in, any number of packets out: for stages that look at a whole burst before they work on its packets, hold
+/// packets, split or join them, or make packets of their own.
 pub trait BurstStage<In> {
     /// What comes out.
     type Out;
@@ -189,6 +182,46 @@ impl<'a, T> Output<'a, T> {
             self.spill();
         }
         input.map_into(self.burst, change);
+    }
+
+    /// As [`map`](Self::map), with each item's place in the burst: for what was found out of all items before.
+    ///
+    /// ```
+    /// use hotloop_stage::{BURST_CAPACITY, Burst, BurstStage, Cx, NoDrops, Output};
+    ///
+    /// /// Puts beside each number how many of its burst are larger.
+    /// struct Rank;
+    ///
+    /// impl BurstStage<u64> for Rank {
+    ///     type Out = (u64, usize);
+    ///     type Drop = NoDrops;
+    ///
+    ///     fn process(
+    ///         &mut self,
+    ///         _: &mut Cx<'_, NoDrops>,
+    ///         input: &mut Burst<u64>,
+    ///         out: &mut Output<'_, (u64, usize)>,
+    ///     ) {
+    ///         let mut ranks = [0; BURST_CAPACITY];
+    ///         for (rank, number) in ranks.iter_mut().zip(input.as_slice()) {
+    ///             *rank = input.as_slice().iter().filter(|other| *other > number).count();
+    ///         }
+    ///         out.map_indexed(input, |index, number| Some((number, ranks[index])));
+    ///     }
+    /// }
+    /// ```
+    #[inline(always)]
+    pub fn map_indexed<In>(
+        &mut self,
+        input: &mut Burst<In>,
+        mut change: impl FnMut(usize, In) -> Option<T>,
+    ) {
+        let mut next_index = 0;
+        self.map(input, |item| {
+            let index = next_index;
+            next_index += 1;
+            change(index, item)
+        });
     }
 
     /// As [`map`](Self::map), up to the first item that `change` makes an error of, which is returned.

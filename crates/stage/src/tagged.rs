@@ -167,7 +167,7 @@ mod tests {
 
     fn classified(frame: &[u8]) -> Classified<MemPacket> {
         let counters = Counters::new(NoDrops::NAMES);
-        let mut cx = Cx::new(&counters, Instant::default(), 0);
+        let mut cx = Cx::new(&counters, Instant::default());
         Classify::seeded(7).packet(&mut cx, MemPacket::new(frame)).expect("it never drops")
     }
 
@@ -185,7 +185,7 @@ mod tests {
     fn a_packet_without_hashes_has_a_key() {
         let packet = MemPacket::new(&udp().from("10.0.0.1:1000").to("198.51.100.7:53").build());
         let counters = Counters::new(NoDrops::NAMES);
-        let mut cx = Cx::new(&counters, Instant::default(), 0);
+        let mut cx = Cx::new(&counters, Instant::default());
         let unhashed = Classify::unhashed().packet(&mut cx, packet).expect("it never drops");
         assert_eq!((unhashed.kind(), unhashed.hash(), unhashed.shard()), (Kind::Ipv4, 0, 0));
         assert_eq!(unhashed.key().map(|key| key.destination_port()), Some(53));

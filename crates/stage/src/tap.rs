@@ -279,7 +279,7 @@ mod tests {
         let notes = Rc::new(Notes::default());
         assert!(enter(Some(notes.clone())).is_none());
         let counters = Counters::new(&["odd", "late"]);
-        let mut cx = Cx::<WhyDrop>::new(&counters, Instant::default(), 0);
+        let mut cx = Cx::<WhyDrop>::new(&counters, Instant::default());
         let packet = |byte| MemPacket::new(&[byte]);
         let _: Verdict<()> = cx.drop(packet(1), WhyDrop::Odd);
         counters.set_captures(1);

@@ -137,24 +137,21 @@ fn dispose<I: Carries, D: DropReason>(counters: &Counters, reason: D, now: Insta
     }
 }
 
-/// What a stage is called with beside its packets: the time, the packet's place in its burst, and
-/// the only way to drop.
+/// What a stage is called with beside its packets: the time, and the only way to drop.
 #[derive(Debug)]
 pub struct Cx<'a, D> {
     counters: &'a Counters,
     now: Instant,
-    index: usize,
     dropped_count: u64,
     reasons: PhantomData<D>,
 }
 
 impl<'a, D: DropReason> Cx<'a, D> {
-    /// For an engine that drives a stage: calls for the packet at `index` of a burst, at `now`, with drops
-    /// counted in `counters`.
+    /// For an engine that drives a stage: calls at `now`, with drops counted in `counters`.
     #[inline(always)]
     #[must_use]
-    pub const fn new(counters: &'a Counters, now: Instant, index: usize) -> Self {
-        Self { counters, now, index, dropped_count: 0, reasons: PhantomData }
+    pub const fn new(counters: &'a Counters, now: Instant) -> Self {
+        Self { counters, now, dropped_count: 0, reasons: PhantomData }
     }
 
     /// Drops a packet and counts it under `reason`. The result is the verdict to return.
@@ -222,19 +219,6 @@ impl<'a, D: DropReason> Cx<'a, D> {
     #[must_use]
     pub const fn now(&self) -> Instant {
         self.now
-    }
-
-    /// The packet's place in the burst that `prepare` saw.
-    #[inline]
-    #[must_use]
-    pub const fn index(&self) -> usize {
-        self.index
-    }
-
-    /// Moves on to the packet at `index` of the burst. For the engine, which calls a stage.
-    #[inline(always)]
-    pub const fn set_index(&mut self, index: usize) {
-        self.index = index;
     }
 
     /// How many packets were dropped through this value.

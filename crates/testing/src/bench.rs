@@ -36,8 +36,7 @@ pub const fn bench<S>(stage: S) -> Bench<S> {
 /// A stage on the bench, driven as the engine drives it: `K` says as which kind of stage. [`bench()`]
 /// and [`bench_burst`](crate::bench_burst) make it.
 ///
-/// Packets come in bursts; `prepare` sees each burst before `packet` sees its items, where the stage
-/// prepares; `tick` follows each burst.
+/// Packets come in bursts; `tick` follows each burst.
 #[derive(Clone, Debug)]
 pub struct Bench<S, K = Singly> {
     pub(crate) stage: S,
@@ -115,7 +114,7 @@ impl<S> Bench<S> {
     /// # Panics
     /// When the stage's own arithmetic is wrong, as the ledger would find: a packet was returned as
     /// dropped that was not counted, or counted as dropped and emitted, or the stage drops in
-    /// `prepare` or `tick`.
+    /// `tick`.
     pub fn feed_items<In>(
         &mut self,
         items: impl IntoIterator<Item = In>,
@@ -143,7 +142,7 @@ impl<S> Bench<S> {
         S: Stage<In>,
     {
         let counters = Counters::new(S::Drop::NAMES);
-        self.stage.tick(&mut Cx::new(&counters, self.now, 0));
+        self.stage.tick(&mut Cx::new(&counters, self.now));
         assert_eq!(counters.dropped_sum(), 0, "uncreated: `tick` has no packet to drop");
     }
 
@@ -152,11 +151,8 @@ impl<S> Bench<S> {
         S: Stage<In>,
     {
         let counters = Counters::new(S::Drop::NAMES);
-        self.stage.prepare(&mut Cx::new(&counters, self.now, 0), burst.as_slice());
-        assert_eq!(counters.dropped_sum(), 0, "uncreated: `prepare` owns no packet to drop");
-        let mut index = 0;
         while let Some(item) = burst.pop() {
-            let mut cx = Cx::new(&counters, self.now, index);
+            let mut cx = Cx::new(&counters, self.now);
             let verdict = self.stage.packet(&mut cx, item);
             match (verdict, cx.dropped_count()) {
                 (Ok(packet), 0) => outcome.packets.push(packet),
@@ -165,7 +161,6 @@ impl<S> Bench<S> {
                 (_, count) => panic!("uncreated: {count} drops counted for one packet"),
             }
             outcome.received_count += 1;
-            index += 1;
         }
         outcome.count_drops(&counters);
     }

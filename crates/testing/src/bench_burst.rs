@@ -125,7 +125,7 @@ impl<S> Bench<S, InBursts> {
             packets.extend(std::iter::from_fn(|| burst.pop()));
         };
         let mut out = Output::new(&mut burst, &mut spill, &mut tally);
-        let mut cx = Cx::new(&counters, self.now, 0);
+        let mut cx = Cx::new(&counters, self.now);
         match call {
             Call::Process => self.stage.process(&mut cx, &mut input, &mut out),
             Call::Tick => self.stage.tick(&mut cx, &mut out),

@@ -180,7 +180,7 @@ impl<T: Carries> Stage<T> for PlantedStage<T> {
             Some(packet) => Ok(packet),
             None => {
                 let elsewhere = Counters::new(PlantedDrop::NAMES);
-                Cx::new(&elsewhere, cx.now(), 0).drop(Nothing, PlantedDrop::Planted)
+                Cx::new(&elsewhere, cx.now()).drop(Nothing, PlantedDrop::Planted)
             }
         }
     }

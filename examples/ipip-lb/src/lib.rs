@@ -92,7 +92,7 @@
 //! let (mut input, mut sent, mut tally) = (Burst::new(), Burst::new(), Tally::default());
 //! input.push(Tagged::new(packet, layout));
 //! let counters = Counters::new(BalanceDrop::NAMES);
-//! let mut cx = Cx::new(&counters, Instant::from_ns(0), 0);
+//! let mut cx = Cx::new(&counters, Instant::from_ns(0));
 //! let mut spill = |_: &mut Burst<_>| unreachable!("one packet");
 //! balance.process(&mut cx, &mut input, &mut Output::new(&mut sent, &mut spill, &mut tally));
 //! let mut sent = sent.pop().expect("a packet to the service").packet;

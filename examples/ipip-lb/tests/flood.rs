@@ -130,7 +130,7 @@ impl Worker {
             count += 1;
         }
         self.now = Instant::from_ns(self.now.as_ns() + BURST_NS);
-        let mut cx = Cx::new(&self.counters, self.now, count);
+        let mut cx = Cx::new(&self.counters, self.now);
         let mut tally = Tally::default();
         let mut spill = |_: &mut Burst<_>| unreachable!("no more leave than came");
         let mut out = Output::new(&mut self.sent, &mut spill, &mut tally);

@@ -71,7 +71,7 @@ impl<In, A: BurstStage<In>, D: Node<A::Out>> StageNode<In, A, D> {
         let offered = input.as_ref().map_or(0, |input| input.len());
         let mut call = Call { work, input, offered, tally: Tally::default() };
         let Work { stage, output, counters, .. } = &mut *call.work;
-        let mut cx = Cx::new(counters, at.now, 0);
+        let mut cx = Cx::new(counters, at.now);
         let mut spill = |full: &mut Burst<A::Out>| pass_on(down, at, full);
         let mut out = Output::new(output, &mut spill, &mut call.tally);
         match &mut call.input {
@@ -239,13 +239,7 @@ impl<In, A: Stage<In>> BurstStage<In> for PerPacket<A> {
         input: &mut Burst<In>,
         out: &mut Output<'_, A::Out>,
     ) {
-        self.0.prepare(cx, input.as_slice());
-        let mut index = 0;
-        out.map(input, |packet| {
-            cx.set_index(index);
-            index += 1;
-            self.0.packet(cx, packet).ok()
-        });
+        out.map(input, |packet| self.0.packet(cx, packet).ok());
     }
 
     #[inline(always)]

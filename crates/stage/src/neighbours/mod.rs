@@ -35,7 +35,7 @@
 //! # let mut run = |packet: Option<MemPacket>| {
 //! #     let (mut input, mut out, mut tally) = (Burst::new(), Burst::new(), Tally::default());
 //! #     input.extend(packet);
-//! #     let mut cx = Cx::new(&counters, Instant::from_ns(1), 0);
+//! #     let mut cx = Cx::new(&counters, Instant::from_ns(1));
 //! #     let mut spill = |_: &mut Burst<_>| unreachable!();
 //! #     let mut output = Output::new(&mut out, &mut spill, &mut tally);
 //! #     resolve.process(&mut cx, &mut input, &mut output);

@@ -65,7 +65,7 @@ impl Scenario for HandsOff {
 
     fn graph<'a>(&'a self, world: &'a World) -> impl Graph + 'a {
         source(|core| world.port(0).rx_queue(core))
-            .stage(|_| Parse::new())
+            .burst_stage(|_| Parse)
             .shard_by(Parsed::shard)
             .stage(|_| Own { clock: world.settings().clock })
             .handoff()
@@ -108,7 +108,7 @@ impl Scenario for ShardsAgain {
 
     fn graph<'a>(&'a self, world: &'a World) -> impl Graph + 'a {
         source(|core| world.port(0).rx_queue(core))
-            .stage(|_| Parse::new())
+            .burst_stage(|_| Parse)
             .shard_by(Parsed::shard)
             .stage(|_| Own { clock: world.settings().clock })
             .shard_by(|packet| other_shard(flow_of(packet)))

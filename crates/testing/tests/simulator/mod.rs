@@ -27,7 +27,7 @@ impl Scenario for Varied {
 
     fn graph<'a>(&'a self, world: &'a World) -> impl Graph + 'a {
         source(|core| world.port(0).rx_queue(core))
-            .stage(|_| Parse::new())
+            .burst_stage(|_| Parse)
             .shard_by(Parsed::shard)
             .stage(|_| Own { clock: world.settings().clock })
             .burst_stage(|_| Batch::new(world.port(0).pool()))
@@ -251,7 +251,7 @@ impl Scenario for NarrowRings {
 
     fn graph<'a>(&'a self, world: &'a World) -> impl Graph + 'a {
         source(|core| world.port(0).rx_queue(core))
-            .stage(|_| Parse::new())
+            .burst_stage(|_| Parse)
             .shard_by(Parsed::shard)
             .stage(|_| Own { clock: world.settings().clock })
             .sink(|core| world.port(0).tx_queue(core))

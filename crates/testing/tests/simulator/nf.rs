@@ -15,7 +15,7 @@ pub const KIND_CREATED: u8 = 200;
 
 /// Kinds of packets at which something panics.
 mod panics {
-    pub const IN_PREPARE: u8 = 201;
+    pub const IN_LOOKUP: u8 = 201;
     pub const IN_PARSE: u8 = 202;
     pub const IN_OWN: u8 = 203;
     pub const IN_PROCESS: u8 = 204;
@@ -48,7 +48,7 @@ pub fn frame(queue_index: usize, number: u64, rng: &mut Rng) -> Frame {
     if rng.below(4000) == 0
         && let Some(kind) = frame.bytes.get_mut(4)
     {
-        *kind = panics::IN_PREPARE + rng.below(7) as u8;
+        *kind = panics::IN_LOOKUP + rng.below(7) as u8;
     }
     frame
 }
@@ -102,35 +102,32 @@ impl Carries for Parsed {
     }
 }
 
-/// Finds a packet's flow, a burst at a time.
-pub struct Parse {
-    flows: [Option<u8>; BURST_CAPACITY],
-}
+/// Finds the flows of a burst before it takes a packet.
+pub struct Parse;
 
-impl Parse {
-    pub fn new() -> Self {
-        Self { flows: [None; BURST_CAPACITY] }
-    }
-}
-
-impl Stage<PooledPacket> for Parse {
+impl BurstStage<PooledPacket> for Parse {
     type Out = Parsed;
     type Drop = ParseDrop;
 
-    fn prepare(&mut self, _: &mut Cx<'_, ParseDrop>, burst: &[PooledPacket]) {
-        for (flow, packet) in self.flows.iter_mut().zip(burst) {
-            panic_at(panics::IN_PREPARE, packet);
+    fn process(
+        &mut self,
+        cx: &mut Cx<'_, ParseDrop>,
+        input: &mut Burst<PooledPacket>,
+        out: &mut Output<'_, Parsed>,
+    ) {
+        let mut flows = [None; BURST_CAPACITY];
+        for (flow, packet) in flows.iter_mut().zip(input.as_slice()) {
+            panic_at(panics::IN_LOOKUP, packet);
             *flow = packet.bytes().first_chunk::<HEADER_BYTES>().map(|header| header[0]);
         }
-    }
-
-    fn packet(&mut self, cx: &mut Cx<'_, ParseDrop>, packet: PooledPacket) -> Verdict<Parsed> {
-        panic_at(panics::IN_PARSE, &packet);
-        let Some(flow) = self.flows[cx.index()] else { return cx.drop(packet, ParseDrop::Short) };
-        if packet.bytes()[4] >= KIND_REFUSED {
-            return cx.drop(packet, ParseDrop::Refused);
-        }
-        Ok(Parsed { packet, flow })
+        out.map_indexed(input, |index, packet| {
+            panic_at(panics::IN_PARSE, &packet);
+            let Some(flow) = flows[index] else { return cx.drop(packet, ParseDrop::Short).ok() };
+            if packet.bytes()[4] >= KIND_REFUSED {
+                return cx.drop(packet, ParseDrop::Refused).ok();
+            }
+            Some(Parsed { packet, flow })
+        });
     }
 }
 

@@ -68,7 +68,7 @@ fn turning(world: &World, port_count: usize, loses: bool) -> impl Graph {
         let queues = (0..port_count).map(|index| world.port(index).rx_queue(core));
         Ok::<_, Error>(sources(queues.collect::<Result<Vec<_>, _>>()?))
     })
-    .stage(|_| Parse::new())
+    .burst_stage(|_| Parse)
     .shard_by(Parsed::shard)
     .stage(|_| Own { clock: world.settings().clock })
     .burst_stage(|_| Batch::new(world.port(0).pool()))
