@@ -9,7 +9,7 @@ use hotloop::packet::build::udp;
 use hotloop::prelude::*;
 use hotloop::stage::{Instant, drop_reasons};
 
-const FRAME_BYTES: usize = 60;
+pub const FRAME_BYTES: usize = 60;
 
 thread_local! {
     /// The packets that are neither in a burst nor in a stage.
@@ -45,17 +45,7 @@ pub fn cases() -> Vec<Case> {
 
 /// Steps the one core of `graph` as often as is asked.
 fn play(calls: usize, burst: usize, graph: impl Graph) {
-    let frame = udp().build();
-    TANK.with_borrow_mut(|tank| {
-        tank.clear();
-        tank.resize_with(burst, || {
-            let mut buffer = Buffer::new();
-            *buffer.begin::<FRAME_BYTES>(FRAME_BYTES) = [0; FRAME_BYTES];
-            buffer.data_mut()[..frame.len().min(FRAME_BYTES)]
-                .copy_from_slice(&frame[..frame.len().min(FRAME_BYTES)]);
-            buffer
-        });
-    });
+    fill_tank(burst, &udp().payload([0; FRAME_BYTES - 42]).build());
     let plan: Plan<_> =
         Engine::plan(graph, Deployment::run_to_completion(1)).expect("a deployment of one core");
     let mut assembly = plan.assemble().expect("a graph in memory");
@@ -64,6 +54,31 @@ fn play(calls: usize, burst: usize, graph: impl Graph) {
     }
     let report = assembly.finish(Instant::from_ns(1));
     assert!(report.is_whole(), "{report}");
+}
+
+/// Puts so many packets into the tank that begin with `frame`.
+pub fn fill_tank(count: usize, frame: &[u8]) {
+    TANK.with_borrow_mut(|tank| {
+        tank.clear();
+        tank.resize_with(count, || {
+            let mut buffer = Buffer::new();
+            *buffer.begin(FRAME_BYTES) = [0; FRAME_BYTES];
+            buffer.data_mut().copy_from_slice(frame);
+            buffer
+        });
+    });
+}
+
+/// Fills a burst with packets from the tank, each of which `change` makes ready.
+#[inline(always)]
+pub fn take_from_tank(burst: &mut Burst<Buffer>, mut change: impl FnMut(&mut Buffer)) {
+    TANK.with_borrow_mut(|tank| {
+        let ready = |mut buffer: Buffer| {
+            change(&mut buffer);
+            buffer
+        };
+        burst.extend(std::iter::from_fn(|| tank.pop()).map(ready));
+    });
 }
 
 fn receive(burst: usize) -> impl Fn(&Core) -> Result<FromTank, hotloop::Error> {
@@ -89,7 +104,8 @@ impl Source for FromTank {
     }
 }
 
-struct IntoTank;
+/// Puts packets back into the tank.
+pub struct IntoTank;
 
 impl Sink for IntoTank {
     type Item = Buffer;

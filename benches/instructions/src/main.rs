@@ -14,6 +14,15 @@
 #[path = "../../src/peers/buffer.rs"]
 mod buffer;
 mod chains;
+#[allow(dead_code, reason = "as its program uses it")]
+#[path = "../../../examples/nat44/src/connections.rs"]
+mod connections;
+#[allow(dead_code, reason = "as its program uses it")]
+#[path = "../../../examples/nat44/src/nat.rs"]
+mod nat;
+#[path = "../../../examples/nat44/src/seen.rs"]
+mod seen;
+mod translation;
 
 use std::hint::black_box;
 use std::mem;
@@ -27,7 +36,6 @@ use hotloop::packet::classify::classify;
 use hotloop::packet::flow_key::{FlowKey, FlowKeyV4};
 use hotloop::packet::ip::protocol;
 use hotloop::packet::ipip::{self, Tunnel};
-use hotloop::packet::nat;
 use hotloop::packet::seed::Seed;
 use hotloop::ring::{Consumer, Producer, ring};
 
@@ -80,6 +88,7 @@ fn cases() -> Vec<Case> {
         }
     }
     cases.extend(chains::cases());
+    cases.extend(translation::cases());
     cases
 }
 
@@ -260,7 +269,8 @@ fn rewrite_source(calls: usize) {
     let to = SocketAddrV4::new(Ipv4Addr::new(203, 0, 113, 1), 4096);
     let mut packet = tcp().packet_in_memory();
     for _ in 0..calls {
-        nat::rewrite_source(black_box(&mut packet), black_box(to)).expect("a TCP segment");
+        hotloop::packet::nat::rewrite_source(black_box(&mut packet), black_box(to))
+            .expect("a TCP segment");
     }
 }
 

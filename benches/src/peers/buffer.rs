@@ -1,6 +1,6 @@
 //! A packet in plain memory that costs as little as an mbuf does.
 
-use hotloop::packet::{NoRoom, PacketBuf, Room};
+use hotloop::packet::{NoRoom, PacketBuf, PortId, Room};
 
 /// Bytes before a packet's data, as many as in a fresh mbuf.
 pub const HEADROOM_BYTES: usize = 128;
@@ -22,7 +22,8 @@ struct Memory {
     /// Where it ends. Invariant: `end <= BUFFER_BYTES`.
     end: usize,
     metadata: [u8; 8],
-    rest: [u8; 40],
+    ingress: Option<PortId>,
+    rest: [u8; 36],
     bytes: [u8; BUFFER_BYTES],
 }
 
@@ -34,7 +35,8 @@ impl Buffer {
             start: HEADROOM_BYTES,
             end: HEADROOM_BYTES,
             metadata: [0; 8],
-            rest: [0; 40],
+            ingress: None,
+            rest: [0; 36],
             bytes: [0; BUFFER_BYTES],
         }))
     }
@@ -50,6 +52,12 @@ impl Buffer {
         self.0.start = HEADROOM_BYTES;
         self.0.end = HEADROOM_BYTES + len_bytes;
         self.0.bytes[HEADROOM_BYTES..].first_chunk_mut().expect("it has room for as many")
+    }
+
+    /// Has it be received by this port.
+    #[inline(always)]
+    pub fn set_ingress(&mut self, port: PortId) {
+        self.0.ingress = Some(port);
     }
 
     fn no_room(wanted_bytes: usize, available_bytes: usize, side: Room) -> NoRoom {
@@ -137,6 +145,11 @@ impl PacketBuf for Buffer {
     #[inline(always)]
     fn set_metadata(&mut self, metadata: [u8; 8]) {
         self.0.metadata = metadata;
+    }
+
+    #[inline(always)]
+    fn ingress(&self) -> Option<PortId> {
+        self.0.ingress
     }
 
     #[inline(always)]

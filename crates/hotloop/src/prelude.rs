@@ -23,4 +23,4 @@ pub type Packet = Mbuf;
 #[cfg(feature = "testing")]
 pub use hotloop_packet::build::udp;
 #[cfg(feature = "testing")]
-pub use hotloop_testing::bench;
+pub use hotloop_testing::{bench, bench_burst};

@@ -1,7 +1,8 @@
 //! The connections of one core, and its ports of the WAN address.
 
-use crate::{nat::NatDrop, seen::Seen};
-use hotloop::flow::{CLASS_COUNT, Class, Config};
+use crate::nat::{NatDrop, Side};
+use crate::seen::Seen;
+use hotloop::flow::{CLASS_COUNT, Class, Config, FlowError, Hints};
 use hotloop::packet::tcp::flags::{ACK, FIN, RST, SYN};
 use hotloop::packet::{ethernet::MacAddress, flow_key::FlowKeyV4, ip::protocol};
 use hotloop::prelude::*;
@@ -24,7 +25,7 @@ const IDLE_MINUTES: [u64; CLASS_COUNT] = [4, 124, 5, 1, 0, 0, 0, 0];
 
 /// What is kept of a connection, beside its key.
 #[derive(Clone, Copy, Debug)]
-struct Connection {
+pub struct Connection {
     /// Its port of the WAN address, or its echo identifier.
     port: u16,
     /// The station that it came from last.
@@ -42,18 +43,39 @@ pub struct Connections {
 }
 
 impl Connections {
-    /// No connection yet, and room for one on each port that leads to this core: `port % cores` is its
-    /// index.
+    /// No connection yet, and room for one on each port that leads to this core, `port % cores` of which is its
+    /// index, in the table that `make` returns: [`Table::new`], but in benchmarks.
     ///
     /// # Errors
     /// There is no memory for them.
-    pub fn new(core: &Core) -> hotloop::Result<Self> {
+    pub fn new(
+        core: &Core,
+        make: impl FnOnce(Arena, Config) -> Result<Table<FlowKeyV4, Connection>, FlowError>,
+    ) -> hotloop::Result<Self> {
         let leads_here = |port: &u16| usize::from(*port) % core.count() == core.index();
         let free_ports: VecDeque<_> = (PORT_MIN..=u16::MAX).filter(leads_here).collect();
         let idle_ns = IDLE_MINUTES.map(|minutes| minutes * 60_000_000_000);
         let config = Config { idle_ns, ..Config::new(free_ports.len(), 0) };
-        let table = Table::new(Arena::on(core.node())?, config)?;
+        let table = make(Arena::on(core.node())?, config)?;
         Ok(Self { table, free_ports, owners: vec![None; 1 << 16].into() })
+    }
+
+    /// Asks for the memory of the connections of a burst's packets, which came from these sides and have these keys.
+    #[inline(always)]
+    pub fn hint_burst(
+        &self,
+        packets: impl Iterator<Item = (Side, Option<FlowKeyV4>)>,
+        hints: &mut Hints,
+    ) {
+        let of_table = |(side, key)| if side == Side::Lan { key } else { self.owner(&key?) };
+        self.table.hint_burst(packets.map(of_table), hints);
+    }
+
+    /// The connection that got last the port that a packet from the WAN is for, where it has the packet's peer.
+    #[inline(always)]
+    fn owner(&self, seen: &FlowKeyV4) -> Option<FlowKeyV4> {
+        let peer = |key: &FlowKeyV4| (key.destination(), key.protocol());
+        self.owners[usize::from(seen.source_port())].filter(|key| peer(key) == peer(seen))
     }
 
     /// The port that a packet from the LAN leaves by: that of its connection, which it may open.
@@ -62,36 +84,44 @@ impl Connections {
     /// It belongs to no connection and opens none, or no port is left.
     pub fn port(&mut self, seen: &Seen, now: Instant) -> Result<u16, NatDrop> {
         let opens = !seen.is_error && seen.tcp_flags.is_none_or(|flags| flags & (SYN | ACK) == SYN);
-        let handle = match self.find(&seen.key, seen, now) {
-            Some(handle) => handle,
+        let (handle, Connection { port, station }) = match self.find(&seen.key, seen, now) {
+            Some(found) => found,
             None if opens => self.open(seen, now)?,
             None => return Err(NatDrop::NoConnection),
         };
         self.classify(handle, seen);
-        self.table[handle].station = seen.station;
-        Ok(self.table[handle].port)
+        if station != seen.station {
+            self.table[handle].station = seen.station;
+        }
+        Ok(port)
     }
 
     /// The host that a packet from the WAN goes to: its address and port, and its station. None where
     /// the packet belongs to no connection, or comes from another address than the host talks to (RFC
     /// 4787, section 5).
     pub fn host(&mut self, seen: &Seen, now: Instant) -> Option<(SocketAddrV4, MacAddress)> {
-        let port = seen.key.source_port();
-        let peer = |key: &FlowKeyV4| (key.destination(), key.protocol());
-        let key = self.owners[usize::from(port)].filter(|key| peer(key) == peer(&seen.key))?;
+        let (key, port) = (self.owner(&seen.key)?, seen.key.source_port());
         // A connection that was opened again has another port.
-        let handle = self.find(&key, seen, now).filter(|it| self.table[*it].port == port)?;
+        let (handle, found) = self.find(&key, seen, now).filter(|(_, it)| it.port == port)?;
         self.classify(handle, seen);
-        let host = SocketAddrV4::new(key.source(), key.source_port());
-        Some((host, self.table[handle].station))
+        Some((SocketAddrV4::new(key.source(), key.source_port()), found.station))
     }
 
     /// The connection of a packet, which keeps it alive; an error does not (RFC 5508, section 4.3).
-    fn find(&mut self, key: &FlowKeyV4, seen: &Seen, now: Instant) -> Option<Handle> {
-        if seen.is_error { self.table.peek(key, now) } else { self.table.get(key, now) }
+    #[inline(always)]
+    fn find(&mut self, key: &FlowKeyV4, seen: &Seen, now: Instant) -> Option<(Handle, Connection)> {
+        let handle = if seen.is_error {
+            self.table.peek(key, now)?
+        } else if let Some((handle, found)) = self.table.find(key, seen.hint, now) {
+            return Some((handle, *found));
+        } else {
+            // An earlier packet of the burst may have opened it.
+            self.table.get(key, now)?
+        };
+        Some((handle, self.table[handle]))
     }
 
-    fn open(&mut self, seen: &Seen, now: Instant) -> Result<Handle, NatDrop> {
+    fn open(&mut self, seen: &Seen, now: Instant) -> Result<(Handle, Connection), NatDrop> {
         let Self { table, free_ports, owners } = self;
         let port = *free_ports.front().ok_or(NatDrop::NoPort)?;
         let new = Connection { port, station: seen.station };
@@ -101,7 +131,7 @@ impl Connections {
         let handle = handle.map_err(|_| NatDrop::NoPort)?;
         free_ports.pop_front();
         owners[usize::from(port)] = Some(seen.key);
-        Ok(handle)
+        Ok((handle, new))
     }
 
     /// TCP is established once a SYN was answered, until one end is done.

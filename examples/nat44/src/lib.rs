@@ -29,7 +29,7 @@
 //! };
 //! let syn = tcp().from("10.0.0.1:1000").to("192.0.2.1:80").packet_in_memory().with_ingress(lan_port);
 //! let syn = bench(Classify::seeded(0)).feed_items([syn]).into_packets();
-//! let out = bench(Nat::new(&Core::new(0, 1), settings)?).feed_items(syn);
+//! let out = bench_burst(Nat::new(&Core::new(0, 1), settings)?).feed_items(syn);
 //!
 //! let sent = &out.packets()[0];
 //! let key = FlowKey::of(sent.packet.data(), sent.packet.len_bytes()).unwrap();

@@ -2,8 +2,10 @@
 
 use crate::connections::Connections;
 use crate::seen::{Seen, outward_key};
+use hotloop::flow::{Hint, Hints};
 use hotloop::packet::arp::{self, ArpMessage, Neighbour};
-use hotloop::packet::{answer, flow_key::FlowKeyV4, ip::is_host, ipv4::Ipv4Header, seed::Seed};
+use hotloop::packet::ip::{is_host, protocol};
+use hotloop::packet::{answer, flow_key::FlowKeyV4, ipv4::Ipv4Header, seed::Seed};
 use hotloop::{engine::Shard, prelude::*, stage::Counter};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
@@ -86,7 +88,7 @@ pub fn nat<P: PacketBuf + Send>(
     chain: impl Chain<Out = P>,
     settings: &Settings,
 ) -> impl Chain<Out = Routed<P, Side>> {
-    chain.stage(classify).shard_by(shard(*settings)).try_stage(nat_of(*settings))
+    chain.stage(classify).shard_by(shard(*settings)).try_burst_stage(nat_of(*settings))
 }
 
 // What a step of a chain is made by names all type parameters of the function that it stands in. In `nat`, each
@@ -114,6 +116,8 @@ fn nat_of(settings: Settings) -> impl Fn(&Core) -> hotloop::Result<Nat> {
 pub struct Nat {
     settings: Settings,
     connections: Connections,
+    /// Where the connections of a burst may be in their table.
+    hints: Hints,
     /// The number of connections, and of ports in use: each has one.
     count: Arc<Counter>,
 }
@@ -124,24 +128,40 @@ impl Nat {
     /// # Errors
     /// There is no memory for the connections.
     pub fn new(core: &Core, settings: Settings) -> hotloop::Result<Self> {
-        Ok(Self { settings, connections: Connections::new(core)?, count: Arc::default() })
+        Ok(Self::of(settings, Connections::new(core, Table::new)?))
+    }
+
+    /// The NAT of a core that has these connections.
+    pub fn of(settings: Settings, connections: Connections) -> Self {
+        Self { settings, connections, hints: Hints::new(), count: Arc::default() }
     }
 
     /// Makes a packet ready to leave, as an answer or translated. Returns the side that it leaves by.
-    fn pass<P: PacketBuf>(&mut self, p: &mut Classified<P>, now: Instant) -> Result<Side, NatDrop> {
+    #[inline(always)]
+    fn pass<P: PacketBuf>(
+        &mut self,
+        p: &mut Classified<P>,
+        found: (Option<FlowKeyV4>, Hint),
+        now: Instant,
+    ) -> Result<Side, NatDrop> {
         let Settings { lan, wan, gateway, .. } = self.settings;
         let side = self.settings.side(&p.packet);
         let own = if side == Side::Lan { lan } else { wan };
         if !ethernet::Station::with(own.mac).takes(p.bytes()) {
             return Err(NatDrop::OtherStation);
         }
-        let wanted = ArpMessage::of_frame(p.bytes()).map(|message| message.target().address);
-        if wanted == Some(own.address) && arp::reply(&mut p.packet, own.mac) {
+        if found.0.is_none()
+            && let Some(message) = ArpMessage::of_frame(p.bytes())
+            && message.target().address == own.address
+            && arp::reply(&mut p.packet, own.mac)
+        {
             return Ok(side);
         }
-        let seen = Seen::of(p, side)?;
+        let seen = Seen::of(p, found)?;
         let packet = &mut p.packet;
-        if self.settings.owns(seen.ip.destination()) && answer::echo_reply(packet).is_ok() {
+        let is_icmp = seen.ip.protocol() == protocol::ICMP;
+        let is_own = self.settings.owns(seen.ip.destination());
+        if is_icmp && is_own && answer::echo_reply(packet).is_ok() {
             ethernet::swap_addresses(packet);
             return Ok(side);
         }
@@ -169,19 +189,33 @@ impl Nat {
     }
 }
 
-impl<P: PacketBuf> Stage<Classified<P>> for Nat {
+impl<P: PacketBuf> BurstStage<Classified<P>> for Nat {
     type Out = Routed<P, Side>;
     type Drop = NatDrop;
 
-    #[inline]
-    fn packet(&mut self, cx: &mut Cx<'_, NatDrop>, mut p: Classified<P>) -> Verdict<Self::Out> {
-        match self.pass(&mut p, cx.now()) {
-            Ok(route) => Ok(Routed { packet: p.packet, route }),
-            Err(reason) => cx.drop(p, reason),
+    fn process(
+        &mut self,
+        cx: &mut Cx<'_, NatDrop>,
+        input: &mut Burst<Classified<P>>,
+        out: &mut Output<'_, Self::Out>,
+    ) {
+        let side = |p: &Classified<P>| self.settings.side(&p.packet);
+        let mut keys = [None; BURST_CAPACITY];
+        for (key, p) in keys.iter_mut().zip(input.as_slice()) {
+            *key = outward_key(p, side(p));
         }
+        let packets = input.as_slice().iter().map(side).zip(keys);
+        self.connections.hint_burst(packets, &mut self.hints);
+        out.map_indexed(input, |index, mut p| {
+            let found = (keys[index], self.hints.at(index));
+            match self.pass(&mut p, found, cx.now()) {
+                Ok(route) => Some(Routed { packet: p.packet, route }),
+                Err(reason) => cx.drop(p, reason).ok(),
+            }
+        });
     }
 
-    fn tick(&mut self, cx: &mut Cx<'_, NatDrop>) {
+    fn tick(&mut self, cx: &mut Cx<'_, NatDrop>, _: &mut Output<'_, Self::Out>) {
         self.count.set(self.connections.age(cx.now()) as u64);
     }
 

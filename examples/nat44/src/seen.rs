@@ -1,6 +1,7 @@
 //! What the NAT reads of a packet before it changes anything.
 
 use crate::nat::{NatDrop, Side};
+use hotloop::flow::Hint;
 use hotloop::packet::ip::{Fragment, is_truncated, protocol};
 use hotloop::packet::ipv4::{Ipv4Header, Ipv4View};
 use hotloop::packet::{classify::Kind, flow_key::FlowKeyV4, icmp::IcmpView, tcp::TcpView};
@@ -11,6 +12,8 @@ use hotloop::prelude::*;
 pub struct Seen {
     /// The key of its connection, as [`outward_key`] reads it.
     pub key: FlowKeyV4,
+    /// Where that may be in the table of connections.
+    pub hint: Hint,
     /// Whether it is an ICMP error, which is about another packet of the connection.
     pub is_error: bool,
     /// Its own header.
@@ -22,13 +25,17 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// What is known of a packet that came from `side`.
+    /// What is known of a packet with this [`outward_key`], and this hint for its connection.
     ///
     /// # Errors
     /// Why it cannot be translated.
-    pub fn of<P: PacketBuf>(p: &Classified<P>, side: Side) -> Result<Self, NatDrop> {
+    #[inline(always)]
+    pub fn of<P: PacketBuf>(
+        p: &Classified<P>,
+        (key, hint): (Option<FlowKeyV4>, Hint),
+    ) -> Result<Self, NatDrop> {
         let (frame, is_error) = (p.bytes(), p.tag().is_icmp_error());
-        let Some((key, ip)) = outward_key(p, side).zip(Ipv4View::of_frame(frame)) else {
+        let Some((key, ip)) = key.zip(Ipv4View::of_frame(frame)) else {
             return Err(match p.kind() {
                 Kind::Malformed(_) if is_truncated(frame, p.total_bytes()) => NatDrop::Truncated,
                 Kind::Malformed(_) => NatDrop::Malformed,
@@ -46,12 +53,13 @@ impl Seen {
         };
         let station =
             ethernet::EthernetView::parse(frame).map_err(|_| NatDrop::Malformed)?.source();
-        Ok(Self { key, is_error, ip: *ip, tcp_flags, station })
+        Ok(Self { key, hint, is_error, ip: *ip, tcp_flags, station })
     }
 }
 
 /// The key of a packet's connection, as packets to the WAN have it: before they are translated where
 /// this one came from the LAN, and after where it came from the WAN. None where it is not IPv4.
+#[inline(always)]
 pub fn outward_key<P: PacketBuf>(p: &Classified<P>, side: Side) -> Option<FlowKeyV4> {
     let FlowKey::V4(key) = p.key()? else { return None };
     // The key of an error is that of the packet which it quotes, which went the other way.

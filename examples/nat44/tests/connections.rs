@@ -1,6 +1,6 @@
 //! Connections through the NAT: out, back, and their end.
 
-use crate::lab::{FIRST, HOST, Lab, SECOND, SERVER, at_gateway, at_host};
+use crate::lab::{FIRST, HOST, HOST_MAC, LAN_MAC, Lab, SECOND, SERVER, at_gateway, at_host};
 use hotloop::packet::build::{PacketBuilder, echo_reply, echo_request, tcp, udp};
 use hotloop::packet::tcp::flags::{ACK, FIN, RST, SYN};
 use hotloop::prelude::*;
@@ -34,6 +34,19 @@ fn tcp_and_udp_go_out_and_come_back() {
         assert_eq!(sent, at_gateway(begin().from(SECOND).to(SERVER)));
         assert_eq!(lab.connections(), 2);
     }
+}
+
+#[test]
+fn a_packet_is_of_the_connection_that_an_earlier_one_of_its_burst_opened() {
+    let mut lab = Lab::new();
+    let packets = [out(SYN), out(ACK), out(SYN).from("10.0.0.8:5000"), out(ACK)];
+    let sent = lab.feed(Side::Lan, packets.map(|packet| packet.macs(HOST_MAC, LAN_MAC).build()));
+    let ends = [FIRST, FIRST, SECOND, FIRST].into_iter().zip([SYN, ACK, SYN, ACK]);
+    for (sent, (end, flags)) in sent.packets().iter().zip(ends) {
+        let expected = tcp().from(end).to(SERVER).tcp_flags(flags);
+        assert_eq!((sent.route, sent.packet.data().to_vec()), at_gateway(expected));
+    }
+    assert_eq!((sent.packets().len(), lab.connections()), (4, 2));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use hotloop::packet::build::PacketBuilder;
 use hotloop::packet::ethernet::MacAddress;
 use hotloop::packet::memory::MemPacket;
 use hotloop::prelude::*;
-use hotloop::testing::{Bench, Outcome};
+use hotloop::testing::{Bench, InBursts, Outcome};
 use nat44::nat::{Nat, NatDrop, Settings, Side};
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ pub fn settings() -> Settings {
 }
 
 /// The NAT of one core.
-pub struct Lab(Bench<Nat>);
+pub struct Lab(Bench<Nat, InBursts>);
 
 type Out = Outcome<Routed<MemPacket, Side>, NatDrop>;
 
@@ -46,7 +46,7 @@ impl Lab {
     }
 
     pub fn on(core: &Core) -> Self {
-        Self(bench(Nat::new(core, settings()).unwrap()))
+        Self(bench_burst(Nat::new(core, settings()).unwrap()))
     }
 
     /// What becomes of frames as they are.
@@ -92,7 +92,7 @@ impl Lab {
     /// The gauge of the NAT.
     pub fn connections(&mut self) -> u64 {
         self.0.tick::<Classified<MemPacket>>();
-        let gauges = Stage::<Classified<MemPacket>>::gauges(self.0.stage());
+        let gauges = BurstStage::<Classified<MemPacket>>::gauges(self.0.stage());
         let [(name, gauge)] = &gauges[..] else { panic!("one gauge") };
         assert_eq!(*name, "connections");
         gauge.count()
