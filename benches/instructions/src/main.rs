@@ -72,6 +72,10 @@ fn cases() -> Vec<Case> {
         ("ipip decapsulate, TCP in IPv4".into(), Box::new(decapsulate)),
         ("nat rewrite source, TCP in IPv4".into(), Box::new(rewrite_source)),
     ];
+    for count in [8, 32, 64] {
+        let name = format!("ring push_from and pop_into by turns, {count} items");
+        cases.push((name, Box::new(move |calls| move_bursts(calls, count))));
+    }
     // AVX2 is not on every processor of a kind, and the list must be the same on all.
     let is_everywhere = |backend: &Backend| backend.is_available() && *backend != Backend::Avx2;
     for backend in Backend::ALL.into_iter().filter(is_everywhere) {
@@ -148,6 +152,28 @@ fn push_and_pop_bursts(calls: usize) {
         push(&mut producer);
         pop(&mut consumer);
     }
+}
+
+/// As above, out of one burst and into another.
+fn move_bursts(calls: usize, count: usize) {
+    let (mut producer, mut consumer) = ring(1024);
+    let items = [7; 64];
+    let mut burst = Vec::with_capacity(64);
+    for _ in 0..calls {
+        assert_eq!(push_from(&mut producer, black_box(&items[..count])), count);
+        burst.clear();
+        assert_eq!(pop_into(&mut consumer, black_box(&mut burst)), count);
+    }
+}
+
+#[inline(never)]
+fn push_from(producer: &mut Producer<u64>, mut items: &[u64]) -> usize {
+    producer.push_from(&mut items)
+}
+
+#[inline(never)]
+fn pop_into(consumer: &mut Consumer<u64>, burst: &mut Vec<u64>) -> usize {
+    consumer.pop_into(64, burst)
 }
 
 #[inline(never)]

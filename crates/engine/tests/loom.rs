@@ -118,7 +118,7 @@ fn the_subscriber_may_go_first() {
 /// is read before it is there, or freed while it is read.
 #[test]
 fn a_missing_order_is_found() {
-    for name in ["show_line", "see_line"] {
+    for name in ["show_record", "see_record"] {
         planted::weaken(Some(name));
         let explored = catch_unwind(AssertUnwindSafe(|| explore(3, follow)));
         planted::weaken(None);

@@ -1,11 +1,12 @@
 //! The end that pops.
 
-use std::fmt;
-use std::ops::Range;
+use std::{fmt, mem};
 
-use crate::lines::{Cursor, Line, Reached, fetch, few, per_line};
+use crate::memory::Lines;
+use crate::moves::MoveIn;
+use crate::record::{Cursor, FETCH_AHEAD, few, lines_of, per_line};
 use crate::shared::Shared;
-use crate::sync::Arc;
+use crate::sync::{Arc, order};
 
 /// The end of a ring that items are popped from. Made by [`ring`](crate::ring).
 ///
@@ -17,35 +18,33 @@ pub struct Consumer<T> {
 
 /// What the consumer alone knows.
 struct State {
-    /// Where the next item comes from.
+    /// Where the next item comes from. After the last item of a record it stays there, and goes on when it
+    /// looks for the next one.
     cursor: Cursor,
-    /// The items in the lines that were given back so far, as `shared` shows it.
+    /// The items that were given back so far, as `shared` shows it.
     given_back: u64,
 }
 
 impl<T> Consumer<T> {
     pub(crate) fn new(shared: Arc<Shared<T>>) -> Self {
-        let state = State { cursor: shared.first(), given_back: 0 };
-        Self { shared, state }
+        Self { shared, state: State { cursor: Cursor::START, given_back: 0 } }
     }
 
     /// Pops the oldest item, or nothing when the ring is empty.
     #[inline]
     pub fn pop(&mut self) -> Option<T> {
         let Self { shared, state } = self;
-        let Cursor { line_index, slot, tag, .. } = state.cursor;
-        let line = &shared.lines[line_index];
-        if line.shown_count(tag) == slot {
+        let lines = shared.memory.lines();
+        if shown(&mut state.cursor, lines) == 0 {
             state.give_back_all(shared);
             return None;
         }
+        let Cursor { line_index, slot, .. } = state.cursor;
         // SAFETY: 1. There is one consumer, and it is borrowed mutably. 2. The slot is shown. 3. The
         // cursor moves on below, so the item is taken once.
-        let item = unsafe { line.slots.take(slot) };
+        let item = unsafe { lines.take(line_index, slot) };
         state.cursor.slot = slot + 1;
-        if slot + 1 == per_line::<T>() {
-            shared.next_line(&mut state.cursor);
-            fetch(&shared.lines, state.cursor.line_index);
+        if slot + 1 >= per_line::<T>() {
             state.give_back_late(shared);
         }
         Some(item)
@@ -54,6 +53,7 @@ impl<T> Consumer<T> {
     /// Pops up to `count_max` items, oldest first, hands each to `each`, and returns how many.
     ///
     /// When `each` panics, it has the item it was called with, and the following ones stay in the ring.
+    /// [`pop_into`](Self::pop_into) costs less where the items are to lie in one piece.
     ///
     /// ```
     /// let (mut tx, mut rx) = hotloop_ring::ring(8);
@@ -64,24 +64,139 @@ impl<T> Consumer<T> {
     /// assert_eq!(burst, [1, 2, 3]);
     /// ```
     #[inline]
-    pub fn pop_burst(&mut self, count_max: usize, mut each: impl FnMut(T)) -> usize {
+    pub fn pop_burst(&mut self, count_max: usize, each: impl FnMut(T)) -> usize {
+        self.pop_lines(count_max, each)
+    }
+
+    #[inline(always)]
+    fn pop_lines(&mut self, count_max: usize, mut each: impl FnMut(T)) -> usize {
         if count_max == 1 {
             return usize::from(self.pop().map(&mut each).is_some());
         }
         let Self { shared, state } = self;
-        let popped = state.cursor.count();
-        Taken { shared, state, popped }.hand_out(count_max, &mut each)
+        let (lines, mut rest_count) = (shared.memory.lines(), count_max);
+        let mut taken = Taken { shared, state, slot: 0 };
+        while rest_count > 0 {
+            let shown_count = shown(&mut taken.state.cursor, lines);
+            let run_count = shown_count.min(rest_count);
+            if run_count == 0 {
+                break;
+            }
+            rest_count -= run_count;
+            taken.slot = taken.state.cursor.slot;
+            if taken.slot == 0 && run_count == per_line::<T>() {
+                // A count that the compiler knows.
+                taken.hand_out(lines, per_line::<T>(), &mut each);
+            } else {
+                let end = taken.slot + run_count;
+                taken.hand_out(lines, end, |item| few(|| each(item)));
+            }
+            taken.state.cursor.slot = taken.slot;
+            if taken.slot == per_line::<T>() && run_count == shown_count {
+                next_line(&mut taken.state.cursor, lines);
+            }
+        }
+        mem::forget(taken);
+        state.settle(shared, count_max - rest_count);
+        count_max - rest_count
+    }
+
+    /// Pops up to `count_max` items, oldest first, moves them into `to`, as many as it has room for, and returns how
+    /// many.
+    ///
+    /// ```
+    /// let (mut tx, mut rx) = hotloop_ring::ring(64);
+    /// let mut numbers = 1..=50;
+    /// tx.push_burst(50, || numbers.next().unwrap());
+    /// let mut burst = Vec::with_capacity(32);
+    /// assert_eq!(rx.pop_into(8, &mut burst), 8);
+    /// assert!(rx.pop_into(64, &mut burst) >= 24);
+    /// assert!(burst.into_iter().eq(1..=50 - rx.len()));
+    /// ```
+    #[inline]
+    pub fn pop_into(&mut self, count_max: usize, to: &mut impl MoveIn<Item = T>) -> usize {
+        let spare = to.spare();
+        let (place, count_max) = (spare.as_mut_ptr().cast::<T>(), count_max.min(spare.len()));
+        // SAFETY: 1. There is room for `count_max` items, which belongs to `to`.
+        let mut count = unsafe { self.copy_long(place, count_max) };
+        if count == 0 {
+            // SAFETY: 1. As above.
+            count = unsafe { self.copy_lines(place, count_max) };
+        } else if count < count_max {
+            // SAFETY: 1. As above, after those that were moved.
+            count += unsafe { self.copy_more(place.wrapping_add(count), count_max - count) };
+        }
+        // SAFETY: 1. `spare` returned at least `count_max` places. 2. As many items were moved in, from the first
+        // on.
+        unsafe { to.moved_in(count) };
+        count
+    }
+
+    /// Moves up to `count_max` items of a long record to `place`, and returns how many: none where no more than a
+    /// line's are left of the record at the cursor.
+    ///
+    /// # Safety
+    /// `place` points to room for `count_max` items.
+    #[inline(always)]
+    unsafe fn copy_long(&mut self, place: *mut T, count_max: usize) -> usize {
+        let Self { shared, state } = self;
+        let (lines, mut cursor) = (shared.memory.lines(), state.cursor);
+        let count = shown(&mut cursor, lines).min(count_max);
+        if count <= per_line::<T>() {
+            state.cursor = cursor;
+            return 0;
+        }
+        // SAFETY: 1. There is one consumer, and it is borrowed mutably. 2. The slots are shown. 3. The cursor
+        // moves on, so the items are taken once. 4. There is room, by contract.
+        unsafe { lines.copy_out(cursor.line_index, cursor.slot, place, count) };
+        state.cursor = Cursor { slot: cursor.slot + count, ..cursor };
+        state.give_back_late(shared);
+        count
+    }
+
+    /// Moves up to `count_max` items to `place`, one by one, and returns how many.
+    ///
+    /// # Safety
+    /// `place` points to room for `count_max` items.
+    #[inline(always)]
+    unsafe fn copy_lines(&mut self, mut place: *mut T, count_max: usize) -> usize {
+        self.pop_lines(count_max, |item| {
+            // SAFETY: 1. This is called at most `count_max` times, and there is room for so many, by contract.
+            unsafe { place.write(item) };
+            place = place.wrapping_add(1);
+        })
+    }
+
+    /// Moves up to `count_max` items of as many records as it takes to `place`, and returns how many.
+    ///
+    /// # Safety
+    /// `place` points to room for `count_max` items.
+    #[inline(never)]
+    unsafe fn copy_more(&mut self, place: *mut T, count_max: usize) -> usize {
+        let mut count = 0;
+        loop {
+            // SAFETY: 1. There is room for those that are left, by contract.
+            let part_count =
+                unsafe { self.copy_long(place.wrapping_add(count), count_max - count) };
+            count += part_count;
+            if part_count == 0 {
+                // SAFETY: 1. As above.
+                return count
+                    + unsafe { self.copy_lines(place.wrapping_add(count), count_max - count) };
+            }
+        }
     }
 
     /// Items in the ring now: so many can be popped. The producer may add some while this returns.
     pub fn len(&self) -> usize {
-        self.shared.count_from(self.state.cursor)
+        let count = self.shared.pushed().wrapping_sub(self.state.cursor.count());
+        // The producer counts items after it has shown them: some may be taken already.
+        if count.cast_signed() > 0 { count as usize } else { 0 }
     }
 
     /// True when the ring holds nothing now.
     pub fn is_empty(&self) -> bool {
-        let Cursor { line_index, slot, tag, .. } = self.state.cursor;
-        self.shared.lines[line_index].known_count(tag) == slot
+        self.len() == 0
     }
 
     /// The most items that always fit: while fewer are in the ring, a push succeeds.
@@ -107,99 +222,102 @@ impl<T> Consumer<T> {
     }
 }
 
+/// Goes on from a line of which all is taken.
+#[inline(always)]
+fn next_line<T>(cursor: &mut Cursor, lines: Lines<'_, T>) {
+    cursor.next_record(per_line::<T>(), 1, lines.count());
+    lines.fetch(cursor.line_index + FETCH_AHEAD);
+}
+
+/// How many items of the record at the cursor are shown and not taken. Goes on to the next one where the
+/// last was taken.
+#[inline(always)]
+fn shown<T>(cursor: &mut Cursor, lines: Lines<'_, T>) -> usize {
+    // SAFETY: 1. A cursor's line is one of the ring's.
+    let count = unsafe { lines.header(cursor.line_index, order::see_record()) };
+    if count != cursor.slot {
+        return count - cursor.slot;
+    }
+    if count < per_line::<T>() {
+        return 0;
+    }
+    if count == per_line::<T>() {
+        next_line(cursor, lines);
+    } else {
+        // What is copied in one piece waits for all its lines at once.
+        cursor.next_record(count, lines_of::<T>(count), lines.count());
+    }
+    // SAFETY: 1. As above.
+    unsafe { lines.header(cursor.line_index, order::see_record()) }
+}
+
 impl State {
-    /// Gives lines back once an eighth of the ring is taken: the producer then finds much room with
+    /// Gives items back once about an eighth of the ring is taken: the producer then finds much room with
     /// one look, and its line isn't fetched for every few items.
     #[inline(always)]
     fn give_back_late<T>(&mut self, shared: &Shared<T>) {
-        if self.cursor.behind.wrapping_sub(self.given_back) >= shared.late_count as u64 {
-            self.given_back = self.cursor.behind;
-            shared.give_back(self.given_back);
+        let count = self.cursor.count();
+        if count.wrapping_sub(self.given_back) > shared.keep_max {
+            self.given_back = count;
+            shared.give_back(count);
         }
     }
 
-    /// Gives all lines back, now that there is nothing else to do.
+    /// Gives all items back, now that there is nothing else to do.
     #[inline(always)]
     fn give_back_all<T>(&mut self, shared: &Shared<T>) {
-        if self.cursor.behind != self.given_back {
-            self.given_back = self.cursor.behind;
-            shared.give_back(self.given_back);
+        let count = self.cursor.count();
+        if count != self.given_back {
+            self.given_back = count;
+            shared.give_back(count);
         }
     }
 
-    /// Gives lines back after a burst of `count` items.
+    /// Gives items back after a burst of `count`.
     #[inline(always)]
     fn settle<T>(&mut self, shared: &Shared<T>, count: usize) {
         if count == 0 {
             self.give_back_all(shared);
-            return;
+        } else {
+            self.give_back_late(shared);
         }
-        self.give_back_late(shared);
     }
 }
 
-/// A burst being taken. Its drop counts what was taken, and gives lines back.
+/// A burst being taken, up to `slot` of the record at the cursor. It is dropped only where a panic ends that, and
+/// then counts what was taken.
 struct Taken<'a, T> {
     shared: &'a Shared<T>,
     state: &'a mut State,
-    /// The count of items popped before this burst.
-    popped: u64,
+    slot: usize,
 }
 
 impl<T> Taken<'_, T> {
+    /// Hands out the items up to before `end`, which are shown.
     #[inline(always)]
-    fn hand_out(mut self, count_max: usize, each: &mut impl FnMut(T)) -> usize {
-        let lines = &self.shared.lines[..];
-        let mut rest_count = count_max;
-        while rest_count > 0 {
-            let Cursor { line_index, slot, tag, .. } = self.state.cursor;
-            let line = &lines[line_index];
-            let end = slot + (line.shown_count(tag) - slot).min(rest_count);
-            if slot == 0 && end == per_line::<T>() {
-                // A count that the compiler knows.
-                self.hand(line, 0..per_line::<T>(), &mut *each);
-            } else {
-                self.hand(line, slot..end, |item| few(|| each(item)));
-            }
-            rest_count -= end - slot;
-            if end != per_line::<T>() {
-                break;
-            }
-            self.state.cursor.next_line(lines.len(), per_line::<T>());
-            fetch(lines, self.state.cursor.line_index);
-        }
-        count_max - rest_count
-    }
-
-    /// Hands out the items of `slots`, which start at the cursor and are shown.
-    #[inline(always)]
-    fn hand(&mut self, line: &Line<T>, slots: Range<usize>, mut each: impl FnMut(T)) {
-        let mut reached = Reached { slot: slots.start, cursor: &mut self.state.cursor };
-        while reached.slot < slots.end {
+    fn hand_out(&mut self, lines: Lines<'_, T>, end: usize, mut each: impl FnMut(T)) {
+        let line_index = self.state.cursor.line_index;
+        while self.slot < end {
             // SAFETY: 1. There is one consumer, and it is borrowed mutably. 2. The slot is shown.
-            // 3. The cursor moves on before `each` can panic, so the item is taken once.
-            let item = unsafe { line.slots.take(reached.slot) };
-            reached.slot += 1;
+            // 3. The slot moves on before `each` can panic, so the item is taken once.
+            let item = unsafe { lines.take(line_index, self.slot) };
+            self.slot += 1;
             each(item);
         }
     }
 }
 
 impl<T> Drop for Taken<'_, T> {
-    #[inline(always)]
+    #[cold]
     fn drop(&mut self) {
-        // A panic of `each` may have left the cursor past the line's last slot.
-        if self.state.cursor.slot == per_line::<T>() {
-            self.shared.next_line(&mut self.state.cursor);
-        }
-        let count = self.state.cursor.count().wrapping_sub(self.popped) as usize;
-        self.state.settle(self.shared, count);
+        self.state.cursor.slot = self.slot;
+        self.state.give_back_late(self.shared);
     }
 }
 
 impl<T> Drop for Consumer<T> {
     fn drop(&mut self) {
-        self.shared.leave_consumer(self.state.cursor.count());
+        self.shared.leave_consumer(self.state.cursor);
     }
 }
 

@@ -7,21 +7,22 @@
 //!
 //! Items travel in cache lines that say how many they hold: a line of 64 bytes is a header and the
 //! items after it, seven of 8 bytes. So an item and the news of it cross to the other core together,
-//! one line for seven items. The only index that crosses is the consumer's, which it writes every
-//! eighth of the ring.
+//! one line for seven items. Many items that lie in one piece ([`Producer::push_from`]) become a record of several
+//! lines under one header, so a copy moves them. The only index that crosses is the consumer's, which it writes
+//! every eighth of the ring.
 //!
 //! # Guarantees
 //!
 //! - Items come out in the order they went in, each exactly once.
 //! - While fewer than [`capacity`](Producer::capacity) items are in the ring, a push succeeds. Since
-//!   the consumer gives lines back late and whole, the ring has some slots more: never more than
+//!   the consumer gives items back late, the ring has some slots more: never more than
 //!   [`slot_count`](Producer::slot_count) items are in it, fewer than an eighth of the capacity or a line's
 //!   items above the capacity, whichever is more.
 //! - Every operation ends in a bounded number of steps, whatever the other end does: nothing waits,
 //!   locks, allocates or makes a system call after [`ring`], whose memory is written to when made.
-//! - A line is published by one store when the items that a push has for it are in, and read only
-//!   by the consumer, which learns by one load what it holds. A burst of several lines appears line
-//!   by line.
+//! - A line, or a record of several, is published by one store when the items that a push has for it are in,
+//!   and read only by the consumer, which learns by one load what it holds. A burst of several lines appears
+//!   line by line.
 //! - When one end is dropped, the other one learns it ([`Producer::is_closed`],
 //!   [`Consumer::is_finished`]). What is left in the ring is dropped with the last end, on that
 //!   end's thread.
@@ -51,42 +52,46 @@
 //!
 //! One producer and one consumer: neither is `Clone`. Items of up to 56 bytes and alignment 8 share
 //! lines of 64 bytes, as many as fit beside the 8 of the header; each larger one has a line of its
-//! own, rounded up to 64. The memory is the global allocator's. An end can't wait for the other; a
+//! own, rounded up to 64. A record of several lines leaves a part of the last one empty, for which there are more
+//! lines: a ring for 1,024 items of 8 bytes has 227, or 14 KiB. The memory is the global allocator's. An end can't wait for the other; a
 //! program that wants to sleep brings its own way of waking. Between two stages of one core, where no line has
 //! to cross, a plain ring of slots costs less.
 //!
 //! # Unsafe code
 //!
 //! All of it rests on which end owns a slot, which the header and the count of items given back say: the
-//! producer owns the slots of lines given back that aren't shown yet, the consumer those that are
-//! shown and not given back, and has taken those before its cursor.
+//! producer owns the slots of items given back and those not shown yet, the consumer those that are shown and
+//! not taken. The header of the record that the consumer is at stays as it is until the consumer goes on.
 //!
-//! - `slots`: the write and the read of a slot (`write`, `take`). They rely on the slot being one of
-//!   the line's, and on the caller's owning it. `slots_loom` has the same two for loom.
-//! - `producer`: the writes of `push` and `push_burst`. There is room for what is written, by the
-//!   count given back as last read, so the slots from the cursor on are the producer's.
-//! - `consumer`: the moves out of `pop` and `pop_burst`. The header shows the slots, and the cursor
-//!   passes each before anything can panic.
+//! - `memory`: the write and the read of items (`write`, `take`, `copy_in`, `copy_out`) and of headers. They rely on the
+//!   place being in the ring's lines, and on the caller's owning it. `memory_loom` has the same for loom. Also
+//!   the instructions that fetch a line ahead of time, hints.
+//! - `producer`: the writes of a push. There is room for what is written, by the count given back as last read, so
+//!   the slots from the cursor on are the producer's.
+//! - `consumer`: the moves out of a pop. The header shows the slots, and the cursor passes each before anything
+//!   can panic.
+//! - `moves`: what moves many items at once out of the caller's memory or into it.
 //! - `shared`: the moves out of items left when both ends are gone, after those popped; and `Send`
 //!   and `Sync` of the shared part, whose items go from thread to thread and are never seen by two.
-//! - `lines`: the instructions that fetch a line ahead of time, hints.
 //!
 //! The ring's atomics are loom's under `--cfg loom`, with which its tests explore the interleavings
 //! of small rings, and find each ordering that is made weaker than it is:
 //! `RUSTFLAGS="--cfg loom" cargo test -p hotloop-ring --test loom`.
 
 mod consumer;
-mod lines;
+#[cfg_attr(loom, path = "memory_loom.rs")]
+mod memory;
 mod mesh;
+mod moves;
 mod producer;
+mod record;
 mod shared;
-#[cfg_attr(loom, path = "slots_loom.rs")]
-mod slots;
 mod sync;
 
 pub use consumer::Consumer;
-pub use lines::prefetch;
+pub use memory::prefetch;
 pub use mesh::{Consumers, Mesh, Producers};
+pub use moves::{MoveIn, MoveOut};
 pub use producer::Producer;
 #[cfg(loom)]
 #[doc(hidden)]
@@ -101,6 +106,6 @@ pub use sync::planted;
 /// When `capacity` is above a quarter of what `usize` holds (2^62), or there isn't memory for that
 /// many items.
 pub fn ring<T>(capacity: usize) -> (Producer<T>, Consumer<T>) {
-    let shared = sync::Arc::new(shared::Shared::new(capacity, 0));
+    let shared = sync::Arc::new(shared::Shared::new(capacity));
     (Producer::new(shared.clone()), Consumer::new(shared))
 }

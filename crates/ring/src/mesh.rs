@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Consumer, Producer, ring};
+use crate::{Consumer, MoveIn, MoveOut, Producer, ring};
 
 /// Rings between two groups of cores, one writer and one reader each.
 ///
@@ -74,7 +74,21 @@ impl<T> Producers<T> {
     /// When no ring leads to that core.
     #[inline]
     pub fn push_burst(&mut self, to: usize, count: usize, next: impl FnMut() -> T) -> usize {
-        self.rings[to].as_mut().expect("a ring leads to that core").push_burst(count, next)
+        self.ring(to).push_burst(count, next)
+    }
+
+    /// Moves items to the core `to`, as [`Producer::push_from`] does, and returns how many.
+    ///
+    /// # Panics
+    /// When no ring leads to that core.
+    #[inline]
+    pub fn push_from(&mut self, to: usize, from: &mut impl MoveOut<Item = T>) -> usize {
+        self.ring(to).push_from(from)
+    }
+
+    #[inline(always)]
+    fn ring(&mut self, to: usize) -> &mut Producer<T> {
+        self.rings[to].as_mut().expect("a ring leads to that core")
     }
 
     /// The number of items that the fullest ring has room for: so many can be pushed to any core.
@@ -111,6 +125,22 @@ impl<T> Consumers<T> {
     /// has the item it was called with, and all others stay in their rings.
     #[inline]
     pub fn pop_burst(&mut self, count_max: usize, mut each: impl FnMut(T)) -> usize {
+        self.gather(count_max, |ring, count_max| ring.pop_burst(count_max, &mut each))
+    }
+
+    /// As [`pop_burst`](Self::pop_burst), but moves the items into `to`, as many as it has room for.
+    #[inline]
+    pub fn pop_into(&mut self, count_max: usize, to: &mut impl MoveIn<Item = T>) -> usize {
+        self.gather(count_max, |ring, count_max| ring.pop_into(count_max, to))
+    }
+
+    /// Pops from one ring after the other, up to `count_max` items together.
+    #[inline(always)]
+    fn gather(
+        &mut self,
+        count_max: usize,
+        mut pop: impl FnMut(&mut Consumer<T>, usize) -> usize,
+    ) -> usize {
         let first_index = self.first_index;
         if first_index < self.rings.len() {
             self.first_index = (first_index + 1) % self.rings.len();
@@ -121,7 +151,7 @@ impl<T> Consumers<T> {
             if popped_count == count_max {
                 break;
             }
-            popped_count += ring.pop_burst(count_max - popped_count, &mut each);
+            popped_count += pop(ring, count_max - popped_count);
         }
         popped_count
     }

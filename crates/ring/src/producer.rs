@@ -1,11 +1,14 @@
 //! The end that pushes.
 
-use std::fmt;
-use std::ops::Range;
+use std::{fmt, mem};
 
-use crate::lines::{Cursor, Line, Reached, claim, few, per_line};
+use crate::memory::Lines;
+use crate::moves::MoveOut;
+use crate::record::{
+    CLAIM_AHEAD, Cursor, few, items_in, lines_of, long_count, per_line, record_max,
+};
 use crate::shared::Shared;
-use crate::sync::Arc;
+use crate::sync::{Arc, Ordering, order};
 
 /// The end of a ring that items are pushed into. Made by [`ring`](crate::ring).
 ///
@@ -17,7 +20,7 @@ pub struct Producer<T> {
 
 /// What the producer alone knows.
 struct State {
-    /// Where the next item goes. Slots before it are shown, outside of a push.
+    /// Where the next item goes: in a line that isn't full. Its header is 0 before the first item is shown.
     cursor: Cursor,
     /// Single pushes into the cursor's line up to before this slot need no look at anything: the
     /// line doesn't end, and there is room.
@@ -28,7 +31,7 @@ struct State {
 
 impl<T> Producer<T> {
     pub(crate) fn new(shared: Arc<Shared<T>>) -> Self {
-        let state = State { cursor: shared.first(), stop: 0, limit: shared.slot_count() as u64 };
+        let state = State { cursor: Cursor::START, stop: 0, limit: shared.slot_count() as u64 };
         Self { shared, state }
     }
 
@@ -39,10 +42,8 @@ impl<T> Producer<T> {
     #[inline]
     pub fn push(&mut self, item: T) -> Result<(), T> {
         let Self { shared, state } = self;
-        let slot = state.cursor.slot;
-        if slot + 1 < state.stop {
+        if state.cursor.slot + 1 < state.stop {
             state.put(shared, item);
-            state.cursor.slot = slot + 1;
             return Ok(());
         }
         state.push_at_stop(shared, item)
@@ -52,7 +53,7 @@ impl<T> Producer<T> {
     /// there is room for. `next` is called exactly that often, so no item is left over.
     ///
     /// The consumer sees the items of a cache line at once (seven of 8 bytes). When `next` panics,
-    /// it sees all items before.
+    /// it sees all items before. [`push_from`](Self::push_from) costs less where the items lie in one piece.
     ///
     /// ```
     /// let (mut tx, mut rx) = hotloop_ring::ring(64);
@@ -64,9 +65,13 @@ impl<T> Producer<T> {
     /// ```
     #[inline]
     pub fn push_burst(&mut self, count: usize, mut next: impl FnMut() -> T) -> usize {
+        self.push_lines(count, &mut next)
+    }
+
+    #[inline(always)]
+    fn push_lines(&mut self, count: usize, next: &mut impl FnMut() -> T) -> usize {
         if count == 1 && self.state.cursor.slot + 1 < self.state.stop {
             self.state.put(&self.shared, next());
-            self.state.cursor.slot += 1;
             return 1;
         }
         let room_count = self.room_for(count);
@@ -74,8 +79,134 @@ impl<T> Producer<T> {
             return 0;
         }
         let Self { shared, state } = self;
-        Written { shared, state }.fill(room_count, &mut next);
+        let (lines, mut rest_count, slot) = (shared.memory.lines(), room_count, state.cursor.slot);
+        let mut written = Written { shared, state, slot };
+        loop {
+            let to_end_count = per_line::<T>() - written.slot;
+            if rest_count < to_end_count {
+                let end = written.slot + rest_count;
+                written.fill(lines, end, || few(&mut *next));
+                break;
+            }
+            if written.slot == 0 {
+                // A count that the compiler knows.
+                written.fill(lines, per_line::<T>(), &mut *next);
+            } else {
+                written.fill(lines, per_line::<T>(), || few(&mut *next));
+            }
+            written.state.end_line(lines);
+            written.slot = 0;
+            rest_count -= to_end_count;
+        }
+        let slot = written.slot;
+        mem::forget(written);
+        state.show_up_to(lines, slot);
+        state.settle(shared);
         room_count
+    }
+
+    /// Moves items out of `from`, from its front, and returns how many: as many as there is room for.
+    ///
+    /// Of 28 items of 8 bytes, or more, the consumer sees all at once.
+    ///
+    /// ```
+    /// let (mut tx, mut rx) = hotloop_ring::ring(64);
+    /// let numbers = [1, 2, 3];
+    /// assert_eq!(tx.push_from(&mut &numbers[..]), 3);
+    /// let mut burst = Vec::with_capacity(64);
+    /// assert_eq!(rx.pop_into(64, &mut burst), 3);
+    /// assert_eq!(burst, numbers);
+    /// ```
+    #[inline]
+    pub fn push_from(&mut self, from: &mut impl MoveOut<Item = T>) -> usize {
+        let (place, count) = (from.items().as_ptr(), from.items().len());
+        let room_count = self.room_for(count);
+        if room_count < long_count::<T>() {
+            // SAFETY: 1. There is room for so many. 2. `from` has as many, which it forgets below; nothing in
+            // between panics.
+            unsafe { self.copy_lines(place, room_count) };
+        } else {
+            // SAFETY: 1 and 2. As above. 3. That many are enough.
+            let is_moved = unsafe { self.copy_long(place, room_count) };
+            if !is_moved {
+                // SAFETY: 1 and 2. As above.
+                unsafe { self.copy_parts(place, room_count) };
+            }
+        }
+        // SAFETY: 1. There were at least `room_count`. 2. They were moved into the ring.
+        unsafe { from.forget_front(room_count) };
+        room_count
+    }
+
+    /// Moves items into lines.
+    ///
+    /// # Safety
+    /// 1. There is room for `count` items. 2. As many lie at `place`, and are not used again.
+    #[inline(always)]
+    unsafe fn copy_lines(&mut self, mut place: *const T, count: usize) {
+        self.push_lines(count, &mut || {
+            // SAFETY: 1. This is called at most `count` times: by contract there is an item, and each is moved
+            // once.
+            let item = unsafe { place.read() };
+            place = place.wrapping_add(1);
+            item
+        });
+    }
+
+    /// Moves items into a record of their own, and shows it. Does nothing where they don't go into one.
+    ///
+    /// # Safety
+    /// 1. There is room for `count` items. 2. As many lie at `place`, and are not used again if this returns true.
+    /// 3. There are enough for a long record, or they fill all lines up to the last: the ring has lines for that.
+    #[inline(always)]
+    unsafe fn copy_long(&mut self, place: *const T, count: usize) -> bool {
+        let Self { shared, state } = self;
+        let (lines, Cursor { line_index, slot, behind }) = (shared.memory.lines(), state.cursor);
+        let line_count = lines_of::<T>(count);
+        if count > record_max::<T>() || slot != 0 || line_index + line_count > lines.count() {
+            return false;
+        }
+        // SAFETY: 1. There is one producer, and it is borrowed mutably. 2. There is room, by contract, so the slots
+        // lie in lines that are the producer's, and aren't shown yet. 3. By contract the items are there.
+        unsafe { lines.copy_in(line_index, 0, place, count) };
+        let mut next = Cursor { line_index, slot, behind };
+        next.next_record(count, line_count, lines.count());
+        // Before the consumer goes on to look at it.
+        // SAFETY: 1. A cursor's line is one of the ring's.
+        unsafe { lines.set_header(next.line_index, 0, Ordering::Relaxed) };
+        // SAFETY: 1. A cursor's line is one of the ring's.
+        unsafe { lines.set_header(line_index, count, order::show_record()) };
+        state.cursor = next;
+        shared.set_pushed(next.behind);
+        // The next single push looks for room.
+        state.stop = 0;
+        true
+    }
+
+    /// Moves items into lines and, where what is left of the line at the cursor or of the memory keeps many from
+    /// going into one long record, into parts of one.
+    ///
+    /// # Safety
+    /// 1. There is room for `count` items. 2. As many lie at `place`, and are not used again.
+    #[inline(never)]
+    unsafe fn copy_parts(&mut self, mut place: *const T, count: usize) {
+        let mut rest_count = count;
+        while rest_count >= long_count::<T>() {
+            let Cursor { line_index, slot, .. } = self.state.cursor;
+            let to_end_count = items_in::<T>(self.shared.memory.lines().count() - line_index);
+            let mut part_count = rest_count.min(record_max::<T>()).min(to_end_count);
+            // SAFETY: 1 and 2. By contract, for a part of the items that are left. 3. There are enough, or as many as go
+            // into all lines up to the last.
+            if !unsafe { self.copy_long(place, part_count) } {
+                part_count = per_line::<T>() - slot;
+                // SAFETY: 1 and 2. By contract, for a part of the items that are left.
+                unsafe { self.copy_lines(place, part_count) };
+            }
+            rest_count -= part_count;
+            place = place.wrapping_add(part_count);
+        }
+        // SAFETY: 1 and 2. By contract, for the items that are left.
+        unsafe { self.copy_lines(place, rest_count) };
     }
 
     /// How many of `wanted_count` items there is room for now. That room stays until it is pushed
@@ -108,7 +239,7 @@ impl<T> Producer<T> {
         self.shared.slot_count()
     }
 
-    /// True when the consumer was dropped. Pushes still work while there is room, but nobody takes
+    /// True when the consumer was dropped. Pushes still work while there is room, but nothing takes
     /// the items: they are dropped with the producer.
     pub fn is_closed(&self) -> bool {
         self.shared.consumer_gone()
@@ -121,15 +252,42 @@ impl State {
         self.limit.wrapping_sub(self.cursor.count()) as usize
     }
 
-    /// Puts an item into the cursor's slot, for which there is room, and shows it.
+    /// Shows the items of the line at the cursor that lie before `slot`, which doesn't end it.
     #[inline(always)]
-    fn put<T>(&self, shared: &Shared<T>, item: T) {
-        let Cursor { line_index, slot, tag, .. } = self.cursor;
-        let line = &shared.lines[line_index];
-        // SAFETY: 1. There is one producer, and its state is borrowed. 2. There is room, so the line
-        // was given back, and the slot at the cursor isn't shown yet.
-        unsafe { line.slots.write(slot, item) };
-        line.show(tag, slot + 1);
+    fn show_up_to<T>(&mut self, lines: Lines<'_, T>, slot: usize) {
+        self.cursor.slot = slot;
+        if slot != 0 {
+            // SAFETY: 1. A cursor's line is one of the ring's.
+            unsafe { lines.set_header(self.cursor.line_index, slot, order::show_record()) };
+        }
+    }
+
+    /// Shows the line at the cursor, which is full, and goes on to the next one.
+    #[inline(always)]
+    fn end_line<T>(&mut self, lines: Lines<'_, T>) {
+        let line_index = self.cursor.line_index;
+        self.cursor.next_record(per_line::<T>(), 1, lines.count());
+        // Before the consumer goes on to look at it.
+        // SAFETY: 1. A cursor's line is one of the ring's.
+        unsafe { lines.set_header(self.cursor.line_index, 0, Ordering::Relaxed) };
+        // SAFETY: 1. A cursor's line is one of the ring's.
+        unsafe { lines.set_header(line_index, per_line::<T>(), order::show_record()) };
+        lines.claim(self.cursor.line_index + CLAIM_AHEAD);
+    }
+
+    /// Puts an item into the cursor's slot, for which there is room and which doesn't end its line, and shows
+    /// it.
+    #[inline(always)]
+    fn put<T>(&mut self, shared: &Shared<T>, item: T) {
+        let lines = shared.memory.lines();
+        let Cursor { line_index, slot, .. } = self.cursor;
+        // SAFETY: 1. There is one producer, and its state is borrowed. 2. There is room, so the slot lies in
+        // a line that is the producer's, and isn't shown yet.
+        unsafe { lines.write(line_index, slot, item) };
+        self.cursor.slot = slot + 1;
+        // SAFETY: 1. A cursor's line is one of the ring's.
+        unsafe { lines.set_header(line_index, slot + 1, order::show_record()) };
+        shared.set_pushed(self.cursor.count());
     }
 
     /// Pushes where a line or the known room may end.
@@ -141,13 +299,15 @@ impl State {
                 return Err(item);
             }
         }
-        self.put(shared, item);
-        self.cursor.slot += 1;
-        if self.cursor.slot == per_line::<T>() {
-            shared.next_line(&mut self.cursor);
-            claim(&shared.lines, self.cursor.line_index);
+        if self.cursor.slot + 1 < per_line::<T>() {
+            self.put(shared, item);
+        } else {
+            let (lines, Cursor { line_index, slot, .. }) = (shared.memory.lines(), self.cursor);
+            // SAFETY: 1 and 2. As in `put`.
+            unsafe { lines.write(line_index, slot, item) };
+            self.end_line(lines);
         }
-        self.settle::<T>();
+        self.settle(shared);
         Ok(())
     }
 
@@ -157,69 +317,43 @@ impl State {
         self.limit = shared.given_back().wrapping_add(shared.slot_count() as u64);
     }
 
-    /// Settles where the next single push has to look again.
+    /// Counts what was shown, and settles where the next single push has to look again.
     #[inline(always)]
-    fn settle<T>(&mut self) {
+    fn settle<T>(&mut self, shared: &Shared<T>) {
+        shared.set_pushed(self.cursor.count());
         let room = self.limit.wrapping_sub(self.cursor.behind);
         self.stop = room.min(per_line::<T>() as u64) as usize;
     }
 }
 
-/// A burst being written. Its drop shows what was written, so a panic in between loses nothing.
+/// A burst being written, up to `slot` of the line at the cursor. It is dropped only where a panic ends that,
+/// and then shows what was written, so nothing is lost.
 struct Written<'a, T> {
     shared: &'a Shared<T>,
     state: &'a mut State,
+    slot: usize,
 }
 
 impl<T> Written<'_, T> {
-    /// `room_count` is what `room_for` returned.
+    /// Puts an item into each slot up to before `end`, for which there is room.
     #[inline(always)]
-    fn fill(mut self, room_count: usize, next: &mut impl FnMut() -> T) {
-        let lines = &self.shared.lines[..];
-        let mut rest_count = room_count;
-        loop {
-            let Cursor { line_index, slot, tag, .. } = self.state.cursor;
-            let line = &lines[line_index];
-            let to_end_count = per_line::<T>() - slot;
-            if rest_count < to_end_count {
-                self.put(line, slot..slot + rest_count, || few(&mut *next));
-                return;
-            }
-            if slot == 0 {
-                // A count that the compiler knows.
-                self.put(line, 0..per_line::<T>(), &mut *next);
-            } else {
-                self.put(line, slot..per_line::<T>(), || few(&mut *next));
-            }
-            line.show(tag, per_line::<T>());
-            self.state.cursor.next_line(lines.len(), per_line::<T>());
-            claim(lines, self.state.cursor.line_index);
-            rest_count -= to_end_count;
-        }
-    }
-
-    /// Puts an item into each of `slots`, which start at the cursor: there is room for them.
-    #[inline(always)]
-    fn put(&mut self, line: &Line<T>, slots: Range<usize>, mut next: impl FnMut() -> T) {
-        let mut reached = Reached { slot: slots.start, cursor: &mut self.state.cursor };
-        while reached.slot < slots.end {
+    fn fill(&mut self, lines: Lines<'_, T>, end: usize, mut next: impl FnMut() -> T) {
+        let line_index = self.state.cursor.line_index;
+        while self.slot < end {
             let item = next();
             // SAFETY: 1. There is one producer, and it is borrowed mutably. 2. There is room, so the
-            // line was given back, and the slot isn't shown yet.
-            unsafe { line.slots.write(reached.slot, item) };
-            reached.slot += 1;
+            // slot lies in lines that are the producer's, and isn't shown yet.
+            unsafe { lines.write(line_index, self.slot, item) };
+            self.slot += 1;
         }
     }
 }
 
 impl<T> Drop for Written<'_, T> {
-    #[inline(always)]
+    #[cold]
     fn drop(&mut self) {
-        let Cursor { line_index, slot, tag, .. } = self.state.cursor;
-        if slot != 0 {
-            self.shared.lines[line_index].show(tag, slot);
-        }
-        self.state.settle::<T>();
+        self.state.show_up_to(self.shared.memory.lines(), self.slot);
+        self.state.settle(self.shared);
     }
 }
 

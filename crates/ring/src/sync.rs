@@ -4,13 +4,13 @@
 #[cfg(loom)]
 pub(crate) use loom::sync::{
     Arc,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::{
     Arc,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
 
 /// Names the orderings that carry something from one thread to the other. Under loom a test weakens
@@ -40,13 +40,17 @@ macro_rules! orders {
 }
 
 orders! {
-    /// The producer shows items of a line.
-    show_line: Release,
-    /// The consumer learns of items in a line, and reads them.
-    see_line: Acquire,
-    /// The consumer gives back lines after it has moved their items out.
+    /// The producer shows items of a record, and that the next header is clear.
+    show_record: Release,
+    /// The consumer learns of items in a record, and reads them, or goes on to the next header.
+    see_record: Acquire,
+    /// The producer counts items that it has shown.
+    set_pushed: Release,
+    /// The consumer learns how many items it will find.
+    see_pushed: Acquire,
+    /// The consumer gives items back after it has moved them out.
     give_back: Release,
-    /// The producer learns of lines given back, and writes into them.
+    /// The producer learns of items given back, and writes over them.
     see_given_back: Acquire,
     /// The producer leaves, its last item shown.
     leave_producer: Release,

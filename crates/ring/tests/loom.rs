@@ -91,6 +91,38 @@ fn bursts_cross_over_lines_and_laps() {
     });
 }
 
+/// Under loom two lines' items are a long record. The first word of its second line was a header the last time,
+/// and is again the next.
+#[test]
+fn long_records_cross_over_laps() {
+    for (before_count, sizes) in [(5, [5, 4]), (6, [3, 3]), (5, [4, 1])] {
+        explore(3, move || {
+            let (mut tx, mut rx) = ring::<[usize; 3]>(5);
+            // Up to the last lines.
+            let mut popped = Vec::with_capacity(16);
+            for _ in 0..before_count {
+                assert_eq!(tx.push_from(&mut &[[9; 3]; 4][..]), 4);
+                assert_eq!(rx.pop_into(16, &mut popped), 4);
+                popped.clear();
+            }
+            let sender = thread::spawn(move || {
+                let numbers: Vec<_> = (0..9).map(|number| [number; 3]).collect();
+                let mut next = 0;
+                for size in sizes {
+                    next += tx.push_from(&mut &numbers[next..next + size]);
+                }
+                next
+            });
+            rx.pop_into(3, &mut popped);
+            rx.pop_burst(4, |item| popped.push(item));
+            popped.extend(rx.pop());
+            let pushed_count = sender.join().unwrap();
+            rx.pop_into(16, &mut popped);
+            assert!(popped.into_iter().eq((0..pushed_count).map(|number| [number; 3])));
+        });
+    }
+}
+
 #[test]
 fn the_capacity_fits_once_items_are_popped() {
     explore(3, || {

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 
-use hotloop_ring::ring;
+use hotloop_ring::{MoveOut, ring};
 use proptest::prelude::*;
 
 /// How often each item was dropped, by its number.
@@ -32,6 +32,9 @@ enum Op {
     Pop,
     /// As for a push.
     PopBurst(usize, Option<usize>),
+    /// All at once, of this many.
+    PushFrom(usize),
+    PopInto(usize),
     Room(usize),
 }
 
@@ -42,8 +45,26 @@ fn op() -> impl Strategy<Value = Op> {
         3 => (0..12_usize, panic_at()).prop_map(|(count, at)| Op::PushBurst(count, at)),
         2 => Just(Op::Pop),
         3 => (0..12_usize, panic_at()).prop_map(|(count, at)| Op::PopBurst(count, at)),
+        3 => (0..150_usize).prop_map(Op::PushFrom),
+        3 => (0..150_usize).prop_map(Op::PopInto),
         1 => (0..12_usize).prop_map(Op::Room),
     ]
+}
+
+/// Items to be pushed together.
+struct Waiting(Vec<Item>);
+
+// SAFETY: 1. The items are the vector's own. 2. Those that were moved out are no longer in it.
+unsafe impl MoveOut for Waiting {
+    type Item = Item;
+
+    fn items(&self) -> &[Item] {
+        &self.0
+    }
+
+    unsafe fn forget_front(&mut self, count: usize) {
+        self.0.drain(..count).for_each(std::mem::forget);
+    }
 }
 
 /// The ring, what should be in it, and the items made so far.
@@ -88,6 +109,17 @@ impl Run {
                 assert_eq!(self.rx.pop().map(|item| item.number), self.oracle.pop_front());
             }
             Op::PopBurst(count, panic_at) => self.pop_burst(count, panic_at),
+            Op::PushFrom(count) => self.push_from(count),
+            Op::PopInto(count) => {
+                let mut popped = Vec::with_capacity(count);
+                let popped_count = self.rx.pop_into(count, &mut popped);
+                assert_eq!(
+                    (popped_count, popped.len()),
+                    (count.min(self.oracle.len()), popped_count)
+                );
+                let expected = self.oracle.drain(..popped_count);
+                assert!(popped.iter().map(|item| item.number).eq(expected), "order, and all");
+            }
             Op::Room(wanted_count) => {
                 let room_count = self.tx.room_for(wanted_count);
                 let free_count = self.tx.free_count();
@@ -120,6 +152,14 @@ impl Run {
         let written_count = expected_count.min(panic_at.unwrap_or(usize::MAX));
         assert_eq!(self.made_count() - first, written_count, "`next` is called once an item");
         self.oracle.extend(first..first + written_count);
+    }
+
+    fn push_from(&mut self, count: usize) {
+        let expected_count = self.tx.room_for(count);
+        let mut waiting = Waiting((0..count).map(|_| make(&self.drops)).collect());
+        let first = self.made_count() - count;
+        assert_eq!(self.tx.push_from(&mut waiting), expected_count);
+        self.oracle.extend(first..first + expected_count);
     }
 
     fn pop_burst(&mut self, count: usize, panic_at: Option<usize>) {
@@ -172,7 +212,7 @@ impl Run {
 proptest! {
     #[test]
     fn behaves_like_a_queue(
-        capacity in 0..20_usize,
+        capacity in prop_oneof![0..20_usize, 60..300_usize],
         ops in prop::collection::vec(op(), 0..100),
         is_producer_first: bool,
     ) {

@@ -1,6 +1,7 @@
 //! A burst: up to 64 items that move through the engine together.
 
 use crate::Carries;
+use hotloop_ring::{MoveIn, MoveOut};
 use std::convert::Infallible;
 use std::fmt;
 use std::mem::MaybeUninit;
@@ -289,6 +290,42 @@ impl<T, U> Drop for Moving<'_, T, U> {
         if self.front == self.from.end {
             (self.from.front, self.from.end) = (0, 0);
         }
+    }
+}
+
+// SAFETY: 1. The items are the burst's own. 2. `front` has moved past those that were moved out.
+unsafe impl<T> MoveOut for Burst<T> {
+    type Item = T;
+
+    #[inline(always)]
+    fn items(&self) -> &[T] {
+        self.as_slice()
+    }
+
+    #[inline(always)]
+    unsafe fn forget_front(&mut self, count: usize) {
+        // By contract no more than there are: `front <= end` still holds.
+        self.front += count;
+    }
+}
+
+impl<T> MoveIn for Burst<T> {
+    type Item = T;
+
+    /// All that the burst still takes, whatever its limit.
+    #[inline(always)]
+    fn spare(&mut self) -> &mut [MaybeUninit<T>] {
+        if self.front != 0 {
+            self.compact();
+        }
+        // SAFETY: `end <= BURST_CAPACITY`.
+        unsafe { self.slots.get_unchecked_mut(self.end..) }
+    }
+
+    #[inline(always)]
+    unsafe fn moved_in(&mut self, count: usize) {
+        // By contract so many slots after `end` are initialised: `end <= BURST_CAPACITY` still holds.
+        self.end += count;
     }
 }
 

@@ -17,7 +17,7 @@ const ALLOWED: [(&str, &[&str]); 23] = [
     ("hotloop-arena", &[]),
     ("hotloop-dpdk-sys", &[]),
     ("hotloop-flow", &["hotloop-arena", "hotloop-packet"]),
-    ("hotloop-stage", &["hotloop-packet"]),
+    ("hotloop-stage", &["hotloop-packet", "hotloop-ring"]),
     ("hotloop-engine", &["hotloop-stage", "hotloop-ring"]),
     ("hotloop-dpdk", &["hotloop-stage", "hotloop-packet", "hotloop-dpdk-sys"]),
     ("hotloop-testing", &["hotloop-stage", "hotloop-engine", "hotloop-packet"]),

@@ -229,9 +229,7 @@ impl<T: Carries> Out<T> {
         burst: &mut Burst<T>,
     ) {
         let received = burst.len();
-        let pushed = rings.as_mut().map_or(0, |rings| {
-            rings.push_burst(worker, received, || burst.pop().expect("as many as there are"))
-        });
+        let pushed = rings.as_mut().map_or(0, |rings| rings.push_from(worker, burst));
         if !burst.is_empty() && counters.is_tapped() {
             let way = Way::Drop(BoundaryDrop::NAMES[BoundaryDrop::RingFull.index()]);
             show(Sight { counters, way, now }, burst, 0);

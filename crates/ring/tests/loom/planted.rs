@@ -8,8 +8,8 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use loom::thread;
 
-/// Items go over two laps of one line: what is shown is read, what is given back is written.
-fn cross_two_laps() {
+/// What is shown is read.
+fn cross() {
     let (mut tx, mut rx) = ring(1);
     let sender = thread::spawn(move || {
         let mut pushed_count = 0;
@@ -26,6 +26,29 @@ fn cross_two_laps() {
         }
         thread::yield_now();
     }
+    sender.join().unwrap();
+}
+
+/// Pairs of items go round the six lines of the smallest ring: what is given back is written.
+fn cross_two_laps() {
+    const PAIR_COUNT: usize = 7;
+    let (mut tx, mut rx) = ring(1);
+    let sender = thread::spawn(move || {
+        for number in 0..PAIR_COUNT {
+            let pair = [[number; 3]; 2];
+            let mut rest = &pair[..];
+            while !rest.is_empty() {
+                tx.push_from(&mut rest);
+                thread::yield_now();
+            }
+        }
+    });
+    let mut popped = Vec::with_capacity(2 * PAIR_COUNT);
+    while popped.len() < 2 * PAIR_COUNT {
+        rx.pop_into(2, &mut popped);
+        thread::yield_now();
+    }
+    assert!(popped.into_iter().eq((0..2 * PAIR_COUNT).map(|index| [index / 2; 3])));
     sender.join().unwrap();
 }
 
@@ -61,10 +84,20 @@ fn leave() {
     receiver.join().unwrap();
 }
 
+/// What is counted can be popped.
+fn count() {
+    let (mut tx, mut rx) = ring(1);
+    let sender = thread::spawn(move || assert!(tx.push([0_usize; 3]).is_ok()));
+    assert!(rx.is_empty() || rx.pop().is_some());
+    sender.join().unwrap();
+}
+
 fn explore_all() {
-    for model in [cross_two_laps, finish, leave] {
+    let models: [(fn(), usize); 5] =
+        [(cross, 3), (cross_two_laps, 1), (finish, 3), (leave, 3), (count, 3)];
+    for (model, preemption_bound) in models {
         let mut builder = loom::model::Builder::new();
-        builder.preemption_bound = Some(3);
+        builder.preemption_bound = Some(preemption_bound);
         builder.check(model);
     }
 }

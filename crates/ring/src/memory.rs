@@ -1,0 +1,212 @@
+//! The memory of a ring: cache lines that begin with a header, and items.
+
+use std::cell::UnsafeCell;
+use std::collections::TryReserveError;
+use std::mem::{ManuallyDrop, MaybeUninit, offset_of};
+
+use crate::sync::{AtomicU64, Ordering};
+
+/// Lines, without knowledge of which items are in them.
+pub(crate) struct Memory<T>(Box<[Line<T>]>);
+
+/// The lines of a [`Memory`].
+pub(crate) struct Lines<'a, T>(&'a [Line<T>]);
+
+/// A header and the items after it: 64 bytes where items are of at most 56 and alignment 8. Those lie
+/// densely, on through the lines that follow: in a record of several lines, the headers' bytes of all but
+/// the first hold items too.
+#[repr(C, align(64))]
+struct Line<T> {
+    header: AtomicU64,
+    space: UnsafeCell<Space<T>>,
+}
+
+/// Never read as a whole: it gives size and alignment. Its size is a multiple of its alignment, and
+/// that of `T` too, so `per_line::<T>()` items of at most 56 bytes fit into `words`, and one larger
+/// or more strictly aligned item into `item`.
+#[repr(C)]
+union Space<T> {
+    words: [MaybeUninit<u64>; 7],
+    item: ManuallyDrop<MaybeUninit<T>>,
+}
+
+impl<T> Memory<T> {
+    /// Lines with headers of 0 and no items. They are written to, so the packet path isn't the first to touch
+    /// them.
+    pub(crate) fn new(line_count: usize) -> Result<Self, TryReserveError> {
+        let mut lines = Vec::new();
+        lines.try_reserve_exact(line_count)?;
+        lines.extend((0..line_count).map(|_| {
+            let mut space = Space { words: [MaybeUninit::zeroed(); 7] };
+            if size_of::<T>() > size_of::<[u64; 7]>() {
+                space.item = ManuallyDrop::new(MaybeUninit::zeroed());
+            }
+            Line { header: AtomicU64::new(0), space: UnsafeCell::new(space) }
+        }));
+        Ok(Self(lines.into_boxed_slice()))
+    }
+
+    /// All lines, by value: whoever works on them has address and count in registers.
+    #[inline(always)]
+    pub(crate) fn lines(&self) -> Lines<'_, T> {
+        Lines(&self.0)
+    }
+}
+
+impl<T> Clone for Lines<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Lines<'_, T> {}
+
+impl<T> Lines<'_, T> {
+    #[inline(always)]
+    pub(crate) fn count(self) -> usize {
+        self.0.len()
+    }
+
+    /// The header of a line that a record starts in, or is about to.
+    ///
+    /// # Safety
+    /// The line is one of the ring's.
+    #[inline(always)]
+    pub(crate) unsafe fn header(self, line_index: usize, order: Ordering) -> usize {
+        // SAFETY: 1. By contract the index is in bounds.
+        unsafe { self.0.get_unchecked(line_index) }.header.load(order) as usize
+    }
+
+    /// Writes the header of a line.
+    ///
+    /// # Safety
+    /// The line is one of the ring's.
+    #[inline(always)]
+    pub(crate) unsafe fn set_header(self, line_index: usize, count: usize, order: Ordering) {
+        // SAFETY: 1. By contract the index is in bounds.
+        unsafe { self.0.get_unchecked(line_index) }.header.store(count as u64, order);
+    }
+
+    /// Where the item `slot` is of the record that starts in this line.
+    #[inline(always)]
+    fn place(self, line_index: usize, slot: usize) -> *mut T {
+        debug_assert!(line_index < self.0.len(), "a line of the ring");
+        // From the whole slice, since a record may go on through later lines. All of a line is in
+        // `UnsafeCell`s: a shared reference allows writes.
+        let line = self.0.as_ptr().wrapping_add(line_index);
+        line.wrapping_byte_add(offset_of!(Line<T>, space)).cast::<T>().cast_mut().wrapping_add(slot)
+    }
+
+    /// Puts `item` into a slot.
+    ///
+    /// # Safety
+    /// The slot lies in the ring's lines, and nothing else touches its bytes now.
+    #[inline(always)]
+    pub(crate) unsafe fn write(self, line_index: usize, slot: usize, item: T) {
+        // SAFETY: 1. By contract the place is in the lines, which are aligned for `T`. 2. By contract no
+        // other thread reads or writes it now.
+        unsafe { self.place(line_index, slot).write(item) }
+    }
+
+    /// Moves the item out of a slot.
+    ///
+    /// # Safety
+    /// As [`write`](Self::write), and the slot holds an item that is not taken a second time.
+    #[inline(always)]
+    pub(crate) unsafe fn take(self, line_index: usize, slot: usize) -> T {
+        // SAFETY: 1. As in `write`. 2. By contract there is an item, and this is its only move.
+        unsafe { self.place(line_index, slot).read() }
+    }
+
+    /// Moves `count` items into a record, from `slot` on.
+    ///
+    /// # Safety
+    /// As [`write`](Self::write) for each slot, and `from` points to as many items, which are not used again.
+    #[inline(always)]
+    pub(crate) unsafe fn copy_in(
+        self,
+        line_index: usize,
+        slot: usize,
+        from: *const T,
+        count: usize,
+    ) {
+        let place = self.place(line_index, slot);
+        // SAFETY: 1. As in `write`, for each slot. 2. By contract there are as many items at `from`. 3. They
+        // aren't in the ring's memory: nothing outside refers to that.
+        unsafe { place.copy_from_nonoverlapping(from, count) }
+    }
+
+    /// Moves `count` items out of a record, from `slot` on.
+    ///
+    /// # Safety
+    /// As [`take`](Self::take) for each slot, and `to` points to room for as many items.
+    #[inline(always)]
+    pub(crate) unsafe fn copy_out(self, line_index: usize, slot: usize, to: *mut T, count: usize) {
+        let place = self.place(line_index, slot);
+        // SAFETY: 1. As in `take`, for each slot. 2. By contract there is as much room at `to`. 3. It isn't in
+        // the ring's memory: nothing outside refers to that.
+        unsafe { place.copy_to_nonoverlapping(to, count) }
+    }
+
+    /// Starts fetching a line for writing: the other core holds it, and stores would wait for each line in
+    /// turn. Past the last line nothing is fetched.
+    #[inline(always)]
+    pub(crate) fn claim(self, line_index: usize) {
+        if let Some(line) = self.0.get(line_index) {
+            claim(line);
+        }
+    }
+
+    /// Starts fetching a line for reading. Without it, only so many lines are on their way from the other core
+    /// as the processor finds by running ahead. Past the last line nothing is fetched.
+    #[inline(always)]
+    pub(crate) fn fetch(self, line_index: usize) {
+        if let Some(line) = self.0.get(line_index) {
+            prefetch(line);
+        }
+    }
+}
+
+/// Starts fetching a cache line for writing.
+#[inline(always)]
+fn claim<T>(place: *const T) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: 1. The instruction is a hint: it changes neither memory nor registers, never faults, and
+    // does nothing where the processor doesn't know it.
+    unsafe {
+        std::arch::asm!("prefetchw [{}]", in(reg) place, options(nostack, preserves_flags));
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = place;
+}
+
+/// Starts fetching the cache line of `place` for reading, and doesn't wait for it: for the memory that items
+/// refer to, which the core that pushed them has just written. Does nothing on processors other than x86-64.
+#[inline(always)]
+pub fn prefetch<T>(place: *const T) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: 1. The instruction is a hint: it changes neither memory nor registers, and never faults,
+    // whatever the address.
+    unsafe {
+        std::arch::asm!("prefetcht0 [{}]", in(reg) place, options(nostack, preserves_flags));
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = place;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::per_line;
+
+    #[test]
+    fn lines_are_one_cache_line_up_to_56_bytes() {
+        assert_eq!((size_of::<Line<()>>(), per_line::<()>()), (64, 7));
+        assert_eq!((size_of::<Line<u8>>(), per_line::<u8>()), (64, 56));
+        assert_eq!((size_of::<Line<u64>>(), per_line::<u64>()), (64, 7));
+        assert_eq!((size_of::<Line<[u64; 3]>>(), per_line::<[u64; 3]>()), (64, 2));
+        assert_eq!((size_of::<Line<[u64; 7]>>(), per_line::<[u64; 7]>()), (64, 1));
+        assert_eq!((size_of::<Line<[u64; 8]>>(), per_line::<[u64; 8]>()), (128, 1));
+        assert_eq!((size_of::<Line<u128>>(), per_line::<u128>()), (128, 1));
+    }
+}
