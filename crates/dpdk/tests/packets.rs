@@ -100,6 +100,16 @@ fn an_mbuf_does_what_a_vector_does() {
     assert!(pool.report().is_whole());
 }
 
+#[test]
+fn the_first_places_of_a_fresh_mbuf_are_its_header_and_its_data() {
+    let mbuf = packet(&pool(), &frame(7, 60));
+    let (data, places) = (mbuf.data().as_ptr(), mbuf.first_places().collect::<Vec<_>>());
+    let raw = mbuf.into_raw();
+    assert_eq!(places, [raw.as_ptr().cast_const().cast(), data]);
+    // SAFETY: 1 to 3. It was an `Mbuf` until now.
+    drop(unsafe { Mbuf::from_raw(raw) });
+}
+
 fn no_room(error: NoRoom, wanted_bytes: usize, available_bytes: usize, side: Room) -> bool {
     error == NoRoom { wanted_bytes, available_bytes, side } && wanted_bytes > available_bytes
 }

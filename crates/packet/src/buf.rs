@@ -11,6 +11,16 @@ pub trait PacketBuf {
     /// The bytes of the first segment.
     fn data(&self) -> &[u8];
 
+    /// Addresses of what code that is handed the packet reads first, for it to be fetched into the cache early. None is
+    /// read to find them out where the packet's header lies in memory that another core has just written.
+    #[inline(always)]
+    fn first_places(&self) -> impl Iterator<Item = *const u8>
+    where
+        Self: Sized,
+    {
+        std::iter::once(self.data().as_ptr())
+    }
+
     /// Drops packets. A kind of packet for which that is faster together than one by one implements this.
     fn drop_all(packets: impl Iterator<Item = Self>)
     where

@@ -71,6 +71,11 @@ impl<P: PacketBuf, M> Carries for Tagged<P, M> {
         self.packet.arrival()
     }
 
+    #[inline(always)]
+    fn prefetch(&self) {
+        self.packet.prefetch();
+    }
+
     #[inline]
     fn drop_all(packets: impl Iterator<Item = Self>) {
         <P as PacketBuf>::drop_all(packets.map(|tagged| tagged.packet));

@@ -3,6 +3,7 @@
 use crate::tap::{Sight, Way, show_one};
 use crate::{Counters, Instant};
 use hotloop_packet::PacketBuf;
+use hotloop_ring::prefetch;
 use std::marker::PhantomData;
 
 /// The reasons for which a stage drops packets. [`drop_reasons!`](crate::drop_reasons) writes it.
@@ -91,6 +92,13 @@ pub trait Carries {
         None
     }
 
+    /// Starts fetching into the cache what a stage reads first, and waits for none of it. What carries a
+    /// [`PacketBuf`] hands it on, which may know where that is without reading the packet's header.
+    #[inline(always)]
+    fn prefetch(&self) {
+        prefetch(self.bytes().as_ptr());
+    }
+
     /// Drops packets. What carries a [`PacketBuf`] hands those on, which may be faster together than one by one.
     fn drop_all(packets: impl Iterator<Item = Self>)
     where
@@ -118,6 +126,11 @@ impl<P: PacketBuf> Carries for P {
     #[inline]
     fn arrival(&self) -> Option<Instant> {
         self.timestamp_ns().map(Instant::from_ns)
+    }
+
+    #[inline(always)]
+    fn prefetch(&self) {
+        self.first_places().for_each(prefetch);
     }
 
     #[inline]

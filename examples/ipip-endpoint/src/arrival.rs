@@ -46,6 +46,10 @@ impl<P: Carries> Carries for Arrived<P> {
         self.packet.arrival()
     }
 
+    fn prefetch(&self) {
+        self.packet.prefetch();
+    }
+
     fn drop_all(packets: impl Iterator<Item = Self>) {
         P::drop_all(packets.map(|arrived| arrived.packet));
     }

@@ -43,6 +43,14 @@ impl<On: Carries, Exit: Carries> Carries for Fork<On, Exit> {
             Self::Exit(packet) => packet.arrival(),
         }
     }
+
+    #[inline(always)]
+    fn prefetch(&self) {
+        match self {
+            Self::On(packet) => packet.prefetch(),
+            Self::Exit(packet) => packet.prefetch(),
+        }
+    }
 }
 
 /// An exit with its sinks, and the nodes after it.

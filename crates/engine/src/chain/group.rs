@@ -4,7 +4,7 @@ use super::node::{Node, Part, Place, PlaceKind, abandon_emitted};
 use crate::load::{At, Watch};
 use crate::panic_origin::record;
 use crate::worker::Worker;
-use hotloop_ring::{Consumers, prefetch};
+use hotloop_ring::Consumers;
 use hotloop_stage::tap::{Sight, Way, show};
 use hotloop_stage::{
     BURST_CAPACITY, Burst, Carries, Counters, Device, Error, Instant, Limits, Source,
@@ -22,7 +22,7 @@ impl<T: Carries> Source for Rings<T> {
         let before = burst.len();
         let count = self.0.pop_into(burst.room(), burst);
         // All at once: a stage would wait for one packet after the other.
-        burst.as_slice()[before..].iter().for_each(|item| prefetch(item.bytes().as_ptr()));
+        burst.as_slice()[before..].iter().for_each(Carries::prefetch);
         count
     }
 

@@ -35,6 +35,11 @@ impl<P: Carries, R> Carries for Routed<P, R> {
         self.packet.arrival()
     }
 
+    #[inline(always)]
+    fn prefetch(&self) {
+        self.packet.prefetch();
+    }
+
     #[inline]
     fn drop_all(packets: impl Iterator<Item = Self>) {
         P::drop_all(packets.map(|routed| routed.packet));
