@@ -113,7 +113,7 @@ impl<T> Consumer<T> {
     /// assert!(rx.pop_into(64, &mut burst) >= 24);
     /// assert!(burst.into_iter().eq(1..=50 - rx.len()));
     /// ```
-    #[inline]
+    #[inline(always)]
     pub fn pop_into(&mut self, count_max: usize, to: &mut impl MoveIn<Item = T>) -> usize {
         let spare = to.spare();
         let (place, count_max) = (spare.as_mut_ptr().cast::<T>(), count_max.min(spare.len()));

@@ -117,7 +117,7 @@ impl<T> Producer<T> {
     /// assert_eq!(rx.pop_into(64, &mut burst), 3);
     /// assert_eq!(burst, numbers);
     /// ```
-    #[inline]
+    #[inline(always)]
     pub fn push_from(&mut self, from: &mut impl MoveOut<Item = T>) -> usize {
         let (place, count) = (from.items().as_ptr(), from.items().len());
         let room_count = self.room_for(count);
