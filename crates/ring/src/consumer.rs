@@ -122,7 +122,7 @@ impl<T> Consumer<T> {
         if count == 0 {
             // SAFETY: 1. As above.
             count = unsafe { self.copy_lines(place, count_max) };
-        } else if count < count_max {
+        } else if count < count_max && self.is_more_shown() {
             // SAFETY: 1. As above, after those that were moved.
             count += unsafe { self.copy_more(place.wrapping_add(count), count_max - count) };
         }
@@ -130,6 +130,12 @@ impl<T> Consumer<T> {
         // on.
         unsafe { to.moved_in(count) };
         count
+    }
+
+    /// Whether there are items to be taken at the cursor, or after it where that is at a record's end.
+    #[inline(always)]
+    fn is_more_shown(&mut self) -> bool {
+        shown(&mut self.state.cursor, self.shared.memory.lines()) > 0
     }
 
     /// Moves up to `count_max` items of a long record to `place`, and returns how many: none where no more than a

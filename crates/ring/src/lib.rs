@@ -53,9 +53,9 @@
 //! One producer and one consumer: neither is `Clone`. Items of up to 56 bytes and alignment 8 share
 //! lines of 64 bytes, as many as fit beside the 8 of the header; each larger one has a line of its
 //! own, rounded up to 64. A record of several lines leaves a part of the last one empty, for which there are more
-//! lines: a ring for 1,024 items of 8 bytes has 227, or 14 KiB. The memory is the global allocator's. An end can't wait for the other; a
-//! program that wants to sleep brings its own way of waking. Between two stages of one core, where no line has
-//! to cross, a plain ring of slots costs less.
+//! lines: a ring for 1,024 items of 8 bytes has 227, or 14 KiB. The memory is the global allocator's. An end can't
+//! wait for the other; a program that wants to sleep brings its own way of waking. Between two stages of one core,
+//! where no line has to cross, a plain ring of slots costs less.
 //!
 //! # Unsafe code
 //!
