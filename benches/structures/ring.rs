@@ -1,7 +1,7 @@
 //! The ring between two cores, beside DPDK's and those of other crates.
 //!
 //! One core sends numbers, the other adds them up; each fills or empties an array of `batch` numbers
-//! a step, the same for all. An end that finds its ring full or empty pauses and tries again. What an end
+//! a step. An end that finds its ring full or empty pauses and tries again. What an end
 //! keeps to itself lies on lines of its own, as it does in a program whose ends belong to their threads.
 
 use crate::Bench;
@@ -62,21 +62,17 @@ pub fn bench(bench: &mut Bench, pair: Pair) -> Result<(), String> {
 
 fn hotloop(pair: Pair, batch: usize) -> impl FnMut(u64) -> Duration {
     let (mut tx, mut rx) = apart(hotloop::ring::ring::<u64>(CAPACITY));
+    let mut taken = Vec::with_capacity(BATCH_MAX);
     move |count| match batch {
         1 => singly(pair, count, |item| tx.push(item).is_ok(), || rx.pop()),
         _ => in_bursts(
             pair,
             count,
             batch,
-            |items| {
-                let mut items = items.iter();
-                tx.push_burst(items.len(), || *items.next().expect("called once for each"))
-            },
-            |out| {
-                let mut places = out.iter_mut();
-                rx.pop_burst(places.len(), |item| {
-                    *places.next().expect("called at most once for each") = item;
-                })
+            |mut items| tx.push_from(&mut items),
+            |count_max| {
+                taken.clear();
+                (rx.pop_into(count_max, &mut taken), taken.iter().sum())
             },
         ),
     }
@@ -104,7 +100,7 @@ fn rtrb(pair: Pair, batch: usize) -> impl FnMut(u64) -> Duration {
             count,
             batch,
             |items| tx.push_partial_slice(items).0.len(),
-            |out| rx.pop_partial_slice(out).0.len(),
+            added_up(|out| rx.pop_partial_slice(out).0.len()),
         ),
     }
 }
@@ -114,7 +110,13 @@ fn ringbuf(pair: Pair, batch: usize) -> impl FnMut(u64) -> Duration {
     let (mut tx, mut rx) = apart(HeapRb::<u64>::new(CAPACITY).split());
     move |count| match batch {
         1 => singly(pair, count, |item| tx.try_push(item).is_ok(), || rx.try_pop()),
-        _ => in_bursts(pair, count, batch, |items| tx.push_slice(items), |out| rx.pop_slice(out)),
+        _ => in_bursts(
+            pair,
+            count,
+            batch,
+            |items| tx.push_slice(items),
+            added_up(|out| rx.pop_slice(out)),
+        ),
     }
 }
 
@@ -128,11 +130,11 @@ fn array_queue(pair: Pair, batch: usize) -> impl FnMut(u64) -> Duration {
             count,
             batch,
             |items| items.iter().take_while(|item| queue.push(**item).is_ok()).count(),
-            |out| {
+            added_up(|out| {
                 let filled =
                     out.iter_mut().map_while(|place| queue.pop().map(|item| *place = item));
                 filled.count()
-            },
+            }),
         ),
     }
 }
@@ -171,14 +173,23 @@ fn singly(
     pair.run(produce, consume)
 }
 
-/// The numbers below `count`, in bursts. `push` takes a prefix and `pop` fills one; both say how long
-/// it is.
+/// Takes up to so many numbers into an array, with `pop`, which says how many it put there.
+fn added_up(mut pop: impl FnMut(&mut [u64]) -> usize) -> impl FnMut(usize) -> (usize, u64) {
+    let mut items = [0; BATCH_MAX];
+    move |count_max| {
+        let popped_count = pop(&mut items[..count_max]);
+        (popped_count, items[..popped_count].iter().sum())
+    }
+}
+
+/// The numbers below `count`, in bursts. `push` takes a prefix and says how long it is, `pop` takes up to so many,
+/// and says how many and their sum.
 fn in_bursts(
     pair: Pair,
     count: u64,
     batch: usize,
     mut push: impl FnMut(&[u64]) -> usize + Send,
-    mut pop: impl FnMut(&mut [u64]) -> usize,
+    mut pop: impl FnMut(usize) -> (usize, u64),
 ) -> Duration {
     let produce = move || {
         let mut items = [0; BATCH_MAX];
@@ -200,14 +211,13 @@ fn in_bursts(
         }
     };
     let consume = || {
-        let mut items = [0; BATCH_MAX];
         let (mut taken_count, mut sum) = (0, 0);
         while taken_count < count {
-            let popped_count = pop(&mut items[..batch]);
+            let (popped_count, popped_sum) = pop(batch);
             if popped_count == 0 {
                 spin_loop();
             }
-            sum += items[..popped_count].iter().sum::<u64>();
+            sum += popped_sum;
             taken_count += popped_count as u64;
         }
         assert_eq!(sum, sum_below(count));
