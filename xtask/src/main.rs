@@ -99,7 +99,7 @@ enum Task {
     /// balancer share its sessions with a peer: what that costs bursts, control and the network.
     ///
     /// The group `katran` compares the balancer with Katran's XDP program in the kernel, whose source it compiles: the
-    /// environment variable KATRAN names a clone of https://github.com/facebookincubator/katran. It needs root, and
+    /// environment variable KATRAN names a clone of <https://github.com/facebookincubator/katran>. It needs root, and
     /// what `setup --bench` installs; where something is missing, the table says what.
     ///
     /// The group `udp` receives UDP datagrams through the kernel's sockets, one way after the other, and
