@@ -9,6 +9,9 @@ pub const HEADROOM_BYTES: usize = 128;
 /// one after the other don't share a few sets of the cache.
 const BUFFER_BYTES: usize = 2048 + 128;
 
+/// In place of a port's number.
+const NO_PORT: u16 = u16::MAX;
+
 /// A packet in a buffer of its own: one segment, and like an mbuf a pointer to two lines that say
 /// what is in it, and the bytes after them.
 #[derive(Debug)]
@@ -22,8 +25,9 @@ struct Memory {
     /// Where it ends. Invariant: `end <= BUFFER_BYTES`.
     end: usize,
     metadata: [u8; 8],
-    ingress: Option<PortId>,
-    rest: [u8; 36],
+    /// The port that received it, as in an mbuf; [`NO_PORT`] where none did.
+    ingress: u16,
+    rest: [u8; 38],
     bytes: [u8; BUFFER_BYTES],
 }
 
@@ -35,8 +39,8 @@ impl Buffer {
             start: HEADROOM_BYTES,
             end: HEADROOM_BYTES,
             metadata: [0; 8],
-            ingress: None,
-            rest: [0; 36],
+            ingress: NO_PORT,
+            rest: [0; 38],
             bytes: [0; BUFFER_BYTES],
         }))
     }
@@ -57,7 +61,7 @@ impl Buffer {
     /// Has it be received by this port.
     #[inline(always)]
     pub fn set_ingress(&mut self, port: PortId) {
-        self.0.ingress = Some(port);
+        self.0.ingress = port.number();
     }
 
     fn no_room(wanted_bytes: usize, available_bytes: usize, side: Room) -> NoRoom {
@@ -149,7 +153,8 @@ impl PacketBuf for Buffer {
 
     #[inline(always)]
     fn ingress(&self) -> Option<PortId> {
-        self.0.ingress
+        let port = self.0.ingress;
+        (port != NO_PORT).then_some(PortId::new(port))
     }
 
     #[inline(always)]

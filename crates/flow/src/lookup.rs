@@ -73,6 +73,12 @@ impl Hint {
     }
 }
 
+/// That a table makes no hints, and the time of a burst. See [`Table::unhinted`].
+#[derive(Clone, Copy, Debug)]
+pub struct Unhinted {
+    step: u32,
+}
+
 /// A key that has no flow in a table, and what the search for it found out: [`Table::insert_ranked`]
 /// takes it in place of the key, and needs no second search, unless flows have come since.
 ///
@@ -148,18 +154,19 @@ impl<K: Key, V> Table<K, V> {
         if self.uses_hints { self.find_hinted(key, hint, now) } else { self.find_quick(key, now) }
     }
 
-    /// Whether [`hint_burst`](Self::hint_burst) makes hints: not of a table whose entries stay in the second-level cache.
+    /// That [`hint_burst`](Self::hint_burst) makes no hints, as the table's entries stay in the second-level cache, and
+    /// the time, which is good for a burst: callers of [`find_unhinted`](Self::find_unhinted) ask once for all its packets.
     #[inline(always)]
-    pub const fn makes_hints(&self) -> bool {
-        self.uses_hints
+    pub fn unhinted(&mut self, now: impl Into<u64>) -> Option<Unhinted> {
+        let step = self.clock.advance(now.into());
+        (!self.uses_hints).then_some(Unhinted { step })
     }
 
-    /// As [`find`](Self::find) without a hint, for callers that have asked whether the table
-    /// [makes hints](Self::makes_hints), once for all packets of a burst.
+    /// As [`find`](Self::find) without a hint, at the time of `unhinted`, the latest of this table.
     #[inline(always)]
-    pub fn find_unhinted(&mut self, key: &K, now: impl Into<u64>) -> Option<(Handle, &V)> {
-        let now = self.clock.advance(now.into());
-        self.find_quick(key, now)
+    pub fn find_unhinted(&mut self, key: &K, unhinted: Unhinted) -> Option<(Handle, &V)> {
+        debug_assert_eq!(unhinted.step, self.clock.peek(0), "the latest of this table");
+        self.find_quick(key, unhinted.step)
     }
 
     /// The value that a hint leads to: most likely that of its key, maybe another one. It does not count
@@ -176,17 +183,11 @@ impl<K: Key, V> Table<K, V> {
     fn find_quick(&self, key: &K, now: u32) -> Option<(Handle, &V)> {
         let view = self.store.view();
         let hash = view.hash(key);
-        let (first, group) = view.first_group(hash);
-        let Some(slot) = Native::matches(group, hash.tag()).first() else {
-            return if group.overflow() == 0 { None } else { self.find_anywhere(*key, now) };
-        };
-        let slot = first * GROUP_SLOTS + slot;
-        if let Some(entry) = view.entry_if_any(slot)
-            && entry.key() == Some(key)
-        {
-            return self.seen_flow(slot, entry, now);
+        match view.first_match::<Native>(hash) {
+            Ok((slot, entry)) if entry.key() == Some(key) => self.seen_flow(slot, entry, now),
+            Err(false) => None,
+            _ => self.find_anywhere(*key, now),
         }
-        self.find_anywhere(*key, now)
     }
 
     #[inline(always)]

@@ -54,8 +54,10 @@ pub struct Table<K, V> {
     /// Whether the flows of a burst are found by hints: not where the store stays in the cache, and the
     /// back-end is as quick as this kind of processor allows.
     pub(crate) uses_hints: bool,
-    /// The slot that `age` looks at next.
+    /// The slot that `age` looks at next, how many are left of this round, and the step in which that began.
     pub(crate) age_slot: usize,
+    pub(crate) age_left_count: usize,
+    pub(crate) age_step: u32,
     pub(crate) stats: Stats,
 }
 
@@ -125,6 +127,8 @@ impl<K: Key, V> Table<K, V> {
             capacity,
             backend,
             age_slot: 0,
+            age_left_count: 0,
+            age_step: 0,
             stats: Stats::default(),
         })
     }
@@ -235,6 +239,8 @@ impl<K: Key, V> Table<K, V> {
     pub fn set_idle_ns(&mut self, idle_ns: [u64; CLASS_COUNT]) {
         self.idle_timeouts = IdleTimeouts::new(idle_ns);
         self.recent_timeouts = self.idle_timeouts.recent(self.recent_ns);
+        // Flows that `age` has left may have to go in this step.
+        self.age_left_count = self.slot_count();
     }
 
     /// The value of a flow, or none when the handle is stale.

@@ -38,6 +38,7 @@ impl Hash {
 pub(crate) struct View<'a, K, V> {
     /// Invariant: not empty, as the store's are not.
     pub(crate) control: &'a [Group],
+    /// Invariant: one for each slot of each group.
     pub(crate) entries: &'a [Entry<K, V>],
     pub(crate) hands: &'a [Cell<Hand>],
     pub(crate) seed: &'a HashSeed,
@@ -71,16 +72,30 @@ impl<'a, K: Key, V> View<'a, K, V> {
         (((hash.0 >> 32) * self.control.len() as u64) >> 32) as usize
     }
 
-    /// That group's number, and itself.
+    /// The first slot of that group that has the hash's tag, and its entry. Where there is none: whether flows of the
+    /// group are elsewhere.
     #[inline(always)]
-    pub(crate) fn first_group(self, hash: Hash) -> (usize, &'a Group) {
+    pub(crate) fn first_match<L: Lanes>(
+        self,
+        hash: Hash,
+    ) -> Result<(usize, &'a Entry<K, V>), bool> {
         let first = self.first(hash);
         #[cfg(test)]
         lines::note_group(first);
         debug_assert!(first < self.control.len());
         // SAFETY: 1. `first` is below the number of groups: it is the upper half of a product of that number and
         // of one below 2^32. 2. There are groups, by the field's invariant.
-        (first, unsafe { self.control.get_unchecked(first) })
+        let group = unsafe { self.control.get_unchecked(first) };
+        let Some(slot) = L::matches(group, hash.tag()).first() else {
+            return Err(group.overflow() > 0);
+        };
+        let slot = first * GROUP_SLOTS + slot;
+        #[cfg(test)]
+        lines::note_entry(slot);
+        debug_assert!(slot < self.entries.len());
+        // SAFETY: 1. A mask has slots of a group alone. 2. There is an entry for each slot of each group, by the
+        // field's invariant, and `first` is one of the groups.
+        Ok((slot, unsafe { self.entries.get_unchecked(slot) }))
     }
 
     /// The group where it goes else: another one, where there are two.

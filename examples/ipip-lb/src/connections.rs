@@ -9,7 +9,9 @@ use crate::services::TargetId;
 use family::Family;
 pub(crate) use family::new_table;
 use hotloop::arena::{Arena, Obtained, Request};
-use hotloop::flow::{self, CLASS_COUNT, Classes, Config, Cursor, Full, Handle, Hint, Hints, Table};
+use hotloop::flow::{
+    self, CLASS_COUNT, Classes, Config, Cursor, Full, Handle, Hint, Hints, Table, Unhinted,
+};
 use hotloop::packet::PacketBuf;
 use hotloop::packet::classify::{Kind, Layout};
 use hotloop::packet::flow_key::{FlowKey, FlowKeyV4, FlowKeyV6};
@@ -200,22 +202,22 @@ impl Connections {
         self.v4.found(key, index, now)
     }
 
-    /// As [`found_v4`](Self::found_v4), where [`hint_burst`](Self::hint_burst) does nothing.
+    /// As [`found_v4`](Self::found_v4), where no hints are made.
     #[inline(always)]
     #[must_use]
     pub fn found_v4_unhinted(
         &mut self,
         key: &FlowKeyV4,
-        now: Instant,
+        at: Unhinted,
     ) -> Option<&(Connection, u32)> {
-        self.v4.found_unhinted(key, now)
+        self.v4.found_unhinted(key, at)
     }
 
-    /// Whether all connections of IPv4 stay in the cache, so that [`hint_burst`](Self::hint_burst) does nothing.
+    /// That all connections of IPv4 stay in the cache, so that [`hint_burst`](Self::hint_burst) does nothing, and the
+    /// time of a burst.
     #[inline(always)]
-    #[must_use]
-    pub const fn are_cached(&self) -> bool {
-        !self.v4.table.makes_hints()
+    pub fn unhinted(&mut self, now: Instant) -> Option<Unhinted> {
+        self.v4.table.unhinted(now.as_ns())
     }
 
     /// The connection of the packet at `index` of the burst that hints were made for, which has a packet

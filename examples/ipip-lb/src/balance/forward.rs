@@ -7,7 +7,7 @@ use crate::next_hops::BY_KERNEL;
 use crate::own_header::{fast_flags, plain_flags};
 use crate::services::ServiceTable;
 use hotloop::engine::Routed;
-use hotloop::flow::prefetch_line;
+use hotloop::flow::{Unhinted, prefetch_line};
 use hotloop::packet::PacketBuf;
 use hotloop::packet::classify::Layout;
 use hotloop::packet::ethernet::MacAddress;
@@ -124,8 +124,11 @@ impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
     ) {
         self.spare.packets_came();
         let has_blocked = self.services.current().blocked().is_some();
-        if self.classifies && self.state.connections.are_cached() && !has_blocked {
-            return self.run::<true>(cx, input, out, false);
+        if self.classifies
+            && !has_blocked
+            && let Some(unhinted) = self.state.connections.unhinted(cx.now())
+        {
+            return self.run::<true>(cx, input, out, (Some(unhinted), false));
         }
         if self.classifies {
             self.classify(input);
@@ -134,7 +137,7 @@ impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
             self.drop_blocked(cx, input);
         }
         let are_prefetched = self.state.connections.hint_burst(input.as_slice());
-        self.run::<false>(cx, input, out, are_prefetched);
+        self.run::<false>(cx, input, out, (None, are_prefetched));
     }
 
     #[inline]
@@ -186,15 +189,15 @@ impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
 }
 
 impl<P: PacketBuf + Carries> Balance<P> {
-    /// Balances a burst. Where it is `AT_ONCE`, its packets were not classified, and all connections stay in the cache:
-    /// then each packet is looked at once.
+    /// Balances a burst. Where it is `AT_ONCE`, its packets were not classified, and all connections stay in the cache,
+    /// as `unhinted` shows: then each packet is looked at once.
     #[inline(always)]
     fn run<const AT_ONCE: bool>(
         &mut self,
         cx: &mut Cx<'_, BalanceDrop>,
         input: &mut Burst<Classified<P>>,
         out: &mut Output<'_, Routed<P, Route>>,
-        are_prefetched: bool,
+        (unhinted, are_prefetched): (Option<Unhinted>, bool),
     ) {
         let (now, count) = (cx.now(), input.len());
         let (services, counts) = (self.services.current(), &self.counts[self.worker]);
@@ -220,7 +223,7 @@ impl<P: PacketBuf + Carries> Balance<P> {
                 state.prefetch_target((services, counts), index + TARGETS_AHEAD, layout);
             }
             let with = (services, counts, &link);
-            if state.forward::<AT_ONCE>(with, (&mut packet, layout), (index, now)) {
+            if state.forward(with, (&mut packet, layout), (index, now), unhinted) {
                 return Ok(Routed { packet, route });
             }
             match state.begin((services, counts), (&mut packet, layout), index, now) {
@@ -285,19 +288,20 @@ impl<P: PacketBuf + Carries> Worker<P> {
     }
 
     /// Encapsulates the packet at `index` of the burst if its connection is known and does not change by
-    /// it. Returns whether it did: any other packet is as it was. `AT_ONCE`: see [`Balance::run`].
+    /// it. Returns whether it did: any other packet is as it was. `unhinted`: see [`Balance::run`].
     #[inline(always)]
-    fn forward<const AT_ONCE: bool>(
+    fn forward(
         &mut self,
         (services, counts, link): (&ServiceTable, &WorkerCounts, &[u8; 12]),
         (packet, layout): (&mut P, Layout),
         (index, now): (usize, Instant),
+        unhinted: Option<Unhinted>,
     ) -> bool {
         let Self { connections, identifications, .. } = self;
         if let Some(key) = layout.fast_key_v4(packet.data()) {
-            let found = match AT_ONCE {
-                true => connections.found_v4_unhinted(&key, now),
-                false => connections.found_v4(&key, index, now),
+            let found = match unhinted {
+                Some(at) => connections.found_v4_unhinted(&key, at),
+                None => connections.found_v4(&key, index, now),
             };
             if let Some((connection, hash)) = found
                 && let Some(front) = packet.data().first_chunk()

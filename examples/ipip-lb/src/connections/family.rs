@@ -4,7 +4,7 @@ use super::journal::Journal;
 use crate::connection::Connection;
 use crate::services::TargetId;
 use hotloop::arena::Arena;
-use hotloop::flow::{self, Class, Config, FlowError, Handle, Hints, Key, Table};
+use hotloop::flow::{self, Class, Config, FlowError, Handle, Hints, Key, Table, Unhinted};
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::stage::{Error, Instant};
 
@@ -44,8 +44,8 @@ impl<K: Key + Into<FlowKey>, H: Copy> Family<K, H> {
 
     /// [`found`](Self::found), of a table that makes no hints.
     #[inline(always)]
-    pub(super) fn found_unhinted(&mut self, key: &K, now: Instant) -> Option<&(Connection, H)> {
-        self.table.find_unhinted(key, now.as_ns()).map(|(_, connection)| connection)
+    pub(super) fn found_unhinted(&mut self, key: &K, at: Unhinted) -> Option<&(Connection, H)> {
+        self.table.find_unhinted(key, at).map(|(_, connection)| connection)
     }
 
     #[inline(always)]
