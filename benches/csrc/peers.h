@@ -20,6 +20,9 @@ void peer_ring_produce(struct rte_ring *ring, uint64_t count, unsigned int batch
 /* Receives `count` numbers in bursts of up to `batch`, at most 64, and returns their sum. */
 uint64_t peer_ring_consume(struct rte_ring *ring, uint64_t count, unsigned int batch);
 
+/* Both on one core: each burst goes in and comes out again. */
+uint64_t peer_ring_by_turns(struct rte_ring *ring, uint64_t count, unsigned int batch);
+
 /* A key of the hash table. */
 struct peer_key {
     uint64_t words[2];

@@ -81,3 +81,21 @@ uint64_t peer_ring_consume(struct rte_ring *ring, uint64_t count, unsigned int b
     }
     return sum;
 }
+
+uint64_t peer_ring_by_turns(struct rte_ring *ring, uint64_t count, unsigned int batch)
+{
+    void *in[BATCH_MAX], *out[BATCH_MAX];
+    uint64_t sum = 0;
+
+    for (uint64_t first = 0; first < count; first += batch) {
+        unsigned int n = RTE_MIN(count - first, batch);
+
+        for (unsigned int i = 0; i < n; i++)
+            in[i] = (void *)(uintptr_t)(first + i);
+        n = rte_ring_sp_enqueue_burst(ring, in, n, NULL);
+        n = rte_ring_sc_dequeue_burst(ring, out, n, NULL);
+        for (unsigned int i = 0; i < n; i++)
+            sum += (uintptr_t)out[i];
+    }
+    return sum;
+}

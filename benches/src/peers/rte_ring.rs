@@ -21,6 +21,7 @@ unsafe extern "C" {
     fn peer_ring_free(ring: *mut RawRing);
     fn peer_ring_produce(ring: *mut RawRing, count: u64, batch: c_uint);
     fn peer_ring_consume(ring: *mut RawRing, count: u64, batch: c_uint) -> u64;
+    fn peer_ring_by_turns(ring: *mut RawRing, count: u64, batch: c_uint) -> u64;
     fn peer_dispatch(from: u16, ring: *mut RawRing, back: *mut RawRing, stop: *const i32);
     fn peer_work(ring: *mut RawRing, to: u16, swaps: i32, stop: *const i32) -> u64;
     fn peer_count(ring: *mut RawRing, back: *mut RawRing, port: u16, stop: *const i32) -> u64;
@@ -72,6 +73,17 @@ impl Producer<u64> {
         assert!((1..=BATCH_MAX).contains(&batch));
         // SAFETY: 1. The ring is alive. 2. This is its only producer. 3. `batch` fits the loop.
         unsafe { peer_ring_produce(self.0.0.as_ptr(), count, batch) }
+    }
+
+    /// Sends them to `other`, the other end, each burst of which is received before the next is sent. Returns their sum.
+    ///
+    /// # Panics
+    /// When `batch` is 0 or above 64, or `other` is of another ring.
+    #[must_use]
+    pub fn by_turns(&mut self, other: &mut Consumer<u64>, count: u64, batch: u32) -> u64 {
+        assert!((1..=BATCH_MAX).contains(&batch) && Arc::ptr_eq(&self.0, &other.0));
+        // SAFETY: 1. The ring is alive. 2. Both its ends are borrowed. 3. `batch` fits the loop.
+        unsafe { peer_ring_by_turns(self.0.0.as_ptr(), count, batch) }
     }
 }
 

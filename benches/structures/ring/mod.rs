@@ -4,6 +4,9 @@
 //! a step. An end that finds its ring full or empty pauses and tries again. What an end
 //! keeps to itself lies on lines of its own, as it does in a program whose ends belong to their threads.
 
+mod transfers;
+mod turns;
+
 use crate::Bench;
 use crossbeam_queue::ArrayQueue;
 use crossbeam_utils::CachePadded;
@@ -15,6 +18,7 @@ use hotloop_benches::peers::rte_ring;
 use ringbuf::HeapRb;
 use ringbuf::traits::{Consumer as _, Producer as _, Split as _};
 use std::hint::spin_loop;
+use std::sync::Arc;
 use std::time::Duration;
 
 const CAPACITY: usize = 1_024;
@@ -57,25 +61,28 @@ pub fn bench(bench: &mut Bench, pair: Pair) -> Result<(), String> {
             bench.table.rows.extend(rows);
         }
     }
-    Ok(())
+    bench.table.notes.push(transfers::note());
+    turns::bench(bench)
 }
 
 fn hotloop(pair: Pair, batch: usize) -> impl FnMut(u64) -> Duration {
     let (mut tx, mut rx) = apart(hotloop::ring::ring::<u64>(CAPACITY));
-    let mut taken = Vec::with_capacity(BATCH_MAX);
+    let (mut push, mut pop) = hotloop_ends();
     move |count| match batch {
         1 => singly(pair, count, |item| tx.push(item).is_ok(), || rx.pop()),
-        _ => in_bursts(
-            pair,
-            count,
-            batch,
-            |mut items| tx.push_from(&mut items),
-            |count_max| {
-                taken.clear();
-                (rx.pop_into(count_max, &mut taken), taken.iter().sum())
-            },
-        ),
+        _ => in_bursts(pair, count, batch, &mut push, &mut pop),
     }
+}
+
+/// Both ends of a ring, for bursts: what is pushed lies in one piece, and what is popped goes into one.
+fn hotloop_ends() -> (impl Push, impl Pop) {
+    let (mut tx, mut rx) = apart(hotloop::ring::ring::<u64>(CAPACITY));
+    let mut taken = Vec::with_capacity(BATCH_MAX);
+    let pop = move |count_max| {
+        taken.clear();
+        (rx.pop_into(count_max, &mut taken), taken.iter().sum())
+    };
+    (move |mut items: &[u64]| tx.push_from(&mut items), pop)
 }
 
 /// Its loops are C, with the inline functions of `rte_ring.h` in them.
@@ -90,53 +97,56 @@ fn dpdk(eal: Eal, pair: Pair, batch: usize) -> Result<impl FnMut(u64) -> Duratio
     })
 }
 
-/// Slices, which it copies whole; they look at the other end's index only when they must.
 fn rtrb(pair: Pair, batch: usize) -> impl FnMut(u64) -> Duration {
     let (mut tx, mut rx) = apart(rtrb::RingBuffer::<u64>::new(CAPACITY));
+    let (mut push, mut pop) = rtrb_ends();
     move |count| match batch {
         1 => singly(pair, count, |item| tx.push(item).is_ok(), || rx.pop().ok()),
-        _ => in_bursts(
-            pair,
-            count,
-            batch,
-            |items| tx.push_partial_slice(items).0.len(),
-            added_up(|out| rx.pop_partial_slice(out).0.len()),
-        ),
+        _ => in_bursts(pair, count, batch, &mut push, &mut pop),
+    }
+}
+
+/// Slices, which it copies whole; they look at the other end's index only when they must.
+fn rtrb_ends() -> (impl Push, impl Pop) {
+    let (mut tx, mut rx) = apart(rtrb::RingBuffer::<u64>::new(CAPACITY));
+    let push = move |items: &[u64]| tx.push_partial_slice(items).0.len();
+    (push, added_up(move |out| rx.pop_partial_slice(out).0.len()))
+}
+
+fn ringbuf(pair: Pair, batch: usize) -> impl FnMut(u64) -> Duration {
+    let (mut tx, mut rx) = apart(HeapRb::<u64>::new(CAPACITY).split());
+    let (mut push, mut pop) = ringbuf_ends();
+    move |count| match batch {
+        1 => singly(pair, count, |item| tx.try_push(item).is_ok(), || rx.try_pop()),
+        _ => in_bursts(pair, count, batch, &mut push, &mut pop),
     }
 }
 
 /// Slices, by the ends that remember the other end's index.
-fn ringbuf(pair: Pair, batch: usize) -> impl FnMut(u64) -> Duration {
+fn ringbuf_ends() -> (impl Push, impl Pop) {
     let (mut tx, mut rx) = apart(HeapRb::<u64>::new(CAPACITY).split());
+    (move |items: &[u64]| tx.push_slice(items), added_up(move |out| rx.pop_slice(out)))
+}
+
+fn array_queue(pair: Pair, batch: usize) -> impl FnMut(u64) -> Duration {
+    let queue = ArrayQueue::new(CAPACITY);
+    let (mut push, mut pop) = array_queue_ends();
     move |count| match batch {
-        1 => singly(pair, count, |item| tx.try_push(item).is_ok(), || rx.try_pop()),
-        _ => in_bursts(
-            pair,
-            count,
-            batch,
-            |items| tx.push_slice(items),
-            added_up(|out| rx.pop_slice(out)),
-        ),
+        1 => singly(pair, count, |item| queue.push(item).is_ok(), || queue.pop()),
+        _ => in_bursts(pair, count, batch, &mut push, &mut pop),
     }
 }
 
 /// It has no bursts: items go one by one, as often as the batch says.
-fn array_queue(pair: Pair, batch: usize) -> impl FnMut(u64) -> Duration {
-    let queue = ArrayQueue::new(CAPACITY);
-    move |count| match batch {
-        1 => singly(pair, count, |item| queue.push(item).is_ok(), || queue.pop()),
-        _ => in_bursts(
-            pair,
-            count,
-            batch,
-            |items| items.iter().take_while(|item| queue.push(**item).is_ok()).count(),
-            added_up(|out| {
-                let filled =
-                    out.iter_mut().map_while(|place| queue.pop().map(|item| *place = item));
-                filled.count()
-            }),
-        ),
-    }
+fn array_queue_ends() -> (impl Push, impl Pop) {
+    let tx = Arc::new(ArrayQueue::new(CAPACITY));
+    let rx = Arc::clone(&tx);
+    let push = move |items: &[u64]| items.iter().take_while(|item| tx.push(**item).is_ok()).count();
+    let pop = added_up(move |out| {
+        let filled = out.iter_mut().map_while(|place| rx.pop().map(|item| *place = item));
+        filled.count()
+    });
+    (push, pop)
 }
 
 fn apart<P, C>((producer, consumer): (P, C)) -> (CachePadded<P>, CachePadded<C>) {
@@ -173,8 +183,18 @@ fn singly(
     pair.run(produce, consume)
 }
 
-/// Takes up to so many numbers into an array, with `pop`, which says how many it put there.
-fn added_up(mut pop: impl FnMut(&mut [u64]) -> usize) -> impl FnMut(usize) -> (usize, u64) {
+/// Pushes items, and says how many.
+trait Push: FnMut(&[u64]) -> usize + Send {}
+
+impl<F: FnMut(&[u64]) -> usize + Send> Push for F {}
+
+/// Pops up to so many items, and says how many, and their sum.
+trait Pop: FnMut(usize) -> (usize, u64) {}
+
+impl<F: FnMut(usize) -> (usize, u64)> Pop for F {}
+
+/// Takes items into an array, with `pop`, which says how many it put there.
+fn added_up(mut pop: impl FnMut(&mut [u64]) -> usize) -> impl Pop {
     let mut items = [0; BATCH_MAX];
     move |count_max| {
         let popped_count = pop(&mut items[..count_max]);
@@ -182,14 +202,13 @@ fn added_up(mut pop: impl FnMut(&mut [u64]) -> usize) -> impl FnMut(usize) -> (u
     }
 }
 
-/// The numbers below `count`, in bursts. `push` takes a prefix and says how long it is, `pop` takes up to so many,
-/// and says how many and their sum.
+/// The numbers below `count`, in bursts.
 fn in_bursts(
     pair: Pair,
     count: u64,
     batch: usize,
-    mut push: impl FnMut(&[u64]) -> usize + Send,
-    mut pop: impl FnMut(usize) -> (usize, u64),
+    push: &mut impl Push,
+    pop: &mut impl Pop,
 ) -> Duration {
     let produce = move || {
         let mut items = [0; BATCH_MAX];

@@ -1,0 +1,155 @@
+//! How many cache lines go from core to core for a batch, by a model: two caches, of which one at most has a line that is
+//! written, and rings that write and read lines as their sources do. Unlike times, it does not depend on how far apart
+//! the cores are.
+
+use super::{CAPACITY, PEERS};
+use std::collections::HashMap;
+
+const BATCHES: [usize; 3] = [8, 32, 64];
+
+/// As many batches, after which the ring has been gone round several times.
+const BATCH_COUNT: usize = 1_000;
+
+const LINE_ITEMS: usize = 8;
+
+/// A line: of items, by its number, or one that has an index.
+#[derive(Clone, Copy, Eq, Hash, PartialEq)]
+enum Line {
+    Items(usize),
+    Index(&'static str),
+}
+
+/// Which cores have a line.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Holders {
+    Both,
+    Only(End),
+}
+
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum End {
+    Producer,
+    Consumer,
+}
+
+#[derive(Default)]
+struct Caches {
+    lines: HashMap<Line, Holders>,
+    transfer_count: usize,
+}
+
+impl Caches {
+    fn read(&mut self, end: End, line: Line) {
+        let holders = self.lines.entry(line).or_insert(Holders::Only(end));
+        if *holders != Holders::Only(end) {
+            self.transfer_count += usize::from(*holders != Holders::Both);
+            *holders = Holders::Both;
+        }
+    }
+
+    /// Where the other core has the line as well, that must give it up.
+    fn write(&mut self, end: End, line: Line) {
+        let holders = self.lines.insert(line, Holders::Only(end));
+        self.transfer_count += usize::from(holders.is_some_and(|it| it != Holders::Only(end)));
+    }
+
+    fn write_all(&mut self, end: End, lines: &[usize]) {
+        lines.iter().for_each(|line| self.write(end, Line::Items(*line)));
+    }
+
+    fn read_all(&mut self, end: End, lines: &[usize]) {
+        lines.iter().for_each(|line| self.read(end, Line::Items(*line)));
+    }
+}
+
+/// The lines that change hands for a batch, by its size and by ring. The consumer looks for one in vain before each is
+/// pushed.
+pub fn note() -> String {
+    let batches = BATCHES.map(|batch| {
+        let rings: [fn(usize, usize, &mut Caches); 5] =
+            [records, both_indices, late_indices, late_indices, stamps];
+        let counts = rings.map(|ring| {
+            let mut caches = Caches::default();
+            (0..BATCH_COUNT).for_each(|number| ring(number, batch, &mut caches));
+            caches.transfer_count as f64 / BATCH_COUNT as f64
+        });
+        let names = ["hotloop"].into_iter().chain(PEERS);
+        let shown: Vec<_> =
+            names.zip(counts).map(|(name, count)| format!("{name} {count:.1}")).collect();
+        format!("batch {batch}: {}", shown.join(", "))
+    });
+    format!(
+        "cache lines that change hands for a batch between two cores, by a model: {}",
+        batches.join("; ")
+    )
+}
+
+/// The lines of `count` items of so many a line, from the item at `first` on, of as many lines as a ring has.
+fn lines(first: usize, count: usize, line_items: usize, line_count: usize) -> Vec<usize> {
+    let end = (first + count).div_ceil(line_items);
+    (first / line_items..end).map(|line| line % line_count).collect()
+}
+
+/// hotloop: lines that begin with a header, or records of several with one. The header after them is cleared before they
+/// are shown. The consumer waits for the next header.
+fn records(number: usize, batch: usize, caches: &mut Caches) {
+    /// As a ring for [`CAPACITY`] items has.
+    const LINE_COUNT: usize = 227;
+    const LONG: usize = 28;
+    let items = if batch < LONG {
+        lines(number * batch, batch, 7, LINE_COUNT)
+    } else {
+        // The last line is not filled.
+        let count = (batch + 1).div_ceil(LINE_ITEMS);
+        lines(number * count * LINE_ITEMS, count * LINE_ITEMS, LINE_ITEMS, LINE_COUNT)
+    };
+    let next = (items[items.len() - 1] + 1) % LINE_COUNT;
+    caches.read(End::Consumer, Line::Items(items[0]));
+    if number * batch % CAPACITY < batch {
+        caches.read(End::Producer, Line::Index("given back"));
+    }
+    caches.write_all(End::Producer, &items);
+    caches.write(End::Producer, Line::Items(next));
+    caches.write(End::Producer, Line::Index("pushed"));
+    caches.read_all(End::Consumer, &items);
+    if number * batch % (CAPACITY / 8) < batch {
+        caches.write(End::Consumer, Line::Index("given back"));
+    }
+}
+
+/// rte_ring: each end reads the other's index for each batch.
+fn both_indices(number: usize, batch: usize, caches: &mut Caches) {
+    let items = lines(number * batch, batch, LINE_ITEMS, CAPACITY / LINE_ITEMS);
+    caches.read(End::Consumer, Line::Index("producer"));
+    caches.read(End::Producer, Line::Index("consumer"));
+    caches.write_all(End::Producer, &items);
+    caches.write(End::Producer, Line::Index("producer"));
+    caches.read(End::Consumer, Line::Index("producer"));
+    caches.read_all(End::Consumer, &items);
+    caches.write(End::Consumer, Line::Index("consumer"));
+}
+
+/// rtrb and ringbuf: the producer reads the consumer's index only when it has no room left by the last one it knows.
+fn late_indices(number: usize, batch: usize, caches: &mut Caches) {
+    let items = lines(number * batch, batch, LINE_ITEMS, CAPACITY / LINE_ITEMS);
+    caches.read(End::Consumer, Line::Index("producer"));
+    if number * batch % CAPACITY < batch {
+        caches.read(End::Producer, Line::Index("consumer"));
+    }
+    caches.write_all(End::Producer, &items);
+    caches.write(End::Producer, Line::Index("producer"));
+    caches.read(End::Consumer, Line::Index("producer"));
+    caches.read_all(End::Consumer, &items);
+    caches.write(End::Consumer, Line::Index("consumer"));
+}
+
+/// ArrayQueue: a stamp beside each item, which both ends write, and which both look at.
+fn stamps(number: usize, batch: usize, caches: &mut Caches) {
+    let items = lines(number * batch, batch, LINE_ITEMS / 2, CAPACITY / LINE_ITEMS * 2);
+    caches.read(End::Consumer, Line::Items(items[0]));
+    caches.read(End::Consumer, Line::Index("producer"));
+    caches.write_all(End::Producer, &items);
+    caches.write(End::Producer, Line::Index("producer"));
+    caches.write_all(End::Consumer, &items);
+    caches.write(End::Consumer, Line::Index("consumer"));
+}
