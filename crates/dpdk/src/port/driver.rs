@@ -1,5 +1,7 @@
 //! What is known of drivers that DPDK does not tell.
 
+mod nics;
+
 /// A driver, by what this crate has to do for it to keep its promises.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) struct Driver {
@@ -191,21 +193,6 @@ static VIRTUAL: [Driver; 7] = [
     },
 ];
 
-/// Drivers of NICs whose RX rings are filled from the port's pool alone.
-const FRESH: [&str; 8] = [
-    "net_e1000_em",
-    "net_e1000_igb",
-    "net_i40e",
-    "net_iavf",
-    "net_ice",
-    "net_igc",
-    "net_ixgbe",
-    "net_vmxnet3",
-];
-/// Their lengths are the NIC's own, which is trusted with memory itself.
-static FRESH_NIC: Driver =
-    Driver { fresh_mbufs: true, valid_lengths: true, missed: Missed::Driver, ..UNKNOWN };
-
 /// The driver of the virtual device with this name. DPDK picks it by the same prefix.
 pub(crate) fn of_virtual(device_name: &str) -> Option<&'static Driver> {
     let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
@@ -218,7 +205,8 @@ pub(crate) fn of_virtual(device_name: &str) -> Option<&'static Driver> {
 /// The driver that DPDK says a port has.
 pub(crate) fn of_port(driver_name: &str) -> &'static Driver {
     let known = VIRTUAL.iter().find(|driver| driver.name == driver_name);
-    known.unwrap_or(if FRESH.contains(&driver_name) { &FRESH_NIC } else { &UNKNOWN })
+    let nic = || nics::FRESH.iter().find(|(name, ..)| *name == driver_name);
+    known.or_else(|| nic().map(|(.., driver)| *driver)).unwrap_or(&UNKNOWN)
 }
 
 /// The names that a virtual device's may start with.
