@@ -56,7 +56,7 @@ fn play(calls: usize, burst: usize, graph: impl Graph) {
     assert!(report.is_whole(), "{report}");
 }
 
-/// Puts so many packets into the tank that begin with `frame`.
+/// Fills the tank with `count` copies of `frame`, which has [`FRAME_BYTES`] bytes.
 pub fn fill_tank(count: usize, frame: &[u8]) {
     TANK.with_borrow_mut(|tank| {
         tank.clear();
@@ -69,7 +69,7 @@ pub fn fill_tank(count: usize, frame: &[u8]) {
     });
 }
 
-/// Fills a burst with packets from the tank, each of which `change` makes ready.
+/// Moves the tank's packets into a burst, and calls `change` on each.
 #[inline(always)]
 pub fn take_from_tank(burst: &mut Burst<Buffer>, mut change: impl FnMut(&mut Buffer)) {
     TANK.with_borrow_mut(|tank| {

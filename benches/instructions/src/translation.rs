@@ -94,7 +94,7 @@ fn from_server(connection: u16, flags: u8) -> Frame {
 fn frame(packet: PacketBuilder) -> [u8; FRAME_BYTES] {
     let mut frame = packet.build();
     frame.resize(FRAME_BYTES, 0);
-    frame.try_into().expect("as many bytes")
+    frame.try_into().expect("it has been resized")
 }
 
 /// Receives frames in their order, those after the opening of connections again and again.

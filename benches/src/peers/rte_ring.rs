@@ -75,7 +75,8 @@ impl Producer<u64> {
         unsafe { peer_ring_produce(self.0.0.as_ptr(), count, batch) }
     }
 
-    /// Sends them to `other`, the other end, each burst of which is received before the next is sent. Returns their sum.
+    /// Sends the numbers from 0 to `count`, without it, and receives each burst from `other`, the other end of the ring,
+    /// before it sends the next. Returns their sum.
     ///
     /// # Panics
     /// When `batch` is 0 or above 64, or `other` is of another ring.

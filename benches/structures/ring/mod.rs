@@ -183,17 +183,17 @@ fn singly(
     pair.run(produce, consume)
 }
 
-/// Pushes items, and says how many.
+/// Pushes items, and returns how many.
 trait Push: FnMut(&[u64]) -> usize + Send {}
 
 impl<F: FnMut(&[u64]) -> usize + Send> Push for F {}
 
-/// Pops up to so many items, and says how many, and their sum.
+/// Pops at most the given number of items. Returns how many, and their sum.
 trait Pop: FnMut(usize) -> (usize, u64) {}
 
 impl<F: FnMut(usize) -> (usize, u64)> Pop for F {}
 
-/// Takes items into an array, with `pop`, which says how many it put there.
+/// Pops into an array, by `pop`, which returns how many items it has put there.
 fn added_up(mut pop: impl FnMut(&mut [u64]) -> usize) -> impl Pop {
     let mut items = [0; BATCH_MAX];
     move |count_max| {

@@ -1,6 +1,6 @@
-//! How many cache lines go from core to core for a batch, by a model: two caches, of which one at most has a line that is
-//! written, and rings that write and read lines as their sources do. Unlike times, it does not depend on how far apart
-//! the cores are.
+//! Counts the cache lines that move between two cores for each batch, by a model. A core that writes a line takes it
+//! from the other core's cache, and each ring reads and writes lines as its source does. Unlike times, the counts do not
+//! depend on how far apart the cores are.
 
 use super::{CAPACITY, PEERS};
 use std::collections::HashMap;
@@ -47,7 +47,7 @@ impl Caches {
         }
     }
 
-    /// Where the other core has the line as well, that must give it up.
+    /// Takes the line from the other core, if that has it.
     fn write(&mut self, end: End, line: Line) {
         let holders = self.lines.insert(line, Holders::Only(end));
         self.transfer_count += usize::from(holders.is_some_and(|it| it != Holders::Only(end)));
@@ -67,7 +67,7 @@ impl Caches {
 pub fn note() -> String {
     let batches = BATCHES.map(|batch| {
         let rings: [fn(usize, usize, &mut Caches); 5] =
-            [records, both_indices, late_indices, late_indices, stamps];
+            [records, rte_ring, late_indices, late_indices, stamps];
         let counts = rings.map(|ring| {
             let mut caches = Caches::default();
             (0..BATCH_COUNT).for_each(|number| ring(number, batch, &mut caches));
@@ -84,7 +84,7 @@ pub fn note() -> String {
     )
 }
 
-/// The lines of `count` items of so many a line, from the item at `first` on, of as many lines as a ring has.
+/// The lines that hold `count` items, starting with `first`, in a ring of `line_count` lines of `line_items` items.
 fn lines(first: usize, count: usize, line_items: usize, line_count: usize) -> Vec<usize> {
     let end = (first + count).div_ceil(line_items);
     (first / line_items..end).map(|line| line % line_count).collect()
@@ -117,23 +117,21 @@ fn records(number: usize, batch: usize, caches: &mut Caches) {
     }
 }
 
-/// rte_ring: each end reads the other's index for each batch.
-fn both_indices(number: usize, batch: usize, caches: &mut Caches) {
-    let items = lines(number * batch, batch, LINE_ITEMS, CAPACITY / LINE_ITEMS);
-    caches.read(End::Consumer, Line::Index("producer"));
-    caches.read(End::Producer, Line::Index("consumer"));
-    caches.write_all(End::Producer, &items);
-    caches.write(End::Producer, Line::Index("producer"));
-    caches.read(End::Consumer, Line::Index("producer"));
-    caches.read_all(End::Consumer, &items);
-    caches.write(End::Consumer, Line::Index("consumer"));
+/// The producer reads the consumer's index for each batch.
+fn rte_ring(number: usize, batch: usize, caches: &mut Caches) {
+    indices(number, batch, true, caches);
 }
 
-/// rtrb and ringbuf: the producer reads the consumer's index only when it has no room left by the last one it knows.
+/// rtrb and ringbuf: the producer reads the consumer's index only if the last one that it knows leaves no room.
 fn late_indices(number: usize, batch: usize, caches: &mut Caches) {
+    indices(number, batch, number * batch % CAPACITY < batch, caches);
+}
+
+/// A ring in which each end has an index, and the consumer reads the producer's for each batch.
+fn indices(number: usize, batch: usize, looks_for_room: bool, caches: &mut Caches) {
     let items = lines(number * batch, batch, LINE_ITEMS, CAPACITY / LINE_ITEMS);
     caches.read(End::Consumer, Line::Index("producer"));
-    if number * batch % CAPACITY < batch {
+    if looks_for_room {
         caches.read(End::Producer, Line::Index("consumer"));
     }
     caches.write_all(End::Producer, &items);

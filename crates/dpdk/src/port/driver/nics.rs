@@ -1,4 +1,4 @@
-//! What is known of the drivers of NICs: what the sources of DPDK 22.11, 23.11, 24.11 and 25.11 show.
+//! What the sources of DPDK 22.11, 23.11, 24.11 and 25.11 show about the drivers of NICs.
 //!
 //! It holds as far as this crate sets a port up: of the RX offloads it asks for scattering alone, and
 //! all RX queues have one pool. A NIC is taken to complete a descriptor once, and to write what it
@@ -20,12 +20,12 @@ static VALID: Driver =
 /// As [`VALID`], but it does not say how many packets were missed.
 static VALID_UNCOUNTED: Driver = Driver { missed: Missed::Unknown, ..VALID };
 
-/// Mbufs fresh from the pool, of which each that is linked is counted, but lengths that may disagree.
+/// Mbufs fresh from the pool, in chains with the right number of segments, but with lengths that may disagree.
 static CHECKED: Driver = Driver { valid_lengths: false, ..VALID };
 
 /// Drivers whose received mbufs are fresh: the name, a function of DPDK that shows it, and what holds.
 pub(super) static FRESH: [(&str, &str, &Driver); 32] = [
-    // Where a packet needs several descriptors, its length is taken from the first of them.
+    // It takes the length of a packet from its first descriptor, even if the packet has several.
     ("net_atlantic", "atl_recv_pkts", &CHECKED),
     // It rounds buffers up to 64 bytes. Unscattered, the last part of a frame longer than a buffer
     // comes with the length of the whole.
@@ -82,7 +82,10 @@ pub(super) static FRESH: [(&str, &str, &Driver); 32] = [
 const NOT_FRESH: [(&str, &str); 31] = [
     ("mlx5_pci", "mprq_en=1 attaches the buffers of a ring, which several mbufs may share"),
     ("net_ark", "before 25.11 it hands out a chain that the NIC still writes to"),
-    ("net_avp", "it copies as many bytes as the host says, headroom included"),
+    (
+        "net_avp",
+        "it copies the number of bytes that the host gives, and counts the headroom as room",
+    ),
     ("net_bnxt", "stopped with a gap past the ring's end, it frees mbufs that it handed out"),
     ("net_cn10k", "it needs a pool in hardware"),
     ("net_cn20k", "it needs a pool in hardware"),
