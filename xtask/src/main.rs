@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod built;
 mod changed;
 mod check;
 mod demo;
@@ -16,6 +17,7 @@ mod instructions;
 mod links;
 mod package;
 mod process;
+mod programs;
 mod rustc;
 mod setup;
 mod skips;
