@@ -12,7 +12,6 @@ use std::process::{Command, Stdio};
 
 use serde::{Deserialize, Serialize};
 
-use crate::built::Built;
 use crate::failure::Failure;
 use crate::process;
 use crate::rustc::Rustc;
@@ -93,11 +92,18 @@ fn kept(workspace: &Workspace) -> Result<(PathBuf, Kept), Failure> {
 
 /// Builds the program that holds the cases, for any machine of this kind.
 fn build() -> Result<PathBuf, Failure> {
+    #[derive(Deserialize)]
+    struct Message {
+        executable: Option<PathBuf>,
+    }
     let mut command = process::cargo(&["build", "--profile", "bench", "--package", PACKAGE]);
+    command.arg("--message-format=json-render-diagnostics");
     command.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
-    let built = Built::by(&mut command)?.pop();
+    let messages = process::output(&mut command)?;
+    let built = messages.lines().filter_map(|line| serde_json::from_str::<Message>(line).ok());
     built
-        .map(|program| program.path)
+        .filter_map(|message| message.executable)
+        .next_back()
         .ok_or_else(|| Failure::failed("cargo names no executable of the program"))
 }
 

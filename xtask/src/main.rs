@@ -8,7 +8,6 @@
 #![forbid(unsafe_code)]
 
 mod bench;
-mod built;
 mod changed;
 mod check;
 mod demo;
@@ -17,7 +16,6 @@ mod instructions;
 mod links;
 mod package;
 mod process;
-mod programs;
 mod rustc;
 mod setup;
 mod skips;

@@ -2,7 +2,7 @@
 //! `skipped`, and passes. The test harness hides what passing tests print.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use crate::failure::Failure;
 use crate::process;
@@ -16,25 +16,21 @@ pub struct Skip {
     pub why: String,
 }
 
-/// Runs tests with `--show-output`, gives `show` what they print, line by line, and returns what was
-/// skipped.
-pub fn run(command: &mut Command, mut show: impl FnMut(&str)) -> Result<Vec<Skip>, Failure> {
-    let of = process::line(command);
-    let unread = |error| Failure::failed(format!("`{of}`: {error}"));
-    let mut child = command
-        .stdout(Stdio::piped())
-        .spawn()
-        .map_err(|error| process::not_started(command, &error))?;
+/// Runs `cargo test` with these arguments, shows what it prints, and returns what was skipped.
+pub fn run(arguments: &[&str]) -> Result<Vec<Skip>, Failure> {
+    let mut command = process::cargo(&["test"]);
+    command.args(arguments).args(["--", "--show-output"]).stdout(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| process::not_started(&command, &error))?;
     let mut output = Output::default();
     for line in child.stdout.take().into_iter().flat_map(|stdout| BufReader::new(stdout).lines()) {
-        let line = line.map_err(unread)?;
+        let line = line.map_err(|error| Failure::failed(format!("cargo test: {error}")))?;
         if output.take(&line) {
-            show(&line);
+            println!("{line}");
         }
     }
-    let status = child.wait().map_err(unread)?;
+    let status = child.wait().map_err(|error| Failure::failed(format!("cargo test: {error}")))?;
     if !status.success() {
-        return Err(Failure::failed(format!("`{of}` failed: {status}")));
+        return Err(Failure::failed(format!("`{}` failed: {status}", process::line(&command))));
     }
     Ok(output.skips)
 }
