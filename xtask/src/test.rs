@@ -54,7 +54,7 @@ fn loom(workspace: &Workspace) -> Result<Outcome, Failure> {
     command
         .args(packages)
         .env("RUSTFLAGS", "--cfg loom")
-        // Its models take a third of the time.
+        // Optimised, the models take a third of the time.
         .env("CARGO_PROFILE_DEV_OPT_LEVEL", "1")
         .env("CARGO_TARGET_DIR", workspace.target_directory.join("loom"));
     process::run(&mut command).map(Outcome::passed)

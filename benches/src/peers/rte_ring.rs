@@ -75,7 +75,7 @@ impl Producer<u64> {
         unsafe { peer_ring_produce(self.0.0.as_ptr(), count, batch) }
     }
 
-    /// Sends the numbers from 0 to `count`, without it, and receives each burst from `other`, the other end of the ring,
+    /// Sends the numbers below `count`, and receives each burst from `other`, the other end of the ring,
     /// before it sends the next. Returns their sum.
     ///
     /// # Panics

@@ -1,12 +1,12 @@
-//! What the sources of DPDK 22.11, 23.11, 24.11 and 25.11 show about the drivers of NICs.
+//! NIC drivers, and the guarantees found in the source of each in DPDK 22.11, 23.11, 24.11 and 25.11.
 //!
 //! It holds as far as this crate sets a port up: of the RX offloads it asks for scattering alone, and
 //! all RX queues have one pool. A NIC is taken to complete a descriptor once, and to write what it
 //! received: it may write to memory anyway. Where a hypervisor writes the lengths, they are checked.
 //!
-//! Looked at was what the functions for a burst hand out: scalar, scattered and with vectors, also
-//! when the pool is empty. A driver is not in the table either if it frees mbufs that it handed out
-//! when it is stopped, though the pool was never empty.
+//! Every receive function was read, whether scalar, scattered or vectorised, and also for what it does
+//! with an empty pool. A driver that, when stopped, frees mbufs that it has handed out is left out of
+//! the table of fresh ones too, if that can happen with a pool that was never empty.
 //!
 //! Drivers of other buses than PCI are left out: this crate opens none of their devices.
 
