@@ -17,7 +17,7 @@ use hotloop_benches::contest::{Bursts, Contest, Side};
 use hotloop_benches::cores::Pair;
 use hotloop_benches::forwarder::{self, Case, Mode};
 use hotloop_benches::instrument::Instrument;
-use hotloop_benches::peers::forward::Loop;
+use hotloop_benches::peers::forward::{From, Loop};
 use hotloop_benches::row::Row;
 use hotloop_benches::table::{Table, publish};
 use std::process::ExitCode;
@@ -29,6 +29,7 @@ const AIM_SMALL_PAGES: f64 = 2.5;
 
 /// Beside the loop in C in the same process, and the most that one of five stages may take.
 const LOOP_AIM: f64 = 1.0;
+const RX_ONLY_AIM: f64 = 1.15;
 const STAGE_NS_MAX: f64 = 1.0;
 
 fn main() -> ExitCode {
@@ -93,8 +94,28 @@ fn in_process(instrument: &mut Instrument, table: &mut Table) -> hotloop::Result
             }
         }
     }
+    rx_only(eal, instrument, table)?;
     stages(eal, instrument, table)?;
     burst_times(eal, instrument, table)
+}
+
+/// Receiving and freeing.
+fn rx_only(eal: Eal, instrument: &mut Instrument, table: &mut Table) -> hotloop::Result<()> {
+    let (ours, theirs) = (open(eal, 0)?, open(eal, 1)?);
+    let mut from = From::claim(&theirs)?;
+    let contest = Contest::new("forward/rxonly")
+        .side("hotloop", play(forwarder::receiving_graph(&ours, 64))?)
+        .side("loop in C", |count| {
+            let start = time::Instant::now();
+            let done = from.receive(count);
+            start.elapsed().mul_f64(count as f64 / done as f64)
+        });
+    if let Some(outcome) = contest.run(instrument) {
+        let sides = ("hotloop", "loop in C");
+        let name = "rxonly, burst 64, one process";
+        table.rows.push(outcome.row(name, "ns a packet", sides, RX_ONLY_AIM));
+    }
+    Ok(())
 }
 
 /// What a stage adds.

@@ -1,4 +1,4 @@
-/* testpmd's loops between two ports, io and macswap, without testpmd around them. */
+/* testpmd's loops, rxonly, io and macswap, without testpmd around them. */
 
 #include "peers.h"
 
@@ -25,6 +25,20 @@ uint64_t peer_forward(uint16_t from, uint16_t to, uint64_t count, uint16_t burst
         sent = rte_eth_tx_burst(to, 0, mbufs, received);
         if (sent < received)
             rte_pktmbuf_free_bulk(mbufs + sent, received - sent);
+        done += received;
+    }
+    return done;
+}
+
+uint64_t peer_receive(uint16_t from, uint64_t count, uint16_t burst)
+{
+    struct rte_mbuf *mbufs[BURST_MAX];
+    uint64_t done = 0;
+
+    while (done < count) {
+        uint16_t received = rte_eth_rx_burst(from, 0, mbufs, burst);
+
+        rte_pktmbuf_free_bulk(mbufs, received);
         done += received;
     }
     return done;

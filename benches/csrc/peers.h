@@ -49,6 +49,10 @@ uint64_t peer_hash_find(struct peer_hash *hash, const struct peer_key *keys, siz
  * `burst`, at most 64, and swaps their Ethernet addresses where `swaps`. Returns how many. */
 uint64_t peer_forward(uint16_t from, uint16_t to, uint64_t count, uint16_t burst, int swaps);
 
+/* Receives at least `count` packets from the first queue of a port in bursts of `burst`, at most 64, and frees them.
+ * Returns how many. */
+uint64_t peer_receive(uint16_t from, uint64_t count, uint16_t burst);
+
 /* Receives up to `burst` packets, at most 64, from the first queue of a port and frees them. Returns how many were
  * datagrams to UDP port `port`, and adds the bytes of their payloads to `bytes`. */
 uint64_t peer_sink(uint16_t from, uint16_t burst, uint16_t port, uint64_t *bytes);

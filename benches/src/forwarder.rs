@@ -187,12 +187,12 @@ pub fn forward(settings: &str) -> hotloop::Result<()> {
     let ports: Result<Vec<_>, _> = devices.iter().map(|device| Port::open(eal, device)).collect();
     let ports = ports?;
     let (lan, wan) = (&ports[0], ports.last().expect("there is one at least"));
-    let received = source(limited(lan, case.burst));
     match case.mode {
-        Mode::RxOnly => serve(received.sink(|_| Ok::<_, Infallible>(Freed))),
+        Mode::RxOnly => serve(receiving_graph(lan, case.burst)),
         Mode::Io => serve(graph(lan, wan, case.burst)),
         Mode::MacSwap => serve(swapping_graph(lan, wan, case.burst)),
         Mode::FiveTupleSwap { .. } => {
+            let received = source(limited(lan, case.burst));
             serve(received.stage(|_| each(swap_all)).sink(|core| wan.tx_queue(core)))
         }
     }
@@ -220,6 +220,11 @@ pub fn swap_ends(headers: &mut [u8; 24]) {
     first.swap_with_slice(second);
     let (first, second) = headers[20..24].split_at_mut(2);
     first.swap_with_slice(second);
+}
+
+/// A graph that frees what it receives.
+pub fn receiving_graph(lan: &Port, burst: usize) -> impl Graph + use<'_> {
+    source(limited(lan, burst)).sink(|_| Ok::<_, Infallible>(Freed))
 }
 
 /// hello-forward's graph from `lan` to `wan` without a stage.

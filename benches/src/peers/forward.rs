@@ -8,6 +8,7 @@ const BURST_MAX: u16 = 64;
 
 unsafe extern "C" {
     fn peer_forward(from: u16, to: u16, count: u64, burst: u16, swaps: i32) -> u64;
+    fn peer_receive(from: u16, count: u64, burst: u16) -> u64;
     fn peer_sink(from: u16, burst: u16, port: u16, bytes: &mut u64) -> u64;
 }
 
@@ -83,6 +84,13 @@ impl Loop {
 }
 
 impl From {
+    /// Receives at least `count` packets in full bursts, and frees them. Returns how many.
+    pub fn receive(&mut self, count: u64) -> u64 {
+        // SAFETY: 1. The port runs, with a queue 0, as long as this is held. 2. It is borrowed mutably: no other thread
+        // polls the queue. 3. The burst fits the loop.
+        unsafe { peer_receive(self.port, count, BURST_MAX) }
+    }
+
     /// Receives a burst and frees it. Returns how many were datagrams to UDP port `port`, and adds the bytes of their
     /// payloads to `payload_bytes`.
     pub fn sink(&mut self, port: u16, payload_bytes: &mut u64) -> u64 {
