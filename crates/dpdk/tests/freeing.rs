@@ -105,12 +105,40 @@ fn of_a_mixed_burst_each_mbuf_returns_to_its_own_pool() {
 }
 
 #[test]
+fn one_mbuf_that_differs_from_the_others_is_seen_wherever_it_stands() {
+    let (one, other) = (own_pool(505, false), own_pool(503, true));
+    let strays: [fn(&Mempool, &Mempool) -> Mbuf; 4] = [
+        |_, other| packet(other, b"other"),
+        |one, other| chain(one, other),
+        |one, _| attached(one),
+        |_, other| attached(other),
+    ];
+    for stray in strays {
+        for place in 0..64 {
+            let mut burst = Burst::new();
+            burst.extend((0..64).map(|at| match at == place {
+                true => stray(&one, &other),
+                false => packet(&one, b"one"),
+            }));
+            burst.clear();
+            for pool in [&one, &other] {
+                assert!(pool.report().is_whole(), "at {place}: {}", pool.report());
+            }
+        }
+    }
+}
+
+#[test]
 fn tagged_packets_return_together_too() {
     let pool = own_pool(507, false);
     for _ in 0..100 {
         let mut burst = Burst::new();
         burst.extend((0..64).map(|_| Tagged::new(packet(&pool, b"tagged"), 7_u64)));
+        // Those that were taken before are not dropped again.
+        let taken = [burst.pop(), burst.pop()];
         burst.clear();
+        assert_eq!(pool.config().mbuf_count - pool.report().seen_count, 2);
+        drop(taken);
         assert!(pool.report().is_whole(), "{}", pool.report());
     }
 }

@@ -168,6 +168,7 @@ impl<'a> Running<'a> {
     }
 
     /// Calls `work`, which may panic. The first panic abandons what is inside.
+    #[inline(always)]
     pub(crate) fn guard<R>(
         &mut self,
         work: impl FnOnce(&mut dyn Worker, &Watch) -> R,

@@ -21,8 +21,9 @@ pub trait PacketBuf {
         std::iter::once(self.data().as_ptr())
     }
 
-    /// Drops packets. A kind of packet for which that is faster together than one by one implements this.
-    fn drop_all(packets: impl Iterator<Item = Self>)
+    /// Drops packets, which lie one after the other in memory. A kind of packet for which that is faster together than
+    /// one by one implements this.
+    fn drop_all(packets: impl Iterator<Item = Self> + AsRef<[Self]>)
     where
         Self: Sized,
     {

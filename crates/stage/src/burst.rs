@@ -1,10 +1,10 @@
 //! A burst: up to 64 items that move through the engine together.
 
-use crate::Carries;
+use crate::{Carries, Tagged};
 use hotloop_ring::{MoveIn, MoveOut};
 use std::convert::Infallible;
 use std::fmt;
-use std::mem::MaybeUninit;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ops::ControlFlow;
 
 /// How many items a burst holds.
@@ -149,7 +149,9 @@ impl<T> Burst<T> {
             self.compact();
         }
         let end = self.end + self.room();
-        &mut self.slots[self.end..end]
+        // SAFETY: `front` is 0: with room for more, `end` becomes `limit`, and stays as it was without. Neither is above
+        // `BURST_CAPACITY`.
+        unsafe { self.slots.get_unchecked_mut(self.end..end) }
     }
 
     /// Makes the first `count` slots of [`spare_mut`](Self::spare_mut) items of the burst.
@@ -171,11 +173,12 @@ impl<T> Burst<T> {
     /// When there are fewer.
     #[inline(always)]
     pub fn forget_front(&mut self, count: usize) {
-        assert!(count <= self.len(), "{count} items given up of {}", self.len());
-        self.front += count;
-        if self.front == self.end {
+        if count == self.len() {
             (self.front, self.end) = (0, 0);
+            return;
         }
+        assert!(count < self.len(), "{count} items given up of {}", self.len());
+        self.front += count;
     }
 
     /// Takes the items one by one, front first, and puts what `change` makes of them, where it makes
@@ -361,7 +364,7 @@ impl<T> Drop for Burst<T> {
 }
 
 /// What was in a burst, front first. Its drop drops what is left, also where a panic ends the draining.
-struct Drain<'a, T> {
+pub struct Drain<'a, T> {
     /// Invariant: the slots `next..end` are initialised, and are this value's. `Burst::drain` makes it of all
     /// items, and the burst then has none.
     slots: &'a mut [MaybeUninit<T>; BURST_CAPACITY],
@@ -384,6 +387,35 @@ impl<T> Iterator for Drain<'_, T> {
         // SAFETY: 1. The slot was in `next..end`, so it is initialised. 2. `next` has moved past it, so it
         // is read this once.
         Some(unsafe { slot.assume_init_read() })
+    }
+}
+
+impl<'a, P, M> Drain<'a, Tagged<P, M>> {
+    /// The packets, without what the tags say of them.
+    pub(crate) fn untagged(self) -> Drain<'a, P> {
+        let mut this = ManuallyDrop::new(self);
+        let slots = std::ptr::from_mut(this.slots).cast::<[MaybeUninit<P>; BURST_CAPACITY]>();
+        // SAFETY: 1. A `Tagged<P, M>` is laid out as its `P` is: it is transparent. 2. The slots are borrowed for `'a`
+        // exclusively, and the borrow passes on: `this` is not dropped.
+        let slots = unsafe { &mut *slots };
+        Drain { slots, next: this.next, end: this.end }
+    }
+}
+
+impl<T> AsRef<[T]> for Drain<'_, T> {
+    /// What is left, front first.
+    #[inline(always)]
+    fn as_ref(&self) -> &[T] {
+        // SAFETY: `next <= end <= BURST_CAPACITY`.
+        let left = unsafe { self.slots.get_unchecked(self.next..self.end) };
+        // SAFETY: 1. The slots `next..end` are initialised. 2. `MaybeUninit<T>` has the layout of `T`.
+        unsafe { &*(std::ptr::from_ref(left) as *const [T]) }
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Drain<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.as_ref()).finish()
     }
 }
 

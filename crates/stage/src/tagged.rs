@@ -1,6 +1,6 @@
 //! What a stage proved about a packet, travelling with it.
 
-use crate::{Carries, Cx, Instant, NoDrops, Stage, Verdict};
+use crate::{Carries, Cx, Drain, Instant, NoDrops, Stage, Verdict};
 use hotloop_packet::PacketBuf;
 use hotloop_packet::classify::{Kind, Layout};
 use hotloop_packet::ethernet::Station;
@@ -16,6 +16,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 /// handle. `M` takes at most eight bytes, and any bytes are a value of it: code that overwrites the
 /// metadata of [`packet`](Self::packet) gets a wrong value, never an undefined one.
 #[derive(Debug)]
+#[repr(transparent)]
 pub struct Tagged<P, M> {
     /// The packet.
     pub packet: P,
@@ -77,8 +78,8 @@ impl<P: PacketBuf, M> Carries for Tagged<P, M> {
     }
 
     #[inline]
-    fn drop_all(packets: impl Iterator<Item = Self>) {
-        <P as PacketBuf>::drop_all(packets.map(|tagged| tagged.packet));
+    fn drop_all(packets: Drain<'_, Self>) {
+        <P as PacketBuf>::drop_all(packets.untagged());
     }
 }
 

@@ -1,7 +1,7 @@
 //! What becomes of a packet: one output, or one counted drop.
 
 use crate::tap::{Sight, Way, show_one};
-use crate::{Counters, Instant};
+use crate::{Counters, Drain, Instant};
 use hotloop_packet::PacketBuf;
 use hotloop_ring::prefetch;
 use std::marker::PhantomData;
@@ -99,8 +99,9 @@ pub trait Carries {
         prefetch(self.bytes().as_ptr());
     }
 
-    /// Drops packets. What carries a [`PacketBuf`] hands those on, which may be faster together than one by one.
-    fn drop_all(packets: impl Iterator<Item = Self>)
+    /// Drops packets. What carries a [`PacketBuf`] collects those in a [`Burst`](crate::Burst) and clears it, which may be
+    /// faster than to drop them one by one.
+    fn drop_all(packets: Drain<'_, Self>)
     where
         Self: Sized,
     {
@@ -134,7 +135,7 @@ impl<P: PacketBuf> Carries for P {
     }
 
     #[inline]
-    fn drop_all(packets: impl Iterator<Item = Self>) {
+    fn drop_all(packets: Drain<'_, Self>) {
         <P as PacketBuf>::drop_all(packets);
     }
 }

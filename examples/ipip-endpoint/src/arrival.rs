@@ -1,7 +1,7 @@
 //! What comes in by the two ports, each packet with the port that it came by.
 
 use hotloop::prelude::*;
-use hotloop::stage::Device;
+use hotloop::stage::{Device, Drain};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,8 +50,10 @@ impl<P: Carries> Carries for Arrived<P> {
         self.packet.prefetch();
     }
 
-    fn drop_all(packets: impl Iterator<Item = Self>) {
-        P::drop_all(packets.map(|arrived| arrived.packet));
+    fn drop_all(packets: Drain<'_, Self>) {
+        let mut all = Burst::new();
+        all.extend(packets.map(|arrived| arrived.packet));
+        all.clear();
     }
 }
 

@@ -23,7 +23,7 @@ impl PacketBuf for Mbuf {
     }
 
     #[inline]
-    fn drop_all(packets: impl Iterator<Item = Self>) {
+    fn drop_all(packets: impl Iterator<Item = Self> + AsRef<[Self]>) {
         super::free::all(packets);
     }
 

@@ -15,7 +15,36 @@ const FOREIGN_BUFFER: u64 = sys::SH_MBUF_INDIRECT | sys::SH_MBUF_EXTERNAL;
 
 /// Drops mbufs. Those of one pool that come one after the other go back to it together.
 #[inline]
-pub(super) fn all(mbufs: impl Iterator<Item = Mbuf>) {
+pub(super) fn all(mbufs: impl Iterator<Item = Mbuf> + AsRef<[Mbuf]>) {
+    match pool_of_all(mbufs.as_ref()) {
+        Some(pool) => {
+            // An `Mbuf` is a pointer to one.
+            let (first, count) =
+                (mbufs.as_ref().as_ptr().cast_mut().cast(), mbufs.as_ref().len() as u32);
+            // SAFETY: 1. All are single mbufs of this pool with their own buffers, as was seen, and each owned its own
+            // alone. 2. They are given up: `mbufs` is forgotten. 3. The pool lives, and any thread may use it: `Mbuf`'s
+            // invariant 1.
+            unsafe { sys::sh_mbuf_free_singles(pool, first, count) };
+            std::mem::forget(mbufs);
+        }
+        None => one_by_one(mbufs),
+    }
+}
+
+/// The pool that all are of, where they are single and have buffers of their own.
+#[inline(always)]
+fn pool_of_all(mbufs: &[Mbuf]) -> Option<*mut sys::rte_mempool> {
+    let pool = mbufs.first()?.head().pool;
+    let (mut differing, mut flags) = (0, 0);
+    for head in mbufs.iter().map(Mbuf::head) {
+        differing |= (head.pool as usize ^ pool as usize) | usize::from(head.nb_segs ^ 1);
+        flags |= head.ol_flags;
+    }
+    (differing == 0 && flags & FOREIGN_BUFFER == 0).then_some(pool)
+}
+
+#[inline(never)]
+fn one_by_one(mbufs: impl Iterator<Item = Mbuf>) {
     let mut returning = Returning::new();
     mbufs.for_each(|mbuf| returning.add(mbuf));
 }

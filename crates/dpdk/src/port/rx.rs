@@ -46,6 +46,9 @@ pub struct RxQueue {
     checked_bytes: Option<u32>,
     /// Whether received packets are counted here, since the driver forgets how many.
     counts: bool,
+    /// Whether received packets are handed on as they are. Invariant: set only where `looks`, `checked_bytes` and
+    /// `counts` ask for nothing.
+    is_plain: bool,
     /// Whether the device reads a file, which ends.
     reads_file: bool,
     finished: bool,
@@ -73,6 +76,7 @@ impl RxQueue {
             looks,
             checked_bytes,
             counts,
+            is_plain: false,
             reads_file,
             finished,
             lost,
@@ -115,6 +119,19 @@ impl RxQueue {
         let Ok(stats) = (unsafe { stats::read(self.pass.port_id()) }) else { return };
         self.finished = stats.rx_nombuf == self.lost;
         self.lost = stats.rx_nombuf;
+    }
+
+    /// Counts the first `count` mbufs where the driver does not, and takes out those that may not be handed on. Returns
+    /// how many there are then, at the front.
+    #[inline(never)]
+    fn look(&self, slots: &mut [MaybeUninit<Mbuf>], count: usize) -> usize {
+        if self.counts {
+            self.port.polled.fetch_add(count as u64, Relaxed);
+        }
+        // SAFETY: 1. rte_ethdev.h: the driver has written so many slots, with pointers to mbufs, which
+        // are not null.
+        let heads = unsafe { slice::from_raw_parts(slots.as_ptr().cast(), count) };
+        if self.passes(heads) { count } else { self.sort_out(slots, count) }
     }
 
     /// Whether one look at a burst was enough to see that every packet may be handed on.
@@ -223,9 +240,6 @@ impl RxQueue {
         // has seen that it is inside. 2. There is room for `wanted` pointers, and an `Mbuf` is one. 3. The
         // stack has room for the driver's frames, as `poll` has seen too.
         let received = unsafe { sys::sh_rx_burst(self.pass.port_id(), index, pointers, wanted) };
-        if self.counts {
-            self.port.polled.fetch_add(u64::from(received), Relaxed);
-        }
         if received == 0 {
             if self.reads_file {
                 self.look_for_end();
@@ -233,18 +247,15 @@ impl RxQueue {
             return 0;
         }
         let mut count = usize::from(received);
-        // SAFETY: 1. rte_ethdev.h: the driver has written so many slots, with pointers to mbufs, which
-        // are not null.
-        let heads = unsafe { slice::from_raw_parts(slots.as_ptr().cast(), count) };
-        if !self.passes(heads) {
-            count = self.sort_out(slots, count);
+        if !self.is_plain {
+            count = self.look(slots, count);
         }
         // SAFETY: 1. The slots come from `spare_mut`, and nothing was done to the burst since.
         // 2. rte_ethdev.h: the first `count` hold mbufs that are the caller's. They keep `Mbuf`'s
         // invariants: 1. they are of the port's pool, or of one that a packet sent was of; 2. they are
-        // exclusive, since the driver takes them fresh, by `looks`'s invariant, or as `are_single` has seen;
-        // 3. their lengths agree, as `passes` has seen, or as they always do, by that of `checked_bytes`; or
-        // `sort_out` has shown the three. rte_mbuf_check of DPDK: no segment follows where `nb_segs` is 1.
+        // exclusive, since the driver takes them fresh, by `looks`'s invariant and that of `is_plain`, or as `are_single`
+        // has seen; 3. their lengths agree, as `passes` has seen, or as they always do, by the invariants of
+        // `checked_bytes` and `is_plain`; or `sort_out` has shown the three. rte_mbuf_check of DPDK: no segment follows where `nb_segs` is 1.
         unsafe { burst.assume_pushed(count) };
         count
     }
@@ -290,6 +301,7 @@ impl Source for RxQueue {
     fn start(&mut self, limits: &Limits) -> Result<(), Error> {
         self.port.start(limits)?;
         self.checked_bytes = self.port.checked_bytes();
+        self.is_plain = !self.looks && self.checked_bytes.is_none() && !self.counts;
         self.pass.validate();
         if self.index == 0 {
             self.spare = self.port.spare_rx();
@@ -403,6 +415,7 @@ mod tests {
         let pool = port.mempool().unwrap();
         assert_eq!(rx.checked_bytes, None);
         rx.checked_bytes = Some(u32::from(pool.config().data_room_bytes));
+        rx.is_plain = false;
 
         let singles = OF_SINGLES.map(|(what, plant)| (what, false, plant));
         let chains = OF_CHAINS.map(|(what, plant)| (what, true, plant));

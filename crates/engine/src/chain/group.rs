@@ -50,10 +50,10 @@ impl<S: Source<Item: Carries>, D: Node<S::Item>> Group<S, D> {
     ///
     /// It is not inlined: what runs for each packet has one caller so, and becomes a part of it.
     #[inline(never)]
-    fn step(&mut self, watch: &Watch) -> (usize, usize) {
+    fn step(&mut self, watch: &Watch) -> usize {
         let polled = self.take(watch);
         watch.begin_ticks();
-        (polled, self.down.turn(At { now: self.now, watch }))
+        polled + self.down.turn(At { now: self.now, watch })
     }
 
     /// Polls once, and runs what came.
@@ -75,6 +75,9 @@ impl<S: Source<Item: Carries>, D: Node<S::Item>> Group<S, D> {
         while !input.burst.is_empty() {
             let burst = if input.is_paced { input.next_due(now) } else { &mut input.burst };
             down.accept(At { now: *now, watch }, burst);
+            if !input.is_paced {
+                break;
+            }
         }
     }
 
@@ -87,8 +90,7 @@ impl<S: Source<Item: Carries>, D: Node<S::Item>> Group<S, D> {
     /// A turn, for a group before this one on the same core.
     pub fn turn_own(&mut self, at: At<'_>) -> usize {
         self.follow(at.now);
-        let (polled, later) = self.step(at.watch);
-        polled + later
+        self.step(at.watch)
     }
 
     /// Moves the time on to that of the group before, on the same core. Where the clock is the
@@ -112,8 +114,10 @@ impl<S: Source<Item: Carries>, D: Node<S::Item>> Group<S, D> {
     /// left here and in later groups.
     pub fn close(&mut self, watch: &Watch) -> bool {
         if !self.is_closed {
-            let (polled, _) = self.step(watch);
-            let is_dry = polled == 0 && self.input.source.finished();
+            let before = self.input.counters.emitted.count();
+            self.step(watch);
+            let is_dry =
+                self.input.counters.emitted.count() == before && self.input.source.finished();
             if self.input.is_polling && !is_dry {
                 return false;
             }
@@ -137,8 +141,7 @@ impl<S: Source<Item: Carries>, D: Node<S::Item>> Worker for Group<S, D> {
     #[inline]
     fn turn(&mut self, at: At<'_>) -> usize {
         self.now = self.now.max(at.now);
-        let (polled, later) = self.step(at.watch);
-        polled + later
+        self.step(at.watch)
     }
 
     fn stop(&mut self) {

@@ -5,7 +5,7 @@ use super::sink_node::{Collected, Outlet};
 use crate::load::At;
 use hotloop_stage::neighbours::Outgoing;
 use hotloop_stage::tap::{Sight, Way, show_one};
-use hotloop_stage::{Burst, Carries, Counters, DropReason, Instant, Sink, drop_reasons};
+use hotloop_stage::{Burst, Carries, Counters, Drain, DropReason, Instant, Sink, drop_reasons};
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -41,8 +41,10 @@ impl<P: Carries, R> Carries for Routed<P, R> {
     }
 
     #[inline]
-    fn drop_all(packets: impl Iterator<Item = Self>) {
-        P::drop_all(packets.map(|routed| routed.packet));
+    fn drop_all(packets: Drain<'_, Self>) {
+        let mut all = Burst::new();
+        all.extend(packets.map(|routed| routed.packet));
+        all.clear();
     }
 }
 
