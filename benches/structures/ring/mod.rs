@@ -193,9 +193,10 @@ trait Pop: FnMut(usize) -> (usize, u64) {}
 
 impl<F: FnMut(usize) -> (usize, u64)> Pop for F {}
 
-/// Pops into an array, by `pop`, which returns how many items it has put there.
+/// Pops into a vector, by `pop`, which returns how many items it has put there.
 fn added_up(mut pop: impl FnMut(&mut [u64]) -> usize) -> impl Pop {
-    let mut items = [0; BATCH_MAX];
+    // On the heap, as what `hotloop_ends` pops into.
+    let mut items = vec![0; BATCH_MAX];
     move |count_max| {
         let popped_count = pop(&mut items[..count_max]);
         (popped_count, items[..popped_count].iter().sum())

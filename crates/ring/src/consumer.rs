@@ -119,10 +119,7 @@ impl<T> Consumer<T> {
         let (place, count_max) = (spare.as_mut_ptr().cast::<T>(), count_max.min(spare.len()));
         // SAFETY: 1. There is room for `count_max` items, which belongs to `to`.
         let mut count = unsafe { self.copy_long(place, count_max) };
-        if count == 0 {
-            // SAFETY: 1. As above.
-            count = unsafe { self.copy_lines(place, count_max) };
-        } else if count < count_max && self.is_more_shown() {
+        if count < count_max && (count == 0 || self.is_more_shown()) {
             // SAFETY: 1. As above, after those that were moved.
             count += unsafe { self.copy_more(place.wrapping_add(count), count_max - count) };
         }
@@ -152,10 +149,11 @@ impl<T> Consumer<T> {
             state.cursor = cursor;
             return 0;
         }
-        // SAFETY: 1. There is one consumer, and it is borrowed mutably. 2. The slots are shown. 3. The cursor
-        // moves on, so the items are taken once. 4. There is room, by contract.
-        unsafe { lines.copy_out(cursor.line_index, cursor.slot, place, count) };
         state.cursor = Cursor { slot: cursor.slot + count, ..cursor };
+        // After what can be done before, as what is needed after a call has to be kept. It does not panic.
+        // SAFETY: 1. There is one consumer, and it is borrowed mutably. 2. The slots are shown. 3. The cursor
+        // has moved on, so the items are taken once. 4. There is room, by contract.
+        unsafe { lines.copy_out(cursor.line_index, cursor.slot, place, count) };
         state.give_back_late(shared);
         count
     }

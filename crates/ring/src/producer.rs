@@ -121,24 +121,19 @@ impl<T> Producer<T> {
     pub fn push_from(&mut self, from: &mut impl MoveOut<Item = T>) -> usize {
         let (place, count) = (from.items().as_ptr(), from.items().len());
         let room_count = self.room_for(count);
-        if room_count < long_count::<T>() {
-            // SAFETY: 1. There is room for so many. 2. `from` has as many, which it forgets below; nothing in
-            // between panics.
-            unsafe { self.copy_lines(place, room_count) };
-        } else {
-            // SAFETY: 1 and 2. As above. 3. That many are enough.
-            let is_moved = unsafe { self.copy_long(place, room_count) };
-            if !is_moved {
-                // SAFETY: 1 and 2. As above.
-                unsafe { self.copy_parts(place, room_count) };
-            }
+        let is_long = room_count >= long_count::<T>();
+        // SAFETY: 1. There is room for so many. 2. `from` has as many, which it forgets below; nothing in between
+        // panics. 3. They are enough.
+        if !(is_long && unsafe { self.copy_long(place, room_count) }) {
+            // SAFETY: 1 and 2. As above.
+            unsafe { self.copy_parts(place, room_count) };
         }
         // SAFETY: 1. There were at least `room_count`. 2. They were moved into the ring.
         unsafe { from.forget_front(room_count) };
         room_count
     }
 
-    /// Moves items into lines.
+    /// Moves items into lines, one by one.
     ///
     /// # Safety
     /// 1. There is room for `count` items. 2. As many lie at `place`, and are not used again.
@@ -166,20 +161,21 @@ impl<T> Producer<T> {
         if count > record_max::<T>() || slot != 0 || line_index + line_count > lines.count() {
             return false;
         }
-        // SAFETY: 1. There is one producer, and it is borrowed mutably. 2. There is room, by contract, so the slots
-        // lie in lines that are the producer's, and aren't shown yet. 3. By contract the items are there.
-        unsafe { lines.copy_in(line_index, 0, place, count) };
         let mut next = Cursor { line_index, slot, behind };
         next.next_record(count, line_count, lines.count());
         // Before the consumer goes on to look at it.
         // SAFETY: 1. A cursor's line is one of the ring's.
         unsafe { lines.set_header(next.line_index, 0, Ordering::Relaxed) };
-        // SAFETY: 1. A cursor's line is one of the ring's.
-        unsafe { lines.set_header(line_index, count, order::show_record()) };
         state.cursor = next;
-        shared.set_pushed(next.behind);
         // The next single push looks for room.
         state.stop = 0;
+        // Last, as what is needed after a call has to be kept. Nothing up to the end panics.
+        // SAFETY: 1. There is one producer, and it is borrowed mutably. 2. There is room, by contract, so the slots
+        // lie in lines that are the producer's, and aren't shown yet. 3. By contract the items are there.
+        unsafe { lines.copy_in(line_index, 0, place, count) };
+        // SAFETY: 1. A cursor's line is one of the ring's.
+        unsafe { lines.set_header(line_index, count, order::show_record()) };
+        shared.set_pushed(state.cursor.behind);
         true
     }
 

@@ -69,7 +69,13 @@ pub(crate) const fn items_in<T>(line_count: usize) -> usize {
 /// How many lines a record of so many items takes.
 #[inline(always)]
 pub(crate) const fn lines_of<T>(count: usize) -> usize {
-    if is_dense::<T>() { (WORD_BYTES - 1 + count * item_bytes::<T>()) / LINE_BYTES + 1 } else { 1 }
+    let bytes = item_bytes::<T>();
+    match bytes % WORD_BYTES {
+        _ if !is_dense::<T>() => 1,
+        // The same in words, one of which is the header.
+        0 => count * (bytes / WORD_BYTES) / (LINE_BYTES / WORD_BYTES) + 1,
+        _ => (WORD_BYTES - 1 + count * bytes) / LINE_BYTES + 1,
+    }
 }
 
 /// Where an end stands: at an item of a record.
