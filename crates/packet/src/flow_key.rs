@@ -112,6 +112,12 @@ macro_rules! flow_key {
             pub const fn words(self) -> [u64; $words] {
                 zerocopy::transmute!(self)
             }
+
+            /// The key of which [`words`](Self::words) are these.
+            #[inline]
+            pub const fn from_words(words: [u64; $words]) -> Self {
+                zerocopy::transmute!(words)
+            }
         }
 
         impl PartialEq for $name {

@@ -92,6 +92,14 @@ impl Layout {
         }
     }
 
+    /// [`at`](Self::at) and the key, for a frame that the [fast path](Self::is_fast_v4) takes; `None` for any
+    /// other.
+    #[inline(always)]
+    pub fn fast_at(frame: &[u8], len_bytes: usize, station: &Station) -> Option<(Self, FlowKeyV4)> {
+        let headers = HeadersV4::find_for(frame, len_bytes, station)?;
+        Some((Self::plain(KIND_FAST_V4), headers.key()))
+    }
+
     /// [`at`](Self::at) for any frame. It is not inlined, so that the callers of `at` stay small.
     #[inline(never)]
     fn any_at(frame: &[u8], len_bytes: usize, station: &Station) -> Self {

@@ -62,7 +62,7 @@ mod tests {
         Header,
         build::{echo_request, protocol, tcp, udp, unreachable},
         ethernet::Station,
-        flow_key::FlowKey,
+        flow_key::{FlowKey, FlowKeyV4},
         ip::{Fragment, protocol as number},
         memory::MemPacket,
         udp::UdpView,
@@ -158,6 +158,8 @@ mod tests {
             let layout = Layout::at(&frame, frame.len(), &Station::with(own));
             let key = classify(&frame, &SEED).key(&frame);
             assert!(layout.is_foreign() || layout.key(&frame) == key);
+            let fast = Layout::fast_at(&frame, frame.len(), &Station::with(own));
+            assert_eq!(fast.map(|(_, key)| key), layout.fast_key_v4(&frame));
             (layout.is_foreign(), layout.kind(), layout.key(&frame).is_some())
         };
         let v6 = || udp().to("[2001:db8::2]:80");
@@ -228,6 +230,11 @@ mod tests {
                 prop_assert_eq!((bare.hash(), bare.shard()), (0, 0));
                 prop_assert_eq!((bare.kind(), bare.key(&frame)), (layout.kind(), layout.key(&frame)));
                 prop_assert_eq!(bare.l4_offset(&frame), layout.l4_offset(&frame));
+                let fast = Layout::fast_at(&frame, len_bytes, &Station::ANY);
+                let expected = bare.fast_key_v4(&frame).map(|key| (bare.to_metadata(), key));
+                prop_assert_eq!(fast.map(|(layout, key)| (layout.to_metadata(), key)), expected);
+                let words = fast.map(|(_, key)| FlowKeyV4::from_words(key.words()));
+                prop_assert_eq!(words, bare.fast_key_v4(&frame));
             }
         }
     }
