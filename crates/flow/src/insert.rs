@@ -103,8 +103,8 @@ impl<K: Key, V> Table<K, V> {
         if is_new
             && self.stats.len < self.capacity
             && let view = self.store.view()
-            && let first = view.first(hash)
-            && let Some(slot) = by_backend!(self.backend, L => L::free(view.group(first)).first())
+            && let (first, group) = view.first_group(hash)
+            && let Some(slot) = by_backend!(self.backend, L => L::free(group).first())
         {
             self.count_new();
             self.note_newest(first * GROUP_SLOTS + slot);

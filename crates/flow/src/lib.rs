@@ -106,8 +106,8 @@
 //!   is [`Backend::Avx2`], and none is made where the processor hasn't got it.
 //! - `prefetch.rs`, one block for each kind of processor: a prefetch never faults, whatever the
 //!   address.
-//! - `view.rs`, one block: a key's first group is taken by an index that a multiplication keeps below the number of
-//!   groups, of which every table has one.
+//! - `view.rs`, two blocks: a key's first group is taken by an index that a multiplication keeps below the number of
+//!   groups, of which every table has one, and an entry of it by one that a mask of its slots gives.
 
 mod clock;
 mod config;
@@ -133,7 +133,7 @@ pub use clock::STEP_NS;
 pub use config::{CLASS_COUNT, Class, Classes, Config, FlowError, Full, Refused};
 pub use group::Backend;
 pub use key::{HashSeed, Key, hash_words};
-pub use lookup::{Hint, Hints, Unhinted, Vacancy};
+pub use lookup::{Hint, Hinted, Hints, Unhinted, Vacancy};
 pub use place::LINES_MAX;
 pub use prefetch::prefetch_line;
 pub use stats::Stats;

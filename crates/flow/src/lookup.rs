@@ -73,9 +73,15 @@ impl Hint {
     }
 }
 
-/// That a table makes no hints, and the time of a burst. See [`Table::unhinted`].
+/// That a table makes no hints, and the time of a burst. See [`Table::hinted`].
 #[derive(Clone, Copy, Debug)]
 pub struct Unhinted {
+    step: u32,
+}
+
+/// That a table makes hints, and the time of a burst. See [`Table::hinted`].
+#[derive(Clone, Copy, Debug)]
+pub struct Hinted {
     step: u32,
 }
 
@@ -126,15 +132,15 @@ impl<K: Key, V> Table<K, V> {
         if !self.uses_hints {
             return false;
         }
+        let view = self.store.view();
+        let count = hash_all(view, keys, hints);
         match self.backend {
             #[cfg(target_arch = "x86_64")]
             Backend::Avx2 => {
                 // SAFETY: 1. A table has a back-end only where the processor has it.
-                unsafe { hint_avx2(self.store.view(), keys, hints) }
+                unsafe { hint_avx2(view, count, hints) }
             }
-            backend => {
-                by_backend!(backend, L => hint::<L, _, _, _>(self.store.view(), keys, hints));
-            }
+            backend => by_backend!(backend, L => hint::<L, _, _>(view, count, hints)),
         }
         true
     }
@@ -151,15 +157,26 @@ impl<K: Key, V> Table<K, V> {
     #[inline(always)]
     pub fn find(&mut self, key: &K, hint: Hint, now: impl Into<u64>) -> Option<(Handle, &V)> {
         let now = self.clock.advance(now.into());
-        if self.uses_hints { self.find_hinted(key, hint, now) } else { self.find_quick(key, now) }
+        if self.uses_hints { self.find_by(key, hint, now) } else { self.find_quick(key, now) }
     }
 
-    /// That [`hint_burst`](Self::hint_burst) makes no hints, as the table's entries stay in the second-level cache, and
-    /// the time, which is good for a burst: callers of [`find_unhinted`](Self::find_unhinted) ask once for all its packets.
+    /// That [`hint_burst`](Self::hint_burst) makes hints, and the time, which is good for a burst: callers of
+    /// [`find_hinted`](Self::find_hinted) ask once for all its packets.
+    ///
+    /// # Errors
+    /// It makes none, as the table's entries stay in the second-level cache: [`find_unhinted`](Self::find_unhinted)
+    /// takes this.
     #[inline(always)]
-    pub fn unhinted(&mut self, now: impl Into<u64>) -> Option<Unhinted> {
+    pub fn hinted(&mut self, now: impl Into<u64>) -> Result<Hinted, Unhinted> {
         let step = self.clock.advance(now.into());
-        (!self.uses_hints).then_some(Unhinted { step })
+        if self.uses_hints { Ok(Hinted { step }) } else { Err(Unhinted { step }) }
+    }
+
+    /// As [`find`](Self::find), at the time of `hinted`, the latest of this table.
+    #[inline(always)]
+    pub fn find_hinted(&mut self, key: &K, hint: Hint, hinted: Hinted) -> Option<(Handle, &V)> {
+        debug_assert_eq!(hinted.step, self.clock.peek(0), "the latest of this table");
+        self.find_by(key, hint, hinted.step)
     }
 
     /// As [`find`](Self::find) without a hint, at the time of `unhinted`, the latest of this table.
@@ -191,7 +208,7 @@ impl<K: Key, V> Table<K, V> {
     }
 
     #[inline(always)]
-    fn find_hinted(&self, key: &K, hint: Hint, now: u32) -> Option<(Handle, &V)> {
+    fn find_by(&self, key: &K, hint: Hint, now: u32) -> Option<(Handle, &V)> {
         self.store.view().prefetch_entry(hint.ahead as usize);
         let slot = hint.place as usize;
         if let Some(entry) = self.store.view().entry_if_any(slot)
@@ -240,28 +257,13 @@ pub(crate) fn see<K: Copy, V>(
     Some(())
 }
 
-/// [`hint`], compiled for AVX2.
-///
-/// # Safety
-/// The processor has AVX2, BMI1, BMI2 and LZCNT.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
-fn hint_avx2<K: Key, V, I>(view: View<'_, K, V>, keys: I, hints: &mut Hints)
-where
-    I: IntoIterator,
-    I::Item: Into<Option<K>>,
-{
-    hint::<Native, _, _, _>(view, keys, hints);
-}
-
-/// Prefetches all control groups first, then all entries.
+/// Hashes the keys of a burst, and prefetches their control groups. Returns how many there are.
 #[inline(always)]
-fn hint<L: Lanes, K: Key, V, I>(view: View<'_, K, V>, keys: I, hints: &mut Hints)
+fn hash_all<K: Key, V, I>(view: View<'_, K, V>, keys: I, Hints(places): &mut Hints) -> usize
 where
     I: IntoIterator,
     I::Item: Into<Option<K>>,
 {
-    let Hints(places) = hints;
     let mut count = 0;
     for (place, key) in places[..BURST_KEYS_MAX].iter_mut().zip(keys) {
         let hash = key.into().map_or(Hash::NONE, |key| view.hash(&key));
@@ -269,12 +271,27 @@ where
         *place = hash.0;
         count += 1;
     }
+    count
+}
+
+/// [`hint`], compiled for AVX2.
+///
+/// # Safety
+/// The processor has AVX2, BMI1, BMI2 and LZCNT.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
+fn hint_avx2<K: Key, V>(view: View<'_, K, V>, count: usize, hints: &mut Hints) {
+    hint::<Native, _, _>(view, count, hints);
+}
+
+/// Looks for the tags of the first `count` hashes, and prefetches the entries of those that match.
+#[inline(always)]
+fn hint<L: Lanes, K: Key, V>(view: View<'_, K, V>, count: usize, Hints(places): &mut Hints) {
     // Those that may be in their second groups, a bit each.
     let mut overflowed = 0_u64;
     for (index, place) in places[..count].iter_mut().enumerate() {
         let hash = Hash(*place);
-        let first = view.first(hash);
-        let group = view.group(first);
+        let (first, group) = view.first_group(hash);
         let matches = L::matches(group, hash.tag());
         if let Some(slot) = matches.first() {
             let slot = first * GROUP_SLOTS + slot;

@@ -169,7 +169,7 @@ impl<K: Key, V> Table<K, V> {
         let now = self.clock.advance(now.into());
         let view = self.store.view();
         let hash = view.hash_unless(hint.hash(), &key);
-        let group = view.group(view.first(hash));
+        let (_, group) = view.first_group(hash);
         let matches = by_backend!(self.backend, L => L::matches(group, hash.tag()));
         if matches.is_empty() && group.overflow() == 0 {
             return Err(Vacancy { key, hash, until: Some(self.store.generation()) });

@@ -72,6 +72,18 @@ impl<'a, K: Key, V> View<'a, K, V> {
         (((hash.0 >> 32) * self.control.len() as u64) >> 32) as usize
     }
 
+    /// That group, and its number.
+    #[inline(always)]
+    pub(crate) fn first_group(self, hash: Hash) -> (usize, &'a Group) {
+        let first = self.first(hash);
+        #[cfg(test)]
+        lines::note_group(first);
+        debug_assert!(first < self.control.len());
+        // SAFETY: 1. `first` is below the number of groups: it is the upper half of a product of that number and
+        // of one below 2^32. 2. There are groups, by the field's invariant.
+        (first, unsafe { self.control.get_unchecked(first) })
+    }
+
     /// The first slot of that group that has the hash's tag, and its entry. Where there is none: whether flows of the
     /// group are elsewhere.
     #[inline(always)]
@@ -79,13 +91,7 @@ impl<'a, K: Key, V> View<'a, K, V> {
         self,
         hash: Hash,
     ) -> Result<(usize, &'a Entry<K, V>), bool> {
-        let first = self.first(hash);
-        #[cfg(test)]
-        lines::note_group(first);
-        debug_assert!(first < self.control.len());
-        // SAFETY: 1. `first` is below the number of groups: it is the upper half of a product of that number and
-        // of one below 2^32. 2. There are groups, by the field's invariant.
-        let group = unsafe { self.control.get_unchecked(first) };
+        let (first, group) = self.first_group(hash);
         let Some(slot) = L::matches(group, hash.tag()).first() else {
             return Err(group.overflow() > 0);
         };

@@ -105,6 +105,28 @@ fn by_a_hint_from_before_it_came_a_flow_is_not_found_and_none_that_left() {
 }
 
 #[test]
+fn what_is_found_is_the_same_with_the_time_of_a_burst() {
+    for mut table in large(1_000) {
+        let mut hints = Hints::new();
+        table.hint_burst((968..1_032).map(|number| [number, 0]), &mut hints);
+        let seen = table.hinted(5 * STEP_NS).expect("a table that makes hints");
+        for (number, hint) in (968..1_032).zip(all(&hints)) {
+            let found = table.find_hinted(&[number, 0], hint, seen);
+            assert_eq!(found.map(|(_, value)| *value), (number < 1_000).then_some(number));
+        }
+        // Those that were found were seen in step 5.
+        assert_eq!(table.age(12 * STEP_NS, usize::MAX, |key, _| assert!(key[0] < 968)), 968);
+    }
+    let mut small = Numbers::new(arena(1 << 16), Config::new(10, 10 * STEP_NS)).unwrap();
+    small.insert([1, 0], 1, 0_u64).unwrap();
+    small.insert([2, 0], 2, 0_u64).unwrap();
+    let seen = small.hinted(5 * STEP_NS).expect_err("a table that makes none");
+    assert_eq!(small.find_unhinted(&[1, 0], seen).map(|(_, value)| *value), Some(1));
+    assert_eq!(small.find_unhinted(&[3, 0], seen), None);
+    assert_eq!(small.age(12 * STEP_NS, usize::MAX, |key, _| assert_eq!(key, [2, 0])), 1);
+}
+
+#[test]
 fn hints_of_a_larger_table_do_no_harm_in_a_smaller_one() {
     let mut hints = Hints::new();
     let mut small = Numbers::new(arena(1 << 16), Config::new(10, u64::MAX)).unwrap();

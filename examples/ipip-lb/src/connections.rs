@@ -217,7 +217,7 @@ impl Connections {
     /// time of a burst.
     #[inline(always)]
     pub fn unhinted(&mut self, now: Instant) -> Option<Unhinted> {
-        self.v4.table.unhinted(now.as_ns())
+        self.v4.table.hinted(now.as_ns()).err()
     }
 
     /// The connection of the packet at `index` of the burst that hints were made for, which has a packet
