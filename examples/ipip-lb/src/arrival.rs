@@ -4,6 +4,7 @@ use crate::balance::Route;
 use crate::config::Side;
 use hotloop::packet::classify::Layout;
 use hotloop::packet::ethernet::Station;
+use hotloop::packet::flow_key::FlowKeyV4;
 use hotloop::packet::seed::Seed;
 use hotloop::packet::{PacketBuf, PortId};
 use hotloop::stage::{Burst, BurstStage, Classified, Cx, NoDrops, Output, Tagged};
@@ -101,6 +102,28 @@ impl Ports {
     pub(crate) fn layout_of<P: PacketBuf>(&self, packet: &P) -> Layout {
         let station = &self.stations[ingress_index(packet)];
         Layout::at(packet.data(), packet.len_bytes(), station)
+    }
+
+    /// Leaves in a packet what it is, and returns its key where the [fast path](Layout::is_fast_v4) takes it.
+    #[inline(always)]
+    pub(crate) fn classify<P: PacketBuf>(&self, packet: &mut P) -> Option<FlowKeyV4> {
+        let station = &self.stations[ingress_index(packet)];
+        match Layout::fast_at(packet.data(), packet.len_bytes(), station) {
+            Some((layout, key)) => {
+                packet.set_metadata(layout.to_metadata());
+                Some(key)
+            }
+            None => {
+                self.classify_any(packet);
+                None
+            }
+        }
+    }
+
+    /// Apart from [`classify`](Self::classify), which stays small where it is inlined.
+    #[inline(never)]
+    fn classify_any<P: PacketBuf>(&self, packet: &mut P) {
+        packet.set_metadata(self.layout_of(packet).to_metadata());
     }
 
     /// Whether any port is a VLAN.

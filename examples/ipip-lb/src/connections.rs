@@ -1,6 +1,7 @@
 //! The connections that a worker remembers.
 
 mod family;
+mod finding;
 mod journal;
 mod shared;
 
@@ -8,9 +9,11 @@ use crate::connection::{ABANDONED_NS, Connection, State};
 use crate::services::TargetId;
 use family::Family;
 pub(crate) use family::new_table;
+pub(crate) use finding::Finding;
 use hotloop::arena::{Arena, Obtained, Request};
 use hotloop::flow::{
-    self, CLASS_COUNT, Classes, Config, Cursor, Full, Handle, Hint, Hints, Table, Unhinted,
+    self, BURST_KEYS_MAX, CLASS_COUNT, Classes, Config, Cursor, Full, Handle, Hint, Hinted, Hints,
+    Table, Unhinted,
 };
 use hotloop::packet::PacketBuf;
 use hotloop::packet::classify::{Kind, Layout};
@@ -31,6 +34,9 @@ pub struct Connections {
     v4: Family<FlowKeyV4, u32>,
     /// Without: with a hash, entries would take two cache lines.
     v6: Family<FlowKeyV6, ()>,
+    /// Those of the packets of IPv4 that the fast path takes, by place in the burst that hints were made for: as
+    /// words, which stay in registers.
+    keys: [[u64; 2]; BURST_KEYS_MAX],
     /// How long connections are remembered after their last packets, by state.
     idle_ns: [u64; CLASS_COUNT],
     journal: Journal,
@@ -106,6 +112,7 @@ impl Connections {
         Ok(Self {
             v4: Family::new(arena.clone(), config, table_seed)?,
             v6: Family::new(arena, config, table_seed)?,
+            keys: [[0; 2]; BURST_KEYS_MAX],
             idle_ns,
             journal: Journal::default(),
             journal_hints: Hints::new(),
@@ -135,22 +142,32 @@ impl Connections {
         self.idle_ns = idle_ns;
     }
 
-    /// Asks for the memory of the connections of a burst of 64 packets at most, before
-    /// [`found`](Self::found) reads it. Where all connections stay in the cache, this does nothing, and returns
-    /// false.
+    /// Asks for the memory of the connections of a burst of 64 packets at most, before they are found. `key_of` returns
+    /// the key of a packet that the [fast path](Layout::is_fast_v4) takes, and leaves in each what it is. Where all
+    /// connections stay in the cache, this does nothing.
     #[inline]
-    pub fn hint_burst<P: PacketBuf>(&mut self, burst: &[Classified<P>]) -> bool {
+    pub fn hint_burst<P: PacketBuf>(
+        &mut self,
+        burst: &mut [Classified<P>],
+        mut key_of: impl FnMut(&mut Classified<P>) -> Option<FlowKeyV4>,
+    ) {
         (self.burst_len, self.prefetched_end) = (burst.len(), 0);
         let mut any_v6 = false;
-        let v4_keys = burst.iter().map(|packet| {
-            let key = packet.tag().fast_key_v4(packet.packet.data());
-            key.or_else(|| any_key_v4(packet, &mut any_v6))
-        });
-        let are_made = self.v4.table.hint_burst(v4_keys, &mut self.v4.hints);
+        let Family { table, hints, .. } = &mut self.v4;
+        let v4_keys =
+            burst.iter_mut().zip(&mut self.keys).map(|(packet, words)| match key_of(packet) {
+                Some(key) => {
+                    *words = key.words();
+                    Some(key)
+                }
+                None => {
+                    has_any_v4(packet, words, &mut any_v6).then(|| FlowKeyV4::from_words(*words))
+                }
+            });
+        table.hint_burst(v4_keys, hints);
         if any_v6 {
             self.hint_burst_v6(burst);
         }
-        are_made
     }
 
     /// Apart from [`hint_burst`](Self::hint_burst), which stays small where it is inlined.
@@ -180,20 +197,25 @@ impl Connections {
 
     /// The target of the connection of the packet at `index` of the burst that hints were made for: most
     /// likely, to prefetch it. `None` where hints are not made.
-    #[inline(always)]
     #[must_use]
     pub fn likely_target(&self, index: usize, layout: Layout) -> Option<TargetId> {
         match layout.kind() {
             Kind::Ipv6 => self.v6.likely_target(index),
-            _ => self.v4.likely_target(index),
+            _ => self.likely_target_v4(index),
         }
+    }
+
+    /// As [`likely_target`](Self::likely_target), of a packet of IPv4.
+    #[inline(always)]
+    #[must_use]
+    pub fn likely_target_v4(&self, index: usize) -> Option<TargetId> {
+        self.v4.likely_target(index)
     }
 
     /// The connection of a key, which has a packet now, and the hash of its flow. The packet is the one
     /// at `index` of the burst that hints were made for.
     #[inline(always)]
-    #[must_use]
-    pub fn found_v4(
+    fn found_v4(
         &mut self,
         key: &FlowKeyV4,
         index: usize,
@@ -202,22 +224,13 @@ impl Connections {
         self.v4.found(key, index, now)
     }
 
-    /// As [`found_v4`](Self::found_v4), where no hints are made.
+    /// That [`hint_burst`](Self::hint_burst) makes hints for connections of IPv4, and the time of a burst.
+    ///
+    /// # Errors
+    /// It makes none, as all of them stay in the cache.
     #[inline(always)]
-    #[must_use]
-    pub fn found_v4_unhinted(
-        &mut self,
-        key: &FlowKeyV4,
-        at: Unhinted,
-    ) -> Option<&(Connection, u32)> {
-        self.v4.found_unhinted(key, at)
-    }
-
-    /// That all connections of IPv4 stay in the cache, so that [`hint_burst`](Self::hint_burst) does nothing, and the
-    /// time of a burst.
-    #[inline(always)]
-    pub fn unhinted(&mut self, now: Instant) -> Option<Unhinted> {
-        self.v4.table.hinted(now.as_ns()).err()
+    pub fn hinted(&mut self, now: Instant) -> Result<Hinted, Unhinted> {
+        self.v4.table.hinted(now.as_ns())
     }
 
     /// The connection of the packet at `index` of the burst that hints were made for, which has a packet
@@ -394,16 +407,22 @@ impl Connections {
     }
 }
 
-/// The key of a connection of IPv4 by a packet of any kind; notes whether it is one of IPv6.
+/// Whether a packet of any kind has the key of a connection of IPv4, which `words` then are; notes whether it is
+/// one of IPv6.
 #[inline(never)]
-fn any_key_v4<P: PacketBuf>(packet: &Classified<P>, any_v6: &mut bool) -> Option<FlowKeyV4> {
+fn has_any_v4<P: PacketBuf>(
+    packet: &Classified<P>,
+    words: &mut [u64; 2],
+    any_v6: &mut bool,
+) -> bool {
     let layout = packet.tag();
     if layout.kind() == Kind::Ipv6 {
         *any_v6 = true;
-        return None;
+        return false;
     }
-    let FlowKey::V4(key) = layout.key(packet.packet.data())? else { return None };
-    is_followed(layout, key.protocol()).then_some(key)
+    let Some(FlowKey::V4(key)) = layout.key(packet.packet.data()) else { return false };
+    *words = key.words();
+    is_followed(layout, key.protocol())
 }
 
 /// The key of a connection of IPv6 by a packet of any kind.

@@ -2,12 +2,13 @@
 
 use super::{Balance, BalanceDrop, WAITING_MAX, Worker};
 use crate::arrival::hash;
-use crate::counts::WorkerCounts;
+use crate::connections::Finding;
+use crate::counts::{TargetCounts, WorkerCounts};
 use crate::next_hops::BY_KERNEL;
 use crate::own_header::{fast_flags, plain_flags};
-use crate::services::ServiceTable;
+use crate::services::{ServiceTable, Target, TargetId, active};
 use hotloop::engine::Routed;
-use hotloop::flow::{Unhinted, prefetch_line};
+use hotloop::flow::{Hinted, prefetch_line};
 use hotloop::packet::PacketBuf;
 use hotloop::packet::classify::Layout;
 use hotloop::packet::ethernet::MacAddress;
@@ -124,11 +125,18 @@ impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
     ) {
         self.spare.packets_came();
         let has_blocked = self.services.current().blocked().is_some();
-        if self.classifies
-            && !has_blocked
-            && let Some(unhinted) = self.state.connections.unhinted(cx.now())
-        {
-            return self.run::<true>(cx, input, out, (Some(unhinted), false));
+        let Worker { connections, ports, .. } = &mut self.state;
+        let found_by = connections.hinted(cx.now());
+        if self.classifies && !has_blocked {
+            match found_by {
+                Ok(hinted) => {
+                    let classify = |it: &mut Classified<P>| ports.classify(&mut it.packet);
+                    connections.hint_burst(input.as_mut_slice(), classify);
+                    self.run_hinted(cx, input, out, hinted);
+                }
+                Err(unhinted) => self.run::<true, false, _>(cx, input, out, unhinted),
+            }
+            return;
         }
         if self.classifies {
             self.classify(input);
@@ -136,8 +144,14 @@ impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
         if has_blocked {
             self.drop_blocked(cx, input);
         }
-        let are_prefetched = self.state.connections.hint_burst(input.as_slice());
-        self.run::<false>(cx, input, out, (None, are_prefetched));
+        match found_by {
+            Ok(hinted) => {
+                let key = |it: &mut Classified<P>| it.tag().fast_key_v4(it.packet.data());
+                self.state.connections.hint_burst(input.as_mut_slice(), key);
+                self.run_hinted(cx, input, out, hinted);
+            }
+            Err(unhinted) => self.run::<false, false, _>(cx, input, out, unhinted),
+        }
     }
 
     #[inline]
@@ -189,29 +203,43 @@ impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
 }
 
 impl<P: PacketBuf + Carries> Balance<P> {
-    /// Balances a burst. Where it is `AT_ONCE`, its packets were not classified, and all connections stay in the cache,
-    /// as `unhinted` shows: then each packet is looked at once.
-    #[inline(always)]
-    fn run<const AT_ONCE: bool>(
+    /// Balances a burst that hints were made for.
+    #[inline(never)]
+    fn run_hinted(
         &mut self,
         cx: &mut Cx<'_, BalanceDrop>,
         input: &mut Burst<Classified<P>>,
         out: &mut Output<'_, Routed<P, Route>>,
-        (unhinted, are_prefetched): (Option<Unhinted>, bool),
+        hinted: Hinted,
+    ) {
+        // Where the connections stay in the cache by themselves, their targets are not many.
+        if self.services.current().targets().len() > CACHED_TARGETS_MAX {
+            self.prefetch_targets(input.as_slice());
+            self.run::<false, true, _>(cx, input, out, hinted);
+        } else {
+            self.run::<false, false, _>(cx, input, out, hinted);
+        }
+    }
+
+    /// Balances a burst. Where it is `AT_ONCE`, its packets were not classified, so that each is looked at once.
+    /// With `TARGETS`, those of later packets are prefetched.
+    #[inline(always)]
+    fn run<const AT_ONCE: bool, const TARGETS: bool, F: Finding>(
+        &mut self,
+        cx: &mut Cx<'_, BalanceDrop>,
+        input: &mut Burst<Classified<P>>,
+        out: &mut Output<'_, Routed<P, Route>>,
+        finding: F,
     ) {
         let (now, count) = (cx.now(), input.len());
         let (services, counts) = (self.services.current(), &self.counts[self.worker]);
-        // Where the connections stay in the cache by themselves, their targets are not many.
-        let prefetches_targets = are_prefetched && services.targets().len() > CACHED_TARGETS_MAX;
-        if prefetches_targets {
-            self.prefetch_targets(input.as_slice());
-        }
-        let (route, link) = (self.state.egresses.backends.route, self.state.link);
+        let route = self.state.egresses.backends.route;
+        let way = Way::new(services, counts, self.state.link);
         let state = &mut self.state;
         let mut turn = Turn { cx, out, services, counts, may_punt: true };
         let mut next_index = 0;
         while let Some((other, found)) = turn.out.map_until(input, |classified| {
-            // Without hints, the place in the burst does not matter.
+            // Where packets are looked at once, the place in the burst does not matter.
             let index = next_index;
             next_index += usize::from(!AT_ONCE);
             let layout = match AT_ONCE {
@@ -219,11 +247,10 @@ impl<P: PacketBuf + Carries> Balance<P> {
                 false => classified.tag(),
             };
             let mut packet = classified.packet;
-            if prefetches_targets {
-                state.prefetch_target((services, counts), index + TARGETS_AHEAD, layout);
+            if TARGETS {
+                state.prefetch_target(&way, index + TARGETS_AHEAD, layout);
             }
-            let with = (services, counts, &link);
-            if state.forward(with, (&mut packet, layout), (index, now), unhinted) {
+            if state.forward(&way, (&mut packet, layout), (index, now), finding) {
                 return Ok(Routed { packet, route });
             }
             match state.begin((services, counts), (&mut packet, layout), index, now) {
@@ -245,9 +272,8 @@ impl<P: PacketBuf + Carries> Balance<P> {
     /// Leaves in each packet of a burst what it is.
     #[inline(never)]
     fn classify(&self, input: &mut Burst<Classified<P>>) {
-        for classified in input.as_mut_slice() {
-            let layout = self.state.ports.layout_of(&classified.packet);
-            classified.packet.set_metadata(layout.to_metadata());
+        for packet in input.as_mut_slice() {
+            self.state.ports.classify(&mut packet.packet);
         }
     }
 
@@ -265,8 +291,38 @@ impl<P: PacketBuf + Carries> Balance<P> {
     #[inline(never)]
     fn prefetch_targets(&self, burst: &[Classified<P>]) {
         let (services, counts) = (self.services.current(), &self.counts[self.worker]);
+        let way = Way::new(services, counts, self.state.link);
         for (index, classified) in burst.iter().enumerate().take(TARGETS_AHEAD) {
-            self.state.prefetch_target((services, counts), index, classified.tag());
+            self.state.prefetch_target(&way, index, classified.tag());
+        }
+    }
+}
+
+/// What the packets of a burst need on their way to targets. Copied, so that no write to memory has it read again.
+struct Way<'a> {
+    services: &'a ServiceTable,
+    counts: &'a WorkerCounts,
+    slots: &'a [Target],
+    target_counts: &'a [TargetCounts],
+    mtu_bytes: u16,
+    link: [u8; 12],
+}
+
+impl<'a> Way<'a> {
+    fn new(services: &'a ServiceTable, counts: &'a WorkerCounts, link: [u8; 12]) -> Self {
+        let (slots, target_counts) = (services.targets(), counts.targets());
+        let mtu_bytes = services.settings.mtu_bytes;
+        Self { services, counts, slots, target_counts, mtu_bytes, link }
+    }
+
+    /// Prefetches a target, and its counts.
+    #[inline(always)]
+    fn prefetch(&self, id: TargetId) {
+        if let Some(target) = self.slots.get(id.slot()) {
+            prefetch_line(target);
+        }
+        if let Some(counts) = self.target_counts.get(id.slot()) {
+            prefetch_line(counts);
         }
     }
 }
@@ -275,49 +331,49 @@ impl<P: PacketBuf + Carries> Worker<P> {
     /// Prefetches the target of the connection of the packet at `index` of the burst, and its counts. `layout` is
     /// that of a packet of the same IP version.
     #[inline(always)]
-    fn prefetch_target(
-        &self,
-        (services, counts): (&ServiceTable, &WorkerCounts),
-        index: usize,
-        layout: Layout,
-    ) {
+    fn prefetch_target(&self, way: &Way<'_>, index: usize, layout: Layout) {
+        if !layout.is_fast_v4() {
+            self.prefetch_any_target(way, index, layout);
+        } else if let Some(target) = self.connections.likely_target_v4(index) {
+            way.prefetch(target);
+        }
+    }
+
+    /// Apart from [`prefetch_target`](Self::prefetch_target), which stays small where it is inlined.
+    #[inline(never)]
+    fn prefetch_any_target(&self, way: &Way<'_>, index: usize, layout: Layout) {
         if let Some(target) = self.connections.likely_target(index, layout) {
-            services.prefetch(target);
-            prefetch_line(counts.target(target));
+            way.prefetch(target);
         }
     }
 
     /// Encapsulates the packet at `index` of the burst if its connection is known and does not change by
-    /// it. Returns whether it did: any other packet is as it was. `unhinted`: see [`Balance::run`].
+    /// it. Returns whether it did: any other packet is as it was.
     #[inline(always)]
     fn forward(
         &mut self,
-        (services, counts, link): (&ServiceTable, &WorkerCounts, &[u8; 12]),
+        way: &Way<'_>,
         (packet, layout): (&mut P, Layout),
         (index, now): (usize, Instant),
-        unhinted: Option<Unhinted>,
+        finding: impl Finding,
     ) -> bool {
         let Self { connections, identifications, .. } = self;
-        if let Some(key) = layout.fast_key_v4(packet.data()) {
-            let found = match unhinted {
-                Some(at) => connections.found_v4_unhinted(&key, at),
-                None => connections.found_v4(&key, index, now),
-            };
-            if let Some((connection, hash)) = found
+        if layout.is_fast_v4() {
+            if let Some((connection, hash)) = finding.find(connections, (&*packet, layout), index)
                 && let Some(front) = packet.data().first_chunk()
                 && connection.is_unmoved_by(fast_flags(front))
-                && let Some(target) = services.active(connection.target)
+                && let Some(target) = active(way.slots, connection.target)
             {
-                let (mtu_bytes, flow) = (services.settings.mtu_bytes, (*hash, identifications));
-                if target.tunnel.wrap_fast_v4(packet, layout, mtu_bytes, link, flow) {
-                    counts.target(connection.target).packets.add(1);
+                let flow = (*hash, identifications);
+                if target.tunnel.wrap_fast_v4(packet, layout, way.mtu_bytes, &way.link, flow) {
+                    way.target_counts[connection.target.slot()].packets.add(1);
                     return true;
                 }
             } else {
                 return false;
             }
         }
-        self.forward_any((services, counts), (packet, layout), (index, now))
+        self.forward_any((way.services, way.counts), (packet, layout), (index, now))
     }
 
     /// [`forward`](Self::forward) for any packet.

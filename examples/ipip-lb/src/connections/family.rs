@@ -4,7 +4,7 @@ use super::journal::Journal;
 use crate::connection::Connection;
 use crate::services::TargetId;
 use hotloop::arena::Arena;
-use hotloop::flow::{self, Class, Config, FlowError, Handle, Hints, Key, Table, Unhinted};
+use hotloop::flow::{self, Class, Config, FlowError, Handle, Hints, Key, Table};
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::stage::{Error, Instant};
 
@@ -40,12 +40,6 @@ impl<K: Key + Into<FlowKey>, H: Copy> Family<K, H> {
     ) -> Option<&(Connection, H)> {
         let found = self.table.find(key, self.hints.at(index), now.as_ns());
         found.map(|(_, connection)| connection)
-    }
-
-    /// [`found`](Self::found), of a table that makes no hints.
-    #[inline(always)]
-    pub(super) fn found_unhinted(&mut self, key: &K, at: Unhinted) -> Option<&(Connection, H)> {
-        self.table.find_unhinted(key, at).map(|(_, connection)| connection)
     }
 
     #[inline(always)]

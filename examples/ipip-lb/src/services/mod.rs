@@ -23,7 +23,7 @@ use crate::limits::{Refused, ServiceLimit, SourceLimit};
 use crate::maglev::Maglev;
 use crate::prefix::Prefix;
 use crate::rules::Rules;
-use hotloop::flow::{CLASS_COUNT, prefetch_line};
+use hotloop::flow::CLASS_COUNT;
 use hotloop::packet::ethernet;
 use hotloop::packet::flow_key::{FlowKey, FlowKeyV4};
 use hotloop::packet::ip::protocol;
@@ -178,6 +178,12 @@ pub enum Found<'a> {
     Removed,
     /// It was removed, and its connections were to end.
     Flushed,
+}
+
+/// The target among all slots of a table, if it is a backend of its service.
+#[inline(always)]
+pub(crate) fn active(slots: &[Target], id: TargetId) -> Option<&Target> {
+    slots.get(id.slot()).filter(|target| target.generation == id.generation)
 }
 
 /// The number of the next table.
@@ -342,7 +348,7 @@ impl ServiceTable {
     #[inline(always)]
     #[must_use]
     pub fn active(&self, id: TargetId) -> Option<&Target> {
-        self.targets.get(id.slot()).filter(|target| target.generation == id.generation)
+        active(&self.targets, id)
     }
 
     /// Whether a target is the backend with this address.
@@ -383,14 +389,6 @@ impl ServiceTable {
             is_there
         });
         other.map(|it| it.target)
-    }
-
-    /// Asks for the memory of a target.
-    #[inline(always)]
-    pub fn prefetch(&self, id: TargetId) {
-        if let Some(target) = self.targets.get(id.slot()) {
-            prefetch_line(target);
-        }
     }
 
     /// Whether tunnels begin at `address` here, or end.
