@@ -90,12 +90,23 @@ impl Ecn {
 #[inline(always)]
 pub const fn is_host(address: IpAddr) -> bool {
     match address {
-        IpAddr::V4(address) => !matches!(address.octets()[0], 0 | 127 | 224..),
+        IpAddr::V4(address) => HOSTS_V4[address.octets()[0] as usize],
         IpAddr::V6(address) => {
             !address.is_unspecified() && !address.is_loopback() && !address.is_multicast()
         }
     }
 }
+
+/// By the first octet of an IPv4 address, whether it may be a host's: a load takes less than three comparisons.
+const HOSTS_V4: [bool; 256] = {
+    let mut hosts = [false; 256];
+    let mut octet = 1;
+    while octet < 224 {
+        hosts[octet] = octet != 127;
+        octet += 1;
+    }
+    hosts
+};
 
 /// Whether a frame ends before its IP packet does, by the length in the packet's own header: then it was cut on its way,
 /// or its sender wrote a wrong length. `frame` is the first segment, `len_bytes` the length over all segments.
