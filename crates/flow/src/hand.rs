@@ -57,8 +57,8 @@ impl<K: Key, V> View<'_, K, V> {
         (now, idle_timeouts): (u32, &IdleTimeouts),
         mut rank: impl FnMut(&Entry<K, V>) -> Option<u8>,
     ) -> Option<(usize, usize)> {
-        let group = self.first(hash);
-        let occupied = L::occupied(self.group(group));
+        let (group, control) = self.first_group(hash);
+        let occupied = L::occupied(control);
         if occupied.rest().rest().rest().is_empty() {
             return None;
         }
@@ -82,8 +82,8 @@ impl<K: Key, V> View<'_, K, V> {
     /// Prefetches the entry that [`next_in_turn`](Self::next_in_turn) will look at first.
     #[inline(always)]
     pub(crate) fn prefetch_next_in_turn<L: Lanes>(self, hash: Hash) {
-        let group = self.first(hash);
-        let occupied = L::occupied(self.group(group));
+        let (group, control) = self.first_group(hash);
+        let occupied = L::occupied(control);
         if let Some(slot) = self.hand(group).candidates(occupied).next() {
             self.prefetch_entry(group * GROUP_SLOTS + slot);
         }

@@ -349,8 +349,7 @@ impl<K: Key, V> View<'_, K, V> {
     /// Asks for the memory that [`place`](Self::place) will look at.
     #[inline(always)]
     pub(crate) fn prefetch_place<L: Lanes>(self, hash: Hash, is_full: bool) {
-        let first = self.first(hash);
-        let group = self.group(first);
+        let (first, group) = self.first_group(hash);
         if is_full {
             // As a rule these are occupied; where they are too near the end, those before them.
             let start = hash.start().min(GROUP_SLOTS - SAMPLE_COUNT);

@@ -171,27 +171,35 @@ impl<K: Key, V> Table<K, V> {
         let hash = view.hash_unless(hint.hash(), &key);
         let (_, group) = view.first_group(hash);
         let matches = by_backend!(self.backend, L => L::matches(group, hash.tag()));
-        if matches.is_empty() && group.overflow() == 0 {
-            return Err(Vacancy { key, hash, until: Some(self.store.generation()) });
-        }
-        self.get_silent_anywhere(key, hash, now)
+        let until = if matches.is_empty() && group.overflow() == 0 {
+            Some(self.store.generation())
+        } else {
+            match self.get_silent_anywhere(key, hash, now) {
+                Ok(found) => return Ok(found),
+                Err(until) => until,
+            }
+        };
+        Err(Vacancy { key, hash, until })
     }
 
     /// Apart from [`get_silent`](Self::get_silent), which stays small where it is inlined.
+    ///
+    /// # Errors
+    /// There is no flow of the key: [`Vacancy::until`].
     #[inline(never)]
     fn get_silent_anywhere(
         &self,
         key: K,
         hash: Hash,
         now: u32,
-    ) -> Result<(Handle, u64), Vacancy<K>> {
+    ) -> Result<(Handle, u64), Option<Generation>> {
         let view = self.store.view();
         let Some((slot, entry)) = by_backend!(self.backend, L => view.find::<L>(&key, hash)) else {
-            return Err(Vacancy { key, hash, until: Some(self.store.generation()) });
+            return Err(Some(self.store.generation()));
         };
         if entry.is_expired(now, &self.idle_timeouts) {
             // Its flow is in its place all the same.
-            return Err(Vacancy { key, hash, until: None });
+            return Err(None);
         }
         let silent_ns = entry.silent_ns(now);
         entry.touch(now);
