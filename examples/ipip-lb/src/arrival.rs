@@ -121,6 +121,7 @@ impl Ports {
     }
 
     /// Apart from [`classify`](Self::classify), which stays small where it is inlined.
+    #[cold]
     #[inline(never)]
     fn classify_any<P: PacketBuf>(&self, packet: &mut P) {
         packet.set_metadata(self.layout_of(packet).to_metadata());

@@ -409,6 +409,7 @@ impl Connections {
 
 /// Whether a packet of any kind has the key of a connection of IPv4, which `words` then are; notes whether it is
 /// one of IPv6.
+#[cold]
 #[inline(never)]
 fn has_any_v4<P: PacketBuf>(
     packet: &Classified<P>,

@@ -134,7 +134,7 @@ impl<P> Worker<P> {
             return Imported::Refused;
         };
         connections.set_remote(place, claim, left_ns(record));
-        schedule.connection_added(claim.target, counts);
+        schedule.connection_added(claim.target, counts.target(claim.target));
         Imported::Taken
     }
 
@@ -146,7 +146,7 @@ impl<P> Worker<P> {
         left_ns: u64,
     ) {
         self.schedule.connection_removed(here.target, counts);
-        self.schedule.connection_added(claim.target, counts);
+        self.schedule.connection_added(claim.target, counts.target(claim.target));
         self.connections.set_remote(place, claim, left_ns);
     }
 }

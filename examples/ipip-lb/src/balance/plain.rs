@@ -32,7 +32,9 @@ impl<P: PacketBuf + Carries> Worker<P> {
         now: Instant,
     ) -> Result<(), Option<(Handle, u64)>> {
         self.connections.prefetch_new(index + 1);
-        let Some(key) = layout.fast_key_v4(packet.data()) else { return Err(None) };
+        let Some(front) = packet.data().first_chunk() else { return Err(None) };
+        let Some(key) = layout.fast_key_v4(front) else { return Err(None) };
+        let flags = if key.protocol() == protocol::TCP { fast_flags(front) } else { 0 };
         if !services.begins_plainly() {
             return Err(None);
         }
@@ -47,7 +49,6 @@ impl<P: PacketBuf + Carries> Worker<P> {
         if refusal::of_addresses(services, client, destination).is_some() {
             return Err(None);
         }
-        let flags = flags(&key, packet);
         let target = services.active(id).filter(|it| it.address() != client);
         let Some(target) = target else { return Err(None) };
         let vacancy = match self.connections.find_v4(key, index, now) {
@@ -59,10 +60,11 @@ impl<P: PacketBuf + Carries> Worker<P> {
         if !target.tunnel.wrap_fast_v4(packet, layout, mtu_bytes, link, flow) {
             return Err(None);
         }
-        counts.target(id).packets.add(1);
+        let target_counts = counts.target(id);
+        target_counts.packets.add(1);
         let connection = Connection::new(id, key.protocol(), flags, now);
         if self.place((services, counts), (vacancy, hash), connection, now).is_some() {
-            self.schedule.connection_added(id, counts);
+            self.schedule.connection_added(id, target_counts);
         }
         Ok(())
     }

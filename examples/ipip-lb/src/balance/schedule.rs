@@ -3,7 +3,7 @@
 use super::BalanceDrop;
 use crate::config::Scheduler;
 use crate::connections::new_table;
-use crate::counts::WorkerCounts;
+use crate::counts::{TargetCounts, WorkerCounts};
 use crate::prefix::bits;
 use crate::services::{Choice, Found, Service, ServiceTable, TargetId};
 use hotloop::arena::{Arena, Obtained, Request};
@@ -164,12 +164,12 @@ impl Schedule {
         winner.map(|(choice, _)| choice.target)
     }
 
-    /// A connection of this target was added.
+    /// A connection of this target was added, of which these are the counts.
     #[inline(always)]
-    pub fn connection_added(&mut self, target: TargetId, counts: &WorkerCounts) {
+    pub fn connection_added(&mut self, target: TargetId, counts: &TargetCounts) {
         if let Some(load) = self.load(target) {
             load.connection_count += 1;
-            counts.target(target).connections.set(u64::from(load.connection_count));
+            counts.connections.set(u64::from(load.connection_count));
         }
     }
 

@@ -144,7 +144,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         let (services, now) = (turn.services, turn.now());
         let target = self.schedule.choose(services, service, client, packet.hash, now)?;
         self.schedule.connection_removed(connection.target, turn.counts);
-        self.schedule.connection_added(target, turn.counts);
+        self.schedule.connection_added(target, turn.counts.target(target));
         if begins_anew {
             connection.begin_anew(target, packet.key.protocol(), packet.flags, now);
         } else {
@@ -189,8 +189,9 @@ impl<P: PacketBuf + Carries> Worker<P> {
             connection.set_exception(is_exception);
             self.connections.set((place, packet.key), connection, now);
         }
-        self.schedule.connection_added(connection.target, turn.counts);
-        Ok(connection.target)
+        let id = connection.target;
+        self.schedule.connection_added(id, turn.counts.target(id));
+        Ok(id)
     }
 
     /// Counts a new connection, and enters it where there is room for it and not too many came in this
