@@ -119,7 +119,10 @@ impl<T> Consumer<T> {
         let (place, count_max) = (spare.as_mut_ptr().cast::<T>(), count_max.min(spare.len()));
         // SAFETY: 1. There is room for `count_max` items, which belongs to `to`.
         let mut count = unsafe { self.copy_long(place, count_max) };
-        if count < count_max && (count == 0 || self.is_more_shown()) {
+        if count == 0 {
+            // SAFETY: 1. As above.
+            count = unsafe { self.copy_lines(place, count_max) };
+        } else if count < count_max && self.is_more_shown() {
             // SAFETY: 1. As above, after those that were moved.
             count += unsafe { self.copy_more(place.wrapping_add(count), count_max - count) };
         }
@@ -162,7 +165,7 @@ impl<T> Consumer<T> {
     ///
     /// # Safety
     /// `place` points to room for `count_max` items.
-    #[inline(always)]
+    #[inline(never)]
     unsafe fn copy_lines(&mut self, mut place: *mut T, count_max: usize) -> usize {
         self.pop_lines(count_max, |item| {
             // SAFETY: 1. This is called at most `count_max` times, and there is room for so many, by contract.
