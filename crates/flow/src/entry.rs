@@ -39,6 +39,12 @@ impl Generation {
         let next = self.0.get().wrapping_add(2 * OCCUPIED);
         Self(NonZero::new(next).unwrap_or(Self::FIRST.0))
     }
+
+    /// Whether `other` is this one: in one comparison, as none stands for 0.
+    #[inline(always)]
+    pub(crate) fn is(self, other: Option<Self>) -> bool {
+        other.map_or(0, |it| it.0.get()) == self.0.get()
+    }
 }
 
 /// A flow outside the table, on its way in, out or elsewhere.

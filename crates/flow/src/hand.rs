@@ -4,6 +4,8 @@
 //! keeping, and is skipped from then on. So a flood of worthless flows evicts its own, and each eviction reads
 //! one entry.
 
+use std::hint;
+
 use crate::Key;
 use crate::clock::IdleTimeouts;
 use crate::entry::Entry;
@@ -70,6 +72,8 @@ impl<K: Key, V> View<'_, K, V> {
                 found = Some(slot);
                 break;
             }
+            // Most of the time the first one leaves.
+            hint::cold_path();
             hand.spare(slot);
         }
         if let Some(slot) = found {

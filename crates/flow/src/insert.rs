@@ -99,7 +99,7 @@ impl<K: Key, V> Table<K, V> {
         let seen = self.clock.advance(now.into());
         let Vacancy { key, hash, until } = key.into();
         // As a rule there is a free slot in the first group.
-        let is_new = until == Some(self.store.generation());
+        let is_new = self.store.generation().is(until);
         if is_new
             && self.stats.len < self.capacity
             && let view = self.store.view()
@@ -116,6 +116,7 @@ impl<K: Key, V> Table<K, V> {
     }
 
     /// Apart from [`insert_ranked`](Self::insert_ranked), which stays small where it is inlined.
+    #[cold]
     #[inline(never)]
     fn insert_anywhere(
         &mut self,

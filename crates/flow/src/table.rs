@@ -67,6 +67,7 @@ macro_rules! by_backend {
     ($backend:expr, $lanes:ident => $value:expr) => {
         match $backend {
             $crate::group::Backend::Scalar => {
+                std::hint::cold_path();
                 type $lanes = $crate::group::Scalar;
                 $value
             }
@@ -170,8 +171,9 @@ impl<K: Key, V> Table<K, V> {
         let view = self.store.view();
         let hash = view.hash_unless(hint.hash(), &key);
         let (_, group) = view.first_group(hash);
-        let matches = by_backend!(self.backend, L => L::matches(group, hash.tag()));
-        let until = if matches.is_empty() && group.overflow() == 0 {
+        let is_nowhere = group.overflow() == 0
+            && by_backend!(self.backend, L => L::matches(group, hash.tag()).is_empty());
+        let until = if is_nowhere {
             Some(self.store.generation())
         } else {
             match self.get_silent_anywhere(key, hash, now) {
@@ -186,6 +188,7 @@ impl<K: Key, V> Table<K, V> {
     ///
     /// # Errors
     /// There is no flow of the key: [`Vacancy::until`].
+    #[cold]
     #[inline(never)]
     fn get_silent_anywhere(
         &self,
