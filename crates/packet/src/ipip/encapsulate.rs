@@ -12,7 +12,7 @@ use crate::{
     ipip::{
         EncapsulateError, Identifications, TunnelError,
         fast::{wrap_checked, wrap_checked_v6, wrap_plain},
-        outer::{ETHERTYPE_BYTES, Flow, OuterV4, OuterV6},
+        outer::{ETHERTYPE_BYTES, Flow, OuterV4, OuterV6, SourceBits},
     },
     ipv4::{self, Ipv4Header, Ipv4View},
     ipv6::{self, Ipv6Header, Ipv6View},
@@ -194,12 +194,12 @@ impl Tunnel {
         identifications: &mut Identifications,
     ) -> Result<(), EncapsulateError> {
         if let Outer::V4(outer) = &self.outer {
-            let flow = Flow { hash, identifications };
+            let flow = Flow { source: SourceBits::of(hash), identifications };
             if wrap_plain(packet, outer, Some(addresses), Some(flow)).is_some() {
                 return Ok(());
             }
         }
-        self.wrap_any(packet, Some(addresses), Some(Flow { hash, identifications }))
+        self.wrap_any(packet, Some(addresses), Some((hash, identifications)))
     }
 
     /// As [`wrap_flow`](Self::wrap_flow), for a packet of IPv4 that the [fast path](Layout::is_fast_v4)
@@ -215,11 +215,10 @@ impl Tunnel {
         layout: Layout,
         mtu_bytes: u16,
         addresses: &[u8; 12],
-        flow: (u32, &mut Identifications),
+        (source, identifications): (SourceBits, &mut Identifications),
     ) -> bool {
-        let (hash, identifications) = flow;
         let Outer::V4(outer) = &self.outer else { return false };
-        let flow = Some(Flow { hash, identifications });
+        let flow = Some(Flow { source, identifications });
         let addresses = Some(addresses);
         layout.is_fast_v4() && wrap_checked(packet, outer, addresses, flow, mtu_bytes).is_some()
     }
@@ -233,12 +232,11 @@ impl Tunnel {
         layout: Layout,
         mtu_bytes: u16,
         addresses: &[u8; 12],
-        flow: (u32, &mut Identifications),
+        flow_hash: u32,
     ) -> bool {
-        let (hash, identifications) = flow;
         let Outer::V6(outer) = &self.outer else { return false };
-        let flow = Flow { hash, identifications };
-        layout.is_fast_v6() && wrap_checked_v6(packet, outer, addresses, flow, mtu_bytes).is_some()
+        layout.is_fast_v6()
+            && wrap_checked_v6(packet, outer, addresses, flow_hash, mtu_bytes).is_some()
     }
 
     /// Wraps any packet. It is not inlined, so that its callers stay small.
@@ -247,7 +245,7 @@ impl Tunnel {
         &self,
         packet: &mut P,
         addresses: Option<&[u8; 12]>,
-        flow: Option<Flow<'_>>,
+        flow: Option<(u32, &mut Identifications)>,
     ) -> Result<(), EncapsulateError> {
         let inner = Inner::read(packet.data(), packet.len_bytes())?;
         let packet_bytes = inner.total_bytes;
@@ -259,8 +257,17 @@ impl Tunnel {
             return Err(EncapsulateError::TooBig { packet_bytes });
         }
         match &self.outer {
-            Outer::V4(outer) => place(packet, &inner, || outer.header(&inner, flow))?,
-            Outer::V6(outer) => place(packet, &inner, || outer.header(&inner, flow))?,
+            Outer::V4(outer) => {
+                let flow = flow.map(|(hash, identifications)| Flow {
+                    source: SourceBits::of(hash),
+                    identifications,
+                });
+                place(packet, &inner, || outer.header(&inner, flow))?;
+            }
+            Outer::V6(outer) => {
+                let flow_hash = flow.map(|(hash, _)| hash);
+                place(packet, &inner, || outer.header(&inner, flow_hash))?;
+            }
         }
         if let Some((addresses, front)) = addresses.zip(packet.data_mut().first_chunk_mut()) {
             *front = *addresses;

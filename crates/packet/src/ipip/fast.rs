@@ -76,7 +76,7 @@ pub(super) fn wrap_checked_v6<P: PacketBuf>(
     packet: &mut P,
     outer: &OuterV6,
     addresses: &[u8; 12],
-    flow: Flow<'_>,
+    flow_hash: u32,
     mtu_bytes: u16,
 ) -> Option<()> {
     const OUTER: usize = ethernet::HEADER_BYTES + ipv6::HEADER_BYTES;
@@ -94,7 +94,7 @@ pub(super) fn wrap_checked_v6<P: PacketBuf>(
     let inner = Inner::of_v6(ip, ethernet::HEADER_BYTES);
     ip.decrement_hop_limit();
     bytes[..12].copy_from_slice(addresses);
-    bytes[12..OUTER].copy_from_slice(&outer.header(&inner, Some(flow)));
+    bytes[12..OUTER].copy_from_slice(&outer.header(&inner, Some(flow_hash)));
     if frame_bytes > ethernet::HEADER_BYTES + inner.total_bytes {
         packet.truncate(ethernet::HEADER_BYTES + total_bytes);
     }

@@ -20,10 +20,23 @@ pub(super) const ETHERTYPE_BYTES: usize = 2;
 pub(super) type HeaderV4 = [u8; ETHERTYPE_BYTES + ipv4::HEADER_BYTES];
 pub(super) type HeaderV6 = [u8; ETHERTYPE_BYTES + ipv6::HEADER_BYTES];
 
-/// What an outer header takes from the flow of its packet and from its sender.
+/// What an outer IPv4 header takes from the flow of its packet and from its sender.
 pub(super) struct Flow<'a> {
-    pub hash: u32,
+    pub source: SourceBits,
     pub identifications: &'a mut Identifications,
+}
+
+/// What makes the sources of outer IPv4 headers differ by the flow, made of its hash: to be kept with a flow that has
+/// many packets.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct SourceBits(u32);
+
+impl SourceBits {
+    /// Those of flows with this hash.
+    #[inline(always)]
+    pub const fn of(flow_hash: u32) -> Self {
+        Self((spread(flow_hash) as u32).swap_bytes())
+    }
 }
 
 /// The identifications of a sender's outer IPv4 headers that do not forbid fragments.
@@ -84,7 +97,9 @@ impl OuterV4 {
     }
 
     pub(super) fn source(&self, flow_hash: u32) -> Ipv4Addr {
-        Ipv4Addr::from((self.addresses as u32 | self.host_of(flow_hash)).to_le_bytes())
+        Ipv4Addr::from(
+            (self.addresses as u32 | self.host_of(SourceBits::of(flow_hash))).to_le_bytes(),
+        )
     }
 
     pub(super) fn destination(&self) -> Ipv4Addr {
@@ -93,8 +108,8 @@ impl OuterV4 {
 
     /// The bits of the source that come from a flow's hash.
     #[inline(always)]
-    fn host_of(&self, flow_hash: u32) -> u32 {
-        (spread(flow_hash) as u32).swap_bytes() & self.host_mask
+    const fn host_of(&self, source: SourceBits) -> u32 {
+        source.0 & self.host_mask
     }
 
     /// The EtherType and the header of a packet, which has at most 65,515 bytes; of no flow where none is
@@ -104,7 +119,7 @@ impl OuterV4 {
         let total = (inner.total_bytes + ipv4::HEADER_BYTES) as u16;
         let total = u32::from(total.swap_bytes());
         let protocol = u32::from(inner.protocol);
-        let host = flow.as_ref().map_or(0, |flow| self.host_of(flow.hash));
+        let host = flow.as_ref().map_or(0, |flow| self.host_of(flow.source));
         let mut sum = self.sum + (inner.start >> 16) + total;
         sum += (protocol << 8) - (u32::from(protocol::IPV4) << 8);
         let mut length = total;
@@ -160,10 +175,10 @@ impl OuterV6 {
         self.addresses[1]
     }
 
-    /// The EtherType and the header of a packet, which has at most 65,535 bytes; of no flow where none is
-    /// given.
+    /// The EtherType and the header of a packet, which has at most 65,535 bytes, and of its flow this hash; of no flow
+    /// where none is given.
     #[inline(always)]
-    pub(super) fn header(&self, inner: &Inner, flow: Option<Flow<'_>>) -> HeaderV6 {
+    pub(super) fn header(&self, inner: &Inner, flow_hash: Option<u32>) -> HeaderV6 {
         let mut bytes = [0; _];
         let (ethertype, header) = bytes.split_at_mut(ETHERTYPE_BYTES);
         ethertype.copy_from_slice(&ETHERTYPE_IPV6.to_be_bytes());
@@ -174,10 +189,10 @@ impl OuterV6 {
         let [source, destination] = self.addresses.map(|it| it.octets());
         header[8..24].copy_from_slice(&source);
         header[24..].copy_from_slice(&destination);
-        if let Some(flow) = flow
+        if let Some(flow_hash) = flow_hash
             && self.is_spread()
         {
-            header[8..24].copy_from_slice(&self.source(flow.hash).octets());
+            header[8..24].copy_from_slice(&self.source(flow_hash).octets());
         }
         bytes
     }

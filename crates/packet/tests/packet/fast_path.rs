@@ -5,7 +5,7 @@ use hotloop_packet::{
     build::{protocol, tcp, udp, unreachable},
     classify::{Layout, classify_packet},
     flow_key::FlowKey,
-    ipip::{Identifications, Tunnel},
+    ipip::{Identifications, SourceBits, Tunnel},
     ipv4::Ipv4View,
     memory::MemPacket,
     seed::Seed,
@@ -91,7 +91,7 @@ proptest! {
         let layout = classify_packet(&MemPacket::new(&frame), &SEED);
         let wrap = |packet: &mut MemPacket, mtu_bytes: usize| {
             let mut identifications = Identifications::new(identification, 3);
-            let flow = (flow_hash, &mut identifications);
+            let flow = (SourceBits::of(flow_hash), &mut identifications);
             tunnel.wrap_fast_v4(packet, layout, mtu_bytes as u16, &ADDRESSES, flow)
         };
         let total_bytes = short.len_bytes() - 14;
@@ -128,9 +128,8 @@ proptest! {
         let (mut long, mut short) = (MemPacket::new(&frame), MemPacket::new(&frame));
         tunnel.wrap_flow(&mut long, &ADDRESSES, flow_hash, &mut identifications).unwrap();
         let total_bytes = (long.len_bytes() - 14) as u16;
-        let mut wrap = |packet: &mut MemPacket, mtu_bytes| {
-            let flow = (flow_hash, &mut identifications);
-            tunnel.wrap_fast_v6(packet, layout, mtu_bytes, &ADDRESSES, flow)
+        let wrap = |packet: &mut MemPacket, mtu_bytes| {
+            tunnel.wrap_fast_v6(packet, layout, mtu_bytes, &ADDRESSES, flow_hash)
         };
         prop_assert!(!wrap(&mut short, total_bytes - 1));
         prop_assert_eq!(short.data(), &frame);
@@ -164,11 +163,12 @@ proptest! {
         for tunnel in [tunnel(24), tunnel_v6] {
             let mut packet = MemPacket::with_room(&bytes, headroom, 0);
             let mut wrap = |is_v6| {
-                let (packet, flow) = (&mut packet, (1, &mut identifications));
-                match is_v6 {
-                    true => tunnel.wrap_fast_v6(packet, layout, 1500, &ADDRESSES, flow),
-                    false => tunnel.wrap_fast_v4(packet, layout, 1500, &ADDRESSES, flow),
+                let packet = &mut packet;
+                if is_v6 {
+                    return tunnel.wrap_fast_v6(packet, layout, 1500, &ADDRESSES, 1);
                 }
+                let flow = (SourceBits::of(1), &mut identifications);
+                tunnel.wrap_fast_v4(packet, layout, 1500, &ADDRESSES, flow)
             };
             if !wrap(true) && !wrap(false) {
                 prop_assert_eq!(packet.data(), &bytes[..]);

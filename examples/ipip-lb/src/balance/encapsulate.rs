@@ -7,7 +7,7 @@ use crate::services::{Found, Target, TargetId};
 use hotloop::packet::PacketBuf;
 use hotloop::packet::classify::Layout;
 use hotloop::packet::fragment::{self, FragmentError};
-use hotloop::packet::ipip::EncapsulateError;
+use hotloop::packet::ipip::{EncapsulateError, SourceBits};
 use hotloop::stage::{Carries, Counter};
 
 impl<P: PacketBuf + Carries> Worker<P> {
@@ -20,7 +20,8 @@ impl<P: PacketBuf + Carries> Worker<P> {
         hash: u32,
     ) {
         let Self { link, identifications, .. } = self;
-        let (mtu_bytes, flow) = (turn.services.settings.mtu_bytes, (hash, identifications));
+        let (mtu_bytes, flow) =
+            (turn.services.settings.mtu_bytes, (SourceBits::of(hash), identifications));
         if let Some(target) = turn.services.active(id)
             && target.tunnel.wrap_fast_v4(&mut packet, layout, mtu_bytes, link, flow)
         {

@@ -364,7 +364,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
                 && connection.is_unmoved_by(fast_flags(front))
                 && let Some(target) = active(way.slots, connection.target)
             {
-                let flow = (*hash, identifications);
+                let flow = (hash.source, identifications);
                 if target.tunnel.wrap_fast_v4(packet, layout, way.mtu_bytes, &way.link, flow) {
                     way.target_counts[connection.target.slot()].packets.add(1);
                     return true;
@@ -385,7 +385,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
         (index, now): (usize, Instant),
     ) -> bool {
         let frame = packet.data();
-        let Self { connections, link, identifications, seed, .. } = self;
+        let Self { connections, link, seed, .. } = self;
         if let Some(connection) = connections.found(index, layout, frame, now)
             && connection.is_unmoved_by(plain_flags(frame, layout))
             && let id = connection.target
@@ -394,7 +394,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
             let (tunnel, mtu_bytes) = (&target.tunnel, services.settings.mtu_bytes);
             let hash = if tunnel.is_spread() { hash(frame, layout, seed) } else { 0 };
             let count = &counts.target(id).packets;
-            if tunnel.wrap_fast_v6(packet, layout, mtu_bytes, link, (hash, identifications)) {
+            if tunnel.wrap_fast_v6(packet, layout, mtu_bytes, link, hash) {
                 count.add(1);
                 return true;
             }

@@ -14,6 +14,7 @@ use hotloop::packet::PacketBuf;
 use hotloop::packet::classify::Layout;
 use hotloop::packet::flow_key::{FlowKey, FlowKeyV4};
 use hotloop::packet::ip::protocol;
+use hotloop::packet::ipip::SourceBits;
 use hotloop::stage::{Carries, Instant};
 
 impl<P: PacketBuf + Carries> Worker<P> {
@@ -56,7 +57,8 @@ impl<P: PacketBuf + Carries> Worker<P> {
             Err(vacancy) => Vacancy::V4(vacancy),
         };
         let Self { link, identifications, .. } = self;
-        let (mtu_bytes, flow) = (services.settings.mtu_bytes, (hash, identifications));
+        let (mtu_bytes, flow) =
+            (services.settings.mtu_bytes, (SourceBits::of(hash), identifications));
         if !target.tunnel.wrap_fast_v4(packet, layout, mtu_bytes, link, flow) {
             return Err(None);
         }

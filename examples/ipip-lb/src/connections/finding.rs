@@ -1,6 +1,6 @@
 //! How the connections of a burst are found, which is the same for all of its packets.
 
-use super::Connections;
+use super::{Connections, FlowHash};
 use crate::connection::Connection;
 use hotloop::flow::{Hinted, Unhinted};
 use hotloop::packet::PacketBuf;
@@ -16,7 +16,7 @@ pub trait Finding: Copy {
         connections: &'c mut Connections,
         packet: (&P, Layout),
         index: usize,
-    ) -> Option<&'c (Connection, u32)>;
+    ) -> Option<&'c (Connection, FlowHash)>;
 }
 
 /// By the hint and the key that the burst has left.
@@ -27,7 +27,7 @@ impl Finding for Hinted {
         connections: &'c mut Connections,
         _: (&P, Layout),
         index: usize,
-    ) -> Option<&'c (Connection, u32)> {
+    ) -> Option<&'c (Connection, FlowHash)> {
         let Connections { v4, keys, .. } = connections;
         let key = FlowKeyV4::from_words(*keys.get(index)?);
         let found = v4.table.find_hinted(&key, v4.hints.at(index), self);
@@ -43,7 +43,7 @@ impl Finding for Unhinted {
         connections: &'c mut Connections,
         (packet, layout): (&P, Layout),
         _: usize,
-    ) -> Option<&'c (Connection, u32)> {
+    ) -> Option<&'c (Connection, FlowHash)> {
         let key = layout.fast_key_v4(packet.data())?;
         let found = connections.v4.table.find_unhinted(&key, self);
         found.map(|(_, connection)| connection)
