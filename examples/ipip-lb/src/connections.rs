@@ -204,9 +204,15 @@ impl Connections {
     #[inline]
     pub fn prefetch_new(&mut self, index: usize) {
         // As many at a time as half of those ahead.
-        if self.prefetched_end > index + AHEAD / 2 {
-            return;
+        if self.prefetched_end <= index + AHEAD / 2 {
+            self.prefetch_next(index);
         }
+    }
+
+    /// Apart from [`prefetch_new`](Self::prefetch_new), which most of the time has nothing to do.
+    #[cold]
+    #[inline(never)]
+    fn prefetch_next(&mut self, index: usize) {
         let end = self.burst_len.min(index + AHEAD);
         for index in self.prefetched_end.max(index)..end {
             self.v4.table.prefetch_insert(self.v4.hints.at(index));

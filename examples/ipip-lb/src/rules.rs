@@ -83,16 +83,17 @@ impl Rules {
         rules
     }
 
-    /// [`find`](Self::find) for a packet of TCP or UDP in IPv4.
+    /// [`find`](Self::find) for a packet of TCP or UDP in IPv4, of a service of one address, one protocol and one port.
+    /// Where there is none, [`find_any_v4`](Self::find_any_v4) may still find one.
     #[inline(always)]
     #[must_use]
-    pub fn find_v4(&self, address: Ipv4Addr, protocol: u8, port: u16) -> Option<usize> {
-        let exact = self.exact.find(address, protocol, port);
-        exact.or_else(|| self.find_any_v4(address, protocol, port))
+    pub fn find_exact(&self, address: Ipv4Addr, protocol: u8, port: u16) -> Option<usize> {
+        self.exact.find(address, protocol, port)
     }
 
-    #[inline(never)]
-    fn find_any_v4(&self, address: Ipv4Addr, protocol: u8, port: u16) -> Option<usize> {
+    /// [`find`](Self::find) for a packet of TCP or UDP in IPv4.
+    #[must_use]
+    pub fn find_any_v4(&self, address: Ipv4Addr, protocol: u8, port: u16) -> Option<usize> {
         self.find_in(&self.v4, address.to_bits(), protocol, Some(port))
     }
 

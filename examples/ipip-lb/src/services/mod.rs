@@ -31,7 +31,7 @@ use hotloop::packet::ipip::Tunnel;
 use hotloop::stage::Instant;
 use other::Other;
 use std::collections::HashSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -246,9 +246,18 @@ impl ServiceTable {
     /// The service of a flow of TCP or UDP in IPv4 from a client.
     #[inline(always)]
     pub(crate) fn service_of_v4(&self, key: &FlowKeyV4) -> Option<&Service> {
-        let index =
-            self.rules.find_v4(key.destination(), key.protocol(), key.destination_port())?;
-        self.services.get(index)
+        let (address, protocol, port) = (key.destination(), key.protocol(), key.destination_port());
+        match self.rules.find_exact(address, protocol, port) {
+            Some(index) => self.services.get(index),
+            None => self.service_of_any_v4(address, protocol, port),
+        }
+    }
+
+    /// Apart from [`service_of_v4`](Self::service_of_v4), which stays small where it is inlined.
+    #[cold]
+    #[inline(never)]
+    fn service_of_any_v4(&self, address: Ipv4Addr, protocol: u8, port: u16) -> Option<&Service> {
+        self.services.get(self.rules.find_any_v4(address, protocol, port)?)
     }
 
     /// The most specific service of the longest prefix that `address` lies in, whatever its protocol
