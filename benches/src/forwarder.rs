@@ -286,7 +286,7 @@ struct Limited(RxQueue, usize);
 impl Source for Limited {
     type Item = Packet;
 
-    #[inline]
+    #[inline(always)]
     fn poll(&mut self, burst: &mut Burst<Packet>) -> usize {
         burst.set_limit(self.1);
         self.0.poll(burst)

@@ -286,7 +286,7 @@ impl Source for RxQueue {
     /// # Panics
     /// If less than 256 KiB of the thread's stack are left, or its stack pointer is not in the stack that
     /// the system gave it. Nothing was received then.
-    #[inline]
+    #[inline(always)]
     fn poll(&mut self, burst: &mut Burst<Mbuf>) -> usize {
         if !self.pass.is_inside(&self.port.gate) {
             return 0;

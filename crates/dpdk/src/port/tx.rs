@@ -88,7 +88,7 @@ impl Sink for TxQueue {
     /// # Panics
     /// If less than 256 KiB of the thread's stack are left, or its stack pointer is not in the stack that
     /// the system gave it. The burst keeps its packets then.
-    #[inline]
+    #[inline(always)]
     fn send(&mut self, burst: &mut Burst<Mbuf>) -> usize {
         if !self.pass.is_inside(&self.port.gate) || burst.is_empty() {
             return 0;
