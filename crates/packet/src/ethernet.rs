@@ -1,5 +1,7 @@
 //! Ethernet II frames, with up to two VLAN tags (IEEE 802.1Q, and 802.1ad's QinQ).
 
+use std::hint;
+
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, big_endian::U16};
 
 pub use crate::mac::{BadMacAddress, MacAddress};
@@ -236,7 +238,10 @@ pub fn l3_offset(frame: &[u8]) -> Option<usize> {
 /// is.
 #[inline]
 pub fn swap_addresses<P: PacketBuf>(packet: &mut P) {
-    let Some(header) = packet.data_mut().first_chunk_mut::<HEADER_BYTES>() else { return };
+    let Some(header) = packet.data_mut().first_chunk_mut::<HEADER_BYTES>() else {
+        hint::cold_path();
+        return;
+    };
     // As words, with no work on single bytes: the source goes with the two bytes after it, which the end of
     // the destination then overwrites.
     let [d0, d1, d2, d3, d4, d5, source @ ..] = *header;
