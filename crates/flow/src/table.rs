@@ -67,7 +67,6 @@ macro_rules! by_backend {
     ($backend:expr, $lanes:ident => $value:expr) => {
         match $backend {
             $crate::group::Backend::Scalar => {
-                std::hint::cold_path();
                 type $lanes = $crate::group::Scalar;
                 $value
             }
