@@ -49,6 +49,10 @@ impl Node {
         self.path().join("kept/a.json")
     }
 
+    fn kept(&self) -> Value {
+        serde_json::from_slice(&fs::read(self.file()).unwrap()).unwrap()
+    }
+
     fn start(&self) -> Program {
         start(self.path(), &self.config)
     }
@@ -148,13 +152,15 @@ fn what_is_over_while_the_node_is_away_is_over() {
     node.ctl("block 192.0.2.78 --for 3d");
     drop(program);
     // As it would be two days later.
-    let mut kept: Value = serde_json::from_slice(&fs::read(node.file()).unwrap()).unwrap();
+    let mut kept = node.kept();
     kept["at_ms"] = json!(kept["at_ms"].as_u64().unwrap() - 2 * 86_400_000);
     fs::write(node.file(), kept.to_string()).unwrap();
     let program = node.start();
     wait_until("the drain ends", || backends(&program)[0] == json!([0, "removed", null]));
     let [(prefix, Some(left))] = &blocks(&program)[..] else { panic!("{:?}", blocks(&program)) };
     assert!(prefix == "192.0.2.78" && (86_000..=86_400).contains(left), "{left}");
+    // The file is written a moment later.
+    wait_until("the file has no drain", || node.kept()["standings"]["drains"] == json!([]));
     drop(program);
     assert_eq!(backends(&node.start())[0], json!([0, "removed", null]));
 }
