@@ -42,6 +42,7 @@
 #![forbid(unsafe_code)]
 
 mod alone;
+mod free_address;
 mod host;
 mod malformed;
 pub mod network;
@@ -53,6 +54,7 @@ pub mod schema;
 mod siege;
 
 pub use alone::alone;
+pub use free_address::free_address;
 pub use host::Host;
 pub use malformed::malformed_frames;
 pub use program::{Program, wait_until};

@@ -1,9 +1,10 @@
 //! A Prometheus of a test's own, where the machine has one.
 
+use crate::free_address;
 use hotloop_test_tools::tool;
 use serde_json::Value;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
@@ -66,9 +67,7 @@ impl Prometheus {
              scrape_configs: [{{job_name: hotloop, static_configs: [{{targets: ['{target}']}}]}}]\n"
         );
         std::fs::write(&config, text).expect("there is room for files");
-        let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
-        let address = listener.local_addr().expect("it has an address");
-        drop(listener);
+        let address = free_address();
         let child = prometheus
             .arg(format!("--config.file={}", config.display()))
             .arg(format!("--storage.tsdb.path={}", folder.path().join("data").display()))

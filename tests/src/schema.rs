@@ -6,13 +6,12 @@
 //! which writes what is under the version after [`SCHEMA_VERSION`]; that has to follow by hand.
 
 use crate::prometheus::get;
-use crate::{Program, wait_until};
+use crate::{Program, free_address, wait_until};
 use hotloop_ops::{METRICS, Metric, MetricKind, SCHEMA_VERSION};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{Read, Seek, Write};
-use std::net::{SocketAddr, TcpListener};
 use std::process::Command;
 
 /// Where it is.
@@ -39,9 +38,7 @@ pub struct Said {
 pub fn run_and_check(name: &str, program: &str, arguments: &[&str]) {
     let folder = tempfile::tempdir().expect("there is room for files");
     let control = folder.path().join("program.sock");
-    let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
-    let address: SocketAddr = listener.local_addr().expect("it has an address");
-    drop(listener);
+    let address = free_address();
     let mut command = Command::new(program);
     command.args(arguments).args(["--report", "json", "--control"]).arg(&control);
     command.args(["--metrics", &address.to_string()]);

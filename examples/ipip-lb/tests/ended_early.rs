@@ -1,7 +1,7 @@
 //! A signal that comes before the balancer runs ends it with a report and exit code 0, whatever it waits for.
 
 use crate::namespace::{BALANCER, SILENT_PORT, command, service};
-use hotloop_tests::Program;
+use hotloop_tests::{Program, free_address};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
@@ -45,7 +45,7 @@ fn never_ran(program: Program) {
 
 #[test]
 fn a_signal_ends_it_while_dpdk_starts_or_peers_are_waited_for() {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let free = free_address();
     let peers = "[cluster]\nnode = \"a\"\ntrusted_network = true\nlisten = \"127.0.0.1:0\"\n\
                  peers = [{ name = \"b\", address = \"127.0.0.1:9\" }]\n";
     for more in ["", &peers.replace("127.0.0.1:0", &free.to_string())] {

@@ -3,18 +3,12 @@
 
 use crate::namespace::{BALANCER, SILENT_PORT, command, service, start};
 use hotloop_tests::prometheus::get;
-use hotloop_tests::{Program, wait_until};
+use hotloop_tests::{Program, free_address, wait_until};
 use serde_json::{Value, json};
 use std::fs;
-use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-
-/// Where nobody listens.
-fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
-}
 
 /// A node without peers that are there, in a folder of its own.
 struct Node {

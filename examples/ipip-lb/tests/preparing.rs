@@ -8,7 +8,7 @@ use hotloop::packet::tcp::flags::{ACK, SYN};
 use hotloop::stage::{Core, Instant};
 use hotloop::testing::MemoryPort;
 use hotloop_ops::ReportFormat;
-use hotloop_tests::wait_until;
+use hotloop_tests::{free_address, wait_until};
 use ipip_lb::balance::{Egress, Egresses, Route};
 use ipip_lb::cli::Common;
 use ipip_lb::config::{Cluster, ClusterPeer, Config, Security};
@@ -17,7 +17,7 @@ use ipip_lb::network_function::NetworkFunction;
 use ipip_lb::store::layout::Stored;
 use ipip_lb::sync::{Change, Sync};
 use nix::sys::signal::{Signal, raise};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -98,10 +98,6 @@ impl Peer {
         let claims = self.imports.iter().filter(|it| matches!(it, Change::Claim(_))).count();
         (claims, self.imports.len() - claims)
     }
-}
-
-fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
 fn start_peer(addresses: [SocketAddr; 2], config: &Config) -> Peer {

@@ -1,11 +1,11 @@
 //! The balancer's metrics, as a scrape by hand and a Prometheus see them.
 
-use super::nodes::{free_address, node};
+use super::nodes::node;
 use super::program::{Program, TCP_COUNT, UDP_COUNT, config};
 use crate::sync::authority::Authority;
 use hotloop_tests::prometheus::{Prometheus, get, promtool};
 use hotloop_tests::schema::{Said, check};
-use hotloop_tests::wait_until;
+use hotloop_tests::{free_address, wait_until};
 use serde_json::Value;
 use std::collections::BTreeMap;
 

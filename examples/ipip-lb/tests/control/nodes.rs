@@ -1,13 +1,8 @@
 //! Two balancers that are each other's peers.
 
 use crate::sync::authority::Authority;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::Path;
-
-/// Where nobody listens.
-pub fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
-}
 
 /// Node `lb-1` or `lb-2` of the two at these addresses, with a certificate in `folder`.
 pub fn node(

@@ -1,9 +1,9 @@
 //! A node's certificates, which a reload reads again.
 
-use super::nodes::{free_address, node};
+use super::nodes::node;
 use super::program::{Program, config};
 use crate::sync::authority::Authority;
-use hotloop_tests::prometheus::get;
+use hotloop_tests::{free_address, prometheus::get};
 use rcgen::date_time_ymd;
 use serde_json::Value;
 use std::fs;

@@ -1,11 +1,10 @@
 //! A real etcd of one member.
 
-use hotloop_tests::tool;
+use hotloop_tests::{free_address, tool};
 use ipip_lb::config::StoreAddress;
 use ipip_lb::store::etcd::{Bounds, Etcd};
 use ipip_lb::store::phases::Outcome;
 use ipip_lb::store::{Carried, Key, Proposal, layout};
-use std::net::TcpListener;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
@@ -23,9 +22,9 @@ impl Server {
     /// Starts one, where etcd is installed.
     pub fn start() -> Result<Self, String> {
         tool("etcd")?;
-        let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let folder = tempfile::tempdir().unwrap();
-        let mut server = Self { folder, ports: [free(), free()], child: None };
+        let mut server =
+            Self { folder, ports: [(); 2].map(|()| free_address().port()), child: None };
         server.restart();
         Ok(server)
     }

@@ -2,10 +2,9 @@
 //! memory stays bounded.
 
 use super::authority::Authority;
-use super::nodes::{
-    Node, cluster, digest, free_address, memory, pair, record, until, until_caught_up,
-};
+use super::nodes::{Node, cluster, digest, pair, record, until, until_caught_up};
 use hotloop::testing::Rng;
+use hotloop_tests::free_address;
 use ipip_lb::config::Security;
 use ipip_lb::sync::wire::{Frame, Gathered, Hello, Message, VERSION};
 use ipip_lb::sync::{Change, PeerState};
@@ -13,11 +12,12 @@ use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
-use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
+use std::{env, fs};
 
 fn frame(sequence: u64, message: Message<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -87,7 +87,6 @@ fn strangers(mut a: Node, mut b: Node, b_is: SocketAddr) {
         }
     };
     send_some(500);
-    let _alone = memory();
     let before_kib = resident_kib();
     send_some(3_000);
     let grown_kib = resident_kib().saturating_sub(before_kib);
@@ -99,28 +98,45 @@ fn strangers(mut a: Node, mut b: Node, b_is: SocketAddr) {
     assert_eq!(b.status().counts.snapshots_received, 1, "the session went on");
 }
 
+/// Runs a test in a process of its own: the memory of this one is also that of the tests beside it.
+fn alone(name: &str, test: impl FnOnce()) {
+    const IS_ALONE: &str = "HOTLOOP_TEST_IS_ALONE";
+    if env::var_os(IS_ALONE).is_some() {
+        return test();
+    }
+    let mut command = Command::new(env::current_exe().unwrap());
+    let name = format!("sync::hostile::{name}");
+    let output = command.args(["--exact", &name]).env(IS_ALONE, "1").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+}
+
 #[test]
 fn strangers_change_nothing_and_cost_little() {
-    let [a_is, b_is] = pair();
-    strangers(Node::start(&a_is), Node::start(&b_is), b_is.listen);
+    alone("strangers_change_nothing_and_cost_little", || {
+        let [a_is, b_is] = pair();
+        strangers(Node::start(&a_is), Node::start(&b_is), b_is.listen);
+    });
 }
 
 #[test]
 fn strangers_change_nothing_where_nodes_have_certificates() {
-    let folder = tempfile::tempdir().unwrap();
-    let authority = Authority::new("all");
-    let mut clusters = pair();
-    for cluster in &mut clusters {
-        cluster.security = authority.signed(folder.path(), &cluster.node, &cluster.node, |_| {});
-    }
-    let [a, b] = clusters.each_ref().map(Node::start);
-    strangers(a, b, clusters[1].listen);
+    alone("strangers_change_nothing_where_nodes_have_certificates", || {
+        let folder = tempfile::tempdir().unwrap();
+        let authority = Authority::new("all");
+        let mut clusters = pair();
+        for cluster in &mut clusters {
+            let node = &cluster.node;
+            cluster.security = authority.signed(folder.path(), node, node, |_| {});
+        }
+        let [a, b] = clusters.each_ref().map(Node::start);
+        strangers(a, b, clusters[1].listen);
+    });
 }
 
 /// One that is let in, but sends what no node sends: its session ends, and nothing else happens.
 #[test]
 fn hostile_bytes_of_a_peer_with_a_certificate_change_nothing() {
-    let _alone = memory();
     let folder = tempfile::tempdir().unwrap();
     let authority = Authority::new("all");
     let [at_b, at_c] = [free_address(), free_address()];

@@ -1,9 +1,8 @@
 //! Who a node lets in: certificates, names, versions, and what must be equal.
 
 use super::authority::Authority;
-use super::nodes::{
-    Node, balancer, cluster, free_address, pair, until, until_caught_up, until_error,
-};
+use super::nodes::{Node, balancer, cluster, pair, until, until_caught_up, until_error};
+use hotloop_tests::free_address;
 use ipip_lb::config::{Cluster, Security};
 use ipip_lb::sync::wire::{FRAME_BYTES_MAX, Frame, Hello, Message, VERSION, decode};
 use ipip_lb::sync::{PeerState, Sync};

@@ -1,6 +1,7 @@
 //! Nodes of a test, on 127.0.0.1, each with the table of connections that its workers would have.
 
 use hotloop::packet::flow_key::FlowKey;
+use hotloop_tests::free_address;
 use ipip_lb::config::{Balancer, Cluster, ClusterPeer, Config, Security};
 use ipip_lb::connection::State;
 use ipip_lb::sync::wire::{GREETING_BYTES_MAX, Message, decode};
@@ -8,7 +9,6 @@ use ipip_lb::sync::{Change, PeerStatus, Record, Sync};
 use std::collections::HashMap;
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -52,11 +52,6 @@ pub fn digest() -> [u8; 16] {
     }
 }
 
-/// An address that nobody listens at.
-pub fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
-}
-
 pub fn cluster(node: &str, listen: SocketAddr, peers: &[(&str, SocketAddr)]) -> Cluster {
     let peer = |&(name, address): &(&str, SocketAddr)| ClusterPeer { name: name.into(), address };
     Cluster {
@@ -88,12 +83,6 @@ pub fn record(number: u32) -> Record {
         moves: 0,
         wins_ties: false,
     }
-}
-
-/// Held by tests that measure this process's memory, and those that need much of it.
-pub fn memory() -> MutexGuard<'static, ()> {
-    static MEMORY: Mutex<()> = Mutex::new(());
-    MEMORY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A node that enters whatever comes.

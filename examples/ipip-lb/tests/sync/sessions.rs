@@ -1,8 +1,7 @@
 //! Nodes that trust their network: snapshots, changes, cuts and overflows.
 
-use super::nodes::{
-    Node, cluster, free_address, pair, record, until, until_caught_up, until_error,
-};
+use super::nodes::{Node, cluster, pair, record, until, until_caught_up, until_error};
+use hotloop_tests::free_address;
 use ipip_lb::sync::{Change, PeerState, QUEUE_MAX, Record, Sync};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -122,7 +121,6 @@ fn a_node_that_restarts_gets_back_what_its_peers_know_of_it() {
 
 #[test]
 fn a_queue_that_overflows_is_a_snapshot_again_and_loses_nothing() {
-    let _alone = super::nodes::memory();
     let [a, b] = pair();
     let (mut a, mut b) = (Node::start(&a), Node::start(&b));
     until_caught_up(&mut [&mut a, &mut b]);
@@ -159,7 +157,6 @@ fn changes_that_were_lost_come_by_a_new_snapshot() {
 
 #[test]
 fn a_walk_waits_for_room_at_its_peer_and_is_over_with_its_connection() {
-    let _alone = super::nodes::memory();
     let [a, b] = pair();
     // Nothing is entered there, so no more than a window of frames leaves the queue, about 40,000 records.
     let (a, b) = (Node::start(&a), Node::start(&b));
@@ -184,7 +181,6 @@ fn a_walk_waits_for_room_at_its_peer_and_is_over_with_its_connection() {
 
 #[test]
 fn a_peer_that_stops_reading_delays_no_other() {
-    let _alone = super::nodes::memory();
     let [at_a, at_b, at_c] = [(); 3].map(|()| free_address());
     let mut nodes = [
         Node::start(&cluster("a", at_a, &[("b", at_b), ("c", at_c)])),
