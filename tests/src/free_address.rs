@@ -1,23 +1,23 @@
-//! Addresses for programs that are about to listen.
+//! Addresses for programs under test to listen on.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// Below the ports that the kernel gives to sockets without one (32,768 and up by default): a port from
-/// there may be the kernel's choice for another socket before the program listens at it.
+/// Below the ephemeral ports (32,768 and up by default): the kernel could hand one of those to another
+/// socket before the program under test listens on it.
 const PORTS: std::ops::Range<u32> = 10_000..32_000;
 
-/// Processes beside this one begin elsewhere.
+/// Spreads processes that run at the same time over the range.
 const PORTS_OF_A_PROCESS: u32 = 64;
 
-/// Returns an address of 127.0.0.1 at which no socket listens, another one at each call.
+/// Returns a free address of 127.0.0.1, a different one on each call.
 ///
 /// # Panics
-/// If every port is taken.
+/// If every port of the range is in use.
 #[must_use]
 pub fn free_address() -> SocketAddr {
     static TAKEN: AtomicU32 = AtomicU32::new(0);
-    let first = std::process::id() % PORTS.len() as u32 * PORTS_OF_A_PROCESS;
+    let first = std::process::id().wrapping_mul(PORTS_OF_A_PROCESS) % PORTS.len() as u32;
     for _ in PORTS {
         let offset = (first + TAKEN.fetch_add(1, Relaxed)) % PORTS.len() as u32;
         let port = u16::try_from(PORTS.start + offset).expect("ports are numbers of 16 bits");
@@ -26,5 +26,5 @@ pub fn free_address() -> SocketAddr {
             return address;
         }
     }
-    panic!("every port of 127.0.0.1 from {} to {} is taken", PORTS.start, PORTS.end - 1)
+    panic!("every port of 127.0.0.1 from {} to {} is in use", PORTS.start, PORTS.end - 1)
 }

@@ -45,10 +45,9 @@ fn never_ran(program: Program) {
 
 #[test]
 fn a_signal_ends_it_while_dpdk_starts_or_peers_are_waited_for() {
-    let free = free_address();
     let peers = "[cluster]\nnode = \"a\"\ntrusted_network = true\nlisten = \"127.0.0.1:0\"\n\
                  peers = [{ name = \"b\", address = \"127.0.0.1:9\" }]\n";
-    for more in ["", &peers.replace("127.0.0.1:0", &free.to_string())] {
+    for more in ["", &peers.replace("127.0.0.1:0", &free_address().to_string())] {
         let folder = tempfile::tempdir().unwrap();
         report(Program::begin(command(folder.path(), &config(more)), has_begun));
     }

@@ -23,8 +23,8 @@ impl Server {
     pub fn start() -> Result<Self, String> {
         tool("etcd")?;
         let folder = tempfile::tempdir().unwrap();
-        let mut server =
-            Self { folder, ports: [(); 2].map(|()| free_address().port()), child: None };
+        let ports = [(); 2].map(|()| free_address().port());
+        let mut server = Self { folder, ports, child: None };
         server.restart();
         Ok(server)
     }

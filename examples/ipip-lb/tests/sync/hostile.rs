@@ -98,22 +98,22 @@ fn strangers(mut a: Node, mut b: Node, b_is: SocketAddr) {
     assert_eq!(b.status().counts.snapshots_received, 1, "the session went on");
 }
 
-/// Runs a test in a process of its own: the memory of this one is also that of the tests beside it.
-fn alone(name: &str, test: impl FnOnce()) {
-    const IS_ALONE: &str = "HOTLOOP_TEST_IS_ALONE";
-    if env::var_os(IS_ALONE).is_some() {
+/// Runs a test in its own process, since tests running in parallel would add to the memory measured here.
+fn in_own_process(name: &str, test: impl FnOnce()) {
+    const IS_CHILD: &str = "HOTLOOP_TEST_IS_CHILD";
+    if env::var_os(IS_CHILD).is_some() {
         return test();
     }
     let mut command = Command::new(env::current_exe().unwrap());
     let name = format!("sync::hostile::{name}");
-    let output = command.args(["--exact", &name]).env(IS_ALONE, "1").output().unwrap();
+    let output = command.args(["--exact", &name]).env(IS_CHILD, "1").output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && text.contains("1 passed"), "{text}");
 }
 
 #[test]
 fn strangers_change_nothing_and_cost_little() {
-    alone("strangers_change_nothing_and_cost_little", || {
+    in_own_process("strangers_change_nothing_and_cost_little", || {
         let [a_is, b_is] = pair();
         strangers(Node::start(&a_is), Node::start(&b_is), b_is.listen);
     });
@@ -121,7 +121,7 @@ fn strangers_change_nothing_and_cost_little() {
 
 #[test]
 fn strangers_change_nothing_where_nodes_have_certificates() {
-    alone("strangers_change_nothing_where_nodes_have_certificates", || {
+    in_own_process("strangers_change_nothing_where_nodes_have_certificates", || {
         let folder = tempfile::tempdir().unwrap();
         let authority = Authority::new("all");
         let mut clusters = pair();
