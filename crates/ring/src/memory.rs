@@ -3,6 +3,7 @@
 use std::cell::UnsafeCell;
 use std::collections::TryReserveError;
 use std::mem::{ManuallyDrop, MaybeUninit, offset_of};
+use std::ops::Range;
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -155,6 +156,12 @@ impl<T> Lines<'_, T> {
         if let Some(line) = self.0.get(line_index) {
             claim(line);
         }
+    }
+
+    /// [`claim`](Self::claim) of several lines. Does nothing where one is past the last line.
+    #[inline(always)]
+    pub(crate) fn claim_all(self, indices: Range<usize>) {
+        self.0.get(indices).into_iter().flatten().for_each(|line| claim(line));
     }
 
     /// Starts fetching a line for reading. Without it, only so many lines are on their way from the other core

@@ -123,6 +123,8 @@ impl<T> Memory<T> {
 
     pub(crate) fn claim(&self, _line_index: usize) {}
 
+    pub(crate) fn claim_all(&self, _indices: std::ops::Range<usize>) {}
+
     pub(crate) fn fetch(&self, _line_index: usize) {}
 }
 
