@@ -7,6 +7,7 @@ use hotloop::dpdk::{Eal, Mbuf, Port};
 use hotloop::engine::{Chain, Deployment, Engine, Graph, Placement, Topology, source};
 use hotloop::packet::ethernet;
 use hotloop::prelude::*;
+use hotloop::stage::{BURST_CAPACITY, Limits};
 use hotloop_benches::distance::{Distance, trip_ns};
 use hotloop_benches::figure::Figure;
 use hotloop_benches::peers::forward::{From, To};
@@ -32,8 +33,17 @@ const ROUND_COUNT: usize = 12;
 const WARM_UP: Duration = Duration::from_millis(50);
 const WINDOW: Duration = Duration::from_millis(150);
 
-/// Slots of the ring in C: as many as the engine's hold, and one that stays empty.
-const SLOT_COUNT: u32 = 1_024;
+/// What a ring holds: in C, one slot stays empty. The engine's own rings are longer, and more mbufs on their way take
+/// more of the cache.
+const RING_CAPACITY: u32 = 1_023;
+
+/// What the loops in C have on their way, so that their pool is as large as the engine's: DPDK hands out the mbufs of
+/// a pool one after the other, and a smaller one stays in the cache.
+const LIMITS: Limits = Limits {
+    in_flight_max: RING_CAPACITY as usize + 4 * BURST_CAPACITY,
+    thread_count: 2,
+    is_pipeline: true,
+};
 
 /// What the second core does.
 #[derive(Clone, Copy, Eq, PartialEq)]
@@ -164,6 +174,7 @@ impl Bed<'_> {
         let cpus = self.cpus.map(|cpu| cpu.id);
         let placement = Placement::explicit(&Topology::read(Path::new("/")), &cpus)?;
         let plan = Engine::plan(graph, Deployment::pipeline([1, 1]))?.placement(placement)?;
+        let plan = plan.ring_capacity(RING_CAPACITY as usize)?;
         let mut mpps = f64::NAN;
         plan.run(|control| {
             control.wait_for(WARM_UP);
@@ -178,7 +189,8 @@ impl Bed<'_> {
     /// The same of the loops in C.
     fn in_c(&self, work: Work, freeing: Freeing) -> hotloop::Result<f64> {
         let (lan, wan) = (self.input(work)?, self.null(1)?);
-        let new_ring = || ring::<Mbuf>(self.eal, SLOT_COUNT).map_err(hotloop::Error::message);
+        let new_ring =
+            || ring::<Mbuf>(self.eal, RING_CAPACITY + 1).map_err(hotloop::Error::message);
         let (mut there, mut here) = new_ring()?;
         let (mut returning, mut returned) = new_ring()?;
         let is_returned = freeing == Freeing::Receiver;
@@ -187,7 +199,7 @@ impl Bed<'_> {
             let dispatcher = scope.spawn(|| {
                 core_affinity::set_for_current(self.cpus[0]);
                 let back = is_returned.then_some(&mut returned);
-                there.dispatch(&mut From::claim(&lan)?, back, &stop_first);
+                there.dispatch(&mut From::claim_with(&lan, &LIMITS)?, back, &stop_first);
                 Ok::<_, hotloop::Error>(())
             });
             let worker = scope.spawn(|| {

@@ -35,8 +35,16 @@ impl From {
     /// # Errors
     /// Where the queue is claimed already, or the port does not start.
     pub fn claim(port: &Port) -> Result<Self, Error> {
+        Self::claim_with(port, &LIMITS)
+    }
+
+    /// Claims the queue for the calling thread, and starts the port with mbufs for what these limits say is on its way.
+    ///
+    /// # Errors
+    /// As [`claim`](Self::claim).
+    pub fn claim_with(port: &Port, limits: &Limits) -> Result<Self, Error> {
         let mut queue = port.rx_queue(&Core::new(0, 1))?;
-        queue.start(&LIMITS)?;
+        queue.start(limits)?;
         Ok(Self { port: port.id()?.number(), _queue: queue })
     }
 }
