@@ -62,12 +62,27 @@ impl<S: Sink<Item: Carries>> SinkNode<S> {
         }
         let mut sending = Sending { node: self, burst, offered, sent: 0 };
         sending.offer();
-        let mut dropped = if sending.burst.is_empty() { 0 } else { sending.offer_again(at.now) };
-        if sending.sent as u64 + dropped != offered as u64 {
-            dropped += sending.count_refused();
+        if sending.burst.is_empty() && sending.sent == offered {
+            sending.node.settle(offered, offered, 0, false);
+            std::mem::forget(sending);
+        } else {
+            sending.finish(at.now);
         }
-        sending.settle(offered, dropped, false);
-        std::mem::forget(sending);
+    }
+
+    #[inline(always)]
+    fn settle(&self, received: usize, emitted: usize, dropped: u64, unwinding: bool) {
+        let (received, emitted) = (received as u64, emitted as u64);
+        let passage = Passage { received, emitted, dropped, ..Passage::default() };
+        settle(&self.counters, passage, unwinding);
+    }
+
+    /// Settles what a sink that panics has taken.
+    #[cold]
+    #[inline(never)]
+    fn settle_unwound(&self, received: usize, emitted: usize) {
+        record(&self.name);
+        self.settle(received, emitted, 0, true);
     }
 
     /// What captures see here.
@@ -77,6 +92,7 @@ impl<S: Sink<Item: Carries>> SinkNode<S> {
 }
 
 /// A burst being sent. Its drop settles what a sink that panics has taken.
+// It stays in registers: only what is cold takes its address.
 struct Sending<'a, S: Sink<Item: Carries>> {
     node: &'a mut SinkNode<S>,
     burst: &'a mut Burst<S::Item>,
@@ -91,8 +107,19 @@ impl<S: Sink<Item: Carries>> Sending<'_, S> {
         self.sent += self.node.sink.send(self.burst);
     }
 
-    /// Offers what was left over again, and drops what is left then. Returns the number of drops.
+    /// Settles a burst that the sink has not sent whole, after a few more offers.
     #[cold]
+    #[inline(never)]
+    fn finish(mut self, now: Instant) {
+        let mut dropped = self.offer_again(now);
+        if self.sent as u64 + dropped != self.offered as u64 {
+            dropped += self.count_refused();
+        }
+        self.node.settle(self.offered, self.sent, dropped, false);
+        std::mem::forget(self);
+    }
+
+    /// Offers what was left over again, and drops what is left then. Returns the number of drops.
     fn offer_again(&mut self, now: Instant) -> u64 {
         for _ in 0..TX_RETRY_COUNT {
             if self.burst.is_empty() {
@@ -111,25 +138,16 @@ impl<S: Sink<Item: Carries>> Sending<'_, S> {
     }
 
     /// The number of packets that the sink took and could not send.
-    #[cold]
     fn count_refused(&self) -> u64 {
         let SinkNode { sink, counters, .. } = &*self.node;
         counters.catch_up_drops(SinkDrop::TxRefused.index(), sink.refused_count())
     }
-
-    #[inline(always)]
-    fn settle(&self, received: usize, dropped: u64, unwinding: bool) {
-        let (received, emitted) = (received as u64, self.sent as u64);
-        let passage = Passage { received, emitted, dropped, ..Passage::default() };
-        settle(&self.node.counters, passage, unwinding);
-    }
 }
 
 impl<S: Sink<Item: Carries>> Drop for Sending<'_, S> {
-    #[cold]
+    #[inline(always)]
     fn drop(&mut self) {
-        record(&self.node.name);
-        self.settle(self.offered.saturating_sub(self.burst.len()), 0, true);
+        self.node.settle_unwound(self.offered.saturating_sub(self.burst.len()), self.sent);
     }
 }
 
