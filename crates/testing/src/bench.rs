@@ -185,6 +185,10 @@ impl<T, D: DropReason> Outcome<T, D> {
     }
 
     pub(crate) fn count_drops(&mut self, counters: &Counters) {
+        // Most calls drop nothing.
+        if counters.dropped_sum() == 0 {
+            return;
+        }
         for (sum, (_, count)) in self.dropped_counts.iter_mut().zip(counters.dropped()) {
             *sum += count;
         }

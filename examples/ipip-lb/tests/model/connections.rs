@@ -345,13 +345,11 @@ impl Model {
                 connection.is_exception = listed.is_exception;
             }
         }
-        for (key, connection) in std::mem::take(&mut self.connections) {
-            if listing.contains_key(&key) {
-                self.connections.insert(key, connection);
-            } else if connection.is_sure && !self.is_over(&connection) {
-                return Err(format!("{key:?}, {connection:?}: in the model alone"));
-            }
+        let mut gone = self.connections.iter().filter(|(key, _)| !listing.contains_key(*key));
+        if let Some((key, connection)) = gone.find(|(_, it)| it.is_sure && !self.is_over(it)) {
+            return Err(format!("{key:?}, {connection:?}: in the model alone"));
         }
+        self.connections.retain(|key, _| listing.contains_key(key));
         self.listing = listing;
         Ok(())
     }

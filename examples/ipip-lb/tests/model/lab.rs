@@ -167,8 +167,10 @@ impl Lab {
         let after = counts(&self.counts[self.worker]);
         let [admitted, stateless, to_clients, replies_known, answered] =
             std::array::from_fn(|index| after[index] - before[index]);
+        // Most calls drop nothing.
+        let reasons = if outcome.dropped_sum() == 0 { &[][..] } else { &REASONS };
         let dropped =
-            REASONS.iter().map(|it| (BalanceDrop::NAMES[it.index()], outcome.dropped(*it)));
+            reasons.iter().map(|it| (BalanceDrop::NAMES[it.index()], outcome.dropped(*it)));
         let dropped = dropped.filter(|(_, count)| *count > 0).collect();
         let created = outcome.created();
         let sent = outcome
@@ -182,25 +184,27 @@ impl Lab {
     /// The connections in the tables, those whose time is up among them.
     pub fn listing(&self) -> HashMap<FlowKey, Listed> {
         let services = self.bench.stage().services();
-        let connections = self.bench.stage().connections().iter();
-        connections
-            .map(|(key, connection)| {
-                let target = match services.target(connection.target) {
-                    Found::Active(target) => target.service.map(|index| {
-                        let name = &services.all()[index as usize].name;
-                        (name[1..].parse().expect("s and a number"), target.address())
-                    }),
-                    Found::Removed | Found::Flushed => None,
-                };
-                let state = match connection.state() {
-                    ipip_lb::connection::State::Opening => State::Opening,
-                    ipip_lb::connection::State::Established => State::Established,
-                    ipip_lb::connection::State::Closing => State::Closing,
-                    ipip_lb::connection::State::Udp => State::Udp,
-                    ipip_lb::connection::State::Other => State::Other,
-                };
-                (key, Listed { target, state, is_exception: connection.is_exception() })
-            })
-            .collect()
+        let connections = self.bench.stage().connections();
+        // Its size is known: what grows bit by bit is hashed again each time.
+        let mut listing = HashMap::with_capacity(connections.len());
+        let connections = connections.iter();
+        listing.extend(connections.map(|(key, connection)| {
+            let target = match services.target(connection.target) {
+                Found::Active(target) => target.service.map(|index| {
+                    let name = &services.all()[index as usize].name;
+                    (name[1..].parse().expect("s and a number"), target.address())
+                }),
+                Found::Removed | Found::Flushed => None,
+            };
+            let state = match connection.state() {
+                ipip_lb::connection::State::Opening => State::Opening,
+                ipip_lb::connection::State::Established => State::Established,
+                ipip_lb::connection::State::Closing => State::Closing,
+                ipip_lb::connection::State::Udp => State::Udp,
+                ipip_lb::connection::State::Other => State::Other,
+            };
+            (key, Listed { target, state, is_exception: connection.is_exception() })
+        }));
+        listing
     }
 }
