@@ -73,7 +73,7 @@ fn a_reload_of_a_broken_file_changes_nothing_and_says_why() {
         (config().replace("mtu = 1500", "mtu = 15"), "balancer.mtu"),
         ("[balancer".to_owned(), "lb.toml:1"),
         (config().replace("workers = 2", "workers = 3"), "[engine] can't change"),
-        (config().replace("\"pause\"", "\"spin\""), "[engine] can't change"),
+        (config().replace("\"adaptive\"", "\"spin\""), "[engine] can't change"),
         (config().replace("02:00:00:00:01:01", "02:00:00:00:01:02"), "[[port]] can't change"),
         (config().replace("20_000", "20_001"), "[[port]] can't change"),
         (config().replace("4096", "8192"), "connections_max can't change"),

@@ -27,7 +27,7 @@ const ENGINE: &str = r#"
     [engine]
     deployment = "pipeline"
     workers = 2
-    idle = "pause"
+    idle = "adaptive"
     [balancer]
     source_v4 = "192.0.2.1"
     source_v6 = "2001:db8::1"

@@ -7,7 +7,7 @@ fn ctl_tells_people_and_programs_how_things_are() {
     let program = Program::start();
     let status = program.json(&["status"]);
     assert_eq!(status["engine"]["received"], 64);
-    assert_eq!(status["engine"]["idle"], "pause");
+    assert_eq!(status["engine"]["idle"], "adaptive");
     assert_eq!((&status["services"], &status["backends"]), (&3.into(), &4.into()));
     assert_eq!((&status["down"], &status["reloads"]), (&0.into(), &0.into()));
     let text = program.text(&["status"]);
