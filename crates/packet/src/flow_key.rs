@@ -120,13 +120,6 @@ macro_rules! flow_key {
             }
         }
 
-        impl PartialEq for $name {
-            #[inline]
-            fn eq(&self, other: &Self) -> bool {
-                self.words() == other.words()
-            }
-        }
-
         impl Eq for $name {}
 
         impl Hash for $name {
@@ -162,6 +155,22 @@ flow_key! {
 flow_key! {
     /// The key of an IPv6 flow: 40 bytes, in network order, as [`FlowKey`] says.
     FlowKeyV6, Ipv6Addr, 16, 5
+}
+
+impl PartialEq for FlowKeyV4 {
+    /// As one number, for which vectors of 16 bytes are compared where both keys are in memory.
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        let [whole, other]: [u128; 2] = [zerocopy::transmute!(*self), zerocopy::transmute!(*other)];
+        whole == other
+    }
+}
+
+impl PartialEq for FlowKeyV6 {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        self.words() == other.words()
+    }
 }
 
 /// What tells flows apart.

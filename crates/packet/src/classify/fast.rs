@@ -9,12 +9,15 @@ use crate::{
     ethernet::{self, Station},
     flow_key::{FlowKeyV4, FlowKeyV6},
     ip::{Fragment, protocol},
-    udp,
+    tcp, udp,
 };
 
 pub(super) const L3_OFFSET: usize = 14;
 pub(super) const L4_OFFSET_V4: usize = 34;
 pub(super) const L4_OFFSET_V6: usize = 54;
+
+/// The headers of TCP in IPv4, and no options: frames of Ethernet are longer, whatever they carry.
+pub(super) const FRONT_BYTES_V4: usize = L4_OFFSET_V4 + tcp::HEADER_BYTES;
 
 /// Ethernet, IPv4 and the first eight bytes of TCP or UDP.
 #[derive(FromBytes, Immutable, KnownLayout, Unaligned)]

@@ -35,6 +35,8 @@ const LATER_FRAGMENT: u8 = 1 << 6;
 const CUT: u8 = 1 << 7;
 /// In a malformed frame, which has no other flags, the bits above the kind name the header.
 const HEADER_SHIFT: u32 = KIND.count_ones();
+/// The bits of a hash that are kept of a shard's.
+const SHARD: u32 = 0xffff_0000;
 
 /// What classification found, in the eight bytes of a packet's metadata: the hash of its flow, its
 /// shard, where the keyed header is (see [`crate::classify`]), and what it is.
@@ -48,9 +50,9 @@ const HEADER_SHIFT: u32 = KIND.count_ones();
 )]
 #[repr(C)]
 pub struct Layout {
-    /// From the lowest bits on: 32 of the hash; 16 of the shard, the upper half of its hash: enough
-    /// to share flows evenly among 127 workers; 8 of the offset of the keyed header; 8 flags. One
-    /// word, which is made and written as one.
+    /// From the lowest bits on: 8 flags, which are looked at most and are a byte of a register there; 8
+    /// of the offset of the keyed header; 16 of the shard, the upper half of its hash: enough to share
+    /// flows evenly among 127 workers; 32 of the hash. One word, which is made and written as one.
     bits: u64,
 }
 
@@ -86,17 +88,19 @@ impl Layout {
     /// nothing else is found out about it.
     #[inline(always)]
     pub fn at(frame: &[u8], len_bytes: usize, station: &Station) -> Self {
-        match HeadersV4::find_for(frame, len_bytes, station) {
-            Some(_) => Self::plain(KIND_FAST_V4),
+        match Self::fast_at(frame, len_bytes, station) {
+            Some((layout, _)) => layout,
             None => Self::any_at(frame, len_bytes, station),
         }
     }
 
     /// [`at`](Self::at) and the key, for a frame that the [fast path](Self::is_fast_v4) takes; `None` for any
-    /// other.
+    /// other, and where the first segment has fewer than the 54 bytes of all headers of TCP.
     #[inline(always)]
     pub fn fast_at(frame: &[u8], len_bytes: usize, station: &Station) -> Option<(Self, FlowKeyV4)> {
-        let headers = HeadersV4::find_for(frame, len_bytes, station)?;
+        // With one look at the length, of whatever protocol it is.
+        let front = frame.first_chunk::<{ fast::FRONT_BYTES_V4 }>()?;
+        let headers = HeadersV4::find_for(front, len_bytes, station)?;
         Some((Self::plain(KIND_FAST_V4), headers.key()))
     }
 
@@ -105,6 +109,10 @@ impl Layout {
     fn any_at(frame: &[u8], len_bytes: usize, station: &Station) -> Self {
         if !station.takes(frame) {
             return Self::new(0, KIND_FOREIGN);
+        }
+        let is_short = frame.len() < fast::FRONT_BYTES_V4;
+        if is_short && HeadersV4::find_for(frame, len_bytes, station).is_some() {
+            return Self::plain(KIND_FAST_V4);
         }
         match HeadersV6::find(frame, len_bytes) {
             Some(_) => Self::plain(KIND_FAST_V6),
@@ -119,19 +127,18 @@ impl Layout {
 
     #[inline(always)]
     const fn new(l3_offset: u8, flags: u8) -> Self {
-        let place = (flags as u64) << 8 | l3_offset as u64;
-        Self { bits: place << 48 }
+        Self { bits: (l3_offset as u64) << 8 | flags as u64 }
     }
 
     #[inline(always)]
     const fn with_hashes(self, hash: u32, shard: u32) -> Self {
-        let shard = (shard >> 16) as u64;
-        Self { bits: self.bits | hash as u64 | shard << 32 }
+        let shard = (shard & SHARD) as u64;
+        Self { bits: self.bits | shard | (hash as u64) << 32 }
     }
 
     #[inline(always)]
     const fn flags(&self) -> u8 {
-        (self.bits >> 56) as u8
+        self.bits as u8
     }
 
     /// Header by header. It is not inlined, so that what comes ahead of it saves no registers.
@@ -170,7 +177,7 @@ impl Layout {
     /// the layout was made [without hashes](Self::at).
     #[inline]
     pub const fn hash(&self) -> u32 {
-        self.bits as u32
+        (self.bits >> 32) as u32
     }
 
     /// Whether the frame is for another station than the one that it was classified [at](Self::at).
@@ -238,7 +245,7 @@ impl Layout {
     /// Where the keyed header begins, in bytes; 0 if there is none.
     #[inline]
     pub const fn l3_offset(&self) -> usize {
-        (self.bits >> 48) as u8 as usize
+        (self.bits >> 8) as u8 as usize
     }
 
     /// Where what the keyed header carries begins, in bytes, read from `frame`: the first segment of
@@ -329,7 +336,7 @@ impl Layout {
     /// [without hashes](Self::at).
     #[inline]
     pub const fn shard(&self) -> u32 {
-        (self.bits >> 16) as u32 & 0xffff_0000
+        self.bits as u32 & SHARD
     }
 }
 

@@ -8,7 +8,7 @@ use crate::{
     PacketBuf, ethernet,
     ipip::{
         encapsulate::{Inner, start},
-        outer::{Flow, OuterV4, OuterV6},
+        outer::{ETHERTYPE_BYTES, Flow, OuterV4, OuterV6},
     },
     ipv4::{self, Ipv4Header},
     ipv6::{self, Ipv6Header},
@@ -45,6 +45,8 @@ pub(super) fn wrap_checked<P: PacketBuf>(
     mtu_bytes: u16,
 ) -> Option<()> {
     const OUTER: usize = ethernet::HEADER_BYTES + ipv4::HEADER_BYTES;
+    /// Bytes of [`start`].
+    const START: usize = 4;
     let frame_bytes = packet.len_bytes();
     let (plain, _) = Plain::ref_from_prefix(packet.data()).ok()?;
     let addresses = *addresses.unwrap_or(&plain.addresses);
@@ -56,14 +58,17 @@ pub(super) fn wrap_checked<P: PacketBuf>(
     }
     let bytes = packet.prepend(ipv4::HEADER_BYTES).ok()?;
     let bytes = bytes.first_chunk_mut::<{ OUTER + ipv4::HEADER_BYTES }>()?;
-    let start = u32::from_le_bytes(*bytes[OUTER - 2..].first_chunk()?);
+    let start_bytes: [u8; START] = *bytes[OUTER - ETHERTYPE_BYTES..].first_chunk()?;
+    // At once, so that no register keeps it for long.
+    bytes[12..12 + START].copy_from_slice(&start_bytes);
+    let start = u32::from_le_bytes(start_bytes);
     let (ip, _) = Ipv4Header::mut_from_prefix(&mut bytes[OUTER..]).ok()?;
     let inner = Inner::of_v4(ip, ethernet::HEADER_BYTES);
     let inner = Inner { start, total_bytes: total_bytes - ipv4::HEADER_BYTES, ..inner };
     let header = outer.header(&inner, flow);
     ip.lower_ttl();
     bytes[..12].copy_from_slice(&addresses);
-    bytes[12..OUTER].copy_from_slice(&header);
+    bytes[12 + START..OUTER].copy_from_slice(&header[START..]);
     if frame_bytes > ethernet::HEADER_BYTES + inner.total_bytes {
         packet.truncate(ethernet::HEADER_BYTES + total_bytes);
     }
