@@ -100,8 +100,9 @@
 //!   has the `OCCUPIED` bit, which is checked in the same function, or which the generation has that
 //!   the tenancy is equal to. All that reads, moves out or drops them is there; nothing else of the
 //!   crate depends on tags being right.
-//! - `group/sse2.rs` and `group/neon.rs`, two and three blocks: 16 aligned bytes are loaded from a
+//! - `group/sse2.rs` and `group/neon.rs`, three blocks each: 16 aligned bytes are loaded from a
 //!   reference to as many, with instructions that all processors of the kind have.
+//! - `group/tests.rs`, one block: the comparison compiled for AVX2 is called where the processor has it.
 //! - `lookup.rs`, one block: the function compiled for AVX2 is called only by tables whose back-end
 //!   is [`Backend::Avx2`], and none is made where the processor hasn't got it.
 //! - `prefetch.rs`, one block for each kind of processor: a prefetch never faults, whatever the
@@ -133,9 +134,9 @@ pub use clock::STEP_NS;
 pub use config::{CLASS_COUNT, Class, Classes, Config, FlowError, Full, Refused};
 pub use group::Backend;
 pub use key::{HashSeed, Key, hash_words};
-pub use lookup::{Hint, Hinted, Hints, Unhinted, Vacancy};
+pub use lookup::{Hint, Hinted, Hints, Unhinted, VALUES_AHEAD, Vacancy};
 pub use place::LINES_MAX;
-pub use prefetch::prefetch_line;
+pub use prefetch::{prefetch_at, prefetch_line};
 pub use stats::Stats;
 pub use table::{BURST_KEYS_MAX, Handle, Table};
 pub use visit::Cursor;

@@ -7,6 +7,13 @@ pub fn prefetch_line<T>(place: &T) {
     prefetch(std::ptr::from_ref(place));
 }
 
+/// [`prefetch_line`] of the item with this index. Where there is none, nothing that the program sees happens, so
+/// that nobody needs to know whether there is.
+#[inline(always)]
+pub fn prefetch_at<T>(items: &[T], index: usize) {
+    prefetch(items.as_ptr().wrapping_add(index));
+}
+
 /// Asks the processor to fetch the line of `place`, and doesn't wait for it. Where it knows no such
 /// instruction, does nothing.
 #[inline(always)]

@@ -171,7 +171,7 @@ impl<K: Key, V> Table<K, V> {
         let hash = view.hash_unless(hint.hash(), &key);
         let (_, group) = view.first_group(hash);
         let is_nowhere = group.overflow() == 0
-            && by_backend!(self.backend, L => L::matches(group, hash.tag()).is_empty());
+            && by_backend!(self.backend, L => L::tagged(group, hash.byte()).is_empty());
         let until = if is_nowhere {
             Some(self.store.generation())
         } else {

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use crate::entry::Entry;
-use crate::group::{GROUP_SLOTS, Group, Lanes, Mask};
+use crate::group::{GROUP_SLOTS, Group, Lanes, Mask, tag};
 use crate::hand::Hand;
 #[cfg(test)]
 use crate::lines;
@@ -18,12 +18,16 @@ impl Hash {
     /// What stands for the hash of no key: the default.
     pub(crate) const NONE: Self = Self(0);
 
-    /// 1 to 255. Bits that no table of up to 2^24 groups takes into account when it chooses groups.
+    /// The byte that [`tag`] makes the flow's tag of: bits that no table of up to 2^24 groups takes into account when
+    /// it chooses groups.
+    #[inline(always)]
+    pub(crate) fn byte(self) -> u8 {
+        (self.0 >> 32) as u8
+    }
+
     #[inline(always)]
     pub(crate) fn tag(self) -> u8 {
-        // In 32 bits, which takes fewer instructions than in eight.
-        let tag = (self.0 >> 32) as u32 & 0xff;
-        (tag + u32::from(tag == 0)) as u8
+        tag(self.byte())
     }
 
     /// Where in a group to begin looking for a flow that may leave.
@@ -92,7 +96,7 @@ impl<'a, K: Key, V> View<'a, K, V> {
         hash: Hash,
     ) -> Result<(usize, &'a Entry<K, V>), bool> {
         let (first, group) = self.first_group(hash);
-        let Some(slot) = L::matches(group, hash.tag()).first() else {
+        let Some(slot) = L::tagged(group, hash.byte()).first() else {
             return Err(group.overflow() > 0);
         };
         let slot = first * GROUP_SLOTS + slot;
@@ -171,12 +175,12 @@ impl<'a, K: Key, V> View<'a, K, V> {
     pub(crate) fn find<L: Lanes>(self, key: &K, hash: Hash) -> Option<(usize, &'a Entry<K, V>)> {
         let first = self.first(hash);
         let group = self.group(first);
-        let found = self.find_in(first, L::matches(group, hash.tag()), key);
+        let found = self.find_in(first, L::tagged(group, hash.byte()), key);
         if found.is_some() || group.overflow() == 0 {
             return found;
         }
         let second = self.second(hash, first);
-        self.find_in(second, L::matches(self.group(second), hash.tag()), key)
+        self.find_in(second, L::tagged(self.group(second), hash.byte()), key)
     }
 
     #[inline(always)]

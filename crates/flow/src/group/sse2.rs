@@ -1,7 +1,8 @@
 //! Tags compared with SSE2, which every x86_64 has.
 
 use std::arch::x86_64::{
-    __m128i, _mm_cmpeq_epi8, _mm_load_si128, _mm_movemask_epi8, _mm_set1_epi32,
+    __m128i, _mm_cmpeq_epi8, _mm_load_si128, _mm_max_epu8, _mm_movemask_epi8, _mm_set1_epi32,
+    _mm_setr_epi8,
 };
 
 use super::{Group, Lanes, Mask};
@@ -12,19 +13,69 @@ impl Lanes for Sse2 {
     #[inline(always)]
     fn matches(group: &Group, tag: u8) -> Mask {
         // SAFETY: 1. SSE2 is part of every x86_64.
-        Mask::of_bits(unsafe { equal(group, tag) })
+        Mask::of_bits(unsafe { matches(group, tag) })
+    }
+
+    #[inline(always)]
+    fn tagged(group: &Group, byte: u8) -> Mask {
+        // SAFETY: 1. SSE2 is part of every x86_64.
+        Mask::of_bits(unsafe { tagged(group, byte) })
     }
 }
 
-/// Which of the 16 bytes are `tag`, one bit each.
+/// [`Lanes::matches`], with the count.
 ///
 /// # Safety
 /// The processor has SSE2.
 #[inline]
 #[target_feature(enable = "sse2")]
-fn equal(group: &Group, tag: u8) -> u32 {
+fn matches(group: &Group, tag: u8) -> u32 {
+    equal(group, all(tag))
+}
+
+/// [`Lanes::tagged`], with the count.
+///
+/// # Safety
+/// The processor has SSE2.
+#[inline]
+#[target_feature(enable = "sse2")]
+fn tagged(group: &Group, byte: u8) -> u32 {
+    equal(group, tags(all(byte)))
+}
+
+/// 16 times a byte.
+///
+/// # Safety
+/// The processor has SSE2.
+#[inline]
+#[target_feature(enable = "sse2")]
+fn all(byte: u8) -> __m128i {
+    _mm_set1_epi32(i32::from_ne_bytes([byte; 4]))
+}
+
+/// The tags that are made of these bytes: 0 becomes 1, and no other byte changes. Among the lanes, that is one
+/// instruction.
+///
+/// # Safety
+/// The processor has SSE2.
+#[inline]
+#[target_feature(enable = "sse2")]
+pub(super) fn tags(bytes: __m128i) -> __m128i {
+    // The last byte is compared with the count, which is left out. Were it 1 as well, the compiler would see that all
+    // are alike, and make the tag before there are lanes.
+    let least = _mm_setr_epi8(1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0);
+    _mm_max_epu8(bytes, least)
+}
+
+/// Which of the 16 bytes are those of `wanted`, one bit each.
+///
+/// # Safety
+/// The processor has SSE2.
+#[inline]
+#[target_feature(enable = "sse2")]
+pub(super) fn equal(group: &Group, wanted: __m128i) -> u32 {
     let bytes: *const __m128i = (&raw const *group).cast();
     // SAFETY: 1. A group is 16 bytes, aligned to as many.
     let bytes = unsafe { _mm_load_si128(bytes) };
-    _mm_movemask_epi8(_mm_cmpeq_epi8(bytes, _mm_set1_epi32(i32::from_ne_bytes([tag; 4])))) as u32
+    _mm_movemask_epi8(_mm_cmpeq_epi8(bytes, wanted)) as u32
 }

@@ -6,9 +6,23 @@ fn one_by_one(group: &Group, tag: u8) -> u32 {
 }
 
 fn check(group: &Group, tag: u8) {
+    check_tagged(group, tag);
     let expected = one_by_one(group, tag);
     assert_eq!(Scalar::matches(group, tag).bits(), expected, "scalar: {tag} in {:?}", group.0);
     assert_eq!(Native::matches(group, tag).bits(), expected, "native: {tag} in {:?}", group.0);
+}
+
+/// Whether the tag that is made of this byte is found.
+fn check_tagged(group: &Group, byte: u8) {
+    let expected = one_by_one(group, byte.max(1));
+    assert_eq!(Scalar::tagged(group, byte).bits(), expected, "scalar: {byte} in {:?}", group.0);
+    assert_eq!(Native::tagged(group, byte).bits(), expected, "native: {byte} in {:?}", group.0);
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    if Backend::Avx2.is_available() {
+        // SAFETY: 1. The processor has AVX2, as was just seen.
+        let found = unsafe { tagged_avx2(group, byte) };
+        assert_eq!(found.bits(), expected, "AVX2: {byte} in {:?}", group.0);
+    }
 }
 
 #[test]
