@@ -35,9 +35,8 @@ pub struct Connections {
     v4: Family<FlowKeyV4, FlowHash>,
     /// Without: with a hash, entries would take two cache lines.
     v6: Family<FlowKeyV6, ()>,
-    /// Those of the packets of IPv4 that the fast path takes, by place in the burst that hints were made for: as
-    /// words, which stay in registers.
-    keys: [[u64; 2]; BURST_KEYS_MAX],
+    /// Those of the packets of IPv4 that the fast path takes, by place in the burst that hints were made for.
+    keys: [FlowKeyV4; BURST_KEYS_MAX],
     /// How long connections are remembered after their last packets, by state.
     idle_ns: [u64; CLASS_COUNT],
     journal: Journal,
@@ -131,7 +130,7 @@ impl Connections {
         Ok(Self {
             v4: Family::new(arena.clone(), config, table_seed)?,
             v6: Family::new(arena, config, table_seed)?,
-            keys: [[0; 2]; BURST_KEYS_MAX],
+            keys: [FlowKeyV4::from_words([0; 2]); BURST_KEYS_MAX],
             idle_ns,
             journal: Journal::default(),
             journal_hints: Hints::new(),
@@ -174,14 +173,12 @@ impl Connections {
         let mut any_v6 = false;
         let Family { table, hints, .. } = &mut self.v4;
         let v4_keys =
-            burst.iter_mut().zip(&mut self.keys).map(|(packet, words)| match key_of(packet) {
+            burst.iter_mut().zip(&mut self.keys).map(|(packet, place)| match key_of(packet) {
                 Some(key) => {
-                    *words = key.words();
+                    *place = key;
                     Some(key)
                 }
-                None => {
-                    has_any_v4(packet, words, &mut any_v6).then(|| FlowKeyV4::from_words(*words))
-                }
+                None => has_any_v4(packet, place, &mut any_v6).then_some(*place),
             });
         table.hint_burst(v4_keys, hints);
         if any_v6 {
@@ -433,13 +430,13 @@ impl Connections {
     }
 }
 
-/// Whether a packet of any kind has the key of a connection of IPv4, which `words` then are; notes whether it is
+/// Whether a packet of any kind has the key of a connection of IPv4, which `place` then is; notes whether it is
 /// one of IPv6.
 #[cold]
 #[inline(never)]
 fn has_any_v4<P: PacketBuf>(
     packet: &Classified<P>,
-    words: &mut [u64; 2],
+    place: &mut FlowKeyV4,
     any_v6: &mut bool,
 ) -> bool {
     let layout = packet.tag();
@@ -448,7 +445,7 @@ fn has_any_v4<P: PacketBuf>(
         return false;
     }
     let Some(FlowKey::V4(key)) = layout.key(packet.packet.data()) else { return false };
-    *words = key.words();
+    *place = key;
     is_followed(layout, key.protocol())
 }
 

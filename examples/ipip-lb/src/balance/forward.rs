@@ -8,19 +8,16 @@ use crate::next_hops::BY_KERNEL;
 use crate::own_header::{fast_flags, plain_flags};
 use crate::services::{ServiceTable, Target, TargetId, active};
 use hotloop::engine::Routed;
-use hotloop::flow::{Hinted, prefetch_line};
+use hotloop::flow::{Hinted, VALUES_AHEAD, prefetch_at};
 use hotloop::packet::PacketBuf;
 use hotloop::packet::classify::Layout;
 use hotloop::packet::ethernet::MacAddress;
 use hotloop::stage::{Burst, BurstStage, Carries, Classified, Cx, Instant, Output};
 use std::fmt;
 
-/// How many targets stay in a core's cache by themselves. With more, those of a burst are prefetched.
+/// How many targets stay in a core's cache by themselves. With more, those of a burst are prefetched: with 10,000
+/// services, it took twice as long without.
 const CACHED_TARGETS_MAX: usize = 512;
-
-/// How many packets ahead targets are prefetched. With 10,000 services, 6 and 12 were alike; 3 took a quarter
-/// longer, and no prefetching twice as long.
-const TARGETS_AHEAD: usize = 12;
 
 /// A port to send by: the route of the engine.
 #[derive(Clone, Copy, Eq, PartialEq)]
@@ -247,10 +244,7 @@ impl<P: PacketBuf + Carries> Balance<P> {
                 false => classified.tag(),
             };
             let mut packet = classified.packet;
-            if TARGETS {
-                state.prefetch_target(&way, index + TARGETS_AHEAD, layout);
-            }
-            if state.forward(&way, (&mut packet, layout), (index, now), finding) {
+            if state.forward::<TARGETS>(&way, (&mut packet, layout), (index, now), finding) {
                 return Ok(Routed { packet, route });
             }
             match state.begin((services, counts), (&mut packet, layout), index, now) {
@@ -292,8 +286,13 @@ impl<P: PacketBuf + Carries> Balance<P> {
     fn prefetch_targets(&self, burst: &[Classified<P>]) {
         let (services, counts) = (self.services.current(), &self.counts[self.worker]);
         let way = Way::new(services, counts, self.state.link);
-        for (index, classified) in burst.iter().enumerate().take(TARGETS_AHEAD) {
-            self.state.prefetch_target(&way, index, classified.tag());
+        for (index, classified) in burst.iter().enumerate().take(VALUES_AHEAD) {
+            let layout = classified.tag();
+            if !layout.is_fast_v4() {
+                self.state.prefetch_any_target(&way, index, layout);
+            } else if let Some(target) = self.state.connections.likely_target_v4(index) {
+                way.prefetch(target);
+            }
         }
     }
 }
@@ -310,7 +309,9 @@ struct Way<'a> {
 
 impl<'a> Way<'a> {
     fn new(services: &'a ServiceTable, counts: &'a WorkerCounts, link: [u8; 12]) -> Self {
-        let (slots, target_counts) = (services.targets(), counts.targets());
+        let slots = services.targets();
+        // As many, so that what is in one of them is in the other.
+        let target_counts = &counts.targets()[..slots.len()];
         let mtu_bytes = services.settings.mtu_bytes;
         Self { services, counts, slots, target_counts, mtu_bytes, link }
     }
@@ -318,28 +319,14 @@ impl<'a> Way<'a> {
     /// Prefetches a target, and its counts.
     #[inline(always)]
     fn prefetch(&self, id: TargetId) {
-        if let Some(target) = self.slots.get(id.slot()) {
-            prefetch_line(target);
-        }
-        if let Some(counts) = self.target_counts.get(id.slot()) {
-            prefetch_line(counts);
-        }
+        prefetch_at(self.slots, id.slot());
+        prefetch_at(self.target_counts, id.slot());
     }
 }
 
 impl<P: PacketBuf + Carries> Worker<P> {
-    /// Prefetches the target of the connection of the packet at `index` of the burst, and its counts. `layout` is
-    /// that of a packet of the same IP version.
-    #[inline(always)]
-    fn prefetch_target(&self, way: &Way<'_>, index: usize, layout: Layout) {
-        if !layout.is_fast_v4() {
-            self.prefetch_any_target(way, index, layout);
-        } else if let Some(target) = self.connections.likely_target_v4(index) {
-            way.prefetch(target);
-        }
-    }
-
-    /// Apart from [`prefetch_target`](Self::prefetch_target), which stays small where it is inlined.
+    /// Prefetches the target of the connection of the packet at `index` of the burst, and its counts. `layout` is that
+    /// of a packet of the same IP version. Those of the fast path are looked at where they stand.
     #[inline(never)]
     fn prefetch_any_target(&self, way: &Way<'_>, index: usize, layout: Layout) {
         if let Some(target) = self.connections.likely_target(index, layout) {
@@ -348,9 +335,9 @@ impl<P: PacketBuf + Carries> Worker<P> {
     }
 
     /// Encapsulates the packet at `index` of the burst if its connection is known and does not change by
-    /// it. Returns whether it did: any other packet is as it was.
+    /// it. Returns whether it did: any other packet is as it was. With `TARGETS`, the target of a later one is prefetched.
     #[inline(always)]
-    fn forward(
+    fn forward<const TARGETS: bool>(
         &mut self,
         way: &Way<'_>,
         (packet, layout): (&mut P, Layout),
@@ -359,7 +346,14 @@ impl<P: PacketBuf + Carries> Worker<P> {
     ) -> bool {
         let Self { connections, identifications, .. } = self;
         if layout.is_fast_v4() {
-            if let Some((connection, hash)) = finding.find(connections, (&*packet, layout), index)
+            let on_ahead = |target| {
+                if TARGETS {
+                    way.prefetch(target);
+                }
+            };
+            let packet_seen = (&*packet, layout);
+            if let Some((connection, hash)) =
+                finding.find(connections, packet_seen, index, on_ahead)
                 && let Some(front) = packet.data().first_chunk()
                 && connection.is_unmoved_by(fast_flags(front))
                 && let Some(target) = active(way.slots, connection.target)
@@ -372,6 +366,8 @@ impl<P: PacketBuf + Carries> Worker<P> {
             } else {
                 return false;
             }
+        } else if TARGETS {
+            self.prefetch_any_target(way, index + VALUES_AHEAD, layout);
         }
         self.forward_any((way.services, way.counts), (packet, layout), (index, now))
     }

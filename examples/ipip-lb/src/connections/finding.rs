@@ -2,20 +2,24 @@
 
 use super::{Connections, FlowHash};
 use crate::connection::Connection;
+use crate::services::TargetId;
 use hotloop::flow::{Hinted, Unhinted};
 use hotloop::packet::PacketBuf;
 use hotloop::packet::classify::Layout;
-use hotloop::packet::flow_key::FlowKeyV4;
 
 /// A way to find the connections of packets that the [fast path](Layout::is_fast_v4) takes.
 pub trait Finding: Copy {
     /// The connection of the packet at `index` of the burst, which is one of the fast path, and the hash of its flow. It
     /// has a packet now. One that an earlier packet of the burst began may be left to [`Connections::find`].
+    ///
+    /// Where there are hints, `on_ahead` gets the target that most likely is that of the packet
+    /// [`VALUES_AHEAD`](hotloop::flow::VALUES_AHEAD) packets later, to prefetch it; after the last one, of any.
     fn find<'c, P: PacketBuf>(
         self,
         connections: &'c mut Connections,
         packet: (&P, Layout),
         index: usize,
+        on_ahead: impl FnOnce(TargetId),
     ) -> Option<&'c (Connection, FlowHash)>;
 }
 
@@ -27,10 +31,14 @@ impl Finding for Hinted {
         connections: &'c mut Connections,
         _: (&P, Layout),
         index: usize,
+        on_ahead: impl FnOnce(TargetId),
     ) -> Option<&'c (Connection, FlowHash)> {
         let Connections { v4, keys, .. } = connections;
-        let key = FlowKeyV4::from_words(*keys.get(index)?);
-        let found = v4.table.find_hinted(&key, v4.hints.at(index), self);
+        let (key, hint) = (keys.get(index)?, v4.hints.at(index));
+        if let Some((ahead, _)) = v4.table.value_ahead(hint) {
+            on_ahead(ahead.target);
+        }
+        let found = v4.table.find_hinted(key, hint, self);
         found.map(|(_, connection)| connection)
     }
 }
@@ -43,6 +51,7 @@ impl Finding for Unhinted {
         connections: &'c mut Connections,
         (packet, layout): (&P, Layout),
         _: usize,
+        _: impl FnOnce(TargetId),
     ) -> Option<&'c (Connection, FlowHash)> {
         let key = layout.fast_key_v4(packet.data())?;
         let found = connections.v4.table.find_unhinted(&key, self);
