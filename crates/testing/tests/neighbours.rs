@@ -274,16 +274,20 @@ fn no_core_sees_half_an_entry() {
                 }
             });
         }
-        let mut seen_count = 0_u64;
-        for round in 0..if cfg!(miri) { 50 } else { 200_000_u32 } {
+        let (mut round, mut seen_count) = (0_u32, 0_u64);
+        // On busy CPUs, the other threads may begin late.
+        while round < 200_000 || seen_count == 0 {
+            if cfg!(miri) && round == 50 {
+                break;
+            }
             let number = round as u8;
+            round += 1;
             if let Some(found) = neighbours.mac(LINK.id(), host(number).into(), second(0)) {
                 assert_eq!(found, mac(number));
                 seen_count += 1;
             }
         }
         is_over.store(true, Relaxed);
-        assert!(cfg!(miri) || seen_count > 0);
     });
     let known = neighbours.known(second(0));
     assert!(!known.is_empty() && known.len() <= 8);
