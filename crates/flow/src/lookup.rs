@@ -204,7 +204,7 @@ impl<K: Key, V> Table<K, V> {
     }
 
     /// As [`likely_value`](Self::likely_value), of the key that comes [`VALUES_AHEAD`] keys after the hint's in the burst.
-    /// After the last one, and where [`hint_burst`](Self::hint_burst) does nothing, any value or none.
+    /// Any value or `None` for the last keys of the burst, and where [`hint_burst`](Self::hint_burst) does nothing.
     #[inline(always)]
     pub fn value_ahead(&self, hint: Hint) -> Option<&V> {
         self.store.view().entry_if_any(hint.value_ahead as usize)?.value()

@@ -7,8 +7,8 @@ pub fn prefetch_line<T>(place: &T) {
     prefetch(std::ptr::from_ref(place));
 }
 
-/// [`prefetch_line`] of the item with this index. Where there is none, nothing that the program sees happens, so
-/// that nobody needs to know whether there is.
+/// [`prefetch_line`] of the item with this index. There may be none: a prefetch never faults, so callers need not
+/// check.
 #[inline(always)]
 pub fn prefetch_at<T>(items: &[T], index: usize) {
     prefetch(items.as_ptr().wrapping_add(index));

@@ -176,8 +176,7 @@ impl<T> Producer<T> {
         // SAFETY: 1. A cursor's line is one of the ring's.
         unsafe { lines.set_header(line_index, count, order::show_record()) };
         shared.set_pushed(state.cursor.behind);
-        // As many lines as the next record takes, if it is as long, and after those: by the time that they are
-        // written, they have come.
+        // Those of the record after the next, if both are as long as this one. The next one's would come too late.
         let claimed = state.cursor.line_index + line_count;
         lines.claim_all(claimed..claimed + line_count);
         true

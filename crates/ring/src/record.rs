@@ -27,8 +27,8 @@ const PAYLOAD_BYTES: usize = LINE_BYTES - WORD_BYTES;
 /// item: so a ring needs one line more for each this many. Loom has fewer items to go through.
 pub(crate) const LONG_LINES: usize = if cfg!(loom) { 1 } else { 4 };
 
-/// How many lines ahead the producer fetches lines that it will write one by one. Of long records it fetches the
-/// one after the next.
+/// How many lines ahead the producer fetches lines that fill up. With a long record, it fetches the lines of the one
+/// after the next.
 pub(crate) const CLAIM_AHEAD: usize = 4;
 
 /// How many lines ahead the consumer fetches lines that it will read. It must be further than the
