@@ -33,12 +33,12 @@ const ROUND_COUNT: usize = 12;
 const WARM_UP: Duration = Duration::from_millis(50);
 const WINDOW: Duration = Duration::from_millis(150);
 
-/// What a ring holds: in C, one slot stays empty. The engine's own rings are longer, and more mbufs on their way take
-/// more of the cache.
+/// The capacity of a ring in packets, the same on both sides. The engine's default is larger, and more packets in
+/// flight take up more of the cache.
 const RING_CAPACITY: u32 = 1_023;
 
-/// What the loops in C have on their way, so that their pool is as large as the engine's: DPDK hands out the mbufs of
-/// a pool one after the other, and a smaller one stays in the cache.
+/// The limits that size the pool of the loops in C: a full ring and four bursts, about as many packets in flight as in
+/// the engine.
 const LIMITS: Limits = Limits {
     in_flight_max: RING_CAPACITY as usize + 4 * BURST_CAPACITY,
     thread_count: 2,
@@ -189,6 +189,7 @@ impl Bed<'_> {
     /// The same of the loops in C.
     fn in_c(&self, work: Work, freeing: Freeing) -> hotloop::Result<f64> {
         let (lan, wan) = (self.input(work)?, self.null(1)?);
+        // One of its slots stays empty.
         let new_ring =
             || ring::<Mbuf>(self.eal, RING_CAPACITY + 1).map_err(hotloop::Error::message);
         let (mut there, mut here) = new_ring()?;

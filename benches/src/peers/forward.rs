@@ -38,7 +38,7 @@ impl From {
         Self::claim_with(port, &LIMITS)
     }
 
-    /// Claims the queue for the calling thread, and starts the port with mbufs for what these limits say is on its way.
+    /// Claims the queue for the calling thread, and starts the port with these limits.
     ///
     /// # Errors
     /// As [`claim`](Self::claim).

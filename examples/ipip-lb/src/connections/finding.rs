@@ -12,8 +12,9 @@ pub trait Finding: Copy {
     /// The connection of the packet at `index` of the burst, which is one of the fast path, and the hash of its flow. It
     /// has a packet now. One that an earlier packet of the burst began may be left to [`Connections::find`].
     ///
-    /// Where there are hints, `on_ahead` gets the target that most likely is that of the packet
-    /// [`VALUES_AHEAD`](hotloop::flow::VALUES_AHEAD) packets later, to prefetch it; after the last one, of any.
+    /// With hints, `on_ahead` is called with the likely target of the packet that comes
+    /// [`VALUES_AHEAD`](hotloop::flow::VALUES_AHEAD) packets later, so that it can be prefetched. Near the end of the
+    /// burst, it may be any target.
     fn find<'c, P: PacketBuf>(
         self,
         connections: &'c mut Connections,
