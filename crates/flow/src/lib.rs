@@ -134,7 +134,7 @@ pub use clock::STEP_NS;
 pub use config::{CLASS_COUNT, Class, Classes, Config, FlowError, Full, Refused};
 pub use group::Backend;
 pub use key::{HashSeed, Key, hash_words};
-pub use lookup::{Hint, Hinted, Hints, Unhinted, VALUES_AHEAD, Vacancy};
+pub use lookup::{Hint, Hinted, Hints, Unhinted, Vacancy};
 pub use place::LINES_MAX;
 pub use prefetch::{prefetch_at, prefetch_line};
 pub use stats::Stats;

@@ -14,10 +14,6 @@ use crate::{Backend, Handle, Key};
 /// hits among a million flows. With 8 it needed a tenth more.
 const AHEAD: usize = 16;
 
-/// How many keys ahead in the burst [`Table::value_ahead`] looks: what an entry refers to is fetched when the entry
-/// has come. With 10,000 services of a balancer, 6 and 12 were alike; 3 took a quarter longer.
-pub const VALUES_AHEAD: usize = 12;
-
 /// The hints for the keys of a burst, which [`Table::hint_burst`] fills in. Used for one burst after the other.
 // A slot each, or else the hash of a key that has no flow. The few hashes that could be slots don't matter:
 // there is another key, or none. After the burst's, there is a slot that is as good as any.
@@ -38,8 +34,7 @@ impl Hints {
         if index >= BURST_KEYS_MAX {
             return Hint::NONE;
         }
-        let [value_ahead, ahead] = [self.0[index + VALUES_AHEAD], self.0[index + AHEAD]];
-        Hint { place: self.0[index], value_ahead, ahead }
+        Hint { place: self.0[index], ahead: self.0[index + AHEAD] }
     }
 }
 
@@ -57,13 +52,12 @@ impl Default for Hints {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hint {
     place: u64,
-    /// Those of keys that come later in the burst: of the one whose value is wanted next, and of one whose entry is.
-    value_ahead: u64,
+    /// That of a key which comes later in the burst, the entry of which is wanted next.
     ahead: u64,
 }
 
 impl Hint {
-    const NONE: Self = Self { place: 0, value_ahead: 0, ahead: 0 };
+    const NONE: Self = Self { place: 0, ahead: 0 };
 
     /// Whether the table had no flow of the key when the hint was made: the caller may want to ask
     /// for the memory of a new one by [`Table::prefetch_insert`]. In rare cases the table had none,
@@ -201,13 +195,6 @@ impl<K: Key, V> Table<K, V> {
     pub fn likely_value(&self, hint: Hint) -> Option<&V> {
         let entry = self.store.view().entry_if_any(hint.place as usize)?;
         if self.uses_hints { entry.value() } else { None }
-    }
-
-    /// As [`likely_value`](Self::likely_value), of the key that comes [`VALUES_AHEAD`] keys after the hint's in the burst.
-    /// Any value or `None` for the last keys of the burst, and where [`hint_burst`](Self::hint_burst) does nothing.
-    #[inline(always)]
-    pub fn value_ahead(&self, hint: Hint) -> Option<&V> {
-        self.store.view().entry_if_any(hint.value_ahead as usize)?.value()
     }
 
     /// With the instructions of this kind of processor. Where the flow has the first matching tag, without a call.

@@ -3,10 +3,11 @@
 mod family;
 mod finding;
 mod journal;
+mod kept;
 mod shared;
 
 use crate::connection::{ABANDONED_NS, Connection, State};
-use crate::services::TargetId;
+use crate::services::{ServiceTable, TargetId};
 use family::Family;
 pub(crate) use family::new_table;
 pub(crate) use finding::Finding;
@@ -19,11 +20,11 @@ use hotloop::packet::PacketBuf;
 use hotloop::packet::classify::{Kind, Layout};
 use hotloop::packet::flow_key::{FlowKey, FlowKeyV4, FlowKeyV6};
 use hotloop::packet::ip::protocol;
-use hotloop::packet::ipip::SourceBits;
 use hotloop::packet::ipv6;
 use hotloop::stage::{Classified, Error, Instant};
 pub use journal::Journal;
 pub(crate) use journal::{NO_KEY, room_for};
+pub use kept::Kept;
 
 /// How many places of each table one [`Connections::age`] looks at.
 const AGE_BUDGET: usize = 15;
@@ -31,9 +32,9 @@ const AGE_BUDGET: usize = 15;
 /// A worker's connection tables, one for each IP version: keys are directed from client to VIP.
 #[derive(Debug)]
 pub struct Connections {
-    /// Each with the hash of its flow, which spares its packets 40 instructions.
-    v4: Family<FlowKeyV4, FlowHash>,
-    /// Without: with a hash, entries would take two cache lines.
+    /// Each with the outer header of its packets, which are wrapped without a look at their target.
+    v4: Family<FlowKeyV4, Kept>,
+    /// Without: entries would take two cache lines.
     v6: Family<FlowKeyV6, ()>,
     /// Those of the packets of IPv4 that the fast path takes, by place in the burst that hints were made for.
     keys: [FlowKeyV4; BURST_KEYS_MAX],
@@ -52,24 +53,6 @@ pub struct Connections {
 /// How many packets ahead slots for new connections are prefetched. Prefetching those of a whole burst at once is
 /// slower: there are more lines than a core can have on the way.
 const AHEAD: usize = 8;
-
-/// The hash of a connection's flow, and what the sources of its outer headers take of that.
-#[derive(Clone, Copy, Debug)]
-pub struct FlowHash {
-    /// All of it.
-    pub whole: u32,
-    /// See [`SourceBits`].
-    pub source: SourceBits,
-}
-
-impl FlowHash {
-    /// Of this hash.
-    #[inline(always)]
-    #[must_use]
-    pub const fn of(hash: u32) -> Self {
-        Self { whole: hash, source: SourceBits::of(hash) }
-    }
-}
 
 /// Whether a packet is for the connection of its key, whatever else it is.
 #[inline(always)]
@@ -149,7 +132,7 @@ impl Connections {
     /// The memory that tables for `capacity` connections take; none where it can't be addressed.
     #[must_use]
     pub fn bytes(capacity: usize) -> Option<usize> {
-        let v4 = Table::<FlowKeyV4, (Connection, FlowHash)>::bytes(capacity)?;
+        let v4 = Table::<FlowKeyV4, (Connection, Kept)>::bytes(capacity)?;
         v4.checked_add(Table::<FlowKeyV6, (Connection, ())>::bytes(capacity)?)
     }
 
@@ -214,7 +197,8 @@ impl Connections {
         for index in self.prefetched_end.max(index)..end {
             self.v4.table.prefetch_insert(self.v4.hints.at(index));
         }
-        self.prefetched_end = end;
+        // At the end of the burst there is nothing left to do.
+        self.prefetched_end = if end == self.burst_len { usize::MAX } else { end };
     }
 
     /// The target of the connection of the packet at `index` of the burst that hints were made for: most
@@ -223,27 +207,8 @@ impl Connections {
     pub fn likely_target(&self, index: usize, layout: Layout) -> Option<TargetId> {
         match layout.kind() {
             Kind::Ipv6 => self.v6.likely_target(index),
-            _ => self.likely_target_v4(index),
+            _ => self.v4.likely_target(index),
         }
-    }
-
-    /// As [`likely_target`](Self::likely_target), of a packet of IPv4.
-    #[inline(always)]
-    #[must_use]
-    pub fn likely_target_v4(&self, index: usize) -> Option<TargetId> {
-        self.v4.likely_target(index)
-    }
-
-    /// The connection of a key, which has a packet now, and the hash of its flow. The packet is the one
-    /// at `index` of the burst that hints were made for.
-    #[inline(always)]
-    fn found_v4(
-        &mut self,
-        key: &FlowKeyV4,
-        index: usize,
-        now: Instant,
-    ) -> Option<&(Connection, FlowHash)> {
-        self.v4.found(key, index, now)
     }
 
     /// That [`hint_burst`](Self::hint_burst) makes hints for connections of IPv4, and the time of a burst.
@@ -269,13 +234,13 @@ impl Connections {
         now: Instant,
     ) -> Option<&Connection> {
         if let Some(key) = layout.fast_key_v6(frame) {
-            return self.v6.found(&key, index, now).map(|(connection, ())| connection);
+            return self.v6.found(&key, index, now);
         }
         match layout.key(frame).filter(|key| is_followed(layout, key.protocol()))? {
-            FlowKey::V4(key) => self.found_v4(&key, index, now).map(|(connection, _)| connection),
+            FlowKey::V4(key) => self.v4.found(&key, index, now),
             FlowKey::V6(key) => {
                 // It is of its connection all the same, which has been seen.
-                let (connection, ()) = self.v6.found(&key, index, now)?;
+                let connection = self.v6.found(&key, index, now)?;
                 let header_end = layout.l3_offset() + ipv6::HEADER_BYTES;
                 (layout.l4_offset(frame)? <= header_end).then_some(connection)
             }
@@ -334,6 +299,22 @@ impl Connections {
         }
     }
 
+    /// Looks at a connection's target, and keeps the outer header of its packets: of the connection of a packet that the
+    /// [fast path](Layout::is_fast_v4) takes.
+    #[cold]
+    #[inline(never)]
+    pub fn renew_header(
+        &mut self,
+        services: &ServiceTable,
+        (layout, frame): (Layout, &[u8]),
+        now: Instant,
+    ) {
+        let Some(key) = layout.fast_key_v4(frame) else { return };
+        let Some(handle) = self.v4.table.peek(&key, now.as_ns()) else { return };
+        let (connection, kept) = &mut self.v4.table[handle];
+        kept.renew(services, connection.target);
+    }
+
     /// Changes the connection of a key in its place, which it must not have left, and which had its last packet at
     /// `seen`. What other nodes need to know of that is journalled.
     ///
@@ -349,17 +330,17 @@ impl Connections {
             self.journal_change((place, key), &mut connection, seen);
         }
         match place {
-            Place::V4(handle) => self.v4.set(handle, connection),
-            Place::V6(handle) => self.v6.set(handle, connection),
+            Place::V4(handle) => self.v4.set(handle, connection, Kept::forget_header),
+            Place::V6(handle) => self.v6.set(handle, connection, |()| ()),
         }
     }
 
-    /// Inserts a new connection, of a flow with this hash, which has a packet now. If another is evicted
-    /// for it, `on_removed` gets the target of that one. `None` if there is no room.
+    /// Inserts a new connection, which has a packet now, and what is kept with one of IPv4. If another is evicted for it,
+    /// `on_removed` gets the target of that one. `None` if there is no room.
     #[inline(always)]
     pub fn insert(
         &mut self,
-        (vacancy, hash): (Vacancy, u32),
+        (vacancy, kept): (Vacancy, Kept),
         connection: Connection,
         now: Instant,
         on_removed: impl FnMut(TargetId),
@@ -368,8 +349,7 @@ impl Connections {
         let Self { v4, v6, journal, .. } = self;
         match vacancy {
             Vacancy::V4(key) => {
-                let value = (connection, FlowHash::of(hash));
-                v4.insert(key, value, times, journal, on_removed).map(Place::V4)
+                v4.insert(key, (connection, kept), times, journal, on_removed).map(Place::V4)
             }
             Vacancy::V6(key) => {
                 v6.insert(key, (connection, ()), times, journal, on_removed).map(Place::V6)
@@ -407,8 +387,8 @@ impl Connections {
     ) -> Option<Walk> {
         match walk {
             Walk::V4(cursor) if !self.v4.table.is_empty() => {
-                let next = self.v4.table.scan(cursor, budget, |key, (it, hash)| {
-                    visit(FlowKey::V4(*key), *it, Some(hash.whole));
+                let next = self.v4.table.scan(cursor, budget, |key, (it, kept)| {
+                    visit(FlowKey::V4(*key), *it, Some(kept.flow_hash()));
                 });
                 Some(next.map_or(Walk::V6(Cursor::default()), Walk::V4))
             }

@@ -26,6 +26,7 @@ mod exceptions;
 mod flood;
 mod health;
 mod held;
+mod kept_headers;
 mod kernel_flood;
 mod kernel_next_hops;
 mod malformed;

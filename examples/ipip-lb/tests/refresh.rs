@@ -126,6 +126,8 @@ fn services_that_have_not_changed_keep_their_tables() {
     let third = second.refreshed(&config, &standing, builder.maglevs()).unwrap();
     assert_eq!(renewed(&second, &third), ["s8"]);
     assert!(first.digest() != second.digest() && second.digest() != third.digest());
+    assert_ne!(first.targets_serial(), second.targets_serial());
+    assert_eq!(second.targets_serial(), third.targets_serial());
     assert!(third.refreshed(&config, &standing, builder.maglevs()).is_none());
     // Once it is up again, all is as it was, to the table.
     let fourth = third.refreshed(&config, &Standing::default(), builder.maglevs()).unwrap();

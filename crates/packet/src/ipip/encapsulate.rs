@@ -11,8 +11,8 @@ use crate::{
     ip::protocol,
     ipip::{
         EncapsulateError, Identifications, TunnelError,
-        fast::{wrap_checked, wrap_checked_v6, wrap_plain},
-        outer::{ETHERTYPE_BYTES, Flow, OuterV4, OuterV6, SourceBits},
+        fast::{wrap_checked_v6, wrap_plain},
+        outer::{ETHERTYPE_BYTES, FlowHeader, OuterV4, OuterV6},
     },
     ipv4::{self, Ipv4Header, Ipv4View},
     ipv6::{self, Ipv6Header, Ipv6View},
@@ -172,7 +172,11 @@ impl Tunnel {
     #[inline]
     pub fn wrap<P: PacketBuf>(&self, packet: &mut P) -> Result<(), EncapsulateError> {
         match &self.outer {
-            Outer::V4(outer) if wrap_plain(packet, outer, None, None).is_some() => Ok(()),
+            Outer::V4(outer)
+                if wrap_plain(packet, &outer.flow_header(None), None, None).is_some() =>
+            {
+                Ok(())
+            }
             _ => self.wrap_any(packet, None, None),
         }
     }
@@ -194,37 +198,25 @@ impl Tunnel {
         identifications: &mut Identifications,
     ) -> Result<(), EncapsulateError> {
         if let Outer::V4(outer) = &self.outer {
-            let flow = Flow { source: SourceBits::of(hash), identifications };
-            if wrap_plain(packet, outer, Some(addresses), Some(flow)).is_some() {
+            let header = outer.flow_header(Some(hash));
+            if wrap_plain(packet, &header, Some(addresses), Some(identifications)).is_some() {
                 return Ok(());
             }
         }
         self.wrap_any(packet, Some(addresses), Some((hash, identifications)))
     }
 
-    /// As [`wrap_flow`](Self::wrap_flow), for a packet of IPv4 that the [fast path](Layout::is_fast_v4)
-    /// takes, as `layout` says: its headers have been checked, and are not checked again.
-    ///
-    /// Returns whether it was wrapped. Any other packet is as it was, and `wrap_flow` wraps it or says why
-    /// not: the fast path does not take it, the tunnel is one of IPv6, its TTL has expired, there is no
-    /// headroom, or it would be longer than `mtu_bytes`, outer header included.
+    /// The outer header of packets of the flow with this hash, with which the [fast path](FlowHeader::wrap_fast) wraps
+    /// them. `None` for a tunnel of IPv6.
     #[inline(always)]
-    pub fn wrap_fast_v4<P: PacketBuf>(
-        &self,
-        packet: &mut P,
-        layout: Layout,
-        mtu_bytes: u16,
-        addresses: &[u8; 12],
-        (source, identifications): (SourceBits, &mut Identifications),
-    ) -> bool {
-        let Outer::V4(outer) = &self.outer else { return false };
-        let flow = Some(Flow { source, identifications });
-        let addresses = Some(addresses);
-        layout.is_fast_v4() && wrap_checked(packet, outer, addresses, flow, mtu_bytes).is_some()
+    pub fn flow_header(&self, flow_hash: u32) -> Option<FlowHeader> {
+        match &self.outer {
+            Outer::V4(outer) => Some(outer.flow_header(Some(flow_hash))),
+            Outer::V6(_) => None,
+        }
     }
 
-    /// As [`wrap_fast_v4`](Self::wrap_fast_v4), for a packet of IPv6 that
-    /// [`Layout::is_fast_v6`] holds of, and a tunnel of IPv6.
+    /// As [`FlowHeader::wrap_fast`], for a packet of IPv6 that [`Layout::is_fast_v6`] holds of, and a tunnel of IPv6.
     #[inline(always)]
     pub fn wrap_fast_v6<P: PacketBuf>(
         &self,
@@ -258,11 +250,9 @@ impl Tunnel {
         }
         match &self.outer {
             Outer::V4(outer) => {
-                let flow = flow.map(|(hash, identifications)| Flow {
-                    source: SourceBits::of(hash),
-                    identifications,
-                });
-                place(packet, &inner, || outer.header(&inner, flow))?;
+                let (hash, identifications) = flow.unzip();
+                let header = outer.flow_header(hash);
+                place(packet, &inner, || header.header(&inner, identifications))?;
             }
             Outer::V6(outer) => {
                 let flow_hash = flow.map(|(hash, _)| hash);

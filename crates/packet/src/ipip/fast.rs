@@ -8,7 +8,7 @@ use crate::{
     PacketBuf, ethernet,
     ipip::{
         encapsulate::{Inner, start},
-        outer::{ETHERTYPE_BYTES, Flow, OuterV4, OuterV6},
+        outer::{ETHERTYPE_BYTES, FlowHeader, Identifications, OuterV6},
     },
     ipv4::{self, Ipv4Header},
     ipv6::{self, Ipv6Header},
@@ -20,9 +20,9 @@ use crate::{
 #[inline(always)]
 pub(super) fn wrap_plain<P: PacketBuf>(
     packet: &mut P,
-    outer: &OuterV4,
+    outer: &FlowHeader,
     addresses: Option<&[u8; 12]>,
-    flow: Option<Flow<'_>>,
+    identifications: Option<&mut Identifications>,
 ) -> Option<()> {
     /// All but the traffic class.
     const MASK: u32 = u32::from_le_bytes([0xff, 0xff, 0xff, 0]);
@@ -31,7 +31,10 @@ pub(super) fn wrap_plain<P: PacketBuf>(
     let is_plain = front.start() & MASK == start(0)
         && total_bytes >= ipv4::HEADER_BYTES
         && ethernet::HEADER_BYTES + total_bytes <= packet.len_bytes();
-    if is_plain { wrap_checked(packet, outer, addresses, flow, u16::MAX) } else { None }
+    if !is_plain {
+        return None;
+    }
+    wrap_checked(packet, outer, addresses, identifications, u16::MAX)
 }
 
 /// [`wrap_plain`] for a packet that is known to be plain, and to be wrapped where it is not longer than
@@ -39,9 +42,9 @@ pub(super) fn wrap_plain<P: PacketBuf>(
 #[inline(always)]
 pub(super) fn wrap_checked<P: PacketBuf>(
     packet: &mut P,
-    outer: &OuterV4,
+    outer: &FlowHeader,
     addresses: Option<&[u8; 12]>,
-    flow: Option<Flow<'_>>,
+    identifications: Option<&mut Identifications>,
     mtu_bytes: u16,
 ) -> Option<()> {
     const OUTER: usize = ethernet::HEADER_BYTES + ipv4::HEADER_BYTES;
@@ -65,7 +68,7 @@ pub(super) fn wrap_checked<P: PacketBuf>(
     let (ip, _) = Ipv4Header::mut_from_prefix(&mut bytes[OUTER..]).ok()?;
     let inner = Inner::of_v4(ip, ethernet::HEADER_BYTES);
     let inner = Inner { start, total_bytes: total_bytes - ipv4::HEADER_BYTES, ..inner };
-    let header = outer.header(&inner, flow);
+    let header = outer.header(&inner, identifications);
     ip.lower_ttl();
     bytes[..12].copy_from_slice(&addresses);
     bytes[12 + START..OUTER].copy_from_slice(&header[START..]);

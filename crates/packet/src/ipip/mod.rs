@@ -32,7 +32,7 @@ use std::net::IpAddr;
 pub use decapsulate::{Decapsulated, decapsulate};
 pub use encapsulate::{Tunnel, encapsulate};
 pub use limit::{EncapsulationLimit, encapsulation_limit};
-pub use outer::{Identifications, SourceBits};
+pub use outer::{FlowHeader, Identifications};
 
 use crate::{Malformed, NoRoom};
 

@@ -3,10 +3,12 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::{
+    PacketBuf,
     checksum::Sum,
+    classify::Layout,
     ethernet::ETHERTYPE_IPV6,
     ip::protocol,
-    ipip::{OUTER_TTL, encapsulate::Inner},
+    ipip::{OUTER_TTL, encapsulate::Inner, fast::wrap_checked},
     ipv4, ipv6,
 };
 
@@ -19,25 +21,6 @@ pub(super) const ETHERTYPE_BYTES: usize = 2;
 /// EtherType and header.
 pub(super) type HeaderV4 = [u8; ETHERTYPE_BYTES + ipv4::HEADER_BYTES];
 pub(super) type HeaderV6 = [u8; ETHERTYPE_BYTES + ipv6::HEADER_BYTES];
-
-/// What an outer IPv4 header takes from the flow of its packet and from its sender.
-pub(super) struct Flow<'a> {
-    pub source: SourceBits,
-    pub identifications: &'a mut Identifications,
-}
-
-/// What makes the sources of outer IPv4 headers differ by the flow, made of its hash: to be kept with a flow that has
-/// many packets.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct SourceBits(u32);
-
-impl SourceBits {
-    /// Those of flows with this hash.
-    #[inline(always)]
-    pub const fn of(flow_hash: u32) -> Self {
-        Self((spread(flow_hash) as u32).swap_bytes())
-    }
-}
 
 /// The identifications of a sender's outer IPv4 headers that do not forbid fragments.
 ///
@@ -97,9 +80,7 @@ impl OuterV4 {
     }
 
     pub(super) fn source(&self, flow_hash: u32) -> Ipv4Addr {
-        Ipv4Addr::from(
-            (self.addresses as u32 | self.host_of(SourceBits::of(flow_hash))).to_le_bytes(),
-        )
+        Ipv4Addr::from((self.addresses as u32 | self.host(flow_hash)).to_le_bytes())
     }
 
     pub(super) fn destination(&self) -> Ipv4Addr {
@@ -108,32 +89,55 @@ impl OuterV4 {
 
     /// The bits of the source that come from a flow's hash.
     #[inline(always)]
-    const fn host_of(&self, source: SourceBits) -> u32 {
-        source.0 & self.host_mask
+    const fn host(&self, flow_hash: u32) -> u32 {
+        (spread(flow_hash) as u32).swap_bytes() & self.host_mask
     }
 
-    /// The EtherType and the header of a packet, which has at most 65,515 bytes; of no flow where none is
-    /// given.
+    /// The header of packets of the flow with this hash; of no flow where none is given.
     #[inline(always)]
-    pub(super) fn header(&self, inner: &Inner, flow: Option<Flow<'_>>) -> HeaderV4 {
+    pub(super) fn flow_header(&self, flow_hash: Option<u32>) -> FlowHeader {
+        let host = flow_hash.map_or(0, |hash| self.host(hash));
+        let sum = self.sum + (host & 0xffff) + (host >> 16);
+        FlowHeader { sum, addresses: (self.addresses | u64::from(host)).to_le_bytes() }
+    }
+}
+
+/// The outer IPv4 header of a flow's packets, as far as it is the same for all of them: 12 bytes to be kept with a flow
+/// that has many. [`Tunnel::flow_header`](super::Tunnel::flow_header) makes it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct FlowHeader {
+    /// As that of [`OuterV4`], with the whole source, and below 2^18.
+    sum: u32,
+    /// Source and destination, as they lie in the header.
+    addresses: [u8; 8],
+}
+
+impl FlowHeader {
+    /// One that is never written: of no flow.
+    pub const UNSPECIFIED: Self = Self { sum: 0, addresses: [0; 8] };
+
+    /// The EtherType and the header of a packet, which has at most 65,515 bytes. Where fragments are not forbidden, its
+    /// identification is the next of the sender's, or else as [`Inner`] has it.
+    #[inline(always)]
+    pub(super) fn header(
+        &self,
+        inner: &Inner,
+        identifications: Option<&mut Identifications>,
+    ) -> HeaderV4 {
         let total = (inner.total_bytes + ipv4::HEADER_BYTES) as u16;
         let total = u32::from(total.swap_bytes());
         let protocol = u32::from(inner.protocol);
-        let host = flow.as_ref().map_or(0, |flow| self.host_of(flow.source));
         let mut sum = self.sum + (inner.start >> 16) + total;
         sum += (protocol << 8) - (u32::from(protocol::IPV4) << 8);
         let mut length = total;
         let mut ttl = u32::from_le_bytes([DONT_FRAGMENT, 0, OUTER_TTL, 0]) | protocol << 24;
         if !inner.dont_fragment {
-            let taken = flow.map_or(inner.identification, |flow| flow.identifications.take());
+            let taken = identifications.map_or(inner.identification, Identifications::take);
             let identification = u32::from(taken.swap_bytes());
             sum += identification + u32::from(!u16::from(DONT_FRAGMENT));
             length |= identification << 16;
             ttl &= !u32::from(DONT_FRAGMENT);
         }
-        // The carry comes in again at the other end.
-        let (sum, carry) = sum.overflowing_add(host);
-        let sum = sum + u32::from(carry);
         // Both halves added twice, so that the upper sum has the carry of the lower.
         let sum = sum.wrapping_add(sum.rotate_left(16)) >> 16;
 
@@ -142,8 +146,29 @@ impl OuterV4 {
         let middle = u64::from(length) | u64::from(ttl) << 32;
         bytes[4..12].copy_from_slice(&middle.to_le_bytes());
         bytes[12..14].copy_from_slice(&(!sum as u16).to_le_bytes());
-        bytes[14..].copy_from_slice(&(self.addresses | u64::from(host)).to_le_bytes());
+        bytes[14..].copy_from_slice(&self.addresses);
         bytes
+    }
+
+    /// Wraps the IP packet of a frame as [`Tunnel::wrap_flow`](super::Tunnel::wrap_flow) does for the flow: a packet of IPv4
+    /// that the [fast path](Layout::is_fast_v4) takes, as `layout` says. Its headers have been checked, and are not
+    /// checked again.
+    ///
+    /// Returns whether it was wrapped. Any other packet is as it was, and `wrap_flow` wraps it or returns why not: the fast
+    /// path does not take it, its TTL has expired, there is no headroom, or it would be longer than `mtu_bytes`, outer
+    /// header included.
+    #[inline(always)]
+    pub fn wrap_fast<P: PacketBuf>(
+        &self,
+        packet: &mut P,
+        layout: Layout,
+        mtu_bytes: u16,
+        addresses: &[u8; 12],
+        identifications: &mut Identifications,
+    ) -> bool {
+        let (addresses, identifications) = (Some(addresses), Some(identifications));
+        layout.is_fast_v4()
+            && wrap_checked(packet, self, addresses, identifications, mtu_bytes).is_some()
     }
 }
 

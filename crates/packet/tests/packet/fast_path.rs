@@ -5,7 +5,7 @@ use hotloop_packet::{
     build::{protocol, tcp, udp, unreachable},
     classify::{Layout, classify_packet},
     flow_key::FlowKey,
-    ipip::{Identifications, SourceBits, Tunnel},
+    ipip::{Identifications, Tunnel},
     ipv4::Ipv4View,
     memory::MemPacket,
     seed::Seed,
@@ -91,8 +91,9 @@ proptest! {
         let layout = classify_packet(&MemPacket::new(&frame), &SEED);
         let wrap = |packet: &mut MemPacket, mtu_bytes: usize| {
             let mut identifications = Identifications::new(identification, 3);
-            let flow = (SourceBits::of(flow_hash), &mut identifications);
-            tunnel.wrap_fast_v4(packet, layout, mtu_bytes as u16, &ADDRESSES, flow)
+            let header = tunnel.flow_header(flow_hash).unwrap();
+            let mtu_bytes = mtu_bytes as u16;
+            header.wrap_fast(packet, layout, mtu_bytes, &ADDRESSES, &mut identifications)
         };
         let total_bytes = short.len_bytes() - 14;
         let mut unchecked = MemPacket::new(&frame);
@@ -167,8 +168,9 @@ proptest! {
                 if is_v6 {
                     return tunnel.wrap_fast_v6(packet, layout, 1500, &ADDRESSES, 1);
                 }
-                let flow = (SourceBits::of(1), &mut identifications);
-                tunnel.wrap_fast_v4(packet, layout, 1500, &ADDRESSES, flow)
+                tunnel.flow_header(1).is_some_and(|header| {
+                    header.wrap_fast(packet, layout, 1500, &ADDRESSES, &mut identifications)
+                })
             };
             if !wrap(true) && !wrap(false) {
                 prop_assert_eq!(packet.data(), &bytes[..]);

@@ -7,7 +7,7 @@ use crate::services::{Found, Target, TargetId};
 use hotloop::packet::PacketBuf;
 use hotloop::packet::classify::Layout;
 use hotloop::packet::fragment::{self, FragmentError};
-use hotloop::packet::ipip::{EncapsulateError, SourceBits};
+use hotloop::packet::ipip::EncapsulateError;
 use hotloop::stage::{Carries, Counter};
 
 impl<P: PacketBuf + Carries> Worker<P> {
@@ -20,10 +20,10 @@ impl<P: PacketBuf + Carries> Worker<P> {
         hash: u32,
     ) {
         let Self { link, identifications, .. } = self;
-        let (mtu_bytes, flow) =
-            (turn.services.settings.mtu_bytes, (SourceBits::of(hash), identifications));
+        let mtu_bytes = turn.services.settings.mtu_bytes;
         if let Some(target) = turn.services.active(id)
-            && target.tunnel.wrap_fast_v4(&mut packet, layout, mtu_bytes, link, flow)
+            && let Some(header) = target.tunnel.flow_header(hash)
+            && header.wrap_fast(&mut packet, layout, mtu_bytes, link, identifications)
         {
             turn.counts.target(id).packets.add(1);
             return turn.send(packet, self.egresses.backends.route);

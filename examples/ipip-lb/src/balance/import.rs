@@ -3,7 +3,7 @@
 use super::Worker;
 use super::schedule::{ServicePair, is_exception};
 use crate::connection::Connection;
-use crate::connections::Place;
+use crate::connections::{Kept, Place};
 use crate::counts::WorkerCounts;
 use crate::services::{ServiceTable, TargetId};
 use crate::sync::{Existing, Record, Verdict, merge};
@@ -130,7 +130,8 @@ impl<P> Worker<P> {
         let Self { connections, schedule, .. } = self;
         let Err(vacancy) = connections.find(&record.key, now) else { return Imported::Stale };
         let on_removed = |left| schedule.connection_removed(left, counts);
-        let Some(place) = connections.insert((vacancy, hash), claim, now, on_removed) else {
+        let kept = Kept::without_header(hash);
+        let Some(place) = connections.insert((vacancy, kept), claim, now, on_removed) else {
             return Imported::Refused;
         };
         connections.set_remote(place, claim, left_ns(record));

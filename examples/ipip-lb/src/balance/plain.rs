@@ -5,7 +5,7 @@ use super::serve::FromClient;
 use super::{Turn, Worker, refusal};
 use crate::config::Scheduler;
 use crate::connection::Connection;
-use crate::connections::{Place, Vacancy};
+use crate::connections::{Kept, Place, Vacancy};
 use crate::counts::WorkerCounts;
 use crate::own_header::fast_flags;
 use crate::services::{Service, ServiceTable};
@@ -14,12 +14,11 @@ use hotloop::packet::PacketBuf;
 use hotloop::packet::classify::Layout;
 use hotloop::packet::flow_key::{FlowKey, FlowKeyV4};
 use hotloop::packet::ip::protocol;
-use hotloop::packet::ipip::SourceBits;
 use hotloop::stage::{Carries, Instant};
 
 impl<P: PacketBuf + Carries> Worker<P> {
     /// Encapsulates the packet at `index` of the burst, and enters its connection, where it is the first one of
-    /// it and its service chooses by the hash of the flow.
+    /// it and its service chooses by the hash of the flow. Connections [begin plainly](ServiceTable::begins_plainly).
     ///
     /// # Errors
     /// It is another packet, and is as it was. If its connection was found, it counts as seen now: this is its
@@ -36,9 +35,6 @@ impl<P: PacketBuf + Carries> Worker<P> {
         let Some(front) = packet.data().first_chunk() else { return Err(None) };
         let Some(key) = layout.fast_key_v4(front) else { return Err(None) };
         let flags = if key.protocol() == protocol::TCP { fast_flags(front) } else { 0 };
-        if !services.begins_plainly() {
-            return Err(None);
-        }
         let Some(service) = services.service_of_v4(&key) else { return Err(None) };
         if service.scheduler != Scheduler::Maglev {
             return Err(None);
@@ -50,22 +46,25 @@ impl<P: PacketBuf + Carries> Worker<P> {
         if refusal::of_addresses(services, client, destination).is_some() {
             return Err(None);
         }
-        let target = services.active(id).filter(|it| it.address() != client);
-        let Some(target) = target else { return Err(None) };
+        let Some(target) = services.active(id) else { return Err(None) };
         let vacancy = match self.connections.find_v4(key, index, now) {
             Ok(found) => return Err(Some(found)),
             Err(vacancy) => Vacancy::V4(vacancy),
         };
         let Self { link, identifications, .. } = self;
-        let (mtu_bytes, flow) =
-            (services.settings.mtu_bytes, (SourceBits::of(hash), identifications));
-        if !target.tunnel.wrap_fast_v4(packet, layout, mtu_bytes, link, flow) {
+        let mtu_bytes = services.settings.mtu_bytes;
+        let Some(header) = target.tunnel.flow_header(hash) else { return Err(None) };
+        if target.address() == client {
+            return Err(None);
+        }
+        if !header.wrap_fast(packet, layout, mtu_bytes, link, identifications) {
             return Err(None);
         }
         let target_counts = counts.target(id);
         target_counts.packets.add(1);
         let connection = Connection::new(id, key.protocol(), flags, now);
-        if self.place((services, counts), (vacancy, hash), connection, now).is_some() {
+        let kept = Kept::new(hash, services.targets_serial(), header);
+        if self.place((services, counts), (vacancy, kept), connection, now).is_some() {
             self.schedule.connection_added(id, target_counts);
         }
         Ok(())

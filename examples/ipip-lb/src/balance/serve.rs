@@ -7,7 +7,7 @@ use super::{BalanceDrop, Turn, Worker, refusal};
 use crate::arrival::hash;
 use crate::config::Scheduler;
 use crate::connection::{Connection, State, is_syn};
-use crate::connections::{Place, Vacancy};
+use crate::connections::{Kept, Place, Vacancy};
 use crate::counts::WorkerCounts;
 use crate::own_header::OwnHeader;
 use crate::services::{Found, Service, ServiceTable, TargetId};
@@ -171,7 +171,8 @@ impl<P: PacketBuf + Carries> Worker<P> {
         let consistent = self.schedule.consistent(services, service, client, hash, now)?;
         // Entered before the scheduler chooses: its turn must not be spent on what finds no room.
         let mut connection = Connection::new(consistent, packet.key.protocol(), packet.flags, now);
-        let made = self.place((services, turn.counts), (vacancy, hash), connection, now);
+        let kept = Kept::without_header(hash);
+        let made = self.place((services, turn.counts), (vacancy, kept), connection, now);
         let Some(place) = made else {
             return Ok(consistent);
         };
@@ -200,7 +201,7 @@ impl<P: PacketBuf + Carries> Worker<P> {
     pub(super) fn place(
         &mut self,
         (services, counts): (&ServiceTable, &WorkerCounts),
-        vacancy: (Vacancy, u32),
+        vacancy: (Vacancy, Kept),
         connection: Connection,
         now: Instant,
     ) -> Option<Place> {

@@ -32,14 +32,9 @@ impl<K: Key + Into<FlowKey>, H: Copy> Family<K, H> {
     /// The connection of a key. One that an earlier packet of the burst began may be left to
     /// [`Connections::find`](super::Connections::find).
     #[inline(always)]
-    pub(super) fn found(
-        &mut self,
-        key: &K,
-        index: usize,
-        now: Instant,
-    ) -> Option<&(Connection, H)> {
+    pub(super) fn found(&mut self, key: &K, index: usize, now: Instant) -> Option<&Connection> {
         let found = self.table.find(key, self.hints.at(index), now.as_ns());
-        found.map(|(_, connection)| connection)
+        found.map(|(_, (connection, _))| connection)
     }
 
     #[inline(always)]
@@ -52,9 +47,19 @@ impl<K: Key + Into<FlowKey>, H: Copy> Family<K, H> {
         self.table.peek(key, now.as_ns()).map(|handle| self.table[handle].0)
     }
 
-    pub(super) fn set(&mut self, handle: Handle, connection: Connection) {
+    /// Changes a connection. `on_moved` gets what is kept with it where it has another target now.
+    pub(super) fn set(
+        &mut self,
+        handle: Handle,
+        connection: Connection,
+        on_moved: impl FnOnce(&mut H),
+    ) {
         self.table.set_class(handle, class(&connection));
-        self.table[handle].0 = connection;
+        let (before, kept) = &mut self.table[handle];
+        if before.target != connection.target {
+            on_moved(kept);
+        }
+        *before = connection;
     }
 
     #[inline(always)]

@@ -1,6 +1,6 @@
 //! What the nodes of a cluster need of a worker's connections.
 
-use super::{Connections, Journal, Place, Walk};
+use super::{Connections, Journal, Kept, Place, Walk};
 use crate::connection::Connection;
 use hotloop::flow::Cursor;
 use hotloop::packet::flow_key::FlowKey;
@@ -82,11 +82,11 @@ impl Connections {
         let silent_ns = self.idle_ns(&connection).saturating_sub(left_ns);
         match place {
             Place::V4(handle) => {
-                self.v4.set(handle, connection);
+                self.v4.set(handle, connection, Kept::forget_header);
                 self.v4.table.set_silent_ns(handle, silent_ns);
             }
             Place::V6(handle) => {
-                self.v6.set(handle, connection);
+                self.v6.set(handle, connection, |()| ());
                 self.v6.table.set_silent_ns(handle, silent_ns);
             }
         }
@@ -101,7 +101,7 @@ impl Connections {
     }
 
     /// Visits the connections in the next `budget` places, with the nanoseconds for which they had no packet. It may change
-    /// them but for their states, and says where to go on, or none at the end. Those that come, go or move meanwhile may
+    /// them but for their states and targets, and says where to go on, or none at the end. Those that come, go or move meanwhile may
     /// be missed or met twice.
     pub fn walk(
         &mut self,

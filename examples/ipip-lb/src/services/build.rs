@@ -237,6 +237,7 @@ impl Builder {
         let mut table = ServiceTable {
             serial: super::next_serial(),
             digest: 0,
+            targets_serial: super::next_serial(),
             rules: Rules::new(&config.services),
             has_limits: source_limit.is_some() || services.iter().any(|it| it.limit.is_some()),
             other: None,

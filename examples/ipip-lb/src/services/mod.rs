@@ -43,6 +43,8 @@ pub struct ServiceTable {
     serial: u64,
     /// See [`digest`](Self::digest).
     digest: u64,
+    /// See [`targets_serial`](Self::targets_serial).
+    targets_serial: u64,
     rules: Rules,
     /// In the order of the configuration.
     services: Vec<Service>,
@@ -180,14 +182,8 @@ pub enum Found<'a> {
     Flushed,
 }
 
-/// The target among all slots of a table, if it is a backend of its service.
-#[inline(always)]
-pub(crate) fn active(slots: &[Target], id: TargetId) -> Option<&Target> {
-    slots.get(id.slot()).filter(|target| target.generation == id.generation)
-}
-
-/// The number of the next table.
-static NEXT_SERIAL: AtomicU64 = AtomicU64::new(0);
+/// The next serial of tables, and of their targets.
+static NEXT_SERIAL: AtomicU64 = AtomicU64::new(ServiceTable::NO_TARGETS + 1);
 
 fn next_serial() -> u64 {
     NEXT_SERIAL.fetch_add(1, Relaxed)
@@ -200,6 +196,17 @@ impl ServiceTable {
     pub const fn serial(&self) -> u64 {
         self.serial
     }
+
+    /// Which set of targets it has, of all that this process has made. Tables with the same one have the same targets in the
+    /// same slots, with the same tunnels: they differ at most in what decides where new connections go.
+    #[inline(always)]
+    #[must_use]
+    pub const fn targets_serial(&self) -> u64 {
+        self.targets_serial
+    }
+
+    /// The [serial](Self::targets_serial) of no set of targets.
+    pub const NO_TARGETS: u64 = 0;
 
     /// A digest of what decides where new connections go: the services, and the backends and weights that are in use. Nodes
     /// with the same choose alike.
@@ -357,7 +364,7 @@ impl ServiceTable {
     #[inline(always)]
     #[must_use]
     pub fn active(&self, id: TargetId) -> Option<&Target> {
-        active(&self.targets, id)
+        self.targets.get(id.slot()).filter(|target| target.generation == id.generation)
     }
 
     /// Whether a target is the backend with this address.

@@ -130,6 +130,15 @@ impl Lb {
         }
     }
 
+    /// As [`reload`](Self::reload), by a refresh of the services: the standing has changed in health or weights alone.
+    pub fn refresh(&mut self) {
+        let maglevs = self.builder.maglevs();
+        let next = self.services().refreshed(&self.config, &self.standing, maglevs);
+        self.publisher.publish(Arc::new(next.expect("something has changed")));
+        self.tick();
+        assert!(self.publisher.collect());
+    }
+
     /// What [`reload`](Self::reload) would go over to.
     pub fn built(&self) -> Arc<ServiceTable> {
         Arc::new(self.builder.clone().build(&self.config, &self.standing).unwrap())

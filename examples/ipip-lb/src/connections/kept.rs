@@ -1,0 +1,77 @@
+//! What is kept with a connection of IPv4 for its packets.
+
+use crate::connection::Connection;
+use crate::services::{ServiceTable, TargetId};
+use hotloop::packet::flow_key::FlowKeyV4;
+use hotloop::packet::ipip::FlowHeader;
+
+/// The outer header of a connection's packets, which is kept with the connection. They are wrapped without a look at their
+/// target until a service table has other targets, so it matters little how many targets there are.
+///
+/// Invariant: in service tables with the targets of `targets_serial`, unless it is marked as headerless, the connection's
+/// target is active, and `header` is its tunnel's for this flow.
+#[derive(Clone, Copy, Debug)]
+pub struct Kept {
+    targets_serial: u64,
+    header: FlowHeader,
+    flow_hash: u32,
+}
+
+/// In `targets_serial`: the target has been looked at and has no header. It is not active, or its tunnel is one of IPv6.
+const HEADERLESS: u64 = 1 << 63;
+
+// With it, an entry takes one cache line.
+const _: () = assert!(size_of::<(FlowKeyV4, Connection, Kept)>() + 8 <= 64);
+
+impl Kept {
+    /// Without a header: the next packet of the flow with this hash finds its target.
+    #[inline(always)]
+    #[must_use]
+    pub const fn without_header(flow_hash: u32) -> Self {
+        let targets_serial = ServiceTable::NO_TARGETS;
+        Self { targets_serial, header: FlowHeader::UNSPECIFIED, flow_hash }
+    }
+
+    /// With the header of a target that is active in the service tables with [these targets](ServiceTable::targets_serial).
+    #[inline(always)]
+    #[must_use]
+    pub const fn new(flow_hash: u32, targets_serial: u64, header: FlowHeader) -> Self {
+        Self { targets_serial, header, flow_hash }
+    }
+
+    /// The header, if it is good in a service table with [these targets](ServiceTable::targets_serial).
+    #[inline(always)]
+    #[must_use]
+    pub fn header(&self, targets_serial: u64) -> Option<&FlowHeader> {
+        (self.targets_serial == targets_serial).then_some(&self.header)
+    }
+
+    /// Whether the target was not looked at in a service table with [these targets](ServiceTable::targets_serial).
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_new_to(&self, targets_serial: u64) -> bool {
+        self.targets_serial | HEADERLESS != targets_serial | HEADERLESS
+    }
+
+    /// Looks at the connection's target in this service table.
+    pub fn renew(&mut self, services: &ServiceTable, target: TargetId) {
+        let (flow_hash, targets_serial) = (self.flow_hash, services.targets_serial());
+        let target = services.active(target);
+        *self = match target.and_then(|target| target.tunnel.flow_header(flow_hash)) {
+            Some(header) => Self::new(flow_hash, targets_serial, header),
+            None => Self { targets_serial: targets_serial | HEADERLESS, ..*self },
+        };
+    }
+
+    /// The connection has another target.
+    pub const fn forget_header(&mut self) {
+        self.targets_serial = ServiceTable::NO_TARGETS;
+    }
+
+    /// The hash of the connection's flow.
+    #[inline(always)]
+    #[must_use]
+    pub const fn flow_hash(&self) -> u32 {
+        self.flow_hash
+    }
+}
