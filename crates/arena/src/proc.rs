@@ -1,6 +1,7 @@
 //! What the kernel tells of a region, from `/proc` and `/sys`.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 
 /// What `smaps` says of one mapping.
@@ -27,12 +28,24 @@ pub(crate) struct Nodes {
 
 /// What `/proc/self/smaps` says of the mapping that starts at `addr`.
 pub(crate) fn smap(addr: usize) -> Option<Smap> {
-    parse_smaps(&read("/proc/self/smaps")?, addr)
+    parse_smaps(lines("/proc/self/smaps")?, addr)
 }
 
 /// Where the pages of the mapping that starts at `addr` lie.
 pub(crate) fn nodes(addr: usize) -> Option<Nodes> {
-    parse_numa_maps(&read("/proc/self/numa_maps")?, addr)
+    // Where there is one node, there is nothing to look for.
+    if let Ok(node) = nodes_online().parse() {
+        return Some(Nodes { node, off_node_bytes: 0 });
+    }
+    parse_numa_maps(lines("/proc/self/numa_maps")?, addr)
+}
+
+/// The lines of a file with a part for each mapping, read a few at a time: for each part the kernel looks at every page, and
+/// those after the part that is looked for are left unread.
+fn lines(path: &str) -> Option<impl Iterator<Item = String>> {
+    const STEP_BYTES: usize = 1024;
+    let file = if cfg!(miri) { None } else { File::open(path).ok() }?;
+    Some(BufReader::with_capacity(STEP_BYTES, file).lines().map_while(Result::ok))
 }
 
 /// The NUMA nodes that are online, as the kernel lists them (`0-1`).
@@ -59,10 +72,9 @@ pub(crate) fn is_listed(node: u32, list: &str) -> bool {
     })
 }
 
-fn parse_smaps(text: &str, addr: usize) -> Option<Smap> {
+fn parse_smaps(mut lines: impl Iterator<Item = String>, addr: usize) -> Option<Smap> {
     let start = format!("{addr:x}-");
-    let mut lines = text.lines().skip_while(|line| !line.starts_with(&start));
-    lines.next()?;
+    lines.find(|line| line.starts_with(&start))?;
     let mut page_bytes = None;
     let (mut small_bytes, mut transparent_bytes, mut reserved_bytes) = (0, 0, 0);
     let mut is_locked = false;
@@ -99,9 +111,9 @@ pub(crate) fn kib(text: &str) -> Option<usize> {
     text.trim().strip_suffix("kB")?.trim_end().parse::<usize>().ok()?.checked_mul(1024)
 }
 
-fn parse_numa_maps(text: &str, addr: usize) -> Option<Nodes> {
+fn parse_numa_maps(mut lines: impl Iterator<Item = String>, addr: usize) -> Option<Nodes> {
     let start = format!("{addr:x} ");
-    let line = text.lines().find(|line| line.starts_with(&start))?;
+    let line = lines.find(|line| line.starts_with(&start))?;
     let page_kib = line.split(' ').find_map(|field| field.strip_prefix("kernelpagesize_kB="))?;
     let page_bytes = page_kib.parse::<usize>().ok()?.checked_mul(1024)?;
     let counts = line.split(' ').filter_map(|field| {
@@ -146,10 +158,14 @@ Private_Hugetlb:    2048 kB
 VmFlags: rd wr mr mw me de ht
 ";
 
+    fn lines_of(text: &str) -> impl Iterator<Item = String> {
+        text.lines().map(str::to_owned)
+    }
+
     #[test]
     fn each_mapping_is_read_alone() {
         let found = |addr| {
-            parse_smaps(SMAPS, addr).map(|map| {
+            parse_smaps(lines_of(SMAPS), addr).map(|map| {
                 let bytes = [map.resident_bytes, map.huge_bytes, map.locked_bytes];
                 (map.page_bytes, bytes.map(|bytes| bytes >> 10))
             })
@@ -163,8 +179,9 @@ VmFlags: rd wr mr mw me de ht
 
     #[test]
     fn what_is_no_smaps_is_nothing() {
-        assert_eq!(parse_smaps("", 4096), None);
-        assert_eq!(parse_smaps("1000-2000 rw-p\nKernelPageSize: many kB\n", 4096), None);
+        assert_eq!(parse_smaps(lines_of(""), 4096), None);
+        let smaps = lines_of("1000-2000 rw-p\nKernelPageSize: many kB\n");
+        assert_eq!(parse_smaps(smaps, 4096), None);
     }
 
     #[test]
@@ -173,8 +190,9 @@ VmFlags: rd wr mr mw me de ht
                     2000 prefer:1 anon=9 dirty=9 N0=9 kernelpagesize_kB=2048\n\
                     3000 default\n\
                     4000 default kernelpagesize_kB=4\n";
-        let nodes = [0x1000, 0x2000, 0x3000, 0x4000, 0x5000]
-            .map(|addr| parse_numa_maps(maps, addr).map(|map| (map.node, map.off_node_bytes)));
+        let nodes = [0x1000, 0x2000, 0x3000, 0x4000, 0x5000].map(|addr| {
+            parse_numa_maps(lines_of(maps), addr).map(|map| (map.node, map.off_node_bytes))
+        });
         assert_eq!(nodes, [Some((1, 4096)), Some((0, 0)), None, None, None]);
     }
 
