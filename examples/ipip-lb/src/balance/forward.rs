@@ -245,6 +245,7 @@ impl<P: PacketBuf + Carries> Balance<P> {
                 return Ok(Routed { packet, route });
             }
             if !begins_plainly {
+                state.connections.prefetch_new(index + 1);
                 return Err(((packet, layout), None));
             }
             match state.begin((services, counts), (&mut packet, layout), index, now) {
