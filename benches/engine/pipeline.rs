@@ -37,8 +37,8 @@ const WINDOW: Duration = Duration::from_millis(150);
 /// flight take up more of the cache.
 const RING_CAPACITY: u32 = 1_023;
 
-/// The limits that size the pool of the loops in C: a full ring and four bursts, about as many packets in flight as in
-/// the engine.
+/// Limits for the loops in C. Their pool has mbufs for a full ring and four bursts, about as many as the engine has in
+/// flight.
 const LIMITS: Limits = Limits {
     in_flight_max: RING_CAPACITY as usize + 4 * BURST_CAPACITY,
     thread_count: 2,

@@ -33,15 +33,15 @@ pub(crate) fn smap(addr: usize) -> Option<Smap> {
 
 /// Where the pages of the mapping that starts at `addr` lie.
 pub(crate) fn nodes(addr: usize) -> Option<Nodes> {
-    // Where there is one node, there is nothing to look for.
+    // The only node has all pages.
     if let Ok(node) = nodes_online().parse() {
         return Some(Nodes { node, off_node_bytes: 0 });
     }
     parse_numa_maps(lines("/proc/self/numa_maps")?, addr)
 }
 
-/// The lines of a file with a part for each mapping, read a few at a time: for each part the kernel looks at every page, and
-/// those after the part that is looked for are left unread.
+/// The lines of a file that describes one mapping after another, read a few at a time. To describe a mapping, the kernel
+/// walks all of its pages: a caller that stops at the right one spares it the rest.
 fn lines(path: &str) -> Option<impl Iterator<Item = String>> {
     const STEP_BYTES: usize = 1024;
     let file = if cfg!(miri) { None } else { File::open(path).ok() }?;

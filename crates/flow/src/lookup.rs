@@ -52,7 +52,7 @@ impl Default for Hints {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hint {
     place: u64,
-    /// That of a key which comes later in the burst, the entry of which is wanted next.
+    /// The place of a later key in the burst, to prefetch its entry.
     ahead: u64,
 }
 

@@ -155,8 +155,7 @@ impl<K: Key, V> Table<K, V> {
     }
 }
 
-/// The first slot from `start` on that is occupied, of all these groups. For tables of any kind, so that a debug build has it
-/// as quick as this crate is compiled there.
+/// The first occupied slot at or after `start`. It is not generic, so a debug build can optimise it with this crate.
 fn next_occupied(control: &[Group], start: usize) -> Option<usize> {
     let (mut group, slot) = (start / GROUP_SLOTS, start % GROUP_SLOTS);
     let mut occupied = Native::occupied(control.get(group)?).range(slot, GROUP_SLOTS);

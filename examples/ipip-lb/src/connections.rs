@@ -32,9 +32,9 @@ const AGE_BUDGET: usize = 15;
 /// A worker's connection tables, one for each IP version: keys are directed from client to VIP.
 #[derive(Debug)]
 pub struct Connections {
-    /// Each with the outer header of its packets, which are wrapped without a look at their target.
+    /// Each keeps the outer header of its packets.
     v4: Family<FlowKeyV4, Kept>,
-    /// Without: entries would take two cache lines.
+    /// These keep none, since an entry would take two cache lines.
     v6: Family<FlowKeyV6, ()>,
     /// Those of the packets of IPv4 that the fast path takes, by place in the burst that hints were made for.
     keys: [FlowKeyV4; BURST_KEYS_MAX],
@@ -299,7 +299,7 @@ impl Connections {
         }
     }
 
-    /// Looks at a connection's target, and keeps the outer header of its packets: of the connection of a packet that the
+    /// Renews the header that a connection keeps. `frame` is one of its packets, which the
     /// [fast path](Layout::is_fast_v4) takes.
     #[cold]
     #[inline(never)]

@@ -16,7 +16,7 @@ fn tunnel(lb: &mut Lb, flags: u8) -> (IpAddr, IpAddr) {
 /// Begins a connection, which keeps a header when this returns: its tunnel.
 fn begin(lb: &mut Lb) -> (IpAddr, IpAddr) {
     let ends = tunnel(lb, SYN);
-    // By the first of these it is established, by the second it changes no more.
+    // The first ACK establishes it. Those that follow change nothing and take the fast path.
     for _ in 0..3 {
         assert_eq!(tunnel(lb, ACK), ends);
     }

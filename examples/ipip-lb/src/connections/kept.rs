@@ -1,12 +1,12 @@
-//! What is kept with a connection of IPv4 for its packets.
+//! The outer header that each IPv4 connection keeps for its packets.
 
 use crate::connection::Connection;
 use crate::services::{ServiceTable, TargetId};
 use hotloop::packet::flow_key::FlowKeyV4;
 use hotloop::packet::ipip::FlowHeader;
 
-/// The outer header of a connection's packets, which is kept with the connection. They are wrapped without a look at their
-/// target until a service table has other targets, so it matters little how many targets there are.
+/// The outer header of a connection's packets. With it, they are wrapped without reading their target until the service
+/// table has other targets, so the number of targets matters little.
 ///
 /// Invariant: in service tables with the targets of `targets_serial`, unless it is marked as headerless, the connection's
 /// target is active, and `header` is its tunnel's for this flow.
@@ -24,7 +24,7 @@ const HEADERLESS: u64 = 1 << 63;
 const _: () = assert!(size_of::<(FlowKeyV4, Connection, Kept)>() + 8 <= 64);
 
 impl Kept {
-    /// Without a header: the next packet of the flow with this hash finds its target.
+    /// No header yet: the next packet of the flow with this hash looks the target up.
     #[inline(always)]
     #[must_use]
     pub const fn without_header(flow_hash: u32) -> Self {
@@ -46,14 +46,14 @@ impl Kept {
         (self.targets_serial == targets_serial).then_some(&self.header)
     }
 
-    /// Whether the target was not looked at in a service table with [these targets](ServiceTable::targets_serial).
+    /// Whether [`renew`](Self::renew) has not been called since there are [these targets](ServiceTable::targets_serial).
     #[inline(always)]
     #[must_use]
     pub const fn is_new_to(&self, targets_serial: u64) -> bool {
         self.targets_serial | HEADERLESS != targets_serial | HEADERLESS
     }
 
-    /// Looks at the connection's target in this service table.
+    /// Takes the header from the connection's target, if it has one.
     pub fn renew(&mut self, services: &ServiceTable, target: TargetId) {
         let (flow_hash, targets_serial) = (self.flow_hash, services.targets_serial());
         let target = services.active(target);
@@ -63,7 +63,7 @@ impl Kept {
         };
     }
 
-    /// The connection has another target.
+    /// Drops the header, because the connection has another target.
     pub const fn forget_header(&mut self) {
         self.targets_serial = ServiceTable::NO_TARGETS;
     }

@@ -100,9 +100,9 @@ impl Connections {
         }
     }
 
-    /// Visits the connections in the next `budget` places, with the nanoseconds for which they had no packet. It may change
-    /// them but for their states and targets, and says where to go on, or none at the end. Those that come, go or move meanwhile may
-    /// be missed or met twice.
+    /// Visits the connections in the next `budget` places, with the nanoseconds since their last packets. `visit` may change
+    /// them, except for their states and targets. Returns where to go on, or `None` at the end. Connections that come, go or
+    /// move meanwhile may be missed or visited twice.
     pub fn walk(
         &mut self,
         (walk, budget): (Walk, usize),

@@ -197,8 +197,8 @@ impl ServiceTable {
         self.serial
     }
 
-    /// Which set of targets it has, of all that this process has made. Tables with the same one have the same targets in the
-    /// same slots, with the same tunnels: they differ at most in what decides where new connections go.
+    /// The serial of its set of targets. Tables with the same one have the same targets in the same slots, with the same
+    /// tunnels. They may differ in weights, health, blocks and the [other](Self::other) table.
     #[inline(always)]
     #[must_use]
     pub const fn targets_serial(&self) -> u64 {
