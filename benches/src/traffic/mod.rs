@@ -141,7 +141,7 @@ impl Source for Generator {
         let mut next = dial.next.load(Relaxed);
         let left = if is_random { room } else { end.saturating_sub(next) as usize };
         let first = burst.len();
-        let count = home.pop_burst(room.min(left), |buffer| burst.push(buffer));
+        let count = home.pop_into(room.min(left), burst);
         let buffers = &mut burst.as_mut_slice()[first..];
         if is_random {
             buffers.iter_mut().for_each(|it| writer.write(it, random.below(end), flags));
@@ -163,8 +163,7 @@ impl Sink for Collector {
 
     #[inline]
     fn send(&mut self, burst: &mut Burst<Buffer>) -> usize {
-        let count = burst.len();
-        self.home.push_burst(count, || burst.pop().expect("as many as there are"))
+        self.home.push_from(burst)
     }
 }
 

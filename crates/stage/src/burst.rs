@@ -307,8 +307,7 @@ unsafe impl<T> MoveOut for Burst<T> {
 
     #[inline(always)]
     unsafe fn forget_front(&mut self, count: usize) {
-        // By contract no more than there are: `front <= end` still holds.
-        self.front += count;
+        Self::forget_front(self, count);
     }
 }
 
