@@ -73,9 +73,8 @@
 //! are [`Table::hint_burst`], and leave [`Hints`]; the third is [`Table::find`], which reads the entry that
 //! the hint for its key says, and where that is another key's searches anew, unless the hint says that there
 //! is none. Each search also asks for the entry of a later key once more, as processors may drop some of many
-//! prefetches in a row. In tables whose
-//! entries fit a second-level cache (1 MiB), that isn't worth its while: there `hint_burst` does
-//! nothing, and `find` does it all.
+//! prefetches in a row. In tables whose entries fit a second-level cache (1 MiB), a key is hashed and its tag compared
+//! in one step.
 //!
 //! # Sizes
 //!
@@ -134,7 +133,7 @@ pub use clock::STEP_NS;
 pub use config::{CLASS_COUNT, Class, Classes, Config, FlowError, Full, Refused};
 pub use group::Backend;
 pub use key::{HashSeed, Key, hash_words};
-pub use lookup::{Hint, Hinted, Hints, Unhinted, Vacancy};
+pub use lookup::{Hint, Hints, SeenAt, Vacancy};
 pub use place::LINES_MAX;
 pub use prefetch::{prefetch_at, prefetch_line};
 pub use stats::Stats;

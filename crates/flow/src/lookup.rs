@@ -1,5 +1,7 @@
 //! Finding flows, those of a burst after their memory was asked for.
 
+use std::hint;
+
 use crate::clock::IdleTimeouts;
 use crate::entry::{Entry, Generation};
 #[cfg(target_arch = "x86_64")]
@@ -75,15 +77,9 @@ impl Hint {
     }
 }
 
-/// That a table makes no hints, and the time of a burst. See [`Table::hinted`].
+/// The time of a burst, which a table has taken notice of. See [`Table::seen_at`].
 #[derive(Clone, Copy, Debug)]
-pub struct Unhinted {
-    step: u32,
-}
-
-/// That a table makes hints, and the time of a burst. See [`Table::hinted`].
-#[derive(Clone, Copy, Debug)]
-pub struct Hinted {
+pub struct SeenAt {
     step: u32,
 }
 
@@ -122,20 +118,18 @@ impl<K: Key, V> Table<K, V> {
     /// becomes the hint for the `i`-th key. Takes keys, or options of keys where not every packet has
     /// one, whose hints say nothing. Keys beyond [`BURST_KEYS_MAX`] get no hints.
     ///
-    /// The processor fetches the memory of many flows at once instead of waiting for each. In a table
-    /// whose entries stay in the second-level cache, that takes longer than it gains: there
-    /// this does nothing, takes no key from `keys`, and returns false.
+    /// The processor fetches the memory of many flows at once instead of waiting for each.
     #[inline]
-    pub fn hint_burst<I>(&self, keys: I, hints: &mut Hints) -> bool
+    pub fn hint_burst<I>(&self, keys: I, hints: &mut Hints)
     where
         I: IntoIterator,
         I::Item: Into<Option<K>>,
     {
-        if !self.uses_hints {
-            return false;
-        }
         let view = self.store.view();
-        let count = hash_all(view, keys, hints);
+        let count = hash_all(view, keys, hints, self.is_cached);
+        if self.is_cached {
+            return;
+        }
         match self.backend {
             #[cfg(target_arch = "x86_64")]
             Backend::Avx2 => {
@@ -144,7 +138,6 @@ impl<K: Key, V> Table<K, V> {
             }
             backend => by_backend!(backend, L => hint(view, count, hints, L::tagged)),
         }
-        true
     }
 
     /// The flow of `key`, which was seen now: its handle, for a change without a second search, and its value. `hint` is
@@ -159,54 +152,27 @@ impl<K: Key, V> Table<K, V> {
     #[inline(always)]
     pub fn find(&mut self, key: &K, hint: Hint, now: impl Into<u64>) -> Option<(Handle, &V)> {
         let now = self.clock.advance(now.into());
-        if self.uses_hints { self.find_by(key, hint, now) } else { self.find_quick(key, now) }
+        self.find_by(key, hint, now)
     }
 
-    /// That [`hint_burst`](Self::hint_burst) makes hints, and the time, which is good for a burst: callers of
-    /// [`find_hinted`](Self::find_hinted) ask once for all its packets.
-    ///
-    /// # Errors
-    /// It makes none, as the table's entries stay in the second-level cache: [`find_unhinted`](Self::find_unhinted)
-    /// takes this.
+    /// Takes notice of the time of a burst: [`find_seen_at`](Self::find_seen_at) takes it for each of its packets.
     #[inline(always)]
-    pub fn hinted(&mut self, now: impl Into<u64>) -> Result<Hinted, Unhinted> {
-        let step = self.clock.advance(now.into());
-        if self.uses_hints { Ok(Hinted { step }) } else { Err(Unhinted { step }) }
+    pub fn seen_at(&mut self, now: impl Into<u64>) -> SeenAt {
+        SeenAt { step: self.clock.advance(now.into()) }
     }
 
-    /// As [`find`](Self::find), at the time of `hinted`, the latest of this table.
+    /// As [`find`](Self::find), at the latest time of this table.
     #[inline(always)]
-    pub fn find_hinted(&mut self, key: &K, hint: Hint, hinted: Hinted) -> Option<(Handle, &V)> {
-        debug_assert_eq!(hinted.step, self.clock.peek(0), "the latest of this table");
-        self.find_by(key, hint, hinted.step)
-    }
-
-    /// As [`find`](Self::find) without a hint, at the time of `unhinted`, the latest of this table.
-    #[inline(always)]
-    pub fn find_unhinted(&mut self, key: &K, unhinted: Unhinted) -> Option<(Handle, &V)> {
-        debug_assert_eq!(unhinted.step, self.clock.peek(0), "the latest of this table");
-        self.find_quick(key, unhinted.step)
+    pub fn find_seen_at(&mut self, key: &K, hint: Hint, seen_at: SeenAt) -> Option<(Handle, &V)> {
+        debug_assert_eq!(seen_at.step, self.clock.peek(0), "the latest of this table");
+        self.find_by(key, hint, seen_at.step)
     }
 
     /// The value that a hint leads to: most likely that of its key, maybe another one. It does not count
-    /// as seen. For prefetching what values refer to, before [`find`](Self::find) reads them. `None`
-    /// where [`hint_burst`](Self::hint_burst) does nothing.
+    /// as seen. For prefetching what values refer to, before [`find`](Self::find) reads them.
     #[inline(always)]
     pub fn likely_value(&self, hint: Hint) -> Option<&V> {
-        let entry = self.store.view().entry_if_any(hint.place as usize)?;
-        if self.uses_hints { entry.value() } else { None }
-    }
-
-    /// With the instructions of this kind of processor. Where the flow has the first matching tag, without a call.
-    #[inline(always)]
-    fn find_quick(&self, key: &K, now: u32) -> Option<(Handle, &V)> {
-        let view = self.store.view();
-        let hash = view.hash(key);
-        match view.first_match::<Native>(hash) {
-            Ok((slot, entry)) if entry.key() == Some(key) => self.seen_flow(slot, entry, now),
-            Err(false) => None,
-            _ => self.find_anywhere(*key, now),
-        }
+        self.store.view().entry_if_any(hint.place as usize)?.value()
     }
 
     #[inline(always)]
@@ -260,20 +226,43 @@ pub(crate) fn see<K: Copy, V>(
     Some(())
 }
 
-/// Hashes the keys of a burst, and prefetches their control groups. Returns how many there are.
+/// In place of a slot: the flow may be in its second group. No table has so many slots, and a hash that means that the
+/// flow is absent is larger.
+const ELSEWHERE: u64 = u32::MAX as u64;
+
+/// Hashes the keys of a burst, and returns how many there are. Prefetches their control groups, or where `is_cached`,
+/// looks for their tags at once.
 #[inline(always)]
-fn hash_all<K: Key, V, I>(view: View<'_, K, V>, keys: I, Hints(places): &mut Hints) -> usize
+fn hash_all<K: Key, V, I>(
+    view: View<'_, K, V>,
+    keys: I,
+    Hints(places): &mut Hints,
+    is_cached: bool,
+) -> usize
 where
     I: IntoIterator,
     I::Item: Into<Option<K>>,
 {
     let mut count = 0;
+    // One loop for both cases, so that the iterator is inlined.
     for (place, key) in places[..BURST_KEYS_MAX].iter_mut().zip(keys) {
         let hash = key.into().map_or(Hash::NONE, |key| view.hash(&key));
-        view.prefetch_group(view.first(hash));
-        *place = hash.0;
+        *place = if is_cached {
+            match view.first_match::<Native>(hash) {
+                Ok(slot) => slot as u64,
+                Err(is_elsewhere) => {
+                    // A branch: to choose among three values without one would cost each key six instructions.
+                    hint::cold_path();
+                    if is_elsewhere { ELSEWHERE } else { hash.0 }
+                }
+            }
+        } else {
+            view.prefetch_group(view.first(hash));
+            hash.0
+        };
         count += 1;
     }
+    places[count..count + AHEAD].fill(0);
     count
 }
 
@@ -327,7 +316,6 @@ fn hint<K: Key, V>(
             places[index] = slot as u64;
         }
     }
-    places[count..count + AHEAD].fill(0);
 }
 
 /// The places of the ones in a word, upwards.

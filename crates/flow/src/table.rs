@@ -51,9 +51,8 @@ pub struct Table<K, V> {
     pub(crate) capacity: usize,
     /// One that this processor has.
     pub(crate) backend: Backend,
-    /// Whether the flows of a burst are found by hints: not where the store stays in the cache, and the
-    /// back-end is as quick as this kind of processor allows.
-    pub(crate) uses_hints: bool,
+    /// Whether the store stays in the cache, and the back-end is as quick as this kind of processor allows.
+    pub(crate) is_cached: bool,
     /// The slot that `age` looks at next, how many are left of this round, and the step in which that began.
     pub(crate) age_slot: usize,
     pub(crate) age_left_count: usize,
@@ -117,7 +116,7 @@ impl<K: Key, V> Table<K, V> {
         let store = Store::new(arena, capacity, seed)?;
         let is_slow = backend == Backend::Scalar && Backend::best() != Backend::Scalar;
         Ok(Self {
-            uses_hints: !Store::<K, V>::is_cached(capacity) || is_slow,
+            is_cached: Store::<K, V>::is_cached(capacity) && !is_slow,
             store,
             clock: Clock::default(),
             idle_timeouts,

@@ -88,24 +88,12 @@ impl<'a, K: Key, V> View<'a, K, V> {
         (first, unsafe { self.control.get_unchecked(first) })
     }
 
-    /// The first slot of that group that has the hash's tag, and its entry. Where there is none: whether flows of the
-    /// group are elsewhere.
+    /// The first slot of that group that has the hash's tag. Where there is none: whether flows of the group are elsewhere.
     #[inline(always)]
-    pub(crate) fn first_match<L: Lanes>(
-        self,
-        hash: Hash,
-    ) -> Result<(usize, &'a Entry<K, V>), bool> {
+    pub(crate) fn first_match<L: Lanes>(self, hash: Hash) -> Result<usize, bool> {
         let (first, group) = self.first_group(hash);
-        let Some(slot) = L::tagged(group, hash.byte()).first() else {
-            return Err(group.overflow() > 0);
-        };
-        let slot = first * GROUP_SLOTS + slot;
-        #[cfg(test)]
-        lines::note_entry(slot);
-        debug_assert!(slot < self.entries.len());
-        // SAFETY: 1. A mask has slots of a group alone. 2. There is an entry for each slot of each group, by the
-        // field's invariant, and `first` is one of the groups.
-        Ok((slot, unsafe { self.entries.get_unchecked(slot) }))
+        let slot = L::tagged(group, hash.byte()).first().ok_or(group.overflow() > 0)?;
+        Ok(first * GROUP_SLOTS + slot)
     }
 
     /// The group where it goes else: another one, where there are two.

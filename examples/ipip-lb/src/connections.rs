@@ -1,7 +1,6 @@
 //! The connections that a worker remembers.
 
 mod family;
-mod finding;
 mod journal;
 mod kept;
 mod shared;
@@ -10,11 +9,10 @@ use crate::connection::{ABANDONED_NS, Connection, State};
 use crate::services::{ServiceTable, TargetId};
 use family::Family;
 pub(crate) use family::new_table;
-pub(crate) use finding::Finding;
 use hotloop::arena::{Arena, Obtained, Request};
 use hotloop::flow::{
-    self, BURST_KEYS_MAX, CLASS_COUNT, Classes, Config, Cursor, Full, Handle, Hint, Hinted, Hints,
-    Table, Unhinted,
+    self, BURST_KEYS_MAX, CLASS_COUNT, Classes, Config, Cursor, Full, Handle, Hint, Hints, SeenAt,
+    Table,
 };
 use hotloop::packet::PacketBuf;
 use hotloop::packet::classify::{Kind, Layout};
@@ -144,8 +142,7 @@ impl Connections {
     }
 
     /// Asks for the memory of the connections of a burst of 64 packets at most, before they are found. `key_of` returns
-    /// the key of a packet that the [fast path](Layout::is_fast_v4) takes, and leaves in each what it is. Where all
-    /// connections stay in the cache, this does nothing.
+    /// the key of a packet that the [fast path](Layout::is_fast_v4) takes, and leaves in each what it is.
     #[inline]
     pub fn hint_burst<P: PacketBuf>(
         &mut self,
@@ -202,7 +199,7 @@ impl Connections {
     }
 
     /// The target of the connection of the packet at `index` of the burst that hints were made for: most
-    /// likely, to prefetch it. `None` where hints are not made.
+    /// likely, to prefetch it.
     #[must_use]
     pub fn likely_target(&self, index: usize, layout: Layout) -> Option<TargetId> {
         match layout.kind() {
@@ -211,13 +208,20 @@ impl Connections {
         }
     }
 
-    /// That [`hint_burst`](Self::hint_burst) makes hints for connections of IPv4, and the time of a burst.
-    ///
-    /// # Errors
-    /// It makes none, as all of them stay in the cache.
+    /// Takes notice of the time of a burst, for connections of IPv4.
     #[inline(always)]
-    pub fn hinted(&mut self, now: Instant) -> Result<Hinted, Unhinted> {
-        self.v4.table.hinted(now.as_ns())
+    pub fn seen_at(&mut self, now: Instant) -> SeenAt {
+        self.v4.table.seen_at(now.as_ns())
+    }
+
+    /// The connection of the packet at `index` of the burst that hints were made for, which the
+    /// [fast path](Layout::is_fast_v4) takes, and what is kept with it. It has a packet now. One that an earlier packet of
+    /// the burst began may be left to [`find`](Self::find).
+    #[inline(always)]
+    pub fn found_fast(&mut self, index: usize, seen_at: SeenAt) -> Option<&(Connection, Kept)> {
+        let found =
+            self.v4.table.find_seen_at(self.keys.get(index)?, self.v4.hints.at(index), seen_at);
+        found.map(|(_, connection)| connection)
     }
 
     /// The connection of the packet at `index` of the burst that hints were made for, which has a packet

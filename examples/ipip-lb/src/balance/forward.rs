@@ -2,17 +2,16 @@
 
 use super::{Balance, BalanceDrop, WAITING_MAX, Worker};
 use crate::arrival::hash;
-use crate::connections::Finding;
 use crate::counts::{TargetCounts, WorkerCounts};
 use crate::next_hops::BY_KERNEL;
 use crate::own_header::{fast_flags, plain_flags};
 use crate::services::ServiceTable;
 use hotloop::engine::Routed;
-use hotloop::flow::{Hinted, prefetch_at};
+use hotloop::flow::{SeenAt, prefetch_at};
 use hotloop::packet::PacketBuf;
 use hotloop::packet::classify::Layout;
 use hotloop::packet::ethernet::MacAddress;
-use hotloop::stage::{Burst, BurstStage, Carries, Classified, Cx, Instant, Output};
+use hotloop::stage::{BURST_CAPACITY, Burst, BurstStage, Carries, Classified, Cx, Instant, Output};
 use std::fmt;
 
 /// How many targets stay in a core's cache by themselves. With more, they are prefetched for packets that are not taken by
@@ -126,32 +125,21 @@ impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
         self.spare.packets_came();
         let has_blocked = self.services.current().blocked().is_some();
         let Worker { connections, ports, .. } = &mut self.state;
-        let found_by = connections.hinted(cx.now());
+        let seen_at = connections.seen_at(cx.now());
         if self.classifies && !has_blocked {
-            match found_by {
-                Ok(hinted) => {
-                    let classify = |it: &mut Classified<P>| ports.classify(&mut it.packet);
-                    connections.hint_burst(input.as_mut_slice(), classify);
-                    self.run_hinted(cx, input, out, hinted);
-                }
-                Err(unhinted) => self.run::<true, _>(cx, input, out, unhinted),
+            let classify = |it: &mut Classified<P>| ports.classify(&mut it.packet);
+            connections.hint_burst(input.as_mut_slice(), classify);
+        } else {
+            if self.classifies {
+                self.classify(input);
             }
-            return;
-        }
-        if self.classifies {
-            self.classify(input);
-        }
-        if has_blocked {
-            self.drop_blocked(cx, input);
-        }
-        match found_by {
-            Ok(hinted) => {
-                let key = |it: &mut Classified<P>| it.tag().fast_key_v4(it.packet.data());
-                self.state.connections.hint_burst(input.as_mut_slice(), key);
-                self.run_hinted(cx, input, out, hinted);
+            if has_blocked {
+                self.drop_blocked(cx, input);
             }
-            Err(unhinted) => self.run::<false, _>(cx, input, out, unhinted),
+            let key = |it: &mut Classified<P>| it.tag().fast_key_v4(it.packet.data());
+            self.state.connections.hint_burst(input.as_mut_slice(), key);
         }
+        self.run(cx, input, out, seen_at);
     }
 
     #[inline]
@@ -205,24 +193,12 @@ impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
 impl<P: PacketBuf + Carries> Balance<P> {
     /// Balances a burst that hints were made for.
     #[inline(never)]
-    fn run_hinted(
+    fn run(
         &mut self,
         cx: &mut Cx<'_, BalanceDrop>,
         input: &mut Burst<Classified<P>>,
         out: &mut Output<'_, Routed<P, Route>>,
-        hinted: Hinted,
-    ) {
-        self.run::<false, _>(cx, input, out, hinted);
-    }
-
-    /// Balances a burst. Where it is `AT_ONCE`, its packets were not classified, so that each is looked at once.
-    #[inline(always)]
-    fn run<const AT_ONCE: bool, F: Finding>(
-        &mut self,
-        cx: &mut Cx<'_, BalanceDrop>,
-        input: &mut Burst<Classified<P>>,
-        out: &mut Output<'_, Routed<P, Route>>,
-        finding: F,
+        seen_at: SeenAt,
     ) {
         let (now, count) = (cx.now(), input.len());
         let (services, counts) = (self.services.current(), &self.counts[self.worker]);
@@ -233,15 +209,12 @@ impl<P: PacketBuf + Carries> Balance<P> {
         let mut turn = Turn { cx, out, services, counts, may_punt: true };
         let mut next_index = 0;
         while let Some((other, found)) = turn.out.map_until(input, |classified| {
-            // Where packets are looked at once, the place in the burst does not matter.
-            let index = next_index;
-            next_index += usize::from(!AT_ONCE);
-            let layout = match AT_ONCE {
-                true => state.ports.layout_of(&classified.packet),
-                false => classified.tag(),
-            };
+            // No burst has more. With that known, no index is compared with the length of an array.
+            let index = next_index % BURST_CAPACITY;
+            next_index += 1;
+            let layout = classified.tag();
             let mut packet = classified.packet;
-            if state.forward(&way, (&mut packet, layout), (index, now), finding) {
+            if state.forward(&way, (&mut packet, layout), (index, now), seen_at) {
                 return Ok(Routed { packet, route });
             }
             if !begins_plainly {
@@ -310,11 +283,11 @@ impl<P: PacketBuf + Carries> Worker<P> {
         way: &Way<'_>,
         (packet, layout): (&mut P, Layout),
         (index, now): (usize, Instant),
-        finding: impl Finding,
+        seen_at: SeenAt,
     ) -> bool {
         let Self { connections, identifications, .. } = self;
         if layout.is_fast_v4() {
-            let found = finding.find(connections, (&*packet, layout), index);
+            let found = connections.found_fast(index, seen_at);
             let Some((connection, kept)) = found else { return false };
             let Some(front) = packet.data().first_chunk() else { return false };
             if !connection.is_unmoved_by(fast_flags(front)) {

@@ -158,18 +158,18 @@ impl Model {
         Some(flow.handle)
     }
 
-    /// Makes hints for a burst. Whether the table looks at them is another choice each time.
+    /// Makes hints for a burst, in one of both ways, another one each time.
     fn hint(&mut self, rest: u64) {
         let count = rest % (BURST_KEYS_MAX as u64 + 1);
         self.hinted = (0..count).map(|at| self.key(rest + at)).collect();
-        self.table.uses_hints = !rest.is_multiple_of(3);
+        self.table.is_cached = rest.is_multiple_of(3);
         self.hints = Hints::new();
         let is_shown = |index: usize| !(rest as usize + index).is_multiple_of(9);
         let keys = self.hinted.iter().enumerate();
         let keys = keys.map(|(index, key)| is_shown(index).then_some(*key));
         self.table.hint_burst(keys, &mut self.hints);
         for (index, key) in self.hinted.iter().enumerate() {
-            if self.table.uses_hints && is_shown(index) && self.flows.contains_key(key) {
+            if is_shown(index) && self.flows.contains_key(key) {
                 assert!(!self.hints.at(index).is_absent(), "{key:?} is there");
             }
         }
@@ -179,8 +179,7 @@ impl Model {
     fn find_hinted(&mut self) {
         for (index, key) in self.hinted.clone().into_iter().enumerate() {
             let hint = self.hints.at(index);
-            let is_absent = self.table.uses_hints && hint.is_absent();
-            let expected = if is_absent { None } else { self.expect_recent(key) };
+            let expected = if hint.is_absent() { None } else { self.expect_recent(key) };
             let found = self.table.find(&key, hint, self.now_ns);
             let found = found.map(|(handle, value)| (handle, value.number));
             let found = found.map(|(handle, number)| {
