@@ -23,10 +23,11 @@ pub struct Row {
     pub ratio: f64,
     /// The ratio aimed at.
     pub aim: f64,
-    /// Whether the aim was met.
-    pub met: bool,
+    /// Whether the aim was met, in a word: `met`, `missed` or `unsettled`. However far the quarters of a run differ, they
+    /// decide when all four meet the aim, or all miss it.
+    pub result: &'static str,
     /// Whether enough measurements were undisturbed, and three quarters of the run agree within 5 %.
-    /// An unsettled row supports no claim.
+    /// The figures of an unsettled row support no claim.
     pub settled: bool,
     /// The range of the ratios of those three quarters of the run that lie closest together, over the ratio; beside a
     /// limit, that of the figures over the limit.
@@ -72,8 +73,7 @@ impl Row {
         // A figure that noise makes zero or negative is far within the limit, not beyond measure.
         let ratio = ours.with(ours, |ours, _| limit / ours.max(limit / 100.0));
         let row = Self::new(name, "limit", unit, (ours.value, limit), &ratio, 1.0);
-        let spread = ours.spread() / limit;
-        Self { spread, settled: ours.settled && spread <= SPREAD_MAX, ..row }
+        row.spreading(ours.settled, ours.spread() / limit)
     }
 
     /// With the instructions of an operation, ours and the peer's.
@@ -91,8 +91,7 @@ impl Row {
         ratio: &Figure,
         aim: f64,
     ) -> Self {
-        let spread = ratio.spread() / ratio.value;
-        Self {
+        let row = Self {
             name: name.to_owned(),
             peer: peer.to_owned(),
             unit,
@@ -100,23 +99,27 @@ impl Row {
             theirs,
             ratio: ratio.value,
             aim,
-            met: ratio.value >= aim,
-            settled: ratio.settled && spread <= SPREAD_MAX,
-            spread,
+            result: "unsettled",
+            settled: false,
+            spread: 0.0,
             quarters: ratio.quarters,
             rounds: ratio.count,
             instructions: [None; 2],
-        }
+        };
+        row.spreading(ratio.settled, ratio.spread() / ratio.value)
     }
 
-    /// Whether the aim was met, in a word.
-    #[must_use]
-    pub const fn verdict(&self) -> &'static str {
-        match (self.settled, self.met) {
+    /// With its spread, and what follows from that, where there were `enough` measurements.
+    fn spreading(self, enough: bool, spread: f64) -> Self {
+        let settled = enough && spread <= SPREAD_MAX;
+        let meeting_count = self.quarters.iter().filter(|ratio| **ratio >= self.aim).count();
+        let is_decided = settled || enough && matches!(meeting_count, 0 | QUARTER_COUNT);
+        let result = match (is_decided, self.ratio >= self.aim) {
             (false, _) => "unsettled",
             (true, true) => "met",
             (true, false) => "missed",
-        }
+        };
+        Self { result, settled, spread, ..self }
     }
 }
 
@@ -128,34 +131,47 @@ mod tests {
     fn the_ratio_is_that_of_the_figures() {
         let ours = Figure::of_rounds(&[4.0, 4.0, 4.125, 3.0]);
         let row = Row::rate("io", "peer", "Mpps", (&ours, &Figure::exact(2.0)), 2.0);
-        assert_eq!((row.ours, row.theirs, row.ratio, row.verdict()), (4.0, 2.0, 2.0, "met"));
+        assert_eq!((row.ours, row.theirs, row.ratio, row.result), (4.0, 2.0, 2.0, "met"));
         assert_eq!(row.spread, 0.03125);
     }
 
     #[test]
     fn less_time_is_ahead() {
         let row = Row::time("push", "peer", "ns", (&Figure::exact(2.0), &Figure::exact(3.0)), 2.0);
-        assert_eq!((row.ratio, row.verdict()), (1.5, "missed"));
+        assert_eq!((row.ratio, row.result), (1.5, "missed"));
     }
 
     #[test]
     fn a_limit_is_met_from_below() {
         let row = Row::limit("stage", "ns", &Figure::of_rounds(&[0.5, 0.5, 0.8, -0.1]), 1.0);
-        assert!(row.met && (row.spread - 0.3).abs() < 1e-9);
-        assert!(!Row::limit("stage", "ns", &Figure::exact(1.2), 1.0).met);
+        assert!(row.ratio > 1.0 && (row.spread - 0.3).abs() < 1e-9);
+        assert_eq!(Row::limit("stage", "ns", &Figure::exact(1.2), 1.0).result, "missed");
     }
 
     #[test]
     fn a_run_whose_quarters_differ_is_no_claim() {
         let ours = Figure::of_rounds(&[2.0, 2.0, 3.0, 1.0]);
         let row = Row::rate("io", "peer", "Mpps", (&ours, &Figure::exact(1.0)), 2.0);
-        assert_eq!((row.spread, row.verdict()), (0.5, "unsettled"));
+        assert_eq!((row.spread, row.result), (0.5, "unsettled"));
+    }
+
+    #[test]
+    fn quarters_that_differ_decide_where_they_are_on_one_side_of_the_aim() {
+        let ours = Figure::of_rounds(&[2.0, 2.0, 3.0, 1.0]);
+        for (aim, expected) in
+            [(1.0, "met"), (1.1, "unsettled"), (3.0, "unsettled"), (3.1, "missed")]
+        {
+            let row = Row::rate("io", "peer", "Mpps", (&ours, &Figure::exact(1.0)), aim);
+            assert_eq!((row.settled, row.result), (false, expected), "{aim}");
+        }
     }
 
     #[test]
     fn a_figure_of_too_few_rounds_is_no_claim() {
         let ours = Figure::of_rounds(&[2.0, 2.0, 3.0]);
-        let row = Row::rate("io", "peer", "Mpps", (&ours, &Figure::exact(1.0)), 2.0);
-        assert_eq!(row.verdict(), "unsettled");
+        for aim in [1.0, 2.0, 4.0] {
+            let row = Row::rate("io", "peer", "Mpps", (&ours, &Figure::exact(1.0)), aim);
+            assert_eq!(row.result, "unsettled");
+        }
     }
 }

@@ -90,7 +90,7 @@ fn print_rows(rows: &[Row]) {
             row.spread * 100.0,
             row.rounds,
             instructions(row.instructions),
-            row.verdict()
+            row.result
         );
     }
 }
@@ -115,7 +115,7 @@ pub fn markdown(table: &Table) -> String {
     text.push_str("|---|---|---|---|---|---|---|---|---|---|\n");
     for row in &table.rows {
         let Row { name, peer, unit, ours, theirs, ratio, aim, rounds, .. } = row;
-        let (result, spread) = (row.verdict(), row.spread * 100.0);
+        let (result, spread) = (row.result, row.spread * 100.0);
         text.push_str(&format!(
             "| {name} | {peer} | {ours:.2} {unit} | {theirs:.2} | {ratio:.2} | {aim:.2} | {result} | \
              {spread:.0} % | {rounds} | {} |\n",

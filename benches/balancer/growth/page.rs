@@ -46,7 +46,7 @@ fn row(name: &str, point: &Point) -> String {
         Some(step) => (
             format!("{:.2}", 1.0 / step.row.ratio),
             step.outgrown.join(", "),
-            step.row.verdict(),
+            step.row.result,
             step.row.spread,
             step.row.rounds,
         ),

@@ -87,7 +87,7 @@ fn burst_rows(measured: &Measured) -> String {
             of(&|it| it.walking.median_ns),
             of(&|it| most_ns(&it.walking)),
             row.ours,
-            row.verdict(),
+            row.result,
             row.spread * 100.0,
             row.rounds,
         )

@@ -23,7 +23,8 @@ struct Row {
     theirs: Option<f64>,
     /// None where there was nothing to divide.
     ratio: Option<f64>,
-    met: bool,
+    /// `met`, `missed` or `unsettled`.
+    result: String,
     settled: bool,
 }
 
@@ -59,7 +60,6 @@ impl Row {
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let width = self.0.keys().map(|name| name.chars().count()).max().unwrap_or(0);
-        let mut counts = [0; 3];
         for (name, runs) in &self.0 {
             let settled = || runs.iter().filter(|row| row.settled).filter_map(Row::figure);
             let (least, most) = settled().fold((f64::MAX, f64::MIN), |(least, most), ratio| {
@@ -77,15 +77,16 @@ impl fmt::Display for Summary {
                     )?,
                 }
             }
-            counts[if !last.settled { 2 } else { usize::from(!last.met) }] += 1;
         }
         for (name, runs) in &self.0 {
             let last = &runs[runs.len() - 1];
-            if last.settled && !last.met {
+            if last.result == "missed" {
                 writeln!(f, "missed: {name}")?;
             }
         }
-        let [met, missed, unsettled] = counts;
+        let [met, missed, unsettled] = ["met", "missed", "unsettled"].map(|result| {
+            self.0.values().filter(|runs| runs[runs.len() - 1].result == result).count()
+        });
         writeln!(f, "aims met: {met}, missed: {missed}, unsettled: {unsettled}")
     }
 }
@@ -101,8 +102,9 @@ mod tests {
         let mut summary = Summary::default();
         for ratio in [1.0, 1.02] {
             let row = |name: &str, settled| {
+                let result = if settled { "missed" } else { "unsettled" };
                 format!(
-                    r#"{{"name": "{name}", "peer": "p", "unit": "ns", "ratio": {ratio}, "met": false,
+                    r#"{{"name": "{name}", "peer": "p", "unit": "ns", "ratio": {ratio}, "result": "{result}",
                         "settled": {settled}, "spread": 0.1, "ours": 3.0, "theirs": {ratio}}}"#
                 )
             };
