@@ -77,7 +77,7 @@ impl Hint {
     }
 }
 
-/// The time of a burst, which a table has taken notice of. See [`Table::seen_at`].
+/// The time of a burst: see [`Table::seen_at`].
 #[derive(Clone, Copy, Debug)]
 pub struct SeenAt {
     step: u32,
@@ -151,21 +151,28 @@ impl<K: Key, V> Table<K, V> {
     /// not found, and not seen.
     #[inline(always)]
     pub fn find(&mut self, key: &K, hint: Hint, now: impl Into<u64>) -> Option<(Handle, &V)> {
-        let now = self.clock.advance(now.into());
-        self.find_by(key, hint, now)
+        let seen_at = self.seen_at(now);
+        self.find_seen_at(key, hint, seen_at)
     }
 
-    /// Takes notice of the time of a burst: [`find_seen_at`](Self::find_seen_at) takes it for each of its packets.
+    /// Sets the table's clock to the time of a burst, for [`find_seen_at`](Self::find_seen_at).
     #[inline(always)]
     pub fn seen_at(&mut self, now: impl Into<u64>) -> SeenAt {
         SeenAt { step: self.clock.advance(now.into()) }
     }
 
-    /// As [`find`](Self::find), at the latest time of this table.
+    /// As [`find`](Self::find), at the time of a burst, which has to be the latest that this table was given.
     #[inline(always)]
     pub fn find_seen_at(&mut self, key: &K, hint: Hint, seen_at: SeenAt) -> Option<(Handle, &V)> {
         debug_assert_eq!(seen_at.step, self.clock.peek(0), "the latest of this table");
-        self.find_by(key, hint, seen_at.step)
+        self.store.view().prefetch_entry(hint.ahead as usize);
+        let slot = hint.place as usize;
+        if let Some(entry) = self.store.view().entry_if_any(slot)
+            && entry.key() == Some(key)
+        {
+            return self.seen_flow(slot, entry, seen_at.step);
+        }
+        if hint.is_absent() { None } else { self.find_anywhere(*key, seen_at.step) }
     }
 
     /// The value that a hint leads to: most likely that of its key, maybe another one. It does not count
@@ -173,18 +180,6 @@ impl<K: Key, V> Table<K, V> {
     #[inline(always)]
     pub fn likely_value(&self, hint: Hint) -> Option<&V> {
         self.store.view().entry_if_any(hint.place as usize)?.value()
-    }
-
-    #[inline(always)]
-    fn find_by(&self, key: &K, hint: Hint, now: u32) -> Option<(Handle, &V)> {
-        self.store.view().prefetch_entry(hint.ahead as usize);
-        let slot = hint.place as usize;
-        if let Some(entry) = self.store.view().entry_if_any(slot)
-            && entry.key() == Some(key)
-        {
-            return self.seen_flow(slot, entry, now);
-        }
-        if hint.is_absent() { None } else { self.find_anywhere(*key, now) }
     }
 
     /// As [`find`](Self::find), without a hint.
@@ -226,8 +221,8 @@ pub(crate) fn see<K: Copy, V>(
     Some(())
 }
 
-/// In place of a slot: the flow may be in its second group. No table has so many slots, and a hash that means that the
-/// flow is absent is larger.
+/// Stands in for the slot of a flow that may be in its second group. It is past the last slot of any table, and below
+/// every hash that marks a flow as absent.
 const ELSEWHERE: u64 = u32::MAX as u64;
 
 /// Hashes the keys of a burst, and returns how many there are. Prefetches their control groups, or where `is_cached`,
@@ -251,7 +246,7 @@ where
             match view.first_match::<Native>(hash) {
                 Ok(slot) => slot as u64,
                 Err(is_elsewhere) => {
-                    // A branch: to choose among three values without one would cost each key six instructions.
+                    // Makes it a branch: selecting one of three values costs each key six instructions.
                     hint::cold_path();
                     if is_elsewhere { ELSEWHERE } else { hash.0 }
                 }
