@@ -37,8 +37,7 @@ const WINDOW: Duration = Duration::from_millis(150);
 /// flight take up more of the cache.
 const RING_CAPACITY: u32 = 1_023;
 
-/// Limits for the loops in C. Their pool has mbufs for a full ring and four bursts, about as many as the engine has in
-/// flight.
+/// Sizes the pool of the loops in C: a full ring and four bursts, which is about what the engine has in flight.
 const LIMITS: Limits = Limits {
     in_flight_max: RING_CAPACITY as usize + 4 * BURST_CAPACITY,
     thread_count: 2,

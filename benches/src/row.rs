@@ -23,8 +23,8 @@ pub struct Row {
     pub ratio: f64,
     /// The ratio aimed at.
     pub aim: f64,
-    /// Whether the aim was met, in a word: `met`, `missed` or `unsettled`. However far the quarters of a run differ, they
-    /// decide when all four meet the aim, or all miss it.
+    /// `met`, `missed` or `unsettled`. A row whose quarters differ too much to be settled is still met when all four meet the
+    /// aim, and missed when all four miss it.
     pub result: &'static str,
     /// Whether enough measurements were undisturbed, and three quarters of the run agree within 5 %.
     /// The figures of an unsettled row support no claim.
@@ -109,7 +109,8 @@ impl Row {
         row.spreading(ratio.settled, ratio.spread() / ratio.value)
     }
 
-    /// With its spread, and what follows from that, where there were `enough` measurements.
+    /// Sets the spread, and from it whether the row is settled and its result. `enough` is whether there were enough
+    /// measurements.
     fn spreading(self, enough: bool, spread: f64) -> Self {
         let settled = enough && spread <= SPREAD_MAX;
         let meeting_count = self.quarters.iter().filter(|ratio| **ratio >= self.aim).count();

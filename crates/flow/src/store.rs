@@ -56,7 +56,7 @@ impl<K: Key, V> Store<K, V> {
         (count * GROUP_SLOTS <= u32::MAX as usize).then_some(count)
     }
 
-    /// Whether the entries of as many flows stay in the second-level cache.
+    /// Whether the entries of a table with this capacity fit into the second-level cache.
     pub(crate) fn is_cached(capacity: usize) -> bool {
         capacity <= CACHED_BYTES / size_of::<Entry<K, V>>()
     }

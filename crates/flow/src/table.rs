@@ -51,7 +51,7 @@ pub struct Table<K, V> {
     pub(crate) capacity: usize,
     /// One that this processor has.
     pub(crate) backend: Backend,
-    /// Whether the store stays in the cache, and the back-end is as quick as this kind of processor allows.
+    /// Whether the entries fit into the second-level cache. Never with a back-end slower than this processor's own.
     pub(crate) is_cached: bool,
     /// The slot that `age` looks at next, how many are left of this round, and the step in which that began.
     pub(crate) age_slot: usize,

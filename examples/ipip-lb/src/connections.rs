@@ -208,7 +208,7 @@ impl Connections {
         }
     }
 
-    /// Takes notice of the time of a burst, for connections of IPv4.
+    /// Sets the clock of the IPv4 connections to the time of a burst, for [`found_fast`](Self::found_fast).
     #[inline(always)]
     pub fn seen_at(&mut self, now: Instant) -> SeenAt {
         self.v4.table.seen_at(now.as_ns())

@@ -209,7 +209,7 @@ impl<P: PacketBuf + Carries> Balance<P> {
         let mut turn = Turn { cx, out, services, counts, may_punt: true };
         let mut next_index = 0;
         while let Some((other, found)) = turn.out.map_until(input, |classified| {
-            // No burst has more. With that known, no index is compared with the length of an array.
+            // Always below the capacity: the remainder spares the bounds checks.
             let index = next_index % BURST_CAPACITY;
             next_index += 1;
             let layout = classified.tag();

@@ -158,7 +158,7 @@ impl Model {
         Some(flow.handle)
     }
 
-    /// Makes hints for a burst, in one of both ways, another one each time.
+    /// Makes hints for a burst, as a small table does or as a large one does.
     fn hint(&mut self, rest: u64) {
         let count = rest % (BURST_KEYS_MAX as u64 + 1);
         self.hinted = (0..count).map(|at| self.key(rest + at)).collect();
