@@ -252,6 +252,8 @@ where
                 }
             }
         } else {
+            // Large tables wait for memory anyway, so the jumps are theirs.
+            hint::cold_path();
             view.prefetch_group(view.first(hash));
             hash.0
         };

@@ -24,8 +24,9 @@ pub(super) const FRONT_BYTES_V4: usize = L4_OFFSET_V4 + tcp::HEADER_BYTES;
 #[repr(C)]
 pub(super) struct HeadersV4 {
     macs: [u8; 12],
-    /// Ethertype, version and header length, type of service: checked as one word.
-    start: [u8; 4],
+    ethertype: U16,
+    version_ihl: u8,
+    traffic_class: u8,
     total_length: U16,
     identification: U16,
     flags_fragment: U16,
@@ -38,14 +39,8 @@ pub(super) struct HeadersV4 {
     udp_checksum: U16,
 }
 
-/// All of [`HeadersV4::start`] but the type of service.
-const START_MASK_V4: u32 = u32::from_ne_bytes([0xff, 0xff, 0xff, 0]);
-
-/// IPv4, version 4, a header of twenty bytes.
-const START_V4: u32 = {
-    let [high, low] = ethernet::ETHERTYPE_IPV4.to_be_bytes();
-    u32::from_ne_bytes([high, low, 0x45, 0])
-};
+/// Version 4, and a header of five words of four bytes.
+const VERSION_IHL: u8 = 0x45;
 
 /// Ethernet, IPv6 and the first eight bytes of TCP or UDP.
 #[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
@@ -127,7 +122,8 @@ impl HeadersV4 {
         if !station.is_addressed(&headers.macs) {
             return None;
         }
-        let is_ipv4 = u32::from_ne_bytes(headers.start) & START_MASK_V4 == START_V4;
+        let is_ipv4 =
+            headers.ethertype == ethernet::ETHERTYPE_IPV4 && headers.version_ihl == VERSION_IHL;
         // The flag that forbids fragments may be set.
         let is_fragment = headers.flags_fragment.get() & 0x3fff != 0;
         if !is_ipv4 || is_fragment {
@@ -182,7 +178,7 @@ impl HeadersV6 {
 pub(super) fn key_v4(frame: &[u8], l3_offset: usize) -> Option<FlowKeyV4> {
     let header = frame.get(l3_offset..)?.first_chunk::<24>()?;
     let protocol = header[9];
-    if header[0] != 0x45 || !matches!(protocol, protocol::TCP | protocol::UDP) {
+    if header[0] != VERSION_IHL || !matches!(protocol, protocol::TCP | protocol::UDP) {
         return None;
     }
     let (addresses, ports) = header[12..].split_first_chunk()?;

@@ -53,8 +53,9 @@ pub(super) fn wrap_checked<P: PacketBuf>(
     let frame_bytes = packet.len_bytes();
     let (plain, _) = Plain::ref_from_prefix(packet.data()).ok()?;
     let addresses = *addresses.unwrap_or(&plain.addresses);
-    let total_bytes = usize::from(plain.ip.total_length()) + ipv4::HEADER_BYTES;
-    if total_bytes > usize::from(mtu_bytes) || plain.ip.ttl() <= 1 {
+    let inner_bytes = usize::from(plain.ip.total_length());
+    let inner_bytes_max = usize::from(mtu_bytes).saturating_sub(ipv4::HEADER_BYTES);
+    if inner_bytes > inner_bytes_max || plain.ip.ttl() <= 1 {
         // Two branches that are never taken are fewer instructions than a condition made of both.
         hint::cold_path();
         return None;
@@ -67,13 +68,13 @@ pub(super) fn wrap_checked<P: PacketBuf>(
     let start = u32::from_le_bytes(start_bytes);
     let (ip, _) = Ipv4Header::mut_from_prefix(&mut bytes[OUTER..]).ok()?;
     let inner = Inner::of_v4(ip, ethernet::HEADER_BYTES);
-    let inner = Inner { start, total_bytes: total_bytes - ipv4::HEADER_BYTES, ..inner };
+    let inner = Inner { start, total_bytes: inner_bytes, ..inner };
     let header = outer.header(&inner, identifications);
     ip.lower_ttl();
     bytes[..12].copy_from_slice(&addresses);
     bytes[12 + START..OUTER].copy_from_slice(&header[START..]);
-    if frame_bytes > ethernet::HEADER_BYTES + inner.total_bytes {
-        packet.truncate(ethernet::HEADER_BYTES + total_bytes);
+    if frame_bytes > ethernet::HEADER_BYTES + inner_bytes {
+        packet.truncate(OUTER + inner_bytes);
     }
     Some(())
 }
