@@ -98,7 +98,7 @@ impl Measured<'_> {
         ];
         // Each connection once: time has gone on, which its first packet notes.
         let hits = hits.reset(forget).pass(u64::from(*flow_count));
-        let contest = Contest::new("balancer/arrivals").with(hits).twice_as_often();
+        let contest = Contest::new("balancer/arrivals").with(hits).visits_a_turn(2);
         arrivals.into_iter().fold(contest, |contest, side| contest.with(side.pass(TURN_FLOWS)))
     }
 

@@ -61,7 +61,7 @@ impl Measured<'_> {
     pub fn contest(&self) -> Contest<'_> {
         let forget = || self.ours.with(|bed| bed.forget(self.flow_count));
         let ours = Side::new(OURS, |count| self.arrive(count)).reset(forget).pass(TURN_FLOWS);
-        let contest = Contest::new("katran/arrivals").with(ours).twice_as_often();
+        let contest = Contest::new("katran/arrivals").with(ours).visits_a_turn(4);
         if self.is_counting {
             return contest;
         }

@@ -20,13 +20,18 @@ struct Size {
     aim: f64,
     /// The balancer's own work beside Katran.
     own_aim: f64,
+    /// How often it is measured in each turn: the more, the longer Katran warms up.
+    visits_a_turn: usize,
 }
 
 const SIZES: [Size; 3] = [
-    Size { name: "1K", flow_count: 1 << 10, aim: 5.0, own_aim: 5.0 },
-    Size { name: "64K", flow_count: 1 << 16, aim: 9.0, own_aim: 10.0 },
-    Size { name: "1M", flow_count: 1 << 20, aim: 12.0, own_aim: 13.0 },
+    Size { name: "1K", flow_count: 1 << 10, aim: 5.0, own_aim: 5.0, visits_a_turn: 2 },
+    Size { name: "64K", flow_count: 1 << 16, aim: 9.0, own_aim: 10.0, visits_a_turn: 4 },
+    Size { name: "1M", flow_count: 1 << 20, aim: 12.0, own_aim: 13.0, visits_a_turn: 6 },
 ];
+
+/// The most packets of Katran's warm-up. Each touches at least twice as many cache lines as [`PASS_MAX`] allows for.
+const KATRAN_PASS_MAX: u64 = PASS_MAX / 2;
 
 /// A size, and its sides.
 pub struct Measured<'a> {
@@ -69,13 +74,14 @@ impl Measured<'_> {
         let ours = Side::new(OURS, |count| self.ours.with(|bed| bed.play(count))).pass(pass);
         let hello = Side::new(HELLO, |count| self.hello.with(|bed| bed.play(count))).pass(pass);
         let contest = Contest::new(&format!("katran/hits/{}", self.size.name));
-        let contest = contest.with(ours).with(hello).twice_as_often();
+        let contest = contest.with(ours).with(hello).visits_a_turn(self.size.visits_a_turn);
         if self.is_counting {
             // Callgrind does not see what the kernel runs.
             return contest;
         }
-        let katran =
-            move |count| self.katran.play(pass, count, |it| it.dial_random(flow_count, ACK));
+        let katran = move |count| {
+            self.katran.play(pass.min(KATRAN_PASS_MAX), count, |it| it.dial_random(flow_count, ACK))
+        };
         let driver =
             move |count| self.katran.drive(WARM_COUNT, count, |it| it.dial_random(flow_count, ACK));
         contest.with(Side::new(KATRAN, katran).sleeps()).with(Side::new(DRIVER, driver).sleeps())

@@ -41,9 +41,6 @@ const VISIT: Duration = Duration::from_millis(250);
 /// How often all contests are visited in turn, where one process plays each quarter of the run.
 const VISIT_COUNT: usize = 36;
 
-/// How often at most before the next of these.
-const TURN_VISITS_MAX: usize = 2;
-
 /// The first bursts of a slice, which don't count: they find in the caches what the calibration and a system
 /// call have left there.
 const COLD_BURSTS: usize = 8;
@@ -100,11 +97,11 @@ impl<'a> Contest<'a> {
         self
     }
 
-    /// Visits it twice as often: for sides of which one needs the shared cache more than the other, so that their
-    /// ratio depends on what the neighbours leave of it.
+    /// Visits it so many times in each turn, instead of once: for sides of which one needs the shared cache more than
+    /// the other, so that their ratio depends on what the neighbours leave of it, and for slices that take long.
     #[must_use]
-    pub const fn twice_as_often(mut self) -> Self {
-        self.visits_a_turn = TURN_VISITS_MAX;
+    pub const fn visits_a_turn(mut self, count: usize) -> Self {
+        self.visits_a_turn = count;
         self
     }
 
@@ -227,9 +224,10 @@ pub fn run_all(contests: Vec<Contest<'_>>, instrument: &mut Instrument) -> Vec<O
         return nothing;
     }
     let visit_count = VISIT_COUNT * instrument.processes_a_quarter();
+    let visits_a_turn_max = selected.iter().flatten().map(|it| it.visits_a_turn).max().unwrap_or(0);
     for visit in instrument.share_of(visit_count) {
         let quarter = visit * QUARTER_COUNT / visit_count;
-        for again in 0..TURN_VISITS_MAX {
+        for again in 0..visits_a_turn_max {
             let contests = selected.iter_mut().flatten();
             for contest in contests.filter(|it| again < it.visits_a_turn) {
                 eprintln!("{}, visit {} of {visit_count}", contest.name, visit + 1);

@@ -173,7 +173,7 @@ impl Measured {
         };
         // Of the tables that are larger than the core's own cache, each needs the shared one in its own way.
         let is_alike = !self.size.has_more || kind == Kind::Ageing;
-        if is_alike { contest } else { contest.twice_as_often() }
+        if is_alike { contest } else { contest.visits_a_turn(2) }
     }
 
     fn show(&self, bench: &mut Bench, kind: Kind, outcome: &Outcome) {
