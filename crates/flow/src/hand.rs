@@ -10,23 +10,25 @@ use crate::Key;
 use crate::clock::IdleTimeouts;
 use crate::entry::Entry;
 use crate::group::{GROUP_SLOTS, Lanes, Mask};
+use crate::prefetch::prefetch;
 use crate::view::{Hash, View};
 
-/// The hand of a group.
+/// The hand of a group: slots, a bit each.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Hand {
-    /// The slots of flows that a search has met and left in their places, a bit each. Those of vacant slots
-    /// are 0.
+    /// Those of flows that a search has met and left in their places. The bits of vacant slots are 0.
     spared: u16,
-    /// The slot where the next search begins.
-    start: u16,
+    /// Those from where the next search begins up to the last: it begins with the first where there are none.
+    ahead: u16,
 }
 
 impl Hand {
-    /// The slots that a search goes through: those of `occupied` whose flows were not spared.
+    /// The slot that a search looks at next: of those of `occupied` whose flows were not spared.
     #[inline(always)]
-    pub(crate) fn candidates(self, occupied: Mask) -> impl Iterator<Item = usize> {
-        Mask::of_bits(occupied.bits() & !u32::from(self.spared)).iter_from(self.start.into())
+    pub(crate) fn next(self, occupied: Mask) -> Option<usize> {
+        let left = occupied.bits() & !u32::from(self.spared);
+        let ahead = left & u32::from(self.ahead);
+        Mask::of_bits(if ahead == 0 { left } else { ahead }).first()
     }
 
     /// The flow of a slot stays: later searches leave it out.
@@ -44,21 +46,30 @@ impl Hand {
     /// The flow of a slot has just come: the next search begins after it.
     #[inline(always)]
     pub(crate) fn go_past(&mut self, slot: usize) {
-        self.start = if slot + 1 == GROUP_SLOTS { 0 } else { slot as u16 + 1 };
+        self.ahead = !1 << slot;
     }
 }
 
+/// A flow to leave.
+#[derive(Clone, Copy)]
+pub(crate) struct NextInTurn {
+    pub(crate) group: usize,
+    pub(crate) slot_of_group: usize,
+    /// Whether its time is up.
+    pub(crate) is_expired: bool,
+}
+
 impl<K: Key, V> View<'_, K, V> {
-    /// The next flow of a key's first group that is of rank 0, or whose time is up: the group, and its slot
-    /// there. What is met before it is spared. Of a group of one to three flows, none: those that have just
-    /// come would leave soon, and other groups have older ones.
+    /// The next flow of a key's first group that is of rank 0, or whose time is up. Those that are met before
+    /// it are spared. Of a group of one to three flows, none: those that have just come would leave soon, and
+    /// other groups have older ones.
     #[inline(always)]
     pub(crate) fn next_in_turn<L: Lanes>(
         self,
         hash: Hash,
         (now, idle_timeouts): (u32, &IdleTimeouts),
         mut rank: impl FnMut(&Entry<K, V>) -> Option<u8>,
-    ) -> Option<(usize, usize)> {
+    ) -> Option<NextInTurn> {
         let (group, control) = self.first_group(hash);
         let occupied = L::occupied(control);
         if occupied.rest().rest().rest().is_empty() {
@@ -66,21 +77,26 @@ impl<K: Key, V> View<'_, K, V> {
         }
         let mut hand = self.hand(group);
         let mut found = None;
-        for slot in hand.candidates(occupied) {
-            let entry = self.entry(group * GROUP_SLOTS + slot);
-            if entry.is_expired(now, idle_timeouts) || rank(entry) == Some(0) {
-                found = Some(slot);
+        while let Some(slot_of_group) = hand.next(occupied) {
+            let entry = self.entry(group * GROUP_SLOTS + slot_of_group);
+            let is_expired = entry.is_expired(now, idle_timeouts);
+            if is_expired || rank(entry) == Some(0) {
+                hand.go_past(slot_of_group);
+                found = Some(NextInTurn { group, slot_of_group, is_expired });
                 break;
             }
             // Most of the time the first one leaves.
             hint::cold_path();
-            hand.spare(slot);
-        }
-        if let Some(slot) = found {
-            hand.go_past(slot);
+            hand.spare(slot_of_group);
         }
         self.change_hand(group, |it| *it = hand);
-        found.map(|slot| (group, slot))
+        found
+    }
+
+    /// Prefetches the hand of a group.
+    #[inline(always)]
+    pub(crate) fn prefetch_hand(self, group: usize) {
+        prefetch(self.hands.as_ptr().wrapping_add(group));
     }
 
     /// Prefetches the entry that [`next_in_turn`](Self::next_in_turn) will look at first.
@@ -88,7 +104,7 @@ impl<K: Key, V> View<'_, K, V> {
     pub(crate) fn prefetch_next_in_turn<L: Lanes>(self, hash: Hash) {
         let (group, control) = self.first_group(hash);
         let occupied = L::occupied(control);
-        if let Some(slot) = self.hand(group).candidates(occupied).next() {
+        if let Some(slot) = self.hand(group).next(occupied) {
             self.prefetch_entry(group * GROUP_SLOTS + slot);
         }
     }

@@ -6,6 +6,7 @@ use crate::Key;
 use crate::config::{Class, Full, Refused};
 use crate::entry::Flow;
 use crate::group::{GROUP_SLOTS, Lanes};
+use crate::hand::NextInTurn;
 use crate::lookup::Vacancy;
 use crate::place::{Place, Situation};
 use crate::table::{BURST_KEYS_MAX, Handle, Table, by_backend};
@@ -132,7 +133,7 @@ impl<K: Key, V> Table<K, V> {
             match known {
                 Some(spot) => spot,
                 None => match self.next_in_turn::<L>(hash, flow.seen, &mut rank) {
-                    Some(place) => return Ok(self.take_place(place, hash, flow, on_evict)),
+                    Some(next) => return Ok(self.take_place(next, hash, flow, on_evict)),
                     None => self.new_spot::<L>(hash, flow.seen, rank)?,
                 },
             }
@@ -147,7 +148,7 @@ impl<K: Key, V> Table<K, V> {
         hash: Hash,
         now: u32,
         rank: &mut impl FnMut(&V, Class, u64) -> Option<u8>,
-    ) -> Option<(usize, usize)> {
+    ) -> Option<NextInTurn> {
         let Full::Evict(classes) = self.full else { return None };
         if self.stats.len < self.capacity {
             return None;
@@ -161,12 +162,12 @@ impl<K: Key, V> Table<K, V> {
     #[inline(always)]
     fn take_place(
         &mut self,
-        (group, slot_of_group): (usize, usize),
+        NextInTurn { group, slot_of_group, is_expired }: NextInTurn,
         hash: Hash,
         flow: Flow<K, V>,
         on_evict: impl FnOnce(K, V),
     ) -> Handle {
-        let (now, view) = (flow.seen, self.store.view());
+        let view = self.store.view();
         let slot = group * GROUP_SLOTS + slot_of_group;
         let leaving = view.entry(slot).key().map(|key| view.hash(key));
         let (handle, left) = if leaving.is_some_and(|it| view.first(it) == group) {
@@ -175,7 +176,7 @@ impl<K: Key, V> Table<K, V> {
             self.store.settle(Place::Left { slot, leaving: slot }, hash, flow)
         };
         if let Some(left) = left {
-            self.count_left(&left, now);
+            self.count_left(is_expired);
             on_evict(left.key, left.value);
         }
         handle
@@ -386,7 +387,7 @@ impl<K: Key, V> Table<K, V> {
         };
         match &left {
             None => self.count_new(),
-            Some(left) => self.count_left(left, now),
+            Some(left) => self.count_left(self.idle_timeouts.is_over(left.class, left.seen, now)),
         }
         self.note_newest(handle.slot as usize);
         (handle, left)
@@ -401,11 +402,11 @@ impl<K: Key, V> Table<K, V> {
         }
     }
 
-    /// Counts a flow that came, and the one that left for it.
+    /// Counts a flow that came, and one that left for it: evicted, or `is_expired`.
     #[inline(always)]
-    fn count_left(&mut self, left: &Flow<K, V>, now: u32) {
+    fn count_left(&mut self, is_expired: bool) {
         self.stats.inserted_count += 1;
-        if self.idle_timeouts.is_over(left.class, left.seen, now) {
+        if is_expired {
             self.stats.expired_count += 1;
         } else {
             self.stats.evicted_count += 1;

@@ -130,13 +130,14 @@ impl<K: Key, V> Table<K, V> {
         if self.is_cached {
             return;
         }
+        let is_full = self.stats.len >= self.capacity;
         match self.backend {
             #[cfg(target_arch = "x86_64")]
             Backend::Avx2 => {
                 // SAFETY: 1. A table has a back-end only where the processor has it.
-                unsafe { hint_avx2(view, count, hints) }
+                unsafe { hint_avx2(view, count, is_full, hints) }
             }
-            backend => by_backend!(backend, L => hint(view, count, hints, L::tagged)),
+            backend => by_backend!(backend, L => hint(view, count, is_full, hints, L::tagged)),
         }
     }
 
@@ -269,16 +270,17 @@ where
 /// The processor has AVX2, BMI1, BMI2 and LZCNT.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
-fn hint_avx2<K: Key, V>(view: View<'_, K, V>, count: usize, hints: &mut Hints) {
-    hint(view, count, hints, |group, byte| tagged_avx2(group, byte));
+fn hint_avx2<K: Key, V>(view: View<'_, K, V>, count: usize, is_full: bool, hints: &mut Hints) {
+    hint(view, count, is_full, hints, |group, byte| tagged_avx2(group, byte));
 }
 
-/// Looks for the tags of the first `count` hashes, and prefetches the entries of those that match. `tagged` is
-/// [`Lanes::tagged`].
+/// Looks for the tags of the first `count` hashes, and prefetches the entries of those that match. Where the table is
+/// full, also the hands of the groups in which another flow may leave. `tagged` is [`Lanes::tagged`].
 #[inline(always)]
 fn hint<K: Key, V>(
     view: View<'_, K, V>,
     count: usize,
+    is_full: bool,
     Hints(places): &mut Hints,
     tagged: impl Fn(&Group, u8) -> Mask,
 ) {
@@ -296,6 +298,9 @@ fn hint<K: Key, V>(
                 view.prefetch_entry(first * GROUP_SLOTS + other);
             }
         } else {
+            if is_full {
+                view.prefetch_hand(first);
+            }
             // The hash stays.
             overflowed |= u64::from(group.overflow() > 0) << index;
         }

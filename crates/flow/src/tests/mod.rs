@@ -76,8 +76,8 @@ fn check<K: Key + std::hash::Hash + std::fmt::Debug, V>(table: &Table<K, V>) {
         let group = slot / GROUP_SLOTS;
         let tag = view.control[group].tag(slot % GROUP_SLOTS);
         assert_eq!(tag.is_some(), entry.key().is_some(), "slot {slot}");
-        let candidates = view.hands[group].get().candidates(Mask::of_bits(u32::MAX));
-        let is_spared = !candidates.into_iter().any(|candidate| candidate == slot % GROUP_SLOTS);
+        let is_spared =
+            view.hands[group].get().next(Mask::of_bits(1 << (slot % GROUP_SLOTS))).is_none();
         assert!(tag.is_some() || !is_spared, "slot {slot}");
         let Some(key) = entry.key() else { continue };
         assert!(keys.insert(*key), "{key:?} is there twice");
