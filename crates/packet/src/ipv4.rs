@@ -14,6 +14,9 @@ use crate::{
 /// Length in bytes of a header without options.
 pub const HEADER_BYTES: usize = 20;
 
+/// The first byte of a header without options: version 4, and a length of five words of 32 bits.
+pub(crate) const VERSION_IHL: u8 = 0x45;
+
 /// Length in bytes of the longest header.
 pub(crate) const HEADER_BYTES_MAX: usize = 60;
 

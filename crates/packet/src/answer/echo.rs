@@ -138,7 +138,7 @@ fn leave_out<P: PacketBuf>(
 
 fn turn_v4(bytes: &mut [u8], total: u16) {
     let Some(header) = bytes.first_chunk_mut::<{ ipv4::HEADER_BYTES }>() else { return };
-    header[0] = 0x45;
+    header[0] = ipv4::VERSION_IHL;
     header[1] &= SERVICES;
     header[2..4].copy_from_slice(&total.to_be_bytes());
     header[8] = ANSWER_TTL;

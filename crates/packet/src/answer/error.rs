@@ -147,7 +147,8 @@ fn fill_v4(answer: &mut [u8], source: Ipv4Addr, destination: Ipv4Addr, message: 
     let total = answer.len() as u16;
     let Some((headers, quote)) = answer.split_first_chunk_mut::<GROWN_V4>() else { return };
     let [t, l] = total.to_be_bytes();
-    let mut ip = [0x45, TRAFFIC_CLASS, t, l, 0, 0, 0x40, 0, ANSWER_TTL, protocol::ICMP, 0, 0];
+    let mut ip =
+        [ipv4::VERSION_IHL, TRAFFIC_CLASS, t, l, 0, 0, 0x40, 0, ANSWER_TTL, protocol::ICMP, 0, 0];
     let sum = Sum::default().bytes(&ip).bytes(&source.octets()).bytes(&destination.octets());
     ip[10..].copy_from_slice(&sum.checksum().to_be_bytes());
     let mut icmp = message.header();

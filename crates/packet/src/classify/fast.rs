@@ -9,7 +9,7 @@ use crate::{
     ethernet::{self, Station},
     flow_key::{FlowKeyV4, FlowKeyV6},
     ip::{Fragment, protocol},
-    tcp, udp,
+    ipv4, tcp, udp,
 };
 
 pub(super) const L3_OFFSET: usize = 14;
@@ -38,9 +38,6 @@ pub(super) struct HeadersV4 {
     udp_length: U16,
     udp_checksum: U16,
 }
-
-/// Version 4, and a header of five words of four bytes.
-const VERSION_IHL: u8 = 0x45;
 
 /// Ethernet, IPv6 and the first eight bytes of TCP or UDP.
 #[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
@@ -122,8 +119,8 @@ impl HeadersV4 {
         if !station.is_addressed(&headers.macs) {
             return None;
         }
-        let is_ipv4 =
-            headers.ethertype == ethernet::ETHERTYPE_IPV4 && headers.version_ihl == VERSION_IHL;
+        let is_ipv4 = headers.ethertype == ethernet::ETHERTYPE_IPV4
+            && headers.version_ihl == ipv4::VERSION_IHL;
         // The flag that forbids fragments may be set.
         let is_fragment = headers.flags_fragment.get() & 0x3fff != 0;
         if !is_ipv4 || is_fragment {
@@ -178,7 +175,7 @@ impl HeadersV6 {
 pub(super) fn key_v4(frame: &[u8], l3_offset: usize) -> Option<FlowKeyV4> {
     let header = frame.get(l3_offset..)?.first_chunk::<24>()?;
     let protocol = header[9];
-    if header[0] != VERSION_IHL || !matches!(protocol, protocol::TCP | protocol::UDP) {
+    if header[0] != ipv4::VERSION_IHL || !matches!(protocol, protocol::TCP | protocol::UDP) {
         return None;
     }
     let (addresses, ports) = header[12..].split_first_chunk()?;

@@ -268,9 +268,9 @@ impl Tunnel {
 
 /// The four bytes with which an outer IPv4 header and its EtherType begin, as they lie in memory from the
 /// lowest on: up to the traffic class.
-pub(super) const fn start(traffic_class: u8) -> u32 {
+const fn start(traffic_class: u8) -> u32 {
     let [high, low] = ETHERTYPE_IPV4.to_be_bytes();
-    u32::from_le_bytes([high, low, 0x45, traffic_class])
+    u32::from_le_bytes([high, low, ipv4::VERSION_IHL, traffic_class])
 }
 
 /// What the outer header takes from the packet that is to be wrapped.

@@ -2,12 +2,12 @@
 
 use std::hint;
 
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, big_endian::U16};
 
 use crate::{
     PacketBuf, ethernet,
     ipip::{
-        encapsulate::{Inner, start},
+        encapsulate::Inner,
         outer::{ETHERTYPE_BYTES, FlowHeader, Identifications, OuterV6},
     },
     ipv4::{self, Ipv4Header},
@@ -24,11 +24,10 @@ pub(super) fn wrap_plain<P: PacketBuf>(
     addresses: Option<&[u8; 12]>,
     identifications: Option<&mut Identifications>,
 ) -> Option<()> {
-    /// All but the traffic class.
-    const MASK: u32 = u32::from_le_bytes([0xff, 0xff, 0xff, 0]);
     let (front, _) = Plain::ref_from_prefix(packet.data()).ok()?;
     let total_bytes = usize::from(front.ip.total_length());
-    let is_plain = front.start() & MASK == start(0)
+    let is_plain = front.ethertype == ethernet::ETHERTYPE_IPV4
+        && front.ip.version_ihl() == ipv4::VERSION_IHL
         && total_bytes >= ipv4::HEADER_BYTES
         && ethernet::HEADER_BYTES + total_bytes <= packet.len_bytes();
     if !is_plain {
@@ -115,15 +114,6 @@ pub(super) fn wrap_checked_v6<P: PacketBuf>(
 #[repr(C)]
 struct Plain {
     addresses: [u8; 12],
-    ethertype: [u8; 2],
+    ethertype: U16,
     ip: Ipv4Header,
-}
-
-impl Plain {
-    /// [`start`], were it an outer header's.
-    #[inline(always)]
-    fn start(&self) -> u32 {
-        let [high, low] = self.ethertype;
-        u32::from_le_bytes([high, low, self.ip.version_ihl(), self.ip.traffic_class()])
-    }
 }
