@@ -20,7 +20,7 @@ struct Size {
     aim: f64,
     /// The balancer's own work beside Katran.
     own_aim: f64,
-    /// How often it is measured in each turn: the more, the longer Katran warms up.
+    /// Visits in each turn: more where Katran warms up for longer.
     visits_a_turn: usize,
 }
 
@@ -30,7 +30,7 @@ const SIZES: [Size; 3] = [
     Size { name: "1M", flow_count: 1 << 20, aim: 12.0, own_aim: 13.0, visits_a_turn: 6 },
 ];
 
-/// The most packets of Katran's warm-up. Each touches at least twice as many cache lines as [`PASS_MAX`] allows for.
+/// The longest warm-up of Katran, in packets. After this many it is as fast as after [`PASS_MAX`].
 const KATRAN_PASS_MAX: u64 = PASS_MAX / 2;
 
 /// A size, and its sides.

@@ -97,8 +97,8 @@ impl<'a> Contest<'a> {
         self
     }
 
-    /// Visits it so many times in each turn, instead of once: for sides of which one needs the shared cache more than
-    /// the other, so that their ratio depends on what the neighbours leave of it, and for slices that take long.
+    /// Sets how many visits the contest gets in each turn; the default is 1. More visits help when one side needs more of
+    /// the shared cache than another, as their ratio then varies with the neighbours' load, and when slices take long.
     #[must_use]
     pub const fn visits_a_turn(mut self, count: usize) -> Self {
         self.visits_a_turn = count;

@@ -13,17 +13,17 @@ use crate::group::{GROUP_SLOTS, Lanes, Mask};
 use crate::prefetch::prefetch;
 use crate::view::{Hash, View};
 
-/// The hand of a group: slots, a bit each.
+/// The hand of a group: two sets of its slots, with a bit for each slot.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Hand {
-    /// Those of flows that a search has met and left in their places. The bits of vacant slots are 0.
+    /// Slots whose flows a search has met and left in place. Vacant slots have no bit set.
     spared: u16,
-    /// Those from where the next search begins up to the last: it begins with the first where there are none.
+    /// Slots that the next search looks at before all others: those after the flow that came last.
     ahead: u16,
 }
 
 impl Hand {
-    /// The slot that a search looks at next: of those of `occupied` whose flows were not spared.
+    /// Returns the slot that a search looks at next, out of those in `occupied` that were not spared.
     #[inline(always)]
     pub(crate) fn next(self, occupied: Mask) -> Option<usize> {
         let left = occupied.bits() & !u32::from(self.spared);
@@ -50,7 +50,7 @@ impl Hand {
     }
 }
 
-/// A flow to leave.
+/// The flow that leaves next.
 #[derive(Clone, Copy)]
 pub(crate) struct NextInTurn {
     pub(crate) group: usize,
@@ -60,9 +60,9 @@ pub(crate) struct NextInTurn {
 }
 
 impl<K: Key, V> View<'_, K, V> {
-    /// The next flow of a key's first group that is of rank 0, or whose time is up. Those that are met before
-    /// it are spared. Of a group of one to three flows, none: those that have just come would leave soon, and
-    /// other groups have older ones.
+    /// Returns the next flow of a key's first group that has rank 0 or has expired, and spares the flows met
+    /// before it. Returns `None` for a group of one to three flows: new ones would soon leave again, and other
+    /// groups have older ones.
     #[inline(always)]
     pub(crate) fn next_in_turn<L: Lanes>(
         self,

@@ -402,7 +402,7 @@ impl<K: Key, V> Table<K, V> {
         }
     }
 
-    /// Counts a flow that came, and one that left for it: evicted, or `is_expired`.
+    /// Counts an insertion, and the flow that left for it as expired or evicted.
     #[inline(always)]
     fn count_left(&mut self, is_expired: bool) {
         self.stats.inserted_count += 1;

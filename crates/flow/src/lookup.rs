@@ -162,7 +162,7 @@ impl<K: Key, V> Table<K, V> {
         SeenAt { step: self.clock.advance(now.into()) }
     }
 
-    /// As [`find`](Self::find), at the time of a burst, which has to be the latest that this table was given.
+    /// As [`find`](Self::find), at the time of a burst. That has to be the latest time this table was given.
     #[inline(always)]
     pub fn find_seen_at(&mut self, key: &K, hint: Hint, seen_at: SeenAt) -> Option<(Handle, &V)> {
         debug_assert_eq!(seen_at.step, self.clock.peek(0), "the latest of this table");
@@ -253,7 +253,7 @@ where
                 }
             }
         } else {
-            // Large tables wait for memory anyway, so the jumps are theirs.
+            // Large tables wait for memory anyway, so they get the extra jumps.
             hint::cold_path();
             view.prefetch_group(view.first(hash));
             hash.0
@@ -274,8 +274,9 @@ fn hint_avx2<K: Key, V>(view: View<'_, K, V>, count: usize, is_full: bool, hints
     hint(view, count, is_full, hints, |group, byte| tagged_avx2(group, byte));
 }
 
-/// Looks for the tags of the first `count` hashes, and prefetches the entries of those that match. Where the table is
-/// full, also the hands of the groups in which another flow may leave. `tagged` is [`Lanes::tagged`].
+/// Looks for the tags of the first `count` hashes, and prefetches the entries of those that match. If the table is full,
+/// also prefetches the hand of each group without a match, for the search for a flow to evict. `tagged` is
+/// [`Lanes::tagged`].
 #[inline(always)]
 fn hint<K: Key, V>(
     view: View<'_, K, V>,

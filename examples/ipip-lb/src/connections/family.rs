@@ -47,7 +47,7 @@ impl<K: Key + Into<FlowKey>, H: Copy> Family<K, H> {
         self.table.peek(key, now.as_ns()).map(|handle| self.table[handle].0)
     }
 
-    /// Replaces a connection, and calls `on_moved` with the value kept beside it if the target is another one.
+    /// Replaces a connection. If its target changes, calls `on_moved` on the value stored with it.
     pub(super) fn set(
         &mut self,
         handle: Handle,
