@@ -233,10 +233,11 @@ fn insert_ranked(calls: usize, backend: Backend, is_full: bool) {
     let mut evicted_count = 0;
     for number in (FLOW_COUNT..).take(calls) {
         let rank = |value: &u32, _, _| Some((*value & 1) as u8);
-        let on_evict = |_, _| evicted_count += 1;
+        let on_evict = |_: &_, _: &_| evicted_count += 1;
         let class = Class::default();
         let now_ns = NOW_NS + u64::from(number);
-        let placed = table.insert_ranked(flow(number), number, class, now_ns, rank, on_evict);
+        let placed =
+            table.insert_ranked(flow(number), number, class, now_ns, &mut (rank, on_evict));
         placed.expect("room for the flow");
     }
     assert_eq!(evicted_count, if is_full { calls } else { 0 });

@@ -9,25 +9,31 @@ use crate::config::{CLASS_COUNT, Class, Classes};
 
 const CLASS_MASK: u32 = CLASS_COUNT as u32 - 1;
 
-/// The lowest bit of the generation, above the class.
+/// A bit of each generation, above the class.
 const OCCUPIED: u32 = CLASS_COUNT as u32;
+
+/// Above that, set if the flow is in the second group of its key.
+const IN_SECOND: u32 = 2 * OCCUPIED;
+
+/// The lowest bit in which generations differ.
+const GENERATION_STEP: u32 = 2 * IN_SECOND;
 
 /// Whole cache lines: one where key and value take at most 56 bytes.
 #[repr(C, align(64))]
 pub(crate) struct Entry<K, V> {
     /// The step of its flow's last packet.
     seen: Cell<u32>,
-    /// 0 while there is no flow; else its class in the lowest bits, and its generation above, which
-    /// has the `OCCUPIED` bit. Only then `key` and `value` are initialised.
+    /// 0 while there is no flow; else its class in the lowest bits, `OCCUPIED`, `IN_SECOND` where it applies, and its
+    /// generation above. Only then `key` and `value` are initialised.
     tenancy: u32,
     key: MaybeUninit<K>,
     value: MaybeUninit<V>,
 }
 
 /// Which of the flows of a table it is, by the order in which they were put into entries. Numbers
-/// begin anew after 2^28.
+/// begin anew after 2^27.
 ///
-/// It has the `OCCUPIED` bit, and no bit of a class.
+/// It has the `OCCUPIED` bit, and no bit of a class or a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Generation(NonZero<u32>);
 
@@ -36,7 +42,7 @@ impl Generation {
 
     #[inline(always)]
     pub(crate) fn next(self) -> Self {
-        let next = self.0.get().wrapping_add(2 * OCCUPIED);
+        let next = self.0.get().wrapping_add(GENERATION_STEP);
         Self(NonZero::new(next).unwrap_or(Self::FIRST.0))
     }
 
@@ -73,14 +79,20 @@ impl<K: Copy, V> Entry<K, V> {
     /// That of its flow, or none when there is none.
     #[inline(always)]
     pub(crate) fn generation(&self) -> Option<Generation> {
-        let generation = NonZero::new(self.tenancy & !CLASS_MASK);
+        let generation = NonZero::new(self.tenancy & !(CLASS_MASK | IN_SECOND));
         generation.filter(|_| self.is_occupied()).map(Generation)
     }
 
     /// Whether it holds the flow of this generation. If so, it is occupied, as that has the bit.
     #[inline(always)]
     pub(crate) fn is_of(&self, generation: Generation) -> bool {
-        self.tenancy ^ generation.0.get() < CLASS_COUNT as u32
+        (self.tenancy ^ generation.0.get()) & !IN_SECOND < CLASS_COUNT as u32
+    }
+
+    /// Whether its flow is in the second group of its key; false if there is no flow.
+    #[inline(always)]
+    pub(crate) fn is_in_second(&self) -> bool {
+        self.tenancy & IN_SECOND != 0
     }
 
     #[inline(always)]
@@ -138,8 +150,8 @@ impl<K: Copy, V> Entry<K, V> {
     #[inline(always)]
     pub(crate) fn value_if_in(&self, classes: Classes) -> Option<&V> {
         // One look at both: shifted by the bit of an entry that is occupied, and by its class.
-        let is_in =
-            (classes.bits() << OCCUPIED) >> (self.tenancy & (OCCUPIED | CLASS_MASK)) & 1 != 0;
+        let bit = 1 << (self.tenancy & (OCCUPIED | CLASS_MASK));
+        let is_in = (classes.bits() << OCCUPIED) & bit != 0;
         // SAFETY: 1. An occupied entry's value is initialised. 2. Only an occupied one's class and bit are
         // 8 or more, and the bits of classes begin there.
         is_in.then(|| unsafe { self.value.assume_init_ref() })
@@ -173,13 +185,14 @@ impl<K: Copy, V> Entry<K, V> {
         Some(Flow { key, value, seen, class })
     }
 
-    /// Puts a flow into a vacant entry. Only writes: nobody waits for the memory.
+    /// Puts a flow into a vacant entry of the first or second group of its key. Only writes: nobody waits for the memory.
     #[inline(always)]
-    pub(crate) fn put(&mut self, flow: Flow<K, V>, generation: Generation) {
+    pub(crate) fn put(&mut self, flow: Flow<K, V>, generation: Generation, is_in_second: bool) {
         self.key.write(flow.key);
         self.value.write(flow.value);
         self.seen.set(flow.seen);
-        self.tenancy = generation.0.get() | flow.class.index() as u32;
+        let group = if is_in_second { IN_SECOND } else { 0 };
+        self.tenancy = generation.0.get() | group | flow.class.index() as u32;
     }
 }
 
@@ -201,17 +214,17 @@ mod tests {
 
     #[test]
     fn generations_are_occupied_and_begin_anew() {
-        let mut generation = Generation(NonZero::new(!CLASS_MASK).unwrap());
+        let mut generation = Generation(NonZero::new(!(CLASS_MASK | IN_SECOND)).unwrap());
         let mut seen = Vec::new();
         for _ in 0..4 {
-            assert_eq!(generation.0.get() & (OCCUPIED | CLASS_MASK), OCCUPIED);
+            assert_eq!(generation.0.get() & (GENERATION_STEP - 1), OCCUPIED);
             assert!(!seen.contains(&generation));
             seen.push(generation);
             generation = generation.next();
         }
         assert_eq!(seen[1], Generation::FIRST);
         // So many steps of the numbers that differ.
-        assert_eq!(u64::from(2 * OCCUPIED) << 28, 1 << 32);
+        assert_eq!(u64::from(GENERATION_STEP) << 27, 1 << 32);
     }
 
     #[test]
@@ -222,7 +235,8 @@ mod tests {
         assert!(entry.value_if_in(Classes::ALL).is_none());
         let generation = Generation::FIRST.next();
         let flow = Flow { key: 7, value: value.clone(), seen: 5, class: Class::new(3) };
-        entry.put(flow, generation);
+        entry.put(flow, generation, true);
+        assert!(entry.is_in_second());
         assert_eq!((entry.key(), entry.generation()), (Some(&7), Some(generation)));
         assert_eq!((entry.class(), entry.silent_steps(9)), (Class::new(3), 4));
         entry.set_class(Class::new(7));
@@ -235,9 +249,10 @@ mod tests {
         assert!(entry.value_of_mut(Generation::FIRST).is_none());
         assert_eq!(Rc::strong_count(&value), 2);
         let flow = entry.take().unwrap();
+        assert!(!entry.is_in_second());
         assert_eq!((flow.key, flow.seen, flow.class), (7, 5, Class::new(7)));
         assert!(!entry.is_of(generation) && entry.value_mut().is_none());
-        entry.put(flow, generation.next());
+        entry.put(flow, generation.next(), false);
         drop(entry);
         assert_eq!(Rc::strong_count(&value), 1);
     }

@@ -4,11 +4,7 @@
 //! keeping, and is skipped from then on. So a flood of worthless flows evicts its own, and each eviction reads
 //! one entry.
 
-use std::hint;
-
 use crate::Key;
-use crate::clock::IdleTimeouts;
-use crate::entry::Entry;
 use crate::group::{GROUP_SLOTS, Lanes, Mask};
 use crate::prefetch::prefetch;
 use crate::view::{Hash, View};
@@ -50,56 +46,14 @@ impl Hand {
     }
 }
 
-/// The flow that leaves next.
-#[derive(Clone, Copy)]
-pub(crate) struct NextInTurn {
-    pub(crate) group: usize,
-    pub(crate) slot_of_group: usize,
-    /// Whether its time is up.
-    pub(crate) is_expired: bool,
-}
-
 impl<K: Key, V> View<'_, K, V> {
-    /// Returns the next flow of a key's first group that has rank 0 or has expired, and spares the flows met
-    /// before it. Returns `None` for a group of one to three flows: new ones would soon leave again, and other
-    /// groups have older ones.
-    #[inline(always)]
-    pub(crate) fn next_in_turn<L: Lanes>(
-        self,
-        hash: Hash,
-        (now, idle_timeouts): (u32, &IdleTimeouts),
-        mut rank: impl FnMut(&Entry<K, V>) -> Option<u8>,
-    ) -> Option<NextInTurn> {
-        let (group, control) = self.first_group(hash);
-        let occupied = L::occupied(control);
-        if occupied.rest().rest().rest().is_empty() {
-            return None;
-        }
-        let mut hand = self.hand(group);
-        let mut found = None;
-        while let Some(slot_of_group) = hand.next(occupied) {
-            let entry = self.entry(group * GROUP_SLOTS + slot_of_group);
-            let is_expired = entry.is_expired(now, idle_timeouts);
-            if is_expired || rank(entry) == Some(0) {
-                hand.go_past(slot_of_group);
-                found = Some(NextInTurn { group, slot_of_group, is_expired });
-                break;
-            }
-            // Most of the time the first one leaves.
-            hint::cold_path();
-            hand.spare(slot_of_group);
-        }
-        self.change_hand(group, |it| *it = hand);
-        found
-    }
-
     /// Prefetches the hand of a group.
     #[inline(always)]
     pub(crate) fn prefetch_hand(self, group: usize) {
         prefetch(self.hands.as_ptr().wrapping_add(group));
     }
 
-    /// Prefetches the entry that [`next_in_turn`](Self::next_in_turn) will look at first.
+    /// Prefetches the entry that a search for a flow to leave will look at first.
     #[inline(always)]
     pub(crate) fn prefetch_next_in_turn<L: Lanes>(self, hash: Hash) {
         let (group, control) = self.first_group(hash);

@@ -3,18 +3,16 @@
 use std::mem;
 
 use crate::Key;
-use crate::config::{Class, Full, Refused};
+use crate::config::{Class, Refused};
 use crate::entry::Flow;
 use crate::group::{GROUP_SLOTS, Lanes};
-use crate::hand::NextInTurn;
-use crate::lookup::Vacancy;
 use crate::place::{Place, Situation};
 use crate::table::{BURST_KEYS_MAX, Handle, Table, by_backend};
 use crate::view::Hash;
 
 /// What a search for a key's flow, or else for a place, came to.
 #[derive(Clone, Copy)]
-enum Spot {
+pub(crate) enum Spot {
     /// It is there.
     Live { slot: usize },
     /// It is there, and its time is up.
@@ -65,126 +63,9 @@ impl<K: Key, V> Table<K, V> {
         Ok(self.put(spot, hash, flow, on_evict))
     }
 
-    /// As [`insert_evicting`](Self::insert_evicting), into a class from the beginning, and in an order of
-    /// the owner's, where one flow may be worth more than another: `rank` says how much it costs to lose one,
-    /// and none keeps it from leaving.
-    ///
-    /// In a full table, the search goes round the new flow's group, beginning after the flow that came last. The
-    /// first flow of rank 0 leaves, or the first whose time is up. All others that it meets stay, and later
-    /// searches skip them until their class changes; so a flood of worthless flows evicts its own, and each
-    /// eviction looks at one flow. If nothing leaves that way, or the group has fewer than four flows, a sample is
-    /// taken from both groups: until four of rank 0 were met, or eight of a lowest rank above, or sixteen of which
-    /// any may leave. Of those of the lowest rank, the one that has been silent for longest leaves.
-    ///
-    /// `rank` has a flow's value, its class, and for how long it has been silent, in nanoseconds, rounded
-    /// up by less than two steps of [`STEP_NS`](crate::STEP_NS). It is called where flows may leave only, for
-    /// 45 of them at most, and never for one whose time is up.
-    ///
-    /// To begin in a class costs less than [`set_class`](Self::set_class) afterwards, which reads what
-    /// was just written. Where there is a flow of this key already, its class stays.
-    ///
-    /// With a [`Vacancy`] in place of the key, the key is not searched for again.
-    ///
-    /// # Errors
-    /// As [`insert`](Self::insert).
-    #[inline(always)]
-    pub fn insert_ranked(
-        &mut self,
-        key: impl Into<Vacancy<K>>,
-        value: V,
-        class: Class,
-        now: impl Into<u64>,
-        rank: impl FnMut(&V, Class, u64) -> Option<u8>,
-        on_evict: impl FnOnce(K, V),
-    ) -> Result<Handle, Refused> {
-        let seen = self.clock.advance(now.into());
-        let Vacancy { key, hash, until } = key.into();
-        // As a rule there is a free slot in the first group.
-        let is_new = self.store.generation().is(until);
-        if is_new
-            && self.stats.len < self.capacity
-            && let view = self.store.view()
-            && let (first, group) = view.first_group(hash)
-            && let Some(slot) = by_backend!(self.backend, L => L::free(group).first())
-        {
-            self.count_new();
-            self.note_newest(first * GROUP_SLOTS + slot);
-            let flow = Flow { key, value, seen, class };
-            return Ok(self.store.link_in(first, slot, hash.tag(), flow));
-        }
-        let flow = Flow { key, value, seen, class };
-        self.insert_anywhere((hash, is_new), flow, rank, on_evict)
-    }
-
-    /// Apart from [`insert_ranked`](Self::insert_ranked), which stays small where it is inlined.
-    #[cold]
-    #[inline(never)]
-    fn insert_anywhere(
-        &mut self,
-        (hash, is_new): (Hash, bool),
-        flow: Flow<K, V>,
-        mut rank: impl FnMut(&V, Class, u64) -> Option<u8>,
-        on_evict: impl FnOnce(K, V),
-    ) -> Result<Handle, Refused> {
-        let hash = self.store.view().hash_unless(hash, &flow.key);
-        let spot = by_backend!(self.backend, L => {
-            let known =
-                if is_new { None } else { self.spot_of_key::<L>(&flow.key, hash, flow.seen) };
-            match known {
-                Some(spot) => spot,
-                None => match self.next_in_turn::<L>(hash, flow.seen, &mut rank) {
-                    Some(next) => return Ok(self.take_place(next, hash, flow, on_evict)),
-                    None => self.new_spot::<L>(hash, flow.seen, rank)?,
-                },
-            }
-        });
-        Ok(self.put(spot, hash, flow, on_evict))
-    }
-
-    /// The next flow that leaves a full table because it is worth nothing, in the first group of a key.
-    #[inline(always)]
-    fn next_in_turn<L: Lanes>(
-        &self,
-        hash: Hash,
-        now: u32,
-        rank: &mut impl FnMut(&V, Class, u64) -> Option<u8>,
-    ) -> Option<NextInTurn> {
-        let Full::Evict(classes) = self.full else { return None };
-        if self.stats.len < self.capacity {
-            return None;
-        }
-        self.store.view().next_in_turn::<L>(hash, (now, &self.idle_timeouts), |entry| {
-            rank(entry.value_if_in(classes)?, entry.class(), entry.silent_ns(now))
-        })
-    }
-
-    /// Puts a flow in the place of [the next in turn](Self::next_in_turn), which is handed out.
-    #[inline(always)]
-    fn take_place(
-        &mut self,
-        NextInTurn { group, slot_of_group, is_expired }: NextInTurn,
-        hash: Hash,
-        flow: Flow<K, V>,
-        on_evict: impl FnOnce(K, V),
-    ) -> Handle {
-        let view = self.store.view();
-        let slot = group * GROUP_SLOTS + slot_of_group;
-        let leaving = view.entry(slot).key().map(|key| view.hash(key));
-        let (handle, left) = if leaving.is_some_and(|it| view.first(it) == group) {
-            self.store.swap_in(group, slot_of_group, hash.tag(), flow)
-        } else {
-            self.store.settle(Place::Left { slot, leaving: slot }, hash, flow)
-        };
-        if let Some(left) = left {
-            self.count_left(is_expired);
-            on_evict(left.key, left.value);
-        }
-        handle
-    }
-
     /// Settles a flow, and hands out the one that left for it.
     #[inline(always)]
-    fn put(
+    pub(crate) fn put(
         &mut self,
         spot: Spot,
         hash: Hash,
@@ -334,7 +215,7 @@ impl<K: Key, V> Table<K, V> {
 
     /// Where the flow of `key` is, if it is there.
     #[inline(always)]
-    fn spot_of_key<L: Lanes>(&self, key: &K, hash: Hash, now: u32) -> Option<Spot> {
+    pub(crate) fn spot_of_key<L: Lanes>(&self, key: &K, hash: Hash, now: u32) -> Option<Spot> {
         let (slot, entry) = self.store.view().find::<L>(key, hash)?;
         let is_expired = entry.is_expired(now, &self.idle_timeouts);
         Some(if is_expired { Spot::Expired { slot } } else { Spot::Live { slot } })
@@ -342,7 +223,7 @@ impl<K: Key, V> Table<K, V> {
 
     /// As [`spot`](Self::spot), where there is no flow of the key.
     #[inline(always)]
-    fn new_spot<L: Lanes>(
+    pub(crate) fn new_spot<L: Lanes>(
         &mut self,
         hash: Hash,
         now: u32,
@@ -385,27 +266,28 @@ impl<K: Key, V> Table<K, V> {
                 self.store.settle(place, hash, flow)
             }
         };
-        match &left {
-            None => self.count_new(),
-            Some(left) => self.count_left(self.idle_timeouts.is_over(left.class, left.seen, now)),
+        if let Some(left) = &left {
+            self.count_left(self.idle_timeouts.is_over(left.class, left.seen, now));
         }
-        self.note_newest(handle.slot as usize);
+        self.count_new();
+        let slot = handle.slot as usize;
+        self.note_newest((slot / GROUP_SLOTS, slot % GROUP_SLOTS));
         (handle, left)
     }
 
-    /// Has the flow in a slot be the last of its group to leave in turn, where turns matter: in a table that
+    /// Has the flow in a slot of a group be the last of its group to leave in turn, where turns matter: in a table that
     /// is full or was. Elsewhere, hands are not touched.
     #[inline(always)]
-    fn note_newest(&self, slot: usize) {
+    pub(crate) fn note_newest(&self, (group, slot_of_group): (usize, usize)) {
         if self.stats.len_max >= self.capacity {
-            self.store.go_past(slot);
+            self.store.view().change_hand(group, |hand| hand.go_past(slot_of_group));
         }
     }
 
-    /// Counts an insertion, and the flow that left for it as expired or evicted.
+    /// Counts a flow that has left as expired or evicted.
     #[inline(always)]
-    fn count_left(&mut self, is_expired: bool) {
-        self.stats.inserted_count += 1;
+    pub(crate) fn count_left(&mut self, is_expired: bool) {
+        self.stats.len -= 1;
         if is_expired {
             self.stats.expired_count += 1;
         } else {
@@ -413,9 +295,9 @@ impl<K: Key, V> Table<K, V> {
         }
     }
 
-    /// Counts a flow that came, and for which none left.
+    /// Counts a flow that has come.
     #[inline(always)]
-    fn count_new(&mut self) {
+    pub(crate) fn count_new(&mut self) {
         self.stats.inserted_count += 1;
         self.stats.len += 1;
         self.stats.len_max = self.stats.len_max.max(self.stats.len);

@@ -38,6 +38,14 @@ impl Hints {
         }
         Hint { place: self.0[index], ahead: self.0[index + AHEAD] }
     }
+
+    /// Makes the hint for the key of this index one of a key that has no flow.
+    #[inline(always)]
+    pub(crate) fn set_absent(&mut self, index: usize, hash: Hash) {
+        if index < BURST_KEYS_MAX {
+            self.0[index] = hash.0;
+        }
+    }
 }
 
 impl Default for Hints {
@@ -61,9 +69,8 @@ pub struct Hint {
 impl Hint {
     const NONE: Self = Self { place: 0, ahead: 0 };
 
-    /// Whether the table had no flow of the key when the hint was made: the caller may want to ask
-    /// for the memory of a new one by [`Table::prefetch_insert`]. In rare cases the table had none,
-    /// and this is false.
+    /// Whether the table had no flow of the key when the hint was made. For some keys of which it had none, this is
+    /// false until [`Table::prefetch_insert`] has read the flow that the hint leads to.
     #[must_use]
     #[inline(always)]
     pub const fn is_absent(self) -> bool {
@@ -181,6 +188,18 @@ impl<K: Key, V> Table<K, V> {
     #[inline(always)]
     pub fn likely_value(&self, hint: Hint) -> Option<&V> {
         self.store.view().entry_if_any(hint.place as usize)?.value()
+    }
+
+    /// The hash of a key if it has no flow, whatever its hint says.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn hash_if_absent(&self, key: &K, hint: Hint) -> Option<Hash> {
+        let view = self.store.view();
+        if view.entry_if_any(hint.place as usize).is_some_and(|entry| entry.key() == Some(key)) {
+            return None;
+        }
+        let hash = view.hash(key);
+        by_backend!(self.backend, L => view.find::<L>(key, hash)).is_none().then_some(hash)
     }
 
     /// As [`find`](Self::find), without a hint.

@@ -191,7 +191,7 @@ impl<K: Key, V> View<'_, K, V> {
             let slot = first * GROUP_SLOTS + slot;
             if sample.add(slot, self.entry(slot), &situation, &mut rank) {
                 let leaving = sample.slot()?;
-                if self.first(self.hash(self.entry(leaving).key()?)) == first {
+                if !self.entry(leaving).is_in_second() {
                     return Some(Place::Swapped { slot: leaving });
                 }
                 return self.left_for::<L>(hash, leaving, self.candidates(hash));
@@ -334,7 +334,12 @@ impl<K: Key, V> View<'_, K, V> {
             return Some(Place::Left { slot: free.next()?, leaving });
         }
         // Where it is in its second group, the first one's count is lowered.
-        let first = self.first(self.hash(self.entry(leaving).key()?));
+        let leaving_entry = self.entry(leaving);
+        let first = if leaving_entry.is_in_second() {
+            self.first(self.hash(leaving_entry.key()?))
+        } else {
+            group
+        };
         let bit = bit(usize::from(group != groups[0]), leaving % GROUP_SLOTS);
         let may =
             groups.contains(&first) || candidates.touch(self.compared::<L>(hash, groups), bit, 0);

@@ -1,6 +1,7 @@
 //! The memory of a table, and putting flows into it and taking them out.
 
 use std::cell::Cell;
+use std::hint;
 use std::ops::Range;
 
 use allocator_api2::boxed::Box;
@@ -162,21 +163,22 @@ impl<K: Key, V> Store<K, V> {
     /// Puts a flow, whose key is nowhere, into a slot of its first or second group that is free.
     #[inline(always)]
     pub(crate) fn link(&mut self, slot: usize, hash: Hash, flow: Flow<K, V>) -> Handle {
-        let (group, slot_of_group) = (slot / GROUP_SLOTS, slot % GROUP_SLOTS);
+        let group = slot / GROUP_SLOTS;
         let first = self.view().first(hash);
         if group != first {
             self.group_mut(first).raise_overflow();
             self.overflow_len += 1;
         }
-        self.link_in(group, slot_of_group, hash.tag(), flow)
+        self.link_in((group, slot % GROUP_SLOTS), group != first, hash.tag(), flow)
     }
 
-    /// Puts a flow, whose key is nowhere, into a slot of its first group that is free.
+    /// Puts a flow, whose key is nowhere, into a slot of a group that is free. Where that is its second group, the first
+    /// one counts it already.
     #[inline(always)]
     pub(crate) fn link_in(
         &mut self,
-        group: usize,
-        slot_of_group: usize,
+        (group, slot_of_group): (usize, usize),
+        is_in_second: bool,
         tag: u8,
         flow: Flow<K, V>,
     ) -> Handle {
@@ -184,7 +186,7 @@ impl<K: Key, V> Store<K, V> {
         self.group_mut(group).occupy(slot_of_group, tag);
         let generation = self.generation;
         self.generation = generation.next();
-        self.entry_mut(slot).put(flow, generation);
+        self.entry_mut(slot).put(flow, generation, is_in_second);
         Handle { slot: slot as u32, generation }
     }
 
@@ -197,32 +199,14 @@ impl<K: Key, V> Store<K, V> {
         flow: Flow<K, V>,
     ) -> (Handle, Option<Flow<K, V>>) {
         self.renew(slot);
-        self.swap_in(slot / GROUP_SLOTS, slot % GROUP_SLOTS, hash.tag(), flow)
-    }
-
-    /// As [`swap`](Self::swap), in the place of a flow that searches look at as it is.
-    #[inline(always)]
-    pub(crate) fn swap_in(
-        &mut self,
-        group: usize,
-        slot_of_group: usize,
-        tag: u8,
-        flow: Flow<K, V>,
-    ) -> (Handle, Option<Flow<K, V>>) {
-        self.group_mut(group).occupy(slot_of_group, tag);
-        self.exchange(group * GROUP_SLOTS + slot_of_group, flow)
+        self.group_mut(slot / GROUP_SLOTS).occupy(slot % GROUP_SLOTS, hash.tag());
+        self.exchange(slot, flow)
     }
 
     /// Has the next search for a flow to leave look at the one in a slot, whatever it was.
     #[inline(always)]
     pub(crate) fn renew(&self, slot: usize) {
         self.view().change_hand(slot / GROUP_SLOTS, |hand| hand.renew(slot % GROUP_SLOTS));
-    }
-
-    /// Has the flow in a slot, which has just come, be the last of its group to leave in turn.
-    #[inline(always)]
-    pub(crate) fn go_past(&self, slot: usize) {
-        self.view().change_hand(slot / GROUP_SLOTS, |hand| hand.go_past(slot % GROUP_SLOTS));
     }
 
     /// Puts a flow in the place of another of its key, which it returns.
@@ -236,36 +220,61 @@ impl<K: Key, V> Store<K, V> {
         self.exchange(slot, flow)
     }
 
-    /// As [`replace`](Self::replace), in the place of a flow that searches look at as it is.
+    /// Puts a flow in the place of another, which it returns: both are in their first group, or both in their second.
     #[inline(always)]
     fn exchange(&mut self, slot: usize, flow: Flow<K, V>) -> (Handle, Option<Flow<K, V>>) {
         let generation = self.generation;
         self.generation = generation.next();
         let entry = self.entry_mut(slot);
+        let is_in_second = entry.is_in_second();
         let before = entry.take();
-        entry.put(flow, generation);
+        entry.put(flow, generation, is_in_second);
         (Handle { slot: slot as u32, generation }, before)
     }
 
     /// Takes the flow of a slot out; none when it is free.
     pub(crate) fn unlink(&mut self, slot: usize) -> Option<Flow<K, V>> {
-        // First of all, as it is not this crate's code.
-        let hash = self.view().hash(self.view().entry(slot).key()?);
-        self.unlink_hashed(slot, hash)
+        self.renew(slot);
+        let (group, slot_of_group) = (slot / GROUP_SLOTS, slot % GROUP_SLOTS);
+        if self.entry_mut(slot).is_in_second() {
+            self.lower_overflow(slot);
+        }
+        let flow = self.entry_mut(slot).take()?;
+        self.group_mut(group).vacate(slot_of_group);
+        Some(flow)
     }
 
-    /// As [`unlink`](Self::unlink), where the hash of its key is known.
+    /// Takes the flow of a slot out if it `leaves`: of one that searches look at as it is.
     #[inline(always)]
-    pub(crate) fn unlink_hashed(&mut self, slot: usize, hash: Hash) -> Option<Flow<K, V>> {
-        let (group, slot_of_group) = (slot / GROUP_SLOTS, slot % GROUP_SLOTS);
-        let first = self.view().first(hash);
-        if group != first {
-            self.group_mut(first).lower_overflow();
-            self.overflow_len = self.overflow_len.saturating_sub(1);
+    pub(crate) fn unlink_if(
+        &mut self,
+        (group, slot_of_group): (usize, usize),
+        leaves: impl FnOnce(&Entry<K, V>) -> bool,
+    ) -> Option<Flow<K, V>> {
+        let slot = group * GROUP_SLOTS + slot_of_group;
+        let entry = self.entry_mut(slot);
+        if !leaves(entry) {
+            return None;
         }
+        if entry.is_in_second() {
+            hint::cold_path();
+            return self.unlink(slot);
+        }
+        let flow = entry.take()?;
         self.group_mut(group).vacate(slot_of_group);
-        self.renew(slot);
-        self.entry_mut(slot).take()
+        Some(flow)
+    }
+
+    /// Has the first group of a flow that is in its second one count one fewer.
+    #[cold]
+    #[inline(never)]
+    fn lower_overflow(&mut self, slot: usize) {
+        let view = self.view();
+        // First of all, as it is not this crate's code.
+        let Some(hash) = view.entry(slot).key().map(|key| view.hash(key)) else { return };
+        let first = view.first(hash);
+        self.group_mut(first).lower_overflow();
+        self.overflow_len = self.overflow_len.saturating_sub(1);
     }
 
     /// Makes a count what it is not.

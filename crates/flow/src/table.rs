@@ -11,7 +11,7 @@ use crate::clock::{Clock, IdleTimeouts};
 use crate::config::{CLASS_COUNT, Class, Config, FlowError, Full};
 use crate::entry::Generation;
 use crate::group::{Backend, Lanes};
-use crate::lookup::{Hint, Vacancy, see};
+use crate::lookup::{Hint, Hints, Vacancy, see};
 use crate::stats::Stats;
 use crate::store::Store;
 use crate::view::Hash;
@@ -23,7 +23,7 @@ pub const BURST_KEYS_MAX: usize = 64;
 ///
 /// It stays the same for as long as the flow is there and isn't moved to make place for a new one.
 /// When the flow has left or moved, its handle is stale and stays so, whatever takes the place: for
-/// certain until 2^28 others came to the table, then with one chance in 2^28 that the place is taken
+/// certain until 2^27 others came to the table, then with one chance in 2^27 that the place is taken
 /// for that of the flow. Handles of another table mean nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Handle {
@@ -281,15 +281,24 @@ impl<K: Key, V> Table<K, V> {
         true
     }
 
-    /// Asks for the memory that a new flow of the hint's key will be written to, where it has just been
-    /// looked up in vain: for those of a burst, ahead of their insertion. Does nothing unless the hint says
-    /// that there is [none](Hint::is_absent).
+    /// Asks for the memory that a new flow of `key` will be written to, for the keys of a burst ahead of their
+    /// insertion. The key has to be the one of this index in the burst that `hints` were made for. Does nothing if the
+    /// table has a flow of it.
+    ///
+    /// Some hints lead to the flow of another key: in full groups, one of some twenty for keys that are new. This
+    /// notices by reading that flow, and makes the hint one of an [absent](Hint::is_absent) key.
     #[inline]
-    pub fn prefetch_insert(&self, hint: Hint) {
-        if !hint.is_absent() {
+    pub fn prefetch_insert(&self, key: &K, hints: &mut Hints, index: usize) {
+        let hint = hints.at(index);
+        let hash = if hint.is_absent() {
+            hint.hash()
+        } else if let Some(hash) = self.hash_if_absent(key, hint) {
+            hints.set_absent(index, hash);
+            hash
+        } else {
             return;
-        }
-        let (view, hash) = (self.store.view(), hint.hash());
+        };
+        let view = self.store.view();
         if self.stats.len < self.capacity {
             by_backend!(self.backend, L => view.prefetch_place::<L>(hash, false));
         } else {
@@ -301,7 +310,7 @@ impl<K: Key, V> Table<K, V> {
     pub fn remove(&mut self, key: &K) -> Option<V> {
         let hash = self.store.view().hash(key);
         let (slot, _) = by_backend!(self.backend, L => self.store.view().find::<L>(key, hash))?;
-        let flow = self.store.unlink_hashed(slot, hash)?;
+        let flow = self.store.unlink(slot)?;
         self.stats.len -= 1;
         self.stats.removed_count += 1;
         Some(flow.value)

@@ -81,6 +81,28 @@ fn what_is_found_does_not_depend_on_the_hint() {
 }
 
 #[test]
+fn a_hint_to_the_flow_of_another_key_becomes_one_of_an_absent_key() {
+    for mut table in tables(9_000) {
+        let (mut hints, mut misled_count) = (Hints::new(), 0);
+        let key = |number| [number, 0];
+        for start in (0..18_000).step_by(BURST_KEYS_MAX) {
+            table.hint_burst((start..).take(BURST_KEYS_MAX).map(key), &mut hints);
+            for (index, number) in (start..).take(BURST_KEYS_MAX).enumerate() {
+                let is_there = number < 9_000;
+                misled_count += u32::from(!is_there && !hints.at(index).is_absent());
+                table.prefetch_insert(&key(number), &mut hints, index);
+                assert_eq!(hints.at(index).is_absent(), !is_there);
+                let found = table.find(&key(number), hints.at(index), 0_u64);
+                assert_eq!(found.map(|(_, value)| *value), is_there.then_some(number));
+            }
+        }
+        assert!((100..1_000).contains(&misled_count), "{misled_count}");
+        // Beyond the burst there is no hint to change.
+        table.prefetch_insert(&key(0), &mut hints, BURST_KEYS_MAX);
+    }
+}
+
+#[test]
 fn by_a_hint_from_before_it_came_a_flow_is_not_found_and_none_that_left() {
     for mut table in tables(1_000) {
         let mut hints = Hints::new();

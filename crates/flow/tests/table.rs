@@ -158,17 +158,20 @@ fn a_flow_can_begin_in_any_class() {
     let mut table: Numbers =
         Table::with_seed(arena(1 << 20), Config { idle_ns, ..Config::new(4, 0) }, 1).unwrap();
     let stays = |_: &u64, _, _| None;
+    let ignore = |_: &[u64; 2], _: &u64| ();
     let class = Class::new(3);
-    let handle = table.insert_ranked([1, 1], 7, class, 0_u64, stays, |_, _| ()).unwrap();
+    let handle = table.insert_ranked([1, 1], 7, class, 0_u64, &mut (stays, ignore)).unwrap();
     assert_eq!((table.class(handle), table[handle]), (Some(class), 7));
     assert_eq!(table.get(&[1, 1], 10 * STEP_NS), Some(handle));
     // Where it is there already, its class stays.
-    table.insert_ranked([1, 1], 8, Class::new(1), 11 * STEP_NS, stays, |_, _| ()).unwrap();
-    assert_eq!((table.class(handle), table[handle]), (Some(class), 8));
+    let class = Class::new(1);
+    table.insert_ranked([1, 1], 8, class, 11 * STEP_NS, &mut (stays, ignore)).unwrap();
+    assert_eq!((table.class(handle), table[handle]), (Some(Class::new(3)), 8));
     // Where its time is up, it begins anew, and the old one is handed out.
     let mut left = None;
+    let on_evict = |_: &[u64; 2], value: &u64| left = Some(*value);
     let anew = table
-        .insert_ranked([1, 1], 9, Class::new(2), 40 * STEP_NS, stays, |_, value| left = Some(value))
+        .insert_ranked([1, 1], 9, Class::new(2), 40 * STEP_NS, &mut (stays, on_evict))
         .unwrap();
     assert_eq!((table.class(anew), left), (Some(Class::new(2)), Some(8)));
 }

@@ -293,6 +293,7 @@ impl Connection {
     /// with more than a RST, or, where answers aren't seen, packets have kept coming for longer than
     /// openings are remembered. Of UDP, an answer proves nothing.
     #[must_use]
+    #[inline(always)]
     pub const fn rank(&self, silent_ns: u64, now: Instant, opening_ns: u64) -> Option<u8> {
         // No `match`, which would be a jump table: in a full table, this is done for each new connection.
         let state = self.progress & STATE;

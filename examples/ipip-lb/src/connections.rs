@@ -191,8 +191,11 @@ impl Connections {
     #[inline(never)]
     fn prefetch_next(&mut self, index: usize) {
         let end = self.burst_len.min(index + AHEAD);
+        let Family { table, hints, .. } = &mut self.v4;
         for index in self.prefetched_end.max(index)..end {
-            self.v4.table.prefetch_insert(self.v4.hints.at(index));
+            if let Some(key) = self.keys.get(index) {
+                table.prefetch_insert(key, hints, index);
+            }
         }
         // At the end of the burst there is nothing left to do.
         self.prefetched_end = if end == self.burst_len { usize::MAX } else { end };

@@ -84,6 +84,7 @@ fn check<K: Key + std::hash::Hash + std::fmt::Debug, V>(table: &Table<K, V>) {
         let hash = view.hash(key);
         let first = view.first(hash);
         assert_eq!(tag, Some(hash.tag()));
+        assert_eq!(entry.is_in_second(), group != first, "slot {slot}");
         if group != first {
             assert_eq!(group, view.second(hash, first), "{key:?} is in neither group of its");
             overflows[first] += 1;

@@ -9,6 +9,9 @@ use crate::{Class, Classes, Config, Full, Refused, STEP_NS, Table};
 /// The lowest goes first, and of what is above these none does.
 const RANKS: u64 = 4;
 
+/// For flows that leave.
+fn ignore(_: &[u64; 2], _: &u64) {}
+
 /// A rank from a value: of some none.
 fn rank_of(value: u64) -> Option<u8> {
     (value % (RANKS + 1) < RANKS).then_some((value % (RANKS + 1)) as u8)
@@ -49,8 +52,7 @@ fn rank_0_leaves_or_else_the_flow_of_the_lowest_rank_that_was_silent_for_longest
                 value,
                 Class::default(),
                 step * STEP_NS,
-                rank,
-                |key, value| left = Some((key, value)),
+                &mut (rank, |key: &[u64; 2], value: &u64| left = Some((*key, *value))),
             );
             let is_expired = |seen: u64| step - seen > idle_steps;
             if flows.len() == capacity {
@@ -96,10 +98,9 @@ fn without_a_rank_a_flow_stays_and_45_are_asked_at_most() {
             (*value == 1).then_some(0)
         };
         let class = Class::default();
-        let result =
-            table.insert_ranked([number, 0], 1, class, number * STEP_NS, rank, |_, left| {
-                assert_eq!(left, 1);
-            });
+        let is_worthless = |_: &[u64; 2], left: &u64| assert_eq!(*left, 1);
+        let eviction = &mut (rank, is_worthless);
+        let result = table.insert_ranked([number, 0], 1, class, number * STEP_NS, eviction);
         refused_count += u64::from(result.is_err());
         most = asked_count.max(most);
     }
@@ -121,7 +122,7 @@ fn a_low_rank_is_found_soon() {
                 rank_of(*value)
             };
             let (class, now_ns) = (Class::default(), number * STEP_NS);
-            table.insert_ranked([number, 0], number, class, now_ns, rank, |_, _| ()).unwrap();
+            table.insert_ranked([number, 0], number, class, now_ns, &mut (rank, ignore)).unwrap();
             asked_count
         });
         // When each has been met once.
@@ -161,9 +162,9 @@ fn a_flood_takes_the_places_of_its_own_with_one_look_each() {
             asked_count += 1;
             Some(*value as u8)
         };
-        let on_evict = |key: [u64; 2], value| left = Some((key[0], value));
+        let on_evict = |key: &[u64; 2], value: &u64| left = Some((key[0], *value));
         let class = Class::default();
-        let placed = table.insert_ranked([number, 0], 0, class, 0_u64, rank, on_evict);
+        let placed = table.insert_ranked([number, 0], 0, class, 0_u64, &mut (rank, on_evict));
         let queue = &mut queues[placed.unwrap().slot as usize / GROUP_SLOTS];
         match left.unwrap() {
             (_, 1) => worthy_count += 1,
@@ -191,10 +192,10 @@ fn what_has_just_come_does_not_leave_next() {
             table.remove(&[number - 1 - random.below(2_000), 0]);
         }
         let mut left = None;
-        let on_evict = |key: [u64; 2], _| left = Some(key[0]);
+        let on_evict = |key: &[u64; 2], _: &u64| left = Some(key[0]);
         let rank = |_: &u64, _, _| Some(0);
         let (class, now_ns) = (Class::default(), number * STEP_NS);
-        let placed = table.insert_ranked([number, 0], 0, class, now_ns, rank, on_evict);
+        let placed = table.insert_ranked([number, 0], 0, class, now_ns, &mut (rank, on_evict));
         let group = placed.unwrap().slot as usize / GROUP_SLOTS;
         newest_left_count += usize::from(has_been_full && left.is_some() && left == newest[group]);
         left_count += usize::from(left.is_some());
@@ -215,9 +216,9 @@ fn a_flow_that_was_spared_leaves_when_its_class_says_so() {
             asked_count += 1;
             Some(u8::from(class == Class::new(1)))
         };
-        let on_evict = |_, value| left = Some(value);
-        let placed =
-            table.insert_ranked([number, 0], number, class, step * STEP_NS, rank, on_evict);
+        let on_evict = |_: &[u64; 2], value: &u64| left = Some(*value);
+        let eviction = &mut (rank, on_evict);
+        let placed = table.insert_ranked([number, 0], number, class, step * STEP_NS, eviction);
         (placed.unwrap(), asked_count, left)
     };
     insert(&mut table, 1, 1);
@@ -240,7 +241,8 @@ fn classes_that_may_not_leave_are_not_asked_for_a_rank() {
     let mut table: Table<[u64; 2], u64> = table(Config { full, ..Config::new(10, u64::MAX) });
     for number in 0..10 {
         let class = Class::new(number as usize % 2);
-        table.insert_ranked([number, 0], number, class, 0_u64, |_, _, _| None, |_, _| ()).unwrap();
+        let rank = |_: &u64, _, _| None;
+        table.insert_ranked([number, 0], number, class, 0_u64, &mut (rank, ignore)).unwrap();
     }
     for number in 10..15 {
         let rank = |_: &u64, class: Class, _| {
@@ -248,9 +250,9 @@ fn classes_that_may_not_leave_are_not_asked_for_a_rank() {
             Some(0)
         };
         let class = Class::new(0);
-        table.insert_ranked([number, 0], number, class, STEP_NS, rank, |_, _| ()).unwrap();
+        table.insert_ranked([number, 0], number, class, STEP_NS, &mut (rank, ignore)).unwrap();
     }
     let rank = |_: &u64, _, _| unreachable!("all of that class have left");
-    let result = table.insert_ranked([15, 0], 15, Class::new(0), STEP_NS, rank, |_, _| ());
+    let result = table.insert_ranked([15, 0], 15, Class::new(0), STEP_NS, &mut (rank, ignore));
     assert_eq!(result, Err(Refused));
 }

@@ -4,7 +4,7 @@ use super::journal::Journal;
 use crate::connection::Connection;
 use crate::services::TargetId;
 use hotloop::arena::Arena;
-use hotloop::flow::{self, Class, Config, FlowError, Handle, Hints, Key, Table};
+use hotloop::flow::{self, Class, Config, Eviction, FlowError, Handle, Hints, Key, Table};
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::stage::{Error, Instant};
 
@@ -69,29 +69,17 @@ impl<K: Key + Into<FlowKey>, H: Copy> Family<K, H> {
         value: (Connection, H),
         (now, opening_ns): (Instant, u64),
         journal: &mut Journal,
-        mut on_removed: impl FnMut(TargetId),
+        on_removed: impl FnMut(TargetId),
     ) -> Option<Handle> {
         let class = class(&value.0);
-        let mut protected_count = 0;
-        let protected = &mut protected_count;
-        let rank = move |(it, _): &(Connection, H), _: Class, silent_ns: u64| {
-            let rank = it.rank(silent_ns, now, opening_ns);
-            if rank.is_none() {
-                *protected += 1;
-            }
-            rank
-        };
-        let on_evict = |key: K, (left, _): (Connection, H)| {
-            journal_end(journal, key, &left);
-            on_removed(left.target);
-        };
-        let placed = self.table.insert_ranked(vacancy, value, class, now.as_ns(), rank, on_evict);
+        let leaving = &mut Leaving { now, opening_ns, journal, on_removed, protected_count: 0 };
+        let placed = self.table.insert_ranked(vacancy, value, class, now.as_ns(), leaving);
         if placed.is_ok() {
             self.protected_count = 0;
             return placed.ok();
         }
-        self.protected_count += protected_count;
-        self.insert_among_protected(vacancy.key(), value, now, journal, on_removed)
+        self.protected_count += leaving.protected_count;
+        self.insert_among_protected(vacancy.key(), value, class, leaving)
     }
 
     /// Inserts a connection for which none may leave, if it is time that one does.
@@ -101,21 +89,50 @@ impl<K: Key + Into<FlowKey>, H: Copy> Family<K, H> {
         &mut self,
         key: K,
         value: (Connection, H),
-        now: Instant,
-        journal: &mut Journal,
-        mut on_removed: impl FnMut(TargetId),
+        class: Class,
+        leaving: &mut Leaving<'_, impl FnMut(TargetId)>,
     ) -> Option<Handle> {
         if self.protected_count < self.table.capacity() {
             return None;
         }
         self.protected_count = 0;
+        let now_ns = leaving.now.as_ns();
         let rank = |_: &(Connection, H), _: Class, _| Some(0);
-        let on_evict = |key: K, (left, _): (Connection, H)| {
-            journal_end(journal, key, &left);
-            on_removed(left.target);
-        };
-        let class = class(&value.0);
-        self.table.insert_ranked(key, value, class, now.as_ns(), rank, on_evict).ok()
+        let leaves = |key: &K, value: &(Connection, H)| leaving.leaves(key, value);
+        self.table.insert_ranked(key, value, class, now_ns, &mut (rank, leaves)).ok()
+    }
+}
+
+/// Ranks connections, and lets one leave for another.
+struct Leaving<'a, F> {
+    now: Instant,
+    opening_ns: u64,
+    journal: &'a mut Journal,
+    on_removed: F,
+    /// How many were met that are to stay.
+    protected_count: usize,
+}
+
+// Always inlined. Left to the compiler, these would be calls for each new connection in a full table, as rare cases call
+// them too.
+impl<K: Copy + Into<FlowKey>, H, F: FnMut(TargetId)> Eviction<K, (Connection, H)>
+    for Leaving<'_, F>
+{
+    #[inline(always)]
+    fn rank(&mut self, (it, _): &(Connection, H), _: Class, silent_ns: u64) -> Option<u8> {
+        let rank = it.rank(silent_ns, self.now, self.opening_ns);
+        if rank.is_none() {
+            self.protected_count += 1;
+        }
+        rank
+    }
+
+    #[inline(always)]
+    fn leaves(&mut self, key: &K, (connection, _): &(Connection, H)) {
+        if connection.is_own_exception() && self.journal.is_kept() {
+            self.journal.note((*key).into());
+        }
+        (self.on_removed)(connection.target);
     }
 }
 
@@ -134,12 +151,4 @@ pub fn new_table<K: Key, V>(
 /// The class of a connection's entry.
 const fn class(connection: &Connection) -> Class {
     Class::new(connection.state() as usize)
-}
-
-/// Journals that an exception of this node's has left the table for another connection.
-#[inline(always)]
-fn journal_end(journal: &mut Journal, key: impl Into<FlowKey>, left: &Connection) {
-    if left.is_own_exception() && journal.is_kept() {
-        journal.note(key.into());
-    }
 }

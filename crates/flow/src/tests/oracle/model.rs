@@ -178,6 +178,13 @@ impl Model {
     /// Finds the flows that hints were last made for, however long ago that was.
     fn find_hinted(&mut self) {
         for (index, key) in self.hinted.clone().into_iter().enumerate() {
+            if index % 3 == 0 {
+                let was_absent = self.hints.at(index).is_absent();
+                self.table.prefetch_insert(&key, &mut self.hints, index);
+                let is_absent = self.hints.at(index).is_absent();
+                assert!(is_absent >= was_absent);
+                assert!(is_absent == was_absent || !self.flows.contains_key(&key));
+            }
             let hint = self.hints.at(index);
             let expected = if hint.is_absent() { None } else { self.expect_recent(key) };
             let found = self.table.find(&key, hint, self.now_ns);
@@ -218,9 +225,9 @@ impl Model {
             rank_of(class)
         };
         let now_ns = self.now_ns;
-        let result = self.table.insert_ranked(vacancy, value, class, now_ns, rank, |key, value| {
-            left = Some((key, value.number));
-        });
+        let on_evict = |key: &Chosen, value: &Counted| left = Some((*key, value.number));
+        let eviction = &mut (rank, on_evict);
+        let result = self.table.insert_ranked(vacancy, value, class, now_ns, eviction);
         if let Some((key, _)) = left {
             let flow = &self.flows[&key];
             assert!(self.is_expired(flow) || rank_of(flow.class).is_some(), "{flow:?} left");

@@ -1,0 +1,191 @@
+//! Putting flows into a table in which one flow may be worth more than another.
+
+use crate::Key;
+use crate::config::{Class, Full, Refused};
+use crate::entry::Flow;
+use crate::group::{GROUP_SLOTS, Lanes};
+use crate::insert::Spot;
+use crate::lookup::Vacancy;
+use crate::place::Place;
+use crate::table::{Handle, Table, by_backend};
+use crate::view::Hash;
+
+/// The owner of a table, for [`Table::insert_ranked`]: ranks the flows of a full table, and learns of those that leave. A
+/// pair of closures is one too. Where each new flow costs another its place, a type of its own with methods that are
+/// always inlined is quicker.
+pub trait Eviction<K, V> {
+    /// Returns how much it costs to lose a flow: 0 if it is worth nothing, `None` if it must stay. `silent_ns` is for how
+    /// long the flow has had no packet, in nanoseconds, rounded up by less than two steps of
+    /// [`STEP_NS`](crate::STEP_NS).
+    fn rank(&mut self, value: &V, class: Class, silent_ns: u64) -> Option<u8>;
+
+    /// Learns of a flow that leaves, evicted or expired. Called at most once for each insertion.
+    fn leaves(&mut self, key: &K, value: &V);
+}
+
+impl<K, V, R, L> Eviction<K, V> for (R, L)
+where
+    R: FnMut(&V, Class, u64) -> Option<u8>,
+    L: FnMut(&K, &V),
+{
+    fn rank(&mut self, value: &V, class: Class, silent_ns: u64) -> Option<u8> {
+        (self.0)(value, class, silent_ns)
+    }
+
+    fn leaves(&mut self, key: &K, value: &V) {
+        (self.1)(key, value);
+    }
+}
+
+impl<K: Key, V> Table<K, V> {
+    /// As [`insert`](Self::insert), into a class from the beginning, and in an order of the owner's, where one flow may
+    /// be worth more than another. The flow that leaves for this one is dropped after `eviction` has seen it.
+    ///
+    /// In a full table, the search goes round the new flow's group, beginning after the flow that came last. The
+    /// first flow of rank 0 leaves, or the first whose time is up. All others that it meets stay, and later
+    /// searches skip them until their class changes; so a flood of worthless flows evicts its own, and each
+    /// eviction looks at one flow. If nothing leaves that way, or the group has fewer than four flows, a sample is
+    /// taken from both groups: until four of rank 0 were met, or eight of a lowest rank above, or sixteen of which
+    /// any may leave. Of those of the lowest rank, the one that has been silent for longest leaves.
+    ///
+    /// Flows are ranked where they may leave only, 45 of them at most, and never one whose time is up.
+    ///
+    /// To begin in a class costs less than [`set_class`](Self::set_class) afterwards, which reads what
+    /// was just written. Where there is a flow of this key already, its class stays.
+    ///
+    /// With a [`Vacancy`] in place of the key, the key is not searched for again.
+    ///
+    /// ```
+    /// use hotloop_arena::{Arena, Pages, Request};
+    /// use hotloop_flow::{Class, Classes, Config, Full, Table};
+    ///
+    /// let config = Config { full: Full::Evict(Classes::ALL), ..Config::new(1, 1_000_000_000) };
+    /// let request = Request { pages: vec![Pages::Small], ..Request::new(1 << 16) };
+    /// let mut table: Table<[u64; 2], u64> = Table::new(Arena::new(request)?.0, config)?;
+    /// let mut left = None;
+    /// let mut even_ones_leave = (
+    ///     |value: &u64, _: Class, _: u64| (value % 2 == 0).then_some(0),
+    ///     |_: &[u64; 2], value: &u64| left = Some(*value),
+    /// );
+    /// let class = Class::default();
+    /// table.insert_ranked([1, 0], 4, class, 0_u64, &mut even_ones_leave)?;
+    /// table.insert_ranked([2, 0], 5, class, 0_u64, &mut even_ones_leave)?;
+    /// assert!(table.insert_ranked([3, 0], 6, class, 0_u64, &mut even_ones_leave).is_err());
+    /// assert_eq!(left, Some(4));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert).
+    #[inline(always)]
+    pub fn insert_ranked(
+        &mut self,
+        key: impl Into<Vacancy<K>>,
+        value: V,
+        class: Class,
+        now: impl Into<u64>,
+        eviction: &mut impl Eviction<K, V>,
+    ) -> Result<Handle, Refused> {
+        let seen = self.clock.advance(now.into());
+        let Vacancy { key, hash, until } = key.into();
+        let is_new = self.store.generation().is(until);
+        if is_new {
+            let (first, group) = self.store.view().first_group(hash);
+            let slot = if self.stats.len < self.capacity {
+                // As a rule there is a free slot in the first group.
+                by_backend!(self.backend, L => L::free(group).first())
+            } else {
+                self.make_room(first, seen, eviction)
+            };
+            if let Some(slot) = slot {
+                self.count_new();
+                self.note_newest((first, slot));
+                let flow = Flow { key, value, seen, class };
+                return Ok(self.store.link_in((first, slot), false, hash.tag(), flow));
+            }
+        }
+        self.insert_anywhere((hash, is_new), Flow { key, value, seen, class }, eviction)
+    }
+
+    /// Apart from [`insert_ranked`](Self::insert_ranked), which stays small where it is inlined.
+    #[cold]
+    #[inline(never)]
+    fn insert_anywhere(
+        &mut self,
+        (hash, is_new): (Hash, bool),
+        flow: Flow<K, V>,
+        eviction: &mut impl Eviction<K, V>,
+    ) -> Result<Handle, Refused> {
+        let view = self.store.view();
+        let (hash, seen) = (view.hash_unless(hash, &flow.key), flow.seen);
+        let known = if is_new {
+            None
+        } else {
+            by_backend!(self.backend, L => self.spot_of_key::<L>(&flow.key, hash, seen))
+        };
+        let spot = if let Some(spot) = known {
+            spot
+        } else if !is_new
+            && self.stats.len >= self.capacity
+            && let first = view.first(hash)
+            && let Some(slot) = self.make_room(first, seen, eviction)
+        {
+            Spot::New(Place::Free { slot: first * GROUP_SLOTS + slot })
+        } else {
+            let rank = |value: &V, class, silent_ns| eviction.rank(value, class, silent_ns);
+            by_backend!(self.backend, L => self.new_spot::<L>(hash, seen, rank))?
+        };
+        Ok(self.put(spot, hash, flow, |key, value| eviction.leaves(&key, &value)))
+    }
+
+    /// Lets the next flow in turn leave a group of a full table that is worth nothing. Returns its slot in the group, or
+    /// `None` if all flows of the group are spared or there are fewer than four: new ones would soon leave again, and
+    /// other groups have older ones.
+    #[inline(never)]
+    fn make_room(
+        &mut self,
+        group: usize,
+        now: u32,
+        eviction: &mut impl Eviction<K, V>,
+    ) -> Option<usize> {
+        let Full::Evict(classes) = self.full else { return None };
+        let view = self.store.view();
+        let occupied = by_backend!(self.backend, L => L::occupied(view.group(group)));
+        if occupied.rest().rest().rest().is_empty() {
+            return None;
+        }
+        let slot_of_group = view.hand(group).next(occupied)?;
+        let mut is_expired = false;
+        let idle_timeouts = &self.idle_timeouts;
+        let left = self.store.unlink_if((group, slot_of_group), |entry| {
+            is_expired = entry.is_expired(now, idle_timeouts);
+            let leaves = is_expired
+                || entry.value_if_in(classes).is_some_and(|value| {
+                    eviction.rank(value, entry.class(), entry.silent_ns(now)) == Some(0)
+                });
+            if leaves && let Some((key, value)) = entry.key().zip(entry.value()) {
+                eviction.leaves(key, value);
+            }
+            leaves
+        });
+        if left.is_some() {
+            self.count_left(is_expired);
+            return Some(slot_of_group);
+        }
+        self.spare_and_make_room((group, slot_of_group), now, eviction)
+    }
+
+    /// [`make_room`](Self::make_room) after a flow that stays. Most of the time the first one leaves: with a loop in its
+    /// place, that one would wait for what only later ones need.
+    #[cold]
+    #[inline(never)]
+    fn spare_and_make_room(
+        &mut self,
+        (group, slot_of_group): (usize, usize),
+        now: u32,
+        eviction: &mut impl Eviction<K, V>,
+    ) -> Option<usize> {
+        self.store.view().change_hand(group, |hand| hand.spare(slot_of_group));
+        self.make_room(group, now, eviction)
+    }
+}
