@@ -26,6 +26,7 @@ use hotloop_benches::bars;
 use hotloop_benches::beside_testpmd;
 use hotloop_benches::cores::Pair;
 use hotloop_benches::forwarder::{self, Case, Mode};
+use hotloop_benches::hugepages::Reserved;
 use hotloop_benches::instrument::Instrument;
 use hotloop_benches::row::Row;
 use hotloop_benches::table::{Table, markdown, write};
@@ -33,6 +34,14 @@ use std::process::ExitCode;
 
 /// Beside testpmd.
 const AIM: f64 = 1.0;
+
+/// Pipelines run on 2 MiB pages, as in production: their mbufs are in turn on as many pages of 4 KiB as a core knows the
+/// addresses of.
+const EAL_ON_HUGEPAGES: [&str; 6] =
+    ["--in-memory", "-m", "512", "--no-pci", "--no-telemetry", "-l0"];
+
+/// 2 MiB pages for that.
+const HUGEPAGE_COUNT: usize = 300;
 
 fn main() -> ExitCode {
     forwarder::main(run)
@@ -44,9 +53,17 @@ fn run() -> Result<(), String> {
     if !instrument.is_counting() {
         beside_testpmd::bench(&cases(&frames), &instrument, &mut table);
     }
-    let eal = Eal::embedded().map_err(|error| error.to_string())?;
     let is_part = instrument.is_part();
-    if !is_part {
+    let reserved = if is_part { None } else { Some(Reserved::hugepages(HUGEPAGE_COUNT)) };
+    let eal = match &reserved {
+        Some(Ok(_)) => Eal::with_args(&EAL_ON_HUGEPAGES),
+        _ => Eal::embedded(),
+    };
+    let eal = eal.map_err(|error| error.to_string())?;
+    if let Some(reserved) = &reserved {
+        if let Err(reason) = reserved {
+            table.unshown.push(format!("pipelines on reserved 2 MiB pages: {reason}"));
+        }
         pipeline::bench(eal, &frames, &mut table)?;
         load::bench(&mut table).map_err(|error| error.to_string())?;
     }

@@ -1,6 +1,7 @@
 //! A packet in plain memory that costs as little as an mbuf does.
 
 use hotloop::packet::{NoRoom, PacketBuf, PortId, Room};
+use std::mem::offset_of;
 
 /// Bytes before a packet's data, as many as in a fresh mbuf.
 pub const HEADROOM_BYTES: usize = 128;
@@ -76,6 +77,14 @@ impl Default for Buffer {
 }
 
 impl PacketBuf for Buffer {
+    /// As of an mbuf: the header, and where the data of a fresh buffer begins, by address alone.
+    #[inline(always)]
+    fn first_places(&self) -> impl Iterator<Item = *const u8> {
+        let header = (&raw const *self.0).cast::<u8>();
+        let data = header.wrapping_add(offset_of!(Memory, bytes) + HEADROOM_BYTES);
+        [header, data].into_iter()
+    }
+
     #[inline(always)]
     fn data(&self) -> &[u8] {
         let Memory { start, end, bytes, .. } = &*self.0;

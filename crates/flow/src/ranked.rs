@@ -118,23 +118,25 @@ impl<K: Key, V> Table<K, V> {
     ) -> Result<Handle, Refused> {
         let view = self.store.view();
         let (hash, seen) = (view.hash_unless(hash, &flow.key), flow.seen);
-        let known = if is_new {
-            None
-        } else {
-            by_backend!(self.backend, L => self.spot_of_key::<L>(&flow.key, hash, seen))
-        };
-        let spot = if let Some(spot) = known {
-            spot
-        } else if !is_new
-            && self.stats.len >= self.capacity
-            && let first = view.first(hash)
-            && let Some(slot) = self.make_room(first, seen, eviction)
-        {
-            Spot::New(Place::Free { slot: first * GROUP_SLOTS + slot })
-        } else {
-            let rank = |value: &V, class, silent_ns| eviction.rank(value, class, silent_ns);
-            by_backend!(self.backend, L => self.new_spot::<L>(hash, seen, rank))?
-        };
+        let spot = by_backend!(self.backend, L => {
+            let known = if is_new { None } else { self.spot_of_key::<L>(&flow.key, hash, seen) };
+            match known {
+                Some(spot) => spot,
+                None => {
+                    let first = self.store.view().first(hash);
+                    // Where the key was known to be new, that was tried.
+                    let is_full = !is_new && self.stats.len >= self.capacity;
+                    match is_full.then(|| self.make_room(first, seen, eviction)).flatten() {
+                        Some(slot) => {
+                            Spot::New(Place::Free { slot: first * GROUP_SLOTS + slot })
+                        }
+                        None => self.new_spot::<L>(hash, seen, |value, class, silent_ns| {
+                            eviction.rank(value, class, silent_ns)
+                        })?,
+                    }
+                }
+            }
+        });
         Ok(self.put(spot, hash, flow, |key, value| eviction.leaves(&key, &value)))
     }
 
