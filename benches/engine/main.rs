@@ -35,12 +35,12 @@ use std::process::ExitCode;
 /// Beside testpmd.
 const AIM: f64 = 1.0;
 
-/// Pipelines run on 2 MiB pages, as in production: their mbufs are in turn on as many pages of 4 KiB as a core knows the
-/// addresses of.
+/// Pipelines run on 2 MiB pages, as in production. Their pool would take about as many pages of 4 KiB as a core has
+/// translations for.
 const EAL_ON_HUGEPAGES: [&str; 6] =
     ["--in-memory", "-m", "512", "--no-pci", "--no-telemetry", "-l0"];
 
-/// 2 MiB pages for that.
+/// The 2 MiB pages that takes.
 const HUGEPAGE_COUNT: usize = 300;
 
 fn main() -> ExitCode {

@@ -10,16 +10,17 @@ use crate::place::Place;
 use crate::table::{Handle, Table, by_backend};
 use crate::view::Hash;
 
-/// The owner of a table, for [`Table::insert_ranked`]: ranks the flows of a full table, and learns of those that leave. A
-/// pair of closures is one too. Where each new flow costs another its place, a type of its own with methods that are
-/// always inlined is quicker.
+/// Ranks the flows of a full table for [`Table::insert_ranked`], and is called with the one that leaves.
+///
+/// A pair of closures implements it. If flows often leave for new ones, a type of its own, with methods that are always
+/// inlined, is faster.
 pub trait Eviction<K, V> {
     /// Returns how much it costs to lose a flow: 0 if it is worth nothing, `None` if it must stay. `silent_ns` is for how
     /// long the flow has had no packet, in nanoseconds, rounded up by less than two steps of
     /// [`STEP_NS`](crate::STEP_NS).
     fn rank(&mut self, value: &V, class: Class, silent_ns: u64) -> Option<u8>;
 
-    /// Learns of a flow that leaves, evicted or expired. Called at most once for each insertion.
+    /// Called with the flow that leaves, evicted or expired: at most once for each insertion.
     fn leaves(&mut self, key: &K, value: &V);
 }
 
@@ -140,9 +141,9 @@ impl<K: Key, V> Table<K, V> {
         Ok(self.put(spot, hash, flow, |key, value| eviction.leaves(&key, &value)))
     }
 
-    /// Lets the next flow in turn leave a group of a full table that is worth nothing. Returns its slot in the group, or
-    /// `None` if all flows of the group are spared or there are fewer than four: new ones would soon leave again, and
-    /// other groups have older ones.
+    /// Removes the next flow in turn that is worth nothing or has expired from a group of a full table. Returns its slot
+    /// in the group, or `None` if all flows of the group are spared or there are fewer than four: new ones would soon
+    /// leave again, and other groups have older ones.
     #[inline(never)]
     fn make_room(
         &mut self,
@@ -177,8 +178,8 @@ impl<K: Key, V> Table<K, V> {
         self.spare_and_make_room((group, slot_of_group), now, eviction)
     }
 
-    /// [`make_room`](Self::make_room) after a flow that stays. Most of the time the first one leaves: with a loop in its
-    /// place, that one would wait for what only later ones need.
+    /// [`make_room`](Self::make_room) after a flow that stays. As a rule the first one leaves: a loop would compute for
+    /// it what only later ones need.
     #[cold]
     #[inline(never)]
     fn spare_and_make_room(

@@ -172,8 +172,8 @@ impl<K: Key, V> Store<K, V> {
         self.link_in((group, slot % GROUP_SLOTS), group != first, hash.tag(), flow)
     }
 
-    /// Puts a flow, whose key is nowhere, into a slot of a group that is free. Where that is its second group, the first
-    /// one counts it already.
+    /// Puts a flow, whose key is nowhere, into a free slot of a group. If that is its second group, the first one must
+    /// count it already.
     #[inline(always)]
     pub(crate) fn link_in(
         &mut self,
@@ -244,7 +244,7 @@ impl<K: Key, V> Store<K, V> {
         Some(flow)
     }
 
-    /// Takes the flow of a slot out if it `leaves`: of one that searches look at as it is.
+    /// Takes the flow of a slot out if `leaves` returns true. Searches have not spared it.
     #[inline(always)]
     pub(crate) fn unlink_if(
         &mut self,
@@ -265,12 +265,12 @@ impl<K: Key, V> Store<K, V> {
         Some(flow)
     }
 
-    /// Has the first group of a flow that is in its second one count one fewer.
+    /// Lowers the count of the first group of a flow that is in its second one.
     #[cold]
     #[inline(never)]
     fn lower_overflow(&mut self, slot: usize) {
         let view = self.view();
-        // First of all, as it is not this crate's code.
+        // Before any change, as it is not this crate's code.
         let Some(hash) = view.entry(slot).key().map(|key| view.hash(key)) else { return };
         let first = view.first(hash);
         self.group_mut(first).lower_overflow();

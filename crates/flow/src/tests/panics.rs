@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 
 use super::{check, table};
-use crate::{Classes, Config, Full, STEP_NS, Table};
+use crate::{Class, Classes, Config, Full, Hint, STEP_NS, Table};
 
 type Counted = Rc<()>;
 
@@ -43,6 +43,29 @@ fn while_a_flow_is_reported() {
     }
     assert_eq!(table.age(late_ns, usize::MAX, |_, _| ()), 90);
     assert_eq!(Rc::strong_count(&counter), 1);
+}
+
+/// In both searches: in turn, where flows are worth nothing, and else by a sample.
+#[test]
+fn while_a_flow_is_ranked_or_leaves() {
+    let counter = Counted::default();
+    for (number, rank, is_rank_to_fail) in
+        [(200, 0, true), (201, 0, false), (202, 1, true), (203, 1, false)]
+    {
+        let mut table = full_table(100, &counter);
+        let rank = |_: &Counted, _: Class, _: u64| {
+            if is_rank_to_fail {
+                fail();
+            }
+            Some(rank)
+        };
+        let leaves = |_: &[u64; 1], _: &Counted| fail();
+        let vacancy = table.get_silent([number], Hint::default(), 0_u64).unwrap_err();
+        let (value, class) = (counter.clone(), Class::default());
+        panics(|| table.insert_ranked(vacancy, value, class, 0_u64, &mut (rank, leaves)));
+        check(&table);
+        assert_eq!((table.len(), Rc::strong_count(&counter)), (100, 101));
+    }
 }
 
 #[test]
