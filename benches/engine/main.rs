@@ -35,12 +35,12 @@ use std::process::ExitCode;
 /// Beside testpmd.
 const AIM: f64 = 1.0;
 
-/// Pipelines run on 2 MiB pages, as in production. Their pool would take about as many pages of 4 KiB as a core has
-/// translations for.
+/// For pipelines, which run on 2 MiB pages, as in production. On 4 KiB pages, their pool would need about as many TLB
+/// entries as a core has.
 const EAL_ON_HUGEPAGES: [&str; 6] =
     ["--in-memory", "-m", "512", "--no-pci", "--no-telemetry", "-l0"];
 
-/// The 2 MiB pages that takes.
+/// Enough 2 MiB pages for [`EAL_ON_HUGEPAGES`].
 const HUGEPAGE_COUNT: usize = 300;
 
 fn main() -> ExitCode {
@@ -54,7 +54,7 @@ fn run() -> Result<(), String> {
         beside_testpmd::bench(&cases(&frames), &instrument, &mut table);
     }
     let is_part = instrument.is_part();
-    let reserved = if is_part { None } else { Some(Reserved::hugepages(HUGEPAGE_COUNT)) };
+    let reserved = (!is_part).then(|| Reserved::hugepages(HUGEPAGE_COUNT));
     let eal = match &reserved {
         Some(Ok(_)) => Eal::with_args(&EAL_ON_HUGEPAGES),
         _ => Eal::embedded(),

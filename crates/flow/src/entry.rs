@@ -185,7 +185,8 @@ impl<K: Copy, V> Entry<K, V> {
         Some(Flow { key, value, seen, class })
     }
 
-    /// Puts a flow into a vacant entry of the first or second group of its key. Only writes: nobody waits for the memory.
+    /// Puts a flow into a vacant entry, which is in the first or the second group of its key. This only writes, so it does
+    /// not wait for memory.
     #[inline(always)]
     pub(crate) fn put(&mut self, flow: Flow<K, V>, generation: Generation, is_in_second: bool) {
         self.key.write(flow.key);

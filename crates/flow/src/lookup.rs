@@ -69,8 +69,8 @@ pub struct Hint {
 impl Hint {
     const NONE: Self = Self { place: 0, ahead: 0 };
 
-    /// Whether the table had no flow of the key when the hint was made. For some keys of which it had none, this is
-    /// false until [`Table::prefetch_insert`] has read the flow that the hint leads to.
+    /// Whether the table had no flow of the key when the hint was made. This may be false for such a key, until
+    /// [`Table::prefetch_insert`] finds that the hint leads to the flow of another one.
     #[must_use]
     #[inline(always)]
     pub const fn is_absent(self) -> bool {

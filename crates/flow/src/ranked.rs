@@ -45,9 +45,9 @@ impl<K: Key, V> Table<K, V> {
     /// In a full table, the search goes round the new flow's group, beginning after the flow that came last. The
     /// first flow of rank 0 leaves, or the first whose time is up. All others that it meets stay, and later
     /// searches skip them until their class changes; so a flood of worthless flows evicts its own, and each
-    /// eviction looks at one flow. If nothing leaves that way, or the group has fewer than four flows, a sample is
-    /// taken from both groups: until four of rank 0 were met, or eight of a lowest rank above, or sixteen of which
-    /// any may leave. Of those of the lowest rank, the one that has been silent for longest leaves.
+    /// eviction looks at one flow. If nothing leaves that way, or the group has fewer than four flows, the search
+    /// samples both groups. It stops at the fourth flow of rank 0, at the eighth of the lowest rank found if that is
+    /// higher, or after sixteen flows that may leave. The flow that leaves is the longest silent one of the lowest rank.
     ///
     /// Flows are ranked where they may leave only, 45 of them at most, and never one whose time is up.
     ///
@@ -125,7 +125,7 @@ impl<K: Key, V> Table<K, V> {
                 Some(spot) => spot,
                 None => {
                     let first = self.store.view().first(hash);
-                    // Where the key was known to be new, that was tried.
+                    // If the key is new, `insert_ranked` has tried this already.
                     let is_full = !is_new && self.stats.len >= self.capacity;
                     match is_full.then(|| self.make_room(first, seen, eviction)).flatten() {
                         Some(slot) => {
