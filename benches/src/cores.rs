@@ -2,10 +2,30 @@
 
 use crate::watch::Switches;
 use core_affinity::CoreId;
-use std::hint::spin_loop;
+use std::hint::{black_box, spin_loop};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant};
+
+/// How many times eight products are made, some 60 microseconds, and how often that is tried.
+const MULTIPLY_COUNT: u64 = 16_384;
+const SHARING_TRIES: usize = 5;
+
+/// Multiplies as fast as a core can: eight products at a time, none of which waits for another. Returns the time that
+/// it took.
+fn multiply(count: u64) -> Duration {
+    let start = Instant::now();
+    let mut products = [1_u64, 3, 5, 7, 9, 11, 13, 15];
+    for number in 0..black_box(count) {
+        for product in &mut products {
+            let wide = u128::from(*product ^ number) * 0x9e37_79b9_7f4a_7c15;
+            *product = (wide >> 64) as u64 ^ wide as u64;
+        }
+    }
+    black_box(products);
+    start.elapsed()
+}
 
 /// The calling thread's CPU, and another one.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +55,32 @@ impl Pair {
     #[must_use]
     pub fn switch_count(self) -> u64 {
         self.switch_count.load(Relaxed)
+    }
+
+    /// Whether both CPUs are hardware threads of one core, whatever a hypervisor reports: then each multiplies at half
+    /// the speed while the other one does.
+    ///
+    /// # Panics
+    /// As [`run`](Self::run).
+    #[must_use]
+    pub fn shares_core(self) -> bool {
+        let least = |take: &dyn Fn() -> Duration| (0..SHARING_TRIES).map(|_| take()).min();
+        let together = || {
+            let is_over = Arc::new(AtomicBool::new(false));
+            let until_over = Arc::clone(&is_over);
+            let there = move || {
+                while !until_over.load(Relaxed) {
+                    multiply(MULTIPLY_COUNT / 16);
+                }
+            };
+            let mut taken = Duration::ZERO;
+            self.run(there, || {
+                taken = multiply(MULTIPLY_COUNT);
+                is_over.store(true, Relaxed);
+            });
+            taken
+        };
+        least(&together) > least(&|| multiply(MULTIPLY_COUNT)).map(|alone| alone.mul_f64(1.5))
     }
 
     /// Runs `there` on the other CPU and `here` on this one, and says how long `here` took from the

@@ -73,8 +73,8 @@ impl Lines {
     }
 }
 
-/// Nanoseconds of a line's way from the first CPU to the second, where there are two. In a thread of its own: the calling
-/// one stays free.
+/// Nanoseconds of a line's way from the first CPU to the second, where there are two: `NAN`, which is no distance, while
+/// they are hardware threads of one core. In a thread of its own: the calling one stays free.
 ///
 /// # Errors
 /// Where the kernel refuses to pin a thread.
@@ -82,6 +82,8 @@ impl Lines {
 /// # Panics
 /// When the measurement does.
 pub fn trip_ns() -> Result<Option<f64>, String> {
-    let measure = || Ok(Pair::pin()?.map(|pair| Lines::new(pair).trip_ns()));
+    let of_pair =
+        |pair: Pair| if pair.shares_core() { f64::NAN } else { Lines::new(pair).trip_ns() };
+    let measure = || Ok(Pair::pin()?.map(of_pair));
     std::thread::scope(|scope| scope.spawn(measure).join()).expect("the measurement doesn't panic")
 }
