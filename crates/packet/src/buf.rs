@@ -21,6 +21,15 @@ pub trait PacketBuf {
         std::iter::once(self.data().as_ptr())
     }
 
+    /// The address of what a driver reads beside them when it sends or frees the packet, if that lies elsewhere.
+    #[inline(always)]
+    fn later_place(&self) -> Option<*const u8>
+    where
+        Self: Sized,
+    {
+        None
+    }
+
     /// Drops packets, which lie one after the other in memory. A kind of packet for which that is faster together than
     /// one by one implements this.
     fn drop_all(packets: impl Iterator<Item = Self> + AsRef<[Self]>)

@@ -1,6 +1,11 @@
 //! A burst: up to 64 items that move through the engine together.
 
+mod cold;
+
+pub use cold::IterMut;
+
 use crate::{Carries, Tagged};
+use cold::{Fetch, fetch_first, fetch_next};
 use hotloop_ring::{MoveIn, MoveOut};
 use std::convert::Infallible;
 use std::fmt;
@@ -24,6 +29,8 @@ pub struct Burst<T> {
     end: usize,
     /// How many items a source may fill it up to. Invariant: `limit <= BURST_CAPACITY`.
     limit: usize,
+    /// Of [cold](Self::set_cold) items, which nothing has gone over yet.
+    fetch: Option<Fetch<T>>,
     /// Invariant: the slots `front..end` are initialised, and no others.
     slots: [MaybeUninit<T>; BURST_CAPACITY],
 }
@@ -36,6 +43,7 @@ impl<T> Burst<T> {
             front: 0,
             end: 0,
             limit: BURST_CAPACITY,
+            fetch: None,
             slots: [const { MaybeUninit::uninit() }; BURST_CAPACITY],
         }
     }
@@ -97,7 +105,7 @@ impl<T> Burst<T> {
         self.end += 1;
     }
 
-    /// Takes the item at the front.
+    /// Takes the item at the front. A stage that does so for each packet calls [`fetch`](Self::fetch) before.
     #[inline(always)]
     pub fn pop(&mut self) -> Option<T> {
         if self.front == self.end {
@@ -131,6 +139,23 @@ impl<T> Burst<T> {
         // SAFETY: 1. The slots `front..end` are initialised. 2. `MaybeUninit<T>` has the layout of
         // `T`. 3. The borrow of `self` is exclusive.
         unsafe { &mut *(std::ptr::from_mut(slots) as *mut [T]) }
+    }
+
+    /// The items, front first, to be changed. As [`as_mut_slice`](Self::as_mut_slice), but [cold](Self::set_cold) items are
+    /// fetched ahead.
+    #[inline(always)]
+    pub fn iter_mut(&mut self) -> IterMut<'_, T> {
+        let fetch = self.fetch.take();
+        IterMut::new(self.as_mut_slice(), fetch)
+    }
+
+    /// Starts to fetch all items where they are [cold](Self::set_cold): for what hands them on as they are, or takes
+    /// them one by one.
+    #[inline(always)]
+    pub fn fetch(&mut self) {
+        if let Some(fetch) = self.fetch.take() {
+            fetch(self.as_slice(), false);
+        }
     }
 
     /// Takes all items out.
@@ -232,21 +257,27 @@ impl<T> Burst<T> {
         if BURST_CAPACITY - out.end < self.len() {
             out.compact();
         }
-        let last = self.end;
-        let (front, end) = (self.front, out.end);
+        let (front, last, end) = (self.front, self.end, out.end);
+        let fetch = self.fetch.take();
+        if let Some(fetch) = fetch {
+            fetch_first(fetch, self.as_slice());
+        }
         let mut moving = Moving { from: self, to: out, front, end };
         while moving.front < last {
-            // SAFETY: `front < end <= BURST_CAPACITY`.
-            let slot = unsafe { moving.from.slots.get_unchecked(moving.front) };
-            // SAFETY: 1. The slot is in `front..end`, so it is initialised. 2. `front` moves past it
-            // before anything can panic, so it is read this once.
-            let item = unsafe { slot.assume_init_read() };
-            moving.front += 1;
-            if let Some(made) = change(item)? {
-                // SAFETY: There were as many free slots at the end of `out` as there were items.
-                let slot = unsafe { moving.to.slots.get_unchecked_mut(moving.end) };
-                slot.write(made);
-                moving.end += 1;
+            let stop = fetch.map_or(last, |fetch| moving.front + moving.fetch_next(fetch));
+            while moving.front < stop {
+                // SAFETY: `front < end <= BURST_CAPACITY`.
+                let slot = unsafe { moving.from.slots.get_unchecked(moving.front) };
+                // SAFETY: 1. The slot is in `front..end`, so it is initialised. 2. `front` moves past it
+                // before anything can panic, so it is read this once.
+                let item = unsafe { slot.assume_init_read() };
+                moving.front += 1;
+                if let Some(made) = change(item)? {
+                    // SAFETY: There were as many free slots at the end of `out` as there were items.
+                    let slot = unsafe { moving.to.slots.get_unchecked_mut(moving.end) };
+                    slot.write(made);
+                    moving.end += 1;
+                }
             }
         }
         ControlFlow::Continue(())
@@ -283,6 +314,14 @@ struct Moving<'a, T, U> {
     /// Index after the last item that was put. Invariant: the slots from `to.end` to it are
     /// initialised, and it is at most `BURST_CAPACITY`.
     end: usize,
+}
+
+impl<T, U> Moving<'_, T, U> {
+    /// Fetches a few of the items ahead. Returns how many are next until then.
+    fn fetch_next(&mut self, fetch: Fetch<T>) -> usize {
+        self.from.front = self.front;
+        fetch_next(fetch, self.from.as_slice())
+    }
 }
 
 impl<T, U> Drop for Moving<'_, T, U> {

@@ -52,7 +52,7 @@ mod tagged;
 pub mod tap;
 mod verdict;
 
-pub use burst::{BURST_CAPACITY, Burst, Drain};
+pub use burst::{BURST_CAPACITY, Burst, Drain, IterMut};
 pub use core::{Core, Limits};
 pub use counters::{Counter, Counters};
 pub use error::Error;

@@ -85,6 +85,9 @@ pub trait BurstStage<In> {
 
     /// Works on a burst. What it leaves in `input` counts as neither emitted nor held, so it takes
     /// all.
+    ///
+    /// Packets that come from another core are fetched into the cache by the first pass over them, if that is
+    /// [`Burst::iter_mut`] or [`Output::map`]. A stage that takes them otherwise calls [`Burst::fetch`] first.
     fn process(
         &mut self,
         cx: &mut Cx<'_, Self::Drop>,

@@ -73,8 +73,8 @@ impl<P: PacketBuf, M> Carries for Tagged<P, M> {
     }
 
     #[inline(always)]
-    fn prefetch(&self) {
-        self.packet.prefetch();
+    fn prefetch(&self, is_ahead: bool) {
+        self.packet.prefetch(is_ahead);
     }
 
     #[inline]

@@ -92,10 +92,12 @@ pub trait Carries {
         None
     }
 
-    /// Starts fetching into the cache what a stage reads first, and waits for none of it. What carries a
-    /// [`PacketBuf`] hands it on, which may know where that is without reading the packet's header.
+    /// Starts fetching into the cache what a stage reads first, and waits for none of it. Where `is_ahead`, others are
+    /// worked on meanwhile, and there is time for what is read later too. What carries a [`PacketBuf`] hands this on,
+    /// which may know where that is without reading the packet's header.
     #[inline(always)]
-    fn prefetch(&self) {
+    fn prefetch(&self, is_ahead: bool) {
+        let _ = is_ahead;
         prefetch(self.bytes().as_ptr());
     }
 
@@ -130,8 +132,11 @@ impl<P: PacketBuf> Carries for P {
     }
 
     #[inline(always)]
-    fn prefetch(&self) {
+    fn prefetch(&self, is_ahead: bool) {
         self.first_places().for_each(prefetch);
+        if is_ahead {
+            self.later_place().into_iter().for_each(prefetch);
+        }
     }
 
     #[inline]
@@ -203,6 +208,7 @@ impl<'a, D: DropReason> Cx<'a, D> {
     ///         input: &mut Burst<MemPacket>,
     ///         out: &mut Output<'_, MemPacket>,
     ///     ) {
+    ///         input.fetch();
     ///         while let Some(request) = input.pop() {
     ///             let mut packet = cx.reuse(request, EchoDrop::Answered);
     ///             if hotloop_packet::answer::echo_reply(&mut packet).is_ok() {

@@ -46,8 +46,8 @@ impl<P: Carries> Carries for Arrived<P> {
         self.packet.arrival()
     }
 
-    fn prefetch(&self) {
-        self.packet.prefetch();
+    fn prefetch(&self, is_ahead: bool) {
+        self.packet.prefetch(is_ahead);
     }
 
     fn drop_all(packets: Drain<'_, Self>) {

@@ -238,6 +238,7 @@ impl<P: PacketBuf + Carries> BurstStage<Arrived<P>> for Endpoint {
         input: &mut Burst<Arrived<P>>,
         out: &mut Output<'_, Routed<P, Side>>,
     ) {
+        input.fetch();
         while let Some(Arrived { mut packet, side }) = input.pop() {
             match side {
                 Side::Kernel => self.forward(packet, cx, out),

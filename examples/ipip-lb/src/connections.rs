@@ -142,33 +142,32 @@ impl Connections {
     }
 
     /// Asks for the memory of the connections of a burst of 64 packets at most, before they are found. `key_of` returns
-    /// the key of a packet that the [fast path](Layout::is_fast_v4) takes, and leaves in each what it is.
+    /// the key of a packet that the [fast path](Layout::is_fast_v4) takes, and leaves in each what it is. Returns whether
+    /// [`hint_burst_v6`](Self::hint_burst_v6) is to follow.
     #[inline]
-    pub fn hint_burst<P: PacketBuf>(
+    #[must_use]
+    pub fn hint_burst<'a, P: PacketBuf + 'a>(
         &mut self,
-        burst: &mut [Classified<P>],
+        burst: impl ExactSizeIterator<Item = &'a mut Classified<P>>,
         mut key_of: impl FnMut(&mut Classified<P>) -> Option<FlowKeyV4>,
-    ) {
+    ) -> bool {
         (self.burst_len, self.prefetched_end) = (burst.len(), 0);
         let mut any_v6 = false;
         let Family { table, hints, .. } = &mut self.v4;
-        let v4_keys =
-            burst.iter_mut().zip(&mut self.keys).map(|(packet, place)| match key_of(packet) {
-                Some(key) => {
-                    *place = key;
-                    Some(key)
-                }
-                None => has_any_v4(packet, place, &mut any_v6).then_some(*place),
-            });
+        let v4_keys = burst.zip(&mut self.keys).map(|(packet, place)| match key_of(packet) {
+            Some(key) => {
+                *place = key;
+                Some(key)
+            }
+            None => has_any_v4(packet, place, &mut any_v6).then_some(*place),
+        });
         table.hint_burst(v4_keys, hints);
-        if any_v6 {
-            self.hint_burst_v6(burst);
-        }
+        any_v6
     }
 
-    /// Apart from [`hint_burst`](Self::hint_burst), which stays small where it is inlined.
+    /// The rest of [`hint_burst`](Self::hint_burst), which stays small where it is inlined.
     #[inline(never)]
-    fn hint_burst_v6<P: PacketBuf>(&mut self, burst: &[Classified<P>]) {
+    pub fn hint_burst_v6<P: PacketBuf>(&mut self, burst: &[Classified<P>]) {
         let v6_keys = burst.iter().map(|packet| {
             let key = packet.tag().fast_key_v6(packet.packet.data());
             key.or_else(|| any_key_v6(packet))

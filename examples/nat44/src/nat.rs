@@ -201,7 +201,7 @@ impl<P: PacketBuf> BurstStage<Classified<P>> for Nat {
     ) {
         let side = |p: &Classified<P>| self.settings.side(&p.packet);
         let mut keys = [None; BURST_CAPACITY];
-        for (key, p) in keys.iter_mut().zip(input.as_slice()) {
+        for (key, p) in keys.iter_mut().zip(input.iter_mut()) {
             *key = outward_key(p, side(p));
         }
         let packets = input.as_slice().iter().map(side).zip(keys);

@@ -12,6 +12,9 @@ use std::ptr;
 /// Nanoseconds in what net_pcap counts in.
 const NS_PER_US: u64 = 1000;
 
+/// The size of each of the two cache lines of a header (rte_mbuf.h: RTE_CACHE_LINE_MIN_SIZE).
+const HEADER_LINE_BYTES: usize = size_of::<sys::RawMbuf>() / 2;
+
 impl PacketBuf for Mbuf {
     /// The header, and where the data of a mempool's fresh mbuf begins: by address alone, so nothing waits for the
     /// header.
@@ -20,6 +23,12 @@ impl PacketBuf for Mbuf {
         let header = self.raw.as_ptr().cast_const().cast::<u8>();
         let data = header.wrapping_add(size_of::<sys::RawMbuf>() + usize::from(HEADROOM_BYTES));
         [header, data].into_iter()
+    }
+
+    /// The second cache line of the header: drivers read there what the mbuf is linked to.
+    #[inline(always)]
+    fn later_place(&self) -> Option<*const u8> {
+        Some(self.raw.as_ptr().cast_const().cast::<u8>().wrapping_add(HEADER_LINE_BYTES))
     }
 
     #[inline]

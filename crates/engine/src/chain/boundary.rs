@@ -151,6 +151,7 @@ impl<'a, T: Carries + Send, K: Key<T>, D: Node<T>> Boundary<'a, T, K, D> {
         let kept_before = input.as_mut().map_or(0, |input| input.burst().len());
         let mut selecting = Selecting { out: &mut *out, input, kept_before };
         let core_count = selecting.out.lanes.len();
+        burst.fetch();
         while let Some(item) = burst.pop() {
             let worker = key.worker(&item, core_count);
             match &mut selecting.input {

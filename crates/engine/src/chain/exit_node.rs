@@ -45,10 +45,10 @@ impl<On: Carries, Exit: Carries> Carries for Fork<On, Exit> {
     }
 
     #[inline(always)]
-    fn prefetch(&self) {
+    fn prefetch(&self, is_ahead: bool) {
         match self {
-            Self::On(packet) => packet.prefetch(),
-            Self::Exit(packet) => packet.prefetch(),
+            Self::On(packet) => packet.prefetch(is_ahead),
+            Self::Exit(packet) => packet.prefetch(is_ahead),
         }
     }
 }

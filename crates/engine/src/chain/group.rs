@@ -19,10 +19,8 @@ impl<T: Carries> Source for Rings<T> {
 
     #[inline(always)]
     fn poll(&mut self, burst: &mut Burst<T>) -> usize {
-        let before = burst.len();
         let count = self.0.pop_into(burst.room(), burst);
-        // All at once: a stage would wait for one packet after the other.
-        burst.as_slice()[before..].iter().for_each(Carries::prefetch);
+        burst.set_cold();
         count
     }
 

@@ -36,8 +36,8 @@ impl<P: Carries, R> Carries for Routed<P, R> {
     }
 
     #[inline(always)]
-    fn prefetch(&self) {
-        self.packet.prefetch();
+    fn prefetch(&self, is_ahead: bool) {
+        self.packet.prefetch(is_ahead);
     }
 
     #[inline]
@@ -122,6 +122,7 @@ impl<R: Eq, S: Sink<Item: Carries>> Node<Routed<S::Item, R>> for OutletsNode<R, 
     /// Most packets take the outlet of the one before: a burst is moved in runs of one route.
     #[inline(always)]
     fn accept(&mut self, at: At<'_>, burst: &mut Burst<Routed<S::Item, R>>) {
+        burst.fetch();
         let mut first = burst.pop();
         while let Some(Routed { packet, route }) = first {
             let sink = self.sinks.iter_mut().find(|(its, _)| *its == route);

@@ -154,6 +154,7 @@ impl<S: Sink<Item: Carries>> Drop for Sending<'_, S> {
 impl<S: Sink<Item: Carries>> Node<S::Item> for SinkNode<S> {
     #[inline(always)]
     fn accept(&mut self, at: At<'_>, burst: &mut Burst<S::Item>) {
+        burst.fetch();
         self.send(at, burst);
     }
 

@@ -207,6 +207,7 @@ impl<T: Outgoing, F: NextHops<T>> BurstStage<T> for Resolve<T, F> {
         out: &mut Output<'_, T>,
     ) {
         let now = cx.now();
+        input.fetch();
         while let Some(mut item) = input.pop() {
             let next_hop = match self.next_hops.next(&mut item) {
                 Next::To(next_hop) => next_hop,
