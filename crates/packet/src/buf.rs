@@ -21,7 +21,8 @@ pub trait PacketBuf {
         std::iter::once(self.data().as_ptr())
     }
 
-    /// The address of what a driver reads beside them when it sends or frees the packet, if that lies elsewhere.
+    /// The address of what is read later than at [`first_places`](Self::first_places): by a driver that sends or frees the
+    /// packet. `None` if there is no such place.
     #[inline(always)]
     fn later_place(&self) -> Option<*const u8>
     where

@@ -149,7 +149,7 @@ impl<T> Burst<T> {
         IterMut::new(self.as_mut_slice(), fetch)
     }
 
-    /// Starts to fetch all items where they are [cold](Self::set_cold): for what hands them on as they are, or takes
+    /// Starts to fetch all items where they are [cold](Self::set_cold): for code that hands them on as they are, or takes
     /// them one by one.
     #[inline(always)]
     pub fn fetch(&mut self) {

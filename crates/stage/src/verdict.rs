@@ -92,8 +92,8 @@ pub trait Carries {
         None
     }
 
-    /// Starts fetching into the cache what a stage reads first, and waits for none of it. Where `is_ahead`, others are
-    /// worked on meanwhile, and there is time for what is read later too. What carries a [`PacketBuf`] hands this on,
+    /// Starts fetching into the cache what a stage reads first, and waits for none of it. With `is_ahead`, other
+    /// packets are worked on meanwhile, so there is time for what is read later too. What carries a [`PacketBuf`] hands this on,
     /// which may know where that is without reading the packet's header.
     #[inline(always)]
     fn prefetch(&self, is_ahead: bool) {

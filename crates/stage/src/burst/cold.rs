@@ -11,13 +11,13 @@ const PART: usize = 8;
 /// Starts to fetch what items refer to, as [`Carries::prefetch`] with the flag.
 pub(super) type Fetch<T> = fn(&[T], bool);
 
-/// Starts with the first of `items`. [`fetch_next`] follows.
+/// Fetches the first part of `items`. [`fetch_next`] follows.
 #[inline]
 pub(super) fn fetch_first<T>(fetch: Fetch<T>, items: &[T]) {
     fetch(&items[..items.len().min(PART)], true);
 }
 
-/// Goes on with the part of `items` after their first, which is fetched already. Returns how many items that one has.
+/// Fetches the second part of `items`, the first of which is fetched already. Returns the length of the first.
 #[inline]
 pub(super) fn fetch_next<T>(fetch: Fetch<T>, items: &[T]) -> usize {
     let count = items.len().min(PART);
@@ -26,12 +26,12 @@ pub(super) fn fetch_next<T>(fetch: Fetch<T>, items: &[T]) -> usize {
 }
 
 impl<T: Carries> Burst<T> {
-    /// Notes that another core has just written the items. What goes over them first then starts to fetch each a few
-    /// items before it is due, while those before it are worked on: [`iter_mut`](Self::iter_mut),
-    /// [`map_into`](Self::map_into), [`Output::map`](crate::Output::map). [`fetch`](Self::fetch) starts with all at once.
-    /// [`as_slice`](Self::as_slice) and [`pop`](Self::pop) fetch none.
+    /// Notes that another core has just written the items. The first pass over them, if it is [`iter_mut`](Self::iter_mut),
+    /// [`map_into`](Self::map_into) or [`Output::map`](crate::Output::map), then starts to fetch each item a few items
+    /// before it is due. [`fetch`](Self::fetch) starts with all of them at once. [`as_slice`](Self::as_slice) and
+    /// [`pop`](Self::pop) fetch none.
     ///
-    /// The engine does so with what comes by a ring.
+    /// The engine calls this for the packets that come by a ring.
     #[inline(always)]
     pub fn set_cold(&mut self) {
         self.fetch = Some(|items, is_ahead| items.iter().for_each(|item| item.prefetch(is_ahead)));
@@ -42,7 +42,7 @@ impl<T: Carries> Burst<T> {
 #[derive(Debug)]
 pub struct IterMut<'a, T> {
     part: slice::IterMut<'a, T>,
-    /// The items after the part, none of which are fetched but the first few.
+    /// The items after the part. No more of them than one part is fetched.
     rest: Option<(Fetch<T>, &'a mut [T])>,
 }
 
@@ -113,14 +113,14 @@ mod tests {
         (0..count).map(|number| (number, is_ahead)).collect()
     }
 
-    /// The packets that are due from `number` on: at least a part, at most two.
+    /// Checks that one part at least, and two at most, are fetched from `number` on.
     fn assert_is_ahead(number: usize, count: usize, fetched: usize) {
         let (least, most) = (number + PART, number + 2 * PART);
         assert!((least.min(count)..=most).contains(&fetched), "{fetched} at {number} of {count}");
     }
 
     #[test]
-    fn whatever_goes_over_a_cold_burst_first_fetches_each_packet_once_and_in_time() {
+    fn the_first_pass_over_a_cold_burst_fetches_each_packet_once_and_in_time() {
         for count in 0..=BURST_CAPACITY {
             let notes = RefCell::default();
             let mut burst = cold(count, &notes);

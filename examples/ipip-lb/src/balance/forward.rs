@@ -128,7 +128,7 @@ impl<P: PacketBuf + Carries> BurstStage<Classified<P>> for Balance<P> {
         let seen_at = connections.seen_at(cx.now());
         let any_v6 = if self.classifies && !has_blocked {
             let classify = |it: &mut Classified<P>| ports.classify(&mut it.packet);
-            // They come from this core, where nothing has to be fetched ahead, which costs each packet instructions.
+            // This core has received them: `iter_mut` of the burst, which fetches ahead, takes 20 instructions more a packet.
             connections.hint_burst(input.as_mut_slice().iter_mut(), classify)
         } else {
             if self.classifies {
