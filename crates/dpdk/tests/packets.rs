@@ -110,6 +110,18 @@ fn the_first_places_of_a_fresh_mbuf_are_its_header_and_its_data() {
     drop(unsafe { Mbuf::from_raw(raw) });
 }
 
+#[test]
+fn the_later_place_of_an_mbuf_is_where_the_next_one_is_linked() {
+    let mbuf = packet(&pool(), &frame(7, 60));
+    let place = mbuf.later_place();
+    let raw = mbuf.into_raw();
+    // SAFETY: 1. The header is initialised, and this test's alone.
+    let next = unsafe { &raw const (*raw.as_ptr()).next };
+    assert_eq!(place, Some(next.cast()));
+    // SAFETY: 1 to 3. It was an `Mbuf` until now.
+    drop(unsafe { Mbuf::from_raw(raw) });
+}
+
 fn no_room(error: NoRoom, wanted_bytes: usize, available_bytes: usize, side: Room) -> bool {
     error == NoRoom { wanted_bytes, available_bytes, side } && wanted_bytes > available_bytes
 }

@@ -6,6 +6,7 @@ use hotloop_engine::{Chain, Deployment, Engine, Graph, PlanError, RunError, Shar
 use hotloop_stage::{
     Burst, BurstStage, Carries, Core, Cx, Error, Instant, NoDrops, Output, Stage, Verdict, each,
 };
+use std::cell::Cell;
 use std::sync::{Arc, Mutex};
 
 const COUNT: u64 = 3000;
@@ -147,6 +148,47 @@ fn the_report_has_a_row_for_each_part_and_counts_every_crossing() {
     assert_eq!(names, cores.map(|core| core_name(deployment, core)));
     let middle: u64 = report.cores[1..3].iter().map(|core| core.received).sum();
     assert_eq!((middle, report.cores[3].received, report.cores[3].sent), (COUNT, COUNT, COUNT));
+}
+
+/// A parcel that counts its prefetches; one ahead counts 1,000.
+struct Counting {
+    parcel: Parcel,
+    fetched: Cell<u32>,
+}
+
+impl Carries for Counting {
+    fn bytes(&self) -> &[u8] {
+        self.parcel.bytes()
+    }
+
+    fn prefetch(&self, is_ahead: bool) {
+        self.fetched.update(|count| count + if is_ahead { 1000 } else { 1 });
+    }
+}
+
+#[test]
+fn each_packet_from_another_core_is_fetched_once_ahead_of_the_first_stage() {
+    let pipelines = [Deployment::pipeline([1, 1]), Deployment::pipeline([2, 2])];
+    for deployment in [&DEPLOYMENTS[..2], &pipelines].concat() {
+        let (world, counts) = (World::new(), Mutex::new(Vec::new()));
+        let counts = &counts;
+        let graph = source(|core| Ok::<_, Error>(world.rx(core, COUNT)))
+            .stage(|_| each(|parcel| Counting { parcel, fetched: Cell::new(0) }))
+            .handoff()
+            .stage(|_| each(|item: Counting| item))
+            .stage(move |_| {
+                each(move |Counting { parcel, fetched }: Counting| {
+                    counts.lock().unwrap().push(fetched.get());
+                    parcel
+                })
+            })
+            .sink(|core| world.tx_ok(core));
+        let report = whole(run(graph, deployment));
+        let expected = if deployment.is_run_to_completion() { 0 } else { 1000 };
+        let counts = counts.lock().unwrap();
+        assert_eq!(counts.len() as u64, report.received);
+        assert!(counts.iter().all(|&count| count == expected), "{deployment}: {counts:?}");
+    }
 }
 
 #[test]
