@@ -35,8 +35,8 @@ use std::process::ExitCode;
 /// Beside testpmd.
 const AIM: f64 = 1.0;
 
-/// For pipelines, which run on 2 MiB pages, as in production. On 4 KiB pages, their pool would need about as many TLB
-/// entries as a core has.
+/// EAL's arguments for the pipelines: 2 MiB pages, as in production. With 4 KiB pages, the mempool alone would take up
+/// about all of a core's TLB entries.
 const EAL_ON_HUGEPAGES: [&str; 6] =
     ["--in-memory", "-m", "512", "--no-pci", "--no-telemetry", "-l0"];
 

@@ -21,8 +21,8 @@ pub trait PacketBuf {
         std::iter::once(self.data().as_ptr())
     }
 
-    /// The address of what is read later than at [`first_places`](Self::first_places): by a driver that sends or frees the
-    /// packet. `None` if there is no such place.
+    /// The address of memory that is read later than that of [`first_places`](Self::first_places), when a driver sends or
+    /// frees the packet, or `None`.
     #[inline(always)]
     fn later_place(&self) -> Option<*const u8>
     where

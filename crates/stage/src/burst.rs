@@ -29,7 +29,7 @@ pub struct Burst<T> {
     end: usize,
     /// How many items a source may fill it up to. Invariant: `limit <= BURST_CAPACITY`.
     limit: usize,
-    /// Of [cold](Self::set_cold) items, which nothing has gone over yet.
+    /// How to fetch the items, if they are [cold](Self::set_cold) and there was no pass over them yet.
     fetch: Option<Fetch<T>>,
     /// Invariant: the slots `front..end` are initialised, and no others.
     slots: [MaybeUninit<T>; BURST_CAPACITY],
@@ -149,7 +149,7 @@ impl<T> Burst<T> {
         IterMut::new(self.as_mut_slice(), fetch)
     }
 
-    /// Starts to fetch all items where they are [cold](Self::set_cold): for code that hands them on as they are, or takes
+    /// Starts to fetch all items if they are [cold](Self::set_cold): for code that hands them on as they are, or takes
     /// them one by one.
     #[inline(always)]
     pub fn fetch(&mut self) {
@@ -273,7 +273,7 @@ impl<T> Burst<T> {
                 let item = unsafe { slot.assume_init_read() };
                 moving.front += 1;
                 if let Some(made) = change(item)? {
-                    // SAFETY: There were as many free slots at the end of `out` as there were items.
+                    // SAFETY: `out` began with a free slot at its end for each item.
                     let slot = unsafe { moving.to.slots.get_unchecked_mut(moving.end) };
                     slot.write(made);
                     moving.end += 1;
@@ -317,7 +317,7 @@ struct Moving<'a, T, U> {
 }
 
 impl<T, U> Moving<'_, T, U> {
-    /// Fetches a few of the items ahead. Returns how many are next until then.
+    /// Fetches the part after the next one. Returns the length of the next one.
     fn fetch_next(&mut self, fetch: Fetch<T>) -> usize {
         self.from.front = self.front;
         fetch_next(fetch, self.from.as_slice())

@@ -92,9 +92,9 @@ pub trait Carries {
         None
     }
 
-    /// Starts fetching into the cache what a stage reads first, and waits for none of it. With `is_ahead`, other
-    /// packets are worked on meanwhile, so there is time for what is read later too. What carries a [`PacketBuf`] hands this on,
-    /// which may know where that is without reading the packet's header.
+    /// Starts fetching into the cache what a stage reads first, and waits for none of it. If `is_ahead` is true,
+    /// other packets are worked on meanwhile, so there is time to fetch what is read later too. An item that carries a
+    /// [`PacketBuf`] calls this of the packet, which may know the addresses without reading its header.
     #[inline(always)]
     fn prefetch(&self, is_ahead: bool) {
         let _ = is_ahead;

@@ -7,13 +7,11 @@ use crate::eal::timestamp_place;
 use crate::mempool::HEADROOM_BYTES;
 use hotloop_dpdk_sys as sys;
 use hotloop_packet::{NoRoom, PacketBuf, PortId, Room};
+use std::mem::offset_of;
 use std::ptr;
 
 /// Nanoseconds in what net_pcap counts in.
 const NS_PER_US: u64 = 1000;
-
-/// The size of each of the two cache lines of a header (rte_mbuf.h: RTE_CACHE_LINE_MIN_SIZE).
-const HEADER_LINE_BYTES: usize = size_of::<sys::RawMbuf>() / 2;
 
 impl PacketBuf for Mbuf {
     /// The header, and where the data of a mempool's fresh mbuf begins: by address alone, so nothing waits for the
@@ -25,10 +23,11 @@ impl PacketBuf for Mbuf {
         [header, data].into_iter()
     }
 
-    /// The second cache line of the header: drivers read there what the mbuf is linked to.
+    /// The link to the next segment, in the second cache line of the header: drivers read it to free the mbuf.
     #[inline(always)]
     fn later_place(&self) -> Option<*const u8> {
-        Some(self.raw.as_ptr().cast_const().cast::<u8>().wrapping_add(HEADER_LINE_BYTES))
+        let next = self.raw.as_ptr().wrapping_byte_add(offset_of!(sys::RawMbuf, next));
+        Some(next.cast_const().cast())
     }
 
     #[inline]

@@ -20,7 +20,7 @@ impl<T: Carries> Source for Rings<T> {
     #[inline(always)]
     fn poll(&mut self, burst: &mut Burst<T>) -> usize {
         let count = self.0.pop_into(burst.room(), burst);
-        // A stage would wait for one packet after the other.
+        // Otherwise a stage would wait for each packet in turn.
         burst.set_cold();
         count
     }

@@ -17,7 +17,7 @@ pub(super) fn fetch_first<T>(fetch: Fetch<T>, items: &[T]) {
     fetch(&items[..items.len().min(PART)], true);
 }
 
-/// Fetches the second part of `items`, the first of which is fetched already. Returns the length of the first.
+/// Fetches the second part of `items`; the first has been fetched already. Returns the length of the first part.
 #[inline]
 pub(super) fn fetch_next<T>(fetch: Fetch<T>, items: &[T]) -> usize {
     let count = items.len().min(PART);
@@ -42,7 +42,7 @@ impl<T: Carries> Burst<T> {
 #[derive(Debug)]
 pub struct IterMut<'a, T> {
     part: slice::IterMut<'a, T>,
-    /// The items after the part. No more of them than one part is fetched.
+    /// How to fetch the items after the part, and those items. The next part of them has been fetched.
     rest: Option<(Fetch<T>, &'a mut [T])>,
 }
 
