@@ -65,11 +65,16 @@ impl<T> Consumer<T> {
     /// ```
     #[inline]
     pub fn pop_burst(&mut self, count_max: usize, each: impl FnMut(T)) -> usize {
-        self.pop_lines(count_max, each)
+        self.pop_lines::<false>(count_max, each)
     }
 
+    /// As [`pop_burst`](Self::pop_burst). If `ENDS_AT_LONG`, it takes nothing of a long record after other items.
     #[inline(always)]
-    fn pop_lines(&mut self, count_max: usize, mut each: impl FnMut(T)) -> usize {
+    fn pop_lines<const ENDS_AT_LONG: bool>(
+        &mut self,
+        count_max: usize,
+        mut each: impl FnMut(T),
+    ) -> usize {
         if count_max == 1 {
             return usize::from(self.pop().map(&mut each).is_some());
         }
@@ -80,6 +85,9 @@ impl<T> Consumer<T> {
             let shown_count = shown(&mut taken.state.cursor, lines);
             let run_count = shown_count.min(rest_count);
             if run_count == 0 {
+                break;
+            }
+            if ENDS_AT_LONG && shown_count > per_line::<T>() && rest_count < count_max {
                 break;
             }
             rest_count -= run_count;
@@ -102,7 +110,8 @@ impl<T> Consumer<T> {
     }
 
     /// Pops up to `count_max` items, oldest first, moves them into `to`, as many as it has room for, and returns how
-    /// many.
+    /// many: fewer than there are if others come before a burst that fills a pop by itself, which stays whole for the next
+    /// one. In a full ring, all later pops would be of two parts otherwise, if one push found room for a part.
     ///
     /// ```
     /// let (mut tx, mut rx) = hotloop_ring::ring(64);
@@ -121,10 +130,10 @@ impl<T> Consumer<T> {
         let mut count = unsafe { self.copy_long(place, count_max) };
         if count == 0 {
             // SAFETY: 1. As above.
-            count = unsafe { self.copy_lines(place, count_max) };
-        } else if count < count_max && self.is_more_shown() {
-            // SAFETY: 1. As above, after those that were moved.
-            count += unsafe { self.copy_more(place.wrapping_add(count), count_max - count) };
+            count = unsafe { self.copy_few(place, count_max) };
+        } else if count < count_max && self.has_fewer_than(count_max) {
+            // SAFETY: 1. As above. 2. So many were moved.
+            count = unsafe { self.copy_more(place, count, count_max) };
         }
         // SAFETY: 1. `spare` returned at least `count_max` places. 2. As many items were moved in, from the first
         // on.
@@ -132,10 +141,11 @@ impl<T> Consumer<T> {
         count
     }
 
-    /// Whether there are items to be taken at the cursor, or after it where that is at a record's end.
+    /// Whether there are items to be taken at the cursor, or after it if that is at a record's end, and fewer than `count`
+    /// of their record.
     #[inline(always)]
-    fn is_more_shown(&mut self) -> bool {
-        shown(&mut self.state.cursor, self.shared.memory.lines()) > 0
+    pub(crate) fn has_fewer_than(&mut self, count: usize) -> bool {
+        (1..count).contains(&shown(&mut self.state.cursor, self.shared.memory.lines()))
     }
 
     /// Moves up to `count_max` items of a long record to `place`, and returns how many: none where no more than a
@@ -161,37 +171,52 @@ impl<T> Consumer<T> {
         count
     }
 
-    /// Moves up to `count_max` items to `place`, one by one, and returns how many.
+    /// Moves up to `count_max` items to `place`, one by one up to the next long record, and returns how many.
     ///
     /// # Safety
     /// `place` points to room for `count_max` items.
-    #[inline(never)]
+    #[inline(always)]
     unsafe fn copy_lines(&mut self, mut place: *mut T, count_max: usize) -> usize {
-        self.pop_lines(count_max, |item| {
+        self.pop_lines::<true>(count_max, |item| {
             // SAFETY: 1. This is called at most `count_max` times, and there is room for so many, by contract.
             unsafe { place.write(item) };
             place = place.wrapping_add(1);
         })
     }
 
-    /// Moves up to `count_max` items of as many records as it takes to `place`, and returns how many.
+    /// [`pop_into`](Self::pop_into) if no long record comes first.
     ///
     /// # Safety
     /// `place` points to room for `count_max` items.
     #[inline(never)]
-    unsafe fn copy_more(&mut self, place: *mut T, count_max: usize) -> usize {
-        let mut count = 0;
-        loop {
+    unsafe fn copy_few(&mut self, place: *mut T, count_max: usize) -> usize {
+        // SAFETY: 1. There is room, by contract.
+        let count = unsafe { self.copy_lines(place, count_max) };
+        if (1..count_max).contains(&count) && self.has_fewer_than(count_max) {
+            // SAFETY: 1. As above. 2. So many were moved.
+            return unsafe { self.copy_more(place, count, count_max) };
+        }
+        count
+    }
+
+    /// Moves more items to `place`, after `count` of them, up to `count_max` or to a record of so many. Returns how many
+    /// there are then.
+    ///
+    /// # Safety
+    /// `place` points to room for `count_max` items.
+    #[inline(never)]
+    unsafe fn copy_more(&mut self, place: *mut T, mut count: usize, count_max: usize) -> usize {
+        while count < count_max && self.has_fewer_than(count_max) {
+            let (place, room) = (place.wrapping_add(count), count_max - count);
             // SAFETY: 1. There is room for those that are left, by contract.
-            let part_count =
-                unsafe { self.copy_long(place.wrapping_add(count), count_max - count) };
-            count += part_count;
+            let mut part_count = unsafe { self.copy_long(place, room) };
             if part_count == 0 {
                 // SAFETY: 1. As above.
-                return count
-                    + unsafe { self.copy_lines(place.wrapping_add(count), count_max - count) };
+                part_count = unsafe { self.copy_lines(place, room) };
             }
+            count += part_count;
         }
+        count
     }
 
     /// Items in the ring now: so many can be popped. The producer may add some while this returns.

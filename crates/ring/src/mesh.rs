@@ -128,10 +128,14 @@ impl<T> Consumers<T> {
         self.gather(count_max, |ring, count_max| ring.pop_burst(count_max, &mut each))
     }
 
-    /// As [`pop_burst`](Self::pop_burst), but moves the items into `to`, as many as it has room for.
+    /// As [`pop_burst`](Self::pop_burst), but moves the items into `to`, as many as it has room for, and splits a burst as
+    /// rarely as [`Consumer::pop_into`] does.
     #[inline]
     pub fn pop_into(&mut self, count_max: usize, to: &mut impl MoveIn<Item = T>) -> usize {
-        self.gather(count_max, |ring, count_max| ring.pop_into(count_max, to))
+        self.gather(count_max, |ring, room| {
+            let is_first = room == count_max;
+            if is_first || ring.has_fewer_than(count_max) { ring.pop_into(room, to) } else { 0 }
+        })
     }
 
     /// Pops from one ring after the other, up to `count_max` items together.

@@ -42,6 +42,25 @@ fn the_capacity_fits_wherever_the_ring_stands() {
 }
 
 #[test]
+fn a_burst_that_fills_a_pop_stays_whole_after_others() {
+    let (mut tx, mut rx) = ring(512);
+    let numbers: Vec<u64> = (0..).take(64).collect();
+    let mut popped = Vec::with_capacity(64);
+    let mut pop = |count_max: usize| {
+        popped.clear();
+        rx.pop_into(count_max, &mut popped)
+    };
+    for count in [40, 64, 32, 32, 40, 50, 64] {
+        assert_eq!(tx.push_from(&mut &numbers[..count]), count);
+    }
+    assert_eq!([64; 7].map(&mut pop), [40, 64, 64, 64, 26, 64, 0]);
+    for count in [64, 30] {
+        assert_eq!(tx.push_from(&mut &numbers[..count]), count);
+    }
+    assert_eq!([20, 64, 20, 64].map(&mut pop), [20, 64, 10, 0]);
+}
+
+#[test]
 fn one_item_a_line_is_exactly_the_capacity_of_small_rings() {
     let (mut tx, _rx) = ring(4);
     assert_eq!(tx.push_burst(9, || [0_u64; 7]), 4);

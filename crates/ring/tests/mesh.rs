@@ -34,6 +34,23 @@ fn every_sender_reaches_every_receiver() {
 }
 
 #[test]
+fn a_burst_of_one_sender_is_not_split_after_that_of_another() {
+    let Mesh { mut producers, mut consumers } = Mesh::new(2, 1, 256);
+    for (from, counts) in [[40, 64], [64, 20]].iter().enumerate() {
+        for count in counts {
+            assert_eq!(producers[from].push_from(0, &mut &vec![from; *count][..]), *count);
+        }
+    }
+    let mut popped = Vec::with_capacity(64);
+    let counts = [64; 5].map(|count_max| {
+        popped.clear();
+        consumers[0].pop_into(count_max, &mut popped);
+        [0, 1].map(|from| popped.iter().filter(|&&it| it == from).count())
+    });
+    assert_eq!(counts, [[40, 0], [0, 64], [64, 0], [0, 20], [0, 0]]);
+}
+
+#[test]
 fn pairs_that_are_not_joined_have_no_ring() {
     let Mesh { mut producers, mut consumers } = Mesh::joined(3, 3, 4, |from, to| from != to);
     for (from, producers) in producers.iter_mut().enumerate() {
