@@ -5,7 +5,7 @@ use crate::Bench;
 use crate::configuration::{BACKEND_COUNT, ONE_CORE, PIPELINE, configuration, egresses};
 use hotloop::engine::{Control, Engine, outlets};
 use hotloop::stage::Error;
-use hotloop_benches::distance::{Distance, trip_ns};
+use hotloop_benches::distance::{Distance, rounds, trip_ns};
 use hotloop_benches::figure::Figure;
 use hotloop_benches::row::Row;
 use hotloop_benches::traffic::{ACK, Dial, Loop, Sizes, Writer};
@@ -14,16 +14,20 @@ use ipip_lb::counts::WorkerCounts;
 use ipip_lb::network_function::NetworkFunction;
 use std::time::{Duration, Instant};
 
-const SIZES: [(&str, u32); 3] = [("1K", 1_000), ("1M", 1_000_000), ("8M", 8_000_000)];
+/// Numbers of connections, and the most rounds: many short ones, as in the engine's pipelines, but for connections that take
+/// seconds to be entered.
+const SIZES: [(&str, u32, usize); 3] =
+    [("1K", 1_000, 100), ("1M", 1_000_000, 100), ("8M", 8_000_000, 8)];
 
-const ROUND_COUNT: usize = 8;
+/// The number of rounds that are to be kept.
+const KEPT_COUNT: usize = 16;
 
 /// Buffers that go round: more than what both cores and the ring between them have in their hands.
 const BUFFER_COUNT: usize = 1024;
 
 /// How long packets of known connections come before they are counted, and then how long.
 const WARM_UP: Duration = Duration::from_millis(50);
-const WINDOW: Duration = Duration::from_millis(200);
+const WINDOW: Duration = Duration::from_millis(60);
 
 /// How long entering the connections may take.
 const ENTERING_MAX: Duration = Duration::from_secs(30);
@@ -33,26 +37,21 @@ const AIMS: [f64; 2] = [1.3, 0.9];
 
 /// All sizes; but for the largest, and once, where it is to be quick.
 pub fn bench(bench: &mut Bench) -> Result<(), String> {
-    let (size_count, round_count) =
-        if bench.quick { (SIZES.len() - 1, 1) } else { (SIZES.len(), ROUND_COUNT) };
+    let size_count = if bench.quick { SIZES.len() - 1 } else { SIZES.len() };
     if trip_ns()?.is_none() {
         bench.table.unshown.push("pipeline 1 + 1: there is one CPU".to_owned());
         return Ok(());
     }
-    for (size, flow_count) in &SIZES[..size_count] {
+    for (size, flow_count, round_count) in &SIZES[..size_count] {
         eprintln!("pipeline, {size} flows");
-        let mut rounds = Vec::new();
-        for _ in 0..round_count {
-            let before_ns = trip_ns()?;
-            let pipeline = mpps(PIPELINE, *flow_count)?;
-            let trips_ns = before_ns.zip(trip_ns()?);
-            let distance = trips_ns.and_then(|(before, after)| Distance::of(before, after));
-            rounds.push((distance, pipeline, mpps(ONE_CORE, *flow_count)?));
-        }
+        let round_count = if bench.quick { 1 } else { *round_count };
+        let round = || Ok([mpps(PIPELINE, *flow_count)?, mpps(ONE_CORE, *flow_count)?]);
+        let rounds = rounds(round_count, KEPT_COUNT, round)?;
         for (distance, aim) in Distance::ALL.into_iter().zip(AIMS) {
             let name = format!("pipeline 1 + 1, {} cores, hits, {size} flows", distance.name());
-            let of_it = rounds.iter().filter(|round| round.0 == Some(distance));
-            let (pipeline, one): (Vec<_>, Vec<_>) = of_it.map(|round| (round.1, round.2)).unzip();
+            let of_it = rounds.iter().filter(|(seen, _)| seen.distance() == Some(distance));
+            let (pipeline, one): (Vec<_>, Vec<_>) =
+                of_it.map(|(_, [pipeline, one])| (*pipeline, *one)).unzip();
             if pipeline.is_empty() {
                 bench.table.unshown.push(format!("{name}: the cores were never so far apart"));
                 continue;

@@ -8,7 +8,7 @@ use hotloop::engine::{Chain, Deployment, Engine, Graph, Placement, Topology, sou
 use hotloop::packet::ethernet;
 use hotloop::prelude::*;
 use hotloop::stage::{BURST_CAPACITY, Limits};
-use hotloop_benches::distance::{Distance, trip_ns};
+use hotloop_benches::distance::{Distance, kept, rounds};
 use hotloop_benches::figure::Figure;
 use hotloop_benches::peers::forward::{From, To};
 use hotloop_benches::peers::rte_ring::{Consumer, Producer, ring};
@@ -28,7 +28,9 @@ use udp::sink::inspect::Findings;
 const AIM: f64 = 1.1;
 
 /// Many short rounds: the cores' distance stays the same in more of them, and both sides of one meet the same neighbours.
-const ROUND_COUNT: usize = 48;
+/// As many as it takes to keep so many, and no more than `ROUND_COUNT_MAX`.
+const KEPT_COUNT: usize = 32;
+const ROUND_COUNT_MAX: usize = 200;
 
 /// How long all run before they are measured, and for how long they are.
 const WARM_UP: Duration = Duration::from_millis(20);
@@ -90,11 +92,11 @@ pub fn bench(eal: Eal, frames: &Frames, table: &mut Table) -> Result<(), String>
         ("UDP sink 1 + 1", Work::Sink, &[by_worker, by_receiver]),
     ] {
         eprintln!("{name}");
-        let rounds: Result<Vec<_>, _> = (0..ROUND_COUNT).map(|_| bed.round(work, peers)).collect();
-        let rounds = rounds?;
+        let rounds = rounds(ROUND_COUNT_MAX, KEPT_COUNT, || bed.round(work, peers))?;
         for distance in Distance::ALL {
             let row = format!("{name}, {} cores", distance.name());
-            let of_it: Vec<_> = rounds.iter().filter(|round| round.0 == Some(distance)).collect();
+            let of_it: Vec<_> =
+                rounds.iter().filter(|(seen, _)| seen.distance() == Some(distance)).collect();
             if of_it.is_empty() {
                 table.unshown.push(format!("{row}: the cores were never so far apart"));
                 continue;
@@ -107,30 +109,24 @@ pub fn bench(eal: Eal, frames: &Frames, table: &mut Table) -> Result<(), String>
                 table.rows.push(Row::rate(&row, peer, "Mpps", (&ours, &figure(side)), AIM));
             }
         }
-        let held_up = rounds.iter().filter(|round| round.0.is_none()).count();
+        let (count, left_out) = (rounds.len(), rounds.len() - kept(&rounds));
         table.notes.push(format!(
-            "{name}: {held_up} of {ROUND_COUNT} rounds are left out, as the CPUs' distance changed in them, or they were \
-                 hardware threads of one core"
+            "{name}: {left_out} of {count} rounds are left out: the CPUs' distance changed in them, they were hardware \
+             threads of one core, or something else used a core's other hardware thread"
         ));
     }
     Ok(())
 }
 
 impl Bed<'_> {
-    /// How far apart the cores were, and millions of packets a second: of the engine, and of each peer.
-    fn round(
-        &self,
-        work: Work,
-        peers: &[(&str, Freeing)],
-    ) -> Result<(Option<Distance>, Vec<f64>), String> {
+    /// Millions of packets a second: of the engine, and of each peer.
+    fn round(&self, work: Work, peers: &[(&str, Freeing)]) -> Result<Vec<f64>, String> {
         let text = |error: hotloop::Error| error.to_string();
-        let before_ns = trip_ns()?;
         let mut sides = vec![self.of_engine(work).map_err(text)?];
         for (_, freeing) in peers {
             sides.push(self.in_c(work, *freeing).map_err(text)?);
         }
-        let trips_ns = before_ns.zip(trip_ns()?);
-        Ok((trips_ns.and_then(|(before, after)| Distance::of(before, after)), sides))
+        Ok(sides)
     }
 
     /// The port that packets come from.

@@ -3,14 +3,14 @@
 use crate::watch::Switches;
 use core_affinity::CoreId;
 use std::hint::{black_box, spin_loop};
-use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How many times eight products are made, some 60 microseconds, and how often that is tried.
 const MULTIPLY_COUNT: u64 = 16_384;
-const SHARING_TRIES: usize = 5;
+const TRIES: usize = 5;
 
 /// Multiplies at a core's full rate: eight independent products at a time. Returns the time taken.
 fn multiply(count: u64) -> Duration {
@@ -24,6 +24,15 @@ fn multiply(count: u64) -> Duration {
     }
     black_box(products);
     start.elapsed()
+}
+
+/// The least of a few times.
+fn least(mut take: impl FnMut() -> Duration) -> Duration {
+    (0..TRIES).map(|_| take()).min().unwrap_or_default()
+}
+
+fn multiplying() -> Duration {
+    least(|| multiply(MULTIPLY_COUNT))
 }
 
 /// The calling thread's CPU, and another one.
@@ -63,7 +72,6 @@ impl Pair {
     /// As [`run`](Self::run).
     #[must_use]
     pub fn shares_core(self) -> bool {
-        let least = |take: &dyn Fn() -> Duration| (0..SHARING_TRIES).map(|_| take()).min();
         let together = || {
             let is_over = Arc::new(AtomicBool::new(false));
             let until_over = Arc::clone(&is_over);
@@ -77,7 +85,21 @@ impl Pair {
                 is_over.store(true, Relaxed);
             })
         };
-        least(&together) > least(&|| multiply(MULTIPLY_COUNT)).map(|alone| alone.mul_f64(1.5))
+        least(together) > multiplying().mul_f64(1.5)
+    }
+
+    /// How long each of the two takes to multiply while the other one waits, `here` first. It takes longer while another
+    /// machine or program uses the other hardware thread of its core.
+    ///
+    /// # Panics
+    /// As [`run`](Self::run).
+    #[must_use]
+    pub fn multiplying(self) -> [Duration; 2] {
+        let there = Arc::new(Mutex::new(Duration::ZERO));
+        let from_there = Arc::clone(&there);
+        self.run(move || *there.lock().expect("no panic") = multiplying(), || ());
+        let there = *from_there.lock().expect("no panic");
+        [multiplying(), there]
     }
 
     /// Runs `there` on the other CPU and `here` on this one, and says how long `here` took from the

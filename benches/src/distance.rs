@@ -3,6 +3,7 @@
 use crate::bare_lines::BareLines;
 use crate::cores::Pair;
 use serde::{Deserialize, Serialize};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// One-way trips of a measurement: about a tenth of a millisecond.
 const TRIP_COUNT: u64 = 800;
@@ -73,17 +74,115 @@ impl Lines {
     }
 }
 
-/// Nanoseconds of a line's way from the first CPU to the second, where there are two: `NAN`, which is no distance, while
-/// they are hardware threads of one core. In a thread of its own: the calling one stays free.
+/// How much longer than at its best a CPU may take to multiply, if nothing else uses its core.
+const QUIET_FACTOR: f64 = 1.02;
+
+/// The least time that each of the two CPUs has taken to multiply so far, in nanoseconds.
+static LEAST_NS: [AtomicU64; 2] = [const { AtomicU64::new(u64::MAX) }; 2];
+
+/// What the first two CPUs were like before something ran on them, and after.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen {
+    distance: Option<Distance>,
+    multiplying_ns: [u64; 2],
+}
+
+impl Seen {
+    /// How far apart the CPUs were: `None` if that changed, if they were hardware threads of one core, or if another
+    /// machine or program used the other hardware thread of one's core. The last is known by the best time so far, so
+    /// the answer is better once all rounds are over.
+    #[must_use]
+    pub fn distance(&self) -> Option<Distance> {
+        let is_quiet = |(ns, least): (&u64, &AtomicU64)| {
+            *ns as f64 <= least.load(Relaxed) as f64 * QUIET_FACTOR
+        };
+        self.distance.filter(|_| self.multiplying_ns.iter().zip(&LEAST_NS).all(is_quiet))
+    }
+}
+
+/// Does `act`, and looks at the first two CPUs before and after it.
 ///
 /// # Errors
-/// Where the kernel refuses to pin a thread.
+/// Those of `act`, and where the kernel refuses to pin a thread.
 ///
 /// # Panics
 /// When the measurement does.
+pub fn around<T>(act: impl FnOnce() -> Result<T, String>) -> Result<(Seen, T), String> {
+    let before = look()?;
+    let done = act()?;
+    let (distance, multiplying_ns) = match before.zip(look()?) {
+        Some((before, after)) => {
+            let [here, there] = [0, 1].map(|cpu| before.1[cpu].max(after.1[cpu]));
+            (Distance::of(before.0, after.0), [here, there])
+        }
+        None => (None, [0; 2]),
+    };
+    Ok((Seen { distance, multiplying_ns }, done))
+}
+
+/// Plays rounds until `kept_count` of them [have a distance](Seen::distance), or there are `count_max`.
+///
+/// # Errors
+/// As [`around`].
+///
+/// # Panics
+/// As [`around`].
+pub fn rounds<T>(
+    count_max: usize,
+    kept_count: usize,
+    mut round: impl FnMut() -> Result<T, String>,
+) -> Result<Vec<(Seen, T)>, String> {
+    let mut rounds = Vec::new();
+    while rounds.len() < count_max && kept(&rounds) < kept_count {
+        rounds.push(around(&mut round)?);
+    }
+    Ok(rounds)
+}
+
+/// The number of rounds that have a distance.
+#[must_use]
+pub fn kept<T>(rounds: &[(Seen, T)]) -> usize {
+    rounds.iter().filter(|(seen, _)| seen.distance().is_some()).count()
+}
+
+/// Nanoseconds of a line's way from the first CPU to the second, if there are two: `NAN`, which is no distance, while
+/// they are hardware threads of one core.
+///
+/// # Errors
+/// As [`around`].
+///
+/// # Panics
+/// As [`around`].
 pub fn trip_ns() -> Result<Option<f64>, String> {
-    let of_pair =
-        |pair: Pair| if pair.shares_core() { f64::NAN } else { Lines::new(pair).trip_ns() };
+    Ok(look()?.map(|(trip_ns, _)| trip_ns))
+}
+
+/// The time of a line's way between the first two CPUs, and how long each multiplies, if there are two. In a thread of its
+/// own: the calling one stays free.
+fn look() -> Result<Option<(f64, [u64; 2])>, String> {
+    let of_pair = |pair: Pair| {
+        let trip_ns = if pair.shares_core() { f64::NAN } else { Lines::new(pair).trip_ns() };
+        let multiplying_ns = pair.multiplying().map(|time| time.as_nanos() as u64);
+        for (least, ns) in LEAST_NS.iter().zip(multiplying_ns) {
+            least.fetch_min(ns, Relaxed);
+        }
+        (trip_ns, multiplying_ns)
+    };
     let measure = || Ok(Pair::pin()?.map(of_pair));
     std::thread::scope(|scope| scope.spawn(measure).join()).expect("the measurement doesn't panic")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_on_a_cpu_that_was_slower_than_at_its_best_has_no_distance() {
+        LEAST_NS.iter().for_each(|least| least.store(60_000, Relaxed));
+        let of =
+            |multiplying_ns| Seen { distance: Some(Distance::Near), multiplying_ns }.distance();
+        assert_eq!(of([60_000, 61_200]), Some(Distance::Near));
+        assert_eq!((of([60_000, 61_201]), of([70_000, 60_000])), (None, None));
+        assert_eq!(Seen { distance: None, multiplying_ns: [60_000; 2] }.distance(), None);
+    }
 }

@@ -3,7 +3,7 @@
 use super::sleeper;
 use crate::programs::{SINK, number};
 use hotloop::engine::Idle;
-use hotloop_benches::distance::{Distance, trip_ns};
+use hotloop_benches::distance::{Distance, around};
 use hotloop_benches::figure::{Figure, KeptMin, QUARTER_COUNT};
 use hotloop_benches::row::Row;
 use serde_json::Value;
@@ -142,11 +142,8 @@ fn full_mpps(folder: &Path) -> Result<Full, String> {
 
 /// What `act` returns, and whether the cores were near before it and after.
 fn look_at_distance<T>(act: impl FnOnce() -> Result<T, String>) -> Result<(bool, T), String> {
-    let before_ns = trip_ns()?;
-    let done = act()?;
-    let trips_ns = before_ns.zip(trip_ns()?);
-    let distance = trips_ns.and_then(|(before, after)| Distance::of(before, after));
-    Ok((distance == Some(Distance::Near), done))
+    let (seen, done) = around(act)?;
+    Ok((seen.distance() == Some(Distance::Near), done))
 }
 
 /// Runs the sink with a source of its own, in an idle mode. Returns its report.

@@ -8,7 +8,7 @@ mod sleeper;
 
 use crate::Bed;
 use crate::programs::{Measured, Window, measure};
-use hotloop_benches::distance::{Distance, trip_ns};
+use hotloop_benches::distance::{Distance, around};
 use hotloop_benches::figure::{Figure, QUARTER_COUNT, median};
 use rungs::{Part, Rung};
 
@@ -91,10 +91,9 @@ fn climb(bed: &Bed, rung: &Rung) -> Result<(Measured, Option<Distance>), String>
     let Bed { wire, .. } = bed;
     if rung.part == Part::Memory {
         let source = rung.source.as_deref().map(|arguments| (None, arguments));
-        let before_ns = trip_ns()?;
-        let measured = measure(bed.folder(), Window::SHORT, (None, &rung.sink), source)?;
-        let trips_ns = before_ns.zip(trip_ns()?);
-        return Ok((measured, trips_ns.and_then(|(before, after)| Distance::of(before, after))));
+        let (seen, measured) =
+            around(|| measure(bed.folder(), Window::SHORT, (None, &rung.sink), source))?;
+        return Ok((measured, seen.distance()));
     }
     wire.steer(rung.softirq_cpu)?;
     let source = rung.source.as_deref().map(|arguments| (Some(&wire.sender), arguments));
