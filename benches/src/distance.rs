@@ -74,7 +74,7 @@ impl Lines {
     }
 }
 
-/// How much longer than at its best a CPU may take to multiply, if nothing else uses its core.
+/// A CPU whose core nothing else uses takes at most so many times as long to multiply as at its best.
 const QUIET_FACTOR: f64 = 1.02;
 
 /// The least time that each of the two CPUs has taken to multiply so far, in nanoseconds.
@@ -89,8 +89,8 @@ pub struct Seen {
 
 impl Seen {
     /// How far apart the CPUs were: `None` if that changed, if they were hardware threads of one core, or if another
-    /// machine or program used the other hardware thread of one's core. The last is known by the best time so far, so
-    /// the answer is better once all rounds are over.
+    /// machine or program used the other hardware thread of a CPU's core. The last is judged by the best time of all
+    /// rounds so far, so this is best called after the last one.
     #[must_use]
     pub fn distance(&self) -> Option<Distance> {
         let is_quiet = |(ns, least): (&u64, &AtomicU64)| {

@@ -110,8 +110,10 @@ impl<T> Consumer<T> {
     }
 
     /// Pops up to `count_max` items, oldest first, moves them into `to`, as many as it has room for, and returns how
-    /// many: fewer than there are if others come before a burst that fills a pop by itself, which stays whole for the next
-    /// one. In a full ring, all later pops would be of two parts otherwise, if one push found room for a part.
+    /// many.
+    ///
+    /// Items that were pushed together, `count_max` or more, stay together for the next pop if others come first. Otherwise
+    /// all later pops from a full ring would be of two parts, once a push has found room for a part only.
     ///
     /// ```
     /// let (mut tx, mut rx) = hotloop_ring::ring(64);
@@ -132,7 +134,7 @@ impl<T> Consumer<T> {
             // SAFETY: 1. As above.
             count = unsafe { self.copy_few(place, count_max) };
         } else if count < count_max && self.has_fewer_than(count_max) {
-            // SAFETY: 1. As above. 2. So many were moved.
+            // SAFETY: 1. As above.
             count = unsafe { self.copy_more(place, count, count_max) };
         }
         // SAFETY: 1. `spare` returned at least `count_max` places. 2. As many items were moved in, from the first
@@ -193,14 +195,14 @@ impl<T> Consumer<T> {
         // SAFETY: 1. There is room, by contract.
         let count = unsafe { self.copy_lines(place, count_max) };
         if (1..count_max).contains(&count) && self.has_fewer_than(count_max) {
-            // SAFETY: 1. As above. 2. So many were moved.
+            // SAFETY: 1. As above.
             return unsafe { self.copy_more(place, count, count_max) };
         }
         count
     }
 
-    /// Moves more items to `place`, after `count` of them, up to `count_max` or to a record of so many. Returns how many
-    /// there are then.
+    /// Moves more items to `place`, after the first `count`, until there are `count_max` or a record of so many comes.
+    /// Returns how many there are then.
     ///
     /// # Safety
     /// `place` points to room for `count_max` items.
