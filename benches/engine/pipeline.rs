@@ -28,7 +28,7 @@ use udp::sink::inspect::Findings;
 const AIM: f64 = 1.1;
 
 /// Many short rounds: the cores' distance stays the same in more of them, and both sides of one meet the same neighbours.
-/// They go on until so many are kept, or there are `ROUND_COUNT_MAX`.
+/// The bench stops once this many count, or after `ROUND_COUNT_MAX`.
 const KEPT_COUNT: usize = 32;
 const ROUND_COUNT_MAX: usize = 200;
 

@@ -74,13 +74,13 @@ impl Lines {
     }
 }
 
-/// A CPU whose core nothing else uses takes at most so many times as long to multiply as at its best.
+/// A CPU that takes more than its best time, multiplied by this, shares its core with something else.
 const QUIET_FACTOR: f64 = 1.02;
 
 /// The least time that each of the two CPUs has taken to multiply so far, in nanoseconds.
 static LEAST_NS: [AtomicU64; 2] = [const { AtomicU64::new(u64::MAX) }; 2];
 
-/// What the first two CPUs were like before something ran on them, and after.
+/// The state of the first two CPUs before and after a round.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen {
     distance: Option<Distance>,

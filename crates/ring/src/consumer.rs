@@ -112,8 +112,8 @@ impl<T> Consumer<T> {
     /// Pops up to `count_max` items, oldest first, moves them into `to`, as many as it has room for, and returns how
     /// many.
     ///
-    /// Items that were pushed together, `count_max` or more, stay together for the next pop if others come first. Otherwise
-    /// all later pops from a full ring would be of two parts, once a push has found room for a part only.
+    /// A burst of `count_max` items or more that comes after other items is left whole for the next pop, so this may return
+    /// fewer items than there are. In a full ring, one partial push would otherwise split every later burst in two.
     ///
     /// ```
     /// let (mut tx, mut rx) = hotloop_ring::ring(64);
@@ -201,8 +201,8 @@ impl<T> Consumer<T> {
         count
     }
 
-    /// Moves more items to `place`, after the first `count`, until there are `count_max` or a record of so many comes.
-    /// Returns how many there are then.
+    /// Adds items to the `count` that are at `place`. Stops at `count_max` items, and before a record of `count_max` or
+    /// more. Returns the new count.
     ///
     /// # Safety
     /// `place` points to room for `count_max` items.

@@ -128,8 +128,8 @@ impl<T> Consumers<T> {
         self.gather(count_max, |ring, count_max| ring.pop_burst(count_max, &mut each))
     }
 
-    /// As [`pop_burst`](Self::pop_burst), but moves the items into `to`, as many as it has room for, and splits a burst as
-    /// rarely as [`Consumer::pop_into`] does.
+    /// As [`pop_burst`](Self::pop_burst), but moves the items into `to`, up to its free room. Bursts stay whole as with
+    /// [`Consumer::pop_into`].
     #[inline]
     pub fn pop_into(&mut self, count_max: usize, to: &mut impl MoveIn<Item = T>) -> usize {
         self.gather(count_max, |ring, room| {

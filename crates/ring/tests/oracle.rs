@@ -118,9 +118,10 @@ impl Run {
                 let popped_count = self.rx.pop_into(count, &mut popped);
                 assert_eq!(popped.len(), popped_count);
                 let ready_count = count.min(self.oracle.len());
-                // Items that lie in one piece stay where they are if there is no room for all of them.
-                let least_count = ready_count.saturating_sub(TOGETHER_MAX - 1).max(1);
-                assert!((least_count.min(ready_count)..=ready_count).contains(&popped_count));
+                // Only a piece that fills the pop by itself is left for the next one.
+                let may_leave = (1..=TOGETHER_MAX).contains(&count);
+                let least_count = if may_leave { ready_count.min(1) } else { ready_count };
+                assert!((least_count..=ready_count).contains(&popped_count));
                 let expected = self.oracle.drain(..popped_count);
                 assert!(popped.iter().map(|item| item.number).eq(expected), "order, and all");
             }
