@@ -13,6 +13,7 @@ mod check;
 mod demo;
 mod failure;
 mod instructions;
+mod lines;
 mod links;
 mod package;
 mod process;
@@ -172,6 +173,11 @@ enum Task {
         #[arg(default_value_t = 1_000_000)]
         packets: u64,
     },
+    /// Count the lines of source in each package: of code, of comments and of tests
+    ///
+    /// Counts Rust, C, shell and Python, kept generated code included, and no blank lines. Tests are the folders
+    /// `tests`, the files `tests.rs` and the modules under `#[cfg(test)]`, without their comments.
+    Lines,
     /// Make what the programs are shipped in
     Package {
         #[command(subcommand)]
@@ -230,6 +236,7 @@ fn run(task: Task) -> Result<(), Failure> {
         Task::Demo { live: true, .. } => demo::run_live(&workspace),
         Task::Demo { .. } => demo::run(&workspace),
         Task::Soak { packets } => soak::run(&workspace, packets),
+        Task::Lines => lines::run(&workspace),
         Task::Package { what: Package::Deb } => package::deb(&workspace),
         Task::Package { what: Package::Pages } => package::pages(&workspace),
     }

@@ -1,0 +1,159 @@
+//! `cargo xtask lines`: how long the source is, package by package.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::AddAssign;
+use std::path::{Path, PathBuf};
+
+use crate::failure::Failure;
+use crate::tidy::files::{self, File};
+use crate::workspace::Workspace;
+
+/// Lines that aren't blank.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Lines {
+    code: usize,
+    /// Outside tests. A comment after code on the same line doesn't count.
+    comments: usize,
+    /// Without their comments.
+    tests: usize,
+}
+
+/// A language, as far as its comments go.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Language {
+    Rust,
+    C,
+    Script,
+}
+
+/// Prints a table of the packages, of the folders outside them, and of all together.
+pub fn run(workspace: &Workspace) -> Result<(), Failure> {
+    let root = &workspace.workspace_root;
+    let packages: Vec<&Path> = workspace
+        .packages
+        .iter()
+        .filter_map(|package| package.folder().strip_prefix(root).ok())
+        .collect();
+    let (mut table, mut all) = (BTreeMap::<PathBuf, Lines>::new(), Lines::default());
+    for file in files::all(Path::new("."))?.0 {
+        if let Some(language) = Language::of(&file) {
+            let lines = count(&file, language);
+            *table.entry(owner(&file.path, &packages)).or_default() += lines;
+            all += lines;
+        }
+    }
+    println!("{:<24} {:>8} {:>8} {:>8}", "", "code", "comments", "tests");
+    for (folder, lines) in &table {
+        println!("{:<24} {lines}", folder.display().to_string());
+    }
+    println!("{:<24} {all}", "all");
+    Ok(())
+}
+
+/// The folder of the package that has a file, or else the first folder of its path.
+fn owner(file: &Path, packages: &[&Path]) -> PathBuf {
+    let package = packages.iter().filter(|package| file.starts_with(package));
+    let longest = package.max_by_key(|package| package.components().count());
+    longest.copied().or_else(|| file.iter().next().map(Path::new)).unwrap_or(file).to_owned()
+}
+
+/// Counts a file's lines. Those of a folder `tests`, of a file `tests.rs` and of a module of tests are of tests.
+fn count(file: &File, language: Language) -> Lines {
+    let is_test = file.path.iter().any(|part| part == "tests" || part == "tests.rs");
+    let all: Vec<&str> = file.text.lines().collect();
+    let tests_from = match language {
+        _ if is_test => 0,
+        Language::Rust => all.windows(2).position(begins_tests).unwrap_or(all.len()),
+        Language::C | Language::Script => all.len(),
+    };
+    let mut lines = Lines::default();
+    for (index, line) in all.into_iter().map(str::trim_start).enumerate() {
+        match (language.is_comment(line), index >= tests_from) {
+            _ if line.is_empty() => {}
+            (true, true) => {}
+            (true, false) => lines.comments += 1,
+            (false, true) => lines.tests += 1,
+            (false, false) => lines.code += 1,
+        }
+    }
+    lines
+}
+
+/// Whether these two lines begin a module of tests. It is always the last item of its file.
+fn begins_tests(pair: &[&str]) -> bool {
+    pair[0].starts_with("#[cfg(")
+        && pair[0].contains("test")
+        && pair[1].starts_with("mod ")
+        && pair[1].ends_with('{')
+}
+
+impl Language {
+    /// `None` if the file is no source.
+    fn of(file: &File) -> Option<Self> {
+        match file.extension() {
+            "rs" => Some(Self::Rust),
+            "c" | "h" => Some(Self::C),
+            "py" | "sh" => Some(Self::Script),
+            _ => file.text.starts_with("#!").then_some(Self::Script),
+        }
+    }
+
+    /// Whether a line is a comment, or part of one. The project's C begins each line of a longer one with a star.
+    fn is_comment(self, line: &str) -> bool {
+        match self {
+            Self::Rust => line.starts_with("//"),
+            Self::C => ["//", "/*", "* ", "*/"].iter().any(|mark| line.starts_with(mark)),
+            Self::Script => line.starts_with('#'),
+        }
+    }
+}
+
+impl AddAssign for Lines {
+    fn add_assign(&mut self, other: Self) {
+        self.code += other.code;
+        self.comments += other.comments;
+        self.tests += other.tests;
+    }
+}
+
+/// Three columns.
+impl fmt::Display for Lines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:>8} {:>8} {:>8}", self.code, self.comments, self.tests)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(path: &str, text: &str) -> Option<[usize; 3]> {
+        let file = File { path: path.into(), text: text.into() };
+        let Lines { code, comments, tests } = count(&file, Language::of(&file)?);
+        Some([code, comments, tests])
+    }
+
+    #[test]
+    fn code_comments_and_tests_are_told_apart() {
+        let rust = "//! A.\n\n#[cfg(test)]\nuse a::B;\n\n/// C.\nfn c() {} // D.\n\n\
+                    #[cfg(all(test, feature = \"e\"))]\nmod tests {\n    // F.\n    fn g() {}\n}\n";
+        assert_eq!(lines("crates/a/src/b.rs", rust), Some([3, 2, 4]));
+        for path in ["crates/a/tests/b/mod.rs", "crates/a/src/b/tests.rs", "tests/src/b.rs"] {
+            assert_eq!(lines(path, rust), Some([0, 0, 7]));
+        }
+        let c = "/* A\n * b.\n */\nint *a;\n*a = 1; // C.\n";
+        assert_eq!(lines("crates/a/csrc/a.c", c), Some([2, 3, 0]));
+        assert_eq!(lines(".ci/run", "#!/bin/sh\n# A.\n\na\n"), Some([1, 2, 0]));
+        assert_eq!(lines("README.md", "# A\n"), None);
+    }
+
+    #[test]
+    fn a_file_belongs_to_the_innermost_package_or_to_the_first_folder() {
+        let packages = ["crates/a", "crates/a/b"].map(Path::new);
+        let owner = |file: &str| owner(Path::new(file), &packages);
+        assert_eq!(owner("crates/a/src/c.rs"), Path::new("crates/a"));
+        assert_eq!(owner("crates/a/b/src/c.rs"), Path::new("crates/a/b"));
+        assert_eq!(owner("demo/live.sh"), Path::new("demo"));
+    }
+}
