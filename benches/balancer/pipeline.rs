@@ -22,7 +22,8 @@ const SIZES: [(&str, u32, usize); 3] =
 /// The number of rounds that are to be kept.
 const KEPT_COUNT: usize = 16;
 
-/// Buffers that go round: more than what both cores and the ring between them have in their hands.
+/// Buffers that go round. The ring between the cores has room for four times as many, so these are all that is in flight.
+/// With 1K flows, the pipeline was 5 % slower with 256 of them, and 12 % slower with 16,384 and a ring as long.
 const BUFFER_COUNT: usize = 1024;
 
 /// How long packets of known connections come before they are counted, and then how long.
