@@ -220,7 +220,7 @@ struct Kind {
     has_everything: bool,
 }
 
-/// Runs until every thread has been watched to the end, while the load is read, and checks that none
+/// Runs until every thread has been watched to the end and all was shared, while the load is read, and checks that none
 /// allocated and that every path was taken.
 fn run(deployment: Deployment, kind: Kind) {
     let (lb, mut probes, mut shared) = Lb::new(deployment, kind.yields);
@@ -240,11 +240,13 @@ fn run(deployment: Deployment, kind: Kind) {
             probes.turn();
             shared.turn();
             everything.iter_mut().for_each(|it| it.turn(control));
+            shared.is_complete()
         };
         std::thread::scope(|scope| {
             let mut everything = kind.has_everything.then(|| Everything::begin(control, scope));
-            while threads().len() < deployment.core_count() {
-                turn(&mut everything);
+            let mut is_complete = false;
+            while threads().len() < deployment.core_count() || !is_complete {
+                is_complete = turn(&mut everything);
             }
             everything.into_iter().for_each(|it| it.end(control, WATCHED_SENT_COUNT));
         });
