@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::failure::Failure;
 use crate::process;
-use crate::workspace::{Package, Workspace};
+use crate::workspace::Workspace;
 
 /// The packages with files that differ from the branch's upstream, or from HEAD if it has none. `None` if a change
 /// is one to all: of the root's manifest, the lock file or the lints.
@@ -29,10 +29,7 @@ fn of<'a, 'f>(
 ) -> Option<BTreeSet<&'a str>> {
     let mut packages = BTreeSet::new();
     for file in files {
-        let path = workspace.workspace_root.join(file);
-        let holds = |package: &&Package| path.starts_with(package.folder());
-        let depth = |package: &&Package| package.folder().components().count();
-        match workspace.packages.iter().filter(holds).max_by_key(depth) {
+        match workspace.package_of(Path::new(file)) {
             Some(package) => drop(packages.insert(package.name.as_str())),
             None if is_for_all(file) => return None,
             None => {}

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::AddAssign;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::failure::Failure;
 use crate::tidy::files::{self, File};
-use crate::workspace::Workspace;
+use crate::workspace::{Package, Workspace};
 
 /// Lines that aren't blank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,8 +19,8 @@ struct Lines {
     tests: usize,
 }
 
-/// A language, as far as its comments go.
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// How a language marks its comments.
+#[derive(Clone, Copy)]
 enum Language {
     Rust,
     C,
@@ -29,17 +29,12 @@ enum Language {
 
 /// Prints a table of the packages, of the folders outside them, and of all together.
 pub fn run(workspace: &Workspace) -> Result<(), Failure> {
-    let root = &workspace.workspace_root;
-    let packages: Vec<&Path> = workspace
-        .packages
-        .iter()
-        .filter_map(|package| package.folder().strip_prefix(root).ok())
-        .collect();
-    let (mut table, mut all) = (BTreeMap::<PathBuf, Lines>::new(), Lines::default());
-    for file in files::all(Path::new("."))?.0 {
-        if let Some(language) = Language::of(&file) {
-            let lines = count(&file, language);
-            *table.entry(owner(&file.path, &packages)).or_default() += lines;
+    let (mut table, mut all) = (BTreeMap::<&Path, Lines>::new(), Lines::default());
+    let files = files::all(Path::new("."))?.0;
+    for file in &files {
+        if let Some(language) = Language::of(file) {
+            let lines = count(file, language);
+            *table.entry(owner(&file.path, workspace)).or_default() += lines;
             all += lines;
         }
     }
@@ -52,15 +47,15 @@ pub fn run(workspace: &Workspace) -> Result<(), Failure> {
 }
 
 /// The folder of the package that has a file, or else the first folder of its path.
-fn owner(file: &Path, packages: &[&Path]) -> PathBuf {
-    let package = packages.iter().filter(|package| file.starts_with(package));
-    let longest = package.max_by_key(|package| package.components().count());
-    longest.copied().or_else(|| file.iter().next().map(Path::new)).unwrap_or(file).to_owned()
+fn owner<'a>(file: &'a Path, workspace: &'a Workspace) -> &'a Path {
+    let folder = workspace.package_of(file).map(Package::folder);
+    let package = folder.and_then(|folder| folder.strip_prefix(&workspace.workspace_root).ok());
+    package.or_else(|| file.iter().next().map(Path::new)).unwrap_or(file)
 }
 
-/// Counts a file's lines. Those of a folder `tests`, of a file `tests.rs` and of a module of tests are of tests.
+/// Counts a file's lines. Folders and modules of tests and files named `tests.rs` hold tests.
 fn count(file: &File, language: Language) -> Lines {
-    let is_test = file.path.iter().any(|part| part == "tests" || part == "tests.rs");
+    let is_test = file.is_in_tests() || file.path.ends_with("tests.rs");
     let all: Vec<&str> = file.text.lines().collect();
     let tests_from = match language {
         _ if is_test => 0,
@@ -89,7 +84,7 @@ fn begins_tests(pair: &[&str]) -> bool {
 }
 
 impl Language {
-    /// `None` if the file is no source.
+    /// `None` if the file isn't source code.
     fn of(file: &File) -> Option<Self> {
         match file.extension() {
             "rs" => Some(Self::Rust),
@@ -149,9 +144,16 @@ mod tests {
     }
 
     #[test]
-    fn a_file_belongs_to_the_innermost_package_or_to_the_first_folder() {
-        let packages = ["crates/a", "crates/a/b"].map(Path::new);
-        let owner = |file: &str| owner(Path::new(file), &packages);
+    fn a_file_belongs_to_its_package_or_to_the_first_folder() {
+        let workspace = r#"{
+            "packages": [
+                {"name": "a", "manifest_path": "/p/crates/a/Cargo.toml", "dependencies": [], "targets": []},
+                {"name": "b", "manifest_path": "/p/crates/a/b/Cargo.toml", "dependencies": [], "targets": []}
+            ],
+            "workspace_root": "/p", "target_directory": "/p/target"
+        }"#;
+        let workspace: Workspace = serde_json::from_str(workspace).unwrap();
+        let owner = |file: &'static str| owner(Path::new(file), &workspace).to_owned();
         assert_eq!(owner("crates/a/src/c.rs"), Path::new("crates/a"));
         assert_eq!(owner("crates/a/b/src/c.rs"), Path::new("crates/a/b"));
         assert_eq!(owner("demo/live.sh"), Path::new("demo"));

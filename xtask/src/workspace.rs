@@ -72,6 +72,14 @@ impl Workspace {
     pub fn release_program(&self, name: &str) -> PathBuf {
         self.target_directory.join("release").join(name)
     }
+
+    /// The innermost package that has a file. `file` is a path from the root.
+    pub fn package_of(&self, file: &Path) -> Option<&Package> {
+        let path = self.workspace_root.join(file);
+        let holds = |package: &&Package| path.starts_with(package.folder());
+        let depth = |package: &&Package| package.folder().components().count();
+        self.packages.iter().filter(holds).max_by_key(depth)
+    }
 }
 
 impl Package {

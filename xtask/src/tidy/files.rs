@@ -68,6 +68,11 @@ impl File {
     pub fn is_rust(&self) -> bool {
         self.extension() == "rs"
     }
+
+    /// Whether it is in a folder of tests.
+    pub fn is_in_tests(&self) -> bool {
+        self.path.iter().any(|folder| folder == "tests")
+    }
 }
 
 /// Every text file under the root, ordered by path, and a violation for each file of an unknown kind.

@@ -9,8 +9,7 @@ const START: &str = "Command::new(";
 /// Checks one file of Rust; `code` is its text without comments and literals. A test may name a program only to `tool`;
 /// what else it starts is of its own making, and has no literal for a name.
 pub fn check(file: &File, code: &str) -> Vec<Violation> {
-    let is_test = file.path.iter().any(|folder| folder == "tests");
-    let tests_at = if is_test { Some(0) } else { code.find("#[cfg(test)]") };
+    let tests_at = if file.is_in_tests() { Some(0) } else { code.find("#[cfg(test)]") };
     source::word_positions(code, "Command")
         .filter(|at| tests_at.is_some_and(|tests_at| *at > tests_at))
         .filter(|at| code[*at..].starts_with(START))
