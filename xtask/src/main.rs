@@ -173,10 +173,10 @@ enum Task {
         #[arg(default_value_t = 1_000_000)]
         packets: u64,
     },
-    /// Count the lines of source in each package: of code, of comments and of tests
+    /// Count the lines of code, comments and tests in each package
     ///
-    /// Counts Rust, C, shell and Python, kept generated code included, and no blank lines. Tests are the folders
-    /// `tests`, the files `tests.rs` and the modules under `#[cfg(test)]`, without their comments.
+    /// Covers Rust, C, shell and Python, kept generated code included. Blank lines don't count, nor do comments in tests.
+    /// Tests are folders named `tests`, files named `tests.rs` and modules under `#[cfg(test)]`.
     Lines,
     /// Make what the programs are shipped in
     Package {

@@ -220,8 +220,8 @@ struct Kind {
     has_everything: bool,
 }
 
-/// Runs until every thread has been watched to the end and all was shared, while the load is read, and checks that none
-/// allocated and that every path was taken.
+/// Runs until every thread has been watched to the end and exceptions were shared in each way, while the load is read. Checks
+/// that no thread allocated and that every path was taken.
 fn run(deployment: Deployment, kind: Kind) {
     let (lb, mut probes, mut shared) = Lb::new(deployment, kind.yields);
     let at_sources = Steady::after(WARM_UP_COUNT, WATCHED_COUNT);

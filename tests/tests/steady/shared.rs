@@ -15,7 +15,7 @@ const TURNS_OF_A_TABLE: u64 = 10;
 /// The most that another node says at once.
 const SAID_MAX: usize = 64;
 
-/// The most turns that the run waits for: more than a minute.
+/// The run ends after this many turns at the latest, more than a minute.
 const TURNS_MAX: u64 = 20_000;
 
 /// Control's side.
@@ -82,8 +82,8 @@ impl Shared {
         self.said_count += self.exceptions.import(&self.tables[0], said);
     }
 
-    /// Whether there was some of everything, or there were [`TURNS_MAX`] turns. A worker looks for exceptions only between
-    /// the changes that it hands over: a quick machine may send all packets before a walk finds one.
+    /// Whether everything has happened at least once, or [`TURNS_MAX`] turns have passed. A fast machine may send all its
+    /// packets before a walk finds an exception, as walks wait while workers hand over changes.
     pub fn is_complete(&self) -> bool {
         self.has_everything() || self.turn_count >= TURNS_MAX
     }
@@ -93,7 +93,7 @@ impl Shared {
         self.claim_count > 10 && self.end_count > 0 && has_walked && self.said_count > 10
     }
 
-    /// Checks that there was some of everything.
+    /// Checks that everything has happened at least once.
     pub fn check(&self) {
         let counts = (self.claim_count, self.end_count, self.walked_count, self.said_count);
         println!(
