@@ -17,7 +17,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "target" / "mutants"
 TREE = FOLDER / "tree"
-SOURCES = "examples/ipip-lb/src"
+PROGRAM = "examples/ipip-lb/src"
+DATA_PATH = "crates/balancer/src"
 
 # Each: its name, what is wrong, the kinds of rounds that are drawn, the seeds, and edits: a file, what it says, and what it says
 # instead. In a round of any kind some connections end and begin again, most often by another balancer than later.
@@ -28,7 +29,7 @@ MUTANTS = [
         "nodes say nothing of their connections",
         "drain undrain apply shuffle kill",
         (1, 2),
-        [("sync/session.rs", "    fn push(&mut self, item: Item, now_ms: u64) -> bool {\n", """\
+        [(f"{PROGRAM}/sync/session.rs", "    fn push(&mut self, item: Item, now_ms: u64) -> bool {\n", """\
     fn push(&mut self, item: Item, now_ms: u64) -> bool {
         if matches!(item, Item::Change(_) | Item::Relayed(..)) {
             return true;
@@ -40,7 +41,7 @@ MUTANTS = [
         "a node that starts hears what changes from then on, and nothing that was before",
         "drain undrain apply kill stop",
         (1, 2, 3),
-        [("control/cluster.rs", "sync.give_page(walk, own, entered, false);", """\
+        [(f"{PROGRAM}/control/cluster.rs", "sync.give_page(walk, own, entered, false);", """\
 {
                     let _ = (own, entered);
                     sync.give_page(walk, &[], &[], false);
@@ -51,7 +52,7 @@ MUTANTS = [
         "a node that starts announces its VIPs at once",
         "apply late",
         (1, 2, 3),
-        [("control/cluster.rs", """\
+        [(f"{PROGRAM}/control/cluster.rs", """\
     pub(super) const fn is_ready(&self) -> bool {
         self.is_ready
 """, """\
@@ -65,7 +66,7 @@ MUTANTS = [
         "nodes say what begins, and not what ends",
         "drain undrain apply shuffle",
         (1, 2, 3),
-        [("sync/session.rs", "    fn push(&mut self, item: Item, now_ms: u64) -> bool {\n", """\
+        [(f"{PROGRAM}/sync/session.rs", "    fn push(&mut self, item: Item, now_ms: u64) -> bool {\n", """\
     fn push(&mut self, item: Item, now_ms: u64) -> bool {
         if matches!(item, Item::Change(Change::End(_))) {
             return true;
@@ -77,21 +78,21 @@ MUTANTS = [
         "a node sends packets after a connection that it has seen closing, although its port is used again by another node",
         "drain reuse reuse",
         (6, 1, 2),
-        [("balance/exchange.rs", "is_exception || is_another(it));", "(is_exception || is_another(it)) && is_exception);")],
+        [(f"{DATA_PATH}/balance/exchange.rs", "is_exception || is_another(it));", "(is_exception || is_another(it)) && is_exception);")],
     ),
     (
         "goodbye-lasts",
         "a connection of a port whose last goodbye a node has seen counts as closing there, where its SYN came by another node",
         "reuse kill meet",
         (4, 1, 2),
-        [("connection.rs", "if is_data(flags) && matches!", "if is_data(flags) && false && matches!")],
+        [(f"{DATA_PATH}/connection.rs", "if is_data(flags) && matches!", "if is_data(flags) && false && matches!")],
     ),
     (
         "walk-skips-a-part",
         "of the connections, a walk marks those in the first quarter of the table",
         "drain undrain apply weight shuffle",
         (1, 2),
-        [("balance/marking.rs", "        pass.done_count += SLOTS_A_STEP;\n", """\
+        [(f"{DATA_PATH}/balance/marking.rs", "        pass.done_count += SLOTS_A_STEP;\n", """\
         pass.done_count += SLOTS_A_STEP;
         let is_refresh = pass.purpose == Purpose::Refresh;
         let next = next.filter(|_| is_refresh || pass.done_count < connections.slot_count() / 4);
@@ -102,7 +103,7 @@ MUTANTS = [
         "of two claims of one connection, that of the later one counts",
         "meet",
         (1, 2),
-        [("sync/merge.rs", "let there = (precedence(claim.state), claim.age_ms);", """\
+        [(f"{DATA_PATH}/exceptions/merge.rs", "let there = (precedence(claim.state), claim.age_ms);", """\
 let there = (precedence(claim.state), claim.age_ms);
     let (here, there) = ((here.0, there.1), (there.0, here.1));""")],
     ),
@@ -131,10 +132,10 @@ def write(path, content):
 
 def plant(name, edits):
     for file, old, new in edits:
-        path = TREE / SOURCES / file
+        path = TREE / file
         text = path.read_text()
         if text.count(old) != 1:
-            sys.exit(f"mutants: {name}: {SOURCES}/{file} has this {text.count(old)} times, not once:\n{old}")
+            sys.exit(f"mutants: {name}: {file} has this {text.count(old)} times, not once:\n{old}")
         path.write_text(text.replace(old, new))
 
 

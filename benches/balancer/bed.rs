@@ -6,14 +6,14 @@ use hotloop::engine::{
     Asker, Assembly, Chain, Deployment, Engine, Graph, Plan, Taps, outlets, source,
 };
 use hotloop::stage::Error;
+use hotloop_balancer::balance::{Exchange, Route};
+use hotloop_balancer::counts::WorkerCounts;
+use hotloop_balancer::services::ServiceTable;
 use hotloop_benches::contest::Bursts;
 use hotloop_benches::traffic::{ACK, Dial, Loop, Sizes, Writer};
-use ipip_lb::balance::{Exchange, Route};
 use ipip_lb::config::{CONNECTIONS_MAX, Config};
 use ipip_lb::control::JOURNAL_MAX;
-use ipip_lb::counts::WorkerCounts;
 use ipip_lb::network_function::{NetworkFunction, Steering};
-use ipip_lb::services::ServiceTable;
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,8 +1,8 @@
 //! The configuration that is measured.
 
 use hotloop::packet::ethernet::MacAddress;
+use hotloop_balancer::balance::{Egress, Egresses, Route};
 use hotloop_benches::traffic::{SERVICE_PORT, SERVICES};
-use ipip_lb::balance::{Egress, Egresses, Route};
 use ipip_lb::config::Config;
 use std::fmt::Write;
 use std::net::Ipv4Addr;

@@ -5,12 +5,12 @@ use crate::Bench;
 use crate::configuration::{BACKEND_COUNT, ONE_CORE, PIPELINE, configuration, egresses};
 use hotloop::engine::{Control, Engine, outlets};
 use hotloop::stage::Error;
+use hotloop_balancer::balance::Route;
+use hotloop_balancer::counts::WorkerCounts;
 use hotloop_benches::distance::{Distance, rounds, trip_ns};
 use hotloop_benches::figure::Figure;
 use hotloop_benches::row::Row;
 use hotloop_benches::traffic::{ACK, Dial, Loop, Sizes, Writer};
-use ipip_lb::balance::Route;
-use ipip_lb::counts::WorkerCounts;
 use ipip_lb::network_function::NetworkFunction;
 use std::time::{Duration, Instant};
 

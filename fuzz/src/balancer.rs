@@ -6,7 +6,7 @@ mod bench;
 use crate::script::Script;
 use bench::{CLIENT_MAC, Lb, NEXT_HOP_MAC, Sent};
 use hotloop::packet::{PacketBuf, ethernet, ipip};
-use ipip_lb::services::{Removal, Standing, TargetName};
+use hotloop_balancer::services::{Removal, Standing, TargetName};
 use std::cell::RefCell;
 use std::time::Duration;
 

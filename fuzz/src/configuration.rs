@@ -1,8 +1,8 @@
 //! Configurations of the balancer, by any bytes that are UTF-8.
 
+use hotloop_balancer::services::{Builder, Standing};
 use ipip_lb::check::Understood;
 use ipip_lb::config::Config;
-use ipip_lb::services::{Builder, Standing};
 use ipip_lb::store::layout;
 
 /// Maglev tables of more slots take longer than a fuzzer has, and no other way.
@@ -40,6 +40,6 @@ pub fn run(bytes: &[u8]) {
     }
     let understood = Understood(&config);
     assert!(!understood.to_string().is_empty() && understood.to_json().is_object());
-    let built = Builder::new(&config).build(&config, &Standing::default());
+    let built = Builder::new(&config.services).build(&config.spec(), &Standing::default());
     assert_eq!(built.expect("room for its backends").all().len(), config.services.len());
 }

@@ -1,11 +1,12 @@
 //! What nodes send each other: frames of any bytes, from a peer that was let in and from strangers.
 
+use hotloop_balancer::connection::State;
+use hotloop_balancer::exceptions::{Change, MOVES, Record};
 use hotloop_packet::flow_key::{FlowKey, FlowKeyV4};
-use ipip_lb::connection::State;
 use ipip_lb::sync::wire::{
     FRAME_BYTES_MAX, Frame, GREETING_BYTES_MAX, Hello, Message, VERSION, decode,
 };
-use ipip_lb::sync::{Change, Local, MOVES, PeerId, Peers, Record};
+use ipip_lb::sync::{Local, PeerId, Peers};
 use std::net::Ipv4Addr;
 
 const DIGEST: [u8; 16] = [7; 16];

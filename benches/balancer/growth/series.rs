@@ -5,13 +5,13 @@ use crate::bed::{Bed, LazyBed, Memory, Setup};
 use hotloop::arena::Pages;
 use hotloop::flow::Table;
 use hotloop::packet::flow_key::FlowKeyV4;
+use hotloop_balancer::connection::Connection;
+use hotloop_balancer::connections::Connections;
+use hotloop_balancer::counts::TargetCounts;
 use hotloop_benches::contest::{Contest, Outcome, Side};
 use hotloop_benches::figure::Figure;
 use hotloop_benches::instrument::Instrument;
 use hotloop_benches::row::{Row, SPREAD_MAX};
-use ipip_lb::connection::Connection;
-use ipip_lb::connections::Connections;
-use ipip_lb::counts::TargetCounts;
 
 /// A step to the next size that costs more, by the time of a packet, is one that a cache has to explain.
 pub const STEP_MAX: f64 = 1.5;

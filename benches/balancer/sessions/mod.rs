@@ -10,12 +10,12 @@ mod side;
 use crate::bed::Setup;
 use crate::growth::short;
 use core_affinity::CoreId;
+use hotloop_balancer::connections::Connections;
 use hotloop_benches::cores::Pair;
 use hotloop_benches::hugepages::Reserved;
 use hotloop_benches::instrument::come_first;
 use hotloop_benches::interrupts::Interrupts;
 use hotloop_benches::table::{Table, write};
-use ipip_lb::connections::Connections;
 use rounds::{Measured, Notes, Rounds};
 use side::Side;
 

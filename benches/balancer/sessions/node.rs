@@ -2,13 +2,15 @@
 
 use core_affinity::CoreId;
 use hotloop::engine::{Asker, Publisher};
+use hotloop_balancer::balance::Exchange;
+use hotloop_balancer::exceptions::Change;
+use hotloop_balancer::services::ServiceTable;
+use hotloop_balancer::spec::Balancer;
 use hotloop_benches::cpu_time::Thread;
 use hotloop_ops::TURN;
-use ipip_lb::balance::Exchange;
-use ipip_lb::config::{Balancer, Cluster, ClusterPeer, Config, Security};
+use ipip_lb::config::{Cluster, ClusterPeer, Config, Security};
 use ipip_lb::control;
-use ipip_lb::services::ServiceTable;
-use ipip_lb::sync::{Change, Sync};
+use ipip_lb::sync::Sync;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};

@@ -3,8 +3,8 @@
 use super::node::{Control, Heard, NONE, Nodes, Peer};
 use crate::bed::{Bed, Setup};
 use core_affinity::CoreId;
+use hotloop_balancer::services::{ServiceTable, Standing};
 use ipip_lb::config::Config;
-use ipip_lb::services::{ServiceTable, Standing};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -34,7 +34,7 @@ impl Side {
         for service in &mut drained.services {
             service.backends[0].weight = 0;
         }
-        let drained = steering.builder.build(&drained, &Standing::default());
+        let drained = steering.builder.build(&drained.spec(), &Standing::default());
         let drained = Arc::new(drained.map_err(|error| error.to_string())?);
         let tables = [Arc::clone(&steering.services), drained];
         let control =

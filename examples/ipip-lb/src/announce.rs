@@ -4,15 +4,16 @@ mod hold;
 
 pub use hold::HOLD_MAX;
 
-use crate::config::{Announce, Announced, Config, Service, Side};
+use crate::config::{Announce, Announced, Config};
 use crate::control::left_s;
 use crate::exception::{mbufs, open_or_adopt};
 use crate::failure::BadInput;
 use crate::guard::{Guard, Hanging};
 use crate::replace::inheritance::Inherited;
-use crate::services::ServiceTable;
 use hold::Holds;
 use hotloop::dpdk::Eal;
+use hotloop_balancer::services::ServiceTable;
+use hotloop_balancer::spec::{ServiceSpec, Side};
 use hotloop_ops::StallEvent;
 use hotloop_ops::kernel::{
     Hops, KernelHop, KernelPort, Mbufs, PuntLimits, TapConfig, VIP_METRIC, VipRoutes,
@@ -312,7 +313,7 @@ fn ready(
     has_hop: impl Fn(IpAddr) -> bool,
 ) -> BTreeSet<IpAddr> {
     let is_always = announced == Announced::Always;
-    let have_all = |service: &Service| service.backends.iter().all(|it| has_hop(it.address));
+    let have_all = |service: &ServiceSpec| service.backends.iter().all(|it| has_hop(it.address));
     let mut is_ready: Vec<_> =
         config.services.iter().map(|service| is_always && have_all(service)).collect();
     for target in table.targets() {

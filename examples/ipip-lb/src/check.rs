@@ -5,12 +5,21 @@ mod json;
 mod notes;
 mod text;
 
-use crate::config::{Backend, Config, Scheduler, Service};
-use crate::connections::Connections;
-use crate::maglev;
-use crate::rules::Rules;
+use crate::config::Config;
+use hotloop_balancer::connections::Connections;
+use hotloop_balancer::maglev;
+use hotloop_balancer::rules::Rules;
+use hotloop_balancer::spec::{Backend, Scheduler, ServiceSpec};
 use std::collections::HashSet;
 use std::net::IpAddr;
+
+/// Shown for a configuration without a key.
+pub const PUBLIC_HASHES: &str = "hashes of flows are public: whoever chooses ports can choose backend \
+                                 and worker; balancer.hash_key, which ipip-lb keygen prints, makes \
+                                 them secret";
+
+/// Shown for a configuration with a key.
+pub const SECRET_HASHES: &str = "hashes of flows are secret, by balancer.hash_key";
 
 /// A configuration as it was understood. It prints for people.
 #[derive(Clone, Copy, Debug)]
@@ -72,14 +81,14 @@ impl Memory {
 }
 
 /// The backends that get new connections, with their weights.
-fn usable(service: &Service) -> Vec<(IpAddr, u32)> {
+fn usable(service: &ServiceSpec) -> Vec<(IpAddr, u32)> {
     let usable = service.backends.iter().filter(|backend| backend.weight > 0);
     usable.map(|backend| (backend.address, backend.weight)).collect()
 }
 
 /// The backends, each with its share of new connections, from 0 to 1: by the slots of a Maglev table
 /// where that decides, else by the weights.
-fn shares(service: &Service, slot_count: u32) -> Vec<(Backend, f64)> {
+fn shares(service: &ServiceSpec, slot_count: u32) -> Vec<(Backend, f64)> {
     let backends = &service.backends;
     let shares = match service.scheduler {
         Scheduler::Maglev | Scheduler::Source => {

@@ -52,12 +52,13 @@ mod words;
 
 pub use cluster::{Cluster, ClusterPeer, PREPARE_MS_MAX, Security};
 pub(crate) use file::read as read_file;
-pub use port::{NextHop, Port, Side, VLAN_MAX};
+pub use port::{NextHop, Port, VLAN_MAX};
 pub use store::{Store, StoreAddress};
 
-use crate::hashes::HashKey;
-use crate::prefix::Prefix;
 use hotloop::engine::Idle;
+use hotloop_balancer::prefix::Prefix;
+use hotloop_balancer::spec::{Balancer, Limits, ServiceSpec, Side, Spec};
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -71,9 +72,6 @@ pub const MTU_MIN_V6: u16 = 1280;
 /// How many backends a service may have: schedulers other than Maglev's look at all of them for each
 /// new connection.
 pub const BACKENDS_MAX: usize = 1000;
-
-/// How many services there may be.
-pub const SERVICES_MAX: usize = 131_072;
 
 /// The fewest slots that a Maglev table may be asked to have.
 pub const MAGLEV_SLOTS_MIN: u32 = 7;
@@ -98,14 +96,18 @@ pub const CORES_MAX: u32 = 60;
 pub struct Config {
     /// How work is spread over cores.
     pub engine: Engine,
-    /// What holds for all services.
+    /// Settings that all services share.
     pub balancer: Balancer,
-    /// How many connections may begin.
+    /// Limits on new connections.
     pub limits: Limits,
     /// The ports, at least one of them towards clients and one towards backends.
     pub ports: Vec<Port>,
     /// The services, no two with the same address, protocol and ports.
-    pub services: Vec<Service>,
+    pub services: Vec<ServiceSpec>,
+    /// How backends are probed, by the name of their service; a service without an entry is not probed.
+    pub health: HashMap<String, Health>,
+    /// Backends that may be addresses of services of this configuration.
+    pub nested_backends: Vec<IpAddr>,
     /// How VIPs are announced, if they are.
     pub announce: Option<Announce>,
     /// The nodes of which this is one, if there are others.
@@ -120,6 +122,23 @@ pub struct Config {
 }
 
 impl Config {
+    /// What service tables are built from.
+    #[must_use]
+    pub fn spec(&self) -> Spec<'_> {
+        Spec {
+            balancer: &self.balancer,
+            limits: &self.limits,
+            services: &self.services,
+            // Connections are looked through whether there are peers or not.
+            prepare_ms_max: self.cluster.as_ref().map_or(PREPARE_MS_MAX, |it| it.prepare_ms_max),
+        }
+    }
+
+    /// The ways in which backends of a service are probed.
+    pub fn ways_of(&self, service: &str) -> impl Iterator<Item = Health> {
+        self.health.get(service).into_iter().flat_map(Health::ways)
+    }
+
     /// Whether packets to a side go by the kernel's routes: those of its first port do.
     #[must_use]
     pub fn goes_by_kernel(&self, reaches: fn(Side) -> bool) -> bool {
@@ -176,160 +195,6 @@ pub enum DeploymentKind {
     RunToCompletion,
     /// Dispatchers receive, workers balance and send.
     Pipeline,
-}
-
-/// What holds for all services.
-#[derive(Clone, Debug)]
-pub struct Balancer {
-    /// Outer source of tunnels to IPv4 backends: one address, or a prefix whose host bits each flow
-    /// fills.
-    pub source_v4: Prefix,
-    /// Outer source of tunnels to IPv6 backends; there wherever a backend is one.
-    pub source_v6: Option<Prefix>,
-    /// The secret of the hashes that choose workers and backends; without one, they are public.
-    pub hash_key: Option<HashKey>,
-    /// Longest IP packet on the path to the backends, outer header included, in bytes.
-    pub mtu: u16,
-    /// Own tunnel addresses.
-    pub decapsulate: Vec<IpAddr>,
-    /// The peers that tunnels are accepted from, besides the backends'.
-    pub tunnel_peers: Vec<Prefix>,
-    /// How many connections each worker remembers, of each IP version.
-    pub connections_max: usize,
-    /// What becomes of echo requests to a service's address.
-    pub icmp_echo: IcmpEcho,
-    /// Whether SYN-ACKs of the return path get an MSS that fits the tunnel.
-    pub clamp_mss: bool,
-    /// Slots of a Maglev table, a prime.
-    pub maglev_slots: u32,
-    /// How many connections each worker enters into its table in a second.
-    pub new_connections_per_second_max: u32,
-    /// How long connections are remembered after their last packets.
-    pub timeouts: Timeouts,
-    /// Backends that may be addresses of services of this configuration.
-    pub nested_backends: Vec<IpAddr>,
-    /// Where probes through tunnels come from, and replies to them go: at most one address of each IP
-    /// version.
-    pub probe_sources: Vec<IpAddr>,
-}
-
-impl Balancer {
-    /// The outer sources of tunnels.
-    pub fn sources(&self) -> impl Iterator<Item = Prefix> {
-        [Some(self.source_v4), self.source_v6].into_iter().flatten()
-    }
-}
-
-/// How many connections may begin in a second, by all workers together.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Limits {
-    /// To each service that has no limit of its own.
-    pub service_max: Option<u32>,
-    /// From each prefix, to all services together.
-    pub source_max: Option<u32>,
-    /// How many bits of an IPv4 address say where a connection comes from: 1 to 32.
-    pub source_prefix_v4: u8,
-    /// How many bits of an IPv6 address do: 1 to 128.
-    pub source_prefix_v6: u8,
-}
-
-/// What becomes of echo requests to a service's address.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum IcmpEcho {
-    /// The balancer answers.
-    Reply,
-    /// They go to a backend.
-    Forward,
-    /// They are dropped.
-    Drop,
-}
-
-/// How long a connection is remembered after its last packet, in seconds, by its state.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Timeouts {
-    /// TCP, of which nothing but SYNs was seen.
-    pub tcp_opening_s: u32,
-    /// TCP.
-    pub tcp_established_s: u32,
-    /// TCP that was reset, or closed by both sides.
-    pub tcp_closing_s: u32,
-    /// UDP.
-    pub udp_s: u32,
-    /// Every other protocol.
-    pub other_s: u32,
-}
-
-/// A service: what clients connect to, and the backends that answer.
-#[derive(Clone, Debug)]
-pub struct Service {
-    /// What it is called in reports.
-    pub name: String,
-    /// Its addresses (VIPs).
-    pub address: Prefix,
-    /// Its protocols.
-    pub protocol: Protocol,
-    /// Its ports.
-    pub ports: Ports,
-    /// How a new connection finds its backend.
-    pub scheduler: Scheduler,
-    /// How long a client keeps its backend after its last new connection, in seconds: by
-    /// [`Scheduler::Source`] alone; 0 for no longer than the backends stay the same.
-    pub persistence_s: u32,
-    /// What becomes of new connections when every backend is down.
-    pub all_down: AllDown,
-    /// How many connections to it may begin in a second; without one, [`Limits::service_max`] says.
-    pub new_connections_per_second_max: Option<u32>,
-    /// How its backends are probed, if they are.
-    pub health: Option<Health>,
-    /// The backends that answer; no address twice.
-    pub backends: Vec<Backend>,
-}
-
-/// The protocols of a service.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Protocol {
-    /// TCP alone.
-    Tcp,
-    /// UDP alone.
-    Udp,
-    /// TCP and UDP; with [`Ports::Any`], every protocol there is.
-    Any,
-}
-
-/// The destination ports of a service.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Ports {
-    /// All, and packets of protocols that know none.
-    Any,
-    /// Those from `first` to `last`, both included.
-    Range {
-        /// The lowest, not 0.
-        first: u16,
-        /// The highest, not below `first`.
-        last: u16,
-    },
-}
-
-/// How a new connection finds its backend.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Scheduler {
-    /// Maglev's consistent hashing of all five fields, weighted.
-    Maglev,
-    /// In turns, weighted.
-    RoundRobin,
-    /// The backend with the fewest connections for its weight.
-    LeastConnections,
-    /// Maglev's consistent hashing of the client's address, weighted.
-    Source,
-}
-
-/// What becomes of new connections when health checks say that every backend is down.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum AllDown {
-    /// They go to all of them, as if none was down.
-    Forward,
-    /// They are dropped.
-    Drop,
 }
 
 /// How the backends of a service are probed.
@@ -406,15 +271,6 @@ pub enum Trust {
     CaFile(PathBuf),
     /// Any.
     Insecure,
-}
-
-/// One of the hosts that answer for a service.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Backend {
-    /// Where its end of the tunnel is.
-    pub address: IpAddr,
-    /// Its share of new connections, in proportion to the other weights: 0 for none.
-    pub weight: u32,
 }
 
 /// What is wrong with a configuration, and where. It prints as one line.

@@ -1,13 +1,13 @@
 //! The exception path: what a port receives that is not for the balancer goes to the kernel, by a TAP
 //! interface, and what the kernel sends by that goes out of the port.
 
-use crate::arrival::Ports;
-use crate::balance::Route;
 use crate::config::{self, Config};
 use crate::failure::BadInput;
 use crate::replace::inheritance::Inherited;
 use hotloop::dpdk::{Eal, Port};
 use hotloop::packet::PortId;
+use hotloop_balancer::arrival::Ports;
+use hotloop_balancer::balance::Route;
 use hotloop_ops::kernel::{
     KernelPort, Mbufs, PuntLimits, Takeover, TakeoverError, TapConfig, TapError, restore,
 };

@@ -4,13 +4,14 @@
 //! program is wrong. Reports go to standard output, messages to standard error.
 
 use hotloop::engine::Control;
+use hotloop_balancer::hashes::HashKey;
 use hotloop_ops::ReportFormat;
 use hotloop_ops::{Hangup, print, print_in_time};
 use ipip_lb::check::Understood;
 use ipip_lb::cli::{Cli, Command, Common, Parsed};
 use ipip_lb::failure::Failure;
 use ipip_lb::guard;
-use ipip_lb::hashes::HashKey;
+use ipip_lb::random::random_bytes;
 use ipip_lb::replay::replay;
 use ipip_lb::run::run;
 use std::process::ExitCode;
@@ -73,8 +74,9 @@ fn check(common: &Common) -> Result<(), Failure> {
 }
 
 fn keygen() -> Result<(), Failure> {
-    let key = HashKey::random();
-    let key = key.map_err(|error| Failure::Run(format!("no random numbers: {error}")))?;
+    let bytes = random_bytes();
+    let bytes = bytes.map_err(|error| Failure::Run(format!("no random numbers: {error}")))?;
+    let key = HashKey::new(u128::from_ne_bytes(bytes));
     print(&format!("{}\n", key.to_hex())).map_err(unwritten)
 }
 

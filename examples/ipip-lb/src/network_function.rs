@@ -1,17 +1,8 @@
 //! The whole network function, from source to sink, for either deployment.
 
-use crate::arrival::{Classify, Ports, shard};
-use crate::balance::{
-    BUFFERS_MAX, Balance, BalancerConfig, Buffer, Create, Egresses, Exchange, Probing, Query,
-    Reply, Route, Sharing,
-};
-use crate::capture_order::{CaptureOrder, InOrder};
 use crate::config::{Config, DeploymentKind, Engine};
-use crate::counts::{Summary, WorkerCounts};
 use crate::health::Wire;
 use crate::next_hops::{ByKernel, Onwards};
-use crate::services::{Builder, ServiceTable, Standing};
-use crate::vlan::{Tag, Untag};
 use hotloop::arena::{Obtained, Pages};
 use hotloop::engine::{
     Asker, Chain, Deployment, Graph, Mailbox, Outlet, PerCore, Publisher, Routed, Subscriber,
@@ -21,6 +12,15 @@ use hotloop::packet::PacketBuf;
 use hotloop::packet::seed::Seed;
 use hotloop::stage::neighbours::{Learn, Neighbours, NextHop, Resolve};
 use hotloop::stage::{Carries, Classified, Core, Error, Source};
+use hotloop_balancer::arrival::{Classify, Ports, shard};
+use hotloop_balancer::balance::{
+    BUFFERS_MAX, Balance, BalancerConfig, Buffer, Create, Egresses, Exchange, Probing, Query,
+    Reply, Route, Sharing,
+};
+use hotloop_balancer::capture_order::{CaptureOrder, InOrder};
+use hotloop_balancer::counts::{Summary, WorkerCounts};
+use hotloop_balancer::services::{Builder, ServiceTable, Standing};
+use hotloop_balancer::vlan::{Tag, Untag};
 use quanta::Clock;
 use std::sync::Arc;
 
@@ -89,7 +89,7 @@ impl NetworkFunction {
         egresses: Egresses,
         standing: &Standing,
     ) -> Result<(Self, Steering), Error> {
-        Self::built(config, egresses, standing, Builder::new(config))
+        Self::built(config, egresses, standing, Builder::new(&config.services))
     }
 
     /// As [`new`](Self::new), for the replay of a capture that is in this order. Where there are limits, each worker
@@ -102,7 +102,7 @@ impl NetworkFunction {
         egresses: Egresses,
         order: Option<&Arc<CaptureOrder>>,
     ) -> Result<Self, Error> {
-        let builder = Builder::new(config).repeatable();
+        let builder = Builder::new(&config.services).repeatable();
         let (function, _) = Self::built(config, egresses, &Standing::default(), builder)?;
         let order = order.filter(|_| function.services.has_limits());
         Ok(Self { order: order.cloned(), ..function })
@@ -120,7 +120,7 @@ impl NetworkFunction {
         standing: &Standing,
         mut builder: Builder,
     ) -> Result<(Self, Steering), Error> {
-        let services = Arc::new(builder.build(config, standing)?);
+        let services = Arc::new(builder.build(&config.spec(), standing)?);
         let deployment = config.engine.deployment();
         let slot_capacity = builder.slot_capacity();
         let counts: Arc<[_]> =

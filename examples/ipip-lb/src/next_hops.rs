@@ -1,6 +1,5 @@
 //! Where packets go that leave: to a port's neighbour by the configuration, or by the kernel's routes.
 
-use crate::balance::Route;
 use crate::config::{self, Config};
 use crate::exception::KernelInterface;
 use crate::failure::BadInput;
@@ -9,6 +8,7 @@ use hotloop::packet::PacketBuf;
 use hotloop::packet::ethernet::{self, ETHERTYPE_IPV4, ETHERTYPE_IPV6, MacAddress};
 use hotloop::stage::neighbours::{Neighbour, Neighbours, Next, NextHop, NextHops};
 use hotloop::stage::{Core, Instant};
+use hotloop_balancer::balance::Route;
 use hotloop_ops::kernel::{
     Hops, KernelFollower, KernelHop, KernelNextHops, KernelRoutes, Onward, Way,
 };
@@ -16,9 +16,6 @@ use serde_json::{Value, json};
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
-
-/// In place of a port: the one by which the kernel's routes lead to a packet's destination.
-pub const BY_KERNEL: Route = Route(0x8000);
 
 /// Room for the kernel's neighbours: it has 1,024 itself, if nobody raises that, and eight places for each
 /// leave hardly any two in each other's way.
@@ -70,7 +67,7 @@ pub struct KernelExits {
 impl KernelExits {
     /// Whether a packet without a destination goes by routes. One that waits has been given a port.
     fn takes(&self, route: Route) -> bool {
-        route == BY_KERNEL || self.exits.iter().any(|exit| exit.port == route)
+        route == Route::BY_KERNEL || self.exits.iter().any(|exit| exit.port == route)
     }
 
     fn next<P: PacketBuf>(&self, item: &mut Routed<P, Route>) -> Next {

@@ -1,8 +1,8 @@
 //! What came of a run: the report on standard output, and whether it went well.
 
-use crate::counts::Summary;
 use crate::failure::Failure;
 use hotloop::engine::{Report, RunError};
+use hotloop_balancer::counts::Summary;
 use hotloop_ops::ReportFormat;
 use serde_json::{Value, json};
 use std::fmt::Write;

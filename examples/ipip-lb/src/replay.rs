@@ -5,19 +5,15 @@
 //! Net_pcap ports, one for each core's files, stand for all ports of the configuration; they wait
 //! where a ring is full, so that nothing is lost. What workers sent is merged into the output by the
 //! time of sending. Packets of one flow keep their order; those of different flows need not. Where workers
-//! share limits, what takes from these does so in the order of the capture: [`crate::capture_order`].
+//! share limits, what takes from these does so in the order of the capture: [`hotloop_balancer::capture_order`].
 
 mod devices;
 mod merge;
 mod split;
 
-use crate::arrival::shard;
-use crate::balance::{Egress, Egresses, Route};
-use crate::capture_order::CaptureOrder;
 use crate::cli::{Clock, Replay};
-use crate::config::{Config, Side};
+use crate::config::Config;
 use crate::failure::{BadInput, Failure};
-use crate::hashes::Hashes;
 use crate::network_function::NetworkFunction;
 use crate::outcome::{Outcome, Replayed};
 use devices::Devices;
@@ -25,6 +21,11 @@ use hotloop::engine::{self, Engine, Report, RunError, Shard, Waited, outlets};
 use hotloop::packet::classify::Layout;
 use hotloop::packet::ethernet::{MacAddress, Station};
 use hotloop::stage::Error;
+use hotloop_balancer::arrival::shard;
+use hotloop_balancer::balance::{Egress, Egresses, Route};
+use hotloop_balancer::capture_order::CaptureOrder;
+use hotloop_balancer::hashes::Hashes;
+use hotloop_balancer::spec::Side;
 use hotloop_ops::Watching;
 use hotloop_ops::capture::Capture;
 use split::split;

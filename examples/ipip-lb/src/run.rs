@@ -1,19 +1,16 @@
 //! `ipip-lb run`: the balancer on devices.
 
 use crate::announce::{self, Announcer, VipInterface};
-use crate::arrival::Ports;
-use crate::balance::{Create, Egress, Egresses, Route};
-use crate::check::Understood;
+use crate::check::{PUBLIC_HASHES, Understood};
 use crate::cli::Run;
-use crate::config::{self, Config, ConfigError, Side};
+use crate::config::{self, Config, ConfigError};
 use crate::control::{Handover, JOURNAL_MAX, Keeper, Node, Operator, Sharing, operator_file};
 use crate::exception::{self, KernelInterface};
 use crate::failure::{BadInput, Failure, unless_ended};
 use crate::guard::Guard;
-use crate::hashes::PUBLIC_HASHES;
 use crate::hugepages::{self, CheckedQueue};
 use crate::network_function::NetworkFunction;
-use crate::next_hops::{self, BY_KERNEL, NextHopWatch, PortHops};
+use crate::next_hops::{self, NextHopWatch, PortHops};
 use crate::outcome::Outcome;
 use crate::replace::gate::{Gate, Gated};
 use crate::replace::left::Left;
@@ -26,6 +23,9 @@ use hotloop::packet::PacketBuf;
 use hotloop::packet::ethernet::Station;
 use hotloop::stage::neighbours::NextHop;
 use hotloop::stage::{Core, Error};
+use hotloop_balancer::arrival::Ports;
+use hotloop_balancer::balance::{Create, Egress, Egresses, Route};
+use hotloop_balancer::spec::Side;
 use hotloop_ops::kernel::PortOrKernel;
 use hotloop_ops::{CONTROL, Operation, Socket, TURN, Watching, notify};
 use std::time::{Duration, Instant, SystemTime};
@@ -69,7 +69,7 @@ fn run_to_end(args: &Run) -> Result<(Outcome, Option<Left>), Failure> {
     let kept = || operator_file::load(&config, stored.as_ref(), SystemTime::now());
     let standings = inherited.as_ref().map_or_else(kept, |it| Ok(it.standings.clone()))?;
     let ports = open_ports(eal, &config, args)?;
-    let standing = standings.standing(&config);
+    let standing = standings.overrides(&config).standing(&config);
     let (function, steering) = NetworkFunction::standing(&config, egresses(&ports), &standing)
         .map_err(|error| BadInput::new(error.to_string()))?;
     let all: Vec<_> = ports.iter().map(|(_, port)| port).collect();
@@ -277,7 +277,7 @@ fn open_ports(eal: Eal, config: &Config, args: &Run) -> Result<Vec<OpenPort>, Ba
         let route = Route(index);
         let destination = port.next_hop.mac();
         let is_by_kernel = port.next_hop == config::NextHop::Kernel;
-        let way = if is_by_kernel { BY_KERNEL } else { route };
+        let way = if is_by_kernel { Route::BY_KERNEL } else { route };
         let egress = Egress { route: way, source: opened.mac(), destination };
         Ok((SidedEgress { side: port.side, route, egress }, opened))
     };

@@ -13,11 +13,11 @@ use hotloop::packet::tcp::flags::SYN;
 use hotloop::packet::{ipip, ipv4};
 use hotloop::stage::{Burst, DropReason, Error, Sink, Source};
 use hotloop::testing::Rng;
-use ipip_lb::balance::{BalanceDrop, Route};
-use ipip_lb::blocks::Blocks;
+use hotloop_balancer::balance::{BalanceDrop, Route};
+use hotloop_balancer::blocks::Blocks;
+use hotloop_balancer::services::Standing;
 use ipip_lb::config::Config;
 use ipip_lb::network_function::NetworkFunction;
-use ipip_lb::services::Standing;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -266,7 +266,7 @@ fn run(deployment: Deployment, frame_count: u64, ring_capacity: usize, has_first
     if has_first_aid {
         let blocked = Some(Arc::new(Blocks::new([BLOCKED.parse().unwrap()])));
         let standing = Standing { blocked, ..Standing::default() };
-        let table = steering.builder.build(&config, &standing).unwrap();
+        let table = steering.builder.build(&config.spec(), &standing).unwrap();
         steering.publisher.publish(Arc::new(table));
     }
     let receivers = deployment.cores_in(0) as u64;

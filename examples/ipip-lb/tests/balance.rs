@@ -8,7 +8,7 @@ use hotloop::packet::build::{
 };
 use hotloop::packet::ipip;
 use hotloop::packet::memory::MemPacket;
-use ipip_lb::balance::BalanceDrop;
+use hotloop_balancer::balance::BalanceDrop;
 use std::time::Duration;
 
 /// How long the configuration has UDP remembered.

@@ -12,11 +12,11 @@ use hotloop::packet::tcp::flags::{ACK, SYN};
 use hotloop::stage::{
     Burst, BurstStage, Classified, Core, Counters, Cx, DropReason, Instant, Output, Tagged, Tally,
 };
-use ipip_lb::balance::{Balance, BalanceDrop, BalancerConfig, Route, SEED};
+use hotloop_balancer::balance::{Balance, BalanceDrop, BalancerConfig, Route, SEED};
+use hotloop_balancer::connection::{Connection, State};
+use hotloop_balancer::counts::WorkerCounts;
+use hotloop_balancer::services::{Builder, Found, ServiceTable, Standing};
 use ipip_lb::config::Config;
-use ipip_lb::connection::{Connection, State};
-use ipip_lb::counts::WorkerCounts;
-use ipip_lb::services::{Builder, Found, ServiceTable, Standing};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -56,8 +56,8 @@ struct Worker {
 
 impl Worker {
     fn new(config: &Config) -> Self {
-        let mut builder = Builder::new(config);
-        let table = Arc::new(builder.build(config, &Standing::default()).unwrap());
+        let mut builder = Builder::new(&config.services);
+        let table = Arc::new(builder.build(&config.spec(), &Standing::default()).unwrap());
         let slot_capacity = builder.slot_capacity();
         let counts: Arc<[_]> = [WorkerCounts::new(slot_capacity)].into();
         let (publisher, subscribers) = publish(table, Deployment::run_to_completion(1), 0);
@@ -91,7 +91,7 @@ impl Worker {
 
     /// Goes over to another configuration.
     fn reload(&mut self, config: &Config) {
-        let table = self.builder.build(config, &Standing::default()).unwrap();
+        let table = self.builder.build(&config.spec(), &Standing::default()).unwrap();
         self.publisher.publish(Arc::new(table));
         self.send(&mut std::iter::empty(), |_, _| {});
         assert!(self.publisher.collect());

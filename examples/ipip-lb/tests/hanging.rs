@@ -10,13 +10,13 @@ use hotloop::dpdk::{Eal, Mbuf};
 use hotloop::engine::{Engine, outlets, sources};
 use hotloop::packet::ethernet::MacAddress;
 use hotloop::stage::{Burst, Core, Device, Error, Limits, Source};
+use hotloop_balancer::balance::{Egress, Egresses, Route};
 use hotloop_ops::{
     CONTROL, LogArgs, Operation, ReportFormat, STALLED_EXIT_CODE, StallEvent, Watching, run_watched,
 };
 use hotloop_tests::network::Network;
 use hotloop_tests::{Program, wait_until};
 use ipip_lb::announce::{Announcer, VipInterface};
-use ipip_lb::balance::{Egress, Egresses, Route};
 use ipip_lb::cli::Common;
 use ipip_lb::config::Config;
 use ipip_lb::control::Operator;

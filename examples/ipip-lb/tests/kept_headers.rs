@@ -3,7 +3,7 @@
 use crate::bench::{Lb, lb, tunnel_of};
 use hotloop::packet::build::tcp;
 use hotloop::packet::tcp::flags::{ACK, RST, SYN};
-use ipip_lb::services::{Removal, TargetName};
+use hotloop_balancer::services::{Removal, TargetName};
 use std::net::IpAddr;
 
 /// Both ends of the tunnel that a segment of a connection takes.

@@ -4,11 +4,12 @@
 use crate::bench::Lb;
 use hotloop::packet::build::tcp;
 use hotloop::packet::tcp::flags::SYN;
-use ipip_lb::balance::{
+use hotloop_balancer::balance::{
     Filter, Listing, Query, ROWS_A_PAGE, Reply, SLOTS_A_TURN, TURNS_A_PAGE, TargetSet,
 };
-use ipip_lb::config::{Config, Service};
-use ipip_lb::services::TargetId;
+use hotloop_balancer::services::TargetId;
+use hotloop_balancer::spec::ServiceSpec;
+use ipip_lb::config::Config;
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
@@ -29,7 +30,7 @@ fn lb() -> Lb {
         unreachable!("the configuration has this service")
     };
     config.services = (0..SERVICES)
-        .map(|index| Service {
+        .map(|index| ServiceSpec {
             name: format!("s{index}"),
             address: vip(index).to_string().parse().unwrap(),
             ..service.clone()

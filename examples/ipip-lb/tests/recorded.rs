@@ -11,8 +11,9 @@ use hotloop::packet::ipv4::Ipv4Header;
 use hotloop::packet::ipv6::Ipv6Header;
 use hotloop::packet::memory::MemPacket;
 use hotloop::packet::seed::Seed;
+use hotloop_balancer::spec::{Ports, Protocol, ServiceSpec};
 use hotloop_ops::capture::read_frames;
-use ipip_lb::config::{Config, Ports, Protocol, Service};
+use ipip_lb::config::Config;
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -41,7 +42,7 @@ struct Expected {
 }
 
 /// The service of a flow, found by looking at each.
-fn service<'a>(config: &'a Config, key: &FlowKey) -> Option<&'a Service> {
+fn service<'a>(config: &'a Config, key: &FlowKey) -> Option<&'a ServiceSpec> {
     let matching = config.services.iter().filter(|service| {
         let protocol_matches = match service.protocol {
             Protocol::Tcp => key.protocol() == protocol::TCP,

@@ -3,9 +3,11 @@
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::ip::protocol;
 use hotloop::testing::Rng;
-use ipip_lb::config::{Backend, Config, Health, IcmpEcho};
-use ipip_lb::maglev;
-use ipip_lb::services::{Builder, Removal, Service, ServiceTable, Standing, TargetName};
+use hotloop_balancer::maglev;
+use hotloop_balancer::services::{Builder, Removal, Service, ServiceTable, Standing, TargetName};
+use hotloop_balancer::spec::{Backend, IcmpEcho};
+use ipip_lb::config::{Config, Health};
+use ipip_lb::overrides::Overrides;
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -38,7 +40,7 @@ fn config(all_down: &str) -> Config {
 }
 
 fn health(config: &Config, service: usize) -> Health {
-    config.services[service].health.clone().unwrap()
+    config.health[&config.services[service].name].clone()
 }
 
 /// What packets see of a service table.
@@ -57,8 +59,8 @@ fn seen(table: &ServiceTable) -> String {
     text
 }
 
-/// A standing after some changes at random; without removals, which take a builder.
-fn change(standing: &mut Standing, config: &Config, rng: &mut Rng) {
+/// Overrides after some changes at random; without removals, which take a builder.
+fn change(overrides: &mut Overrides, config: &Config, rng: &mut Rng) {
     for _ in 0..1 + rng.below(4) {
         let index = rng.index(config.services.len());
         let service = &config.services[index];
@@ -66,10 +68,10 @@ fn change(standing: &mut Standing, config: &Config, rng: &mut Rng) {
         match rng.below(3) {
             0 => {
                 let weight = rng.below(4) as u32;
-                standing.weights.insert(TargetName::new(&service.name, backend), weight);
+                overrides.weights.insert(TargetName::new(&service.name, backend), weight);
             }
-            1 => drop(standing.down.insert((backend, health(config, index)))),
-            _ => drop(standing.down.remove(&(backend, health(config, index)))),
+            1 => drop(overrides.down.insert((backend, health(config, index)))),
+            _ => drop(overrides.down.remove(&(backend, health(config, index)))),
         }
     }
 }
@@ -79,20 +81,21 @@ fn what_is_refreshed_is_what_would_have_been_built() {
     for seed in 0..40 {
         let mut rng = Rng::seeded(seed);
         let config = config(if seed % 2 == 0 { "forward" } else { "drop" });
-        let (mut builder, mut standing) = (Builder::new(&config), Standing::default());
+        let (mut builder, mut overrides) = (Builder::new(&config.services), Overrides::default());
         for index in 0..seed % 5 {
             let service = &config.services[index as usize * 3];
             let name = TargetName::new(&service.name, service.backends[0].address);
-            standing.removed.insert(name, Removal::Rebalance);
+            overrides.removed.insert(name, Removal::Rebalance);
         }
-        let mut table = builder.build(&config, &standing).unwrap();
+        let mut table = builder.build(&config.spec(), &overrides.standing(&config)).unwrap();
         for _ in 0..10 {
-            change(&mut standing, &config, &mut rng);
+            change(&mut overrides, &config, &mut rng);
+            let standing = overrides.standing(&config);
             let maglevs = builder.maglevs().clone();
-            if let Some(refreshed) = table.refreshed(&config, &standing, &maglevs) {
+            if let Some(refreshed) = table.refreshed(&config.spec(), &standing, &maglevs) {
                 table = refreshed;
             }
-            let built = builder.build(&config, &standing).unwrap();
+            let built = builder.build(&config.spec(), &standing).unwrap();
             assert_eq!(seen(&table), seen(&built), "seed {seed}");
         }
     }
@@ -108,29 +111,30 @@ fn renewed(before: &ServiceTable, after: &ServiceTable) -> Vec<String> {
 #[test]
 fn services_that_have_not_changed_keep_their_tables() {
     let mut config = config("forward");
-    let mut builder = Builder::new(&config);
-    let first = builder.build(&config, &Standing::default()).unwrap();
+    let mut builder = Builder::new(&config.services);
+    let first = builder.build(&config.spec(), &Standing::default()).unwrap();
     // A new configuration: one service has another backend, one is new.
     config.services[3].backends[0].address = IpAddr::V4(Ipv4Addr::new(10, 0, 9, 9));
     let mut more = config.services[5].clone();
     (more.name, more.address) = ("more".to_owned(), "203.0.113.99".parse().unwrap());
     more.backends[0].weight = 7;
     config.services.insert(0, more);
-    let second = builder.build(&config, &Standing::default()).unwrap();
+    let second = builder.build(&config.spec(), &Standing::default()).unwrap();
     assert_eq!(renewed(&first, &second), ["more", "s3"]);
 
     // A backend goes down: two services have it, and one of them is probed in that way.
-    let mut standing = Standing::default();
+    let mut overrides = Overrides::default();
     let down = config.services.iter().position(|it| it.name == "s8").unwrap();
-    standing.down.insert((config.services[down].backends[1].address, health(&config, down)));
-    let third = second.refreshed(&config, &standing, builder.maglevs()).unwrap();
+    overrides.down.insert((config.services[down].backends[1].address, health(&config, down)));
+    let standing = overrides.standing(&config);
+    let third = second.refreshed(&config.spec(), &standing, builder.maglevs()).unwrap();
     assert_eq!(renewed(&second, &third), ["s8"]);
     assert!(first.digest() != second.digest() && second.digest() != third.digest());
     assert_ne!(first.targets_serial(), second.targets_serial());
     assert_eq!(second.targets_serial(), third.targets_serial());
-    assert!(third.refreshed(&config, &standing, builder.maglevs()).is_none());
+    assert!(third.refreshed(&config.spec(), &standing, builder.maglevs()).is_none());
     // Once it is up again, all is as it was, to the table.
-    let fourth = third.refreshed(&config, &Standing::default(), builder.maglevs()).unwrap();
+    let fourth = third.refreshed(&config.spec(), &Standing::default(), builder.maglevs()).unwrap();
     assert_eq!((renewed(&second, &fourth), seen(&fourth)), (Vec::new(), seen(&second)));
 }
 
@@ -145,7 +149,8 @@ fn what_services_share_takes_memory_once() {
             let backend = |number| Backend { address: address(number), weight: 1 };
             service.backends = numbers.map(backend).into();
         }
-        let table = Builder::new(&config).build(&config, &Standing::default()).unwrap();
+        let table =
+            Builder::new(&config.services).build(&config.spec(), &Standing::default()).unwrap();
         table.memory_bytes()
     };
     let own_bytes = maglev::memory_bytes(2, 503) + 2 * size_of::<IpAddr>();
@@ -161,7 +166,9 @@ fn the_services_of_a_flow_are_those_of_either_table() {
         let source = SocketAddr::from((client, 4000));
         FlowKey::new(source, SocketAddr::from((vip, port)), protocol).unwrap()
     };
-    let build = |config: &Config| Builder::new(config).build(config, &Standing::default()).unwrap();
+    let build = |config: &Config| {
+        Builder::new(&config.services).build(&config.spec(), &Standing::default()).unwrap()
+    };
     let weighed = |config: &mut Config| config.services[3].backends[0].weight = 0;
     let removed = |config: &mut Config| drop(config.services.remove(3));
     let turned = |config: &mut Config| config.services.reverse();

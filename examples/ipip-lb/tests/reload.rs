@@ -12,10 +12,10 @@ use hotloop::packet::build::tcp;
 use hotloop::packet::tcp::flags::{ACK, SYN};
 use hotloop::stage::{Burst, Error, Sink};
 use hotloop::testing::{Frame, MemoryPort, PacketPool, PooledPacket, PortConfig, Rng};
-use ipip_lb::balance::Route;
+use hotloop_balancer::balance::Route;
+use hotloop_balancer::services::Standing;
 use ipip_lb::config::Config;
 use ipip_lb::network_function::{NetworkFunction, Steering};
-use ipip_lb::services::Standing;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -203,7 +203,7 @@ fn reload_all(
     };
     wait_for_packets();
     for config in &versions.configs[1..] {
-        let services = steering.builder.build(config, &Standing::default()).unwrap();
+        let services = steering.builder.build(&config.spec(), &Standing::default()).unwrap();
         steering.publisher.publish(Arc::new(services));
         while !steering.publisher.collect() {
             wait();

@@ -16,15 +16,15 @@ use hotloop::prelude::*;
 use hotloop::stage::DropReason;
 use hotloop::testing::syscalls::{Traced, traced};
 use hotloop::testing::{AllocGuard, Steady};
-use hotloop_tests::{alone, device, eal};
-use ipip_lb::balance::{
+use hotloop_balancer::balance::{
     BUFFERS_MAX, Balance, BalanceDrop, BalancerConfig, Buffer, Egress, Egresses, Exchange, Probing,
     Route, SEED, Sharing,
 };
-use ipip_lb::blocks::Blocks;
+use hotloop_balancer::blocks::Blocks;
+use hotloop_balancer::counts::WorkerCounts;
+use hotloop_balancer::services::{Builder, ServiceTable, Standing, TargetName};
+use hotloop_tests::{alone, device, eal};
 use ipip_lb::config::Config;
-use ipip_lb::counts::WorkerCounts;
-use ipip_lb::services::{Builder, ServiceTable, Standing, TargetName};
 use paint::Painted;
 use shared::Shared;
 use std::collections::HashMap;
@@ -113,10 +113,10 @@ impl Lb {
     /// The balancer, and control's side of its probes, and of what it shares.
     fn new(deployment: Deployment, yields: bool) -> (Self, Probes, Shared) {
         let config = Config::parse("lb.toml", traffic::CONFIG).unwrap();
-        let mut builder = Builder::new(&config);
+        let mut builder = Builder::new(&config.services);
         let blocked = Blocks::new([traffic::BLOCKED.parse().unwrap()]);
         let standing = Standing { blocked: Some(Arc::new(blocked)), ..Standing::default() };
-        let services = builder.build(&config, &standing).unwrap();
+        let services = builder.build(&config.spec(), &standing).unwrap();
         let (asker, probes) = mailbox(deployment, 1, BUFFERS_MAX);
         let (exchange_asker, exchanges) = mailbox(deployment, 1, 1);
         let services = Arc::new(services);
@@ -150,7 +150,7 @@ impl Lb {
         let worker_count = deployment.cores_in(1);
         let heavier = TargetName { service: "web".to_owned(), address: [10, 0, 0, 2].into() };
         let standing = Standing { weights: HashMap::from([(heavier, 3)]), ..standing };
-        let other = builder.build(&config, &standing).unwrap();
+        let other = builder.build(&config.spec(), &standing).unwrap();
         let tables = [services, Arc::new(other)];
         let shared = Shared::new(exchange_asker, worker_count, publisher, tables);
         (lb, Probes::new(asker), shared)

@@ -2,10 +2,10 @@
 
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::prelude::*;
-use ipip_lb::balance::Exchange;
+use hotloop_balancer::balance::Exchange;
+use hotloop_balancer::exceptions::{Change, Record};
+use hotloop_balancer::services::ServiceTable;
 use ipip_lb::control::{Exceptions, Pulled};
-use ipip_lb::services::ServiceTable;
-use ipip_lb::sync::{Change, Record};
 use std::net::SocketAddr;
 use std::sync::Arc;
 

@@ -2,14 +2,13 @@
 
 use super::notes::Notes;
 use super::{Memory, Understood, shares};
-use crate::config::{
-    Balancer, Cluster, ClusterPeer, Config, Engine, Health, Limits, Port, Probe, Security, Service,
-    Trust,
-};
-use crate::rules::Rules;
+use crate::config::{Cluster, ClusterPeer, Config, Engine, Health, Port, Probe, Security, Trust};
+use hotloop_balancer::rules::Rules;
+use hotloop_balancer::spec::{Balancer, Limits, ServiceSpec};
 use hotloop_ops::kernel::PuntPeer;
 use serde_json::{Value, json};
 use std::fmt::Display;
+use std::net::IpAddr;
 
 impl Understood<'_> {
     /// For programs.
@@ -21,6 +20,8 @@ impl Understood<'_> {
             limits,
             ports,
             services,
+            health,
+            nested_backends,
             announce,
             cluster,
             store,
@@ -30,7 +31,11 @@ impl Understood<'_> {
         let rules = Rules::new(services);
         let notes = Notes::of(self.0, &rules);
         let services = services.iter().enumerate();
-        let services = services.map(|(index, it)| service(it, balancer, notes.about(index)));
+        let services = services.map(|(index, it)| {
+            let mut row = service(it, balancer, notes.about(index));
+            row["health"] = health.get(&it.name).map(self::health).into();
+            row
+        });
         json!({
             "engine": {
                 "deployment": engine.deployment.to_string(),
@@ -40,7 +45,7 @@ impl Understood<'_> {
                 "require_hugepages": engine.require_hugepages,
                 "worker_stall_ms_max": engine.worker_stall_ms_max,
             },
-            "balancer": self::balancer(balancer),
+            "balancer": self::balancer(balancer, nested_backends),
             "limits": self::limits(limits),
             "announce": announce.as_ref().map(|it| json!({
                 "vips": it.vips.to_string(),
@@ -76,13 +81,13 @@ fn cluster(cluster: &Cluster) -> Value {
     })
 }
 
-fn balancer(balancer: &Balancer) -> Value {
+fn balancer(balancer: &Balancer, nested_backends: &[IpAddr]) -> Value {
     let timeouts = balancer.timeouts;
     json!({
         "source_v4": balancer.source_v4.to_string(),
         "source_v6": balancer.source_v6.map(|it| it.to_string()),
         "has_hash_key": balancer.hash_key.is_some(),
-        "nested_backends": texts(&balancer.nested_backends),
+        "nested_backends": texts(nested_backends),
         "probe_source": texts(&balancer.probe_sources),
         "mtu": balancer.mtu,
         "decapsulate": texts(&balancer.decapsulate),
@@ -144,7 +149,7 @@ fn peer(peer: &PuntPeer) -> Value {
     json!({ "address": peer.prefix.to_string(), "gtsm": peer.gtsm })
 }
 
-fn service(service: &Service, balancer: &Balancer, notes: &[String]) -> Value {
+fn service(service: &ServiceSpec, balancer: &Balancer, notes: &[String]) -> Value {
     let backends = shares(service, balancer.maglev_slots);
     json!({
         "name": service.name,
@@ -155,7 +160,6 @@ fn service(service: &Service, balancer: &Balancer, notes: &[String]) -> Value {
         "persistence_s": service.persistence_s,
         "all_down": service.all_down.to_string(),
         "new_connections_per_second_max": service.new_connections_per_second_max,
-        "health": service.health.as_ref().map(health),
         "backends": backends.into_iter().map(|(backend, share)| json!({
             "address": backend.address.to_string(),
             "weight": backend.weight,

@@ -1,10 +1,11 @@
 //! What works, but may surprise.
 
 use super::shares;
-use crate::config::{AllDown, Announced, Config, Scheduler, Service};
-use crate::maglev::slots_for;
-use crate::prefix::Prefix;
-use crate::rules::Rules;
+use crate::config::{Announced, Config};
+use hotloop_balancer::maglev::slots_for;
+use hotloop_balancer::prefix::Prefix;
+use hotloop_balancer::rules::Rules;
+use hotloop_balancer::spec::{AllDown, Scheduler, ServiceSpec};
 use std::collections::HashMap;
 
 /// What may surprise.
@@ -24,7 +25,7 @@ impl Notes {
             notes.entry(index).or_default().push(note.to_owned());
         }
         for (index, service) in config.services.iter().enumerate() {
-            let more = about_choice(service, config.balancer.maglev_slots);
+            let more = about_choice(service, config);
             let more = more.into_iter().chain(about_backends(service, config, rules));
             let more = more.chain(about_address(service, config));
             let more = more.chain(about_nodes(service, config));
@@ -63,7 +64,9 @@ fn about_peers(config: &Config) -> Vec<String> {
 fn about_all_down(config: &Config) -> Option<String> {
     let announce = config.announce.as_ref()?;
     let services = config.services.iter().filter(|it| {
-        it.health.is_some() && it.all_down == AllDown::Forward && it.address.is_host()
+        config.health.contains_key(&it.name)
+            && it.all_down == AllDown::Forward
+            && it.address.is_host()
     });
     let mut services = services.filter(|_| announce.vips == Announced::Ready);
     let (first, more_count) = (services.next()?, services.count());
@@ -77,7 +80,7 @@ fn about_all_down(config: &Config) -> Option<String> {
 }
 
 /// About a service's address.
-fn about_address(service: &Service, config: &Config) -> Option<String> {
+fn about_address(service: &ServiceSpec, config: &Config) -> Option<String> {
     let balancer = &config.balancer;
     let ends = balancer.decapsulate.iter().copied().map(|it| ("decapsulate", it));
     let ends = ends.filter(|(_, own)| service.address.contains(*own));
@@ -97,7 +100,7 @@ fn about_address(service: &Service, config: &Config) -> Option<String> {
 }
 
 /// About what the other nodes of a cluster have to hear.
-fn about_nodes(service: &Service, config: &Config) -> Option<String> {
+fn about_nodes(service: &ServiceSpec, config: &Config) -> Option<String> {
     config.cluster.as_ref()?;
     match service.scheduler {
         Scheduler::RoundRobin | Scheduler::LeastConnections if service.backends.len() > 1 => Some(
@@ -115,7 +118,8 @@ fn about_nodes(service: &Service, config: &Config) -> Option<String> {
 }
 
 /// About how backends are chosen.
-fn about_choice(service: &Service, slot_count: u32) -> Vec<String> {
+fn about_choice(service: &ServiceSpec, config: &Config) -> Vec<String> {
+    let slot_count = config.balancer.maglev_slots;
     let mut notes = Vec::new();
     let usable_count = service.backends.iter().filter(|backend| backend.weight > 0).count();
     if usable_count == 0 {
@@ -135,13 +139,13 @@ fn about_choice(service: &Service, slot_count: u32) -> Vec<String> {
                     clients that have no connection just then";
         notes.push(note.to_owned());
     }
-    if service.health.is_none() && service.all_down == AllDown::Drop {
+    if !config.health.contains_key(&service.name) && service.all_down == AllDown::Drop {
         notes.push("all_down says nothing: without health no backend is ever down".to_owned());
     }
     notes
 }
 
-fn about_backends(service: &Service, config: &Config, rules: &Rules) -> Vec<String> {
+fn about_backends(service: &ServiceSpec, config: &Config, rules: &Rules) -> Vec<String> {
     let mut notes = Vec::new();
     for (backend, share) in shares(service, config.balancer.maglev_slots) {
         let address = backend.address;

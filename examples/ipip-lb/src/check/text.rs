@@ -2,13 +2,13 @@
 
 use super::notes::Notes;
 use super::{Memory, Understood, shares};
+use super::{PUBLIC_HASHES, SECRET_HASHES};
 use crate::config::{
-    Announce, Backend, Balancer, Cluster, Config, Engine, Health, Limits, Probe, Scheduler,
-    Security, Service, Store, Trust, Via,
+    Announce, Cluster, Config, Engine, Health, Probe, Security, Store, Trust, Via,
 };
-use crate::excerpt::excerpt;
-use crate::hashes::{PUBLIC_HASHES, SECRET_HASHES};
-use crate::rules::Rules;
+use hotloop_balancer::excerpt::excerpt;
+use hotloop_balancer::rules::Rules;
+use hotloop_balancer::spec::{Backend, Balancer, Limits, Scheduler, ServiceSpec};
 use hotloop_ops::kernel::PuntPeer;
 use std::fmt::{self, Display, Formatter};
 
@@ -51,7 +51,7 @@ impl Display for Understood<'_> {
         }
         write_cluster(f, self.0)?;
         for (index, service) in services.iter().enumerate() {
-            write_service(f, service, balancer.maglev_slots)?;
+            write_service(f, service, self.0)?;
             for note in notes.about(index) {
                 writeln!(f, "  note: {note}")?;
             }
@@ -156,8 +156,8 @@ fn write_memory(
     writeln!(f, "  rules {}", bytes(memory.rules_bytes))
 }
 
-fn write_service(f: &mut Formatter<'_>, service: &Service, slot_count: u32) -> fmt::Result {
-    let Service { name, address, protocol, ports, scheduler, .. } = service;
+fn write_service(f: &mut Formatter<'_>, service: &ServiceSpec, config: &Config) -> fmt::Result {
+    let ServiceSpec { name, address, protocol, ports, scheduler, .. } = service;
     write!(f, "service {name}: {address}, protocol {protocol}, ports {ports}, {scheduler}")?;
     match (scheduler, service.persistence_s) {
         (Scheduler::Source, 1..) => writeln!(f, ", kept {} s", service.persistence_s)?,
@@ -166,11 +166,11 @@ fn write_service(f: &mut Formatter<'_>, service: &Service, slot_count: u32) -> f
     if let Some(max) = service.new_connections_per_second_max {
         writeln!(f, "  at most {max} new connections a second")?;
     }
-    if let Some(health) = &service.health {
+    if let Some(health) = config.health.get(name) {
         write_health(f, health)?;
         writeln!(f, "  when all backends are down: {}", service.all_down)?;
     }
-    for (Backend { address, weight }, share) in shares(service, slot_count) {
+    for (Backend { address, weight }, share) in shares(service, config.balancer.maglev_slots) {
         let percent = share * 100.0;
         writeln!(f, "  backend {address}: weight {weight}, {percent:.1} % of flows")?;
     }

@@ -1,26 +1,13 @@
 //! `[balancer]`.
 
 use super::document::{Section, Value};
-use super::words::ICMP_ECHOES;
 use super::{
-    Balancer, CONNECTIONS_MAX, ConfigError, IcmpEcho, MAGLEV_SLOTS_MAX, MAGLEV_SLOTS_MIN, MTU_MIN,
-    TIMEOUT_S_MAX, Timeouts,
+    CONNECTIONS_MAX, ConfigError, MAGLEV_SLOTS_MAX, MAGLEV_SLOTS_MIN, MTU_MIN, TIMEOUT_S_MAX,
 };
-use crate::maglev::{SLOT_COUNT_DEFAULT, is_prime, prime_from};
-use crate::prefix::{Prefix, PrefixError};
+use hotloop_balancer::maglev::{is_prime, prime_from};
+use hotloop_balancer::prefix::{Prefix, PrefixError};
+use hotloop_balancer::spec::{Balancer, IcmpEcho, Timeouts};
 use std::net::{IpAddr, Ipv4Addr};
-
-const CONNECTIONS_DEFAULT: u32 = 65_536;
-
-const NEW_CONNECTIONS_DEFAULT: u32 = 5_000_000;
-
-const TIMEOUTS_DEFAULT: Timeouts = Timeouts {
-    tcp_opening_s: 10,
-    tcp_established_s: 900,
-    tcp_closing_s: 20,
-    udp_s: 60,
-    other_s: 60,
-};
 
 const KEYS: &[&str] = &[
     "source_v4",
@@ -47,8 +34,9 @@ pub fn balancer(section: &Section<'_>) -> Result<Balancer, ConfigError> {
     let mtu = section.required("mtu", "mtu = 1500")?;
     let decapsulate = section.required("decapsulate", "decapsulate = []")?;
     let new_connections = "new_connections_per_second_max";
+    let source_v4 = source(&source_v4, "an IPv4 address or prefix", "192.0.2.1 or 192.0.2.0/26")?;
+    let default = Balancer::new(source_v4, 0);
     Ok(Balancer {
-        source_v4: source(&source_v4, "an IPv4 address or prefix", "192.0.2.1 or 192.0.2.0/26")?,
         source_v6: source_v6.transpose()?,
         hash_key: section.optional("hash_key").map(|it| it.secret()).transpose()?,
         mtu: mtu.integer(u32::from(MTU_MIN)..=u32::from(u16::MAX))? as u16,
@@ -60,43 +48,48 @@ pub fn balancer(section: &Section<'_>) -> Result<Balancer, ConfigError> {
         connections_max: section.integer_or(
             "connections_max",
             1..=CONNECTIONS_MAX,
-            CONNECTIONS_DEFAULT,
+            default.connections_max as u32,
         )? as usize,
         icmp_echo: section.choice_or(
             "icmp_echo",
             "what becomes of echo requests",
-            ICMP_ECHOES,
-            IcmpEcho::Reply,
+            IcmpEcho::WORDS,
+            default.icmp_echo,
         )?,
-        clamp_mss: section.boolean_or("clamp_mss", false)?,
+        clamp_mss: section.boolean_or("clamp_mss", default.clamp_mss)?,
         maglev_slots: section
             .optional("maglev_slots")
-            .map_or(Ok(SLOT_COUNT_DEFAULT), |it| maglev_slots(&it))?,
+            .map_or(Ok(default.maglev_slots), |it| maglev_slots(&it))?,
         new_connections_per_second_max: section.integer_or(
             new_connections,
             0..=u32::MAX,
-            NEW_CONNECTIONS_DEFAULT,
+            default.new_connections_per_second_max,
         )?,
         timeouts: section
             .section("timeouts_s")?
-            .map_or(Ok(TIMEOUTS_DEFAULT), |it| timeouts(&it))?,
-        nested_backends: match section.optional("nested_backends") {
-            Some(value) => value.items()?.iter().map(host_address).collect::<Result<_, _>>()?,
-            None => Vec::new(),
-        },
-        probe_sources: Vec::new(),
+            .map_or(Ok(default.timeouts), |it| timeouts(&it))?,
+        ..default
     })
+}
+
+/// The backends that may be addresses of services.
+pub fn nested_backends(section: &Section<'_>) -> Result<Vec<IpAddr>, ConfigError> {
+    match section.optional("nested_backends") {
+        Some(value) => value.items()?.iter().map(host_address).collect(),
+        None => Ok(Vec::new()),
+    }
 }
 
 fn timeouts(section: &Section<'_>) -> Result<Timeouts, ConfigError> {
     section.allow_only(&["tcp_opening", "tcp_established", "tcp_closing", "udp", "other"])?;
     let seconds = |key, default| section.integer_or(key, 1..=TIMEOUT_S_MAX, default);
+    let default = Timeouts::default();
     Ok(Timeouts {
-        tcp_opening_s: seconds("tcp_opening", TIMEOUTS_DEFAULT.tcp_opening_s)?,
-        tcp_established_s: seconds("tcp_established", TIMEOUTS_DEFAULT.tcp_established_s)?,
-        tcp_closing_s: seconds("tcp_closing", TIMEOUTS_DEFAULT.tcp_closing_s)?,
-        udp_s: seconds("udp", TIMEOUTS_DEFAULT.udp_s)?,
-        other_s: seconds("other", TIMEOUTS_DEFAULT.other_s)?,
+        tcp_opening_s: seconds("tcp_opening", default.tcp_opening_s)?,
+        tcp_established_s: seconds("tcp_established", default.tcp_established_s)?,
+        tcp_closing_s: seconds("tcp_closing", default.tcp_closing_s)?,
+        udp_s: seconds("udp", default.udp_s)?,
+        other_s: seconds("other", default.other_s)?,
     })
 }
 

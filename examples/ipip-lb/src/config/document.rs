@@ -1,7 +1,7 @@
 //! A TOML document that knows, for each value, its line and the path of its key.
 
 use super::ConfigError;
-use crate::excerpt::{escaped, excerpt};
+use hotloop_balancer::excerpt::{escaped, excerpt};
 use std::fmt::Display;
 use std::ops::{Range, RangeInclusive};
 use std::str::FromStr;

@@ -3,10 +3,11 @@
 use super::document::{Section, Value};
 use super::via::via;
 use super::words::{PROBES, ProbeKind};
-use super::{Balancer, ConfigError, Health, HttpProbe, Ports, Probe, Trust};
-use crate::excerpt::excerpt;
+use super::{ConfigError, Health, HttpProbe, Probe, Trust};
 use crate::health::tls;
-use crate::prefix::Prefix;
+use hotloop_balancer::excerpt::excerpt;
+use hotloop_balancer::prefix::Prefix;
+use hotloop_balancer::spec::{Balancer, Ports};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 

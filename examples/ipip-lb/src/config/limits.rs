@@ -1,18 +1,12 @@
 //! `[limits]`.
 
+use super::ConfigError;
 use super::document::Section;
-use super::{ConfigError, Limits};
-use crate::limits::LIMIT_MAX;
+use hotloop_balancer::limits::LIMIT_MAX;
+use hotloop_balancer::spec::Limits;
 
 const SERVICE_MAX: &str = "service_new_connections_per_second_max";
 const SOURCE_MAX: &str = "source_new_connections_per_second_max";
-
-impl Default for Limits {
-    /// No limits.
-    fn default() -> Self {
-        Self { service_max: None, source_max: None, source_prefix_v4: 32, source_prefix_v6: 64 }
-    }
-}
 
 pub fn limits(section: &Section<'_>) -> Result<Limits, ConfigError> {
     section.allow_only(&[SERVICE_MAX, SOURCE_MAX, "source_prefix_v4", "source_prefix_v6"])?;

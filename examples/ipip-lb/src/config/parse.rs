@@ -1,7 +1,7 @@
 //! From a document to the types that hold what it says.
 
 use super::announce::announce;
-use super::balancer::balancer;
+use super::balancer::{balancer, nested_backends};
 use super::cluster::{cluster, operator_file};
 use super::document::{Section, Value};
 use super::health::CaFiles;
@@ -10,11 +10,10 @@ use super::port::ports;
 use super::service::services;
 use super::via::{probe_sources, quorum};
 use super::words::DEPLOYMENTS;
-use super::{
-    Backend, CORES_MAX, Config, ConfigError, DeploymentKind, Engine, Limits, MTU_MIN_V6, Service,
-};
+use super::{CORES_MAX, Config, ConfigError, DeploymentKind, Engine, MTU_MIN_V6};
 use hotloop::engine::Idle;
 use hotloop::packet::{ipv4, ipv6};
+use hotloop_balancer::spec::{Backend, Limits, ServiceSpec};
 use std::net::IpAddr;
 
 /// The keys of a whole configuration.
@@ -35,7 +34,8 @@ pub fn config(file: &str, root: &Section<'_>) -> Result<Config, ConfigError> {
     let limits = root.section("limits")?.map_or(Ok(Limits::default()), |it| limits(&it))?;
     let ports = ports(root)?;
     let mut files = CaFiles::of(file);
-    let services = services(root, &balancer, &mut files)?;
+    let nested_backends = nested_backends(&balancer_section)?;
+    let (services, health) = services(root, (&balancer, &nested_backends), &mut files)?;
     let is_vip =
         |source: &&IpAddr| services.iter().any(|service| service.address.contains(**source));
     if let Some(source) = balancer.probe_sources.iter().find(is_vip) {
@@ -65,14 +65,16 @@ pub fn config(file: &str, root: &Section<'_>) -> Result<Config, ConfigError> {
     let cluster = section.as_ref().map(|it| cluster(it, &mut files)).transpose()?;
     let (cluster, store) = cluster.unwrap_or_default();
     let operator_file = section.as_ref().map(|it| operator_file(it, store.as_ref())).transpose()?;
-    let health = root.section("health")?;
-    let quorum = health.map(|it| quorum(&it, cluster.as_ref())).transpose()?.flatten();
+    let section = root.section("health")?;
+    let quorum = section.map(|it| quorum(&it, cluster.as_ref())).transpose()?.flatten();
     Ok(Config {
         engine,
         balancer,
         limits,
         ports,
         services,
+        health,
+        nested_backends,
         announce,
         cluster,
         store,
@@ -88,7 +90,7 @@ const fn is_v6(backend: &Backend) -> bool {
 /// What IPv6 asks of the path to a service's backends: every packet of 1,280 bytes must pass, as the
 /// tunnel's outer packet where a backend is IPv6, and inside the tunnel where the service is (RFC 2473,
 /// section 7.1).
-fn least_mtu(service: &Service) -> u16 {
+fn least_mtu(service: &ServiceSpec) -> u16 {
     let least = |backend: &Backend| match (service.address.network(), backend.address) {
         (IpAddr::V4(_), IpAddr::V4(_)) => 0,
         (IpAddr::V4(_), IpAddr::V6(_)) => MTU_MIN_V6,

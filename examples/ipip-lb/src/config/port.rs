@@ -5,13 +5,13 @@ use super::announce::interface;
 use super::balancer::{host_address, prefix};
 use super::document::Section;
 use super::parse::name;
-use super::words::SIDES;
 use crate::exception::interface_underneath;
-use crate::excerpt::excerpt;
 use hotloop::dpdk::MempoolConfig;
 use hotloop::packet::PortId;
 use hotloop::packet::ethernet::MacAddress;
 use hotloop::stage::neighbours::{Link, NextHop as Neighbour};
+use hotloop_balancer::excerpt::excerpt;
+use hotloop_balancer::spec::Side;
 use hotloop_ops::PortSettings;
 use hotloop_ops::kernel::{self, PuntPeer};
 use std::collections::HashSet;
@@ -101,31 +101,6 @@ impl std::fmt::Display for NextHop {
     }
 }
 
-/// Which hosts are reached through a port.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Side {
-    /// Clients.
-    Client,
-    /// Backends.
-    Backend,
-    /// Both.
-    Both,
-}
-
-impl Side {
-    /// Whether clients are reached.
-    #[must_use]
-    pub const fn has_clients(self) -> bool {
-        matches!(self, Self::Client | Self::Both)
-    }
-
-    /// Whether backends are reached.
-    #[must_use]
-    pub const fn has_backends(self) -> bool {
-        matches!(self, Self::Backend | Self::Both)
-    }
-}
-
 pub fn ports(root: &Section<'_>) -> Result<Vec<Port>, ConfigError> {
     let sections = root.sections("port")?;
     if sections.is_empty() {
@@ -182,7 +157,7 @@ fn port(section: &mut Section<'_>) -> Result<Port, ConfigError> {
         device_line: device.line(),
         device: device.parsed(what, example, |text| sound(text).then(|| text.to_owned()))?,
         next_hop: next_hop(section, kernel_interface.is_some())?,
-        side: section.choice_or("side", "a side", SIDES, Side::Both)?,
+        side: section.choice_or("side", "a side", Side::WORDS, Side::Both)?,
         accept_any_mac: section.boolean_or("accept_any_mac", false)?,
         vlan: vlan.map(|it| it.integer(1..=VLAN_MAX.into())).transpose()?.map(|it| it as u16),
         kernel_interface,

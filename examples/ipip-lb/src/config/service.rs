@@ -1,25 +1,26 @@
 //! `[[service]]` and its backends.
 
+use super::Health;
 use super::balancer::{host_address, prefix};
 use super::document::Section;
 use super::health::{CaFiles, health};
 use super::limits::per_second;
 use super::parse::name;
-use super::words::{ALL_DOWNS, PROTOCOLS, SCHEDULERS};
-use super::{
-    AllDown, BACKENDS_MAX, Backend, Balancer, ConfigError, Ports, SERVICES_MAX, Scheduler, Service,
-    TIMEOUT_S_MAX, WEIGHT_MAX,
+use super::{BACKENDS_MAX, ConfigError, TIMEOUT_S_MAX, WEIGHT_MAX};
+use hotloop_balancer::maglev::slots_for;
+use hotloop_balancer::prefix::Prefix;
+use hotloop_balancer::spec::{
+    AllDown, Backend, Balancer, Ports, Protocol, SERVICES_MAX, Scheduler, ServiceSpec,
 };
-use crate::maglev::slots_for;
-use crate::prefix::Prefix;
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
+/// The services, and how the backends of each are probed by the name of the service.
 pub fn services(
     root: &Section<'_>,
-    balancer: &Balancer,
+    (balancer, nested_backends): (&Balancer, &[IpAddr]),
     ca_files: &mut CaFiles,
-) -> Result<Vec<Service>, ConfigError> {
+) -> Result<(Vec<ServiceSpec>, HashMap<String, Health>), ConfigError> {
     let sections = root.sections("service")?;
     if sections.is_empty() {
         return Err(root.error("service", "missing; write at least one [[service]]"));
@@ -29,9 +30,10 @@ pub fn services(
     }
     let mut names = HashSet::new();
     let mut seen: HashMap<(Prefix, u8, (u16, u16)), usize> = HashMap::new();
-    let mut services: Vec<Service> = Vec::with_capacity(sections.len());
+    let mut services: Vec<ServiceSpec> = Vec::with_capacity(sections.len());
+    let mut healths = HashMap::new();
     for mut section in sections {
-        let service = service(&mut section, balancer, ca_files)?;
+        let (service, health) = service(&mut section, balancer, ca_files)?;
         if !names.insert(service.name.clone()) {
             let problem = format!("\"{}\" names another service too; write another", service.name);
             return Err(section.error("name", problem));
@@ -45,21 +47,22 @@ pub fn services(
             let address = section.required("address", "address = \"203.0.113.10\"")?;
             return Err(address.error(problem));
         }
+        healths.extend(health.map(|health| (service.name.clone(), health)));
         services.push(service);
     }
-    check_nesting(root, &services, balancer)?;
-    Ok(services)
+    check_nesting(root, &services, nested_backends)?;
+    Ok((services, healths))
 }
 
 /// That no backend is an address of a service: tunnels to it would come back to this balancer, which
 /// would wrap them again. A prefix of length 0 holds every address, so it says nothing.
 fn check_nesting(
     root: &Section<'_>,
-    services: &[Service],
-    balancer: &Balancer,
+    services: &[ServiceSpec],
+    nested_backends: &[IpAddr],
 ) -> Result<(), ConfigError> {
     let mut by_len: HashMap<(bool, u8), HashMap<Prefix, &str>> = HashMap::new();
-    for Service { address, name, .. } in services.iter().filter(|it| it.address.len() > 0) {
+    for ServiceSpec { address, name, .. } in services.iter().filter(|it| it.address.len() > 0) {
         let of_len = by_len.entry((address.network().is_ipv6(), address.len())).or_default();
         of_len.entry(*address).or_insert(name);
     }
@@ -67,7 +70,7 @@ fn check_nesting(
         let of_family = by_len.iter().filter(|((is_v6, _), _)| *is_v6 == address.is_ipv6());
         let mut found = of_family
             .filter_map(|((_, len), of_len)| of_len.get(&Prefix::of(address, *len)).copied());
-        found.next().filter(|_| !balancer.nested_backends.contains(&address))
+        found.next().filter(|_| !nested_backends.contains(&address))
     };
     let mut checked = HashSet::new();
     for (index, service) in services.iter().enumerate() {
@@ -107,7 +110,7 @@ fn service(
     section: &mut Section<'_>,
     balancer: &Balancer,
     ca_files: &mut CaFiles,
-) -> Result<Service, ConfigError> {
+) -> Result<(ServiceSpec, Option<Health>), ConfigError> {
     let name_value = section.required("name", "name = \"web\"")?;
     let name = name(&name_value)?;
     section.set_path(format!("service.{name}"));
@@ -118,23 +121,25 @@ fn service(
     let ports = section.required("ports", "ports = \"80\"")?;
     let example = "\"80\", \"8000-8999\" or \"any\", with ports from 1 to 65535, the lower first";
     let ports = ports.parsed("a port, a range or any", example, port_range)?;
-    let scheduler = section.choice_or("scheduler", "a scheduler", SCHEDULERS, Scheduler::Maglev)?;
+    let scheduler =
+        section.choice_or("scheduler", "a scheduler", Scheduler::WORDS, Scheduler::Maglev)?;
     let all_down = "what becomes of new connections when all backends are down";
-    Ok(Service {
+    let service = ServiceSpec {
         address,
-        protocol: protocol.choice("a protocol", PROTOCOLS)?,
+        protocol: protocol.choice("a protocol", Protocol::WORDS)?,
         ports,
         scheduler,
         persistence_s: persistence_s(section, scheduler)?,
-        all_down: section.choice_or("all_down", all_down, ALL_DOWNS, AllDown::Forward)?,
+        all_down: section.choice_or("all_down", all_down, AllDown::WORDS, AllDown::Forward)?,
         new_connections_per_second_max: per_second(section, "new_connections_per_second_max")?,
-        health: match section.section("health")? {
-            Some(section) => Some(health(&section, (address, ports), balancer, ca_files)?),
-            None => None,
-        },
-        backends: backends(section, balancer)?,
+        backends: Vec::new(),
         name,
-    })
+    };
+    let health = match section.section("health")? {
+        Some(section) => Some(health(&section, (address, ports), balancer, ca_files)?),
+        None => None,
+    };
+    Ok((ServiceSpec { backends: backends(section, balancer)?, ..service }, health))
 }
 
 fn persistence_s(section: &Section<'_>, scheduler: Scheduler) -> Result<u32, ConfigError> {

@@ -4,8 +4,9 @@ use super::balancer::host_address;
 use super::cluster::NODES_MAX;
 use super::document::Section;
 use super::words::VIAS;
-use super::{Balancer, Cluster, ConfigError, Health, Probe, TunnelPath, Via};
-use crate::prefix::Prefix;
+use super::{Cluster, ConfigError, Health, Probe, TunnelPath, Via};
+use hotloop_balancer::prefix::Prefix;
+use hotloop_balancer::spec::Balancer;
 use std::net::IpAddr;
 
 /// A way of probing, without the addresses that it takes.

@@ -1,9 +1,7 @@
 //! The words that stand for a choice: as they are written in a configuration, and printed.
 
 use super::via::ViaKind;
-use super::{
-    AllDown, Announced, DeploymentKind, IcmpEcho, Ports, Probe, Protocol, Scheduler, Side, Via,
-};
+use super::{Announced, DeploymentKind, Probe, Via};
 use std::fmt;
 
 pub const DEPLOYMENTS: &[(&str, DeploymentKind)] = &[
@@ -13,24 +11,6 @@ pub const DEPLOYMENTS: &[(&str, DeploymentKind)] = &[
 
 pub const ANNOUNCED: &[(&str, Announced)] =
     &[("ready", Announced::Ready), ("always", Announced::Always)];
-
-pub const SIDES: &[(&str, Side)] =
-    &[("client", Side::Client), ("backend", Side::Backend), ("both", Side::Both)];
-
-pub const PROTOCOLS: &[(&str, Protocol)] =
-    &[("tcp", Protocol::Tcp), ("udp", Protocol::Udp), ("any", Protocol::Any)];
-
-pub const ICMP_ECHOES: &[(&str, IcmpEcho)] =
-    &[("reply", IcmpEcho::Reply), ("forward", IcmpEcho::Forward), ("drop", IcmpEcho::Drop)];
-
-pub const SCHEDULERS: &[(&str, Scheduler)] = &[
-    ("maglev", Scheduler::Maglev),
-    ("round-robin", Scheduler::RoundRobin),
-    ("least-connections", Scheduler::LeastConnections),
-    ("source", Scheduler::Source),
-];
-
-pub const ALL_DOWNS: &[(&str, AllDown)] = &[("forward", AllDown::Forward), ("drop", AllDown::Drop)];
 
 pub const VIAS: &[(&str, ViaKind)] =
     &[("direct", ViaKind::Direct), ("tunnel", ViaKind::Tunnel), ("both", ViaKind::Both)];
@@ -82,36 +62,6 @@ impl fmt::Display for Announced {
     }
 }
 
-impl fmt::Display for Side {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(word(SIDES, self))
-    }
-}
-
-impl fmt::Display for Protocol {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(word(PROTOCOLS, self))
-    }
-}
-
-impl fmt::Display for IcmpEcho {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(word(ICMP_ECHOES, self))
-    }
-}
-
-impl fmt::Display for Scheduler {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(word(SCHEDULERS, self))
-    }
-}
-
-impl fmt::Display for AllDown {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(word(ALL_DOWNS, self))
-    }
-}
-
 /// The kind of probe, as [`Health`](super::Health) has it: `http`, for instance.
 impl fmt::Display for Probe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -123,15 +73,5 @@ impl fmt::Display for Probe {
 impl fmt::Display for Via {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(word(VIAS, &self.kind()))
-    }
-}
-
-impl fmt::Display for Ports {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Any => f.write_str("any"),
-            Self::Range { first, last } if first == last => write!(f, "{first}"),
-            Self::Range { first, last } => write!(f, "{first}-{last}"),
-        }
     }
 }

@@ -2,8 +2,8 @@
 
 use super::Operator;
 use super::until::{for_s, left_s};
-use crate::blocks::{BLOCKS_MAX, Blocks};
-use crate::prefix::Prefix;
+use hotloop_balancer::blocks::{BLOCKS_MAX, Blocks};
+use hotloop_balancer::prefix::Prefix;
 use hotloop_ops::Reply;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -123,7 +123,7 @@ impl Operator {
     }
 
     fn set_blocked(&mut self) {
-        Arc::make_mut(&mut self.standing).blocked = self.blocks.compiled();
+        Arc::make_mut(&mut self.overrides).blocked = self.blocks.compiled();
         self.publication.is_stale = true;
         self.note_change();
     }
@@ -131,7 +131,7 @@ impl Operator {
 
 fn prefix(arguments: &Value) -> Result<Prefix, String> {
     let text = arguments["prefix"].as_str().unwrap_or_default();
-    text.parse().map_err(|error: crate::prefix::PrefixError| error.to_string())
+    text.parse().map_err(|error: hotloop_balancer::prefix::PrefixError| error.to_string())
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use super::Operator;
 use super::publication::{Building, Change, Plans, Removed, Weighing};
 use super::until::Until;
 use crate::config::{Config, WEIGHT_MAX};
-use crate::services::{Removal, TargetName};
+use hotloop_balancer::services::{Removal, TargetName};
 use hotloop_ops::Reply;
 use serde_json::{Value, json};
 use std::net::IpAddr;
@@ -55,12 +55,12 @@ impl Operator {
 
     /// The plan for a service table with these weights.
     pub(super) fn plans_with(&self, all: &[Weighing]) -> Plans {
-        let mut standing = Arc::clone(&self.standing);
+        let mut overrides = Arc::clone(&self.overrides);
         for Weighing { names, weight, .. } in all {
             let weights = names.iter().map(|name| (name.clone(), *weight));
-            Arc::make_mut(&mut standing).weights.extend(weights);
+            Arc::make_mut(&mut overrides).weights.extend(weights);
         }
-        Plans { standing, like: Some(Arc::clone(&self.table)), ..self.plans_without([]) }
+        Plans { overrides, like: Some(Arc::clone(&self.table)), ..self.plans_without([]) }
     }
 
     /// These weights are in force, but for publishing them.
@@ -73,7 +73,7 @@ impl Operator {
                 }
             }
             let weights = names.into_iter().map(|name| (name, weight));
-            Arc::make_mut(&mut self.standing).weights.extend(weights);
+            Arc::make_mut(&mut self.overrides).weights.extend(weights);
             self.publication.unrefreshed.push((answerer, answer));
         }
     }
@@ -101,11 +101,11 @@ impl Operator {
         &self,
         names: impl IntoIterator<Item = (TargetName, Removal)>,
     ) -> Plans {
-        let mut standing = Arc::clone(&self.standing);
-        Arc::make_mut(&mut standing).removed.extend(names);
+        let mut overrides = Arc::clone(&self.overrides);
+        Arc::make_mut(&mut overrides).removed.extend(names);
         let (config, builder) = (Arc::clone(&self.config), Arc::clone(&self.publication.built_by));
         let is_settled = self.removed_counts.is_settled();
-        Plans { config, standing, is_settled, old: None, like: None, builder }
+        Plans { config, overrides, is_settled, old: None, like: None, builder }
     }
 
     /// The backends meant: those of an address, in all services or in the one that is named.
@@ -139,7 +139,7 @@ impl Operator {
             Some(Building::Configuration(..) | Building::Weights(_) | Building::Proposal(_))
             | None => false,
         };
-        is_leaving || self.standing.removed.contains_key(name)
+        is_leaving || self.overrides.removed.contains_key(name)
     }
 }
 

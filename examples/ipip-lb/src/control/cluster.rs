@@ -5,14 +5,16 @@ mod metrics;
 
 use super::Operator;
 use super::exceptions::{Exceptions, Pulled};
-use crate::balance::Exchange;
-use crate::config::{Balancer, Cluster};
+use crate::config::Cluster;
 use crate::failure::Failure;
 use crate::replace::successor::Successor;
-use crate::services::ServiceTable;
 use crate::sync::wire::NodeState;
-use crate::sync::{Change, Entered, PeerState, PeerStatus, Sync, Tls, Walk, Watermark};
+use crate::sync::{Entered, PeerState, PeerStatus, Sync, Tls, Walk, Watermark};
 use hotloop::engine::Asker;
+use hotloop_balancer::balance::Exchange;
+use hotloop_balancer::exceptions::Change;
+use hotloop_balancer::services::ServiceTable;
+use hotloop_balancer::spec::Balancer;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 

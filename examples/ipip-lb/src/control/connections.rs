@@ -1,10 +1,10 @@
 //! Listing connections: which, and how each is shown.
 
-use crate::balance::{Filter, Listing, TargetSet};
-use crate::connection::Connection;
-use crate::services::{Found, ServiceTable, TargetId};
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::ip::protocol;
+use hotloop_balancer::balance::{Filter, Listing, TargetSet};
+use hotloop_balancer::connection::Connection;
+use hotloop_balancer::services::{Found, ServiceTable, TargetId};
 use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};

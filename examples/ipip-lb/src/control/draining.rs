@@ -3,7 +3,7 @@
 use super::publication::Building;
 use super::until::Until;
 use super::{Node, Operator};
-use crate::services::{Removal, Target, TargetName};
+use hotloop_balancer::services::{Removal, Target, TargetName};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 

@@ -1,11 +1,11 @@
 //! The exceptions of all workers, for the other nodes of a cluster, and those of other nodes for the workers.
 
 use super::lookup::worker_of;
-use crate::balance::{Changes, Entry, Exchange, Import, Page};
-use crate::connections::Journal;
-use crate::services::ServiceTable;
-use crate::sync::{Change, Record};
 use hotloop::engine::Asker;
+use hotloop_balancer::balance::{Changes, Entry, Exchange, Import, Page};
+use hotloop_balancer::connections::Journal;
+use hotloop_balancer::exceptions::{Change, Record};
+use hotloop_balancer::services::ServiceTable;
 
 /// How many exceptions travel to a worker or from it at once. What waits for control to come by is no more, for each
 /// worker and direction.

@@ -5,14 +5,14 @@ use super::cluster::JOURNAL_MAX;
 use super::exceptions::Exceptions;
 use super::until::Until;
 use crate::announce::Announcer;
-use crate::balance::Exchange;
 use crate::replace::gate::Gate;
 use crate::replace::inheritance::{Inheritance, Inherited};
 use crate::replace::standing::Standings;
 use crate::replace::successor::Successor;
 use crate::replace::{self, machine_time};
-use crate::sync::Change;
 use hotloop::engine::Asker;
+use hotloop_balancer::balance::Exchange;
+use hotloop_balancer::exceptions::Change;
 use hotloop_ops::{Reply, Stream};
 use serde_json::{Value, json};
 use std::io::Write;
@@ -252,7 +252,7 @@ impl Operator {
     /// What operators and health checks have changed.
     fn standings(&self) -> Standings {
         Standings {
-            down: Standings::down_of(&self.standing, &self.config),
+            down: Standings::down_of(&self.overrides, &self.config),
             is_withdrawn: self.announcer.as_ref().is_some_and(Announcer::is_withdrawn),
             ..self.set_by_operators()
         }
@@ -261,9 +261,9 @@ impl Operator {
     /// Goes by what a predecessor, or an earlier run, has left: the service table in use is made of it.
     #[must_use]
     pub fn going_by(mut self, standings: &Standings) -> Self {
-        self.standing = standings.standing(&self.config).into();
-        self.probes.take_down(self.standing.down.clone());
-        self.findings.begin_with(self.standing.down.clone());
+        self.overrides = standings.overrides(&self.config).into();
+        self.probes.take_down(self.overrides.down.clone());
+        self.findings.begin_with(self.overrides.down.clone());
         let now = Instant::now();
         for (name, arguments) in &standings.drains {
             if let Ok(Some(until)) = Until::of(arguments, now) {

@@ -2,9 +2,10 @@
 
 use super::Operator;
 use super::sharing::Sharing;
-use crate::config::{Health, Service};
+use crate::config::Health;
 use crate::health::State;
 use crate::health::quorum::{Down, Finding, name, needed_count, verdict};
+use hotloop_balancer::spec::ServiceSpec;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -86,7 +87,7 @@ impl Operator {
             };
             if is_new && is_alone {
                 // At once, and whatever else is down need not be looked at.
-                let down = &mut Arc::make_mut(&mut self.standing).down;
+                let down = &mut Arc::make_mut(&mut self.overrides).down;
                 self.publication.is_stale |=
                     if change.is_up { down.remove(&key) } else { down.insert(key) };
             }
@@ -155,8 +156,8 @@ impl Operator {
         }
         self.findings.others = others;
         (self.findings.is_stale, self.findings.decided) = (false, Some(now));
-        if self.standing.down != down {
-            Arc::make_mut(&mut self.standing).down = down;
+        if self.overrides.down != down {
+            Arc::make_mut(&mut self.overrides).down = down;
             self.publication.is_stale = true;
         }
     }
@@ -196,7 +197,7 @@ impl Operator {
             differing.iter().filter(|(_, it)| lasts(it)).map(|(key, _)| key).collect();
         for key in new.iter().take(NAMED_MAX) {
             let down_on = self.findings.down_on(key, self.node_name());
-            let state = if self.standing.down.contains(*key) { "down" } else { "up" };
+            let state = if self.overrides.down.contains(*key) { "down" } else { "up" };
             tracing::warn!(
                 "health: {}{} counts as {state}, other than this node finds: {} of {} nodes find it down{}",
                 key.0,
@@ -233,14 +234,13 @@ impl Operator {
     }
 
     /// What nodes find of a backend, where this one finds something else than counts.
-    pub(super) fn difference_json(&self, service: &Service, address: IpAddr) -> Option<Value> {
+    pub(super) fn difference_json(&self, service: &ServiceSpec, address: IpAddr) -> Option<Value> {
         if self.findings.differing.is_empty() {
             return None;
         }
-        let keys: Vec<_> =
-            service.health.iter().flat_map(Health::ways).map(|it| (address, it)).collect();
+        let keys: Vec<_> = self.config.ways_of(&service.name).map(|it| (address, it)).collect();
         let is_any = |down: &Down| keys.iter().any(|key| down.contains(key));
-        let (here, counts) = (is_any(&self.findings.own), is_any(&self.standing.down));
+        let (here, counts) = (is_any(&self.findings.own), is_any(&self.overrides.down));
         if here == counts {
             return None;
         }

@@ -155,8 +155,8 @@ impl Operator {
         let blocks = self.blocks.rows(now);
         let block = |row: &Value| json!({ "prefix": row["prefix"], "for_s": row["left_s"] });
         Standings {
-            weights: self.standing.weights.clone(),
-            removed: self.standing.removed.clone(),
+            weights: self.overrides.weights.clone(),
+            removed: self.overrides.removed.clone(),
             drains: drains.collect(),
             blocks: blocks.as_array().into_iter().flatten().map(block).collect(),
             ..Standings::default()

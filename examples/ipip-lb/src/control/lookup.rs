@@ -1,12 +1,13 @@
 //! Where the packets of a flow would go, and why.
 
 use super::connections::{named, protocol_number, state_name};
-use crate::config::{Config, IcmpEcho, Scheduler};
-use crate::connection::Connection;
-use crate::hashes::Hashes;
-use crate::services::{Found, Service, ServiceTable, is_echo};
+use crate::config::Config;
 use hotloop::engine::Shard;
 use hotloop::packet::flow_key::FlowKey;
+use hotloop_balancer::connection::Connection;
+use hotloop_balancer::hashes::Hashes;
+use hotloop_balancer::services::{Found, Service, ServiceTable, is_echo};
+use hotloop_balancer::spec::{IcmpEcho, Scheduler};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 

@@ -7,7 +7,7 @@
 //! complete, and there are at most 3,001 series a metric.
 
 use super::Operator;
-use crate::services::TargetName;
+use hotloop_balancer::services::TargetName;
 use hotloop_ops::{Metric, Scrape};
 use std::collections::HashSet;
 
@@ -114,7 +114,7 @@ impl Operator {
             scrape.add(&ANSWERED, &[], counts.answered.count());
         }
         scrape.add(&SERVICES, &[], self.config.services.len() as u64);
-        scrape.add(&DOWN, &[], self.standing.down.len() as u64);
+        scrape.add(&DOWN, &[], self.overrides.down.len() as u64);
         scrape.add(&DOWN_HERE, &[], self.findings.own_count() as u64);
         scrape.add(&HEALTH_NODES, &[], self.findings.node_count() as u64);
         scrape.add(&RELOADS, &[], self.reload_count);

@@ -43,13 +43,11 @@ pub use sharing::Sharing;
 use crate::announce::Announcer;
 use crate::cli::Common;
 use crate::config::Config;
-use crate::counts::{Summary, WorkerCounts};
 use crate::failure::Failure;
 use crate::health::{Change, Probed, Probes, Room, State};
 use crate::network_function::Steering;
 use crate::next_hops::{NextHopWatch, PortHops};
-use crate::removed::RemovedCounts;
-use crate::services::{ServiceTable, Standing};
+use crate::overrides::Overrides;
 use adopting::Passage;
 use blocks::BlockList;
 use draining::Drains;
@@ -57,6 +55,9 @@ pub use exceptions::{Exceptions, Pulled};
 pub use handover::Handover;
 use health::Findings;
 use hotloop::engine::{Control, Publisher};
+use hotloop_balancer::counts::{Summary, WorkerCounts};
+use hotloop_balancer::removed::RemovedCounts;
+use hotloop_balancer::services::ServiceTable;
 use hotloop_ops::{Annotate, Answerer, Hangup, Reply, Request};
 pub use keeping::Keeper;
 use leaving::Leave;
@@ -74,7 +75,7 @@ pub struct Operator {
     /// Where the configuration is, for messages.
     source: Common,
     config: Arc<Config>,
-    standing: Arc<Standing>,
+    overrides: Arc<Overrides>,
     /// The service table in use, or soon to be, except for weights and health.
     table: Arc<ServiceTable>,
     /// The same, for what captures say of packets.
@@ -126,7 +127,7 @@ impl Operator {
         let mut operator = Self {
             source,
             config: Arc::new(config),
-            standing: Arc::default(),
+            overrides: Arc::default(),
             notes: Notes::new(&table),
             table,
             is_published: true,

@@ -1,9 +1,9 @@
 //! What captures say of a packet: the backend that it goes to.
 
-use crate::own_header::OwnHeader;
-use crate::services::ServiceTable;
 use hotloop::engine::Record;
 use hotloop::stage::tap::Way;
+use hotloop_balancer::own_header::OwnHeader;
+use hotloop_balancer::services::ServiceTable;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The service table in use, for the threads of captures. No worker has to do with it.

@@ -3,11 +3,12 @@
 use super::sharing::Sharing;
 use super::verdict::verdict;
 use super::{Keeper, Operator};
-use crate::config::{Backend, Config, Health, Service, Via};
-use crate::counts::TargetSums;
+use crate::config::{Config, Health, Via};
 use crate::health::State;
-use crate::services::{Removal, Target, TargetName};
 use hotloop::engine::Control;
+use hotloop_balancer::counts::TargetSums;
+use hotloop_balancer::services::{Removal, Target, TargetName};
+use hotloop_balancer::spec::{Backend, ServiceSpec};
 use hotloop_ops::Reply;
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
@@ -47,7 +48,7 @@ impl Operator {
 
     /// How many backends are down. One that fails both of its probes counts once.
     fn down_count(&self) -> usize {
-        let down = self.standing.down.iter();
+        let down = self.overrides.down.iter();
         let backends = down.map(|(address, health)| (address, health.port, &health.probe));
         backends.collect::<HashSet<_>>().len()
     }
@@ -121,14 +122,14 @@ impl Operator {
 
     fn backend(
         &self,
-        service: &Service,
+        service: &ServiceSpec,
         backend: &Backend,
         target: Option<(&Target, TargetSums)>,
         states: &HashMap<(IpAddr, &Health), &State>,
         removed: &HashMap<&TargetName, u64>,
     ) -> Value {
         let name = TargetName { service: service.name.clone(), address: backend.address };
-        let ways = service.health.iter().flat_map(Health::ways);
+        let ways = self.config.ways_of(&service.name);
         let probes: Vec<_> =
             ways.filter_map(|health| states.get(&(backend.address, &health)).copied()).collect();
         let mut row = json!({
@@ -136,7 +137,7 @@ impl Operator {
             "address": backend.address.to_string(),
             "weight": target.map_or(0, |(target, _)| target.weight),
             "configured_weight": backend.weight,
-            "state": match (self.standing.removed.get(&name), target) {
+            "state": match (self.overrides.removed.get(&name), target) {
                 (Some(Removal::Flush), _) => "flushed",
                 (Some(Removal::Rebalance), _) | (None, None) => "removed",
                 (None, Some((target, _))) if !target.is_up => "down",

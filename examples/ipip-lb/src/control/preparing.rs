@@ -1,15 +1,15 @@
 //! A change that is not in force yet: first, peers are to know all connections that it would place elsewhere.
 //!
-//! Workers mark these ([`ServiceTable::other`](crate::services::ServiceTable::other)), control offers them to all peers, and
+//! Workers mark these ([`ServiceTable::other`](hotloop_balancer::services::ServiceTable::other)), control offers them to all peers, and
 //! once all has been entered there, this node may go over to the change and end at any moment thereafter. A change of this
 //! node's alone goes on after a time, whatever is missing; one that all nodes make together does not.
 
 use super::Operator;
 use super::publication::{Aside, Building, Built};
 use crate::config::Config;
-use crate::services::Builder;
 use crate::store::layout::Stored;
 use crate::sync::{Entered, Watermark};
+use hotloop_balancer::services::Builder;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -34,7 +34,7 @@ pub struct Preparing {
 #[derive(Debug)]
 pub struct Rest {
     pub builder: Arc<Builder>,
-    pub removed: Vec<crate::services::RemovedTarget>,
+    pub removed: Vec<hotloop_balancer::services::RemovedTarget>,
     pub probed: Vec<crate::health::Probed>,
 }
 
@@ -121,9 +121,9 @@ impl Progress {
 impl Operator {
     /// Takes over what was built: at once where there are no peers, else once that is prepared.
     pub(super) fn built(&mut self, built: Built, building: Building) {
-        let Built { config, standing, table, builder, removed, probed } = built;
+        let Built { config, overrides, table, builder, removed, probed } = built;
         let rest = Rest { builder, removed, probed };
-        let aside = Aside { config, standing, table };
+        let aside = Aside { config, overrides, table };
         let prepare_ms_max = self.config.cluster.as_ref().map_or(0, |it| it.prepare_ms_max);
         let bound = Duration::from_millis(prepare_ms_max.into()) * PREPARE_PARTS;
         let progress = if self.node.is_some() { Progress::Marking } else { Progress::Prepared };

@@ -13,11 +13,13 @@ use super::until::Until;
 use crate::cli::Common;
 use crate::config::Config;
 use crate::health::Probed;
-use crate::services::{
-    Builder, Maglevs, Removal, RemovedTarget, ServiceTable, Standing, TargetName,
-};
+use crate::overrides::Overrides;
 use crate::store::layout::Stored;
 use crate::sync::Tls;
+use hotloop_balancer::services::{
+    Builder, Maglevs, Removal, RemovedTarget, ServiceTable, TargetName,
+};
+use hotloop_balancer::spec::Backend;
 use hotloop_ops::{Answerer, Capabilities};
 use serde_json::Value;
 use std::collections::VecDeque;
@@ -97,7 +99,7 @@ pub struct Removed {
 #[derive(Debug)]
 pub struct Plans {
     pub config: Arc<Config>,
-    pub standing: Arc<Standing>,
+    pub overrides: Arc<Overrides>,
     /// Whether all workers use the last service table.
     pub is_settled: bool,
     /// What the new configuration must not differ from, where it is a new one.
@@ -112,7 +114,7 @@ pub struct Plans {
 #[derive(Debug)]
 pub struct Built {
     pub config: Arc<Config>,
-    pub standing: Arc<Standing>,
+    pub overrides: Arc<Overrides>,
     pub table: Arc<ServiceTable>,
     /// What builds the next one, where this one comes into use.
     pub builder: Arc<Builder>,
@@ -125,7 +127,7 @@ pub struct Built {
 #[derive(Clone, Debug)]
 pub struct Aside {
     pub config: Arc<Config>,
-    pub standing: Arc<Standing>,
+    pub overrides: Arc<Overrides>,
     pub table: Arc<ServiceTable>,
 }
 
@@ -252,12 +254,12 @@ pub fn reader(name: &'static str, source: Common) -> io::Result<Reader> {
 }
 
 fn build(plans: Plans) -> Result<Built, String> {
-    let Plans { config, standing, is_settled, old, like, builder } = plans;
+    let Plans { config, overrides, is_settled, old, like, builder } = plans;
     if let Some(table) = like {
-        let table = refreshed(Aside { config, standing, table }, builder.maglevs());
-        let Aside { config, standing, table } = table;
+        let table = refreshed(Aside { config, overrides, table }, builder.maglevs());
+        let Aside { config, overrides, table } = table;
         let (removed, probed) = (Vec::new(), Vec::new());
-        return Ok(Built { config, standing, table, builder, removed, probed });
+        return Ok(Built { config, overrides, table, builder, removed, probed });
     }
     // Should the table not come into use, its slots are as they were.
     let mut builder = (*builder).clone();
@@ -268,17 +270,21 @@ fn build(plans: Plans) -> Result<Built, String> {
         // Control has taken their counts.
         builder.settle();
     }
-    let table = builder.build(&config, &standing).map_err(|error| error.to_string())?;
+    let table = builder
+        .build(&config.spec(), &overrides.standing(&config))
+        .map_err(|error| error.to_string())?;
     let (removed, probed) = (builder.take_removed(), probed(&config));
     let (table, builder) = (Arc::new(table), Arc::new(builder));
-    Ok(Built { config, standing, table, builder, removed, probed })
+    Ok(Built { config, overrides, table, builder, removed, probed })
 }
 
 /// The same with weights, health and blocks as they are now.
 fn refreshed(aside: Aside, maglevs: &Maglevs) -> Aside {
-    let Aside { config, standing, table } = aside;
-    let table = table.refreshed(&config, &standing, maglevs).map_or(table, Arc::new);
-    Aside { config, standing, table }
+    let Aside { config, overrides, table } = aside;
+    let table = table
+        .refreshed(&config.spec(), &overrides.standing(&config), maglevs)
+        .map_or(table, Arc::new);
+    Aside { config, overrides, table }
 }
 
 fn refresh(refresh: Refresh, maglevs: &Maglevs) -> Arc<ServiceTable> {
@@ -295,12 +301,8 @@ fn refresh(refresh: Refresh, maglevs: &Maglevs) -> Arc<ServiceTable> {
 pub fn probed(config: &Config) -> Vec<Probed> {
     let mut probed = Vec::new();
     for service in &config.services {
-        let Some(health) = &service.health else { continue };
-        for health in health.ways() {
-            let of = |it: &crate::config::Backend| Probed {
-                address: it.address,
-                health: health.clone(),
-            };
+        for health in config.ways_of(&service.name) {
+            let of = |it: &Backend| Probed { address: it.address, health: health.clone() };
             probed.extend(service.backends.iter().map(of));
         }
     }

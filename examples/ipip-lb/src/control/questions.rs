@@ -5,11 +5,11 @@
 use super::Operator;
 use super::connections::{self, Rows};
 use super::lookup::{self, worker_of};
-use crate::balance::{Filter, Listing, Query, Reply};
 use crate::config::Config;
-use crate::services::ServiceTable;
 use hotloop::engine::Asker;
 use hotloop::packet::flow_key::FlowKey;
+use hotloop_balancer::balance::{Filter, Listing, Query, Reply};
+use hotloop_balancer::services::ServiceTable;
 use hotloop_ops::Answerer;
 use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
@@ -199,9 +199,9 @@ fn refuse(open: &mut BTreeMap<Number, Question>, number: Number, why: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::services::{Builder, Standing};
     use hotloop::engine::{Deployment, Mailbox, mailbox};
     use hotloop::stage::Core;
+    use hotloop_balancer::services::{Builder, Standing};
     use hotloop_ops::{Request, Socket};
     use std::io::{ErrorKind, Read, Write};
     use std::os::unix::net::UnixStream;
@@ -232,7 +232,8 @@ mod tests {
             let socket = Socket::bind(&folder.path().join("lb.sock")).unwrap();
             let text = include_str!("../../tests/bench/lb.toml");
             let config = Config::parse("lb.toml", text).unwrap();
-            let table = Builder::new(&config).build(&config, &Standing::default()).unwrap();
+            let table =
+                Builder::new(&config.services).build(&config.spec(), &Standing::default()).unwrap();
             let (questions, now) = (Questions::new(asker, 2), Instant::now());
             Self { questions, workers, socket, config, table, now, _folder: folder }
         }

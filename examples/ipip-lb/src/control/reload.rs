@@ -6,7 +6,8 @@ use super::publication::{Aside, Asker, Building, Change, Plans, Refresh};
 use super::sharing::Sharing;
 use super::{Node, Operator};
 use crate::config::Config;
-use crate::services::{Removal, Standing};
+use crate::overrides::Overrides;
+use hotloop_balancer::services::Removal;
 use hotloop_ops::{Reply, notify};
 use serde_json::json;
 use std::sync::Arc;
@@ -85,16 +86,16 @@ impl Operator {
         }
     }
 
-    /// What of the standing outlasts a configuration: health and blocks.
-    fn lasting(&self) -> Arc<Standing> {
-        self.lasting_with(&Standing::default())
+    /// The overrides that outlast a configuration: health and blocks.
+    fn lasting(&self) -> Arc<Overrides> {
+        self.lasting_with(&Overrides::default())
     }
 
     /// The same, with the weights and removals of another.
-    fn lasting_with(&self, other: &Standing) -> Arc<Standing> {
-        let (down, blocked) = (self.standing.down.clone(), self.standing.blocked.clone());
+    fn lasting_with(&self, other: &Overrides) -> Arc<Overrides> {
+        let (down, blocked) = (self.overrides.down.clone(), self.overrides.blocked.clone());
         let (weights, removed) = (other.weights.clone(), other.removed.clone());
-        Arc::new(Standing { down, blocked, weights, removed })
+        Arc::new(Overrides { down, blocked, weights, removed })
     }
 
     /// Starts to build the service table of a change, unless the change is invalid.
@@ -123,7 +124,7 @@ impl Operator {
     fn plans_of(&self, config: Arc<Config>) -> Plans {
         Plans {
             config,
-            standing: self.lasting(),
+            overrides: self.lasting(),
             is_settled: self.removed_counts.is_settled(),
             old: Some(Arc::clone(&self.config)),
             like: None,
@@ -140,7 +141,7 @@ impl Operator {
         let Rest { builder, removed, probed } = rest;
         let before = Aside {
             config: Arc::clone(&self.config),
-            standing: Arc::clone(&self.standing),
+            overrides: Arc::clone(&self.overrides),
             table: std::mem::replace(&mut self.table, table),
         };
         self.is_published = false;
@@ -166,7 +167,7 @@ impl Operator {
                     self.publication.other = is_other.then_some(before);
                     sharing.accept(stored);
                 }
-                self.standing = self.lasting();
+                self.overrides = self.lasting();
                 self.drains.cancel_all("the configuration was reloaded");
                 self.probe(probed);
                 self.refresh_down();
@@ -174,13 +175,13 @@ impl Operator {
             }
             Building::Removal(removed, answerer) => {
                 removed.names.iter().for_each(|(name, _)| self.drains.forget(name));
-                Arc::make_mut(&mut self.standing).removed.extend(removed.names);
+                Arc::make_mut(&mut self.overrides).removed.extend(removed.names);
                 self.publication.unrefreshed.push((answerer, removed.answer));
             }
             Building::Drained(drained) => {
                 self.drains.finish(&drained);
                 let removed = drained.into_iter().map(|it| (it.name, Removal::Rebalance));
-                Arc::make_mut(&mut self.standing).removed.extend(removed);
+                Arc::make_mut(&mut self.overrides).removed.extend(removed);
             }
             Building::Weights(all) => self.weighed(all),
             Building::Proposal(_) => {}
@@ -216,13 +217,13 @@ impl Operator {
         if self.publication.is_stale && !self.publication.refresher.is_busy() {
             let used = Aside {
                 config: Arc::clone(&self.config),
-                standing: Arc::clone(&self.standing),
+                overrides: Arc::clone(&self.overrides),
                 table: Arc::clone(&self.table),
             };
             // Health and blocks are the same for both.
             let other = self.publication.other.clone();
-            let other =
-                other.map(|other| Aside { standing: self.lasting_with(&other.standing), ..other });
+            let other = other
+                .map(|other| Aside { overrides: self.lasting_with(&other.overrides), ..other });
             let publication = &mut self.publication;
             publication.is_stale = false;
             publication.refreshing = std::mem::take(&mut publication.unrefreshed);

@@ -76,7 +76,7 @@ pub fn verdict(own: &Down, others: &[Finding], config: &Config) -> Down {
         return down;
     }
     for service in &config.services {
-        let Some(health) = &service.health else { continue };
+        let Some(health) = config.health.get(&service.name) else { continue };
         for backend in service.backends.iter().filter(|it| found.contains(&it.address)) {
             let ways = health.ways().filter(|way| votes_of(backend.address, way) >= needed);
             down.extend(ways.map(|way| (backend.address, way)));

@@ -2,7 +2,7 @@
 //! refuse.
 
 use crate::config::{Trust, read_file};
-use crate::excerpt::excerpt;
+use hotloop_balancer::excerpt::excerpt;
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring};

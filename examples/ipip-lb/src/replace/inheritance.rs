@@ -1,8 +1,8 @@
 //! What goes from a program to its successor, apart from connections.
 
 use super::standing::Standings;
-use crate::sync::{Change, Record};
 use hotloop::packet::ethernet::MacAddress;
+use hotloop_balancer::exceptions::{Change, Record};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::net::IpAddr;

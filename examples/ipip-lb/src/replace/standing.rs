@@ -1,9 +1,10 @@
 //! What operators and health checks have changed since the configuration was read, in a form that another
 //! program reads.
 
-use crate::blocks::Blocks;
 use crate::config::{Config, Health, WEIGHT_MAX};
-use crate::services::{Removal, Standing, TargetName};
+use crate::overrides::Overrides;
+use hotloop_balancer::blocks::Blocks;
+use hotloop_balancer::services::{Removal, TargetName};
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -29,20 +30,20 @@ pub struct Standings {
 impl Standings {
     /// The [backends that are down](Self::down) of a configuration.
     #[must_use]
-    pub fn down_of(standing: &Standing, config: &Config) -> HashSet<(TargetName, usize)> {
-        let is_down = |(.., key): &(_, _, (IpAddr, Health))| standing.down.contains(key);
+    pub fn down_of(overrides: &Overrides, config: &Config) -> HashSet<(TargetName, usize)> {
+        let is_down = |(.., key): &(_, _, (IpAddr, Health))| overrides.down.contains(key);
         ways(config).filter(is_down).map(|(name, way, _)| (name, way)).collect()
     }
 
     /// What of this a service table is made of.
     #[must_use]
-    pub fn standing(&self, config: &Config) -> Standing {
+    pub fn overrides(&self, config: &Config) -> Overrides {
         let down = ways(config).filter(|(name, way, _)| self.down.contains(&(name.clone(), *way)));
         let down = down.map(|(_, _, key)| key).collect();
         let (weights, removed) = (self.weights.clone(), self.removed.clone());
         let blocks = self.blocks.iter().filter_map(|it| it["prefix"].as_str()?.parse().ok());
         let blocked = (!self.blocks.is_empty()).then(|| Arc::new(Blocks::new(blocks)));
-        Standing { down, blocked, weights, removed }
+        Overrides { down, blocked, weights, removed }
     }
 
     /// As it is sent.
@@ -111,7 +112,7 @@ fn target(row: &Value) -> Result<(TargetName, Value), String> {
 /// Every way in which a backend is probed, by its number, and as service tables know it.
 fn ways(config: &Config) -> impl Iterator<Item = (TargetName, usize, (IpAddr, Health))> {
     config.services.iter().flat_map(|service| {
-        let ways = service.health.iter().flat_map(Health::ways).enumerate();
+        let ways = config.ways_of(&service.name).enumerate();
         ways.flat_map(move |(number, way)| {
             service.backends.iter().map(move |backend| {
                 let name = TargetName::new(&service.name, backend.address);
@@ -133,25 +134,25 @@ mod tests {
         let [one, two] =
             ["10.0.0.1", "10.0.0.2"].map(|it| TargetName::new("web", it.parse().unwrap()));
         let (_, _, key) = ways(&config).next().unwrap();
-        let standing = Standing {
+        let overrides = Overrides {
             down: [key].into(),
             blocked: None,
             weights: [(one.clone(), 0)].into(),
             removed: [(two.clone(), Removal::Flush)].into(),
         };
-        let down = Standings::down_of(&standing, &config);
+        let down = Standings::down_of(&overrides, &config);
         assert_eq!(down, [(one.clone(), 0)].into());
-        let (weights, removed) = (standing.weights.clone(), standing.removed.clone());
+        let (weights, removed) = (overrides.weights.clone(), overrides.removed.clone());
         let mut standings = Standings { down, weights, removed, ..Standings::default() };
         standings.drains.push((one, json!({ "for_s": 9, "until_empty": true })));
         standings.blocks.push(json!({ "prefix": "10.0.0.0/8", "for_s": null }));
         standings.is_withdrawn = true;
         let read = Standings::of_json(&standings.to_json()).unwrap();
         assert_eq!(read, standings);
-        let again = read.standing(&config);
+        let again = read.overrides(&config);
         assert_eq!(
             (again.down, again.weights, again.removed),
-            (standing.down, standing.weights, standing.removed)
+            (overrides.down, overrides.weights, overrides.removed)
         );
         assert!(Standings::of_json(&json!({ "weights": [{ "service": "web" }] })).is_err());
         assert_eq!(Standings::of_json(&Value::Null), Ok(Standings::default()));

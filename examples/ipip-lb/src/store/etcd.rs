@@ -9,7 +9,7 @@ use super::gateway::{self, Answer, Key};
 pub use super::gateway::{Condition, KeyValue, Operation, Page};
 use super::watching::Watching;
 use crate::config::StoreAddress;
-use crate::excerpt::excerpt;
+use hotloop_balancer::excerpt::excerpt;
 use serde_json::{Value, json};
 use std::cell::Cell;
 use std::time::Duration;

@@ -10,8 +10,8 @@
 use super::error::{StoreError, StoreErrorKind};
 use super::etcd::{Etcd, KeyValue, Operation};
 use super::gateway::Key;
-use crate::excerpt::excerpt;
 use crate::health::quorum::{Down, Finding, name};
+use hotloop_balancer::excerpt::excerpt;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;

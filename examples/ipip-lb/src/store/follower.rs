@@ -8,7 +8,7 @@ use super::layout::{self, Stored};
 use super::lease::Lease;
 use super::phases::{Action, CURRENT, Member, PREPARED, Snapshot, Store};
 use super::watch::{Found, Pace, Signal, StoreState, Task, lock};
-use crate::hashes::HashKey;
+use crate::random::random_name;
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
@@ -51,7 +51,7 @@ impl Follower {
         pace: Pace,
         found: Arc<Mutex<Found>>,
     ) -> io::Result<Self> {
-        let mut member = Member::new(node, HashKey::random()?.to_hex());
+        let mut member = Member::new(node, random_name()?);
         member.has_in_force(in_force.as_ref().map_or(0, |stored| stored.revision));
         Ok(Self {
             etcd,

@@ -1,9 +1,9 @@
 //! The JSON of etcd's gateway: keys and values are in base64, numbers of 64 bits are strings, and what
 //! is 0, false or empty is left out.
 
-use crate::excerpt::excerpt;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use hotloop_balancer::excerpt::excerpt;
 use serde_json::{Value, json};
 
 /// gRPC's code for what was asked of a revision that is not there.

@@ -6,7 +6,7 @@ use super::generation::Generation;
 use super::layout::Part;
 use super::lease::Lease;
 use super::phases::{Change, Coordinator, Outcome, Snapshot, Step, Store};
-use crate::hashes::HashKey;
+use crate::random::random_name;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -63,11 +63,11 @@ impl Proposal<'_> {
         expected.extend(etcd.read()?.states().map(|(name, _)| name.to_owned()));
         expected.sort();
         expected.dedup();
-        let name = HashKey::random().map_err(|error| {
+        let name = random_name().map_err(|error| {
             let problem = format!("no random numbers: {error}; try again");
             StoreError::new(StoreErrorKind::Refused, etcd.address(), problem)
         })?;
-        let generation = Generation::write(etcd, &name.to_hex(), self.parts)?;
+        let generation = Generation::write(etcd, &name, self.parts)?;
         let change = Change {
             pointer: generation.pointer(),
             replaces: self.replaces,

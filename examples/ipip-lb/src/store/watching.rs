@@ -3,7 +3,7 @@
 use super::error::{StoreError, StoreErrorKind};
 use super::gateway;
 use crate::config::StoreAddress;
-use crate::excerpt::excerpt;
+use hotloop_balancer::excerpt::excerpt;
 use serde_json::Value;
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read};

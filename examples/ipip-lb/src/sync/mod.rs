@@ -20,7 +20,7 @@
 //! - Claim again when it becomes established or is closing, and where the last packet that peers know of came a third of
 //!   its idle timeout ago, and another one has come since.
 //! - Offer an end when a connection of its own was an exception, and is forgotten, or is none any more; not when it only
-//!   timed out, as it does everywhere. One that is [closing](crate::connection::State::Closing) need not end at
+//!   timed out, as it does everywhere. One that is [closing](hotloop_balancer::connection::State::Closing) need not end at
 //!   once: claimed so, with the time that is left of it, it goes on as long as its client has only closed its half.
 //! - Name in the pages of a walk all of its own exceptions, and all that it entered for peers. Those of nodes that are
 //!   away, or have restarted, are then sent to the peer.
@@ -41,7 +41,7 @@
 //! # Changes of the configuration
 //! A connection that begins at a node with the newer configuration, or one that is being prepared, is an exception
 //! for peers with the older one. So workers compare connections with two tables as long as there may be two
-//! ([`ServiceTable::other`](crate::services::ServiceTable::other)). A change is prepared once workers have looked through all
+//! ([`ServiceTable::other`](hotloop_balancer::services::ServiceTable::other)). A change is prepared once workers have looked through all
 //! connections with both, and each peer has entered what was [offered](Sync::watermark) up to then.
 //!
 //! # What is promised
@@ -58,26 +58,24 @@
 mod channel;
 mod connection;
 mod held;
-mod merge;
 mod owners;
 mod peer;
 mod peers;
-mod record;
 mod session;
 mod tls;
 mod transport;
 pub mod wire;
 
-use crate::config::{Balancer, Cluster};
+use crate::config::Cluster;
 use crate::failure::{BadInput, Failure};
-use crate::hashes::HashKey;
+use crate::random::random_bytes;
 use hotloop::packet::flow_key::FlowKey;
-pub use merge::{Existing, MOVES, Verdict, is_ahead, merge};
+use hotloop_balancer::exceptions::{Change, Record};
+use hotloop_balancer::hashes::HashKey;
+use hotloop_balancer::spec::Balancer;
 use mio::Waker;
 pub use peer::{Counts, PeerState, PeerStatus};
 pub use peers::{Entered, Local, Peers, SessionId, Walk, Watermark};
-pub use record::{Change, Record};
-use rustix::rand::{GetRandomFlags, getrandom};
 use rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
 pub use session::QUEUE_MAX;
 use std::net::{IpAddr, SocketAddr};
@@ -280,10 +278,7 @@ impl Drop for Sync {
 
 /// A number that no other run of the program has.
 fn incarnation() -> std::io::Result<u64> {
-    let mut bytes = [0; 8];
-    // So few bytes come at once, unless a signal comes first (getrandom(2)).
-    while getrandom(&mut bytes, GetRandomFlags::empty())? < bytes.len() {}
-    Ok(u64::from_ne_bytes(bytes).max(1))
+    Ok(u64::from_ne_bytes(random_bytes()?).max(1))
 }
 
 /// By which what a map has kept comes in an order that is the same each time: so simulations go alike again.

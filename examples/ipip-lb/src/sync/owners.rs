@@ -3,9 +3,10 @@
 //! Only that node may end it here, and where its snapshot no longer names the connection, it has ended while
 //! the two nodes couldn't talk.
 
-use super::{Existing, PeerId, Record, Verdict, is_ahead, merge};
-use crate::connection::State;
+use super::PeerId;
 use hotloop::packet::flow_key::FlowKey;
+use hotloop_balancer::connection::State;
+use hotloop_balancer::exceptions::{Existing, Record, Verdict, is_ahead, merge};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::net::IpAddr;

@@ -9,8 +9,9 @@ use super::owners::{Owner, Owners};
 use super::peer::{Peer, PeerStatus};
 use super::session::{Session, Snapshot};
 use super::wire::{Changes, Frame, Hello, Message, NodeState, VERSION};
-use super::{Change, PeerId, Record, in_order};
+use super::{PeerId, in_order};
 use hotloop::packet::flow_key::FlowKey;
+use hotloop_balancer::exceptions::{Change, Record};
 use imports::Imports;
 pub use watermark::{Entered, Watermark};
 

@@ -5,7 +5,7 @@
 //! left the queue, a window of frames waits for acknowledgement.
 
 use super::wire::{Frame, Gathered, Message, NodeState};
-use super::{Change, Record};
+use hotloop_balancer::exceptions::{Change, Record};
 use std::collections::VecDeque;
 
 /// How many changes and claims of snapshots wait for one peer: about 5 MB.

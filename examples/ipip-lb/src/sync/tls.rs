@@ -1,8 +1,8 @@
 //! TLS between nodes: each shows a certificate for its name, signed by an authority that both know.
 
 use crate::config::{Cluster, Security, read_file};
-use crate::excerpt::excerpt;
 use crate::health::tls::{authorities, why};
+use hotloop_balancer::excerpt::excerpt;
 use rustls::client::danger::ServerCertVerifier;
 use rustls::client::{
     Resumption, WebPkiServerVerifier, verify_server_cert_signed_by_trust_anchor, verify_server_name,

@@ -8,9 +8,9 @@
 //! Decoding checks the length before anything else, never panics, and allocates nothing: a [`Frame`]
 //! borrows from the bytes that it was read from.
 
-use super::{Change, MOVES, Record};
-use crate::connection::State;
 use hotloop::packet::flow_key::{FlowKey, FlowKeyV4, FlowKeyV6};
+use hotloop_balancer::connection::State;
+use hotloop_balancer::exceptions::{Change, MOVES, Record};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The version of the protocol. Nodes of two versions don't talk.
@@ -53,7 +53,7 @@ pub struct Hello {
 /// What a node says of itself.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct NodeState {
-    /// The [digest](crate::services::ServiceTable::digest) of its service table.
+    /// The [digest](hotloop_balancer::services::ServiceTable::digest) of its service table.
     pub tables: u64,
     /// Whether it knows what its peers know, as far as they could be reached.
     pub is_ready: bool,

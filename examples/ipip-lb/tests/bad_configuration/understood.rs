@@ -4,9 +4,9 @@ use super::cases::SOUND;
 use super::check;
 use hotloop::dpdk::RssFields;
 use hotloop::engine::Idle;
+use hotloop_balancer::spec::{AllDown, IcmpEcho, SERVICES_MAX, Scheduler, Side, Timeouts};
 use ipip_lb::config::{
-    AllDown, Announce, Announced, BACKENDS_MAX, Config, DeploymentKind, Health, IcmpEcho, Probe,
-    SERVICES_MAX, Scheduler, Side, Timeouts, Trust, Via,
+    Announce, Announced, BACKENDS_MAX, Config, DeploymentKind, Health, Probe, Trust, Via,
 };
 use std::fmt::Write;
 use std::fs;
@@ -183,9 +183,8 @@ fn every_key_is_understood() {
     let web = &config.services[0];
     assert_eq!((web.scheduler, web.persistence_s), (Scheduler::Source, 300));
     assert_eq!((web.all_down, web.new_connections_per_second_max), (AllDown::Drop, Some(900)));
-    let Some(Health { probe, port, interval_ms, timeout_ms, rise, fall, .. }) = &web.health else {
-        panic!("no health")
-    };
+    let health = &config.health["web"];
+    let Health { probe, port, interval_ms, timeout_ms, rise, fall, .. } = health;
     assert_eq!(
         [*interval_ms, *timeout_ms, *rise, *fall, u32::from(*port)],
         [5000, 4000, 1, 5, 8443]
@@ -193,10 +192,10 @@ fn every_key_is_understood() {
     let Probe::Https(http, Trust::CaFile(path)) = probe else { panic!("{probe:?}") };
     assert_eq!((http.path.as_str(), http.expect_status), ("/healthz?deep=1", 204));
     assert_eq!(path, &folder.path().join("ca.pem"));
-    assert_eq!(web.health.as_ref().unwrap().via, Via::Direct);
+    assert_eq!(health.via, Via::Direct);
     let both = WHOLE.replace("kind = \"udp\",", "kind = \"tcp\", via = \"both\",");
     let config = Config::parse("lb.toml", &both.replace("ca_file = \"ca.pem\"", "insecure = true"));
-    let health = config.unwrap().services[1].health.clone().unwrap();
+    let health = config.unwrap().health.remove("dns").unwrap();
     let ways: Vec<_> = health.ways().map(|way| way.via.to_string()).collect();
     assert_eq!(ways, ["direct", "tunnel"]);
     let path = health.via.tunnel().unwrap();
@@ -251,8 +250,9 @@ fn defaults_are_as_documented() {
     let kept = kept
         .map(|(_, line)| if line.starts_with("sched") { "health.kind = \"http\"" } else { line });
     let text: Vec<_> = kept.collect();
-    let Config { engine, balancer, limits, ports, services, announce, cluster, store, .. } =
-        Config::parse("lb.toml", &text.join("\n")).unwrap();
+    let config = Config::parse("lb.toml", &text.join("\n")).unwrap();
+    let Config { engine, balancer, limits, ports, services, health, .. } = config;
+    let Config { announce, cluster, store, .. } = config;
     assert_eq!(engine.deployment, DeploymentKind::RunToCompletion);
     assert_eq!((limits.service_max, limits.source_max), (None, None));
     assert_eq!((limits.source_prefix_v4, limits.source_prefix_v6), (32, 64));
@@ -275,12 +275,11 @@ fn defaults_are_as_documented() {
     assert_eq!((service.scheduler, service.persistence_s), (Scheduler::Maglev, 0));
     assert_eq!(service.all_down, AllDown::Forward);
     assert!(service.backends.iter().all(|backend| backend.weight == 1));
-    let Health { probe, port, interval_ms, timeout_ms, rise, fall, .. } =
-        service.health.as_ref().unwrap();
+    let Health { probe, port, interval_ms, timeout_ms, rise, fall, .. } = &health[&service.name];
     assert_eq!([u32::from(*port), *interval_ms, *timeout_ms, *rise, *fall], [80, 2000, 1000, 2, 3]);
     let Probe::Http(http) = probe else { panic!("{probe:?}") };
     assert_eq!((http.path.as_str(), http.expect_status), ("/", 200));
-    assert!(Config::parse("lb.toml", SOUND).unwrap().services[0].health.is_none());
+    assert!(Config::parse("lb.toml", SOUND).unwrap().health.is_empty());
 }
 
 /// [`SOUND`] with other lines in the place of those numbered.

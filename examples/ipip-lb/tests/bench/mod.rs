@@ -10,13 +10,13 @@ use hotloop::packet::memory::MemPacket;
 use hotloop::packet::seed::Seed;
 use hotloop::stage::{Classified, Core, Tagged};
 use hotloop::testing::{Bench, InBursts, Outcome, bench_burst};
-use ipip_lb::balance::{
+use hotloop_balancer::balance::{
     Balance, BalanceDrop, BalancerConfig, Egress, Egresses, Exchange, Query, Reply, Route, SEED,
     Sharing,
 };
+use hotloop_balancer::counts::WorkerCounts;
+use hotloop_balancer::services::{Builder, ServiceTable, Standing};
 use ipip_lb::config::Config;
-use ipip_lb::counts::WorkerCounts;
-use ipip_lb::services::{Builder, ServiceTable, Standing};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -91,8 +91,8 @@ impl Lb {
     }
 
     fn made(config: Config, sharing: Option<Sharing>) -> Self {
-        let mut builder = Builder::new(&config);
-        let services = Arc::new(builder.build(&config, &Standing::default()).unwrap());
+        let mut builder = Builder::new(&config.services);
+        let services = Arc::new(builder.build(&config.spec(), &Standing::default()).unwrap());
         let slot_capacity = builder.slot_capacity();
         let counts: Arc<[_]> = [WorkerCounts::new(slot_capacity)].into();
         let (publisher, subscribers) = publish(services, Deployment::run_to_completion(1), 0);
@@ -121,7 +121,7 @@ impl Lb {
 
     /// As [`reload`](Self::reload), and has it compare connections with another table as well, if there is one.
     pub fn reload_beside(&mut self, other: Option<Arc<ServiceTable>>) {
-        let services = self.builder.build(&self.config, &self.standing).unwrap();
+        let services = self.builder.build(&self.config.spec(), &self.standing).unwrap();
         self.publisher.publish(Arc::new(services.with_other(other)));
         self.tick();
         assert!(self.publisher.collect());
@@ -133,7 +133,7 @@ impl Lb {
     /// As [`reload`](Self::reload), by a refresh of the services: the standing has changed in health or weights alone.
     pub fn refresh(&mut self) {
         let maglevs = self.builder.maglevs();
-        let next = self.services().refreshed(&self.config, &self.standing, maglevs);
+        let next = self.services().refreshed(&self.config.spec(), &self.standing, maglevs);
         self.publisher.publish(Arc::new(next.expect("something has changed")));
         self.tick();
         assert!(self.publisher.collect());
@@ -141,7 +141,7 @@ impl Lb {
 
     /// What [`reload`](Self::reload) would go over to.
     pub fn built(&self) -> Arc<ServiceTable> {
-        Arc::new(self.builder.clone().build(&self.config, &self.standing).unwrap())
+        Arc::new(self.builder.clone().build(&self.config.spec(), &self.standing).unwrap())
     }
 
     /// Has the balancer go by these services, and compare connections with another table as well, if there is one.

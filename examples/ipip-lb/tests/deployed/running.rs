@@ -6,14 +6,15 @@ use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::ip::protocol;
 use hotloop::stage::Instant;
 use hotloop::testing::MemoryPort;
-use ipip_lb::balance::{Filter, Listing, Query, Reply};
+use hotloop_balancer::balance::{Filter, Listing, Query, Reply};
+use hotloop_balancer::connection::{Connection, State};
+use hotloop_balancer::counts::WorkerCounts;
+use hotloop_balancer::exceptions::Change;
+use hotloop_balancer::services::{Found, Removal, TargetName};
 use ipip_lb::config::Config;
-use ipip_lb::connection::{Connection, State};
 use ipip_lb::control::{Exceptions, Pulled};
-use ipip_lb::counts::WorkerCounts;
 use ipip_lb::network_function::Steering;
-use ipip_lb::services::{Found, Removal, Standing, TargetName};
-use ipip_lb::sync::Change;
+use ipip_lb::overrides::Overrides;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,7 +29,7 @@ pub struct Running<'a> {
     now: Instant,
     pub deployment: Deployment,
     pub config: Config,
-    pub standing: Standing,
+    pub overrides: Overrides,
     pub steering: Steering,
     pub exceptions: Exceptions,
 }
@@ -42,8 +43,8 @@ impl<'a> Running<'a> {
         steering: Steering,
         exceptions: Exceptions,
     ) -> Self {
-        let (now, standing) = (Instant::from_ns(1_000_000_000), Standing::default());
-        Self { assembly, ports, now, deployment, config, standing, steering, exceptions }
+        let (now, overrides) = (Instant::from_ns(1_000_000_000), Overrides::default());
+        Self { assembly, ports, now, deployment, config, overrides, steering, exceptions }
     }
 
     /// The taps of its cores.
@@ -140,7 +141,11 @@ impl<'a> Running<'a> {
 
     /// Has the workers go over to what configuration and standing are now.
     pub fn reload(&mut self) {
-        let table = self.steering.builder.build(&self.config, &self.standing).unwrap();
+        let table = self
+            .steering
+            .builder
+            .build(&self.config.spec(), &self.overrides.standing(&self.config))
+            .unwrap();
         let table = Arc::new(table);
         self.steering.services = Arc::clone(&table);
         self.steering.publisher.publish(table);
@@ -161,24 +166,23 @@ impl<'a> Running<'a> {
 
     /// Gives a backend another weight.
     pub fn weigh(&mut self, service: &str, address: &str, weight: u32) {
-        self.standing.weights.insert(target_name(service, address), weight);
+        self.overrides.weights.insert(target_name(service, address), weight);
         self.reload();
     }
 
     /// Takes a backend out.
     pub fn remove(&mut self, service: &str, address: &str, removal: Removal) {
-        self.standing.removed.insert(target_name(service, address), removal);
+        self.overrides.removed.insert(target_name(service, address), removal);
         self.reload();
     }
 
     /// Has a backend pass its health checks, or fail them.
     pub fn set_health(&mut self, service: &str, address: &str, is_up: bool) {
-        let service = self.config.services.iter().find(|it| it.name == service);
-        let health = service.and_then(|it| it.health.clone()).expect("a service that is probed");
+        let health = self.config.health.get(service).cloned().expect("a service that is probed");
         let key = (address.parse().unwrap(), health);
         match is_up {
-            true => assert!(self.standing.down.remove(&key)),
-            false => assert!(self.standing.down.insert(key)),
+            true => assert!(self.overrides.down.remove(&key)),
+            false => assert!(self.overrides.down.insert(key)),
         }
         self.reload();
     }

@@ -3,9 +3,9 @@
 use super::node::{self, BACKENDS, Node, TURNS, WEB, claims, ends};
 use hotloop::packet::build::{tcp, udp};
 use hotloop::packet::tcp::flags::{ACK, FIN, RST, SYN};
-use ipip_lb::connection::State;
+use hotloop_balancer::connection::State;
+use hotloop_balancer::exceptions::{Change, Record};
 use ipip_lb::control::Pulled;
-use ipip_lb::sync::{Change, Record};
 use std::time::Duration;
 
 /// Clients of connections to the backend that is drained, which has begun, and what was said of that.

@@ -3,8 +3,8 @@
 use super::node::{self, BACKENDS, Node, WEB, claim, record};
 use hotloop::packet::build::tcp;
 use hotloop::packet::tcp::flags::{ACK, FIN, RST, SYN};
-use ipip_lb::connection::State::{Closing, Established, Opening};
-use ipip_lb::sync::{Change, Record};
+use hotloop_balancer::connection::State::{Closing, Established, Opening};
+use hotloop_balancer::exceptions::{Change, Record};
 use std::time::Duration;
 
 const CLIENT: &str = "198.51.100.7:4000";

@@ -4,11 +4,11 @@ use crate::bench::{self, Lb};
 use hotloop::packet::build::{PacketBuilder, tcp};
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::tcp::flags::{ACK, SYN};
+use hotloop_balancer::connection::{Connection, State};
+use hotloop_balancer::exceptions::{Change, Record};
+use hotloop_balancer::services::TargetName;
 use ipip_lb::config::Config;
-use ipip_lb::connection::{Connection, State};
 use ipip_lb::control::{Exceptions, Pulled};
-use ipip_lb::services::TargetName;
-use ipip_lb::sync::{Change, Record};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 

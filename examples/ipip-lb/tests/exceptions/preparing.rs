@@ -2,7 +2,7 @@
 
 use super::node::{self, BACKENDS, Node, WEB, WEB6, claims, ends};
 use hotloop::packet::flow_key::FlowKey;
-use ipip_lb::services::{Removal, TargetName};
+use hotloop_balancer::services::{Removal, TargetName};
 use std::collections::HashSet;
 
 /// Opens connections of so many clients, and returns those that are on the backend.
@@ -21,7 +21,7 @@ fn open(node: &mut Node, clients: std::ops::Range<u32>, backend: &str) -> HashSe
     keys
 }
 
-fn claimed(changes: &[ipip_lb::sync::Change]) -> HashSet<FlowKey> {
+fn claimed(changes: &[hotloop_balancer::exceptions::Change]) -> HashSet<FlowKey> {
     claims(changes).iter().map(|it| it.key).collect()
 }
 

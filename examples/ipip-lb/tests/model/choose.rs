@@ -2,7 +2,7 @@
 
 use super::net::{Target, client_hash};
 use super::rules::Model;
-use ipip_lb::config::Scheduler;
+use hotloop_balancer::spec::Scheduler;
 use std::collections::HashMap;
 use std::net::IpAddr;
 

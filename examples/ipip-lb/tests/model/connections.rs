@@ -5,7 +5,7 @@ use super::rules::{Datagram, Model};
 use super::table::{Connection, Listed, State, is_syn};
 use super::wire::TCP;
 use hotloop::packet::flow_key::FlowKey;
-use ipip_lb::config::{IcmpEcho, Scheduler};
+use hotloop_balancer::spec::{IcmpEcho, Scheduler};
 use std::collections::HashMap;
 
 /// How long a first fragment is remembered, and how many are: the latest.

@@ -12,10 +12,11 @@ use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::memory::MemPacket;
 use hotloop::stage::{BurstStage, Classified, Core, DropReason, Tagged};
 use hotloop::testing::{Bench, InBursts, bench_burst};
-use ipip_lb::balance::{Balance, BalanceDrop, BalancerConfig, Egress, Egresses, Route};
+use hotloop_balancer::balance::{Balance, BalanceDrop, BalancerConfig, Egress, Egresses, Route};
+use hotloop_balancer::counts::WorkerCounts;
+use hotloop_balancer::services::{self, Builder, Found, Removal, ServiceTable, TargetName};
 use ipip_lb::config::Config;
-use ipip_lb::counts::WorkerCounts;
-use ipip_lb::services::{self, Builder, Found, Removal, ServiceTable, TargetName};
+use ipip_lb::overrides::Overrides;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,8 +64,9 @@ pub struct Lab {
 
 impl Lab {
     pub fn new(config: &Config, worker: usize) -> Self {
-        let mut builder = Builder::new(config);
-        let first = builder.build(config, &services::Standing::default()).expect("room for few");
+        let mut builder = Builder::new(&config.services);
+        let first =
+            builder.build(&config.spec(), &services::Standing::default()).expect("room for few");
         let slot_capacity = builder.slot_capacity();
         let workers = 0..config.engine.workers;
         let counts: Arc<[_]> = workers.map(|_| WorkerCounts::new(slot_capacity)).collect();
@@ -102,13 +104,14 @@ impl Lab {
         let name =
             |(number, address): &_| TargetName { service: format!("s{number}"), address: *address };
         let removal = |is_flushed| if is_flushed { Removal::Flush } else { Removal::Rebalance };
-        let standing = services::Standing {
+        let overrides = Overrides {
             blocked: None,
             down: standing.down.iter().map(|(number, it)| (*it, health(*number))).collect(),
             weights: standing.weights.iter().map(|(key, weight)| (name(key), *weight)).collect(),
             removed: standing.removed.iter().map(|(key, it)| (name(key), removal(*it))).collect(),
         };
-        let next = self.builder.build(config, &standing).expect("room for few");
+        let next =
+            self.builder.build(&config.spec(), &overrides.standing(config)).expect("room for few");
         self.publisher.publish(Arc::new(next));
         let outcome = self.tick();
         assert!(self.publisher.collect(), "the only worker has taken it up");
@@ -197,11 +200,11 @@ impl Lab {
                 Found::Removed | Found::Flushed => None,
             };
             let state = match connection.state() {
-                ipip_lb::connection::State::Opening => State::Opening,
-                ipip_lb::connection::State::Established => State::Established,
-                ipip_lb::connection::State::Closing => State::Closing,
-                ipip_lb::connection::State::Udp => State::Udp,
-                ipip_lb::connection::State::Other => State::Other,
+                hotloop_balancer::connection::State::Opening => State::Opening,
+                hotloop_balancer::connection::State::Established => State::Established,
+                hotloop_balancer::connection::State::Closing => State::Closing,
+                hotloop_balancer::connection::State::Udp => State::Udp,
+                hotloop_balancer::connection::State::Other => State::Other,
             };
             (key, Listed { target, state, is_exception: connection.is_exception() })
         }));

@@ -4,9 +4,10 @@ use super::wire::{TCP, UDP};
 use hotloop::packet::ipip::Tunnel;
 use hotloop::packet::seed::Seed;
 use hotloop::testing::Rng;
-use ipip_lb::config::{AllDown, Balancer, Config, Ports, Protocol, Scheduler, Service};
-use ipip_lb::maglev::Maglev;
-use ipip_lb::prefix::Prefix;
+use hotloop_balancer::maglev::Maglev;
+use hotloop_balancer::prefix::Prefix;
+use hotloop_balancer::spec::{AllDown, Balancer, Ports, Protocol, Scheduler, ServiceSpec};
+use ipip_lb::config::Config;
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -36,7 +37,7 @@ pub struct Standing {
 #[derive(Debug)]
 pub struct Standed {
     pub id: ServiceId,
-    pub config: Service,
+    pub config: ServiceSpec,
     /// Its backends with their weights as they stand, in the order of the configuration.
     pub targets: Vec<(Target, u32)>,
     /// Those that new connections may go to.
@@ -56,7 +57,7 @@ pub struct Net {
 }
 
 /// The number in a service's name: `s7` is 7.
-pub fn number(service: &Service) -> u32 {
+pub fn number(service: &ServiceSpec) -> u32 {
     service.name[1..].parse().expect("s and a number")
 }
 
@@ -96,7 +97,9 @@ impl Net {
                 *coming += u32::from(!stays);
                 let target = Target { service: id, address: backend.address, coming: *coming };
                 targets.push((target, *standing.weights.get(&name).unwrap_or(&backend.weight)));
-                is_down.push(service.health.is_some() && standing.down.contains(&name));
+                is_down.push(
+                    config.health.contains_key(&service.name) && standing.down.contains(&name),
+                );
             }
             let weighted: Vec<_> =
                 targets.iter().zip(&is_down).filter(|((_, weight), _)| *weight > 0).collect();
@@ -157,7 +160,7 @@ impl Net {
     /// The service for packets of this protocol, and port where it has any.
     pub fn service(&self, address: IpAddr, protocol: u8, port: u16) -> Option<usize> {
         let port = matches!(protocol, TCP | UDP).then_some(port);
-        let takes = |it: &Service| {
+        let takes = |it: &ServiceSpec| {
             let is_any = it.ports == Ports::Any;
             let has_protocol = match it.protocol {
                 Protocol::Tcp => protocol == TCP,
@@ -179,7 +182,11 @@ impl Net {
         self.most_specific(address, |_| true)
     }
 
-    fn most_specific(&self, address: IpAddr, takes: impl Fn(&Service) -> bool) -> Option<usize> {
+    fn most_specific(
+        &self,
+        address: IpAddr,
+        takes: impl Fn(&ServiceSpec) -> bool,
+    ) -> Option<usize> {
         let all = self.services.iter().map(|it| &it.config).enumerate();
         let fitting = all.filter(|(_, it)| holds(it.address, address) && takes(it));
         let best = fitting.min_by_key(|(index, it)| {

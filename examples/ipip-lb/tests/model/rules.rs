@@ -8,7 +8,8 @@ use super::wire::{self, IPV4, IPV6, Ip, Piece, TCP, UDP, is_quoting};
 use hotloop::packet::classify::{Kind, Summary};
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::seed::Seed;
-use ipip_lb::config::{Config, IcmpEcho};
+use hotloop_balancer::spec::IcmpEcho;
+use ipip_lb::config::Config;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::IpAddr;
 

@@ -3,11 +3,13 @@
 use super::net::{Standing, number};
 use hotloop::engine::Idle;
 use hotloop::testing::Rng;
-use ipip_lb::config::{
-    AllDown, Backend, Balancer, Config, DeploymentKind, Engine, Health, IcmpEcho, Limits, NextHop,
-    Port, Ports, Probe, Protocol, Scheduler, Service, Side, Timeouts, Via,
+use hotloop_balancer::prefix::Prefix;
+use hotloop_balancer::spec::{
+    AllDown, Backend, Balancer, IcmpEcho, Limits, Ports, Protocol, Scheduler, ServiceSpec, Side,
+    Timeouts,
 };
-use ipip_lb::prefix::Prefix;
+use ipip_lb::config::{Config, DeploymentKind, Engine, Health, NextHop, Port, Probe, Via};
+use std::collections::HashMap;
 use std::net::IpAddr;
 
 pub const OWN_V4: &str = "192.0.2.1";
@@ -107,6 +109,8 @@ impl Scene {
             limits: Limits::default(),
             ports: vec![port],
             services: Vec::new(),
+            health: HashMap::new(),
+            nested_backends: Vec::new(),
             announce: None,
             cluster: None,
             store: None,
@@ -133,7 +137,7 @@ impl Scene {
 
     fn add_service(&mut self) {
         let rng = &mut self.rng;
-        let service = Service {
+        let service = ServiceSpec {
             name: format!("s{}", self.service_next),
             address: prefix(pick(rng, &ADDRESSES)),
             protocol: pick(rng, &[Protocol::Tcp, Protocol::Udp, Protocol::Any, Protocol::Any]),
@@ -142,13 +146,14 @@ impl Scene {
             persistence_s: persistence_s(rng, self.style),
             all_down: pick(rng, &[AllDown::Forward, AllDown::Drop]),
             new_connections_per_second_max: None,
-            health: rng.permille(700).then(|| health(self.service_next)),
             backends: Vec::new(),
         };
+        let health = rng.permille(700).then(|| health(self.service_next));
         if self.is_taken(&service) {
             return;
         }
         self.service_next += 1;
+        self.config.health.extend(health.map(|health| (service.name.clone(), health)));
         self.config.services.push(service);
         let last = self.config.services.len() - 1;
         for _ in 0..self.rng.index(6) {
@@ -157,7 +162,7 @@ impl Scene {
     }
 
     /// Whether another service has the same address, protocol and ports.
-    fn is_taken(&self, service: &Service) -> bool {
+    fn is_taken(&self, service: &ServiceSpec) -> bool {
         self.config.services.iter().any(|other| {
             (other.address, other.protocol, other.ports)
                 == (service.address, service.protocol, service.ports)
@@ -296,7 +301,6 @@ fn balancer(rng: &mut Rng, style: Style) -> Balancer {
         maglev_slots: pick(rng, &[101, 251, 1009, 1009]),
         new_connections_per_second_max: if is_slow { 3 + rng.index(20) as u32 } else { 5_000_000 },
         timeouts: timeouts(rng),
-        nested_backends: Vec::new(),
         probe_sources: Vec::new(),
     }
 }

@@ -5,7 +5,7 @@ use super::scene::{OWN_V4, OWN_V6, Scene, Style, pick};
 use hotloop::packet::build::{self, PacketBuilder};
 use hotloop::packet::tcp::flags::{ACK, FIN, RST, SYN};
 use hotloop::testing::Rng;
-use ipip_lb::config::{Ports, Protocol, Service};
+use hotloop_balancer::spec::{Ports, Protocol, ServiceSpec};
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -42,7 +42,7 @@ pub struct Traffic {
     mtu: usize,
     flows: VecDeque<Flow>,
     /// The services that there are.
-    services: Vec<Service>,
+    services: Vec<ServiceSpec>,
     /// Fragments that are still on their way.
     pub pending: Vec<Vec<u8>>,
 }

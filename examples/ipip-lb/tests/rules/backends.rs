@@ -5,7 +5,7 @@ use crate::deployed::sent::backends;
 use crate::deployed::{Running, assert_dropped, in_all, preamble, service};
 use hotloop::packet::build::{tcp, udp, unreachable};
 use hotloop::packet::tcp::flags::{ACK, FIN};
-use ipip_lb::services::Removal;
+use hotloop_balancer::services::Removal;
 use std::collections::HashSet;
 
 const SCHEDULERS: [&str; 4] = ["maglev", "round-robin", "least-connections", "source"];

@@ -4,8 +4,8 @@ use crate::deployed::{assert_dropped, in_all, preamble, service};
 use hotloop::packet::build::tcp;
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::tcp::flags::ACK;
-use ipip_lb::connection::State;
-use ipip_lb::sync::{Change, Record};
+use hotloop_balancer::connection::State;
+use hotloop_balancer::exceptions::{Change, Record};
 use std::net::SocketAddr;
 
 const VIPS: [&str; 2] = ["203.0.113.10:80", "[2001:db8:f::10]:80"];

@@ -6,8 +6,8 @@ use crate::deployed::{Running, in_all, in_both, preamble, service};
 use hotloop::packet::build::{protocol, tcp, udp};
 use hotloop::packet::ip::protocol as number;
 use hotloop::packet::tcp::flags::{ACK, FIN, PSH, RST, SYN};
-use ipip_lb::config::Scheduler;
-use ipip_lb::connection::State;
+use hotloop_balancer::connection::State;
+use hotloop_balancer::spec::Scheduler;
 use std::time::Duration;
 
 const TIMEOUTS: &str = "timeouts_s = { tcp_opening = 10, tcp_established = 100, tcp_closing = 5, \

@@ -8,7 +8,7 @@ use hotloop::packet::build::{
     too_big, udp, unreachable,
 };
 use hotloop::packet::tcp::flags::ACK;
-use ipip_lb::connection::State;
+use hotloop_balancer::connection::State;
 use std::time::Duration;
 
 const BACKENDS: [&str; 5] = ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5"];

@@ -270,7 +270,7 @@ fn fragments_of_a_datagram_go_where_its_first_went_though_the_backends_changed()
         lb.weigh("v4", &backend, 0);
         assert_eq!(lb.backend(second), backend);
         // Unless it is no longer there.
-        lb.remove("v4", &backend, ipip_lb::services::Removal::Rebalance);
+        lb.remove("v4", &backend, hotloop_balancer::services::Removal::Rebalance);
         lb.none(third);
     });
     assert_dropped(&report, &[("no_backend", 1)]);

@@ -7,8 +7,8 @@ use hotloop::packet::PortId;
 use hotloop::packet::build::{arp_request, echo_request, protocol, tcp, udp};
 use hotloop::packet::ethernet::{MacAddress, Station};
 use hotloop::testing::PacketPool;
-use ipip_lb::arrival::Ports;
-use ipip_lb::config::Side;
+use hotloop_balancer::arrival::Ports;
+use hotloop_balancer::spec::Side;
 
 /// The ports of the configurations: one faces clients, one backends, each with its address.
 fn two_sided() -> Ports {

@@ -5,7 +5,7 @@ use crate::deployed::sent::backends;
 use crate::deployed::{Running, assert_dropped, in_all, in_both, preamble, service};
 use hotloop::packet::build::{tcp, udp};
 use hotloop::packet::tcp::flags::ACK;
-use ipip_lb::services::Found;
+use hotloop_balancer::services::Found;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 

@@ -4,10 +4,11 @@
 use super::authority::Authority;
 use super::nodes::{Node, cluster, digest, pair, record, until, until_caught_up};
 use hotloop::testing::Rng;
+use hotloop_balancer::exceptions::Change;
 use hotloop_tests::free_address;
 use ipip_lb::config::Security;
+use ipip_lb::sync::PeerState;
 use ipip_lb::sync::wire::{Frame, Gathered, Hello, Message, VERSION};
-use ipip_lb::sync::{Change, PeerState};
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};

@@ -1,11 +1,13 @@
 //! Nodes of a test, on 127.0.0.1, each with the table of connections that its workers would have.
 
 use hotloop::packet::flow_key::FlowKey;
+use hotloop_balancer::connection::State;
+use hotloop_balancer::exceptions::{Change, Record};
+use hotloop_balancer::spec::Balancer;
 use hotloop_tests::free_address;
-use ipip_lb::config::{Balancer, Cluster, ClusterPeer, Config, Security};
-use ipip_lb::connection::State;
+use ipip_lb::config::{Cluster, ClusterPeer, Config, Security};
 use ipip_lb::sync::wire::{GREETING_BYTES_MAX, Message, decode};
-use ipip_lb::sync::{Change, PeerStatus, Record, Sync};
+use ipip_lb::sync::{PeerStatus, Sync};
 use std::collections::HashMap;
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};

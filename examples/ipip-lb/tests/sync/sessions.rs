@@ -1,8 +1,9 @@
 //! Nodes that trust their network: snapshots, changes, cuts and overflows.
 
 use super::nodes::{Node, cluster, pair, record, until, until_caught_up, until_error};
+use hotloop_balancer::exceptions::{Change, Record};
 use hotloop_tests::free_address;
-use ipip_lb::sync::{Change, PeerState, QUEUE_MAX, Record, Sync};
+use ipip_lb::sync::{PeerState, QUEUE_MAX, Sync};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Mutex;

@@ -2,12 +2,12 @@
 
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::testing::Rng;
-use ipip_lb::connection::State;
+use hotloop_balancer::connection::State;
+use hotloop_balancer::exceptions::{Change, MOVES, Record};
 use ipip_lb::sync::wire::{
     FRAME_BYTES_MAX, Frame, GREETING_BYTES_MAX, Gathered, Hello, Malformed, Message, NodeState,
     VERSION, decode,
 };
-use ipip_lb::sync::{Change, MOVES, Record};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::net::{IpAddr, SocketAddr};

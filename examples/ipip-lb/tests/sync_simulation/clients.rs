@@ -285,7 +285,9 @@ impl World {
             let other = self.rng.index(self.nodes.len());
             let knows = |node: usize| self.nodes[node].as_ref().map(|it| it.worker.knows(client));
             let is_exception = knows(right).flatten().is_some_and(|it| {
-                it.is_own && it.is_exception && it.state == ipip_lb::connection::State::Established
+                it.is_own
+                    && it.is_exception
+                    && it.state == hotloop_balancer::connection::State::Established
             });
             if is_exception && other != right && matches!(knows(other), Some(None)) {
                 self.met.strays += 1;

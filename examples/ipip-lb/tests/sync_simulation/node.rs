@@ -3,9 +3,10 @@
 use super::Mutant;
 use super::model::{Configuration, client};
 use super::worker::{Known, Worker};
-use ipip_lb::connection::State;
+use hotloop_balancer::connection::State;
+use hotloop_balancer::exceptions::{Change, Record};
 use ipip_lb::control::Pulled;
-use ipip_lb::sync::{Change, Local, PeerState, PeerStatus, Peers, Record, Walk, Watermark};
+use ipip_lb::sync::{Local, PeerState, PeerStatus, Peers, Walk, Watermark};
 
 /// How often control comes by in a turn where there is much to do.
 const TURNS_MAX: usize = 6;

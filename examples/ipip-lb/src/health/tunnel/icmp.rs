@@ -1,10 +1,10 @@
 //! ICMP errors about probes, in the words of an operator.
 
-use crate::own_header::OwnHeader;
 use hotloop::packet::ip::protocol;
 use hotloop::packet::ipv4::Ipv4View;
 use hotloop::packet::ipv6::{self, Ipv6View};
 use hotloop::packet::{icmp, icmpv6};
+use hotloop_balancer::own_header::OwnHeader;
 use std::net::IpAddr;
 
 /// How the text of every error begins.

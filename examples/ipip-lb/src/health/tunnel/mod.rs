@@ -20,12 +20,12 @@ use super::deadline::Deadline;
 use super::http::{self, Exchange};
 use super::{Outcome, Probed};
 use crate::config::{Probe, TunnelPath};
-use crate::own_header::OwnHeader;
 use hotloop::packet::PacketBuf;
 use hotloop::packet::ethernet::{ETHERTYPE_IPV4, ETHERTYPE_IPV6};
 use hotloop::packet::ip::protocol;
 use hotloop::packet::ipip::{Identifications, Tunnel};
 use hotloop::packet::memory::MemPacket;
+use hotloop_balancer::own_header::OwnHeader;
 use icmp::{About, IcmpError};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -282,7 +282,8 @@ fn wrapped(
 fn flow_hash(packet: &[u8]) -> u32 {
     let l4_offset = if packet[0] >> 4 == 4 { 20 } else { 40 };
     let port = packet.get(l4_offset..).and_then(|it| it.first_chunk()).copied();
-    (crate::maglev::mixed(u16::from_be_bytes(port.unwrap_or_default()).into()) >> 32) as u32
+    (hotloop_balancer::maglev::mixed(u16::from_be_bytes(port.unwrap_or_default()).into()) >> 32)
+        as u32
 }
 
 impl TunnelPath {

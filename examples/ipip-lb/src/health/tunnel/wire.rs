@@ -1,7 +1,7 @@
 //! The way to the workers, which send probes and hand back what comes for them.
 
-use crate::balance::{BUFFER_BYTES, BUFFERS_MAX, Buffer};
 use hotloop::engine::Asker;
+use hotloop_balancer::balance::{BUFFER_BYTES, BUFFERS_MAX, Buffer};
 
 /// How many buffers each worker has for replies. The rest of its share is for what it is to send.
 const ROOM_COUNT: usize = BUFFERS_MAX / 2;

@@ -1,6 +1,7 @@
 //! What peers have said, on its way to the workers of this node.
 
-use super::{Change, Peer, PeerId, Peers};
+use super::{Peer, PeerId, Peers};
+use hotloop_balancer::exceptions::Change;
 use std::collections::VecDeque;
 
 /// What waits for this node to enter it, and how much did.
@@ -49,11 +50,12 @@ impl Peers {
 
 #[cfg(test)]
 mod tests {
-    use crate::connection::State;
     use crate::sync::session::QUEUE_MAX;
     use crate::sync::wire::{Frame, Gathered, Message};
-    use crate::sync::{Change, Local, PeerId, Peers, Record};
+    use crate::sync::{Local, PeerId, Peers};
     use hotloop::packet::flow_key::FlowKey;
+    use hotloop_balancer::connection::State;
+    use hotloop_balancer::exceptions::{Change, Record};
 
     const PEER: PeerId = PeerId(0);
 

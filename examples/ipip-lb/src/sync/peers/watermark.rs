@@ -47,9 +47,9 @@ impl Peers {
 
 #[cfg(test)]
 mod tests {
-    use crate::sync::Change;
     use crate::sync::session::{QUEUE_MAX, Session};
     use hotloop::packet::flow_key::FlowKey;
+    use hotloop_balancer::exceptions::Change;
 
     fn end() -> Change {
         let client = "198.51.100.7:4000".parse().unwrap();

@@ -19,8 +19,8 @@ mod exact;
 mod level;
 mod ports;
 
-use crate::config::{Ports, Protocol, Service};
 use crate::prefix::Prefix;
+use crate::spec::{Ports, Protocol, ServiceSpec};
 use exact::Exact;
 pub(crate) use level::Bits;
 use level::{Level, Vip};
@@ -55,10 +55,10 @@ impl Rules {
     /// The rules of the services given. What [`find`](Self::find) yields are their indices.
     ///
     /// # Panics
-    /// With more services than [`SERVICES_MAX`](crate::config::SERVICES_MAX).
+    /// With more services than [`SERVICES_MAX`](crate::spec::SERVICES_MAX).
     #[must_use]
-    pub fn new(services: &[Service]) -> Self {
-        assert!(services.len() <= crate::config::SERVICES_MAX, "{} services", services.len());
+    pub fn new(services: &[ServiceSpec]) -> Self {
+        assert!(services.len() <= crate::spec::SERVICES_MAX, "{} services", services.len());
         // Those of a prefix follow each other, and longer prefixes before shorter ones; the sort is
         // stable, so the order of the configuration stays where nothing else decides.
         let mut order: Vec<usize> = (0..services.len()).collect();
@@ -189,7 +189,7 @@ fn first_of<B: Bits>(levels: &[Level<B>], address: B) -> Option<ServiceIndex> {
 
 impl PortTables {
     /// What there is to know about a prefix: `of_vip` are the indices of its services, at least one.
-    fn vip(&mut self, services: &[Service], of_vip: &[usize]) -> Vip {
+    fn vip(&mut self, services: &[ServiceSpec], of_vip: &[usize]) -> Vip {
         let mut rules: Vec<_> = of_vip.iter().map(|index| Rule::of(services, *index)).collect();
         rules.sort_by_key(Rule::breadth);
         let ranges = |protocol: Protocol| {
@@ -209,8 +209,8 @@ impl PortTables {
 }
 
 impl Rule {
-    fn of(services: &[Service], index: usize) -> Self {
-        let Service { protocol, ports, .. } = services[index];
+    fn of(services: &[ServiceSpec], index: usize) -> Self {
+        let ServiceSpec { protocol, ports, .. } = services[index];
         Self { protocol, ports, service: ServiceIndex::new(index) }
     }
 

@@ -1,7 +1,7 @@
 //! A second table, by which connections are compared as well.
 
 use super::{Service, ServiceTable, next_serial};
-use crate::config::IcmpEcho;
+use crate::spec::IcmpEcho;
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::packet::ip::protocol;
 use std::net::IpAddr;

@@ -1,11 +1,11 @@
 //! Which backend a new connection goes to.
 
 use super::BalanceDrop;
-use crate::config::Scheduler;
 use crate::connections::new_table;
 use crate::counts::{TargetCounts, WorkerCounts};
 use crate::prefix::bits;
 use crate::services::{Choice, Found, Service, ServiceTable, TargetId};
+use crate::spec::Scheduler;
 use hotloop::arena::{Arena, Obtained, Request};
 use hotloop::flow::{Classes, Config, Full, Table};
 use hotloop::packet::flow_key::FlowKey;

@@ -3,7 +3,7 @@
 use super::{Balance, BalanceDrop, WAITING_MAX, Worker};
 use crate::arrival::hash;
 use crate::counts::{TargetCounts, WorkerCounts};
-use crate::next_hops::BY_KERNEL;
+
 use crate::own_header::{fast_flags, plain_flags};
 use crate::services::ServiceTable;
 use hotloop::engine::Routed;
@@ -26,6 +26,9 @@ const TARGETS_AHEAD: usize = 12;
 pub struct Route(pub u16);
 
 impl Route {
+    /// The port that the kernel's routes select for a packet's destination.
+    pub const BY_KERNEL: Self = Self(0x8000);
+
     /// The way to the kernel, by the interface of the port with this index.
     #[must_use]
     pub const fn to_kernel(index: u16) -> Self {
@@ -41,7 +44,7 @@ impl Route {
 impl fmt::Debug for Route {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kernel_index() {
-            _ if *self == BY_KERNEL => f.write_str("by the kernel's routes"),
+            _ if *self == Self::BY_KERNEL => f.write_str("by the kernel's routes"),
             Some(index) => write!(f, "kernel {index}"),
             None => write!(f, "port {}", self.0),
         }

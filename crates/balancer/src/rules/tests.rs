@@ -1,21 +1,9 @@
 use super::*;
-use crate::config::{AllDown, Scheduler};
 use proptest::prelude::*;
 use std::net::Ipv4Addr;
 
-fn service(address: &str, protocol: Protocol, ports: Ports) -> Service {
-    Service {
-        name: String::new(),
-        address: address.parse().unwrap(),
-        protocol,
-        ports,
-        scheduler: Scheduler::Maglev,
-        persistence_s: 0,
-        new_connections_per_second_max: None,
-        all_down: AllDown::Forward,
-        health: None,
-        backends: Vec::new(),
-    }
+fn service(address: &str, protocol: Protocol, ports: Ports) -> ServiceSpec {
+    ServiceSpec { ports, ..ServiceSpec::new("", address.parse().unwrap(), protocol, Vec::new()) }
 }
 
 const fn range(first: u16, last: u16) -> Ports {
@@ -106,7 +94,7 @@ fn services_that_no_packet_reaches_are_reported() {
 }
 
 /// Whether a service takes packets of `protocol` to `port`, read from its words.
-fn takes(service: &Service, protocol: u8, port: Option<u16>) -> bool {
+fn takes(service: &ServiceSpec, protocol: u8, port: Option<u16>) -> bool {
     let protocol_fits = match service.protocol {
         Protocol::Tcp => protocol == TCP,
         Protocol::Udp => protocol == UDP,
@@ -120,7 +108,7 @@ fn takes(service: &Service, protocol: u8, port: Option<u16>) -> bool {
 }
 
 /// The most specific of the services that `fits`, found by looking at each.
-fn naive(services: &[Service], fits: impl Fn(&Service) -> bool) -> Option<usize> {
+fn naive(services: &[ServiceSpec], fits: impl Fn(&ServiceSpec) -> bool) -> Option<usize> {
     let fitting = services.iter().enumerate().filter(|(_, service)| fits(service));
     let best = fitting.min_by_key(|(index, it)| {
         (Reverse(it.address.len()), it.protocol == Protocol::Any, it.ports.count(), *index)
@@ -129,11 +117,11 @@ fn naive(services: &[Service], fits: impl Fn(&Service) -> bool) -> Option<usize>
 }
 
 /// That the rules and the naive search agree on `address`, by all means of asking.
-fn assert_agree(services: &[Service], rules: &Rules, address: IpAddr, ports: &[u16]) {
-    let holds = |service: &Service| service.address.contains(address);
+fn assert_agree(services: &[ServiceSpec], rules: &Rules, address: IpAddr, ports: &[u16]) {
+    let holds = |service: &ServiceSpec| service.address.contains(address);
     assert_eq!(rules.is_vip(address), services.iter().any(holds), "{address}");
     let longest = services.iter().filter(|it| holds(it)).map(|it| it.address.len()).max();
-    let of_longest = |it: &Service| holds(it) && Some(it.address.len()) == longest;
+    let of_longest = |it: &ServiceSpec| holds(it) && Some(it.address.len()) == longest;
     assert_eq!(rules.any_of(address), naive(services, of_longest), "{address}");
     for protocol in [1, TCP, UDP, 132] {
         for port in ports.iter().map(|port| Some(*port)).chain([None]) {
@@ -167,7 +155,7 @@ proptest! {
             0..20,
         ),
     ) {
-        let services: Vec<Service> = services.into_iter().map(|(v6, host, up, protocol, first, more)| {
+        let services: Vec<ServiceSpec> = services.into_iter().map(|(v6, host, up, protocol, first, more)| {
             // The shortest are two bits shorter than what tells hosts apart, and one holds all.
             let host = if up == 6 { 0 } else { host >> up << up };
             let address = match (v6, up) {

@@ -21,7 +21,7 @@ pub struct Record {
     /// How often a packet made it another node's than before, modulo [`MOVES`](super::MOVES).
     pub moves: u8,
     /// Whether it wins against a claim of the receiver's with as many moves: the name of the node that claims it comes
-    /// first. [`Peers`](super::Peers) sets it on receipt; it is not sent.
+    /// first. Set on receipt; not sent.
     pub wins_ties: bool,
 }
 

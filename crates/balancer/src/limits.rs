@@ -14,9 +14,9 @@
 //! it is no more than a second away. So as many as the limit may begin at once, and on average no more than
 //! the limit in each second: in the first second of a burst, twice as many.
 
-use crate::config;
 use crate::maglev::mixed;
 use crate::prefix::mask_v4;
+use crate::spec;
 use hotloop::stage::Instant;
 use std::collections::HashMap;
 use std::fmt;
@@ -189,7 +189,7 @@ impl Buckets {
 
     /// The limit of each prefix that connections come from, where there is one.
     #[must_use]
-    pub fn sources(&mut self, limits: &config::Limits) -> Option<SourceLimit> {
+    pub fn sources(&mut self, limits: &spec::Limits) -> Option<SourceLimit> {
         let limit = limits.source_max?;
         let random = || [(); 2].map(|()| RandomState::new().build_hasher().finish());
         let seeds = self.seeds.unwrap_or_else(random);
@@ -214,8 +214,8 @@ mod tests {
         Instant::from_ns(1_000 * SECOND_NS + ms * 1_000_000)
     }
 
-    fn limits(source_max: u32) -> config::Limits {
-        config::Limits {
+    fn limits(source_max: u32) -> spec::Limits {
+        spec::Limits {
             service_max: None,
             source_max: Some(source_max),
             source_prefix_v4: 24,

@@ -5,8 +5,8 @@ use super::schedule::{ServicePair, is_exception};
 use crate::connection::Connection;
 use crate::connections::{Kept, Place};
 use crate::counts::WorkerCounts;
+use crate::exceptions::{Existing, Record, Verdict, merge};
 use crate::services::{ServiceTable, TargetId};
-use crate::sync::{Existing, Record, Verdict, merge};
 use hotloop::packet::flow_key::FlowKey;
 use hotloop::stage::Instant;
 

@@ -1,7 +1,7 @@
 //! What operators compare of service tables.
 
 use super::{Service, Target};
-use crate::config;
+use crate::spec::ServiceSpec;
 use std::hash::{Hash, Hasher};
 
 /// FNV-1a: the same in all programs, whatever they were built with.
@@ -26,8 +26,8 @@ fn hash(value: impl Hash) -> u64 {
 }
 
 /// Of what does not change while a service table is refreshed.
-pub(super) fn of_configured(service: &config::Service) -> u64 {
-    let config::Service { name, address, protocol, ports, scheduler, .. } = service;
+pub(super) fn of_configured(service: &ServiceSpec) -> u64 {
+    let ServiceSpec { name, address, protocol, ports, scheduler, .. } = service;
     hash((name, format!("{address} {protocol} {ports} {scheduler:?}")))
 }
 

@@ -1,6 +1,6 @@
 //! Which service of a prefix has which port.
 
-use crate::config::Ports;
+use crate::spec::Ports;
 use std::collections::BTreeSet;
 
 /// A service by its place in the configuration; or none.
@@ -11,7 +11,7 @@ impl ServiceIndex {
     /// No service.
     pub const NONE: Self = Self(PortTable::PAYLOAD);
 
-    /// The service at `index`, which is at most [`SERVICES_MAX`](crate::config::SERVICES_MAX).
+    /// The service at `index`, which is at most [`SERVICES_MAX`](crate::spec::SERVICES_MAX).
     pub const fn new(index: usize) -> Self {
         Self(index as u32)
     }

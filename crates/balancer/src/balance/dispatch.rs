@@ -3,9 +3,9 @@
 use super::first_aid::is_blocked;
 use super::probing::is_for_probes;
 use super::{BalanceDrop, Turn, Worker};
-use crate::config::IcmpEcho;
 use crate::own_header::OwnHeader;
 use crate::services::ServiceTable;
+use crate::spec::IcmpEcho;
 use hotloop::flow::Handle;
 use hotloop::log;
 use hotloop::packet::PacketBuf;

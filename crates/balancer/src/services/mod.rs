@@ -17,12 +17,12 @@ pub use other::is_echo;
 pub use slots::{SLOTS_SPARE, TooManyTargets};
 
 use crate::blocks::Blocks;
-use crate::config::{IcmpEcho, Scheduler};
 use crate::hashes::Hashes;
 use crate::limits::{Refused, ServiceLimit, SourceLimit};
 use crate::maglev::Maglev;
 use crate::prefix::Prefix;
 use crate::rules::Rules;
+use crate::spec::{IcmpEcho, Scheduler};
 use hotloop::flow::CLASS_COUNT;
 use hotloop::packet::ethernet;
 use hotloop::packet::flow_key::{FlowKey, FlowKeyV4};

@@ -58,7 +58,7 @@ impl Prefix {
 
     /// The prefix of this length that `address` lies in.
     #[must_use]
-    pub(crate) fn of(address: IpAddr, len: u8) -> Self {
+    pub fn of(address: IpAddr, len: u8) -> Self {
         Self { network: masked(address, len), len }
     }
 

@@ -3,8 +3,8 @@
 use super::digest;
 use super::{Choice, Maglevs, ServiceTable, Standing, Target, TargetId, TargetName};
 use crate::blocks::Blocks;
-use crate::config::{self, AllDown, Config};
 use crate::maglev::Maglev;
+use crate::spec::{AllDown, Backend, ServiceSpec, Spec};
 use std::collections::HashSet;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(super) struct Arranged {
 impl Arranged {
     /// Of the members of a service, in the order of its configuration.
     pub fn new(
-        service: &config::Service,
+        service: &ServiceSpec,
         members: &[Member],
         maglevs: &Maglevs,
         slot_count: u32,
@@ -46,25 +46,25 @@ impl Arranged {
     }
 }
 
-/// What is looked up of a [`Standing`] for each backend, in a form that costs nothing for the many of
-/// which it says nothing.
+/// A [`Standing`] as it is looked up for each backend: a backend that it does not name costs no allocation.
 pub(super) struct View<'a> {
     standing: &'a Standing,
+    /// The addresses among those that are down.
     down: HashSet<IpAddr>,
 }
 
 impl<'a> View<'a> {
     pub fn new(standing: &'a Standing) -> Self {
-        Self { standing, down: standing.down.iter().map(|(address, _)| *address).collect() }
+        Self { standing, down: standing.down.iter().map(|name| name.address).collect() }
     }
 
-    pub fn is_removed(&self, service: &config::Service, address: IpAddr) -> bool {
+    pub fn is_removed(&self, service: &ServiceSpec, address: IpAddr) -> bool {
         !self.standing.removed.is_empty()
             && self.standing.removed.contains_key(&TargetName::new(&service.name, address))
     }
 
     /// A backend's weight, and whether it is up.
-    pub fn of(&self, service: &config::Service, backend: &config::Backend) -> (u32, bool) {
+    pub fn of(&self, service: &ServiceSpec, backend: &Backend) -> (u32, bool) {
         let Self { standing, down } = self;
         let address = backend.address;
         let weight = if standing.weights.is_empty() {
@@ -73,10 +73,7 @@ impl<'a> View<'a> {
             standing.weights.get(&TargetName::new(&service.name, address)).copied()
         };
         let is_down = down.contains(&address)
-            && service
-                .health
-                .as_ref()
-                .is_some_and(|it| it.ways().any(|way| standing.down.contains(&(address, way))));
+            && standing.down.contains(&TargetName::new(&service.name, address));
         (weight.unwrap_or(backend.weight), !is_down)
     }
 }
@@ -85,21 +82,21 @@ impl ServiceTable {
     /// The service table with the current weights, health and blocks; `None` if nothing has changed. Services
     /// without a change keep all they have.
     ///
-    /// `config` is the configuration that this service table was built of, and the same backends are
+    /// `spec` is the one that this service table was built from, and the same backends are
     /// taken out: what a [`Builder`](super::Builder) does, this can't.
     #[must_use]
     pub fn refreshed(
         &self,
-        config: &Config,
+        spec: &Spec<'_>,
         standing: &Standing,
         maglevs: &Maglevs,
     ) -> Option<Self> {
         let view = View::new(standing);
         let mut next: Option<Self> = None;
-        for (index, service) in config.services.iter().enumerate() {
+        for (index, service) in spec.services.iter().enumerate() {
             let Some(members) = self.changed(index, service, &view) else { continue };
             let next = next.get_or_insert_with(|| self.clone());
-            let slot_count = config.balancer.maglev_slots;
+            let slot_count = spec.balancer.maglev_slots;
             next.arrange(index, &members, Arranged::new(service, &members, maglevs, slot_count));
         }
         let address_of = |blocked: &Option<Arc<Blocks>>| blocked.as_ref().map(Arc::as_ptr);
@@ -110,12 +107,7 @@ impl ServiceTable {
     }
 
     /// The members of the service at `index` as they stand now, where any stands otherwise.
-    fn changed(
-        &self,
-        index: usize,
-        service: &config::Service,
-        view: &View<'_>,
-    ) -> Option<Vec<Member>> {
+    fn changed(&self, index: usize, service: &ServiceSpec, view: &View<'_>) -> Option<Vec<Member>> {
         let members = || {
             // A service's targets are those of its backends that were not taken out, in their order.
             let mut backends = service.backends.iter();

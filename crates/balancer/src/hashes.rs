@@ -3,23 +3,13 @@
 use crate::maglev::mixed;
 use crate::prefix::bits;
 use hotloop::packet::seed::Seed;
-use rustix::rand::{GetRandomFlags, getrandom};
 use std::fmt;
-use std::io;
 use std::net::IpAddr;
 use std::str::FromStr;
 
 /// The seed of hashes without a key. It is the same in every balancer, so that several of them with one
 /// configuration send a flow to one backend, as does one that was restarted.
 pub const SEED: u64 = 0x6970_6970_2D6C_6200;
-
-/// What is said of a configuration without a key.
-pub const PUBLIC_HASHES: &str = "hashes of flows are public: whoever chooses ports can choose backend \
-                                 and worker; balancer.hash_key, which ipip-lb keygen prints, makes \
-                                 them secret";
-
-/// What is said of one with a key.
-pub const SECRET_HASHES: &str = "hashes of flows are secret, by balancer.hash_key";
 
 /// A secret of 128 bits, the same in all balancers of a cluster. It prints nowhere but by
 /// [`to_hex`](Self::to_hex).
@@ -32,15 +22,10 @@ pub struct HashKey(u128);
 pub struct NoHashKey;
 
 impl HashKey {
-    /// One that nobody knows: from the system's random numbers.
-    ///
-    /// # Errors
-    /// The system has none.
-    pub fn random() -> io::Result<Self> {
-        let mut bytes = [0; 16];
-        // So few bytes come at once, unless a signal comes first (getrandom(2)).
-        while getrandom(&mut bytes, GetRandomFlags::empty())? < bytes.len() {}
-        Ok(Self(u128::from_be_bytes(bytes)))
+    /// The key of these bits.
+    #[must_use]
+    pub const fn new(bits: u128) -> Self {
+        Self(bits)
     }
 
     /// As it is written in a configuration: 32 hexadecimal digits.
@@ -125,9 +110,9 @@ mod tests {
         }
         assert_eq!("0".repeat(31).parse::<HashKey>(), Err(NoHashKey));
         assert_eq!("0".repeat(33).parse::<HashKey>(), Err(NoHashKey));
-        let (one, other) = (HashKey::random().unwrap(), HashKey::random().unwrap());
-        assert_ne!(one, other);
-        assert_eq!(one.to_hex().parse(), Ok(one));
+        let small = HashKey::new(7);
+        assert_ne!(small, key);
+        assert_eq!(small.to_hex().parse(), Ok(small));
     }
 
     /// Flows that were chosen to share a backend by the public hashes share none by those of a key, and

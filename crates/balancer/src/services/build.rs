@@ -5,12 +5,12 @@ use super::refresh::{Arranged, Member, View};
 use super::slots::{Owner, Slots};
 use super::{Maglevs, SLOTS_SPARE, Service, ServiceTable, Settings, Target, TooManyTargets};
 use crate::blocks::Blocks;
-use crate::config::{self, Balancer, Config, Health, PREPARE_MS_MAX, Timeouts};
 use crate::connection::State;
 use crate::hashes::Hashes;
 use crate::limits::{Buckets, SourceLimit};
 use crate::prefix::Prefix;
 use crate::rules::{Bits, Rules};
+use crate::spec::{Backend, Balancer, ServiceSpec, Spec, Timeouts};
 use hotloop::flow::CLASS_COUNT;
 use hotloop::packet::ipip::Tunnel;
 use std::collections::{HashMap, HashSet};
@@ -21,8 +21,8 @@ use std::sync::Arc;
 /// which outlast that.
 #[derive(Clone, Debug, Default)]
 pub struct Standing {
-    /// Backends that fail their probes.
-    pub down: HashSet<(IpAddr, Health)>,
+    /// Backends that are down.
+    pub down: HashSet<TargetName>,
     /// Whose packets to services are dropped; none where nobody's are.
     pub blocked: Option<Arc<Blocks>>,
     /// Weights other than the configuration's.
@@ -80,10 +80,10 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// A builder with room for the backends of `config`, as many again, and [`SLOTS_SPARE`] more.
+    /// A builder with room for twice the backends of `services`, and [`SLOTS_SPARE`] more.
     #[must_use]
-    pub fn new(config: &Config) -> Self {
-        let target_count: usize = config.services.iter().map(|it| it.backends.len()).sum();
+    pub fn new(services: &[ServiceSpec]) -> Self {
+        let target_count: usize = services.iter().map(|service| service.backends.len()).sum();
         Self {
             slots: Slots::new(2 * target_count + SLOTS_SPARE),
             service_ids: HashMap::new(),
@@ -112,35 +112,35 @@ impl Builder {
         &self.maglevs
     }
 
-    /// Builds the service table of `config` and `standing`.
+    /// Builds the service table of `spec` and `standing`.
     ///
     /// # Errors
     /// There are more backends than there is room for; what there was goes on being so.
     pub fn build(
         &mut self,
-        config: &Config,
+        spec: &Spec<'_>,
         standing: &Standing,
     ) -> Result<ServiceTable, TooManyTargets> {
-        let ids: Vec<_> = config.services.iter().map(|it| self.service_id(it)).collect();
+        let ids: Vec<_> = spec.services.iter().map(|it| self.service_id(it)).collect();
         let view = View::new(standing);
-        let staying = staying(config, &ids, &view);
+        let staying = staying(spec, &ids, &view);
         let newcomer_count = staying.iter().filter(|owner| !self.slots.has(owner)).count();
         self.slots.check_room(newcomer_count)?;
-        self.vacate(&staying, config, &ids, standing);
+        self.vacate(&staying, spec, &ids, standing);
         self.maglevs.forget();
 
-        let mut services = Vec::with_capacity(config.services.len());
-        let mut arranged_services = Vec::with_capacity(config.services.len());
-        for (service, &id) in config.services.iter().zip(&ids) {
-            let stays = |it: &&config::Backend| !view.is_removed(service, it.address);
+        let mut services = Vec::with_capacity(spec.services.len());
+        let mut arranged_services = Vec::with_capacity(spec.services.len());
+        for (service, &id) in spec.services.iter().zip(&ids) {
+            let stays = |it: &&Backend| !view.is_removed(service, it.address);
             let members = service.backends.iter().filter(stays).map(|backend| {
                 let (address, (weight, is_up)) = (backend.address, view.of(service, backend));
                 Member { target: self.slots.take((id, address)), address, weight, is_up }
             });
             let members: Vec<_> = members.collect();
-            let slot_count = config.balancer.maglev_slots;
+            let slot_count = spec.balancer.maglev_slots;
             let arranged = Arranged::new(service, &members, &self.maglevs, slot_count);
-            let limit = service.new_connections_per_second_max.or(config.limits.service_max);
+            let limit = service.new_connections_per_second_max.or(spec.limits.service_max);
             services.push(Service {
                 id,
                 name: Arc::clone(&self.service_names[id as usize]),
@@ -155,9 +155,9 @@ impl Builder {
             });
             arranged_services.push((members, arranged));
         }
-        let source_limit = self.buckets.sources(&config.limits);
+        let source_limit = self.buckets.sources(spec.limits);
         let blocked = standing.blocked.clone();
-        Ok(self.table(config, services, arranged_services, (source_limit, blocked)))
+        Ok(self.table(spec, services, arranged_services, (source_limit, blocked)))
     }
 
     /// Tells the builder that all workers use the last service table. Returns the slots that are free
@@ -172,7 +172,7 @@ impl Builder {
     }
 
     /// The number of a service.
-    fn service_id(&mut self, service: &config::Service) -> u32 {
+    fn service_id(&mut self, service: &ServiceSpec) -> u32 {
         let next_id = self.service_names.len() as u32;
         let id = *self.service_ids.entry(service_key(service)).or_insert(next_id);
         if id == next_id {
@@ -185,7 +185,7 @@ impl Builder {
     fn vacate(
         &mut self,
         staying: &HashSet<Owner>,
-        config: &Config,
+        spec: &Spec<'_>,
         ids: &[u32],
         standing: &Standing,
     ) {
@@ -193,7 +193,7 @@ impl Builder {
         let flushed: HashSet<_> = flushes.map(|(name, _)| (&*name.service, name.address)).collect();
         let mut flushed_owners = HashSet::new();
         if !flushed.is_empty() {
-            for (service, &id) in config.services.iter().zip(ids) {
+            for (service, &id) in spec.services.iter().zip(ids) {
                 let backends = service.backends.iter().map(|it| it.address);
                 let backends = backends.filter(|it| flushed.contains(&(&*service.name, *it)));
                 flushed_owners.extend(backends.map(|address| (id, address)));
@@ -212,12 +212,12 @@ impl Builder {
 
     fn table(
         &self,
-        config: &Config,
+        spec: &Spec<'_>,
         services: Vec<Service>,
         arranged_services: Vec<(Vec<Member>, Arranged)>,
         (source_limit, blocked): (Option<SourceLimit>, Option<Arc<Blocks>>),
     ) -> ServiceTable {
-        let balancer = &config.balancer;
+        let balancer = &spec.balancer;
         let members = || arranged_services.iter().flat_map(|(members, _)| members);
         let mut targets: Vec<_> = self.slots.states().iter().map(vacant).collect();
         for (index, (members, _)) in (0..).zip(&arranged_services) {
@@ -238,7 +238,7 @@ impl Builder {
             serial: super::next_serial(),
             digest: 0,
             targets_serial: super::next_serial(),
-            rules: Rules::new(&config.services),
+            rules: Rules::new(spec.services),
             has_limits: source_limit.is_some() || services.iter().any(|it| it.limit.is_some()),
             other: None,
             source_limit,
@@ -252,7 +252,7 @@ impl Builder {
             own_v4: balancer.decapsulate.iter().filter_map(|it| u32::of(*it)).collect(),
             backends: sorted(members().map(|it| it.address).collect()),
             peers: balancer.tunnel_peers.clone(),
-            settings: settings(config),
+            settings: settings(spec),
         };
         for (index, (members, arranged)) in arranged_services.into_iter().enumerate() {
             table.arrange(index, &members, arranged);
@@ -262,9 +262,9 @@ impl Builder {
 }
 
 /// The backends that were not taken out.
-fn staying(config: &Config, ids: &[u32], view: &View<'_>) -> HashSet<Owner> {
+fn staying(spec: &Spec<'_>, ids: &[u32], view: &View<'_>) -> HashSet<Owner> {
     let mut staying = HashSet::new();
-    for (service, &id) in config.services.iter().zip(ids) {
+    for (service, &id) in spec.services.iter().zip(ids) {
         let addresses = service.backends.iter().map(|it| it.address);
         let addresses = addresses.filter(|it| !view.is_removed(service, *it));
         staying.extend(addresses.map(|address| (id, address)));
@@ -273,7 +273,7 @@ fn staying(config: &Config, ids: &[u32], view: &View<'_>) -> HashSet<Owner> {
 }
 
 /// What a service is known by. Of another address, it is another: connections to the old one end.
-fn service_key(service: &config::Service) -> (String, Prefix) {
+fn service_key(service: &ServiceSpec) -> (String, Prefix) {
     (service.name.clone(), service.address)
 }
 
@@ -301,9 +301,9 @@ fn tunnel(balancer: &Balancer, backend: IpAddr) -> Tunnel {
     Tunnel::spread(source, backend).expect("both ends are of the backend's family")
 }
 
-fn settings(config: &Config) -> Settings {
-    let balancer = &config.balancer;
-    let persistence_s = config.services.iter().map(|it| it.persistence_s).max();
+fn settings(spec: &Spec<'_>) -> Settings {
+    let balancer = &spec.balancer;
+    let persistence_s = spec.services.iter().map(|it| it.persistence_s).max();
     Settings {
         hashes: Hashes::new(balancer.hash_key),
         mtu_bytes: balancer.mtu,
@@ -311,14 +311,9 @@ fn settings(config: &Config) -> Settings {
         clamp_mss: balancer.clamp_mss,
         new_connections_per_second_max: balancer.new_connections_per_second_max,
         idle_ns: idle_ns(&balancer.timeouts),
-        prepare_ns_max: u64::from(prepare_ms_max(config)) * 1_000_000,
+        prepare_ns_max: u64::from(spec.prepare_ms_max) * 1_000_000,
         persistence_ns_max: u64::from(persistence_s.unwrap_or(0)) * 1_000_000_000,
     }
-}
-
-/// In how many milliseconds connections are looked through, whether there are peers or not.
-fn prepare_ms_max(config: &Config) -> u32 {
-    config.cluster.as_ref().map_or(PREPARE_MS_MAX, |cluster| cluster.prepare_ms_max)
 }
 
 /// The idle timeouts by [`State`].

@@ -3,12 +3,12 @@
 
 use super::serve::FromClient;
 use super::{Turn, Worker, refusal};
-use crate::config::Scheduler;
 use crate::connection::Connection;
 use crate::connections::{Kept, Place, Vacancy};
 use crate::counts::WorkerCounts;
 use crate::own_header::fast_flags;
 use crate::services::{Service, ServiceTable};
+use crate::spec::Scheduler;
 use hotloop::flow::Handle;
 use hotloop::packet::PacketBuf;
 use hotloop::packet::classify::Layout;

@@ -1,7 +1,7 @@
 //! One connection: where it goes, and how far it has come.
 
+use crate::exceptions::{MOVES, Record, is_ahead};
 use crate::services::TargetId;
-use crate::sync::{MOVES, Record, is_ahead};
 use hotloop::flow::STEP_NS;
 use hotloop::packet::ip::protocol;
 use hotloop::stage::Instant;

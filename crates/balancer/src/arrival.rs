@@ -1,7 +1,7 @@
 //! What arrives by which port: the frames that are for the balancer, and where its tunnels end.
 
 use crate::balance::Route;
-use crate::config::Side;
+use crate::spec::Side;
 use hotloop::packet::classify::Layout;
 use hotloop::packet::ethernet::Station;
 use hotloop::packet::flow_key::FlowKeyV4;

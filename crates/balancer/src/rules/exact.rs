@@ -3,7 +3,7 @@
 use super::level::spread;
 use super::ports::{PIECES_MAX, ServiceIndex};
 use super::{TCP, UDP};
-use crate::config::{Ports, Protocol, Service};
+use crate::spec::{Ports, Protocol, ServiceSpec};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// They lie in a hash table of which at most half is in use, as prefixes do in a [`Level`](super::Level).
@@ -30,11 +30,11 @@ const fn key(address: Ipv4Addr, protocol: u8, port: u16) -> u64 {
 impl Exact {
     /// Those among the services, whose indices `order` has by prefix. An address with so many that it has pages of
     /// ports is left out: there, two loads find the service.
-    pub fn new(services: &[Service], order: &[usize]) -> Self {
+    pub fn new(services: &[ServiceSpec], order: &[usize]) -> Self {
         let vips = order.chunk_by(|&a, &b| services[a].address == services[b].address);
         let few = vips.filter(|of_vip| of_vip.len() < PIECES_MAX).flatten();
         let exact = few.filter_map(|&index| {
-            let Service { address, protocol, ports, .. } = services[index];
+            let ServiceSpec { address, protocol, ports, .. } = services[index];
             let (protocol, port) = match (protocol, ports) {
                 (Protocol::Tcp, Ports::Range { first, last }) if first == last => (TCP, first),
                 (Protocol::Udp, Ports::Range { first, last }) if first == last => (UDP, first),

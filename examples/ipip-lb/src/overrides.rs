@@ -1,0 +1,55 @@
+//! Changes since the configuration was read: by operators, and by health checks.
+
+use crate::config::Config;
+use crate::health::quorum::Down;
+use hotloop_balancer::blocks::Blocks;
+use hotloop_balancer::services::{Removal, Standing, TargetName};
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// What operators and health checks have changed since the configuration was read. Health and blocks outlast the
+/// configuration, weights and removals don't.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides {
+    /// Backends that fail their probes, each with how it is probed.
+    pub down: Down,
+    /// Prefixes from which packets to services are dropped; `None` if there are none.
+    pub blocked: Option<Arc<Blocks>>,
+    /// Weights other than the configuration's.
+    pub weights: HashMap<TargetName, u32>,
+    /// Backends taken out of their services.
+    pub removed: HashMap<TargetName, Removal>,
+}
+
+impl Overrides {
+    /// The same for service tables of `config`: a backend of a service is down if any of its probes fails.
+    #[must_use]
+    pub fn standing(&self, config: &Config) -> Standing {
+        Standing {
+            down: self.down_in(config),
+            blocked: self.blocked.clone(),
+            weights: self.weights.clone(),
+            removed: self.removed.clone(),
+        }
+    }
+
+    fn down_in(&self, config: &Config) -> HashSet<TargetName> {
+        // Few backends are down, of many: only for these are probes compared.
+        let addresses: HashSet<IpAddr> = self.down.iter().map(|(address, _)| *address).collect();
+        let mut down = HashSet::new();
+        if addresses.is_empty() {
+            return down;
+        }
+        for service in &config.services {
+            let Some(health) = config.health.get(&service.name) else { continue };
+            for backend in service.backends.iter().filter(|it| addresses.contains(&it.address)) {
+                let address = backend.address;
+                if health.ways().any(|way| self.down.contains(&(address, way))) {
+                    down.insert(TargetName::new(&service.name, address));
+                }
+            }
+        }
+        down
+    }
+}
