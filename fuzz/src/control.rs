@@ -5,11 +5,10 @@ use hotloop::packet::ethernet::MacAddress;
 use hotloop::packet::memory::MemPacket;
 use hotloop::stage::{Burst, Error, Sink, Source};
 use hotloop_balancer::balance::{Egress, Egresses, Route};
-use hotloop_ops::ReportFormat;
 use hotloop_ops::{Reply, Request};
-use ipip_lb::cli::Common;
 use ipip_lb::control::Operator;
 use ipip_lb::network_function::NetworkFunction;
+use ipip_lb::source::ConfigSource;
 use serde_json::Value;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -58,17 +57,11 @@ impl Running {
 /// Runs the balancer for as long as requests may come.
 fn balance(requests: &Receiver<Request>, answers: &Sender<Answer>) {
     let folder = tempfile::tempdir().expect("a folder for temporary files");
-    let common = Common {
-        config: folder.path().join("lb.toml"),
-        deployment: None,
-        dispatchers: None,
-        workers: None,
-        report: ReportFormat::Text,
-    };
-    std::fs::write(&common.config, CONFIG).expect("a file in that folder");
-    let config = common.configuration().expect("a configuration that is sound");
+    let source = ConfigSource::file(folder.path().join("lb.toml"));
+    std::fs::write(&source.config, CONFIG).expect("a file in that folder");
+    let config = source.configuration().expect("a configuration that is sound");
     let (function, steering) = NetworkFunction::new(&config, egresses()).expect("memory");
-    let mut operator = Operator::start(common, config, steering).expect("threads");
+    let mut operator = Operator::start(source, config, steering).expect("threads");
     let graph = function.graph(
         |_| Ok::<_, Error>(Nothing),
         |_| Ok::<_, Error>(outlets::<Route, _>([(Route(0), Nothing)])),

@@ -1,10 +1,12 @@
 //! What arrives by which port: the frames that are for the balancer, and where its tunnels end.
 
-use crate::balance::Route;
+use crate::hashes::Hashes;
+use crate::route::Route;
 use crate::spec::Side;
+use hotloop::engine::Shard;
 use hotloop::packet::classify::Layout;
 use hotloop::packet::ethernet::Station;
-use hotloop::packet::flow_key::FlowKeyV4;
+use hotloop::packet::flow_key::{FlowKey, FlowKeyV4};
 use hotloop::packet::seed::Seed;
 use hotloop::packet::{PacketBuf, PortId};
 use hotloop::stage::{Burst, BurstStage, Classified, Cx, NoDrops, Output, Tagged};
@@ -167,6 +169,14 @@ fn ingress_index<P: PacketBuf>(packet: &P) -> usize {
 #[must_use]
 pub fn shard(frame: &[u8], layout: Layout, seed: &Seed) -> u32 {
     layout.key(frame).map_or(0, |key| seed.shard(&key))
+}
+
+/// The worker that owns a flow.
+#[must_use]
+pub fn worker_of(key: &FlowKey, hashes: &Hashes, worker_count: usize) -> usize {
+    // Packets carry the upper half of the hash.
+    let shard = hashes.seed().shard(key) & 0xFFFF_0000;
+    Shard::from(shard).worker(worker_count)
 }
 
 /// The hash of a packet's flow: which backend it goes to. `frame` and `layout` are the packet's.

@@ -2,6 +2,7 @@
 
 use crate::exceptions::{MOVES, Record, is_ahead};
 use crate::services::TargetId;
+pub use crate::state::State;
 use hotloop::flow::STEP_NS;
 use hotloop::packet::ip::protocol;
 use hotloop::stage::Instant;
@@ -20,23 +21,6 @@ pub mod tcp_flags {
     pub const ACK: u8 = 0x10;
 }
 use tcp_flags::{ACK, FIN, PSH, RST, SYN};
-
-/// How far a connection has come, which says how long it is remembered after its last packet: the
-/// [`Class`](hotloop::flow::Class) of its entry.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-#[repr(u8)]
-pub enum State {
-    /// TCP, of which nothing but SYNs was seen.
-    Opening = 0,
-    /// TCP.
-    Established = 1,
-    /// TCP that was reset, or closed by both sides.
-    Closing = 2,
-    /// UDP.
-    Udp = 3,
-    /// Every other protocol.
-    Other = 4,
-}
 
 /// In `progress`: the [`State`]. All bits above are the count of moves, which so wraps by itself.
 const STATE: u8 = 7;

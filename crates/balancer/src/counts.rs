@@ -1,6 +1,9 @@
 //! What a worker counts besides drops: where packets went, and how its connections fare.
 
-use crate::removed::RemovedCounts;
+mod removed;
+
+pub use removed::{REMOVED_MAX, RemovedCounts};
+
 use crate::services::{ServiceTable, TargetId, TargetName};
 use hotloop::arena::Obtained;
 use hotloop::stage::Counter;

@@ -16,7 +16,7 @@
 //! - [`balance`]: the stage itself, from known connections to fragments, ICMP and the return path.
 //! - [`connection`], [`connections`]: the connections that a worker remembers. [`exceptions`]: those on another backend
 //!   than the table chooses, which nodes of a cluster exchange.
-//! - [`blocks`]: prefixes from which packets are dropped. [`counts`], [`removed`]: packets and connections by backend.
+//! - [`blocks`]: prefixes from which packets are dropped. [`counts`]: packets and connections by backend.
 //! - [`capture_order`]: exact limits in the replay of a capture.
 //!
 //! # Guarantees
@@ -113,8 +113,9 @@ pub mod limits;
 pub mod maglev;
 pub mod own_header;
 pub mod prefix;
-pub mod removed;
+mod route;
 pub mod rules;
 pub mod services;
 pub mod spec;
+mod state;
 pub mod vlan;

@@ -2,14 +2,11 @@
 
 mod hold;
 
-pub use hold::HOLD_MAX;
-
 use crate::config::{Announce, Announced, Config};
-use crate::control::left_s;
 use crate::exception::{mbufs, open_or_adopt};
 use crate::failure::BadInput;
 use crate::guard::{Guard, Hanging};
-use crate::replace::inheritance::Inherited;
+use crate::until::left_s;
 use hold::Holds;
 use hotloop::dpdk::Eal;
 use hotloop_balancer::services::ServiceTable;
@@ -19,7 +16,7 @@ use hotloop_ops::kernel::{
     Hops, KernelHop, KernelPort, Mbufs, PuntLimits, TapConfig, VIP_METRIC, VipRoutes,
     local_addresses,
 };
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -80,11 +77,11 @@ pub fn open(
     eal: Eal,
     config: &Config,
     guard: Option<Guard>,
-    inherited: Option<&mut Inherited>,
+    inherited: Option<&mut HashMap<String, OwnedFd>>,
 ) -> Result<Option<(VipInterface, Announcer)>, BadInput> {
     let Some(announce) = &config.announce else { return Ok(None) };
     let inherits = inherited.is_some();
-    let file = inherited.and_then(|it| it.take_interface(&announce.interface));
+    let file = inherited.and_then(|it| it.remove(&announce.interface));
     let vips = VipInterface::open(eal, config, announce, file)?;
     let announcer = Announcer::begin(&vips, announce, guard, inherits)?;
     Ok(Some((vips, announcer)))

@@ -1,10 +1,10 @@
 //! The command line.
 
-use crate::config::{CORES_MAX, Config, DeploymentKind};
 use crate::ctl::Ctl;
 use crate::failure::BadInput;
-use crate::store::layout::Stored;
-use crate::store::{self, Cluster, Patience};
+use crate::guard::GuardVips;
+use crate::source::ConfigSource;
+use crate::store::Cluster;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use hotloop_ops::{
     ControlArgs, DeviceArgs, LogArgs, MetricsArgs, ReportFormat, StallArgs, seconds,
@@ -47,21 +47,12 @@ pub enum Command {
     GuardVips(GuardVips),
 }
 
-/// What every command but `ctl` takes.
+/// Arguments of every command but `ctl`.
 #[derive(Args, Clone, Debug)]
 pub struct Common {
-    /// The configuration, a TOML file.
-    #[arg(long, value_name = "FILE")]
-    pub config: PathBuf,
-    /// Overrides the configuration's engine.deployment.
-    #[arg(long, value_enum)]
-    pub deployment: Option<Deployment>,
-    /// Overrides engine.dispatchers; ignored in run-to-completion.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(CORES_MAX)))]
-    pub dispatchers: Option<u32>,
-    /// Overrides engine.workers.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(CORES_MAX)))]
-    pub workers: Option<u32>,
+    /// Which configuration.
+    #[command(flatten)]
+    pub source: ConfigSource,
     /// How the report on standard output is written.
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = ReportFormat::Text)]
     pub report: ReportFormat,
@@ -126,26 +117,6 @@ pub struct Check {
     pub common: Common,
 }
 
-/// `ipip-lb guard-vips`.
-#[derive(Args, Debug)]
-pub struct GuardVips {
-    /// After how many milliseconds without a word from `run` it hangs; without, never.
-    #[arg(long, value_name = "MS")]
-    pub silent_ms_max: Option<u64>,
-    /// How it writes messages.
-    #[command(flatten)]
-    pub log: LogArgs,
-}
-
-/// What `--deployment` takes.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum Deployment {
-    /// Each worker receives, balances and sends.
-    RunToCompletion,
-    /// Dispatchers receive, workers balance and send.
-    Pipeline,
-}
-
 /// What `--clock` takes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum Clock {
@@ -187,66 +158,6 @@ fn one_line(message: &str) -> String {
     let text = text.join(" ");
     let text = text.strip_prefix("error: ").unwrap_or(&text);
     format!("{text}; ipip-lb --help shows what to write")
-}
-
-impl Common {
-    /// The configuration in the file named, with what the arguments override. Where it names a store,
-    /// what all nodes share comes from there, or from the node's copy of it.
-    ///
-    /// # Errors
-    /// Whatever is wrong with the configuration, and that there is neither a store nor a copy.
-    pub fn configuration(&self) -> Result<Config, BadInput> {
-        self.start(Patience::None).map(|(config, _)| config)
-    }
-
-    /// As [`configuration`](Self::configuration), with what was in the store where one is named.
-    ///
-    /// # Errors
-    /// Whatever is wrong with the configuration; and, without patience, that there is none.
-    pub fn start(&self, patience: Patience) -> Result<(Config, Option<Stored>), BadInput> {
-        let (file, text) = self.text()?;
-        let (config, stored) = match Config::store_of(&file, &text)? {
-            None => (Config::parse(&file, &text)?, None),
-            Some(store) => {
-                let (config, stored) = store::start((&file, &text), &store, patience)?;
-                (config, Some(stored))
-            }
-        };
-        Ok((self.overridden(config), stored))
-    }
-
-    /// The configuration that the file named makes together with what is in a store.
-    ///
-    /// # Errors
-    /// Whatever is wrong with it.
-    pub fn configuration_with(&self, stored: Option<&Stored>) -> Result<Config, BadInput> {
-        let (file, text) = self.text()?;
-        let config = match stored {
-            None => Config::parse(&file, &text)?,
-            Some(stored) => Config::parse_shared((&file, &text), (&stored.name, &stored.text))?,
-        };
-        Ok(self.overridden(config))
-    }
-
-    fn text(&self) -> Result<(String, String), BadInput> {
-        Ok((self.config.display().to_string(), Config::text(&self.config)?))
-    }
-
-    fn overridden(&self, mut config: Config) -> Config {
-        if let Some(deployment) = self.deployment {
-            config.engine.deployment = match deployment {
-                Deployment::RunToCompletion => DeploymentKind::RunToCompletion,
-                Deployment::Pipeline => DeploymentKind::Pipeline,
-            };
-        }
-        if let Some(dispatchers) = self.dispatchers {
-            config.engine.dispatchers = dispatchers as usize;
-        }
-        if let Some(workers) = self.workers {
-            config.engine.workers = workers as usize;
-        }
-        config
-    }
 }
 
 #[cfg(test)]

@@ -50,11 +50,13 @@ mod store;
 mod via;
 mod words;
 
+pub use announce::HOLD_MAX;
 pub use cluster::{Cluster, ClusterPeer, PREPARE_MS_MAX, Security};
-pub(crate) use file::read as read_file;
-pub use port::{NextHop, Port, VLAN_MAX};
+pub(crate) use file::{read as read_file, read_certificates};
+pub use port::{NextHop, Port, VLAN_MAX, interface_underneath};
 pub use store::{Store, StoreAddress};
 
+use crate::failure::BadInput;
 use hotloop::engine::Idle;
 use hotloop_balancer::prefix::Prefix;
 use hotloop_balancer::spec::{Balancer, Limits, ServiceSpec, Side, Spec};
@@ -286,4 +288,10 @@ pub struct ConfigError {
     pub key: String,
     /// What is wrong, and what to write instead.
     pub problem: String,
+}
+
+impl From<ConfigError> for BadInput {
+    fn from(error: ConfigError) -> Self {
+        Self::new(error.to_string())
+    }
 }

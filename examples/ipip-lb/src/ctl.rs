@@ -2,7 +2,7 @@
 
 mod text;
 
-use crate::control::TIME_S_MAX;
+use crate::until::TIME_S_MAX;
 use clap::{Args, Subcommand};
 use hotloop_ops::{CaptureArgs, CommonCommand, CtlArgs, Request};
 use serde_json::{Value, json};

@@ -1,9 +1,8 @@
 //! The exception path: what a port receives that is not for the balancer goes to the kernel, by a TAP
 //! interface, and what the kernel sends by that goes out of the port.
 
-use crate::config::{self, Config};
+use crate::config::{self, Config, interface_underneath};
 use crate::failure::BadInput;
-use crate::replace::inheritance::Inherited;
 use hotloop::dpdk::{Eal, Port};
 use hotloop::packet::PortId;
 use hotloop_balancer::arrival::Ports;
@@ -12,6 +11,7 @@ use hotloop_ops::kernel::{
     KernelPort, Mbufs, PuntLimits, Takeover, TakeoverError, TapConfig, TapError, restore,
 };
 use hotloop_ops::socket_path;
+use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
@@ -66,7 +66,8 @@ impl KernelInterface {
     }
 }
 
-/// The interfaces of the ports that have one. This program goes on with those that a predecessor has left.
+/// The interfaces of the ports that have one. This program goes on with those whose files a predecessor has left, by
+/// their names.
 ///
 /// # Errors
 /// There can't be such an interface.
@@ -74,7 +75,7 @@ pub fn open(
     eal: Eal,
     config: &Config,
     ports: &[&Port],
-    mut inherited: Option<&mut Inherited>,
+    mut inherited: Option<&mut HashMap<String, OwnedFd>>,
 ) -> Result<Vec<KernelInterface>, BadInput> {
     if inherited.is_none() {
         give_back();
@@ -84,7 +85,7 @@ pub fn open(
         if let Some(name) = &configured.kernel_interface {
             let wrong =
                 |key, problem| BadInput::new(format!("port.{}.{key}: {problem}", configured.name));
-            let file = inherited.as_mut().and_then(|it| it.take_interface(name));
+            let file = inherited.as_mut().and_then(|it| it.remove(name));
             let inherits = file.is_some();
             let opened = open_one(eal, config, (index, port), (name, file))
                 .map_err(|problem| wrong("kernel_interface", problem))?;
@@ -172,15 +173,6 @@ fn take_over(
     };
     tracing::warn!("port.{name}: the kernel answers to what {from} receives, too: {remedy}");
     Ok(takeover)
-}
-
-/// The kernel's interface that a device receives by, where the kernel may receive by it as well.
-#[must_use]
-pub fn interface_underneath(device: &str) -> Option<&str> {
-    let drivers = ["net_af_packet", "net_af_xdp", "net_pcap"];
-    let mut arguments = device.split(',');
-    let is_shared = arguments.next().is_some_and(|it| drivers.iter().any(|of| it.starts_with(of)));
-    arguments.find_map(|it| it.strip_prefix("iface=")).filter(|_| is_shared)
 }
 
 /// Mbufs for what the kernel sends, which may leave by any port.

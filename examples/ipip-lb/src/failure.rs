@@ -33,12 +33,6 @@ impl fmt::Display for BadInput {
 
 impl std::error::Error for BadInput {}
 
-impl From<crate::config::ConfigError> for BadInput {
-    fn from(error: crate::config::ConfigError) -> Self {
-        Self(error.to_string())
-    }
-}
-
 impl From<CaptureError> for BadInput {
     fn from(CaptureError { path, problem, remedy }: CaptureError) -> Self {
         Self(format!("{}: --input: {problem}; {remedy}", path.display()))

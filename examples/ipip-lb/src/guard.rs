@@ -5,9 +5,8 @@
 //! a worker or the control thread is stuck, starved or stalled, and by itself where it hears nothing from
 //! the control thread, as when the whole process is stopped.
 
-use crate::cli::GuardVips;
 use crate::failure::Failure;
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 use hotloop_ops::kernel::{VipGuard, guard_vips};
 use hotloop_ops::{LogArgs, StallEvent};
 use std::cell::RefCell;
@@ -17,6 +16,17 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
+
+/// `ipip-lb guard-vips`.
+#[derive(Args, Debug)]
+pub struct GuardVips {
+    /// After how many milliseconds without a word from `run` it hangs; without, never.
+    #[arg(long, value_name = "MS")]
+    pub silent_ms_max: Option<u64>,
+    /// How it writes messages.
+    #[command(flatten)]
+    pub log: LogArgs,
+}
 
 /// `ipip-lb guard-vips`, which `run` starts.
 ///

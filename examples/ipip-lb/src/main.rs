@@ -64,7 +64,7 @@ fn act(parsed: &Parsed) -> Result<ExitCode, Failure> {
 }
 
 fn check(common: &Common) -> Result<(), Failure> {
-    let config = common.configuration()?;
+    let config = common.source.configuration()?;
     let understood = Understood(&config);
     print(&match common.report {
         ReportFormat::Text => understood.to_string(),

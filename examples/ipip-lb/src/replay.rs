@@ -41,7 +41,7 @@ use std::time::Duration;
 /// Something that is wrong with the arguments, the configuration or the capture; the outcome
 /// reports a run that fails.
 pub fn replay(args: &Replay) -> Result<Outcome, Failure> {
-    let config = args.common.configuration()?;
+    let config = args.common.source.configuration()?;
     let capture = Capture::open(&args.input).map_err(BadInput::from)?;
     let output = open_output(&args.output, &args.input)?;
     let deployment = config.engine.deployment();

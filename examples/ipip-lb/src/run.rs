@@ -57,7 +57,7 @@ pub fn run(args: &Run) -> Result<Outcome, Failure> {
 
 /// As [`run`], and closes everything. Where another program takes over, what is for that is left.
 fn run_to_end(args: &Run) -> Result<(Outcome, Option<Left>), Failure> {
-    let (config, stored) = unless_ended(args.common.start(Patience::Endless))?;
+    let (config, stored) = unless_ended(args.common.source.start(Patience::Endless))?;
     let notes = Understood(&config).notes();
     hugepages::check_arguments(&args.eal, &config)?;
     let stall_max = stall_max(args, &config);
@@ -73,7 +73,8 @@ fn run_to_end(args: &Run) -> Result<(Outcome, Option<Left>), Failure> {
     let (function, steering) = NetworkFunction::standing(&config, egresses(&ports), &standing)
         .map_err(|error| BadInput::new(error.to_string()))?;
     let all: Vec<_> = ports.iter().map(|(_, port)| port).collect();
-    let interfaces = exception::open(eal, &config, &all, inherited.as_mut())?;
+    let interfaces =
+        exception::open(eal, &config, &all, inherited.as_mut().map(|it| &mut it.interfaces))?;
     let mut receiving = receiving(&config, &ports)?;
     interfaces.iter().for_each(|it| it.set_ways(&mut receiving));
     let exits = next_hops::exits(&config, &interfaces);
@@ -89,9 +90,11 @@ fn run_to_end(args: &Run) -> Result<(Outcome, Option<Left>), Failure> {
     let (function, node, handover) = clustered(function, &config, gate.clone())?;
     let mut socket =
         args.control.bind("ipip-lb").map_err(|error| BadInput::new(error.to_string()))?;
-    let (vips, announcer) = announce::open(eal, &config, guard, inherited.as_mut())?.unzip();
+    let (vips, announcer) =
+        announce::open(eal, &config, guard, inherited.as_mut().map(|it| &mut it.interfaces))?
+            .unzip();
     let watching = watching(args, stall_max, announcer.as_ref());
-    let operator = Operator::start(args.common.clone(), config.clone(), steering)?;
+    let operator = Operator::start(args.common.source.clone(), config.clone(), steering)?;
     let operator = operator.announcing(announcer).watching(watch, hops);
     let operator = operator.sharing(sharing(args, &config, stored)?).among(node);
     let operator = operator.keeping(Keeper::start(&config)?).going_by(&standings);
@@ -133,7 +136,7 @@ fn sharing(
     config: &Config,
     stored: Option<Stored>,
 ) -> Result<Option<Sharing>, Failure> {
-    let start = |(store, stored)| Sharing::start(args.common.clone(), store, stored);
+    let start = |(store, stored)| Sharing::start(args.common.source.clone(), store, stored);
     let sharing = config.store.as_ref().zip(stored).map(start).transpose();
     sharing.map_err(|error| Failure::Run(format!("threads: {error}")))
 }
@@ -269,7 +272,7 @@ fn open_ports(eal: Eal, config: &Config, args: &Run) -> Result<Vec<OpenPort>, Ba
     let open = |(index, port): (u16, &crate::config::Port)| {
         let devices = args.devices.with(port.settings);
         let opened = devices.open(eal, &port.device).map_err(|error| ConfigError {
-            file: args.common.config.display().to_string(),
+            file: args.common.source.config.display().to_string(),
             line: port.device_line,
             key: format!("port.{}.device", port.name),
             problem: error.to_string(),

@@ -12,16 +12,16 @@ use hotloop::packet::ethernet::MacAddress;
 use hotloop::stage::{Burst, Core, Device, Error, Limits, Source};
 use hotloop_balancer::balance::{Egress, Egresses, Route};
 use hotloop_ops::{
-    CONTROL, LogArgs, Operation, ReportFormat, STALLED_EXIT_CODE, StallEvent, Watching, run_watched,
+    CONTROL, LogArgs, Operation, STALLED_EXIT_CODE, StallEvent, Watching, run_watched,
 };
 use hotloop_tests::network::Network;
 use hotloop_tests::{Program, wait_until};
 use ipip_lb::announce::{Announcer, VipInterface};
-use ipip_lb::cli::Common;
 use ipip_lb::config::Config;
 use ipip_lb::control::Operator;
 use ipip_lb::guard::Guard;
 use ipip_lb::network_function::NetworkFunction;
+use ipip_lb::source::ConfigSource;
 use namespace::{ANNOUNCE, BALANCER, SILENT_PORT, command, routes, threads, while_stopped};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -163,15 +163,9 @@ fn balance(path: PathBuf) {
     let egress = Egress { route: Route(0), source: mac, destination: mac };
     let egresses = Egresses { clients: egress, backends: egress };
     let (function, steering) = NetworkFunction::new(&config, egresses).unwrap();
-    let common = Common {
-        config: path,
-        deployment: None,
-        dispatchers: None,
-        workers: None,
-        report: ReportFormat::Text,
-    };
+    let source = ConfigSource::file(path);
     let deployment = config.engine.deployment();
-    let operator = Operator::start(common, config, steering).unwrap();
+    let operator = Operator::start(source, config, steering).unwrap();
     let mut operator = operator.announcing(Some(announcer));
     let loops = Arc::new(AtomicBool::new(false));
     let graph = function.graph(

@@ -9,12 +9,11 @@ use hotloop::stage::{Core, Instant};
 use hotloop::testing::MemoryPort;
 use hotloop_balancer::balance::{Egress, Egresses, Route};
 use hotloop_balancer::exceptions::Change;
-use hotloop_ops::ReportFormat;
 use hotloop_tests::{free_address, wait_until};
-use ipip_lb::cli::Common;
 use ipip_lb::config::{Cluster, ClusterPeer, Config, Security};
 use ipip_lb::control::{JOURNAL_MAX, Node, Operator, Proposal};
 use ipip_lb::network_function::NetworkFunction;
+use ipip_lb::source::ConfigSource;
 use ipip_lb::store::layout::Stored;
 use ipip_lb::sync::Sync;
 use nix::sys::signal::{Signal, raise};
@@ -133,14 +132,8 @@ fn run(script: impl Fn(&mut Balancer<'_>, &dyn Fn() -> Peer, &Path)) {
     let (function, asker) = function.sharing(JOURNAL_MAX);
     let cluster = config.cluster.clone().unwrap();
     let node = Node::start((&cluster, &config.balancer), asker, 1).unwrap();
-    let common = Common {
-        config: path,
-        deployment: None,
-        dispatchers: None,
-        workers: Some(1),
-        report: ReportFormat::Text,
-    };
-    let operator = Operator::start(common, config.clone(), steering).unwrap().among(Some(node));
+    let source = ConfigSource { workers: Some(1), ..ConfigSource::file(path) };
+    let operator = Operator::start(source, config.clone(), steering).unwrap().among(Some(node));
     let port = MemoryPort::new("up");
     let graph = function.graph(
         |core: &Core| Ok(sources([port.rx_queue(core)?])),

@@ -5,7 +5,7 @@ use hotloop::prelude::*;
 use hotloop_balancer::balance::Exchange;
 use hotloop_balancer::exceptions::{Change, Record};
 use hotloop_balancer::services::ServiceTable;
-use ipip_lb::control::{Exceptions, Pulled};
+use ipip_lb::exception_mover::{Exceptions, Pulled};
 use std::net::SocketAddr;
 use std::sync::Arc;
 

@@ -5,14 +5,13 @@ use crate::arrival::hash;
 use crate::counts::{TargetCounts, WorkerCounts};
 
 use crate::own_header::{fast_flags, plain_flags};
+use crate::route::Route;
 use crate::services::ServiceTable;
 use hotloop::engine::Routed;
 use hotloop::flow::{SeenAt, prefetch_at};
 use hotloop::packet::PacketBuf;
 use hotloop::packet::classify::Layout;
-use hotloop::packet::ethernet::MacAddress;
 use hotloop::stage::{BURST_CAPACITY, Burst, BurstStage, Carries, Classified, Cx, Instant, Output};
-use std::fmt;
 
 /// How many targets stay in a core's cache by themselves. With more, they are prefetched for packets that are not taken by
 /// the fast path.
@@ -20,66 +19,6 @@ const CACHED_TARGETS_MAX: usize = 512;
 
 /// How many packets ahead in the burst. With 10,000 services, 6 and 12 were alike; 3 took a quarter longer.
 const TARGETS_AHEAD: usize = 12;
-
-/// A port to send by: the route of the engine.
-#[derive(Clone, Copy, Eq, PartialEq)]
-pub struct Route(pub u16);
-
-impl Route {
-    /// The port that the kernel's routes select for a packet's destination.
-    pub const BY_KERNEL: Self = Self(0x8000);
-
-    /// The way to the kernel, by the interface of the port with this index.
-    #[must_use]
-    pub const fn to_kernel(index: u16) -> Self {
-        Self(u16::MAX - index)
-    }
-
-    /// The index of that port; nothing where it is the way to a port itself.
-    const fn kernel_index(self) -> Option<u16> {
-        if self.0 > u16::MAX / 2 { Some(u16::MAX - self.0) } else { None }
-    }
-}
-
-impl fmt::Debug for Route {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.kernel_index() {
-            _ if *self == Self::BY_KERNEL => f.write_str("by the kernel's routes"),
-            Some(index) => write!(f, "kernel {index}"),
-            None => write!(f, "port {}", self.0),
-        }
-    }
-}
-
-/// How packets are sent by a port.
-#[derive(Clone, Copy, Debug)]
-pub struct Egress {
-    /// The port.
-    pub route: Route,
-    /// The port's own MAC address.
-    pub source: MacAddress,
-    /// The next hop's.
-    pub destination: MacAddress,
-}
-
-impl Egress {
-    /// Destination and source of its frames.
-    pub(super) fn addresses(&self) -> [u8; 12] {
-        let mut addresses = [0; 12];
-        addresses[..6].copy_from_slice(&self.destination.bytes());
-        addresses[6..].copy_from_slice(&self.source.bytes());
-        addresses
-    }
-}
-
-/// How packets are sent, by the side they are for.
-#[derive(Clone, Copy, Debug)]
-pub struct Egresses {
-    /// Towards clients.
-    pub clients: Egress,
-    /// Towards backends.
-    pub backends: Egress,
-}
 
 /// What goes with all packets of a burst: the time and the way to drop, the way out, the service table.
 pub(super) struct Turn<'t, 'c, 'o, P> {

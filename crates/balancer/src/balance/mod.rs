@@ -40,8 +40,8 @@ mod serve;
 mod spare;
 
 pub use crate::hashes::SEED;
+pub use crate::route::{Egress, Egresses, Route};
 pub use exchange::{Changes, Entry, Exchange, Import, Page, Sharing};
-pub use forward::{Egress, Egresses, Route};
 pub use fragments::{WAIT_NS, WAITING_MAX};
 pub use probing::{BUFFER_BYTES, BUFFERS_MAX, Buffer, Create, Probing};
 pub use query::{

@@ -1,7 +1,7 @@
 //! What a node does with a peer's claim to a connection that it knows something of itself.
 
 use super::Record;
-use crate::connection::State;
+use crate::state::State;
 use std::net::IpAddr;
 
 /// What a node has under a claim's key, of its own or from a peer.

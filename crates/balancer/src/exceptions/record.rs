@@ -1,6 +1,6 @@
 //! What nodes say to each other of connections.
 
-use crate::connection::State;
+use crate::state::State;
 use hotloop::packet::flow_key::FlowKey;
 use std::net::IpAddr;
 

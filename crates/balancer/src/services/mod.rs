@@ -89,7 +89,7 @@ pub struct Settings {
     /// How many connections a worker enters into its table in a second.
     pub new_connections_per_second_max: u32,
     /// How long connections are remembered after their last packet, by
-    /// [`State`](crate::connection::State).
+    /// [`State`](crate::state::State).
     pub idle_ns: [u64; CLASS_COUNT],
     /// In how many nanoseconds workers look through all connections after a change.
     pub prepare_ns_max: u64,

@@ -1,12 +1,10 @@
 //! How long a VIP that was withdrawn must be ready before it is announced again: routers take one that
 //! comes and goes amiss (RFC 2439), and the connections of a VIP break each time that it moves.
 
+use crate::config::HOLD_MAX;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
-
-/// The longest hold.
-pub const HOLD_MAX: Duration = Duration::from_secs(300);
 
 /// A VIP that is withdrawn so soon after it was announced again flaps: or within its hold, where that is
 /// longer.

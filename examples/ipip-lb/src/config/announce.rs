@@ -3,7 +3,7 @@
 use super::document::{Section, Value};
 use super::words::ANNOUNCED;
 use super::{Announce, ConfigError};
-use crate::announce::HOLD_MAX;
+use std::time::Duration;
 
 /// The interface that VIPs are routed to, where nothing else is written.
 const INTERFACE: &str = "ipip-lb";
@@ -21,6 +21,9 @@ const HOLD_S: u32 = 1;
 
 /// The most bytes of an interface's name (`IFNAMSIZ`, netdevice(7)).
 const INTERFACE_BYTES_MAX: usize = 15;
+
+/// The longest hold.
+pub const HOLD_MAX: Duration = Duration::from_secs(300);
 
 pub fn announce(section: &Section<'_>) -> Result<Announce, ConfigError> {
     section.allow_only(&["vips", "interface", "linger_ms", "hold_s"])?;

@@ -26,3 +26,14 @@ pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     File::take(file, bytes_max).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
+
+/// How large a file of certificates may be, in bytes: more is a mistake in its name.
+const CA_FILE_BYTES_MAX: u64 = 16 << 20;
+
+/// Reads a file of certificates.
+///
+/// # Errors
+/// As of [`read`].
+pub fn read_certificates(path: &Path) -> io::Result<Vec<u8>> {
+    read(path, CA_FILE_BYTES_MAX)
+}

@@ -1,10 +1,10 @@
 //! `[service.health]`.
 
 use super::document::{Section, Value};
+use super::file::read_certificates;
 use super::via::via;
 use super::words::{PROBES, ProbeKind};
 use super::{ConfigError, Health, HttpProbe, Probe, Trust};
-use crate::health::tls;
 use hotloop_balancer::excerpt::excerpt;
 use hotloop_balancer::prefix::Prefix;
 use hotloop_balancer::spec::{Balancer, Ports};
@@ -164,7 +164,7 @@ impl CaFiles {
                 let path = excerpt(&path.to_string_lossy());
                 value.error(format!("{path}: {what}; name a PEM file of certificates"))
             };
-            let text = tls::text_of(&path).map_err(|error| wrong(error.to_string()))?;
+            let text = read_certificates(&path).map_err(|error| wrong(error.to_string()))?;
             if !text.windows(CERTIFICATE.len()).any(|it| it == CERTIFICATE) {
                 return Err(wrong("has no certificate in it".to_owned()));
             }

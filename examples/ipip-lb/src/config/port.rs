@@ -5,7 +5,6 @@ use super::announce::interface;
 use super::balancer::{host_address, prefix};
 use super::document::Section;
 use super::parse::name;
-use crate::exception::interface_underneath;
 use hotloop::dpdk::MempoolConfig;
 use hotloop::packet::PortId;
 use hotloop::packet::ethernet::MacAddress;
@@ -256,4 +255,13 @@ fn unicast_mac(text: &str) -> Option<[u8; 6]> {
         *byte = u8::from_str_radix(pair, 16).ok()?;
     }
     (pairs.next().is_none() && mac != [0; 6] && mac[0] & 1 == 0).then_some(mac)
+}
+
+/// The kernel's interface that a device receives by, where the kernel may receive by it as well.
+#[must_use]
+pub fn interface_underneath(device: &str) -> Option<&str> {
+    let drivers = ["net_af_packet", "net_af_xdp", "net_pcap"];
+    let mut arguments = device.split(',');
+    let is_shared = arguments.next().is_some_and(|it| drivers.iter().any(|of| it.starts_with(of)));
+    arguments.find_map(|it| it.strip_prefix("iface=")).filter(|_| is_shared)
 }

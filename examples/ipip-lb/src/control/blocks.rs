@@ -1,7 +1,7 @@
 //! Prefixes whose packets to services are dropped: which, and until when.
 
 use super::Operator;
-use super::until::{for_s, left_s};
+use crate::until::{for_s, left_s};
 use hotloop_balancer::blocks::{BLOCKS_MAX, Blocks};
 use hotloop_balancer::prefix::Prefix;
 use hotloop_ops::Reply;

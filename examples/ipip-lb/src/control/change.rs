@@ -2,8 +2,8 @@
 
 use super::Operator;
 use super::publication::{Building, Change, Plans, Removed, Weighing};
-use super::until::Until;
 use crate::config::{Config, WEIGHT_MAX};
+use crate::until::Until;
 use hotloop_balancer::services::{Removal, TargetName};
 use hotloop_ops::Reply;
 use serde_json::{Value, json};

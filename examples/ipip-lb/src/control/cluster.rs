@@ -4,8 +4,8 @@
 mod metrics;
 
 use super::Operator;
-use super::exceptions::{Exceptions, Pulled};
 use crate::config::Cluster;
+use crate::exception_mover::{Exceptions, Pulled};
 use crate::failure::Failure;
 use crate::replace::successor::Successor;
 use crate::sync::wire::NodeState;

@@ -1,8 +1,8 @@
 //! Drains that end: once its time is over, or no connection of it is left, a backend is removed.
 
 use super::publication::Building;
-use super::until::Until;
 use super::{Node, Operator};
+use crate::until::Until;
 use hotloop_balancer::services::{Removal, Target, TargetName};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

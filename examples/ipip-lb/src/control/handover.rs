@@ -2,14 +2,14 @@
 
 use super::Operator;
 use super::cluster::JOURNAL_MAX;
-use super::exceptions::Exceptions;
-use super::until::Until;
 use crate::announce::Announcer;
+use crate::exception_mover::Exceptions;
 use crate::replace::gate::Gate;
 use crate::replace::inheritance::{Inheritance, Inherited};
 use crate::replace::standing::Standings;
 use crate::replace::successor::Successor;
 use crate::replace::{self, machine_time};
+use crate::until::Until;
 use hotloop::engine::Asker;
 use hotloop_balancer::balance::Exchange;
 use hotloop_balancer::exceptions::Change;

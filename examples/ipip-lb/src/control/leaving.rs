@@ -2,7 +2,7 @@
 //! have.
 
 use super::Operator;
-use super::until::{Until, for_s};
+use crate::until::{Until, for_s};
 use serde_json::Value;
 use std::time::{Duration, Instant};
 

@@ -2,10 +2,8 @@
 
 use super::connections::{named, protocol_number, state_name};
 use crate::config::Config;
-use hotloop::engine::Shard;
 use hotloop::packet::flow_key::FlowKey;
 use hotloop_balancer::connection::Connection;
-use hotloop_balancer::hashes::Hashes;
 use hotloop_balancer::services::{Found, Service, ServiceTable, is_echo};
 use hotloop_balancer::spec::{IcmpEcho, Scheduler};
 use serde_json::{Value, json};
@@ -48,13 +46,6 @@ fn echo_fate(table: &ServiceTable, key: &FlowKey) -> Option<&'static str> {
         IcmpEcho::Drop => Some("echo requests are dropped: icmp_echo"),
         IcmpEcho::Forward => None,
     }
-}
-
-/// The worker that owns a flow.
-pub(super) fn worker_of(key: &FlowKey, hashes: &Hashes, worker_count: usize) -> usize {
-    // Packets carry the upper half of the hash.
-    let shard = hashes.seed().shard(key) & 0xFFFF_0000;
-    Shard::from(shard).worker(worker_count)
 }
 
 /// The backend, and why.

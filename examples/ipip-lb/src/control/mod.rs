@@ -17,7 +17,6 @@ mod change;
 mod cluster;
 mod connections;
 mod draining;
-mod exceptions;
 mod handover;
 mod health;
 mod keeping;
@@ -32,7 +31,6 @@ mod publication;
 mod questions;
 mod reload;
 mod sharing;
-mod until;
 mod verdict;
 
 pub use cluster::{JOURNAL_MAX, Node};
@@ -41,22 +39,21 @@ pub use publication::probed;
 pub use sharing::Sharing;
 
 use crate::announce::Announcer;
-use crate::cli::Common;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::health::{Change, Probed, Probes, Room, State};
 use crate::network_function::Steering;
 use crate::next_hops::{NextHopWatch, PortHops};
 use crate::overrides::Overrides;
+use crate::source::ConfigSource;
 use adopting::Passage;
 use blocks::BlockList;
 use draining::Drains;
-pub use exceptions::{Exceptions, Pulled};
 pub use handover::Handover;
 use health::Findings;
 use hotloop::engine::{Control, Publisher};
+use hotloop_balancer::counts::RemovedCounts;
 use hotloop_balancer::counts::{Summary, WorkerCounts};
-use hotloop_balancer::removed::RemovedCounts;
 use hotloop_balancer::services::ServiceTable;
 use hotloop_ops::{Annotate, Answerer, Hangup, Reply, Request};
 pub use keeping::Keeper;
@@ -67,13 +64,12 @@ use questions::Questions;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
 use std::time::Instant;
-pub use until::{TIME_S_MAX, left_s};
 
 /// What the control thread has of a running balancer.
 #[derive(Debug)]
 pub struct Operator {
     /// Where the configuration is, for messages.
-    source: Common,
+    source: ConfigSource,
     config: Arc<Config>,
     overrides: Arc<Overrides>,
     /// The service table in use, or soon to be, except for weights and health.
@@ -117,7 +113,11 @@ impl Operator {
     ///
     /// # Errors
     /// The system grants no thread or no signal handler.
-    pub fn start(source: Common, config: Config, steering: Steering) -> Result<Self, Failure> {
+    pub fn start(
+        source: ConfigSource,
+        config: Config,
+        steering: Steering,
+    ) -> Result<Self, Failure> {
         let Steering { builder, publisher, services: table, asker, wire, counts } = steering;
         let (sender, changes) = mpsc::channel();
         let failed = |error: std::io::Error| Failure::Run(format!("health checks: {error}"));

@@ -4,13 +4,13 @@
 //! configuration, and to one revision of it where that comes from a store: any other has ended it, on this node or, while
 //! it was away, on its peers. Blocks outlast configurations.
 
-use super::until::{Until, for_s};
 use crate::config::{Config, read_file};
 use crate::failure::BadInput;
 use crate::kept_file;
 use crate::replace::digest;
 use crate::replace::standing::Standings;
 use crate::store::layout::Stored;
+use crate::until::{Until, for_s};
 use hotloop_balancer::prefix::Prefix;
 use hotloop_balancer::services::TargetName;
 use serde_json::{Value, json};

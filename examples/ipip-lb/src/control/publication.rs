@@ -9,13 +9,13 @@
 use super::background::Background;
 use super::draining::Drained;
 use super::preparing::{Preparing, Proposal};
-use super::until::Until;
-use crate::cli::Common;
 use crate::config::Config;
 use crate::health::Probed;
 use crate::overrides::Overrides;
+use crate::source::ConfigSource;
 use crate::store::layout::Stored;
 use crate::sync::Tls;
+use crate::until::Until;
 use hotloop_balancer::services::{
     Builder, Maglevs, Removal, RemovedTarget, ServiceTable, TargetName,
 };
@@ -175,7 +175,7 @@ impl Publication {
     ///
     /// # Errors
     /// The system grants no threads.
-    pub fn start(source: Common, builder: Builder) -> io::Result<Self> {
+    pub fn start(source: ConfigSource, builder: Builder) -> io::Result<Self> {
         let maglevs = builder.maglevs().clone();
         let none = Capabilities::empty();
         Ok(Self {
@@ -238,7 +238,7 @@ impl Publication {
 ///
 /// # Errors
 /// The system grants no thread.
-pub fn reader(name: &'static str, source: Common) -> io::Result<Reader> {
+pub fn reader(name: &'static str, source: ConfigSource) -> io::Result<Reader> {
     let read = move |(stored, tls): (Option<Arc<Stored>>, Option<Tls>)| {
         let config = source.configuration_with(stored.as_deref());
         let config = config.map_err(|error| error.to_string())?;

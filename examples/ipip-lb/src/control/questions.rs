@@ -4,10 +4,11 @@
 
 use super::Operator;
 use super::connections::{self, Rows};
-use super::lookup::{self, worker_of};
+use super::lookup;
 use crate::config::Config;
 use hotloop::engine::Asker;
 use hotloop::packet::flow_key::FlowKey;
+use hotloop_balancer::arrival::worker_of;
 use hotloop_balancer::balance::{Filter, Listing, Query, Reply};
 use hotloop_balancer::services::ServiceTable;
 use hotloop_ops::Answerer;

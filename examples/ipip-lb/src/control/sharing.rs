@@ -2,8 +2,8 @@
 
 use super::background::Background;
 use super::publication::{Read, Reader, reader};
-use crate::cli::Common;
 use crate::config::Store;
+use crate::source::ConfigSource;
 use crate::store::layout::Stored;
 use crate::store::{Pace, StoreWatch, Task, copy};
 use hotloop_ops::Capabilities;
@@ -52,7 +52,7 @@ impl Sharing {
     ///
     /// # Errors
     /// The system grants no threads.
-    pub fn start(source: Common, store: &Store, stored: Stored) -> io::Result<Self> {
+    pub fn start(source: ConfigSource, store: &Store, stored: Stored) -> io::Result<Self> {
         let Store { address, node, copy } = store.clone();
         let name = address.to_string();
         let is_copy = stored.name == copy.display().to_string();

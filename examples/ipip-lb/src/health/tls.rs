@@ -1,7 +1,7 @@
 //! TLS for probes: which certificates they trust, and what to tell an operator about one they
 //! refuse.
 
-use crate::config::{Trust, read_file};
+use crate::config::{Trust, read_certificates};
 use hotloop_balancer::excerpt::excerpt;
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -16,9 +16,6 @@ use std::io;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
-
-/// How large a file of certificates may be, in bytes: more is a mistake in its name.
-const CA_FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// Reads which authorities to trust: what a configuration names must be there, and be right.
 ///
@@ -49,7 +46,7 @@ pub fn client(trust: &Trust) -> Result<Arc<ClientConfig>, String> {
 /// The file can't be read, or holds no certificate, or a broken one; with its path.
 pub fn authorities(path: &Path) -> Result<RootCertStore, String> {
     let at = |what: String| format!("{}: {what}", excerpt(&path.to_string_lossy()));
-    let text = text_of(path).map_err(|error| at(error.to_string()))?;
+    let text = read_certificates(path).map_err(|error| at(error.to_string()))?;
     let mut store = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(&text) {
         let certificate = certificate.map_err(|error| at(pem_words(error)))?;
@@ -61,14 +58,6 @@ pub fn authorities(path: &Path) -> Result<RootCertStore, String> {
             .into()));
     }
     Ok(store)
-}
-
-/// What is in a file of certificates.
-///
-/// # Errors
-/// It can't be read, or isn't a regular file.
-pub fn text_of(path: &Path) -> io::Result<Vec<u8>> {
-    read_file(path, CA_FILE_BYTES_MAX)
 }
 
 fn pem_words(error: rustls::pki_types::pem::Error) -> String {

@@ -68,7 +68,8 @@ pub struct Inherited {
     pub standings: Standings,
     /// As [`Inheritance::neighbours`].
     pub neighbours: Vec<(String, IpAddr, MacAddress)>,
-    interfaces: HashMap<String, OwnedFd>,
+    /// The files of the predecessor's TAP interfaces, by their names.
+    pub interfaces: HashMap<String, OwnedFd>,
     /// Connections that are not where the configuration says, each with the time when that was said.
     connections: Vec<(Record, Instant)>,
 }
@@ -84,11 +85,6 @@ impl Inherited {
         let interfaces = known.interfaces.iter().cloned().zip(files).collect();
         let Inheritance { closed, standings, neighbours, .. } = known;
         Self { closed, standings, neighbours, interfaces, connections }
-    }
-
-    /// The file of the interface of this name, if there was one.
-    pub fn take_interface(&mut self, name: &str) -> Option<OwnedFd> {
-        self.interfaces.remove(name)
     }
 
     /// The connections, as of now.

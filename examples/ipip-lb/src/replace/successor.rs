@@ -3,7 +3,7 @@
 use super::channel::{Channel, Message};
 use super::inheritance::Inheritance;
 use super::link::Link;
-use crate::control::{Exceptions, Pulled};
+use crate::exception_mover::{Exceptions, Pulled};
 use crate::sync::Walk;
 use hotloop_balancer::exceptions::Change;
 use std::os::fd::OwnedFd;

@@ -17,7 +17,7 @@ use hotloop::testing::{Frame, MemoryPort, PacketPool, PortConfig};
 use hotloop_balancer::arrival::Ports;
 use hotloop_balancer::balance::{Create, Egress, Egresses, Route};
 use ipip_lb::config::Config;
-use ipip_lb::control::Exceptions;
+use ipip_lb::exception_mover::Exceptions;
 use ipip_lb::network_function::NetworkFunction;
 use std::fmt::Debug;
 

@@ -12,7 +12,7 @@ use hotloop_balancer::counts::WorkerCounts;
 use hotloop_balancer::exceptions::Change;
 use hotloop_balancer::services::{Found, Removal, TargetName};
 use ipip_lb::config::Config;
-use ipip_lb::control::{Exceptions, Pulled};
+use ipip_lb::exception_mover::{Exceptions, Pulled};
 use ipip_lb::network_function::Steering;
 use ipip_lb::overrides::Overrides;
 use std::sync::Arc;

@@ -5,7 +5,7 @@ use hotloop::packet::build::{tcp, udp};
 use hotloop::packet::tcp::flags::{ACK, FIN, RST, SYN};
 use hotloop_balancer::connection::State;
 use hotloop_balancer::exceptions::{Change, Record};
-use ipip_lb::control::Pulled;
+use ipip_lb::exception_mover::Pulled;
 use std::time::Duration;
 
 /// Clients of connections to the backend that is drained, which has begun, and what was said of that.

@@ -8,7 +8,7 @@ use hotloop_balancer::connection::{Connection, State};
 use hotloop_balancer::exceptions::{Change, Record};
 use hotloop_balancer::services::TargetName;
 use ipip_lb::config::Config;
-use ipip_lb::control::{Exceptions, Pulled};
+use ipip_lb::exception_mover::{Exceptions, Pulled};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 

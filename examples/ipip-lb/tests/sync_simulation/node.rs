@@ -5,7 +5,7 @@ use super::model::{Configuration, client};
 use super::worker::{Known, Worker};
 use hotloop_balancer::connection::State;
 use hotloop_balancer::exceptions::{Change, Record};
-use ipip_lb::control::Pulled;
+use ipip_lb::exception_mover::Pulled;
 use ipip_lb::sync::{Local, PeerState, PeerStatus, Peers, Walk, Watermark};
 
 /// How often control comes by in a turn where there is much to do.

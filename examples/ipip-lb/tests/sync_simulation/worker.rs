@@ -12,7 +12,7 @@ use hotloop_balancer::connection::{Connection, State};
 use hotloop_balancer::exceptions::Change;
 use hotloop_balancer::services::{ServiceTable, TargetName};
 use ipip_lb::config::Config;
-use ipip_lb::control::Exceptions;
+use ipip_lb::exception_mover::Exceptions;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};

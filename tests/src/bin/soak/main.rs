@@ -15,11 +15,10 @@ use hotloop::dpdk::{Eal, Mempool, MempoolConfig, lcore};
 use hotloop::engine::{Control, Deployment, Engine, Report, outlets};
 use hotloop::packet::ethernet::MacAddress;
 use hotloop_balancer::balance::{Egress, Egresses, Route};
-use hotloop_ops::ReportFormat;
 use hotloop_ops::{ControlArgs, Operation};
-use ipip_lb::cli::Common;
 use ipip_lb::control::Operator;
 use ipip_lb::network_function::NetworkFunction;
+use ipip_lb::source::ConfigSource;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -85,22 +84,16 @@ fn soak() -> Result<u64, Failed> {
 
 fn run(eal: Eal, deployment: Deployment, packets: u64) -> Result<Run, Failed> {
     let folder = tempfile::tempdir()?;
-    let common = Common {
-        config: folder.path().join("lb.toml"),
-        deployment: None,
-        dispatchers: None,
-        workers: None,
-        report: ReportFormat::Text,
-    };
+    let source = ConfigSource::file(folder.path().join("lb.toml"));
     let socket_path = folder.path().join("lb.sock");
-    let setting = Setting::new(common.config.clone(), "device = \"net_null0\"")?;
-    let config = common.configuration()?;
+    let setting = Setting::new(source.config.clone(), "device = \"net_null0\"")?;
+    let config = source.configuration()?;
     let mempool = Mempool::new(eal, &MempoolConfig::default())?;
     let (function, steering) =
         NetworkFunction::new(&config, egresses()).map_err(|it| it.to_string())?;
     let mut socket = ControlArgs { control: Some(socket_path.clone()) }.bind("soak")?;
     let mut operator =
-        Operator::start(common.clone(), config, steering).map_err(|it| it.to_string())?;
+        Operator::start(source.clone(), config, steering).map_err(|it| it.to_string())?;
     let gauges = Gauges::default();
     let graph = function.graph(
         |core| {

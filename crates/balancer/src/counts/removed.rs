@@ -1,6 +1,6 @@
 //! The packet counts of removed backends, so that the sums stay complete.
 
-use crate::counts::WorkerCounts;
+use super::WorkerCounts;
 use crate::services::{RemovedTarget, TargetName};
 use std::collections::HashMap;
 

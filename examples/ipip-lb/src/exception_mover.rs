@@ -1,7 +1,7 @@
 //! The exceptions of all workers, for the other nodes of a cluster, and those of other nodes for the workers.
 
-use super::lookup::worker_of;
 use hotloop::engine::Asker;
+use hotloop_balancer::arrival::worker_of;
 use hotloop_balancer::balance::{Changes, Entry, Exchange, Import, Page};
 use hotloop_balancer::connections::Journal;
 use hotloop_balancer::exceptions::{Change, Record};

@@ -1,0 +1,18 @@
+//! How far a connection has come.
+
+/// How far a connection has come, which says how long it is remembered after its last packet: the
+/// [`Class`](hotloop::flow::Class) of its entry.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[repr(u8)]
+pub enum State {
+    /// TCP, of which nothing but SYNs was seen.
+    Opening = 0,
+    /// TCP.
+    Established = 1,
+    /// TCP that was reset, or closed by both sides.
+    Closing = 2,
+    /// UDP.
+    Udp = 3,
+    /// Every other protocol.
+    Other = 4,
+}
